@@ -1,0 +1,327 @@
+/* Riffle: a CPU-first runtime for large language models.
+ *
+ * One header, C99, no dependency, opaque handles. Three sections, from simple to advanced:
+ *
+ *   1. Models and text      open a file, ask what is in it, text <-> tokens
+ *   2. Sessions             read a prompt, generate, cancel, go on
+ *   3. Advanced             pull-style stepping, scores, state, machine limits
+ *
+ * Conventions
+ *   - A call returns 0 or a count, or one of the negative codes below. No call aborts, exits or prints.
+ *   - After a negative code, riffle_last_error() is one sentence that says what was wrong with which file,
+ *     tensor or argument. It belongs to the calling thread and lasts until that thread's next failing call.
+ *   - A model is immutable and may be shared by any number of sessions and threads. A session belongs to
+ *     one thread at a time; only riffle_cancel() may be called from elsewhere.
+ *   - A failed or cancelled call leaves the session at its last committed token, usable.
+ *   - Structures that the caller fills begin with struct_size; the *_init calls set it and the defaults.
+ *     Structures that the library fills take their size as an argument. Fields are only ever added.
+ *   - Token ids are int32_t. Text is UTF-8 with an explicit length where it may hold zero bytes.
+ */
+#ifndef RIFFLE_H
+#define RIFFLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#    if defined(RIFFLE_BUILD)
+#        define RIFFLE_API __declspec(dllexport)
+#    else
+#        define RIFFLE_API
+#    endif
+#elif defined(__GNUC__)
+#    define RIFFLE_API __attribute__((visibility("default")))
+#else
+#    define RIFFLE_API
+#endif
+
+#define RIFFLE_VERSION_MAJOR 0
+#define RIFFLE_VERSION_MINOR 1
+#define RIFFLE_VERSION_PATCH 0
+
+typedef enum riffle_code {
+    RIFFLE_OK = 0,
+    RIFFLE_ERR_ARGUMENT = -1,    /* an argument is out of its range, or calls came in a wrong order */
+    RIFFLE_ERR_MEMORY = -2,      /* an allocation failed */
+    RIFFLE_ERR_IO = -3,          /* the operating system could not open, read or write a file */
+    RIFFLE_ERR_FORMAT = -4,      /* a file contradicts its own format */
+    RIFFLE_ERR_UNSUPPORTED = -5, /* well-formed, but this version does not know it; names what */
+    RIFFLE_ERR_CONTEXT = -6,     /* the tokens do not fit the session's context */
+    RIFFLE_ERR_CANCELLED = -7,   /* riffle_cancel() or a callback stopped the call */
+    RIFFLE_ERR_SYSTEM = -8       /* threads, clocks or another service of the machine failed */
+} riffle_code;
+
+typedef struct riffle_model riffle_model;
+typedef struct riffle_session riffle_session;
+
+/* "0.1.0". */
+RIFFLE_API const char *riffle_version(void);
+/* The name of a code in a few words; never NULL. */
+RIFFLE_API const char *riffle_strerror(int code);
+/* The sentence of this thread's last failing call; "" when none failed yet. */
+RIFFLE_API const char *riffle_last_error(void);
+
+/* ------------------------------------------------------------------------------------------------
+ * 1. Models and text
+ * ------------------------------------------------------------------------------------------------ */
+
+/* Called now and then during long work, from the thread that made the call. `stage` is a word for people
+ * ("loading", "prefill"); done and total count its units (bytes, tokens). Return non-zero to cancel. */
+typedef int (*riffle_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
+
+/* Memory for everything the library keeps. `release` gets the size that was asked for. Both may be called
+ * from the thread that made a library call. alloc returns 64-byte aligned memory or NULL. */
+typedef struct riffle_allocator {
+    void *(*alloc)(void *user, size_t bytes);
+    void (*release)(void *user, void *memory, size_t bytes);
+    void *user;
+} riffle_allocator;
+
+enum {
+    RIFFLE_OPEN_HEADER = 1 /* metadata and vocabulary only: no weights, no sessions; fast for any size */
+};
+
+typedef struct riffle_model_options {
+    size_t struct_size;
+    uint32_t flags;            /* RIFFLE_OPEN_* */
+    int32_t threads;           /* for loading; 0: one for each core this process may use */
+    const char *weights;       /* "stored" (default) or "bf16" */
+    const char *chat_template; /* name of a known template; NULL: recognise the file's own */
+    riffle_progress_fn progress;
+    void *progress_user;
+    const riffle_allocator *allocator; /* copied; NULL: the system's */
+    uint64_t reserved[8];
+} riffle_model_options;
+
+RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
+
+/* Opens a .gguf file or a folder with safetensors, config.json and a tokenizer. `options` may be NULL.
+ * On failure *model is NULL. */
+RIFFLE_API int riffle_model_open(riffle_model **model, const char *path, const riffle_model_options *options);
+/* Every session of the model must be closed before. NULL is allowed. */
+RIFFLE_API void riffle_model_close(riffle_model *model);
+
+typedef struct riffle_model_info {
+    const char *name;          /* from the file; "" if it has none. Strings live as long as the model. */
+    const char *architecture;  /* "llama", "qwen2", ... */
+    const char *container;     /* "GGUF v3", "safetensors" */
+    const char *stored_types;  /* for example "Q4_K 169, F32 141, Q6_K 29" (tensors of each type) */
+    const char *weights;       /* what the passes read: "bf16" */
+    const char *weights_note;  /* why that differs from what was asked or stored; "" if it does not */
+    const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
+    const char *chat_template; /* its name; "" if none was recognised (riffle_chat_* then fail and say why) */
+    uint64_t n_params;
+    uint64_t file_bytes;
+    uint64_t weight_bytes;   /* what one decoding pass reads */
+    uint64_t mapped_bytes;   /* of these, used in place from the file */
+    uint64_t resident_bytes; /* memory for weights beyond the mapped file */
+    uint64_t kv_bytes_per_token;
+    int32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+    int32_t bos_token, eos_token; /* -1: none */
+    int32_t adds_bos;             /* the model wants its BOS token before a text */
+    float rope_theta;
+} riffle_model_info;
+
+RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, size_t info_size);
+
+enum {
+    RIFFLE_TOKENIZE_BOS = 1,    /* put BOS first where the model adds one */
+    RIFFLE_TOKENIZE_SPECIAL = 2 /* the text of a special token becomes that token (never for user content) */
+};
+
+/* Writes up to `cap` ids and returns how many the text has, which may be more than `cap`. */
+RIFFLE_API int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text_bytes, uint32_t flags,
+                                   int32_t *tokens, size_t cap);
+
+enum {
+    RIFFLE_DETOKENIZE_SPECIAL = 1 /* control tokens are written as their text instead of nothing */
+};
+
+/* Writes up to `cap` bytes (no terminating zero) and returns how many there are. Bytes, not characters: one
+ * token may hold part of a character. */
+RIFFLE_API int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size_t n_tokens, uint32_t flags,
+                                     char *text, size_t cap);
+
+typedef struct riffle_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *content;
+} riffle_message;
+
+/* The conversation in the model's own chat template, ready for the assistant's answer when `add_generation_prompt`
+ * is set. Writes up to `cap` bytes and returns how many there are. To feed a session use riffle_chat_prefill,
+ * which keeps the text of special tokens in a message from becoming those tokens. */
+RIFFLE_API int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages, size_t n_messages,
+                                      int add_generation_prompt, char *text, size_t cap);
+
+/* ------------------------------------------------------------------------------------------------
+ * 2. Sessions
+ * ------------------------------------------------------------------------------------------------ */
+
+typedef struct riffle_session_options {
+    size_t struct_size;
+    int32_t n_ctx;               /* tokens that the session can hold; 0: what the model was trained on, at most 8192 */
+    int32_t threads;             /* 0: one for each core this process may use */
+    const char *kv;              /* "f16" (default) or "bf16" */
+    riffle_progress_fn progress; /* prefill of long prompts */
+    void *progress_user;
+    uint64_t reserved[8];
+} riffle_session_options;
+
+RIFFLE_API void riffle_session_options_init(riffle_session_options *options, size_t struct_size);
+RIFFLE_API int riffle_session_open(riffle_session **session, riffle_model *model,
+                                   const riffle_session_options *options);
+RIFFLE_API void riffle_session_close(riffle_session *session);
+
+/* Tokens that the session has committed, and a view of them (valid until the next call on the session). */
+RIFFLE_API int32_t riffle_session_tokens(const riffle_session *session, const int32_t **tokens);
+RIFFLE_API int32_t riffle_session_n_ctx(const riffle_session *session);
+
+/* Reads tokens at the end of the session. On failure the session is as it was before the call, but for
+ * RIFFLE_ERR_CANCELLED, where the blocks that were read stay. */
+RIFFLE_API int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens);
+
+/* Brings the session to the conversation `messages`, formatted with the model's chat template and ready for the
+ * assistant's answer, reading only what it has not read yet. Returns the number of tokens read. */
+RIFFLE_API int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages, size_t n_messages);
+
+/* How a token is chosen from the logits; docs/sampling.md has the order of operations. */
+typedef struct riffle_sampling {
+    size_t struct_size;
+    float temperature;     /* 0: greedy, the default */
+    int32_t top_k;         /* 0: off. Default 40 */
+    float top_p;           /* 1: off. Default 0.95 */
+    float min_p;           /* 0: off. Default 0.05 */
+    float repeat_penalty;  /* 1: off, the default */
+    int32_t repeat_last_n; /* tokens that the penalty looks back on; -1: the whole context. Default 64 */
+    uint64_t seed;         /* the same seed gives the same text */
+    uint64_t reserved[8];
+} riffle_sampling;
+
+RIFFLE_API void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size);
+/* Takes effect with the next generated token; the random state starts from `seed`. NULL: the defaults. */
+RIFFLE_API int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling);
+
+/* One call per committed token. */
+typedef struct riffle_event {
+    int32_t token;    /* -1 for the last call, which only flushes text */
+    int32_t level;    /* the level of the chain that first proposed it; 0: the target */
+    const char *text; /* whole characters that became certain with this token, perhaps none */
+    size_t text_bytes;
+} riffle_event;
+
+/* Return non-zero to stop after this token. */
+typedef int (*riffle_on_event)(void *user, const riffle_event *event);
+
+typedef struct riffle_generate_options {
+    size_t struct_size;
+    int32_t max_tokens;      /* 0: until the model ends its answer or the context is full */
+    int32_t ignore_eos;      /* go on after an end-of-text token */
+    const char *const *stop; /* texts that end the answer and are not part of it */
+    size_t n_stop;
+    uint64_t reserved[8];
+} riffle_generate_options;
+
+typedef enum riffle_finish {
+    RIFFLE_FINISH_NONE = 0,
+    RIFFLE_FINISH_STOP = 1,     /* an end-of-text token, a stop text */
+    RIFFLE_FINISH_LENGTH = 2,   /* max_tokens, or the context is full */
+    RIFFLE_FINISH_CANCELLED = 3 /* riffle_cancel() or the callback */
+} riffle_finish;
+
+RIFFLE_API void riffle_generate_options_init(riffle_generate_options *options, size_t struct_size);
+
+/* Generates until a reason to finish; `on_event` may be NULL. Returns the number of tokens generated, the
+ * end-of-text token not counted. riffle_session_finish() tells why it ended. */
+RIFFLE_API int64_t riffle_generate(riffle_session *session, const riffle_generate_options *options,
+                                   riffle_on_event on_event, void *user);
+
+/* Why the last generation ended; *sentence (may be NULL) is for people, "" when there is nothing to add. */
+RIFFLE_API riffle_finish riffle_session_finish(const riffle_session *session, const char **sentence);
+
+/* Stops the prefill or generation that is under way, from any thread or a signal handler. Without one it does
+ * nothing. */
+RIFFLE_API void riffle_cancel(riffle_session *session);
+
+/* Forgets everything after the first n_tokens. */
+RIFFLE_API int riffle_rewind(riffle_session *session, int32_t n_tokens);
+
+typedef struct riffle_level_stats {
+    char name[32]; /* "target" */
+    uint64_t passes, drafted, accepted;
+    double seconds;
+} riffle_level_stats;
+
+enum { RIFFLE_MAX_LEVELS = 8 };
+
+/* Since the session was opened or riffle_stats_reset was called. */
+typedef struct riffle_stats {
+    uint64_t prefill_tokens, generated_tokens;
+    double prefill_seconds, decode_seconds;
+    int32_t threads;
+    int32_t n_levels;
+    char chain[128]; /* "target" */
+    riffle_level_stats levels[RIFFLE_MAX_LEVELS];
+} riffle_stats;
+
+RIFFLE_API int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats, size_t stats_size);
+RIFFLE_API void riffle_session_reset_stats(riffle_session *session);
+
+/* ------------------------------------------------------------------------------------------------
+ * 3. Advanced
+ * ------------------------------------------------------------------------------------------------ */
+
+/* Pull style, for hosts with a loop of their own: commits and writes between 1 and `cap` tokens, and returns how
+ * many. The end-of-text token is written like any other and is the host's to recognise (riffle_token_is_end).
+ * RIFFLE_ERR_CONTEXT when the context is full. */
+RIFFLE_API int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap);
+/* 1 if the token ends an answer, else 0. */
+RIFFLE_API int riffle_token_is_end(const riffle_model *model, int32_t token);
+
+/* Logits [n_vocab] of the token after the last committed one. */
+RIFFLE_API int riffle_logits(riffle_session *session, float *logits, size_t n_logits);
+
+/* Reads tokens at the end of the session, and writes log p(tokens[i] | all before it) for i = first .. n_tokens-1 to
+ * logprobs[i - first]; first >= 1, or 0 if the session already holds a token. */
+RIFFLE_API int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first,
+                            double *logprobs);
+
+/* A second session at the same place, with a memory of its own. */
+RIFFLE_API int riffle_fork(riffle_session **copy, const riffle_session *session);
+
+/* The session's tokens and KV cache as a file; loading it into a session of the same model goes on from there. */
+RIFFLE_API int riffle_state_save(const riffle_session *session, const char *path);
+RIFFLE_API int riffle_state_load(riffle_session *session, const char *path);
+
+/* Forces a lower tier of instructions for models opened from now on: "scalar", "avx2", "avxvnni", "avxvnniint8",
+ * "avx512", "amx"; NULL: the best that the machine has. The environment variable RIFFLE_CPU does the same at start.
+ * A tier that the machine lacks is an error. */
+RIFFLE_API int riffle_set_cpu(const char *tier);
+
+typedef struct riffle_machine {
+    char cpu[16];            /* the tier in use */
+    char cpu_best[16];       /* the best tier of this machine */
+    int32_t cores;           /* that this process may use */
+    uint64_t memory_bytes;   /* physical memory, or the container's limit where that is lower */
+    uint64_t peak_rss_bytes; /* of this process, so far */
+} riffle_machine;
+
+RIFFLE_API int riffle_machine_get(riffle_machine *machine, size_t machine_size);
+
+/* Streaming read bandwidth of main memory in bytes per second, with `threads` threads (0: one for each core);
+ * takes some tenths of a second and, for that time, up to 2 GiB of memory. */
+RIFFLE_API int riffle_measure_read(int32_t threads, double *bytes_per_second);
+
+/* Medians of `repeats` passes over `rows` tokens with `context` tokens before them, in seconds. For benchmarks;
+ * rewinds the session to where it was. */
+RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
+                                   double *seconds);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RIFFLE_H */

@@ -1,0 +1,70 @@
+/* A model file, whatever its container: parameters, vocabulary and tensors under one set of names.
+ *
+ * The names of tensors are GGUF's ("token_embd.weight", "blk.0.attn_q.weight"); the safetensors reader translates.
+ * Opening reads and checks everything but the tensors' contents. Every size, offset, count and id that the structures
+ * below hold has been checked: a tensor's bytes lie inside the mapped file, its dimensions agree with `params`, token
+ * ids are < n_vocab. */
+#ifndef RF_MODEL_SOURCE_H
+#define RF_MODEL_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/dtype.h"
+#include "model/vocab.h"
+
+enum rf_arch { RF_ARCH_LLAMA = 1, RF_ARCH_QWEN2 = 2, RF_ARCH_QWEN3 = 3 };
+
+/* How a head's elements pair up for rotation: RF_ROPE_NORM rotates (2i, 2i+1), as GGUF's permuted llama weights want;
+ * RF_ROPE_NEOX rotates (i, i + rope_dim/2). */
+enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
+
+struct rf_params {
+    enum rf_arch arch;
+    const char *arch_name; /* "llama" */
+    int32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+    float rms_eps; /* of every RMS norm */
+    enum rf_rope_style rope_style;
+    int32_t rope_dim;               /* elements of a head that rotate, even, <= head_dim */
+    float rope_theta;               /* base frequency */
+    float rope_scale;               /* positions are multiplied by this (linear scaling); 1: none */
+    const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling); NULL: none */
+    int32_t tied_output;            /* the output head is token_embd.weight */
+    int32_t qkv_bias;               /* attn_{q,k,v}.bias exist */
+    int32_t qk_norm;                /* attn_{q,k}_norm.weight exist (qwen3) */
+};
+
+struct rf_tensor {
+    const char *name;
+    enum rf_dtype dtype;
+    int32_t n_dims;
+    int64_t ne[4];    /* ne[0] is the fastest: a weight of a linear layer is ne = {n_in, n_out} */
+    const void *data; /* in the mapped file; no alignment is promised */
+    uint64_t bytes;
+};
+
+struct rf_source {
+    struct rf_params params;
+    struct rf_vocab vocab;
+    const char *name;          /* general.name, or the folder's; "" */
+    const char *container;     /* "GGUF v3", "safetensors" */
+    const char *chat_template; /* Jinja source, NULL if the file has none */
+    size_t chat_template_bytes;
+    uint64_t file_bytes; /* of all files */
+    struct rf_tensor *tensors;
+    int32_t n_tensors;
+    struct rf_source_private *private_; /* mappings and memory, owned by the reader */
+};
+
+/* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. On failure nothing is kept.
+ * The source is freed by rf_source_close whatever reader opened it. */
+int rf_source_open(struct rf_source **source, const char *path, const struct rf_allocator *allocator,
+                   struct rf_error *error);
+void rf_source_close(struct rf_source *source);
+
+/* NULL when there is none of that name. */
+const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name);
+
+#endif
