@@ -1,0 +1,245 @@
+/* Memory and files on Linux and other POSIX systems. */
+#define _DEFAULT_SOURCE
+#include "platform/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HUGE_PAGE = 2 << 20, CACHE_LINE = 64 };
+
+/* Blocks of whole huge pages: mapped with room to spare, then cut to the border. */
+static void *map_block(size_t bytes)
+{
+    if (bytes > SIZE_MAX - 2 * (size_t)HUGE_PAGE) return NULL;
+    size_t size = (bytes + HUGE_PAGE - 1) & ~((size_t)HUGE_PAGE - 1);
+    unsigned char *map =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return NULL;
+    size_t before = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
+    size_t after = HUGE_PAGE - before;
+    if (before) munmap(map, before);
+    if (after) munmap(map + before + size, after);
+#if defined(MADV_HUGEPAGE)
+    madvise(map + before, size, MADV_HUGEPAGE); /* a wish: small pages do as well */
+#endif
+    return map + before;
+}
+
+static void *system_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    if (bytes >= HUGE_PAGE) return map_block(bytes);
+    return aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) & ~((size_t)CACHE_LINE - 1));
+}
+
+static void system_release(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    if (bytes >= HUGE_PAGE)
+        munmap(memory, (bytes + HUGE_PAGE - 1) & ~((size_t)HUGE_PAGE - 1));
+    else
+        free(memory);
+}
+
+const struct rf_allocator rf_system_allocator = {system_alloc, system_release, NULL};
+
+static int fail_path(struct rf_error *error, const char *path, const char *what, int number)
+{
+    char reason[128];
+    if (strerror_r(number, reason, sizeof reason)) snprintf(reason, sizeof reason, "error %d", number);
+    return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", path, what, reason);
+}
+
+/* A descriptor of a regular file, or a negative code. */
+static int open_regular(const char *path, uint64_t *bytes, struct rf_error *error)
+{
+    /* O_NONBLOCK: a pipe is refused below instead of waited for. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return fail_path(error, path, "open", errno);
+    struct stat status;
+    int code = 0;
+    if (fstat(descriptor, &status))
+        code = fail_path(error, path, "ask for its size", errno);
+    else if (S_ISDIR(status.st_mode))
+        code = rf_fail(error, RF_ERR_IO, "%s: is a folder, not a file", path);
+    else if (!S_ISREG(status.st_mode))
+        code = rf_fail(error, RF_ERR_IO, "%s: is not a regular file", path);
+    else if (status.st_size < 0 || (uint64_t)status.st_size > SIZE_MAX)
+        code = rf_fail(error, RF_ERR_IO, "%s: is too large for this machine's address space", path);
+    if (code) {
+        close(descriptor);
+        return code;
+    }
+    *bytes = (uint64_t)status.st_size;
+    return descriptor;
+}
+
+int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error)
+{
+    *mapping = (struct rf_mapping){0};
+    uint64_t bytes;
+    int descriptor = open_regular(path, &bytes, error);
+    if (descriptor < 0) return descriptor;
+    int code = 0;
+    if (bytes > 0) {
+        void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (map == MAP_FAILED)
+            code = fail_path(error, path, "map", errno);
+        else
+            *mapping = (struct rf_mapping){map, (size_t)bytes};
+    }
+    close(descriptor);
+    return code;
+}
+
+void rf_unmap_file(struct rf_mapping *mapping)
+{
+    if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->bytes);
+    *mapping = (struct rf_mapping){0};
+}
+
+void rf_map_prefetch(const struct rf_mapping *mapping, size_t offset, size_t bytes)
+{
+    if (offset >= mapping->bytes) return;
+    if (bytes > mapping->bytes - offset) bytes = mapping->bytes - offset;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t start = offset - offset % page;
+    /* Advice only: the pages come on first touch in any case. */
+    madvise((void *)(uintptr_t)(mapping->data + start), bytes + (offset - start), MADV_WILLNEED);
+}
+
+/* Reads until `bytes` are there or the file ends; -1 with errno on failure. */
+static ssize_t read_fully(int descriptor, char *data, size_t bytes)
+{
+    size_t got = 0;
+    while (got < bytes) {
+        ssize_t n = read(descriptor, data + got, bytes - got);
+        if (n == 0) break;
+        if (n < 0 && errno != EINTR) return -1;
+        if (n > 0) got += (size_t)n;
+    }
+    return (ssize_t)got;
+}
+
+int rf_read_file(const char *path, size_t limit, const struct rf_allocator *allocator, char **data, size_t *bytes,
+                 struct rf_error *error)
+{
+    *data = NULL;
+    *bytes = 0;
+    uint64_t size;
+    int descriptor = open_regular(path, &size, error);
+    if (descriptor < 0) return descriptor;
+    int code = 0;
+    char *text = NULL;
+    if (size > limit || size == SIZE_MAX) {
+        code = rf_fail(error, RF_ERR_FORMAT, "%s: %" PRIu64 " bytes are more than the %zu that such a file may have",
+                       path, size, limit);
+    } else {
+        text = rf_malloc(allocator, (size_t)size + 1, 1, path, error);
+        if (!text) code = RF_ERR_MEMORY;
+    }
+    if (text) {
+        ssize_t got = read_fully(descriptor, text, (size_t)size);
+        if (got < 0) {
+            code = fail_path(error, path, "read", errno);
+            rf_free(allocator, text);
+        } else {
+            text[got] = 0;
+            *data = text;
+            *bytes = (size_t)got;
+        }
+    }
+    close(descriptor);
+    return code;
+}
+
+int rf_is_directory(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int rf_file_exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* The first line of a small system file; 0 if there is none. */
+static int read_number(const char *path, uint64_t *number)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    /* "max" (no limit) does not scan. */
+    int found = fscanf(file, "%" SCNu64, number) == 1;
+    fclose(file);
+    return found;
+}
+
+/* The lowest limit on the way from a control group up to the root of its hierarchy. Inside a container the path may be
+ * the host's and not exist here; the walk then ends at the root, which is the container's own group. */
+static uint64_t group_limit(const char *root, const char *group, const char *file, uint64_t limit)
+{
+    char at[1024];
+    int n = snprintf(at, sizeof at, "%s", group);
+    if (n < 0 || (size_t)n >= sizeof at) return limit;
+    for (;;) {
+        char path[2048];
+        uint64_t number;
+        snprintf(path, sizeof path, "%s%s/%s", root, at, file);
+        if (read_number(path, &number) && number < limit) limit = number;
+        char *slash = strrchr(at, '/');
+        if (!slash) return limit;
+        *slash = 0;
+    }
+}
+
+uint64_t rf_memory_physical(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t limit = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file) return limit;
+    /* Lines are "id:controllers:path"; version 2 is id 0 without controllers. */
+    char line[1200];
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path) continue;
+        *path++ = 0;
+        controllers++;
+        if (*controllers == 0)
+            limit = group_limit("/sys/fs/cgroup", path, "memory.max", limit);
+        else if (strcmp(controllers, "memory") == 0)
+            limit = group_limit("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", limit);
+    }
+    fclose(file);
+    return limit;
+}
+
+uint64_t rf_memory_peak_rss(void)
+{
+    /* The status file first: getrusage also counts what the process was before exec. */
+    FILE *file = fopen("/proc/self/status", "re");
+    uint64_t kibibytes = 0;
+    if (file) {
+        char line[256];
+        while (kibibytes == 0 && fgets(line, sizeof line, file))
+            if (sscanf(line, "VmHWM: %" SCNu64, &kibibytes) != 1) kibibytes = 0;
+        fclose(file);
+    }
+    if (kibibytes == 0) {
+        struct rusage usage;
+        if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_maxrss > 0) kibibytes = (uint64_t)usage.ru_maxrss;
+    }
+    return kibibytes << 10;
+}
