@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 enum { HUGE_PAGE = 2 << 20, CACHE_LINE = 64 };
 
 /* Blocks of whole huge pages: mapped with room to spare, then cut to the border. */
@@ -20,8 +22,7 @@ static void *map_block(size_t bytes)
 {
     if (bytes > SIZE_MAX - 2 * (size_t)HUGE_PAGE) return NULL;
     size_t size = (bytes + HUGE_PAGE - 1) & ~((size_t)HUGE_PAGE - 1);
-    unsigned char *map =
-        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *map = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) return NULL;
     size_t before = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
     size_t after = HUGE_PAGE - before;
