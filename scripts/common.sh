@@ -1,0 +1,33 @@
+# What the scripts share. Sourced, after `set -euo pipefail`, from any folder; it goes to the root of the repository.
+# shellcheck shell=bash
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+    say "$(basename "$0"): $*"
+    exit 1
+}
+
+# build FOLDER [CMAKE-ARGUMENT...]: configures what is not configured yet and builds what is not up to date. The first
+# time a terminal sees the progress; later it is quiet.
+build() {
+    local folder=$1 quiet=(--quiet)
+    shift
+    if [ ! -f "$folder/build.ninja" ]; then
+        say "Building in $folder"
+        mkdir -p "$folder"
+        if ! cmake -S . -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1; then
+            cat "$folder/configure.log" >&2
+            die "cmake could not configure $folder; its words are above"
+        fi
+        if [ -t 2 ]; then quiet=(); fi
+    fi
+    ninja -C "$folder" ${quiet[@]+"${quiet[@]}"} >&2 || die "the build in $folder failed; the compiler's words are above"
+}
+
+# The fuzz targets with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer.
+build_fuzz() {
+    build build/check/fuzz -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
+        -DRIFFLE_FUZZ=ON -DRIFFLE_SANITIZE=address,undefined
+}
