@@ -1,0 +1,107 @@
+/* What the tests of the public interface share: a tiny model, a prompt, and a greedy answer as a list of tokens. */
+#ifndef RF_TEST_API_HELPERS_H
+#define RF_TEST_API_HELPERS_H
+
+#include <stdlib.h>
+
+#include "check.h"
+#include "riffle.h"
+
+#define TINY_MODEL "stories260K.gguf"
+#define CHECK_OK(call) check_ok((call), #call, __LINE__)
+/* The call fails with `code` and a sentence. */
+#define CHECK_FAILS(call, code) check_fails((call), (code), #call, __LINE__)
+
+static inline int64_t check_ok(int64_t result, const char *call, int line)
+{
+    CHECK_MSG(result >= 0, "line %d: %s: %s", line, call, riffle_last_error());
+    return result;
+}
+
+static inline void check_fails(int64_t result, int code, const char *call, int line)
+{
+    CHECK_MSG(result == code, "line %d: %s gives %lld, not %d", line, call, (long long)result, code);
+    CHECK_MSG(riffle_last_error()[0] != '\0', "line %d: %s fails without a sentence", line, call);
+}
+
+/* A test cannot go on without its model. */
+static inline riffle_model *open_tiny_model(void)
+{
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    options.chat_template = "chatml";
+    riffle_model *model;
+    if (riffle_model_open(&model, TINY_MODEL, &options) < 0) {
+        fprintf(stderr, "%s\n", riffle_last_error());
+        exit(1);
+    }
+    return model;
+}
+
+static inline riffle_session *open_session(riffle_model *model, int32_t n_ctx, int32_t threads)
+{
+    riffle_session_options options;
+    riffle_session_options_init(&options, sizeof options);
+    options.n_ctx = n_ctx;
+    options.threads = threads;
+    riffle_session *session;
+    if (riffle_session_open(&session, model, &options) < 0) {
+        fprintf(stderr, "%s\n", riffle_last_error());
+        exit(1);
+    }
+    return session;
+}
+
+enum { MAX_TOKENS = 512 };
+
+struct tokens {
+    int32_t ids[MAX_TOKENS];
+    int32_t count;
+};
+
+static inline struct tokens tokenize(const riffle_model *model, const char *text)
+{
+    struct tokens tokens;
+    tokens.count = (int32_t)riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, tokens.ids, MAX_TOKENS);
+    if (tokens.count < 0 || tokens.count > MAX_TOKENS) {
+        fprintf(stderr, "cannot tokenize: %s\n", riffle_last_error());
+        exit(1);
+    }
+    return tokens;
+}
+
+static inline int same_tokens(const struct tokens *a, const struct tokens *b)
+{
+    return a->count == b->count && memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids) == 0;
+}
+
+static inline struct tokens session_tokens(const riffle_session *session)
+{
+    struct tokens tokens;
+    const int32_t *ids = NULL;
+    tokens.count = riffle_session_tokens(session, &ids);
+    if (tokens.count < 0 || tokens.count > MAX_TOKENS) exit(1);
+    if (tokens.count > 0) memcpy(tokens.ids, ids, (size_t)tokens.count * sizeof *ids);
+    return tokens;
+}
+
+static inline int collect_token(void *user, const riffle_event *event)
+{
+    struct tokens *tokens = user;
+    if (event->token >= 0 && tokens->count < MAX_TOKENS) tokens->ids[tokens->count++] = event->token;
+    return 0;
+}
+
+/* Up to n tokens from where the session is. */
+static inline struct tokens generate(riffle_session *session, int32_t n)
+{
+    riffle_generate_options options;
+    riffle_generate_options_init(&options, sizeof options);
+    options.max_tokens = n;
+    options.ignore_eos = 1;
+    struct tokens tokens = {.count = 0};
+    CHECK_INT(CHECK_OK(riffle_generate(session, &options, collect_token, &tokens)), tokens.count);
+    return tokens;
+}
+
+#endif

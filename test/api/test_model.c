@@ -1,0 +1,227 @@
+/* Opening models, asking what is in them, text and tokens: the first section of riffle.h. */
+#include "api/helpers.h"
+
+static void a_model_says_what_it_is(const riffle_model *model)
+{
+    riffle_model_info info;
+    CHECK_OK(riffle_model_get_info(model, &info, sizeof info));
+    CHECK_STR(info.architecture, "llama");
+    CHECK_STR(info.container, "GGUF v3");
+    CHECK_STR(info.tokenizer, "sentencepiece");
+    CHECK_STR(info.chat_template, "chatml");
+    CHECK_STR(info.weights, "bf16");
+    CHECK_INT(info.n_layer, 5);
+    CHECK_INT(info.n_embd, 64);
+    CHECK_INT(info.n_head, 8);
+    CHECK_INT(info.n_head_kv, 4);
+    CHECK_INT(info.head_dim, 8);
+    CHECK_INT(info.n_ff, 172);
+    CHECK_INT(info.n_vocab, 512);
+    CHECK_INT(info.n_ctx_train, 2048);
+    CHECK_INT(info.bos_token, 1);
+    CHECK_INT(info.eos_token, 2);
+    CHECK_INT(info.adds_bos, 1);
+    CHECK_INT(info.file_bytes, 1185376);
+    CHECK_INT(info.kv_bytes_per_token, 5 * 2 * 4 * 8 * 2); /* layers, keys and values, heads, elements, F16 */
+    CHECK(info.n_params > 250000 && info.n_params < 300000);
+}
+
+/* A caller built against an older header has smaller structures: nothing beyond their size is read or written. */
+static void older_structures_work(riffle_model *model)
+{
+    riffle_model_options options;
+    memset(&options, 0xff, sizeof options);
+    riffle_model_options_init(&options, offsetof(riffle_model_options, weights));
+    CHECK_INT(options.struct_size, offsetof(riffle_model_options, weights));
+    CHECK_INT((intptr_t)options.weights, -1);
+    riffle_model *copy;
+    if (CHECK_OK(riffle_model_open(&copy, TINY_MODEL, &options)) == 0) riffle_model_close(copy);
+
+    riffle_model_info info;
+    memset(&info, 0x5a, sizeof info);
+    CHECK_OK(riffle_model_get_info(model, &info, offsetof(riffle_model_info, n_layer)));
+    CHECK_STR(info.architecture, "llama");
+    CHECK_INT(info.n_layer, 0x5a5a5a5a);
+
+    memset(&options, 0, sizeof options);
+    CHECK_FAILS(riffle_model_open(&copy, TINY_MODEL, &options), RIFFLE_ERR_ARGUMENT);
+    CHECK(copy == NULL);
+}
+
+static void bad_models_are_refused(void)
+{
+    riffle_model *model = (riffle_model *)1;
+    CHECK_FAILS(riffle_model_open(&model, "no/such/file.gguf", NULL), RIFFLE_ERR_IO);
+    CHECK(model == NULL);
+    CHECK(strstr(riffle_last_error(), "no/such/file.gguf") != NULL);
+    CHECK_FAILS(riffle_model_open(&model, "golden/stories260K.txt", NULL), RIFFLE_ERR_FORMAT);
+    CHECK(strstr(riffle_last_error(), "golden/stories260K.txt") != NULL);
+    CHECK(riffle_model_open(&model, "golden", NULL) < 0);
+    CHECK(riffle_model_open(&model, "", NULL) < 0);
+    CHECK(model == NULL);
+
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    options.weights = "fp7";
+    CHECK_FAILS(riffle_model_open(&model, TINY_MODEL, &options), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "fp7") != NULL);
+    riffle_model_options_init(&options, sizeof options);
+    options.threads = -1;
+    CHECK_FAILS(riffle_model_open(&model, TINY_MODEL, &options), RIFFLE_ERR_ARGUMENT);
+    riffle_model_options_init(&options, sizeof options);
+    options.chat_template = "nonsense";
+    CHECK(riffle_model_open(&model, TINY_MODEL, &options) < 0);
+    CHECK(strstr(riffle_last_error(), "nonsense") != NULL && strstr(riffle_last_error(), "chatml") != NULL);
+}
+
+static void null_arguments_are_errors(riffle_model *model)
+{
+    int32_t token = 1;
+    char text[8];
+    riffle_model *opened;
+    riffle_session *session;
+    riffle_model_info info;
+    CHECK_FAILS(riffle_model_open(NULL, TINY_MODEL, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_model_open(&opened, NULL, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_model_get_info(NULL, &info, sizeof info), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_model_get_info(model, NULL, sizeof info), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_tokenize(NULL, "a", 1, 0, &token, 1), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_tokenize(model, NULL, 1, 0, &token, 1), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_tokenize(model, "a", 1, 0, NULL, 1), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_detokenize(NULL, &token, 1, 0, text, sizeof text), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_detokenize(model, NULL, 1, 0, text, sizeof text), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_detokenize(model, &token, 1, 0, NULL, sizeof text), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_chat_format(NULL, NULL, 0, 1, text, sizeof text), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_chat_format(model, NULL, 1, 1, text, sizeof text), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_session_open(NULL, model, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_session_open(&session, NULL, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK(session == NULL);
+    riffle_model_close(NULL);
+    riffle_session_close(NULL);
+    riffle_cancel(NULL);
+}
+
+static void text_goes_to_tokens_and_back(const riffle_model *model)
+{
+    static const char text[] = "Once upon a time, there was a caf\xc3\xa9.";
+    int32_t tokens[64];
+    int64_t n = CHECK_OK(riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, tokens, 64));
+    static const int32_t begin[] = {1, 403, 407, 261, 378};
+    CHECK(n > 5 && memcmp(tokens, begin, sizeof begin) == 0);
+
+    /* A short buffer gets what fits; the answer says what was needed. */
+    int32_t few[3] = {-7, -7, -7};
+    CHECK_INT(riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, few, 2), n);
+    CHECK(few[0] == 1 && few[1] == 403 && few[2] == -7);
+    CHECK_INT(riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, NULL, 0), n);
+    CHECK_INT(riffle_tokenize(model, text, strlen(text), 0, NULL, 0), n - 1);
+
+    char back[128];
+    int64_t bytes = CHECK_OK(riffle_detokenize(model, tokens, (size_t)n, 0, back, sizeof back));
+    CHECK(bytes == (int64_t)strlen(text) && memcmp(back, text, (size_t)bytes) == 0);
+    CHECK_INT(riffle_detokenize(model, tokens, (size_t)n, 0, NULL, 0), bytes);
+
+    /* The text of a special token is text, unless the caller asks. */
+    CHECK(riffle_tokenize(model, "</s>", 4, 0, tokens, 64) > 1);
+    CHECK_INT(riffle_tokenize(model, "", 0, 0, tokens, 64), 0);
+    CHECK_INT(riffle_tokenize(model, NULL, 0, 0, tokens, 64), 0);
+
+    static const int32_t outside[] = {512, -1};
+    CHECK_FAILS(riffle_detokenize(model, outside, 1, 0, back, sizeof back), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_detokenize(model, outside + 1, 1, 0, back, sizeof back), RIFFLE_ERR_ARGUMENT);
+}
+
+static void conversations_are_formatted(const riffle_model *model)
+{
+    static const riffle_message messages[] = {{"system", "Be kind."}, {"user", "Hello"}};
+    static const char wanted[] =
+        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
+    char text[256];
+    int64_t n = CHECK_OK(riffle_chat_format(model, messages, 2, 1, text, sizeof text));
+    CHECK(n == (int64_t)strlen(wanted) && memcmp(text, wanted, (size_t)n) == 0);
+    CHECK_INT(riffle_chat_format(model, messages, 2, 1, NULL, 0), n);
+    static const riffle_message without_content[] = {{"user", NULL}};
+    CHECK_FAILS(riffle_chat_format(model, without_content, 1, 1, text, sizeof text), RIFFLE_ERR_ARGUMENT);
+
+    /* A file without a template and no name given: the error says how to choose. */
+    riffle_model *plain;
+    CHECK_OK(riffle_model_open(&plain, TINY_MODEL, NULL));
+    CHECK(riffle_chat_format(plain, messages, 2, 1, text, sizeof text) < 0);
+    CHECK(strstr(riffle_last_error(), "chatml") != NULL);
+    riffle_model_close(plain);
+}
+
+static void a_header_opens_without_weights(void)
+{
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    options.flags = RIFFLE_OPEN_HEADER;
+    riffle_model *model;
+    CHECK_OK(riffle_model_open(&model, TINY_MODEL, &options));
+    CHECK_INT(riffle_tokenize(model, "Once upon a time", 16, RIFFLE_TOKENIZE_BOS, NULL, 0), 5);
+    riffle_session *session;
+    CHECK_FAILS(riffle_session_open(&session, model, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK(session == NULL);
+    riffle_model_close(model);
+}
+
+static int stop_at_once(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)stage, (void)done, (void)total;
+    ++*(int *)user;
+    return 1;
+}
+
+static void loading_can_be_cancelled(void)
+{
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    int calls = 0;
+    options.progress = stop_at_once;
+    options.progress_user = &calls;
+    riffle_model *model;
+    CHECK_FAILS(riffle_model_open(&model, TINY_MODEL, &options), RIFFLE_ERR_CANCELLED);
+    CHECK(model == NULL);
+    CHECK_INT(calls, 1);
+}
+
+static void a_lower_tier_can_be_forced(void)
+{
+    riffle_machine machine;
+    CHECK_OK(riffle_machine_get(&machine, sizeof machine));
+    CHECK(machine.cores > 0 && machine.memory_bytes > 0 && machine.peak_rss_bytes > 0);
+    CHECK_FAILS(riffle_set_cpu("z80"), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "z80") != NULL);
+    CHECK_OK(riffle_set_cpu("scalar"));
+    CHECK_OK(riffle_machine_get(&machine, sizeof machine));
+    CHECK_STR(machine.cpu, "scalar");
+    riffle_model *model;
+    if (CHECK_OK(riffle_model_open(&model, TINY_MODEL, NULL)) == 0) riffle_model_close(model);
+    CHECK_OK(riffle_set_cpu(NULL));
+}
+
+static void codes_have_names(void)
+{
+    for (int code = 0; code >= -9; code--) CHECK(riffle_strerror(code)[0] != '\0');
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", RIFFLE_VERSION_MAJOR, RIFFLE_VERSION_MINOR, RIFFLE_VERSION_PATCH);
+    CHECK_STR(riffle_version(), version);
+}
+
+int main(void)
+{
+    CHECK_STR(riffle_last_error(), "");
+    riffle_model *model = open_tiny_model();
+    a_model_says_what_it_is(model);
+    older_structures_work(model);
+    bad_models_are_refused();
+    null_arguments_are_errors(model);
+    text_goes_to_tokens_and_back(model);
+    conversations_are_formatted(model);
+    a_header_opens_without_weights();
+    loading_can_be_cancelled();
+    a_lower_tier_can_be_forced();
+    codes_have_names();
+    riffle_model_close(model);
+    return check_result();
+}

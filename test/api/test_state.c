@@ -1,0 +1,116 @@
+/* Saving a session and going on from the file, also when the file is not what was saved. */
+#include "api/helpers.h"
+
+#define STATE_NAME "riffle_test_state"
+
+/* The state file's bytes; the caller frees them. */
+static unsigned char *read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    unsigned char *data = malloc(*bytes + 1);
+    if (data && fread(data, 1, *bytes, file) != *bytes) {
+        free(data);
+        data = NULL;
+    }
+    fclose(file);
+    return data;
+}
+
+static void write_file(const char *path, const unsigned char *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fwrite(data, 1, bytes, file) == bytes);
+    if (file) fclose(file);
+}
+
+/* A load that failed left the session where it was: its next tokens are `wanted`. */
+static void check_untouched(riffle_session *session, const struct tokens *held, const struct tokens *wanted)
+{
+    struct tokens now = session_tokens(session);
+    CHECK(same_tokens(&now, held));
+    struct tokens next = generate(session, wanted->count);
+    CHECK(same_tokens(&next, wanted));
+    CHECK_OK(riffle_rewind(session, held->count));
+}
+
+static void damaged_files_are_refused(riffle_model *model, const char *path)
+{
+    size_t bytes = 0;
+    unsigned char *data = read_file(path, &bytes);
+    CHECK(data != NULL && bytes > 64);
+    if (!data) return;
+    riffle_session *session = open_session(model, 128, 1);
+    struct tokens prompt = tokenize(model, "The dog was happy.");
+    CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+    struct tokens next = generate(session, 4);
+    CHECK_OK(riffle_rewind(session, prompt.count));
+
+    for (size_t n = 0; n < bytes; n = n < 256 ? n + 1 : n + 1 + bytes / 16) {
+        write_file(path, data, n);
+        CHECK_MSG(riffle_state_load(session, path) < 0, "a file cut at byte %zu is loaded", n);
+        CHECK(strstr(riffle_last_error(), STATE_NAME) != NULL);
+    }
+    write_file(path, data, bytes - 1);
+    CHECK(riffle_state_load(session, path) < 0);
+    check_untouched(session, &prompt, &next);
+
+    /* Flipped bits give an error or another state, never a session that cannot go on. */
+    for (size_t i = 0; i < bytes; i = i < 256 ? i + 1 : i + bytes / 16) {
+        data[i] ^= 0x80;
+        write_file(path, data, bytes);
+        data[i] ^= 0x80;
+        if (riffle_state_load(session, path) < 0) {
+            check_untouched(session, &prompt, &next);
+        } else {
+            if (riffle_session_tokens(session, NULL) > 0) CHECK_INT(generate(session, 2).count, 2);
+            CHECK_OK(riffle_rewind(session, 0));
+            CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+        }
+    }
+    riffle_session_close(session);
+    free(data);
+}
+
+int main(void)
+{
+    char path[4096];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/" STATE_NAME ".%p", folder ? folder : "/tmp", (void *)path);
+    riffle_model *model = open_tiny_model();
+    riffle_session *session = open_session(model, 128, 2);
+    struct tokens prompt = tokenize(model, "Once upon a time, there was a big tree.");
+    CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+    generate(session, 7);
+    CHECK_OK(riffle_state_save(session, path));
+    struct tokens held = session_tokens(session), next = generate(session, 20);
+
+    /* Into a session of another size, and into one that was elsewhere. */
+    riffle_session *other = open_session(model, 96, 1);
+    CHECK_OK(riffle_state_load(other, path));
+    struct tokens other_held = session_tokens(other), other_next = generate(other, 20);
+    CHECK(same_tokens(&held, &other_held) && same_tokens(&next, &other_next));
+    CHECK_OK(riffle_state_load(session, path));
+    struct tokens again = generate(session, 20);
+    CHECK(same_tokens(&next, &again));
+
+    riffle_session *small = open_session(model, 8, 1);
+    CHECK_FAILS(riffle_state_load(small, path), RIFFLE_ERR_CONTEXT);
+    CHECK_INT(riffle_session_tokens(small, NULL), 0);
+    CHECK_FAILS(riffle_state_load(session, "no/such/state"), RIFFLE_ERR_IO);
+    CHECK_FAILS(riffle_state_save(session, "no/such/state"), RIFFLE_ERR_IO);
+    CHECK(strstr(riffle_last_error(), "no/such/state") != NULL);
+    CHECK_FAILS(riffle_state_load(session, TINY_MODEL), RIFFLE_ERR_FORMAT);
+    CHECK_FAILS(riffle_state_load(session, "golden"), RIFFLE_ERR_IO);
+    damaged_files_are_refused(model, path);
+
+    remove(path);
+    riffle_session_close(small);
+    riffle_session_close(other);
+    riffle_session_close(session);
+    riffle_model_close(model);
+    return check_result();
+}
