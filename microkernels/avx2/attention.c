@@ -1,0 +1,137 @@
+/* Attention over one chunk. Scores: 16 positions are two vectors (K is stored so), summed over head_dim in order; values:
+ * 8 elements of the head are 8 lanes, summed over positions in order. Tiles share loads and never change a sum's order. */
+#include <immintrin.h>
+#include <math.h>
+
+#include "microkernels/avx2/math.h"
+#include "microkernels/avx2/tier.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { MAX_QUERIES = 4 }; /* of a tile, with two accumulators each */
+
+INLINE __m256 load8(const uint16_t *from, int bf16)
+{
+    __m128i half = _mm_loadu_si128((const __m128i *)from);
+    if (bf16) return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+    return _mm256_cvtph_ps(half);
+}
+
+/* Scores of nq queries over K block b. */
+INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq,
+                   int bf16)
+{
+    size_t dim = args->head_dim;
+    const uint16_t *k = args->k + b * RF_KV_BLOCK * dim;
+    const float *q[MAX_QUERIES];
+    __m256 acc[MAX_QUERIES * 2];
+#pragma GCC unroll 4
+    for (int a = 0; a < nq; a++) {
+        q[a] = args->q[i + (size_t)a];
+        acc[2 * a] = _mm256_setzero_ps();
+        acc[2 * a + 1] = _mm256_setzero_ps();
+    }
+    for (size_t j = 0; j < dim; j++) {
+        __m256 low = load8(k + j * RF_KV_BLOCK, bf16), high = load8(k + j * RF_KV_BLOCK + 8, bf16);
+#pragma GCC unroll 4
+        for (int a = 0; a < nq; a++) {
+            __m256 value = _mm256_broadcast_ss(q[a] + j);
+            acc[2 * a] = _mm256_fmadd_ps(value, low, acc[2 * a]);
+            acc[2 * a + 1] = _mm256_fmadd_ps(value, high, acc[2 * a + 1]);
+        }
+    }
+    __m256 scale = _mm256_set1_ps(args->scale);
+#pragma GCC unroll 4
+    for (int a = 0; a < nq; a++) {
+        _mm256_storeu_ps(score[a] + b * RF_KV_BLOCK, _mm256_mul_ps(acc[2 * a], scale));
+        _mm256_storeu_ps(score[a] + b * RF_KV_BLOCK + 8, _mm256_mul_ps(acc[2 * a + 1], scale));
+    }
+}
+
+/* Turns scores into weights exp(s - max), zeros beyond `visible` up to `padded`. */
+static void soften(float *score, size_t visible, size_t padded, float *max_out, float *sum_out)
+{
+    __m256 lowest = _mm256_set1_ps(-INFINITY), max = lowest, sum = _mm256_setzero_ps();
+    for (size_t p = 0; p < visible; p += 8) {
+        __m256 lanes = _mm256_castsi256_ps(rf_lanes(visible - p));
+        max = _mm256_max_ps(max, _mm256_blendv_ps(lowest, _mm256_loadu_ps(score + p), lanes));
+    }
+    *max_out = rf_max_ps(max);
+    __m256 top = _mm256_set1_ps(*max_out);
+    for (size_t p = 0; p < padded; p += 8) {
+        __m256 lanes = _mm256_castsi256_ps(rf_lanes(p < visible ? visible - p : 0));
+        __m256 weight = _mm256_and_ps(lanes, rf_exp_ps(_mm256_sub_ps(_mm256_loadu_ps(score + p), top)));
+        _mm256_storeu_ps(score + p, weight);
+        sum = _mm256_add_ps(sum, weight);
+    }
+    *sum_out = rf_sum_ps(sum);
+}
+
+/* Weighted sums of 16 elements of V from element d, for nq queries. */
+INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, float (*score)[RF_ATTENTION_CHUNK],
+                   size_t limit, int nq, int bf16)
+{
+    size_t stride = rf_padded(args->head_dim);
+    const uint16_t *v = args->v + d;
+    __m256 acc[MAX_QUERIES * 2];
+#pragma GCC unroll 8
+    for (int t = 0; t < nq * 2; t++) acc[t] = _mm256_setzero_ps();
+    for (size_t p = 0; p < limit; p++) {
+        __m256 low = load8(v + p * stride, bf16), high = load8(v + p * stride + 8, bf16);
+#pragma GCC unroll 4
+        for (int a = 0; a < nq; a++) {
+            __m256 weight = _mm256_broadcast_ss(score[a] + p);
+            acc[2 * a] = _mm256_fmadd_ps(weight, low, acc[2 * a]);
+            acc[2 * a + 1] = _mm256_fmadd_ps(weight, high, acc[2 * a + 1]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int a = 0; a < nq; a++) {
+        float *out = args->out + (i + (size_t)a) * args->ldo + d;
+        _mm256_storeu_ps(out, acc[2 * a]);
+        _mm256_storeu_ps(out + 8, acc[2 * a + 1]);
+    }
+}
+
+INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int bf16)
+{
+    float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
+    size_t limit = 0, padded = rf_padded(args->head_dim);
+    for (int a = 0; a < nq; a++)
+        if ((size_t)args->visible[i + (size_t)a] > limit) limit = (size_t)args->visible[i + (size_t)a];
+    size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
+    for (size_t b = 0; b < blocks; b++) scores(args, i, b, score, nq, bf16);
+    for (int a = 0; a < nq; a++) {
+        float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
+        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail, tail + 1);
+    }
+    for (size_t d = 0; d < padded; d += 16) values(args, i, d, score, limit, nq, bf16);
+}
+
+INLINE void attention(const struct rf_attention_args *args, int bf16)
+{
+    size_t i = 0;
+    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES, bf16);
+    switch (args->n_q - i) {
+    case 1: queries(args, i, 1, bf16); break;
+    case 2: queries(args, i, 2, bf16); break;
+    case 3: queries(args, i, 3, bf16); break;
+    default: break;
+    }
+}
+
+static void attention_f16(const struct rf_attention_args *args)
+{
+    attention(args, 0);
+}
+
+static void attention_bf16(const struct rf_attention_args *args)
+{
+    attention(args, 1);
+}
+
+void rf_avx2_init_attention(struct rf_kernels *kernels)
+{
+    kernels->attention_f16 = attention_f16;
+    kernels->attention_bf16 = attention_bf16;
+}

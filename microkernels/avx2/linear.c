@@ -1,0 +1,124 @@
+/* BF16 weights times packed rows with shifts and FMA.
+ *
+ * A BF16 value is the upper half of an F32. Sixteen weights are one load; a shift gives the even ones as F32, a mask the
+ * odd ones. Rows are packed to match: of every 16 values (rounded to BF16) the 8 even ones as F32, then the 8 odd ones.
+ * Every result has one accumulator of 8 lanes, lane l summing 16c + 2l, then 16c + 2l + 1, over c in order, and one
+ * fixed tree that adds the lanes; tiles only share loads. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "microkernels/avx2/tier.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { MAX_TILE = 10 }; /* accumulators of a tile: 16 registers less operands */
+
+static size_t packed_bytes(size_t k)
+{
+    return ((k + 15) & ~(size_t)15) * sizeof(float);
+}
+
+static void pack_bf16(void *out, const float *x, size_t k)
+{
+    float *to = out;
+    memset(to, 0, packed_bytes(k));
+    for (size_t j = 0; j < k; j++) to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
+}
+
+/* The sums of the lanes of a, b, c, d, by the same tree each: 128-bit halves, pairs (0,2) and (1,3), then both. */
+INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m128 a4 = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    __m128 c4 = _mm_add_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
+    __m128 d4 = _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
+    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
+    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
+    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+/* Writes the lane sums of `count` (1..4) results that lie side by side in y. */
+INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, const __m256 *acc, int count)
+{
+    __m256 zero = _mm256_setzero_ps();
+    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero, count > 3 ? acc[3] : zero);
+    __m128i mask =
+        _mm256_castsi256_si128(_mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
+    if (args->bias) sum = _mm_add_ps(sum, _mm_maskload_ps(args->bias + r, mask));
+    if (args->accumulate) sum = _mm_add_ps(_mm_maskload_ps(y, mask), sum);
+    _mm_maskstore_ps(y, mask, sum);
+}
+
+/* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride floats apart). */
+INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, size_t stride, int mr, int nr)
+{
+    __m256 even[4], odd[4];
+#pragma GCC unroll 4
+    for (int a = 0; a < mr; a++) {
+        __m256i both = _mm256_loadu_si256((const __m256i *)(w + (size_t)a * ldw));
+        even[a] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+        odd[a] = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32((int)0xffff0000)));
+    }
+#pragma GCC unroll 6
+    for (int b = 0; b < nr; b++) {
+        __m256 first = _mm256_load_ps(x + (size_t)b * stride), second = _mm256_load_ps(x + (size_t)b * stride + 8);
+#pragma GCC unroll 4
+        for (int a = 0; a < mr; a++) {
+            acc[b * mr + a] = _mm256_fmadd_ps(even[a], first, acc[b * mr + a]);
+            acc[b * mr + a] = _mm256_fmadd_ps(odd[a], second, acc[b * mr + a]);
+        }
+    }
+}
+
+/* mr weight rows from r times nr packed rows from i. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr)
+{
+    size_t stride = packed_bytes(args->k) / sizeof(float), whole = args->k / 16, left = args->k % 16;
+    const uint16_t *w = args->w + r * args->ldw;
+    const float *x = (const float *)args->x + i * stride;
+    __m256 acc[MAX_TILE];
+#pragma GCC unroll 10
+    for (int t = 0; t < mr * nr; t++) acc[t] = _mm256_setzero_ps();
+    for (size_t c = 0; c < whole; c++) {
+#pragma GCC unroll 4
+        for (int a = 0; a < mr; a++)
+            _mm_prefetch((const char *)(w + (size_t)(a + mr) * args->ldw + c * 16), _MM_HINT_T0);
+        group(acc, w + c * 16, args->ldw, x + c * 16, stride, mr, nr);
+    }
+    if (left) {
+        /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end. */
+        uint16_t tail[4][16] = {{0}};
+        for (int a = 0; a < mr; a++) memcpy(tail[a], w + (size_t)a * args->ldw + whole * 16, left * sizeof(uint16_t));
+        group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
+    }
+#pragma GCC unroll 6
+    for (int b = 0; b < nr; b++) finish(args, args->y + (i + (size_t)b) * args->ldy + r, r, acc + b * mr, mr);
+}
+
+/* All weight rows times nr packed rows from i. */
+INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
+{
+    size_t r = 0;
+    for (; r + (size_t)mr <= args->m; r += (size_t)mr) tile(args, r, i, mr, nr);
+    for (; r < args->m; r++) tile(args, r, i, 1, nr);
+}
+
+static void linear_bf16(const struct rf_linear_args *args)
+{
+    size_t i = 0;
+    for (; i + 4 <= args->n; i += 4) stream(args, i, 2, 4);
+    switch (args->n - i) {
+    case 1: stream(args, i, 4, 1); break;
+    case 2: stream(args, i, 4, 2); break;
+    case 3: stream(args, i, 2, 3); break;
+    default: break;
+    }
+}
+
+void rf_avx2_init_linear(struct rf_kernels *kernels)
+{
+    kernels->packed_bytes = packed_bytes;
+    kernels->pack_bf16 = pack_bf16;
+    kernels->linear_bf16 = linear_bf16;
+}

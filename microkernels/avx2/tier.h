@@ -1,0 +1,11 @@
+/* What the files of this tier share. */
+#ifndef RF_MICROKERNELS_AVX2_TIER_H
+#define RF_MICROKERNELS_AVX2_TIER_H
+
+#include "microkernels/kernels.h"
+
+void rf_avx2_init_linear(struct rf_kernels *kernels);
+void rf_avx2_init_attention(struct rf_kernels *kernels);
+void rf_avx2_init_rows(struct rf_kernels *kernels);
+
+#endif

@@ -1,0 +1,148 @@
+/* Attention over one chunk. Scores: 16 positions are 16 lanes (K is stored so), summed over head_dim in order; values: 16
+ * elements of the head are 16 lanes, summed over positions in order. Tiles share loads and never change a sum's order. */
+#include <immintrin.h>
+#include <math.h>
+
+#include "microkernels/avx512/math.h"
+#include "microkernels/avx512/tier.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+    MAX_QUERIES = 6,  /* of a tile */
+    SCORE_BLOCKS = 4, /* K blocks of a tile: 6 x 4 accumulators */
+    VALUE_LANES = 4   /* vectors of the head of a tile: likewise */
+};
+
+INLINE __m512 load16(const uint16_t *from, int bf16)
+{
+    __m256i half = _mm256_loadu_si256((const __m256i *)from);
+    if (bf16) return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    return _mm512_cvtph_ps(half);
+}
+
+/* Scores of nq queries over `blocks` K blocks from block b. */
+INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq,
+                   int blocks, int bf16)
+{
+    size_t dim = args->head_dim;
+    const uint16_t *k = args->k + b * RF_KV_BLOCK * dim;
+    const float *q[MAX_QUERIES];
+    __m512 acc[MAX_QUERIES * SCORE_BLOCKS];
+#pragma GCC unroll 6
+    for (int a = 0; a < nq; a++) q[a] = args->q[i + (size_t)a];
+#pragma GCC unroll 24
+    for (int t = 0; t < nq * blocks; t++) acc[t] = _mm512_setzero_ps();
+    for (size_t j = 0; j < dim; j++) {
+        __m512 keys[SCORE_BLOCKS];
+#pragma GCC unroll 4
+        for (int s = 0; s < blocks; s++) keys[s] = load16(k + ((size_t)s * dim + j) * RF_KV_BLOCK, bf16);
+#pragma GCC unroll 6
+        for (int a = 0; a < nq; a++) {
+            __m512 value = _mm512_set1_ps(q[a][j]);
+#pragma GCC unroll 4
+            for (int s = 0; s < blocks; s++) acc[a * blocks + s] = _mm512_fmadd_ps(value, keys[s], acc[a * blocks + s]);
+        }
+    }
+    __m512 scale = _mm512_set1_ps(args->scale);
+#pragma GCC unroll 6
+    for (int a = 0; a < nq; a++)
+#pragma GCC unroll 4
+        for (int s = 0; s < blocks; s++)
+            _mm512_storeu_ps(score[a] + (b + (size_t)s) * RF_KV_BLOCK, _mm512_mul_ps(acc[a * blocks + s], scale));
+}
+
+/* Turns scores into weights exp(s - max), zeros beyond `visible` up to `padded`. */
+static void soften(float *score, size_t visible, size_t padded, float *max_out, float *sum_out)
+{
+    __m512 max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+    for (size_t p = 0; p < visible; p += 16) {
+        __mmask16 mask = visible - p >= 16 ? 0xffff : (__mmask16)((1u << (visible - p)) - 1);
+        max = _mm512_mask_max_ps(max, mask, max, _mm512_loadu_ps(score + p));
+    }
+    __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(max));
+    for (size_t p = 0; p < padded; p += 16) {
+        __mmask16 mask = p >= visible ? 0 : visible - p >= 16 ? 0xffff : (__mmask16)((1u << (visible - p)) - 1);
+        __m512 weight = _mm512_maskz_mov_ps(mask, rf_exp_ps(_mm512_sub_ps(_mm512_loadu_ps(score + p), top)));
+        _mm512_storeu_ps(score + p, weight);
+        sum = _mm512_add_ps(sum, weight);
+    }
+    *max_out = _mm512_reduce_max_ps(max);
+    *sum_out = _mm512_reduce_add_ps(sum);
+}
+
+/* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
+INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, float (*score)[RF_ATTENTION_CHUNK],
+                   size_t limit, int nq, int lanes, int bf16)
+{
+    size_t stride = rf_padded(args->head_dim);
+    const uint16_t *v = args->v + d;
+    __m512 acc[MAX_QUERIES * VALUE_LANES];
+#pragma GCC unroll 24
+    for (int t = 0; t < nq * lanes; t++) acc[t] = _mm512_setzero_ps();
+    for (size_t p = 0; p < limit; p++) {
+        __m512 row[VALUE_LANES];
+#pragma GCC unroll 4
+        for (int s = 0; s < lanes; s++) row[s] = load16(v + p * stride + (size_t)s * 16, bf16);
+#pragma GCC unroll 6
+        for (int a = 0; a < nq; a++) {
+            __m512 weight = _mm512_set1_ps(score[a][p]);
+#pragma GCC unroll 4
+            for (int s = 0; s < lanes; s++) acc[a * lanes + s] = _mm512_fmadd_ps(weight, row[s], acc[a * lanes + s]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int a = 0; a < nq; a++)
+#pragma GCC unroll 4
+        for (int s = 0; s < lanes; s++)
+            _mm512_storeu_ps(args->out + (i + (size_t)a) * args->ldo + d + (size_t)s * 16, acc[a * lanes + s]);
+}
+
+INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int bf16)
+{
+    float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
+    size_t limit = 0, padded = rf_padded(args->head_dim);
+    for (int a = 0; a < nq; a++)
+        if ((size_t)args->visible[i + (size_t)a] > limit) limit = (size_t)args->visible[i + (size_t)a];
+    size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK, b = 0;
+    for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS) scores(args, i, b, score, nq, SCORE_BLOCKS, bf16);
+    for (; b < blocks; b++) scores(args, i, b, score, nq, 1, bf16);
+    for (int a = 0; a < nq; a++) {
+        float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
+        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail, tail + 1);
+    }
+    size_t d = 0;
+    for (; d + VALUE_LANES * 16 <= padded; d += VALUE_LANES * 16)
+        values(args, i, d, score, limit, nq, VALUE_LANES, bf16);
+    for (; d < padded; d += 16) values(args, i, d, score, limit, nq, 1, bf16);
+}
+
+INLINE void attention(const struct rf_attention_args *args, int bf16)
+{
+    size_t i = 0;
+    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES, bf16);
+    switch (args->n_q - i) {
+    case 1: queries(args, i, 1, bf16); break;
+    case 2: queries(args, i, 2, bf16); break;
+    case 3: queries(args, i, 3, bf16); break;
+    case 4: queries(args, i, 4, bf16); break;
+    case 5: queries(args, i, 5, bf16); break;
+    default: break;
+    }
+}
+
+static void attention_f16(const struct rf_attention_args *args)
+{
+    attention(args, 0);
+}
+
+static void attention_bf16(const struct rf_attention_args *args)
+{
+    attention(args, 1);
+}
+
+void rf_avx512_init_attention(struct rf_kernels *kernels)
+{
+    kernels->attention_f16 = attention_f16;
+    kernels->attention_bf16 = attention_bf16;
+}

@@ -1,0 +1,158 @@
+/* BF16 weights times packed BF16 rows with vdpbf16ps (AVX512_BF16).
+ *
+ * One form serves one row and five hundred: every result has one accumulator of 16 lanes, lane l summing the products of
+ * j = 32c + 2l and 32c + 2l + 1 over the chunks c in order, and one fixed tree that adds the lanes. How many results a
+ * tile holds changes only which loads are shared. So a prompt read in blocks gets the bits that decoding gets. */
+#include <immintrin.h>
+
+#include "microkernels/avx512/tier.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { MAX_TILE = 24 }; /* accumulators of a tile; 8 of the 32 registers stay for operands */
+
+static size_t packed_bytes(size_t k)
+{
+    return (k * sizeof(uint16_t) + 63) & ~(size_t)63;
+}
+
+static void pack_bf16(void *out, const float *x, size_t k)
+{
+    uint16_t *to = out;
+    for (size_t j = 0; j < k; j += 32) {
+        size_t left = k - j;
+        __mmask16 low = left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1);
+        __mmask16 high = left >= 32 ? 0xffff : left <= 16 ? 0 : (__mmask16)((1u << (left - 16)) - 1);
+        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16), _mm512_maskz_loadu_ps(low, x + j));
+        _mm512_store_si512(to + j, (__m512i)both);
+    }
+}
+
+/* The sums of the lanes of a, b, c, d. The tree is the same for each: 256-bit halves, 128-bit halves, pairs (0,2) and
+ * (1,3), then both. */
+INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
+{
+    __m256 a8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m256 b8 = _mm256_add_ps(_mm512_castps512_ps256(b), _mm512_extractf32x8_ps(b, 1));
+    __m256 c8 = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    __m256 d8 = _mm256_add_ps(_mm512_castps512_ps256(d), _mm512_extractf32x8_ps(d, 1));
+    __m128 a4 = _mm_add_ps(_mm256_castps256_ps128(a8), _mm256_extractf128_ps(a8, 1));
+    __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b8), _mm256_extractf128_ps(b8, 1));
+    __m128 c4 = _mm_add_ps(_mm256_castps256_ps128(c8), _mm256_extractf128_ps(c8, 1));
+    __m128 d4 = _mm_add_ps(_mm256_castps256_ps128(d8), _mm256_extractf128_ps(d8, 1));
+    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
+    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
+    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+/* Writes the lane sums of `count` (1..4) results that lie side by side in y. */
+INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, const __m512 *acc, int count)
+{
+    __m512 zero = _mm512_setzero_ps();
+    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero, count > 3 ? acc[3] : zero);
+    __mmask8 mask = (__mmask8)((1 << count) - 1);
+    if (args->bias) sum = _mm_add_ps(sum, _mm_maskz_loadu_ps(mask, args->bias + r));
+    if (args->accumulate) sum = _mm_add_ps(_mm_maskz_loadu_ps(mask, y), sum);
+    _mm_mask_storeu_ps(y, mask, sum);
+}
+
+/* mr weight rows from r times nr packed rows from i. `ahead`: weight rows between this tile and the one to prefetch. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr, int ahead)
+{
+    size_t stride = packed_bytes(args->k), whole = args->k / 32;
+    const uint16_t *w = args->w + r * args->ldw;
+    const char *x = (const char *)args->x + i * stride;
+    __m512 acc[MAX_TILE];
+
+#pragma GCC unroll 24
+    for (int t = 0; t < mr * nr; t++) acc[t] = _mm512_setzero_ps();
+    for (size_t c = 0; c < whole; c++) {
+        __m512bh weights[8];
+#pragma GCC unroll 8
+        for (int a = 0; a < mr; a++) {
+            const uint16_t *at = w + (size_t)a * args->ldw + c * 32;
+            weights[a] = (__m512bh)_mm512_loadu_si512(at);
+            if (ahead) _mm_prefetch((const char *)(at + (size_t)ahead * args->ldw), _MM_HINT_T0);
+        }
+#pragma GCC unroll 16
+        for (int b = 0; b < nr; b++) {
+            __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + c * 64);
+#pragma GCC unroll 8
+            for (int a = 0; a < mr; a++) acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
+        }
+    }
+    if (args->k % 32) {
+        __mmask32 mask = (1u << args->k % 32) - 1;
+        __m512bh weights[8];
+#pragma GCC unroll 8
+        for (int a = 0; a < mr; a++)
+            weights[a] = (__m512bh)_mm512_maskz_loadu_epi16(mask, w + (size_t)a * args->ldw + whole * 32);
+#pragma GCC unroll 16
+        for (int b = 0; b < nr; b++) {
+            __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + whole * 64);
+#pragma GCC unroll 8
+            for (int a = 0; a < mr; a++) acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
+        }
+    }
+#pragma GCC unroll 16
+    for (int b = 0; b < nr; b++) {
+        float *y = args->y + (i + (size_t)b) * args->ldy + r;
+#pragma GCC unroll 2
+        for (int a = 0; a < mr; a += 4) finish(args, y + a, r + (size_t)a, acc + b * mr + a, mr - a < 4 ? mr - a : 4);
+    }
+}
+
+/* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights. */
+INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
+{
+    size_t r = 0;
+    for (; r + (size_t)mr <= args->m; r += (size_t)mr) tile(args, r, i, mr, nr, mr);
+    for (; r < args->m; r++) tile(args, r, i, 1, nr, 0);
+}
+
+/* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the nearest cache while the
+ * weights of the call pass by in the next one. */
+static void block(const struct rf_linear_args *args, size_t n)
+{
+    for (size_t i = 0; i + 6 <= n; i += 6) {
+        size_t r = 0;
+        for (; r + 4 <= args->m; r += 4) tile(args, r, i, 4, 6, 0);
+        for (; r < args->m; r++) tile(args, r, i, 1, 6, 0);
+    }
+}
+
+static void linear_bf16(const struct rf_linear_args *args)
+{
+    size_t n = args->n, i = 0;
+    if (n > 16) {
+        i = n - n % 6;
+        block(args, i);
+    }
+    switch (n - i) {
+    case 0: break;
+    case 1: stream(args, i, 8, 1); break;
+    case 2: stream(args, i, 8, 2); break;
+    case 3: stream(args, i, 8, 3); break;
+    case 4: stream(args, i, 4, 4); break;
+    case 5: stream(args, i, 4, 5); break;
+    case 6: stream(args, i, 4, 6); break;
+    case 7: stream(args, i, 3, 7); break;
+    case 8: stream(args, i, 3, 8); break;
+    case 9: stream(args, i, 2, 9); break;
+    case 10: stream(args, i, 2, 10); break;
+    case 11: stream(args, i, 2, 11); break;
+    case 12: stream(args, i, 2, 12); break;
+    case 13: stream(args, i, 1, 13); break;
+    case 14: stream(args, i, 1, 14); break;
+    case 15: stream(args, i, 1, 15); break;
+    case 16: stream(args, i, 1, 16); break;
+    default: break;
+    }
+}
+
+void rf_avx512_init_linear(struct rf_kernels *kernels)
+{
+    kernels->packed_bytes = packed_bytes;
+    kernels->pack_bf16 = pack_bf16;
+    kernels->linear_bf16 = linear_bf16;
+}

@@ -1,0 +1,11 @@
+/* What the files of this tier share. */
+#ifndef RF_MICROKERNELS_AVX512_TIER_H
+#define RF_MICROKERNELS_AVX512_TIER_H
+
+#include "microkernels/kernels.h"
+
+void rf_avx512_init_linear(struct rf_kernels *kernels);
+void rf_avx512_init_attention(struct rf_kernels *kernels);
+void rf_avx512_init_rows(struct rf_kernels *kernels);
+
+#endif

@@ -1,0 +1,87 @@
+/* The arithmetic: one table of function pointers, filled first with the scalar reference, which defines what each kernel
+ * computes, then overwritten by the tiers that the machine has (docs/kernels.md).
+ *
+ * Row independence. For every kernel, the bits of a result row depend on that row's operands alone: not on how many
+ * rows, queries or weights the call holds. Each sum of a tier runs in one fixed order, whatever tile it is computed in.
+ * Between tiers results differ by rounding. */
+#ifndef RF_MICROKERNELS_KERNELS_H
+#define RF_MICROKERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    RF_KV_BLOCK = 16,        /* positions that lie interleaved in the K cache */
+    RF_ATTENTION_CHUNK = 256 /* positions of one attention call; chunks start at its multiples */
+};
+
+/* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k.
+ * w: BF16, row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from the model file.
+ * x: n rows packed by pack_bf16 (each value rounded to BF16), packed_bytes(k) from row to row, 64-byte aligned.
+ * y: F32, ldy elements from row to row. Products are exact, sums are F32. */
+struct rf_linear_args {
+    float *y;
+    size_t ldy;
+    const uint16_t *w;
+    size_t ldw;
+    const void *x;
+    size_t m, n, k;
+    const float *bias; /* [m] or NULL */
+    int accumulate;
+};
+
+/* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its first visible[i]
+ * positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p exp(s_p - max s) V_p,
+ * followed by two floats, max s and sum_p exp(s_p - max s). A query that sees nothing gets zeros, -inf and 0.
+ * K: [position/16][head_dim][16], V: [position][rf_padded(head_dim)], both F16 or both BF16; the padding holds zeros, and
+ * all positions up to the next multiple of 16 are readable. out rows: rf_padded(head_dim) + 2 floats, ldo apart. */
+struct rf_attention_args {
+    const float *const *q; /* [n_q] -> [head_dim] */
+    const int32_t *visible;
+    size_t n_q;
+    const uint16_t *k, *v;
+    size_t head_dim;
+    float scale;
+    float *out;
+    size_t ldo;
+};
+
+struct rf_kernels {
+    /* Activations as the linear kernel of this tier wants them. */
+    size_t (*packed_bytes)(size_t k);
+    void (*pack_bf16)(void *out, const float *x, size_t k);
+    void (*linear_bf16)(const struct rf_linear_args *args);
+
+    void (*attention_f16)(const struct rf_attention_args *args);
+    void (*attention_bf16)(const struct rf_attention_args *args);
+
+    /* out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i] */
+    void (*rms_norm)(float *out, const float *x, const float *weight, float eps, size_t n);
+    /* out[i] = silu(gate[i]) * up[i],  silu(v) = v / (1 + exp(-v)) */
+    void (*silu_gate)(float *out, const float *gate, const float *up, size_t n);
+
+    void (*f32_to_f16)(uint16_t *out, const float *x, size_t n);
+    void (*f32_to_bf16)(uint16_t *out, const float *x, size_t n);
+    void (*bf16_to_f32)(float *out, const uint16_t *x, size_t n);
+
+    /* Reads n bytes (a multiple of 4096) at full speed; the result keeps a compiler from dropping the loads. */
+    uint64_t (*read_stream)(const void *data, size_t n);
+};
+
+static inline size_t rf_padded(size_t n)
+{
+    return (n + 15) & ~(size_t)15;
+}
+
+/* The table of a tier (an enum rf_tier), or NULL if this build has no kernels of its own for it. Which tiers the machine
+ * can run is rf_cpu_has_tier's to say. */
+const struct rf_kernels *rf_kernels(int tier);
+/* The best tier that the machine can run and that has kernels here. */
+int rf_kernels_best_tier(void);
+
+/* What each tier overwrites. */
+void rf_kernels_init_ref(struct rf_kernels *kernels);
+void rf_kernels_init_avx2(struct rf_kernels *kernels);
+void rf_kernels_init_avx512(struct rf_kernels *kernels);
+
+#endif

@@ -1,0 +1,121 @@
+/* The scalar reference: the definition of every kernel, in the plainest loops. */
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "microkernels/kernels.h"
+
+static size_t packed_bytes(size_t k)
+{
+    return (k * sizeof(uint16_t) + 63) & ~(size_t)63;
+}
+
+static void f32_to_f16(uint16_t *out, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = rf_f32_to_f16(x[i]);
+}
+
+static void f32_to_bf16(uint16_t *out, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = rf_f32_to_bf16(x[i]);
+}
+
+static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
+}
+
+static void pack_bf16(void *out, const float *x, size_t k)
+{
+    memset(out, 0, packed_bytes(k));
+    f32_to_bf16(out, x, k);
+}
+
+static void linear_bf16(const struct rf_linear_args *args)
+{
+    for (size_t i = 0; i < args->n; i++) {
+        const uint16_t *x = (const uint16_t *)((const char *)args->x + i * packed_bytes(args->k));
+        for (size_t r = 0; r < args->m; r++) {
+            const uint16_t *w = args->w + r * args->ldw;
+            float sum = 0.0f;
+            for (size_t j = 0; j < args->k; j++) sum += rf_bf16_to_f32(w[j]) * rf_bf16_to_f32(x[j]);
+            if (args->bias) sum += args->bias[r];
+            float *y = args->y + i * args->ldy + r;
+            *y = args->accumulate ? *y + sum : sum;
+        }
+    }
+}
+
+static void attention(const struct rf_attention_args *args, float (*load)(uint16_t))
+{
+    size_t dim = args->head_dim, padded = rf_padded(dim);
+    for (size_t i = 0; i < args->n_q; i++) {
+        float *out = args->out + i * args->ldo;
+        float score[RF_ATTENTION_CHUNK], max = -INFINITY, sum = 0.0f;
+        size_t visible = (size_t)args->visible[i];
+        for (size_t p = 0; p < visible; p++) {
+            const uint16_t *k = args->k + p / RF_KV_BLOCK * RF_KV_BLOCK * dim + p % RF_KV_BLOCK;
+            float dot = 0.0f;
+            for (size_t j = 0; j < dim; j++) dot += args->q[i][j] * load(k[j * RF_KV_BLOCK]);
+            score[p] = dot * args->scale;
+            max = fmaxf(max, score[p]);
+        }
+        for (size_t j = 0; j < padded; j++) out[j] = 0.0f;
+        for (size_t p = 0; p < visible; p++) {
+            float weight = expf(score[p] - max);
+            sum += weight;
+            for (size_t j = 0; j < padded; j++) out[j] += weight * load(args->v[p * padded + j]);
+        }
+        out[padded] = max;
+        out[padded + 1] = sum;
+    }
+}
+
+static void attention_f16(const struct rf_attention_args *args)
+{
+    attention(args, rf_f16_to_f32);
+}
+
+static void attention_bf16(const struct rf_attention_args *args)
+{
+    attention(args, rf_bf16_to_f32);
+}
+
+static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    float scale = 1.0f / sqrtf((float)(sum / (double)n) + eps);
+    for (size_t i = 0; i < n; i++) out[i] = x[i] * scale * weight[i];
+}
+
+static void silu_gate(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+static uint64_t read_stream(const void *data, size_t n)
+{
+    const char *bytes = data;
+    uint64_t sum = 0, word;
+    for (size_t i = 0; i < n; i += sizeof word) {
+        memcpy(&word, bytes + i, sizeof word);
+        sum ^= word;
+    }
+    return sum;
+}
+
+void rf_kernels_init_ref(struct rf_kernels *kernels)
+{
+    *kernels = (struct rf_kernels){.packed_bytes = packed_bytes,
+                                   .pack_bf16 = pack_bf16,
+                                   .linear_bf16 = linear_bf16,
+                                   .attention_f16 = attention_f16,
+                                   .attention_bf16 = attention_bf16,
+                                   .rms_norm = rms_norm,
+                                   .silu_gate = silu_gate,
+                                   .f32_to_f16 = f32_to_f16,
+                                   .f32_to_bf16 = f32_to_bf16,
+                                   .bf16_to_f32 = bf16_to_f32,
+                                   .read_stream = read_stream};
+}

@@ -1,0 +1,25 @@
+/* What this processor can do. */
+#ifndef RF_PLATFORM_CPU_H
+#define RF_PLATFORM_CPU_H
+
+/* A tier is a coherent bundle of instruction sets, as processors really have them; each holds kernels of its own. */
+enum rf_tier {
+    RF_TIER_SCALAR,
+    RF_TIER_AVX2,        /* AVX2, FMA, F16C */
+    RF_TIER_AVXVNNI,     /* + AVX-VNNI */
+    RF_TIER_AVXVNNIINT8, /* + AVX-VNNI-INT8, AVX-NE-CONVERT */
+    RF_TIER_AVX512,      /* F, BW, VL, DQ, VNNI, BF16, VBMI */
+    RF_TIER_AMX,         /* + AMX-TILE, AMX-BF16, AMX-INT8 */
+    RF_TIER_COUNT
+};
+
+const char *rf_tier_name(enum rf_tier tier);
+/* The tier of that name, or -1. */
+int rf_tier_by_name(const char *name);
+/* 1 if the processor and the operating system can run the tier. */
+int rf_cpu_has_tier(enum rf_tier tier);
+
+/* Cores that this process may use: those in its affinity mask, one hardware thread each, at most the container's CPU
+ * quota rounded up. Costs some milliseconds. */
+int rf_cpu_count(void);
+#endif

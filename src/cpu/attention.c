@@ -1,0 +1,213 @@
+/* Attention: every chunk of RF_ATTENTION_CHUNK positions gives a partial result for each query, and the partial results
+ * are merged in the order of the chunks. Chunks start at fixed positions, so a query's bits depend on nothing else.
+ *
+ * With few rows the workers share heads and chunks, and merge afterwards; with many they share heads and rows, and
+ * each merges as it goes. The arithmetic is the same. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+
+enum {
+    FEW_ROWS = 16,
+    ROW_TILE = 16 /* rows that a worker takes at a time when there are many */
+};
+
+/* A worker's lists for one call of the kernel: the queries of up to ROW_TILE rows and one KV head. */
+struct attention_scratch {
+    const float **q;
+    int32_t *visible;
+    float *partial; /* [queries][padded_dim + 2] */
+    float *merged;  /* likewise */
+};
+
+static size_t group_size(const struct rf_context *context)
+{
+    return (size_t)(context->shape.params->n_head / context->shape.params->n_head_kv);
+}
+
+static size_t result_floats(const struct rf_context *context)
+{
+    return context->padded_dim + 2;
+}
+
+int cpu_attention_new(struct rf_context *context, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = context->backend->allocator;
+    const struct rf_params *params = context->shape.params;
+    size_t chunks = ((size_t)context->shape.n_ctx + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
+    size_t queries = group_size(context) * ROW_TILE;
+    size_t few = context->shape.max_rows < FEW_ROWS ? (size_t)context->shape.max_rows : FEW_ROWS;
+
+    context->partials = rf_malloc(allocator, few * (size_t)params->n_head * chunks,
+                                  result_floats(context) * sizeof(float), "attention", error);
+    context->attended =
+        rf_malloc(allocator, (size_t)context->shape.max_rows,
+                  (size_t)params->n_head * (size_t)params->head_dim * sizeof(float), "attention", error);
+    context->scratch =
+        rf_calloc(allocator, (size_t)context->shape.threads, sizeof *context->scratch, "attention", error);
+    if (!context->partials || !context->attended || !context->scratch) return RF_ERR_MEMORY;
+    for (int32_t t = 0; t < context->shape.threads; t++) {
+        struct attention_scratch *scratch = &context->scratch[t];
+        scratch->q = rf_malloc(allocator, queries, sizeof *scratch->q, "attention", error);
+        scratch->visible = rf_malloc(allocator, queries, sizeof *scratch->visible, "attention", error);
+        scratch->partial = rf_malloc(allocator, queries, result_floats(context) * sizeof(float), "attention", error);
+        scratch->merged = rf_malloc(allocator, queries, result_floats(context) * sizeof(float), "attention", error);
+        if (!scratch->q || !scratch->visible || !scratch->partial || !scratch->merged) return RF_ERR_MEMORY;
+    }
+    return 0;
+}
+
+void cpu_attention_free(struct rf_context *context)
+{
+    const struct rf_allocator *allocator = context->backend->allocator;
+    for (int32_t t = 0; context->scratch && t < context->shape.threads; t++) {
+        rf_free(allocator, context->scratch[t].q);
+        rf_free(allocator, context->scratch[t].visible);
+        rf_free(allocator, context->scratch[t].partial);
+        rf_free(allocator, context->scratch[t].merged);
+    }
+    rf_free(allocator, context->scratch);
+    rf_free(allocator, context->attended);
+    rf_free(allocator, context->partials);
+}
+
+/* Partial results of rows [row, row + n) and one KV head over one chunk, to out. */
+static void partial(const struct rf_context *context, struct attention_scratch *scratch, int32_t layer,
+                    struct rf_rows rows, const struct rf_buffer *q, size_t head, size_t row, size_t n, size_t chunk,
+                    float *out)
+{
+    const struct rf_kernels *kernels = context->backend->kernels;
+    size_t dim = (size_t)context->shape.params->head_dim, group = group_size(context);
+    size_t start = chunk * RF_ATTENTION_CHUNK;
+    for (size_t i = 0; i < n; i++) {
+        size_t seen = (size_t)rows.first_pos + row + i + 1;
+        size_t visible = seen <= start ? 0 : seen - start < RF_ATTENTION_CHUNK ? seen - start : RF_ATTENTION_CHUNK;
+        for (size_t g = 0; g < group; g++) {
+            scratch->q[i * group + g] = buffer_row(q, row + i) + (head * group + g) * dim;
+            scratch->visible[i * group + g] = (int32_t)visible;
+        }
+    }
+    struct rf_attention_args args = {.q = scratch->q,
+                                     .visible = scratch->visible,
+                                     .n_q = n * group,
+                                     .k = k_cache(context, layer, head) + start * dim,
+                                     .v = v_cache(context, layer, head) + start * context->padded_dim,
+                                     .head_dim = dim,
+                                     .scale = 1.0f / sqrtf((float)dim),
+                                     .out = out,
+                                     .ldo = result_floats(context)};
+    if (context->shape.kv == RF_KV_F16)
+        kernels->attention_f16(&args);
+    else
+        kernels->attention_bf16(&args);
+}
+
+/* Takes a later chunk's partial result into the running one. */
+static void merge(float *running, const float *later, size_t padded)
+{
+    float *max = running + padded, *sum = running + padded + 1, later_max = later[padded];
+    if (later_max == -INFINITY) return;
+    float top = fmaxf(*max, later_max);
+    float keep = expf(*max - top), take = expf(later_max - top);
+    for (size_t j = 0; j < padded; j++) running[j] = running[j] * keep + later[j] * take;
+    *sum = *sum * keep + later[padded + 1] * take;
+    *max = top;
+}
+
+static void merge_begin(float *running, size_t padded)
+{
+    memset(running, 0, (padded + 2) * sizeof *running);
+    running[padded] = -INFINITY;
+}
+
+static void finish(float *out, const float *running, size_t dim, size_t padded)
+{
+    float scale = 1.0f / running[padded + 1];
+    for (size_t j = 0; j < dim; j++) out[j] = running[j] * scale;
+}
+
+static float *attended_row(const struct rf_context *context, size_t row)
+{
+    return context->attended + row * (size_t)context->shape.params->n_head * (size_t)context->shape.params->head_dim;
+}
+
+static void few_rows(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
+                     const struct rf_buffer *q, struct rf_buffer *out)
+{
+    const struct rf_params *params = context->shape.params;
+    size_t n_rows = (size_t)rows.n_rows, group = group_size(context), dim = (size_t)params->head_dim;
+    size_t chunks = ((size_t)rows.first_pos + n_rows + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
+    size_t floats = result_floats(context), queries = n_rows * group;
+    struct rf_share share;
+    size_t begin, end;
+
+    /* partials: [head][chunk][row][head of the group] */
+    rf_share_begin(&share, worker, (size_t)params->n_head_kv * chunks, 1);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t item = begin; item < end; item++)
+            partial(context, &context->scratch[worker->index], layer, rows, q, item / chunks, 0, n_rows, item % chunks,
+                    context->partials + item * queries * floats);
+    rf_team_barrier(worker);
+
+    rf_share_begin(&share, worker, n_rows, 1);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t row = begin; row < end; row++) {
+            float *running = context->scratch[worker->index].merged;
+            for (size_t h = 0; h < (size_t)params->n_head; h++) {
+                const float *first =
+                    context->partials + ((h / group * chunks) * queries + row * group + h % group) * floats;
+                merge_begin(running, context->padded_dim);
+                for (size_t c = 0; c < chunks; c++) merge(running, first + c * queries * floats, context->padded_dim);
+                finish(attended_row(context, row) + h * dim, running, dim, context->padded_dim);
+            }
+            context->backend->kernels->pack_bf16(buffer_row(out, row), attended_row(context, row),
+                                                 (size_t)params->n_head * dim);
+        }
+    rf_team_barrier(worker);
+}
+
+static void many_rows(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
+                      const struct rf_buffer *q, struct rf_buffer *out)
+{
+    const struct rf_params *params = context->shape.params;
+    struct attention_scratch *scratch = &context->scratch[worker->index];
+    size_t n_rows = (size_t)rows.n_rows, group = group_size(context), dim = (size_t)params->head_dim;
+    size_t tiles = (n_rows + ROW_TILE - 1) / ROW_TILE, floats = result_floats(context);
+    struct rf_share share;
+    size_t begin, end;
+
+    rf_share_begin(&share, worker, (size_t)params->n_head_kv * tiles, 1);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t item = begin; item < end; item++) {
+            size_t head = item / tiles, row = item % tiles * ROW_TILE;
+            size_t n = n_rows - row < ROW_TILE ? n_rows - row : ROW_TILE;
+            size_t chunks = ((size_t)rows.first_pos + row + n + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
+            for (size_t i = 0; i < n * group; i++) merge_begin(scratch->merged + i * floats, context->padded_dim);
+            for (size_t c = 0; c < chunks; c++) {
+                partial(context, scratch, layer, rows, q, head, row, n, c, scratch->partial);
+                for (size_t i = 0; i < n * group; i++)
+                    merge(scratch->merged + i * floats, scratch->partial + i * floats, context->padded_dim);
+            }
+            for (size_t i = 0; i < n * group; i++)
+                finish(attended_row(context, row + i / group) + (head * group + i % group) * dim,
+                       scratch->merged + i * floats, dim, context->padded_dim);
+        }
+    rf_team_barrier(worker);
+
+    rf_share_begin(&share, worker, n_rows, 4);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t row = begin; row < end; row++)
+            context->backend->kernels->pack_bf16(buffer_row(out, row), attended_row(context, row),
+                                                 (size_t)params->n_head * dim);
+    rf_team_barrier(worker);
+}
+
+void cpu_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
+                   const struct rf_buffer *q, struct rf_buffer *out)
+{
+    if (rows.n_rows <= FEW_ROWS)
+        few_rows(context, worker, layer, rows, q, out);
+    else
+        many_rows(context, worker, layer, rows, q, out);
+}

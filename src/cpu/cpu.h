@@ -1,0 +1,89 @@
+/* The structures that this room's files share. */
+#ifndef RF_CPU_CPU_H
+#define RF_CPU_CPU_H
+
+#include "cpu/cpu_backend.h"
+#include "microkernels/kernels.h"
+#include "platform/team.h"
+
+struct rf_weight {
+    const uint16_t *bf16; /* matrix [rows][columns] */
+    const float *f32;     /* vector [columns] */
+    int64_t rows, columns;
+};
+
+struct cpu_backend {
+    struct rf_backend base;
+    const struct rf_allocator *allocator;
+    const struct rf_kernels *kernels;
+    struct rf_weight *weights; /* of all requests */
+    void *converted;           /* one block for all weights that are not used in place */
+};
+
+struct rf_buffer {
+    struct rf_buffer *next;
+    void *data;
+    size_t row_bytes;
+    size_t width;
+};
+
+struct rf_context {
+    struct cpu_backend *backend;
+    struct rf_context_shape shape;
+    struct rf_team *team;
+    struct rf_buffer *buffers;
+
+    size_t padded_dim;  /* of a head in V and in attention's results */
+    uint16_t *kv;       /* per layer and KV head: K blocks, then V rows (kv.c) */
+    size_t k_elements;  /* of one layer and head; V follows */
+    size_t kv_elements; /* K and V of one layer and head */
+
+    float *worker_rows; /* [threads][worker_row_floats] */
+    size_t worker_row_floats;
+
+    double *inverse_frequency; /* [rope_dim/2] */
+    float *rotations;          /* [max_rows][rope_dim/2][2]: cos, sin */
+
+    /* Attention's partial results and per-worker lists; see attention.c. */
+    float *partials;
+    float *attended; /* [max_rows][n_head][head_dim] */
+    struct attention_scratch *scratch;
+};
+
+static inline float *buffer_row(const struct rf_buffer *buffer, size_t i)
+{
+    return (float *)(void *)((char *)buffer->data + i * buffer->row_bytes);
+}
+
+static inline uint16_t *k_cache(const struct rf_context *context, int32_t layer, size_t head)
+{
+    size_t index = (size_t)layer * (size_t)context->shape.params->n_head_kv + head;
+    return context->kv + index * context->kv_elements;
+}
+
+static inline uint16_t *v_cache(const struct rf_context *context, int32_t layer, size_t head)
+{
+    return k_cache(context, layer, head) + context->k_elements;
+}
+
+/* weights.c */
+int cpu_weights_load(struct rf_backend *backend, const struct rf_weight_request *requests, int32_t n_requests,
+                     int32_t threads, rf_load_progress progress, void *user, struct rf_error *error);
+
+/* kv.c */
+int cpu_kv_new(struct rf_context *context, struct rf_error *error);
+void cpu_kv_free(struct rf_context *context);
+uint64_t cpu_kv_bytes(const struct rf_context *context, int32_t n);
+void cpu_kv_save(const struct rf_context *context, int32_t n, void *out);
+void cpu_kv_load(struct rf_context *context, int32_t n, const void *in);
+/* Writes one head's key or value (F32) at a position. */
+void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *key);
+void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *value);
+
+/* attention.c */
+int cpu_attention_new(struct rf_context *context, struct rf_error *error);
+void cpu_attention_free(struct rf_context *context);
+void cpu_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
+                   const struct rf_buffer *q, struct rf_buffer *out);
+
+#endif

@@ -1,0 +1,16 @@
+/* The backend on the processor's cores. */
+#ifndef RF_CPU_CPU_BACKEND_H
+#define RF_CPU_CPU_BACKEND_H
+
+#include "infer/backend.h"
+
+/* `tier`: an enum rf_tier that the machine has and that has kernels. The allocator must outlive the backend. */
+int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_allocator *allocator,
+                       struct rf_error *error);
+
+/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several passes over a pool of up to
+ * 2 GiB (a quarter of the memory, if that is less). */
+int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator, double *bytes_per_second,
+                        struct rf_error *error);
+
+#endif

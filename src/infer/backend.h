@@ -1,0 +1,121 @@
+/* The kernel interface: storage, and the dozen operations that a transformer's pass consists of. forward.c is written
+ * once against it; the processor's cores (src/cpu) and CUDA (gpu) implement it.
+ *
+ * Three kinds of objects. A *backend* belongs to a model and holds its weights. A *context* belongs to a session and holds
+ * its activations, its KV cache and its workers. A *buffer* is a matrix of activations of a context, [max_rows][width]. All
+ * are opaque: no host pointer crosses this interface but tokens in and logits out.
+ *
+ * Operations run inside `run`, which enters the workers once for a whole pass. Every worker calls the same operations with
+ * the same arguments; when a call returns, the results of all workers are visible to all. (An asynchronous device has one
+ * worker and returns when the work is queued.)
+ *
+ * Row independence: the bits of a result row depend on that row's inputs and on its position alone, not on n_rows, the
+ * number of workers or who did what. */
+#ifndef RF_INFER_BACKEND_H
+#define RF_INFER_BACKEND_H
+
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/source.h"
+
+struct rf_backend;
+struct rf_weight;
+struct rf_context;
+struct rf_buffer;
+struct rf_worker;
+
+enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1 };
+
+enum rf_buffer_kind {
+    RF_BUFFER_F32,
+    RF_BUFFER_OPERAND /* the input rows of linear layers, in the form that this backend's weights want */
+};
+
+enum rf_weight_role {
+    RF_WEIGHT_MATRIX, /* of a linear layer, or the embedding table: kept in BF16 */
+    RF_WEIGHT_VECTOR  /* a norm's gain or a bias: kept in F32 */
+};
+
+struct rf_weight_request {
+    const struct rf_tensor *tensor;
+    enum rf_weight_role role;
+    struct rf_weight **weight; /* where the result goes */
+};
+
+/* Returns non-zero to cancel; called from the thread that called weights_load. */
+typedef int (*rf_load_progress)(void *user, uint64_t done, uint64_t total);
+
+struct rf_context_shape {
+    const struct rf_params *params; /* must outlive the context */
+    int32_t n_ctx;                  /* positions of the KV cache */
+    int32_t max_rows;               /* rows of a pass */
+    int32_t threads;
+    enum rf_kv_type kv;
+};
+
+/* The rows of one pass: n_rows tokens at the positions first_pos, first_pos + 1, ... */
+struct rf_rows {
+    int32_t n_rows;
+    int32_t first_pos;
+};
+
+typedef void (*rf_run_fn)(void *argument, struct rf_worker *worker);
+
+struct rf_backend_ops {
+    void (*free)(struct rf_backend *backend);
+    /* Loads all weights of a model at once, with `threads` workers; bytes of the tensors count as progress. Data that can be
+     * used in place is; the source must outlive the backend. */
+    int (*weights_load)(struct rf_backend *backend, const struct rf_weight_request *requests, int32_t n_requests,
+                        int32_t threads, rf_load_progress progress, void *user, struct rf_error *error);
+
+    int (*context_new)(struct rf_context **context, struct rf_backend *backend, const struct rf_context_shape *shape,
+                       struct rf_error *error);
+    void (*context_free)(struct rf_context *context);
+    /* Freed with the context. */
+    struct rf_buffer *(*buffer_new)(struct rf_context *context, enum rf_buffer_kind kind, int32_t rows, int32_t width,
+                                    struct rf_error *error);
+
+    /* Copies the KV cache's first n positions out to, or in from, host memory of kv_bytes(n), in an order of the backend's
+     * own that depends on the shape but for n_ctx and threads. */
+    uint64_t (*kv_bytes)(const struct rf_context *context, int32_t n);
+    void (*kv_save)(const struct rf_context *context, int32_t n, void *out);
+    void (*kv_load)(struct rf_context *context, int32_t n, const void *in);
+
+    void (*run)(struct rf_context *context, rf_run_fn fn, void *argument);
+
+    /* 1 on the one worker that takes decisions for all, between operations. */
+    int (*is_leader)(const struct rf_worker *worker);
+
+    /* x[i] = table[tokens[i]]. First operation of a pass: it also prepares the rotations of these positions. */
+    void (*embed)(struct rf_context *context, struct rf_worker *worker, const struct rf_weight *table,
+                  const int32_t *tokens, struct rf_rows rows, struct rf_buffer *x);
+    /* out[i] = RMS norm of x[first + i] times weight, for i < n_rows. */
+    void (*norm)(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x, int32_t first,
+                 int32_t n_rows, const struct rf_weight *weight, float eps, struct rf_buffer *out);
+    /* y[l] = x W[l]^T + bias[l] for up to three layers l that share their input; bias[l] may be NULL. accumulate: y += */
+    void (*linear)(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x, int32_t n_rows,
+                   int32_t n_layers, const struct rf_weight *const *weights, const struct rf_weight *const *biases,
+                   struct rf_buffer *const *y, int accumulate);
+    /* Rotates the heads of q and k by their positions (after an RMS norm of each head where a weight is given), and writes
+     * k and v to the KV cache of `layer`. */
+    void (*rope_store)(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
+                       struct rf_buffer *q, struct rf_buffer *k, const struct rf_buffer *v,
+                       const struct rf_weight *q_norm, const struct rf_weight *k_norm, float eps);
+    /* out[i] = softmax(q[i] K^T / sqrt(head_dim)) V over the positions up to and including its own. */
+    void (*attention)(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
+                      const struct rf_buffer *q, struct rf_buffer *out);
+    /* out = silu(gate) * up */
+    void (*silu_gate)(struct rf_context *context, struct rf_worker *worker, int32_t n_rows,
+                      const struct rf_buffer *gate, const struct rf_buffer *up, struct rf_buffer *out);
+    /* Row i of an F32 buffer in host memory, valid until the next operation that writes the buffer. */
+    const float *(*row)(const struct rf_buffer *buffer, int32_t i);
+};
+
+/* Every backend's own structure begins with this. */
+struct rf_backend {
+    const struct rf_backend_ops *ops;
+};
+
+#endif
