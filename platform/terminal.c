@@ -1,0 +1,233 @@
+#define _DEFAULT_SOURCE /* TIOCGWINSZ */
+#include "platform/terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+int rf_is_terminal(enum rf_stream stream)
+{
+    return isatty((int)stream) == 1;
+}
+
+int rf_terminal_width(enum rf_stream stream)
+{
+    struct winsize size;
+    if (ioctl((int)stream, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+int rf_terminal_colour(enum rf_stream stream)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (no_color && no_color[0]) return 0;
+    if (!term || !term[0] || strcmp(term, "dumb") == 0) return 0;
+    return rf_is_terminal(stream);
+}
+
+void rf_terminal_use_utf8(void)
+{
+    if (setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0) return;
+    if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "en_US.UTF-8");
+}
+
+/* A signal belongs to the process, so its state does as well. The pipe ends a wait for input even where the signal was
+ * delivered to another thread, or just before the wait began. */
+enum { UNANSWERED_INTERRUPTS = 4 };
+static struct {
+    volatile sig_atomic_t count;
+    void (*wake)(void *user);
+    void *user;
+    int pipe[2];
+    int installed;
+} interrupts = {.pipe = {-1, -1}};
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    int saved = errno;
+    interrupts.count = interrupts.count + 1;
+    if (interrupts.count >= UNANSWERED_INTERRUPTS) _exit(130);
+    if (interrupts.wake) interrupts.wake(interrupts.user);
+    if (interrupts.pipe[1] >= 0 && write(interrupts.pipe[1], "", 1) < 0) {
+        /* A full pipe wakes the reader as well. */
+    }
+    errno = saved;
+}
+
+void rf_interrupts_catch(void (*wake)(void *user), void *user)
+{
+    sigset_t block, before;
+    sigemptyset(&block);
+    sigaddset(&block, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &block, &before);
+    interrupts.wake = wake;
+    interrupts.user = user;
+    if (!interrupts.installed) {
+        if (pipe(interrupts.pipe) == 0) {
+            for (int i = 0; i < 2; i++) {
+                fcntl(interrupts.pipe[i], F_SETFL, O_NONBLOCK);
+                fcntl(interrupts.pipe[i], F_SETFD, FD_CLOEXEC);
+            }
+        } else {
+            interrupts.pipe[0] = interrupts.pipe[1] = -1;
+        }
+        struct sigaction action = {.sa_handler = on_interrupt};
+        sigemptyset(&action.sa_mask);
+        interrupts.installed = sigaction(SIGINT, &action, NULL) == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int rf_interrupts(void)
+{
+    return (int)interrupts.count;
+}
+
+void rf_interrupts_clear(void)
+{
+    char drain[64];
+    interrupts.count = 0;
+    while (interrupts.pipe[0] >= 0 && read(interrupts.pipe[0], drain, sizeof drain) > 0) {
+    }
+}
+
+int64_t rf_stdin_read(char *data, size_t n)
+{
+    for (;;) {
+        struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupts.pipe[0], .events = POLLIN}};
+        if (interrupts.count) return RF_READ_INTERRUPTED;
+        if (poll(wait, 2, -1) < 0) {
+            if (errno == EINTR) continue;
+            return RF_READ_FAILED;
+        }
+        if (interrupts.count) return RF_READ_INTERRUPTED;
+        ssize_t got = read(STDIN_FILENO, data, n);
+        if (got >= 0) return got;
+        /* EAGAIN: a standard input that another program left non-blocking; poll waits for it. */
+        if (errno != EINTR && errno != EAGAIN) return RF_READ_FAILED;
+    }
+}
+
+int64_t rf_file_bytes(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return -1;
+    return (int64_t)status.st_size;
+}
+
+int rf_path_exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+static int64_t file_read(int file, char *data, size_t n)
+{
+    for (;;) {
+        if (interrupts.count) return RF_READ_INTERRUPTED;
+        ssize_t got = read(file, data, n);
+        if (got >= 0) return got;
+        if (errno != EINTR) return RF_READ_FAILED;
+    }
+}
+
+int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error)
+{
+    const char *name = path ? path : "standard input";
+    int code = RF_OK, file = STDIN_FILENO;
+    size_t count = 0, cap = 65536;
+    *data = NULL;
+    *bytes = 0;
+    if (path) {
+        file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0) return rf_fail(error, RF_ERR_IO, "cannot open %s: %s", name, strerror(errno));
+    }
+    char *block = malloc(cap + 1);
+    if (!block) code = rf_fail(error, RF_ERR_MEMORY, "no memory to read %s", name);
+    while (code == RF_OK) {
+        if (count == cap) {
+            char *larger = realloc(block, 2 * cap + 1);
+            if (!larger) {
+                code = rf_fail(error, RF_ERR_MEMORY, "no memory to read %s: it has more than %zu bytes", name, cap);
+                break;
+            }
+            block = larger;
+            cap *= 2;
+        }
+        int64_t got = path ? file_read(file, block + count, cap - count) : rf_stdin_read(block + count, cap - count);
+        if (got == RF_READ_END) break;
+        if (got == RF_READ_INTERRUPTED)
+            code = rf_fail(error, RF_ERR_CANCELLED, "interrupted while reading %s", name);
+        else if (got < 0)
+            code = rf_fail(error, RF_ERR_IO, "cannot read %s: %s", name, strerror(errno));
+        else if ((count += (size_t)got) > limit)
+            code = rf_fail(error, RF_ERR_IO, "%s has more than %zu bytes, the most that can be read here", name, limit);
+    }
+    if (path) close(file);
+    if (code != RF_OK) {
+        free(block);
+        return code;
+    }
+    block[count] = 0;
+    *data = block;
+    *bytes = count;
+    return RF_OK;
+}
+
+int rf_user_folder(enum rf_folder folder, char *path, size_t cap)
+{
+    static const struct {
+        const char *variable, *below_home;
+    } known[] = {
+        [RF_FOLDER_DATA] = {"XDG_DATA_HOME", ".local/share"},
+        [RF_FOLDER_STATE] = {"XDG_STATE_HOME", ".local/state"},
+    };
+    const char *base = getenv(known[folder].variable), *home = getenv("HOME");
+    int n;
+    /* The XDG rules: a relative path is invalid and must be ignored. */
+    if (base && base[0] == '/')
+        n = snprintf(path, cap, "%s", base);
+    else if (home && home[0])
+        n = snprintf(path, cap, "%s/%s", home, known[folder].below_home);
+    else
+        return -1;
+    return n < 0 || (size_t)n >= cap ? -1 : 0;
+}
+
+int rf_make_folder(const char *path)
+{
+    size_t n = strlen(path);
+    char *part = malloc(n + 1);
+    if (!part) return -1;
+    int result = 0;
+    for (size_t i = 1; i <= n && result == 0; i++) {
+        if (path[i] != '/' && path[i] != 0) continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, 0700) != 0 && errno != EEXIST) result = -1;
+    }
+    free(part);
+    return result;
+}
+
+uint32_t rf_entropy(void)
+{
+    struct timespec now = {0, 0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t x = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + ((uint64_t)getpid() << 40);
+    /* The finaliser of splitmix64 spreads the few bits that change. */
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)(x >> 32);
+}

@@ -1,0 +1,62 @@
+#include "cli/buffer.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+void *cli_reallocate(void *block, size_t count, size_t size)
+{
+    size_t bytes = count && size ? count * size : 1;
+    void *result = size && count > SIZE_MAX / size ? NULL : realloc(block, bytes);
+    if (!result) {
+        fputs("riffle: out of memory\n", stderr);
+        exit(CLI_FAILED);
+    }
+    return result;
+}
+
+void *cli_allocate(size_t count, size_t size)
+{
+    return cli_reallocate(NULL, count, size);
+}
+
+char *cli_copy(const char *text, size_t n)
+{
+    char *copy = cli_allocate(n + 1, 1);
+    if (n) memcpy(copy, text, n);
+    copy[n] = 0;
+    return copy;
+}
+
+void buffer_append(struct buffer *buffer, const void *data, size_t n)
+{
+    if (buffer->cap - buffer->count < n + 1) {
+        size_t cap = buffer->cap ? buffer->cap : 256;
+        while (cap - buffer->count < n + 1) cap = cap > SIZE_MAX / 2 ? SIZE_MAX : cap * 2;
+        buffer->data = cli_reallocate(buffer->data, cap, 1);
+        buffer->cap = cap;
+    }
+    if (n) memcpy(buffer->data + buffer->count, data, n);
+    buffer->count += n;
+    buffer->data[buffer->count] = 0;
+}
+
+void buffer_puts(struct buffer *buffer, const char *text)
+{
+    buffer_append(buffer, text, strlen(text));
+}
+
+void buffer_clear(struct buffer *buffer)
+{
+    buffer->count = 0;
+    if (buffer->data) buffer->data[0] = 0;
+}
+
+void buffer_free(struct buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct buffer){0};
+}

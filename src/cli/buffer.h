@@ -1,0 +1,23 @@
+/* A growing text. Where there is no memory the program ends with a sentence: it has nothing to save. */
+#ifndef CLI_BUFFER_H
+#define CLI_BUFFER_H
+
+#include <stddef.h>
+
+/* data is NULL or ends with a zero that is not counted. All zero is an empty buffer. */
+struct buffer {
+    char *data;
+    size_t count, cap;
+};
+
+void buffer_append(struct buffer *buffer, const void *data, size_t n);
+void buffer_puts(struct buffer *buffer, const char *text);
+void buffer_clear(struct buffer *buffer);
+void buffer_free(struct buffer *buffer);
+
+/* As malloc, realloc and strdup, but they never return NULL; count * size is checked. */
+void *cli_allocate(size_t count, size_t size);
+void *cli_reallocate(void *block, size_t count, size_t size);
+char *cli_copy(const char *text, size_t n);
+
+#endif

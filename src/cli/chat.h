@@ -1,0 +1,22 @@
+/* A chat: what the loop (verb_chat.c) and the slash commands (chat_commands.c) share. */
+#ifndef CLI_CHAT_H
+#define CLI_CHAT_H
+
+#include "cli/conversation.h"
+#include "cli/engine.h"
+#include "cli/options.h"
+
+struct chat {
+    const struct cli_options *options;
+    struct engine engine;
+    struct conversation conversation;
+    int interactive;        /* a person types at a terminal */
+    int stats_after_answer; /* one line of figures */
+};
+
+enum command_result { COMMAND_DONE, COMMAND_FAILED, COMMAND_EXIT };
+
+/* `line` begins with a slash. COMMAND_FAILED comes with a sentence on standard error. */
+enum command_result chat_command(struct chat *chat, const char *line);
+
+#endif

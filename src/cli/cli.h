@@ -1,0 +1,31 @@
+/* What the verbs of the `riffle` program share: exit statuses, their entry points, sentences for people. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+struct cli_options;
+
+enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+/* One verb each. They return an exit status, having said on standard error what failed. */
+int verb_chat(const struct cli_options *options);
+int verb_run(const struct cli_options *options);
+int verb_bench(const struct cli_options *options);
+int verb_perplexity(const struct cli_options *options);
+int verb_tokenize(const struct cli_options *options);
+int verb_info(const struct cli_options *options);
+int verb_models(const struct cli_options *options);
+
+#if defined(__GNUC__)
+#    define CLI_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#    define CLI_PRINTF(text, first)
+#endif
+
+/* One sentence on standard error; control bytes of names and texts in it are shown as '?'. Returns CLI_FAILED. */
+int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
+/* The same for wrong usage, with a pointer to the help of `verb` (may be NULL). Returns CLI_USAGE. */
+int cli_usage_error(const char *verb, const char *format, ...) CLI_PRINTF(2, 3);
+/* The sentence of a library call that returned `code`. CLI_INTERRUPTED, silently, if the user stopped it. */
+int cli_library_failed(int code);
+
+#endif

@@ -1,0 +1,140 @@
+#include "cli/conversation.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/buffer.h"
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "platform/terminal.h"
+
+static const size_t most_file_bytes = (size_t)64 << 20;
+
+static void message_free(riffle_message *message)
+{
+    free((void *)message->role);
+    free((void *)message->content);
+}
+
+static riffle_message message_new(const char *role, const char *content, size_t n)
+{
+    return (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
+}
+
+void conversation_add(struct conversation *conversation, const char *role, const char *content, size_t n)
+{
+    conversation->messages =
+        cli_reallocate(conversation->messages, conversation->count + 1, sizeof *conversation->messages);
+    conversation->messages[conversation->count++] = message_new(role, content, n);
+}
+
+void conversation_cut(struct conversation *conversation, size_t count)
+{
+    while (conversation->count > count) message_free(&conversation->messages[--conversation->count]);
+}
+
+void conversation_free(struct conversation *conversation)
+{
+    conversation_cut(conversation, 0);
+    free(conversation->messages);
+    *conversation = (struct conversation){NULL, 0};
+}
+
+const char *conversation_system(const struct conversation *conversation)
+{
+    if (conversation->count == 0 || strcmp(conversation->messages[0].role, "system") != 0) return NULL;
+    return conversation->messages[0].content;
+}
+
+void conversation_set_system(struct conversation *conversation, const char *content)
+{
+    riffle_message message = message_new("system", content, strlen(content));
+    if (conversation_system(conversation)) {
+        message_free(&conversation->messages[0]);
+    } else {
+        conversation_add(conversation, "", "", 0);
+        message_free(&conversation->messages[conversation->count - 1]);
+        memmove(conversation->messages + 1, conversation->messages,
+                (conversation->count - 1) * sizeof *conversation->messages);
+    }
+    conversation->messages[0] = message;
+}
+
+int conversation_save(const struct conversation *conversation, const char *path)
+{
+    struct json_writer json = {0};
+    jw_object(&json, NULL);
+    jw_array(&json, "messages");
+    for (size_t i = 0; i < conversation->count; i++) {
+        jw_object(&json, NULL);
+        jw_string(&json, "role", conversation->messages[i].role);
+        jw_string(&json, "content", conversation->messages[i].content);
+        jw_end_object(&json);
+    }
+    jw_end_array(&json);
+    jw_end_object(&json);
+    buffer_append(&json.text, "\n", 1);
+
+    int status = CLI_OK;
+    FILE *file = fopen(path, "wb");
+    if (file) {
+        int written = fwrite(json.text.data, 1, json.text.count, file) == json.text.count;
+        if (fclose(file) != 0 || !written) status = CLI_FAILED;
+    } else {
+        status = CLI_FAILED;
+    }
+    if (status != CLI_OK) cli_fail("cannot write %s: %s", path, strerror(errno));
+    buffer_free(&json.text);
+    return status;
+}
+
+/* Adds the messages of an array to an empty conversation. */
+static int read_messages(struct conversation *loaded, const json_t *array, const char *path)
+{
+    size_t i;
+    const json_t *item;
+    json_array_foreach(array, i, item)
+    {
+        const char *role = json_string_value(json_object_get(item, "role"));
+        const json_t *content = json_object_get(item, "content");
+        if (!role || !json_is_string(content))
+            return cli_fail("%s: message %zu needs \"role\" and \"content\", both texts", path, i + 1);
+        if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
+            return cli_fail("%s: message %zu has the role \"%s\"; system, user and assistant are known", path, i + 1,
+                            role);
+        if (strcmp(role, "system") == 0 && i > 0)
+            return cli_fail("%s: message %zu is a system message, which can only be the first", path, i + 1);
+        conversation_add(loaded, role, json_string_value(content), json_string_length(content));
+    }
+    return CLI_OK;
+}
+
+int conversation_load(struct conversation *conversation, const char *path)
+{
+    char *text;
+    size_t bytes;
+    struct rf_error error;
+    if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK) return cli_fail("%s", error.text);
+
+    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte. */
+    json_error_t reason;
+    json_t *root = json_loadb(text, bytes, 0, &reason);
+    free(text);
+    if (!root) return cli_fail("%s is not JSON: line %d, column %d: %s", path, reason.line, reason.column, reason.text);
+
+    const json_t *array = json_is_object(root) ? json_object_get(root, "messages") : root;
+    struct conversation loaded = {NULL, 0};
+    int status =
+        json_is_array(array) ? read_messages(&loaded, array, path) : cli_fail("%s has no array \"messages\"", path);
+    json_decref(root);
+    if (status != CLI_OK) {
+        conversation_free(&loaded);
+        return status;
+    }
+    conversation_free(conversation);
+    *conversation = loaded;
+    return CLI_OK;
+}

@@ -1,0 +1,103 @@
+#include "cli/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/buffer.h"
+#include "cli/cli.h"
+#include "cli/known_models.h"
+#include "platform/clock.h"
+#include "platform/terminal.h"
+
+static void cancel_session(void *user)
+{
+    riffle_cancel(user);
+}
+
+int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
+{
+    riffle_model_options model_options;
+    *engine = (struct engine){.path = model_path(options->model)};
+    if (!engine->path) return CLI_FAILED;
+
+    rf_interrupts_catch(NULL, NULL);
+    riffle_model_options_init(&model_options, sizeof model_options);
+    model_options.flags = flags;
+    model_options.threads = options->threads;
+    model_options.weights = options->weights;
+    model_options.chat_template = options->chat_template;
+    model_options.progress = progress_update;
+    model_options.progress_user = &engine->progress;
+
+    double start = rf_clock_seconds();
+    int code = riffle_model_open(&engine->model, engine->path, &model_options);
+    engine->load_seconds = rf_clock_seconds() - start;
+    progress_clear(&engine->progress);
+    if (code == RIFFLE_OK) code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
+    if (code == RIFFLE_OK) return CLI_OK;
+    int status = cli_library_failed(code);
+    engine_close(engine);
+    return status;
+}
+
+int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx)
+{
+    riffle_session_options session_options;
+    int status = engine_open_model(engine, options, 0);
+    if (status != CLI_OK) return status;
+
+    riffle_session_options_init(&session_options, sizeof session_options);
+    session_options.n_ctx = n_ctx;
+    session_options.threads = options->threads;
+    session_options.progress = progress_update;
+    session_options.progress_user = &engine->progress;
+
+    double start = rf_clock_seconds();
+    int code = riffle_session_open(&engine->session, engine->model, &session_options);
+    if (code == RIFFLE_OK) code = riffle_session_set_sampling(engine->session, &options->sampling);
+    engine->load_seconds += rf_clock_seconds() - start;
+    if (code != RIFFLE_OK) {
+        status = cli_library_failed(code);
+        engine_close(engine);
+        return status;
+    }
+    rf_interrupts_catch(cancel_session, engine->session);
+    return CLI_OK;
+}
+
+void engine_close(struct engine *engine)
+{
+    rf_interrupts_catch(NULL, NULL);
+    progress_clear(&engine->progress);
+    riffle_session_close(engine->session);
+    riffle_model_close(engine->model);
+    free(engine->path);
+    *engine = (struct engine){0};
+}
+
+const char *engine_model_name(const struct engine *engine)
+{
+    if (engine->info.name[0]) return engine->info.name;
+    const char *slash = strrchr(engine->path, '/');
+    return slash && slash[1] ? slash + 1 : engine->path;
+}
+
+int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count)
+{
+    /* A token seldom has less than one byte of text; where it does, the second call has room. */
+    size_t cap = bytes + 16;
+    for (;;) {
+        int32_t *tokens = cli_allocate(cap, sizeof *tokens);
+        int64_t n = riffle_tokenize(engine->model, text, bytes, flags, tokens, cap);
+        if (n >= 0 && (uint64_t)n <= cap) {
+            *count = (size_t)n;
+            return tokens;
+        }
+        free(tokens);
+        if (n < 0) {
+            cli_library_failed((int)n);
+            return NULL;
+        }
+        cap = (size_t)n;
+    }
+}

@@ -1,0 +1,30 @@
+/* A model and a session as the options ask for them, with progress and interrupts. */
+#ifndef CLI_ENGINE_H
+#define CLI_ENGINE_H
+
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "riffle.h"
+
+struct engine {
+    char *path;
+    riffle_model *model;
+    riffle_session *session; /* NULL where only the model was opened */
+    riffle_model_info info;
+    struct progress progress;
+    double load_seconds;
+};
+
+/* Both return CLI_OK, or an exit status with a sentence on standard error and nothing open. `engine` must stay where it
+ * is while it is open. From here on an interrupt stops the work instead of the program. `flags` are RIFFLE_OPEN_*. */
+int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags);
+int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
+void engine_close(struct engine *engine);
+
+/* The model's name: its own, else that of its file. */
+const char *engine_model_name(const struct engine *engine);
+
+/* The tokens of a text, for free(); NULL with a sentence on standard error. `flags` are RIFFLE_TOKENIZE_*. */
+int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count);
+
+#endif

@@ -1,0 +1,65 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/option_table.h"
+#include "cli/options.h"
+
+enum { WIDTH = 100, INDENT = 24 };
+
+/* `text` in lines of at most WIDTH characters, each but the first indented. */
+static void wrapped(FILE *out, const char *text, int indent)
+{
+    int column = indent;
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+        if (column > indent && column + 1 + word > WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", word, text);
+        column += word;
+        text += word;
+        while (*text == ' ') text++;
+    }
+    fputc('\n', out);
+}
+
+static void named(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, "  %-*s", INDENT - 2, name);
+    if ((int)strlen(name) > INDENT - 3) fprintf(out, "\n%*s", INDENT, "");
+    wrapped(out, text, INDENT);
+}
+
+void help_program(FILE *out)
+{
+    fputs("riffle: large language models on the CPU\n\nUsage: riffle VERB ...\n\n", out);
+    for (const struct verb *verb = verb_table; verb->name; verb++) named(out, verb->name, verb->summary);
+    named(out, "help VERB", "what a verb does and its options");
+    named(out, "version", "the version of this program");
+    fputs(
+        "\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name from `riffle models`.\n"
+        "\nThe answer goes to standard output, everything else to standard error.\n"
+        "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
+        "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... forces a lower tier of instructions, RIFFLE_MODELS is the\n"
+        "folder of the models, NO_COLOR turns colours off.\n",
+        out);
+}
+
+void help_verb(FILE *out, const struct verb *verb)
+{
+    fprintf(out, "riffle %s: %s\n\nUsage: riffle %s %s\n", verb->name, verb->summary, verb->name, verb->arguments);
+    if (verb->help) fprintf(out, "\n%s\n", verb->help);
+    fputs("\nOptions:\n", out);
+    for (const struct option *option = option_table; option->name; option++) {
+        char name[64];
+        if (!(option->verbs & verb->bit)) continue;
+        snprintf(name, sizeof name, "%s%s%s%s%s", option->letter ? option->letter : "", option->letter ? ", " : "",
+                 option->name, option->value ? " " : "", option->value ? option->value : "");
+        named(out, name, option->help);
+    }
+    named(out, "-h, --help", "this text");
+}

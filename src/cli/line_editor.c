@@ -1,0 +1,182 @@
+#include "cli/line_editor.h"
+
+#include <histedit.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/utf8.h"
+#include "platform/terminal.h"
+
+enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64 };
+
+/* https://en.wikipedia.org/wiki/Bracketed-paste: the terminal marks what is pasted, once it is asked to. */
+static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l", paste_end[] = "\033[201~";
+
+struct line_editor {
+    EditLine *edit;
+    History *history;
+    char history_path[LONGEST_PATH]; /* "" if it cannot be kept */
+    char prompt[PROMPT_BYTES];
+    int interrupted, had_text;
+};
+
+static struct line_editor *owner(EditLine *edit)
+{
+    void *data = NULL;
+    el_get(edit, EL_CLIENTDATA, &data);
+    return data;
+}
+
+static char *prompt_of(EditLine *edit)
+{
+    return owner(edit)->prompt;
+}
+
+/* The next byte of the terminal, or -1. */
+static int next_byte(struct line_editor *editor)
+{
+    char c;
+    int64_t got = rf_stdin_read(&c, 1);
+    if (got == RF_READ_INTERRUPTED) {
+        const LineInfo *line = el_line(editor->edit);
+        editor->interrupted = 1;
+        editor->had_text = line->lastchar > line->buffer;
+    }
+    return got == 1 ? (unsigned char)c : -1;
+}
+
+/* libedit's reader of characters. It is our own so that Ctrl-C ends the wait. */
+static int read_character(EditLine *edit, wchar_t *character)
+{
+    struct line_editor *editor = owner(edit);
+    char bytes[4];
+    size_t n = 0;
+    for (;;) {
+        int byte = next_byte(editor);
+        if (byte < 0) return editor->interrupted ? -1 : 0;
+        bytes[n++] = (char)byte;
+        size_t length = utf8_length(bytes, n);
+        if (length == n) {
+            *character = (wchar_t)utf8_code_point(bytes, n);
+            return 1;
+        }
+        /* Nothing that began like this is a character: it is dropped, as a broken key press would be. */
+        if (n == sizeof bytes || (byte < 0x80 && n > 1)) n = 0;
+    }
+}
+
+/* Runs at the mark that begins a paste: takes all up to the end mark into the line, newlines included, so that nothing
+ * is sent before the user says so. */
+static unsigned char paste(EditLine *edit, int key)
+{
+    (void)key;
+    struct line_editor *editor = owner(edit);
+    struct buffer text = {0};
+    size_t n_end = sizeof paste_end - 1;
+    for (;;) {
+        int byte = next_byte(editor);
+        if (byte < 0) break;
+        char c = byte == '\r' ? '\n' : (char)byte;
+        buffer_append(&text, &c, 1);
+        if (text.count >= n_end && memcmp(text.data + text.count - n_end, paste_end, n_end) == 0) {
+            text.count -= n_end;
+            break;
+        }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < text.count; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (c >= 0x20 || c == '\n' || c == '\t') text.data[kept++] = (char)c;
+    }
+    if (text.data) text.data[kept] = 0;
+    int inserted = kept == 0 || el_insertstr(edit, text.data) == 0;
+    buffer_free(&text);
+    return inserted ? CC_REFRESH : CC_ERROR;
+}
+
+static void open_history(struct line_editor *editor)
+{
+    HistEvent event;
+    char folder[LONGEST_PATH - 64];
+    editor->history = history_init();
+    if (!editor->history) return;
+    history(editor->history, &event, H_SETSIZE, HISTORY_LINES);
+    history(editor->history, &event, H_SETUNIQUE, 1);
+    el_set(editor->edit, EL_HIST, history, editor->history);
+    if (rf_user_folder(RF_FOLDER_STATE, folder, sizeof folder) != 0) return;
+    snprintf(editor->history_path, sizeof editor->history_path, "%s/riffle", folder);
+    if (rf_make_folder(editor->history_path) != 0) {
+        editor->history_path[0] = 0;
+        return;
+    }
+    strcat(editor->history_path, "/history");
+    history(editor->history, &event, H_LOAD, editor->history_path);
+}
+
+struct line_editor *line_editor_new(void)
+{
+    rf_terminal_use_utf8();
+    struct line_editor *editor = cli_allocate(1, sizeof *editor);
+    *editor = (struct line_editor){.edit = el_init("riffle", stdin, stderr, stderr)};
+    if (!editor->edit) {
+        free(editor);
+        return NULL;
+    }
+    el_set(editor->edit, EL_CLIENTDATA, editor);
+    el_set(editor->edit, EL_SIGNAL, 0);
+    el_set(editor->edit, EL_EDITOR, "emacs");
+    el_set(editor->edit, EL_GETCFN, read_character);
+    el_set(editor->edit, EL_PROMPT_ESC, prompt_of, '\1');
+    el_set(editor->edit, EL_ADDFN, "riffle-paste", "insert pasted text", paste);
+    el_set(editor->edit, EL_BIND, "\\e[200~", "riffle-paste", NULL);
+    el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    open_history(editor);
+    return editor;
+}
+
+void line_editor_free(struct line_editor *editor)
+{
+    if (!editor) return;
+    if (editor->history) history_end(editor->history);
+    el_end(editor->edit);
+    free(editor);
+}
+
+enum read_result line_editor_read(struct line_editor *editor, const char *prompt, struct buffer *line)
+{
+    int n = 0;
+    const char *bold = rf_terminal_colour(RF_STDERR) ? "\1\033[1m\1" : "", *plain = bold[0] ? "\1\033[0m\1" : "";
+    snprintf(editor->prompt, sizeof editor->prompt, "%s%s%s", bold, prompt, plain);
+    editor->interrupted = 0;
+    buffer_clear(line);
+
+    fputs(paste_on, stderr);
+    fflush(stderr);
+    el_resize(editor->edit);
+    const char *text = el_gets(editor->edit, &n);
+    fputs(paste_off, stderr);
+    fflush(stderr);
+    if (editor->interrupted) {
+        fputc('\n', stderr);
+        return editor->had_text ? READ_CLEARED : READ_INTERRUPTED;
+    }
+    if (!text || n <= 0) {
+        fputc('\n', stderr);
+        return READ_END;
+    }
+    size_t length = strlen(text);
+    if (length && text[length - 1] == '\n') length--;
+    buffer_append(line, text, length);
+    return READ_TEXT;
+}
+
+void line_editor_remember(struct line_editor *editor, const char *message)
+{
+    HistEvent event;
+    if (!editor->history) return;
+    history(editor->history, &event, H_ENTER, message);
+    /* Saved at once: a session may end in any way. */
+    if (editor->history_path[0]) history(editor->history, &event, H_SAVE, editor->history_path);
+}

@@ -1,0 +1,65 @@
+/* The `riffle` program: finds the verb, parses its options, runs it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "platform/clock.h"
+#include "riffle.h"
+
+static int help(int argc, char **argv)
+{
+    if (argc > 1) return cli_usage_error("help", "one argument too many: '%s'", argv[1]);
+    const struct verb *verb = argc == 1 ? verb_find(argv[0]) : NULL;
+    if (argc == 1 && !verb) return cli_usage_error(NULL, "there is no verb '%s' to help with", argv[0]);
+    if (verb)
+        help_verb(stdout, verb);
+    else
+        help_program(stdout);
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv, double start_seconds)
+{
+    if (argc < 2) {
+        help_program(stderr);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "help") == 0) return help(argc - 2, argv + 2);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return help(0, NULL);
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("riffle %s\n", riffle_version());
+        return CLI_OK;
+    }
+
+    const struct verb *verb = verb_find(name);
+    if (!verb) {
+        const char *what = name[0] == '-' ? "option" : "verb", *nearest = verb_nearest(name);
+        if (nearest) return cli_usage_error(NULL, "unknown %s '%s'; did you mean %s?", what, name, nearest);
+        return cli_usage_error(NULL, "unknown %s '%s'", what, name);
+    }
+    struct cli_options options = {.start_seconds = start_seconds};
+    int status = options_parse(&options, verb, argc - 2, argv + 2);
+    if (status == 1) {
+        help_verb(stdout, verb);
+        status = CLI_OK;
+    } else if (status == 0) {
+        status = verb->run(&options);
+    }
+    options_free(&options);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    int status = dispatch(argc, argv, rf_clock_seconds());
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK) {
+        /* A reader that went away needs no message. */
+        if (errno == EPIPE) return CLI_FAILED;
+        return cli_fail("cannot write to standard output: %s", errno ? strerror(errno) : "an earlier write failed");
+    }
+    return status;
+}

@@ -1,0 +1,93 @@
+#include "cli/option_table.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+
+#define AT(field) offsetof(struct cli_options, field)
+
+enum {
+    GENERATES = VERB_CHAT | VERB_RUN,
+    COMPUTES = GENERATES | VERB_BENCH | VERB_PERPLEXITY,
+    OPENS = COMPUTES | VERB_TOKENIZE | VERB_INFO,
+    READS = VERB_RUN | VERB_TOKENIZE
+};
+
+const struct option option_table[] = {
+    {"--prompt", "-p", "TEXT", OPTION_TEXT, READS, AT(prompt), 0, 0, NULL, "the text"},
+    {"--file", "-f", "FILE", OPTION_TEXT, READS | VERB_PERPLEXITY, AT(file), 0, 0, NULL,
+     "read the text from FILE; without it, from standard input if that is not a terminal"},
+    {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL, "instructions before the conversation"},
+    {"--raw", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(raw), 0, 0, NULL,
+     "feed the text as it is, without the chat template (BOS comes first where the model adds one)"},
+    {"--special", NULL, NULL, OPTION_FLAG, READS, AT(special), 0, 0, NULL,
+     "the text of a special token, like <|im_start|>, becomes that token (run: with --raw)"},
+    {"--no-bos", NULL, NULL, OPTION_FLAG, VERB_TOKENIZE, AT(no_bos), 0, 0, NULL,
+     "leave out the BOS token that the model adds before a text"},
+    {"--template", NULL, "NAME", OPTION_TEXT, GENERATES, AT(chat_template), 0, 0, NULL,
+     "chat template to use instead of the one in the file"},
+    {"--max-tokens", NULL, "N", OPTION_INT, GENERATES, AT(max_tokens), 0, INT32_MAX, NULL,
+     "tokens that an answer may have; 0, the default: until the model ends it or the context is full"},
+    {"--stop", NULL, "TEXT", OPTION_STOP, GENERATES, 0, 0, 0, NULL,
+     "a text that ends the answer and is not part of it; may be given several times"},
+    {"--temp", NULL, "T", OPTION_FLOAT, GENERATES, AT(sampling.temperature), 0, 100, NULL,
+     "temperature; 0, the default, always takes the likeliest token"},
+    {"--top-k", NULL, "K", OPTION_INT, GENERATES, AT(sampling.top_k), 0, INT32_MAX, NULL,
+     "choose among the K likeliest tokens (default 40; 0: all)"},
+    {"--top-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.top_p), 0, 1, NULL,
+     "choose among the likeliest tokens that together have probability P (default 0.95; 1: all)"},
+    {"--min-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.min_p), 0, 1, NULL,
+     "leave out tokens less probable than P times the likeliest (default 0.05; 0: none)"},
+    {"--repeat-penalty", NULL, "R", OPTION_FLOAT, GENERATES, AT(sampling.repeat_penalty), 0.01, 100, NULL,
+     "make tokens that occurred lately less likely (1, the default: off)"},
+    {"--repeat-last-n", NULL, "N", OPTION_INT, GENERATES, AT(sampling.repeat_last_n), -1, INT32_MAX, NULL,
+     "how many tokens 'lately' is (default 64; -1: the whole context)"},
+    {"--seed", NULL, "S", OPTION_SEED, GENERATES, AT(sampling.seed), 0, 0, NULL,
+     "the same seed gives the same text; without it each run differs if T is above 0"},
+    {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
+     "score only the first N windows (default: all)"},
+    {"--repeats", NULL, "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
+     "rounds of measurement, of which medians are shown (default 5)"},
+    {"--chain", NULL, "CHAIN", OPTION_CHAIN, GENERATES | VERB_BENCH, AT(chain), 0, 0, NULL,
+     "how to speculate: 'auto' (default) or 'none'; this version has no drafters, so both are plain decoding"},
+    {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0, "stored|bf16",
+     "the model's precision: 'stored' (default) or 'bf16'; `riffle info` says what is used"},
+    {"--threads", NULL, "N", OPTION_INT, COMPUTES, AT(threads), 1, 4096, NULL,
+     "threads that compute (default: one for each core)"},
+    {"--ctx", NULL, "N", OPTION_INT, GENERATES | VERB_INFO, AT(n_ctx), 8, INT32_MAX, NULL,
+     "tokens that the conversation can hold (default: what the model was trained on, at most 8192)"},
+    {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
+     "tokens of a window (default 512)"},
+    {"--json", NULL, NULL, OPTION_FLAG, (OPENS | VERB_MODELS) & ~(unsigned)VERB_CHAT, AT(json), 0, 0, NULL,
+     "one JSON object on standard output at the end, and nothing else there"},
+    {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL, "with --json: the answer's token ids as well"},
+    {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
+     "what is loaded and how fast it was, on standard error, also where that is not a terminal"},
+    {NULL, NULL, NULL, OPTION_FLAG, 0, 0, 0, 0, NULL, NULL},
+};
+
+const struct verb verb_table[] = {
+    {"chat", VERB_CHAT, 1, verb_chat, "MODEL [options]", "talk in the terminal",
+     "Ctrl-C stops an answer, a second one leaves; Ctrl-D leaves as well. A line that ends in \\ goes on in the next;\n"
+     "a block between two \"\"\" may have many lines. /help inside the chat lists its commands.\n"
+     "If standard input is not a terminal, each line of it is a message and only the answers are printed."},
+    {"run", VERB_RUN, 1, verb_run, "MODEL [-p TEXT | -f FILE] [options]", "one answer, streamed",
+     "The text is a user's message in the model's chat template. One newline at the end of a file or of standard "
+     "input\n"
+     "is dropped, except with --raw."},
+    {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]", "prefill and decoding speed beside this machine's limit",
+     "Decoding reads all weights once for each token, so its speed is shown as per cent of the memory bandwidth that "
+     "is\n"
+     "measured between the passes."},
+    {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]", "quality, with standard error",
+     "The text is cut into windows of the context length; the second half of each window is scored. A window begins\n"
+     "with BOS where the model adds one. Compare models on the same text and the same --ctx only."},
+    {"tokenize", VERB_TOKENIZE, 1, verb_tokenize, "MODEL [-p TEXT | -f FILE] [options]", "ids and pieces", NULL},
+    {"info", VERB_INFO, 1, verb_info, "MODEL [options]", "what is in the file, what it will cost in memory", NULL},
+    {"models", VERB_MODELS, 0, verb_models, "[options]", "known models, and where each is on this disk",
+     "Models are looked for in $RIFFLE_MODELS, else in riffle/models in $XDG_DATA_HOME, else in\n"
+     "~/.local/share/riffle/models. scripts/get-model NAME fetches one."},
+    {NULL, 0, 0, NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,37 @@
+/* The table behind options.h: what each option is called, takes and means. */
+#ifndef CLI_OPTION_TABLE_H
+#define CLI_OPTION_TABLE_H
+
+#include <stddef.h>
+
+#include "cli/options.h"
+
+enum option_kind {
+    OPTION_FLAG,   /* int: 1 */
+    OPTION_TEXT,   /* const char * */
+    OPTION_STOP,   /* one more entry of the stop texts */
+    OPTION_INT,    /* int32_t between low and high */
+    OPTION_FLOAT,  /* float between low and high */
+    OPTION_SEED,   /* uint64_t */
+    OPTION_CHOICE, /* const char *: one word of `choices` */
+    OPTION_CHAIN   /* const char *: "auto" or "none" */
+};
+
+struct option {
+    const char *name;   /* "--threads" */
+    const char *letter; /* "-p", or NULL */
+    const char *value;  /* how the help calls the value; NULL for a flag */
+    enum option_kind kind;
+    unsigned verbs; /* enum verb_bit */
+    size_t offset;  /* into struct cli_options */
+    double low, high;
+    const char *choices; /* separated by '|' */
+    const char *help;
+};
+
+/* Ended by an entry without a name. */
+extern const struct option option_table[];
+/* Ended by an entry without a name. */
+extern const struct verb verb_table[];
+
+#endif

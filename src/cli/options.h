@@ -1,0 +1,66 @@
+/* The options of all verbs: one table, one parser, and the help that is made from them. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "riffle.h"
+
+enum verb_bit {
+    VERB_CHAT = 1,
+    VERB_RUN = 2,
+    VERB_BENCH = 4,
+    VERB_PERPLEXITY = 8,
+    VERB_TOKENIZE = 16,
+    VERB_INFO = 32,
+    VERB_MODELS = 64
+};
+
+/* Texts point into argv. */
+struct cli_options {
+    double start_seconds; /* the clock when the program began */
+    const char *verb;
+    const char *model; /* NULL where the verb takes none */
+
+    const char *chain, *weights, *chat_template;
+    int32_t threads, n_ctx; /* 0: the library's choice */
+
+    const char *prompt, *file, *system;
+    const char **stop; /* for free() */
+    size_t n_stop;
+    int raw, special, no_bos;
+
+    int32_t max_tokens; /* 0: no limit */
+    riffle_sampling sampling;
+    int has_seed;
+
+    int32_t chunks, repeats;
+    int json, ids, verbose;
+};
+
+struct verb {
+    const char *name;
+    enum verb_bit bit;
+    int takes_model;
+    int (*run)(const struct cli_options *options);
+    const char *arguments; /* after the name, in the usage line */
+    const char *summary;   /* a few words */
+    const char *help;      /* what a user must know beyond the options */
+};
+
+/* NULL if there is none of that name. */
+const struct verb *verb_find(const char *name);
+
+/* Parses what follows the verb. 0; 1 if --help was asked for; CLI_USAGE with a sentence on standard error. */
+int options_parse(struct cli_options *options, const struct verb *verb, int argc, char **argv);
+void options_free(struct cli_options *options);
+
+void help_program(FILE *out);
+void help_verb(FILE *out, const struct verb *verb);
+
+/* The known name that `text` was probably meant to be, or NULL. */
+const char *verb_nearest(const char *text);
+
+#endif

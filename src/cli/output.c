@@ -1,0 +1,78 @@
+#include "cli/output.h"
+
+#include "cli/buffer.h"
+#include "cli/utf8.h"
+#include "platform/terminal.h"
+
+static void escape_controls(struct buffer *out, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t length = utf8_length(text + i, n - i);
+        if (length == 0) {
+            buffer_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
+            i++;
+            continue;
+        }
+        unsigned code = utf8_code_point(text + i, length);
+        if ((code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0)) {
+            char escape[8];
+            snprintf(escape, sizeof escape, "\\x%02x", code);
+            buffer_puts(out, escape);
+        } else {
+            buffer_append(out, text + i, length);
+        }
+        i += length;
+    }
+}
+
+int output_text(const char *text, size_t n)
+{
+    if (rf_is_terminal(RF_STDOUT)) {
+        struct buffer safe = {0};
+        escape_controls(&safe, text, n);
+        fwrite(safe.data, 1, safe.count, stdout);
+        buffer_free(&safe);
+    } else {
+        fwrite(text, 1, n, stdout);
+    }
+    return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
+}
+
+static const char *scaled(double value, const char *const units[], char text[32])
+{
+    int unit = 0;
+    while (value >= 1000.0 && units[unit + 1]) {
+        value /= 1000.0;
+        unit++;
+    }
+    snprintf(text, 32, "%.*f%s", unit == 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1, value, units[unit]);
+    return text;
+}
+
+const char *human_bytes(uint64_t bytes, char text[32])
+{
+    static const char *const units[] = {" bytes", " kB", " MB", " GB", " TB", " PB", " EB", NULL};
+    return scaled((double)bytes, units, text);
+}
+
+const char *human_count(uint64_t count, char text[32])
+{
+    static const char *const units[] = {"", " thousand", " million", " billion", " trillion", NULL};
+    return scaled((double)count, units, text);
+}
+
+double rate(uint64_t tokens, double seconds)
+{
+    return seconds > 0 ? (double)tokens / seconds : 0;
+}
+
+const char *finish_name(riffle_finish finish)
+{
+    switch (finish) {
+    case RIFFLE_FINISH_STOP: return "stop";
+    case RIFFLE_FINISH_LENGTH: return "length";
+    case RIFFLE_FINISH_CANCELLED: return "cancelled";
+    case RIFFLE_FINISH_NONE: break;
+    }
+    return "none";
+}

@@ -1,0 +1,213 @@
+/* Speed beside what the machine can do. Clocks and neighbours change within seconds, so the memory's bandwidth is
+ * measured before and after each round of passes, a round's figure is a ratio to the mean of the two, and the median of
+ * the rounds is shown. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/buffer.h"
+#include "cli/cli.h"
+#include "cli/engine.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "platform/terminal.h"
+
+enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, N_ROWS = 5, SESSION_TOKENS = 512 };
+static const int32_t rows[N_ROWS] = {1, 2, 4, 8, 16};
+
+static const char prompt_text[] =
+    "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream breaks into small "
+    "waves, "
+    "takes up air, and clears. Anglers like such places, because trout wait behind the larger stones for what the "
+    "current brings. A pool lies below each riffle, deep and slow; there the river drops the gravel that it carried "
+    "and "
+    "begins to cut a new bank. Seen from a hill, pools and riffles follow each other at even distances, about five to "
+    "seven times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
+
+/* One value a round. */
+struct rounds {
+    int32_t count;
+    double *read, *decode_tps, *prefill_tps, *percent_of_read;
+    double *pass_seconds[N_ROWS];
+};
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int32_t n)
+{
+    double *sorted = cli_allocate((size_t)n, sizeof *sorted);
+    memcpy(sorted, values, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    double result = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    free(sorted);
+    return result;
+}
+
+static struct rounds rounds_new(int32_t count)
+{
+    size_t n = (size_t)count;
+    struct rounds rounds = {.count = count};
+    rounds.read = cli_allocate(n, sizeof(double));
+    rounds.decode_tps = cli_allocate(n, sizeof(double));
+    rounds.prefill_tps = cli_allocate(n, sizeof(double));
+    rounds.percent_of_read = cli_allocate(n, sizeof(double));
+    for (int i = 0; i < N_ROWS; i++) rounds.pass_seconds[i] = cli_allocate(n, sizeof(double));
+    return rounds;
+}
+
+static void rounds_free(struct rounds *rounds)
+{
+    free(rounds->read);
+    free(rounds->decode_tps);
+    free(rounds->prefill_tps);
+    free(rounds->percent_of_read);
+    for (int i = 0; i < N_ROWS; i++) free(rounds->pass_seconds[i]);
+}
+
+/* The prompt's tokens, repeated to exactly PROMPT_TOKENS. */
+static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
+{
+    size_t n;
+    int32_t *tokens = engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &n);
+    if (!tokens) return CLI_FAILED;
+    for (size_t i = 0; i < PROMPT_TOKENS && n; i++) prompt[i] = tokens[i % n];
+    free(tokens);
+    return n ? CLI_OK : cli_fail("the model's tokenizer makes no token of an English text");
+}
+
+/* Prefill and decoding as a user has them, then single passes. 0 or a library's code. */
+static int measure_round(struct engine *engine, const int32_t *prompt, struct rounds *rounds, int32_t i)
+{
+    riffle_session *session = engine->session;
+    riffle_generate_options generate;
+    riffle_stats stats;
+    riffle_generate_options_init(&generate, sizeof generate);
+    generate.max_tokens = DECODE_TOKENS;
+    generate.ignore_eos = 1;
+
+    int code = riffle_rewind(session, 0);
+    if (code < 0) return code;
+    riffle_session_reset_stats(session);
+    code = riffle_prefill(session, prompt, PROMPT_TOKENS);
+    if (code < 0) return code;
+    int64_t n = riffle_generate(session, &generate, NULL, NULL);
+    if (n < 0) return (int)n;
+    code = riffle_session_get_stats(session, &stats, sizeof stats);
+    if (code < 0) return code;
+    rounds->prefill_tps[i] = rate(stats.prefill_tokens, stats.prefill_seconds);
+    rounds->decode_tps[i] = rate(stats.generated_tokens, stats.decode_seconds);
+    for (int r = 0; r < N_ROWS; r++) {
+        if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+        code = riffle_measure_pass(session, rows[r], PROMPT_TOKENS, 3, &rounds->pass_seconds[r][i]);
+        if (code < 0) return code;
+    }
+    return RIFFLE_OK;
+}
+
+static int measure(struct engine *engine, const struct cli_options *options, struct rounds *rounds)
+{
+    int32_t prompt[PROMPT_TOKENS];
+    double before, after;
+    int status = make_prompt(engine, prompt);
+    if (status != CLI_OK) return status;
+
+    /* A first round touches everything once and is not counted. */
+    int code = measure_round(engine, prompt, rounds, 0);
+    if (code == RIFFLE_OK) code = riffle_measure_read(options->threads, &before);
+    for (int32_t i = 0; i < rounds->count && code == RIFFLE_OK; i++) {
+        char note[32];
+        code = measure_round(engine, prompt, rounds, i);
+        if (code == RIFFLE_OK) code = riffle_measure_read(options->threads, &after);
+        if (code != RIFFLE_OK) break;
+        rounds->read[i] = (before + after) / 2;
+        rounds->percent_of_read[i] = 100 * rounds->decode_tps[i] * (double)engine->info.weight_bytes / rounds->read[i];
+        before = after;
+        snprintf(note, sizeof note, "round %d of %d", i + 1, rounds->count);
+        if (progress_update_note(&engine->progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count, note))
+            code = RIFFLE_ERR_CANCELLED;
+    }
+    progress_clear(&engine->progress);
+    return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
+}
+
+static void print_json(const struct engine *engine, const struct rounds *rounds, const char *cpu, int32_t threads)
+{
+    int32_t n = rounds->count;
+    struct json_writer json = {0};
+    jw_object(&json, NULL);
+    jw_object(&json, "model");
+    jw_string(&json, "name", engine_model_name(engine));
+    jw_string(&json, "arch", engine->info.architecture);
+    jw_string(&json, "weights", engine->info.weights);
+    jw_uint(&json, "weight_bytes", engine->info.weight_bytes);
+    jw_end_object(&json);
+    jw_object(&json, "machine");
+    jw_string(&json, "cpu", cpu);
+    jw_int(&json, "threads", threads);
+    jw_number(&json, "read_gbps", median(rounds->read, n) / 1e9);
+    jw_end_object(&json);
+    jw_object(&json, "plain");
+    jw_number(&json, "decode_tps", median(rounds->decode_tps, n));
+    jw_number(&json, "prefill_tps", median(rounds->prefill_tps, n));
+    jw_number(&json, "percent_of_read", median(rounds->percent_of_read, n));
+    jw_object(&json, "pass_seconds");
+    for (int r = 0; r < N_ROWS; r++) {
+        char key[16];
+        snprintf(key, sizeof key, "%d", rows[r]);
+        jw_number(&json, key, median(rounds->pass_seconds[r], n));
+    }
+    jw_end_object(&json);
+    jw_end_object(&json);
+    jw_array(&json, "rows");
+    jw_end_array(&json);
+    jw_array(&json, "summary");
+    jw_end_array(&json);
+    jw_end_object(&json);
+    jw_print(&json);
+}
+
+static void print_text(const struct engine *engine, const struct rounds *rounds, const char *cpu, int32_t threads)
+{
+    int32_t n = rounds->count;
+    char bytes[32];
+    printf("%s, weights %s, %s\n", engine_model_name(engine), engine->info.weights,
+           human_bytes(engine->info.weight_bytes, bytes));
+    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads, threads == 1 ? "" : "s",
+           median(rounds->read, n) / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", median(rounds->prefill_tps, n), PROMPT_TOKENS);
+    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", median(rounds->decode_tps, n),
+           median(rounds->percent_of_read, n));
+    for (int r = 0; r < N_ROWS; r++)
+        printf("pass      %2d row%s %8.2f ms\n", rows[r], rows[r] == 1 ? " " : "s",
+               1e3 * median(rounds->pass_seconds[r], n));
+}
+
+int verb_bench(const struct cli_options *options)
+{
+    struct engine engine;
+    riffle_machine machine;
+    riffle_stats stats;
+    int status = engine_open_session(&engine, options, SESSION_TOKENS);
+    if (status != CLI_OK) return status;
+
+    struct rounds rounds = rounds_new(options->repeats);
+    status = measure(&engine, options, &rounds);
+    if (status == CLI_OK) {
+        int code = riffle_machine_get(&machine, sizeof machine);
+        if (code == RIFFLE_OK) code = riffle_session_get_stats(engine.session, &stats, sizeof stats);
+        if (code != RIFFLE_OK)
+            status = cli_library_failed(code);
+        else if (options->json)
+            print_json(&engine, &rounds, machine.cpu, stats.threads);
+        else
+            print_text(&engine, &rounds, machine.cpu, stats.threads);
+    }
+    rounds_free(&rounds);
+    engine_close(&engine);
+    return status;
+}

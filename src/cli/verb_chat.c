@@ -1,0 +1,202 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/buffer.h"
+#include "cli/chat.h"
+#include "cli/cli.h"
+#include "cli/line_reader.h"
+#include "cli/output.h"
+#include "platform/terminal.h"
+
+/* What Ctrl-C has led to. */
+struct leaving {
+    int armed;     /* the next Ctrl-C at an empty prompt leaves */
+    int explained; /* the user was told so */
+};
+
+struct turn {
+    struct chat *chat;
+    struct buffer text;
+    int begun, write_failed;
+};
+
+static int on_event(void *user, const riffle_event *event)
+{
+    struct turn *turn = user;
+    if (!turn->begun) progress_clear(&turn->chat->engine.progress);
+    turn->begun = 1;
+    if (event->text_bytes) {
+        buffer_append(&turn->text, event->text, event->text_bytes);
+        turn->write_failed = output_text(event->text, event->text_bytes) != 0;
+    }
+    return turn->write_failed || rf_interrupts() > 0;
+}
+
+static void print_figures(const riffle_stats *before, const riffle_stats *after)
+{
+    uint64_t read = after->prefill_tokens - before->prefill_tokens;
+    uint64_t generated = after->generated_tokens - before->generated_tokens;
+    int colour = rf_terminal_colour(RF_STDERR);
+    fprintf(stderr, "%s%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s%s\n", colour ? "\033[2m" : "",
+            (unsigned long long)generated, rate(generated, after->decode_seconds - before->decode_seconds),
+            (unsigned long long)read, rate(read, after->prefill_seconds - before->prefill_seconds),
+            colour ? "\033[0m" : "");
+}
+
+/* Sentences after an answer that ended before its time. */
+static void explain_length(const struct chat *chat, const char *sentence)
+{
+    int full = riffle_session_tokens(chat->engine.session, NULL) >= riffle_session_n_ctx(chat->engine.session);
+    if (!sentence[0]) return;
+    fprintf(stderr, "riffle: %s%s\n", sentence, full && chat->interactive ? " (/reset begins a new conversation)" : "");
+}
+
+static int cancelled(int64_t code)
+{
+    return code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0;
+}
+
+/* Generates the answer to the conversation as it stands and streams it. A negative code with what was said so far in
+ * `turn`, or 0. */
+static int64_t generate(struct chat *chat, struct turn *turn)
+{
+    riffle_session *session = chat->engine.session;
+    int64_t n = riffle_chat_prefill(session, chat->conversation.messages, chat->conversation.count);
+    progress_clear(&chat->engine.progress);
+    if (n < 0) return n;
+    if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+
+    riffle_generate_options options;
+    riffle_generate_options_init(&options, sizeof options);
+    options.max_tokens = chat->options->max_tokens;
+    options.stop = chat->options->stop;
+    options.n_stop = chat->options->n_stop;
+    n = riffle_generate(session, &options, on_event, turn);
+    if (!turn->write_failed && (n >= 0 || turn->begun)) {
+        putchar('\n');
+        fflush(stdout);
+    }
+    return n < 0 ? n : 0;
+}
+
+/* One message and its answer. What the model said stays in the conversation, also if it was stopped; a message without
+ * any answer does not. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
+static int answer(struct chat *chat, const char *message, size_t n_message)
+{
+    riffle_stats before, after;
+    struct turn turn = {.chat = chat};
+    size_t n_before = chat->conversation.count;
+    int status = CLI_OK;
+
+    rf_interrupts_clear();
+    int code = riffle_session_get_stats(chat->engine.session, &before, sizeof before);
+    if (code != RIFFLE_OK) return cli_library_failed(code);
+    conversation_add(&chat->conversation, "user", message, n_message);
+    int64_t result = generate(chat, &turn);
+    if (turn.text.count || (result == 0 && rf_interrupts() == 0))
+        conversation_add(&chat->conversation, "assistant", turn.text.data ? turn.text.data : "", turn.text.count);
+    else
+        conversation_cut(&chat->conversation, n_before);
+
+    if (rf_interrupts() > 0 && (result == 0 || cancelled(result))) {
+        status = CLI_INTERRUPTED;
+    } else if (result < 0) {
+        status = cli_library_failed((int)result);
+        if (result == RIFFLE_ERR_CONTEXT && chat->interactive)
+            fputs("riffle: /reset begins a new conversation\n", stderr);
+    } else if (turn.write_failed) {
+        status = CLI_FAILED;
+    } else {
+        const char *sentence = "";
+        if (riffle_session_finish(chat->engine.session, &sentence) == RIFFLE_FINISH_LENGTH)
+            explain_length(chat, sentence);
+    }
+    if (turn.begun && chat->stats_after_answer && !turn.write_failed &&
+        riffle_session_get_stats(chat->engine.session, &after, sizeof after) == RIFFLE_OK)
+        print_figures(&before, &after);
+    buffer_free(&turn.text);
+    return status;
+}
+
+static void explain_leaving(struct leaving *leaving, const char *what)
+{
+    if (!leaving->explained) fprintf(stderr, "(%sCtrl-C again leaves, as does Ctrl-D)\n", what);
+    leaving->explained = 1;
+    leaving->armed = 1;
+}
+
+static int is_blank(const char *text)
+{
+    return text[strspn(text, " \t\n")] == 0;
+}
+
+/* At a terminal a failed turn is told and the chat goes on; a script ends at the first one. */
+static int converse(struct chat *chat, struct line_reader *reader)
+{
+    struct buffer message = {0};
+    struct leaving leaving = {0, 0};
+    int status = CLI_OK, open = 1;
+    while (open) {
+        rf_interrupts_clear();
+        enum read_result result = line_reader_message(reader, &message);
+        if (result == READ_END) break;
+        if (result == READ_FAILED) {
+            status = CLI_FAILED;
+            break;
+        }
+        if (result == READ_INTERRUPTED && (leaving.armed || !chat->interactive)) {
+            status = CLI_INTERRUPTED;
+            break;
+        }
+        if (result == READ_INTERRUPTED) explain_leaving(&leaving, "");
+        if (result != READ_TEXT) continue;
+        leaving.armed = 0;
+        if (is_blank(message.data)) continue;
+
+        int turn_status = CLI_OK;
+        if (message.data[0] == '/') {
+            enum command_result command = chat_command(chat, message.data);
+            if (command == COMMAND_EXIT) break;
+            if (command == COMMAND_FAILED) turn_status = CLI_FAILED;
+        } else {
+            turn_status = answer(chat, message.data, message.count);
+        }
+        if (turn_status != CLI_OK && (!chat->interactive || rf_interrupts() > 1 || ferror(stdout))) {
+            status = turn_status;
+            open = 0;
+        } else if (turn_status == CLI_INTERRUPTED) {
+            explain_leaving(&leaving, "stopped; ");
+        }
+    }
+    buffer_free(&message);
+    return status;
+}
+
+int verb_chat(const struct cli_options *options)
+{
+    struct chat chat = {.options = options};
+    chat.interactive = rf_is_terminal(RF_STDIN) && rf_is_terminal(RF_STDERR);
+    chat.stats_after_answer = chat.interactive || options->verbose;
+    int status = engine_open_session(&chat.engine, options, options->n_ctx);
+    if (status != CLI_OK) return status;
+
+    const riffle_model_info *info = &chat.engine.info;
+    if (chat.interactive || options->verbose)
+        fprintf(stderr, "%s, weights %s, context %d tokens; /help lists commands\n", engine_model_name(&chat.engine),
+                info->weights, riffle_session_n_ctx(chat.engine.session));
+    if (options->system) conversation_set_system(&chat.conversation, options->system);
+
+    /* A model without a chat template fails here, not after the first message was typed. */
+    riffle_message probe = {"user", "Hello"};
+    int64_t n = riffle_chat_format(chat.engine.model, &probe, 1, 1, NULL, 0);
+    if (n < 0) {
+        status = cli_library_failed((int)n);
+    } else {
+        struct line_reader *reader = line_reader_new(chat.interactive);
+        status = converse(&chat, reader);
+        line_reader_free(reader);
+    }
+    conversation_free(&chat.conversation);
+    engine_close(&chat.engine);
+    return status;
+}

@@ -1,0 +1,116 @@
+/* Perplexity as llama.cpp's tool of that name computes it, so that figures can be compared: the text is cut into windows
+ * of n_ctx tokens, what is left over is not used; in each window the tokens n_ctx/2 + 1 .. n_ctx - 1 are scored, given
+ * all before them in the window, whose first token is replaced by BOS where the model adds one. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/buffer.h"
+#include "cli/cli.h"
+#include "cli/engine.h"
+#include "cli/input.h"
+#include "cli/json.h"
+#include "cli/options.h"
+
+enum { DEFAULT_WINDOW = 512 };
+
+struct score {
+    double sum, sum_of_squares; /* of -log p */
+    uint64_t count;
+};
+
+static double perplexity_of(const struct score *score)
+{
+    return exp(score->sum / (double)score->count);
+}
+
+/* Of the perplexity: the standard error of the mean of -log p, carried through exp. */
+static double standard_error_of(const struct score *score)
+{
+    double n = (double)score->count, mean = score->sum / n;
+    double variance = score->sum_of_squares / n - mean * mean;
+    return variance > 0 && n > 1 ? sqrt(variance / (n - 1)) * exp(mean) : 0;
+}
+
+/* Adds the windows to `score`. 0 or a library's code. */
+static int score_windows(struct engine *engine, int32_t *tokens, size_t n_windows, size_t n_ctx, struct score *score)
+{
+    size_t first = n_ctx / 2 + 1;
+    double *logprobs = cli_allocate(n_ctx - first, sizeof *logprobs);
+    int code = RIFFLE_OK;
+    for (size_t i = 0; i < n_windows && code == RIFFLE_OK; i++) {
+        int32_t *window = tokens + i * n_ctx;
+        if (engine->info.adds_bos) window[0] = engine->info.bos_token;
+        code = riffle_rewind(engine->session, 0);
+        if (code == RIFFLE_OK) code = riffle_score(engine->session, window, n_ctx, first, logprobs);
+        if (code != RIFFLE_OK) break;
+        for (size_t j = 0; j < n_ctx - first; j++) {
+            score->sum -= logprobs[j];
+            score->sum_of_squares += logprobs[j] * logprobs[j];
+        }
+        score->count += n_ctx - first;
+
+        char note[96];
+        snprintf(note, sizeof note, "window %zu of %zu, %.4f so far", i + 1, n_windows, perplexity_of(score));
+        if (progress_update_note(&engine->progress, "perplexity", i + 1, n_windows, note)) code = RIFFLE_ERR_CANCELLED;
+    }
+    free(logprobs);
+    progress_clear(&engine->progress);
+    return code;
+}
+
+static void print_score(const struct score *score, size_t n_ctx, size_t n_windows, int as_json)
+{
+    if (!as_json) {
+        printf("perplexity %.4f +/- %.4f (%llu tokens scored in %zu windows of %zu)\n", perplexity_of(score),
+               standard_error_of(score), (unsigned long long)score->count, n_windows, n_ctx);
+        return;
+    }
+    struct json_writer json = {0};
+    jw_object(&json, NULL);
+    jw_number(&json, "perplexity", perplexity_of(score));
+    jw_number(&json, "standard_error", standard_error_of(score));
+    jw_uint(&json, "tokens", score->count);
+    jw_int(&json, "context", (int64_t)n_ctx);
+    jw_int(&json, "chunks", (int64_t)n_windows);
+    jw_end_object(&json);
+    jw_print(&json);
+}
+
+static int measure(struct engine *engine, const struct cli_options *options, const struct input *input, size_t n_ctx)
+{
+    size_t n_tokens;
+    int32_t *tokens = engine_tokenize(engine, input->text, input->bytes, RIFFLE_TOKENIZE_BOS, &n_tokens);
+    if (!tokens) return CLI_FAILED;
+
+    int status = CLI_OK;
+    size_t n_windows = n_tokens / n_ctx;
+    struct score score = {0, 0, 0};
+    if (options->chunks && (size_t)options->chunks < n_windows) n_windows = (size_t)options->chunks;
+    if (n_windows == 0) {
+        status = cli_fail("%s has %zu tokens, fewer than one window of %zu: a longer text or a smaller --ctx is needed",
+                          input->name, n_tokens, n_ctx);
+    } else {
+        int code = score_windows(engine, tokens, n_windows, n_ctx, &score);
+        if (code != RIFFLE_OK) status = cli_library_failed(code);
+    }
+    if (status == CLI_OK) print_score(&score, n_ctx, n_windows, options->json);
+    free(tokens);
+    return status;
+}
+
+int verb_perplexity(const struct cli_options *options)
+{
+    struct engine engine;
+    struct input input;
+    int32_t n_ctx = options->n_ctx ? options->n_ctx : DEFAULT_WINDOW;
+    int status = input_read(&input, options);
+    if (status != CLI_OK) return status;
+    status = engine_open_session(&engine, options, n_ctx);
+    if (status == CLI_OK) {
+        status = measure(&engine, options, &input, (size_t)n_ctx);
+        engine_close(&engine);
+    }
+    input_free(&input);
+    return status;
+}
