@@ -1,0 +1,342 @@
+/* The forward pass of every tier that this machine has, against test/reference.c and against itself. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "cpu/cpu_backend.h"
+#include "infer/forward.h"
+#include "platform/cpu.h"
+#include "platform/memory.h"
+#include "reference.h"
+#include "synthetic.h"
+
+/* Engine and reference round at the same places; they differ in the order of F32 sums, by 1e-7, and where that moves an
+ * activation over a BF16 border, by a step of 2^-8 in that one activation, which later layers and positions see. The
+ * largest relative error seen so is 7e-3; a wrong rotation, bias, head or norm gives 2e-2 to 2. */
+#define TOLERANCE 1.2e-2
+/* A position whose activations crossed no border agrees to the sums' 1e-7. In the first layer there are always some (a
+ * quarter at least, seen), and none at all when a single rounding is missing or in another place. */
+#define SAME 1e-5
+
+enum { N_TOKENS = 150, MAX_ROWS = N_TOKENS };
+
+struct engine {
+    struct rf_model *model;
+    struct rf_context *context;
+    struct rf_activations activations;
+};
+
+static void engine_open(struct engine *engine, const struct rf_source *source, enum rf_tier tier, int threads,
+                        enum rf_kv_type kv)
+{
+    struct rf_error error = {.text = ""};
+    struct rf_backend *backend;
+    int code = rf_cpu_backend_new(&backend, tier, &rf_system_allocator, &error);
+    if (!code) code = rf_model_load(&engine->model, source, backend, threads, NULL, NULL, &rf_system_allocator, &error);
+    const struct rf_context_shape shape = {
+        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = MAX_ROWS, .threads = threads, .kv = kv};
+    if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
+    if (!code)
+        code = rf_activations_new(&engine->activations, engine->context, engine->model, MAX_ROWS, MAX_ROWS, &error);
+    if (code) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+}
+
+static void engine_close(struct engine *engine)
+{
+    engine->model->backend->ops->context_free(engine->context);
+    rf_model_free(engine->model);
+}
+
+typedef void observe_fn(void *user, int32_t layer, const struct rf_buffer *x);
+
+/* Reads tokens[first .. first + n_rows) at their positions and copies their logits to [n_rows][n_vocab]. */
+static void engine_pass(struct engine *engine, const int32_t *tokens, int32_t first, int32_t n_rows,
+                        observe_fn *observe, void *user, float *logits)
+{
+    struct rf_pass pass = {.model = engine->model,
+                           .context = engine->context,
+                           .activations = &engine->activations,
+                           .tokens = tokens + first,
+                           .rows = {.n_rows = n_rows, .first_pos = first},
+                           .n_logits = n_rows,
+                           .observe = observe,
+                           .user = user};
+    CHECK_INT(rf_forward(&pass), 0);
+    size_t n_vocab = (size_t)engine->model->source->params.n_vocab;
+    for (int32_t i = 0; i < n_rows; i++)
+        memcpy(logits + (size_t)i * n_vocab, engine->model->backend->ops->row(engine->activations.logits, i),
+               n_vocab * sizeof *logits);
+}
+
+/* ---- against the reference ---- */
+
+/* Hidden states [n_layer][N_TOKENS][n_embd], of the one or the other. */
+struct trace {
+    const struct rf_backend_ops *ops;
+    float *hidden;
+    int32_t n_embd, n_rows;
+    int32_t calls;
+};
+
+static float *trace_row(const struct trace *trace, int32_t layer, int32_t position)
+{
+    return trace->hidden + ((size_t)layer * N_TOKENS + (size_t)position) * (size_t)trace->n_embd;
+}
+
+static void trace_engine(void *user, int32_t layer, const struct rf_buffer *x)
+{
+    struct trace *trace = user;
+    trace->calls++;
+    if (layer < 0) return;
+    for (int32_t i = 0; i < trace->n_rows; i++)
+        memcpy(trace_row(trace, layer, i), trace->ops->row(x, i), (size_t)trace->n_embd * sizeof(float));
+}
+
+static void trace_reference(void *user, int32_t layer, int32_t position, const float *hidden)
+{
+    const struct trace *trace = user;
+    memcpy(trace_row(trace, layer, position), hidden, (size_t)trace->n_embd * sizeof(float));
+}
+
+/* |a - b| / |b| over n elements. */
+static double relative_error(const float *a, const float *b, size_t n)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (double)b[i] * b[i];
+    }
+    return sqrt(off / size);
+}
+
+static void every_layer_agrees(const char *name, const struct rf_source *source, const int32_t *tokens,
+                               enum rf_tier tier)
+{
+    const struct rf_params *p = &source->params;
+    size_t n_hidden = (size_t)p->n_layer * N_TOKENS * (size_t)p->n_embd, n_logits = N_TOKENS * (size_t)p->n_vocab;
+    float *values = calloc(2 * (n_hidden + n_logits), sizeof *values);
+    if (!values) exit(1);
+    float *wanted = values + 2 * n_hidden, *logits = wanted + n_logits;
+    struct trace reference = {.hidden = values, .n_embd = p->n_embd};
+    CHECK_INT(reference_logits(source, REFERENCE_BF16, tokens, N_TOKENS, trace_reference, &reference, wanted), 0);
+
+    struct engine engine;
+    engine_open(&engine, source, tier, 2, RF_KV_F16);
+    struct trace trace = {
+        .ops = engine.model->backend->ops, .hidden = values + n_hidden, .n_embd = p->n_embd, .n_rows = N_TOKENS};
+    engine_pass(&engine, tokens, 0, N_TOKENS, trace_engine, &trace, logits);
+    engine_close(&engine);
+
+    CHECK_INT(trace.calls, p->n_layer + 1);
+    double worst = 0;
+    int32_t same = 0;
+    for (int32_t layer = 0; layer < p->n_layer; layer++) {
+        for (int32_t i = 0; i < N_TOKENS; i++) {
+            double off =
+                relative_error(trace_row(&trace, layer, i), trace_row(&reference, layer, i), (size_t)p->n_embd);
+            CHECK_MSG(off < TOLERANCE, "%s, %s: the output of layer %d at position %d is off by %.1e", name,
+                      rf_tier_name(tier), layer, i, off);
+            worst = off > worst ? off : worst;
+            same += layer == 0 && off < SAME;
+        }
+    }
+    CHECK_MSG(same > N_TOKENS / 10, "%s, %s: only %d positions are the same after the first layer", name,
+              rf_tier_name(tier), same);
+    for (size_t i = 0; i < N_TOKENS; i++) {
+        double off =
+            relative_error(logits + i * (size_t)p->n_vocab, wanted + i * (size_t)p->n_vocab, (size_t)p->n_vocab);
+        CHECK_MSG(off < TOLERANCE, "%s, %s: the logits at position %zu are off by %.1e", name, rf_tier_name(tier), i,
+                  off);
+        worst = off > worst ? off : worst;
+    }
+    printf("%s, %s: off by at most %.1e\n", name, rf_tier_name(tier), worst);
+    free(values);
+}
+
+/* ---- against itself ---- */
+
+/* The logits of every token, read in passes of `rows` rows. */
+static void read_in_passes(struct engine *engine, const int32_t *tokens, int32_t rows, float *logits)
+{
+    size_t n_vocab = (size_t)engine->model->source->params.n_vocab;
+    for (int32_t first = 0; first < N_TOKENS; first += rows) {
+        int32_t n = N_TOKENS - first < rows ? N_TOKENS - first : rows;
+        engine_pass(engine, tokens, first, n, NULL, NULL, logits + (size_t)first * n_vocab);
+    }
+}
+
+static void rows_are_independent(const char *name, const struct rf_source *source, const int32_t *tokens,
+                                 enum rf_tier tier, enum rf_kv_type kv)
+{
+    static const int32_t row_counts[] = {2, 3, 5, 8, 16, 33, 64, N_TOKENS};
+    size_t n_vocab = (size_t)source->params.n_vocab, n_logits = N_TOKENS * n_vocab;
+    float *one = calloc(2 * n_logits, sizeof *one), *many = one + n_logits;
+    if (!one) exit(1);
+    for (int threads = 1; threads <= 3; threads++) {
+        struct engine engine;
+        engine_open(&engine, source, tier, threads, kv);
+        read_in_passes(&engine, tokens, 1, threads == 1 ? one : many);
+        CHECK_MSG(threads == 1 || memcmp(one, many, n_logits * sizeof *one) == 0,
+                  "%s, %s: %d threads change the logits", name, rf_tier_name(tier), threads);
+        for (size_t k = 0; k < sizeof row_counts / sizeof *row_counts; k++) {
+            /* What an earlier reading left in the cache beyond a position must not matter. */
+            memset(many, 0, n_logits * sizeof *many);
+            read_in_passes(&engine, tokens, row_counts[k], many);
+            for (size_t i = 0; i < N_TOKENS; i++) {
+                CHECK_MSG(memcmp(one + i * n_vocab, many + i * n_vocab, n_vocab * sizeof *one) == 0,
+                          "%s, %s: position %zu has other logits in passes of %d rows with %d threads", name,
+                          rf_tier_name(tier), i, row_counts[k], threads);
+            }
+        }
+        engine_close(&engine);
+    }
+    free(one);
+}
+
+static void a_cancelled_pass_harms_nothing(const struct rf_source *source, const int32_t *tokens, enum rf_tier tier)
+{
+    size_t n_vocab = (size_t)source->params.n_vocab;
+    float *values = calloc(2 * 24 * n_vocab, sizeof *values), *again = values + 24 * n_vocab;
+    if (!values) exit(1);
+    struct engine engine;
+    engine_open(&engine, source, tier, 2, RF_KV_F16);
+    engine_pass(&engine, tokens, 0, 16, NULL, NULL, values);
+    engine_pass(&engine, tokens, 16, 8, NULL, NULL, values);
+    atomic_int cancel = 1;
+    struct rf_pass pass = {.model = engine.model,
+                           .context = engine.context,
+                           .activations = &engine.activations,
+                           .tokens = tokens,
+                           .rows = {.n_rows = 8, .first_pos = 16},
+                           .n_logits = 8,
+                           .cancel = &cancel};
+    CHECK_INT(rf_forward(&pass), RF_ERR_CANCELLED);
+    engine_pass(&engine, tokens, 16, 8, NULL, NULL, again);
+    CHECK(memcmp(values, again, 8 * n_vocab * sizeof *values) == 0);
+    engine_close(&engine);
+    free(values);
+}
+
+/* Scoring gives the logarithm of the softmax of the same logits. */
+static void scores_are_log_softmax(const struct rf_source *source, const int32_t *tokens, enum rf_tier tier)
+{
+    enum { N = 40 };
+    size_t n_vocab = (size_t)source->params.n_vocab;
+    float *logits = calloc(N * n_vocab, sizeof *logits);
+    if (!logits) exit(1);
+    double logprobs[N - 1];
+    struct engine engine;
+    engine_open(&engine, source, tier, 2, RF_KV_F16);
+    engine_pass(&engine, tokens, 0, N, NULL, NULL, logits);
+    struct rf_pass pass = {.model = engine.model,
+                           .context = engine.context,
+                           .activations = &engine.activations,
+                           .tokens = tokens,
+                           .rows = {.n_rows = N},
+                           .n_logits = N - 1,
+                           .targets = tokens + 1,
+                           .logprobs = logprobs};
+    CHECK_INT(rf_forward(&pass), 0);
+    for (int i = 0; i + 1 < N; i++) {
+        const float *row = logits + (size_t)i * n_vocab;
+        double largest = row[0], sum = 0;
+        for (size_t v = 1; v < n_vocab; v++) largest = row[v] > largest ? row[v] : largest;
+        for (size_t v = 0; v < n_vocab; v++) sum += exp(row[v] - largest);
+        double wanted = row[tokens[i + 1]] - largest - log(sum);
+        CHECK_MSG(fabs(logprobs[i] - wanted) < 1e-5, "score %d is %.7f, not %.7f", i, logprobs[i], wanted);
+    }
+    engine_close(&engine);
+    free(logits);
+}
+
+/* ---- the models ---- */
+
+static void check_model(const char *name, const struct rf_source *source)
+{
+    int32_t tokens[N_TOKENS];
+    uint32_t random = 1;
+    for (int i = 0; i < N_TOKENS; i++) {
+        random = random * 1664525u + 1013904223u;
+        tokens[i] = (int32_t)((random >> 8) % (uint32_t)source->params.n_vocab);
+    }
+    struct rf_error error;
+    for (int tier = 0; tier < RF_TIER_COUNT; tier++) {
+        struct rf_backend *backend;
+        if (!rf_cpu_has_tier((enum rf_tier)tier)) continue;
+        if (rf_cpu_backend_new(&backend, tier, &rf_system_allocator, &error)) continue; /* it has no kernels */
+        backend->ops->free(backend);
+        every_layer_agrees(name, source, tokens, (enum rf_tier)tier);
+        rows_are_independent(name, source, tokens, (enum rf_tier)tier, RF_KV_F16);
+        rows_are_independent(name, source, tokens, (enum rf_tier)tier, RF_KV_BF16);
+        a_cancelled_pass_harms_nothing(source, tokens, (enum rf_tier)tier);
+        scores_are_log_softmax(source, tokens, (enum rf_tier)tier);
+    }
+}
+
+static void check_synthetic(const char *name, const struct rf_params *params, enum rf_dtype matrix_type)
+{
+    struct rf_source *source = synthetic_new(params, matrix_type);
+    CHECK(source != NULL);
+    if (source) check_model(name, source);
+    synthetic_free(source);
+}
+
+int main(void)
+{
+    struct rf_error error = {.text = ""};
+    struct rf_source *source;
+    if (rf_source_open(&source, "stories260K.gguf", &rf_system_allocator, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    check_model("stories260K", source);
+    rf_source_close(source);
+
+    /* What stories260K has not: biases, the other pairing, a tied head, odd widths, three query heads to one of keys. */
+    struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
+                              .arch_name = "qwen2",
+                              .n_layer = 2,
+                              .n_embd = 72,
+                              .n_head = 6,
+                              .n_head_kv = 2,
+                              .head_dim = 12,
+                              .n_ff = 200,
+                              .n_vocab = 301,
+                              .n_ctx_train = 512,
+                              .rms_eps = 1e-6f,
+                              .rope_style = RF_ROPE_NEOX,
+                              .rope_dim = 12,
+                              .rope_theta = 1e6f,
+                              .rope_scale = 1.0f,
+                              .tied_output = 1,
+                              .qkv_bias = 1};
+    check_synthetic("qwen2, F32", &qwen2, RF_F32);
+    check_synthetic("qwen2, BF16", &qwen2, RF_BF16);
+
+    struct rf_params qwen3 = qwen2; /* heads whose sum is not the width, norms of heads, one key head for all */
+    qwen3.arch = RF_ARCH_QWEN3;
+    qwen3.arch_name = "qwen3";
+    qwen3.n_head = 4;
+    qwen3.n_head_kv = 1;
+    qwen3.head_dim = 32;
+    qwen3.rope_dim = 32;
+    qwen3.qkv_bias = 0;
+    qwen3.qk_norm = 1;
+    check_synthetic("qwen3", &qwen3, RF_BF16);
+
+    static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
+    struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */
+    llama3.arch = RF_ARCH_LLAMA;
+    llama3.arch_name = "llama";
+    llama3.rope_style = RF_ROPE_NORM;
+    llama3.rope_dim = 16;
+    llama3.rope_freq_factors = factors;
+    llama3.rope_scale = 0.5f;
+    llama3.qk_norm = 0;
+    llama3.tied_output = 0;
+    check_synthetic("llama3", &llama3, RF_BF16);
+    return check_result();
+}

@@ -1,0 +1,118 @@
+#include "synthetic.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TENSORS = 128, NAME_BYTES = 48 };
+
+struct synthetic {
+    struct rf_source source; /* first, as its address is what callers hold */
+    struct rf_tensor tensors[MAX_TENSORS];
+    char names[MAX_TENSORS][NAME_BYTES];
+    void *data[MAX_TENSORS];
+    uint32_t random;
+    int failed;
+};
+
+/* Uniform in [-1, 1). */
+static float next_random(struct synthetic *s)
+{
+    s->random = s->random * 1664525u + 1013904223u;
+    return (float)(s->random >> 8) / 8388608.0f - 1.0f;
+}
+
+/* Values around `mean` that differ by up to `spread`. Data begins two bytes past an aligned address in BF16, as a file
+ * promises no alignment. */
+static void add(struct synthetic *s, const char *name, enum rf_dtype dtype, int32_t n_in, int32_t n_out, float mean,
+                float spread)
+{
+    size_t n = (size_t)n_in * (size_t)n_out, bytes = n * (dtype == RF_BF16 ? 2 : 4);
+    int32_t i = s->source.n_tensors;
+    char *data = i < MAX_TENSORS ? malloc(bytes + 2) : NULL;
+    if (!data) {
+        s->failed = 1;
+        return;
+    }
+    s->data[i] = data;
+    if (dtype == RF_BF16) data += 2;
+    for (size_t k = 0; k < n; k++) {
+        float value = mean + spread * next_random(s);
+        if (dtype == RF_BF16)
+            memcpy(data + 2 * k, (char *)&value + 2, 2);
+        else
+            memcpy(data + 4 * k, &value, 4);
+    }
+    snprintf(s->names[i], NAME_BYTES, "%s", name);
+    s->tensors[i] = (struct rf_tensor){.name = s->names[i],
+                                       .dtype = dtype,
+                                       .n_dims = n_out > 1 ? 2 : 1,
+                                       .ne = {n_in, n_out, 1, 1},
+                                       .data = data,
+                                       .bytes = bytes};
+    s->source.n_tensors++;
+}
+
+static void add_matrix(struct synthetic *s, const char *name, enum rf_dtype dtype, int32_t n_in, int32_t n_out)
+{
+    add(s, name, dtype, n_in, n_out, 0, 1.7f / sqrtf((float)n_in));
+}
+
+static void add_layer(struct synthetic *s, int32_t layer, enum rf_dtype dtype)
+{
+    const struct rf_params *p = &s->source.params;
+    int32_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
+    const struct {
+        const char *name;
+        int32_t n_in, n_out;
+    } matrices[] = {{"attn_q", p->n_embd, n_q},      {"attn_k", p->n_embd, n_kv},      {"attn_v", p->n_embd, n_kv},
+                    {"attn_output", n_q, p->n_embd}, {"ffn_gate", p->n_embd, p->n_ff}, {"ffn_up", p->n_embd, p->n_ff},
+                    {"ffn_down", p->n_ff, p->n_embd}};
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
+        add_matrix(s, name, dtype, matrices[i].n_in, matrices[i].n_out);
+        if (!p->qkv_bias || i > 2) continue;
+        snprintf(name, sizeof name, "blk.%d.%s.bias", layer, matrices[i].name);
+        add(s, name, RF_F32, matrices[i].n_out, 1, 0, 0.5f);
+    }
+    static const char *const norms[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
+    for (int i = 0; i < (p->qk_norm ? 4 : 2); i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, norms[i]);
+        add(s, name, RF_F32, i < 2 ? p->n_embd : p->head_dim, 1, 1, 0.3f);
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
+}
+
+struct rf_source *synthetic_new(const struct rf_params *params, enum rf_dtype matrix_type)
+{
+    struct synthetic *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->random = 12345;
+    s->source.params = *params;
+    s->source.name = "synthetic";
+    s->source.container = "memory";
+    s->source.tensors = s->tensors;
+    add_matrix(s, "token_embd.weight", matrix_type, params->n_embd, params->n_vocab);
+    add(s, "output_norm.weight", RF_F32, params->n_embd, 1, 1, 0.3f);
+    if (!params->tied_output) add_matrix(s, "output.weight", matrix_type, params->n_embd, params->n_vocab);
+    for (int32_t i = 0; i < params->n_layer; i++) add_layer(s, i, matrix_type);
+    qsort(s->tensors, (size_t)s->source.n_tensors, sizeof *s->tensors, by_name);
+    if (s->failed) {
+        synthetic_free(&s->source);
+        return NULL;
+    }
+    return &s->source;
+}
+
+void synthetic_free(struct rf_source *source)
+{
+    struct synthetic *s = (struct synthetic *)source;
+    for (int32_t i = 0; s && i < MAX_TENSORS; i++) free(s->data[i]);
+    free(s);
+}
