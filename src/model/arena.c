@@ -1,0 +1,68 @@
+#include "model/arena.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { ALIGNMENT = 16, SMALL_BLOCK = 64 << 10 };
+
+struct rf_arena_block {
+    struct rf_arena_block *next;
+    unsigned char pad[ALIGNMENT - sizeof(struct rf_arena_block *)];
+};
+
+static unsigned char *add_block(struct rf_arena *arena, size_t bytes, const char *what, struct rf_error *error)
+{
+    struct rf_arena_block *block = rf_malloc(arena->allocator, 1, sizeof *block + bytes, what, error);
+    if (!block) return NULL;
+    block->next = arena->blocks;
+    arena->blocks = block;
+    return (unsigned char *)(block + 1);
+}
+
+void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const char *what, struct rf_error *error)
+{
+    if (size && count > (SIZE_MAX / 2) / size) {
+        rf_fail(error, RF_ERR_MEMORY, "%s: %zu elements of %zu bytes are more than memory can hold", what, count, size);
+        return NULL;
+    }
+    size_t bytes = (count * size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1);
+    unsigned char *memory;
+    if (bytes > SMALL_BLOCK / 4) {
+        memory = add_block(arena, bytes, what, error);
+        if (!memory) return NULL;
+    } else {
+        if (bytes > arena->left) {
+            unsigned char *block = add_block(arena, SMALL_BLOCK, what, error);
+            if (!block) return NULL;
+            arena->at = block;
+            arena->left = SMALL_BLOCK;
+        }
+        memory = arena->at;
+        arena->at += bytes;
+        arena->left -= bytes;
+    }
+    if (bytes) memset(memory, 0, bytes);
+    return memory;
+}
+
+char *rf_arena_strndup(struct rf_arena *arena, const char *text, size_t n, struct rf_error *error)
+{
+    if (n == SIZE_MAX) {
+        rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
+        return NULL;
+    }
+    char *copy = rf_arena_alloc(arena, n + 1, 1, "text", error);
+    if (copy && n) memcpy(copy, text, n);
+    return copy;
+}
+
+void rf_arena_free(struct rf_arena *arena)
+{
+    while (arena->blocks) {
+        struct rf_arena_block *block = arena->blocks;
+        arena->blocks = block->next;
+        rf_free(arena->allocator, block);
+    }
+    arena->at = NULL;
+    arena->left = 0;
+}

@@ -1,0 +1,56 @@
+/* A Hugging Face model folder: safetensors files with config.json and a tokenizer. Private to its reader. */
+#ifndef RF_MODEL_HF_H
+#define RF_MODEL_HF_H
+
+#include "model/arena.h"
+#include "model/json.h"
+#include "model/reader.h"
+
+struct rf_hf_shard {
+    const char *path;
+    const unsigned char *data;
+    size_t bytes;
+};
+
+/* The bytes of a folder's files; data is NULL for one that is not there. They live as long as the source. */
+struct rf_hf_files {
+    const char *folder;
+    struct rf_str config, generation_config, tokenizer_config, tokenizer;
+    struct rf_str sentencepiece; /* tokenizer.model */
+    struct rf_str chat_template_jinja, chat_template_json;
+    struct rf_hf_shard *shards;
+    size_t n_shards;
+};
+
+/* A folder while it is read: its JSON, parsed; NULL for a file that is not there. */
+struct rf_hf {
+    struct rf_source *source;
+    const struct rf_hf_files *files;
+    struct rf_json *config, *generation_config, *tokenizer_config, *tokenizer, *chat_template;
+    struct rf_arena scratch;
+    struct rf_error *error;
+};
+
+/* Everything from bytes in memory: what rf_hf_read_folder does once it has mapped the files. */
+int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct rf_error *error);
+/* The distinct shard names of a model.safetensors.index.json, in memory of the source. */
+int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index, const char ***names, size_t *n,
+                      struct rf_error *error);
+
+int rf_hf_read_params(struct rf_hf *hf);
+/* Fills source->tensors, with names translated, from all shards. `tied` drops the output head that the configuration
+ * says is the embedding. */
+int rf_safetensors_read(struct rf_hf *hf, int tied);
+/* GGUF name to the folder's name, as rf_shown_name. */
+const char *rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
+int rf_hf_read_vocab(struct rf_hf *hf);
+
+/* Parts of rf_hf_read_vocab. The vocabulary has n_vocab places; one without a token yet has data NULL. */
+int rf_hf_read_bpe(struct rf_hf *hf);
+int rf_hf_read_sentencepiece(struct rf_hf *hf);
+/* Puts a token in its place: the id must exist and not belong to another text. Copies the text. */
+int rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type);
+/* -1 when there is none of that text. */
+int32_t rf_hf_find_token(const struct rf_hf *hf, struct rf_str text);
+
+#endif

@@ -1,0 +1,108 @@
+/* The one file that knows jansson. Its memory is its own: the allocator of the model does not see it. */
+#include "model/json.h"
+
+#include <jansson.h>
+#include <string.h>
+
+static json_t *node(const struct rf_json *value)
+{
+    return (json_t *)(uintptr_t)value;
+}
+
+int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text, struct rf_error *error)
+{
+    json_error_t problem;
+    json_t *parsed = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &problem);
+    *document = (struct rf_json *)parsed;
+    if (parsed) return 0;
+    if (json_error_code(&problem) == json_error_out_of_memory)
+        return rf_fail(error, RF_ERR_MEMORY, "%s: no memory for its JSON", path);
+    return rf_fail(error, RF_ERR_FORMAT, "%s: line %d, column %d: %s", path, problem.line, problem.column,
+                   problem.text);
+}
+
+void rf_json_free(struct rf_json *document)
+{
+    json_decref((json_t *)document);
+}
+
+const struct rf_json *rf_json_get(const struct rf_json *value, const char *key)
+{
+    json_t *member = json_object_get(node(value), key);
+    return json_is_null(member) ? NULL : (const struct rf_json *)member;
+}
+
+int rf_json_has(const struct rf_json *value, const char *key)
+{
+    return json_object_get(node(value), key) != NULL;
+}
+
+size_t rf_json_count(const struct rf_json *value)
+{
+    return json_is_array(node(value)) ? json_array_size(node(value)) : json_object_size(node(value));
+}
+
+const struct rf_json *rf_json_at(const struct rf_json *array, size_t index)
+{
+    return (const struct rf_json *)json_array_get(node(array), index);
+}
+
+int rf_json_is_object(const struct rf_json *value)
+{
+    return json_is_object(node(value));
+}
+
+int rf_json_is_array(const struct rf_json *value)
+{
+    return json_is_array(node(value));
+}
+
+int rf_json_string(const struct rf_json *value, struct rf_str *string)
+{
+    if (!json_is_string(node(value))) return 0;
+    *string = (struct rf_str){json_string_value(node(value)), json_string_length(node(value))};
+    return 1;
+}
+
+int rf_json_integer(const struct rf_json *value, int64_t *integer)
+{
+    if (!json_is_integer(node(value))) return 0;
+    *integer = json_integer_value(node(value));
+    return 1;
+}
+
+int rf_json_number(const struct rf_json *value, double *number)
+{
+    if (!json_is_number(node(value))) return 0;
+    *number = json_number_value(node(value));
+    return 1;
+}
+
+int rf_json_bool(const struct rf_json *value, int *flag)
+{
+    if (!json_is_boolean(node(value))) return 0;
+    *flag = json_is_true(node(value));
+    return 1;
+}
+
+struct rf_str rf_json_text(const struct rf_json *value)
+{
+    struct rf_str text = {"", 0};
+    rf_json_string(value, &text);
+    return text;
+}
+
+int rf_json_is_true(const struct rf_json *value)
+{
+    return json_is_true(node(value));
+}
+
+int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key, const struct rf_json **value)
+{
+    *iterator = *iterator ? json_object_iter_next(node(object), *iterator) : json_object_iter(node(object));
+    if (!*iterator) return 0;
+    const char *text = json_object_iter_key(*iterator);
+    *key = (struct rf_str){text, strlen(text)};
+    *value = (const struct rf_json *)json_object_iter_value(*iterator);
+    return 1;
+}

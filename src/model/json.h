@@ -1,0 +1,42 @@
+/* JSON documents. Parsing is strict: duplicate keys, NaN, invalid UTF-8 and deep nesting are errors. A value may be NULL
+ * wherever one is taken, and then has no kind, so that paths through a document need no checks on the way. */
+#ifndef RF_MODEL_JSON_H
+#define RF_MODEL_JSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "model/vocab.h"
+
+struct rf_json; /* a value; it lives as long as its document */
+
+/* `path` names the file in the sentence. */
+int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text, struct rf_error *error);
+void rf_json_free(struct rf_json *document);
+
+/* The member of an object; NULL when there is none, or it is null, or `value` is no object. */
+const struct rf_json *rf_json_get(const struct rf_json *value, const char *key);
+/* 1 also for a member that is null. */
+int rf_json_has(const struct rf_json *value, const char *key);
+/* Elements of an array or members of an object, else 0. */
+size_t rf_json_count(const struct rf_json *value);
+const struct rf_json *rf_json_at(const struct rf_json *array, size_t index);
+int rf_json_is_object(const struct rf_json *value);
+int rf_json_is_array(const struct rf_json *value);
+
+/* 1 and the value, or 0 when it is of another kind. A number is an integer or a real. */
+int rf_json_string(const struct rf_json *value, struct rf_str *string);
+int rf_json_integer(const struct rf_json *value, int64_t *integer);
+int rf_json_number(const struct rf_json *value, double *number);
+int rf_json_bool(const struct rf_json *value, int *flag);
+
+/* The text of a string, "" for any other kind. */
+struct rf_str rf_json_text(const struct rf_json *value);
+/* 1 for true, 0 for false and for any other kind. */
+int rf_json_is_true(const struct rf_json *value);
+
+/* Walks the members of an object: `for (void *i = NULL; rf_json_next(object, &i, &key, &value);)`. */
+int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key, const struct rf_json **value);
+
+#endif
