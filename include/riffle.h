@@ -138,7 +138,8 @@ RIFFLE_API int64_t riffle_tokenize(const riffle_model *model, const char *text, 
                                    int32_t *tokens, size_t cap);
 
 enum {
-    RIFFLE_DETOKENIZE_SPECIAL = 1 /* control tokens are written as their text instead of nothing */
+    RIFFLE_DETOKENIZE_SPECIAL = 1, /* control tokens are written as their text instead of nothing */
+    RIFFLE_DETOKENIZE_START = 2 /* the tokens begin a text: the space that some vocabularies put before it is dropped */
 };
 
 /* Writes up to `cap` bytes (no terminating zero) and returns how many there are. Bytes, not characters: one

@@ -254,6 +254,29 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     rf_team_barrier(worker);
 }
 
+static double log_probability(const float *logits, size_t n, size_t target)
+{
+    float max = logits[0];
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > max) max = logits[i];
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)expf(logits[i] - max);
+    return (double)(logits[target] - max) - log(sum);
+}
+
+static void log_probabilities(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *logits,
+                              int32_t n_rows, const int32_t *targets, double *out)
+{
+    (void)context;
+    struct rf_share share;
+    size_t begin, end;
+    rf_share_begin(&share, worker, (size_t)n_rows, 1);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t i = begin; i < end; i++)
+            out[i] = log_probability(buffer_row(logits, i), logits->width, (size_t)targets[i]);
+    rf_team_barrier(worker);
+}
+
 static const float *row(const struct rf_buffer *buffer, int32_t i)
 {
     return buffer_row(buffer, (size_t)i);
@@ -276,6 +299,7 @@ static const struct rf_backend_ops cpu_ops = {
     .rope_store = rope_store,
     .attention = cpu_attention,
     .silu_gate = silu_gate,
+    .log_probabilities = log_probabilities,
     .row = row,
 };
 

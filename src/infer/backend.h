@@ -109,6 +109,9 @@ struct rf_backend_ops {
     /* out = silu(gate) * up */
     void (*silu_gate)(struct rf_context *context, struct rf_worker *worker, int32_t n_rows,
                       const struct rf_buffer *gate, const struct rf_buffer *up, struct rf_buffer *out);
+    /* out[i] = log softmax(logits[i])[targets[i]] */
+    void (*log_probabilities)(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *logits,
+                              int32_t n_rows, const int32_t *targets, double *out);
     /* Row i of an F32 buffer in host memory, valid until the next operation that writes the buffer. */
     const float *(*row)(const struct rf_buffer *buffer, int32_t i);
 };

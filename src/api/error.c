@@ -1,0 +1,61 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+
+/* One sentence a thread, as errno is: it serves calls that fail before there is a handle, and models that threads share. */
+static _Thread_local struct rf_error last_error;
+
+int rf_api_fail(const struct rf_error *error)
+{
+    last_error = *error;
+    return error->code;
+}
+
+int rf_api_error(int code, const char *format, ...)
+{
+    char text[sizeof last_error.text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return rf_fail(&last_error, code, "%s", text);
+}
+
+const char *riffle_last_error(void)
+{
+    return last_error.text;
+}
+
+const char *riffle_strerror(int code)
+{
+    switch (code) {
+    case RIFFLE_ERR_ARGUMENT: return "invalid argument";
+    case RIFFLE_ERR_MEMORY: return "out of memory";
+    case RIFFLE_ERR_IO: return "input/output error";
+    case RIFFLE_ERR_FORMAT: return "malformed file";
+    case RIFFLE_ERR_UNSUPPORTED: return "not supported";
+    case RIFFLE_ERR_CONTEXT: return "context full";
+    case RIFFLE_ERR_CANCELLED: return "cancelled";
+    case RIFFLE_ERR_SYSTEM: return "system error";
+    default: return code >= 0 ? "success" : "unknown error";
+    }
+}
+
+int rf_api_take(void *ours, size_t our_size, const void *given, const char *name)
+{
+    if (!given) return 0;
+    size_t size;
+    memcpy(&size, given, sizeof size);
+    if (size < sizeof size || size > 4096)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s: struct_size is %zu: start from %s_init()", name, size, name);
+    memcpy(ours, given, size < our_size ? size : our_size);
+    return 0;
+}
+
+void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size)
+{
+    memset(theirs, 0, their_size);
+    memcpy(theirs, ours, their_size < our_size ? their_size : our_size);
+}

@@ -1,0 +1,227 @@
+/* Generation: choose, commit, tell the caller, until there is a reason to end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "platform/clock.h"
+#include "text/utf8_stream.h"
+
+void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size)
+{
+    riffle_sampling defaults = {.struct_size = struct_size,
+                                .temperature = 0.0f,
+                                .top_k = 40,
+                                .top_p = 0.95f,
+                                .min_p = 0.05f,
+                                .repeat_penalty = 1.0f,
+                                .repeat_last_n = 64};
+    if (sampling) rf_api_give(sampling, struct_size, &defaults, sizeof defaults);
+}
+
+int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling)
+{
+    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
+    riffle_sampling chosen;
+    riffle_sampling_init(&chosen, sizeof chosen);
+    int code = rf_api_take(&chosen, sizeof chosen, sampling, "riffle_sampling");
+    if (code) return code;
+    struct rf_sampling inner = {chosen.temperature,    chosen.top_k,         chosen.top_p, chosen.min_p,
+                                chosen.repeat_penalty, chosen.repeat_last_n, chosen.seed};
+    struct rf_error error;
+    code = rf_sampler_set(session->sampler, &inner, &error);
+    return code ? rf_api_fail(&error) : 0;
+}
+
+void riffle_generate_options_init(riffle_generate_options *options, size_t struct_size)
+{
+    riffle_generate_options defaults = {.struct_size = struct_size};
+    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
+}
+
+/* The token that follows, not committed yet. */
+static int choose(riffle_session *session, int32_t *token, struct rf_error *error)
+{
+    const struct rf_session *state = session->session;
+    const float *logits = rf_session_logits(session->session, error);
+    if (!logits) return error->code;
+    return rf_sampler_choose(session->sampler, logits, state->tokens, state->n_tokens, token, error);
+}
+
+/* The text on its way out: whole characters only, and nothing that may turn out to be the beginning of a stop text. */
+struct output {
+    const riffle_generate_options *options;
+    const struct rf_allocator *allocator;
+    struct rf_utf8_stream characters;
+    struct rf_bytes held;
+    int stopped;
+};
+
+/* Where the earliest stop text begins in the held text, or its length. */
+static size_t find_stop(const struct output *output)
+{
+    size_t first = output->held.count;
+    for (size_t s = 0; s < output->options->n_stop; s++) {
+        const char *stop = output->options->stop[s];
+        size_t length = strlen(stop);
+        for (size_t at = 0; length && at + length <= output->held.count && at < first; at++)
+            if (memcmp(output->held.data + at, stop, length) == 0) first = at;
+    }
+    return first;
+}
+
+/* How many bytes at the end of the held text may be the beginning of a stop text. */
+static size_t undecided(const struct output *output)
+{
+    size_t most = 0;
+    for (size_t s = 0; s < output->options->n_stop; s++) {
+        const char *stop = output->options->stop[s];
+        size_t length = strlen(stop);
+        size_t tail = length && length - 1 < output->held.count ? length - 1 : output->held.count;
+        for (; length && tail > most; tail--)
+            if (memcmp(output->held.data + output->held.count - tail, stop, tail) == 0) most = tail;
+    }
+    return most;
+}
+
+/* Takes a token's bytes; afterwards the first *ready bytes of the held text are certain. `last`: no more will come. */
+static int output_push(struct output *output, struct rf_str bytes, int last, size_t *ready, struct rf_error *error)
+{
+    char piece[RF_UTF8_STREAM_ROOM(64)];
+    for (size_t at = 0; at < bytes.bytes; at += 64) {
+        size_t n = bytes.bytes - at < 64 ? bytes.bytes - at : 64;
+        size_t written = rf_utf8_stream_push(&output->characters, bytes.data + at, n, piece);
+        int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
+        if (code) return code;
+    }
+    if (last) {
+        size_t written = rf_utf8_stream_flush(&output->characters, piece);
+        int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
+        if (code) return code;
+    }
+    *ready = find_stop(output);
+    if (*ready < output->held.count)
+        output->stopped = 1;
+    else if (!last)
+        *ready -= undecided(output);
+    return 0;
+}
+
+static void output_drop(struct output *output, size_t n)
+{
+    output->held.count -= n;
+    if (output->held.count) memmove(output->held.data, output->held.data + n, output->held.count);
+}
+
+static void finish(riffle_session *session, riffle_finish why, const char *sentence)
+{
+    session->finish = why;
+    snprintf(session->finish_sentence, sizeof session->finish_sentence, "%s", sentence);
+}
+
+/* Tells the caller of a token (or of the end, token -1) and of the text that became certain. */
+static int tell(struct output *output, int32_t token, struct rf_str bytes, riffle_on_event on_event, void *user,
+                int *stop, struct rf_error *error)
+{
+    size_t ready = 0;
+    int code = output_push(output, bytes, token < 0, &ready, error);
+    if (code) return code;
+    if (on_event && (token >= 0 || ready)) {
+        riffle_event event = {.token = token, .text = ready ? output->held.data : "", .text_bytes = ready};
+        *stop = on_event(user, &event) != 0;
+    }
+    output_drop(output, ready);
+    return 0;
+}
+
+/* The loop; returns the number of tokens committed, or a code. */
+static int64_t generate(riffle_session *session, const riffle_generate_options *options, struct output *output,
+                        riffle_on_event on_event, void *user, struct rf_error *error)
+{
+    const struct rf_tokenizer *tokenizer = session->model->tokenizer;
+    struct rf_session *state = session->session;
+    int64_t generated = 0;
+    for (;;) {
+        int32_t token;
+        int stop = 0;
+        if (options->max_tokens && generated >= options->max_tokens) {
+            finish(session, RIFFLE_FINISH_LENGTH, "");
+            break;
+        }
+        int code = choose(session, &token, error);
+        if (code == RF_ERR_CANCELLED) {
+            finish(session, RIFFLE_FINISH_CANCELLED, "");
+            break;
+        }
+        if (code) return code;
+        if (!options->ignore_eos && rf_token_is_end(tokenizer, token)) {
+            finish(session, RIFFLE_FINISH_STOP, "");
+            break;
+        }
+        if (rf_session_commit(state, token, error)) {
+            finish(session, RIFFLE_FINISH_LENGTH, error->text);
+            break;
+        }
+        generated++;
+        session->generated_tokens++;
+        code = tell(output, token, rf_token_text(tokenizer, token, 0), on_event, user, &stop, error);
+        if (code) return code;
+        if (output->stopped) {
+            finish(session, RIFFLE_FINISH_STOP, "");
+            return generated;
+        }
+        if (stop || atomic_load(&state->cancel)) {
+            finish(session, RIFFLE_FINISH_CANCELLED, "");
+            break;
+        }
+    }
+    int ignored;
+    int code = tell(output, -1, (struct rf_str){"", 0}, on_event, user, &ignored, error);
+    return code ? code : generated;
+}
+
+int64_t riffle_generate(riffle_session *session, const riffle_generate_options *options, riffle_on_event on_event,
+                        void *user)
+{
+    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
+    riffle_generate_options chosen;
+    riffle_generate_options_init(&chosen, sizeof chosen);
+    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_generate_options");
+    if (code) return code;
+    if (chosen.max_tokens < 0) return rf_api_error(RIFFLE_ERR_ARGUMENT, "max_tokens %d is negative", chosen.max_tokens);
+    if (chosen.n_stop && !chosen.stop) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop is NULL");
+    for (size_t i = 0; i < chosen.n_stop; i++)
+        if (!chosen.stop[i]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop text %zu is NULL", i);
+
+    struct output output = {.options = &chosen, .allocator = &session->model->allocator};
+    struct rf_error error;
+    double start = rf_clock_seconds();
+    atomic_store(&session->session->cancel, 0);
+    finish(session, RIFFLE_FINISH_NONE, "");
+    int64_t generated = generate(session, &chosen, &output, on_event, user, &error);
+    session->decode_seconds += rf_clock_seconds() - start;
+    rf_bytes_free(output.allocator, &output.held);
+    return generated < 0 ? rf_api_fail(&error) : generated;
+}
+
+riffle_finish riffle_session_finish(const riffle_session *session, const char **sentence)
+{
+    if (sentence) *sentence = session ? session->finish_sentence : "";
+    return session ? session->finish : RIFFLE_FINISH_NONE;
+}
+
+int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
+{
+    if (!session || !tokens || !cap)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s", !session ? "session is NULL" : "there is no room for tokens");
+    struct rf_error error;
+    double start = rf_clock_seconds();
+    atomic_store(&session->session->cancel, 0);
+    int32_t token;
+    int code = choose(session, &token, &error);
+    if (!code) code = rf_session_commit(session->session, token, &error);
+    session->decode_seconds += rf_clock_seconds() - start;
+    if (code) return rf_api_fail(&error);
+    session->generated_tokens++;
+    tokens[0] = token;
+    return 1;
+}

@@ -1,0 +1,59 @@
+/* What the public handles are made of, and the border between the library's errors and the caller's. */
+#ifndef RF_API_HANDLES_H
+#define RF_API_HANDLES_H
+
+#include <riffle.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "infer/model.h"
+#include "infer/sampler.h"
+#include "infer/session.h"
+#include "model/source.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+struct riffle_model {
+    struct rf_allocator allocator;
+    struct rf_source *source;
+    struct rf_tokenizer *tokenizer;
+    struct rf_chat_template *chat; /* NULL: chat_error says why */
+    struct rf_error chat_error;
+    struct rf_model *model; /* NULL when only the header was opened */
+    struct rf_weight_cost cost;
+    char *stored_types;
+    const char *weights_note;
+};
+
+struct riffle_session {
+    riffle_model *model;
+    struct rf_session *session;
+    struct rf_sampler *sampler;
+    riffle_progress_fn progress;
+    void *progress_user;
+    riffle_finish finish;
+    char finish_sentence[512];
+    uint64_t prefill_tokens, generated_tokens;
+    double prefill_seconds, decode_seconds;
+    uint64_t first_pass; /* of the session's passes, for the statistics since the last reset */
+};
+
+/* Keeps the sentence for riffle_last_error() and returns its code. */
+int rf_api_fail(const struct rf_error *error);
+/* A failing call with its own sentence. */
+int rf_api_error(int code, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* Copies what the caller's structure and ours have in common over our defaults. `given` may be NULL: the defaults stay. */
+int rf_api_take(void *ours, size_t our_size, const void *given, const char *name);
+/* Copies as much of a result as the caller's structure holds. */
+void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);
+
+/* The tier that models are opened with. Fails when RIFFLE_CPU asks for one that cannot be had. */
+int rf_api_tier(int *tier, struct rf_error *error);
+int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
+
+#endif

@@ -1,0 +1,98 @@
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/handles.h"
+#include "cpu/cpu_backend.h"
+#include "microkernels/kernels.h"
+#include "platform/cpu.h"
+#include "platform/memory.h"
+
+/* What riffle_set_cpu asked for: an enum rf_tier, or -1. Process-wide, as the processor is. */
+static atomic_int forced_tier = -1;
+
+const char *riffle_version(void)
+{
+#define TEXT(x) #x
+#define VERSION(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
+    return VERSION(RIFFLE_VERSION_MAJOR, RIFFLE_VERSION_MINOR, RIFFLE_VERSION_PATCH);
+#undef VERSION
+#undef TEXT
+}
+
+/* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked, for the sentence. */
+static int find_tier(const char *source, const char *name, struct rf_error *error)
+{
+    int tier = rf_tier_by_name(name);
+    if (tier < 0)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%s: there is no cpu tier \"%s\" (known: scalar, avx2, avxvnni, avxvnniint8, avx512, amx)",
+                       source, name);
+    const char *best = rf_tier_name((enum rf_tier)rf_kernels_best_tier());
+    if (!rf_cpu_has_tier((enum rf_tier)tier))
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: this machine lacks the cpu tier %s; its best is %s", source,
+                       name, best);
+    if (!rf_kernels(tier))
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: this version has no kernels for the cpu tier %s; the best is %s",
+                       source, name, best);
+    return tier;
+}
+
+int rf_api_tier(int *tier, struct rf_error *error)
+{
+    int wanted = atomic_load(&forced_tier);
+    const char *name = getenv("RIFFLE_CPU");
+    if (wanted < 0 && name && *name) {
+        wanted = find_tier("RIFFLE_CPU", name, error);
+        if (wanted < 0) return wanted;
+    }
+    *tier = wanted >= 0 ? wanted : rf_kernels_best_tier();
+    return 0;
+}
+
+int riffle_set_cpu(const char *name)
+{
+    if (!name) {
+        atomic_store(&forced_tier, -1);
+        return 0;
+    }
+    struct rf_error error;
+    int tier = find_tier("riffle_set_cpu", name, &error);
+    if (tier < 0) return rf_api_fail(&error);
+    atomic_store(&forced_tier, tier);
+    return 0;
+}
+
+int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error)
+{
+    if (wanted < 0 || wanted > 1024)
+        return rf_fail(error, RF_ERR_ARGUMENT, "threads %d: not between 0 and 1024", wanted);
+    *threads = wanted ? wanted : rf_cpu_count();
+    return 0;
+}
+
+int riffle_machine_get(riffle_machine *machine, size_t machine_size)
+{
+    if (!machine) return rf_api_error(RIFFLE_ERR_ARGUMENT, "machine is NULL");
+    struct rf_error error;
+    int tier;
+    int code = rf_api_tier(&tier, &error);
+    if (code) return rf_api_fail(&error);
+    riffle_machine found = {
+        .cores = rf_cpu_count(), .memory_bytes = rf_memory_physical(), .peak_rss_bytes = rf_memory_peak_rss()};
+    snprintf(found.cpu, sizeof found.cpu, "%s", rf_tier_name((enum rf_tier)tier));
+    snprintf(found.cpu_best, sizeof found.cpu_best, "%s", rf_tier_name((enum rf_tier)rf_kernels_best_tier()));
+    rf_api_give(machine, machine_size, &found, sizeof found);
+    return 0;
+}
+
+int riffle_measure_read(int32_t threads, double *bytes_per_second)
+{
+    if (!bytes_per_second) return rf_api_error(RIFFLE_ERR_ARGUMENT, "bytes_per_second is NULL");
+    struct rf_error error;
+    int tier;
+    int code = rf_api_tier(&tier, &error);
+    if (!code) code = rf_api_threads(threads, &threads, &error);
+    if (!code) code = rf_cpu_measure_read(tier, threads, &rf_system_allocator, bytes_per_second, &error);
+    return code ? rf_api_fail(&error) : 0;
+}

@@ -1,0 +1,199 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "cpu/cpu_backend.h"
+#include "platform/memory.h"
+
+void riffle_model_options_init(riffle_model_options *options, size_t struct_size)
+{
+    riffle_model_options defaults = {.struct_size = struct_size, .weights = "stored"};
+    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
+}
+
+/* "Q4_K 169, F32 141, Q6_K 29": the types of the file's tensors, the most frequent first. */
+static int describe_types(riffle_model *model, struct rf_error *error)
+{
+    int32_t counts[RF_DTYPE_LIMIT] = {0};
+    for (int32_t i = 0; i < model->source->n_tensors; i++) counts[model->source->tensors[i].dtype]++;
+    char text[256] = "";
+    for (size_t length = 0;;) {
+        int most = 0;
+        for (int t = 1; t < RF_DTYPE_LIMIT; t++)
+            if (counts[t] > counts[most]) most = t;
+        if (counts[most] == 0 || length >= sizeof text) break;
+        int added = snprintf(text + length, sizeof text - length, "%s%s %d", length ? ", " : "",
+                             rf_dtype_info(most)->name, counts[most]);
+        length += added > 0 ? (size_t)added : sizeof text;
+        counts[most] = 0;
+    }
+    model->stored_types = rf_strndup(&model->allocator, text, strlen(text), error);
+    return model->stored_types ? 0 : RF_ERR_MEMORY;
+}
+
+/* 1 if a matrix of the file holds fewer bits than BF16. */
+static int is_quantised(const struct rf_source *source)
+{
+    for (int32_t i = 0; i < source->n_tensors; i++)
+        if (rf_dtype_info(source->tensors[i].dtype)->block_elems > 1) return 1;
+    return 0;
+}
+
+/* The chat template that was asked for, or the file's own. That the file's is not recognised is no reason to refuse the
+ * model: the calls that need it fail, and say why. */
+static int open_chat(riffle_model *model, const char *name, struct rf_error *error)
+{
+    const struct rf_source *source = model->source;
+    int32_t bos = rf_tokenizer_bos(model->tokenizer), eos = rf_tokenizer_eos(model->tokenizer);
+    char bos_text[64] = "", eos_text[64] = "";
+    struct rf_str text = rf_token_text(model->tokenizer, bos, 1);
+    if (bos >= 0) snprintf(bos_text, sizeof bos_text, "%.*s", (int)text.bytes, text.data);
+    text = rf_token_text(model->tokenizer, eos, 1);
+    if (eos >= 0) snprintf(eos_text, sizeof eos_text, "%.*s", (int)text.bytes, text.data);
+
+    if (!name && !source->chat_template) {
+        rf_fail(&model->chat_error, RF_ERR_UNSUPPORTED,
+                "%s: the file has no chat template; choose one (--template), or use the text as it is (--raw)",
+                source->name);
+        return 0;
+    }
+    int code = rf_chat_template_new(&model->chat, source->chat_template, source->chat_template_bytes, name, bos_text,
+                                    eos_text, &model->allocator, error);
+    if (!code || name || code == RF_ERR_MEMORY) return code;
+    model->chat_error = *error;
+    return 0;
+}
+
+struct load_progress {
+    riffle_progress_fn progress;
+    void *user;
+};
+
+static int report_load(void *user, uint64_t done, uint64_t total)
+{
+    struct load_progress *report = user;
+    return report->progress(report->user, "loading", done, total);
+}
+
+static int load_weights(riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+{
+    struct load_progress report = {options->progress, options->progress_user};
+    struct rf_backend *backend;
+    int32_t threads;
+    int tier;
+    int code = rf_api_threads(options->threads, &threads, error);
+    if (!code) code = rf_api_tier(&tier, error);
+    if (!code && model->cost.resident_bytes > rf_memory_physical())
+        code = rf_fail(error, RF_ERR_MEMORY, "%s: the weights take %.1f GB of memory, this machine has %.1f GB",
+                       model->source->name, (double)model->cost.resident_bytes * 1e-9,
+                       (double)rf_memory_physical() * 1e-9);
+    if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
+    if (!code)
+        code = rf_model_load(&model->model, model->source, backend, threads, report.progress ? report_load : NULL,
+                             &report, &model->allocator, error);
+    return code;
+}
+
+static int open_parts(riffle_model *model, const char *path, const riffle_model_options *options,
+                      struct rf_error *error)
+{
+    const char *weights = options->weights ? options->weights : "stored";
+    int stored = strcmp(weights, "stored") == 0;
+    if (!stored && strcmp(weights, "bf16") != 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16", weights);
+
+    int code = rf_source_open(&model->source, path, &model->allocator, error);
+    if (!code) code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator, error);
+    if (!code) code = describe_types(model, error);
+    if (!code) code = rf_weight_cost(model->source, &model->allocator, &model->cost, error);
+    if (!code) code = open_chat(model, options->chat_template, error);
+    if (!code && !(options->flags & RIFFLE_OPEN_HEADER)) code = load_weights(model, options, error);
+    model->weights_note = "";
+    if (!code && stored && is_quantised(model->source))
+        model->weights_note = "this version runs quantised files in BF16 too";
+    return code;
+}
+
+int riffle_model_open(riffle_model **model, const char *path, const riffle_model_options *options)
+{
+    riffle_model_options chosen;
+    riffle_model_options_init(&chosen, sizeof chosen);
+    if (!model || !path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
+    *model = NULL;
+    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_model_options");
+    if (code) return code;
+    if (chosen.flags & ~(uint32_t)RIFFLE_OPEN_HEADER)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
+    struct rf_allocator allocator = rf_system_allocator;
+    if (chosen.allocator) {
+        if (!chosen.allocator->alloc || !chosen.allocator->release)
+            return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
+        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release, chosen.allocator->user};
+    }
+    struct rf_error error;
+    riffle_model *opened = rf_calloc(&allocator, 1, sizeof *opened, "model", &error);
+    if (!opened) return rf_api_fail(&error);
+    opened->allocator = allocator;
+    code = open_parts(opened, path, &chosen, &error);
+    if (code) {
+        riffle_model_close(opened);
+        return rf_api_fail(&error);
+    }
+    *model = opened;
+    return 0;
+}
+
+void riffle_model_close(riffle_model *model)
+{
+    if (!model) return;
+    struct rf_allocator allocator = model->allocator;
+    rf_model_free(model->model);
+    rf_chat_template_free(model->chat);
+    rf_tokenizer_free(model->tokenizer);
+    rf_source_close(model->source);
+    rf_free(&allocator, model->stored_types);
+    rf_free(&allocator, model);
+}
+
+int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, size_t info_size)
+{
+    if (!model || !info) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "info" : "model");
+    const struct rf_source *source = model->source;
+    const struct rf_params *params = &source->params;
+    uint64_t kv_row = (uint64_t)params->head_dim + ((uint64_t)params->head_dim + 15) / 16 * 16;
+    riffle_model_info found = {
+        .name = source->name,
+        .architecture = params->arch_name,
+        .container = source->container,
+        .stored_types = model->stored_types,
+        .weights = "bf16",
+        .weights_note = model->weights_note,
+        .tokenizer = rf_tokenizer_name(model->tokenizer),
+        .chat_template = model->chat ? rf_chat_template_name(model->chat) : "",
+        .n_params = model->cost.n_params,
+        .file_bytes = source->file_bytes,
+        .weight_bytes = model->cost.pass_bytes,
+        .mapped_bytes = model->cost.mapped_bytes,
+        .resident_bytes = model->cost.resident_bytes,
+        .kv_bytes_per_token = (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * kv_row * 2,
+        .n_layer = params->n_layer,
+        .n_embd = params->n_embd,
+        .n_head = params->n_head,
+        .n_head_kv = params->n_head_kv,
+        .head_dim = params->head_dim,
+        .n_ff = params->n_ff,
+        .n_vocab = params->n_vocab,
+        .n_ctx_train = params->n_ctx_train,
+        .bos_token = rf_tokenizer_bos(model->tokenizer),
+        .eos_token = rf_tokenizer_eos(model->tokenizer),
+        .adds_bos = rf_tokenizer_adds_bos(model->tokenizer),
+        .rope_theta = params->rope_theta,
+    };
+    rf_api_give(info, info_size, &found, sizeof found);
+    return 0;
+}
+
+int riffle_token_is_end(const riffle_model *model, int32_t token)
+{
+    return model ? rf_token_is_end(model->tokenizer, token) : 0;
+}

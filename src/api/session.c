@@ -1,0 +1,236 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+
+enum { DEFAULT_CTX = 8192 };
+
+void riffle_session_options_init(riffle_session_options *options, size_t struct_size)
+{
+    riffle_session_options defaults = {.struct_size = struct_size, .kv = "f16"};
+    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
+}
+
+static int choose_shape(const riffle_model *model, const riffle_session_options *options,
+                        struct rf_session_shape *shape, struct rf_error *error)
+{
+    const struct rf_params *params = &model->source->params;
+    const char *kv = options->kv ? options->kv : "f16";
+    if (strcmp(kv, "f16") != 0 && strcmp(kv, "bf16") != 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16 and bf16", kv);
+    shape->kv = strcmp(kv, "f16") == 0 ? RF_KV_F16 : RF_KV_BF16;
+    if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
+        return rf_fail(error, RF_ERR_ARGUMENT, "a context of %d tokens: the model was trained on %d", options->n_ctx,
+                       params->n_ctx_train);
+    shape->n_ctx = options->n_ctx;
+    if (shape->n_ctx == 0) shape->n_ctx = params->n_ctx_train < DEFAULT_CTX ? params->n_ctx_train : DEFAULT_CTX;
+
+    riffle_model_info info;
+    riffle_model_get_info(model, &info, sizeof info);
+    uint64_t kv_bytes = info.kv_bytes_per_token * (uint64_t)shape->n_ctx, memory = rf_memory_physical();
+    if (kv_bytes > memory)
+        return rf_fail(error, RF_ERR_MEMORY,
+                       "a context of %d tokens takes %.1f GB, this machine has %.1f GB: choose a smaller one (--ctx)",
+                       shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
+    return rf_api_threads(options->threads, &shape->threads, error);
+}
+
+static int open_parts(riffle_session *session, const struct rf_session_shape *shape, struct rf_error *error)
+{
+    riffle_model *model = session->model;
+    riffle_sampling sampling;
+    riffle_sampling_init(&sampling, sizeof sampling);
+    int code = rf_session_new(&session->session, model->model, shape, error);
+    if (!code) code = rf_sampler_new(&session->sampler, model->source->params.n_vocab, &model->allocator, error);
+    if (!code && riffle_session_set_sampling(session, &sampling)) code = RF_ERR_ARGUMENT;
+    return code;
+}
+
+int riffle_session_open(riffle_session **session, riffle_model *model, const riffle_session_options *options)
+{
+    riffle_session_options chosen;
+    riffle_session_options_init(&chosen, sizeof chosen);
+    if (!session || !model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "model" : "session");
+    *session = NULL;
+    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_session_options");
+    if (code) return code;
+    if (!model->model)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "the model was opened with RIFFLE_OPEN_HEADER: it has no weights");
+    struct rf_session_shape shape;
+    struct rf_error error;
+    code = choose_shape(model, &chosen, &shape, &error);
+    if (code) return rf_api_fail(&error);
+    riffle_session *opened = rf_calloc(&model->allocator, 1, sizeof *opened, "session", &error);
+    if (!opened) return rf_api_fail(&error);
+    opened->model = model;
+    opened->progress = chosen.progress;
+    opened->progress_user = chosen.progress_user;
+    code = open_parts(opened, &shape, &error);
+    if (code) {
+        riffle_session_close(opened);
+        return rf_api_fail(&error);
+    }
+    *session = opened;
+    return 0;
+}
+
+void riffle_session_close(riffle_session *session)
+{
+    if (!session) return;
+    rf_sampler_free(session->sampler);
+    rf_session_free(session->session);
+    rf_free(&session->model->allocator, session);
+}
+
+int32_t riffle_session_tokens(const riffle_session *session, const int32_t **tokens)
+{
+    if (tokens) *tokens = session ? session->session->tokens : NULL;
+    return session ? session->session->n_tokens : 0;
+}
+
+int32_t riffle_session_n_ctx(const riffle_session *session)
+{
+    return session ? session->session->shape.n_ctx : 0;
+}
+
+static int report_read(void *user, int32_t done, int32_t total)
+{
+    riffle_session *session = user;
+    return session->progress(session->progress_user, "prefill", (uint64_t)done, (uint64_t)total);
+}
+
+/* Arguments that every call with tokens shares; the count is bounded so that it fits an int32_t. */
+static int check_tokens(const riffle_session *session, const int32_t *tokens, size_t n_tokens)
+{
+    if (!session || (!tokens && n_tokens))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "tokens" : "session");
+    const struct rf_session *state = session->session;
+    if (n_tokens > (size_t)(state->shape.n_ctx - state->n_tokens))
+        return rf_api_error(RIFFLE_ERR_CONTEXT, "%zu tokens do not fit: the context holds %d, of which %d are taken",
+                            n_tokens, state->shape.n_ctx, state->n_tokens);
+    return 0;
+}
+
+int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens)
+{
+    int code = check_tokens(session, tokens, n_tokens);
+    if (code) return code;
+    struct rf_error error;
+    double start = rf_clock_seconds();
+    int32_t before = session->session->n_tokens;
+    atomic_store(&session->session->cancel, 0);
+    code = rf_session_read(session->session, tokens, (int32_t)n_tokens, session->progress ? report_read : NULL, session,
+                           &error);
+    int32_t read = session->session->n_tokens - before;
+    session->prefill_tokens += (uint64_t)(read > 0 ? read : 0);
+    session->prefill_seconds += rf_clock_seconds() - start;
+    return code ? rf_api_fail(&error) : 0;
+}
+
+int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first, double *logprobs)
+{
+    int code = check_tokens(session, tokens, n_tokens);
+    if (code) return code;
+    if (first > n_tokens) return rf_api_error(RIFFLE_ERR_ARGUMENT, "first %zu: there are %zu tokens", first, n_tokens);
+    if (!logprobs && first < n_tokens) return rf_api_error(RIFFLE_ERR_ARGUMENT, "logprobs is NULL");
+    struct rf_error error;
+    atomic_store(&session->session->cancel, 0);
+    code = rf_session_score(session->session, tokens, (int32_t)n_tokens, (int32_t)first, logprobs, &error);
+    return code ? rf_api_fail(&error) : 0;
+}
+
+int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
+{
+    if (!session || !logits) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "logits" : "session");
+    size_t n_vocab = (size_t)session->model->source->params.n_vocab;
+    if (n_logits != n_vocab)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "room for %zu logits: the vocabulary has %zu", n_logits, n_vocab);
+    struct rf_error error;
+    atomic_store(&session->session->cancel, 0);
+    const float *found = rf_session_logits(session->session, &error);
+    if (!found) return rf_api_fail(&error);
+    memcpy(logits, found, n_vocab * sizeof *logits);
+    return 0;
+}
+
+void riffle_cancel(riffle_session *session)
+{
+    if (session) atomic_store(&session->session->cancel, 1);
+}
+
+int riffle_rewind(riffle_session *session, int32_t n_tokens)
+{
+    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
+    if (n_tokens < 0 || n_tokens > session->session->n_tokens)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "cannot rewind to %d of %d tokens", n_tokens,
+                            session->session->n_tokens);
+    rf_session_rewind(session->session, n_tokens);
+    return 0;
+}
+
+int riffle_fork(riffle_session **copy, const riffle_session *session)
+{
+    if (!copy || !session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", copy ? "session" : "copy");
+    *copy = NULL;
+    const struct rf_session *from = session->session;
+    const struct rf_backend_ops *ops = from->model->backend->ops;
+    const struct rf_allocator *allocator = &session->model->allocator;
+    struct rf_error error;
+    riffle_session *forked = rf_calloc(allocator, 1, sizeof *forked, "session", &error);
+    if (!forked) return rf_api_fail(&error);
+    forked->model = session->model;
+    forked->progress = session->progress;
+    forked->progress_user = session->progress_user;
+    int code = open_parts(forked, &from->shape, &error);
+    void *kv =
+        code ? NULL : rf_malloc(allocator, (size_t)ops->kv_bytes(from->context, from->n_read), 1, "fork", &error);
+    if (!kv) {
+        riffle_session_close(forked);
+        return rf_api_fail(&error);
+    }
+    ops->kv_save(from->context, from->n_read, kv);
+    ops->kv_load(forked->session->context, from->n_read, kv);
+    rf_free(allocator, kv);
+    if (from->n_tokens) memcpy(forked->session->tokens, from->tokens, (size_t)from->n_tokens * sizeof *from->tokens);
+    forked->session->n_tokens = from->n_tokens;
+    forked->session->n_read = from->n_read;
+    rf_sampler_copy(forked->sampler, session->sampler);
+    *copy = forked;
+    return 0;
+}
+
+int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats, size_t stats_size)
+{
+    if (!session || !stats) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "stats" : "session");
+    riffle_stats found = {.prefill_tokens = session->prefill_tokens,
+                          .generated_tokens = session->generated_tokens,
+                          .prefill_seconds = session->prefill_seconds,
+                          .decode_seconds = session->decode_seconds,
+                          .threads = session->session->shape.threads,
+                          .n_levels = 1};
+    snprintf(found.chain, sizeof found.chain, "target");
+    snprintf(found.levels[0].name, sizeof found.levels[0].name, "target");
+    found.levels[0].passes = session->session->passes - session->first_pass;
+    found.levels[0].seconds = session->prefill_seconds + session->decode_seconds;
+    rf_api_give(stats, stats_size, &found, sizeof found);
+    return 0;
+}
+
+void riffle_session_reset_stats(riffle_session *session)
+{
+    if (!session) return;
+    session->prefill_tokens = session->generated_tokens = 0;
+    session->prefill_seconds = session->decode_seconds = 0.0;
+    session->first_pass = session->session->passes;
+}
+
+int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats, double *seconds)
+{
+    if (!session || !seconds) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "seconds" : "session");
+    struct rf_error error;
+    atomic_store(&session->session->cancel, 0);
+    int code = rf_session_time_passes(session->session, rows, context, repeats, seconds, &error);
+    return code ? rf_api_fail(&error) : 0;
+}

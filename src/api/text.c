@@ -1,0 +1,167 @@
+#include <string.h>
+
+#include "api/handles.h"
+
+int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text_bytes, uint32_t flags, int32_t *tokens,
+                        size_t cap)
+{
+    if (!model || (!text && text_bytes) || (!tokens && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL",
+                            !model                ? "model"
+                            : !text && text_bytes ? "text"
+                                                  : "tokens");
+    struct rf_segment segment = {text, text_bytes, (flags & RIFFLE_TOKENIZE_SPECIAL) != 0};
+    struct rf_tokens found = {0};
+    struct rf_error error;
+    int code = rf_tokenizer_encode(model->tokenizer, &segment, 1, flags & RIFFLE_TOKENIZE_BOS ? RF_ENCODE_BOS : 0,
+                                   &model->allocator, &found, &error);
+    size_t count = found.count;
+    if (!code && count) memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
+    rf_tokens_free(&model->allocator, &found);
+    return code ? rf_api_fail(&error) : (int64_t)count;
+}
+
+int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size_t n_tokens, uint32_t flags, char *text,
+                          size_t cap)
+{
+    if (!model || (!tokens && n_tokens) || (!text && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL",
+                            !model                ? "model"
+                            : !tokens && n_tokens ? "tokens"
+                                                  : "text");
+    size_t total = 0;
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || tokens[i] >= model->source->params.n_vocab)
+            return rf_api_error(RIFFLE_ERR_ARGUMENT, "token %d at index %zu is outside the vocabulary of %d", tokens[i],
+                                i, model->source->params.n_vocab);
+        struct rf_str piece = rf_token_text(model->tokenizer, tokens[i], (flags & RIFFLE_DETOKENIZE_SPECIAL) != 0);
+        if (total == 0 && flags & RIFFLE_DETOKENIZE_START && piece.bytes && piece.data[0] == ' ' &&
+            rf_tokenizer_strips_first_space(model->tokenizer)) {
+            flags &= ~(uint32_t)RIFFLE_DETOKENIZE_START;
+            piece.data++;
+            piece.bytes--;
+        }
+        if (total < cap && piece.bytes)
+            memcpy(text + total, piece.data, piece.bytes < cap - total ? piece.bytes : cap - total);
+        total += piece.bytes;
+    }
+    return (int64_t)total;
+}
+
+/* Renders a conversation, checking the caller's arguments. */
+static int render(const riffle_model *model, const riffle_message *messages, size_t n_messages,
+                  int add_generation_prompt, struct rf_rendered *rendered, struct rf_error *error)
+{
+    if (!messages && n_messages) return rf_fail(error, RF_ERR_ARGUMENT, "messages is NULL");
+    if (!model->chat) {
+        *error = model->chat_error;
+        return error->code;
+    }
+    struct rf_chat_message *copy = rf_calloc(&model->allocator, n_messages, sizeof *copy, "messages", error);
+    if (!copy) return RF_ERR_MEMORY;
+    int code = 0;
+    for (size_t i = 0; !code && i < n_messages; i++) {
+        if (!messages[i].role || !messages[i].content)
+            code = rf_fail(error, RF_ERR_ARGUMENT, "message %zu: its %s is NULL", i,
+                           messages[i].role ? "content" : "role");
+        copy[i] = (struct rf_chat_message){messages[i].role, messages[i].content};
+    }
+    if (!code)
+        code = rf_chat_render(model->chat, copy, n_messages, add_generation_prompt, &model->allocator, rendered, error);
+    rf_free(&model->allocator, copy);
+    return code;
+}
+
+int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages, size_t n_messages,
+                           int add_generation_prompt, char *text, size_t cap)
+{
+    if (!model || (!text && cap)) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "text" : "model");
+    struct rf_rendered rendered = {0};
+    struct rf_error error;
+    int code = render(model, messages, n_messages, add_generation_prompt, &rendered, &error);
+    size_t bytes = rendered.text.count;
+    if (!code && bytes && cap) memcpy(text, rendered.text.data, bytes < cap ? bytes : cap);
+    rf_rendered_free(&model->allocator, &rendered);
+    return code ? rf_api_fail(&error) : (int64_t)bytes;
+}
+
+/* How many bytes of the rendered text the session's tokens spell, all of them; -1 if they spell something else. */
+static int64_t spelled(const riffle_session *session, const struct rf_rendered *rendered)
+{
+    const struct rf_tokenizer *tokenizer = session->model->tokenizer;
+    size_t at = 0;
+    for (int32_t i = 0; i < session->session->n_tokens; i++) {
+        int32_t token = session->session->tokens[i];
+        struct rf_str piece = rf_token_text(tokenizer, token, 1);
+        int matches = piece.bytes <= rendered->text.count - at &&
+                      (!piece.bytes || memcmp(rendered->text.data + at, piece.data, piece.bytes) == 0);
+        if (matches)
+            at += piece.bytes;
+        else if (i > 0 || token != rf_tokenizer_bos(tokenizer))
+            return -1; /* a BOS that the tokenizer added is not in the template's text */
+    }
+    return (int64_t)at;
+}
+
+/* Tokens of the rendered text from byte `from` on. */
+static int encode_from(const riffle_model *model, const struct rf_rendered *rendered, size_t from, unsigned flags,
+                       struct rf_tokens *tokens, struct rf_error *error)
+{
+    size_t first = 0, start = 0;
+    while (first < rendered->n_segments && start + rendered->segments[first].bytes <= from)
+        start += rendered->segments[first++].bytes;
+    if (first == rendered->n_segments) return 0;
+    struct rf_segment whole = rendered->segments[first];
+    rendered->segments[first].text += from - start;
+    rendered->segments[first].bytes -= from - start;
+    int code = rf_tokenizer_encode(model->tokenizer, rendered->segments + first, rendered->n_segments - first, flags,
+                                   &model->allocator, tokens, error);
+    rendered->segments[first] = whole;
+    return code;
+}
+
+/* The tokens that are to follow the first *keep of the session. A session that spells the beginning of the conversation
+ * goes on from there, whatever tokens it spells it with; else the longest common beginning of the tokens is kept. */
+static int plan(const riffle_session *session, const struct rf_rendered *rendered, struct rf_tokens *tokens,
+                int32_t *keep, size_t *first, struct rf_error *error)
+{
+    const struct rf_session *state = session->session;
+    int64_t known = state->n_tokens ? spelled(session, rendered) : -1;
+    *first = 0;
+    if (known >= 0 && (size_t)known < rendered->text.count) {
+        *keep = state->n_tokens;
+        return encode_from(session->model, rendered, (size_t)known, RF_ENCODE_CONTINUE, tokens, error);
+    }
+    int code = encode_from(session->model, rendered, 0, RF_ENCODE_BOS, tokens, error);
+    while (!code && *first < tokens->count && *first < (size_t)state->n_tokens &&
+           tokens->ids[*first] == state->tokens[*first])
+        (*first)++;
+    *keep = (int32_t)*first;
+    return code;
+}
+
+int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages, size_t n_messages)
+{
+    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
+    const riffle_model *model = session->model;
+    struct rf_rendered rendered = {0};
+    struct rf_tokens tokens = {0};
+    struct rf_error error;
+    int32_t keep = 0;
+    size_t first = 0;
+    int code = render(model, messages, n_messages, 1, &rendered, &error);
+    if (!code) code = plan(session, &rendered, &tokens, &keep, &first, &error);
+    size_t n = tokens.count - first;
+    if (!code && (size_t)keep + n > (size_t)session->session->shape.n_ctx)
+        code = rf_fail(&error, RF_ERR_CONTEXT, "the conversation has %zu tokens, the context holds %d",
+                       (size_t)keep + n, session->session->shape.n_ctx);
+    if (code) {
+        code = rf_api_fail(&error);
+    } else {
+        rf_session_rewind(session->session, keep);
+        code = riffle_prefill(session, tokens.ids + first, n);
+    }
+    rf_tokens_free(&model->allocator, &tokens);
+    rf_rendered_free(&model->allocator, &rendered);
+    return code ? code : (int64_t)n;
+}

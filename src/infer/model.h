@@ -1,0 +1,37 @@
+/* A model's weights under their roles, bound to a backend. */
+#ifndef RF_INFER_MODEL_H
+#define RF_INFER_MODEL_H
+
+#include "infer/backend.h"
+
+struct rf_layer {
+    struct rf_weight *attn_norm, *q, *k, *v, *o;
+    struct rf_weight *q_bias, *k_bias, *v_bias; /* NULL where the architecture has none */
+    struct rf_weight *q_norm, *k_norm;          /* likewise */
+    struct rf_weight *ffn_norm, *gate, *up, *down;
+};
+
+struct rf_model {
+    const struct rf_allocator *allocator;
+    const struct rf_source *source;
+    struct rf_backend *backend;
+    struct rf_weight *token_embd, *output_norm, *output; /* output == token_embd where they are tied */
+    struct rf_layer *layers;
+};
+
+/* Loads all weights. The source must outlive the model; the backend is the model's from here on, on failure too. */
+int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend, int32_t threads,
+                  rf_load_progress progress, void *user, const struct rf_allocator *allocator, struct rf_error *error);
+void rf_model_free(struct rf_model *model);
+
+/* What the weights cost, known before they are loaded. */
+struct rf_weight_cost {
+    uint64_t n_params;
+    uint64_t pass_bytes;     /* that a decoding pass reads */
+    uint64_t mapped_bytes;   /* used in place from the file */
+    uint64_t resident_bytes; /* memory for the rest */
+};
+int rf_weight_cost(const struct rf_source *source, const struct rf_allocator *allocator, struct rf_weight_cost *cost,
+                   struct rf_error *error);
+
+#endif

@@ -1,0 +1,36 @@
+/* From logits to a token. The order is llama.cpp's default chain: repetition penalty, top-k, top-p, min-p, temperature,
+ * draw (docs/sampling.md). Temperature 0 takes the greatest logit after the penalty, the lowest id among equals. */
+#ifndef RF_INFER_SAMPLER_H
+#define RF_INFER_SAMPLER_H
+
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+struct rf_sampling {
+    float temperature;
+    int32_t top_k;         /* 0: off */
+    float top_p;           /* 1: off */
+    float min_p;           /* 0: off */
+    float repeat_penalty;  /* 1: off */
+    int32_t repeat_last_n; /* -1: all */
+    uint64_t seed;
+};
+
+struct rf_sampler;
+
+int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, const struct rf_allocator *allocator,
+                   struct rf_error *error);
+void rf_sampler_free(struct rf_sampler *sampler);
+
+/* RF_ERR_ARGUMENT names the value that is out of its range; then nothing changes. Starts the random numbers anew. */
+int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling, struct rf_error *error);
+/* Gives `to` the settings of `from`, and its place in the random numbers. */
+void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
+
+/* Chooses the token that follows the `n` tokens of `history`. Fails when the logits are not numbers. */
+int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n,
+                      int32_t *token, struct rf_error *error);
+
+#endif
