@@ -1,0 +1,260 @@
+#include "text/bpe.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "text/bpe_merge.h"
+#include "text/nfc.h"
+#include "text/pretokenize.h"
+#include "text/strmap.h"
+#include "text/tokens.h"
+#include "text/utf8.h"
+
+struct rf_bpe {
+    const struct rf_allocator *allocator;
+    const struct rf_vocab *vocab;
+    const struct rf_pretokenizer_info *info;
+    struct rf_pretokenizer *pre;
+    struct rf_strmap ids; /* by spelling in the byte alphabet */
+    struct rf_merges merges;
+    int32_t byte_ids[256]; /* -1: the vocabulary has no token for this byte */
+    int nfc, ignores_merges;
+};
+
+/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in order. */
+static int is_printable(unsigned byte)
+{
+    return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
+
+static void make_alphabet(uint16_t alphabet[256])
+{
+    uint16_t next = 0x100;
+    for (unsigned byte = 0; byte < 256; byte++) alphabet[byte] = is_printable(byte) ? (uint16_t)byte : next++;
+}
+
+/* The byte that a character of the alphabet stands for, or -1. */
+static int alphabet_byte(uint32_t code_point)
+{
+    if (code_point < 0x100) return is_printable(code_point) ? (int)code_point : -1;
+    if (code_point <= 0x120) return (int)(code_point - 0x100);        /* 0x00 to 0x20 */
+    if (code_point <= 0x142) return (int)(code_point - 0x121 + 0x7f); /* 0x7f to 0xa0 */
+    return code_point == 0x143 ? 0xad : -1;
+}
+
+size_t rf_bpe_spell(struct rf_str text, char *out)
+{
+    size_t made = 0;
+    for (size_t at = 0; at < text.bytes;) {
+        unsigned char c = (unsigned char)text.data[at];
+        int byte;
+        size_t length = 1;
+        if (c > 0x20 && c < 0x7f) {
+            byte = c;
+        } else {
+            length = rf_utf8_length(text.data + at, text.bytes - at);
+            byte = length ? alphabet_byte(rf_utf8_decode(text.data + at, length)) : -1;
+        }
+        if (byte < 0) {
+            memcpy(out, text.data, text.bytes);
+            return text.bytes;
+        }
+        out[made++] = (char)byte;
+        at += length;
+    }
+    return made;
+}
+
+static int is_word_type(const struct rf_vocab *vocab, int32_t id)
+{
+    return !vocab->types || (vocab->types[id] != RF_TOKEN_CONTROL && vocab->types[id] != RF_TOKEN_USER_DEFINED &&
+                             vocab->types[id] != RF_TOKEN_UNKNOWN);
+}
+
+/* Special tokens are in the index too, for merges that name them, but give way to a word's spelling. */
+static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+{
+    const struct rf_vocab *vocab = bpe->vocab;
+    int code = rf_strmap_init(&bpe->ids, vocab->tokens, vocab->n_tokens, bpe->allocator, error);
+    if (code) return code;
+    for (int32_t id = 0; id < vocab->n_tokens; id++) {
+        if (vocab->tokens[id].bytes == 0) continue; /* a place without a token */
+        int32_t other = rf_strmap_put(&bpe->ids, id, 0);
+        if (other == id) continue;
+        if (is_word_type(vocab, id) == is_word_type(vocab, other))
+            return rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path, (int)other, (int)id,
+                           (int)(vocab->tokens[id].bytes < 100 ? vocab->tokens[id].bytes : 100),
+                           vocab->tokens[id].data);
+        if (is_word_type(vocab, id)) rf_strmap_put(&bpe->ids, id, 1);
+    }
+    uint16_t alphabet[256];
+    make_alphabet(alphabet);
+    int known = 0;
+    for (int byte = 0; byte < 256; byte++) {
+        char spelling[4];
+        struct rf_str text = {spelling, rf_utf8_encode(alphabet[byte], spelling)};
+        bpe->byte_ids[byte] = rf_strmap_find(&bpe->ids, text, (struct rf_str){"", 0});
+        if (bpe->byte_ids[byte] >= 0 && !is_word_type(vocab, bpe->byte_ids[byte])) bpe->byte_ids[byte] = -1;
+        known += bpe->byte_ids[byte] >= 0;
+    }
+    if (known == 0)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: no token of the vocabulary is a single byte, as byte-level BPE needs",
+                       path);
+    return 0;
+}
+
+static int index_merges(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+{
+    const struct rf_vocab *vocab = bpe->vocab;
+    if (vocab->n_merges > INT32_MAX / 4)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: %zu merges are too many", path, vocab->n_merges);
+    int code = rf_merges_init(&bpe->merges, vocab->n_merges, bpe->allocator, error);
+    if (code) return code;
+    for (size_t i = 0; i < vocab->n_merges; i++) {
+        struct rf_str left = vocab->merges[i].left, right = vocab->merges[i].right, none = {"", 0};
+        int32_t left_id = left.bytes ? rf_strmap_find(&bpe->ids, left, none) : -1;
+        int32_t right_id = right.bytes ? rf_strmap_find(&bpe->ids, right, none) : -1;
+        int32_t merged = left_id >= 0 && right_id >= 0 ? rf_strmap_find(&bpe->ids, left, right) : -1;
+        if (merged < 0)
+            return rf_fail(error, RF_ERR_FORMAT, "%s: merge %zu (\"%.*s\" + \"%.*s\") %s", path, i,
+                           (int)(left.bytes < 100 ? left.bytes : 100), left.bytes ? left.data : "",
+                           (int)(right.bytes < 100 ? right.bytes : 100), right.bytes ? right.data : "",
+                           left_id < 0 || right_id < 0 ? "joins something that is not in the vocabulary"
+                                                       : "makes a token that is not in the vocabulary");
+        rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
+    }
+    return 0;
+}
+
+int rf_bpe_new(struct rf_bpe **out, const struct rf_vocab *vocab, const char *path,
+               const struct rf_allocator *allocator, struct rf_error *error)
+{
+    *out = NULL;
+    const struct rf_pretokenizer_info *info = rf_pretokenizer_find(vocab->pre);
+    if (!info && vocab->pre.bytes == 0)
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file does not name its pre-tokenizer; known are %s", path,
+                       rf_pretokenizer_names());
+    if (!info)
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: pre-tokenizer \"%.*s\" is not known; known are %s", path,
+                       (int)(vocab->pre.bytes < 100 ? vocab->pre.bytes : 100), vocab->pre.data,
+                       rf_pretokenizer_names());
+    struct rf_bpe *bpe = rf_calloc(allocator, 1, sizeof *bpe, "tokenizer", error);
+    if (!bpe) return RF_ERR_MEMORY;
+    bpe->allocator = allocator;
+    bpe->vocab = vocab;
+    bpe->info = info;
+    bpe->nfc = vocab->nfc >= 0 ? vocab->nfc : info->nfc;
+    bpe->ignores_merges = vocab->ignore_merges >= 0 ? vocab->ignore_merges : info->ignores_merges;
+    int code = rf_pretokenizer_new(&bpe->pre, info, allocator, error);
+    if (!code) code = index_tokens(bpe, path, error);
+    if (!code) code = index_merges(bpe, path, error);
+    if (code) {
+        rf_bpe_free(bpe);
+        return code;
+    }
+    *out = bpe;
+    return 0;
+}
+
+void rf_bpe_free(struct rf_bpe *bpe)
+{
+    if (!bpe) return;
+    rf_pretokenizer_free(bpe->pre);
+    rf_strmap_free(&bpe->ids, bpe->allocator);
+    rf_merges_free(&bpe->merges, bpe->allocator);
+    rf_free(bpe->allocator, bpe);
+}
+
+int rf_bpe_adds_bos(const struct rf_bpe *bpe)
+{
+    return bpe->info->adds_bos;
+}
+
+const char *rf_bpe_pre_name(const struct rf_bpe *bpe)
+{
+    return bpe->info->name;
+}
+
+/* The id of a word that is a token as it stands, or -1. */
+static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
+{
+    enum { LONGEST = 256 }; /* longer tokens than this are made by merges alone */
+    char spelling[2 * LONGEST];
+    uint16_t alphabet[256];
+    if (word.bytes > LONGEST) return -1;
+    make_alphabet(alphabet);
+    struct rf_str spelled = {spelling, 0};
+    for (size_t i = 0; i < word.bytes; i++)
+        spelled.bytes += rf_utf8_encode(alphabet[(unsigned char)word.data[i]], spelling + spelled.bytes);
+    int32_t id = rf_strmap_find(&bpe->ids, spelled, (struct rf_str){"", 0});
+    return id >= 0 && is_word_type(bpe->vocab, id) ? id : -1;
+}
+
+/* The bytes of a word as symbols. A byte that the vocabulary lacks is left out, as HF's tokenizers do, but where
+ * it is no part of a character, so that nobody could have trained on it: there U+FFFD takes its place. `symbols` has room
+ * for three times the bytes. Returns the number of symbols. */
+static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t *symbols)
+{
+    static const unsigned char replacement[3] = {0xef, 0xbf, 0xbd};
+    int broken = rf_utf8_length(word.data, word.bytes) == 0;
+    size_t n = 0;
+    for (size_t i = 0; i < word.bytes; i++) {
+        int32_t id = bpe->byte_ids[(unsigned char)word.data[i]];
+        if (id >= 0) {
+            symbols[n++] = id;
+        } else if (broken) {
+            for (int k = 0; k < 3; k++)
+                if (bpe->byte_ids[replacement[k]] >= 0) symbols[n++] = bpe->byte_ids[replacement[k]];
+        }
+    }
+    return n;
+}
+
+static int encode_word(const struct rf_bpe *bpe, struct rf_str word, const struct rf_allocator *allocator,
+                       struct rf_tokens *tokens, struct rf_error *error)
+{
+    enum { ORDINARY = 128 };
+    int32_t on_stack[3 * ORDINARY], *symbols = on_stack;
+    if (bpe->ignores_merges) {
+        int32_t id = whole_word(bpe, word);
+        if (id >= 0) return rf_tokens_append(allocator, tokens, &id, 1, error);
+    }
+    if (word.bytes > ORDINARY) {
+        symbols = rf_malloc(allocator, word.bytes, 3 * sizeof *symbols, "a long word", error);
+        if (!symbols) return RF_ERR_MEMORY;
+    }
+    int code = 0;
+    size_t n = word_symbols(bpe, word, symbols);
+    if (n) {
+        int64_t left = rf_merge_word(&bpe->merges, symbols, n, allocator, error);
+        code = left < 0 ? (int)left : rf_tokens_append(allocator, tokens, symbols, (size_t)left, error);
+    }
+    if (symbols != on_stack) rf_free(allocator, symbols);
+    return code;
+}
+
+static int encode_normalised(const struct rf_bpe *bpe, const char *text, size_t n, const struct rf_allocator *allocator,
+                             struct rf_tokens *tokens, struct rf_error *error)
+{
+    struct rf_words words;
+    struct rf_str word;
+    int code = rf_words_begin(&words, bpe->pre, text, n, error);
+    if (code) return code;
+    while ((code = rf_words_next(&words, &word, error)) > 0) {
+        code = encode_word(bpe, word, allocator, tokens, error);
+        if (code) break;
+    }
+    rf_words_end(&words);
+    return code;
+}
+
+int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n, const struct rf_allocator *allocator,
+                  struct rf_tokens *tokens, struct rf_error *error)
+{
+    if (!bpe->nfc || rf_nfc_is_trivial(text, n)) return encode_normalised(bpe, text, n, allocator, tokens, error);
+    struct rf_bytes normal = {0};
+    int code = rf_nfc(text, n, allocator, &normal, error);
+    if (!code) code = encode_normalised(bpe, normal.data, normal.count, allocator, tokens, error);
+    rf_bytes_free(allocator, &normal);
+    return code;
+}

@@ -1,0 +1,29 @@
+/* Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes as in GPT-2). */
+#ifndef RF_TEXT_BPE_H
+#define RF_TEXT_BPE_H
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/vocab.h"
+#include "text/tokenizer.h"
+
+struct rf_bpe;
+
+/* The vocabulary must outlive it. `path` names the file in error sentences. */
+int rf_bpe_new(struct rf_bpe **bpe, const struct rf_vocab *vocab, const char *path,
+               const struct rf_allocator *allocator, struct rf_error *error);
+void rf_bpe_free(struct rf_bpe *bpe);
+
+/* Appends the ids of a text without special tokens. */
+int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n, const struct rf_allocator *allocator,
+                  struct rf_tokens *tokens, struct rf_error *error);
+
+/* Writes the bytes that a token's spelling in GPT-2's byte alphabet stands for, at most text.bytes of them, and returns
+ * how many. A spelling with a character outside the alphabet stands for itself. */
+size_t rf_bpe_spell(struct rf_str text, char *out);
+
+/* What the pre-tokenizer's name tells: that a text begins with BOS; its name, without aliases. */
+int rf_bpe_adds_bos(const struct rf_bpe *bpe);
+const char *rf_bpe_pre_name(const struct rf_bpe *bpe);
+
+#endif

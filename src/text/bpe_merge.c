@@ -1,0 +1,173 @@
+#include "text/bpe_merge.h"
+
+#include <limits.h>
+#include <string.h>
+
+static uint32_t hash_pair(int32_t left, int32_t right)
+{
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    pair = (pair ^ pair >> 29) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(pair >> 32);
+}
+
+int rf_merges_init(struct rf_merges *merges, size_t n_merges, const struct rf_allocator *allocator,
+                   struct rf_error *error)
+{
+    if (n_merges > INT32_MAX / 4) return rf_fail(error, RF_ERR_FORMAT, "%zu merges are too many", n_merges);
+    size_t n_slots = 16;
+    while (n_slots / 3 * 2 < n_merges) n_slots *= 2;
+    merges->mask = (uint32_t)(n_slots - 1);
+    merges->slots = rf_malloc(allocator, n_slots, sizeof *merges->slots, "merge table", error);
+    if (!merges->slots) return RF_ERR_MEMORY;
+    memset(merges->slots, 0xff, n_slots * sizeof *merges->slots);
+    return 0;
+}
+
+void rf_merges_free(struct rf_merges *merges, const struct rf_allocator *allocator)
+{
+    rf_free(allocator, merges->slots);
+    merges->slots = NULL;
+}
+
+void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank, int32_t merged)
+{
+    uint32_t at = hash_pair(left, right) & merges->mask;
+    struct rf_merge_slot *slot = &merges->slots[at];
+    while (slot->left >= 0 && (slot->left != left || slot->right != right)) {
+        at = (at + 1) & merges->mask;
+        slot = &merges->slots[at];
+    }
+    *slot = (struct rf_merge_slot){left, right, rank, merged};
+}
+
+const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0) return NULL;
+    for (uint32_t at = hash_pair(left, right) & merges->mask;; at = (at + 1) & merges->mask) {
+        const struct rf_merge_slot *slot = &merges->slots[at];
+        if (slot->left < 0) return NULL;
+        if (slot->left == left && slot->right == right) return slot;
+    }
+}
+
+enum { SHORT_WORD = 48 };
+
+/* Looks at every pair for each merge: quadratic, but for words of ordinary length faster than a heap. */
+static size_t merge_short(const struct rf_merges *merges, int32_t *symbols, size_t n)
+{
+    const struct rf_merge_slot *pairs[SHORT_WORD];
+    for (size_t i = 0; i + 1 < n; i++) pairs[i] = rf_merges_find(merges, symbols[i], symbols[i + 1]);
+    for (;;) {
+        size_t best = n;
+        int32_t rank = INT32_MAX;
+        for (size_t i = 0; i + 1 < n; i++) {
+            if (pairs[i] && pairs[i]->rank < rank) {
+                rank = pairs[i]->rank;
+                best = i;
+            }
+        }
+        if (best == n) return n;
+        symbols[best] = pairs[best]->merged;
+        n--;
+        for (size_t i = best + 1; i < n; i++) {
+            symbols[i] = symbols[i + 1];
+            pairs[i] = pairs[i + 1];
+        }
+        if (best > 0) pairs[best - 1] = rf_merges_find(merges, symbols[best - 1], symbols[best]);
+        if (best + 1 < n) pairs[best] = rf_merges_find(merges, symbols[best], symbols[best + 1]);
+    }
+}
+
+/* Symbols as a linked list, pairs that could merge in a heap. */
+struct link {
+    int32_t symbol; /* GONE: merged into its left neighbour */
+    int32_t previous, next;
+};
+
+enum { NOWHERE = -1, GONE = INT_MIN };
+
+struct candidate {
+    int32_t rank, at, merged; /* at: the left symbol's link */
+};
+
+struct long_word {
+    const struct rf_merges *merges;
+    struct link *links;
+    struct candidate *heap;
+    size_t n_heap;
+};
+
+static int before(const struct candidate *a, const struct candidate *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static void push_pair(struct long_word *word, int32_t left)
+{
+    if (left == NOWHERE || word->links[left].next == NOWHERE) return;
+    const struct rf_merge_slot *slot =
+        rf_merges_find(word->merges, word->links[left].symbol, word->links[word->links[left].next].symbol);
+    if (!slot) return;
+    struct candidate candidate = {slot->rank, left, slot->merged};
+    size_t at = word->n_heap++;
+    for (; at > 0 && before(&candidate, &word->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        word->heap[at] = word->heap[(at - 1) / 2];
+    word->heap[at] = candidate;
+}
+
+static struct candidate pop(struct long_word *word)
+{
+    struct candidate top = word->heap[0], last = word->heap[--word->n_heap];
+    size_t at = 0;
+    for (size_t child = 1; child < word->n_heap; child = 2 * at + 1) {
+        if (child + 1 < word->n_heap && before(&word->heap[child + 1], &word->heap[child])) child++;
+        if (!before(&word->heap[child], &last)) break;
+        word->heap[at] = word->heap[child];
+        at = child;
+    }
+    word->heap[at] = last;
+    return top;
+}
+
+static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size_t n,
+                          const struct rf_allocator *allocator, struct rf_error *error)
+{
+    if (n > INT32_MAX / 4) return rf_fail(error, RF_ERR_ARGUMENT, "a word of %zu bytes is too long", n);
+    int64_t left = RF_ERR_MEMORY;
+    struct long_word word = {.merges = merges};
+    /* n - 1 pairs to begin with, and each of at most n - 1 merges takes one and adds two. */
+    word.links = rf_malloc(allocator, n, sizeof *word.links, "a long word", error);
+    word.heap = rf_malloc(allocator, 2 * n, sizeof *word.heap, "a long word", error);
+    if (!word.links || !word.heap) goto end;
+
+    for (size_t i = 0; i < n; i++)
+        word.links[i] = (struct link){symbols[i], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : NOWHERE};
+    for (size_t i = 0; i + 1 < n; i++) push_pair(&word, (int32_t)i);
+    while (word.n_heap) {
+        struct candidate candidate = pop(&word);
+        struct link *link = &word.links[candidate.at];
+        if (link->symbol == GONE || link->next == NOWHERE) continue;
+        struct link *right = &word.links[link->next];
+        const struct rf_merge_slot *slot = rf_merges_find(merges, link->symbol, right->symbol);
+        if (!slot || slot->rank != candidate.rank) continue; /* one of the two has changed since */
+        link->symbol = candidate.merged;
+        right->symbol = GONE;
+        link->next = right->next;
+        if (link->next != NOWHERE) word.links[link->next].previous = candidate.at;
+        push_pair(&word, link->previous);
+        push_pair(&word, candidate.at);
+    }
+    left = 0;
+    for (int32_t at = 0; at != NOWHERE; at = word.links[at].next) symbols[left++] = word.links[at].symbol;
+end:
+    rf_free(allocator, word.heap);
+    rf_free(allocator, word.links);
+    return left;
+}
+
+int64_t rf_merge_word(const struct rf_merges *merges, int32_t *symbols, size_t n, const struct rf_allocator *allocator,
+                      struct rf_error *error)
+{
+    if (n <= SHORT_WORD) return (int64_t)merge_short(merges, symbols, n);
+    return merge_long(merges, symbols, n, allocator, error);
+}

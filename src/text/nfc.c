@@ -1,0 +1,94 @@
+#include "text/nfc.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+#include "text/utf8.h"
+
+/* The lead byte of U+0300, the first character that is a combining mark or has another reason to change. */
+enum { FIRST_LEAD = 0xcc };
+
+int rf_nfc_is_trivial(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] >= FIRST_LEAD) return 0;
+    return 1;
+}
+
+static int combining_class(int32_t code_point)
+{
+    return utf8proc_get_property(code_point)->combining_class;
+}
+
+/* Sorts combining marks by their class, stably: counting, because a hostile text is one long run of them and
+ * utf8proc's own ordering takes quadratic time. */
+static void order_marks(int32_t *marks, size_t n, int32_t *scratch)
+{
+    size_t start[257] = {0};
+    for (size_t i = 0; i < n; i++) start[combining_class(marks[i]) + 1]++;
+    for (int class = 0; class < 256; class ++) start[class + 1] += start[class];
+    for (size_t i = 0; i < n; i++) scratch[start[combining_class(marks[i])]++] = marks[i];
+    memcpy(marks, scratch, n * sizeof *marks);
+}
+
+/* One well-formed stretch: decompose, order, compose (Unicode 15, section 3.11). */
+static int normalise(const char *text, size_t n, const struct rf_allocator *allocator, struct rf_bytes *out,
+                     struct rf_error *error)
+{
+    /* A character of b bytes decomposes canonically into at most 4 characters, and into at most 2 b. */
+    enum { MOST = 4 };
+    size_t count = 0;
+    int code = 0;
+    int32_t *points = rf_malloc(allocator, n * 2 + MOST, sizeof *points, "text to normalise", error);
+    int32_t *scratch = rf_malloc(allocator, n * 2 + MOST, sizeof *scratch, "text to normalise", error);
+    if (!points || !scratch) {
+        code = RF_ERR_MEMORY;
+        goto end;
+    }
+    for (size_t at = 0; at < n;) {
+        size_t length = rf_utf8_length(text + at, n - at);
+        int boundary = 0;
+        utf8proc_ssize_t made = utf8proc_decompose_char((int32_t)rf_utf8_decode(text + at, length), points + count,
+                                                        (utf8proc_ssize_t)(n * 2 + MOST - count),
+                                                        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
+        if (made < 0 || (size_t)made > n * 2 + MOST - count) {
+            code = rf_fail(error, RF_ERR_SYSTEM, "libutf8proc cannot decompose a character: %s",
+                           made < 0 ? utf8proc_errmsg(made) : "it is too long");
+            goto end;
+        }
+        count += (size_t)made;
+        at += length;
+    }
+    for (size_t i = 0; i < count;) {
+        size_t end = i;
+        while (end < count && combining_class(points[end])) end++;
+        if (end - i > 1) order_marks(points + i, end - i, scratch);
+        i = end + 1;
+    }
+    utf8proc_ssize_t composed =
+        utf8proc_normalize_utf32(points, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    for (utf8proc_ssize_t i = 0; i < composed && !code; i++) {
+        char bytes[4];
+        code = rf_bytes_append(allocator, out, bytes, rf_utf8_encode((uint32_t)points[i], bytes), error);
+    }
+end:
+    rf_free(allocator, scratch);
+    rf_free(allocator, points);
+    return code;
+}
+
+int rf_nfc(const char *text, size_t n, const struct rf_allocator *allocator, struct rf_bytes *out,
+           struct rf_error *error)
+{
+    int code = 0;
+    for (size_t at = 0; at < n && !code;) {
+        size_t valid = rf_utf8_valid_prefix(text + at, n - at);
+        if (rf_nfc_is_trivial(text + at, valid))
+            code = rf_bytes_append(allocator, out, text + at, valid, error);
+        else
+            code = normalise(text + at, valid, allocator, out, error);
+        at += valid;
+        if (at < n && !code) code = rf_bytes_append(allocator, out, text + at++, 1, error);
+    }
+    return code;
+}

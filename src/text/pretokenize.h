@@ -1,0 +1,48 @@
+/* Cuts a text into the words that byte-level BPE merges within. */
+#ifndef RF_TEXT_PRETOKENIZE_H
+#define RF_TEXT_PRETOKENIZE_H
+
+#include <stddef.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/vocab.h"
+
+/* What the name of a pre-tokenizer stands for. */
+struct rf_pretokenizer_info {
+    const char *name;    /* "qwen2" */
+    const char *pattern; /* PCRE2; its matches are the words */
+    int nfc;             /* the tokenizer normalises to form C first */
+    int adds_bos;
+    int ignores_merges; /* a word that is a token is that token */
+};
+
+/* By GGUF's name for it; NULL for an unknown one. */
+const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name);
+/* The names of all, for an error sentence: "gpt-2, llama-bpe, ...". */
+const char *rf_pretokenizer_names(void);
+
+/* A compiled pattern; immutable, shared by threads. */
+struct rf_pretokenizer;
+int rf_pretokenizer_new(struct rf_pretokenizer **pre, const struct rf_pretokenizer_info *info,
+                        const struct rf_allocator *allocator, struct rf_error *error);
+void rf_pretokenizer_free(struct rf_pretokenizer *pre);
+
+/* One walk over a text. Every byte of it is in exactly one word; a run of bytes that are not UTF-8 is a word of its
+ * own. */
+struct rf_words {
+    const struct rf_pretokenizer *pre;
+    void *match; /* PCRE2's match data */
+    const char *text;
+    size_t bytes;
+    size_t at;    /* where the next word begins */
+    size_t valid; /* the end of the well-formed stretch that `at` is in */
+};
+
+int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, const char *text, size_t bytes,
+                   struct rf_error *error);
+/* 1 with a word, 0 at the end, or a negative code. */
+int rf_words_next(struct rf_words *words, struct rf_str *word, struct rf_error *error);
+void rf_words_end(struct rf_words *words);
+
+#endif

@@ -1,0 +1,114 @@
+// The project's only C++: libsentencepiece has no C interface. Nothing is thrown out of here.
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <sentencepiece_processor.h>
+
+extern "C" {
+#include "text/spm.h"
+#include "text/tokens.h"
+}
+
+using sentencepiece::SentencePieceProcessor;
+
+struct rf_spm {
+    const struct rf_allocator *allocator;
+    SentencePieceProcessor plain;
+    std::unique_ptr<SentencePieceProcessor> prefixed; // null: a space in front does the same
+};
+
+namespace
+{
+
+absl::string_view view(const struct rf_bytes *bytes)
+{
+    return absl::string_view(bytes->data, bytes->count);
+}
+
+int fail_status(struct rf_error *error, const char *path, const sentencepiece::util::Status &status)
+{
+    return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece refuses the vocabulary: %s", path,
+                   status.ToString().c_str());
+}
+
+// The sentence for an exception that is being handled.
+int fail_exception(struct rf_error *error, const char *what)
+{
+    try {
+        throw;
+    } catch (const std::bad_alloc &) {
+        return rf_fail(error, RF_ERR_MEMORY, "%s: no memory for sentencepiece", what);
+    } catch (const std::exception &exception) {
+        return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece failed: %s", what, exception.what());
+    } catch (...) {
+        return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece failed", what);
+    }
+}
+
+} // namespace
+
+extern "C" int rf_spm_new(struct rf_spm **out, const struct rf_bytes *proto, const struct rf_bytes *prefixed,
+                          const char *path, const struct rf_allocator *allocator, struct rf_error *error)
+{
+    *out = nullptr;
+    void *memory = rf_malloc(allocator, 1, sizeof(rf_spm), "tokenizer", error);
+    if (!memory) return RF_ERR_MEMORY;
+    struct rf_spm *spm = nullptr;
+    int code = 0;
+    try {
+        spm = new (memory) rf_spm{};
+        spm->allocator = allocator;
+        sentencepiece::util::Status status = spm->plain.LoadFromSerializedProto(view(proto));
+        if (status.ok() && prefixed) {
+            spm->prefixed.reset(new SentencePieceProcessor);
+            status = spm->prefixed->LoadFromSerializedProto(view(prefixed));
+        }
+        if (!status.ok()) code = fail_status(error, path, status);
+    } catch (...) {
+        code = fail_exception(error, path);
+    }
+    if (code == 0) {
+        *out = spm;
+        return 0;
+    }
+    if (spm) spm->~rf_spm();
+    rf_free(allocator, memory);
+    return code;
+}
+
+extern "C" void rf_spm_free(struct rf_spm *spm)
+{
+    if (!spm) return;
+    const struct rf_allocator *allocator = spm->allocator;
+    spm->~rf_spm();
+    rf_free(allocator, spm);
+}
+
+extern "C" int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
+                             const struct rf_allocator *allocator, struct rf_tokens *tokens, struct rf_error *error)
+{
+    try {
+        std::vector<int> ids;
+        sentencepiece::util::Status status;
+        if (prefix && spm->prefixed) {
+            status = spm->prefixed->Encode(absl::string_view(text, n), &ids);
+        } else if (prefix) {
+            std::string spaced;
+            spaced.reserve(n + 1);
+            spaced += ' ';
+            spaced.append(text, n);
+            status = spm->plain.Encode(spaced, &ids);
+        } else {
+            status = spm->plain.Encode(absl::string_view(text, n), &ids);
+        }
+        if (!status.ok())
+            return rf_fail(error, RF_ERR_FORMAT, "sentencepiece cannot encode the text: %s", status.ToString().c_str());
+        static_assert(sizeof(int) == sizeof(int32_t), "sentencepiece's ids are 32 bits wide");
+        return rf_tokens_append(allocator, tokens, reinterpret_cast<const int32_t *>(ids.data()), ids.size(), error);
+    } catch (...) {
+        return fail_exception(error, "encoding a text");
+    }
+}

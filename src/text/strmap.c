@@ -1,0 +1,70 @@
+#include "text/strmap.h"
+
+#include <string.h>
+
+/* FNV-1a over 64 bits goes on from any state, so that a merge's two halves hash like the token they make. */
+static uint64_t hash_bytes(uint64_t state, struct rf_str s)
+{
+    for (size_t i = 0; i < s.bytes; i++) state = (state ^ (unsigned char)s.data[i]) * 0x100000001b3u;
+    return state;
+}
+
+static uint32_t fold(uint64_t state)
+{
+    state *= 0x9e3779b97f4a7c15u;
+    return (uint32_t)(state >> 32);
+}
+
+static const uint64_t hash_start = 0xcbf29ce484222325u;
+
+int rf_strmap_init(struct rf_strmap *map, const struct rf_str *keys, int32_t n_keys,
+                   const struct rf_allocator *allocator, struct rf_error *error)
+{
+    /* At most 2/3 full. */
+    size_t n_slots = 16;
+    while (n_slots / 3 * 2 < (size_t)n_keys) n_slots *= 2;
+    *map = (struct rf_strmap){.keys = keys, .mask = (uint32_t)(n_slots - 1)};
+    map->slots = rf_malloc(allocator, n_slots, sizeof *map->slots, "vocabulary index", error);
+    if (!map->slots) return RF_ERR_MEMORY;
+    memset(map->slots, 0xff, n_slots * sizeof *map->slots);
+    return 0;
+}
+
+void rf_strmap_free(struct rf_strmap *map, const struct rf_allocator *allocator)
+{
+    rf_free(allocator, map->slots);
+    map->slots = NULL;
+}
+
+int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
+{
+    struct rf_str key = map->keys[id];
+    uint32_t hash = fold(hash_bytes(hash_start, key));
+    for (uint32_t at = hash & map->mask;; at = (at + 1) & map->mask) {
+        struct rf_strmap_slot *slot = &map->slots[at];
+        if (slot->id < 0) {
+            *slot = (struct rf_strmap_slot){hash, id};
+            return id;
+        }
+        const struct rf_str *other = &map->keys[slot->id];
+        if (slot->hash == hash && other->bytes == key.bytes && memcmp(other->data, key.data, key.bytes) == 0) {
+            int32_t found = slot->id;
+            if (replace) slot->id = id;
+            return found;
+        }
+    }
+}
+
+int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct rf_str second)
+{
+    uint32_t hash = fold(hash_bytes(hash_bytes(hash_start, first), second));
+    for (uint32_t at = hash & map->mask;; at = (at + 1) & map->mask) {
+        struct rf_strmap_slot slot = map->slots[at];
+        if (slot.id < 0) return -1;
+        if (slot.hash != hash) continue;
+        const struct rf_str *key = &map->keys[slot.id];
+        if (key->bytes == first.bytes + second.bytes && memcmp(key->data, first.data, first.bytes) == 0 &&
+            (second.bytes == 0 || memcmp(key->data + first.bytes, second.data, second.bytes) == 0))
+            return slot.id;
+    }
+}

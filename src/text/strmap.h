@@ -1,0 +1,31 @@
+/* From the bytes of a token to its id: a hash table with open addressing over strings that live elsewhere. */
+#ifndef RF_TEXT_STRMAP_H
+#define RF_TEXT_STRMAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/vocab.h"
+
+struct rf_strmap {
+    const struct rf_str *keys; /* indexed by id; borrowed */
+    struct rf_strmap_slot {
+        uint32_t hash;
+        int32_t id; /* -1: free */
+    } * slots;
+    uint32_t mask;
+};
+
+/* Room for n_keys strings of `keys`, which must outlive the map. */
+int rf_strmap_init(struct rf_strmap *map, const struct rf_str *keys, int32_t n_keys,
+                   const struct rf_allocator *allocator, struct rf_error *error);
+void rf_strmap_free(struct rf_strmap *map, const struct rf_allocator *allocator);
+
+/* Enters keys[id]. Returns id, or the id that already has these bytes: then nothing changes unless `replace`. */
+int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace);
+/* The id of the concatenation of two strings (the second may be empty), or -1. */
+int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct rf_str second);
+
+#endif

@@ -1,0 +1,379 @@
+#include "text/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "text/bpe.h"
+#include "text/special.h"
+#include "text/spm.h"
+#include "text/spm_model.h"
+#include "text/tokens.h"
+#include "text/utf8.h"
+
+enum { MAX_END_TOKENS = 32 };
+
+struct rf_tokenizer {
+    const struct rf_allocator *allocator;
+    const struct rf_vocab *vocab;
+    char name[64];
+    struct rf_bpe *bpe; /* one of the two */
+    struct rf_spm *spm;
+    struct rf_spm_model model; /* with spm */
+    struct rf_special special;
+    int32_t n_tokens;
+    const struct rf_str *tokens; /* [n_tokens], as the file spells them */
+    uint8_t *types;              /* [n_tokens], control tokens that a file calls user-defined set right */
+    struct rf_str *texts;        /* [n_tokens], the bytes that each stands for */
+    char *arena;                 /* what texts point into */
+    int32_t end_tokens[MAX_END_TOKENS];
+    int32_t n_end_tokens;
+    int32_t bos, eos;
+    int adds_bos, space_prefix;
+};
+
+/* Tokens that end an answer, by the name that chat models give them. */
+static const char *const end_names[] = {
+    "<|im_end|>", "<|eot_id|>",    "<|end_of_text|>", "<|endoftext|>", "<|eom_id|>",
+    "<|end|>",    "<end_of_turn>", "<|end_of_turn|>", "<|return|>",    "</s>",
+    "<eos>",      "<EOT>",         "<|end_of_role|>", "<|eot|>",
+};
+
+static int is_named(struct rf_str text, const char *const *names, size_t n_names)
+{
+    for (size_t i = 0; i < n_names; i++)
+        if (strlen(names[i]) == text.bytes && memcmp(names[i], text.data, text.bytes) == 0) return 1;
+    return 0;
+}
+
+static int is_control_type(uint8_t type)
+{
+    return type == RF_TOKEN_CONTROL || type == RF_TOKEN_UNKNOWN;
+}
+
+static int32_t checked_id(const struct rf_tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->n_tokens ? id : -1;
+}
+
+/* Some files call their end token user-defined: then what a person writes could end the turn. */
+static int set_types(struct rf_tokenizer *t, struct rf_error *error)
+{
+    const struct rf_vocab *vocab = t->vocab;
+    const uint8_t *types = t->spm ? t->model.types : vocab->types;
+    t->types = rf_malloc(t->allocator, (size_t)t->n_tokens, 1, "vocabulary", error);
+    if (!t->types) return RF_ERR_MEMORY;
+    for (int32_t id = 0; id < t->n_tokens; id++) {
+        uint8_t type = types ? types[id] : RF_TOKEN_NORMAL;
+        int named = t->tokens[id].bytes && is_named(t->tokens[id], end_names, sizeof end_names / sizeof *end_names);
+        int stated = id == t->bos || id == t->eos || id == vocab->eot;
+        if (type == RF_TOKEN_USER_DEFINED && (named || stated)) type = RF_TOKEN_CONTROL;
+        t->types[id] = type;
+        if (t->n_end_tokens < MAX_END_TOKENS && (id == t->eos || id == vocab->eot || (named && is_control_type(type))))
+            t->end_tokens[t->n_end_tokens++] = id;
+    }
+    return 0;
+}
+
+/* The word marker of sentencepiece, U+2581, is a space. */
+static size_t spell_piece(struct rf_str text, char *out)
+{
+    size_t made = 0;
+    for (size_t i = 0; i < text.bytes;) {
+        if (text.bytes - i >= 3 && memcmp(text.data + i, "\xe2\x96\x81", 3) == 0) {
+            out[made++] = ' ';
+            i += 3;
+        } else {
+            out[made++] = text.data[i++];
+        }
+    }
+    return made;
+}
+
+static int set_texts(struct rf_tokenizer *t, struct rf_error *error)
+{
+    size_t total = 0;
+    for (int32_t id = 0; id < t->n_tokens; id++) total += t->tokens[id].bytes;
+    t->texts = rf_malloc(t->allocator, (size_t)t->n_tokens, sizeof *t->texts, "vocabulary", error);
+    t->arena = rf_malloc(t->allocator, total, 1, "vocabulary", error);
+    if (!t->texts || !t->arena) return RF_ERR_MEMORY;
+    char *out = t->arena;
+    for (int32_t id = 0; id < t->n_tokens; id++) {
+        struct rf_str token = t->tokens[id];
+        size_t bytes = token.bytes;
+        if (is_control_type(t->types[id]) || (t->bpe && t->types[id] == RF_TOKEN_USER_DEFINED)) {
+            if (bytes) memcpy(out, token.data, bytes);
+        } else if (t->bpe) {
+            bytes = rf_bpe_spell(token, out);
+        } else {
+            bytes = spell_piece(token, out);
+        }
+        t->texts[id] = (struct rf_str){out, bytes};
+        out += bytes;
+    }
+    if (t->spm && t->model.bytes[0] >= 0) {
+        for (int byte = 0; byte < 256; byte++) { /* "<0x0A>" is longer than what it stands for */
+            struct rf_str *text = &t->texts[t->model.bytes[byte]];
+            t->arena[text->data - t->arena] = (char)byte;
+            text->bytes = 1;
+        }
+    }
+    return 0;
+}
+
+static int set_special(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+{
+    int32_t n = 0;
+    for (int32_t id = 0; id < t->n_tokens; id++)
+        n += t->types[id] == RF_TOKEN_CONTROL || t->types[id] == RF_TOKEN_USER_DEFINED;
+    struct rf_special_entry *entries = rf_malloc(t->allocator, (size_t)n, sizeof *entries, "special tokens", error);
+    if (!entries) return RF_ERR_MEMORY;
+    n = 0;
+    for (int32_t id = 0; id < t->n_tokens; id++) {
+        int control = t->types[id] == RF_TOKEN_CONTROL;
+        if ((control || t->types[id] == RF_TOKEN_USER_DEFINED) && t->texts[id].bytes)
+            entries[n++] = (struct rf_special_entry){t->texts[id], id, control};
+    }
+    return rf_special_init(&t->special, entries, n, path, t->allocator, error);
+}
+
+static int make_spm(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+{
+    struct rf_bytes proto = {0}, prefixed = {0};
+    int code = rf_spm_model_read(&t->model, t->vocab, path, t->allocator, error);
+    if (code) return code;
+    t->n_tokens = t->model.n_pieces;
+    t->tokens = t->model.pieces;
+    t->space_prefix = t->model.add_dummy_prefix;
+    code = rf_spm_model_write(&t->model, 0, t->allocator, &proto, error);
+    /* sentencepiece drops leading spaces when it removes extra ones, so that it must add the prefix itself. */
+    int twice = t->model.remove_extra_whitespaces && t->space_prefix;
+    if (!code && twice) code = rf_spm_model_write(&t->model, 1, t->allocator, &prefixed, error);
+    if (!code) code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, path, t->allocator, error);
+    rf_bytes_free(t->allocator, &proto);
+    rf_bytes_free(t->allocator, &prefixed);
+    return code;
+}
+
+static int make(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+{
+    const struct rf_vocab *vocab = t->vocab;
+    int code;
+    if (vocab->kind == RF_VOCAB_BPE) {
+        if (vocab->n_tokens <= 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
+        code = rf_bpe_new(&t->bpe, vocab, path, t->allocator, error);
+        if (code) return code;
+        t->n_tokens = vocab->n_tokens;
+        t->tokens = vocab->tokens;
+        t->adds_bos = rf_bpe_adds_bos(t->bpe);
+        snprintf(t->name, sizeof t->name, "bpe:%s", rf_bpe_pre_name(t->bpe));
+    } else if (vocab->kind == RF_VOCAB_SENTENCEPIECE) {
+        code = make_spm(t, path, error);
+        if (code) return code;
+        t->adds_bos = 1;
+        snprintf(t->name, sizeof t->name, "sentencepiece");
+    } else {
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file has no vocabulary that can be used", path);
+    }
+    t->bos = checked_id(t, vocab->bos);
+    t->eos = checked_id(t, vocab->eos);
+    if (vocab->add_bos >= 0) t->adds_bos = vocab->add_bos;
+    if (t->bos < 0) t->adds_bos = 0;
+    code = set_types(t, error);
+    if (!code) code = set_texts(t, error);
+    if (!code) code = set_special(t, path, error);
+    return code;
+}
+
+int rf_tokenizer_new(struct rf_tokenizer **out, const struct rf_vocab *vocab, const char *path,
+                     const struct rf_allocator *allocator, struct rf_error *error)
+{
+    *out = NULL;
+    struct rf_tokenizer *t = rf_calloc(allocator, 1, sizeof *t, "tokenizer", error);
+    if (!t) return RF_ERR_MEMORY;
+    t->allocator = allocator;
+    t->vocab = vocab;
+    int code = make(t, path, error);
+    if (code) {
+        rf_tokenizer_free(t);
+        return code;
+    }
+    *out = t;
+    return 0;
+}
+
+void rf_tokenizer_free(struct rf_tokenizer *t)
+{
+    if (!t) return;
+    rf_bpe_free(t->bpe);
+    rf_spm_free(t->spm);
+    rf_spm_model_free(&t->model, t->allocator);
+    rf_special_free(&t->special, t->allocator);
+    rf_free(t->allocator, t->types);
+    rf_free(t->allocator, t->texts);
+    rf_free(t->allocator, t->arena);
+    rf_free(t->allocator, t);
+}
+
+/* ---- encoding ---- */
+
+struct encoding {
+    const struct rf_tokenizer *t;
+    const struct rf_allocator *allocator;
+    struct rf_tokens *tokens;
+    struct rf_error *error;
+    int prefix; /* sentencepiece: the next stretch of text gets the space prefix */
+};
+
+/* Broken bytes become byte tokens where there are any; else sentencepiece makes U+FFFD of them. */
+static int encode_pieces(struct encoding *e, const char *text, size_t n)
+{
+    int code = 0;
+    int bytes_known = e->t->model.bytes[0] >= 0;
+    int prefix = e->prefix && e->t->space_prefix;
+    for (size_t at = 0; at < n && !code;) {
+        size_t valid = bytes_known ? rf_utf8_valid_prefix(text + at, n - at) : n - at;
+        if (valid || prefix)
+            code = rf_spm_encode(e->t->spm, text + at, valid, prefix, e->allocator, e->tokens, e->error);
+        prefix = 0;
+        at += valid;
+        if (at < n && !code)
+            code =
+                rf_tokens_append(e->allocator, e->tokens, &e->t->model.bytes[(unsigned char)text[at++]], 1, e->error);
+    }
+    return code;
+}
+
+/* A stretch without special tokens. */
+static int encode_stretch(struct encoding *e, const char *text, size_t n)
+{
+    if (n == 0) return 0;
+    int code =
+        e->t->bpe ? rf_bpe_encode(e->t->bpe, text, n, e->allocator, e->tokens, e->error) : encode_pieces(e, text, n);
+    e->prefix = 0;
+    return code;
+}
+
+static int encode_special(struct encoding *e, int32_t id)
+{
+    e->prefix = 1;
+    return rf_tokens_append(e->allocator, e->tokens, &id, 1, e->error);
+}
+
+/* Where control tokens may be: segments that are `special`, those that touch taken together. */
+struct special_run {
+    const struct rf_segment *segments;
+    size_t n_segments, next; /* the first segment that is not yet counted */
+    size_t counted;          /* bytes of the segments before `next` */
+    size_t end;              /* the end of the latest special run */
+};
+
+/* Bytes from `at` to the end of the special run that it lies in; 0 outside one. `at` never goes back. */
+static size_t special_bytes(struct special_run *run, size_t at)
+{
+    while (run->next < run->n_segments && run->counted <= at) {
+        run->counted += run->segments[run->next].bytes;
+        if (run->segments[run->next++].special) run->end = run->counted;
+    }
+    /* A run goes on through the special segments that follow it. */
+    while (run->end == run->counted && run->end > at && run->next < run->n_segments &&
+           (run->segments[run->next].special || run->segments[run->next].bytes == 0)) {
+        run->counted += run->segments[run->next++].bytes;
+        run->end = run->counted;
+    }
+    return run->end > at ? run->end - at : 0;
+}
+
+static int encode_text(struct encoding *e, const char *text, size_t n, const struct rf_segment *segments,
+                       size_t n_segments)
+{
+    struct special_run run = {.segments = segments, .n_segments = n_segments};
+    const struct rf_special *special = &e->t->special;
+    size_t begin = 0;
+    int code = 0;
+    for (size_t at = 0; at < n && !code;) {
+        unsigned char byte = (unsigned char)text[at];
+        if (special->first[byte] == special->first[byte + 1]) {
+            at++;
+            continue;
+        }
+        const struct rf_special_entry *found = rf_special_match(special, text + at, n - at, special_bytes(&run, at));
+        if (!found) {
+            at++;
+            continue;
+        }
+        code = encode_stretch(e, text + begin, at - begin);
+        if (!code) code = encode_special(e, found->id);
+        at += found->text.bytes;
+        begin = at;
+    }
+    return code ? code : encode_stretch(e, text + begin, n - begin);
+}
+
+int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *segments, size_t n_segments,
+                        unsigned flags, const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                        struct rf_error *error)
+{
+    struct encoding e = {t, allocator, tokens, error, !(flags & RF_ENCODE_CONTINUE)};
+    struct rf_bytes joined = {0};
+    const char *text = n_segments ? segments[0].text : "";
+    size_t n = n_segments ? segments[0].bytes : 0;
+    int code = 0;
+    if (n_segments > 1) {
+        for (size_t i = 0; i < n_segments && !code; i++)
+            code = rf_bytes_append(allocator, &joined, segments[i].text, segments[i].bytes, error);
+        text = joined.data;
+        n = joined.count;
+    }
+    size_t before = tokens->count;
+    if (!code && (flags & RF_ENCODE_BOS) && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
+        struct special_run run = {.segments = segments, .n_segments = n_segments};
+        const struct rf_special_entry *first =
+            n ? rf_special_match(&t->special, text, n, special_bytes(&run, 0)) : NULL;
+        if (!first || first->id != t->bos) code = rf_tokens_append(allocator, tokens, &t->bos, 1, error);
+    }
+    if (!code) code = encode_text(&e, text, n, segments, n_segments);
+    if (code) tokens->count = before;
+    rf_bytes_free(allocator, &joined);
+    return code;
+}
+
+/* ---- questions ---- */
+
+struct rf_str rf_token_text(const struct rf_tokenizer *t, int32_t token, int special)
+{
+    if (token < 0 || token >= t->n_tokens) return (struct rf_str){"", 0};
+    if (is_control_type(t->types[token]) && !special) return (struct rf_str){"", 0};
+    return t->texts[token];
+}
+
+int rf_tokenizer_strips_first_space(const struct rf_tokenizer *t)
+{
+    return t->spm && t->space_prefix;
+}
+
+int rf_token_is_end(const struct rf_tokenizer *t, int32_t token)
+{
+    for (int32_t i = 0; i < t->n_end_tokens; i++)
+        if (t->end_tokens[i] == token) return 1;
+    return 0;
+}
+
+int32_t rf_tokenizer_bos(const struct rf_tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t rf_tokenizer_eos(const struct rf_tokenizer *t)
+{
+    return t->eos;
+}
+
+int rf_tokenizer_adds_bos(const struct rf_tokenizer *t)
+{
+    return t->adds_bos;
+}
+
+const char *rf_tokenizer_name(const struct rf_tokenizer *t)
+{
+    return t->name;
+}

@@ -1,0 +1,11 @@
+/* How encoders append to the array of ids that rf_tokenizer_encode gives back. */
+#ifndef RF_TEXT_TOKENS_H
+#define RF_TEXT_TOKENS_H
+
+#include "text/tokenizer.h"
+
+/* Appends n ids; on failure the array keeps what it had. */
+int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens, const int32_t *ids, size_t n,
+                     struct rf_error *error);
+
+#endif
