@@ -403,7 +403,7 @@ static void statistics_count(riffle_model *model)
     CHECK(stats.threads >= 1 && stats.threads <= 2);
     CHECK(stats.prefill_seconds > 0 && stats.decode_seconds > 0);
     double seconds = 0;
-    CHECK_OK(riffle_measure_pass(session, 2, 8, 1, &seconds));
+    CHECK_OK(riffle_measure_pass(session, 2, 100, 1, &seconds));
     CHECK(seconds > 0);
     CHECK_INT(riffle_session_tokens(session, NULL), prompt.count + 10);
     riffle_session_reset_stats(session);
