@@ -1,0 +1,264 @@
+/* A small GGUF writer: a file as lists of metadata and tensors that a test edits before they become bytes. */
+#ifndef RF_TEST_GGUF_WRITER_H
+#define RF_TEST_GGUF_WRITER_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { W_U8 = 0, W_U32 = 4, W_I32 = 5, W_F32 = 6, W_BOOL = 7, W_STRING = 8, W_ARRAY = 9, W_U64 = 10, W_F64 = 12 };
+
+struct w_value {
+    char key[96];
+    uint32_t type;
+    unsigned char data[1024]; /* as it lies in the file, behind the type */
+    size_t bytes;
+};
+
+struct w_tensor {
+    char name[96];
+    uint32_t n_dims, type;
+    uint64_t ne[4], offset;
+};
+
+struct w_file {
+    uint32_t magic, version;
+    int64_t extra_values, extra_tensors; /* claimed beyond those that are there */
+    struct w_value values[48];
+    size_t n_values;
+    struct w_tensor tensors[48];
+    size_t n_tensors;
+    uint64_t alignment, data_bytes;
+};
+
+static void w_put(unsigned char **at, const void *data, size_t bytes)
+{
+    memcpy(*at, data, bytes);
+    *at += bytes;
+}
+
+static void w_add(struct w_value *value, const void *data, size_t bytes)
+{
+    if (value->bytes + bytes > sizeof value->data) abort();
+    memcpy(value->data + value->bytes, data, bytes);
+    value->bytes += bytes;
+}
+
+/* The value of that key, emptied; a new one if there is none. */
+static struct w_value *w_set(struct w_file *file, const char *key, uint32_t type)
+{
+    struct w_value *value = NULL;
+    for (size_t i = 0; i < file->n_values; i++)
+        if (strcmp(file->values[i].key, key) == 0) value = &file->values[i];
+    if (!value) value = &file->values[file->n_values++];
+    snprintf(value->key, sizeof value->key, "%s", key);
+    value->type = type;
+    value->bytes = 0;
+    return value;
+}
+
+static void w_u32(struct w_file *file, const char *key, uint32_t number)
+{
+    w_add(w_set(file, key, W_U32), &number, 4);
+}
+
+static void w_f32(struct w_file *file, const char *key, float number)
+{
+    w_add(w_set(file, key, W_F32), &number, 4);
+}
+
+static void w_bool(struct w_file *file, const char *key, int flag)
+{
+    unsigned char byte = (unsigned char)flag;
+    w_add(w_set(file, key, W_BOOL), &byte, 1);
+}
+
+static void w_add_string(struct w_value *value, const char *text)
+{
+    uint64_t n = strlen(text);
+    w_add(value, &n, 8);
+    w_add(value, text, n);
+}
+
+static void w_string(struct w_file *file, const char *key, const char *text)
+{
+    w_add_string(w_set(file, key, W_STRING), text);
+}
+
+static struct w_value *w_array(struct w_file *file, const char *key, uint32_t elem_type, uint64_t count)
+{
+    struct w_value *value = w_set(file, key, W_ARRAY);
+    w_add(value, &elem_type, 4);
+    w_add(value, &count, 8);
+    return value;
+}
+
+static void w_strings(struct w_file *file, const char *key, const char *const *texts, size_t n)
+{
+    struct w_value *value = w_array(file, key, W_STRING, n);
+    for (size_t i = 0; i < n; i++) w_add_string(value, texts[i]);
+}
+
+static void w_numbers(struct w_file *file, const char *key, uint32_t elem_type, const void *numbers, size_t n)
+{
+    w_add(w_array(file, key, elem_type, n), numbers, 4 * n);
+}
+
+static void w_drop(struct w_file *file, const char *key)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < file->n_values; i++)
+        if (strcmp(file->values[i].key, key) != 0) file->values[kept++] = file->values[i];
+    file->n_values = kept;
+}
+
+static struct w_tensor *w_find(struct w_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (strcmp(file->tensors[i].name, name) == 0) return &file->tensors[i];
+    return NULL;
+}
+
+/* An F32 tensor behind the others; ne1 is 0 for a vector. */
+static void w_tensor(struct w_file *file, const char *name, uint64_t ne0, uint64_t ne1)
+{
+    struct w_tensor *tensor = &file->tensors[file->n_tensors++];
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    tensor->n_dims = ne1 ? 2 : 1;
+    tensor->type = 0;
+    tensor->ne[0] = ne0;
+    tensor->ne[1] = ne1 ? ne1 : 1;
+    tensor->ne[2] = tensor->ne[3] = 1;
+    tensor->offset = file->data_bytes;
+    uint64_t bytes = 4 * ne0 * tensor->ne[1];
+    file->data_bytes += (bytes + file->alignment - 1) / file->alignment * file->alignment;
+}
+
+static void w_drop_tensor(struct w_file *file, const char *name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (strcmp(file->tensors[i].name, name) != 0) file->tensors[kept++] = file->tensors[i];
+    file->n_tensors = kept;
+}
+
+/* The bytes of the file (free them); *header_bytes is where the tensors' data begins. The data is 1.0f throughout. */
+static unsigned char *w_bytes(const struct w_file *file, size_t *bytes, size_t *header_bytes)
+{
+    size_t cap = 4096 + file->data_bytes;
+    for (size_t i = 0; i < file->n_values; i++) cap += 32 + sizeof file->values[i].key + file->values[i].bytes;
+    for (size_t i = 0; i < file->n_tensors; i++) cap += 160;
+    unsigned char *data = malloc(cap), *at = data;
+    if (!data) abort();
+    uint64_t n_tensors = file->n_tensors + (uint64_t)file->extra_tensors;
+    uint64_t n_values = file->n_values + (uint64_t)file->extra_values;
+    w_put(&at, &file->magic, 4);
+    w_put(&at, &file->version, 4);
+    w_put(&at, &n_tensors, 8);
+    w_put(&at, &n_values, 8);
+    for (size_t i = 0; i < file->n_values; i++) {
+        const struct w_value *value = &file->values[i];
+        uint64_t n = strlen(value->key);
+        w_put(&at, &n, 8);
+        w_put(&at, value->key, n);
+        w_put(&at, &value->type, 4);
+        w_put(&at, value->data, value->bytes);
+    }
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const struct w_tensor *tensor = &file->tensors[i];
+        uint64_t n = strlen(tensor->name);
+        w_put(&at, &n, 8);
+        w_put(&at, tensor->name, n);
+        w_put(&at, &tensor->n_dims, 4);
+        w_put(&at, tensor->ne, 8 * (tensor->n_dims < 4 ? tensor->n_dims : 4));
+        w_put(&at, &tensor->type, 4);
+        w_put(&at, &tensor->offset, 8);
+    }
+    while ((size_t)(at - data) % file->alignment) *at++ = 0;
+    *header_bytes = (size_t)(at - data);
+    const float one = 1.0f;
+    for (uint64_t i = 0; i < file->data_bytes; i += 4) w_put(&at, &one, 4);
+    *bytes = (size_t)(at - data);
+    return data;
+}
+
+/* A model of one layer with everything that it needs: embedding 8, 2 heads (1 for keys and values), feed-forward 16. */
+static void w_model(struct w_file *file, const char *arch, uint64_t n_vocab)
+{
+    static const struct {
+        const char *suffix;
+        uint32_t number;
+    } counts[] = {{"block_count", 1},          {"context_length", 64},      {"embedding_length", 8},
+                  {"feed_forward_length", 16}, {"attention.head_count", 2}, {"attention.head_count_kv", 1},
+                  {"rope.dimension_count", 4}};
+    static const struct {
+        const char *name;
+        uint64_t ne0, ne1;
+    } tensors[] = {{"blk.0.attn_norm.weight", 8, 0},   {"blk.0.attn_q.weight", 8, 8},
+                   {"blk.0.attn_k.weight", 8, 4},      {"blk.0.attn_v.weight", 8, 4},
+                   {"blk.0.attn_output.weight", 8, 8}, {"blk.0.ffn_norm.weight", 8, 0},
+                   {"blk.0.ffn_gate.weight", 8, 16},   {"blk.0.ffn_up.weight", 8, 16},
+                   {"blk.0.ffn_down.weight", 16, 8},   {"output_norm.weight", 8, 0}};
+    char key[96];
+    memset(file, 0, sizeof *file);
+    memcpy(&file->magic, "GGUF", 4);
+    file->version = 3;
+    file->alignment = 32;
+    w_string(file, "general.architecture", arch);
+    w_string(file, "general.name", "tiny");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, counts[i].suffix);
+        w_u32(file, key, counts[i].number);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+    w_f32(file, key, 1e-5f);
+    snprintf(key, sizeof key, "%s.rope.freq_base", arch);
+    w_f32(file, key, 10000.0f);
+    w_tensor(file, "token_embd.weight", 8, n_vocab);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        w_tensor(file, tensors[i].name, tensors[i].ne0, tensors[i].ne1);
+}
+
+/* llama with a sentencepiece vocabulary of six. */
+static void w_llama(struct w_file *file)
+{
+    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "<0x0A>", "\xe2\x96\x81", "a"};
+    static const float scores[] = {0, 0, 0, 0, -1, -2};
+    static const int32_t types[] = {2, 3, 3, 6, 1, 1};
+    w_model(file, "llama", 6);
+    w_tensor(file, "output.weight", 8, 6);
+    w_string(file, "tokenizer.ggml.model", "llama");
+    w_strings(file, "tokenizer.ggml.tokens", tokens, 6);
+    w_numbers(file, "tokenizer.ggml.scores", W_F32, scores, 6);
+    w_numbers(file, "tokenizer.ggml.token_type", W_I32, types, 6);
+    w_u32(file, "tokenizer.ggml.bos_token_id", 1);
+    w_u32(file, "tokenizer.ggml.eos_token_id", 2);
+    w_u32(file, "tokenizer.ggml.padding_token_id", UINT32_MAX);
+    w_bool(file, "tokenizer.ggml.add_bos_token", 1);
+    w_string(file, "tokenizer.chat_template", "{{ messages }}");
+}
+
+/* qwen2 (biases, tied output, linear scaling by 2) with a byte-level BPE vocabulary of five. */
+static void w_qwen2(struct w_file *file)
+{
+    static const char *const tokens[] = {"a", "b", "ab",
+                                         "\xc4\xa0"
+                                         "a",
+                                         "<|end|>"};
+    static const char *const merges[] = {"a b", "\xc4\xa0 a"};
+    static const int32_t types[] = {1, 1, 1, 1, 3};
+    w_model(file, "qwen2", 5);
+    w_tensor(file, "blk.0.attn_q.bias", 8, 0);
+    w_tensor(file, "blk.0.attn_k.bias", 4, 0);
+    w_tensor(file, "blk.0.attn_v.bias", 4, 0);
+    w_string(file, "tokenizer.ggml.model", "gpt2");
+    w_string(file, "tokenizer.ggml.pre", "qwen2");
+    w_strings(file, "tokenizer.ggml.tokens", tokens, 5);
+    w_strings(file, "tokenizer.ggml.merges", merges, 2);
+    w_numbers(file, "tokenizer.ggml.token_type", W_I32, types, 5);
+    w_u32(file, "tokenizer.ggml.eos_token_id", 4);
+    w_f32(file, "qwen2.rope.scaling.factor", 2.0f);
+}
+
+#endif
