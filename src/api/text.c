@@ -16,7 +16,7 @@ int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text
     int code = rf_tokenizer_encode(model->tokenizer, &segment, 1, flags & RIFFLE_TOKENIZE_BOS ? RF_ENCODE_BOS : 0,
                                    &model->allocator, &found, &error);
     size_t count = found.count;
-    if (!code && count) memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
+    if (!code && count && cap) memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
     rf_tokens_free(&model->allocator, &found);
     return code ? rf_api_fail(&error) : (int64_t)count;
 }
