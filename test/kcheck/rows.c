@@ -1,0 +1,115 @@
+/* Norm, gate, conversions. */
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "kcheck/kcheck.h"
+
+static void check_norm(struct kcheck *check, size_t n)
+{
+    size_t bytes = n * sizeof(float);
+    float *x = kcheck_guarded(bytes), *weight = kcheck_guarded(bytes), *got = kcheck_guarded(bytes);
+    float *wanted = kcheck_guarded(bytes), *again = kcheck_guarded(bytes);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = kcheck_normal(check) * 10.0f;
+        weight[i] = kcheck_normal(check);
+    }
+    check->ref->rms_norm(wanted, x, weight, 1e-5f, n);
+    check->kernels->rms_norm(got, x, weight, 1e-5f, n);
+    for (size_t i = 0; i < n; i++)
+        kcheck_near(check, (double)got[i], (double)wanted[i], 1e-6 * (1.0 + fabs((double)wanted[i])),
+                    "rms_norm n=%zu: element %zu", n, i);
+    memcpy(again, x, bytes);
+    check->kernels->rms_norm(again, again, weight, 1e-5f, n);
+    kcheck_same(check, again, got, bytes, "rms_norm n=%zu: in place it gives other bits", n);
+    float *all[] = {x, weight, got, wanted, again};
+    for (size_t i = 0; i < 5; i++) kcheck_release(all[i], bytes);
+}
+
+static void check_gate(struct kcheck *check, size_t n)
+{
+    size_t bytes = n * sizeof(float);
+    float *gate = kcheck_guarded(bytes), *up = kcheck_guarded(bytes), *got = kcheck_guarded(bytes);
+    float *wanted = kcheck_guarded(bytes);
+    for (size_t i = 0; i < n; i++) {
+        gate[i] = kcheck_normal(check) * (i % 5 == 0 ? 60.0f : 4.0f);
+        up[i] = kcheck_normal(check);
+    }
+    check->ref->silu_gate(wanted, gate, up, n);
+    check->kernels->silu_gate(got, gate, up, n);
+    for (size_t i = 0; i < n; i++)
+        kcheck_near(check, (double)got[i], (double)wanted[i], 2e-6 * (1e-6 + fabs((double)wanted[i])) + 1e-30,
+                    "silu_gate n=%zu: element %zu, gate %g", n, i, (double)gate[i]);
+    float *all[] = {gate, up, got, wanted};
+    for (size_t i = 0; i < 4; i++) kcheck_release(all[i], bytes);
+}
+
+/* Every value that a conversion must get right: signs, subnormals, ties, overflow, infinities, NaN. */
+static float hard_value(struct kcheck *check)
+{
+    static const float special[] = {0.0f,       -0.0f,     65504.0f,   65519.9f, 65520.0f,     -1e30f,
+                                    0x1p-24f,   0x1p-25f,  0x1.8p-25f, 0x1p-14f, 0x1.ffcp-15f, 0x1.001p0f,
+                                    0x1.003p0f, 0x1.01p0f, 0x1.03p0f,  0x1p-126f};
+    uint32_t choice = kcheck_random(check) % 40;
+    if (choice < sizeof special / sizeof *special) return special[choice];
+    if (choice == 20) return INFINITY;
+    if (choice == 21) return NAN;
+    return ldexpf(kcheck_normal(check), (int)(kcheck_random(check) % 50) - 30);
+}
+
+static void check_conversions(struct kcheck *check, size_t n)
+{
+    float *x = kcheck_guarded(n * sizeof *x), *wide = kcheck_guarded(n * sizeof *wide);
+    uint16_t *got = kcheck_guarded(n * sizeof *got);
+    for (size_t i = 0; i < n; i++) x[i] = hard_value(check);
+    check->kernels->f32_to_f16(got, x, n);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t wanted = rf_f32_to_f16(x[i]);
+        int both_nan = isnan(x[i]) && (got[i] & 0x7c00) == 0x7c00 && (got[i] & 0x3ff);
+        kcheck_near(check, both_nan ? 0 : got[i], both_nan ? 0 : wanted, 0, "f32_to_f16 n=%zu: %a", n, (double)x[i]);
+    }
+    check->kernels->f32_to_bf16(got, x, n);
+    for (size_t i = 0; i < n; i++)
+        kcheck_near(check, got[i], rf_f32_to_bf16(x[i]), 0, "f32_to_bf16 n=%zu: %a", n, (double)x[i]);
+    check->kernels->bf16_to_f32(wide, got, n);
+    for (size_t i = 0; i < n; i++) {
+        float wanted = rf_bf16_to_f32(got[i]);
+        kcheck_same(check, &wide[i], &wanted, sizeof wanted, "bf16_to_f32 n=%zu: 0x%04x", n, got[i]);
+    }
+    kcheck_release(x, n * sizeof *x);
+    kcheck_release(wide, n * sizeof *wide);
+    kcheck_release(got, n * sizeof *got);
+}
+
+/* The scalar conversions define the others, so they are checked on all 16-bit values. */
+static void check_half(struct kcheck *check)
+{
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        uint16_t half = (uint16_t)bits;
+        float value = rf_f16_to_f32(half);
+        int exponent = (half >> 10 & 31), fraction = half & 0x3ff;
+        double magnitude = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
+                           : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                          : ldexp(fraction, -24);
+        double wanted = half & 0x8000 ? -magnitude : magnitude;
+        if (isnan(wanted)) {
+            kcheck_near(check, isnan(value), 1, 0, "f16 0x%04x is a NaN", bits);
+        } else {
+            kcheck_near(check, (double)value, wanted, 0, "f16 0x%04x", bits);
+            kcheck_near(check, rf_f32_to_f16(value), bits, 0, "f16 0x%04x there and back", bits);
+        }
+    }
+}
+
+void kcheck_rows(struct kcheck *check)
+{
+    for (size_t n = 1; n <= 40; n++) {
+        check_norm(check, n);
+        check_gate(check, n);
+        check_conversions(check, n);
+    }
+    check_norm(check, 1536);
+    check_gate(check, 8960);
+    check_conversions(check, 4001);
+    check_half(check);
+}
