@@ -300,6 +300,42 @@ static void a_fork_lives_alone(riffle_model *model)
     riffle_session_close(copy);
 }
 
+struct reader {
+    riffle_model *model;
+    struct tokens answer;
+};
+
+static void *read_and_answer(void *user)
+{
+    struct reader *reader = user;
+    riffle_session *session = open_session(reader->model, 256, 2);
+    struct tokens prompt = tokenize(reader->model, prompt_text);
+    if (riffle_prefill(session, prompt.ids, (size_t)prompt.count) == 0) {
+        riffle_generate_options options;
+        riffle_generate_options_init(&options, sizeof options);
+        options.max_tokens = 30;
+        riffle_generate(session, &options, collect_token, &reader->answer);
+    }
+    riffle_session_close(session);
+    return NULL;
+}
+
+/* Sessions of one model run at the same time in threads of the host's. */
+static void threads_share_a_model(riffle_model *model)
+{
+    struct reader readers[3];
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        readers[i] = (struct reader){.model = model};
+        if (i > 0 && pthread_create(&threads[i], NULL, read_and_answer, &readers[i])) exit(1);
+    }
+    read_and_answer(&readers[0]);
+    for (int i = 1; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(readers[i].answer.count > 0 && same_tokens(&readers[0].answer, &readers[i].answer));
+    }
+}
+
 static struct tokens sampled(riffle_session *session, int32_t from, uint64_t seed)
 {
     riffle_sampling sampling;
@@ -425,6 +461,7 @@ int main(void)
     reading_can_be_cancelled(model);
     going_back_gives_the_same_bits(model);
     a_fork_lives_alone(model);
+    threads_share_a_model(model);
     a_seed_repeats_its_text(model);
     scores_agree_with_logits(model);
     a_chat_reads_only_what_is_new(model);
