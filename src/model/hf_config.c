@@ -132,13 +132,12 @@ static int read_rope(struct rf_hf *hf)
     struct rf_params *params = &hf->source->params;
     const struct rf_json *scaling = rf_json_get(hf->config, "rope_parameters");
     if (!scaling) scaling = rf_json_get(hf->config, "rope_scaling");
-    double theta = 10000, factor = 1;
+    double theta = (double)params->rope_theta, factor = 1;
     int found = get_number(hf, scaling, "rope_theta", &theta);
     if (!found) found = get_number(hf, hf->config, "rope_theta", &theta);
     if (found >= 0) found = get_number(hf, scaling, "factor", &factor);
     if (found < 0) return found;
     params->rope_theta = (float)theta;
-    params->rope_scale = 1.0f;
     if (!scaling) return 0;
     if (!isfinite(factor) || factor <= 0)
         return rf_fail(hf->error, RF_ERR_FORMAT, "%s/config.json: the factor of rope_scaling is %g; it must be above 0",
@@ -195,6 +194,9 @@ int rf_hf_read_params(struct rf_hf *hf)
     const struct rf_json *use_window = rf_json_get(hf->config, "use_sliding_window");
     if (use_window ? rf_json_is_true(use_window) : classes[class].has_window) rf_params_limit_window(params, window);
 
+    /* Before and after: the scaling counts on the dimensions. */
+    params->rope_theta = 10000.0f;
+    params->rope_scale = 1.0f;
     code = rf_params_check(params, hf->files->folder, hf->error);
     if (!code) code = read_rope(hf);
     return code ? code : rf_params_check(params, hf->files->folder, hf->error);

@@ -1,0 +1,420 @@
+/* The reader of Hugging Face folders: good ones give what they say, bad ones an error that names file and thing. Bad
+ * folders are made here: a small good one with one text in one file replaced. */
+#define _DEFAULT_SOURCE
+#include <math.h>
+#include <sys/stat.h>
+
+#include "check.h"
+#include "model/hf.h"
+#include "model/hf_writer.h"
+#include "model/probe.h"
+#include "model/source.h"
+
+static char folder[512];
+
+static void remove_files(void)
+{
+    for (int i = 0; i < HF_FILES; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", folder, hf_names[i]);
+        remove(path);
+    }
+}
+
+static void write_model(const struct hf_model *model)
+{
+    remove_files();
+    for (int i = 0; i < HF_FILES; i++) {
+        char path[600];
+        size_t bytes = model->texts[i].bytes;
+        if (bytes == 0) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, hf_names[i]);
+        if (i >= HF_HEADER) {
+            unsigned char *data = hf_shard(model, i - HF_HEADER, &bytes);
+            CHECK_INT(probe_write(path, data, bytes), 0);
+            free(data);
+        } else {
+            CHECK_INT(probe_write(path, model->texts[i].data, bytes), 0);
+        }
+    }
+    /* With an index there is no single file of the plain name: the first shard is renamed. */
+    if (model->texts[HF_INDEX].bytes) {
+        char from[600], to[600];
+        snprintf(from, sizeof from, "%s/model.safetensors", folder);
+        snprintf(to, sizeof to, "%s/model-1.safetensors", folder);
+        CHECK_INT(rename(from, to), 0);
+    }
+}
+
+static void use_shards(struct hf_model *model)
+{
+    while (hf_replace(&model->texts[HF_INDEX], "\"model.safetensors\"", "\"model-1.safetensors\"")) continue;
+}
+
+static int open_folder(const char *path, struct probe *probe, struct rf_error *error)
+{
+    struct rf_allocator allocator = probe_allocator(probe);
+    struct rf_source *source = NULL;
+    *error = (struct rf_error){0};
+    int code = rf_source_open(&source, path, &allocator, error);
+    CHECK(code == 0 || (source == NULL && error->code == code));
+    rf_source_close(source);
+    CHECK_MSG(probe->live == 0, "%ld blocks are left after \"%s\"", probe->live, error->text);
+    CHECK_MSG(probe_mappings(folder) <= 0, "a mapping is left after \"%s\"", error->text);
+    return code;
+}
+
+struct mutation {
+    const char *sentence;
+    int code, file;
+    const char *from, *to; /* from NULL: the file goes */
+};
+
+#define F RF_ERR_FORMAT
+#define U RF_ERR_UNSUPPORTED
+#define IO RF_ERR_IO
+
+static const struct mutation qwen2_mutations[] = {
+    {"config.json is missing", IO, HF_CONFIG, NULL, NULL},
+    {"config.json: line 1", F, HF_CONFIG, "{", "["},
+    {"config.json: line 1", F, HF_CONFIG, "1e-06", "NaN"},
+    {"config.json: line 1", F, HF_CONFIG, "1e-06", "1e999"},
+    {"duplicate", F, HF_CONFIG, "\"hidden_act\"", "\"hidden_size\""},
+    {"\"GPT2LMHeadModel\" is not known", U, HF_CONFIG, "Qwen2ForCausalLM", "GPT2LMHeadModel"},
+    {"architectures is missing", F, HF_CONFIG, "\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",",
+     ""},
+    {"hidden_size is missing", F, HF_CONFIG, "hidden_size", "hidden_sizes"},
+    {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":8.5"},
+    {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":-8"},
+    {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":\"8\""},
+    {"num_hidden_layers is not a whole number", F, HF_CONFIG, "layers\":1", "layers\":99999999999"},
+    {"model.layers.1.input_layernorm.weight is missing", F, HF_CONFIG, "layers\":1", "layers\":2147483647"},
+    {"does not divide hidden_size", F, HF_CONFIG, "attention_heads\":2", "attention_heads\":3"},
+    {"do not divide", F, HF_CONFIG, "key_value_heads\":1", "key_value_heads\":5"},
+    {"model.layers.0.self_attn.k_proj.weight is [8, 4, 1, 1]", F, HF_CONFIG, "key_value_heads\":1",
+     "key_value_heads\":2"},
+    {"epsilon", F, HF_CONFIG, "1e-06", "0"},
+    {"rms_norm_eps is not a number", F, HF_CONFIG, "1e-06", "\"1e-6\""},
+    {"theta", F, HF_CONFIG, "1000000.0", "-1"},
+    {"hidden_act is \"gelu\"", U, HF_CONFIG, "silu", "gelu"},
+    {"quantization_config", U, HF_CONFIG, "\"hidden_act\"", "\"quantization_config\":{},\"hidden_act\""},
+    {"partial_rotary_factor", U, HF_CONFIG, "\"hidden_act\"", "\"partial_rotary_factor\":0.5,\"hidden_act\""},
+    {"\"yarn\"", U, HF_CONFIG, "\"hidden_act\"", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4},\"hidden_act\""},
+    {"factor of rope_scaling", F, HF_CONFIG, "\"hidden_act\"",
+     "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0},\"hidden_act\""},
+    {"lm_head.weight is missing", F, HF_CONFIG, "embeddings\":true", "embeddings\":false"},
+    /* the container */
+    {"holds neither", IO, HF_HEADER, NULL, NULL},
+    {"line 1", F, HF_HEADER, "{", "x"},
+    {"type \"F64\"", U, HF_HEADER, "F32", "F64"},
+    {"type \"\"", U, HF_HEADER, "\"F32\"", "3"},
+    {"shape is missing", F, HF_HEADER, "[8,8]", "[]"},
+    {"shape is missing", F, HF_HEADER, "[8,8]", "8"},
+    {"shape is missing", F, HF_HEADER, "[8,8]", "[8,8,1,1,1]"},
+    {"shape[1] is not", F, HF_HEADER, "[8,8]", "[8,0]"},
+    {"shape[0] is not", F, HF_HEADER, "[8,8]", "[-8,8]"},
+    {"shape[0] is not", F, HF_HEADER, "[8,8]", "[4611686018427387904,8]"},
+    {"data_offsets span 256 bytes, but its shape needs", F, HF_HEADER, "[8,8]", "[8,9]"},
+    {"model.embed_tokens.weight: data_offsets", F, HF_HEADER, "[0,256]", "[256,0]"},
+    {"model.embed_tokens.weight: data_offsets", F, HF_HEADER, "[0,256]", "[-256,0]"},
+    {"model.embed_tokens.weight: data_offsets", F, HF_HEADER, "[0,256]", "[0]"},
+    {"overlap", F, HF_HEADER, "[0,256]", "[4,260]"},
+    {"ends at byte 99999999", F, HF_HEADER, "[0,256]", "[99999743,99999999]"},
+    {"model.layers.0.mlp.bias is not one", U, HF_HEADER, "layers.0.mlp.up_proj.weight", "layers.0.mlp.bias"},
+    {"model.layers.00.mlp.up_proj.weight is not one", U, HF_HEADER, "layers.0.mlp.up", "layers.00.mlp.up"},
+    {"duplicate", F, HF_HEADER, "mlp.up_proj", "mlp.gate_proj"},
+    {"model.layers.0.mlp.up_proj.weight is missing", F, HF_HEADER, "layers.0.mlp.up", "layers.1.mlp.up"},
+    {"self_attn.v_proj.bias is missing", F, HF_HEADER, "v_proj.bias", "rotary_emb.inv_freq"},
+    /* the tokenizer */
+    {"holds neither tokenizer.json", IO, HF_TOKENIZER, NULL, NULL},
+    {"the pre-tokenizer", U, HF_TOKENIZER, "\\\\p{N}|", "\\\\p{N}{1,2}|"},
+    {"the pre-tokenizer", U, HF_TOKENIZER, "Isolated", "Removed"},
+    {"the pre-tokenizer", U, HF_TOKENIZER, "\"invert\":false", "\"invert\":true"},
+    {"the pre-tokenizer", U, HF_TOKENIZER, "\"use_regex\":false", "\"use_regex\":true"},
+    {"the pre-tokenizer", U, HF_TOKENIZER, "\"add_prefix_space\":false", "\"add_prefix_space\":true"},
+    {"tokenizer.model beside it", U, HF_TOKENIZER, "\"ByteLevel\"", "\"Metaspace\""},
+    {"type \"Unigram\"", U, HF_TOKENIZER, "\"BPE\"", "\"Unigram\""},
+    {"the normalizer \"NFKC\"", U, HF_TOKENIZER, "NFC", "NFKC"},
+    {"end_of_word_suffix \"</w>\"", U, HF_TOKENIZER, "suffix\":\"\"", "suffix\":\"</w>\""},
+    {"byte_fallback", U, HF_TOKENIZER, "fallback\":false", "fallback\":true"},
+    {"has the id 8, but the embedding has 8 rows", F, HF_TOKENIZER, "\"ab\":2", "\"ab\":8"},
+    {"has the id -1", F, HF_TOKENIZER, "\"ab\":2", "\"ab\":\"2\""},
+    {"both have the id 1", F, HF_TOKENIZER, "\"ab\":2", "\"ab\":1"},
+    {"both have the id 3", F, HF_TOKENIZER, "\"id\":4", "\"id\":3"},
+    {"has no content", F, HF_TOKENIZER, "\"content\":\"<|end|>\",", ""},
+    {"lstrip", U, HF_TOKENIZER, "lstrip\":false", "lstrip\":true"},
+    {"model.merges[0]", F, HF_TOKENIZER, "\"a b\"", "\"ab\""},
+    {"model.merges[0]", F, HF_TOKENIZER, "\"a b\"", "\"a b c\""},
+    {"model.merges[0]", F, HF_TOKENIZER, "\"a b\"", "7"},
+    {"model.merges[1]", F, HF_TOKENIZER, "[\"\\u0120\",\"a\"]", "[\"\\u0120\",\"a\",\"b\"]"},
+    {"model.merges is missing", F, HF_TOKENIZER, "\"merges\"", "\"mergers\""},
+    {"model.vocab is missing", F, HF_TOKENIZER, "\"vocab\"", "\"words\""},
+    {"eos_token \"<|fin|>\" is not in the vocabulary", F, HF_TOKENIZER_CONFIG, "<|end|>", "<|fin|>"},
+    {"generation_config.json: is not a JSON object", F, HF_GENERATION, "{\"eos_token_id\":[5,4]}", "[5,4]"},
+    {"generation_config.json: eos_token_id is not the id", F, HF_GENERATION, "[5,4]", "[5,8]"},
+    {"generation_config.json: eos_token_id is not the id", F, HF_GENERATION, "[5,4]", "-3"},
+};
+
+static const struct mutation llama_mutations[] = {
+    {"names the file \"../x.safetensors\"", F, HF_INDEX, "model-2.safetensors", "../x.safetensors"},
+    {"names the file \"/etc/x.safetensors\"", F, HF_INDEX, "model-2.safetensors", "/etc/x.safetensors"},
+    {"names the file \"passwd\"", F, HF_INDEX, "model-2.safetensors", "passwd"},
+    {"names the file \"\"", F, HF_INDEX, "\"model-2.safetensors\"", "7"},
+    {"model-9.safetensors: cannot open", IO, HF_INDEX, "model-2", "model-9"},
+    {"weight_map is missing", F, HF_INDEX, "weight_map", "weight_maps"},
+    {"two tensors are called model.norm.weight", F, HF_HEADER2, "model.layers.0.input_layernorm.weight",
+     "model.norm.weight"},
+    {"the llama3 scaling needs", F, HF_CONFIG, "\"high_freq_factor\":4.0", "\"high_freq_factor\":1.0"},
+    {"the llama3 scaling needs", F, HF_CONFIG, "original_max", "max"},
+    {"low_freq_factor is not a number", F, HF_CONFIG, "\"low_freq_factor\":1.0", "\"low_freq_factor\":\"1\""},
+    {"piece 3 has the unknown type 7", F, HF_SENTENCEPIECE, "<0x0A>\x18\x06", "<0x0A>\x18\x07"},
+    {"reads \"<0x-1>\"", F, HF_SENTENCEPIECE, "<0x0A>", "<0x-1>"},
+    {"model type 4", U, HF_SENTENCEPIECE, "\x12\x02\x18\x02", "\x12\x02\x18\x04"},
+    {"tokenizer.model: a number", F, HF_SENTENCEPIECE, "\x12\x02\x18\x02", "\x12\x02\x18\xff"},
+    {"tokenizer.model: a field", F, HF_SENTENCEPIECE, "\x12\x02\x18\x02", "\x12\x7f\x18\x02"},
+    {"unknown kind 3", F, HF_SENTENCEPIECE, "\x12\x02\x18\x02", "\x13\x02\x18\x02"},
+    {"embedding has 8 rows", F, HF_TOKENIZER_CONFIG, "\"6\":", "\"x\":"},
+    {"embedding has 8 rows", F, HF_TOKENIZER_CONFIG, "\"6\":", "\"99999999999999999999\":"},
+    {"both have the id 5", F, HF_TOKENIZER_CONFIG, "\"6\":", "\"5\":"},
+};
+
+static void test_mutation(void (*make)(struct hf_model *), const struct mutation *m)
+{
+    static struct hf_model model;
+    make(&model);
+    if (model.texts[HF_INDEX].bytes) use_shards(&model);
+    if (m->from)
+        CHECK_MSG(hf_replace(&model.texts[m->file], m->from, m->to), "nothing to replace for \"%s\"", m->sentence);
+    else
+        model.texts[m->file].bytes = 0;
+    write_model(&model);
+    struct probe probe = {0};
+    struct rf_error error;
+    int code = open_folder(folder, &probe, &error);
+    CHECK_MSG(code == m->code, "%s: code %d, not %d: \"%s\"", m->sentence, code, m->code, error.text);
+    CHECK_MSG(strstr(error.text, m->sentence), "\"%s\" does not say \"%s\"", error.text, m->sentence);
+    CHECK_MSG(strstr(error.text, folder), "\"%s\" does not name the folder", error.text);
+}
+
+static struct rf_source *open_good(const struct hf_model *model, const char *path)
+{
+    struct rf_source *source = NULL;
+    struct rf_error error = {0};
+    write_model(model);
+    CHECK_MSG(rf_source_open(&source, path, &rf_system_allocator, &error) == 0, "%s", error.text);
+    return source;
+}
+
+static void test_good_qwen2(void)
+{
+    static struct hf_model model;
+    char path[600];
+    hf_qwen2(&model);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    struct rf_source *source = open_good(&model, path);
+    if (!source) return;
+    const struct rf_params *p = &source->params;
+    CHECK_STR(p->arch_name, "qwen2");
+    CHECK(p->rope_style == RF_ROPE_NEOX && p->rope_theta == 1e6f && p->rope_scale == 1.0f && p->rms_eps == 1e-6f);
+    CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 && p->head_dim == 4);
+    CHECK(p->n_ff == 16 && p->n_vocab == 8 && p->n_ctx_train == 64 && p->tied_output && p->qkv_bias);
+    CHECK_STR(source->container, "safetensors");
+    CHECK_STR(source->name, strrchr(folder, '/') + 1);
+    CHECK(source->chat_template_bytes == 14);
+    const struct rf_tensor *down = rf_source_tensor(source, "blk.0.ffn_down.weight");
+    CHECK(down && down->ne[0] == 16 && down->ne[1] == 8 && down->bytes == 512 && down->dtype == RF_F32);
+    const struct rf_vocab *v = &source->vocab;
+    CHECK(v->kind == RF_VOCAB_BPE && rf_str_is(v->pre, "qwen2") && v->nfc == 1 && v->ignore_merges == 0);
+    CHECK(v->n_tokens == 8 &&
+          rf_str_is(v->tokens[3], "\xc4\xa0"
+                                  "a") &&
+          rf_str_is(v->tokens[7], "[PAD7]"));
+    CHECK(v->types[0] == RF_TOKEN_NORMAL && v->types[5] == RF_TOKEN_CONTROL && v->types[6] == RF_TOKEN_USER_DEFINED &&
+          v->types[7] == RF_TOKEN_UNUSED);
+    CHECK(v->n_merges == 2 && rf_str_is(v->merges[1].left, "\xc4\xa0") && rf_str_is(v->merges[0].right, "b"));
+    CHECK(v->bos == -1 && v->eos == 5 && v->eot == 4 && v->pad == 4 && v->unk == -1);
+    CHECK(v->add_bos == 0 && v->add_eos == 0);
+    rf_source_close(source);
+}
+
+static void test_good_llama(void)
+{
+    static struct hf_model model;
+    hf_llama(&model);
+    use_shards(&model);
+    struct rf_source *source = open_good(&model, folder);
+    if (!source) return;
+    const struct rf_params *p = &source->params;
+    CHECK(p->arch == RF_ARCH_LLAMA && p->rope_style == RF_ROPE_NEOX && !p->tied_output && !p->qkv_bias);
+    /* transformers' rule: the wavelength 2 pi is short and stays; 2 pi sqrt(500000) = 4443 lies between 8192/4 and
+     * 8192/1, where smooth = (8192 / 4443 - 1) / 3. */
+    CHECK(p->rope_freq_factors && p->rope_freq_factors[0] == 1.0f);
+    double smooth = (8192.0 / (2 * acos(-1.0) * sqrt(500000.0)) - 1) / 3;
+    if (p->rope_freq_factors) CHECK(fabs((double)p->rope_freq_factors[1] - 1 / ((1 - smooth) / 8 + smooth)) < 1e-6);
+    const struct rf_vocab *v = &source->vocab;
+    CHECK(v->kind == RF_VOCAB_SENTENCEPIECE && v->spm_proto.bytes == model.texts[HF_SENTENCEPIECE].bytes);
+    CHECK(v->n_tokens == 8 && rf_str_is(v->tokens[4], "\xe2\x96\x81") && v->scores[5] == -2.0f);
+    CHECK(v->types[0] == RF_TOKEN_UNKNOWN && v->types[3] == RF_TOKEN_BYTE && v->types[6] == RF_TOKEN_CONTROL);
+    CHECK(v->bos == 1 && v->eos == 6 && v->unk == 0 && v->pad == -1 && v->add_bos == 1);
+    CHECK(v->add_space_prefix == 1 && v->remove_extra_whitespaces == 0);
+    CHECK(source->chat_template_bytes == 1 && source->chat_template[0] == 'y');
+    rf_source_close(source);
+}
+
+/* Other pre-tokenizers, a template that adds BOS, a window that limits the context, biases of another architecture. */
+static void test_good_variants(void)
+{
+    static struct hf_model model;
+    hf_qwen2(&model);
+    struct hf_text *tokenizer = &model.texts[HF_TOKENIZER], *config = &model.texts[HF_CONFIG];
+    CHECK(hf_replace(tokenizer, "\\\\p{N}|", "\\\\p{N}{1,3}|") && hf_replace(tokenizer, "{\"type\":\"NFC\"}", "null") &&
+          hf_replace(tokenizer, "\"dropout\"", "\"ignore_merges\":true,\"dropout\"") &&
+          hf_replace(
+              tokenizer, "{\"type\":\"ByteLevel\"}",
+              "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\","
+              "\"single\":[{\"SpecialToken\":{\"id\":\"<|pad|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\"}}]}]}") &&
+          hf_replace(config, "use_sliding_window\":false", "use_sliding_window\":true") &&
+          hf_replace(config, "Qwen2ForCausalLM", "LlamaForCausalLM") &&
+          hf_replace(config, "\"hidden_act\"", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"hidden_act\""));
+    struct rf_source *source = open_good(&model, folder);
+    if (source) {
+        CHECK(rf_str_is(source->vocab.pre, "llama-bpe") && source->vocab.nfc == 0 && source->vocab.ignore_merges == 1);
+        CHECK(source->vocab.add_bos == 1 && source->vocab.add_eos == 0);
+        CHECK(source->params.n_ctx_train == 16 && source->params.rope_scale == 0.25f && source->params.qkv_bias);
+    }
+    rf_source_close(source);
+
+    hf_qwen2(&model);
+    const char *begin = strstr(tokenizer->data, "{\"type\":\"Split\""),
+               *end = strstr(tokenizer->data, "{\"type\":\"ByteLevel\",");
+    char split[512] = {0};
+    if (begin && end) memcpy(split, begin, (size_t)(end - begin));
+    CHECK(hf_replace(tokenizer, split, "{\"type\":\"Digits\",\"individual_digits\":true},") &&
+          hf_replace(tokenizer, "\"use_regex\":false", "\"use_regex\":true"));
+    source = open_good(&model, folder);
+    if (source) CHECK(rf_str_is(source->vocab.pre, "smollm"));
+    rf_source_close(source);
+}
+
+static int read_memory(const struct hf_model *model, const unsigned char *shard, size_t bytes, struct rf_error *error)
+{
+    struct probe probe = {0};
+    struct rf_allocator allocator = probe_allocator(&probe);
+    struct rf_source *source;
+    unsigned char *copy = malloc(bytes ? bytes : 1);
+    if (!copy || rf_source_new(&source, &allocator, error)) abort();
+    memcpy(copy, shard, bytes);
+    struct rf_hf_shard shards[] = {{"memory", copy, bytes}};
+    struct rf_hf_files files = {.folder = "memory", .shards = shards, .n_shards = 1};
+    struct rf_str *texts[] = {&files.config, &files.generation_config, &files.tokenizer_config, &files.tokenizer};
+    for (int i = 0; i < 4; i++) *texts[i] = (struct rf_str){model->texts[i].data, model->texts[i].bytes};
+    int code = rf_hf_read(source, &files, error);
+    rf_source_close(source);
+    free(copy);
+    CHECK_INT(probe.live, 0);
+    return code;
+}
+
+static void test_truncation_and_corruption(void)
+{
+    static struct hf_model model;
+    hf_qwen2(&model);
+    size_t bytes;
+    unsigned char *data = hf_shard(&model, 0, &bytes);
+    struct rf_error error;
+    for (size_t n = 0; n < bytes; n++) {
+        error = (struct rf_error){0};
+        int code = read_memory(&model, data, n, &error);
+        CHECK_MSG(code == RF_ERR_FORMAT && strstr(error.text, "memory"), "cut at %zu: %d \"%s\"", n, code, error.text);
+    }
+    CHECK_MSG(read_memory(&model, data, bytes, &error) == 0, "%s", error.text);
+    for (size_t i = 0; i < bytes - model.data_bytes[0]; i++) {
+        static const unsigned char flips[] = {0x01, 0x08, 0x80};
+        for (size_t j = 0; j < sizeof flips; j++) {
+            error = (struct rf_error){0};
+            data[i] ^= flips[j];
+            int code = read_memory(&model, data, bytes, &error);
+            CHECK(code == 0 ? !error.text[0] : error.text[0] != 0);
+            data[i] ^= flips[j];
+        }
+    }
+    free(data);
+}
+
+static void test_header_length(void)
+{
+    static const int64_t extras[] = {1, 4096, 100 << 20, INT64_MAX / 2, -9000};
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
+        static struct hf_model model;
+        hf_qwen2(&model);
+        model.header_extra = extras[i];
+        write_model(&model);
+        struct probe probe = {0};
+        struct rf_error error;
+        CHECK_INT(open_folder(folder, &probe, &error), RF_ERR_FORMAT);
+        CHECK_MSG(strstr(error.text, "model.safetensors: "), "%s", error.text);
+    }
+}
+
+static void test_allocation_failures(void (*make)(struct hf_model *))
+{
+    static struct hf_model model;
+    make(&model);
+    if (model.texts[HF_INDEX].bytes) use_shards(&model);
+    write_model(&model);
+    long n = 1;
+    for (; n < 1000; n++) {
+        struct probe probe = {.fail_at = n};
+        struct rf_error error;
+        int code = open_folder(folder, &probe, &error);
+        if (code == 0) break;
+        CHECK_MSG(code == RF_ERR_MEMORY, "request %ld: %d \"%s\"", n, code, error.text);
+    }
+    CHECK_MSG(n > 5 && n < 1000, "opening made %ld requests", n - 1);
+}
+
+/* Nesting as deep as a file can hold must not exhaust the stack. */
+static void test_deep_json(void)
+{
+    enum { DEPTH = 1 << 20 };
+    static struct hf_model model;
+    hf_qwen2(&model);
+    write_model(&model);
+    char path[600];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    char *deep = malloc(DEPTH);
+    if (!deep) abort();
+    memset(deep, '[', DEPTH);
+    CHECK_INT(probe_write(path, deep, DEPTH), 0);
+    free(deep);
+    struct probe probe = {0};
+    struct rf_error error;
+    CHECK_INT(open_folder(folder, &probe, &error), RF_ERR_FORMAT);
+    CHECK_MSG(strstr(error.text, "config.json: line 1"), "%s", error.text);
+}
+
+int main(void)
+{
+    if (probe_folder(folder, sizeof folder)) {
+        fprintf(stderr, "no temporary folder\n");
+        return 1;
+    }
+    test_good_qwen2();
+    test_good_llama();
+    test_good_variants();
+    for (size_t i = 0; i < sizeof qwen2_mutations / sizeof *qwen2_mutations; i++)
+        test_mutation(hf_qwen2, &qwen2_mutations[i]);
+    for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)
+        test_mutation(hf_llama, &llama_mutations[i]);
+    test_truncation_and_corruption();
+    test_header_length();
+    test_allocation_failures(hf_qwen2);
+    test_allocation_failures(hf_llama);
+    test_deep_json();
+    remove_files();
+    char path[600];
+    snprintf(path, sizeof path, "%s/model-1.safetensors", folder);
+    remove(path);
+    rmdir(folder);
+    return check_result();
+}
