@@ -26,6 +26,7 @@ void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const ch
         return NULL;
     }
     size_t bytes = (count * size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1);
+    if (bytes == 0) bytes = ALIGNMENT; /* nothing is a valid pointer, too */
     unsigned char *memory;
     if (bytes > SMALL_BLOCK / 4) {
         memory = add_block(arena, bytes, what, error);
@@ -41,7 +42,7 @@ void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const ch
         arena->at += bytes;
         arena->left -= bytes;
     }
-    if (bytes) memset(memory, 0, bytes);
+    memset(memory, 0, bytes);
     return memory;
 }
 

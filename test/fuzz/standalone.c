@@ -116,18 +116,19 @@ int main(int argc, char **argv)
     }
     struct seed seeds[256];
     size_t n_seeds = 0;
-    DIR *folder = opendir(argv[1]);
-    if (!folder) {
-        if (read_seed(argv[1], &seeds[n_seeds]) == 0) n_seeds++;
-    } else {
-        for (struct dirent *entry; n_seeds < sizeof seeds / sizeof *seeds && (entry = readdir(folder));) {
-            char path[4096];
-            if (entry->d_name[0] == '.') continue;
-            snprintf(path, sizeof path, "%s/%s", argv[1], entry->d_name);
-            if (read_seed(path, &seeds[n_seeds]) == 0) n_seeds++;
-        }
-        closedir(folder);
+    struct dirent **entries;
+    /* Sorted, so that the mutations are the same everywhere. */
+    int n_entries = scandir(argv[1], &entries, NULL, alphasort);
+    if (n_entries < 0 && read_seed(argv[1], &seeds[n_seeds]) == 0) n_seeds++;
+    for (int i = 0; i < n_entries; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", argv[1], entries[i]->d_name);
+        if (entries[i]->d_name[0] != '.' && n_seeds < sizeof seeds / sizeof *seeds &&
+            read_seed(path, &seeds[n_seeds]) == 0)
+            n_seeds++;
+        free(entries[i]);
     }
+    if (n_entries >= 0) free(entries);
     if (n_seeds == 0) {
         fprintf(stderr, "%s: no seed files\n", argv[1]);
         return 1;

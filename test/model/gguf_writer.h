@@ -32,13 +32,13 @@ struct w_file {
     uint64_t alignment, data_bytes;
 };
 
-static void w_put(unsigned char **at, const void *data, size_t bytes)
+static inline void w_put(unsigned char **at, const void *data, size_t bytes)
 {
     memcpy(*at, data, bytes);
     *at += bytes;
 }
 
-static void w_add(struct w_value *value, const void *data, size_t bytes)
+static inline void w_add(struct w_value *value, const void *data, size_t bytes)
 {
     if (value->bytes + bytes > sizeof value->data) abort();
     memcpy(value->data + value->bytes, data, bytes);
@@ -46,7 +46,7 @@ static void w_add(struct w_value *value, const void *data, size_t bytes)
 }
 
 /* The value of that key, emptied; a new one if there is none. */
-static struct w_value *w_set(struct w_file *file, const char *key, uint32_t type)
+static inline struct w_value *w_set(struct w_file *file, const char *key, uint32_t type)
 {
     struct w_value *value = NULL;
     for (size_t i = 0; i < file->n_values; i++)
@@ -58,35 +58,35 @@ static struct w_value *w_set(struct w_file *file, const char *key, uint32_t type
     return value;
 }
 
-static void w_u32(struct w_file *file, const char *key, uint32_t number)
+static inline void w_u32(struct w_file *file, const char *key, uint32_t number)
 {
     w_add(w_set(file, key, W_U32), &number, 4);
 }
 
-static void w_f32(struct w_file *file, const char *key, float number)
+static inline void w_f32(struct w_file *file, const char *key, float number)
 {
     w_add(w_set(file, key, W_F32), &number, 4);
 }
 
-static void w_bool(struct w_file *file, const char *key, int flag)
+static inline void w_bool(struct w_file *file, const char *key, int flag)
 {
     unsigned char byte = (unsigned char)flag;
     w_add(w_set(file, key, W_BOOL), &byte, 1);
 }
 
-static void w_add_string(struct w_value *value, const char *text)
+static inline void w_add_string(struct w_value *value, const char *text)
 {
     uint64_t n = strlen(text);
     w_add(value, &n, 8);
     w_add(value, text, n);
 }
 
-static void w_string(struct w_file *file, const char *key, const char *text)
+static inline void w_string(struct w_file *file, const char *key, const char *text)
 {
     w_add_string(w_set(file, key, W_STRING), text);
 }
 
-static struct w_value *w_array(struct w_file *file, const char *key, uint32_t elem_type, uint64_t count)
+static inline struct w_value *w_array(struct w_file *file, const char *key, uint32_t elem_type, uint64_t count)
 {
     struct w_value *value = w_set(file, key, W_ARRAY);
     w_add(value, &elem_type, 4);
@@ -94,18 +94,18 @@ static struct w_value *w_array(struct w_file *file, const char *key, uint32_t el
     return value;
 }
 
-static void w_strings(struct w_file *file, const char *key, const char *const *texts, size_t n)
+static inline void w_strings(struct w_file *file, const char *key, const char *const *texts, size_t n)
 {
     struct w_value *value = w_array(file, key, W_STRING, n);
     for (size_t i = 0; i < n; i++) w_add_string(value, texts[i]);
 }
 
-static void w_numbers(struct w_file *file, const char *key, uint32_t elem_type, const void *numbers, size_t n)
+static inline void w_numbers(struct w_file *file, const char *key, uint32_t elem_type, const void *numbers, size_t n)
 {
     w_add(w_array(file, key, elem_type, n), numbers, 4 * n);
 }
 
-static void w_drop(struct w_file *file, const char *key)
+static inline void w_drop(struct w_file *file, const char *key)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->n_values; i++)
@@ -113,7 +113,7 @@ static void w_drop(struct w_file *file, const char *key)
     file->n_values = kept;
 }
 
-static struct w_tensor *w_find(struct w_file *file, const char *name)
+static inline struct w_tensor *w_find(struct w_file *file, const char *name)
 {
     for (size_t i = 0; i < file->n_tensors; i++)
         if (strcmp(file->tensors[i].name, name) == 0) return &file->tensors[i];
@@ -121,7 +121,7 @@ static struct w_tensor *w_find(struct w_file *file, const char *name)
 }
 
 /* An F32 tensor behind the others; ne1 is 0 for a vector. */
-static void w_tensor(struct w_file *file, const char *name, uint64_t ne0, uint64_t ne1)
+static inline void w_tensor(struct w_file *file, const char *name, uint64_t ne0, uint64_t ne1)
 {
     struct w_tensor *tensor = &file->tensors[file->n_tensors++];
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
@@ -135,7 +135,7 @@ static void w_tensor(struct w_file *file, const char *name, uint64_t ne0, uint64
     file->data_bytes += (bytes + file->alignment - 1) / file->alignment * file->alignment;
 }
 
-static void w_drop_tensor(struct w_file *file, const char *name)
+static inline void w_drop_tensor(struct w_file *file, const char *name)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->n_tensors; i++)
@@ -144,7 +144,7 @@ static void w_drop_tensor(struct w_file *file, const char *name)
 }
 
 /* The bytes of the file (free them); *header_bytes is where the tensors' data begins. The data is 1.0f throughout. */
-static unsigned char *w_bytes(const struct w_file *file, size_t *bytes, size_t *header_bytes)
+static inline unsigned char *w_bytes(const struct w_file *file, size_t *bytes, size_t *header_bytes)
 {
     size_t cap = 4096 + file->data_bytes;
     for (size_t i = 0; i < file->n_values; i++) cap += 32 + sizeof file->values[i].key + file->values[i].bytes;
@@ -184,7 +184,7 @@ static unsigned char *w_bytes(const struct w_file *file, size_t *bytes, size_t *
 }
 
 /* A model of one layer with everything that it needs: embedding 8, 2 heads (1 for keys and values), feed-forward 16. */
-static void w_model(struct w_file *file, const char *arch, uint64_t n_vocab)
+static inline void w_model(struct w_file *file, const char *arch, uint64_t n_vocab)
 {
     static const struct {
         const char *suffix;
@@ -221,7 +221,7 @@ static void w_model(struct w_file *file, const char *arch, uint64_t n_vocab)
 }
 
 /* llama with a sentencepiece vocabulary of six. */
-static void w_llama(struct w_file *file)
+static inline void w_llama(struct w_file *file)
 {
     static const char *const tokens[] = {"<unk>", "<s>", "</s>", "<0x0A>", "\xe2\x96\x81", "a"};
     static const float scores[] = {0, 0, 0, 0, -1, -2};
@@ -240,7 +240,7 @@ static void w_llama(struct w_file *file)
 }
 
 /* qwen2 (biases, tied output, linear scaling by 2) with a byte-level BPE vocabulary of five. */
-static void w_qwen2(struct w_file *file)
+static inline void w_qwen2(struct w_file *file)
 {
     static const char *const tokens[] = {"a", "b", "ab",
                                          "\xc4\xa0"

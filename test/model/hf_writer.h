@@ -34,13 +34,13 @@ struct hf_model {
     int64_t header_extra; /* claimed beyond the header's length */
 };
 
-static void hf_set(struct hf_model *model, int file, const char *text)
+static inline void hf_set(struct hf_model *model, int file, const char *text)
 {
     model->texts[file].bytes = (size_t)snprintf(model->texts[file].data, sizeof model->texts[file].data, "%s", text);
 }
 
 /* 1 if there was something to replace. The text may hold zero bytes. */
-static int hf_replace(struct hf_text *text, const char *from, const char *to)
+static inline int hf_replace(struct hf_text *text, const char *from, const char *to)
 {
     size_t n = strlen(from), m = strlen(to), at = 0;
     while (at + n <= text->bytes && memcmp(text->data + at, from, n) != 0) at++;
@@ -51,7 +51,7 @@ static int hf_replace(struct hf_text *text, const char *from, const char *to)
     return 1;
 }
 
-static void hf_tensor(struct hf_model *model, int shard, const char *name, size_t rows, size_t columns)
+static inline void hf_tensor(struct hf_model *model, int shard, const char *name, size_t rows, size_t columns)
 {
     struct hf_text *text = &model->texts[HF_HEADER + shard];
     size_t bytes = 4 * rows * (columns ? columns : 1), at = model->data_bytes[shard];
@@ -67,7 +67,7 @@ static void hf_tensor(struct hf_model *model, int shard, const char *name, size_
 }
 
 /* Writes the tensors of one layer; with two shards, every second one lies in the second. */
-static void hf_tensors(struct hf_model *model, int n_shards, size_t n_vocab, int bias)
+static inline void hf_tensors(struct hf_model *model, int n_shards, size_t n_vocab, int bias)
 {
     static const struct {
         const char *name;
@@ -98,7 +98,7 @@ static void hf_tensors(struct hf_model *model, int n_shards, size_t n_vocab, int
 }
 
 /* Qwen2 with a byte-level BPE, tied, in one file; the embedding has a row more than there are tokens. */
-static void hf_qwen2(struct hf_model *model)
+static inline void hf_qwen2(struct hf_model *model)
 {
     memset(model, 0, sizeof *model);
     hf_set(model, HF_CONFIG,
@@ -130,7 +130,7 @@ static void hf_qwen2(struct hf_model *model)
 }
 
 /* Llama 3 style scaling, two shards, a sentencepiece model. */
-static void hf_llama(struct hf_model *model)
+static inline void hf_llama(struct hf_model *model)
 {
     /* Pieces <unk> (unknown), <s>, </s> (control), <0x0A> (byte), U+2581, "a"; trainer_spec: BPE; normalizer_spec. */
     static const char proto[] = "\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"
@@ -166,7 +166,7 @@ static void hf_llama(struct hf_model *model)
 }
 
 /* The bytes of a safetensors file (free them). */
-static unsigned char *hf_shard(const struct hf_model *model, int shard, size_t *bytes)
+static inline unsigned char *hf_shard(const struct hf_model *model, int shard, size_t *bytes)
 {
     const struct hf_text *text = &model->texts[HF_HEADER + shard];
     *bytes = 8 + text->bytes + model->data_bytes[shard];

@@ -16,7 +16,7 @@ struct probe {
     size_t largest;
 };
 
-static void *probe_alloc(void *user, size_t bytes)
+static inline void *probe_alloc(void *user, size_t bytes)
 {
     struct probe *probe = user;
     probe->requests++;
@@ -29,7 +29,7 @@ static void *probe_alloc(void *user, size_t bytes)
     return memory;
 }
 
-static void probe_release(void *user, void *memory, size_t bytes)
+static inline void probe_release(void *user, void *memory, size_t bytes)
 {
     struct probe *probe = user;
     probe->live--;
@@ -37,13 +37,13 @@ static void probe_release(void *user, void *memory, size_t bytes)
     free(memory);
 }
 
-static struct rf_allocator probe_allocator(struct probe *probe)
+static inline struct rf_allocator probe_allocator(struct probe *probe)
 {
     return (struct rf_allocator){probe_alloc, probe_release, probe};
 }
 
 /* Mappings of this process whose path contains `text`; -1 where the system does not tell. */
-static int probe_mappings(const char *text)
+static inline int probe_mappings(const char *text)
 {
     FILE *file = fopen("/proc/self/maps", "r");
     if (!file) return -1;
@@ -55,14 +55,14 @@ static int probe_mappings(const char *text)
 }
 
 /* A new folder under $TMPDIR; the caller removes what it puts there. */
-static int probe_folder(char *path, size_t bytes)
+static inline int probe_folder(char *path, size_t bytes)
 {
     const char *base = getenv("TMPDIR");
     snprintf(path, bytes, "%s/riffle-test-XXXXXX", base && *base ? base : "/tmp");
     return mkdtemp(path) ? 0 : -1;
 }
 
-static int probe_write(const char *path, const void *data, size_t bytes)
+static inline int probe_write(const char *path, const void *data, size_t bytes)
 {
     FILE *file = fopen(path, "wb");
     if (!file) return -1;

@@ -1,0 +1,53 @@
+/* Writes the fuzz targets' seed files from the tests' own writers: make_seeds test/fuzz/corpus */
+#include "model/gguf_writer.h"
+#include "model/hf_writer.h"
+
+static FILE *open_seed(const char *folder, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    if (!file) exit(1);
+    return file;
+}
+
+static void write_gguf(const char *folder, const char *name, void (*make)(struct w_file *))
+{
+    static struct w_file model;
+    size_t bytes, header;
+    make(&model);
+    unsigned char *data = w_bytes(&model, &bytes, &header);
+    FILE *file = open_seed(folder, name);
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+    free(data);
+}
+
+static void write_folder(const char *folder, const char *name, void (*make)(struct hf_model *))
+{
+    static struct hf_model model;
+    make(&model);
+    FILE *file = open_seed(folder, name);
+    for (int i = 0; i < HF_FILES; i++) {
+        if (i) fputs("\n====\n", file);
+        if (i < HF_HEADER) {
+            fwrite(model.texts[i].data, 1, model.texts[i].bytes, file);
+        } else if (model.texts[i].bytes) {
+            size_t bytes;
+            unsigned char *data = hf_shard(&model, i - HF_HEADER, &bytes);
+            fwrite(data, 1, bytes, file);
+            free(data);
+        }
+    }
+    fclose(file);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) return 2;
+    write_gguf(argv[1], "gguf/llama", w_llama);
+    write_gguf(argv[1], "gguf/qwen2", w_qwen2);
+    write_folder(argv[1], "safetensors/qwen2", hf_qwen2);
+    write_folder(argv[1], "safetensors/llama", hf_llama);
+    return 0;
+}
