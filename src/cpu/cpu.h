@@ -34,9 +34,9 @@ struct rf_context {
     struct rf_buffer *buffers;
 
     size_t padded_dim;  /* of a head in V and in attention's results */
-    uint16_t *kv;       /* per layer and KV head: K blocks, then V rows (kv.c) */
-    size_t k_elements;  /* of one layer and head; V follows */
-    size_t kv_elements; /* K and V of one layer and head */
+    uint16_t *kv;       /* [chunk][layer][KV head]: K blocks, then V rows (kv.c) */
+    size_t k_elements;  /* K of one chunk, layer and head; V follows */
+    size_t kv_elements; /* K and V of one chunk, layer and head */
 
     float *worker_rows; /* [threads][worker_row_floats] */
     size_t worker_row_floats;
@@ -55,15 +55,17 @@ static inline float *buffer_row(const struct rf_buffer *buffer, size_t i)
     return (float *)(void *)((char *)buffer->data + i * buffer->row_bytes);
 }
 
-static inline uint16_t *k_cache(const struct rf_context *context, int32_t layer, size_t head)
+/* K and V of one layer and KV head over the chunk of positions from chunk * RF_ATTENTION_CHUNK on. */
+static inline uint16_t *k_cache(const struct rf_context *context, size_t chunk, int32_t layer, size_t head)
 {
-    size_t index = (size_t)layer * (size_t)context->shape.params->n_head_kv + head;
+    const struct rf_params *params = context->shape.params;
+    size_t index = (chunk * (size_t)params->n_layer + (size_t)layer) * (size_t)params->n_head_kv + head;
     return context->kv + index * context->kv_elements;
 }
 
-static inline uint16_t *v_cache(const struct rf_context *context, int32_t layer, size_t head)
+static inline uint16_t *v_cache(const struct rf_context *context, size_t chunk, int32_t layer, size_t head)
 {
-    return k_cache(context, layer, head) + context->k_elements;
+    return k_cache(context, chunk, layer, head) + context->k_elements;
 }
 
 /* weights.c */

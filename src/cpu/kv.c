@@ -1,12 +1,13 @@
-/* The KV cache: per layer and KV head first K, 16 positions interleaved so that a vector of scores needs no sums across
- * lanes, [n_ctx/16][head_dim][16]; then V, [n_ctx][padded head_dim]. */
+/* The KV cache: per chunk of positions, layer and KV head first K, 16 positions interleaved so that a vector of scores needs
+ * no sums across lanes, [256/16][head_dim][16]; then V, [256][padded head_dim]. Chunks come first in the order, so that a
+ * context takes up memory as it fills, however large the pages are. */
 #include <string.h>
 
 #include "cpu/cpu.h"
 
-static size_t blocks(size_t positions)
+static size_t chunks(size_t positions)
 {
-    return (positions + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
+    return (positions + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
 }
 
 static size_t heads(const struct rf_context *context)
@@ -16,14 +17,14 @@ static size_t heads(const struct rf_context *context)
 
 int cpu_kv_new(struct rf_context *context, struct rf_error *error)
 {
-    size_t n_ctx = blocks((size_t)context->shape.n_ctx) * RF_KV_BLOCK, dim = (size_t)context->shape.params->head_dim;
+    size_t dim = (size_t)context->shape.params->head_dim;
     context->padded_dim = rf_padded(dim);
-    context->k_elements = n_ctx * dim;
-    context->kv_elements = context->k_elements + n_ctx * context->padded_dim;
-    /* Not cleared, so that pages are taken up as the context fills. Kernels read K to the end of a block of 16 and drop the
-     * scores of positions that a query does not see; of V they read only what was written. */
-    context->kv = rf_malloc(context->backend->allocator, heads(context) * context->kv_elements, sizeof *context->kv,
-                            "KV cache", error);
+    context->k_elements = RF_ATTENTION_CHUNK * dim;
+    context->kv_elements = context->k_elements + RF_ATTENTION_CHUNK * context->padded_dim;
+    /* Not cleared: kernels read K to the end of a block of 16 and drop the scores of positions that a query does not see;
+     * of V they read only what was written. */
+    context->kv = rf_malloc(context->backend->allocator, chunks((size_t)context->shape.n_ctx) * heads(context),
+                            context->kv_elements * sizeof *context->kv, "KV cache", error);
     return context->kv ? 0 : RF_ERR_MEMORY;
 }
 
@@ -35,9 +36,8 @@ void cpu_kv_free(struct rf_context *context)
 void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *key)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
-    size_t dim = (size_t)context->shape.params->head_dim;
-    uint16_t *block = k_cache(context, layer, head) + pos / RF_KV_BLOCK * RF_KV_BLOCK * dim;
-
+    size_t dim = (size_t)context->shape.params->head_dim, place = pos % RF_ATTENTION_CHUNK;
+    uint16_t *block = k_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + place / RF_KV_BLOCK * RF_KV_BLOCK * dim;
     uint16_t half[RF_KV_BLOCK];
     for (size_t j = 0; j < dim; j += RF_KV_BLOCK) {
         size_t n = dim - j < RF_KV_BLOCK ? dim - j : RF_KV_BLOCK;
@@ -45,7 +45,7 @@ void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, si
             kernels->f32_to_f16(half, key + j, n);
         else
             kernels->f32_to_bf16(half, key + j, n);
-        for (size_t i = 0; i < n; i++) block[(j + i) * RF_KV_BLOCK + pos % RF_KV_BLOCK] = half[i];
+        for (size_t i = 0; i < n; i++) block[(j + i) * RF_KV_BLOCK + place % RF_KV_BLOCK] = half[i];
     }
 }
 
@@ -53,7 +53,8 @@ void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, 
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     size_t dim = (size_t)context->shape.params->head_dim;
-    uint16_t *row = v_cache(context, layer, head) + pos * context->padded_dim;
+    uint16_t *row =
+        v_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + pos % RF_ATTENTION_CHUNK * context->padded_dim;
     if (context->shape.kv == RF_KV_F16)
         kernels->f32_to_f16(row, value, dim);
     else
@@ -61,11 +62,28 @@ void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, 
     memset(row + dim, 0, (context->padded_dim - dim) * sizeof *row);
 }
 
+/* A saved cache has the same order, cut to the positions that are there: each chunk's K to the end of a block, V to the
+ * last position. The two halves of a chunk's piece, in elements. */
+struct piece {
+    size_t positions, k, v;
+};
+
+static struct piece piece_of(const struct rf_context *context, size_t n, size_t chunk)
+{
+    size_t left = n - chunk * RF_ATTENTION_CHUNK, positions = left < RF_ATTENTION_CHUNK ? left : RF_ATTENTION_CHUNK;
+    size_t blocks = (positions + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
+    return (struct piece){positions, blocks * RF_KV_BLOCK * (size_t)context->shape.params->head_dim,
+                          positions * context->padded_dim};
+}
+
 uint64_t cpu_kv_bytes(const struct rf_context *context, int32_t n)
 {
-    size_t dim = (size_t)context->shape.params->head_dim;
-    size_t k = blocks((size_t)n) * RF_KV_BLOCK * dim, v = (size_t)n * context->padded_dim;
-    return (uint64_t)heads(context) * (k + v) * sizeof(uint16_t);
+    uint64_t elements = 0;
+    for (size_t c = 0; c < chunks((size_t)n); c++) {
+        struct piece piece = piece_of(context, (size_t)n, c);
+        elements += (uint64_t)heads(context) * (piece.k + piece.v);
+    }
+    return elements * sizeof(uint16_t);
 }
 
 /* Clears the positions of the last K block that were not written: no stray memory belongs in a file. */
@@ -79,25 +97,27 @@ static void clear_beyond(uint16_t *k, size_t n, size_t dim)
 
 void cpu_kv_save(const struct rf_context *context, int32_t n, void *out)
 {
-    size_t k = blocks((size_t)n) * RF_KV_BLOCK * (size_t)context->shape.params->head_dim * sizeof(uint16_t);
-    size_t v = (size_t)n * context->padded_dim * sizeof(uint16_t);
-    char *to = out;
-    for (size_t i = 0; i < heads(context); i++, to += k + v) {
-        const uint16_t *from = context->kv + i * context->kv_elements;
-        memcpy(to, from, k);
-        memcpy(to + k, from + context->k_elements, v);
-        clear_beyond((uint16_t *)(void *)to, (size_t)n, (size_t)context->shape.params->head_dim);
+    uint16_t *to = out;
+    for (size_t c = 0; c < chunks((size_t)n); c++) {
+        struct piece piece = piece_of(context, (size_t)n, c);
+        for (size_t h = 0; h < heads(context); h++, to += piece.k + piece.v) {
+            const uint16_t *from = k_cache(context, c, 0, h);
+            memcpy(to, from, piece.k * sizeof *to);
+            memcpy(to + piece.k, from + context->k_elements, piece.v * sizeof *to);
+            clear_beyond(to, piece.positions, (size_t)context->shape.params->head_dim);
+        }
     }
 }
 
 void cpu_kv_load(struct rf_context *context, int32_t n, const void *in)
 {
-    size_t k = blocks((size_t)n) * RF_KV_BLOCK * (size_t)context->shape.params->head_dim * sizeof(uint16_t);
-    size_t v = (size_t)n * context->padded_dim * sizeof(uint16_t);
     const char *from = in;
-    for (size_t i = 0; i < heads(context); i++, from += k + v) {
-        uint16_t *to = context->kv + i * context->kv_elements;
-        memcpy(to, from, k);
-        memcpy(to + context->k_elements, from + k, v);
+    for (size_t c = 0; c < chunks((size_t)n); c++) {
+        struct piece piece = piece_of(context, (size_t)n, c);
+        for (size_t h = 0; h < heads(context); h++, from += (piece.k + piece.v) * sizeof(uint16_t)) {
+            uint16_t *to = k_cache(context, c, 0, h);
+            memcpy(to, from, piece.k * sizeof *to);
+            memcpy(to + context->k_elements, from + piece.k * sizeof *to, piece.v * sizeof *to);
+        }
     }
 }
