@@ -121,7 +121,7 @@ static int expect(struct layout *layout, const char *name, int64_t ne0, int64_t 
     const struct rf_tensor *tensor = rf_source_tensor(source, name);
     char buffer[256];
     if (!tensor)
-        return rf_fail(layout->error, RF_ERR_FORMAT, "%s: tensor %s is missing (the file says %" PRId32 " layers)",
+        return rf_fail(layout->error, RF_ERR_FORMAT, "%s: tensor %s is missing (stated number of layers: %" PRId32 ")",
                        layout->path, shown_as(layout->shown, name, buffer, sizeof buffer), source->params.n_layer);
     layout->expected[tensor - source->tensors] = 1;
     const int64_t *ne = tensor->ne;

@@ -83,6 +83,7 @@ static const struct mutation llama_mutations[] = {
     {"tensors do not fit", F, TENSORS, .number = BIG / 2},
     {"tensors do not fit", F, TENSORS, .number = 0x10000000},
     {"", F, TENSORS, .number = 1},
+    {"token_embd.weight is missing", F, TENSORS, .number = (uint64_t)-12}, /* claims none */
     /* metadata as such */
     {"a metadata string", F, SET_LENGTH, .target = "general.name", .number = BIG},
     {"a metadata string", F, SET_LENGTH, .target = "general.name", .number = 1u << 30},
