@@ -38,10 +38,10 @@ static const char *const end_names[] = {
     "<eos>",      "<EOT>",         "<|end_of_role|>", "<|eot|>",
 };
 
-static int is_named(struct rf_str text, const char *const *names, size_t n_names)
+static int is_end_name(struct rf_str text)
 {
-    for (size_t i = 0; i < n_names; i++)
-        if (strlen(names[i]) == text.bytes && memcmp(names[i], text.data, text.bytes) == 0) return 1;
+    for (size_t i = 0; i < sizeof end_names / sizeof *end_names; i++)
+        if (strlen(end_names[i]) == text.bytes && memcmp(end_names[i], text.data, text.bytes) == 0) return 1;
     return 0;
 }
 
@@ -64,12 +64,11 @@ static int set_types(struct rf_tokenizer *t, struct rf_error *error)
     if (!t->types) return RF_ERR_MEMORY;
     for (int32_t id = 0; id < t->n_tokens; id++) {
         uint8_t type = types ? types[id] : RF_TOKEN_NORMAL;
-        int named = t->tokens[id].bytes && is_named(t->tokens[id], end_names, sizeof end_names / sizeof *end_names);
-        int stated = id == t->bos || id == t->eos || id == vocab->eot;
-        if (type == RF_TOKEN_USER_DEFINED && (named || stated)) type = RF_TOKEN_CONTROL;
+        int stated = id == t->eos || id == vocab->eot, special = type == RF_TOKEN_USER_DEFINED || is_control_type(type);
+        int ends = stated || (special && is_end_name(t->tokens[id]));
+        if (type == RF_TOKEN_USER_DEFINED && (ends || id == t->bos)) type = RF_TOKEN_CONTROL;
         t->types[id] = type;
-        if (t->n_end_tokens < MAX_END_TOKENS && (id == t->eos || id == vocab->eot || (named && is_control_type(type))))
-            t->end_tokens[t->n_end_tokens++] = id;
+        if (ends && t->n_end_tokens < MAX_END_TOKENS) t->end_tokens[t->n_end_tokens++] = id;
     }
     return 0;
 }

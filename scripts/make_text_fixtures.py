@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Makes test/data/text: small vocabularies, nasty strings and their ids by the reference libraries, chat templates and
+Jinja's renderings of them.
+
+    scripts/make_text_fixtures.py            writes everything under test/data/text
+    scripts/make_text_fixtures.py --model F  adds ids for the vocabulary of the GGUF file F (named smollm2.ids)
+    scripts/make_text_fixtures.py --compare F DIR   writes F's whole vocabulary and ids to DIR, for test_tokenizer
+
+Needs the Python packages tokenizers, sentencepiece, jinja2 and, for GGUF files, gguf. The tests themselves need none of
+them: what this script writes is committed.
+
+Formats (all text; %XX stands for a byte):
+  strings.txt   one case a line; "@N TEXT" is TEXT repeated N times
+  *.vocab       a header "kind pre n_tokens n_merges bos eos unk prefix", then "TYPE SCORE TEXT" for each token and
+                "LEFT RIGHT" (ids) for each merge
+  *.ids         a line of ids for each case, "ID*N" for N in a row, "-" for none, "#N HASH" for many; after a line
+                "special" the same cases with special tokens recognised, "=" where that changes nothing
+  *.chat        see test/text/test_chat_template.c
+"""
+import os
+import sys
+
+from text_cases import STRINGS, corpus  # beside this file
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+OUT = os.path.join(ROOT, "test", "data", "text")
+
+
+def escape(data: bytes) -> str:
+    return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b"%@" else "%%%02X" % b for b in data)
+
+
+def escape_text(text: str) -> str:
+    """As escape, but printable text outside ASCII stays readable."""
+    out = []
+    for c in text:
+        o = ord(c)
+        if (0x21 <= o <= 0x7E and c not in "%@") or (o >= 0xA1 and c.isprintable() and not c.isspace()
+                                                    and not 0x300 <= o < 0x370 and not 0xD800 <= o < 0xE000):
+            out.append(c)
+        else:
+            out.append("".join("%%%02X" % b for b in c.encode("utf-8")))
+    return "".join(out)
+
+
+def ids_line(ids) -> str:
+    if not ids:
+        return "-"
+    out, i = [], 0
+    while i < len(ids):
+        j = i
+        while j < len(ids) and ids[j] == ids[i]:
+            j += 1
+        out.append(str(ids[i]) if j - i == 1 else "%d*%d" % (ids[i], j - i))
+        i = j
+    line = " ".join(out)
+    if len(line) <= 300:
+        return line
+    h = 0xcbf29ce484222325  # FNV-1a over the ids as 32-bit little-endian numbers
+    for b in b"".join(i.to_bytes(4, "little") for i in ids):
+        h = (h ^ b) * 0x100000001b3 & 0xffffffffffffffff
+    return "#%d %016x" % (len(ids), h)
+
+
+def both(plain, special):
+    """Lines without and with special tokens recognised; "=" where they agree."""
+    return plain + ["special"] + ["=" if a == b else b for a, b in zip(plain, special)]
+
+
+def write(directory, name, lines):
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, name), "w", encoding="utf-8", newline="\n") as f:
+        f.write("\n".join(lines) + "\n")
+
+
+def expand(case):
+    return case if isinstance(case, str) else case[1] * case[0]
+
+
+def strings_lines():
+    return [escape_text(c) if isinstance(c, str) else "@%d %s" % (c[0], escape_text(c[1])) for c in STRINGS]
+
+
+# ---- byte-level BPE: HF's tokenizers ----
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+# pre-tokenizer -> special tokens; the last of each is user-defined
+SPECIAL = {
+    "gpt-2": ["<|endoftext|>", "<user>"],
+    "llama-bpe": ["<|begin_of_text|>", "<|eot_id|>", "<|end|>", "<|endless|>", "<tool_call>"],
+    "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>"],
+    "smollm": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<tool_call>"],
+}
+
+
+def pre_tokenizer(pre):
+    from tokenizers import Regex, pre_tokenizers as p
+    byte_level = p.ByteLevel(add_prefix_space=False, use_regex=False)
+    if pre == "gpt-2":
+        return p.ByteLevel(add_prefix_space=False, use_regex=True)
+    if pre == "smollm":
+        return p.Sequence([p.Digits(individual_digits=True), p.ByteLevel(add_prefix_space=False, use_regex=True)])
+    pattern = {"llama-bpe": LLAMA3, "qwen2": QWEN2}[pre]
+    return p.Sequence([p.Split(Regex(pattern), "isolated", invert=False), byte_level])
+
+
+def bpe_tokenizer(pre, vocab, merges, control, user):
+    from tokenizers import AddedToken, Tokenizer, models, normalizers
+    tok = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
+    if pre == "qwen2":
+        tok.normalizer = normalizers.NFC()
+    tok.pre_tokenizer = pre_tokenizer(pre)
+    tok.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in control])
+    tok.add_tokens([AddedToken(t, special=False, normalized=False) for t in user])
+    return tok
+
+
+def train_bpe(pre):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    tok = Tokenizer(models.BPE())
+    if pre == "qwen2":
+        tok.normalizer = normalizers.NFC()
+    tok.pre_tokenizer = pre_tokenizer(pre)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    if pre == "smollm":  # the real one lacks bytes that its training text lacked
+        alphabet = [c for c in alphabet if c not in "\u0104\u0106\u0113\u00c0\u00f1\u00ff"]
+    trainer = trainers.BpeTrainer(vocab_size=1500, initial_alphabet=sorted(alphabet), special_tokens=[],
+                                  show_progress=False, min_frequency=1)
+    tok.train_from_iterator(corpus(), trainer)
+    import json
+    model = json.loads(tok.to_str())["model"]
+    merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in model["merges"]]
+    return model["vocab"], merges
+
+
+def bpe_ids(tok):
+    lines = []
+    for special in (False, True):
+        tok.encode_special_tokens = not special
+        lines.append([ids_line(tok.encode(expand(case), add_special_tokens=False).ids) for case in STRINGS])
+    return both(*lines)
+
+
+def vocab_lines(kind, pre, tokens, types, scores, merges, bos, eos, unk, prefix):
+    yield "%s %s %d %d %d %d %d %d" % (kind, pre, len(tokens), len(merges), bos, eos, unk, prefix)
+    for i, t in enumerate(tokens):
+        yield "%d %s %s" % (types[i], repr(float(scores[i])) if scores else "0", escape_text(t))
+    ids = {t: i for i, t in enumerate(tokens)}
+    for a, b in merges:
+        yield "%d %d" % (ids[a], ids[b])
+
+
+def make_bpe(pre):
+    vocab, merges = train_bpe(pre)
+    tokens = [t for t, _ in sorted(vocab.items(), key=lambda kv: kv[1])]
+    special = SPECIAL[pre]
+    types = [1] * len(tokens) + [3] * (len(special) - 1) + [4]
+    all_tokens = tokens + special
+    first = len(tokens)
+    name = "bpe-" + pre
+    write(OUT, name + ".vocab", vocab_lines("bpe", pre, all_tokens, types, None, merges, first,
+                                            first + min(1, len(special) - 2), -1, -1))
+    write(OUT, name + ".ids", bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:])))
+
+
+# ---- sentencepiece ----
+
+def varint(v):
+    out = b""
+    while v >= 128:
+        out += bytes([v & 127 | 128])
+        v >>= 7
+    return out + bytes([v])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def number(n, v):
+    return varint(n << 3) + varint(v)
+
+
+def spm_proto(tokens, scores, types, unigram, prefix, unk):
+    import struct
+    out = b""
+    for i, t in enumerate(tokens):
+        kind = 2 if i == unk else (3 if types[i] in (2, 4) else types[i])
+        out += field(1, field(1, t.encode("utf-8")) + varint(2 << 3 | 5) + struct.pack("<f", scores[i]) + number(3, kind))
+    fallback = 6 in types
+    out += field(2, number(3, 1 if unigram else 2) + number(35, int(fallback)))
+    return out + field(3, number(3, int(prefix)) + number(4, 0) + number(5, 1))
+
+
+def spm_ids(tokens, scores, types, unigram, prefix, unk, special_ids):
+    """Special tokens split first; the space prefix at the start and after each of them, as llama.cpp and HF's
+    legacy Llama tokenizers have it."""
+    import re
+    import sentencepiece
+    models = []
+    for with_prefix in (False, True):
+        sp = sentencepiece.SentencePieceProcessor()
+        sp.LoadFromSerializedProto(spm_proto(tokens, scores, types, unigram, with_prefix, unk))
+        models.append(sp)
+    lines = [[], []]
+    for special in (False, True):
+        names = {tokens[i].replace("\u2581", " "): i for i in special_ids if special or types[i] == 4}
+        pattern = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
+        for case in STRINGS:
+            text, ids = expand(case), []
+            for i, part in enumerate(re.split("(%s)" % pattern, text) if names else [text]):
+                if i % 2:
+                    ids.append(names[part])
+                elif part:
+                    ids += models[prefix].EncodeAsIds(part)
+            lines[special].append(ids_line(ids))
+    return both(*lines)
+
+
+def make_spm(name, model_type):
+    import io
+    import sentencepiece
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([line for text in corpus() for line in text.split("\n") if line.strip()]),
+        model_writer=model, vocab_size=1200, hard_vocab_limit=False, model_type=model_type, byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=True,
+        split_digits=True, allow_whitespace_only_pieces=True, minloglevel=2,
+        control_symbols=["<|im_end|>", "[INST]"], user_defined_symbols=["<tool>"])
+    proto = model.getvalue()
+    with open(os.path.join(OUT, name + ".model"), "wb") as f:
+        f.write(proto)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    n = sp.GetPieceSize()
+    tokens = [sp.IdToPiece(i) for i in range(n)]
+    scores = [sp.GetScore(i) for i in range(n)]
+    types = [2 if sp.IsUnknown(i) else 3 if sp.IsControl(i) else 6 if sp.IsByte(i) else
+             4 if tokens[i] == "<tool>" else 1 for i in range(n)]
+    special = [i for i in range(n) if types[i] in (3, 4)]
+    if model_type == "bpe":
+        write(OUT, name + ".vocab", vocab_lines("spm", "default", tokens, types, scores, [], 1, 2, 0, 1))
+    write(OUT, name + ".ids", spm_ids(tokens, scores, types, model_type == "unigram", True, 0, special))
+
+
+# ---- whole vocabularies of GGUF files ----
+
+def gguf_vocab(path):
+    import gguf
+    fields = gguf.GGUFReader(path).fields
+
+    def get(key, default=None):
+        return fields[key].contents() if key in fields else default
+
+    tokens = get("tokenizer.ggml.tokens")
+    return {
+        "kind": get("tokenizer.ggml.model"), "pre": get("tokenizer.ggml.pre", "default"), "tokens": tokens,
+        "types": get("tokenizer.ggml.token_type") or [1] * len(tokens), "scores": get("tokenizer.ggml.scores"),
+        "merges": [tuple(m.split(" ", 1)) for m in get("tokenizer.ggml.merges", [])],
+        "bos": get("tokenizer.ggml.bos_token_id", -1), "eos": get("tokenizer.ggml.eos_token_id", -1),
+        "unk": get("tokenizer.ggml.unknown_token_id", -1),
+    }
+
+
+def gguf_ids(v):
+    special = [i for i, t in enumerate(v["types"]) if t in (3, 4)]
+    if v["kind"] == "gpt2":
+        vocab = {t: i for i, t in enumerate(v["tokens"])}
+        control = [v["tokens"][i] for i in special if v["types"][i] == 3]
+        user = [v["tokens"][i] for i in special if v["types"][i] == 4]
+        return bpe_ids(bpe_tokenizer(v["pre"], vocab, v["merges"], control, user))
+    return spm_ids(v["tokens"], v["scores"], v["types"], False, True, max(v["unk"], 0), special)
+
+
+def compare(path, directory):
+    v = gguf_vocab(path)
+    write(directory, "strings.txt", strings_lines())
+    kind = "bpe" if v["kind"] == "gpt2" else "spm"
+    write(directory, "model.vocab", vocab_lines(kind, v["pre"], v["tokens"], v["types"], v["scores"], v["merges"],
+                                                v["bos"], v["eos"], v["unk"], -1))
+    write(directory, "model.ids", gguf_ids(v))
+
+
+def main():
+    if sys.argv[1:2] == ["--compare"]:
+        return compare(sys.argv[2], sys.argv[3])
+    if sys.argv[1:2] == ["--model"]:
+        return write(OUT, "smollm2.ids", gguf_ids(gguf_vocab(sys.argv[2])))
+    write(OUT, "strings.txt", strings_lines())
+    for pre in SPECIAL:
+        make_bpe(pre)
+    make_spm("spm-bpe", "bpe")
+    make_spm("spm-unigram", "unigram")
+    write(OUT, "stories260K.ids", gguf_ids(gguf_vocab(os.path.join(OUT, "..", "stories260K.gguf"))))
+    import text_templates
+    text_templates.make(OUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+/* How the known chat templates put a conversation into text. */
+#ifndef RF_TEXT_CHAT_STYLE_H
+#define RF_TEXT_CHAT_STYLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "text/chat_template.h"
+
+enum rf_chat_role { RF_CHAT_SYSTEM, RF_CHAT_USER, RF_CHAT_ASSISTANT };
+
+/* In the texts of a style these stand for the model's BOS and EOS tokens. */
+#define RF_CHAT_BOS "\1"
+#define RF_CHAT_EOS "\2"
+
+/* A rendering under way. */
+struct rf_chat_output {
+    const struct rf_allocator *allocator;
+    struct rf_rendered *rendered;
+    struct rf_error *error;
+    const char *name; /* of the template */
+    const char *bos, *eos;
+    const char *default_system; /* NULL: none */
+    int add_generation_prompt;
+};
+
+struct rf_chat_style;
+typedef int (*rf_chat_render_fn)(struct rf_chat_output *out, const struct rf_chat_style *style,
+                                 const struct rf_chat_message *messages, size_t n_messages);
+
+enum {
+    RF_CHAT_TRIM_USER = 1, /* contents lose white space at both ends, as Python's strip() takes it */
+    RF_CHAT_TRIM_ASSISTANT = 2,
+    RF_CHAT_TRIM_SYSTEM = 4,
+    RF_CHAT_TRIM = 7,
+    RF_CHAT_SKIP_EMPTY_SYSTEM = 8, /* a system message without content is left out */
+    RF_CHAT_ANSWERED = 16,         /* no generation prompt after an assistant's message */
+    RF_CHAT_SYSTEM_LAST = 32       /* [INST] styles: the system message goes before the last user message */
+};
+
+struct rf_chat_style {
+    const char *name;
+    rf_chat_render_fn render;
+    unsigned flags;
+    const char *begin;              /* before the first message */
+    const char *open[3], *close[3]; /* around a message, by role; open NULL: the template drops such messages */
+    const char *head;               /* opens a system message that every conversation begins with, given or not */
+    const char *default_system;     /* of the template as its name stands for it; NULL: none */
+    const char *generation;         /* the end, with and without a generation prompt */
+    const char *no_generation;
+    const char *alternate_error; /* where users and assistants must alternate: what the template says */
+    const char *system_error;    /* where the first message must not be the system's */
+    const char *other_error;     /* [INST] styles: where a system message comes later */
+};
+
+/* The styles that can be chosen by name, ended by NULL. */
+extern const struct rf_chat_style *const rf_chat_styles[];
+/* By the fingerprint of a template's form (template_form.h); NULL for an unknown one. */
+const struct rf_chat_style *rf_chat_style_of_form(uint64_t fingerprint);
+
+/* Appends to the rendering; `special`: the template's own text. */
+int rf_chat_put(struct rf_chat_output *out, const char *text, size_t n, int special);
+
+/* The ways to render; chat_render.c. */
+int rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style *style,
+                         const struct rf_chat_message *messages, size_t n_messages);
+int rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *style,
+                        const struct rf_chat_message *messages, size_t n_messages);
+int rf_chat_render_qwen3(struct rf_chat_output *out, const struct rf_chat_style *style,
+                         const struct rf_chat_message *messages, size_t n_messages);
+
+#endif

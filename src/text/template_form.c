@@ -1,0 +1,343 @@
+#include "text/template_form.h"
+
+#include <string.h>
+
+#include "text/template_tag.h"
+
+/* What becomes of a block's tags and of the branch that is being read. */
+enum branch {
+    KEPT,         /* the tags stay, the branch too */
+    KEPT_SKIPPED, /* the tags stay, this branch cannot be taken */
+    KEPT_LAST,    /* the tags stay, this branch is always taken when it is reached */
+    KEPT_OVER,    /* a branch after KEPT_LAST */
+    TAKEN,        /* always taken: no tags */
+    SKIPPED,      /* never taken; one of the next may be */
+    OVER          /* nothing that follows is taken; or all of it lies in such a branch */
+};
+
+enum { MAX_DEPTH = 32 };
+
+struct reader {
+    const struct rf_allocator *allocator;
+    struct rf_error *error;
+    struct rf_template_form *form;
+    const char *source;
+    size_t n, at;
+    struct rf_bytes pending; /* constant text since the last tag that stayed */
+    struct rf_tag *tag;
+    enum rf_tag_state states[RF_TAG_N_ABSENT];
+    struct {
+        int is_for;
+        enum branch branch;
+    } blocks[MAX_DEPTH];
+    int depth;
+    const char *why;
+};
+
+static int is_dead(const struct reader *r)
+{
+    if (r->depth == 0) return 0;
+    enum branch branch = r->blocks[r->depth - 1].branch;
+    return branch == SKIPPED || branch == OVER || branch == KEPT_SKIPPED || branch == KEPT_OVER;
+}
+
+static int unknown(struct reader *r, const char *why)
+{
+    r->why = why;
+    return 1;
+}
+
+static int append(struct reader *r, const char *text, size_t n)
+{
+    return rf_bytes_append(r->allocator, &r->form->text, text, n, r->error);
+}
+
+static const char *find(const char *text, size_t n, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    for (size_t i = 0; i + length <= n; i++)
+        if (memcmp(text + i, wanted, length) == 0) return text + i;
+    return NULL;
+}
+
+/* "\S" in the form stands for the default system prompt, which is noted. */
+static int take_default_system(struct reader *r, size_t *begin, size_t *end)
+{
+    static const char open[] = "<|im_start|>system\n", close[] = "<|im_end|>\n";
+    const char *text = r->pending.data, *found = r->pending.count ? find(text, r->pending.count, open) : NULL;
+    *begin = *end = r->pending.count;
+    if (!found || r->form->has_default_system) return 0;
+    size_t from = (size_t)(found - text) + strlen(open);
+    const char *stop = find(text + from, r->pending.count - from, close);
+    if (!stop) return 0;
+    *begin = from;
+    *end = (size_t)(stop - text);
+    r->form->has_default_system = 1;
+    return rf_bytes_append(r->allocator, &r->form->default_system, text + *begin, *end - *begin, r->error);
+}
+
+static int flush_text(struct reader *r)
+{
+    size_t begin, end;
+    int code = take_default_system(r, &begin, &end);
+    for (size_t i = 0; i < r->pending.count && !code; i++) {
+        if (i == begin) {
+            code = append(r, "\\S", 2);
+            i = end;
+        }
+        char c = r->pending.data[i];
+        if (!code && (c == '{' || c == '\\')) code = append(r, "\\", 1);
+        if (!code) code = append(r, &c, 1);
+    }
+    r->pending.count = 0;
+    return code;
+}
+
+static int keep_text(struct reader *r, const char *text, size_t n)
+{
+    return is_dead(r) ? 0 : rf_bytes_append(r->allocator, &r->pending, text, n, r->error);
+}
+
+/* Appends a tag: `open`, tokens first .. end - 1, `close`. */
+static int keep_tag(struct reader *r, const char *open, size_t first, size_t end, const char *close)
+{
+    int code = flush_text(r);
+    if (!code) code = append(r, open, strlen(open));
+    if (!code) code = rf_tag_write(r->tag, first, end, r->allocator, &r->form->text, r->error);
+    return code ? code : append(r, close, strlen(close));
+}
+
+/* {{ a + 'b' + c }} puts out the same as {{ a }}b{{ c }}: what is added here are strings. */
+static int read_output(struct reader *r)
+{
+    static const char *const opaque[] = {"if", "else", "or", "and", "not", "in", "is", "==", "!=", "<",
+                                         ">",  "<=",   ">=", "-",   "*",   "/",  "%",  "//", "**", ","};
+    const struct rf_tag *tag = r->tag;
+    if (tag->n_tokens == 0) return unknown(r, "an empty output tag");
+    int depth = 0, whole = 0;
+    for (size_t i = 0; i < tag->n_tokens; i++) {
+        depth += rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{");
+        depth -= rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}");
+        for (size_t k = 0; k < sizeof opaque / sizeof *opaque && depth == 0; k++) whole |= rf_tag_is(tag, i, opaque[k]);
+    }
+    if (is_dead(r)) return 0;
+    if (whole) return keep_tag(r, "{{", 0, tag->n_tokens, "}}");
+    size_t first = 0;
+    for (size_t i = 0; i <= tag->n_tokens; i++) {
+        if (i < tag->n_tokens) {
+            depth += rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{");
+            depth -= rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}");
+            if (depth || (!rf_tag_is(tag, i, "+") && !rf_tag_is(tag, i, "~"))) continue;
+        }
+        if (i == first) return unknown(r, "a sum with a part missing");
+        int constant = i - first == 1 && tag->tokens[first].kind == RF_TAG_STRING;
+        int code = constant ? keep_text(r, tag->tokens[first].text.data, tag->tokens[first].text.bytes)
+                            : keep_tag(r, "{{", first, i, "}}");
+        if (code) return code;
+        first = i + 1;
+    }
+    return 0;
+}
+
+static int read_set(struct reader *r)
+{
+    const struct rf_tag *tag = r->tag;
+    if (tag->n_tokens < 4 || tag->tokens[1].kind != RF_TAG_NAME) return unknown(r, "that form of {% set %}");
+    int simple = rf_tag_is(tag, 2, "="), member = rf_tag_is(tag, 2, ".") && rf_tag_is(tag, 4, "=");
+    if (!simple && !member) return unknown(r, "that form of {% set %}");
+    if (is_dead(r)) return 0;
+    int variable = rf_tag_absent_variable(tag->tokens[1].text);
+    if (variable >= 0) {
+        int always = 1;
+        for (int i = 0; i < r->depth; i++) always &= r->blocks[i].branch == TAKEN;
+        int none = simple && tag->n_tokens == 4 && rf_tag_is(tag, 3, "none");
+        r->states[variable] = none && always ? RF_TAG_NONE : RF_TAG_SET;
+    }
+    return keep_tag(r, "{%", 0, tag->n_tokens, "%}");
+}
+
+static int open_block(struct reader *r)
+{
+    const struct rf_tag *tag = r->tag;
+    int is_for = rf_tag_is(tag, 0, "for"), dead = is_dead(r);
+    if (r->depth == MAX_DEPTH) return unknown(r, "blocks of that depth");
+    enum branch branch = OVER;
+    if (!dead && is_for) {
+        for (size_t i = 1; i < tag->n_tokens && !rf_tag_is(tag, i, "in"); i++) {
+            int variable = rf_tag_absent_variable(tag->tokens[i].text);
+            if (variable >= 0) r->states[variable] = RF_TAG_SET;
+        }
+        branch = KEPT;
+    } else if (!dead) {
+        enum rf_truth truth = rf_tag_truth(tag, 1, tag->n_tokens, r->states);
+        branch = truth == RF_TRUE ? TAKEN : truth == RF_FALSE ? SKIPPED : KEPT;
+    }
+    int code = branch == KEPT ? keep_tag(r, "{%", 0, tag->n_tokens, "%}") : 0;
+    r->blocks[r->depth].is_for = is_for;
+    r->blocks[r->depth++].branch = branch;
+    return code;
+}
+
+/* elif and else */
+static int next_branch(struct reader *r)
+{
+    const struct rf_tag *tag = r->tag;
+    if (r->depth == 0 || r->blocks[r->depth - 1].is_for) return unknown(r, "{% else %} there");
+    enum branch *branch = &r->blocks[r->depth - 1].branch;
+    int is_else = rf_tag_is(tag, 0, "else");
+    enum rf_truth truth = is_else ? RF_TRUE : rf_tag_truth(tag, 1, tag->n_tokens, r->states);
+    switch (*branch) {
+    case KEPT:
+    case KEPT_SKIPPED: {
+        int code = flush_text(r);
+        *branch = truth == RF_FALSE ? KEPT_SKIPPED : truth == RF_TRUE && !is_else ? KEPT_LAST : KEPT;
+        if (code || truth == RF_FALSE) return code;
+        return truth == RF_TRUE ? keep_tag(r, "{%else", 0, 0, "%}") : keep_tag(r, "{%", 0, tag->n_tokens, "%}");
+    }
+    case KEPT_LAST: *branch = KEPT_OVER; return flush_text(r);
+    case TAKEN: *branch = OVER; return 0;
+    case SKIPPED:
+        *branch = truth == RF_TRUE ? TAKEN : truth == RF_FALSE ? SKIPPED : KEPT;
+        return *branch == KEPT ? keep_tag(r, "{%if", 1, tag->n_tokens, "%}") : 0;
+    case KEPT_OVER:
+    case OVER: break;
+    }
+    return 0;
+}
+
+static int close_block(struct reader *r)
+{
+    int is_for = rf_tag_is(r->tag, 0, "endfor");
+    if (r->depth == 0 || r->blocks[r->depth - 1].is_for != is_for) return unknown(r, "blocks that do not match");
+    enum branch branch = r->blocks[--r->depth].branch;
+    if (branch == TAKEN || branch == SKIPPED || branch == OVER) return 0;
+    return keep_tag(r, is_for ? "{%endfor" : "{%endif", 0, 0, "%}");
+}
+
+static int read_block(struct reader *r)
+{
+    const struct rf_tag *tag = r->tag;
+    if (rf_tag_is(tag, 0, "if") || rf_tag_is(tag, 0, "for")) return open_block(r);
+    if (rf_tag_is(tag, 0, "elif") || rf_tag_is(tag, 0, "else")) return next_branch(r);
+    if (rf_tag_is(tag, 0, "endif") || rf_tag_is(tag, 0, "endfor")) return close_block(r);
+    if (rf_tag_is(tag, 0, "set")) return read_set(r);
+    return unknown(r, "statements besides if, for and set");
+}
+
+/* ---- Jinja's lexer ---- */
+
+static int is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The text before a tag that opens at `end`, after "{%-" or lstrip_blocks have taken their part. */
+static size_t text_end(const struct reader *r, size_t begin, size_t end, char kind, char sign)
+{
+    size_t stop = end;
+    if (sign == '-') {
+        while (stop > begin && is_space(r->source[stop - 1])) stop--;
+    } else if (sign != '+' && kind != '{') {
+        while (stop > begin && r->source[stop - 1] != '\n' && is_space(r->source[stop - 1])) stop--;
+        /* Only where nothing but space stands between the line's beginning and the tag. */
+        if (stop > 0 && r->source[stop - 1] != '\n') stop = end;
+    }
+    return stop;
+}
+
+/* What a closing brace swallows: all space after '-', else one newline after blocks and comments. */
+static void skip_after_tag(struct reader *r, char kind, char sign)
+{
+    if (sign == '-')
+        while (r->at < r->n && is_space(r->source[r->at])) r->at++;
+    else if (sign != '+' && kind != '{' && r->at < r->n && r->source[r->at] == '\n')
+        r->at++;
+}
+
+static int read_comment(struct reader *r, size_t from)
+{
+    const char *close = find(r->source + from, r->n - from, "#}");
+    if (!close) return unknown(r, "a comment that does not end");
+    size_t end = (size_t)(close - r->source);
+    char sign = end > from ? r->source[end - 1] : 0;
+    if (sign != '-' && sign != '+') sign = 0;
+    r->at = end + 2;
+    skip_after_tag(r, '#', sign);
+    return 0;
+}
+
+static int read_all(struct reader *r)
+{
+    int code = 0;
+    while (r->at < r->n && !code) {
+        size_t begin = r->at, open = begin;
+        while (open < r->n && !(r->source[open] == '{' && open + 1 < r->n && strchr("{%#", r->source[open + 1])))
+            open++;
+        if (open == r->n) return keep_text(r, r->source + begin, r->n - begin);
+        char kind = r->source[open + 1], sign = open + 2 < r->n ? r->source[open + 2] : 0;
+        if (sign != '-' && sign != '+') sign = 0;
+        if (kind == '{' && sign == '+') return unknown(r, "{{+");
+        code = keep_text(r, r->source + begin, text_end(r, begin, open, kind, sign) - begin);
+        if (code) break;
+        size_t inside = open + 2 + (sign != 0);
+        if (kind == '#') {
+            code = read_comment(r, inside);
+            continue;
+        }
+        const char *why = rf_tag_read(r->tag, r->source, r->n, inside, kind == '%' ? "%}" : "}}");
+        if (why) return unknown(r, why);
+        if (kind == '{' && r->tag->sign == '+') return unknown(r, "a sum with a part missing");
+        r->at = r->tag->end;
+        skip_after_tag(r, kind, r->tag->sign);
+        code = kind == '%' ? read_block(r) : read_output(r);
+    }
+    return code;
+}
+
+/* Newlines of any kind become \n, and the last one goes, as in Jinja. */
+static size_t normalise_newlines(const char *source, size_t n, char *out)
+{
+    size_t made = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (source[i] == '\r') {
+            out[made++] = '\n';
+            if (i + 1 < n && source[i + 1] == '\n') i++;
+        } else {
+            out[made++] = source[i];
+        }
+    }
+    return made && out[made - 1] == '\n' ? made - 1 : made;
+}
+
+int rf_template_form(const char *source, size_t n, const struct rf_allocator *allocator, struct rf_template_form *form,
+                     const char **why, struct rf_error *error)
+{
+    *form = (struct rf_template_form){.fingerprint = 0xcbf29ce484222325u};
+    struct reader r = {.allocator = allocator, .error = error, .form = form};
+    int code = RF_ERR_MEMORY;
+    char *text = rf_malloc(allocator, n, 2, "chat template", error); /* the source, then its strings */
+    r.tag = rf_malloc(allocator, 1, sizeof *r.tag, "chat template", error);
+    if (text && r.tag) {
+        r.source = text;
+        r.n = normalise_newlines(source, n, text);
+        r.tag->strings = text + n;
+        r.tag->strings_used = 0;
+        code = read_all(&r);
+        if (!code && r.depth) code = unknown(&r, "blocks that do not end");
+        if (!code) code = flush_text(&r);
+    }
+    for (size_t i = 0; i < form->text.count; i++)
+        form->fingerprint = (form->fingerprint ^ (unsigned char)form->text.data[i]) * 0x100000001b3u;
+    *why = r.why;
+    rf_bytes_free(allocator, &r.pending);
+    rf_free(allocator, r.tag);
+    rf_free(allocator, text);
+    if (code) rf_template_form_free(allocator, form);
+    return code;
+}
+
+void rf_template_form_free(const struct rf_allocator *allocator, struct rf_template_form *form)
+{
+    rf_bytes_free(allocator, &form->text);
+    rf_bytes_free(allocator, &form->default_system);
+}
