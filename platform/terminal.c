@@ -43,7 +43,7 @@ void rf_terminal_use_utf8(void)
 
 /* A signal belongs to the process, so its state does as well. The pipe ends a wait for input even where the signal was
  * delivered to another thread, or just before the wait began. */
-enum { UNANSWERED_INTERRUPTS = 4 };
+enum { UNANSWERED_INTERRUPTS = 3 };
 static struct {
     volatile sig_atomic_t count;
     void (*wake)(void *user);

@@ -20,7 +20,6 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
 
-    rf_interrupts_catch(NULL, NULL);
     riffle_model_options_init(&model_options, sizeof model_options);
     model_options.flags = flags;
     model_options.threads = options->threads;

@@ -16,7 +16,7 @@ struct engine {
 };
 
 /* Both return CLI_OK, or an exit status with a sentence on standard error and nothing open. `engine` must stay where it
- * is while it is open. From here on an interrupt stops the work instead of the program. `flags` are RIFFLE_OPEN_*. */
+ * is while it is open: from then on an interrupt stops the session's work. `flags` are RIFFLE_OPEN_*. */
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags);
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
 void engine_close(struct engine *engine);

@@ -129,7 +129,8 @@ struct line_editor *line_editor_new(void)
     el_set(editor->edit, EL_EDITOR, "emacs");
     el_set(editor->edit, EL_GETCFN, read_character);
     el_set(editor->edit, EL_PROMPT_ESC, prompt_of, '\1');
-    el_set(editor->edit, EL_ADDFN, "riffle-paste", "insert pasted text", paste);
+    /* The wide form: the narrow one keeps copies of the names that it never frees. */
+    el_wset(editor->edit, EL_ADDFN, L"riffle-paste", L"insert pasted text", paste);
     el_set(editor->edit, EL_BIND, "\\e[200~", "riffle-paste", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     open_history(editor);
@@ -144,11 +145,13 @@ void line_editor_free(struct line_editor *editor)
     free(editor);
 }
 
-enum read_result line_editor_read(struct line_editor *editor, const char *prompt, struct buffer *line)
+enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line)
 {
     int n = 0;
-    const char *bold = rf_terminal_colour(RF_STDERR) ? "\1\033[1m\1" : "", *plain = bold[0] ? "\1\033[0m\1" : "";
-    snprintf(editor->prompt, sizeof editor->prompt, "%s%s%s", bold, prompt, plain);
+    /* libedit draws an escape with the character after it, so the last one stands before the space. */
+    int bold = rf_terminal_colour(RF_STDERR);
+    snprintf(editor->prompt, sizeof editor->prompt, "%s%c%s ", bold ? "\1\033[1m\1" : "", mark,
+             bold ? "\1\033[0m\1" : "");
     editor->interrupted = 0;
     buffer_clear(line);
 

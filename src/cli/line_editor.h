@@ -11,8 +11,9 @@ struct line_editor;
 struct line_editor *line_editor_new(void);
 void line_editor_free(struct line_editor *editor);
 
-/* A line without its newline; it holds newlines where text of several lines was pasted. `prompt` is ASCII. */
-enum read_result line_editor_read(struct line_editor *editor, const char *prompt, struct buffer *line);
+/* A line without its newline; it holds newlines where text of several lines was pasted. The prompt is
+ * `mark` and a space. */
+enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line);
 
 /* Remembers a whole message for this and later sessions. */
 void line_editor_remember(struct line_editor *editor, const char *message);

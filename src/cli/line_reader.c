@@ -70,9 +70,9 @@ static enum read_result read_plain(struct line_reader *reader, struct buffer *li
     return READ_TEXT;
 }
 
-static enum read_result read_line(struct line_reader *reader, const char *prompt, struct buffer *line)
+static enum read_result read_line(struct line_reader *reader, char mark, struct buffer *line)
 {
-    return reader->editor ? line_editor_read(reader->editor, prompt, line) : read_plain(reader, line);
+    return reader->editor ? line_editor_read(reader->editor, mark, line) : read_plain(reader, line);
 }
 
 static int ends_with(const struct buffer *text, const char *end)
@@ -92,7 +92,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
     struct buffer line = {0};
     size_t n_mark = sizeof block_mark - 1;
     buffer_clear(message);
-    enum read_result result = read_line(reader, "> ", &line);
+    enum read_result result = read_line(reader, '>', &line);
     int in_block = result == READ_TEXT && line.count >= n_mark && memcmp(line.data, block_mark, n_mark) == 0;
     size_t skip = in_block ? n_mark : 0;
     while (result == READ_TEXT) {
@@ -106,7 +106,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         /* The line of the opening mark holds text of the message only if something follows the mark. */
         if (!(in_block && skip && line.count == skip)) buffer_append(message, "\n", 1);
         skip = 0;
-        result = read_line(reader, ". ", &line);
+        result = read_line(reader, '.', &line);
         if (result == READ_END && message->count) {
             result = READ_TEXT;
             break;

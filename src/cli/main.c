@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "platform/clock.h"
+#include "platform/terminal.h"
 #include "riffle.h"
 
 static int help(int argc, char **argv)
@@ -46,6 +47,7 @@ static int dispatch(int argc, char **argv, double start_seconds)
         help_verb(stdout, verb);
         status = CLI_OK;
     } else if (status == 0) {
+        rf_interrupts_catch(NULL, NULL);
         status = verb->run(&options);
     }
     options_free(&options);

@@ -13,7 +13,7 @@
 #include "cli/output.h"
 #include "platform/terminal.h"
 
-enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, N_ROWS = 5, SESSION_TOKENS = 512 };
+enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, N_ROWS = 5, SESSION_TOKENS = 512, PASSES = 3 };
 static const int32_t rows[N_ROWS] = {1, 2, 4, 8, 16};
 
 static const char prompt_text[] =
@@ -101,10 +101,16 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     if (code < 0) return code;
     rounds->prefill_tps[i] = rate(stats.prefill_tokens, stats.prefill_seconds);
     rounds->decode_tps[i] = rate(stats.generated_tokens, stats.decode_seconds);
+    code = riffle_rewind(session, PROMPT_TOKENS);
+    if (code < 0) return code;
     for (int r = 0; r < N_ROWS; r++) {
-        if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
-        code = riffle_measure_pass(session, rows[r], PROMPT_TOKENS, 3, &rounds->pass_seconds[r][i]);
-        if (code < 0) return code;
+        double seconds[PASSES];
+        for (int pass = 0; pass < PASSES; pass++) {
+            if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+            code = riffle_measure_pass(session, rows[r], PROMPT_TOKENS, 1, &seconds[pass]);
+            if (code < 0) return code;
+        }
+        rounds->pass_seconds[r][i] = median(seconds, PASSES);
     }
     return RIFFLE_OK;
 }

@@ -1,0 +1,152 @@
+"""What the end-to-end tests share. Each test file is called with the path of the program: test_run.py build/riffle"""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MODEL = str(pathlib.Path(__file__).resolve().parent.parent / "data" / "stories260K.gguf")
+RIFFLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+TIMEOUT = 300  # seconds; only so that a hang becomes a failure
+
+
+class Case(unittest.TestCase):
+    """A test with an empty folder of its own as the working directory and as the user's home."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="riffle-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RIFFLE_", "XDG_", "NO_COLOR", "LC_"))}
+        self.env = dict(kept, HOME=self.folder, LANG="C")
+
+    def path(self, name, content=None):
+        path = os.path.join(self.folder, name)
+        if content is not None:
+            with open(path, "wb") as file:
+                file.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def riffle(self, *arguments, stdin=b"", env=None):
+        """Runs the program to its end; .out and .err are text, which must be UTF-8."""
+        stdin = stdin if isinstance(stdin, bytes) else stdin.encode()
+        result = subprocess.run([RIFFLE, *arguments], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=dict(self.env, **(env or {})), cwd=self.folder, timeout=TIMEOUT)
+        result.out = result.stdout.decode("utf-8")
+        result.err = result.stderr.decode("utf-8")
+        return result
+
+    def start(self, *arguments, env=None, stdout=subprocess.PIPE):
+        process = subprocess.Popen([RIFFLE, *arguments], stdin=subprocess.PIPE, stdout=stdout,
+                                   stderr=subprocess.PIPE, env=dict(self.env, **(env or {})), cwd=self.folder)
+        self.addCleanup(close, process)
+        return process
+
+    def ok(self, *arguments, **options):
+        result = self.riffle(*arguments, **options)
+        self.assertEqual(result.returncode, 0, result.err)
+        return result
+
+    def json(self, *arguments, **options):
+        """Runs with --json: one object and a newline are all there is on standard output."""
+        result = self.ok(*arguments, "--json", **options)
+        self.assertTrue(result.out.startswith("{") and result.out.endswith("}\n"), result.out)
+        return json.loads(result.out)
+
+    def fails(self, status, *arguments, says=(), **options):
+        """Fails with the status, prints nothing on standard output, and a sentence with each of `says`."""
+        result = self.riffle(*arguments, **options)
+        self.assertEqual(result.returncode, status, (arguments, result.out, result.err))
+        self.assertEqual(result.out, "")
+        self.assertTrue(result.err.startswith("riffle: "), result.err)
+        for part in (says,) if isinstance(says, str) else says:
+            self.assertIn(part, result.err)
+        return result
+
+
+def close(process):
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()
+
+
+class Terminal:
+    """The program on a pseudo-terminal; .screen is all that it has printed."""
+
+    def __init__(self, case, *arguments, env=None):
+        self.case, self.screen, self.status = case, "", None
+        self.bytes = b""
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            try:
+                os.chdir(case.folder)
+                os.execve(RIFFLE, [RIFFLE, *arguments], dict(case.env, TERM="xterm", **(env or {})))
+            finally:
+                os._exit(127)
+        case.addCleanup(self.kill)
+
+    def send(self, text):
+        os.write(self.file, text.encode())
+
+    def _read(self, seconds):
+        if not select.select([self.file], [], [], seconds)[0]:
+            return True
+        try:
+            got = os.read(self.file, 65536)
+        except OSError:  # Linux: the other side is closed
+            got = b""
+        self.bytes += got
+        self.screen = self.bytes.decode("utf-8", "replace")
+        return bool(got)
+
+    def wait_for_match(self, pattern):
+        """Until the regular expression is found in all that the screen has shown."""
+        end = time.monotonic() + TIMEOUT
+        alive = True
+        while not re.search(pattern, self.screen, re.DOTALL):
+            if not alive or time.monotonic() > end:
+                self.case.fail("no %r in %r" % (pattern, self.screen))
+            alive = self._read(0.1)
+
+    def wait_for(self, text, count=1):
+        """Until `text` has been shown for the count-th time."""
+        self.wait_for_match(".*".join([re.escape(text)] * count))
+
+    def wait_for_prompt(self, count=1):
+        self.wait_for_match(".*".join([r">(\033\[0m)? "] * count))
+
+    def leave(self):
+        """Reads to the end; the exit status, negative for a signal."""
+        end = time.monotonic() + TIMEOUT
+        while self._read(0.1):
+            if time.monotonic() > end:
+                self.case.fail("still running: %r" % self.screen)
+        if self.status is None:
+            status = os.waitpid(self.pid, 0)[1]
+            self.status = os.waitstatus_to_exitcode(status)
+            os.close(self.file)
+        return self.status
+
+    def kill(self):
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self.file)
+            self.status = -signal.SIGKILL
+
+
+def main():
+    if RIFFLE is None:
+        sys.exit("usage: %s PROGRAM [unittest options]" % sys.argv[0])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

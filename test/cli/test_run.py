@@ -1,0 +1,257 @@
+"""run, tokenize, info, perplexity and bench on a tiny model of stories."""
+
+import json
+import math
+import os
+import signal
+import time
+
+from harness import MODEL, Case, main
+
+ONCE = ["run", MODEL, "--raw", "-p", "Once upon a time"]
+
+
+class Run(Case):
+    def test_streams_text_alone(self):
+        result = self.ok(*ONCE, "--max-tokens", "20")
+        self.assertTrue(result.out.endswith("\n"))
+        self.assertTrue(result.out.strip())
+        shown = self.json(*ONCE, "--max-tokens", "20")
+        self.assertEqual(result.out, shown["text"] + "\n")
+
+    def test_json(self):
+        shown = self.json(*ONCE, "--max-tokens", "5", "--ids")
+        self.assertEqual(list(shown), ["text", "finish", "tokens", "prompt_tokens", "generated_tokens", "load_s",
+                                       "first_token_s", "prefill_tps", "decode_tps", "peak_rss_bytes", "model",
+                                       "machine", "chain", "levels"])
+        self.assertEqual(shown["finish"], "length")
+        self.assertEqual(shown["generated_tokens"], 5)
+        self.assertEqual(len(shown["tokens"]), 5)
+        self.assertEqual(set(shown["model"]), {"name", "arch", "weights", "weight_bytes"})
+        self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
+        self.assertEqual([set(level) for level in shown["levels"]],
+                         [{"name", "passes", "drafted", "accepted", "seconds"}])
+        self.assertEqual(shown["levels"][-1]["name"], "target")
+        for field in ["prompt_tokens", "load_s", "first_token_s", "prefill_tps", "decode_tps", "peak_rss_bytes"]:
+            self.assertGreater(shown[field], 0, field)
+        self.assertGreaterEqual(shown["first_token_s"], shown["load_s"])
+        self.assertNotIn("tokens", self.json(*ONCE, "--max-tokens", "1"))
+
+    def test_greedy_is_deterministic(self):
+        first = self.ok(*ONCE, "--max-tokens", "30").out
+        self.assertEqual(first, self.ok(*ONCE, "--max-tokens", "30").out)
+        self.assertEqual(first, self.ok(*ONCE, "--max-tokens", "30", "--threads", "1").out)
+        self.assertEqual(first, self.ok(*ONCE, "--max-tokens", "30", "--chain", "none").out)
+
+    def test_seed(self):
+        hot = [*ONCE, "--max-tokens", "30", "--temp", "1.5"]
+        first = self.ok(*hot, "--seed", "7").out
+        self.assertEqual(first, self.ok(*hot, "--seed", "7").out)
+        self.assertNotEqual(first, self.ok(*hot, "--seed", "8").out)
+        self.assertEqual(self.json(*hot, "--seed", "18446744073709551615")["seed"], 2**64 - 1)
+        free = self.json(*hot)
+        self.assertEqual(free["text"], self.json(*hot, "--seed", str(free["seed"]))["text"])
+
+    def test_prompt_from_anywhere(self):
+        expected = self.ok(*ONCE, "--max-tokens", "8").out
+        run = ["run", MODEL, "--raw", "--max-tokens", "8"]
+        self.assertEqual(expected, self.ok(*run, "-f", self.path("p.txt", "Once upon a time")).out)
+        self.assertEqual(expected, self.ok(*run, stdin="Once upon a time").out)
+
+    def test_message_drops_one_newline(self):
+        run = ["run", MODEL, "--template", "chatml", "--max-tokens", "8"]
+        expected = self.json(*run, "-p", "Tell a story")
+        for text in ["Tell a story", "Tell a story\n"]:
+            shown = self.json(*run, stdin=text)
+            self.assertEqual((shown["text"], shown["prompt_tokens"]), (expected["text"], expected["prompt_tokens"]))
+        self.assertGreater(self.json(*run, "--system", "Be brief", "-p", "Tell a story")["prompt_tokens"],
+                           expected["prompt_tokens"])
+
+    def test_stop(self):
+        text = self.json(*ONCE, "--max-tokens", "40")["text"]
+        stop = text[10:14]
+        shown = self.json(*ONCE, "--max-tokens", "40", "--stop", "not in there", "--stop", stop)
+        self.assertEqual(shown["finish"], "stop")
+        self.assertEqual(shown["text"], text[:text.index(stop)])
+
+    def test_quiet_but_for_what_matters(self):
+        self.assertEqual(self.ok(*ONCE, "--max-tokens", "2").err, "")
+        self.assertIn("context", self.ok(*ONCE, "--ctx", "24").err)
+        self.assertIn("tokens/s", self.ok(*ONCE, "--max-tokens", "2", "--verbose").err)
+
+    def test_full_context(self):
+        shown = self.json(*ONCE, "--ctx", "24")
+        self.assertEqual(shown["finish"], "length")
+        self.assertLessEqual(shown["prompt_tokens"] + shown["generated_tokens"], 25)
+
+    def test_prompt_longer_than_context(self):
+        n = self.json("tokenize", MODEL, "-p", "word " * 200)["count"]
+        self.fails(1, "run", MODEL, "--raw", "--ctx", "64", "-p", "word " * 200, says=[str(n), "64"])
+        self.fails(1, "run", MODEL, "--raw", "-p", "word " * 20000, says=["tokens", "context"])
+
+    def test_empty(self):
+        self.ok("run", MODEL, "--raw", "-p", "", "--max-tokens", "2")  # BOS alone
+        self.ok("run", MODEL, "--template", "chatml", "-p", "", "--max-tokens", "2")
+
+    def test_whole_characters_only(self):
+        """Each write of a stream is UTF-8 by itself, whatever the model says."""
+        process = self.start("run", MODEL, "--raw", "-p", "日本é😀", "--temp", "5", "--top-k", "0", "--top-p", "1",
+                             "--min-p", "0", "--seed", "3", "--max-tokens", "120")
+        process.stdin.close()
+        chunks = []
+        while chunk := os.read(process.stdout.fileno(), 65536):
+            chunks.append(chunk)
+        self.assertEqual(process.wait(), 0)
+        for chunk in chunks:
+            chunk.decode("utf-8")
+
+    def test_reader_that_leaves(self):
+        process = self.start(*ONCE, "--ctx", "512")
+        process.stdout.read(1)
+        process.stdout.close()
+        process.stdin.close()
+        self.assertIn(process.wait(), [-signal.SIGPIPE, 0, 1])
+        self.assertEqual(process.stderr.read(), b"")
+
+
+class Interrupt(Case):
+    """Random tokens on the scalar tier, which are the same on every machine and take a while."""
+
+    LONG = ["run", MODEL, "--raw", "-p", "Once upon a time", "--temp", "100", "--top-k", "0", "--top-p", "1",
+            "--min-p", "0", "--seed", "5", "--verbose"]
+
+    def begin(self, *arguments):
+        process = self.start(*self.LONG, *arguments, env={"RIFFLE_CPU": "scalar"})
+        process.stderr.readline()  # printed when all is loaded
+        return process
+
+    def test_text(self):
+        process = self.begin()
+        process.send_signal(signal.SIGINT)
+        self.assertTrue(process.stdout.read().endswith(b"\n"))
+        self.assertEqual(process.wait(), 130)
+
+    def test_json(self):
+        process = self.begin("--json", "--ids")
+        process.send_signal(signal.SIGINT)
+        shown = json.loads(process.stdout.read())
+        self.assertEqual(process.wait(), 130)
+        self.assertEqual(shown["finish"], "cancelled")
+        self.assertEqual(len(shown["tokens"]), shown["generated_tokens"])
+
+    def test_waiting_for_input(self):
+        process = self.start("run", MODEL, "--raw")
+        self.wait_until_caught(process)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(), 130)
+        self.assertEqual(process.stdout.read(), b"")
+
+    def wait_until_caught(self, process):
+        """Until the program handles interrupts itself: /proc shows a mask of the signals that it does."""
+        while process.poll() is None:
+            with open("/proc/%d/status" % process.pid) as file:
+                caught = [line for line in file if line.startswith("SigCgt")][0]
+            if int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
+                return
+            time.sleep(0.01)
+
+
+class Tokenize(Case):
+    def test_json(self):
+        shown = self.json("tokenize", MODEL, "-p", "Once upon a time")
+        self.assertEqual(list(shown), ["count", "tokens", "pieces"])
+        self.assertEqual(shown["count"], len(shown["tokens"]))
+        self.assertEqual(len(shown["tokens"]), len(shown["pieces"]))
+        self.assertEqual(shown["tokens"][0], 1)
+        self.assertEqual("".join(shown["pieces"][1:]).strip(), "Once upon a time")
+        self.assertEqual(self.json("tokenize", MODEL, "-p", "Once upon a time", "--no-bos")["tokens"],
+                         shown["tokens"][1:])
+
+    def test_special(self):
+        plain = self.json("tokenize", MODEL, "-p", "a</s>b", "--no-bos")
+        special = self.json("tokenize", MODEL, "-p", "a</s>b", "--no-bos", "--special")
+        self.assertNotIn(2, plain["tokens"])
+        self.assertIn(2, special["tokens"])
+
+    def test_text(self):
+        out = self.ok("tokenize", MODEL, "-p", "Once upon").out
+        shown = self.json("tokenize", MODEL, "-p", "Once upon")
+        self.assertEqual([int(line.split()[0]) for line in out.splitlines()], shown["tokens"])
+
+    def test_stdin_is_taken_as_it_is(self):
+        text = "two\nlines\n"
+        self.assertEqual(self.json("tokenize", MODEL, stdin=text), self.json("tokenize", MODEL, "-p", text))
+
+    def test_empty(self):
+        self.assertEqual(self.json("tokenize", MODEL, "-p", "", "--no-bos"), {"count": 0, "tokens": [], "pieces": []})
+        self.assertEqual(self.ok("tokenize", MODEL, "-p", "", "--no-bos").out, "")
+
+
+class Info(Case):
+    def test_json(self):
+        shown = self.json("info", MODEL, "--ctx", "100")
+        self.assertEqual((shown["arch"], shown["n_layer"], shown["n_embd"], shown["n_vocab"]), ("llama", 5, 64, 512))
+        self.assertEqual((shown["n_head"], shown["n_head_kv"], shown["head_dim"]), (8, 4, 8))
+        self.assertEqual(shown["file_bytes"], os.path.getsize(MODEL))
+        self.assertIsNone(shown["chat_template"])
+        memory = shown["memory"]
+        self.assertEqual(memory["context"], 100)
+        self.assertEqual(memory["kv_bytes"], 100 * memory["kv_bytes_per_token"])
+        # K and V, 16 bits, layers, heads, width; rows may be padded
+        self.assertGreaterEqual(memory["kv_bytes_per_token"], 2 * 2 * 5 * 4 * 8)
+        self.assertEqual(memory["total_bytes"], memory["mapped_bytes"] + memory["resident_bytes"] + memory["kv_bytes"])
+        self.assertGreater(memory["resident_bytes"] + memory["mapped_bytes"], 0)
+        self.assertGreater(memory["machine_bytes"], 0)
+
+    def test_text(self):
+        out = self.ok("info", MODEL).out
+        for part in ["llama", "GGUF", "5 layers", "--template"]:
+            self.assertIn(part, out)
+
+
+class Perplexity(Case):
+    TEXT = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. " * 12
+
+    def test_json(self):
+        shown = self.json("perplexity", MODEL, "--ctx", "64", stdin=self.TEXT)
+        n = self.json("tokenize", MODEL, "-p", self.TEXT)["count"]
+        self.assertEqual(list(shown), ["perplexity", "standard_error", "tokens", "context", "chunks"])
+        self.assertEqual((shown["context"], shown["chunks"]), (64, n // 64))
+        self.assertEqual(shown["tokens"], shown["chunks"] * 31)  # 33 .. 63 of each window
+        self.assertTrue(1 < shown["perplexity"] < 50, shown)
+        self.assertTrue(0 < shown["standard_error"] < shown["perplexity"], shown)
+
+    def test_chunks_and_text(self):
+        file = self.path("t.txt", self.TEXT)
+        shown = self.json("perplexity", MODEL, "--ctx", "64", "--chunks", "2", "-f", file)
+        self.assertEqual(shown["chunks"], 2)
+        out = self.ok("perplexity", MODEL, "--ctx", "64", "--chunks", "2", "-f", file).out
+        self.assertIn("%.4f" % shown["perplexity"], out)
+
+    def test_surprise_costs(self):
+        text = self.json("perplexity", MODEL, "--ctx", "32", stdin=self.TEXT)["perplexity"]
+        noise = self.json("perplexity", MODEL, "--ctx", "32", stdin="xq zv jk wq " * 60)["perplexity"]
+        self.assertGreater(math.log(noise), math.log(text))
+
+    def test_too_short(self):
+        self.fails(1, "perplexity", MODEL, stdin="short", says=["standard input", "512"])
+        self.fails(2, "perplexity", MODEL, "-p", "text", says="-p")
+
+
+class Bench(Case):
+    def test_json(self):
+        shown = self.json("bench", MODEL, "--repeats", "1")
+        self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
+        self.assertEqual(set(shown["plain"]), {"decode_tps", "prefill_tps", "percent_of_read", "pass_seconds"})
+        self.assertEqual(list(shown["plain"]["pass_seconds"]), ["1", "2", "4", "8", "16"])
+        self.assertEqual((shown["rows"], shown["summary"]), ([], []))
+        for value in [shown["machine"]["read_gbps"], shown["plain"]["decode_tps"], shown["plain"]["prefill_tps"],
+                      shown["plain"]["percent_of_read"], *shown["plain"]["pass_seconds"].values()]:
+            self.assertGreater(value, 0)
+
+    def test_text(self):
+        self.assertIn("of the read bandwidth", self.ok("bench", MODEL, "--repeats", "1").out)
+
+
+if __name__ == "__main__":
+    main()
