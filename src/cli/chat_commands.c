@@ -101,7 +101,8 @@ static enum command_result run_system(struct chat *chat, const char *argument)
         return COMMAND_DONE;
     }
     const char *system = conversation_system(&chat->conversation);
-    fprintf(stderr, "%s\n", system ? system : "no system message; /system TEXT sets one");
+    print_name(stderr, system ? system : "no system message; /system TEXT sets one");
+    fputc('\n', stderr);
     return COMMAND_DONE;
 }
 

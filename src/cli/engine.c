@@ -6,6 +6,7 @@
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "cli/known_models.h"
+#include "cli/output.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 
@@ -79,6 +80,13 @@ const char *engine_model_name(const struct engine *engine)
     if (engine->info.name[0]) return engine->info.name;
     const char *slash = strrchr(engine->path, '/');
     return slash && slash[1] ? slash + 1 : engine->path;
+}
+
+void engine_introduce(const struct engine *engine, const char *rest)
+{
+    print_name(stderr, engine_model_name(engine));
+    fprintf(stderr, ", weights %s, context %d tokens%s\n", engine->info.weights, riffle_session_n_ctx(engine->session),
+            rest);
 }
 
 int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count)

@@ -24,6 +24,9 @@ void engine_close(struct engine *engine);
 /* The model's name: its own, else that of its file. */
 const char *engine_model_name(const struct engine *engine);
 
+/* "NAME, weights bf16, context 8192 tokens" and `rest` on standard error. */
+void engine_introduce(const struct engine *engine, const char *rest);
+
 /* The tokens of a text, for free(); NULL with a sentence on standard error. `flags` are RIFFLE_TOKENIZE_*. */
 int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count);
 

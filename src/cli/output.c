@@ -1,10 +1,13 @@
 #include "cli/output.h"
 
+#include <string.h>
+
 #include "cli/buffer.h"
 #include "cli/utf8.h"
 #include "platform/terminal.h"
 
-static void escape_controls(struct buffer *out, const char *text, size_t n)
+/* `kept` are the control characters that may stay. */
+static void escape_controls(struct buffer *out, const char *text, size_t n, const char *kept)
 {
     for (size_t i = 0; i < n;) {
         size_t length = utf8_length(text + i, n - i);
@@ -14,7 +17,7 @@ static void escape_controls(struct buffer *out, const char *text, size_t n)
             continue;
         }
         unsigned code = utf8_code_point(text + i, length);
-        if ((code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0)) {
+        if ((code < 0x20 || (code >= 0x7f && code < 0xa0)) && !(code && code < 0x20 && strchr(kept, (int)code))) {
             char escape[8];
             snprintf(escape, sizeof escape, "\\x%02x", code);
             buffer_puts(out, escape);
@@ -29,13 +32,21 @@ int output_text(const char *text, size_t n)
 {
     if (rf_is_terminal(RF_STDOUT)) {
         struct buffer safe = {0};
-        escape_controls(&safe, text, n);
-        fwrite(safe.data, 1, safe.count, stdout);
+        escape_controls(&safe, text, n, "\n\t");
+        if (safe.count) fwrite(safe.data, 1, safe.count, stdout);
         buffer_free(&safe);
     } else {
         fwrite(text, 1, n, stdout);
     }
     return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
+}
+
+void print_name(FILE *out, const char *name)
+{
+    struct buffer safe = {0};
+    escape_controls(&safe, name, strlen(name), "");
+    if (safe.count) fwrite(safe.data, 1, safe.count, out);
+    buffer_free(&safe);
 }
 
 static const char *scaled(double value, const char *const units[], char text[32])

@@ -181,8 +181,8 @@ static void print_text(const struct engine *engine, const struct rounds *rounds,
 {
     int32_t n = rounds->count;
     char bytes[32];
-    printf("%s, weights %s, %s\n", engine_model_name(engine), engine->info.weights,
-           human_bytes(engine->info.weight_bytes, bytes));
+    print_name(stdout, engine_model_name(engine));
+    printf(", weights %s, %s\n", engine->info.weights, human_bytes(engine->info.weight_bytes, bytes));
     printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads, threads == 1 ? "" : "s",
            median(rounds->read, n) / 1e9);
     printf("prefill   %.1f tokens/s (%d tokens)\n", median(rounds->prefill_tps, n), PROMPT_TOKENS);

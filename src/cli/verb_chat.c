@@ -180,10 +180,7 @@ int verb_chat(const struct cli_options *options)
     int status = engine_open_session(&chat.engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
 
-    const riffle_model_info *info = &chat.engine.info;
-    if (chat.interactive || options->verbose)
-        fprintf(stderr, "%s, weights %s, context %d tokens; /help lists commands\n", engine_model_name(&chat.engine),
-                info->weights, riffle_session_n_ctx(chat.engine.session));
+    if (chat.interactive || options->verbose) engine_introduce(&chat.engine, "; /help lists commands");
     if (options->system) conversation_set_system(&chat.conversation, options->system);
 
     /* A model without a chat template fails here, not after the first message was typed. */

@@ -80,8 +80,11 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
 {
     const riffle_model_info *info = &engine->info;
     char a[32], b[32], c[32];
-    printf("model         %s\n", engine_model_name(engine));
-    printf("file          %s\n", engine->path);
+    printf("model         ");
+    print_name(stdout, engine_model_name(engine));
+    printf("\nfile          ");
+    print_name(stdout, engine->path);
+    putchar('\n');
     printf("container     %s, %s\n", info->container, human_bytes(info->file_bytes, a));
     printf("architecture  %s: %d layers, width %d, feed-forward %d, %d heads of %d (%d for keys and values)\n",
            info->architecture, info->n_layer, info->n_embd, info->n_ff, info->n_head, info->head_dim, info->n_head_kv);

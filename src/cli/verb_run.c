@@ -205,9 +205,7 @@ int verb_run(const struct cli_options *options)
         input_free(&input);
         return status;
     }
-    if (options->verbose)
-        fprintf(stderr, "%s, weights %s, context %d tokens\n", engine_model_name(&engine), engine.info.weights,
-                riffle_session_n_ctx(engine.session));
+    if (options->verbose) engine_introduce(&engine, "");
     status = prefill(&engine, options, &input, &answer);
     if (status == CLI_OK) status = generate(&engine, options, &answer);
     if (status == CLI_OK || status == CLI_INTERRUPTED) status = report(&engine, options, &answer, status);

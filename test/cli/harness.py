@@ -86,6 +86,7 @@ class Terminal:
 
     def __init__(self, case, *arguments, env=None):
         self.case, self.screen, self.status = case, "", None
+        self.mark = 0
         self.bytes = b""
         self.pid, self.file = pty.fork()
         if self.pid == 0:
@@ -97,6 +98,7 @@ class Terminal:
         case.addCleanup(self.kill)
 
     def send(self, text):
+        self.mark = len(self.screen)
         os.write(self.file, text.encode())
 
     def _read(self, seconds):
@@ -111,20 +113,20 @@ class Terminal:
         return bool(got)
 
     def wait_for_match(self, pattern):
-        """Until the regular expression is found in all that the screen has shown."""
+        """Until the regular expression is found in what was shown since the last send."""
         end = time.monotonic() + TIMEOUT
         alive = True
-        while not re.search(pattern, self.screen, re.DOTALL):
+        while not re.search(pattern, self.screen[self.mark:], re.DOTALL):
             if not alive or time.monotonic() > end:
-                self.case.fail("no %r in %r" % (pattern, self.screen))
+                self.case.fail("no %r at the end of %r" % (pattern, self.screen))
             alive = self._read(0.1)
 
-    def wait_for(self, text, count=1):
-        """Until `text` has been shown for the count-th time."""
-        self.wait_for_match(".*".join([re.escape(text)] * count))
+    def wait_for(self, text):
+        self.wait_for_match(re.escape(text))
 
-    def wait_for_prompt(self, count=1):
-        self.wait_for_match(".*".join([r">(\033\[0m)? "] * count))
+    def wait_for_prompt(self):
+        """Until the prompt is the last thing shown: then the editor has the terminal, and every key is its own."""
+        self.wait_for_match(r">(\033\[0m)? \Z")
 
     def leave(self):
         """Reads to the end; the exit status, negative for a signal."""

@@ -112,89 +112,117 @@ class Pipe(Case):
 
 
 class AtTerminal(Case):
-    def test_talks(self):
-        terminal = Terminal(self, *CHAT)
+    def saved(self, terminal, name):
+        """What the program has as messages, through /save."""
+        terminal.send("/save %s\n" % name)
+        terminal.wait_for("saved ")
         terminal.wait_for_prompt()
-        terminal.send("Hello\n")
+        with open(self.path(name), encoding="utf-8") as file:
+            return json.load(file)["messages"]
+
+    def chat(self, *arguments, env=None):
+        terminal = Terminal(self, *arguments, env=env)
+        terminal.wait_for_prompt()
+        return terminal
+
+    def ask(self, terminal, keys):
+        terminal.send(keys)
         terminal.wait_for("tokens/s")
-        terminal.send("/save saved.json\n")
-        terminal.wait_for("saved 2 messages")
+        terminal.wait_for_prompt()
+
+    def test_talks(self):
+        terminal = self.chat(*CHAT)
+        self.ask(terminal, "Hello\n")
+        self.assertEqual([m["role"] for m in self.saved(terminal, "a.json")], ["user", "assistant"])
         terminal.send("\x04")
         self.assertEqual(terminal.leave(), 0)
         self.assertIn("\033[2m", terminal.screen)
 
     def test_no_color(self):
-        terminal = Terminal(self, *CHAT, env={"NO_COLOR": "1"})
-        terminal.wait_for_prompt()
-        terminal.send("Hello\n")
-        terminal.wait_for("tokens/s")
+        terminal = self.chat(*CHAT, env={"NO_COLOR": "1"})
+        self.ask(terminal, "Hello\n")
         terminal.send("/exit\n")
         self.assertEqual(terminal.leave(), 0)
         self.assertNotRegex(terminal.screen, r"\033\[[0-9;]*m")
 
     def test_interrupt_stops_the_answer_only(self):
-        terminal = Terminal(self, *LONG, env={"RIFFLE_CPU": "scalar"})
-        terminal.wait_for_prompt()
+        terminal = self.chat(*LONG, env={"RIFFLE_CPU": "scalar"})
         terminal.send("Tell me a story\n")
-        terminal.wait_for_match(r"story\r\n\033\[\?2004l\W*\w")
+        terminal.wait_for_match(r"\033\[\?2004l.+")
         terminal.send("\x03")
         terminal.wait_for("stopped")
-        terminal.wait_for("tokens/s")
-        terminal.send("/save saved.json\n")
-        terminal.wait_for("saved 2 messages")
-        terminal.wait_for_prompt(3)
+        terminal.wait_for_prompt()
+        messages = self.saved(terminal, "a.json")
+        self.assertEqual([m["role"] for m in messages], ["user", "assistant"])
+        self.assertTrue(messages[1]["content"])
         terminal.send("\x03")
-        terminal.wait_for_prompt(4)
+        terminal.wait_for_prompt()
+        terminal.send("\x03")
+        self.assertEqual(terminal.leave(), 130)
+
+    def test_second_interrupt_leaves(self):
+        terminal = self.chat(*LONG, env={"RIFFLE_CPU": "scalar"})
+        terminal.send("Tell me a story\n")
+        terminal.wait_for_match(r"\033\[\?2004l.+")
+        terminal.send("\x03")
+        terminal.wait_for("again leaves")
+        terminal.wait_for_prompt()
         terminal.send("\x03")
         self.assertEqual(terminal.leave(), 130)
 
     def test_interrupt_clears_then_leaves(self):
-        terminal = Terminal(self, *CHAT)
-        terminal.wait_for_prompt()
+        terminal = self.chat(*CHAT)
         terminal.send("never sent")
         terminal.wait_for("never sent")
         terminal.send("\x03")
-        terminal.wait_for_prompt(2)
+        terminal.wait_for_prompt()
         terminal.send("\x03")
         terminal.wait_for("again leaves")
+        terminal.wait_for_prompt()
         terminal.send("\x03")
         self.assertEqual(terminal.leave(), 130)
 
     def test_paste_and_history(self):
-        terminal = Terminal(self, *CHAT, env={"XDG_STATE_HOME": self.path("state")})
-        terminal.wait_for_prompt()
+        state = {"XDG_STATE_HOME": self.path("state")}
+        terminal = self.chat(*CHAT, env=state)
         terminal.send("\033[200~one é日本\rtwo\033[31m\r\033[201~")
         terminal.wait_for("two")
-        terminal.send(" three\n")
-        terminal.wait_for("tokens/s")
-        terminal.send("/save saved.json\n")
-        terminal.wait_for("saved 2 messages")
+        self.ask(terminal, " three\n")
+        self.assertEqual(self.saved(terminal, "a.json")[0]["content"], "one é日本\ntwo[31m\n three")
         terminal.send("\x04")
         self.assertEqual(terminal.leave(), 0)
-        with open(self.path("saved.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["messages"][0]["content"], "one é日本\ntwo[31m\n three")
-
-        again = Terminal(self, *CHAT, env={"XDG_STATE_HOME": self.path("state")})
-        again.wait_for_prompt()
-        again.send("\033[A\033[A\n")
-        again.wait_for("tokens/s")
-        again.send("/save second.json\n")
-        again.wait_for("saved 2 messages")
-        again.send("\x04")
-        self.assertEqual(again.leave(), 0)
-        with open(self.path("second.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["messages"][0]["content"], "one é日本\ntwo[31m\n three")
         self.assertEqual(os.stat(self.path("state/riffle/history")).st_mode & 0o077, 0)
 
+        again = self.chat(*CHAT, env=state)
+        self.ask(again, "\033[A\033[A\n")
+        self.assertEqual(self.saved(again, "b.json")[0]["content"], "one é日本\ntwo[31m\n three")
+        again.send("\x04")
+        self.assertEqual(again.leave(), 0)
+
     def test_mistakes_do_not_end_it(self):
-        terminal = Terminal(self, *CHAT)
-        terminal.wait_for_prompt()
+        terminal = self.chat(*CHAT)
         terminal.send("/nonsense\n")
         terminal.wait_for("unknown command /nonsense")
+        terminal.wait_for_prompt()
         terminal.send("/load absent\n")
         terminal.wait_for("cannot open absent")
+        terminal.wait_for_prompt()
         terminal.send("/exit\n")
         self.assertEqual(terminal.leave(), 0)
+
+    def test_controls_of_a_file_are_shown(self):
+        """A terminal never gets control characters from a text that a file brought."""
+        self.path("in.json", json.dumps([{"role": "system", "content": "\033]0;title\007\u009b31m"}]))
+        terminal = self.chat(*CHAT)
+        terminal.send("/load in.json\n")
+        terminal.wait_for("loaded 1 ")
+        terminal.wait_for_prompt()
+        terminal.send("/system\n")
+        terminal.wait_for(r"\x1b]0;title\x07\x9b31m")
+        terminal.wait_for_prompt()
+        terminal.send("/exit\n")
+        self.assertEqual(terminal.leave(), 0)
+        self.assertNotIn("\033]0;", terminal.screen)
 
 
 if __name__ == "__main__":
