@@ -41,8 +41,8 @@ struct rf_vocab {
     uint8_t *types;          /* [n_tokens], enum rf_token_type */
     struct rf_merge *merges; /* [n_merges], by rank; both halves are stated by the file, neither is checked yet */
     size_t n_merges;
-    /* A serialised sentencepiece ModelProto (tokenizer.model); then tokens, scores and types may still be filled for
-     * added tokens beyond it. bytes 0 when there is none. */
+    /* A serialised sentencepiece ModelProto (tokenizer.model), whose pieces tokens, scores and types hold too, with
+     * added tokens beyond them. bytes 0 when there is none. */
     struct rf_str spm_proto;
     int32_t bos, eos, unk, pad; /* -1: none. All are < n_tokens. */
     int32_t eot;                /* end of turn, where the file names one besides eos; -1: none */

@@ -81,26 +81,6 @@ static int read_field(struct cursor *cursor, struct field *field)
     return 1;
 }
 
-static int read_piece(struct cursor cursor, struct rf_str *text, float *score, uint64_t *type)
-{
-    struct field field;
-    int more;
-    *text = (struct rf_str){"", 0};
-    *score = 0;
-    *type = RF_TOKEN_NORMAL;
-    while ((more = read_field(&cursor, &field)) > 0) {
-        if (field.number == PIECE_TEXT && field.wire == WIRE_BYTES) {
-            *text = (struct rf_str){(const char *)field.bytes.at, (size_t)(field.bytes.end - field.bytes.at)};
-        } else if (field.number == PIECE_SCORE && field.wire == WIRE_32) {
-            uint32_t bits = (uint32_t)field.value;
-            memcpy(score, &bits, sizeof *score);
-        } else if (field.number == PIECE_TYPE && field.wire == WIRE_VARINT) {
-            *type = field.value;
-        }
-    }
-    return more;
-}
-
 static int read_specs(struct rf_spm_model *model, const struct field *spec, const char *path, struct rf_error *error)
 {
     struct cursor cursor = spec->bytes;
@@ -130,36 +110,20 @@ static int read_specs(struct rf_spm_model *model, const struct field *spec, cons
     return 0;
 }
 
-/* Two walks over the proto: with pieces NULL it counts them, else it fills them in. */
-static int walk_proto(struct rf_spm_model *model, const struct rf_vocab *vocab, int fill, int32_t *n_pieces,
-                      const char *path, struct rf_error *error)
+/* What the proto says besides its pieces, which the vocabulary has. */
+static int read_proto(struct rf_spm_model *model, struct rf_str proto, const char *path, struct rf_error *error)
 {
-    struct cursor cursor = {(const unsigned char *)vocab->spm_proto.data,
-                            (const unsigned char *)vocab->spm_proto.data + vocab->spm_proto.bytes};
+    const unsigned char *data = (const unsigned char *)proto.data;
+    struct cursor cursor = {data, data + proto.bytes};
     struct field field;
     int more;
-    int32_t n = 0;
+    model->unigram = model->remove_extra_whitespaces = 1; /* the defaults of the proto */
     while ((more = read_field(&cursor, &field)) > 0) {
-        if (field.wire != WIRE_BYTES) continue;
-        if (field.number == MODEL_PIECES) {
-            if (n == INT32_MAX / 4) break;
-            struct rf_str text;
-            float score;
-            uint64_t type;
-            if (read_piece(field.bytes, &text, &score, &type) < 0) break;
-            if (fill) {
-                model->pieces[n] = text;
-                model->scores[n] = score;
-                model->types[n] = type > RF_TOKEN_BYTE ? 0 : (uint8_t)type;
-            }
-            n++;
-        } else if (!fill && (field.number == MODEL_TRAINER || field.number == MODEL_NORMALIZER)) {
-            int code = read_specs(model, &field, path, error);
-            if (code) return code;
-        }
+        if (field.wire != WIRE_BYTES || (field.number != MODEL_TRAINER && field.number != MODEL_NORMALIZER)) continue;
+        int code = read_specs(model, &field, path, error);
+        if (code) return code;
     }
-    if (more) return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
-    *n_pieces = n;
+    if (more < 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
     return 0;
 }
 
@@ -241,38 +205,19 @@ int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, 
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
     *model = (struct rf_spm_model){.unk = -1, .unigram = 0, .add_dummy_prefix = 1, .remove_extra_whitespaces = 0};
-    int32_t n_proto = 0;
-    int code = 0;
-    if (vocab->spm_proto.bytes) {
-        model->unigram = 1; /* the proto's defaults */
-        model->remove_extra_whitespaces = 1;
-        code = walk_proto(model, vocab, 0, &n_proto, path, error);
-        if (code) return code;
-    }
-    if (vocab->n_tokens > 0 && n_proto > vocab->n_tokens)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model has %d pieces, but the vocabulary %d tokens",
-                       path, (int)n_proto, (int)vocab->n_tokens);
-    model->n_pieces = vocab->n_tokens > 0 ? vocab->n_tokens : n_proto;
-    if (model->n_pieces == 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
-    if (n_proto == 0 && !vocab->scores)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece vocabulary has no scores", path);
+    int code = vocab->spm_proto.bytes ? read_proto(model, vocab->spm_proto, path, error) : 0;
+    if (code) return code;
+    if (vocab->n_tokens <= 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
+    if (!vocab->scores) return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece vocabulary has no scores", path);
 
-    size_t n = (size_t)model->n_pieces;
-    model->pieces = rf_malloc(allocator, n, sizeof *model->pieces, "vocabulary", error);
-    model->scores = rf_malloc(allocator, n, sizeof *model->scores, "vocabulary", error);
+    size_t n = (size_t)vocab->n_tokens;
+    model->n_pieces = vocab->n_tokens;
+    model->pieces = vocab->tokens;
+    model->scores = vocab->scores;
     model->types = rf_malloc(allocator, n, sizeof *model->types, "vocabulary", error);
-    if (!model->pieces || !model->scores || !model->types) {
-        rf_spm_model_free(model, allocator);
-        return RF_ERR_MEMORY;
-    }
-    if (n_proto) code = walk_proto(model, vocab, 1, &n_proto, path, error);
-    for (int32_t id = n_proto; id < model->n_pieces; id++) {
-        model->pieces[id] = vocab->tokens[id];
-        model->scores[id] = vocab->scores ? vocab->scores[id] : 0;
+    if (!model->types) return RF_ERR_MEMORY;
+    for (int32_t id = 0; id < model->n_pieces; id++)
         model->types[id] = vocab->types ? vocab->types[id] : RF_TOKEN_NORMAL;
-        /* Beyond a proto there are only tokens that were added to it. */
-        if (n_proto && model->types[id] == RF_TOKEN_NORMAL) model->types[id] = RF_TOKEN_USER_DEFINED;
-    }
     if (vocab->add_space_prefix >= 0) model->add_dummy_prefix = vocab->add_space_prefix;
     if (vocab->remove_extra_whitespaces >= 0) model->remove_extra_whitespaces = vocab->remove_extra_whitespaces;
 
@@ -280,18 +225,14 @@ int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, 
         if (model->types[id] == RF_TOKEN_UNKNOWN) model->unk = id;
     if (vocab->unk >= 0 && vocab->unk < model->n_pieces && model->types[vocab->unk] != RF_TOKEN_BYTE)
         model->unk = vocab->unk;
-    if (!code) code = check_pieces(model, path, allocator, error);
+    code = check_pieces(model, path, allocator, error);
     if (code) rf_spm_model_free(model, allocator);
     return code;
 }
 
 void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *allocator)
 {
-    rf_free(allocator, model->pieces);
-    rf_free(allocator, model->scores);
     rf_free(allocator, model->types);
-    model->pieces = NULL;
-    model->scores = NULL;
     model->types = NULL;
 }
 

@@ -12,17 +12,17 @@
 
 struct rf_spm_model {
     int32_t n_pieces;
-    struct rf_str *pieces; /* [n_pieces]; the bytes belong to the vocabulary */
-    float *scores;
-    uint8_t *types;     /* enum rf_token_type */
-    int32_t unk;        /* -1: none */
-    int32_t bytes[256]; /* ids of the byte pieces; -1 in bytes[0] when there are none */
-    int unigram;        /* 1: unigram, 0: BPE */
+    const struct rf_str *pieces; /* [n_pieces], the vocabulary's */
+    const float *scores;         /* likewise */
+    uint8_t *types;              /* enum rf_token_type; a place without a token is of control type */
+    int32_t unk;                 /* -1: none */
+    int32_t bytes[256];          /* ids of the byte pieces; -1 in bytes[0] when there are none */
+    int unigram;                 /* 1: unigram, 0: BPE */
     int add_dummy_prefix;
     int remove_extra_whitespaces;
 };
 
-/* From vocab->spm_proto if there is one, and tokens, scores and types for what is beyond it. */
+/* From tokens, scores and types; kind and habits from vocab->spm_proto if there is one. */
 int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, const char *path,
                       const struct rf_allocator *allocator, struct rf_error *error);
 void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *allocator);

@@ -217,6 +217,8 @@ static int close_block(struct reader *r)
 static int read_block(struct reader *r)
 {
     const struct rf_tag *tag = r->tag;
+    int bare = rf_tag_is(tag, 0, "else") || rf_tag_is(tag, 0, "endif") || rf_tag_is(tag, 0, "endfor");
+    if (bare != (tag->n_tokens == 1)) return unknown(r, "a statement with too little or too much in it");
     if (rf_tag_is(tag, 0, "if") || rf_tag_is(tag, 0, "for")) return open_block(r);
     if (rf_tag_is(tag, 0, "elif") || rf_tag_is(tag, 0, "else")) return next_branch(r);
     if (rf_tag_is(tag, 0, "endif") || rf_tag_is(tag, 0, "endfor")) return close_block(r);
