@@ -24,6 +24,7 @@ int progress_update_note(struct progress *progress, const char *stage, uint64_t 
         progress_clear(progress);
         snprintf(progress->stage, sizeof progress->stage, "%s", stage);
         progress->start_seconds = now;
+        progress->start_done = done;
     }
     if (rf_is_terminal(RF_STDERR) && now - progress->start_seconds >= show_after_seconds &&
         now - progress->drawn_seconds >= draw_every_seconds) {
@@ -44,6 +45,6 @@ int progress_update(void *user, const char *stage, uint64_t done, uint64_t total
     char note[64] = "";
     double elapsed = rf_clock_seconds() - progress->start_seconds;
     if (strcmp(stage, "prefill") == 0 && progress->stage[0] && elapsed > 0)
-        snprintf(note, sizeof note, "%.0f tokens/s", (double)done / elapsed);
+        snprintf(note, sizeof note, "%.0f tokens/s", (double)(done - progress->start_done) / elapsed);
     return progress_update_note(progress, stage, done, total, note);
 }

@@ -8,6 +8,7 @@
 struct progress {
     int shown; /* a line is on the screen */
     char stage[32];
+    uint64_t start_done;
     double start_seconds, drawn_seconds;
 };
 
