@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes test/data/text: small vocabularies, nasty strings and their ids by the reference libraries, chat templates and
+"""Makes test/data/text and seeds for the fuzz targets: small vocabularies, nasty strings and their ids by the reference libraries, chat templates and
 Jinja's renderings of them.
 
     scripts/make_text_fixtures.py            writes everything under test/data/text
@@ -288,6 +288,37 @@ def compare(path, directory):
     write(directory, "model.ids", gguf_ids(v))
 
 
+# ---- seeds of the fuzz targets; their sources state the formats ----
+
+def write_seed(target, name, data):
+    folder = os.path.join(ROOT, "test", "fuzz", "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(data)
+
+
+def make_seeds():
+    bpe = [(b"<|im_end|>", 3), (b"<tool>", 4), (b"he", 1), (b"ll", 1), (b"hell", 1), ("\u0120a".encode(), 1), (b"12", 1)]
+    spm = [(b"<s>", 3), (b"</s>", 3), (b"<tool>", 4), (b"a", 1), (b"b", 1), (b"ab", 1), ("\u2581".encode(), 1),
+           ("\u2581ab".encode(), 1), (b"abab", 5), ("\u2581\u2581".encode(), 1)]
+    merges = [(ord("h"), ord("e")), (ord("l"), ord("l")), (259, 260), (32, ord("a")), (ord("1"), ord("2"))]
+    text = "hello <|im_end|>\xfe 12  a's\n\n ab abab <tool> e\u0301".encode("utf-8").replace(b"\xc3\xbe", b"\xfe")
+    tail = text + b"\xff\x80 ab\xff<|im_end|>\xfe"
+    for name, flags in (("gpt2", 0), ("llama3", 2), ("qwen2", 4), ("smollm", 6), ("spm", 1), ("spm-strip", 17)):
+        tokens = spm if flags & 1 else bpe
+        data = bytes([flags, len(tokens), 0 if flags & 1 else len(merges)])
+        for i, (t, kind) in enumerate(tokens):
+            data += bytes([len(t), kind, 256 - i - 1 if kind == 1 else 0]) + t
+        if not flags & 1:
+            data += b"".join(a.to_bytes(2, "little") + b.to_bytes(2, "little") for a, b in merges)
+        write_seed("tokenizer", name, data + tail)
+    folder = os.path.join(OUT, "templates")
+    talk = ["system", " be brief ", "user", "hi\n", "assistant", "<think>x</think>\ny ", "user", "bye"]
+    for name in ("chatml", "llama2", "llama3.2", "mistral-nemo", "gemma", "phi3.5", "qwen3", "qwen2.5-coder-0.5b", "zephyr"):
+        with open(os.path.join(folder, name + ".jinja"), "rb") as f:
+            write_seed("template", name, f.read() + b"\0" + b"\0".join(t.encode() for t in talk))
+
+
 def main():
     if sys.argv[1:2] == ["--compare"]:
         return compare(sys.argv[2], sys.argv[3])
@@ -301,6 +332,7 @@ def main():
     write(OUT, "stories260K.ids", gguf_ids(gguf_vocab(os.path.join(OUT, "..", "stories260K.gguf"))))
     import text_templates
     text_templates.make(OUT)
+    make_seeds()
 
 
 if __name__ == "__main__":
