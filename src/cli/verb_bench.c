@@ -94,6 +94,7 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     if (code < 0) return code;
     riffle_session_reset_stats(session);
     code = riffle_prefill(session, prompt, PROMPT_TOKENS);
+    progress_clear(&engine->progress);
     if (code < 0) return code;
     int64_t n = riffle_generate(session, &generate, NULL, NULL);
     if (n < 0) return (int)n;
@@ -118,6 +119,7 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
 static int measure(struct engine *engine, const struct cli_options *options, struct rounds *rounds)
 {
     int32_t prompt[PROMPT_TOKENS];
+    struct progress progress = {0};
     double before, after;
     int status = make_prompt(engine, prompt);
     if (status != CLI_OK) return status;
@@ -134,10 +136,10 @@ static int measure(struct engine *engine, const struct cli_options *options, str
         rounds->percent_of_read[i] = 100 * rounds->decode_tps[i] * (double)engine->info.weight_bytes / rounds->read[i];
         before = after;
         snprintf(note, sizeof note, "round %d of %d", i + 1, rounds->count);
-        if (progress_update_note(&engine->progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count, note))
+        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count, note))
             code = RIFFLE_ERR_CANCELLED;
     }
-    progress_clear(&engine->progress);
+    progress_clear(&progress);
     return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
 }
 

@@ -37,12 +37,14 @@ static int score_windows(struct engine *engine, int32_t *tokens, size_t n_window
 {
     size_t first = n_ctx / 2 + 1;
     double *logprobs = cli_allocate(n_ctx - first, sizeof *logprobs);
+    struct progress progress = {0};
     int code = RIFFLE_OK;
     for (size_t i = 0; i < n_windows && code == RIFFLE_OK; i++) {
         int32_t *window = tokens + i * n_ctx;
         if (engine->info.adds_bos) window[0] = engine->info.bos_token;
         code = riffle_rewind(engine->session, 0);
         if (code == RIFFLE_OK) code = riffle_score(engine->session, window, n_ctx, first, logprobs);
+        progress_clear(&engine->progress);
         if (code != RIFFLE_OK) break;
         for (size_t j = 0; j < n_ctx - first; j++) {
             score->sum -= logprobs[j];
@@ -52,10 +54,10 @@ static int score_windows(struct engine *engine, int32_t *tokens, size_t n_window
 
         char note[96];
         snprintf(note, sizeof note, "window %zu of %zu, %.4f so far", i + 1, n_windows, perplexity_of(score));
-        if (progress_update_note(&engine->progress, "perplexity", i + 1, n_windows, note)) code = RIFFLE_ERR_CANCELLED;
+        if (progress_update_note(&progress, "perplexity", i + 1, n_windows, note)) code = RIFFLE_ERR_CANCELLED;
     }
     free(logprobs);
-    progress_clear(&engine->progress);
+    progress_clear(&progress);
     return code;
 }
 
