@@ -312,12 +312,13 @@ typedef struct riffle_machine {
 
 RIFFLE_API int riffle_machine_get(riffle_machine *machine, size_t machine_size);
 
-/* Streaming read bandwidth of main memory in bytes per second, with `threads` threads (0: one for each core);
- * takes some tenths of a second and, for that time, up to 2 GiB of memory. */
+/* Streaming read bandwidth of main memory in bytes per second, with `threads` threads (0: one for each core). Takes some
+ * tenths of a second, and for that time memory of four times the last-level cache, between 256 MiB and 2 GiB. */
 RIFFLE_API int riffle_measure_read(int32_t threads, double *bytes_per_second);
 
-/* Medians of `repeats` passes over `rows` tokens with `context` tokens before them, in seconds. For benchmarks;
- * rewinds the session to where it was. */
+/* Seconds of each of `repeats` passes over `rows` tokens with `context` tokens before them, to seconds[0 .. repeats - 1].
+ * For benchmarks. `context` is at least what the session holds; what is missing is read first, as filler. Leaves the
+ * session's tokens as they were. */
 RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
                                    double *seconds);
 

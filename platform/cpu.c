@@ -108,3 +108,20 @@ int rf_cpu_count(void)
     if (limit && limit < count) count = limit;
     return count < 1 ? 1 : count;
 }
+
+size_t rf_cpu_cache_bytes(void)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0) return 0;
+    size_t bytes = 0;
+    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);
+    if (hwloc_topology_load(topology) == 0) {
+        hwloc_obj_type_t last = HWLOC_OBJ_L3CACHE;
+        if (hwloc_get_nbobjs_by_type(topology, last) <= 0) last = HWLOC_OBJ_L2CACHE;
+        hwloc_obj_t cache = NULL;
+        while ((cache = hwloc_get_next_obj_by_type(topology, last, cache))) bytes += cache->attr->cache.size;
+    }
+    hwloc_topology_destroy(topology);
+    return bytes;
+}

@@ -2,6 +2,8 @@
 #ifndef RF_PLATFORM_CPU_H
 #define RF_PLATFORM_CPU_H
 
+#include <stddef.h>
+
 /* A tier is a coherent bundle of instruction sets, as processors really have them; each holds kernels of its own. */
 enum rf_tier {
     RF_TIER_SCALAR,
@@ -22,4 +24,7 @@ int rf_cpu_has_tier(enum rf_tier tier);
 /* Cores that this process may use: those in its affinity mask, one hardware thread each, at most the container's CPU
  * quota rounded up. Costs some milliseconds. */
 int rf_cpu_count(void);
+/* Bytes of all last-level caches together; 0 if unknown. Costs some milliseconds. */
+size_t rf_cpu_cache_bytes(void);
+
 #endif

@@ -5,10 +5,13 @@
 #include "cpu/cpu_backend.h"
 #include "microkernels/kernels.h"
 #include "platform/clock.h"
+#include "platform/cpu.h"
 #include "platform/memory.h"
 #include "platform/team.h"
 
 enum { PASSES = 7, PAGE = 4096 };
+
+static const uint64_t LEAST_POOL = (uint64_t)256 << 20, MOST_POOL = (uint64_t)2 << 30;
 
 struct stream {
     const struct rf_kernels *kernels;
@@ -38,11 +41,19 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Four times the last-level cache, so that next to nothing of it is left when a pass comes round again. */
+static uint64_t pool_bytes(void)
+{
+    uint64_t pool = 4 * (uint64_t)rf_cpu_cache_bytes(), memory = rf_memory_physical() / 4;
+    if (pool < LEAST_POOL) pool = LEAST_POOL;
+    if (pool > MOST_POOL) pool = MOST_POOL;
+    return pool < memory ? pool : memory;
+}
+
 int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator, double *bytes_per_second,
                         struct rf_error *error)
 {
-    uint64_t pool = rf_memory_physical() / 4;
-    if (pool > (uint64_t)2 << 30) pool = (uint64_t)2 << 30;
+    uint64_t pool = pool_bytes();
     struct stream stream = {.kernels = rf_kernels(tier), .threads = threads, .fill = 1};
     stream.bytes = (size_t)pool / (size_t)threads / (4 * PAGE) * (4 * PAGE);
     struct rf_team *team = NULL;

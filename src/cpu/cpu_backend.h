@@ -8,8 +8,8 @@
 int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_allocator *allocator,
                        struct rf_error *error);
 
-/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several passes over a pool of up to
- * 2 GiB (a quarter of the memory, if that is less). */
+/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several passes over a pool of four
+ * times the last-level cache (256 MiB to 2 GiB, at most a quarter of the memory). */
 int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator, double *bytes_per_second,
                         struct rf_error *error);
 
