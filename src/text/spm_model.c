@@ -293,24 +293,20 @@ int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix, c
                        struct rf_bytes *proto, struct rf_error *error)
 {
     int code = 0;
-    char name[32];
-    for (int32_t id = 0; id < model->n_pieces && !code; id++) {
-        struct rf_str text = model->pieces[id];
-        int type = model->types[id];
-        if (id == model->unk)
-            type = RF_TOKEN_UNKNOWN;
-        else if (type == RF_TOKEN_UNKNOWN || type == RF_TOKEN_USER_DEFINED)
-            type = RF_TOKEN_CONTROL;
-        if (text.bytes == 0)
-            text = (struct rf_str){name, (size_t)snprintf(name, sizeof name,
-                                                          "\x01"
-                                                          "empty %d",
-                                                          (int)id)};
-        code = append_piece(allocator, proto, text, model->scores[id], type, error);
+    for (int32_t id = 0; id <= model->n_pieces && !code; id++) {
+        /* With byte tokens nothing is unknown, but libsentencepiece insists on a piece for it. */
+        if (id == model->n_pieces && model->unk >= 0) break;
+        int is_unknown = id == model->n_pieces || id == model->unk;
+        int type = is_unknown ? RF_TOKEN_UNKNOWN : model->types[id];
+        if (type == RF_TOKEN_NORMAL || type == RF_TOKEN_UNUSED || type == RF_TOKEN_BYTE) {
+            code = append_piece(allocator, proto, model->pieces[id], model->scores[id], type, error);
+            continue;
+        }
+        /* A control piece of one letter would be found in words: no text has the name that it gets. */
+        char name[16];
+        struct rf_str text = {name, (size_t)snprintf(name, sizeof name, "\xff%d", (int)id)};
+        code = append_piece(allocator, proto, text, 0, is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL, error);
     }
-    /* With byte tokens nothing is unknown, but libsentencepiece insists. */
-    if (!code && model->unk < 0)
-        code = append_piece(allocator, proto, (struct rf_str){"\x01unknown", 8}, 0, RF_TOKEN_UNKNOWN, error);
     struct message trainer, normalizer;
     trainer.n = normalizer.n = 0;
     put_number(&trainer, TRAINER_MODEL_TYPE, model->unigram ? UNIGRAM : BPE);

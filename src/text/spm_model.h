@@ -27,8 +27,8 @@ int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, 
                       const struct rf_allocator *allocator, struct rf_error *error);
 void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *allocator);
 
-/* Appends the ModelProto to `proto`. Control, unknown and user-defined pieces are stated as control: the tokenizer has
- * taken the user-defined ones out of the text before sentencepiece sees it. */
+/* Appends the ModelProto to `proto`. Control, unknown and user-defined pieces are in it by their places only: the
+ * tokenizer takes the special ones out of a text before sentencepiece sees it. */
 int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix, const struct rf_allocator *allocator,
                        struct rf_bytes *proto, struct rf_error *error);
 

@@ -96,10 +96,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         begin = p + 1;
     }
     struct rf_tokens ids = {0};
-    if (rf_tokenizer_encode(tokenizer, segments, n_segments, RF_ENCODE_BOS, &rf_system_allocator, &ids, &error))
+    if (rf_tokenizer_encode(tokenizer, segments, n_segments, RF_ENCODE_BOS, &rf_system_allocator, &ids, &error)) {
+        fprintf(stderr, "encoding fails: %s\n", error.text);
         abort();
+    }
     for (size_t i = 0; i < ids.count; i++) {
-        if (ids.ids[i] < 0 || ids.ids[i] >= vocab.n_tokens) abort();
+        if (ids.ids[i] < 0 || ids.ids[i] >= vocab.n_tokens) {
+            fprintf(stderr, "id %d of %d tokens\n", (int)ids.ids[i], (int)vocab.n_tokens);
+            abort();
+        }
         volatile size_t n = rf_token_text(tokenizer, ids.ids[i], 1).bytes;
         (void)n;
     }

@@ -118,6 +118,18 @@ static void check_spm(void)
     accepted(v, "two unknown tokens");
     v->types[last] = RF_TOKEN_UNUSED;
     accepted(v, "an unused token");
+    v->tokens[last] = str("\xff"
+                          "5"); /* such names stand for control pieces in the proto */
+    accepted(v, "a name of our own");
+    v->tokens[last] = last_text;
+    int32_t letter = 0;
+    while (letter < last && !(v->tokens[letter].bytes == 1 && v->tokens[letter].data[0] == 'l')) letter++;
+    CHECK(letter < last);
+    for (int type = RF_TOKEN_UNKNOWN; type <= RF_TOKEN_USER_DEFINED; type++) {
+        v->types[letter] = (uint8_t)type;
+        accepted(v, "a letter that is no word piece");
+    }
+    v->types[letter] = RF_TOKEN_NORMAL;
     v->types[last] = RF_TOKEN_NORMAL;
 
     v->unk = -1;
