@@ -190,9 +190,9 @@ static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
     return id >= 0 && is_word_type(bpe->vocab, id) ? id : -1;
 }
 
-/* The bytes of a word as symbols. A byte that the vocabulary lacks is left out, as HF's tokenizers do, but where
- * it is no part of a character, so that nobody could have trained on it: there U+FFFD takes its place. `symbols` has room
- * for three times the bytes. Returns the number of symbols. */
+/* The bytes of a word as symbols. A byte that the vocabulary lacks is left out, as HF's tokenizers do, but where it is
+ * no part of a character, so that nobody could have trained on it: there U+FFFD takes its place. `symbols` has room for
+ * three times the bytes. Returns the number of symbols. */
 static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t *symbols)
 {
     static const unsigned char replacement[3] = {0xef, 0xbf, 0xbd};

@@ -252,6 +252,7 @@ static int encode_stretch(struct encoding *e, const char *text, size_t n)
     return code;
 }
 
+/* Text behind a special token gets the space prefix again, as in llama.cpp and HF's legacy Llama tokenizers. */
 static int encode_special(struct encoding *e, int32_t id)
 {
     e->prefix = 1;
@@ -323,6 +324,7 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
         text = joined.data;
         n = joined.count;
     }
+    if (n == 0) text = "";
     size_t before = tokens->count;
     if (!code && (flags & RF_ENCODE_BOS) && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
         struct special_run run = {.segments = segments, .n_segments = n_segments};

@@ -32,9 +32,10 @@ enum {
     RF_ENCODE_CONTINUE = 2 /* the text goes on from earlier text: no BOS, no space prefix */
 };
 
-/* Encodes the concatenation of the segments: borders between them do not split words. Appends ids to *tokens, an
- * array of the allocator (free it with rf_free) that grows; *n_tokens counts. Broken UTF-8 is encoded byte by byte where
- * the vocabulary can, as U+FFFD otherwise. Time grows as n log n at worst. */
+/* Encodes the concatenation of the segments: borders between them do not split words. Appends ids to *tokens, which
+ * starts zeroed and is given back with rf_tokens_free. Broken UTF-8 is encoded byte by byte where
+ * the vocabulary can, as U+FFFD otherwise. No EOS is put at the end, whatever the file says: a prompt goes on. On
+ * failure *tokens has what it had. Time grows as n log n at worst. */
 struct rf_tokens {
     int32_t *ids;
     size_t count, cap;
