@@ -33,9 +33,9 @@ enum {
 };
 
 /* Encodes the concatenation of the segments: borders between them do not split words. Appends ids to *tokens, which
- * starts zeroed and is given back with rf_tokens_free. Broken UTF-8 is encoded byte by byte where
- * the vocabulary can, as U+FFFD otherwise. No EOS is put at the end, whatever the file says: a prompt goes on. On
- * failure *tokens has what it had. Time grows as n log n at worst. */
+ * starts zeroed and is given back with rf_tokens_free. Broken UTF-8 is encoded byte by byte where the vocabulary can,
+ * as U+FFFD otherwise. No EOS is put at the end, whatever the file says: a prompt goes on. On failure *tokens has what
+ * it had. Time grows as n log n at worst. */
 struct rf_tokens {
     int32_t *ids;
     size_t count, cap;
