@@ -9,7 +9,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { MAX_TILE = 24 }; /* accumulators of a tile; 8 of the 32 registers stay for operands */
+enum {
+    MAX_TILE = 24,  /* accumulators of a tile; 8 of the 32 registers stay for operands */
+    PREFETCH = 4096 /* bytes ahead in a stream of weights */
+};
 
 static size_t packed_bytes(size_t k)
 {
@@ -45,21 +48,34 @@ INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
     return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
-/* Writes the lane sums of `count` (1..4) results that lie side by side in y. */
-INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, const __m512 *acc, int count)
+/* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
+INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step, const __m512 *acc, int count)
 {
     __m512 zero = _mm512_setzero_ps();
     __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero, count > 3 ? acc[3] : zero);
-    __mmask8 mask = (__mmask8)((1 << count) - 1);
-    if (args->bias) sum = _mm_add_ps(sum, _mm_maskz_loadu_ps(mask, args->bias + r));
-    if (args->accumulate) sum = _mm_add_ps(_mm_maskz_loadu_ps(mask, y), sum);
-    _mm_mask_storeu_ps(y, mask, sum);
+    if (step == 1) {
+        __mmask8 mask = (__mmask8)((1 << count) - 1);
+        if (args->bias) sum = _mm_add_ps(sum, _mm_maskz_loadu_ps(mask, args->bias + r));
+        if (args->accumulate) sum = _mm_add_ps(_mm_maskz_loadu_ps(mask, y + r), sum);
+        _mm_mask_storeu_ps(y + r, mask, sum);
+        return;
+    }
+    float sums[4];
+    _mm_storeu_ps(sums, sum);
+#pragma GCC unroll 4
+    for (int t = 0; t < count; t++) {
+        size_t at = r + (size_t)t * step;
+        float value = sums[t];
+        if (args->bias) value += args->bias[at];
+        y[at] = args->accumulate ? y[at] + value : value;
+    }
 }
 
-/* mr weight rows from r times nr packed rows from i. `ahead`: weight rows between this tile and the one to prefetch. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr, int ahead)
+/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to prefetch ahead in each
+ * weight row's stream. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, int ahead)
 {
-    size_t stride = packed_bytes(args->k), whole = args->k / 32;
+    size_t stride = packed_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
     const uint16_t *w = args->w + r * args->ldw;
     const char *x = (const char *)args->x + i * stride;
     __m512 acc[MAX_TILE];
@@ -70,9 +86,9 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, 
         __m512bh weights[8];
 #pragma GCC unroll 8
         for (int a = 0; a < mr; a++) {
-            const uint16_t *at = w + (size_t)a * args->ldw + c * 32;
+            const uint16_t *at = w + (size_t)a * gap + c * 32;
             weights[a] = (__m512bh)_mm512_loadu_si512(at);
-            if (ahead) _mm_prefetch((const char *)(at + (size_t)ahead * args->ldw), _MM_HINT_T0);
+            if (ahead) _mm_prefetch((const char *)at + ahead, _MM_HINT_T1);
         }
 #pragma GCC unroll 16
         for (int b = 0; b < nr; b++) {
@@ -86,7 +102,7 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, 
         __m512bh weights[8];
 #pragma GCC unroll 8
         for (int a = 0; a < mr; a++)
-            weights[a] = (__m512bh)_mm512_maskz_loadu_epi16(mask, w + (size_t)a * args->ldw + whole * 32);
+            weights[a] = (__m512bh)_mm512_maskz_loadu_epi16(mask, w + (size_t)a * gap + whole * 32);
 #pragma GCC unroll 16
         for (int b = 0; b < nr; b++) {
             __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + whole * 64);
@@ -96,18 +112,20 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, 
     }
 #pragma GCC unroll 16
     for (int b = 0; b < nr; b++) {
-        float *y = args->y + (i + (size_t)b) * args->ldy + r;
+        float *y = args->y + (i + (size_t)b) * args->ldy;
 #pragma GCC unroll 2
-        for (int a = 0; a < mr; a += 4) finish(args, y + a, r + (size_t)a, acc + b * mr + a, mr - a < 4 ? mr - a : 4);
+        for (int a = 0; a < mr; a += 4)
+            finish(args, y, r + (size_t)a * step, step, acc + b * mr + a, mr - a < 4 ? mr - a : 4);
     }
 }
 
-/* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights. */
+/* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights. The call's rows are cut
+ * into mr parts, each walked from end to end: a few long streams are what memory serves best. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
 {
-    size_t r = 0;
-    for (; r + (size_t)mr <= args->m; r += (size_t)mr) tile(args, r, i, mr, nr, mr);
-    for (; r < args->m; r++) tile(args, r, i, 1, nr, 0);
+    size_t part = args->m / (size_t)mr;
+    for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, PREFETCH);
+    for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, PREFETCH);
 }
 
 /* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the nearest cache while the
@@ -116,8 +134,8 @@ static void block(const struct rf_linear_args *args, size_t n)
 {
     for (size_t i = 0; i + 6 <= n; i += 6) {
         size_t r = 0;
-        for (; r + 4 <= args->m; r += 4) tile(args, r, i, 4, 6, 0);
-        for (; r < args->m; r++) tile(args, r, i, 1, 6, 0);
+        for (; r + 4 <= args->m; r += 4) tile(args, r, 1, i, 4, 6, 0);
+        for (; r < args->m; r++) tile(args, r, 1, i, 1, 6, 0);
     }
 }
 
@@ -130,9 +148,9 @@ static void linear_bf16(const struct rf_linear_args *args)
     }
     switch (n - i) {
     case 0: break;
-    case 1: stream(args, i, 8, 1); break;
-    case 2: stream(args, i, 8, 2); break;
-    case 3: stream(args, i, 8, 3); break;
+    case 1: stream(args, i, 4, 1); break;
+    case 2: stream(args, i, 4, 2); break;
+    case 3: stream(args, i, 4, 3); break;
     case 4: stream(args, i, 4, 4); break;
     case 5: stream(args, i, 4, 5); break;
     case 6: stream(args, i, 4, 6); break;

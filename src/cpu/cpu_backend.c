@@ -5,6 +5,8 @@
 
 #include "cpu/cpu.h"
 
+enum { FEW_ROWS = 16 }; /* that linear layers treat as a decoding step */
+
 static void backend_free(struct rf_backend *base)
 {
     struct cpu_backend *backend = (struct cpu_backend *)base;
@@ -153,9 +155,9 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     rf_team_barrier(worker);
 }
 
-/* Weight rows of one kernel call: enough to work on, few enough that a prompt's rows pass by while they stay in the second
- * cache. 24 is a multiple of every tile's height. */
-static size_t rows_per_call(size_t k)
+/* Weight rows that a worker takes at a time: a multiple of every tile's height, few enough that a prompt's rows pass by
+ * while they stay in the second cache. */
+static size_t rows_per_piece(size_t k)
 {
     size_t rows = 24;
     while (rows > 8 && rows * k * sizeof(uint16_t) > 448 * 1024) rows -= 8;
@@ -166,7 +168,9 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
                    int32_t n_layers, const struct rf_weight *const *weights, const struct rf_weight *const *biases,
                    struct rf_buffer *const *y, int accumulate)
 {
-    size_t k = (size_t)weights[0]->columns, grain = rows_per_call(k), total = 0, first = 0, begin, end;
+    size_t k = (size_t)weights[0]->columns, grain = rows_per_piece(k), total = 0, first = 0, begin, end;
+    /* A prompt's rows are taken past one piece of weights after another; few rows let the weights stream by at length. */
+    size_t call = n_rows > FEW_ROWS ? grain : SIZE_MAX;
     for (int32_t l = 0; l < n_layers; l++) total += (size_t)weights[l]->rows;
     struct rf_share share;
     rf_share_begin(&share, worker, total, grain);
@@ -176,13 +180,13 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
             const struct rf_weight *weight = weights[l];
             size_t from = begin > first ? begin - first : 0, to = end > first ? end - first : 0;
             if (to > (size_t)weight->rows) to = (size_t)weight->rows;
-            for (size_t r = from; r < to; r += grain) {
+            for (size_t r = from; r < to; r += to - r < call ? to - r : call) {
                 struct rf_linear_args args = {.y = buffer_row(y[l], 0) + r,
                                               .ldy = y[l]->row_bytes / sizeof(float),
                                               .w = weight->bf16 + r * k,
                                               .ldw = k,
                                               .x = x->data,
-                                              .m = to - r < grain ? to - r : grain,
+                                              .m = to - r < call ? to - r : call,
                                               .n = (size_t)n_rows,
                                               .k = k,
                                               .bias = biases && biases[l] ? biases[l]->f32 + r : NULL,
