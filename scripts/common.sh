@@ -10,9 +10,9 @@ die() {
 }
 
 # build FOLDER [CMAKE-ARGUMENT...]: configures what is not configured yet and builds what is not up to date. The first
-# time a terminal sees the progress; later it is quiet.
+# time a terminal sees the progress; later only the compilers' own words are shown.
 build() {
-    local folder=$1 quiet=(--quiet)
+    local folder=$1 failed="the build in $1 failed; the compiler's words are above"
     shift
     if [ ! -f "$folder/build.ninja" ]; then
         say "Building in $folder"
@@ -21,9 +21,12 @@ build() {
             cat "$folder/configure.log" >&2
             die "cmake could not configure $folder; its words are above"
         fi
-        if [ -t 2 ]; then quiet=(); fi
+        if [ -t 2 ]; then
+            ninja -C "$folder" >&2 || die "$failed"
+            return
+        fi
     fi
-    ninja -C "$folder" ${quiet[@]+"${quiet[@]}"} >&2 || die "the build in $folder failed; the compiler's words are above"
+    ninja -C "$folder" --quiet | sed '/^ninja: no work to do/d' >&2 || die "$failed"
 }
 
 # Instrumented builds stop at -O1: at -O3 the compilers take minutes for one file of kernels.
