@@ -10,8 +10,9 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    MAX_TILE = 24,  /* accumulators of a tile; 8 of the 32 registers stay for operands */
-    PREFETCH = 4096 /* bytes ahead in a stream of weights */
+    MAX_TILE = 24,   /* accumulators of a tile; 8 of the 32 registers stay for operands */
+    PREFETCH = 4096, /* bytes ahead in a stream of weights */
+    PIECE = 24       /* weight rows that are read twice */
 };
 
 static size_t packed_bytes(size_t k)
@@ -90,7 +91,7 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
             weights[a] = (__m512bh)_mm512_loadu_si512(at);
             if (ahead) _mm_prefetch((const char *)at + ahead, _MM_HINT_T1);
         }
-#pragma GCC unroll 16
+#pragma GCC unroll 8
         for (int b = 0; b < nr; b++) {
             __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + c * 64);
 #pragma GCC unroll 8
@@ -103,14 +104,14 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
 #pragma GCC unroll 8
         for (int a = 0; a < mr; a++)
             weights[a] = (__m512bh)_mm512_maskz_loadu_epi16(mask, w + (size_t)a * gap + whole * 32);
-#pragma GCC unroll 16
+#pragma GCC unroll 8
         for (int b = 0; b < nr; b++) {
             __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + whole * 64);
 #pragma GCC unroll 8
             for (int a = 0; a < mr; a++) acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
         }
     }
-#pragma GCC unroll 16
+#pragma GCC unroll 8
     for (int b = 0; b < nr; b++) {
         float *y = args->y + (i + (size_t)b) * args->ldy;
 #pragma GCC unroll 2
@@ -139,15 +140,10 @@ static void block(const struct rf_linear_args *args, size_t n)
     }
 }
 
-static void linear_bf16(const struct rf_linear_args *args)
+/* All weight rows times n <= 8 packed rows from i. */
+static void few(const struct rf_linear_args *args, size_t i, size_t n)
 {
-    size_t n = args->n, i = 0;
-    if (n > 16) {
-        i = n - n % 6;
-        block(args, i);
-    }
-    switch (n - i) {
-    case 0: break;
+    switch (n) {
     case 1: stream(args, i, 4, 1); break;
     case 2: stream(args, i, 4, 2); break;
     case 3: stream(args, i, 4, 3); break;
@@ -156,15 +152,35 @@ static void linear_bf16(const struct rf_linear_args *args)
     case 6: stream(args, i, 4, 6); break;
     case 7: stream(args, i, 3, 7); break;
     case 8: stream(args, i, 3, 8); break;
-    case 9: stream(args, i, 2, 9); break;
-    case 10: stream(args, i, 2, 10); break;
-    case 11: stream(args, i, 2, 11); break;
-    case 12: stream(args, i, 2, 12); break;
-    case 13: stream(args, i, 1, 13); break;
-    case 14: stream(args, i, 1, 14); break;
-    case 15: stream(args, i, 1, 15); break;
-    case 16: stream(args, i, 1, 16); break;
     default: break;
+    }
+}
+
+/* More rows than a tile holds, too few for blocks: weights come from memory for the first half of the rows, and from the
+ * nearest caches for the second. */
+static void halves(const struct rf_linear_args *args)
+{
+    struct rf_linear_args piece = *args;
+    for (size_t r = 0; r < args->m; r += PIECE) {
+        piece.m = args->m - r < PIECE ? args->m - r : PIECE;
+        piece.w = args->w + r * args->ldw;
+        piece.y = args->y + r;
+        piece.bias = args->bias ? args->bias + r : NULL;
+        few(&piece, 0, args->n - args->n / 2);
+        few(&piece, args->n - args->n / 2, args->n / 2);
+    }
+}
+
+static void linear_bf16(const struct rf_linear_args *args)
+{
+    if (args->n <= 8) {
+        few(args, 0, args->n);
+    } else if (args->n <= 16) {
+        halves(args);
+    } else {
+        size_t whole = args->n - args->n % 6;
+        block(args, whole);
+        few(args, whole, args->n % 6);
     }
 }
 
