@@ -155,6 +155,8 @@ enum read_result line_editor_read(struct line_editor *editor, char mark, struct 
     editor->interrupted = 0;
     buffer_clear(line);
 
+    /* Before the prompt is seen: libedit itself prepares the terminal after it, and what is typed in between is lost. */
+    el_set(editor->edit, EL_PREP_TERM, 1);
     fputs(paste_on, stderr);
     fflush(stderr);
     el_resize(editor->edit);

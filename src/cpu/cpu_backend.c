@@ -311,11 +311,13 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
                        struct rf_error *error)
 {
     *backend = NULL;
+    const struct rf_kernels *kernels = rf_kernels(tier);
+    if (!kernels) return rf_fail(error, RF_ERR_UNSUPPORTED, "this version has no kernels for cpu tier %d", tier);
     struct cpu_backend *made = rf_calloc(allocator, 1, sizeof *made, "backend", error);
     if (!made) return RF_ERR_MEMORY;
     made->base.ops = &cpu_ops;
     made->allocator = allocator;
-    made->kernels = rf_kernels(tier);
+    made->kernels = kernels;
     *backend = &made->base;
     return 0;
 }

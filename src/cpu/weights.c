@@ -81,6 +81,8 @@ static int run_jobs(struct cpu_backend *backend, struct load *load, int32_t thre
     struct rf_team *team;
     int code = rf_team_new(&team, threads, backend->allocator, error);
     if (code) return code;
+    /* Once for certain: of a small model other workers may take every piece. */
+    if (load->progress && load->progress(load->user, 0, load->bytes_total)) atomic_store(&load->cancelled, 1);
     rf_team_run(team, convert, load);
     rf_team_free(team);
     if (load->cancelled) return rf_fail(error, RF_ERR_CANCELLED, "loading was cancelled");
