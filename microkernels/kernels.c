@@ -15,6 +15,11 @@ static int fill(struct rf_kernels *kernels, int tier)
         rf_kernels_init_avx2(kernels);
         rf_kernels_init_avx512(kernels);
         return 1;
+    case RF_TIER_AMX:
+        rf_kernels_init_avx2(kernels);
+        rf_kernels_init_avx512(kernels);
+        rf_kernels_init_amx(kernels);
+        return 1;
     default: return 0;
     }
 }

@@ -17,7 +17,7 @@ enum {
 
 /* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k.
  * w: BF16, row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from the model file.
- * x: n rows packed by pack_bf16 (each value rounded to BF16), packed_bytes(k) from row to row, 64-byte aligned.
+ * x: rows packed by pack_bf16 (each value rounded to BF16), of which the first n are meant; 64-byte aligned.
  * y: F32, ldy elements from row to row. Products are exact, sums are F32. */
 struct rf_linear_args {
     float *y;
@@ -47,10 +47,12 @@ struct rf_attention_args {
 };
 
 struct rf_kernels {
-    /* Activations as the linear kernel of this tier wants them. */
-    size_t (*packed_bytes)(size_t k);
-    void (*pack_bf16)(void *out, const float *x, size_t k);
+    /* Rows of activations as the linear kernel of this tier wants them: the bytes of n rows of k values, and writing
+     * row i of them. Rows may lie interleaved; each is written by itself, in any order, by any thread. */
+    size_t (*packed_bytes)(size_t n, size_t k);
+    void (*pack_bf16)(void *packed, size_t row, const float *x, size_t k);
     void (*linear_bf16)(const struct rf_linear_args *args);
+    size_t linear_rows; /* weight rows to share work by: a multiple of the height of every tile */
 
     void (*attention_f16)(const struct rf_attention_args *args);
     void (*attention_bf16)(const struct rf_attention_args *args);
@@ -83,5 +85,6 @@ int rf_kernels_best_tier(void);
 void rf_kernels_init_ref(struct rf_kernels *kernels);
 void rf_kernels_init_avx2(struct rf_kernels *kernels);
 void rf_kernels_init_avx512(struct rf_kernels *kernels);
+void rf_kernels_init_amx(struct rf_kernels *kernels);
 
 #endif

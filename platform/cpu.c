@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const char *const tier_names[RF_TIER_COUNT] = {"scalar", "avx2", "avxvnni", "avxvnniint8", "avx512", "amx"};
@@ -38,6 +39,8 @@ static int all(uint64_t value, uint64_t mask)
 
 #define BIT(n) (1u << (n))
 
+enum { REQUEST_STATE = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+
 int rf_cpu_has_tier(enum rf_tier tier)
 {
     if (tier == RF_TIER_SCALAR) return 1;
@@ -62,7 +65,9 @@ int rf_cpu_has_tier(enum rf_tier tier)
     if (!all(a71, BIT(5))) return 0;                                         /* BF16 */
     if (tier == RF_TIER_AVX512) return 1;
 
-    return all(saved, 0x60000) && all(d7, BIT(22) | BIT(24) | BIT(25)); /* tile state; BF16, TILE, INT8 */
+    if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25))) return 0; /* tile state; BF16, TILE, INT8 */
+    /* Linux lets a process use the tiles' large state only on request, which holds for all of its threads. */
+    return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 
 /* Whole CPUs that a cgroup's quota allows, or 0 without one. */
@@ -78,11 +83,17 @@ static int quota(void)
     return (int)((allowed + period - 1) / period);
 }
 
+/* Without it, as in some containers, hwloc finds nothing and says so on standard error. */
+static int has_sysfs(void)
+{
+    return access("/sys/devices/system/cpu", R_OK) == 0;
+}
+
 /* Cores of which at least one hardware thread is in our affinity mask; 0 if hwloc cannot tell. */
 static int allowed_cores(void)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0) return 0;
+    if (!has_sysfs() || hwloc_topology_init(&topology) != 0) return 0;
     int cores = 0;
     /* Only cores and their threads: caches and devices cost milliseconds and are not wanted here. */
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
@@ -112,7 +123,7 @@ int rf_cpu_count(void)
 size_t rf_cpu_cache_bytes(void)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0) return 0;
+    if (!has_sysfs() || hwloc_topology_init(&topology) != 0) return 0;
     size_t bytes = 0;
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);

@@ -14,15 +14,20 @@
 
 enum { MAX_TILE = 10 }; /* accumulators of a tile: 16 registers less operands */
 
-static size_t packed_bytes(size_t k)
+static size_t row_floats(size_t k)
 {
-    return ((k + 15) & ~(size_t)15) * sizeof(float);
+    return (k + 15) & ~(size_t)15;
 }
 
-static void pack_bf16(void *out, const float *x, size_t k)
+static size_t packed_bytes(size_t n, size_t k)
 {
-    float *to = out;
-    memset(to, 0, packed_bytes(k));
+    return n * row_floats(k) * sizeof(float);
+}
+
+static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+{
+    float *to = (float *)packed + row * row_floats(k);
+    memset(to, 0, row_floats(k) * sizeof(float));
     for (size_t j = 0; j < k; j++) to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
 }
 
@@ -74,7 +79,7 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
 /* mr weight rows from r times nr packed rows from i. */
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr)
 {
-    size_t stride = packed_bytes(args->k) / sizeof(float), whole = args->k / 16, left = args->k % 16;
+    size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16;
     const uint16_t *w = args->w + r * args->ldw;
     const float *x = (const float *)args->x + i * stride;
     __m256 acc[MAX_TILE];

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <math.h>
 
+#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
 #include "microkernels/avx512/tier.h"
 
@@ -57,12 +58,12 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
 {
     __m512 max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     for (size_t p = 0; p < visible; p += 16) {
-        __mmask16 mask = visible - p >= 16 ? 0xffff : (__mmask16)((1u << (visible - p)) - 1);
+        __mmask16 mask = rf_mask16(visible - p);
         max = _mm512_mask_max_ps(max, mask, max, _mm512_loadu_ps(score + p));
     }
     __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(max));
     for (size_t p = 0; p < padded; p += 16) {
-        __mmask16 mask = p >= visible ? 0 : visible - p >= 16 ? 0xffff : (__mmask16)((1u << (visible - p)) - 1);
+        __mmask16 mask = rf_mask16(p < visible ? visible - p : 0);
         __m512 weight = _mm512_maskz_mov_ps(mask, rf_exp_ps(_mm512_sub_ps(_mm512_loadu_ps(score + p), top)));
         _mm512_storeu_ps(score + p, weight);
         sum = _mm512_add_ps(sum, weight);

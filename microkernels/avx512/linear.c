@@ -5,6 +5,7 @@
  * tile holds changes only which loads are shared. So a prompt read in blocks gets the bits that decoding gets. */
 #include <immintrin.h>
 
+#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -15,18 +16,21 @@ enum {
     PIECE = 24       /* weight rows that are read twice */
 };
 
-static size_t packed_bytes(size_t k)
+static size_t row_bytes(size_t k)
 {
     return (k * sizeof(uint16_t) + 63) & ~(size_t)63;
 }
 
-static void pack_bf16(void *out, const float *x, size_t k)
+static size_t packed_bytes(size_t n, size_t k)
 {
-    uint16_t *to = out;
+    return n * row_bytes(k);
+}
+
+static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+{
+    uint16_t *to = (uint16_t *)(void *)((char *)packed + row * row_bytes(k));
     for (size_t j = 0; j < k; j += 32) {
-        size_t left = k - j;
-        __mmask16 low = left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1);
-        __mmask16 high = left >= 32 ? 0xffff : left <= 16 ? 0 : (__mmask16)((1u << (left - 16)) - 1);
+        __mmask16 low = rf_mask16(k - j), high = rf_mask16_high(k - j);
         __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16), _mm512_maskz_loadu_ps(low, x + j));
         _mm512_store_si512(to + j, (__m512i)both);
     }
@@ -76,7 +80,7 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
  * weight row's stream. */
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, int ahead)
 {
-    size_t stride = packed_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
+    size_t stride = row_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
     const uint16_t *w = args->w + r * args->ldw;
     const char *x = (const char *)args->x + i * stride;
     __m512 acc[MAX_TILE];

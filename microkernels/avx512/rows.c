@@ -2,20 +2,16 @@
 #include <immintrin.h>
 #include <math.h>
 
+#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
 #include "microkernels/avx512/tier.h"
-
-static __mmask16 tail_mask(size_t left)
-{
-    return left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1);
-}
 
 static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
     /* Squares in double: two accumulators of eight lanes, as the reference sums in double too. */
     __m512d low = _mm512_setzero_pd(), high = low;
     for (size_t i = 0; i < n; i += 16) {
-        __m512 v = _mm512_maskz_loadu_ps(tail_mask(n - i), x + i);
+        __m512 v = _mm512_maskz_loadu_ps(rf_mask16(n - i), x + i);
         __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
         low = _mm512_fmadd_pd(a, a, low);
         high = _mm512_fmadd_pd(b, b, high);
@@ -23,7 +19,7 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     double sum = _mm512_reduce_add_pd(_mm512_add_pd(low, high));
     __m512 scale = _mm512_set1_ps(1.0f / sqrtf((float)(sum / (double)n) + eps));
     for (size_t i = 0; i < n; i += 16) {
-        __mmask16 mask = tail_mask(n - i);
+        __mmask16 mask = rf_mask16(n - i);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), scale);
         _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i)));
     }
@@ -33,7 +29,7 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
 {
     __m512 one = _mm512_set1_ps(1.0f), zero = _mm512_setzero_ps();
     for (size_t i = 0; i < n; i += 16) {
-        __mmask16 mask = tail_mask(n - i);
+        __mmask16 mask = rf_mask16(n - i);
         __m512 g = _mm512_maskz_loadu_ps(mask, gate + i);
         __m512 silu = _mm512_div_ps(g, _mm512_add_ps(one, rf_exp_ps(_mm512_sub_ps(zero, g))));
         _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(mask, up + i)));
@@ -43,7 +39,7 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
 static void f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
-        __mmask16 mask = tail_mask(n - i);
+        __mmask16 mask = rf_mask16(n - i);
         _mm256_mask_storeu_epi16(out + i, mask,
                                  _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, x + i), _MM_FROUND_TO_NEAREST_INT));
     }
@@ -52,7 +48,7 @@ static void f32_to_f16(uint16_t *out, const float *x, size_t n)
 static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
-        __mmask16 mask = tail_mask(n - i);
+        __mmask16 mask = rf_mask16(n - i);
         __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, x + i)), 16);
         _mm512_mask_storeu_ps(out + i, mask, _mm512_castsi512_ps(bits));
     }

@@ -5,9 +5,14 @@
 #include "base/half.h"
 #include "microkernels/kernels.h"
 
-static size_t packed_bytes(size_t k)
+static size_t row_bytes(size_t k)
 {
     return (k * sizeof(uint16_t) + 63) & ~(size_t)63;
+}
+
+static size_t packed_bytes(size_t n, size_t k)
+{
+    return n * row_bytes(k);
 }
 
 static void f32_to_f16(uint16_t *out, const float *x, size_t n)
@@ -25,16 +30,17 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
 }
 
-static void pack_bf16(void *out, const float *x, size_t k)
+static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
 {
-    memset(out, 0, packed_bytes(k));
-    f32_to_bf16(out, x, k);
+    char *out = (char *)packed + row * row_bytes(k);
+    memset(out, 0, row_bytes(k));
+    f32_to_bf16((uint16_t *)(void *)out, x, k);
 }
 
 static void linear_bf16(const struct rf_linear_args *args)
 {
     for (size_t i = 0; i < args->n; i++) {
-        const uint16_t *x = (const uint16_t *)((const char *)args->x + i * packed_bytes(args->k));
+        const uint16_t *x = (const uint16_t *)((const char *)args->x + i * row_bytes(args->k));
         for (size_t r = 0; r < args->m; r++) {
             const uint16_t *w = args->w + r * args->ldw;
             float sum = 0.0f;
@@ -110,6 +116,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
     *kernels = (struct rf_kernels){.packed_bytes = packed_bytes,
                                    .pack_bf16 = pack_bf16,
                                    .linear_bf16 = linear_bf16,
+                                   .linear_rows = 24,
                                    .attention_f16 = attention_f16,
                                    .attention_bf16 = attention_bf16,
                                    .rms_norm = rms_norm,

@@ -23,7 +23,7 @@ struct cpu_backend {
 struct rf_buffer {
     struct rf_buffer *next;
     void *data;
-    size_t row_bytes;
+    size_t row_bytes; /* of an F32 buffer; an operand's rows lie as the kernels packed them */
     size_t width;
 };
 

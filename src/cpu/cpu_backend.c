@@ -85,9 +85,10 @@ static struct rf_buffer *buffer_new(struct rf_context *context, enum rf_buffer_k
     struct rf_buffer *buffer = rf_calloc(allocator, 1, sizeof *buffer, "activations", error);
     if (!buffer) return NULL;
     buffer->width = (size_t)width;
-    buffer->row_bytes = kind == RF_BUFFER_F32 ? (buffer->width * sizeof(float) + 63) & ~(size_t)63
-                                              : context->backend->kernels->packed_bytes(buffer->width);
-    buffer->data = rf_malloc(allocator, (size_t)rows, buffer->row_bytes, "activations", error);
+    buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
+    size_t bytes = kind == RF_BUFFER_F32 ? (size_t)rows * buffer->row_bytes
+                                         : context->backend->kernels->packed_bytes((size_t)rows, buffer->width);
+    buffer->data = rf_malloc(allocator, bytes, 1, "activations", error);
     if (!buffer->data) {
         rf_free(allocator, buffer);
         return NULL;
@@ -150,17 +151,16 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->rms_norm(normed, buffer_row(x, (size_t)first + i), weight->f32, eps, x->width);
-            kernels->pack_bf16(buffer_row(out, i), normed, x->width);
+            kernels->pack_bf16(out->data, i, normed, x->width);
         }
     rf_team_barrier(worker);
 }
 
-/* Weight rows that a worker takes at a time: a multiple of every tile's height, few enough that a prompt's rows pass by
- * while they stay in the second cache. */
-static size_t rows_per_piece(size_t k)
+/* Weight rows that a worker takes at a time: few enough that a prompt's rows pass by while they stay in the second cache. */
+static size_t rows_per_piece(const struct rf_kernels *kernels, size_t k)
 {
-    size_t rows = 24;
-    while (rows > 8 && rows * k * sizeof(uint16_t) > 448 * 1024) rows -= 8;
+    size_t rows = kernels->linear_rows;
+    while (rows > 8 && rows * k * sizeof(uint16_t) > 640 * 1024) rows /= 2;
     return rows;
 }
 
@@ -168,7 +168,8 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
                    int32_t n_layers, const struct rf_weight *const *weights, const struct rf_weight *const *biases,
                    struct rf_buffer *const *y, int accumulate)
 {
-    size_t k = (size_t)weights[0]->columns, grain = rows_per_piece(k), total = 0, first = 0, begin, end;
+    size_t k = (size_t)weights[0]->columns, grain = rows_per_piece(context->backend->kernels, k), total = 0, first = 0,
+           begin, end;
     /* A prompt's rows are taken past one piece of weights after another; few rows let the weights stream by at length. */
     size_t call = n_rows > FEW_ROWS ? grain : SIZE_MAX;
     for (int32_t l = 0; l < n_layers; l++) total += (size_t)weights[l]->rows;
@@ -253,7 +254,7 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->silu_gate(gated, buffer_row(gate, i), buffer_row(up, i), gate->width);
-            kernels->pack_bf16(buffer_row(out, i), gated, gate->width);
+            kernels->pack_bf16(out->data, i, gated, gate->width);
         }
     rf_team_barrier(worker);
 }

@@ -12,16 +12,11 @@ struct operands {
     float *bias;
 };
 
-static size_t rows_bytes(const struct rf_kernels *kernels, size_t n, size_t k)
+/* The n rows from row `first`, as the kernels want them. */
+static void *pack(const struct rf_kernels *kernels, const struct operands *o, size_t first, size_t n)
 {
-    return n * kernels->packed_bytes(k);
-}
-
-static void *pack(const struct rf_kernels *kernels, const struct operands *o)
-{
-    char *packed = kcheck_guarded(rows_bytes(kernels, o->n, o->k));
-    for (size_t i = 0; i < o->n; i++)
-        kernels->pack_bf16(packed + i * kernels->packed_bytes(o->k), o->x + i * o->k, o->k);
+    void *packed = kcheck_guarded(kernels->packed_bytes(n, o->k));
+    for (size_t i = 0; i < n; i++) kernels->pack_bf16(packed, i, o->x + (first + i) * o->k, o->k);
     return packed;
 }
 
@@ -31,7 +26,7 @@ static float *multiply(const struct rf_kernels *kernels, const struct operands *
     float *y = kcheck_guarded(o->n * o->m * sizeof *y);
     if (accumulate)
         for (size_t i = 0; i < o->n * o->m; i++) y[i] = (float)(i % 7) - 3.0f;
-    void *packed = pack(kernels, o);
+    void *packed = pack(kernels, o, 0, o->n);
     struct rf_linear_args args = {.y = y,
                                   .ldy = o->m,
                                   .w = o->w,
@@ -43,7 +38,7 @@ static float *multiply(const struct rf_kernels *kernels, const struct operands *
                                   .bias = o->bias,
                                   .accumulate = accumulate};
     kernels->linear_bf16(&args);
-    kcheck_release(packed, rows_bytes(kernels, o->n, o->k));
+    kcheck_release(packed, kernels->packed_bytes(o->n, o->k));
     return y;
 }
 
@@ -51,21 +46,22 @@ static float *multiply(const struct rf_kernels *kernels, const struct operands *
 static float *multiply_singly(const struct rf_kernels *kernels, const struct operands *o)
 {
     float *y = kcheck_guarded(o->n * o->m * sizeof *y);
-    char *packed = pack(kernels, o);
-    for (size_t i = 0; i < o->n; i++)
+    for (size_t i = 0; i < o->n; i++) {
+        void *packed = pack(kernels, o, i, 1);
         for (size_t r = 0; r < o->m; r++) {
             struct rf_linear_args args = {.y = y + i * o->m + r,
                                           .ldy = 1,
                                           .w = o->w + r * o->k,
                                           .ldw = o->k,
-                                          .x = packed + i * kernels->packed_bytes(o->k),
+                                          .x = packed,
                                           .m = 1,
                                           .n = 1,
                                           .k = o->k,
                                           .bias = o->bias ? o->bias + r : NULL};
             kernels->linear_bf16(&args);
         }
-    kcheck_release(packed, rows_bytes(kernels, o->n, o->k));
+        kcheck_release(packed, kernels->packed_bytes(1, o->k));
+    }
     return y;
 }
 

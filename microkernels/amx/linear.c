@@ -1,0 +1,210 @@
+/* BF16 weights times packed rows with AMX tiles (tdpbf16ps).
+ *
+ * Row-major weights are operand A as they lie in the file: 16 weight rows of 32 values. Rows of activations are packed as
+ * operand B: for 16 rows and 32 values, pair j of every row side by side, [16 pairs][16 rows][2]. C is 16 weights x 16 rows.
+ * So one to sixteen rows cost the same and nothing of the weights is repacked. Each result sums its products over the
+ * pairs in order, whatever else the tile holds. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "microkernels/avx512/mask.h"
+#include "microkernels/kernels.h"
+
+enum { SIDE = 16, DEPTH = 32, TILE_BYTES = 1024, ROW_BYTES = 64 };
+
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+static size_t chunks(size_t k)
+{
+    return (k + DEPTH - 1) / DEPTH;
+}
+
+static size_t packed_bytes(size_t n, size_t k)
+{
+    return (n + SIDE - 1) / SIDE * chunks(k) * TILE_BYTES;
+}
+
+static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+{
+    char *to = (char *)packed + row / SIDE * chunks(k) * TILE_BYTES + row % SIDE * 4;
+    __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                        _mm512_set1_epi32(ROW_BYTES));
+    for (size_t j = 0; j < k; j += DEPTH, to += TILE_BYTES) {
+        __mmask16 low = rf_mask16(k - j), high = rf_mask16_high(k - j);
+        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16), _mm512_maskz_loadu_ps(low, x + j));
+        _mm512_i32scatter_epi32(to, places, (__m512i)both, 1);
+    }
+}
+
+static void configure(void)
+{
+    struct tile_config config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = SIDE;
+        config.row_bytes[i] = ROW_BYTES;
+    }
+    _tile_loadconfig(&config);
+}
+
+/* Where a tile of weights is read from: in place, or from a copy padded with zeros at the matrix's edges. */
+struct source {
+    const void *at;
+    size_t stride;
+};
+
+static struct source weights_at(const struct rf_linear_args *args, size_t r, size_t j, uint16_t copy[SIDE][DEPTH])
+{
+    const uint16_t *w = args->w + r * args->ldw + j;
+    size_t rows = args->m - r < SIDE ? args->m - r : SIDE, values = args->k - j < DEPTH ? args->k - j : DEPTH;
+    if (rows == SIDE && values == DEPTH) return (struct source){w, args->ldw * sizeof *w};
+    memset(copy, 0, SIDE * sizeof *copy);
+    for (size_t i = 0; i < rows; i++) memcpy(copy[i], w + i * args->ldw, values * sizeof *w);
+    return (struct source){copy, ROW_BYTES};
+}
+
+/* rows[i] becomes what column i was. */
+static void transpose(__m512 rows[SIDE])
+{
+    __m512 t[SIDE];
+    for (int i = 0; i < SIDE; i += 2) {
+        t[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    for (int i = 0; i < SIDE; i += 4)
+        for (int h = 0; h < 2; h++) {
+            __m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + h + 2]);
+            rows[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            rows[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    /* Now rows[4g + c] holds, in its four lanes l, elements 4g .. 4g+3 of column 4l + c. */
+    for (int c = 0; c < 4; c++) {
+        t[c] = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0x88);
+        t[4 + c] = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0xdd);
+        t[8 + c] = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0x88);
+        t[12 + c] = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0xdd);
+    }
+    for (int c = 0; c < 4; c++) {
+        rows[c] = _mm512_shuffle_f32x4(t[c], t[8 + c], 0x88);
+        rows[8 + c] = _mm512_shuffle_f32x4(t[c], t[8 + c], 0xdd);
+        rows[4 + c] = _mm512_shuffle_f32x4(t[4 + c], t[12 + c], 0x88);
+        rows[12 + c] = _mm512_shuffle_f32x4(t[4 + c], t[12 + c], 0xdd);
+    }
+}
+
+/* Writes the tile of weights from r and rows from i that `tile` holds as [weight][row]. */
+static void finish(const struct rf_linear_args *args, size_t r, size_t i, float tile[SIDE][SIDE])
+{
+    size_t weights = args->m - r < SIDE ? args->m - r : SIDE, rows = args->n - i < SIDE ? args->n - i : SIDE;
+    __mmask16 mask = rf_mask16(weights);
+    __m512 bias = args->bias ? _mm512_maskz_loadu_ps(mask, args->bias + r) : _mm512_setzero_ps(), sums[SIDE];
+    for (int a = 0; a < SIDE; a++) sums[a] = _mm512_load_ps(tile[a]);
+    transpose(sums);
+    for (size_t b = 0; b < rows; b++) {
+        float *y = args->y + (i + b) * args->ldy + r;
+        __m512 sum = sums[b];
+        if (args->bias) sum = _mm512_add_ps(sum, bias);
+        if (args->accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
+        _mm512_mask_storeu_ps(y, mask, sum);
+    }
+}
+
+/* Asks for a piece of the 32 weight rows that come next, in the order of memory: a pass over these 32 asks for all of them. */
+static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
+{
+    const char *next = (const char *)(args->w + (r + 2 * SIDE) * args->ldw) + chunk * 2 * TILE_BYTES;
+    for (size_t i = 0; i < 2 * SIDE; i++) _mm_prefetch(next + i * ROW_BYTES, _MM_HINT_T1);
+}
+
+/* Two tiles of weights from r (the second only if there are more than 16) times one tile of rows from i. */
+static void two_by_one(const struct rf_linear_args *args, size_t r, size_t i)
+{
+    _Alignas(64) uint16_t copy[2][SIDE][DEPTH];
+    _Alignas(64) float results[SIDE][SIDE];
+    const char *x = (const char *)args->x + i / SIDE * chunks(args->k) * TILE_BYTES;
+    int both = args->m - r > SIDE, more = args->m - r > 2 * SIDE;
+    _tile_zero(0);
+    _tile_zero(1);
+    for (size_t c = 0; c < chunks(args->k); c++) {
+        struct source first = weights_at(args, r, c * DEPTH, copy[0]);
+        if (more) prefetch(args, r, c);
+        _tile_loadd(6, x + c * TILE_BYTES, ROW_BYTES);
+        _tile_loadd(4, first.at, first.stride);
+        _tile_dpbf16ps(0, 4, 6);
+        if (both) {
+            struct source second = weights_at(args, r + SIDE, c * DEPTH, copy[1]);
+            _tile_loadd(5, second.at, second.stride);
+            _tile_dpbf16ps(1, 5, 6);
+        }
+    }
+    _tile_stored(0, results, ROW_BYTES);
+    finish(args, r, i, results);
+    if (!both) return;
+    _tile_stored(1, results, ROW_BYTES);
+    finish(args, r + SIDE, i, results);
+}
+
+/* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer). */
+static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i)
+{
+    _Alignas(64) uint16_t copy[2][SIDE][DEPTH];
+    _Alignas(64) float results[SIDE][SIDE];
+    const char *x = (const char *)args->x + i / SIDE * chunks(args->k) * TILE_BYTES;
+    size_t next = chunks(args->k) * TILE_BYTES;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (size_t c = 0; c < chunks(args->k); c++) {
+        struct source first = weights_at(args, r, c * DEPTH, copy[0]);
+        struct source second = weights_at(args, r + SIDE, c * DEPTH, copy[1]);
+        _tile_loadd(4, first.at, first.stride);
+        _tile_loadd(6, x + c * TILE_BYTES, ROW_BYTES);
+        _tile_loadd(5, second.at, second.stride);
+        _tile_loadd(7, x + next + c * TILE_BYTES, ROW_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 5, 6);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, results, ROW_BYTES);
+    finish(args, r, i, results);
+    _tile_stored(1, results, ROW_BYTES);
+    finish(args, r + SIDE, i, results);
+    _tile_stored(2, results, ROW_BYTES);
+    finish(args, r, i + SIDE, results);
+    _tile_stored(3, results, ROW_BYTES);
+    finish(args, r + SIDE, i + SIDE, results);
+}
+
+static void linear_bf16(const struct rf_linear_args *args)
+{
+    configure();
+    size_t i = 0;
+    for (; args->n - i > SIDE; i += 2 * SIDE) {
+        size_t r = 0;
+        for (; args->m - r >= 2 * SIDE; r += 2 * SIDE) two_by_two(args, r, i);
+        if (r < args->m) {
+            two_by_one(args, r, i);
+            two_by_one(args, r, i + SIDE);
+        }
+        if (args->n - i <= 2 * SIDE) {
+            i = args->n;
+            break;
+        }
+    }
+    if (i < args->n)
+        for (size_t r = 0; r < args->m; r += 2 * SIDE) two_by_one(args, r, i);
+    _tile_release();
+}
+
+void rf_kernels_init_amx(struct rf_kernels *kernels)
+{
+    kernels->packed_bytes = packed_bytes;
+    kernels->pack_bf16 = pack_bf16;
+    kernels->linear_bf16 = linear_bf16;
+    kernels->linear_rows = 2 * SIDE;
+}
