@@ -85,22 +85,69 @@ int64_t riffle_chat_format(const riffle_model *model, const riffle_message *mess
     return code ? rf_api_fail(&error) : (int64_t)bytes;
 }
 
+/* Tokens and the place in a text that they spell. */
+struct walk {
+    const struct rf_tokenizer *tokenizer;
+    const int32_t *ids;
+    size_t n, i;
+    size_t at; /* bytes */
+};
+
+/* A BOS that the tokenizer added is not in the template's text. */
+static struct walk walk_begin(const struct rf_tokenizer *tokenizer, const struct rf_rendered *rendered,
+                              const int32_t *ids, size_t n)
+{
+    struct walk walk = {.tokenizer = tokenizer, .ids = ids, .n = n};
+    int32_t bos = rf_tokenizer_bos(tokenizer);
+    if (n == 0 || bos < 0 || ids[0] != bos) return walk;
+    struct rf_str text = rf_token_text(tokenizer, bos, 1);
+    if (text.bytes > rendered->text.count || memcmp(rendered->text.data, text.data, text.bytes) != 0) walk.i = 1;
+    return walk;
+}
+
 /* How many bytes of the rendered text the session's tokens spell, all of them; -1 if they spell something else. */
 static int64_t spelled(const riffle_session *session, const struct rf_rendered *rendered)
 {
-    const struct rf_tokenizer *tokenizer = session->model->tokenizer;
-    size_t at = 0;
-    for (int32_t i = 0; i < session->session->n_tokens; i++) {
-        int32_t token = session->session->tokens[i];
-        struct rf_str piece = rf_token_text(tokenizer, token, 1);
-        int matches = piece.bytes <= rendered->text.count - at &&
-                      (!piece.bytes || memcmp(rendered->text.data + at, piece.data, piece.bytes) == 0);
-        if (matches)
-            at += piece.bytes;
-        else if (i > 0 || token != rf_tokenizer_bos(tokenizer))
-            return -1; /* a BOS that the tokenizer added is not in the template's text */
+    const struct rf_session *state = session->session;
+    struct walk walk = walk_begin(session->model->tokenizer, rendered, state->tokens, (size_t)state->n_tokens);
+    for (; walk.i < walk.n; walk.i++) {
+        struct rf_str piece = rf_token_text(walk.tokenizer, walk.ids[walk.i], 1);
+        if (piece.bytes > rendered->text.count - walk.at ||
+            (piece.bytes && memcmp(rendered->text.data + walk.at, piece.data, piece.bytes) != 0))
+            return -1;
+        walk.at += piece.bytes;
     }
-    return (int64_t)at;
+    return (int64_t)walk.at;
+}
+
+/* Steps to the next control token and past it: its id, and its place in *at; -1 at the end. */
+static int32_t next_control(struct walk *walk, size_t *at)
+{
+    while (walk->i < walk->n) {
+        int32_t id = walk->ids[walk->i++];
+        size_t bytes = rf_token_text(walk->tokenizer, id, 1).bytes;
+        *at = walk->at;
+        walk->at += bytes;
+        if (bytes && rf_token_text(walk->tokenizer, id, 0).bytes == 0) return id;
+    }
+    return -1;
+}
+
+/* 1 if the session has control tokens where the conversation has them, and nowhere else, in the first `known` bytes: the
+ * same bytes may be a control token's name that a person wrote. */
+static int same_controls(const riffle_session *session, const struct rf_rendered *rendered,
+                         const struct rf_tokens *conversation, size_t known)
+{
+    const struct rf_tokenizer *tokenizer = session->model->tokenizer;
+    const struct rf_session *state = session->session;
+    struct walk ours = walk_begin(tokenizer, rendered, state->tokens, (size_t)state->n_tokens);
+    struct walk theirs = walk_begin(tokenizer, rendered, conversation->ids, conversation->count);
+    for (;;) {
+        size_t our_place = 0, their_place = 0;
+        int32_t our_id = next_control(&ours, &our_place), their_id = next_control(&theirs, &their_place);
+        if (our_id < 0) return their_id < 0 || their_place >= known;
+        if (our_id != their_id || our_place != their_place) return 0;
+    }
 }
 
 /* Tokens of the rendered text from byte `from` on. */
@@ -126,18 +173,19 @@ static int plan(const riffle_session *session, const struct rf_rendered *rendere
                 int32_t *keep, size_t *first, struct rf_error *error)
 {
     const struct rf_session *state = session->session;
+    int code = encode_from(session->model, rendered, 0, RF_ENCODE_BOS, tokens, error);
+    if (code) return code;
     int64_t known = state->n_tokens ? spelled(session, rendered) : -1;
     *first = 0;
-    if (known >= 0 && (size_t)known < rendered->text.count) {
+    if (known >= 0 && (size_t)known < rendered->text.count && same_controls(session, rendered, tokens, (size_t)known)) {
         *keep = state->n_tokens;
+        tokens->count = 0;
         return encode_from(session->model, rendered, (size_t)known, RF_ENCODE_CONTINUE, tokens, error);
     }
-    int code = encode_from(session->model, rendered, 0, RF_ENCODE_BOS, tokens, error);
-    while (!code && *first < tokens->count && *first < (size_t)state->n_tokens &&
-           tokens->ids[*first] == state->tokens[*first])
+    while (*first < tokens->count && *first < (size_t)state->n_tokens && tokens->ids[*first] == state->tokens[*first])
         (*first)++;
     *keep = (int32_t)*first;
-    return code;
+    return 0;
 }
 
 int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages, size_t n_messages)
