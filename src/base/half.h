@@ -1,4 +1,5 @@
-/* The 16-bit float formats, one value at a time. Conversions round to nearest even; NaNs stay (quiet) NaNs. */
+/* The 16-bit float formats, one value at a time. Conversions to them round to nearest even and make NaNs quiet; conversions
+ * from them keep every bit. Masks stand for conditions where loops are to be vectorised. */
 #ifndef RF_BASE_HALF_H
 #define RF_BASE_HALF_H
 
@@ -27,18 +28,20 @@ static inline float rf_bf16_to_f32(uint16_t half)
 static inline uint16_t rf_f32_to_bf16(float value)
 {
     uint32_t bits = rf_float_bits(value);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    uint32_t quiet_nan = (bits >> 16) | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
 }
 
 static inline float rf_f16_to_f32(uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fffu;
-    if (rest >= 0x7c00) return rf_bits_float(sign | 0x7f800000 | (rest & 0x3ff) << 13 | (rest > 0x7c00 ? 0x400000 : 0));
-    if (rest >= 0x400) return rf_bits_float(sign | ((rest << 13) + 0x38000000));
-    /* Subnormal: rest * 2^-24 is exact in F32. */
-    float magnitude = (float)rest * 0x1p-24f;
-    return rf_bits_float(sign | rf_float_bits(magnitude));
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t rest = half & 0x7fffu;
+    uint32_t is_denormal = 0u - (uint32_t)(rest < 0x0400u), is_special = 0u - (uint32_t)(rest >= 0x7c00u);
+    uint32_t normal = (rest << 13) + (112u << 23) + (is_special & (112u << 23));
+    /* No float denormal on the way, so the thread's flush-to-zero mode does not matter. */
+    uint32_t denormal = rf_float_bits((float)(int32_t)rest * 0x1p-24f);
+    return rf_bits_float(sign | (normal & ~is_denormal) | (denormal & is_denormal));
 }
 
 static inline uint16_t rf_f32_to_f16(float value)

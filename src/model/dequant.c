@@ -4,43 +4,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "model/dtype.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "model files are read in place: little-endian hosts only");
-
-static inline float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-/* Masks instead of conditions, which the compiler would turn into branches. */
-static inline float f32_of_f16(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t rest = half & 0x7fffu;
-    uint32_t is_denormal = 0u - (uint32_t)(rest < 0x0400u), is_special = 0u - (uint32_t)(rest >= 0x7c00u);
-    uint32_t normal = (rest << 13) + (112u << 23) + (is_special & (112u << 23));
-    /* No float denormal on the way, so the thread's flush-to-zero mode does not matter. */
-    uint32_t denormal = bits_of_float((float)(int32_t)rest * 0x1p-24f);
-    return float_of_bits(sign | (normal & ~is_denormal) | (denormal & is_denormal));
-}
-
-static inline uint16_t bf16_of_f32(float value)
-{
-    uint32_t bits = bits_of_float(value);
-    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    uint32_t quiet_nan = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
-}
 
 static inline uint16_t load_u16(const uint8_t *p)
 {
@@ -49,7 +16,7 @@ static inline uint16_t load_u16(const uint8_t *p)
 
 static inline float load_f16(const uint8_t *p)
 {
-    return f32_of_f16(load_u16(p));
+    return rf_f16_to_f32(load_u16(p));
 }
 
 static inline uint32_t load_u32(const uint8_t *p)
@@ -119,7 +86,7 @@ static void mxfp4(const uint8_t *restrict block, float *restrict out)
 {
     static const float doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     uint32_t e = block[0];
-    float d = float_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+    float d = rf_bits_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
     const uint8_t *q = block + 1;
     for (int i = 0; i < 16; i++) {
         out[i] = d * doubled[q[i] & 15];
@@ -228,7 +195,7 @@ static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, si
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, data + 2 * i, sizeof half);
-        out[i] = f32_of_f16(half);
+        out[i] = rf_f16_to_f32(half);
     }
 }
 
@@ -237,13 +204,13 @@ static void f32_of_bf16_row(const uint8_t *restrict data, float *restrict out, s
     for (size_t i = 0; i < n; i++) {
         uint16_t brain;
         memcpy(&brain, data + 2 * i, sizeof brain);
-        out[i] = float_of_bits((uint32_t)brain << 16);
+        out[i] = rf_bf16_to_f32(brain);
     }
 }
 
 static void bf16_of_f32_row(const float *restrict in, uint16_t *restrict out, size_t n)
 {
-    for (size_t i = 0; i < n; i++) out[i] = bf16_of_f32(in[i]);
+    for (size_t i = 0; i < n; i++) out[i] = rf_f32_to_bf16(in[i]);
 }
 
 void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t n)
