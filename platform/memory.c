@@ -86,7 +86,7 @@ static int open_regular(const char *path, uint64_t *bytes, struct rf_error *erro
 int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error)
 {
     *mapping = (struct rf_mapping){0};
-    uint64_t bytes;
+    uint64_t bytes = 0;
     int descriptor = open_regular(path, &bytes, error);
     if (descriptor < 0) return descriptor;
     int code = 0;
@@ -105,61 +105,6 @@ void rf_unmap_file(struct rf_mapping *mapping)
 {
     if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->bytes);
     *mapping = (struct rf_mapping){0};
-}
-
-void rf_map_prefetch(const struct rf_mapping *mapping, size_t offset, size_t bytes)
-{
-    if (offset >= mapping->bytes) return;
-    if (bytes > mapping->bytes - offset) bytes = mapping->bytes - offset;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t start = offset - offset % page;
-    /* Advice only: the pages come on first touch in any case. */
-    madvise((void *)(uintptr_t)(mapping->data + start), bytes + (offset - start), MADV_WILLNEED);
-}
-
-/* Reads until `bytes` are there or the file ends; -1 with errno on failure. */
-static ssize_t read_fully(int descriptor, char *data, size_t bytes)
-{
-    size_t got = 0;
-    while (got < bytes) {
-        ssize_t n = read(descriptor, data + got, bytes - got);
-        if (n == 0) break;
-        if (n < 0 && errno != EINTR) return -1;
-        if (n > 0) got += (size_t)n;
-    }
-    return (ssize_t)got;
-}
-
-int rf_read_file(const char *path, size_t limit, const struct rf_allocator *allocator, char **data, size_t *bytes,
-                 struct rf_error *error)
-{
-    *data = NULL;
-    *bytes = 0;
-    uint64_t size;
-    int descriptor = open_regular(path, &size, error);
-    if (descriptor < 0) return descriptor;
-    int code = 0;
-    char *text = NULL;
-    if (size > limit || size == SIZE_MAX) {
-        code = rf_fail(error, RF_ERR_FORMAT, "%s: %" PRIu64 " bytes are more than the %zu that such a file may have",
-                       path, size, limit);
-    } else {
-        text = rf_malloc(allocator, (size_t)size + 1, 1, path, error);
-        if (!text) code = RF_ERR_MEMORY;
-    }
-    if (text) {
-        ssize_t got = read_fully(descriptor, text, (size_t)size);
-        if (got < 0) {
-            code = fail_path(error, path, "read", errno);
-            rf_free(allocator, text);
-        } else {
-            text[got] = 0;
-            *data = text;
-            *bytes = (size_t)got;
-        }
-    }
-    close(descriptor);
-    return code;
 }
 
 int rf_is_directory(const char *path)

@@ -18,14 +18,6 @@ struct rf_mapping {
 /* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path. */
 int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error);
 void rf_unmap_file(struct rf_mapping *mapping);
-/* Tells the system that a range of a mapping will be read soon. */
-void rf_map_prefetch(const struct rf_mapping *mapping, size_t offset, size_t bytes);
-
-/* Reads a whole file into a block of the allocator (free it with rf_free), with a terminating zero that is not counted.
- * Files over `limit` bytes are refused. */
-int rf_read_file(const char *path, size_t limit, const struct rf_allocator *allocator, char **data, size_t *bytes,
-                 struct rf_error *error);
-
 int rf_is_directory(const char *path);
 int rf_file_exists(const char *path);
 

@@ -62,7 +62,7 @@ int rf_team_new(struct rf_team **team, int n_threads, const struct rf_allocator 
     if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
     made->size = n_threads;
-    /* With a core for every worker a barrier is over in a microsecond; with fewer, spinning keeps the last one away. */
+    /* With a core for every worker the last one is soon here; with fewer, spinning keeps it away. */
     made->spins = n_threads <= rf_cpu_count() ? 2000 : 0;
     *team = made;
     return 0;
@@ -71,11 +71,6 @@ int rf_team_new(struct rf_team **team, int n_threads, const struct rf_allocator 
 void rf_team_free(struct rf_team *team)
 {
     if (team) rf_free(team->allocator, team);
-}
-
-int rf_team_size(const struct rf_team *team)
-{
-    return team->size;
 }
 
 void rf_team_run(struct rf_team *team, rf_team_fn fn, void *argument)

@@ -24,7 +24,6 @@ typedef void (*rf_team_fn)(void *argument, struct rf_worker *worker);
 /* A team of `n_threads` >= 1, the caller counted. Fails, instead of later, when the system does not give the threads. */
 int rf_team_new(struct rf_team **team, int n_threads, const struct rf_allocator *allocator, struct rf_error *error);
 void rf_team_free(struct rf_team *team);
-int rf_team_size(const struct rf_team *team);
 
 /* Runs fn once on every worker and returns when all are done. One caller at a time. */
 void rf_team_run(struct rf_team *team, rf_team_fn fn, void *argument);

@@ -40,11 +40,8 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
 static int open_parts(riffle_session *session, const struct rf_session_shape *shape, struct rf_error *error)
 {
     riffle_model *model = session->model;
-    riffle_sampling sampling;
-    riffle_sampling_init(&sampling, sizeof sampling);
     int code = rf_session_new(&session->session, model->model, shape, error);
     if (!code) code = rf_sampler_new(&session->sampler, model->source->params.n_vocab, &model->allocator, error);
-    if (!code && riffle_session_set_sampling(session, &sampling)) code = RF_ERR_ARGUMENT;
     return code;
 }
 
@@ -71,6 +68,11 @@ int riffle_session_open(riffle_session **session, riffle_model *model, const rif
     if (code) {
         riffle_session_close(opened);
         return rf_api_fail(&error);
+    }
+    code = riffle_session_set_sampling(opened, NULL);
+    if (code) {
+        riffle_session_close(opened);
+        return code;
     }
     *session = opened;
     return 0;

@@ -82,6 +82,16 @@ const char *engine_model_name(const struct engine *engine)
     return slash && slash[1] ? slash + 1 : engine->path;
 }
 
+void engine_write_model(const struct engine *engine, struct json_writer *json)
+{
+    jw_object(json, "model");
+    jw_string(json, "name", engine_model_name(engine));
+    jw_string(json, "arch", engine->info.architecture);
+    jw_string(json, "weights", engine->info.weights);
+    jw_uint(json, "weight_bytes", engine->info.weight_bytes);
+    jw_end_object(json);
+}
+
 void engine_introduce(const struct engine *engine, const char *rest)
 {
     print_name(stderr, engine_model_name(engine));

@@ -2,6 +2,7 @@
 #ifndef CLI_ENGINE_H
 #define CLI_ENGINE_H
 
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "riffle.h"
@@ -23,6 +24,9 @@ void engine_close(struct engine *engine);
 
 /* The model's name: its own, else that of its file. */
 const char *engine_model_name(const struct engine *engine);
+
+/* The member "model" of an object: name, architecture, weights and their bytes. */
+void engine_write_model(const struct engine *engine, struct json_writer *json);
 
 /* "NAME, weights bf16, context 8192 tokens" and `rest` on standard error. */
 void engine_introduce(const struct engine *engine, const char *rest);

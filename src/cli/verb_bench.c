@@ -148,12 +148,7 @@ static void print_json(const struct engine *engine, const struct rounds *rounds,
     int32_t n = rounds->count;
     struct json_writer json = {0};
     jw_object(&json, NULL);
-    jw_object(&json, "model");
-    jw_string(&json, "name", engine_model_name(engine));
-    jw_string(&json, "arch", engine->info.architecture);
-    jw_string(&json, "weights", engine->info.weights);
-    jw_uint(&json, "weight_bytes", engine->info.weight_bytes);
-    jw_end_object(&json);
+    engine_write_model(engine, &json);
     jw_object(&json, "machine");
     jw_string(&json, "cpu", cpu);
     jw_int(&json, "threads", threads);

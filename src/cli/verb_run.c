@@ -139,12 +139,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
     jw_number(&json, "decode_tps", rate(stats->generated_tokens, stats->decode_seconds));
     jw_uint(&json, "peak_rss_bytes", machine->peak_rss_bytes);
     if (options->sampling.temperature > 0) jw_uint(&json, "seed", options->sampling.seed);
-    jw_object(&json, "model");
-    jw_string(&json, "name", engine_model_name(engine));
-    jw_string(&json, "arch", engine->info.architecture);
-    jw_string(&json, "weights", engine->info.weights);
-    jw_uint(&json, "weight_bytes", engine->info.weight_bytes);
-    jw_end_object(&json);
+    engine_write_model(engine, &json);
     jw_object(&json, "machine");
     jw_string(&json, "cpu", machine->cpu);
     jw_int(&json, "threads", stats->threads);

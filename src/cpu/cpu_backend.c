@@ -134,7 +134,7 @@ static void embed(struct rf_context *context, struct rf_worker *worker, const st
     rf_team_barrier(worker);
 }
 
-/* A row of F32 for the worker's own use, as wide as any operand. */
+/* A row of F32 for the worker's own use, as wide as a norm or a gate. */
 static float *worker_row(const struct rf_context *context, const struct rf_worker *worker)
 {
     return context->worker_rows + (size_t)worker->index * context->worker_row_floats;
@@ -168,15 +168,14 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
                    int32_t n_layers, const struct rf_weight *const *weights, const struct rf_weight *const *biases,
                    struct rf_buffer *const *y, int accumulate)
 {
-    size_t k = (size_t)weights[0]->columns, grain = rows_per_piece(context->backend->kernels, k), total = 0, first = 0,
-           begin, end;
+    size_t k = (size_t)weights[0]->columns, grain = rows_per_piece(context->backend->kernels, k), total = 0, begin, end;
     /* A prompt's rows are taken past one piece of weights after another; few rows let the weights stream by at length. */
     size_t call = n_rows > FEW_ROWS ? grain : SIZE_MAX;
     for (int32_t l = 0; l < n_layers; l++) total += (size_t)weights[l]->rows;
     struct rf_share share;
     rf_share_begin(&share, worker, total, grain);
     while (rf_share_next(&share, &begin, &end)) {
-        first = 0;
+        size_t first = 0; /* row of layer l among all of them */
         for (int32_t l = 0; l < n_layers; first += (size_t)weights[l++]->rows) {
             const struct rf_weight *weight = weights[l];
             size_t from = begin > first ? begin - first : 0, to = end > first ? end - first : 0;

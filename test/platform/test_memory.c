@@ -30,11 +30,9 @@ static void test_mapping(void)
     struct rf_mapping mapping;
     struct rf_error error = {0};
     CHECK_INT(probe_write(path, "twelve bytes", 12), 0);
+    CHECK(rf_file_exists(path));
     CHECK_INT(rf_map_file(&mapping, path, &error), 0);
     CHECK(mapping.bytes == 12 && memcmp(mapping.data, "twelve bytes", 12) == 0);
-    rf_map_prefetch(&mapping, 0, 12);
-    rf_map_prefetch(&mapping, 5, SIZE_MAX);
-    rf_map_prefetch(&mapping, SIZE_MAX, 1);
     rf_unmap_file(&mapping);
     CHECK(mapping.data == NULL && mapping.bytes == 0 && probe_mappings(path) <= 0);
     rf_unmap_file(&mapping);
@@ -56,28 +54,6 @@ static void test_mapping(void)
     CHECK(!rf_file_exists(path) && !rf_is_directory(path));
     remove(path);
     CHECK(rf_is_directory(folder) && !rf_file_exists(folder));
-}
-
-static void test_read_file(void)
-{
-    struct probe probe = {0};
-    struct rf_allocator allocator = probe_allocator(&probe);
-    struct rf_error error = {0};
-    char *data;
-    size_t bytes;
-    CHECK_INT(probe_write(path, "twelve bytes", 12), 0);
-    CHECK(rf_file_exists(path));
-    CHECK_INT(rf_read_file(path, 12, &allocator, &data, &bytes, &error), 0);
-    CHECK(bytes == 12 && strcmp(data, "twelve bytes") == 0);
-    rf_free(&allocator, data);
-    CHECK_INT(rf_read_file(path, 11, &allocator, &data, &bytes, &error), RF_ERR_FORMAT);
-    CHECK_MSG(data == NULL && strstr(error.text, path) && strstr(error.text, "11"), "%s", error.text);
-    probe.fail_at = probe.requests + 1;
-    CHECK_INT(rf_read_file(path, 12, &allocator, &data, &bytes, &error), RF_ERR_MEMORY);
-    CHECK(data == NULL);
-    remove(path);
-    CHECK_INT(rf_read_file(path, 12, &allocator, &data, &bytes, &error), RF_ERR_IO);
-    CHECK_INT(probe.live, 0);
 }
 
 static void test_sizes(void)
@@ -103,7 +79,6 @@ int main(void)
     snprintf(path, sizeof path, "%s/file", folder);
     test_blocks();
     test_mapping();
-    test_read_file();
     test_sizes();
     rmdir(folder);
     return check_result();
