@@ -10,25 +10,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "microkernels/panel.h"
+
 enum {
     RF_KV_BLOCK = 16,        /* positions that lie interleaved in the K cache */
     RF_ATTENTION_CHUNK = 256 /* positions of one attention call; chunks start at its multiples */
 };
 
 /* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k.
- * w: BF16, row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from the model file.
- * x: rows packed by pack_bf16 (each value rounded to BF16), of which the first n are meant; 64-byte aligned.
- * y: F32, ldy elements from row to row. Products are exact, sums are F32. */
+ * w, BF16: row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from the model's file.
+ * w, other formats: panels (panel.h), 64-byte aligned, ldw bytes from panel to panel; k is a multiple of the format's unit.
+ * x: rows packed in the form that the format wants (rf_operand_of), of which the first n are meant; 64-byte aligned.
+ * y: F32, ldy elements from row to row. */
 struct rf_linear_args {
     float *y;
     size_t ldy;
-    const uint16_t *w;
+    const void *w;
     size_t ldw;
     const void *x;
     size_t m, n, k;
     const float *bias; /* [m] or NULL */
     int accumulate;
 };
+
+typedef void rf_linear_fn(const struct rf_linear_args *args);
+
+/* The forms that rows of activations take as operands. */
+enum rf_operand {
+    RF_OPERAND_BF16, /* each value rounded to BF16; the order is the tier's own */
+    RF_OPERAND_A8,   /* struct rf_a8 [n][rf_a8_stride(k)] */
+    RF_OPERAND_A16, /* each value rounded to BF16, for panels: [n][rf_a16_stride(k)], of each four k in the order 0, 2, 1, 3 */
+    RF_OPERAND_COUNT
+};
+
+static inline enum rf_operand rf_operand_of(enum rf_format format)
+{
+    return format == RF_FORMAT_BF16 ? RF_OPERAND_BF16 : RF_OPERAND_A8;
+}
+
+/* Values from row to row: an odd number of cache lines. k is a multiple of 32. */
+static inline size_t rf_a16_stride(size_t k)
+{
+    return (k / RF_BLOCK | 1) * RF_BLOCK;
+}
 
 /* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its first visible[i]
  * positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p exp(s_p - max s) V_p,
@@ -47,12 +71,20 @@ struct rf_attention_args {
 };
 
 struct rf_kernels {
-    /* Rows of activations as the linear kernel of this tier wants them: the bytes of n rows of k values, and writing
-     * row i of them. Rows may lie interleaved; each is written by itself, in any order, by any thread. */
-    size_t (*packed_bytes)(size_t n, size_t k);
-    void (*pack_bf16)(void *packed, size_t row, const float *x, size_t k);
-    void (*linear_bf16)(const struct rf_linear_args *args);
-    size_t linear_rows; /* weight rows to share work by: a multiple of the height of every tile */
+    /* Operands: the bytes of n rows of k values, and writing row i of them. Each row is written by itself, in any order,
+     * by any thread. For A8 and A16 k is a multiple of 32. */
+    size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
+    void (*pack[RF_OPERAND_COUNT])(void *packed, size_t row, const float *x, size_t k);
+
+    /* BF16: products are exact, sums are F32, in an order of the tier's own.
+     * Other formats, on every tier to the same bits: for each result and group of k in order, with the exact integer
+     * i = sum (c - offset) q:  acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
+     * in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
+    rf_linear_fn *linear[RF_FORMAT_COUNT];
+    /* MXFP4 weights times A16 rows: 16-bit activations. For each block of 32 in order: acc = fma(sum of the products, s, acc),
+     * the sum in F32 and in an order of the tier's own. */
+    rf_linear_fn *linear_mxfp4_a16;
+    size_t linear_rows; /* weight rows to share work by: a multiple of 16 and of the height of every tile */
 
     void (*attention_f16)(const struct rf_attention_args *args);
     void (*attention_bf16)(const struct rf_attention_args *args);

@@ -58,7 +58,7 @@ struct source {
 
 static struct source weights_at(const struct rf_linear_args *args, size_t r, size_t j, uint16_t copy[SIDE][DEPTH])
 {
-    const uint16_t *w = args->w + r * args->ldw + j;
+    const uint16_t *w = (const uint16_t *)args->w + r * args->ldw + j;
     size_t rows = args->m - r < SIDE ? args->m - r : SIDE, values = args->k - j < DEPTH ? args->k - j : DEPTH;
     if (rows == SIDE && values == DEPTH) return (struct source){w, args->ldw * sizeof *w};
     memset(copy, 0, SIDE * sizeof *copy);
@@ -115,7 +115,7 @@ static void finish(const struct rf_linear_args *args, size_t r, size_t i, float 
 /* Asks for a piece of the 32 weight rows that come next, in the order of memory: a pass over these 32 asks for all of them. */
 static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
 {
-    const char *next = (const char *)(args->w + (r + 2 * SIDE) * args->ldw) + chunk * 2 * TILE_BYTES;
+    const char *next = (const char *)((const uint16_t *)args->w + (r + 2 * SIDE) * args->ldw) + chunk * 2 * TILE_BYTES;
     for (size_t i = 0; i < 2 * SIDE; i++) _mm_prefetch(next + i * ROW_BYTES, _MM_HINT_T1);
 }
 
@@ -203,8 +203,8 @@ static void linear_bf16(const struct rf_linear_args *args)
 
 void rf_kernels_init_amx(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes = packed_bytes;
-    kernels->pack_bf16 = pack_bf16;
-    kernels->linear_bf16 = linear_bf16;
+    kernels->packed_bytes[RF_OPERAND_BF16] = packed_bytes;
+    kernels->pack[RF_OPERAND_BF16] = pack_bf16;
+    kernels->linear[RF_FORMAT_BF16] = linear_bf16;
     kernels->linear_rows = 2 * SIDE;
 }

@@ -80,7 +80,7 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr)
 {
     size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16;
-    const uint16_t *w = args->w + r * args->ldw;
+    const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const float *x = (const float *)args->x + i * stride;
     __m256 acc[MAX_TILE];
 #pragma GCC unroll 10
@@ -123,7 +123,7 @@ static void linear_bf16(const struct rf_linear_args *args)
 
 void rf_avx2_init_linear(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes = packed_bytes;
-    kernels->pack_bf16 = pack_bf16;
-    kernels->linear_bf16 = linear_bf16;
+    kernels->packed_bytes[RF_OPERAND_BF16] = packed_bytes;
+    kernels->pack[RF_OPERAND_BF16] = pack_bf16;
+    kernels->linear[RF_FORMAT_BF16] = linear_bf16;
 }

@@ -81,7 +81,7 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, int ahead)
 {
     size_t stride = row_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
-    const uint16_t *w = args->w + r * args->ldw;
+    const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const char *x = (const char *)args->x + i * stride;
     __m512 acc[MAX_TILE];
 
@@ -167,7 +167,7 @@ static void halves(const struct rf_linear_args *args)
     struct rf_linear_args piece = *args;
     for (size_t r = 0; r < args->m; r += PIECE) {
         piece.m = args->m - r < PIECE ? args->m - r : PIECE;
-        piece.w = args->w + r * args->ldw;
+        piece.w = (const uint16_t *)args->w + r * args->ldw;
         piece.y = args->y + r;
         piece.bias = args->bias ? args->bias + r : NULL;
         few(&piece, 0, args->n - args->n / 2);
@@ -190,7 +190,7 @@ static void linear_bf16(const struct rf_linear_args *args)
 
 void rf_avx512_init_linear(struct rf_kernels *kernels)
 {
-    kernels->packed_bytes = packed_bytes;
-    kernels->pack_bf16 = pack_bf16;
-    kernels->linear_bf16 = linear_bf16;
+    kernels->packed_bytes[RF_OPERAND_BF16] = packed_bytes;
+    kernels->pack[RF_OPERAND_BF16] = pack_bf16;
+    kernels->linear[RF_FORMAT_BF16] = linear_bf16;
 }

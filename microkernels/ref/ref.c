@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "microkernels/kernels.h"
+#include "microkernels/ref/tier.h"
 
 static size_t row_bytes(size_t k)
 {
@@ -42,7 +42,7 @@ static void linear_bf16(const struct rf_linear_args *args)
     for (size_t i = 0; i < args->n; i++) {
         const uint16_t *x = (const uint16_t *)((const char *)args->x + i * row_bytes(args->k));
         for (size_t r = 0; r < args->m; r++) {
-            const uint16_t *w = args->w + r * args->ldw;
+            const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
             float sum = 0.0f;
             for (size_t j = 0; j < args->k; j++) sum += rf_bf16_to_f32(w[j]) * rf_bf16_to_f32(x[j]);
             if (args->bias) sum += args->bias[r];
@@ -113,10 +113,10 @@ static uint64_t read_stream(const void *data, size_t n)
 
 void rf_kernels_init_ref(struct rf_kernels *kernels)
 {
-    *kernels = (struct rf_kernels){.packed_bytes = packed_bytes,
-                                   .pack_bf16 = pack_bf16,
-                                   .linear_bf16 = linear_bf16,
-                                   .linear_rows = 24,
+    *kernels = (struct rf_kernels){.packed_bytes[RF_OPERAND_BF16] = packed_bytes,
+                                   .pack[RF_OPERAND_BF16] = pack_bf16,
+                                   .linear[RF_FORMAT_BF16] = linear_bf16,
+                                   .linear_rows = 48,
                                    .attention_f16 = attention_f16,
                                    .attention_bf16 = attention_bf16,
                                    .rms_norm = rms_norm,
@@ -125,4 +125,5 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .f32_to_bf16 = f32_to_bf16,
                                    .bf16_to_f32 = bf16_to_f32,
                                    .read_stream = read_stream};
+    rf_ref_init_panels(kernels);
 }

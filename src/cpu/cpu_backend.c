@@ -87,7 +87,7 @@ static struct rf_buffer *buffer_new(struct rf_context *context, enum rf_buffer_k
     buffer->width = (size_t)width;
     buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
     size_t bytes = kind == RF_BUFFER_F32 ? (size_t)rows * buffer->row_bytes
-                                         : context->backend->kernels->packed_bytes((size_t)rows, buffer->width);
+                                         : context->backend->kernels->packed_bytes[RF_OPERAND_BF16]((size_t)rows, buffer->width);
     buffer->data = rf_malloc(allocator, bytes, 1, "activations", error);
     if (!buffer->data) {
         rf_free(allocator, buffer);
@@ -151,7 +151,7 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->rms_norm(normed, buffer_row(x, (size_t)first + i), weight->f32, eps, x->width);
-            kernels->pack_bf16(out->data, i, normed, x->width);
+            kernels->pack[RF_OPERAND_BF16](out->data, i, normed, x->width);
         }
     rf_team_barrier(worker);
 }
@@ -191,7 +191,7 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
                                               .k = k,
                                               .bias = biases && biases[l] ? biases[l]->f32 + r : NULL,
                                               .accumulate = accumulate};
-                context->backend->kernels->linear_bf16(&args);
+                context->backend->kernels->linear[RF_FORMAT_BF16](&args);
             }
         }
     }
@@ -253,7 +253,7 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->silu_gate(gated, buffer_row(gate, i), buffer_row(up, i), gate->width);
-            kernels->pack_bf16(out->data, i, gated, gate->width);
+            kernels->pack[RF_OPERAND_BF16](out->data, i, gated, gate->width);
         }
     rf_team_barrier(worker);
 }

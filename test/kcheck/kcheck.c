@@ -99,6 +99,7 @@ int main(int argc, char **argv)
         struct kcheck check = {
             .kernels = rf_kernels(tier), .ref = rf_kernels(RF_TIER_SCALAR), .tier = name, .random = seed};
         kcheck_linear(&check);
+        kcheck_panels(&check);
         kcheck_attention(&check);
         kcheck_rows(&check);
         printf("%-12s %d checks, %d failed\n", name, check.checks, check.failures);

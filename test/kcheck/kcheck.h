@@ -34,6 +34,7 @@ void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size
     __attribute__((format(printf, 5, 6)));
 
 void kcheck_linear(struct kcheck *check);
+void kcheck_panels(struct kcheck *check);
 void kcheck_attention(struct kcheck *check);
 void kcheck_rows(struct kcheck *check);
 

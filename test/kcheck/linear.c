@@ -15,8 +15,8 @@ struct operands {
 /* The n rows from row `first`, as the kernels want them. */
 static void *pack(const struct rf_kernels *kernels, const struct operands *o, size_t first, size_t n)
 {
-    void *packed = kcheck_guarded(kernels->packed_bytes(n, o->k));
-    for (size_t i = 0; i < n; i++) kernels->pack_bf16(packed, i, o->x + (first + i) * o->k, o->k);
+    void *packed = kcheck_guarded(kernels->packed_bytes[RF_OPERAND_BF16](n, o->k));
+    for (size_t i = 0; i < n; i++) kernels->pack[RF_OPERAND_BF16](packed, i, o->x + (first + i) * o->k, o->k);
     return packed;
 }
 
@@ -37,8 +37,8 @@ static float *multiply(const struct rf_kernels *kernels, const struct operands *
                                   .k = o->k,
                                   .bias = o->bias,
                                   .accumulate = accumulate};
-    kernels->linear_bf16(&args);
-    kcheck_release(packed, kernels->packed_bytes(o->n, o->k));
+    kernels->linear[RF_FORMAT_BF16](&args);
+    kcheck_release(packed, kernels->packed_bytes[RF_OPERAND_BF16](o->n, o->k));
     return y;
 }
 
@@ -58,9 +58,9 @@ static float *multiply_singly(const struct rf_kernels *kernels, const struct ope
                                           .n = 1,
                                           .k = o->k,
                                           .bias = o->bias ? o->bias + r : NULL};
-            kernels->linear_bf16(&args);
+            kernels->linear[RF_FORMAT_BF16](&args);
         }
-        kcheck_release(packed, kernels->packed_bytes(1, o->k));
+        kcheck_release(packed, kernels->packed_bytes[RF_OPERAND_BF16](1, o->k));
     }
     return y;
 }

@@ -1,0 +1,183 @@
+/* Weights in panels times rows of 8 or 16 bits: the definition, one result at a time. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "microkernels/ref/tier.h"
+
+static size_t a8_bytes(size_t n, size_t k)
+{
+    return n * rf_a8_stride(k) * sizeof(struct rf_a8);
+}
+
+static void pack_a8(void *packed, size_t row, const float *x, size_t k)
+{
+    struct rf_a8 *to = (struct rf_a8 *)packed + row * rf_a8_stride(k);
+    for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
+        float max = 0.0f;
+        for (int j = 0; j < RF_BLOCK; j++) max = fabsf(x[j]) > max ? fabsf(x[j]) : max;
+        /* What is next to nothing counts as nothing, so that 127 / max is finite. */
+        float inverse = max > 0x1p-100f && max <= FLT_MAX ? 127.0f / max : 0.0f;
+        int32_t sum[2] = {0, 0};
+        for (int j = 0; j < RF_BLOCK; j++) {
+            float q = rintf(x[j] * inverse);
+            to->q[j] = (int8_t)(q >= -127.0f && q <= 127.0f ? q : 0.0f);
+            sum[j / 16] += to->q[j];
+        }
+        to->d = max > 0x1p-100f ? max / 127.0f : 0.0f;
+        to->d_sum = to->d * (float)(sum[0] + sum[1]);
+        to->m8 = -8 * (sum[0] + sum[1]);
+        to->m12 = -12 * (sum[0] + sum[1]);
+        to->m128 = -128 * (sum[0] + sum[1]);
+        to->m32[0] = -32 * sum[0];
+        to->m32[1] = -32 * sum[1];
+        to->unused = 0;
+    }
+}
+
+static size_t a16_bytes(size_t n, size_t k)
+{
+    return n * rf_a16_stride(k) * sizeof(uint16_t);
+}
+
+static void pack_a16(void *packed, size_t row, const float *x, size_t k)
+{
+    static const size_t place[4] = {0, 2, 1, 3};
+    uint16_t *to = (uint16_t *)packed + row * rf_a16_stride(k);
+    for (size_t j = 0; j < k; j++) to[j] = rf_f32_to_bf16(x[j - j % 4 + place[j % 4]]);
+}
+
+/* The code of row r and value j (0 .. 31) in a block. */
+static int code_of(enum rf_format format, const uint8_t *block, size_t r, size_t j)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    if (layout->bits == 8) return block[j / 4 * 64 + 4 * r + j % 4];
+    int code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
+    if (layout->bits == 6) code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
+    return format == RF_FORMAT_MXFP4 ? rf_mxfp4_codes[code] : code;
+}
+
+static float f16_at(const uint8_t *data, size_t i)
+{
+    return rf_f16_to_f32((uint16_t)(data[2 * i] | data[2 * i + 1] << 8));
+}
+
+/* Scale and minimum of row r and the group with number `group` of a panel. */
+static void scale_of(enum rf_format format, const uint8_t *scales, size_t group, size_t r, float *s, float *b)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    size_t groups = layout->unit / layout->group, g = group % groups;
+    const uint8_t *at = scales + group / groups * layout->scale_bytes;
+    *b = 0.0f;
+    switch (format) {
+    case RF_FORMAT_MXFP4: *s = rf_bits_float((uint32_t)at[r] << 23); break;
+    case RF_FORMAT_Q4_1:
+    case RF_FORMAT_Q8_1: *b = f16_at(at, 16 + r); /* fall through */
+    case RF_FORMAT_Q4_0:
+    case RF_FORMAT_Q8_0: *s = f16_at(at, r); break;
+    case RF_FORMAT_Q4_K:
+        *s = f16_at(at + 192, r) * (float)rf_q4k_scale(at, g, r);
+        *b = f16_at(at + 192, 16 + r) * (float)rf_q4k_scale(at, 8 + g, r);
+        break;
+    case RF_FORMAT_Q6_K: *s = f16_at(at + 256, r) * (float)(int8_t)at[g * 16 + r]; break;
+    case RF_FORMAT_Q8_K:
+        *s = f16_at(at + 512, r) * (float)(int8_t)at[g * 16 + r];
+        *b = f16_at(at + 512, 16 + r) * (float)(int8_t)at[256 + g * 16 + r];
+        break;
+    default: *s = 0.0f; break;
+    }
+}
+
+static void store(const struct rf_linear_args *args, size_t i, size_t r, float sum)
+{
+    float *y = args->y + i * args->ldy + r;
+    if (args->bias) sum += args->bias[r];
+    *y = args->accumulate ? *y + sum : sum;
+}
+
+static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const struct rf_a8 *x, size_t k)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    const uint8_t *scales = panel + k / RF_BLOCK * layout->block_bytes;
+    float acc = 0.0f;
+    for (size_t j = 0; j < k; j += layout->group) {
+        const struct rf_a8 *block = x + j / RF_BLOCK;
+        int32_t sum = 0;
+        for (size_t t = j; t < j + layout->group; t++)
+            sum += (code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, t % RF_BLOCK) - layout->offset) *
+                   block->q[t % RF_BLOCK];
+        float s, b;
+        scale_of(format, scales, j / layout->group, r, &s, &b);
+        acc = fmaf((float)sum * block->d, s, acc);
+        if (!layout->has_min) continue;
+        if (layout->group == RF_BLOCK)
+            acc = fmaf(b, block->d_sum, acc);
+        else
+            acc = fmaf(b / -32.0f, (float)block->m32[j / 16 % 2] * block->d, acc);
+    }
+    return acc;
+}
+
+static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
+{
+    for (size_t i = 0; i < args->n; i++)
+        for (size_t r = 0; r < args->m; r++)
+            store(args, i, r,
+                  dot_a8(format, (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw, r % RF_PANEL_ROWS,
+                         (const struct rf_a8 *)args->x + i * rf_a8_stride(args->k), args->k));
+}
+
+#define LINEAR(name, format)                            \
+    static void name(const struct rf_linear_args *args) \
+    {                                                   \
+        linear_a8(args, format);                        \
+    }
+LINEAR(linear_mxfp4, RF_FORMAT_MXFP4)
+LINEAR(linear_q4_0, RF_FORMAT_Q4_0)
+LINEAR(linear_q4_1, RF_FORMAT_Q4_1)
+LINEAR(linear_q4_k, RF_FORMAT_Q4_K)
+LINEAR(linear_q6_k, RF_FORMAT_Q6_K)
+LINEAR(linear_q8_0, RF_FORMAT_Q8_0)
+LINEAR(linear_q8_1, RF_FORMAT_Q8_1)
+LINEAR(linear_q8_k, RF_FORMAT_Q8_K)
+
+static void linear_mxfp4_a16(const struct rf_linear_args *args)
+{
+    static const size_t place[4] = {0, 2, 1, 3};
+    for (size_t i = 0; i < args->n; i++) {
+        const uint16_t *x = (const uint16_t *)args->x + i * rf_a16_stride(args->k);
+        for (size_t row = 0; row < args->m; row++) {
+            const uint8_t *panel = (const uint8_t *)args->w + row / RF_PANEL_ROWS * args->ldw;
+            size_t r = row % RF_PANEL_ROWS;
+            float acc = 0.0f;
+            for (size_t b = 0; b < args->k / RF_BLOCK; b++) {
+                float sum = 0.0f, s, none;
+                for (size_t j = 0; j < RF_BLOCK; j++) {
+                    int code = code_of(RF_FORMAT_MXFP4, panel + b * 256, r, j) - 12;
+                    sum += (float)code * rf_bf16_to_f32(x[b * RF_BLOCK + j - j % 4 + place[j % 4]]);
+                }
+                scale_of(RF_FORMAT_MXFP4, panel + args->k / RF_BLOCK * 256, b, r, &s, &none);
+                acc = fmaf(sum, s, acc);
+            }
+            store(args, i, row, acc);
+        }
+    }
+}
+
+void rf_ref_init_panels(struct rf_kernels *kernels)
+{
+    kernels->packed_bytes[RF_OPERAND_A8] = a8_bytes;
+    kernels->packed_bytes[RF_OPERAND_A16] = a16_bytes;
+    kernels->pack[RF_OPERAND_A8] = pack_a8;
+    kernels->pack[RF_OPERAND_A16] = pack_a16;
+    kernels->linear[RF_FORMAT_MXFP4] = linear_mxfp4;
+    kernels->linear[RF_FORMAT_Q4_0] = linear_q4_0;
+    kernels->linear[RF_FORMAT_Q4_1] = linear_q4_1;
+    kernels->linear[RF_FORMAT_Q4_K] = linear_q4_k;
+    kernels->linear[RF_FORMAT_Q6_K] = linear_q6_k;
+    kernels->linear[RF_FORMAT_Q8_0] = linear_q8_0;
+    kernels->linear[RF_FORMAT_Q8_1] = linear_q8_1;
+    kernels->linear[RF_FORMAT_Q8_K] = linear_q8_k;
+    kernels->linear_mxfp4_a16 = linear_mxfp4_a16;
+}

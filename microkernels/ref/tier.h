@@ -1,0 +1,9 @@
+/* What the files of the reference share. */
+#ifndef RF_MICROKERNELS_REF_TIER_H
+#define RF_MICROKERNELS_REF_TIER_H
+
+#include "microkernels/kernels.h"
+
+void rf_ref_init_panels(struct rf_kernels *kernels);
+
+#endif
