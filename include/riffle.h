@@ -89,7 +89,7 @@ typedef struct riffle_model_options {
     size_t struct_size;
     uint32_t flags;            /* RIFFLE_OPEN_* */
     int32_t threads;           /* for loading; 0: one for each core this process may use */
-    const char *weights;       /* "stored" (default) or "bf16" */
+    const char *weights;       /* "stored" (default): quantised types as they are, others in BF16; or "bf16" for all */
     const char *chat_template; /* name of a known template; NULL: recognise the file's own */
     riffle_progress_fn progress;
     void *progress_user;
@@ -110,8 +110,8 @@ typedef struct riffle_model_info {
     const char *architecture;  /* "llama", "qwen2", ... */
     const char *container;     /* "GGUF v3", "safetensors" */
     const char *stored_types;  /* for example "Q4_K 169, F32 141, Q6_K 29" (tensors of each type) */
-    const char *weights;       /* what the passes read: "bf16" */
-    const char *weights_note;  /* why that differs from what was asked or stored; "" if it does not */
+    const char *weights;       /* what the passes read: "stored", the file's quantised types, or "bf16" */
+    const char *weights_note;  /* stored types that are computed in a wider format: "Q5_0 as Q8_0"; "" if none */
     const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
     const char *chat_template; /* its name; "" if none was recognised (riffle_chat_* then fail and say why) */
     uint64_t n_params;

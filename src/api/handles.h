@@ -21,8 +21,7 @@ struct riffle_model {
     struct rf_error chat_error;
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
-    char *stored_types;
-    const char *weights_note;
+    char *stored_types, *weights_note;
 };
 
 struct riffle_session {

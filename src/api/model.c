@@ -31,12 +31,20 @@ static int describe_types(riffle_model *model, struct rf_error *error)
     return model->stored_types ? 0 : RF_ERR_MEMORY;
 }
 
-/* 1 if a matrix of the file holds fewer bits than BF16. */
-static int is_quantised(const struct rf_source *source)
+/* "Q5_0 as Q8_0, F16 as BF16": the types of matrices that are computed in another format than the stored one. */
+static int describe_weights(riffle_model *model, struct rf_error *error)
 {
-    for (int32_t i = 0; i < source->n_tensors; i++)
-        if (rf_dtype_info(source->tensors[i].dtype)->block_elems > 1) return 1;
-    return 0;
+    char text[256] = "";
+    size_t length = 0;
+    for (int t = 0; t < RF_DTYPE_LIMIT && length < sizeof text; t++) {
+        if (model->cost.form != RF_WEIGHTS_STORED || !model->cost.matrices[t]) continue;
+        const char *from = rf_dtype_info(t)->name, *to = rf_cpu_weight_format((enum rf_dtype)t, model->cost.form);
+        if (strcmp(from, to) == 0) continue;
+        int added = snprintf(text + length, sizeof text - length, "%s%s as %s", length ? ", " : "", from, to);
+        length += added > 0 ? (size_t)added : sizeof text;
+    }
+    model->weights_note = rf_strndup(&model->allocator, text, strlen(text), error);
+    return model->weights_note ? 0 : RF_ERR_MEMORY;
 }
 
 /* The chat template that was asked for, or the file's own. That the file's is not recognised is no reason to refuse the
@@ -89,8 +97,8 @@ static int load_weights(riffle_model *model, const riffle_model_options *options
                        (double)rf_memory_physical() * 1e-9);
     if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
     if (!code)
-        code = rf_model_load(&model->model, model->source, backend, threads, report.progress ? report_load : NULL,
-                             &report, &model->allocator, error);
+        code = rf_model_load(&model->model, model->source, backend, model->cost.form, threads,
+                             report.progress ? report_load : NULL, &report, &model->allocator, error);
     return code;
 }
 
@@ -98,19 +106,17 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
                       struct rf_error *error)
 {
     const char *weights = options->weights ? options->weights : "stored";
-    int stored = strcmp(weights, "stored") == 0;
-    if (!stored && strcmp(weights, "bf16") != 0)
+    enum rf_weight_form form = strcmp(weights, "stored") == 0 ? RF_WEIGHTS_STORED : RF_WEIGHTS_BF16;
+    if (form == RF_WEIGHTS_BF16 && strcmp(weights, "bf16") != 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16", weights);
 
     int code = rf_source_open(&model->source, path, &model->allocator, error);
     if (!code) code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator, error);
     if (!code) code = describe_types(model, error);
-    if (!code) code = rf_weight_cost(model->source, &model->allocator, &model->cost, error);
+    if (!code) code = rf_weight_cost(model->source, form, rf_cpu_weight_bytes, &model->allocator, &model->cost, error);
+    if (!code) code = describe_weights(model, error);
     if (!code) code = open_chat(model, options->chat_template, error);
     if (!code && !(options->flags & RIFFLE_OPEN_HEADER)) code = load_weights(model, options, error);
-    model->weights_note = "";
-    if (!code && stored && is_quantised(model->source))
-        model->weights_note = "this version runs quantised files in BF16 too";
     return code;
 }
 
@@ -152,6 +158,7 @@ void riffle_model_close(riffle_model *model)
     rf_tokenizer_free(model->tokenizer);
     rf_source_close(model->source);
     rf_free(&allocator, model->stored_types);
+    rf_free(&allocator, model->weights_note);
     rf_free(&allocator, model);
 }
 
@@ -166,7 +173,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .architecture = params->arch_name,
         .container = source->container,
         .stored_types = model->stored_types,
-        .weights = "bf16",
+        .weights = model->cost.form == RF_WEIGHTS_STORED ? "stored" : "bf16",
         .weights_note = model->weights_note,
         .tokenizer = rf_tokenizer_name(model->tokenizer),
         .chat_template = model->chat ? rf_chat_template_name(model->chat) : "",

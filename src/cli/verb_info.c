@@ -90,8 +90,11 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
            info->architecture, info->n_layer, info->n_embd, info->n_ff, info->n_head, info->head_dim, info->n_head_kv);
     printf("parameters    %s\n", human_count(info->n_params, a));
     printf("stored as     %s\n", info->stored_types);
-    printf("computes in   %s%s%s%s\n", info->weights, info->weights_note[0] ? " (" : "", info->weights_note,
-           info->weights_note[0] ? ")" : "");
+    if (strcmp(info->weights, "stored") == 0)
+        printf("computes in   the stored types%s%s%s, activations in 8 bits\n", info->weights_note[0] ? " (" : "",
+               info->weights_note, info->weights_note[0] ? ")" : "");
+    else
+        printf("computes in   %s\n", info->weights);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");
     printf("chat template %s\n",

@@ -161,8 +161,7 @@ static void few_rows(struct rf_context *context, struct rf_worker *worker, int32
                 for (size_t c = 0; c < chunks; c++) merge(running, first + c * queries * floats, context->padded_dim);
                 finish(attended_row(context, row) + h * dim, running, dim, context->padded_dim);
             }
-            context->backend->kernels->pack[RF_OPERAND_BF16](out->data, row, attended_row(context, row),
-                                                 (size_t)params->n_head * dim);
+            pack_row(context, out, row, attended_row(context, row));
         }
     rf_team_barrier(worker);
 }
@@ -197,9 +196,7 @@ static void many_rows(struct rf_context *context, struct rf_worker *worker, int3
 
     rf_share_begin(&share, worker, n_rows, 4);
     while (rf_share_next(&share, &begin, &end))
-        for (size_t row = begin; row < end; row++)
-            context->backend->kernels->pack[RF_OPERAND_BF16](out->data, row, attended_row(context, row),
-                                                 (size_t)params->n_head * dim);
+        for (size_t row = begin; row < end; row++) pack_row(context, out, row, attended_row(context, row));
     rf_team_barrier(worker);
 }
 

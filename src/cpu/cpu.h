@@ -7,9 +7,14 @@
 #include "platform/team.h"
 
 struct rf_weight {
-    const uint16_t *bf16; /* matrix [rows][columns] */
-    const float *f32;     /* vector [columns] */
     int64_t rows, columns;
+    /* A matrix: rows of BF16, or panels; from one to the next `ld` elements, or bytes (rf_linear_args). */
+    enum rf_format format;
+    const void *data; /* NULL: no matrix */
+    size_t ld;
+    const float *f32;              /* a vector [columns], or NULL */
+    const struct rf_tensor *table; /* read from the file row by row, or NULL */
+    enum rf_weight_form table_form;
 };
 
 struct cpu_backend {
@@ -17,13 +22,15 @@ struct cpu_backend {
     const struct rf_allocator *allocator;
     const struct rf_kernels *kernels;
     struct rf_weight *weights; /* of all requests */
-    void *converted;           /* one block for all weights that are not used in place */
+    size_t n_weights;
+    void *converted; /* one block for all weights that are not used in place */
 };
 
 struct rf_buffer {
     struct rf_buffer *next;
-    void *data;
-    size_t row_bytes; /* of an F32 buffer; an operand's rows lie as the kernels packed them */
+    float *data;                   /* of an F32 buffer */
+    void *forms[RF_OPERAND_COUNT]; /* of an operand: its rows as the kernels pack them, in each form that is wanted */
+    size_t row_bytes;              /* of an F32 buffer */
     size_t width;
 };
 
@@ -52,7 +59,14 @@ struct rf_context {
 
 static inline float *buffer_row(const struct rf_buffer *buffer, size_t i)
 {
-    return (float *)(void *)((char *)buffer->data + i * buffer->row_bytes);
+    return buffer->data + i * (buffer->row_bytes / sizeof(float));
+}
+
+/* Writes row i of an operand. */
+static inline void pack_row(const struct rf_context *context, struct rf_buffer *operand, size_t i, const float *x)
+{
+    for (int form = 0; form < RF_OPERAND_COUNT; form++)
+        if (operand->forms[form]) context->backend->kernels->pack[form](operand->forms[form], i, x, operand->width);
 }
 
 /* K and V of one layer and KV head over the chunk of positions from chunk * RF_ATTENTION_CHUNK on. */

@@ -3,9 +3,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "cpu/cpu.h"
 
-enum { FEW_ROWS = 16 }; /* that linear layers treat as a decoding step */
+enum {
+    FEW_ROWS = 16,           /* that linear layers treat as a decoding step */
+    PIECE_BYTES = 640 * 1024 /* of weights that stay in the second cache while a prompt's rows pass by */
+};
 
 static void backend_free(struct rf_backend *base)
 {
@@ -16,14 +20,20 @@ static void backend_free(struct rf_backend *base)
     rf_free(allocator, backend);
 }
 
+static void buffer_free(const struct rf_allocator *allocator, struct rf_buffer *buffer)
+{
+    rf_free(allocator, buffer->data);
+    for (int form = 0; form < RF_OPERAND_COUNT; form++) rf_free(allocator, buffer->forms[form]);
+    rf_free(allocator, buffer);
+}
+
 static void context_free(struct rf_context *context)
 {
     if (!context) return;
     const struct rf_allocator *allocator = context->backend->allocator;
     for (struct rf_buffer *buffer = context->buffers; buffer;) {
         struct rf_buffer *next = buffer->next;
-        rf_free(allocator, buffer->data);
-        rf_free(allocator, buffer);
+        buffer_free(allocator, buffer);
         buffer = next;
     }
     cpu_attention_free(context);
@@ -78,6 +88,16 @@ static int context_new(struct rf_context **context, struct rf_backend *base, con
     return 0;
 }
 
+/* 1 if there is a matrix whose input rows have `width` values and are wanted in this form. */
+static int is_wanted(const struct cpu_backend *backend, enum rf_operand form, size_t width)
+{
+    for (size_t i = 0; i < backend->n_weights; i++) {
+        const struct rf_weight *weight = &backend->weights[i];
+        if (weight->data && (size_t)weight->columns == width && rf_operand_of(weight->format) == form) return 1;
+    }
+    return 0;
+}
+
 static struct rf_buffer *buffer_new(struct rf_context *context, enum rf_buffer_kind kind, int32_t rows, int32_t width,
                                     struct rf_error *error)
 {
@@ -85,12 +105,20 @@ static struct rf_buffer *buffer_new(struct rf_context *context, enum rf_buffer_k
     struct rf_buffer *buffer = rf_calloc(allocator, 1, sizeof *buffer, "activations", error);
     if (!buffer) return NULL;
     buffer->width = (size_t)width;
-    buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
-    size_t bytes = kind == RF_BUFFER_F32 ? (size_t)rows * buffer->row_bytes
-                                         : context->backend->kernels->packed_bytes[RF_OPERAND_BF16]((size_t)rows, buffer->width);
-    buffer->data = rf_malloc(allocator, bytes, 1, "activations", error);
-    if (!buffer->data) {
-        rf_free(allocator, buffer);
+    int failed = 0;
+    if (kind == RF_BUFFER_F32) {
+        buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
+        buffer->data = rf_malloc(allocator, (size_t)rows, buffer->row_bytes, "activations", error);
+        failed = !buffer->data;
+    }
+    for (int form = 0; kind == RF_BUFFER_OPERAND && !failed && form < RF_OPERAND_COUNT; form++) {
+        if (!is_wanted(context->backend, (enum rf_operand)form, buffer->width)) continue;
+        size_t bytes = context->backend->kernels->packed_bytes[form]((size_t)rows, buffer->width);
+        buffer->forms[form] = rf_malloc(allocator, bytes, 1, "activations", error);
+        failed = !buffer->forms[form];
+    }
+    if (failed) {
+        buffer_free(allocator, buffer);
         return NULL;
     }
     buffer->next = context->buffers;
@@ -120,15 +148,25 @@ static void rotate_position(const struct rf_context *context, size_t row, int32_
     }
 }
 
+/* One row of a table, straight from the file. */
+static void read_row(const struct rf_weight *weight, int32_t token, float *out)
+{
+    const struct rf_tensor *tensor = weight->table;
+    size_t n = (size_t)weight->columns, row_bytes = (size_t)(tensor->bytes / (uint64_t)weight->rows);
+    rf_dequantize_f32(tensor->dtype, (const char *)tensor->data + (size_t)token * row_bytes, out, n);
+    for (size_t j = 0; weight->table_form == RF_WEIGHTS_BF16 && j < n; j++)
+        out[j] = rf_bf16_to_f32(rf_f32_to_bf16(out[j]));
+}
+
 static void embed(struct rf_context *context, struct rf_worker *worker, const struct rf_weight *table,
                   const int32_t *tokens, struct rf_rows rows, struct rf_buffer *x)
 {
     struct rf_share share;
-    size_t begin, end, width = (size_t)table->columns;
+    size_t begin, end;
     rf_share_begin(&share, worker, (size_t)rows.n_rows, 4);
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
-            context->backend->kernels->bf16_to_f32(buffer_row(x, i), table->bf16 + (size_t)tokens[i] * width, width);
+            read_row(table, tokens[i], buffer_row(x, i));
             rotate_position(context, i, rows.first_pos + (int32_t)i);
         }
     rf_team_barrier(worker);
@@ -151,47 +189,80 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->rms_norm(normed, buffer_row(x, (size_t)first + i), weight->f32, eps, x->width);
-            kernels->pack[RF_OPERAND_BF16](out->data, i, normed, x->width);
+            pack_row(context, out, i, normed);
         }
     rf_team_barrier(worker);
 }
 
-/* Weight rows that a worker takes at a time: few enough that a prompt's rows pass by while they stay in the second cache. */
-static size_t rows_per_piece(const struct rf_kernels *kernels, size_t k)
+/* How the weight rows of a call are shared and taken. */
+struct pieces {
+    size_t total; /* rows of all layers, each layer's made up to whole panels so that the next begins with one */
+    size_t grain; /* rows that are shared at a time; a multiple of a panel's */
+    size_t call;  /* rows that a kernel gets at a time; likewise */
+};
+
+/* A prompt's rows are taken past one piece of weights after another, few rows let the weights stream by at length. */
+static struct pieces pieces_of(const struct rf_kernels *kernels, const struct rf_worker *worker, int32_t n_rows,
+                               int32_t n_layers, const struct rf_weight *const *weights)
 {
-    size_t rows = kernels->linear_rows;
-    while (rows > 8 && rows * k * sizeof(uint16_t) > 640 * 1024) rows /= 2;
-    return rows;
+    struct pieces pieces = {.grain = kernels->linear_rows, .call = SIZE_MAX};
+    for (int32_t l = 0; l < n_layers; l++) {
+        const struct rf_weight *weight = weights[l];
+        int is_bf16 = weight->format == RF_FORMAT_BF16;
+        size_t row_bytes = is_bf16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
+        size_t rows = PIECE_BYTES / row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
+        if (is_bf16 && rows > kernels->linear_rows) rows = kernels->linear_rows;
+        if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
+        if (rows < pieces.call) pieces.call = rows;
+        pieces.total += rf_padded((size_t)weight->rows);
+    }
+    if (n_rows > FEW_ROWS) {
+        /* Large, as each call reads all of the prompt's rows again, but enough of them for all workers. */
+        size_t share = rf_padded(pieces.total / (8 * (size_t)worker->count));
+        if (pieces.grain < share) pieces.grain = share;
+    }
+    if (pieces.grain > pieces.call) pieces.grain = pieces.call;
+    if (n_rows <= FEW_ROWS) pieces.call = SIZE_MAX;
+    return pieces;
+}
+
+/* y[.., row .. row + m) of one layer. */
+static void linear_piece(const struct rf_kernels *kernels, const struct rf_buffer *x, int32_t n_rows,
+                         const struct rf_weight *weight, const struct rf_weight *bias, struct rf_buffer *y, size_t row,
+                         size_t m, int accumulate)
+{
+    const void *w = (const uint16_t *)weight->data + row * weight->ld;
+    if (weight->format != RF_FORMAT_BF16) w = (const char *)weight->data + row / RF_PANEL_ROWS * weight->ld;
+    struct rf_linear_args args = {.y = buffer_row(y, 0) + row,
+                                  .ldy = y->row_bytes / sizeof(float),
+                                  .w = w,
+                                  .ldw = weight->ld,
+                                  .x = x->forms[rf_operand_of(weight->format)],
+                                  .m = m,
+                                  .n = (size_t)n_rows,
+                                  .k = (size_t)weight->columns,
+                                  .bias = bias ? bias->f32 + row : NULL,
+                                  .accumulate = accumulate};
+    kernels->linear[weight->format](&args);
 }
 
 static void linear(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x, int32_t n_rows,
                    int32_t n_layers, const struct rf_weight *const *weights, const struct rf_weight *const *biases,
                    struct rf_buffer *const *y, int accumulate)
 {
-    size_t k = (size_t)weights[0]->columns, grain = rows_per_piece(context->backend->kernels, k), total = 0, begin, end;
-    /* A prompt's rows are taken past one piece of weights after another; few rows let the weights stream by at length. */
-    size_t call = n_rows > FEW_ROWS ? grain : SIZE_MAX;
-    for (int32_t l = 0; l < n_layers; l++) total += (size_t)weights[l]->rows;
+    const struct rf_kernels *kernels = context->backend->kernels;
+    struct pieces pieces = pieces_of(kernels, worker, n_rows, n_layers, weights);
     struct rf_share share;
-    rf_share_begin(&share, worker, total, grain);
+    size_t begin, end;
+    rf_share_begin(&share, worker, pieces.total, pieces.grain);
     while (rf_share_next(&share, &begin, &end)) {
         size_t first = 0; /* row of layer l among all of them */
-        for (int32_t l = 0; l < n_layers; first += (size_t)weights[l++]->rows) {
-            const struct rf_weight *weight = weights[l];
+        for (int32_t l = 0; l < n_layers; first += rf_padded((size_t)weights[l++]->rows)) {
             size_t from = begin > first ? begin - first : 0, to = end > first ? end - first : 0;
-            if (to > (size_t)weight->rows) to = (size_t)weight->rows;
-            for (size_t r = from; r < to; r += to - r < call ? to - r : call) {
-                struct rf_linear_args args = {.y = buffer_row(y[l], 0) + r,
-                                              .ldy = y[l]->row_bytes / sizeof(float),
-                                              .w = weight->bf16 + r * k,
-                                              .ldw = k,
-                                              .x = x->data,
-                                              .m = to - r < call ? to - r : call,
-                                              .n = (size_t)n_rows,
-                                              .k = k,
-                                              .bias = biases && biases[l] ? biases[l]->f32 + r : NULL,
-                                              .accumulate = accumulate};
-                context->backend->kernels->linear[RF_FORMAT_BF16](&args);
+            if (to > (size_t)weights[l]->rows) to = (size_t)weights[l]->rows;
+            for (size_t row = from, m; row < to; row += m) {
+                m = to - row < pieces.call ? to - row : pieces.call;
+                linear_piece(kernels, x, n_rows, weights[l], biases ? biases[l] : NULL, y[l], row, m, accumulate);
             }
         }
     }
@@ -253,7 +324,7 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->silu_gate(gated, buffer_row(gate, i), buffer_row(up, i), gate->width);
-            kernels->pack[RF_OPERAND_BF16](out->data, i, gated, gate->width);
+            pack_row(context, out, i, gated);
         }
     rf_team_barrier(worker);
 }

@@ -1,21 +1,25 @@
-/* Weights: used in place where the file has them in BF16, else converted to BF16 at load on all cores. */
+/* Weights: float matrices in BF16, in place where the file has them so, else converted; quantised ones in panels of their own
+ * bits. Both happens at load, on all cores. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
+#include "cpu/repack.h"
 
-enum { PIECE_ELEMENTS = 1 << 18 }; /* that a worker converts at a time */
+enum { PIECE_ELEMENTS = 1 << 18 }; /* about as many as a worker takes at a time */
 
+/* A tensor to convert, in items: elements, or panels. */
 struct job {
     const struct rf_tensor *tensor;
-    enum rf_weight_role role;
+    struct rf_weight *weight;
+    size_t offset; /* of its result in the common block */
     void *out;
-    uint64_t elements;
+    uint64_t items, items_per_piece;
     uint64_t first_piece; /* pieces before this job's */
 };
 
 struct load {
-    const struct job *jobs;
+    struct job *jobs;
     size_t n_jobs;
     uint64_t n_pieces;
     _Atomic uint64_t next;
@@ -33,14 +37,68 @@ static uint64_t elements_of(const struct rf_tensor *tensor)
     return n;
 }
 
+static enum rf_format format_of(const struct rf_weight_request *request)
+{
+    return request->form == RF_WEIGHTS_STORED ? cpu_format_of(request->tensor->dtype) : RF_FORMAT_BF16;
+}
+
 static int usable_in_place(const struct rf_weight_request *request)
 {
+    if (request->role == RF_WEIGHT_TABLE) return 1;
     enum rf_dtype wanted = request->role == RF_WEIGHT_MATRIX ? RF_BF16 : RF_F32;
     size_t alignment = request->role == RF_WEIGHT_MATRIX ? sizeof(uint16_t) : sizeof(float);
     return request->tensor->dtype == wanted && (uintptr_t)request->tensor->data % alignment == 0;
 }
 
-static void convert_piece(struct load *load, uint64_t piece)
+/* Of the memory that a tensor needs where it is not used in place. */
+static size_t converted_bytes(const struct rf_weight_request *request)
+{
+    size_t elements = (size_t)elements_of(request->tensor), k = (size_t)request->tensor->ne[0];
+    enum rf_format format = format_of(request);
+    if (request->role == RF_WEIGHT_VECTOR) return elements * sizeof(float);
+    if (format == RF_FORMAT_BF16) return elements * sizeof(uint16_t);
+    return rf_padded(elements / k) / RF_PANEL_ROWS * rf_panel_bytes(format, k);
+}
+
+struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request)
+{
+    if (request->role == RF_WEIGHT_TABLE) return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
+    uint64_t bytes = converted_bytes(request);
+    if (usable_in_place(request)) return (struct rf_weight_bytes){.pass = bytes, .mapped = bytes};
+    return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
+}
+
+const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
+{
+    enum rf_format format = form == RF_WEIGHTS_STORED ? cpu_format_of(dtype) : RF_FORMAT_BF16;
+    return format == RF_FORMAT_BF16 ? "BF16" : rf_panel_layout(format)->name;
+}
+
+/* ---- on all cores ---- */
+
+static void repack(const struct job *job, uint64_t begin, uint64_t end)
+{
+    const struct rf_weight *weight = job->weight;
+    size_t row_bytes = (size_t)(job->tensor->bytes / (uint64_t)weight->rows);
+    for (size_t p = (size_t)begin; p < (size_t)end; p++) {
+        size_t row = p * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
+        cpu_repack_panel(job->tensor->dtype, (const char *)job->tensor->data + row * row_bytes, row_bytes,
+                         left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS, (size_t)weight->columns,
+                         (char *)job->out + p * weight->ld);
+    }
+}
+
+static void convert(const struct job *job, uint64_t begin, uint64_t end)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(job->tensor->dtype);
+    const char *data = (const char *)job->tensor->data + begin / info->block_elems * info->block_bytes;
+    if (job->weight->f32)
+        rf_dequantize_f32(job->tensor->dtype, data, (float *)job->out + begin, (size_t)(end - begin));
+    else
+        rf_dequantize_bf16(job->tensor->dtype, data, (uint16_t *)job->out + begin, (size_t)(end - begin));
+}
+
+static void do_piece(struct load *load, uint64_t piece)
 {
     size_t low = 0, high = load->n_jobs;
     while (high - low > 1) {
@@ -51,24 +109,25 @@ static void convert_piece(struct load *load, uint64_t piece)
             high = middle;
     }
     const struct job *job = &load->jobs[low];
-    const struct rf_dtype_info *info = rf_dtype_info(job->tensor->dtype);
-    uint64_t begin = (piece - job->first_piece) * PIECE_ELEMENTS;
-    uint64_t n = job->elements - begin < PIECE_ELEMENTS ? job->elements - begin : PIECE_ELEMENTS;
-    const char *data = (const char *)job->tensor->data + begin / info->block_elems * info->block_bytes;
-    if (job->role == RF_WEIGHT_MATRIX)
-        rf_dequantize_bf16(job->tensor->dtype, data, (uint16_t *)job->out + begin, (size_t)n);
+    uint64_t begin = (piece - job->first_piece) * job->items_per_piece, end = begin + job->items_per_piece;
+    if (end > job->items) end = job->items;
+    if (job->weight->format == RF_FORMAT_BF16)
+        convert(job, begin, end);
     else
-        rf_dequantize_f32(job->tensor->dtype, data, (float *)job->out + begin, (size_t)n);
-    atomic_fetch_add_explicit(&load->bytes_done, n / info->block_elems * info->block_bytes, memory_order_relaxed);
+        repack(job, begin, end);
+    /* Parts that add up to the tensor's bytes. */
+    uint64_t bytes = job->tensor->bytes, items = job->items;
+    atomic_fetch_add_explicit(&load->bytes_done, bytes / items * (end - begin) + (end == items ? bytes % items : 0),
+                              memory_order_relaxed);
 }
 
-static void convert(void *argument, struct rf_worker *worker)
+static void do_pieces(void *argument, struct rf_worker *worker)
 {
     struct load *load = argument;
     uint64_t piece;
     while (!atomic_load_explicit(&load->cancelled, memory_order_relaxed) &&
            (piece = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) < load->n_pieces) {
-        convert_piece(load, piece);
+        do_piece(load, piece);
         if (worker->index == 0 && load->progress &&
             load->progress(load->user, atomic_load_explicit(&load->bytes_done, memory_order_relaxed),
                            load->bytes_total))
@@ -83,10 +142,49 @@ static int run_jobs(struct cpu_backend *backend, struct load *load, int32_t thre
     if (code) return code;
     /* Once for certain: of a small model other workers may take every piece. */
     if (load->progress && load->progress(load->user, 0, load->bytes_total)) atomic_store(&load->cancelled, 1);
-    rf_team_run(team, convert, load);
+    rf_team_run(team, do_pieces, load);
     rf_team_free(team);
     if (load->cancelled) return rf_fail(error, RF_ERR_CANCELLED, "loading was cancelled");
     return 0;
+}
+
+/* ---- what is to be done ---- */
+
+static void add_job(struct load *load, const struct rf_weight_request *request, struct rf_weight *weight, size_t offset)
+{
+    struct job *job = &load->jobs[load->n_jobs++];
+    *job = (struct job){.tensor = request->tensor, .weight = weight, .offset = offset, .first_piece = load->n_pieces};
+    if (weight->format == RF_FORMAT_BF16) {
+        job->items = elements_of(request->tensor);
+        job->items_per_piece = PIECE_ELEMENTS;
+    } else {
+        uint64_t panel = RF_PANEL_ROWS * (uint64_t)weight->columns;
+        job->items = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
+        job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
+    }
+    load->n_pieces += (job->items + job->items_per_piece - 1) / job->items_per_piece;
+    load->bytes_total += request->tensor->bytes;
+}
+
+static void describe(struct rf_weight *weight, const struct rf_weight_request *request)
+{
+    const struct rf_tensor *tensor = request->tensor;
+    weight->columns = tensor->ne[0];
+    weight->rows = (int64_t)elements_of(tensor) / tensor->ne[0];
+    if (request->role == RF_WEIGHT_MATRIX) {
+        weight->format = format_of(request);
+        weight->ld = (size_t)weight->columns;
+        if (weight->format != RF_FORMAT_BF16) weight->ld = rf_panel_bytes(weight->format, weight->ld);
+    } else if (request->role == RF_WEIGHT_TABLE) {
+        weight->table = tensor;
+        weight->table_form = request->form;
+    }
+}
+
+static void point_to(struct rf_weight *weight, enum rf_weight_role role, const void *data)
+{
+    if (role == RF_WEIGHT_MATRIX) weight->data = data;
+    if (role == RF_WEIGHT_VECTOR) weight->f32 = data;
 }
 
 int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *requests, int32_t n_requests,
@@ -94,56 +192,37 @@ int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *re
 {
     struct cpu_backend *backend = (struct cpu_backend *)base;
     const struct rf_allocator *allocator = backend->allocator;
-    size_t n = (size_t)n_requests, converted_bytes = 0;
+    size_t n = (size_t)n_requests, bytes = 0;
     struct load load = {.progress = progress, .user = user};
 
     backend->weights = rf_calloc(allocator, n, sizeof *backend->weights, "weights", error);
-    struct job *jobs = rf_calloc(allocator, n, sizeof *jobs, "weights", error);
-    int code = backend->weights && jobs ? 0 : RF_ERR_MEMORY;
-
+    load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
+    int code = backend->weights && load.jobs ? 0 : RF_ERR_MEMORY;
     for (size_t i = 0; !code && i < n; i++) {
-        const struct rf_tensor *tensor = requests[i].tensor;
-        struct rf_weight *weight = &backend->weights[i];
-        weight->columns = tensor->ne[0];
-        weight->rows = (int64_t)elements_of(tensor) / tensor->ne[0];
-        *requests[i].weight = weight;
+        struct rf_weight *weight = *requests[i].weight = &backend->weights[i];
+        describe(weight, &requests[i]);
         if (usable_in_place(&requests[i])) {
-            if (requests[i].role == RF_WEIGHT_MATRIX)
-                weight->bf16 = tensor->data;
-            else
-                weight->f32 = tensor->data;
+            point_to(weight, requests[i].role, requests[i].tensor->data);
             continue;
         }
-        struct job *job = &jobs[load.n_jobs++];
-        *job = (struct job){tensor, requests[i].role, NULL, elements_of(tensor), load.n_pieces};
-        load.n_pieces += (job->elements + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS;
-        load.bytes_total += tensor->bytes;
-        size_t size = job->role == RF_WEIGHT_MATRIX ? sizeof(uint16_t) : sizeof(float);
-        converted_bytes += ((size_t)job->elements * size + 63) & ~(size_t)63;
+        add_job(&load, &requests[i], weight, bytes);
+        bytes += (converted_bytes(&requests[i]) + 63) & ~(size_t)63;
     }
     if (!code) {
-        backend->converted = rf_malloc(allocator, converted_bytes, 1, "weights in BF16", error);
+        backend->n_weights = n;
+        backend->converted = rf_malloc(allocator, bytes, 1, "weights", error);
         if (!backend->converted) code = RF_ERR_MEMORY;
     }
     if (!code) {
-        char *at = backend->converted;
-        size_t job = 0;
+        size_t done = 0;
         for (size_t i = 0; i < n; i++) {
-            struct rf_weight *weight = &backend->weights[i];
-            if (weight->bf16 || weight->f32) continue;
-            size_t size = sizeof(uint16_t);
-            if (requests[i].role == RF_WEIGHT_MATRIX) {
-                weight->bf16 = (const uint16_t *)(void *)at;
-            } else {
-                weight->f32 = (const float *)(void *)at;
-                size = sizeof(float);
-            }
-            jobs[job].out = at;
-            at += ((size_t)jobs[job++].elements * size + 63) & ~(size_t)63;
+            if (usable_in_place(&requests[i])) continue;
+            struct job *job = &load.jobs[done++];
+            job->out = (char *)backend->converted + job->offset;
+            point_to(job->weight, requests[i].role, job->out);
         }
-        load.jobs = jobs;
         if (load.n_jobs) code = run_jobs(backend, &load, threads, error);
     }
-    rf_free(allocator, jobs);
+    rf_free(allocator, load.jobs);
     return code;
 }

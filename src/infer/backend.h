@@ -34,14 +34,27 @@ enum rf_buffer_kind {
 };
 
 enum rf_weight_role {
-    RF_WEIGHT_MATRIX, /* of a linear layer, or the embedding table: kept in BF16 */
+    RF_WEIGHT_MATRIX, /* of a linear layer */
+    RF_WEIGHT_TABLE,  /* of embeddings: read row by row, never as a whole */
     RF_WEIGHT_VECTOR  /* a norm's gain or a bias: kept in F32 */
+};
+
+/* What a model computes in. */
+enum rf_weight_form {
+    RF_WEIGHTS_STORED, /* quantised tensors in their own bits, with activations of 8 bits; float matrices in BF16 */
+    RF_WEIGHTS_BF16    /* all matrices, and the values of tables, rounded to BF16 */
 };
 
 struct rf_weight_request {
     const struct rf_tensor *tensor;
     enum rf_weight_role role;
+    enum rf_weight_form form;
     struct rf_weight **weight; /* where the result goes */
+};
+
+/* Of one weight: what a decoding pass reads, what is used in place from the file, and the memory for what is not. */
+struct rf_weight_bytes {
+    uint64_t pass, mapped, resident;
 };
 
 /* Returns non-zero to cancel; called from the thread that called weights_load. */

@@ -23,7 +23,7 @@ static void want(struct list *list, const char *name, enum rf_weight_role role, 
         list->code = rf_fail(list->error, RF_ERR_FORMAT, "%s: tensor %s is missing", list->source->name, name);
         return;
     }
-    list->requests[list->count++] = (struct rf_weight_request){tensor, role, weight};
+    list->requests[list->count++] = (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight};
 }
 
 static void want_in_layer(struct list *list, int32_t layer, const char *name, enum rf_weight_role role,
@@ -58,7 +58,18 @@ static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
     want_in_layer(list, i, "ffn_down.weight", RF_WEIGHT_MATRIX, &layer->down);
 }
 
-static int want_all(struct list *list, const struct rf_source *source, struct rf_model *model,
+/* Asks for `form` where there is anything else than floats. */
+static void choose_form(struct list *list, enum rf_weight_form form)
+{
+    int quantised = 0;
+    for (int32_t i = 0; i < list->count; i++)
+        quantised |= list->requests[i].role == RF_WEIGHT_MATRIX &&
+                     rf_dtype_info(list->requests[i].tensor->dtype)->block_elems > 1;
+    if (!quantised) return;
+    for (int32_t i = 0; i < list->count; i++) list->requests[i].form = form;
+}
+
+static int want_all(struct list *list, const struct rf_source *source, enum rf_weight_form form, struct rf_model *model,
                     const struct rf_allocator *allocator, struct rf_error *error)
 {
     const struct rf_params *params = &source->params;
@@ -67,10 +78,11 @@ static int want_all(struct list *list, const struct rf_source *source, struct rf
         rf_calloc(allocator, (size_t)params->n_layer * PER_LAYER + GLOBAL, sizeof *list->requests, "weights", error);
     model->layers = rf_calloc(allocator, (size_t)params->n_layer, sizeof *model->layers, "layers", error);
     if (!list->requests || !model->layers) return RF_ERR_MEMORY;
-    want(list, "token_embd.weight", RF_WEIGHT_MATRIX, &model->token_embd);
+    want(list, "token_embd.weight", RF_WEIGHT_TABLE, &model->token_embd);
     for (int32_t i = 0; i < params->n_layer; i++) want_layer(list, i, &model->layers[i]);
     want(list, "output_norm.weight", RF_WEIGHT_VECTOR, &model->output_norm);
-    if (!params->tied_output) want(list, "output.weight", RF_WEIGHT_MATRIX, &model->output);
+    want(list, params->tied_output ? "token_embd.weight" : "output.weight", RF_WEIGHT_MATRIX, &model->output);
+    if (!list->code) choose_form(list, form);
     return list->code;
 }
 
@@ -83,8 +95,9 @@ void rf_model_free(struct rf_model *model)
     rf_free(allocator, model);
 }
 
-int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend, int32_t threads,
-                  rf_load_progress progress, void *user, const struct rf_allocator *allocator, struct rf_error *error)
+int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend,
+                  enum rf_weight_form form, int32_t threads, rf_load_progress progress, void *user,
+                  const struct rf_allocator *allocator, struct rf_error *error)
 {
     *model = NULL;
     struct rf_model *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
@@ -96,37 +109,38 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     made->source = source;
     made->backend = backend;
     struct list list;
-    int code = want_all(&list, source, made, allocator, error);
+    int code = want_all(&list, source, form, made, allocator, error);
     if (!code) code = backend->ops->weights_load(backend, list.requests, list.count, threads, progress, user, error);
     rf_free(allocator, list.requests);
     if (code) {
         rf_model_free(made);
         return code;
     }
-    if (source->params.tied_output) made->output = made->token_embd;
     *model = made;
     return 0;
 }
 
-int rf_weight_cost(const struct rf_source *source, const struct rf_allocator *allocator, struct rf_weight_cost *cost,
-                   struct rf_error *error)
+int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
+                   struct rf_weight_bytes (*bytes)(const struct rf_weight_request *request),
+                   const struct rf_allocator *allocator, struct rf_weight_cost *cost, struct rf_error *error)
 {
     struct rf_model model = {0};
     struct list list;
-    *cost = (struct rf_weight_cost){0};
-    int code = want_all(&list, source, &model, allocator, error);
+    *cost = (struct rf_weight_cost){.form = RF_WEIGHTS_BF16};
+    int code = want_all(&list, source, form, &model, allocator, error);
     for (int32_t i = 0; !code && i < list.count; i++) {
-        const struct rf_tensor *tensor = list.requests[i].tensor;
-        int matrix = list.requests[i].role == RF_WEIGHT_MATRIX;
+        const struct rf_weight_request *request = &list.requests[i];
+        /* A tied table is counted with the output head, which reads all of it. */
+        if (request->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
+        struct rf_weight_bytes taken = bytes(request);
         uint64_t n = 1;
-        for (int32_t d = 0; d < tensor->n_dims; d++) n *= (uint64_t)tensor->ne[d];
-        uint64_t bytes = n * (matrix ? 2 : 4);
+        for (int32_t d = 0; d < request->tensor->n_dims; d++) n *= (uint64_t)request->tensor->ne[d];
         cost->n_params += n;
-        if (list.requests[i].weight != &model.token_embd || source->params.tied_output) cost->pass_bytes += bytes;
-        if (tensor->dtype == (matrix ? RF_BF16 : RF_F32))
-            cost->mapped_bytes += bytes;
-        else
-            cost->resident_bytes += bytes;
+        cost->pass_bytes += taken.pass;
+        cost->mapped_bytes += taken.mapped;
+        cost->resident_bytes += taken.resident;
+        cost->form = request->form;
+        if (request->role == RF_WEIGHT_MATRIX) cost->matrices[request->tensor->dtype]++;
     }
     rf_free(allocator, list.requests);
     rf_free(allocator, model.layers);

@@ -33,7 +33,7 @@ static void engine_open(struct engine *engine, const struct rf_source *source, e
     struct rf_error error = {.text = ""};
     struct rf_backend *backend;
     int code = rf_cpu_backend_new(&backend, (int)tier, &rf_system_allocator, &error);
-    if (!code) code = rf_model_load(&engine->model, source, backend, threads, NULL, NULL, &rf_system_allocator, &error);
+    if (!code) code = rf_model_load(&engine->model, source, backend, RF_WEIGHTS_STORED, threads, NULL, NULL, &rf_system_allocator, &error);
     const struct rf_context_shape shape = {
         .params = &source->params, .n_ctx = N_TOKENS, .max_rows = MAX_ROWS, .threads = threads, .kv = kv};
     if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);

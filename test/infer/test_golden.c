@@ -100,10 +100,13 @@ int main(int argc, char **argv)
     FILE *file = fopen(argv[1], "r");
     riffle_model *model;
     riffle_session *session;
+    riffle_model_options model_options;
+    riffle_model_options_init(&model_options, sizeof model_options);
+    model_options.weights = "bf16"; /* as the oracle's */
     riffle_session_options options;
     riffle_session_options_init(&options, sizeof options);
     options.n_ctx = MAX_TOKENS;
-    if (!file || riffle_model_open(&model, path, NULL) || riffle_session_open(&session, model, &options)) {
+    if (!file || riffle_model_open(&model, path, &model_options) || riffle_session_open(&session, model, &options)) {
         fprintf(stderr, "%s\n", file ? riffle_last_error() : "no golden file");
         return 1;
     }

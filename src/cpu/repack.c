@@ -1,0 +1,317 @@
+/* Each function below takes one block of a file's type to its places in a unit of a panel: codes to row r's 32-bit lane of
+ * every vector, scales to entry r of every list. Codes move in 64-bit words, eight at a time, one a byte; where a type
+ * keeps its bits is model/dequant.c's to explain. Little-endian hosts only, as there. */
+#include "cpu/repack.h"
+
+#include <string.h>
+
+static const uint64_t BIT = 0x0101010101010101u; /* of each byte */
+
+static inline uint64_t load64(const uint8_t *p)
+{
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+static inline uint32_t load32(const uint8_t *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+static inline void store32(uint8_t *p, uint32_t word)
+{
+    memcpy(p, &word, sizeof word);
+}
+
+/* ---- codes of 32 values, in four words, to a row's lane of a block ---- */
+
+/* Eight 4-bit codes: the first four to low nibbles, the others to high ones. */
+static inline uint32_t nibbles(uint64_t codes)
+{
+    return (uint32_t)(codes | codes >> 28);
+}
+
+static inline void put_4bit(uint8_t *lane, const uint64_t codes[4])
+{
+    for (int j = 0; j < 4; j++) store32(lane + 64 * j, nibbles(codes[j]));
+}
+
+static inline void put_6bit(uint8_t *lane, const uint64_t codes[4])
+{
+    for (int j = 0; j < 4; j++) store32(lane + 64 * j, nibbles(codes[j] & 15 * BIT));
+    for (int h = 0; h < 2; h++) {
+        uint64_t a = codes[2 * h] >> 4 & 3 * BIT, b = codes[2 * h + 1] >> 4 & 3 * BIT;
+        store32(lane + 256 + 64 * h, (uint32_t)(a | a >> 30 | b << 4 | b >> 26));
+    }
+}
+
+static inline void put_8bit(uint8_t *lane, const uint64_t codes[4])
+{
+    for (int j = 0; j < 4; j++) {
+        store32(lane + 128 * j, (uint32_t)codes[j]);
+        store32(lane + 128 * j + 64, (uint32_t)(codes[j] >> 32));
+    }
+}
+
+/* ---- scales, to entry r of a list of 16 ---- */
+
+static inline void put_f16(uint8_t *list, size_t r, const uint8_t *half)
+{
+    memcpy(list + 2 * r, half, 2);
+}
+
+static inline void put_negative_f16(uint8_t *list, size_t r, const uint8_t *half)
+{
+    list[2 * r] = half[0];
+    list[2 * r + 1] = half[1] ^ 0x80;
+}
+
+/* Four bytes to four lists. */
+static inline void put_bytes(uint8_t *lists, size_t r, uint32_t four)
+{
+    for (size_t i = 0; i < 4; i++) lists[16 * i + r] = (uint8_t)(four >> 8 * i);
+}
+
+/* ---- blocks of 32: low nibbles are the first half of the values ---- */
+
+static inline void take_nibbles(const uint8_t *q, uint64_t codes[4])
+{
+    uint64_t a = load64(q), b = load64(q + 8);
+    codes[0] = a & 15 * BIT;
+    codes[1] = b & 15 * BIT;
+    codes[2] = a >> 4 & 15 * BIT;
+    codes[3] = b >> 4 & 15 * BIT;
+}
+
+/* Bit i of `bits` as the lowest bit of byte i. */
+static inline uint64_t spread(uint32_t bits)
+{
+    return (((bits & 255) * BIT & 0x8040201008040201u) + 127 * BIT) >> 7 & BIT;
+}
+
+static inline void add_fifth_bits(uint32_t bits, uint64_t codes[4])
+{
+    for (int j = 0; j < 4; j++) codes[j] |= spread(bits >> 8 * j) << 4;
+}
+
+static inline void q4_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t c[4];
+    take_nibbles(block + 2, c);
+    put_4bit(codes + 4 * r, c);
+    put_f16(scales, r, block);
+}
+
+static inline void q4_1(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t c[4];
+    take_nibbles(block + 4, c);
+    put_4bit(codes + 4 * r, c);
+    put_f16(scales, r, block);
+    put_f16(scales, 16 + r, block + 2);
+}
+
+/* To Q8_0: q - 16 is the code q + 112 less 128. */
+static inline void q5_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t c[4];
+    take_nibbles(block + 6, c);
+    add_fifth_bits(load32(block + 2), c);
+    for (int j = 0; j < 4; j++) c[j] += 112 * BIT;
+    put_8bit(codes + 4 * r, c);
+    put_f16(scales, r, block);
+}
+
+/* To Q8_1. */
+static inline void q5_1(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t c[4];
+    take_nibbles(block + 8, c);
+    add_fifth_bits(load32(block + 4), c);
+    put_8bit(codes + 4 * r, c);
+    put_f16(scales, r, block);
+    put_f16(scales, 16 + r, block + 2);
+}
+
+static inline void q8_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t c[4];
+    for (int j = 0; j < 4; j++) c[j] = load64(block + 2 + 8 * j) ^ 128 * BIT;
+    put_8bit(codes + 4 * r, c);
+    put_f16(scales, r, block);
+}
+
+static inline void mxfp4(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t c[4];
+    take_nibbles(block + 1, c);
+    put_4bit(codes + 4 * r, c);
+    scales[r] = (uint8_t)(block[0] - (block[0] > 0));
+}
+
+/* ---- blocks of 256 ---- */
+
+/* The 6-bit numbers of Q4_K and Q5_K, four a word: scales 0-3, 4-7, minima 0-3, 4-7. */
+static inline void take_6bit_scales(const uint8_t *packed, uint32_t a[4])
+{
+    uint32_t low = load32(packed), middle = load32(packed + 4), high = load32(packed + 8);
+    a[0] = low & 0x3f3f3f3fu;
+    a[1] = (high & 0x0f0f0f0fu) | (low >> 6 & 0x03030303u) << 4;
+    a[2] = middle & 0x3f3f3f3fu;
+    a[3] = (high >> 4 & 0x0f0f0f0fu) | (middle >> 6 & 0x03030303u) << 4;
+}
+
+static inline void q4_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    for (int b = 0; b < 8; b++) {
+        uint64_t c[4];
+        for (int j = 0; j < 4; j++) c[j] = load64(block + 16 + b / 2 * 32 + 8 * j) >> b % 2 * 4 & 15 * BIT;
+        put_4bit(codes + 256 * b + 4 * r, c);
+    }
+    uint32_t a[4];
+    take_6bit_scales(block + 4, a);
+    for (int v = 0; v < 3; v++) put_bytes(scales + 64 * v, r, a[v] | (a[3] >> 2 * v & 0x03030303u) << 6);
+    put_f16(scales + 192, r, block);
+    put_negative_f16(scales + 192, 16 + r, block + 2);
+}
+
+static inline void q6_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    for (int b = 0; b < 8; b++) {
+        const uint8_t *low = block + b / 4 * 64 + b % 2 * 32, *high = block + 128 + b / 4 * 32;
+        uint64_t c[4];
+        for (int j = 0; j < 4; j++)
+            c[j] = (load64(low + 8 * j) >> b % 4 / 2 * 4 & 15 * BIT) | (load64(high + 8 * j) >> b % 4 * 2 & 3 * BIT)
+                                                                           << 4;
+        put_6bit(codes + 384 * b + 4 * r, c);
+    }
+    for (int i = 0; i < 4; i++) put_bytes(scales + 64 * i, r, load32(block + 192 + 4 * i));
+    put_f16(scales + 256, r, block + 208);
+}
+
+/* Q2_K, Q3_K and Q5_K go to Q8_K: 8-bit codes, scales and minima for each 16 values. */
+
+static inline void q2_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    for (int b = 0; b < 8; b++) {
+        uint64_t c[4];
+        for (int j = 0; j < 4; j++) c[j] = load64(block + 16 + b / 4 * 32 + 8 * j) >> b % 4 * 2 & 3 * BIT;
+        put_8bit(codes + 512 * b + 4 * r, c);
+    }
+    for (int i = 0; i < 4; i++) {
+        uint32_t both = load32(block + 4 * i);
+        put_bytes(scales + 64 * i, r, both & 0x0f0f0f0fu);
+        put_bytes(scales + 256 + 64 * i, r, both >> 4 & 0x0f0f0f0fu);
+    }
+    put_f16(scales + 512, r, block + 80);
+    put_negative_f16(scales + 512, 16 + r, block + 82);
+}
+
+/* A value is d a (q - 4) with a = scale - 32: the minimum is 4 a, and its scale -d. */
+static inline void q3_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    for (int b = 0; b < 8; b++) {
+        uint64_t c[4];
+        for (int j = 0; j < 4; j++)
+            c[j] = (load64(block + 32 + b / 4 * 32 + 8 * j) >> b % 4 * 2 & 3 * BIT) | (load64(block + 8 * j) >> b & BIT)
+                                                                                          << 2;
+        put_8bit(codes + 512 * b + 4 * r, c);
+    }
+    for (size_t g = 0; g < 16; g++) {
+        int low = block[96 + g % 8] >> g / 8 * 4 & 15, high = block[104 + g % 4] >> g / 4 * 2 & 3;
+        int a = (low | high << 4) - 32;
+        scales[16 * g + r] = (uint8_t)a;
+        scales[256 + 16 * g + r] = (uint8_t)(4 * a);
+    }
+    put_f16(scales + 512, r, block + 108);
+    put_negative_f16(scales + 512, 16 + r, block + 108);
+}
+
+static inline void q5_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    for (int b = 0; b < 8; b++) {
+        uint64_t c[4];
+        for (int j = 0; j < 4; j++)
+            c[j] = (load64(block + 48 + b / 2 * 32 + 8 * j) >> b % 2 * 4 & 15 * BIT) |
+                   (load64(block + 16 + 8 * j) >> b & BIT) << 4;
+        put_8bit(codes + 512 * b + 4 * r, c);
+    }
+    uint32_t a[4];
+    take_6bit_scales(block + 4, a);
+    for (size_t i = 0; i < 32; i++) scales[16 * i + r] = (uint8_t)(a[i / 8] >> i / 2 % 4 * 8);
+    put_f16(scales + 512, r, block);
+    put_negative_f16(scales + 512, 16 + r, block + 2);
+}
+
+/* ---- panels ---- */
+
+typedef void block_fn(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r);
+
+struct rows {
+    const uint8_t *data;
+    size_t bytes; /* from row to row */
+    size_t count;
+    size_t units, unit_bytes;             /* of a row, in the file */
+    size_t unit_codes_bytes, scale_bytes; /* of a unit, in the panel */
+};
+
+/* Unit by unit, so that the panel is written from front to back. Inlined into every case below, and `block` with it. */
+static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block)
+{
+    uint8_t *codes = panel, *scales = panel + rows->units * rows->unit_codes_bytes;
+    for (size_t u = 0; u < rows->units; u++, codes += rows->unit_codes_bytes, scales += rows->scale_bytes)
+        for (size_t r = 0; r < rows->count; r++)
+            block(rows->data + r * rows->bytes + u * rows->unit_bytes, codes, scales, r);
+}
+
+enum rf_format cpu_format_of(enum rf_dtype dtype)
+{
+    switch (dtype) {
+    case RF_MXFP4: return RF_FORMAT_MXFP4;
+    case RF_Q4_0: return RF_FORMAT_Q4_0;
+    case RF_Q4_1: return RF_FORMAT_Q4_1;
+    case RF_Q4_K: return RF_FORMAT_Q4_K;
+    case RF_Q6_K: return RF_FORMAT_Q6_K;
+    case RF_Q5_0:
+    case RF_Q8_0: return RF_FORMAT_Q8_0;
+    case RF_Q5_1: return RF_FORMAT_Q8_1;
+    case RF_Q2_K:
+    case RF_Q3_K:
+    case RF_Q5_K: return RF_FORMAT_Q8_K;
+    default: return RF_FORMAT_BF16;
+    }
+}
+
+void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows, size_t k, void *panel)
+{
+    enum rf_format format = cpu_format_of(dtype);
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    const struct rows in = {.data = data,
+                            .bytes = row_bytes,
+                            .count = rows,
+                            .units = k / layout->unit,
+                            .unit_bytes = info->block_bytes,
+                            .unit_codes_bytes = layout->unit / RF_BLOCK * layout->block_bytes,
+                            .scale_bytes = layout->scale_bytes};
+    size_t used = in.units * (in.unit_codes_bytes + in.scale_bytes), bytes = rf_panel_bytes(format, k);
+    if (rows < RF_PANEL_ROWS) memset(panel, 0, used);
+    memset((uint8_t *)panel + used, 0, bytes - used);
+    switch (dtype) {
+    case RF_MXFP4: walk(&in, panel, mxfp4); break;
+    case RF_Q4_0: walk(&in, panel, q4_0); break;
+    case RF_Q4_1: walk(&in, panel, q4_1); break;
+    case RF_Q5_0: walk(&in, panel, q5_0); break;
+    case RF_Q5_1: walk(&in, panel, q5_1); break;
+    case RF_Q8_0: walk(&in, panel, q8_0); break;
+    case RF_Q2_K: walk(&in, panel, q2_k); break;
+    case RF_Q3_K: walk(&in, panel, q3_k); break;
+    case RF_Q4_K: walk(&in, panel, q4_k); break;
+    case RF_Q5_K: walk(&in, panel, q5_k); break;
+    case RF_Q6_K: walk(&in, panel, q6_k); break;
+    default: break;
+    }
+}
