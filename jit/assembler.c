@@ -1,0 +1,276 @@
+#include "jit/assembler.h"
+
+#include <Zydis/Zydis.h>
+#include <string.h>
+
+/* An instruction's name in either encoding, and the bytes of its memory operand where that is no whole vector: a number of
+ * bytes, or minus the part of a vector. */
+struct instruction {
+    ZydisMnemonic vex, evex;
+    int memory;
+};
+
+static const struct instruction moves[RF_MOVE_COUNT] = {
+    [RF_VMOVDQU] = {ZYDIS_MNEMONIC_VMOVDQU, ZYDIS_MNEMONIC_VMOVDQU32, 0},
+    [RF_VMOVUPS] = {ZYDIS_MNEMONIC_VMOVUPS, ZYDIS_MNEMONIC_VMOVUPS, 0},
+    [RF_VPBROADCASTD] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_VPBROADCASTD, 4},
+    [RF_VPMOVZXBD] = {ZYDIS_MNEMONIC_VPMOVZXBD, ZYDIS_MNEMONIC_VPMOVZXBD, -4},
+    [RF_VCVTDQ2PS] = {ZYDIS_MNEMONIC_VCVTDQ2PS, ZYDIS_MNEMONIC_VCVTDQ2PS, 0},
+    [RF_VCVTNEEBF162PS] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_INVALID, 4},
+    [RF_VCVTNEOBF162PS] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_INVALID, 4},
+};
+
+static const struct instruction vector_ops[RF_VECTOR_OP_COUNT] = {
+    [RF_VPAND] = {ZYDIS_MNEMONIC_VPAND, ZYDIS_MNEMONIC_VPANDD, 0},
+    [RF_VPXOR] = {ZYDIS_MNEMONIC_VPXOR, ZYDIS_MNEMONIC_VPXORD, 0},
+    [RF_VPSRLW] = {ZYDIS_MNEMONIC_VPSRLW, ZYDIS_MNEMONIC_VPSRLW, 0},
+    [RF_VPSLLD] = {ZYDIS_MNEMONIC_VPSLLD, ZYDIS_MNEMONIC_VPSLLD, 0},
+    [RF_VPSHUFB] = {ZYDIS_MNEMONIC_VPSHUFB, ZYDIS_MNEMONIC_VPSHUFB, 0},
+    [RF_VPERMB] = {ZYDIS_MNEMONIC_INVALID, ZYDIS_MNEMONIC_VPERMB, 0},
+    [RF_VPMADDUBSW] = {ZYDIS_MNEMONIC_VPMADDUBSW, ZYDIS_MNEMONIC_VPMADDUBSW, 0},
+    [RF_VPMADDWD] = {ZYDIS_MNEMONIC_VPMADDWD, ZYDIS_MNEMONIC_VPMADDWD, 0},
+    [RF_VPADDW] = {ZYDIS_MNEMONIC_VPADDW, ZYDIS_MNEMONIC_VPADDW, 0},
+    [RF_VPADDD] = {ZYDIS_MNEMONIC_VPADDD, ZYDIS_MNEMONIC_VPADDD, 0},
+    [RF_VPDPBUSD] = {ZYDIS_MNEMONIC_VPDPBUSD, ZYDIS_MNEMONIC_VPDPBUSD, 0},
+    [RF_VPDPBSSD] = {ZYDIS_MNEMONIC_VPDPBUSD, ZYDIS_MNEMONIC_INVALID, 0},
+    [RF_VMULPS] = {ZYDIS_MNEMONIC_VMULPS, ZYDIS_MNEMONIC_VMULPS, 0},
+    [RF_VFMADD213PS] = {ZYDIS_MNEMONIC_VFMADD213PS, ZYDIS_MNEMONIC_VFMADD213PS, 0},
+    [RF_VFMADD231PS] = {ZYDIS_MNEMONIC_VFMADD231PS, ZYDIS_MNEMONIC_VFMADD231PS, 0},
+};
+
+struct rf_source rf_reg(int number)
+{
+    return (struct rf_source){.kind = RF_SOURCE_REGISTER, .value = number};
+}
+
+struct rf_source rf_imm(int value)
+{
+    return (struct rf_source){.kind = RF_SOURCE_IMMEDIATE, .value = value};
+}
+
+struct rf_source rf_mem(struct rf_address address)
+{
+    return (struct rf_source){.kind = RF_SOURCE_MEMORY, .address = address};
+}
+
+struct rf_source rf_mem_each(struct rf_address address)
+{
+    return (struct rf_source){.kind = RF_SOURCE_BROADCAST, .address = address};
+}
+
+static void append(struct rf_assembler *assembler, const uint8_t *bytes, size_t n)
+{
+    if (assembler->failed) return;
+    if (n > assembler->capacity - assembler->used) {
+        assembler->failed = "it does not fit";
+        return;
+    }
+    memcpy(assembler->code + assembler->used, bytes, n);
+    assembler->used += n;
+}
+
+/* Encodes the request; returns where the instruction begins, or NULL. */
+static uint8_t *encode(struct rf_assembler *assembler, ZydisEncoderRequest *request)
+{
+    uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH];
+    ZyanUSize n = sizeof bytes;
+    size_t begin = assembler->used;
+    if (assembler->failed) return NULL;
+    request->machine_mode = ZYDIS_MACHINE_MODE_LONG_64;
+    if (request->mnemonic == ZYDIS_MNEMONIC_INVALID ||
+        !ZYAN_SUCCESS(ZydisEncoderEncodeInstruction(request, bytes, &n))) {
+        const char *name = ZydisMnemonicGetString(request->mnemonic);
+        assembler->failed = name ? name : "an instruction";
+        return NULL;
+    }
+    append(assembler, bytes, n);
+    return assembler->failed ? NULL : assembler->code + begin;
+}
+
+static ZydisRegister general(enum rf_gpr number)
+{
+    return number == RF_NO_GPR ? ZYDIS_REGISTER_NONE : (ZydisRegister)(ZYDIS_REGISTER_RAX + (int)number);
+}
+
+static ZydisEncoderOperand register_operand(ZydisRegister value)
+{
+    ZydisEncoderOperand operand = {.type = ZYDIS_OPERAND_TYPE_REGISTER};
+    operand.reg.value = value;
+    return operand;
+}
+
+static ZydisEncoderOperand immediate_operand(int64_t value)
+{
+    ZydisEncoderOperand operand = {.type = ZYDIS_OPERAND_TYPE_IMMEDIATE};
+    operand.imm.s = value;
+    return operand;
+}
+
+static ZydisEncoderOperand memory_operand(struct rf_address address, int bytes)
+{
+    ZydisEncoderOperand operand = {.type = ZYDIS_OPERAND_TYPE_MEMORY};
+    operand.mem.base = general(address.base);
+    operand.mem.index = general(address.index);
+    operand.mem.scale = (ZyanU8)(address.index == RF_NO_GPR ? 0 : address.scale);
+    operand.mem.displacement = address.displacement;
+    operand.mem.size = (ZyanU16)bytes;
+    return operand;
+}
+
+static void add_operand(ZydisEncoderRequest *request, ZydisEncoderOperand operand)
+{
+    request->operands[request->operand_count++] = operand;
+}
+
+static ZydisEncoderOperand vector_register(const struct rf_assembler *assembler, int number)
+{
+    int first = assembler->vector_bytes == 64 ? ZYDIS_REGISTER_ZMM0 : ZYDIS_REGISTER_YMM0;
+    return register_operand((ZydisRegister)(first + number));
+}
+
+/* to, [left,] source; EVEX forms name the mask register k0, which is none, after their first operand. */
+static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instruction *instruction, int to, int left,
+                              struct rf_source source)
+{
+    ZydisEncoderRequest request = {.allowed_encodings =
+                                       assembler->evex ? ZYDIS_ENCODABLE_ENCODING_EVEX : ZYDIS_ENCODABLE_ENCODING_VEX,
+                                   .mnemonic = assembler->evex ? instruction->evex : instruction->vex};
+    add_operand(&request, vector_register(assembler, to));
+    if (assembler->evex) add_operand(&request, register_operand(ZYDIS_REGISTER_K0));
+    if (left >= 0) add_operand(&request, vector_register(assembler, left));
+    int bytes = instruction->memory ? instruction->memory : assembler->vector_bytes;
+    if (bytes < 0) bytes = assembler->vector_bytes / -bytes;
+    switch (source.kind) {
+    case RF_SOURCE_REGISTER: add_operand(&request, vector_register(assembler, source.value)); break;
+    case RF_SOURCE_IMMEDIATE: add_operand(&request, immediate_operand(source.value)); break;
+    case RF_SOURCE_MEMORY: add_operand(&request, memory_operand(source.address, bytes)); break;
+    case RF_SOURCE_BROADCAST:
+        request.evex.broadcast =
+            assembler->vector_bytes == 64 ? ZYDIS_BROADCAST_MODE_1_TO_16 : ZYDIS_BROADCAST_MODE_1_TO_8;
+        add_operand(&request, memory_operand(source.address, 4));
+        break;
+    }
+    return encode(assembler, &request);
+}
+
+/* Instructions that are newer than Zydis 4.0 have a relative of the same operands that it knows; both are of the opcode map
+ * 0F38 and have the three-byte VEX prefix  C4 [R X B map] [W vvvv L pp]  opcode ...  What differs is the opcode and pp,
+ * which is 1 for 66, 2 for F3, 3 for F2 (Intel SDM, volume 2: VPDPBSSD is VEX.256.F2.0F38.W0 50 /r beside VPDPBUSD's
+ * 66.0F38.W0 50 /r; VCVTNEEBF162PS is F3.0F38.W0 B0 /r and VCVTNEOBF162PS F2.0F38.W0 B0 /r, beside VPBROADCASTD's
+ * 66.0F38.W0 58 /r). */
+static void patch(struct rf_assembler *assembler, uint8_t *at, uint8_t pp, uint8_t opcode)
+{
+    if (!at) return;
+    if (at[0] != 0xc4 || (at[1] & 0x1f) != 2 || (at[2] & 3) != 1) {
+        assembler->failed = "an instruction without a three-byte VEX prefix";
+        return;
+    }
+    at[2] = (uint8_t)((at[2] & ~3) | pp);
+    at[3] = opcode;
+}
+
+void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source)
+{
+    uint8_t *at = encode_vector(assembler, &moves[move], to, -1, source);
+    if (move == RF_VCVTNEEBF162PS) patch(assembler, at, 2, 0xb0);
+    if (move == RF_VCVTNEOBF162PS) patch(assembler, at, 3, 0xb0);
+}
+
+void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source)
+{
+    uint8_t *at = encode_vector(assembler, &vector_ops[op], to, left, source);
+    if (op == RF_VPDPBSSD) patch(assembler, at, 3, 0x50);
+}
+
+void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from)
+{
+    ZydisEncoderRequest request = {.allowed_encodings =
+                                       assembler->evex ? ZYDIS_ENCODABLE_ENCODING_EVEX : ZYDIS_ENCODABLE_ENCODING_VEX,
+                                   .mnemonic = ZYDIS_MNEMONIC_VMOVUPS};
+    add_operand(&request, memory_operand(to, assembler->vector_bytes));
+    if (assembler->evex) add_operand(&request, register_operand(ZYDIS_REGISTER_K0));
+    add_operand(&request, vector_register(assembler, from));
+    encode(assembler, &request);
+}
+
+/* An instruction of up to two general operands. */
+static void encode_general(struct rf_assembler *assembler, ZydisMnemonic mnemonic, int count, ZydisEncoderOperand first,
+                           ZydisEncoderOperand second)
+{
+    ZydisEncoderRequest request = {.mnemonic = mnemonic};
+    if (count > 0) add_operand(&request, first);
+    if (count > 1) add_operand(&request, second);
+    encode(assembler, &request);
+}
+
+static const ZydisEncoderOperand none;
+
+void rf_asm_vzeroupper(struct rf_assembler *assembler)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_VZEROUPPER, 0, none, none);
+}
+
+void rf_asm_load(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)), memory_operand(from, 8));
+}
+
+void rf_asm_address(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address address)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_LEA, 2, register_operand(general(to)), memory_operand(address, 8));
+}
+
+void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void *address)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)),
+                   immediate_operand((int64_t)(intptr_t)address));
+}
+
+void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_ADD, 2, register_operand(general(to)), immediate_operand(immediate));
+}
+
+void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_PUSH, 1, register_operand(general(from)), none);
+}
+
+void rf_asm_pop(struct rf_assembler *assembler, enum rf_gpr to)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_POP, 1, register_operand(general(to)), none);
+}
+
+void rf_asm_prefetch(struct rf_assembler *assembler, struct rf_address address)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_PREFETCHT0, 1, memory_operand(address, 1), none);
+}
+
+void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t place)
+{
+    enum { JUMP_BYTES = 6 };
+    rf_asm_add(assembler, counter, -1);
+    int64_t distance = (int64_t)place - (int64_t)(assembler->used + JUMP_BYTES);
+    ZydisEncoderRequest request = {
+        .mnemonic = ZYDIS_MNEMONIC_JNZ, .branch_type = ZYDIS_BRANCH_TYPE_NEAR, .branch_width = ZYDIS_BRANCH_WIDTH_32};
+    add_operand(&request, immediate_operand(distance));
+    encode(assembler, &request);
+}
+
+void rf_asm_return(struct rf_assembler *assembler)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_RET, 0, none, none);
+}
+
+void rf_asm_align(struct rf_assembler *assembler)
+{
+    static const uint8_t nop = 0x90;
+    while (assembler->used % 64 && !assembler->failed) append(assembler, &nop, 1);
+}
+
+int rf_asm_finish(const struct rf_assembler *assembler, struct rf_error *error)
+{
+    if (!assembler->failed) return 0;
+    return rf_fail(error, RF_ERR_SYSTEM, "a kernel cannot be generated: %s at byte %zu of its code", assembler->failed,
+                   assembler->used);
+}

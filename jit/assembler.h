@@ -1,0 +1,117 @@
+/* An assembler for the instructions that generated kernels are made of. Zydis encodes them; this header keeps it out of
+ * sight and keeps the generators readable.
+ *
+ * A call that cannot be encoded, or that does not fit, marks the assembler as failed; what follows is then ignored, and
+ * rf_asm_finish says so. So a generator emits without asking, and asks once. */
+#ifndef RF_JIT_ASSEMBLER_H
+#define RF_JIT_ASSEMBLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum rf_gpr {
+    RF_RAX,
+    RF_RCX,
+    RF_RDX,
+    RF_RBX,
+    RF_RSP,
+    RF_RBP,
+    RF_RSI,
+    RF_RDI,
+    RF_R8,
+    RF_R9,
+    RF_R10,
+    RF_R11,
+    RF_R12,
+    RF_R13,
+    RF_R14,
+    RF_R15,
+    RF_NO_GPR
+};
+
+/* base + index * scale + displacement; scale 1, 2, 4 or 8. */
+struct rf_address {
+    enum rf_gpr base, index;
+    int scale, displacement;
+};
+
+struct rf_assembler {
+    uint8_t *code;
+    size_t used, capacity;
+    int vector_bytes; /* of a vector register: 32 or 64 */
+    int evex;         /* EVEX encodings: 32 registers, broadcast operands */
+    const char *failed;
+};
+
+/* The last operand of a vector instruction. */
+enum rf_source_kind { RF_SOURCE_REGISTER, RF_SOURCE_MEMORY, RF_SOURCE_BROADCAST, RF_SOURCE_IMMEDIATE };
+struct rf_source {
+    enum rf_source_kind kind;
+    int value; /* register number or immediate */
+    struct rf_address address;
+};
+
+struct rf_source rf_reg(int number);
+struct rf_source rf_imm(int value);
+struct rf_source rf_mem(struct rf_address address);
+/* One 32-bit element for all lanes; EVEX only. */
+struct rf_source rf_mem_each(struct rf_address address);
+
+/* Two operands: to, source. */
+enum rf_move {
+    RF_VMOVDQU,
+    RF_VMOVUPS,
+    RF_VPBROADCASTD, /* a 32-bit element of memory to all lanes */
+    RF_VPMOVZXBD,    /* bytes of memory or of the low lanes to 32-bit lanes */
+    RF_VCVTDQ2PS,
+    RF_VCVTNEEBF162PS, /* the even ones of BF16 values in memory, to F32 */
+    RF_VCVTNEOBF162PS, /* the odd ones */
+    RF_MOVE_COUNT
+};
+
+/* Three operands: to, left, source. */
+enum rf_vector_op {
+    RF_VPAND,
+    RF_VPXOR,
+    RF_VPSRLW, /* by an immediate, as RF_VPSLLD */
+    RF_VPSLLD,
+    RF_VPSHUFB,
+    RF_VPERMB, /* left: indices, source: table */
+    RF_VPMADDUBSW,
+    RF_VPMADDWD,
+    RF_VPADDW,
+    RF_VPADDD,
+    RF_VPDPBUSD, /* left: unsigned bytes, source: signed bytes */
+    RF_VPDPBSSD, /* both signed */
+    RF_VMULPS,
+    RF_VFMADD213PS, /* to = to * left + source */
+    RF_VFMADD231PS, /* to = left * source + to */
+    RF_VECTOR_OP_COUNT
+};
+
+void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source);
+void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source);
+void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from);
+void rf_asm_vzeroupper(struct rf_assembler *assembler);
+
+/* 64 bits each. */
+void rf_asm_load(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from);
+void rf_asm_address(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address address);
+void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void *address);
+void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate);
+void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from);
+void rf_asm_pop(struct rf_assembler *assembler, enum rf_gpr to);
+/* Into the first cache and all behind it. */
+void rf_asm_prefetch(struct rf_assembler *assembler, struct rf_address address);
+/* Counts down and goes back to the place in the code, unless it has reached zero. */
+void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t place);
+void rf_asm_return(struct rf_assembler *assembler);
+/* Fills up to the next multiple of 64 bytes. */
+void rf_asm_align(struct rf_assembler *assembler);
+
+/* 0, or RF_ERR_SYSTEM with the first thing that went wrong. */
+int rf_asm_finish(const struct rf_assembler *assembler, struct rf_error *error);
+
+#endif
