@@ -11,6 +11,13 @@ static int fill(struct rf_kernels *kernels, int tier)
     switch (tier) {
     case RF_TIER_SCALAR: return 1;
     case RF_TIER_AVX2: rf_kernels_init_avx2(kernels); return 1;
+    case RF_TIER_AVXVNNI:
+        rf_kernels_init_avx2(kernels);
+        if (rf_cpu_needs_evex())
+            rf_kernels_init_avxvnni_evex(kernels);
+        else
+            rf_kernels_init_avxvnni(kernels);
+        return 1;
     case RF_TIER_AVX512:
         rf_kernels_init_avx2(kernels);
         rf_kernels_init_avx512(kernels);

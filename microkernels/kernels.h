@@ -116,6 +116,8 @@ int rf_kernels_best_tier(void);
 /* What each tier overwrites. */
 void rf_kernels_init_ref(struct rf_kernels *kernels);
 void rf_kernels_init_avx2(struct rf_kernels *kernels);
+void rf_kernels_init_avxvnni(struct rf_kernels *kernels);
+void rf_kernels_init_avxvnni_evex(struct rf_kernels *kernels);
 void rf_kernels_init_avx512(struct rf_kernels *kernels);
 void rf_kernels_init_amx(struct rf_kernels *kernels);
 

@@ -24,6 +24,7 @@
  *     Q8_1     8       0     32     32   F16 d[16], b[16]                s = d
  *     Q8_K     8       0     16    256   int8 a[16][16], int8 m[16][16], F16 d[16], n[16]    s = d a, b = n m
  *
+ * Codes of Q8_1 and Q8_K are below 64: both hold formats of fewer bits.
  * MXFP4's codes stand for the 8-bit values of rf_mxfp4_codes, which are 2 * E2M1 + 12; e is one less than the file's.
  *
  * A matrix whose rows are no multiple of 16 ends with rows of zero scales. */

@@ -56,18 +56,25 @@ int rf_cpu_has_tier(enum rf_tier tier)
     if (!(b7 & BIT(5))) return 0; /* AVX2 */
     if (tier == RF_TIER_AVX2) return 1;
 
-    if (tier == RF_TIER_AVXVNNI) return all(a71, BIT(4));
+    if (tier == RF_TIER_AVXVNNI && all(a71, BIT(4))) return 1;
     if (tier == RF_TIER_AVXVNNIINT8) return all(a71, BIT(4)) && all(d71, BIT(4) | BIT(5));
 
     if (!all(saved, 0xe6)) return 0;                                         /* opmask and ZMM state */
     if (!all(b7, BIT(16) | BIT(17) | BIT(30) | (uint64_t)BIT(31))) return 0; /* F, DQ, BW, VL */
     if (!all(c7, BIT(1) | BIT(11))) return 0;                                /* VBMI, VNNI */
     if (!all(a71, BIT(5))) return 0;                                         /* BF16 */
-    if (tier == RF_TIER_AVX512) return 1;
+    if (tier == RF_TIER_AVX512 || tier == RF_TIER_AVXVNNI) return 1;
 
     if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25))) return 0; /* tile state; BF16, TILE, INT8 */
     /* Linux lets a process use the tiles' large state only on request, which holds for all of its threads. */
     return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+}
+
+int rf_cpu_needs_evex(void)
+{
+    unsigned leaves, a71, b, c, d;
+    if (!rf_cpu_has_tier(RF_TIER_AVX512) || !__get_cpuid_count(7, 0, &leaves, &b, &c, &d)) return 0;
+    return leaves < 1 || !__get_cpuid_count(7, 1, &a71, &b, &c, &d) || !(a71 & BIT(4));
 }
 
 /* Whole CPUs that a cgroup's quota allows, or 0 without one. */

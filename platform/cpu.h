@@ -8,7 +8,7 @@
 enum rf_tier {
     RF_TIER_SCALAR,
     RF_TIER_AVX2,        /* AVX2, FMA, F16C */
-    RF_TIER_AVXVNNI,     /* + AVX-VNNI */
+    RF_TIER_AVXVNNI,     /* + AVX-VNNI, or its EVEX twin: AVX-512 VL and VNNI */
     RF_TIER_AVXVNNIINT8, /* + AVX-VNNI-INT8, AVX-NE-CONVERT */
     RF_TIER_AVX512,      /* F, BW, VL, DQ, VNNI, BF16, VBMI */
     RF_TIER_AMX,         /* + AMX-TILE, AMX-BF16, AMX-INT8 */
@@ -20,6 +20,8 @@ const char *rf_tier_name(enum rf_tier tier);
 int rf_tier_by_name(const char *name);
 /* 1 if the processor and the operating system can run the tier. */
 int rf_cpu_has_tier(enum rf_tier tier);
+/* 1 if the tier avxvnni runs here, but in AVX-512's encoding (EVEX) only. */
+int rf_cpu_needs_evex(void);
 
 /* Cores that this process may use: those in its affinity mask, one hardware thread each, at most the container's CPU
  * quota rounded up. Costs some milliseconds. */

@@ -14,9 +14,10 @@
 
 enum { MAX_TILE = 10 }; /* accumulators of a tile: 16 registers less operands */
 
+/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
 static size_t row_floats(size_t k)
 {
-    return (k + 15) & ~(size_t)15;
+    return ((k + 15) / 16 | 1) * 16;
 }
 
 static size_t packed_bytes(size_t n, size_t k)

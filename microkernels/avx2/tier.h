@@ -5,6 +5,7 @@
 #include "microkernels/kernels.h"
 
 void rf_avx2_init_linear(struct rf_kernels *kernels);
+void rf_avx2_init_panels(struct rf_kernels *kernels);
 void rf_avx2_init_attention(struct rf_kernels *kernels);
 void rf_avx2_init_rows(struct rf_kernels *kernels);
 

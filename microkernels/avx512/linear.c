@@ -16,9 +16,10 @@ enum {
     PIECE = 24       /* weight rows that are read twice */
 };
 
+/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
 static size_t row_bytes(size_t k)
 {
-    return (k * sizeof(uint16_t) + 63) & ~(size_t)63;
+    return ((k * sizeof(uint16_t) + 63) / 64 | 1) * 64;
 }
 
 static size_t packed_bytes(size_t n, size_t k)

@@ -13,7 +13,7 @@
 enum {
     MAX_PANELS = 4,
     MAX_TILE = 16,  /* accumulators of a tile: rows times panels */
-    PREFETCH = 3072 /* bytes ahead in a stream of codes */
+    PREFETCH = 4096 /* bytes ahead in a stream of codes */
 };
 
 /* Eight vectors of codes: vector v holds k = 4v .. 4v + 3 of each row. */
@@ -187,7 +187,7 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
             __m512i codes[8];
             if (prefetch) {
                 for (size_t line = 0; line < block_bytes; line += 64)
-                    _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T0);
+                    _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T1);
             }
             decode(format, codes_of, codes);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
@@ -217,10 +217,10 @@ INLINE void few(const struct rf_linear_args *args, enum rf_format format, size_t
     case 2: stream(args, format, i, 4, 2); break;
     case 3: stream(args, format, i, 4, 3); break;
     case 4: stream(args, format, i, 4, 4); break;
-    case 5: stream(args, format, i, 2, 5); break;
-    case 6: stream(args, format, i, 2, 6); break;
-    case 7: stream(args, format, i, 2, 7); break;
-    case 8: stream(args, format, i, 2, 8); break;
+    case 5: stream(args, format, i, 1, 5); break;
+    case 6: stream(args, format, i, 1, 6); break;
+    case 7: stream(args, format, i, 1, 7); break;
+    case 8: stream(args, format, i, 1, 8); break;
     case 16: stream(args, format, i, 1, 16); break;
     default: break;
     }

@@ -26,6 +26,8 @@ static void fill_panel(struct kcheck *check, enum rf_format format, uint8_t *pan
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     size_t codes = k / RF_BLOCK * layout->block_bytes, units = k / layout->unit;
     for (size_t i = 0; i < codes + units * layout->scale_bytes; i++) panel[i] = (uint8_t)kcheck_random(check);
+    if (format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K) /* codes below 64 */
+        for (size_t i = 0; i < codes; i++) panel[i] &= 63;
     for (size_t u = 0; u < units; u++) {
         uint8_t *scales = panel + codes + u * layout->scale_bytes;
         size_t halves = layout->scale_bytes;

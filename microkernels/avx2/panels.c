@@ -1,0 +1,54 @@
+/* Weights in panels on AVX2, whose byte products go by way of 16-bit sums; and rows as their operands. */
+#include "microkernels/avx2/panels.h"
+
+#include "microkernels/avx2/tier.h"
+
+/* The sum, and the greatest, of eight lanes. */
+static int32_t sum8(__m256i v)
+{
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+
+static float max8(__m256 v)
+{
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
+static void pack_a8(void *packed, size_t row, const float *x, size_t k)
+{
+    struct rf_a8 *to = (struct rf_a8 *)packed + row * rf_a8_stride(k);
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
+        __m256 values[4], most = _mm256_setzero_ps();
+        __m256i q[4];
+        for (int v = 0; v < 4; v++) {
+            values[v] = _mm256_loadu_ps(x + 8 * v);
+            most = _mm256_max_ps(_mm256_andnot_ps(sign, values[v]), most);
+        }
+        float max = max8(most), inverse = max > 0x1p-100f && max <= 3.4028234e38f ? 127.0f / max : 0.0f;
+        for (int v = 0; v < 4; v++) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values[v], _mm256_set1_ps(inverse)));
+        int sum0 = sum8(_mm256_add_epi32(q[0], q[1])), sum1 = sum8(_mm256_add_epi32(q[2], q[3]));
+        /* The packing instructions work in halves of a register; the permutation puts its fours in order. */
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+        bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_store_si256((__m256i *)(void *)to->q, bytes);
+        to->d = max > 0x1p-100f ? max / 127.0f : 0.0f;
+        to->d_sum = to->d * (float)(sum0 + sum1);
+        to->m8 = -8 * (sum0 + sum1);
+        to->m12 = -12 * (sum0 + sum1);
+        to->m128 = -128 * (sum0 + sum1);
+        to->m32[0] = -32 * sum0;
+        to->m32[1] = -32 * sum1;
+        to->unused = 0;
+    }
+}
+
+void rf_avx2_init_panels(struct rf_kernels *kernels)
+{
+    kernels->pack[RF_OPERAND_A8] = pack_a8;
+    init_panels(kernels);
+}
