@@ -34,18 +34,15 @@ static inline uint32_t nibbles(uint64_t codes)
     return (uint32_t)(codes | codes >> 28);
 }
 
+/* The upper two bits of sixteen 6-bit codes. */
+static inline uint32_t upper_bits(uint64_t a, uint64_t b)
+{
+    return (uint32_t)(a | a >> 30 | b << 4 | b >> 26);
+}
+
 static inline void put_4bit(uint8_t *lane, const uint64_t codes[4])
 {
     for (int j = 0; j < 4; j++) store32(lane + 64 * j, nibbles(codes[j]));
-}
-
-static inline void put_6bit(uint8_t *lane, const uint64_t codes[4])
-{
-    for (int j = 0; j < 4; j++) store32(lane + 64 * j, nibbles(codes[j] & 15 * BIT));
-    for (int h = 0; h < 2; h++) {
-        uint64_t a = codes[2 * h] >> 4 & 3 * BIT, b = codes[2 * h + 1] >> 4 & 3 * BIT;
-        store32(lane + 256 + 64 * h, (uint32_t)(a | a >> 30 | b << 4 | b >> 26));
-    }
 }
 
 static inline void put_8bit(uint8_t *lane, const uint64_t codes[4])
@@ -166,10 +163,15 @@ static inline void take_6bit_scales(const uint8_t *packed, uint32_t a[4])
 
 static inline void q4_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
 {
-    for (int b = 0; b < 8; b++) {
-        uint64_t c[4];
-        for (int j = 0; j < 4; j++) c[j] = load64(block + 16 + b / 2 * 32 + 8 * j) >> b % 2 * 4 & 15 * BIT;
-        put_4bit(codes + 256 * b + 4 * r, c);
+    for (int pair = 0; pair < 4; pair++) {
+        uint64_t low[4], high[4];
+        for (int j = 0; j < 4; j++) {
+            uint64_t both = load64(block + 16 + 32 * pair + 8 * j);
+            low[j] = both & 15 * BIT;
+            high[j] = both >> 4 & 15 * BIT;
+        }
+        put_4bit(codes + 512 * pair + 4 * r, low);
+        put_4bit(codes + 512 * pair + 256 + 4 * r, high);
     }
     uint32_t a[4];
     take_6bit_scales(block + 4, a);
@@ -178,15 +180,27 @@ static inline void q4_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
     put_negative_f16(scales + 192, 16 + r, block + 2);
 }
 
+/* 32 codes of Q6_K, whose low nibbles are in 32 bytes, at bit 0 or 4, and whose upper bits in 32 others. */
+static inline void q6_k_codes(const uint8_t *low, int low_shift, const uint8_t *high, int high_shift, uint8_t *lane)
+{
+    uint64_t upper[4];
+    for (int j = 0; j < 4; j++) {
+        store32(lane + 64 * j, nibbles(load64(low + 8 * j) >> low_shift & 15 * BIT));
+        upper[j] = load64(high + 8 * j) >> high_shift & 3 * BIT;
+    }
+    store32(lane + 256, upper_bits(upper[0], upper[1]));
+    store32(lane + 320, upper_bits(upper[2], upper[3]));
+}
+
 static inline void q6_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
 {
-    for (int b = 0; b < 8; b++) {
-        const uint8_t *low = block + b / 4 * 64 + b % 2 * 32, *high = block + 128 + b / 4 * 32;
-        uint64_t c[4];
-        for (int j = 0; j < 4; j++)
-            c[j] = (load64(low + 8 * j) >> b % 4 / 2 * 4 & 15 * BIT) | (load64(high + 8 * j) >> b % 4 * 2 & 3 * BIT)
-                                                                           << 4;
-        put_6bit(codes + 384 * b + 4 * r, c);
+    for (int half = 0; half < 2; half++) {
+        const uint8_t *low = block + 64 * half, *high = block + 128 + 32 * half;
+        uint8_t *lane = codes + 4 * 384 * half + 4 * r;
+        q6_k_codes(low, 0, high, 0, lane);
+        q6_k_codes(low + 32, 0, high, 2, lane + 384);
+        q6_k_codes(low, 4, high, 4, lane + 2 * 384);
+        q6_k_codes(low + 32, 4, high, 6, lane + 3 * 384);
     }
     for (int i = 0; i < 4; i++) put_bytes(scales + 64 * i, r, load32(block + 192 + 4 * i));
     put_f16(scales + 256, r, block + 208);
@@ -258,13 +272,18 @@ struct rows {
     size_t unit_codes_bytes, scale_bytes; /* of a unit, in the panel */
 };
 
-/* Unit by unit, so that the panel is written from front to back. Inlined into every case below, and `block` with it. */
+/* Unit by unit, so that the panel is written from front to back. Sixteen rows side by side are more streams than memory
+ * likes, and short ones: the next panel's bytes, which lie together, are prefetched meanwhile (past the last panel that
+ * does no harm). Inlined into every case below, and `block` with it. */
 static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block)
 {
     uint8_t *codes = panel, *scales = panel + rows->units * rows->unit_codes_bytes;
-    for (size_t u = 0; u < rows->units; u++, codes += rows->unit_codes_bytes, scales += rows->scale_bytes)
+    for (size_t u = 0; u < rows->units; u++, codes += rows->unit_codes_bytes, scales += rows->scale_bytes) {
+        const uint8_t *next = rows->data + RF_PANEL_ROWS * (rows->bytes + u * rows->unit_bytes);
+        for (size_t i = 0; i < RF_PANEL_ROWS * rows->unit_bytes; i += 64) __builtin_prefetch(next + i);
         for (size_t r = 0; r < rows->count; r++)
             block(rows->data + r * rows->bytes + u * rows->unit_bytes, codes, scales, r);
+    }
 }
 
 enum rf_format cpu_format_of(enum rf_dtype dtype)
