@@ -1,0 +1,42 @@
+/* How many operations a second the instructions give that the kernels live on: the compute ceilings of `riffle roofline`.
+ *
+ * Each loop issues one kind of instruction on enough independent accumulators to cover its latency, with all operands in
+ * registers. So it shows what the execution units can do, and nothing of loads, unpacking or scaling. */
+#ifndef RF_MICROKERNELS_PEAK_H
+#define RF_MICROKERNELS_PEAK_H
+
+#include <stdint.h>
+
+#include "microkernels/kernels.h"
+
+enum rf_peak {
+    RF_PEAK_SSE_F32,    /* mulps, addps: what every x86-64 has */
+    RF_PEAK_FMA_256,    /* vfmadd231ps */
+    RF_PEAK_MADDUBS,    /* vpmaddubsw, vpmaddwd, vpaddd, 256 bits: AVX2's dot product of bytes */
+    RF_PEAK_DPBUSD_256, /* vpdpbusd */
+    RF_PEAK_FMA_512,
+    RF_PEAK_DPBF16, /* vdpbf16ps, 512 bits */
+    RF_PEAK_DPBUSD_512,
+    RF_PEAK_TDPBF16, /* AMX */
+    RF_PEAK_TDPBUSD,
+    RF_PEAK_COUNT
+};
+
+/* "vpdpbusd_256": for keys of JSON. */
+const char *rf_peak_key(enum rf_peak peak);
+/* "vpdpbusd, 256 bits": for people. */
+const char *rf_peak_name(enum rf_peak peak);
+
+struct rf_peak_loop {
+    void (*run)(uint64_t loops); /* loops >= 1, on the calling thread */
+    double operations;           /* of one loop: two for each product and its sum */
+};
+/* 1, or 0 if this processor lacks the instruction. */
+int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop);
+
+/* What linear layers with such rows of activations live on in a tier (an enum rf_tier)... */
+enum rf_peak rf_peak_of(enum rf_operand form, int tier);
+/* ... and what everything else does. */
+enum rf_peak rf_peak_of_floats(int tier);
+
+#endif
