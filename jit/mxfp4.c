@@ -48,7 +48,7 @@ static void finish(const struct rf_linear_args *args, size_t i, size_t r, const 
 static void panels(const struct rf_mxfp4_kernels *kernels, const struct rf_linear_args *args, size_t first, size_t step,
                    size_t count)
 {
-    alignas(64) float sums[RF_MXFP4_MOST_PANELS * RF_MXFP4_MOST_ROWS * RF_PANEL_ROWS];
+    alignas(64) float sums[(RF_MXFP4_MOST_PANELS + 1) * RF_MXFP4_MOST_ROWS * RF_PANEL_ROWS];
     const uint8_t *codes = (const uint8_t *)args->w + first * args->ldw;
     size_t blocks = args->k / RF_BLOCK;
     struct rf_mxfp4_call call = {.codes = codes,

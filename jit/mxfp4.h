@@ -28,7 +28,7 @@ struct rf_mxfp4_call {
     const struct rf_a8 *rows;
     size_t row_bytes;
     size_t blocks; /* of 32 values of k, at least 1 */
-    float *sums;   /* [p][n][16], 64-byte aligned: the results */
+    float *sums;   /* [p][n][16], 64-byte aligned: the results; [n][16] more are written behind them */
 };
 
 typedef void rf_mxfp4_fn(const struct rf_mxfp4_call *call);

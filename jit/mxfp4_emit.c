@@ -1,10 +1,13 @@
 /* Emits one kernel: p panels of 16 weight rows, each a stream of its own, times n rows of activations.
  *
- * A block of 32 values of k is one turn of the loop. Of each panel (in forms of 256 bits, of each half of it: 8 weight rows)
- * the block's codes are looked up into eight registers, of which number c holds the values of k = 4c .. 4c + 3 of a weight
- * row in each 32-bit lane. Then every row of activations takes eight dot products with them into an integer
- * accumulator, which starts at -12 times the sum of the row's values, and is scaled into the F32 sum. Four rows
- * are interleaved, since each dot product waits for the one before it. */
+ * A block of 32 values of k is one turn of the loop. Of each panel, the block's codes are looked up into registers, of which
+ * number c (0 .. 7) holds in each 32-bit lane, which is a weight row, the values of k = 4c .. 4c + 3. Then every
+ * row of activations takes eight dot products with them into an integer accumulator, which is scaled into the F32 sum.
+ * Some rows are interleaved, since each dot product waits for the one before it.
+ *
+ * A panel is one vector of 512 bits, or two halves of 256 that are worked on together, so that they share what is broadcast.
+ * Where there are 16 registers, they hold half of a block's codes: all rows take four dot products with these,
+ * then, in a second phase, four with the rest. */
 #include <stdalign.h>
 
 #include "jit/mxfp4.h"
@@ -27,23 +30,22 @@ enum {
     BLOCK_BYTES = 256, /* of codes */
     SCALE_BYTES = 16,
     AHEAD = 3072, /* bytes of codes from a load to its prefetch */
-    CODES = 8,    /* registers of codes: 0 .. 7 */
-    INTERLEAVED = 4
+    CODES = 8     /* vectors of codes that cover a block */
 };
-
-/* Vector registers after the codes; then come up to INTERLEAVED products and, in EVEX forms, the sums. VEX forms have 16
- * registers: their sums are in memory, and they broadcast elements into the last one. */
-enum { SCALE = CODES, TABLE, MASK, ONES, TEMPORARY = 15 };
 
 /* General registers. The first row of each four has a pointer; so have the codes and the scales of the first panel. */
 static const enum rf_gpr call = RF_RDI, sums = RF_RDI, codes = RF_RSI, scales = RF_RDX, part = RF_RCX, part3 = RF_R8,
-                         rows[4] = {RF_R9, RF_R10, RF_RBP, RF_R12}, stride = RF_R11, stride3 = RF_RBX, blocks = RF_RAX;
+                         rows[4] = {RF_R9, RF_R10, RF_RBP, RF_R12}, stride = RF_R11, stride3 = RF_RBX, blocks = RF_RAX,
+                         constants = RF_R13;
+/* Those of them that the System V calling convention gives back to the caller as they were. */
+static const enum rf_gpr saved[] = {RF_RBX, RF_RBP, RF_R12, RF_R13};
+enum { SAVED = sizeof saved / sizeof *saved };
 
 #define TIMES4(...)                                        \
     {                                                      \
         __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, __VA_ARGS__ \
     }
-static const struct {
+static const struct tables {
     alignas(64) uint8_t unsigned_codes[64]; /* rf_mxfp4_codes */
     alignas(64) int8_t signed_codes[64];    /* 12 less */
     alignas(64) uint8_t mask[64];
@@ -59,9 +61,18 @@ static const struct {
 struct kernel {
     struct rf_assembler *out;
     struct form form;
-    int n, p, halves;
-    int work, sum; /* the first register of the products, and of the sums */
-    int sums_stay; /* in registers; else in memory, which is the nearest cache */
+    int n, p;
+    int halves;        /* vectors of a panel: 1 or 2 */
+    int phases;        /* 1 or 2 */
+    int together;      /* rows that are interleaved */
+    int products_stay; /* in registers from phase to phase; else in memory, which is the nearest cache */
+    int sums_stay;     /* in registers; else in memory */
+    /* Vector registers: first the codes of a phase, [CODES / phases][halves], then the scales, [halves]. */
+    int scale;
+    int constant; /* the table of vpermb, the ones of vpmaddwd */
+    int product;  /* [together][halves] */
+    int sum;
+    int temporary; /* and, but for vpermb, the one before it */
 };
 
 static struct rf_address at(enum rf_gpr base, int displacement)
@@ -97,109 +108,150 @@ static struct rf_address sum_at(const struct kernel *kernel, int number)
     return at(sums, number * kernel->form.vector_bytes);
 }
 
+/* Products that wait for their second phase lie behind the sums. */
+static struct rf_address product_at(const struct kernel *kernel, int row, int half)
+{
+    return sum_at(kernel, vectors(kernel) + row * kernel->halves + half);
+}
+
 /* An element of a row to all lanes. */
 static void broadcast(const struct kernel *kernel, int to, int row, int displacement)
 {
     rf_asm_move(kernel->out, RF_VPBROADCASTD, to, rf_mem(in_row(row, displacement)));
 }
 
-/* The codes and scales of half a panel or a whole one into their registers. */
-static void look_up(const struct kernel *kernel, int panel, int half)
+static struct rf_source table(const struct kernel *kernel)
 {
-    struct rf_assembler *out = kernel->out;
-    for (int j = 0; j < 4; j++) {
-        int low = 2 * j, high = low + 1;
-        rf_asm_move(out, RF_VMOVDQU, high, rf_mem(at_step(codes, part, part3, panel, 64 * j + 32 * half)));
-        if (kernel->form.permb) {
-            rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(TABLE));
-            rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
-            rf_asm_vector(out, RF_VPERMB, high, high, rf_reg(TABLE));
-        } else {
-            rf_asm_vector(out, RF_VPAND, low, high, rf_reg(MASK));
-            rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
-            rf_asm_vector(out, RF_VPAND, high, high, rf_reg(MASK));
-            rf_asm_vector(out, RF_VPSHUFB, low, TABLE, rf_reg(low));
-            rf_asm_vector(out, RF_VPSHUFB, high, TABLE, rf_reg(high));
-        }
-    }
-    rf_asm_move(out, RF_VPMOVZXBD, SCALE, rf_mem(at_step(scales, part, part3, panel, 8 * half)));
-    rf_asm_vector(out, RF_VPSLLD, SCALE, SCALE, rf_imm(23));
+    int is_signed = kernel->form.dot == DOT_BSSD;
+    return rf_mem(
+        at(constants, is_signed ? offsetof(struct tables, signed_codes) : offsetof(struct tables, unsigned_codes)));
 }
 
-/* Products of up to INTERLEAVED rows, by instructions that add four products to a 32-bit lane. */
-static void dot_products(const struct kernel *kernel, int first, int count)
+/* A phase's codes of a panel, and its scales, into their registers. */
+static void look_up(const struct kernel *kernel, int panel, int phase)
+{
+    struct rf_assembler *out = kernel->out;
+    int lookup = kernel->temporary - 1, mask = kernel->temporary, lines = 4 / kernel->phases;
+    if (!kernel->form.permb) {
+        rf_asm_move(out, RF_VMOVDQU, lookup, table(kernel));
+        rf_asm_move(out, RF_VMOVDQU, mask, rf_mem(at(constants, offsetof(struct tables, mask))));
+    }
+    for (int j = 0; j < lines; j++)
+        for (int half = 0; half < kernel->halves; half++) {
+            int low = 2 * j * kernel->halves + half, high = low + kernel->halves;
+            struct rf_address from = at_step(codes, part, part3, panel, 64 * (phase * lines + j) + 32 * half);
+            rf_asm_move(out, RF_VMOVDQU, high, rf_mem(from));
+            if (kernel->form.permb) {
+                rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->constant));
+                rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
+                rf_asm_vector(out, RF_VPERMB, high, high, rf_reg(kernel->constant));
+            } else {
+                rf_asm_vector(out, RF_VPAND, low, high, rf_reg(mask));
+                rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
+                rf_asm_vector(out, RF_VPAND, high, high, rf_reg(mask));
+                rf_asm_vector(out, RF_VPSHUFB, low, lookup, rf_reg(low));
+                rf_asm_vector(out, RF_VPSHUFB, high, lookup, rf_reg(high));
+            }
+        }
+    if (phase) return;
+    for (int half = 0; half < kernel->halves; half++) {
+        int to = kernel->scale + half;
+        rf_asm_move(out, RF_VPMOVZXBD, to, rf_mem(at_step(scales, part, part3, panel, 8 * half)));
+        rf_asm_vector(out, RF_VPSLLD, to, to, rf_imm(23));
+    }
+}
+
+/* An element of a row as an operand of what is done to all halves. Where there is only one, an EVEX instruction broadcasts
+ * it itself. */
+static struct rf_source element(const struct kernel *kernel, int row, int displacement)
+{
+    if (kernel->form.evex && kernel->halves == 1) return rf_mem_each(in_row(row, displacement));
+    broadcast(kernel, kernel->temporary, row, displacement);
+    return rf_reg(kernel->temporary);
+}
+
+/* A phase's products of `count` rows, by instructions that add four products to a 32-bit lane. Unsigned codes are 12 too
+ * large, so that the sums start at -12 times the sum of a row's values. */
+static void dot_products(const struct kernel *kernel, int first, int count, int phase)
 {
     struct rf_assembler *out = kernel->out;
     enum rf_vector_op op = kernel->form.dot == DOT_BSSD ? RF_VPDPBSSD : RF_VPDPBUSD;
-    for (int i = 0; i < count; i++) {
-        int to = kernel->work + i;
-        if (op == RF_VPDPBSSD)
-            rf_asm_vector(out, RF_VPXOR, to, to, rf_reg(to));
-        else
-            broadcast(kernel, to, first + i, offsetof(struct rf_a8, m12));
-    }
-    for (int c = 0; c < CODES; c++)
+    int vectors_of_codes = CODES / kernel->phases;
+    for (int i = 0; i < count; i++)
+        for (int half = 0; half < kernel->halves; half++) {
+            int to = kernel->product + i * kernel->halves + half;
+            if (phase && kernel->products_stay) continue;
+            if (phase)
+                rf_asm_move(out, RF_VMOVDQU, to, rf_mem(product_at(kernel, first + i, half)));
+            else if (op == RF_VPDPBSSD)
+                rf_asm_vector(out, RF_VPXOR, to, to, rf_reg(to));
+            else
+                broadcast(kernel, to, first + i, offsetof(struct rf_a8, m12));
+        }
+    for (int c = 0; c < vectors_of_codes; c++)
         for (int i = 0; i < count; i++) {
-            if (kernel->form.evex) {
-                rf_asm_vector(out, op, kernel->work + i, c, rf_mem_each(in_row(first + i, 4 * c)));
-            } else {
-                broadcast(kernel, TEMPORARY, first + i, 4 * c);
-                rf_asm_vector(out, op, kernel->work + i, c, rf_reg(TEMPORARY));
-            }
+            struct rf_source values = element(kernel, first + i, 4 * (phase * vectors_of_codes + c));
+            for (int half = 0; half < kernel->halves; half++)
+                rf_asm_vector(out, op, kernel->product + i * kernel->halves + half, c * kernel->halves + half, values);
         }
 }
 
-/* Products of one row, in pairs of 16 bits. A pair is at most 24 * 127 * 2 = 6096, so that five fit into 16 bits: the
- * eight are summed in two chains of four. */
-static void pair_products(const struct kernel *kernel, int row)
+/* A phase's products of one row, in pairs of 16 bits. A pair is at most 24 * 127 * 2 = 6096, so that five fit into 16 bits;
+ * a phase sums four. */
+static void pair_products(const struct kernel *kernel, int row, int phase)
 {
     struct rf_assembler *out = kernel->out;
-    for (int chain = 0; chain < 2; chain++) {
-        int to = kernel->work + chain;
-        for (int c = 4 * chain; c < 4 * chain + 4; c++) {
-            int product = c % 4 ? TEMPORARY : to;
-            broadcast(kernel, product, row, 4 * c);
-            rf_asm_vector(out, RF_VPMADDUBSW, product, c, rf_reg(product));
-            if (c % 4) rf_asm_vector(out, RF_VPADDW, to, to, rf_reg(product));
+    int first = kernel->product, second = first + 1, pairs = kernel->temporary - 1, values = kernel->temporary;
+    for (int c = 0; c < 4; c++) {
+        broadcast(kernel, values, row, 4 * (4 * phase + c));
+        rf_asm_vector(out, RF_VPMADDUBSW, c ? pairs : first, 2 * c, rf_reg(values));
+        rf_asm_vector(out, RF_VPMADDUBSW, c ? values : second, 2 * c + 1, rf_reg(values));
+        if (c == 0) continue;
+        rf_asm_vector(out, RF_VPADDW, first, first, rf_reg(pairs));
+        rf_asm_vector(out, RF_VPADDW, second, second, rf_reg(values));
+    }
+    if (!phase) broadcast(kernel, values, row, offsetof(struct rf_a8, m12));
+    for (int half = 0; half < 2; half++) {
+        int to = first + half;
+        rf_asm_vector(out, RF_VPMADDWD, to, to, rf_reg(kernel->constant));
+        rf_asm_vector(out, RF_VPADDD, to, to, phase ? rf_mem(product_at(kernel, row, half)) : rf_reg(values));
+    }
+}
+
+/* sum = fma(float(product) * d, scale, sum), for a row whose products lie from `product` on. */
+static void add_scaled(const struct kernel *kernel, int product, int panel, int row)
+{
+    struct rf_assembler *out = kernel->out;
+    struct rf_source d = element(kernel, row, offsetof(struct rf_a8, d));
+    for (int half = 0; half < kernel->halves; half++, product++) {
+        int number = sum_number(kernel, panel, row, half), scale = kernel->scale + half;
+        rf_asm_move(out, RF_VCVTDQ2PS, product, rf_reg(product));
+        rf_asm_vector(out, RF_VMULPS, product, product, d);
+        if (kernel->sums_stay) {
+            rf_asm_vector(out, RF_VFMADD231PS, kernel->sum + number, product, rf_reg(scale));
+        } else {
+            rf_asm_vector(out, RF_VFMADD213PS, product, scale, rf_mem(sum_at(kernel, number)));
+            rf_asm_store(out, sum_at(kernel, number), product);
         }
-        rf_asm_vector(out, RF_VPMADDWD, to, to, rf_reg(ONES));
-    }
-    broadcast(kernel, TEMPORARY, row, offsetof(struct rf_a8, m12));
-    rf_asm_vector(out, RF_VPADDD, kernel->work, kernel->work, rf_reg(kernel->work + 1));
-    rf_asm_vector(out, RF_VPADDD, kernel->work, kernel->work, rf_reg(TEMPORARY));
-}
-
-/* sum = fma(float(product) * d, scale, sum) */
-static void add_scaled(const struct kernel *kernel, int product, int row, int number)
-{
-    struct rf_assembler *out = kernel->out;
-    struct rf_address d = in_row(row, offsetof(struct rf_a8, d));
-    rf_asm_move(out, RF_VCVTDQ2PS, product, rf_reg(product));
-    if (kernel->form.evex) {
-        rf_asm_vector(out, RF_VMULPS, product, product, rf_mem_each(d));
-    } else {
-        rf_asm_move(out, RF_VPBROADCASTD, TEMPORARY, rf_mem(d));
-        rf_asm_vector(out, RF_VMULPS, product, product, rf_reg(TEMPORARY));
-    }
-    if (kernel->sums_stay) {
-        rf_asm_vector(out, RF_VFMADD231PS, kernel->sum + number, product, rf_reg(SCALE));
-    } else {
-        rf_asm_vector(out, RF_VFMADD213PS, product, SCALE, rf_mem(sum_at(kernel, number)));
-        rf_asm_store(out, sum_at(kernel, number), product);
     }
 }
 
-static void multiply_rows(const struct kernel *kernel, int panel, int half)
+static void multiply_rows(const struct kernel *kernel, int panel, int phase)
 {
-    int together = kernel->form.dot == DOT_MADDUBS ? 1 : INTERLEAVED;
-    for (int row = 0; row < kernel->n; row += together) {
-        int count = kernel->n - row < together ? kernel->n - row : together;
+    for (int row = 0; row < kernel->n; row += kernel->together) {
+        int count = kernel->n - row < kernel->together ? kernel->n - row : kernel->together;
         if (kernel->form.dot == DOT_MADDUBS)
-            pair_products(kernel, row);
+            pair_products(kernel, row, phase);
         else
-            dot_products(kernel, row, count);
-        for (int i = 0; i < count; i++)
-            add_scaled(kernel, kernel->work + i, row + i, sum_number(kernel, panel, row + i, half));
+            dot_products(kernel, row, count, phase);
+        for (int i = 0; i < count; i++) {
+            int product = kernel->product + i * kernel->halves;
+            if (phase == kernel->phases - 1)
+                add_scaled(kernel, product, panel, row + i);
+            else if (!kernel->products_stay)
+                for (int half = 0; half < kernel->halves; half++)
+                    rf_asm_store(kernel->out, product_at(kernel, row + i, half), product + half);
+        }
     }
 }
 
@@ -210,52 +262,37 @@ static void block(const struct kernel *kernel)
         for (int line = 0; line < BLOCK_BYTES; line += 64)
             rf_asm_prefetch(out, at_step(codes, part, part3, panel, AHEAD + line));
         rf_asm_prefetch(out, at_step(scales, part, part3, panel, AHEAD / BLOCK_BYTES * SCALE_BYTES));
-        for (int half = 0; half < kernel->halves; half++) {
-            look_up(kernel, panel, half);
-            multiply_rows(kernel, panel, half);
+        for (int phase = 0; phase < kernel->phases; phase++) {
+            look_up(kernel, panel, phase);
+            multiply_rows(kernel, panel, phase);
         }
     }
 }
 
-static void load_constants(const struct kernel *kernel)
-{
-    struct rf_assembler *out = kernel->out;
-    const void *table = kernel->form.dot == DOT_BSSD ? (const void *)tables.signed_codes : tables.unsigned_codes;
-    rf_asm_constant(out, blocks, table);
-    rf_asm_move(out, RF_VMOVDQU, TABLE, rf_mem(at(blocks, 0)));
-    if (!kernel->form.permb) {
-        rf_asm_constant(out, blocks, tables.mask);
-        rf_asm_move(out, RF_VMOVDQU, MASK, rf_mem(at(blocks, 0)));
-    }
-    if (kernel->form.dot == DOT_MADDUBS) {
-        rf_asm_constant(out, blocks, tables.ones);
-        rf_asm_move(out, RF_VMOVDQU, ONES, rf_mem(at(blocks, 0)));
-    }
-}
-
-/* The System V calling convention: RBX, RBP and R12 to R15 are the caller's. */
 static void begin(const struct kernel *kernel)
 {
     struct rf_assembler *out = kernel->out;
-    rf_asm_push(out, RF_RBX);
-    rf_asm_push(out, RF_RBP);
-    rf_asm_push(out, RF_R12);
-    load_constants(kernel);
+    for (int i = 0; i < SAVED; i++) rf_asm_push(out, saved[i]);
+    rf_asm_constant(out, constants, &tables);
+    if (kernel->form.permb) rf_asm_move(out, RF_VMOVDQU, kernel->constant, table(kernel));
+    if (kernel->form.dot == DOT_MADDUBS)
+        rf_asm_move(out, RF_VMOVDQU, kernel->constant, rf_mem(at(constants, offsetof(struct tables, ones))));
     rf_asm_load(out, codes, at(call, offsetof(struct rf_mxfp4_call, codes)));
     rf_asm_load(out, scales, at(call, offsetof(struct rf_mxfp4_call, scales)));
     rf_asm_load(out, part, at(call, offsetof(struct rf_mxfp4_call, part)));
     rf_asm_load(out, stride, at(call, offsetof(struct rf_mxfp4_call, row_bytes)));
     rf_asm_load(out, blocks, at(call, offsetof(struct rf_mxfp4_call, blocks)));
     rf_asm_load(out, rows[0], at(call, offsetof(struct rf_mxfp4_call, rows)));
-    rf_asm_load(out, sums, at(call, offsetof(struct rf_mxfp4_call, sums)));
+    rf_asm_load(out, sums, at(call, offsetof(struct rf_mxfp4_call, sums))); /* the last: it replaces `call` */
     rf_asm_address(out, part3, (struct rf_address){part, part, 2, 0});
     rf_asm_address(out, stride3, (struct rf_address){stride, stride, 2, 0});
     for (int i = 1; 4 * i < kernel->n; i++)
         rf_asm_address(out, rows[i], (struct rf_address){rows[i - 1], stride, 4, 0});
-    int zero = kernel->sums_stay ? kernel->sum : kernel->work, count = kernel->sums_stay ? vectors(kernel) : 1;
-    for (int i = 0; i < count; i++) rf_asm_vector(out, RF_VPXOR, zero + i, zero + i, rf_reg(zero + i));
-    if (!kernel->sums_stay)
-        for (int i = 0; i < vectors(kernel); i++) rf_asm_store(out, sum_at(kernel, i), zero);
+    for (int i = 0; i < vectors(kernel); i++) {
+        int zero = kernel->sums_stay ? kernel->sum + i : kernel->product;
+        rf_asm_vector(out, RF_VPXOR, zero, zero, rf_reg(zero));
+        if (!kernel->sums_stay) rf_asm_store(out, sum_at(kernel, i), zero);
+    }
 }
 
 static void end(const struct kernel *kernel)
@@ -264,19 +301,30 @@ static void end(const struct kernel *kernel)
     if (kernel->sums_stay)
         for (int i = 0; i < vectors(kernel); i++) rf_asm_store(out, sum_at(kernel, i), kernel->sum + i);
     rf_asm_vzeroupper(out);
-    rf_asm_pop(out, RF_R12);
-    rf_asm_pop(out, RF_RBP);
-    rf_asm_pop(out, RF_RBX);
+    for (int i = SAVED; i-- > 0;) rf_asm_pop(out, saved[i]);
     rf_asm_return(out);
+}
+
+static void assign_registers(struct kernel *kernel)
+{
+    int evex = kernel->form.evex, permb = kernel->form.permb, maddubs = kernel->form.dot == DOT_MADDUBS;
+    int most = maddubs ? 1 : evex ? 4 : 2;
+    kernel->halves = RF_PANEL_ROWS * 4 / kernel->form.vector_bytes;
+    kernel->phases = evex ? 1 : 2;
+    kernel->together = kernel->n < most ? kernel->n : most;
+    kernel->temporary = evex ? 31 : 15;
+    kernel->scale = CODES / kernel->phases * kernel->halves;
+    kernel->constant = kernel->scale + kernel->halves;
+    kernel->product = kernel->constant + (permb || maddubs);
+    kernel->products_stay = kernel->phases == 1 || (!maddubs && kernel->n <= kernel->together);
+    kernel->sum = kernel->product + kernel->together * kernel->halves;
+    kernel->sums_stay = kernel->sum + vectors(kernel) <= (permb ? kernel->temporary + 1 : kernel->temporary - 1);
 }
 
 void rf_mxfp4_emit(struct rf_assembler *assembler, enum rf_mxfp4_form form, int n, int p)
 {
     struct kernel kernel = {.out = assembler, .form = forms[form], .n = n, .p = p};
-    kernel.halves = RF_PANEL_ROWS * 4 / kernel.form.vector_bytes;
-    kernel.work = kernel.form.permb ? MASK : kernel.form.dot == DOT_MADDUBS ? ONES + 1 : ONES;
-    kernel.sum = kernel.work + INTERLEAVED;
-    kernel.sums_stay = kernel.form.evex && kernel.sum + vectors(&kernel) <= 32;
+    assign_registers(&kernel);
     assembler->vector_bytes = kernel.form.vector_bytes;
     assembler->evex = kernel.form.evex;
 
