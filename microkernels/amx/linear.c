@@ -7,16 +7,10 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "microkernels/amx/tier.h"
 #include "microkernels/avx512/mask.h"
-#include "microkernels/kernels.h"
 
 enum { SIDE = 16, DEPTH = 32, TILE_BYTES = 1024, ROW_BYTES = 64 };
-
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
 
 static size_t chunks(size_t k)
 {
@@ -42,7 +36,7 @@ static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
 
 static void configure(void)
 {
-    struct tile_config config = {.palette = 1};
+    struct rf_tile_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         config.rows[i] = SIDE;
         config.row_bytes[i] = ROW_BYTES;
@@ -207,4 +201,5 @@ void rf_kernels_init_amx(struct rf_kernels *kernels)
     kernels->pack[RF_OPERAND_BF16] = pack_bf16;
     kernels->linear[RF_FORMAT_BF16] = linear_bf16;
     kernels->linear_rows = 2 * SIDE;
+    rf_amx_init_panels(kernels);
 }

@@ -6,112 +6,14 @@
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
+#include "microkernels/avx512/panels.h"
 #include "microkernels/avx512/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum {
     MAX_PANELS = 4,
     MAX_TILE = 16,  /* accumulators of a tile: rows times panels */
     PREFETCH = 4096 /* bytes ahead in a stream of codes */
 };
-
-/* Eight vectors of codes: vector v holds k = 4v .. 4v + 3 of each row. */
-INLINE void decode(enum rf_format format, const uint8_t *block, __m512i codes[8])
-{
-    __m512i nibble = _mm512_set1_epi8(15);
-    if (format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K) {
-#pragma GCC unroll 8
-        for (int v = 0; v < 8; v++) codes[v] = _mm512_load_si512(block + 64 * v);
-        return;
-    }
-    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)rf_mxfp4_codes));
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
-        if (format == RF_FORMAT_MXFP4) {
-            /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
-            codes[2 * j] = _mm512_permutexvar_epi8(low, table);
-            codes[2 * j + 1] = _mm512_permutexvar_epi8(high, table);
-        } else {
-            codes[2 * j] = _mm512_and_si512(low, nibble);
-            codes[2 * j + 1] = _mm512_and_si512(high, nibble);
-        }
-    }
-    if (format != RF_FORMAT_Q6_K) return;
-    __m512i upper = _mm512_set1_epi8(0x30);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        __m512i bits = _mm512_load_si512(block + 256 + 64 * h);
-        /* 0xf8: a | b & c */
-        codes[4 * h] = _mm512_ternarylogic_epi64(codes[4 * h], _mm512_slli_epi16(bits, 4), upper, 0xf8);
-        codes[4 * h + 1] = _mm512_ternarylogic_epi64(codes[4 * h + 1], _mm512_slli_epi16(bits, 2), upper, 0xf8);
-        codes[4 * h + 2] = _mm512_ternarylogic_epi64(codes[4 * h + 2], bits, upper, 0xf8);
-        codes[4 * h + 3] = _mm512_ternarylogic_epi64(codes[4 * h + 3], _mm512_srli_epi16(bits, 2), upper, 0xf8);
-    }
-}
-
-INLINE __m512 load_f16(const uint8_t *from)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
-}
-
-INLINE __m512 load_u8(const uint8_t *from)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from)));
-}
-
-INLINE __m512 load_i8(const uint8_t *from)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from)));
-}
-
-/* The 256 6-bit numbers of a Q4_K unit, as bytes. */
-INLINE void unpack_q4k(const uint8_t *packed, uint8_t numbers[256])
-{
-    __m512i six = _mm512_set1_epi8(63), two = _mm512_set1_epi8(3);
-    __m512i a = _mm512_loadu_si512(packed), b = _mm512_loadu_si512(packed + 64), c = _mm512_loadu_si512(packed + 128);
-    __m512i fourth = _mm512_and_si512(_mm512_srli_epi16(a, 6), two);
-    fourth = _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0c), 0xf8);
-    fourth = _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(c, 2), _mm512_set1_epi8(0x30), 0xf8);
-    _mm512_store_si512(numbers, _mm512_and_si512(a, six));
-    _mm512_store_si512(numbers + 64, _mm512_and_si512(b, six));
-    _mm512_store_si512(numbers + 128, _mm512_and_si512(c, six));
-    _mm512_store_si512(numbers + 192, fourth);
-}
-
-/* Scales s and minimums b of a block's groups: one, or two in the formats with groups of 16. */
-struct scales {
-    __m512 s[2], b[2];
-};
-
-/* `at`: the scales of the unit; block number t in it. `numbers`: of a Q4_K unit. */
-INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t t, const uint8_t *numbers)
-{
-    struct scales out;
-    out.s[0] = out.s[1] = out.b[0] = out.b[1] = _mm512_setzero_ps();
-    if (format == RF_FORMAT_MXFP4) {
-        __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)at));
-        out.s[0] = _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
-    } else if (format == RF_FORMAT_Q4_K) {
-        out.s[0] = _mm512_mul_ps(load_f16(at + 192), load_u8(numbers + 16 * t));
-        out.b[0] = _mm512_mul_ps(load_f16(at + 224), load_u8(numbers + 128 + 16 * t));
-    } else if (format == RF_FORMAT_Q6_K) {
-        __m512 d = load_f16(at + 256);
-        out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
-        out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
-    } else if (format == RF_FORMAT_Q8_K) {
-        __m512 d = load_f16(at + 512), n = _mm512_mul_ps(load_f16(at + 544), _mm512_set1_ps(-1.0f / 32.0f));
-        out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
-        out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
-        out.b[0] = _mm512_mul_ps(n, load_i8(at + 256 + 32 * t));
-        out.b[1] = _mm512_mul_ps(n, load_i8(at + 256 + 32 * t + 16));
-    } else {
-        out.s[0] = load_f16(at);
-        if (format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1) out.b[0] = load_f16(at + 32);
-    }
-    return out;
-}
 
 INLINE __m512i broadcast(const int8_t *q, int v)
 {
@@ -123,29 +25,18 @@ INLINE __m512 add_block(enum rf_format format, __m512 acc, const __m512i codes[8
                         const struct rf_a8 *x)
 {
     __m512 d = _mm512_set1_ps(x->d);
-    if (format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K) {
+    int halves = is_by_16(format) ? 2 : 1, words = 8 / halves;
 #pragma GCC unroll 2
-        for (int half = 0; half < 2; half++) {
-            __m512i sum = format == RF_FORMAT_Q6_K ? _mm512_set1_epi32(x->m32[half]) : _mm512_setzero_si512();
-#pragma GCC unroll 4
-            for (int v = 4 * half; v < 4 * half + 4; v++) sum = _mm512_dpbusd_epi32(sum, codes[v], broadcast(x->q, v));
-            acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), d), scales.s[half], acc);
-            if (format == RF_FORMAT_Q8_K) {
-                __m512 offset = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_set1_epi32(x->m32[half])), d);
-                acc = _mm512_fmadd_ps(scales.b[half], offset, acc);
-            }
-        }
-        return acc;
-    }
-    __m512i sum = format == RF_FORMAT_MXFP4  ? _mm512_set1_epi32(x->m12)
-                  : format == RF_FORMAT_Q4_0 ? _mm512_set1_epi32(x->m8)
-                  : format == RF_FORMAT_Q8_0 ? _mm512_set1_epi32(x->m128)
-                                             : _mm512_setzero_si512();
+    for (int half = 0; half < halves; half++) {
+        __m512i sum = _mm512_set1_epi32(offset_of(format, x, half));
 #pragma GCC unroll 8
-    for (int v = 0; v < 8; v++) sum = _mm512_dpbusd_epi32(sum, codes[v], broadcast(x->q, v));
-    acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), d), scales.s[0], acc);
-    if (format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q4_K)
-        acc = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(x->d_sum), acc);
+        for (int v = words * half; v < words * half + words; v++)
+            sum = _mm512_dpbusd_epi32(sum, codes[v], broadcast(x->q, v));
+        acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), d), scales.s[half], acc);
+        if (format == RF_FORMAT_Q8_K)
+            acc = _mm512_fmadd_ps(scales.b[half], _mm512_set1_ps((float)x->m32[half] * x->d), acc);
+    }
+    if (has_min(format)) acc = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(x->d_sum), acc);
     return acc;
 }
 
@@ -161,15 +52,10 @@ INLINE void store(const struct rf_linear_args *args, size_t panel, size_t i, __m
 
 /* Panels first, first + step, ... (np of them) times rows i .. i + nr - 1. */
 INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i, int np,
-                 int nr, int prefetch)
+                 int nr)
 {
-    const struct rf_panel_layout *layout = rf_panel_layout(format);
-    size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k);
-    int super = format == RF_FORMAT_Q4_K || format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K;
-    size_t block_bytes = format == RF_FORMAT_Q6_K                                                           ? 384
-                         : format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K ? 512
-                                                                                                            : 256;
-    size_t scale_bytes = layout->scale_bytes;
+    size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k), block_bytes = block_bytes_of(format);
+    size_t scale_bytes = rf_panel_layout(format)->scale_bytes;
     const struct rf_a8 *x = (const struct rf_a8 *)args->x + i * stride;
     const uint8_t *codes_at = (const uint8_t *)args->w + first * args->ldw,
                   *scales_at = codes_at + blocks * block_bytes;
@@ -183,12 +69,10 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 #pragma GCC unroll 4
         for (int p = 0; p < np; p++) {
             const uint8_t *codes_of = codes_at + (size_t)p * gap + block * block_bytes;
-            const uint8_t *unit = scales_at + (size_t)p * gap + (super ? block / 8 : block) * scale_bytes;
+            const uint8_t *unit = scales_at + (size_t)p * gap + (is_super(format) ? block / 8 : block) * scale_bytes;
             __m512i codes[8];
-            if (prefetch) {
-                for (size_t line = 0; line < block_bytes; line += 64)
-                    _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T1);
-            }
+            for (size_t line = 0; line < block_bytes; line += 64)
+                _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T1);
             decode(format, codes_of, codes);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
             struct scales scales = scales_of(format, unit, block % 8, numbers[p]);
@@ -206,8 +90,8 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 INLINE void stream(const struct rf_linear_args *args, enum rf_format format, size_t i, int np, int nr)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / (size_t)np;
-    for (size_t p = 0; p < part; p++) tile(args, format, p, part, i, np, nr, 1);
-    for (size_t p = part * (size_t)np; p < panels; p++) tile(args, format, p, 1, i, 1, nr, 1);
+    for (size_t p = 0; p < part; p++) tile(args, format, p, part, i, np, nr);
+    for (size_t p = part * (size_t)np; p < panels; p++) tile(args, format, p, 1, i, 1, nr);
 }
 
 INLINE void few(const struct rf_linear_args *args, enum rf_format format, size_t i, size_t n)
@@ -252,6 +136,12 @@ LINEAR(linear_q8_0, RF_FORMAT_Q8_0)
 LINEAR(linear_q8_1, RF_FORMAT_Q8_1)
 LINEAR(linear_q8_k, RF_FORMAT_Q8_K)
 
+rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT] = {
+    [RF_FORMAT_MXFP4] = linear_mxfp4, [RF_FORMAT_Q4_0] = linear_q4_0, [RF_FORMAT_Q4_1] = linear_q4_1,
+    [RF_FORMAT_Q4_K] = linear_q4_k,   [RF_FORMAT_Q6_K] = linear_q6_k, [RF_FORMAT_Q8_0] = linear_q8_0,
+    [RF_FORMAT_Q8_1] = linear_q8_1,   [RF_FORMAT_Q8_K] = linear_q8_k,
+};
+
 static void pack_a8(void *packed, size_t row, const float *x, size_t k)
 {
     struct rf_a8 *to = (struct rf_a8 *)packed + row * rf_a8_stride(k);
@@ -279,12 +169,6 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
 void rf_avx512_init_panels(struct rf_kernels *kernels)
 {
     kernels->pack[RF_OPERAND_A8] = pack_a8;
-    kernels->linear[RF_FORMAT_MXFP4] = linear_mxfp4;
-    kernels->linear[RF_FORMAT_Q4_0] = linear_q4_0;
-    kernels->linear[RF_FORMAT_Q4_1] = linear_q4_1;
-    kernels->linear[RF_FORMAT_Q4_K] = linear_q4_k;
-    kernels->linear[RF_FORMAT_Q6_K] = linear_q6_k;
-    kernels->linear[RF_FORMAT_Q8_0] = linear_q8_0;
-    kernels->linear[RF_FORMAT_Q8_1] = linear_q8_1;
-    kernels->linear[RF_FORMAT_Q8_K] = linear_q8_k;
+    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++)
+        kernels->linear[format] = rf_avx512_linear_panels[format];
 }

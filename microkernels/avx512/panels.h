@@ -1,0 +1,151 @@
+/* The decoding of panels that AVX-512's and AMX's kernels share. */
+#ifndef RF_MICROKERNELS_AVX512_PANELS_H
+#define RF_MICROKERNELS_AVX512_PANELS_H
+
+#include <immintrin.h>
+
+#include "microkernels/kernels.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* avx512's kernels, by format. */
+extern rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT];
+
+INLINE int is_8bit(enum rf_format format)
+{
+    return format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K;
+}
+
+/* 1 where groups are of 16 values, not 32. */
+INLINE int is_by_16(enum rf_format format)
+{
+    return format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K;
+}
+
+/* 1 where scales lie in units of 256 values. */
+INLINE int is_super(enum rf_format format)
+{
+    return format == RF_FORMAT_Q4_K || is_by_16(format);
+}
+
+/* 1 where a group of 32 has a minimum, to be multiplied by d_sum. */
+INLINE int has_min(enum rf_format format)
+{
+    return format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q4_K;
+}
+
+INLINE size_t block_bytes_of(enum rf_format format)
+{
+    return format == RF_FORMAT_Q6_K ? 384 : is_8bit(format) ? 512 : 256;
+}
+
+/* What takes a format's offset off the sum over one row's group; `half` of a block where groups are of 16. */
+INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
+{
+    switch (format) {
+    case RF_FORMAT_MXFP4: return x->m12;
+    case RF_FORMAT_Q4_0: return x->m8;
+    case RF_FORMAT_Q6_K: return x->m32[half];
+    case RF_FORMAT_Q8_0: return x->m128;
+    default: return 0;
+    }
+}
+
+/* Eight vectors of codes: vector v holds k = 4v .. 4v + 3 of each row. */
+INLINE void decode(enum rf_format format, const uint8_t *block, __m512i codes[8])
+{
+    __m512i nibble = _mm512_set1_epi8(15);
+    if (is_8bit(format)) {
+#pragma GCC unroll 8
+        for (int v = 0; v < 8; v++) codes[v] = _mm512_load_si512(block + 64 * v);
+        return;
+    }
+    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)rf_mxfp4_codes));
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
+        if (format == RF_FORMAT_MXFP4) {
+            /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
+            codes[2 * j] = _mm512_permutexvar_epi8(low, table);
+            codes[2 * j + 1] = _mm512_permutexvar_epi8(high, table);
+        } else {
+            codes[2 * j] = _mm512_and_si512(low, nibble);
+            codes[2 * j + 1] = _mm512_and_si512(high, nibble);
+        }
+    }
+    if (format != RF_FORMAT_Q6_K) return;
+    __m512i upper = _mm512_set1_epi8(0x30);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+        __m512i bits = _mm512_load_si512(block + 256 + 64 * h);
+        /* 0xf8: a | b & c */
+        codes[4 * h] = _mm512_ternarylogic_epi64(codes[4 * h], _mm512_slli_epi16(bits, 4), upper, 0xf8);
+        codes[4 * h + 1] = _mm512_ternarylogic_epi64(codes[4 * h + 1], _mm512_slli_epi16(bits, 2), upper, 0xf8);
+        codes[4 * h + 2] = _mm512_ternarylogic_epi64(codes[4 * h + 2], bits, upper, 0xf8);
+        codes[4 * h + 3] = _mm512_ternarylogic_epi64(codes[4 * h + 3], _mm512_srli_epi16(bits, 2), upper, 0xf8);
+    }
+}
+
+INLINE __m512 load_f16(const uint8_t *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+
+INLINE __m512 load_u8(const uint8_t *from)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from)));
+}
+
+INLINE __m512 load_i8(const uint8_t *from)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from)));
+}
+
+/* The 256 6-bit numbers of a Q4_K unit, as bytes. */
+INLINE void unpack_q4k(const uint8_t *packed, uint8_t numbers[256])
+{
+    __m512i six = _mm512_set1_epi8(63), two = _mm512_set1_epi8(3);
+    __m512i a = _mm512_loadu_si512(packed), b = _mm512_loadu_si512(packed + 64), c = _mm512_loadu_si512(packed + 128);
+    __m512i fourth = _mm512_and_si512(_mm512_srli_epi16(a, 6), two);
+    fourth = _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0c), 0xf8);
+    fourth = _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(c, 2), _mm512_set1_epi8(0x30), 0xf8);
+    _mm512_store_si512(numbers, _mm512_and_si512(a, six));
+    _mm512_store_si512(numbers + 64, _mm512_and_si512(b, six));
+    _mm512_store_si512(numbers + 128, _mm512_and_si512(c, six));
+    _mm512_store_si512(numbers + 192, fourth);
+}
+
+/* Scales s and minimums b of a block's groups: one, or two in the formats with groups of 16. */
+struct scales {
+    __m512 s[2], b[2];
+};
+
+/* `at`: the scales of the unit; block number t in it. `numbers`: of a Q4_K unit. */
+INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t t, const uint8_t *numbers)
+{
+    struct scales out;
+    out.s[0] = out.s[1] = out.b[0] = out.b[1] = _mm512_setzero_ps();
+    if (format == RF_FORMAT_MXFP4) {
+        __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)at));
+        out.s[0] = _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
+    } else if (format == RF_FORMAT_Q4_K) {
+        out.s[0] = _mm512_mul_ps(load_f16(at + 192), load_u8(numbers + 16 * t));
+        out.b[0] = _mm512_mul_ps(load_f16(at + 224), load_u8(numbers + 128 + 16 * t));
+    } else if (format == RF_FORMAT_Q6_K) {
+        __m512 d = load_f16(at + 256);
+        out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
+        out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
+    } else if (format == RF_FORMAT_Q8_K) {
+        __m512 d = load_f16(at + 512), n = _mm512_mul_ps(load_f16(at + 544), _mm512_set1_ps(-1.0f / 32.0f));
+        out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
+        out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
+        out.b[0] = _mm512_mul_ps(n, load_i8(at + 256 + 32 * t));
+        out.b[1] = _mm512_mul_ps(n, load_i8(at + 256 + 32 * t + 16));
+    } else {
+        out.s[0] = load_f16(at);
+        if (format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1) out.b[0] = load_f16(at + 32);
+    }
+    return out;
+}
+
+#endif
