@@ -322,6 +322,64 @@ RIFFLE_API int riffle_measure_read(int32_t threads, double *bytes_per_second);
 RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
                                    double *seconds);
 
+/* A limit of this machine, as measured. */
+typedef struct riffle_ceiling {
+    const char *key;   /* "read" (of memory), "fma_256", "vpdpbusd", ... Strings live as long as the library. */
+    const char *name;  /* for people: "vpdpbusd, 512 bits" */
+    int32_t threads;   /* that reached it together */
+    double per_second; /* bytes of "read", else operations: two for each product and its sum */
+} riffle_ceiling;
+
+/* What one kernel reaches. Ratios are medians of rounds, each between two measurements of the ceilings. */
+typedef struct riffle_roofline_row {
+    const char *kernel;      /* "linear_mxfp4_a8": weights in MXFP4 times rows in 8 bits; "attention_f16", ... */
+    const char *tier;        /* "avx512" */
+    const char *form;        /* "compiled" or "generated" */
+    const char *where;       /* "memory": weights stream from a pool that no cache holds; "cache": they stay there */
+    const char *ceiling;     /* the key of the compute ceiling that it is compared with */
+    const char *binds;       /* the lower roof: "memory" or "compute" */
+    int32_t threads, rows;   /* rows of activations */
+    int64_t m, k;            /* the weights' shape; of attention positions and the width of a head */
+    double bytes_per_second; /* weights and scales, or keys and values */
+    double ops_per_second;
+    double ops_per_byte;
+    double percent_of_read;
+    double percent_of_compute;
+} riffle_roofline_row;
+
+/* Both return non-zero to cancel. */
+typedef int (*riffle_on_ceiling)(void *user, const riffle_ceiling *ceiling);
+typedef int (*riffle_on_roofline_row)(void *user, const riffle_roofline_row *row);
+
+typedef struct riffle_shape {
+    int64_t m, k; /* outputs and inputs of a linear layer; k is a multiple of 256 */
+} riffle_shape;
+
+typedef struct riffle_roofline_options {
+    size_t struct_size;
+    const char *tiers;          /* separated by commas; NULL: the one in use */
+    const char *kernels;        /* parts of names, separated by commas, for example "mxfp4,attention"; NULL: all */
+    const riffle_shape *shapes; /* NULL: 8192 x 8192 */
+    size_t n_shapes;
+    const int32_t *rows; /* NULL: 1, 2, 4, 8, 16, 128. Attention takes those up to 16. */
+    size_t n_rows;
+    int32_t threads;     /* 0: one, then one for each core */
+    int32_t rounds;      /* of each kernel; 0: 11 */
+    uint64_t pool_bytes; /* to stream from; 0: four times the last-level cache, between 1 and 2 GiB, at most a quarter of
+                            the memory */
+    riffle_progress_fn progress;
+    void *progress_user;
+    uint64_t reserved[8];
+} riffle_roofline_options;
+
+RIFFLE_API void riffle_roofline_options_init(riffle_roofline_options *options, size_t struct_size);
+
+/* Measures this machine's ceilings, then its kernels beside them (the roofline model: Williams, Waterman and Patterson,
+ * Communications of the ACM 52(4), 2009). `options` may be NULL; so may the callbacks. RIFFLE_ERR_ARGUMENT for a tier,
+ * kernel, shape or number that there is not; RIFFLE_ERR_UNSUPPORTED for a tier that this machine lacks. */
+RIFFLE_API int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
+                               riffle_on_roofline_row on_row, void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,6 @@
 #define TWELVE(step)                                                                                               \
     step("0") step("1") step("2") step("3") step("4") step("5") step("6") step("7") step("8") step("9") step("10") \
         step("11")
-#define EIGHT(step) step("0") step("1") step("2") step("3") step("4") step("5") step("6") step("7")
 #define SIX(step) step("0") step("1") step("2") step("3") step("4") step("5")
 
 /* Operands that are normal numbers in every format: 1e-8 in F32 and BF16, so that sums stay small. */
@@ -37,10 +36,13 @@ LOOP(sse_f32, TWELVE(CLEAR_SSE) "movaps (%1), %%xmm14\n movaps (%1), %%xmm15\n",
 #define FMA_256(i) "vfmadd231ps %%ymm14, %%ymm15, %%ymm" i "\n"
 LOOP(fma_256, PREPARE_256, TWELVE(FMA_256), "vzeroupper\n")
 
-#define MADDUBS(i)                                                                                                    \
-    "vpmaddubsw %%ymm14, %%ymm15, %%ymm12\n vpmaddwd %%ymm13, %%ymm12, %%ymm12\n vpaddd %%ymm12, %%ymm" i ", %%ymm" i \
-    "\n"
-LOOP(maddubs, PREPARE_256, EIGHT(MADDUBS), "vzeroupper\n")
+/* Sums of four products of 4-bit codes fit in 16 bits before vpmaddwd must widen them. */
+#define MADDUBS(i)                                                                                        \
+    "vpmaddubsw %%ymm14, %%ymm15, %%ymm8\n vpmaddubsw %%ymm14, %%ymm15, %%ymm9\n"                         \
+    "vpmaddubsw %%ymm14, %%ymm15, %%ymm10\n vpmaddubsw %%ymm14, %%ymm15, %%ymm11\n"                       \
+    "vpaddw %%ymm8, %%ymm9, %%ymm8\n vpaddw %%ymm10, %%ymm11, %%ymm10\n vpaddw %%ymm8, %%ymm10, %%ymm8\n" \
+    "vpmaddwd %%ymm13, %%ymm8, %%ymm8\n vpaddd %%ymm8, %%ymm" i ", %%ymm" i "\n"
+LOOP(maddubs, PREPARE_256, SIX(MADDUBS), "vzeroupper\n")
 
 /* AVX-VNNI's form and, where that is missing, AVX-512's. */
 #define DPBUSD_VEX(i) "%{vex%} vpdpbusd %%ymm14, %%ymm15, %%ymm" i "\n"
@@ -90,7 +92,7 @@ struct peak {
 static const struct peak peaks[RF_PEAK_COUNT] = {
     [RF_PEAK_SSE_F32] = {"sse_f32", "mulps + addps, 128 bits", sse_f32, 12 * 4 * 2, RF_TIER_SCALAR},
     [RF_PEAK_FMA_256] = {"fma_256", "F32 FMA, 256 bits", fma_256, 12 * 8 * 2, RF_TIER_AVX2},
-    [RF_PEAK_MADDUBS] = {"maddubs", "maddubs + madd, 256 bits", maddubs, 8 * 32 * 2, RF_TIER_AVX2},
+    [RF_PEAK_MADDUBS] = {"maddubs", "maddubs + madd, 256 bits", maddubs, 6 * 4 * 32 * 2, RF_TIER_AVX2},
     [RF_PEAK_DPBUSD_256] = {"vpdpbusd_256", "vpdpbusd, 256 bits", dpbusd_vex, 12 * 32 * 2, RF_TIER_AVXVNNI},
     [RF_PEAK_FMA_512] = {"fma_512", "F32 FMA, 512 bits", fma_512, 12 * 16 * 2, RF_TIER_AVX512},
     [RF_PEAK_DPBF16] = {"vdpbf16ps", "vdpbf16ps, 512 bits", dpbf16, 12 * 32 * 2, RF_TIER_AVX512},
@@ -112,10 +114,8 @@ const char *rf_peak_name(enum rf_peak peak)
 int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop)
 {
     *loop = (struct rf_peak_loop){peaks[peak].run, peaks[peak].operations};
-    if (rf_cpu_has_tier(peaks[peak].tier)) return 1;
-    if (peak != RF_PEAK_DPBUSD_256) return 0;
-    loop->run = dpbusd_evex;
-    return rf_cpu_has_tier(RF_TIER_AVX512);
+    if (peak == RF_PEAK_DPBUSD_256 && rf_cpu_needs_evex()) loop->run = dpbusd_evex;
+    return rf_cpu_has_tier(peaks[peak].tier);
 }
 
 enum rf_peak rf_peak_of(enum rf_operand form, int tier)

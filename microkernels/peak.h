@@ -12,7 +12,7 @@
 enum rf_peak {
     RF_PEAK_SSE_F32,    /* mulps, addps: what every x86-64 has */
     RF_PEAK_FMA_256,    /* vfmadd231ps */
-    RF_PEAK_MADDUBS,    /* vpmaddubsw, vpmaddwd, vpaddd, 256 bits: AVX2's dot product of bytes */
+    RF_PEAK_MADDUBS,    /* vpmaddubsw, and one vpmaddwd for each four, 256 bits: AVX2's dot product of bytes */
     RF_PEAK_DPBUSD_256, /* vpdpbusd */
     RF_PEAK_FMA_512,
     RF_PEAK_DPBF16, /* vdpbf16ps, 512 bits */

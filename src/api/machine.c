@@ -20,8 +20,7 @@ const char *riffle_version(void)
 #undef TEXT
 }
 
-/* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked, for the sentence. */
-static int find_tier(const char *source, const char *name, struct rf_error *error)
+int rf_api_find_tier(const char *source, const char *name, struct rf_error *error)
 {
     int tier = rf_tier_by_name(name);
     if (tier < 0)
@@ -43,7 +42,7 @@ int rf_api_tier(int *tier, struct rf_error *error)
     int wanted = atomic_load(&forced_tier);
     const char *name = getenv("RIFFLE_CPU");
     if (wanted < 0 && name && *name) {
-        wanted = find_tier("RIFFLE_CPU", name, error);
+        wanted = rf_api_find_tier("RIFFLE_CPU", name, error);
         if (wanted < 0) return wanted;
     }
     *tier = wanted >= 0 ? wanted : rf_kernels_best_tier();
@@ -57,7 +56,7 @@ int riffle_set_cpu(const char *name)
         return 0;
     }
     struct rf_error error;
-    int tier = find_tier("riffle_set_cpu", name, &error);
+    int tier = rf_api_find_tier("riffle_set_cpu", name, &error);
     if (tier < 0) return rf_api_fail(&error);
     atomic_store(&forced_tier, tier);
     return 0;

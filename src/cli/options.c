@@ -122,6 +122,19 @@ static int is_choice(const char *choices, const char *text)
     return 0;
 }
 
+/* One more value of a list. */
+static int append(const struct verb *verb, const struct option *option, const char *text, char **list)
+{
+    if (!text[0]) return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
+    struct buffer both = {0};
+    if (*list) buffer_puts(&both, *list);
+    if (*list) buffer_puts(&both, ",");
+    buffer_puts(&both, text);
+    free(*list);
+    *list = both.data;
+    return 0;
+}
+
 static int set_value(struct cli_options *options, const struct verb *verb, const struct option *option,
                      const char *text)
 {
@@ -129,6 +142,7 @@ static int set_value(struct cli_options *options, const struct verb *verb, const
     switch (option->kind) {
     case OPTION_FLAG: *(int *)field = 1; return 0;
     case OPTION_TEXT: *(const char **)field = text; return 0;
+    case OPTION_LIST: return append(verb, option, text, field);
     case OPTION_INT: return parse_int(verb, option, text, field);
     case OPTION_FLOAT: return parse_float(verb, option, text, field);
     case OPTION_SEED: options->has_seed = 1; return parse_seed(verb, option, text, field);
@@ -218,6 +232,9 @@ int options_parse(struct cli_options *options, const struct verb *verb, int argc
 void options_free(struct cli_options *options)
 {
     free(options->stop);
-    options->stop = NULL;
-    options->n_stop = 0;
+    free(options->tiers);
+    free(options->kernels);
+    free(options->shapes);
+    free(options->rows);
+    *options = (struct cli_options){0};
 }

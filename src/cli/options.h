@@ -15,7 +15,8 @@ enum verb_bit {
     VERB_PERPLEXITY = 8,
     VERB_TOKENIZE = 16,
     VERB_INFO = 32,
-    VERB_MODELS = 64
+    VERB_MODELS = 64,
+    VERB_ROOFLINE = 128
 };
 
 /* Texts point into argv. */
@@ -37,6 +38,11 @@ struct cli_options {
     int has_seed;
 
     int32_t chunks, repeats;
+
+    char *tiers, *kernels, *shapes, *rows; /* separated by commas, for free(); NULL: not given */
+    const char *svg;
+    int32_t rounds, pool_mib; /* 0: the library's choice */
+
     int json, ids, verbose;
 };
 

@@ -8,12 +8,18 @@
 
 static const double show_after_seconds = 0.5, draw_every_seconds = 0.1;
 
-void progress_clear(struct progress *progress)
+void progress_hide(struct progress *progress)
 {
     if (progress->shown) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
     }
+    progress->shown = 0;
+}
+
+void progress_clear(struct progress *progress)
+{
+    progress_hide(progress);
     *progress = (struct progress){0};
 }
 

@@ -18,6 +18,9 @@ int progress_update(void *user, const char *stage, uint64_t done, uint64_t total
 /* The same with words of the caller's own behind the percentage. */
 int progress_update_note(struct progress *progress, const char *stage, uint64_t done, uint64_t total, const char *note);
 
+/* Takes the line away until the next update, so that something else can be printed. */
+void progress_hide(struct progress *progress);
+
 /* Takes the line away; what comes next is new work. */
 void progress_clear(struct progress *progress);
 

@@ -2,7 +2,8 @@
 
 from harness import MODEL, Case, main
 
-VERBS = ["chat", "run", "bench", "perplexity", "tokenize", "info", "models"]
+OPENS = ["chat", "run", "bench", "perplexity", "tokenize", "info"]
+VERBS = [*OPENS, "roofline", "models"]
 
 
 class Help(Case):
@@ -36,7 +37,6 @@ class Verbs(Case):
         self.fails(2, "rnu", MODEL, says=["'rnu'", "did you mean run?"])
         self.fails(2, "quantize", says="'quantize'")
         self.fails(2, "cores", says="'cores'")
-        self.fails(2, "roofline", says="'roofline'")
         self.fails(2, "--jsno", says="'--jsno'")
         self.fails(2, "", says="''")
         self.fails(2, "help", "nonsense", says="'nonsense'")
@@ -105,11 +105,12 @@ class Options(Case):
 
 class Arguments(Case):
     def test_model(self):
-        for verb in VERBS[:-1]:
+        for verb in OPENS:
             self.fails(2, verb, says="MODEL is missing")
             self.fails(2, verb, "", says="MODEL is an empty text")
             self.fails(2, verb, MODEL, "second", says="'second'")
         self.fails(2, "models", MODEL, says="one argument too many")
+        self.fails(2, "roofline", MODEL, says="one argument too many")
 
     def test_end_of_options(self):
         self.fails(1, "info", "--", "--json", says="--json")

@@ -1,0 +1,90 @@
+/* The tables of `riffle roofline`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/roofline.h"
+#include "platform/terminal.h"
+
+double roofline_ceiling(const struct roofline *roofline, const char *key, int32_t threads)
+{
+    for (size_t i = 0; i < roofline->n_ceilings; i++)
+        if (strcmp(roofline->ceilings[i].key, key) == 0 && roofline->ceilings[i].threads == threads)
+            return roofline->ceilings[i].per_second;
+    return 0;
+}
+
+const char *roofline_ceiling_name(const struct roofline *roofline, const char *key)
+{
+    for (size_t i = 0; i < roofline->n_ceilings; i++)
+        if (strcmp(roofline->ceilings[i].key, key) == 0) return roofline->ceilings[i].name;
+    return key;
+}
+
+int32_t roofline_threads(const struct roofline *roofline)
+{
+    int32_t threads = 1;
+    for (size_t i = 0; i < roofline->n_ceilings; i++)
+        if (roofline->ceilings[i].threads > threads) threads = roofline->ceilings[i].threads;
+    return threads;
+}
+
+static void print_threads(int32_t threads)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d thread%s", threads, threads == 1 ? "" : "s");
+    printf(" %12s", text);
+}
+
+void roofline_print_ceilings(const struct roofline *roofline)
+{
+    int32_t most = roofline_threads(roofline), least = roofline->ceilings[0].threads;
+    printf("%-28s", "ceilings of this machine");
+    if (least < most) print_threads(least);
+    print_threads(most);
+    printf("\n");
+    for (size_t i = 0; i < roofline->n_ceilings; i++) {
+        const riffle_ceiling *ceiling = &roofline->ceilings[i];
+        if (ceiling->threads != least) continue;
+        printf("  %-26s", ceiling->name);
+        if (least < most) printf(" %12.1f", ceiling->per_second / 1e9);
+        printf(" %12.1f  %s\n", roofline_ceiling(roofline, ceiling->key, most) / 1e9, i ? "GOP/s" : "GB/s");
+    }
+}
+
+static int same_table(const riffle_roofline_row *a, const riffle_roofline_row *b)
+{
+    return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->tier, b->tier) == 0 && strcmp(a->form, b->form) == 0 &&
+           a->threads == b->threads && a->m == b->m && a->k == b->k;
+}
+
+static void print_heading(const struct roofline *roofline, const riffle_roofline_row *row)
+{
+    int attention = strncmp(row->kernel, "attention", strlen("attention")) == 0;
+    printf("\n%s, %lld %s %lld, %s, %s, %d thread%s; compute ceiling: %s\n", row->kernel, (long long)row->m,
+           attention ? "positions of" : "x", (long long)row->k, row->tier, row->form, row->threads,
+           row->threads == 1 ? "" : "s", roofline_ceiling_name(roofline, row->ceiling));
+    printf("          from memory                                          in cache\n");
+    printf("  rows       GB/s   of read      GOP/s  of compute  bound by      GOP/s  of compute\n");
+}
+
+/* That of the lower roof is what counts. */
+static void print_percent(double percent, int counts)
+{
+    int bold = counts && rf_terminal_colour(RF_STDOUT);
+    printf("%s%6.1f %%%s", bold ? "\033[1m" : "", percent, bold ? "\033[0m" : "");
+}
+
+void roofline_print_last(const struct roofline *roofline)
+{
+    size_t n = roofline->n_rows;
+    const riffle_roofline_row *memory = &roofline->rows[n - 2], *cache = &roofline->rows[n - 1];
+    if (n < 4 || !same_table(memory, &roofline->rows[n - 4])) print_heading(roofline, memory);
+    int by_compute = strcmp(memory->binds, "compute") == 0;
+    printf("  %4d  %9.1f  ", memory->rows, memory->bytes_per_second / 1e9);
+    print_percent(memory->percent_of_read, !by_compute);
+    printf("  %9.1f    ", memory->ops_per_second / 1e9);
+    print_percent(memory->percent_of_compute, by_compute);
+    printf("  %-8s  %9.1f    ", memory->binds, cache->ops_per_second / 1e9);
+    print_percent(cache->percent_of_compute, 1);
+    printf("\n");
+}

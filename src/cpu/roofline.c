@@ -1,0 +1,503 @@
+/* Kernels beside the machine's limits, as the backend calls them: workers share the rows of a matrix (the chunks of a
+ * layer's keys and values), and one matrix after another comes out of a pool that no cache holds. */
+#include "cpu/roofline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "platform/clock.h"
+#include "platform/cpu.h"
+#include "platform/memory.h"
+#include "platform/team.h"
+
+enum {
+    READ_BLOCK = 1 << 20, /* bytes of the pool that a worker reads at a time */
+    PAGE = 4096,
+    FEW_ROWS = 16,             /* that the backend lets the weights of a share stream by for, at length */
+    CACHED_BYTES = 384 * 1024, /* of weights for each worker: the second cache holds them */
+    HEADS = 2,                 /* KV heads of a layer */
+    CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
+    FIRST_ROUNDS = 7 /* of the ceilings by themselves */
+};
+
+static const uint64_t LEAST_POOL = (uint64_t)1 << 30, MOST_POOL = (uint64_t)2 << 30, SMALLEST_POOL = (uint64_t)64 << 20;
+/* How long a ceiling or a kernel is measured at a time, in seconds. */
+static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3, LONGEST = 40e-3;
+
+#define A8(name, format)                  \
+    {                                     \
+        name, 0, format, RF_OPERAND_A8, 0 \
+    }
+const struct rf_roofline_kernel rf_roofline_kernels[] = {
+    {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
+    A8("linear_mxfp4_a8", RF_FORMAT_MXFP4),
+    A8("linear_q4_0_a8", RF_FORMAT_Q4_0),
+    A8("linear_q4_1_a8", RF_FORMAT_Q4_1),
+    A8("linear_q4_k_a8", RF_FORMAT_Q4_K),
+    A8("linear_q6_k_a8", RF_FORMAT_Q6_K),
+    A8("linear_q8_0_a8", RF_FORMAT_Q8_0),
+    A8("linear_q8_1_a8", RF_FORMAT_Q8_1),
+    A8("linear_q8_k_a8", RF_FORMAT_Q8_K),
+    {"linear_mxfp4_a16", 0, RF_FORMAT_MXFP4, RF_OPERAND_A16, 0},
+    {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
+    {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 1},
+    {NULL, 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
+};
+#undef A8
+
+struct rf_roofline {
+    const struct rf_allocator *allocator;
+    uint64_t (*read_stream)(const void *data, size_t n);
+    char *pool;
+    size_t pool_bytes, cursor; /* what comes next has not been touched for the longest time */
+    int most_threads, threads;
+    struct rf_team *team;
+    double read;
+    double peaks[RF_PEAK_COUNT];
+    struct rf_peak_loop loops[RF_PEAK_COUNT];
+};
+
+/* `bytes` of the pool at a cursor, which moves on. */
+static char *take(const struct rf_roofline *roofline, size_t *cursor, size_t bytes)
+{
+    if (*cursor + bytes > roofline->pool_bytes) *cursor = 0;
+    char *at = roofline->pool + *cursor;
+    *cursor += (bytes + PAGE - 1) / PAGE * PAGE;
+    return at;
+}
+
+static double timed(const struct rf_roofline *roofline, rf_team_fn fn, void *argument)
+{
+    double start = rf_clock_seconds();
+    rf_team_run(roofline->team, fn, argument);
+    return rf_clock_seconds() - start;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_size);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+/* ---- The pool ---- */
+
+/* Numbers that are harmless whatever a kernel takes them for: any two of these bytes are a normal F16 and BF16, each is a
+ * scale of MXFP4 that is no extreme. */
+static void fill(void *argument, struct rf_worker *worker)
+{
+    const struct rf_roofline *roofline = argument;
+    size_t words = roofline->pool_bytes / sizeof(uint64_t), count = (size_t)worker->count;
+    uint64_t *pool = (uint64_t *)(void *)roofline->pool, state = 0x9e3779b97f4a7c15u * (uint64_t)(worker->index + 1);
+    for (size_t i = words / count * (size_t)worker->index,
+                end = worker->index + 1 == worker->count ? words : i + words / count;
+         i < end; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        pool[i] = (state & 0x0707070707070707u) + 0x2c2c2c2c2c2c2c2cu;
+    }
+}
+
+static uint64_t default_pool(void)
+{
+    uint64_t pool = 4 * (uint64_t)rf_cpu_cache_bytes(), memory = rf_memory_physical() / 4;
+    if (pool < LEAST_POOL) pool = LEAST_POOL;
+    if (pool > MOST_POOL) pool = MOST_POOL;
+    return pool < memory ? pool : memory;
+}
+
+int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int threads,
+                    const struct rf_allocator *allocator, struct rf_error *error)
+{
+    *roofline = NULL;
+    if (!pool_bytes) pool_bytes = default_pool();
+    if (pool_bytes < SMALLEST_POOL) pool_bytes = SMALLEST_POOL;
+    struct rf_roofline *made = rf_calloc(allocator, 1, sizeof *made, "roofline", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->allocator = allocator;
+    made->read_stream = rf_kernels(rf_kernels_best_tier())->read_stream;
+    made->most_threads = made->threads = threads;
+    made->pool_bytes = (size_t)(pool_bytes / READ_BLOCK * READ_BLOCK);
+    made->pool = rf_malloc(allocator, made->pool_bytes, 1, "pool of the roofline", error);
+    int code = made->pool ? rf_team_new(&made->team, threads, allocator, error) : RF_ERR_MEMORY;
+    if (code) {
+        rf_roofline_free(made);
+        return code;
+    }
+    rf_team_run(made->team, fill, made);
+    *roofline = made;
+    return 0;
+}
+
+void rf_roofline_free(struct rf_roofline *roofline)
+{
+    if (!roofline) return;
+    rf_team_free(roofline->team);
+    rf_free(roofline->allocator, roofline->pool);
+    rf_free(roofline->allocator, roofline);
+}
+
+uint64_t rf_roofline_pool_bytes(const struct rf_roofline *roofline)
+{
+    return roofline->pool_bytes;
+}
+
+/* ---- The ceilings ---- */
+
+struct read {
+    const struct rf_roofline *roofline;
+    const char *data;
+    size_t blocks;
+};
+
+static void read_part(void *argument, struct rf_worker *worker)
+{
+    const struct read *read = argument;
+    struct rf_share share;
+    size_t begin, end;
+    rf_share_begin(&share, worker, read->blocks, 1);
+    while (rf_share_next(&share, &begin, &end)) {
+        /* What nobody looks at need not be read. */
+        volatile uint64_t sum =
+            read->roofline->read_stream(read->data + begin * READ_BLOCK, (end - begin) * READ_BLOCK);
+        (void)sum;
+    }
+}
+
+/* Bytes a second of reading for about so long. */
+static double measure_read(struct rf_roofline *roofline, double seconds)
+{
+    size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
+    size_t blocks = (size_t)(seconds * roofline->read / READ_BLOCK);
+    if (blocks < least) blocks = least;
+    if (blocks > most) blocks = most;
+    struct read read = {roofline, NULL, blocks};
+    read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
+    return (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read);
+}
+
+struct issue {
+    struct rf_peak_loop loop;
+    uint64_t loops;
+    int threads;
+};
+
+static void issue_part(void *argument, struct rf_worker *worker)
+{
+    const struct issue *issue = argument;
+    for (int part = worker->index; part < issue->threads; part += worker->count) issue->loop.run(issue->loops);
+}
+
+/* Operations a second of an instruction for about so long. */
+static double measure_peak(struct rf_roofline *roofline, enum rf_peak peak, double seconds)
+{
+    const struct rf_peak_loop *loop = &roofline->loops[peak];
+    double each = loop->operations * roofline->threads;
+    struct issue issue = {*loop, (uint64_t)(seconds * roofline->peaks[peak] / each) + 1000, roofline->threads};
+    return (double)issue.loops * each / timed(roofline, issue_part, &issue);
+}
+
+int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error)
+{
+    double rates[FIRST_ROUNDS];
+    if (threads > roofline->most_threads) threads = roofline->most_threads;
+    if (threads == roofline->threads && roofline->read > 0) return 0;
+    struct rf_team *team;
+    int code = rf_team_new(&team, threads, roofline->allocator, error);
+    if (code) return code;
+    rf_team_free(roofline->team);
+    roofline->team = team;
+    roofline->threads = threads;
+
+    roofline->read = 0;
+    roofline->read = measure_read(roofline, 0);
+    for (int i = 0; i < FIRST_ROUNDS; i++) rates[i] = measure_read(roofline, 6 * READ_TIME);
+    roofline->read = median(rates, FIRST_ROUNDS);
+    for (int peak = 0; peak < RF_PEAK_COUNT; peak++) {
+        roofline->peaks[peak] = 0;
+        if (!rf_peak_find((enum rf_peak)peak, &roofline->loops[peak])) continue;
+        roofline->peaks[peak] = measure_peak(roofline, (enum rf_peak)peak, 0);
+        for (int i = 0; i < FIRST_ROUNDS; i++) rates[i] = measure_peak(roofline, (enum rf_peak)peak, 3 * PEAK_TIME);
+        roofline->peaks[peak] = median(rates, FIRST_ROUNDS);
+    }
+    return 0;
+}
+
+double rf_roofline_read_ceiling(const struct rf_roofline *roofline)
+{
+    return roofline->read;
+}
+
+double rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak)
+{
+    return roofline->peaks[peak];
+}
+
+/* ---- The kernels ---- */
+
+/* Items are rows of weights, or chunks of keys and values. */
+struct work {
+    const struct rf_roofline *roofline;
+    const struct rf_roofline_case *what;
+    void (*part)(const struct work *work, const char *data, size_t begin, size_t end, size_t slot);
+    size_t items, grain;
+    size_t unit, unit_bytes; /* items that lie together, and their bytes */
+    double item_operations;
+    void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
+    float *y; /* [slots][slot_floats] */
+    size_t ldy, slot_floats;
+    const float **q; /* attention's lists, the same for every call */
+    int32_t *visible;
+    size_t passes; /* over all items */
+    size_t cursor; /* in the pool, at the first pass */
+};
+
+static size_t work_bytes(const struct work *work)
+{
+    return (work->items + work->unit - 1) / work->unit * work->unit_bytes;
+}
+
+static void linear_part(const struct work *work, const char *weights, size_t begin, size_t end, size_t slot)
+{
+    const struct rf_roofline_case *what = work->what;
+    rf_linear_fn *linear = what->kernel->operand == RF_OPERAND_A16 ? what->table->linear_mxfp4_a16
+                                                                   : what->table->linear[what->kernel->format];
+    size_t call = what->rows > FEW_ROWS ? work->grain : SIZE_MAX;
+    for (size_t r = begin; r < end; r += end - r < call ? end - r : call) {
+        struct rf_linear_args args = {.y = work->y + slot * work->slot_floats + r,
+                                      .ldy = work->ldy,
+                                      .w = weights + r / work->unit * work->unit_bytes,
+                                      .ldw = what->kernel->format == RF_FORMAT_BF16 ? what->k : work->unit_bytes,
+                                      .x = work->x,
+                                      .m = end - r < call ? end - r : call,
+                                      .n = what->rows,
+                                      .k = what->k};
+        linear(&args);
+    }
+}
+
+static size_t chunk_bytes(void)
+{
+    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) * sizeof(uint16_t);
+}
+
+static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end, size_t slot)
+{
+    const struct rf_roofline_case *what = work->what;
+    size_t n_q = what->rows * RF_ROOFLINE_GROUP;
+    for (size_t item = begin; item < end; item++) {
+        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * chunk_bytes());
+        struct rf_attention_args args = {.q = work->q,
+                                         .visible = work->visible,
+                                         .n_q = n_q,
+                                         .k = k,
+                                         .v = k + (size_t)RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM,
+                                         .head_dim = RF_ROOFLINE_HEAD_DIM,
+                                         .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
+                                         .out = work->y + slot * work->slot_floats + item * n_q * work->ldy,
+                                         .ldo = work->ldy};
+        if (what->kernel->bf16_kv)
+            what->table->attention_bf16(&args);
+        else
+            what->table->attention_f16(&args);
+    }
+}
+
+static void stream(void *argument, struct rf_worker *worker)
+{
+    const struct work *work = argument;
+    size_t cursor = work->cursor, begin, end;
+    for (size_t pass = 0; pass < work->passes; pass++) {
+        const char *data = take(work->roofline, &cursor, work_bytes(work));
+        struct rf_share share;
+        rf_share_begin(&share, worker, work->items, work->grain);
+        while (rf_share_next(&share, &begin, &end)) work->part(work, data, begin, end, 0);
+        rf_team_barrier(worker);
+    }
+}
+
+static void repeat(void *argument, struct rf_worker *worker)
+{
+    const struct work *work = argument;
+    size_t bytes = (work_bytes(work) + PAGE - 1) / PAGE * PAGE;
+    for (int slot = worker->index; slot < work->roofline->threads; slot += worker->count)
+        for (size_t pass = 0; pass < work->passes; pass++)
+            work->part(work, work->roofline->pool + (size_t)slot * bytes, 0, work->items, (size_t)slot);
+}
+
+/* Weight rows that a worker takes at a time, as in the backend: a prompt's rows pass by while they stay in the second cache. */
+static size_t linear_grain(const struct rf_roofline_case *what)
+{
+    size_t rows = what->table->linear_rows;
+    while (rows > RF_PANEL_ROWS && rows * what->k * sizeof(uint16_t) > 640 * 1024) rows /= 2;
+    return rows < RF_PANEL_ROWS ? RF_PANEL_ROWS : rows / RF_PANEL_ROWS * RF_PANEL_ROWS;
+}
+
+static int linear_work(struct work *work, struct rf_error *error)
+{
+    const struct rf_roofline_case *what = work->what;
+    const struct rf_allocator *allocator = work->roofline->allocator;
+    int panels = what->kernel->format != RF_FORMAT_BF16;
+    work->part = linear_part;
+    work->unit = panels ? RF_PANEL_ROWS : 1;
+    work->unit_bytes = panels ? rf_panel_bytes(what->kernel->format, what->k) : what->k * sizeof(uint16_t);
+    work->grain = linear_grain(what);
+    work->item_operations = 2.0 * (double)what->rows * (double)what->k;
+    work->items = what->m;
+    if (what->in_cache) {
+        size_t rows = CACHED_BYTES / work->unit_bytes * work->unit / RF_PANEL_ROWS * RF_PANEL_ROWS;
+        if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
+        if (rows < work->items) work->items = rows;
+    }
+    work->ldy = rf_padded(work->items);
+    work->slot_floats = what->rows * work->ldy;
+
+    enum rf_operand form = what->kernel->operand;
+    float *x = rf_malloc(allocator, what->k, sizeof *x, "roofline", error);
+    work->x = rf_malloc(allocator, what->table->packed_bytes[form](what->rows, what->k), 1, "roofline", error);
+    if (x && work->x)
+        for (size_t i = 0; i < what->rows; i++) {
+            for (size_t j = 0; j < what->k; j++) x[j] = (float)((i + 7 * j) % 31) / 16.0f - 0.9f;
+            what->table->pack[form](work->x, i, x, what->k);
+        }
+    rf_free(allocator, x);
+    return x && work->x ? 0 : RF_ERR_MEMORY;
+}
+
+static int attention_work(struct work *work, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = work->roofline->allocator;
+    size_t queries = work->what->rows * RF_ROOFLINE_GROUP;
+    work->part = attention_part;
+    work->unit = work->grain = 1;
+    work->unit_bytes = chunk_bytes();
+    work->items = work->what->in_cache ? 1 : CHUNKS;
+    work->item_operations = 4.0 * (double)queries * RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM;
+    work->ldy = rf_padded(RF_ROOFLINE_HEAD_DIM) + 2;
+    work->slot_floats = work->items * queries * work->ldy;
+
+    float *x = rf_malloc(allocator, queries, RF_ROOFLINE_HEAD_DIM * sizeof *x, "roofline", error);
+    work->x = x;
+    work->q = rf_malloc(allocator, queries, sizeof *work->q, "roofline", error);
+    work->visible = rf_malloc(allocator, queries, sizeof *work->visible, "roofline", error);
+    if (!x || !work->q || !work->visible) return RF_ERR_MEMORY;
+    for (size_t i = 0; i < queries * RF_ROOFLINE_HEAD_DIM; i++) x[i] = (float)(i % 31) / 16.0f - 0.9f;
+    for (size_t i = 0; i < queries; i++) {
+        work->q[i] = x + i * RF_ROOFLINE_HEAD_DIM;
+        work->visible[i] = RF_ATTENTION_CHUNK;
+    }
+    return 0;
+}
+
+static double run(struct rf_roofline *roofline, struct work *work)
+{
+    if (work->what->in_cache) return timed(roofline, repeat, work);
+    work->cursor = roofline->cursor;
+    double seconds = timed(roofline, stream, work);
+    for (size_t pass = 0; pass < work->passes; pass++) take(roofline, &roofline->cursor, work_bytes(work));
+    return seconds;
+}
+
+/* Chooses how much a round runs: passes enough to be measured, and only the first rows of a matrix that would take too long. */
+static int set_size(struct rf_roofline *roofline, struct work *work, struct rf_error *error)
+{
+    size_t all = work->items, atom = work->part == linear_part ? RF_PANEL_ROWS : 1;
+    size_t least = atom * (size_t)(work->what->in_cache ? 1 : roofline->threads);
+    /* A matrix for each worker in a cache; else one that leaves the pool room for what is measured in between. */
+    size_t part = work->what->in_cache ? roofline->pool_bytes / (size_t)roofline->threads : roofline->pool_bytes / 4;
+    size_t fits = part / work->unit_bytes * work->unit / atom * atom;
+    if (all > fits) all = fits;
+    if (all == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "the shape %zux%zu is too large for a pool of %zu MiB", work->what->m,
+                       work->what->k, roofline->pool_bytes >> 20);
+    work->items = all < least ? all : least;
+    work->passes = 1;
+    run(roofline, work); /* touches everything once */
+    double each = run(roofline, work) / (double)work->items;
+    work->items = all;
+    if (each * (double)all > LONGEST) {
+        size_t some = (size_t)(LONGEST / each) / atom * atom;
+        work->items = some < least ? (least < all ? least : all) : some;
+    }
+    double wanted = work->what->in_cache ? CACHED_TIME : KERNEL_TIME, pass = each * (double)work->items;
+    double most = work->what->in_cache ? 1e6 : (double)roofline->pool_bytes / 4 / (double)work_bytes(work);
+    double passes = ceil(wanted / (pass > 1e-9 ? pass : 1e-9));
+    work->passes = (size_t)(passes > most ? most : passes);
+    if (work->passes < 1) work->passes = 1;
+    return 0;
+}
+
+struct ceilings {
+    double read, peak;
+};
+
+static struct ceilings measure_ceilings(struct rf_roofline *roofline, const struct rf_roofline_case *what)
+{
+    struct ceilings now = {roofline->read, measure_peak(roofline, what->peak, PEAK_TIME)};
+    /* Kernels that work in a cache are not to find it full of something else. */
+    if (!what->in_cache) now.read = measure_read(roofline, READ_TIME);
+    return now;
+}
+
+static int measure_rounds(struct rf_roofline *roofline, struct work *work, int rounds, double *values,
+                          int (*stop)(void *user), void *user, struct rf_roofline_result *result)
+{
+    double *seconds = values, *of_read = values + rounds, *of_peak = of_read + rounds, *lower = of_peak + rounds;
+    double times = (double)work->passes * (work->what->in_cache ? roofline->threads : 1);
+    double bytes = times * (double)work_bytes(work), operations = times * (double)work->items * work->item_operations;
+    result->operations_per_byte = operations / bytes;
+    struct ceilings before = measure_ceilings(roofline, work->what);
+    for (int i = 0; i < rounds; i++) {
+        if (stop(user)) return 1;
+        seconds[i] = run(roofline, work);
+        struct ceilings after = measure_ceilings(roofline, work->what);
+        double read = (before.read + after.read) / 2, peak = (before.peak + after.peak) / 2;
+        of_read[i] = bytes / seconds[i] / read;
+        of_peak[i] = operations / seconds[i] / peak;
+        lower[i] = peak / (read * result->operations_per_byte); /* below 1: compute's roof */
+        before = after;
+    }
+    result->bytes_per_second = bytes / median(seconds, rounds);
+    result->operations_per_second = result->bytes_per_second * result->operations_per_byte;
+    result->of_read = median(of_read, rounds);
+    result->of_peak = median(of_peak, rounds);
+    result->compute_binds = work->what->in_cache || median(lower, rounds) < 1;
+    return 0;
+}
+
+int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what, int rounds,
+                        int (*stop)(void *user), void *user, struct rf_roofline_result *result, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = roofline->allocator;
+    struct work work = {.roofline = roofline, .what = what};
+    *result = (struct rf_roofline_result){0};
+    int code = what->kernel->is_attention ? attention_work(&work, error) : linear_work(&work, error);
+    double *values = code ? NULL : rf_malloc(allocator, (size_t)rounds, 4 * sizeof *values, "roofline", error);
+    size_t slots = what->in_cache ? (size_t)roofline->threads : 1;
+    if (values) work.y = rf_malloc(allocator, slots * work.slot_floats, sizeof *work.y, "roofline", error);
+    if (!work.y) code = RF_ERR_MEMORY;
+    if (!code) code = set_size(roofline, &work, error);
+    if (!code) {
+        if (measure_rounds(roofline, &work, rounds, values, stop, user, result))
+            code = rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
+        result->m = what->in_cache ? work.items : what->m;
+        result->k = what->k;
+        if (what->kernel->is_attention) {
+            result->m = what->in_cache ? RF_ATTENTION_CHUNK : RF_ROOFLINE_CONTEXT;
+            result->k = RF_ROOFLINE_HEAD_DIM;
+        }
+    }
+    rf_free(allocator, work.y);
+    rf_free(allocator, values);
+    rf_free(allocator, work.visible);
+    rf_free(allocator, work.q);
+    rf_free(allocator, work.x);
+    return code;
+}
