@@ -27,17 +27,39 @@ static float round_f16(float x)
     return fabsf(rounded) > 65504.0f ? copysignf(INFINITY, x) : rounded;
 }
 
+static void round_row_bf16(float *out, const float *x, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = round_bf16(x[i]);
+}
+
+/* Each 32 values to the nearest of 255 steps between minus and plus their largest. */
+static void round_row_8_bits(float *out, const float *x, int n)
+{
+    for (int first = 0; first < n; first += 32) {
+        float largest = 0;
+        for (int i = first; i < first + 32; i++) largest = fmaxf(largest, fabsf(x[i]));
+        for (int i = first; i < first + 32; i++)
+            out[i] = largest > 0 ? rintf(x[i] * (127.0f / largest)) * (largest / 127.0f) : 0;
+    }
+}
+
 /* ---- weights ---- */
 
+struct matrix {
+    float *values;                                          /* [n_out][n_in] */
+    void (*round_input)(float *out, const float *x, int n); /* NULL: not at all */
+};
+
 struct layer_weights {
-    float *attn_norm, *wq, *wk, *wv, *wo;     /* wq: [n_head * head_dim][n_embd], and so on */
+    float *attn_norm, *ffn_norm;
+    struct matrix q, k, v, o, gate, up, down; /* q: [n_head * head_dim][n_embd], and so on */
     float *bq, *bk, *bv;                      /* NULL without qkv_bias */
     float *q_norm, *k_norm;                   /* [head_dim]; NULL without qk_norm */
-    float *ffn_norm, *w_gate, *w_up, *w_down; /* w_gate, w_up: [n_ff][n_embd]; w_down: [n_embd][n_ff] */
 };
 
 struct weights {
-    float *embedding, *output_norm, *output; /* [n_vocab][n_embd], [n_embd], [n_vocab][n_embd] */
+    float *embedding, *output_norm; /* [n_vocab][n_embd], [n_embd] */
+    struct matrix output;
     struct layer_weights *layers;
     float **owned;
     int n_owned;
@@ -62,43 +84,55 @@ static float *load(struct weights *w, const struct rf_source *source, const char
     return values;
 }
 
-static float *load_layer(struct weights *w, const struct rf_source *source, int layer, const char *name, int bf16)
+static struct matrix load_matrix(struct weights *w, const struct rf_source *source, const char *name,
+                                 enum reference_rounding rounding)
 {
-    char full[64];
-    snprintf(full, sizeof full, "blk.%d.%s", layer, name);
-    return load(w, source, full, bf16);
+    const struct rf_tensor *tensor = rf_source_tensor(source, name);
+    int quantised = tensor && rf_dtype_info(tensor->dtype)->block_elems > 1;
+    if (rounding == REFERENCE_EXACT) return (struct matrix){load(w, source, name, 0), NULL};
+    if (rounding == REFERENCE_STORED && quantised) return (struct matrix){load(w, source, name, 0), round_row_8_bits};
+    return (struct matrix){load(w, source, name, 1), round_row_bf16};
 }
 
-static int weights_load(struct weights *w, const struct rf_source *source, int bf16)
+static const char *name_in_layer(char full[64], int layer, const char *name)
+{
+    snprintf(full, 64, "blk.%d.%s", layer, name);
+    return full;
+}
+
+static int weights_load(struct weights *w, const struct rf_source *source, enum reference_rounding rounding)
 {
     const struct rf_params *p = &source->params;
     memset(w, 0, sizeof *w);
     w->layers = calloc((size_t)p->n_layer, sizeof *w->layers);
-    w->owned = calloc((size_t)source->n_tensors + 1, sizeof *w->owned);
+    w->owned = calloc((size_t)source->n_tensors + 1, sizeof *w->owned); /* a tied tensor is loaded twice */
     if (!w->layers || !w->owned) return -1;
-    w->embedding = load(w, source, "token_embd.weight", bf16);
+    w->embedding = load(w, source, "token_embd.weight", rounding == REFERENCE_BF16);
     w->output_norm = load(w, source, "output_norm.weight", 0);
-    w->output = p->tied_output ? w->embedding : load(w, source, "output.weight", bf16);
+    w->output = load_matrix(w, source, p->tied_output ? "token_embd.weight" : "output.weight", rounding);
     for (int l = 0; l < p->n_layer && !w->failed; l++) {
         struct layer_weights *layer = &w->layers[l];
-        layer->attn_norm = load_layer(w, source, l, "attn_norm.weight", 0);
-        layer->wq = load_layer(w, source, l, "attn_q.weight", bf16);
-        layer->wk = load_layer(w, source, l, "attn_k.weight", bf16);
-        layer->wv = load_layer(w, source, l, "attn_v.weight", bf16);
-        layer->wo = load_layer(w, source, l, "attn_output.weight", bf16);
-        if (p->qkv_bias) {
-            layer->bq = load_layer(w, source, l, "attn_q.bias", 0);
-            layer->bk = load_layer(w, source, l, "attn_k.bias", 0);
-            layer->bv = load_layer(w, source, l, "attn_v.bias", 0);
-        }
-        if (p->qk_norm) {
-            layer->q_norm = load_layer(w, source, l, "attn_q_norm.weight", 0);
-            layer->k_norm = load_layer(w, source, l, "attn_k_norm.weight", 0);
-        }
-        layer->ffn_norm = load_layer(w, source, l, "ffn_norm.weight", 0);
-        layer->w_gate = load_layer(w, source, l, "ffn_gate.weight", bf16);
-        layer->w_up = load_layer(w, source, l, "ffn_up.weight", bf16);
-        layer->w_down = load_layer(w, source, l, "ffn_down.weight", bf16);
+        const struct {
+            struct matrix *matrix;
+            const char *name;
+        } matrices[] = {{&layer->q, "attn_q.weight"},      {&layer->k, "attn_k.weight"},
+                        {&layer->v, "attn_v.weight"},      {&layer->o, "attn_output.weight"},
+                        {&layer->gate, "ffn_gate.weight"}, {&layer->up, "ffn_up.weight"},
+                        {&layer->down, "ffn_down.weight"}};
+        const struct {
+            float **vector;
+            const char *name;
+            int exists;
+        } vectors[] = {
+            {&layer->attn_norm, "attn_norm.weight", 1},        {&layer->ffn_norm, "ffn_norm.weight", 1},
+            {&layer->bq, "attn_q.bias", p->qkv_bias},          {&layer->bk, "attn_k.bias", p->qkv_bias},
+            {&layer->bv, "attn_v.bias", p->qkv_bias},          {&layer->q_norm, "attn_q_norm.weight", p->qk_norm},
+            {&layer->k_norm, "attn_k_norm.weight", p->qk_norm}};
+        char full[64];
+        for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+            *matrices[i].matrix = load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
+        for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+            if (vectors[i].exists) *vectors[i].vector = load(w, source, name_in_layer(full, l, vectors[i].name), 0);
     }
     return w->failed ? -1 : 0;
 }
@@ -121,13 +155,17 @@ static void rms_norm(float *y, const float *x, const float *gamma, int n, float 
     for (int i = 0; i < n; i++) y[i] = (float)(x[i] * scale * gamma[i]);
 }
 
-/* y = W x + bias with W [n_out][n_in]; bias may be NULL. With bf16 the input is rounded, as the engine does. */
-static void linear(float *y, const float *w, const float *bias, const float *x, int n_out, int n_in, int bf16)
+/* y = W x + bias with W [n_out][n_in]; bias may be NULL. `rounded` [n_in] takes the input as the engine rounds it. */
+static void linear(float *y, const struct matrix *w, const float *bias, const float *x, int n_out, int n_in,
+                   float *rounded)
 {
+    if (w->round_input) {
+        w->round_input(rounded, x, n_in);
+        x = rounded;
+    }
     for (int o = 0; o < n_out; o++) {
         double sum = 0;
-        for (int i = 0; i < n_in; i++)
-            sum += (double)w[(size_t)o * (size_t)n_in + (size_t)i] * (bf16 ? round_bf16(x[i]) : x[i]);
+        for (int i = 0; i < n_in; i++) sum += (double)w->values[(size_t)o * (size_t)n_in + (size_t)i] * x[i];
         y[o] = (float)(sum + (bias ? bias[o] : 0.0f));
     }
 }
@@ -171,6 +209,7 @@ static void attend(float *out, const float *query, const float *keys, const floa
 struct state {
     float *x, *normed, *q, *heads, *out; /* x, normed, out: [n_embd]; q, heads: [n_head * head_dim] */
     float *gate, *up;                    /* [n_ff] */
+    float *rounded;                      /* the widest input of a linear layer */
     float *keys, *values;                /* [n_layer][n_tokens][n_head_kv * head_dim] */
     double *score;                       /* [n_tokens] */
 };
@@ -186,11 +225,13 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->heads = calloc(n_q, sizeof(float));
     s->gate = calloc((size_t)p->n_ff, sizeof(float));
     s->up = calloc((size_t)p->n_ff, sizeof(float));
+    s->rounded = calloc(n_embd + n_q + (size_t)p->n_ff, sizeof(float));
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
     s->score = calloc((size_t)n_tokens, sizeof(double));
-    return s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->keys && s->values && s->score ? 0
-                                                                                                                   : -1;
+    int done =
+        s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded && s->keys && s->values;
+    return done && s->score ? 0 : -1;
 }
 
 static void state_free(struct state *s)
@@ -202,6 +243,7 @@ static void state_free(struct state *s)
     free(s->heads);
     free(s->gate);
     free(s->up);
+    free(s->rounded);
     free(s->keys);
     free(s->values);
     free(s->score);
@@ -209,14 +251,14 @@ static void state_free(struct state *s)
 
 /* x += Wo attention(norm(x)). keys and values are this layer's, [n_tokens][n_head_kv * head_dim]. */
 static void attention_block(struct state *s, const struct rf_params *p, const struct layer_weights *w, float *keys,
-                            float *values, int position, int bf16)
+                            float *values, int position, int f16)
 {
     int dim = p->head_dim, n_q = p->n_head * dim, n_kv = p->n_head_kv * dim;
     float *key = keys + (size_t)position * (size_t)n_kv, *value = values + (size_t)position * (size_t)n_kv;
     rms_norm(s->normed, s->x, w->attn_norm, p->n_embd, p->rms_eps);
-    linear(s->q, w->wq, w->bq, s->normed, n_q, p->n_embd, bf16);
-    linear(key, w->wk, w->bk, s->normed, n_kv, p->n_embd, bf16);
-    linear(value, w->wv, w->bv, s->normed, n_kv, p->n_embd, bf16);
+    linear(s->q, &w->q, w->bq, s->normed, n_q, p->n_embd, s->rounded);
+    linear(key, &w->k, w->bk, s->normed, n_kv, p->n_embd, s->rounded);
+    linear(value, &w->v, w->bv, s->normed, n_kv, p->n_embd, s->rounded);
     for (int h = 0; h < p->n_head; h++) {
         if (p->qk_norm) rms_norm(s->q + h * dim, s->q + h * dim, w->q_norm, dim, p->rms_eps);
         rope(s->q + h * dim, position, p);
@@ -225,7 +267,7 @@ static void attention_block(struct state *s, const struct rf_params *p, const st
         if (p->qk_norm) rms_norm(key + h * dim, key + h * dim, w->k_norm, dim, p->rms_eps);
         rope(key + h * dim, position, p);
     }
-    for (int i = 0; bf16 && i < n_kv; i++) {
+    for (int i = 0; f16 && i < n_kv; i++) {
         key[i] = round_f16(key[i]);
         value[i] = round_f16(value[i]);
     }
@@ -234,18 +276,18 @@ static void attention_block(struct state *s, const struct rf_params *p, const st
         attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim, (size_t)n_kv,
                s->score);
     }
-    linear(s->out, w->wo, NULL, s->heads, p->n_embd, n_q, bf16);
+    linear(s->out, &w->o, NULL, s->heads, p->n_embd, n_q, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
 /* x += W_down (silu(W_gate norm(x)) * W_up norm(x)). */
-static void feed_forward_block(struct state *s, const struct rf_params *p, const struct layer_weights *w, int bf16)
+static void feed_forward_block(struct state *s, const struct rf_params *p, const struct layer_weights *w)
 {
     rms_norm(s->normed, s->x, w->ffn_norm, p->n_embd, p->rms_eps);
-    linear(s->gate, w->w_gate, NULL, s->normed, p->n_ff, p->n_embd, bf16);
-    linear(s->up, w->w_up, NULL, s->normed, p->n_ff, p->n_embd, bf16);
+    linear(s->gate, &w->gate, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
+    linear(s->up, &w->up, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
     for (int i = 0; i < p->n_ff; i++) s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
-    linear(s->out, w->w_down, NULL, s->gate, p->n_embd, p->n_ff, bf16);
+    linear(s->out, &w->down, NULL, s->gate, p->n_embd, p->n_ff, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
@@ -255,23 +297,22 @@ int reference_logits(const struct rf_source *source, enum reference_rounding rou
                      int32_t n_tokens, reference_on_layer *on_layer, void *user, float *logits)
 {
     const struct rf_params *p = &source->params;
-    int bf16 = rounding == REFERENCE_BF16;
     struct weights w;
     struct state s;
     memset(&s, 0, sizeof s);
-    int result = weights_load(&w, source, bf16);
+    int result = weights_load(&w, source, rounding);
     if (!result) result = state_new(&s, p, n_tokens);
     size_t layer_kv = (size_t)n_tokens * (size_t)p->n_head_kv * (size_t)p->head_dim;
     for (int32_t t = 0; t < n_tokens && !result; t++) {
         memcpy(s.x, w.embedding + (size_t)tokens[t] * (size_t)p->n_embd, (size_t)p->n_embd * sizeof *s.x);
         for (int32_t l = 0; l < p->n_layer; l++) {
             attention_block(&s, p, &w.layers[l], s.keys + (size_t)l * layer_kv, s.values + (size_t)l * layer_kv, t,
-                            bf16);
-            feed_forward_block(&s, p, &w.layers[l], bf16);
+                            rounding != REFERENCE_EXACT);
+            feed_forward_block(&s, p, &w.layers[l]);
             if (on_layer) on_layer(user, l, t, s.x);
         }
         rms_norm(s.normed, s.x, w.output_norm, p->n_embd, p->rms_eps);
-        linear(logits + (size_t)t * (size_t)p->n_vocab, w.output, NULL, s.normed, p->n_vocab, p->n_embd, bf16);
+        linear(logits + (size_t)t * (size_t)p->n_vocab, &w.output, NULL, s.normed, p->n_vocab, p->n_embd, s.rounded);
     }
     state_free(&s);
     weights_free(&w);

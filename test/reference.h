@@ -10,7 +10,10 @@ enum reference_rounding {
     REFERENCE_EXACT = 0, /* nothing is rounded below F32 */
     /* Rounded where the engine rounds: weights of linear layers and embedding rows to BF16, the input row of every
      * linear layer to BF16, keys (after rotation) and values to F16. */
-    REFERENCE_BF16 = 1
+    REFERENCE_BF16 = 1,
+    /* The same with quantised weights as they are, their input rows rounded to 8 bits (microkernels/panel.h), and embedding
+     * rows as they are. */
+    REFERENCE_STORED = 2
 };
 
 /* `hidden` [n_embd] is the residual stream of the token at `position` after `layer` (0 .. n_layer-1). */

@@ -4,9 +4,10 @@
 
 #include "model/source.h"
 
-/* A source with all tensors that `params` asks for: matrices of type `matrix_type` (RF_F32 or RF_BF16) scaled so that
- * activations keep their size, vectors of RF_F32. NULL when memory runs out. Freed with synthetic_free only. */
-struct rf_source *synthetic_new(const struct rf_params *params, enum rf_dtype matrix_type);
+/* A source with all tensors that `params` asks for: matrices of the `n_types` types, one after another, scaled so that
+ * activations keep their size; vectors of RF_F32. A quantised matrix is random blocks. NULL when memory runs out. Freed with
+ * synthetic_free only. */
+struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dtype *types, size_t n_types);
 void synthetic_free(struct rf_source *source);
 
 #endif
