@@ -12,8 +12,8 @@ struct shape {
     int bf16;
 };
 
-static float *attend(const struct rf_kernels *kernels, const struct shape *shape, const float *const *q,
-                     const int32_t *visible, const uint16_t *k, const uint16_t *v, size_t n_q)
+static float *attend(struct kcheck *check, const struct rf_kernels *kernels, const struct shape *shape,
+                     const float *const *q, const int32_t *visible, const uint16_t *k, const uint16_t *v, size_t n_q)
 {
     size_t ldo = rf_padded(shape->dim) + 2;
     float *out = kcheck_guarded(n_q * ldo * sizeof *out);
@@ -26,10 +26,9 @@ static float *attend(const struct rf_kernels *kernels, const struct shape *shape
                                      .scale = 1.0f / sqrtf((float)shape->dim),
                                      .out = out,
                                      .ldo = ldo};
-    if (shape->bf16)
-        kernels->attention_bf16(&args);
-    else
-        kernels->attention_f16(&args);
+    kcheck_call(check, shape->bf16 ? "attention_bf16" : "attention_f16",
+                (kcheck_kernel *)(shape->bf16 ? kernels->attention_bf16 : kernels->attention_f16),
+                (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
     return out;
 }
 
@@ -57,15 +56,15 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
     }
     visible[0] = (int32_t)shape->positions;
 
-    float *wanted = attend(check->ref, shape, queries, visible, k, v, shape->n_q);
-    float *got = attend(check->kernels, shape, queries, visible, k, v, shape->n_q);
+    float *wanted = attend(check, check->ref, shape, queries, visible, k, v, shape->n_q);
+    float *got = attend(check, check->kernels, shape, queries, visible, k, v, shape->n_q);
     for (size_t i = 0; i < shape->n_q; i++) {
         for (size_t j = 0; j < ldo; j++)
             kcheck_near(check, (double)got[i * ldo + j], (double)wanted[i * ldo + j],
                         1e-5 * (1.0 + (double)fabsf(wanted[i * ldo + padded + 1])),
                         "attention_%s dim=%zu queries=%zu positions=%zu visible=%d: query %zu, element %zu",
                         shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, shape->positions, visible[i], i, j);
-        float *single = attend(check->kernels, shape, queries + i, visible + i, k, v, 1);
+        float *single = attend(check, check->kernels, shape, queries + i, visible + i, k, v, 1);
         kcheck_same(check, single, got + i * ldo, ldo * sizeof *got,
                     "attention_%s dim=%zu queries=%zu: bits of query %zu depend on the others",
                     shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, i);
@@ -83,7 +82,7 @@ void kcheck_attention(struct kcheck *check)
     const size_t dims[] = {2, 8, 16, 24, 40, 64, 80, 96, 128, 256};
     for (int bf16 = 0; bf16 < 2; bf16++)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-            for (int i = 0; i < 8; i++) {
+            for (size_t i = 0; i < kcheck_shapes(check, 8, 5); i++) {
                 struct shape shape = {.n_q = kcheck_between(check, 1, i < 4 ? 8 : MAX_QUERIES),
                                       .dim = dims[d],
                                       .positions = i == 0   ? 1

@@ -1,17 +1,21 @@
-/* Checks every kernel of every tier that this machine runs against the scalar reference.
+/* Checks every kernel of every tier against the scalar reference: natively where this machine has the tier, else with its
+ * missing instructions emulated (emulate.h), on fewer shapes, or, where that cannot be, not at all; each is said.
  *
- *     kcheck [SEED]
+ *     kcheck [SEED] [--tier NAME]
  */
 #define _GNU_SOURCE
 #include "kcheck/kcheck.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "emulate.h"
 #include "platform/cpu.h"
 
 enum { PAGE = 4096, SHOWN = 20 };
@@ -56,10 +60,15 @@ size_t kcheck_between(struct kcheck *check, size_t low, size_t high)
     return low + kcheck_random(check) % (high - low + 1);
 }
 
+size_t kcheck_shapes(const struct kcheck *check, size_t n, size_t few)
+{
+    return check->emulated ? few : n;
+}
+
 static void report(struct kcheck *check, const char *format, va_list arguments)
 {
     if (check->failures++ >= SHOWN) return;
-    fprintf(stderr, "%s: ", check->tier);
+    fprintf(stderr, "%s: ", check->name);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
 }
@@ -85,26 +94,173 @@ void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size
     va_end(arguments);
 }
 
+float *kcheck_results(size_t n, size_t m, int accumulate)
+{
+    float *y = kcheck_guarded(kcheck_y_bytes(n, m));
+    for (size_t i = 0; accumulate && i < n; i++)
+        for (size_t r = 0; r < m; r++) y[i * kcheck_ldy(m) + r] = (float)((i * m + r) % 7) - 3.0f;
+    return y;
+}
+
+void kcheck_gaps(struct kcheck *check, const char *name, const float *y, size_t n, size_t m)
+{
+    uint8_t poison[5 * sizeof(float)];
+    memset(poison, 0xff, sizeof poison);
+    for (size_t i = 0; i + 1 < n; i++)
+        kcheck_same(check, y + i * kcheck_ldy(m) + m, poison, sizeof poison,
+                    "%s m=%zu n=%zu: something is written behind row %zu", name, m, n, i);
+}
+
+/* What the handler of a crash says. */
+static const char *volatile running_table, *volatile running_kernel;
+
+void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel)
+{
+    running_table = check->name;
+    running_kernel = name;
+    for (int i = 0; i < check->n_called; i++)
+        if (check->called[i] == kernel) return;
+    if (check->n_called == (int)(sizeof check->called / sizeof *check->called)) {
+        fprintf(stderr, "kcheck: more kernels than there is room to remember\n");
+        exit(1);
+    }
+    check->called[check->n_called++] = kernel;
+}
+
+/* Every pointer of the table, one that was added since this was written, too. What is too small for one is a size. */
+static void check_all_called(struct kcheck *check)
+{
+    enum { LARGEST_SIZE = 4096 };
+    for (size_t at = 0; at < sizeof *check->kernels; at += sizeof(kcheck_kernel *)) {
+        kcheck_kernel *kernel;
+        memcpy(&kernel, (const char *)check->kernels + at, sizeof kernel);
+        int called = (uintptr_t)kernel <= LARGEST_SIZE;
+        for (int i = 0; i < check->n_called; i++) called |= check->called[i] == kernel;
+        kcheck_near(check, called, 1, 0, "no check calls the kernel at byte %zu of the table", at);
+    }
+}
+
+static void say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) _exit(1);
+}
+
+static void on_crash(int number)
+{
+    say("kcheck: ");
+    say(running_table ? running_table : "no table");
+    say(": ");
+    say(running_kernel ? running_kernel : "no kernel");
+    say(number == SIGILL   ? " met an instruction that is neither this machine's nor emulated\n"
+        : number == SIGFPE ? " divided by zero\n"
+                           : " touched memory that is not its own\n");
+    signal(number, SIG_DFL);
+}
+
+/* Leaves signals alone that somebody else has a handler for: a sanitizer says more. */
+static void report_crashes(void)
+{
+    const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction before;
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) signal(signals[i], on_crash);
+    }
+}
+
+struct options {
+    uint64_t seed;
+    int tier; /* or -1: all */
+    int can_emulate;
+};
+
+struct totals {
+    int checks, failures;
+};
+
+/* All kernels of a table that this machine runs, natively or not. */
+static void check_table(const char *name, const struct rf_kernels *kernels, enum rf_tier tier, int native,
+                        const struct options *options, struct totals *totals)
+{
+    struct kcheck check = {.kernels = kernels,
+                           .ref = rf_kernels(RF_TIER_SCALAR),
+                           .name = name,
+                           .emulated = !native,
+                           .has_tiles = tier == RF_TIER_AMX,
+                           .vector_bytes = rf_cpu_has_tier(RF_TIER_AVX512) ? 64
+                                           : rf_cpu_has_tier(RF_TIER_AVX2) ? 32
+                                                                           : 0,
+                           .random = options->seed};
+    uint64_t before = emulate_count();
+    kcheck_linear(&check);
+    kcheck_panels(&check);
+    kcheck_attention(&check);
+    kcheck_rows(&check);
+    check_all_called(&check);
+    kcheck_near(&check, (double)(kernels->linear_rows % RF_PANEL_ROWS), 0, 0, "linear_rows is %zu",
+                kernels->linear_rows);
+    printf("%-14s %d checks, %d failed", name, check.checks, check.failures);
+    if (!native) printf(" (emulated: %llu instructions)", (unsigned long long)(emulate_count() - before));
+    printf("\n");
+    fflush(stdout);
+    totals->checks += check.checks;
+    totals->failures += check.failures;
+}
+
+static void check_tier(enum rf_tier tier, const struct options *options, struct totals *totals)
+{
+    const char *name = rf_tier_name(tier);
+    int native = rf_cpu_has_tier(tier);
+    if (!rf_kernels(tier))
+        printf("%-14s not checked: no kernels of its own\n", name);
+    else if (!native && !(options->can_emulate && emulate_can_run(tier)))
+        printf("%-14s not checked: this machine lacks it, and it cannot be emulated here\n", name);
+    else
+        check_table(name, rf_kernels(tier), tier, native, options, totals);
+}
+
+/* The tier avxvnni has two encodings of the same kernels, of which the machine's table holds one. */
+static void check_other_encoding(const struct options *options, struct totals *totals)
+{
+    struct rf_kernels kernels;
+    rf_kernels_init_ref(&kernels);
+    if (!rf_cpu_has_tier(RF_TIER_AVX2)) return;
+    rf_kernels_init_avx2(&kernels);
+    if (rf_cpu_needs_evex()) {
+        rf_kernels_init_avxvnni(&kernels);
+        if (options->can_emulate) check_table("avxvnni (VEX)", &kernels, RF_TIER_AVXVNNI, 0, options, totals);
+    } else if (rf_cpu_has_tier(RF_TIER_AVX512)) {
+        rf_kernels_init_avxvnni_evex(&kernels);
+        check_table("avxvnni (EVEX)", &kernels, RF_TIER_AVXVNNI, 1, options, totals);
+    }
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: kcheck [SEED] [--tier NAME]\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    int failures = 0, checks = 0;
-    for (int tier = 0; tier < RF_TIER_COUNT; tier++) {
-        const char *name = rf_tier_name((enum rf_tier)tier);
-        if (!rf_cpu_has_tier((enum rf_tier)tier) || !rf_kernels(tier)) {
-            printf("%-12s not checked: %s\n", name,
-                   rf_kernels(tier) ? "this machine lacks it" : "no kernels of its own");
-            continue;
+    struct options options = {.seed = 1, .tier = -1};
+    for (int i = 1; i < argc; i++) {
+        char *end;
+        if (strcmp(argv[i], "--tier") == 0) {
+            options.tier = i + 1 < argc ? rf_tier_by_name(argv[++i]) : -1;
+            if (options.tier < 0) return usage();
+        } else {
+            options.seed = strtoull(argv[i], &end, 0);
+            if (end == argv[i] || *end) return usage();
         }
-        struct kcheck check = {
-            .kernels = rf_kernels(tier), .ref = rf_kernels(RF_TIER_SCALAR), .tier = name, .random = seed};
-        kcheck_linear(&check);
-        kcheck_panels(&check);
-        kcheck_attention(&check);
-        kcheck_rows(&check);
-        printf("%-12s %d checks, %d failed\n", name, check.checks, check.failures);
-        failures += check.failures;
-        checks += check.checks;
     }
-    return failures || !checks;
+    report_crashes();
+    options.can_emulate = emulate_install() == 0;
+    struct totals totals = {0, 0};
+    for (int tier = 0; tier < RF_TIER_COUNT; tier++) {
+        if (options.tier >= 0 && options.tier != tier) continue;
+        check_tier((enum rf_tier)tier, &options, &totals);
+        if (tier == RF_TIER_AVXVNNI) check_other_encoding(&options, &totals);
+    }
+    if (!totals.checks) fprintf(stderr, "kcheck: nothing was checked\n");
+    return totals.failures || !totals.checks;
 }

@@ -8,11 +8,18 @@
 
 #include "microkernels/kernels.h"
 
+typedef void kcheck_kernel(void); /* any kernel; see kcheck_call */
+
 struct kcheck {
     const struct rf_kernels *kernels, *ref;
-    const char *tier;
+    const char *name;
+    int emulated;          /* some of the instructions are: each takes microseconds, so fewer shapes must do */
+    int has_tiles;         /* the table may use tiles, and must release them */
+    uint32_t vector_bytes; /* of this machine's vector registers; 0 without AVX */
     uint64_t random;
     int failures, checks;
+    kcheck_kernel *called[96]; /* the kernels that were called */
+    int n_called;
 };
 
 /* bytes of memory that ends where an unreadable page begins; aligned as far as its size allows (a multiple of 64 gives 64).
@@ -25,6 +32,8 @@ uint32_t kcheck_random(struct kcheck *check);
 float kcheck_normal(struct kcheck *check);
 /* Uniform in [low, high]. */
 size_t kcheck_between(struct kcheck *check, size_t low, size_t high);
+/* n, or, where instructions are emulated, a few. */
+size_t kcheck_shapes(const struct kcheck *check, size_t n, size_t few);
 
 /* Fails unless |got - wanted| <= tolerance, naming the kernel and the place. */
 void kcheck_near(struct kcheck *check, double got, double wanted, double tolerance, const char *format, ...)
@@ -33,9 +42,43 @@ void kcheck_near(struct kcheck *check, double got, double wanted, double toleran
 void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Calls a kernel that takes up to four integers or pointers and, in any place among them, a float. Fails unless it leaves
+ * registers and control words as the ABI asks, the upper halves of vector registers zero and the tiles released. */
+uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kernel, const uint64_t arguments[4],
+                     float number);
+/* Notes a call that is about to be made, for kcheck_all_called and for the message if it crashes. */
+void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel);
+
+/* n rows of k values as an operand, in guarded memory of *bytes. */
+void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form, const float *x,
+                  size_t n, size_t k, size_t *bytes);
+void kcheck_multiply(struct kcheck *check, const char *name, rf_linear_fn *linear, const struct rf_linear_args *args);
+
+/* Results of a linear layer lie this far apart from row to row, so that what is written beyond a row shows. */
+static inline size_t kcheck_ldy(size_t m)
+{
+    return m + 5;
+}
+
+static inline size_t kcheck_y_bytes(size_t n, size_t m)
+{
+    return ((n - 1) * kcheck_ldy(m) + m) * sizeof(float);
+}
+
+/* Guarded memory for them: poison, or, to accumulate to, small numbers. */
+float *kcheck_results(size_t n, size_t m, int accumulate);
+/* Fails unless the poison between the rows is untouched. */
+void kcheck_gaps(struct kcheck *check, const char *name, const float *y, size_t n, size_t m);
+
 void kcheck_linear(struct kcheck *check);
 void kcheck_panels(struct kcheck *check);
 void kcheck_attention(struct kcheck *check);
 void kcheck_rows(struct kcheck *check);
+
+/* A pointer as an argument of kcheck_call. */
+static inline uint64_t kcheck_pointer(const void *pointer)
+{
+    return (uintptr_t)pointer;
+}
 
 #endif

@@ -5,8 +5,15 @@
 #include "base/half.h"
 #include "kcheck/kcheck.h"
 
-struct operands {
+/* A product of one format, by the kernel that is checked and by the reference. */
+struct product {
+    const char *name;
     enum rf_format format;
+    enum rf_operand form;
+    rf_linear_fn *kernel, *reference;
+};
+
+struct operands {
     size_t m, n, k;
     uint8_t *panels;
     size_t panel_bytes, bytes;
@@ -20,53 +27,88 @@ static void put_f16(uint8_t *to, float value)
     memcpy(to, &half, sizeof half);
 }
 
-/* Random codes and random scales of the format's kind. */
-static void fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k)
+/* Codes of a block: random, or all the least or the greatest. */
+static void fill_codes(struct kcheck *check, enum rf_format format, uint8_t *block, int hard)
 {
-    const struct rf_panel_layout *layout = rf_panel_layout(format);
-    size_t codes = k / RF_BLOCK * layout->block_bytes, units = k / layout->unit;
-    for (size_t i = 0; i < codes + units * layout->scale_bytes; i++) panel[i] = (uint8_t)kcheck_random(check);
-    if (format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K) /* codes below 64 */
-        for (size_t i = 0; i < codes; i++) panel[i] &= 63;
-    for (size_t u = 0; u < units; u++) {
-        uint8_t *scales = panel + codes + u * layout->scale_bytes;
-        size_t halves = layout->scale_bytes;
-        switch (format) {
-        case RF_FORMAT_MXFP4:
-            for (size_t r = 0; r < 16; r++) scales[r] = (uint8_t)kcheck_between(check, 0, 9) ? 110 + scales[r] % 20 : 0;
-            continue;
-        case RF_FORMAT_Q4_K: halves = 64; break;
-        case RF_FORMAT_Q6_K: halves = 32; break;
-        case RF_FORMAT_Q8_K: halves = 64; break;
-        default: break;
-        }
-        uint8_t *f16 = scales + layout->scale_bytes - halves;
-        for (size_t i = 0; i < halves / 2; i++) put_f16(f16 + 2 * i, kcheck_normal(check) * 0.05f);
+    size_t n = rf_panel_layout(format)->block_bytes, choice = kcheck_between(check, 0, 2);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)kcheck_random(check);
+        if (hard && choice < 2) byte = choice ? 0xff : 0;
+        if (format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K) byte &= 63; /* as they are */
+        block[i] = byte;
     }
 }
 
-static void *pack(const struct rf_kernels *kernels, const struct operands *o, enum rf_operand form, size_t first,
-                  size_t n)
+/* Scales of the format's kind; hard ones: none, the least, the greatest, negative. */
+static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *scales, int hard)
 {
-    void *packed = kcheck_guarded(kernels->packed_bytes[form](n, o->k));
-    for (size_t i = 0; i < n; i++) kernels->pack[form](packed, i, o->x + (first + i) * o->k, o->k);
-    return packed;
+    static const float hard_scales[] = {0.0f, -0.0f, 0x1p-24f, -0x1p-24f, 0x1p-14f, 65504.0f, -65504.0f, 1.0f};
+    static const uint8_t hard_exponents[] = {0, 1, 2, 127, 253, 254};
+    size_t bytes = rf_panel_layout(format)->scale_bytes, halves = bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        static const uint8_t extreme[] = {0, 0xff, 0x80, 0x7f};
+        scales[i] = (uint8_t)kcheck_random(check);
+        if (hard && scales[i] % 3 == 0) scales[i] = extreme[scales[i] / 3 % 4];
+    }
+    switch (format) {
+    case RF_FORMAT_MXFP4:
+        for (size_t r = 0; r < RF_PANEL_ROWS; r++) {
+            uint8_t usual = kcheck_between(check, 0, 9) ? (uint8_t)(110 + scales[r] % 20) : 0;
+            scales[r] = hard ? hard_exponents[scales[r] % sizeof hard_exponents] : usual;
+        }
+        return;
+    case RF_FORMAT_Q4_K: halves = 64; break;
+    case RF_FORMAT_Q6_K: halves = 32; break;
+    case RF_FORMAT_Q8_K: halves = 64; break;
+    default: break;
+    }
+    uint8_t *f16 = scales + bytes - halves;
+    for (size_t i = 0; i < halves / 2; i++) {
+        float usual = kcheck_normal(check) * 0.05f;
+        size_t choice = kcheck_between(check, 0, 2 * sizeof hard_scales / sizeof *hard_scales - 1);
+        int extreme = hard && choice < sizeof hard_scales / sizeof *hard_scales;
+        put_f16(f16 + 2 * i, extreme ? hard_scales[choice] : usual);
+    }
 }
 
-/* All of y with one call, into guarded memory with ldy = m; or, `singly`, one row and one panel a call. */
-static float *multiply(const struct rf_kernels *kernels, const struct operands *o, int a16, int accumulate, int singly)
+static void fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k, int hard)
 {
-    enum rf_operand form = a16 ? RF_OPERAND_A16 : RF_OPERAND_A8;
-    rf_linear_fn *linear = a16 ? kernels->linear_mxfp4_a16 : kernels->linear[o->format];
-    float *y = kcheck_guarded(o->n * o->m * sizeof *y);
-    if (accumulate)
-        for (size_t i = 0; i < o->n * o->m; i++) y[i] = (float)(i % 7) - 3.0f;
-    size_t rows = singly ? 1 : o->n, weights = singly ? RF_PANEL_ROWS : o->m;
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    for (size_t i = 0; i < k / RF_BLOCK; i++) fill_codes(check, format, panel + i * layout->block_bytes, hard);
+    panel += k / RF_BLOCK * layout->block_bytes;
+    for (size_t i = 0; i < k / layout->unit; i++) fill_scales(check, format, panel + i * layout->scale_bytes, hard);
+}
+
+/* 32 activations. Hard ones: all -127 or 127 in 8 bits, one large among small, nothing. Some 2^-20, so that the greatest
+ * scale of MXFP4, 2^127, leaves results finite. */
+static void fill_block(struct kcheck *check, float *x, int hard)
+{
+    size_t choice = kcheck_between(check, 0, hard ? 6 : 10);
+    float size = hard ? ldexpf(1.0f + (float)kcheck_between(check, 0, 7) / 8.0f, -20) : 1.0f;
+    for (size_t i = 0; i < RF_BLOCK; i++) {
+        x[i] = choice == 0 ? 0.0f : kcheck_normal(check) * size;
+        if (!hard) continue;
+        if (choice == 1) x[i] = size;
+        if (choice == 2) x[i] = -size;
+        if (choice == 3) x[i] = i % 2 ? size : -size;
+        if (choice == 4) x[i] = i % 4 < 2 ? size : -size;
+        if (choice == 5 && i == 13) x[i] = size * 1000.0f;
+    }
+}
+
+/* All of y with one call; or, `singly`, one row and one panel a call. */
+static float *multiply(struct kcheck *check, const struct product *product, int by_reference, const struct operands *o,
+                       int accumulate, int singly)
+{
+    const struct rf_kernels *table = by_reference ? check->ref : check->kernels;
+    float *y = kcheck_results(o->n, o->m, accumulate);
+    size_t rows = singly ? 1 : o->n, weights = singly ? RF_PANEL_ROWS : o->m, ldy = kcheck_ldy(o->m);
     for (size_t i = 0; i < o->n; i += rows) {
-        void *packed = pack(kernels, o, form, i, rows);
+        size_t bytes;
+        void *packed = kcheck_pack(check, table, product->form, o->x + i * o->k, rows, o->k, &bytes);
         for (size_t r = 0; r < o->m; r += weights) {
-            struct rf_linear_args args = {.y = y + i * o->m + r,
-                                          .ldy = o->m,
+            struct rf_linear_args args = {.y = y + i * ldy + r,
+                                          .ldy = ldy,
                                           .w = o->panels + r / RF_PANEL_ROWS * o->panel_bytes,
                                           .ldw = o->panel_bytes,
                                           .x = packed,
@@ -75,52 +117,71 @@ static float *multiply(const struct rf_kernels *kernels, const struct operands *
                                           .k = o->k,
                                           .bias = o->bias ? o->bias + r : NULL,
                                           .accumulate = accumulate};
-            linear(&args);
+            kcheck_multiply(check, product->name, by_reference ? product->reference : product->kernel, &args);
         }
-        kcheck_release(packed, kernels->packed_bytes[form](rows, o->k));
+        kcheck_release(packed, bytes);
     }
     return y;
 }
 
-static void check_product(struct kcheck *check, const struct operands *o, int a16, int accumulate)
+/* Of MXFP4 times 16-bit rows: the sums of the products' magnitudes, which rounding errors are measured by. */
+static float *magnitudes(struct kcheck *check, const struct product *product, const struct operands *o)
 {
-    const char *name = a16 ? "MXFP4 (A16)" : rf_panel_layout(o->format)->name;
-    size_t y_bytes = o->n * o->m * sizeof(float);
-    float *wanted = multiply(check->ref, o, a16, accumulate, 0), *got = multiply(check->kernels, o, a16, accumulate, 0);
-    if (a16) {
-        for (size_t i = 0; i < o->n * o->m; i++)
-            kcheck_near(check, (double)got[i], (double)wanted[i],
-                        1e-5 * (double)o->k * (1.0 + fabs((double)wanted[i])) * 0x1p-6,
-                        "%s m=%zu n=%zu k=%zu: row %zu, weight %zu", name, o->m, o->n, o->k, i / o->m, i % o->m);
-    } else {
-        for (size_t i = 0; i < o->n * o->m; i++)
-            kcheck_near(check, (double)got[i], (double)wanted[i], 0.0, "%s m=%zu n=%zu k=%zu: row %zu, weight %zu",
-                        name, o->m, o->n, o->k, i / o->m, i % o->m);
+    struct operands positive = *o;
+    positive.bias = NULL;
+    positive.panels = kcheck_guarded(o->bytes);
+    positive.x = kcheck_guarded(o->n * o->k * sizeof *o->x);
+    for (size_t i = 0; i < o->n * o->k; i++) positive.x[i] = fabsf(o->x[i]);
+    for (size_t i = 0; i < o->bytes; i++) {
+        int is_code = i % o->panel_bytes < o->k / RF_BLOCK * rf_panel_layout(product->format)->block_bytes;
+        positive.panels[i] = is_code ? o->panels[i] & 0x77 : o->panels[i]; /* the codes' signs */
     }
-    float *single = multiply(check->kernels, o, a16, accumulate, 1);
-    kcheck_same(check, got, single, y_bytes, "%s m=%zu n=%zu k=%zu: bits depend on the call's shape", name, o->m, o->n,
-                o->k);
+    float *sums = multiply(check, product, 1, &positive, 0, 0);
+    kcheck_release(positive.panels, o->bytes);
+    kcheck_release(positive.x, o->n * o->k * sizeof *o->x);
+    return sums;
+}
+
+static void check_product(struct kcheck *check, const struct product *product, const struct operands *o, int accumulate)
+{
+    size_t y_bytes = kcheck_y_bytes(o->n, o->m), ldy = kcheck_ldy(o->m);
+    float *wanted = multiply(check, product, 1, o, accumulate, 0), *got = multiply(check, product, 0, o, accumulate, 0);
+    float *sums = product->form == RF_OPERAND_A16 ? magnitudes(check, product, o) : NULL;
+    for (size_t i = 0; i < o->n; i++)
+        for (size_t r = 0; r < o->m; r++) {
+            size_t at = i * ldy + r;
+            /* Exact in 8 bits; else k F32 additions in another order. */
+            double tolerance = sums ? 0x1p-23 * (double)o->k * ((double)sums[at] + 4.0) : 0.0;
+            kcheck_near(check, (double)got[at], (double)wanted[at], tolerance,
+                        "%s m=%zu n=%zu k=%zu: row %zu, weight %zu", product->name, o->m, o->n, o->k, i, r);
+        }
+    kcheck_gaps(check, product->name, got, o->n, o->m);
+    float *single = multiply(check, product, 0, o, accumulate, 1);
+    kcheck_same(check, got, single, y_bytes, "%s m=%zu n=%zu k=%zu: bits depend on the call's shape", product->name,
+                o->m, o->n, o->k);
+    if (sums) kcheck_release(sums, y_bytes);
     kcheck_release(single, y_bytes);
     kcheck_release(wanted, y_bytes);
     kcheck_release(got, y_bytes);
 }
 
-static void check_shape(struct kcheck *check, enum rf_format format, size_t m, size_t n, size_t k)
+static void check_shape(struct kcheck *check, const struct product *product, size_t m, size_t n, size_t k, int hard)
 {
-    struct operands o = {.format = format, .m = m, .n = n, .k = k, .panel_bytes = rf_panel_bytes(format, k)};
+    struct operands o = {.m = m, .n = n, .k = k, .panel_bytes = rf_panel_bytes(product->format, k)};
     size_t panels = (m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
     o.bytes = panels * o.panel_bytes;
     o.panels = kcheck_guarded(o.bytes);
     o.x = kcheck_guarded(n * k * sizeof *o.x);
     float *bias = kcheck_guarded(m * sizeof *bias);
-    for (size_t p = 0; p < panels; p++) fill_panel(check, format, o.panels + p * o.panel_bytes, k);
-    for (size_t i = 0; i < n * k; i++) o.x[i] = i / 32 % 11 == 7 ? 0.0f : kcheck_normal(check);
+    for (size_t p = 0; p < panels; p++) fill_panel(check, product->format, o.panels + p * o.panel_bytes, k, hard);
+    for (size_t i = 0; i < n * k; i += RF_BLOCK) fill_block(check, o.x + i, hard);
     for (size_t i = 0; i < m; i++) bias[i] = kcheck_normal(check);
-    for (int a16 = 0; a16 <= (format == RF_FORMAT_MXFP4); a16++)
-        for (int form = 0; form < 3; form++) {
-            o.bias = form ? bias : NULL;
-            check_product(check, &o, a16, form == 2);
-        }
+    /* Plain; with a bias; with a bias, accumulating. */
+    size_t first = check->emulated ? n % 3 : 0, forms = check->emulated ? first + 1 : 3;
+    for (size_t form = first; form < forms; form++) {
+        o.bias = form ? bias : NULL;
+        check_product(check, product, &o, form == 2);
+    }
     kcheck_release(o.panels, o.bytes);
     kcheck_release(o.x, n * k * sizeof *o.x);
     kcheck_release(bias, m * sizeof *bias);
@@ -136,14 +197,15 @@ static void check_pack(struct kcheck *check, size_t k)
             x[i] = kcheck_normal(check) * (i / 32 % 5 == 3 ? 1e-3f : 20.0f);
             if (i / 32 % 7 == 2) x[i] = (float)((int)(kcheck_random(check) % 255) - 127) + 0.5f; /* ties */
             if (i / 32 % 7 == 5) x[i] = 0.0f;
-            if (i / 32 % 7 == 6) x[i] *= 0x1p-104f; /* below what counts, or just above */
+            if (i / 32 % 7 == 6)
+                x[i] = ldexpf(copysignf(1.0f + fabsf(x[i]), x[i]), -104); /* about where values stop to count */
         }
         void *got = kcheck_guarded(bytes), *wanted = kcheck_guarded(bytes);
-        memset(got, 0, bytes);
-        memset(wanted, 0, bytes);
-        for (size_t i = 0; i < 2; i++) {
-            check->ref->pack[form](wanted, i, x + i * k, k);
-            check->kernels->pack[form](got, i, x + i * k, k);
+        for (uint64_t i = 0; i < 2; i++) {
+            uint64_t arguments[4] = {kcheck_pointer(wanted), i, kcheck_pointer(x + i * k), k};
+            kcheck_call(check, "pack", (kcheck_kernel *)check->ref->pack[form], arguments, 0.0f);
+            arguments[0] = kcheck_pointer(got);
+            kcheck_call(check, "pack", (kcheck_kernel *)check->kernels->pack[form], arguments, 0.0f);
         }
         kcheck_same(check, got, wanted, bytes, "operand form %d, k=%zu: bits differ from the reference's", form, k);
         kcheck_release(got, bytes);
@@ -152,15 +214,33 @@ static void check_pack(struct kcheck *check, size_t k)
     }
 }
 
+static void check_shapes(struct kcheck *check, const struct product *product)
+{
+    size_t unit = rf_panel_layout(product->format)->unit;
+    for (size_t n = 1; n <= 18; n++) check_shape(check, product, 37, n, unit, 0);
+    for (size_t n = 1; n <= 8; n++)
+        check_shape(check, product, 21, kcheck_shapes(check, n + 8 * (n % 2), n), unit * 2, 1);
+    for (size_t m = 1; m <= 5; m++)
+        check_shape(check, product, m * 16 + m % 3, kcheck_between(check, 1, kcheck_shapes(check, 40, 9)), unit * 2, 0);
+    check_shape(check, product, 150, 3, unit * 3, 0);
+    check_shape(check, product, 48, 35, kcheck_shapes(check, 1024, unit), 0);
+}
+
 void kcheck_panels(struct kcheck *check)
 {
     for (size_t k = 32; k <= 1024; k += 32) check_pack(check, k);
     for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
-        size_t unit = rf_panel_layout((enum rf_format)format)->unit;
-        for (size_t n = 1; n <= 18; n++) check_shape(check, (enum rf_format)format, 37, n, unit);
-        for (size_t m = 1; m <= 5; m++)
-            check_shape(check, (enum rf_format)format, m * 16 + m % 3, kcheck_between(check, 1, 40), unit * 2);
-        check_shape(check, (enum rf_format)format, 150, 3, unit * 3);
-        check_shape(check, (enum rf_format)format, 48, 35, 1024);
+        struct product product = {.name = rf_panel_layout((enum rf_format)format)->name,
+                                  .format = (enum rf_format)format,
+                                  .form = RF_OPERAND_A8,
+                                  .kernel = check->kernels->linear[format],
+                                  .reference = check->ref->linear[format]};
+        check_shapes(check, &product);
     }
+    struct product a16 = {.name = "MXFP4 (A16)",
+                          .format = RF_FORMAT_MXFP4,
+                          .form = RF_OPERAND_A16,
+                          .kernel = check->kernels->linear_mxfp4_a16,
+                          .reference = check->ref->linear_mxfp4_a16};
+    check_shapes(check, &a16);
 }

@@ -5,6 +5,13 @@
 #include "base/half.h"
 #include "kcheck/kcheck.h"
 
+static void norm(struct kcheck *check, const struct rf_kernels *kernels, float *out, const float *x,
+                 const float *weight, size_t n)
+{
+    kcheck_call(check, "rms_norm", (kcheck_kernel *)kernels->rms_norm,
+                (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), kcheck_pointer(weight), n}, 1e-5f);
+}
+
 static void check_norm(struct kcheck *check, size_t n)
 {
     size_t bytes = n * sizeof(float);
@@ -14,13 +21,13 @@ static void check_norm(struct kcheck *check, size_t n)
         x[i] = kcheck_normal(check) * 10.0f;
         weight[i] = kcheck_normal(check);
     }
-    check->ref->rms_norm(wanted, x, weight, 1e-5f, n);
-    check->kernels->rms_norm(got, x, weight, 1e-5f, n);
+    norm(check, check->ref, wanted, x, weight, n);
+    norm(check, check->kernels, got, x, weight, n);
     for (size_t i = 0; i < n; i++)
         kcheck_near(check, (double)got[i], (double)wanted[i], 1e-6 * (1.0 + fabs((double)wanted[i])),
                     "rms_norm n=%zu: element %zu", n, i);
     memcpy(again, x, bytes);
-    check->kernels->rms_norm(again, again, weight, 1e-5f, n);
+    norm(check, check->kernels, again, again, weight, n);
     kcheck_same(check, again, got, bytes, "rms_norm n=%zu: in place it gives other bits", n);
     float *all[] = {x, weight, got, wanted, again};
     for (size_t i = 0; i < 5; i++) kcheck_release(all[i], bytes);
@@ -35,8 +42,11 @@ static void check_gate(struct kcheck *check, size_t n)
         gate[i] = kcheck_normal(check) * (i % 5 == 0 ? 60.0f : 4.0f);
         up[i] = kcheck_normal(check);
     }
-    check->ref->silu_gate(wanted, gate, up, n);
-    check->kernels->silu_gate(got, gate, up, n);
+    const struct rf_kernels *tables[] = {check->ref, check->kernels};
+    float *results[] = {wanted, got};
+    for (size_t i = 0; i < 2; i++)
+        kcheck_call(check, "silu_gate", (kcheck_kernel *)tables[i]->silu_gate,
+                    (uint64_t[4]){kcheck_pointer(results[i]), kcheck_pointer(gate), kcheck_pointer(up), n}, 0.0f);
     for (size_t i = 0; i < n; i++)
         kcheck_near(check, (double)got[i], (double)wanted[i], 2e-6 * (1e-6 + fabs((double)wanted[i])) + 1e-30,
                     "silu_gate n=%zu: element %zu, gate %g", n, i, (double)gate[i]);
@@ -57,21 +67,26 @@ static float hard_value(struct kcheck *check)
     return ldexpf(kcheck_normal(check), (int)(kcheck_random(check) % 50) - 30);
 }
 
+static void convert(struct kcheck *check, const char *name, kcheck_kernel *kernel, void *out, const void *x, size_t n)
+{
+    kcheck_call(check, name, kernel, (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), n}, 0.0f);
+}
+
 static void check_conversions(struct kcheck *check, size_t n)
 {
     float *x = kcheck_guarded(n * sizeof *x), *wide = kcheck_guarded(n * sizeof *wide);
     uint16_t *got = kcheck_guarded(n * sizeof *got);
     for (size_t i = 0; i < n; i++) x[i] = hard_value(check);
-    check->kernels->f32_to_f16(got, x, n);
+    convert(check, "f32_to_f16", (kcheck_kernel *)check->kernels->f32_to_f16, got, x, n);
     for (size_t i = 0; i < n; i++) {
         uint16_t wanted = rf_f32_to_f16(x[i]);
         int both_nan = isnan(x[i]) && (got[i] & 0x7c00) == 0x7c00 && (got[i] & 0x3ff);
         kcheck_near(check, both_nan ? 0 : got[i], both_nan ? 0 : wanted, 0, "f32_to_f16 n=%zu: %a", n, (double)x[i]);
     }
-    check->kernels->f32_to_bf16(got, x, n);
+    convert(check, "f32_to_bf16", (kcheck_kernel *)check->kernels->f32_to_bf16, got, x, n);
     for (size_t i = 0; i < n; i++)
         kcheck_near(check, got[i], rf_f32_to_bf16(x[i]), 0, "f32_to_bf16 n=%zu: %a", n, (double)x[i]);
-    check->kernels->bf16_to_f32(wide, got, n);
+    convert(check, "bf16_to_f32", (kcheck_kernel *)check->kernels->bf16_to_f32, wide, got, n);
     for (size_t i = 0; i < n; i++) {
         float wanted = rf_bf16_to_f32(got[i]);
         kcheck_same(check, &wide[i], &wanted, sizeof wanted, "bf16_to_f32 n=%zu: 0x%04x", n, got[i]);
@@ -79,6 +94,18 @@ static void check_conversions(struct kcheck *check, size_t n)
     kcheck_release(x, n * sizeof *x);
     kcheck_release(wide, n * sizeof *wide);
     kcheck_release(got, n * sizeof *got);
+}
+
+/* It reads all n bytes and no other; what it returns is of no use, but depends on them alone. */
+static void check_stream(struct kcheck *check, size_t n)
+{
+    uint64_t *data = kcheck_guarded(n), sum[2];
+    for (size_t i = 0; i < n / sizeof *data; i++) data[i] = (uint64_t)kcheck_random(check) << 32 | kcheck_random(check);
+    for (size_t i = 0; i < 2; i++)
+        sum[i] = kcheck_call(check, "read_stream", (kcheck_kernel *)check->kernels->read_stream,
+                             (uint64_t[4]){kcheck_pointer(data), n}, 0.0f);
+    kcheck_same(check, &sum[0], &sum[1], sizeof sum[0], "read_stream n=%zu: two calls differ", n);
+    kcheck_release(data, n);
 }
 
 /* The scalar conversions define the others, so they are checked on all 16-bit values. */
@@ -111,5 +138,6 @@ void kcheck_rows(struct kcheck *check)
     check_norm(check, 1536);
     check_gate(check, 8960);
     check_conversions(check, 4001);
+    for (size_t n = 4096; n <= 5 * 4096; n += 4096) check_stream(check, n);
     check_half(check);
 }
