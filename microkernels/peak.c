@@ -1,8 +1,7 @@
 /* The loops are assembly, so that no compiler shortens, reorders or spills them, and this file needs no flags. */
 #include "microkernels/peak.h"
 
-#include <stddef.h>
-
+#include "microkernels/amx/tier.h"
 #include "platform/cpu.h"
 
 /* Twelve accumulators: two units with a latency of six are busy with them. */
@@ -59,11 +58,8 @@ LOOP(dpbusd_512, PREPARE_512, TWELVE(DPBUSD_512), "vzeroupper\n")
 LOOP(dpbf16, PREPARE_512, TWELVE(DPBF16), "vzeroupper\n")
 
 /* Palette 1, eight tiles of 16 rows of 64 bytes. With a stride of zero all rows are the same. */
-_Alignas(64) static const struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tiles = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+static const struct rf_tile_config tiles = {
+    .palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
 #define CLEAR_TILE(i) "tilezero %%tmm" i "\n"
 #define PREPARE_TILES                                                                                            \
@@ -118,7 +114,7 @@ int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop)
     return rf_cpu_has_tier(peaks[peak].tier);
 }
 
-enum rf_peak rf_peak_of(enum rf_operand form, int tier)
+enum rf_peak rf_peak_of(enum rf_operand form, int tier, size_t n)
 {
     static const enum rf_peak ladder[RF_TIER_COUNT][RF_OPERAND_COUNT] = {
         [RF_TIER_SCALAR] = {RF_PEAK_SSE_F32, RF_PEAK_SSE_F32, RF_PEAK_SSE_F32},
@@ -126,8 +122,9 @@ enum rf_peak rf_peak_of(enum rf_operand form, int tier)
         [RF_TIER_AVXVNNI] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_FMA_256},
         [RF_TIER_AVXVNNIINT8] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_FMA_256},
         [RF_TIER_AVX512] = {RF_PEAK_DPBF16, RF_PEAK_DPBUSD_512, RF_PEAK_DPBF16},
-        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBUSD, RF_PEAK_TDPBF16},
+        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBUSD, RF_PEAK_DPBF16},
     };
+    if (tier == RF_TIER_AMX && form == RF_OPERAND_A8 && n < RF_AMX_LEAST_ROWS) tier = RF_TIER_AVX512;
     return ladder[tier][form];
 }
 

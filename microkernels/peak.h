@@ -34,8 +34,8 @@ struct rf_peak_loop {
 /* 1, or 0 if this processor lacks the instruction. */
 int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop);
 
-/* What linear layers with such rows of activations live on in a tier (an enum rf_tier)... */
-enum rf_peak rf_peak_of(enum rf_operand form, int tier);
+/* What linear layers with n such rows of activations live on in a tier (an enum rf_tier)... */
+enum rf_peak rf_peak_of(enum rf_operand form, int tier, size_t n);
 /* ... and what everything else does. */
 enum rf_peak rf_peak_of_floats(int tier);
 

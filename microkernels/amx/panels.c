@@ -9,7 +9,7 @@
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/panels.h"
 
-enum { SIDE = 16, ROWS = 2 * SIDE, LEAST_ROWS = 12 };
+enum { SIDE = 16, ROWS = 2 * SIDE };
 
 /* Rows of activations of one pass over a panel. */
 struct rows {
@@ -122,7 +122,7 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
 #define LINEAR(name, format)                            \
     static void name(const struct rf_linear_args *args) \
     {                                                   \
-        if (args->n < LEAST_ROWS)                       \
+        if (args->n < RF_AMX_LEAST_ROWS)                \
             rf_avx512_linear_panels[format](args);      \
         else                                            \
             linear(args, format);                       \

@@ -10,6 +10,9 @@ struct rf_tile_config {
     uint8_t rows[16];
 };
 
+/* Rows of 8 bits that tiles take; fewer are left to avx512's kernels. */
+enum { RF_AMX_LEAST_ROWS = 12 };
+
 void rf_amx_init_panels(struct rf_kernels *kernels);
 
 #endif

@@ -160,7 +160,7 @@ static int measure(struct run *run, const struct place *place, int32_t rows, int
                                     .table = place->table,
                                     .peak = place->kernel->is_attention
                                                 ? rf_peak_of_floats(place->tier)
-                                                : rf_peak_of(place->kernel->operand, place->tier),
+                                                : rf_peak_of(place->kernel->operand, place->tier, (size_t)rows),
                                     .m = (size_t)place->shape.m,
                                     .k = (size_t)place->shape.k,
                                     .rows = (size_t)rows,
