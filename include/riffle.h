@@ -111,7 +111,7 @@ typedef struct riffle_model_info {
     const char *container;     /* "GGUF v3", "safetensors" */
     const char *stored_types;  /* for example "Q4_K 169, F32 141, Q6_K 29" (tensors of each type) */
     const char *weights;       /* what the passes read: "stored", the file's quantised types, or "bf16" */
-    const char *weights_note;  /* stored types that are computed in a wider format: "Q5_0 as Q8_0"; "" if none */
+    const char *weights_note;  /* stored types that are computed in another format: "Q5_0 as Q8_0"; "" if none */
     const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
     const char *chat_template; /* its name; "" if none was recognised (riffle_chat_* then fail and say why) */
     uint64_t n_params;

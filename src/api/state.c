@@ -35,13 +35,14 @@ static uint64_t checksum(uint64_t sum, const void *data, size_t bytes)
     return sum;
 }
 
-/* Tells models apart: their shape, their name, and a piece of their embedding table. */
+/* Tells models apart: their shape, their name, what they compute in, and a piece of their embedding table. */
 static uint64_t fingerprint(const riffle_model *model)
 {
     const struct rf_source *source = model->source;
     const struct rf_params *params = &source->params;
-    const int32_t shape[] = {params->n_layer,  params->n_embd, params->n_head,  params->n_head_kv,
-                             params->head_dim, params->n_ff,   params->n_vocab, params->rope_dim};
+    const int32_t shape[] = {params->n_layer,   params->n_embd,   params->n_head,
+                             params->n_head_kv, params->head_dim, params->n_ff,
+                             params->n_vocab,   params->rope_dim, (int32_t)model->cost.form};
     uint64_t sum = checksum(0xcbf29ce484222325u, shape, sizeof shape);
     sum = checksum(sum, source->name, strlen(source->name));
     const struct rf_tensor *table = rf_source_tensor(source, "token_embd.weight");

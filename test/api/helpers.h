@@ -8,6 +8,7 @@
 #include "riffle.h"
 
 #define TINY_MODEL "stories260K.gguf"
+#define QUANTISED_MODEL "stories260K-q.gguf"
 #define CHECK_OK(call) check_ok((call), #call, __LINE__)
 /* The call fails with `code` and a sentence. */
 #define CHECK_FAILS(call, code) check_fails((call), (code), #call, __LINE__)

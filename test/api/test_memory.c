@@ -43,7 +43,7 @@ static void check_all_released(const struct meter *meter, size_t n, const char *
               n, meter->blocks_out);
 }
 
-static void opening_a_model(void)
+static void opening_a_model(const char *path)
 {
     size_t n = 1;
     for (int done = 0; !done && n < 100000; n++) {
@@ -51,7 +51,7 @@ static void opening_a_model(void)
         riffle_allocator allocator;
         riffle_model_options options = metered(&meter, &allocator);
         riffle_model *model;
-        int code = riffle_model_open(&model, TINY_MODEL, &options);
+        int code = riffle_model_open(&model, path, &options);
         done = meter.calls < n;
         if (!done) {
             CHECK_MSG(code == RIFFLE_ERR_MEMORY && model == NULL, "open with failing allocation %zu gives %d: %s", n,
@@ -98,13 +98,13 @@ static int64_t work(riffle_model *model, struct tokens *tokens)
     return code < 0 ? code : 0;
 }
 
-static void working_with_a_session(void)
+static void working_with_a_session(const char *path)
 {
     struct meter meter = {0};
     riffle_allocator allocator;
     riffle_model_options options = metered(&meter, &allocator);
     riffle_model *model;
-    if (CHECK_OK(riffle_model_open(&model, TINY_MODEL, &options)) < 0) return;
+    if (CHECK_OK(riffle_model_open(&model, path, &options)) < 0) return;
     struct meter idle = meter;
     struct tokens wanted, got;
     CHECK_OK(work(model, &wanted));
@@ -159,8 +159,10 @@ static void a_failed_call_leaves_the_session(void)
 
 int main(void)
 {
-    opening_a_model();
-    working_with_a_session();
+    opening_a_model(TINY_MODEL);
+    opening_a_model(QUANTISED_MODEL);
+    working_with_a_session(TINY_MODEL);
+    working_with_a_session(QUANTISED_MODEL);
     a_failed_call_leaves_the_session();
     return check_result();
 }

@@ -169,6 +169,50 @@ static void a_header_opens_without_weights(void)
     riffle_model_close(model);
 }
 
+/* The greedy answer with weights as asked for, on some threads; what the model says of itself goes to *info, its strings
+ * to `weights` and `note`. */
+static struct tokens answer(const char *asked, int32_t threads, riffle_model_info *info, char weights[16],
+                            char note[64])
+{
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    options.weights = asked;
+    options.threads = threads;
+    riffle_model *model;
+    if (CHECK_OK(riffle_model_open(&model, QUANTISED_MODEL, &options)) < 0) exit(1);
+    CHECK_OK(riffle_model_get_info(model, info, sizeof *info));
+    snprintf(weights, 16, "%s", info->weights);
+    snprintf(note, 64, "%s", info->weights_note);
+    riffle_session *session = open_session(model, 128, threads);
+    static const int32_t once_upon_a_time[] = {1, 403, 407, 261, 378};
+    CHECK_OK(riffle_prefill(session, once_upon_a_time, 5));
+    struct tokens tokens = generate(session, 60);
+    riffle_session_close(session);
+    riffle_model_close(model);
+    return tokens;
+}
+
+static void quantised_files_run_in_their_own_bits(void)
+{
+    riffle_model_info stored, bf16;
+    char weights[16], note[64];
+    struct tokens first = answer("stored", 1, &stored, weights, note);
+    CHECK_STR(weights, "stored");
+    CHECK_STR(note, "F32 as BF16, Q5_0 as Q8_0");
+    struct tokens second = answer(NULL, 3, &stored, weights, note);
+    CHECK(same_tokens(&first, &second));
+    answer("bf16", 2, &bf16, weights, note);
+    CHECK_STR(weights, "bf16");
+    CHECK_STR(note, "");
+    CHECK_INT(stored.n_params, bf16.n_params);
+    /* Per layer: in Q4_0 q and o [64][64], in Q4_1 k [32][64] and up [172][64], in 8 bits v [32][64] and gate [172][64],
+     * where 172 rows take eleven panels; down [64][172] in BF16, two norms of 64. Then the head in Q8_0 and its norm. */
+    const uint64_t layer = 2 * 64 * 36 + 32 * 40 + 176 * 40 + (32 + 176) * 68 + 64 * 172 * 2 + 2 * 64 * 4;
+    CHECK_INT(stored.weight_bytes, 5 * layer + 512 * 68 + 64 * 4);
+    CHECK(stored.resident_bytes < bf16.resident_bytes && stored.weight_bytes < bf16.weight_bytes);
+    CHECK(stored.mapped_bytes >= 512 * 68); /* the embedding table among them */
+}
+
 static int stop_at_once(void *user, const char *stage, uint64_t done, uint64_t total)
 {
     (void)stage, (void)done, (void)total;
@@ -187,6 +231,9 @@ static void loading_can_be_cancelled(void)
     CHECK_FAILS(riffle_model_open(&model, TINY_MODEL, &options), RIFFLE_ERR_CANCELLED);
     CHECK(model == NULL);
     CHECK_INT(calls, 1);
+    CHECK_FAILS(riffle_model_open(&model, QUANTISED_MODEL, &options), RIFFLE_ERR_CANCELLED);
+    CHECK(model == NULL);
+    CHECK_INT(calls, 2);
 }
 
 static void a_lower_tier_can_be_forced(void)
@@ -223,6 +270,7 @@ int main(void)
     text_goes_to_tokens_and_back(model);
     conversations_are_formatted(model);
     a_header_opens_without_weights();
+    quantised_files_run_in_their_own_bits();
     loading_can_be_cancelled();
     a_lower_tier_can_be_forced();
     codes_have_names();

@@ -75,6 +75,29 @@ static void damaged_files_are_refused(riffle_model *model, const char *path)
     free(data);
 }
 
+/* The same file computed in another form is another model: what it has read differs. */
+static void a_form_keeps_its_states(const char *path)
+{
+    static const char *const forms[] = {"stored", "bf16"};
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    for (int i = 0; i < 2; i++) {
+        options.weights = forms[i];
+        riffle_model *model;
+        if (CHECK_OK(riffle_model_open(&model, QUANTISED_MODEL, &options)) < 0) return;
+        riffle_session *session = open_session(model, 32, 1);
+        if (i == 0) {
+            CHECK_OK(riffle_prefill(session, (const int32_t[]){1, 403, 407}, 3));
+            CHECK_OK(riffle_state_save(session, path));
+            CHECK_OK(riffle_state_load(session, path));
+        } else {
+            CHECK(riffle_state_load(session, path) < 0);
+        }
+        riffle_session_close(session);
+        riffle_model_close(model);
+    }
+}
+
 int main(void)
 {
     char path[4096];
@@ -106,6 +129,7 @@ int main(void)
     CHECK_FAILS(riffle_state_load(session, TINY_MODEL), RIFFLE_ERR_FORMAT);
     CHECK_FAILS(riffle_state_load(session, "golden"), RIFFLE_ERR_IO);
     damaged_files_are_refused(model, path);
+    a_form_keeps_its_states(path);
 
     remove(path);
     riffle_session_close(small);
