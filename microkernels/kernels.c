@@ -12,6 +12,7 @@ static int fill(struct rf_kernels *kernels, int tier)
     case RF_TIER_SCALAR: return 1;
     case RF_TIER_AVX2: rf_kernels_init_avx2(kernels); return 1;
     case RF_TIER_AVXVNNI:
+    case RF_TIER_AVXVNNIINT8: /* what it has of its own is generated (jit/) */
         rf_kernels_init_avx2(kernels);
         if (rf_cpu_needs_evex())
             rf_kernels_init_avxvnni_evex(kernels);

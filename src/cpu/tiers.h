@@ -1,0 +1,17 @@
+/* The kernels that the backend runs: a tier's compiled ones (microkernels/kernels.h) with generated ones (jit/) laid over
+ * them where these are faster. Both compute the same bits. */
+#ifndef RF_CPU_TIERS_H
+#define RF_CPU_TIERS_H
+
+#include "microkernels/kernels.h"
+
+/* The table of a tier, or NULL where rf_kernels has none. The processor must have the tier, or something must perform its
+ * instructions. The first call for a tier generates its kernels, which takes some 20 ms; they live as long as the process.
+ * Any thread may call. */
+const struct rf_kernels *rf_cpu_kernels(int tier);
+/* Why the tier's table holds no generated kernels although there are some for it: one sentence without a full stop; or "". */
+const char *rf_cpu_kernels_note(int tier);
+/* The most rows that the tier's generated kernels take for weights of a format; 0 where there are none. */
+size_t rf_cpu_generated_rows(int tier, enum rf_format format);
+
+#endif

@@ -1,0 +1,273 @@
+/* Generated code as code: what instructions it is made of, that it leaves the caller's registers alone, that its memory is
+ * never writable and executable at a time, and what happens where executable memory is refused. */
+#define _GNU_SOURCE
+#include <Zydis/Zydis.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "cpu/tiers.h"
+#include "jit/mxfp4.h"
+#include "platform/cpu.h"
+
+static const char *const form_names[RF_MXFP4_FORM_COUNT] = {"avx2", "avxvnni", "avxvnni (EVEX)", "avxvnniint8",
+                                                            "avx512"};
+
+/* Counts of what a function's instructions need. */
+struct census {
+    int instructions, evex, unknown;
+    int vex_vnni, signed_vnni, maddubs, permb, other_extension;
+};
+
+/* vpdpbssd is newer than Zydis 4.0; it is vpdpbusd's VEX form with the prefix F2 (pp 3) in place of 66 (pp 1). */
+static int take_back_to_vpdpbusd(uint8_t *code)
+{
+    if (code[0] != 0xc4 || (code[1] & 0x1f) != 2 || (code[2] & 3) != 3 || code[3] != 0x50) return 0;
+    code[2] = (uint8_t)((code[2] & ~3) | 1);
+    return 1;
+}
+
+static struct census take_census(uint8_t *code, size_t bytes)
+{
+    struct census census = {0};
+    ZydisDecoder decoder;
+    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    for (size_t at = 0; at < bytes;) {
+        ZydisDecodedInstruction found;
+        ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+        int is_signed = take_back_to_vpdpbusd(code + at);
+        if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code + at, bytes - at, &found, operands))) {
+            census.unknown++;
+            at++;
+            continue;
+        }
+        census.instructions++;
+        census.signed_vnni += is_signed;
+        census.evex += found.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX;
+        census.maddubs += found.mnemonic == ZYDIS_MNEMONIC_VPMADDUBSW;
+        census.permb += found.mnemonic == ZYDIS_MNEMONIC_VPERMB;
+        switch (found.meta.isa_ext) {
+        case ZYDIS_ISA_EXT_AVX_VNNI: census.vex_vnni += !is_signed; break;
+        case ZYDIS_ISA_EXT_BASE:
+        case ZYDIS_ISA_EXT_LONGMODE:
+        case ZYDIS_ISA_EXT_SSE: /* prefetch */
+        case ZYDIS_ISA_EXT_AVX:
+        case ZYDIS_ISA_EXT_AVX2:
+        case ZYDIS_ISA_EXT_FMA:
+        case ZYDIS_ISA_EXT_AVX512EVEX: break;
+        default: census.other_extension++; break;
+        }
+        at += found.length;
+    }
+    return census;
+}
+
+static void check_instructions(void)
+{
+    static uint8_t code[1 << 16];
+    for (int form = 0; form < RF_MXFP4_FORM_COUNT; form++)
+        for (int n = 1; n <= RF_MXFP4_MOST_ROWS; n++)
+            for (int p = 1; p <= RF_MXFP4_MOST_PANELS; p++) {
+                struct rf_error error = {0};
+                struct rf_assembler assembler = {.code = code, .capacity = sizeof code};
+                rf_mxfp4_emit(&assembler, (enum rf_mxfp4_form)form, n, p);
+                CHECK_MSG(rf_asm_finish(&assembler, &error) == 0, "%s n=%d p=%d: %s", form_names[form], n, p,
+                          error.text);
+                struct census found = take_census(code, assembler.used);
+                int is_evex = form == RF_MXFP4_AVXVNNI_EVEX || form == RF_MXFP4_AVX512, products = 16 * n * p;
+                CHECK_MSG(!found.unknown && !found.other_extension && found.instructions > products / 2 &&
+                              (found.evex > 0) == is_evex,
+                          "%s n=%d p=%d: %d instructions, of them %d EVEX, %d of other extensions; %d bytes unknown",
+                          form_names[form], n, p, found.instructions, found.evex, found.other_extension, found.unknown);
+                CHECK_INT(found.vex_vnni, form == RF_MXFP4_AVXVNNI ? products : 0);
+                CHECK_INT(found.signed_vnni, form == RF_MXFP4_AVXVNNIINT8 ? products : 0);
+                CHECK_INT(found.maddubs, form == RF_MXFP4_AVX2 ? products : 0);
+                CHECK_INT(found.permb, form == RF_MXFP4_AVX512 ? 8 * p : 0);
+            }
+}
+
+/* What cannot be encoded, or does not fit, is an error, and nothing is written past the end. */
+static void check_assembler_errors(void)
+{
+    uint8_t code[512];
+    struct rf_error error;
+    for (size_t capacity = 0; capacity < 400; capacity += 7) {
+        memset(code, 0xee, sizeof code);
+        struct rf_assembler assembler = {.code = code, .capacity = capacity};
+        rf_mxfp4_emit(&assembler, RF_MXFP4_AVX512, 16, 1);
+        CHECK_INT(rf_asm_finish(&assembler, &error), RF_ERR_SYSTEM);
+        CHECK(assembler.used <= capacity);
+        for (size_t i = capacity; i < sizeof code; i++) CHECK(code[i] == 0xee);
+    }
+    struct rf_assembler assembler = {.code = code, .capacity = sizeof code, .vector_bytes = 32};
+    rf_asm_vector(&assembler, RF_VPERMB, 0, 1, rf_reg(2));
+    CHECK_INT(rf_asm_finish(&assembler, &error), RF_ERR_SYSTEM);
+    CHECK_INT(assembler.used, 0);
+    assembler = (struct rf_assembler){.code = code, .capacity = sizeof code, .vector_bytes = 32};
+    rf_asm_vector(&assembler, RF_VPAND, 16, 1, rf_reg(2));
+    CHECK_INT(rf_asm_finish(&assembler, &error), RF_ERR_SYSTEM);
+}
+
+static int machine_has(enum rf_mxfp4_form form)
+{
+    switch (form) {
+    case RF_MXFP4_AVX2: return rf_cpu_has_tier(RF_TIER_AVX2);
+    case RF_MXFP4_AVXVNNI: return rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex();
+    case RF_MXFP4_AVXVNNIINT8: return rf_cpu_has_tier(RF_TIER_AVXVNNIINT8);
+    default: return rf_cpu_has_tier(RF_TIER_AVX512);
+    }
+}
+
+/* Calls with known values in the registers that a function must give back, and returns which differ afterwards, a bit
+ * each: RBX, RBP, R12 to R15. */
+static unsigned registers_changed(rf_mxfp4_fn *fn, const struct rf_mxfp4_call *call)
+{
+    uint64_t after[6] = {0};
+    __asm__ volatile("sub $128, %%rsp\n" /* the red zone */
+                     "push %%rbx\n push %%rbp\n push %%r12\n push %%r13\n push %%r14\n push %%r15\n push %%rdx\n"
+                     "mov $101, %%ebx\n mov $102, %%ebp\n mov $103, %%r12d\n"
+                     "mov $104, %%r13d\n mov $105, %%r14d\n mov $106, %%r15d\n"
+                     "call *%%rax\n"
+                     "pop %%rdx\n"
+                     "mov %%rbx, (%%rdx)\n mov %%rbp, 8(%%rdx)\n mov %%r12, 16(%%rdx)\n"
+                     "mov %%r13, 24(%%rdx)\n mov %%r14, 32(%%rdx)\n mov %%r15, 40(%%rdx)\n"
+                     "pop %%r15\n pop %%r14\n pop %%r13\n pop %%r12\n pop %%rbp\n pop %%rbx\n"
+                     "add $128, %%rsp\n"
+                     : "+a"(fn), "+D"(call)
+                     : "d"(after)
+                     : "rcx", "rsi", "r8", "r9", "r10", "r11", "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
+                       "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+    unsigned changed = 0;
+    for (unsigned i = 0; i < 6; i++) changed |= (unsigned)(after[i] != 101 + i) << i;
+    return changed;
+}
+
+/* The permissions of the mapping at an address, as in "r-xp"; "" if there is none. */
+static void permissions_at(const void *address, char out[5])
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[1024];
+    out[0] = 0;
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+        char permissions[5];
+        if (sscanf(line, "%lx-%lx %4s", &from, &to, permissions) == 3 && (unsigned long)(uintptr_t)address >= from &&
+            (unsigned long)(uintptr_t)address < to)
+            strcpy(out, permissions);
+    }
+    if (maps) fclose(maps);
+}
+
+static void check_generated(enum rf_mxfp4_form form)
+{
+    enum { BLOCKS = 3 };
+    static alignas(64) uint8_t panel[BLOCKS * 256 + 64 * BLOCKS];
+    static alignas(64) struct rf_a8 rows[16 * BLOCKS];
+    static alignas(64) float sums[(RF_MXFP4_MOST_PANELS + 1) * 16 * 16];
+    struct rf_mxfp4_kernels kernels;
+    struct rf_error error;
+    CHECK_INT(rf_mxfp4_generate(&kernels, form, &error), 0);
+    char permissions[5];
+    permissions_at(kernels.code.memory, permissions);
+    CHECK_STR(permissions, "r-xp");
+    struct rf_mxfp4_call call = {.codes = panel,
+                                 .scales = panel + BLOCKS * 256,
+                                 .rows = rows,
+                                 .row_bytes = BLOCKS * sizeof *rows,
+                                 .blocks = BLOCKS,
+                                 .sums = sums};
+    for (int n = 1; machine_has(form) && n <= RF_MXFP4_MOST_ROWS; n++)
+        for (int p = 1; p <= kernels.panels[n - 1]; p++)
+            CHECK_INT(registers_changed(kernels.fn[n - 1][p - 1], &call), 0);
+    rf_mxfp4_free(&kernels);
+}
+
+static void check_memory(void)
+{
+    struct rf_executable executable;
+    struct rf_error error;
+    CHECK_INT(rf_executable_new(&executable, 0, &error), RF_ERR_ARGUMENT);
+    CHECK_INT(rf_executable_new(&executable, SIZE_MAX, &error), RF_ERR_ARGUMENT);
+    CHECK_INT(rf_executable_new(&executable, SIZE_MAX / 2, &error), RF_ERR_MEMORY);
+    CHECK(executable.memory == NULL);
+    CHECK_INT(rf_executable_new(&executable, 1, &error), 0);
+    char permissions[5];
+    permissions_at(executable.memory, permissions);
+    CHECK_STR(permissions, "rw-p");
+    executable.memory[0] = 0xc3;
+    CHECK_INT(rf_executable_seal(&executable, &error), 0);
+    permissions_at(executable.memory, permissions);
+    CHECK_STR(permissions, "r-xp");
+    rf_executable_free(&executable);
+    CHECK(executable.memory == NULL);
+}
+
+/* From now on the system refuses to make memory executable, as hardened ones do. */
+static int refuse_executable_memory(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -1;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
+enum { NOT_REFUSED_HERE = 77 };
+
+static int run_refused(void)
+{
+    if (refuse_executable_memory()) return NOT_REFUSED_HERE;
+    struct rf_mxfp4_kernels kernels;
+    struct rf_error error = {0};
+    CHECK_INT(rf_mxfp4_generate(&kernels, RF_MXFP4_AVX2, &error), RF_ERR_SYSTEM);
+    CHECK_STR(error.text, "executable memory is refused here: Permission denied");
+    CHECK(kernels.code.memory == NULL);
+    for (int tier = RF_TIER_AVX2; tier < RF_TIER_COUNT; tier++) {
+        if (!rf_kernels(tier)) continue;
+        CHECK_STR(rf_cpu_kernels_note(tier),
+                  "executable memory is refused here: Permission denied; compiled kernels serve");
+        CHECK(memcmp(rf_cpu_kernels(tier), rf_kernels(tier), sizeof(struct rf_kernels)) == 0);
+    }
+    CHECK_STR(rf_cpu_kernels_note(RF_TIER_SCALAR), "");
+    return check_failures ? 1 : 0;
+}
+
+/* In a process of its own, since what is refused stays refused. */
+static void check_refusal(void)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) _exit(run_refused());
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_REFUSED_HERE)
+        printf("not checked: this system has no filter for system calls, so that nothing refuses executable memory\n");
+    else
+        CHECK_INT(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+    check_memory();
+    check_refusal();
+    check_assembler_errors();
+    check_instructions();
+    for (int form = 0; form < RF_MXFP4_FORM_COUNT; form++) check_generated((enum rf_mxfp4_form)form);
+    return check_result();
+}
