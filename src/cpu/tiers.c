@@ -103,6 +103,12 @@ const struct rf_kernels *rf_cpu_kernels(int tier)
     return found ? &found->kernels : NULL;
 }
 
+size_t rf_cpu_generated_rows(int tier, enum rf_format format)
+{
+    const struct tier *found = made(tier);
+    return found && format == RF_FORMAT_MXFP4 ? found->most_rows : 0;
+}
+
 const char *rf_cpu_kernels_note(int tier)
 {
     const struct tier *found = made(tier);

@@ -242,6 +242,7 @@ static int run_refused(void)
         if (!rf_kernels(tier)) continue;
         CHECK_STR(rf_cpu_kernels_note(tier),
                   "executable memory is refused here: Permission denied; compiled kernels serve");
+        CHECK_INT(rf_cpu_generated_rows(tier, RF_FORMAT_MXFP4), 0);
         CHECK(memcmp(rf_cpu_kernels(tier), rf_kernels(tier), sizeof(struct rf_kernels)) == 0);
     }
     CHECK_STR(rf_cpu_kernels_note(RF_TIER_SCALAR), "");

@@ -167,6 +167,8 @@ static void check_tier(int tier)
     for (int i = 0; i < 4; i++) CHECK(race.found[i] == table);
     CHECK_STR(rf_cpu_kernels_note(tier), "");
     CHECK((table->linear[RF_FORMAT_MXFP4] != rf_kernels(tier)->linear[RF_FORMAT_MXFP4]) == (tier != RF_TIER_SCALAR));
+    CHECK((rf_cpu_generated_rows(tier, RF_FORMAT_MXFP4) > 0) == (tier != RF_TIER_SCALAR));
+    CHECK_INT(rf_cpu_generated_rows(tier, RF_FORMAT_Q8_0), 0);
     CHECK(table->linear[RF_FORMAT_Q8_0] == rf_kernels(tier)->linear[RF_FORMAT_Q8_0]);
     struct subject subject = {.name = rf_tier_name((enum rf_tier)tier), .table = table};
     check_subject(&subject, 0);
