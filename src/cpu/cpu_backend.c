@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "cpu/cpu.h"
+#include "cpu/tiers.h"
 
 enum {
     FEW_ROWS = 16,           /* that linear layers treat as a decoding step */
@@ -382,7 +383,7 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
                        struct rf_error *error)
 {
     *backend = NULL;
-    const struct rf_kernels *kernels = rf_kernels(tier);
+    const struct rf_kernels *kernels = rf_cpu_kernels(tier);
     if (!kernels) return rf_fail(error, RF_ERR_UNSUPPORTED, "this version has no kernels for cpu tier %d", tier);
     struct cpu_backend *made = rf_calloc(allocator, 1, sizeof *made, "backend", error);
     if (!made) return RF_ERR_MEMORY;
