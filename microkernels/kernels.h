@@ -98,6 +98,9 @@ struct rf_kernels {
     void (*f32_to_bf16)(uint16_t *out, const float *x, size_t n);
     void (*bf16_to_f32)(float *out, const uint16_t *x, size_t n);
 
+    /* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. */
+    size_t (*first_above)(const float *x, size_t n, float threshold);
+
     /* Reads n bytes (a multiple of 4096) at full speed; the result keeps a compiler from dropping the loads. */
     uint64_t (*read_stream)(const void *data, size_t n);
 };

@@ -12,7 +12,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { MAX_TILE = 10 }; /* accumulators of a tile: 16 registers less operands */
+enum {
+    MAX_TILE = 10, /* accumulators of a tile: 16 registers less operands */
+    PIECE = 16     /* weight rows that are read again, from a cache, for each four rows */
+};
 
 /* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
 static size_t row_floats(size_t k)
@@ -77,8 +80,8 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
     }
 }
 
-/* mr weight rows from r times nr packed rows from i. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr)
+/* mr weight rows from r times nr packed rows from i. `ahead`: ask for the mr rows after them. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr, int ahead)
 {
     size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
@@ -88,7 +91,7 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, 
     for (int t = 0; t < mr * nr; t++) acc[t] = _mm256_setzero_ps();
     for (size_t c = 0; c < whole; c++) {
 #pragma GCC unroll 4
-        for (int a = 0; a < mr; a++)
+        for (int a = 0; a < mr && ahead; a++)
             _mm_prefetch((const char *)(w + (size_t)(a + mr) * args->ldw + c * 16), _MM_HINT_T0);
         group(acc, w + c * 16, args->ldw, x + c * 16, stride, mr, nr);
     }
@@ -103,22 +106,39 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, 
 }
 
 /* All weight rows times nr packed rows from i. */
-INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
+INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, int ahead)
 {
     size_t r = 0;
-    for (; r + (size_t)mr <= args->m; r += (size_t)mr) tile(args, r, i, mr, nr);
-    for (; r < args->m; r++) tile(args, r, i, 1, nr);
+    for (; r + (size_t)mr <= args->m; r += (size_t)mr) tile(args, r, i, mr, nr, ahead);
+    for (; r < args->m; r++) tile(args, r, i, 1, nr, ahead);
+}
+
+/* All weight rows times n <= 4 packed rows from i. */
+INLINE void few(const struct rf_linear_args *args, size_t i, size_t n, int ahead)
+{
+    switch (n) {
+    case 1: stream(args, i, 4, 1, ahead); break;
+    case 2: stream(args, i, 4, 2, ahead); break;
+    case 3: stream(args, i, 2, 3, ahead); break;
+    case 4: stream(args, i, 2, 4, ahead); break;
+    default: break;
+    }
 }
 
 static void linear_bf16(const struct rf_linear_args *args)
 {
-    size_t i = 0;
-    for (; i + 4 <= args->n; i += 4) stream(args, i, 2, 4);
-    switch (args->n - i) {
-    case 1: stream(args, i, 4, 1); break;
-    case 2: stream(args, i, 4, 2); break;
-    case 3: stream(args, i, 2, 3); break;
-    default: break;
+    if (args->n <= 4) {
+        few(args, 0, args->n, 1);
+        return;
+    }
+    struct rf_linear_args piece = *args;
+    for (size_t r = 0; r < args->m; r += PIECE) {
+        piece.m = args->m - r < PIECE ? args->m - r : PIECE;
+        piece.w = (const uint16_t *)args->w + r * args->ldw;
+        piece.y = args->y + r;
+        piece.bias = args->bias ? args->bias + r : NULL;
+        few(&piece, 0, 4, 1);
+        for (size_t i = 4; i < args->n; i += 4) few(&piece, i, args->n - i < 4 ? args->n - i : 4, 0);
     }
 }
 

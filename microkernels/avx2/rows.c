@@ -55,6 +55,22 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     for (; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
 }
 
+static size_t first_above(const float *x, size_t n, float threshold)
+{
+    __m256 bound = _mm256_set1_ps(threshold);
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        unsigned found = 0;
+        for (int v = 0; v < 4; v++) {
+            __m256 greater = _mm256_cmp_ps(_mm256_loadu_ps(x + i + 8 * v), bound, _CMP_GT_OQ);
+            found |= (unsigned)_mm256_movemask_ps(greater) << 8 * v;
+        }
+        if (found) return i + (size_t)__builtin_ctz(found);
+    }
+    while (i < n && !(x[i] > threshold)) i++;
+    return i;
+}
+
 static uint64_t read_stream(const void *data, size_t n)
 {
     /* Four streams a quarter apart, prefetched: one alone does not fill the memory's queues. */
@@ -78,6 +94,7 @@ void rf_avx2_init_rows(struct rf_kernels *kernels)
     kernels->silu_gate = silu_gate;
     kernels->f32_to_f16 = f32_to_f16;
     kernels->bf16_to_f32 = bf16_to_f32;
+    kernels->first_above = first_above;
     kernels->read_stream = read_stream;
 }
 

@@ -54,6 +54,21 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     }
 }
 
+static size_t first_above(const float *x, size_t n, float threshold)
+{
+    __m512 bound = _mm512_set1_ps(threshold);
+    for (size_t i = 0; i < n; i += 64) {
+        __mmask16 found[4];
+        for (size_t v = 0; v < 4; v++) {
+            __mmask16 mask = rf_mask16(n - i > 16 * v ? n - i - 16 * v : 0);
+            found[v] = _mm512_mask_cmp_ps_mask(mask, _mm512_maskz_loadu_ps(mask, x + i + 16 * v), bound, _CMP_GT_OQ);
+        }
+        uint64_t all = found[0] | (uint64_t)found[1] << 16 | (uint64_t)found[2] << 32 | (uint64_t)found[3] << 48;
+        if (all) return i + (size_t)__builtin_ctzll(all);
+    }
+    return n;
+}
+
 static uint64_t read_stream(const void *data, size_t n)
 {
     /* One stream, asked for 4 KiB ahead into the second cache: the fastest of the ways that were tried (docs/kernels.md). */
@@ -74,6 +89,7 @@ void rf_avx512_init_rows(struct rf_kernels *kernels)
     kernels->silu_gate = silu_gate;
     kernels->f32_to_f16 = f32_to_f16;
     kernels->bf16_to_f32 = bf16_to_f32;
+    kernels->first_above = first_above;
     kernels->read_stream = read_stream;
 }
 

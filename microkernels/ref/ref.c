@@ -100,6 +100,13 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
+static size_t first_above(const float *x, size_t n, float threshold)
+{
+    size_t i = 0;
+    while (i < n && !(x[i] > threshold)) i++;
+    return i;
+}
+
 static uint64_t read_stream(const void *data, size_t n)
 {
     const char *bytes = data;
@@ -124,6 +131,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .f32_to_f16 = f32_to_f16,
                                    .f32_to_bf16 = f32_to_bf16,
                                    .bf16_to_f32 = bf16_to_f32,
+                                   .first_above = first_above,
                                    .read_stream = read_stream};
     rf_ref_init_panels(kernels);
 }

@@ -41,7 +41,9 @@ static int open_parts(riffle_session *session, const struct rf_session_shape *sh
 {
     riffle_model *model = session->model;
     int code = rf_session_new(&session->session, model->model, shape, error);
-    if (!code) code = rf_sampler_new(&session->sampler, model->source->params.n_vocab, &model->allocator, error);
+    if (!code)
+        code = rf_sampler_new(&session->sampler, model->source->params.n_vocab, model->model->backend->first_above,
+                              &model->allocator, error);
     return code;
 }
 

@@ -388,6 +388,7 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
     struct cpu_backend *made = rf_calloc(allocator, 1, sizeof *made, "backend", error);
     if (!made) return RF_ERR_MEMORY;
     made->base.ops = &cpu_ops;
+    made->base.first_above = kernels->first_above;
     made->allocator = allocator;
     made->kernels = kernels;
     *backend = &made->base;

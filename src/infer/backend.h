@@ -132,6 +132,7 @@ struct rf_backend_ops {
 /* Every backend's own structure begins with this. */
 struct rf_backend {
     const struct rf_backend_ops *ops;
+    size_t (*first_above)(const float *x, size_t n, float threshold); /* for the sampler: rf_first_above_fn */
 };
 
 #endif

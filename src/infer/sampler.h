@@ -3,6 +3,7 @@
 #ifndef RF_INFER_SAMPLER_H
 #define RF_INFER_SAMPLER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/alloc.h"
@@ -20,8 +21,11 @@ struct rf_sampling {
 
 struct rf_sampler;
 
-int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, const struct rf_allocator *allocator,
-                   struct rf_error *error);
+/* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. A backend's, because a vocabulary is long. */
+typedef size_t rf_first_above_fn(const float *x, size_t n, float threshold);
+
+int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
+                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_sampler_free(struct rf_sampler *sampler);
 
 /* RF_ERR_ARGUMENT names the value that is out of its range; then nothing changes. Starts the random numbers anew. */

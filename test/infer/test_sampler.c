@@ -17,6 +17,13 @@ static const struct rf_sampling plain = {.temperature = 1.0f,
 
 static struct rf_sampler *sampler;
 
+static size_t first_above(const float *x, size_t n, float threshold)
+{
+    size_t i = 0;
+    while (i < n && !(x[i] > threshold)) i++;
+    return i;
+}
+
 static int32_t choose(const float *logits, const int32_t *history, int32_t n)
 {
     struct rf_error error = {0};
@@ -144,7 +151,7 @@ static void check_refusals(void)
 int main(void)
 {
     struct rf_error error = {0};
-    CHECK_MSG(rf_sampler_new(&sampler, N, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_sampler_new(&sampler, N, first_above, &rf_system_allocator, &error) == 0, "%s", error.text);
     check_greedy();
     check_cuts();
     check_draws();

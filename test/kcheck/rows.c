@@ -96,6 +96,22 @@ static void check_conversions(struct kcheck *check, size_t n)
     kcheck_release(got, n * sizeof *got);
 }
 
+/* Against the definition, with the threshold at every kind of value, ties and NaNs among them. */
+static void check_first_above(struct kcheck *check, size_t n)
+{
+    float *x = kcheck_guarded(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = kcheck_random(check) % 19 ? (float)(kcheck_random(check) % 64) : NAN;
+    for (int t = -1; t < 66; t += 5) {
+        float threshold = t < 0 ? -INFINITY : (float)t;
+        size_t wanted = 0;
+        while (wanted < n && !(x[wanted] > threshold)) wanted++;
+        uint64_t got = kcheck_call(check, "first_above", (kcheck_kernel *)check->kernels->first_above,
+                                   (uint64_t[4]){kcheck_pointer(x), n}, threshold);
+        kcheck_near(check, (double)got, (double)wanted, 0, "first_above n=%zu, threshold %g", n, (double)threshold);
+    }
+    kcheck_release(x, n * sizeof *x);
+}
+
 /* It reads all n bytes and no other; what it returns is of no use, but depends on them alone. */
 static void check_stream(struct kcheck *check, size_t n)
 {
@@ -138,6 +154,7 @@ void kcheck_rows(struct kcheck *check)
     check_norm(check, 1536);
     check_gate(check, 8960);
     check_conversions(check, 4001);
+    for (size_t n = 1; n <= 130; n++) check_first_above(check, n);
     for (size_t n = 4096; n <= 5 * 4096; n += 4096) check_stream(check, n);
     check_half(check);
 }
