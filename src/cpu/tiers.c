@@ -114,9 +114,3 @@ const char *rf_cpu_kernels_note(int tier)
     const struct tier *found = made(tier);
     return found ? found->note : "";
 }
-
-size_t rf_cpu_generated_rows(int tier, enum rf_format format)
-{
-    const struct tier *found = made(tier);
-    return found && found->kernels.linear[format] != found->compiled->linear[format] ? found->most_rows : 0;
-}

@@ -14,7 +14,5 @@ const struct rf_kernels *rf_cpu_kernels(int tier);
 size_t rf_cpu_generated_rows(int tier, enum rf_format format);
 /* Why the tier's table holds no generated kernels although there are some for it: one sentence without a full stop; or "". */
 const char *rf_cpu_kernels_note(int tier);
-/* The most rows that the tier's generated kernels take for weights of a format; 0 where there are none. */
-size_t rf_cpu_generated_rows(int tier, enum rf_format format);
 
 #endif
