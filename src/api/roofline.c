@@ -4,6 +4,7 @@
 
 #include "api/handles.h"
 #include "cpu/roofline.h"
+#include "cpu/tiers.h"
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
@@ -144,6 +145,7 @@ struct place {
     int tier;
     const char *form;
     const struct rf_kernels *table;
+    size_t most_rows; /* that kernels of this form take */
     riffle_shape shape;
     const struct rf_roofline_kernel *kernel;
 };
@@ -193,7 +195,7 @@ static int measure_kernel(struct run *run, const struct place *place, struct rf_
     int code = 0;
     for (size_t i = 0; i < run->asked.n_rows && !code; i++) {
         int32_t rows = run->asked.rows[i];
-        if (place->kernel->is_attention && rows > RF_ROOFLINE_MAX_QUERY_ROWS) continue;
+        if ((size_t)rows > place->most_rows) continue;
         for (int in_cache = 0; in_cache < 2 && !code; in_cache++) {
             if (run->roofline)
                 code = measure(run, place, rows, in_cache, error);
@@ -204,16 +206,33 @@ static int measure_kernel(struct run *run, const struct place *place, struct rf_
     return code;
 }
 
+/* Generated where there are such, and compiled. */
+static int measure_forms(struct run *run, struct place *place, struct rf_error *error)
+{
+    const struct rf_roofline_kernel *kernel = place->kernel;
+    int code = 0;
+    if (!kernel->is_attention && kernel->operand == rf_operand_of(kernel->format)) {
+        place->form = "generated";
+        place->table = rf_cpu_kernels(place->tier);
+        place->most_rows = rf_cpu_generated_rows(place->tier, kernel->format);
+        if (place->most_rows) code = measure_kernel(run, place, error);
+    }
+    place->form = "compiled";
+    place->table = rf_kernels(place->tier);
+    place->most_rows = kernel->is_attention ? RF_ROOFLINE_MAX_QUERY_ROWS : SIZE_MAX;
+    return code ? code : measure_kernel(run, place, error);
+}
+
 /* All kernels of a tier with so many threads. Without a pool they are only counted. Attention has one shape. */
 static int measure_tier(struct run *run, int32_t threads, int tier, struct rf_error *error)
 {
     int code = 0;
-    struct place place = {.threads = threads, .tier = tier, .form = "compiled", .table = rf_kernels(tier)};
+    struct place place = {.threads = threads, .tier = tier};
     for (size_t i = 0; i < run->asked.n_shapes && !code; i++)
         for (place.kernel = rf_roofline_kernels; place.kernel->name && !code; place.kernel++) {
             place.shape = run->asked.shapes[i];
             if (!kernel_is_wanted(run, place.kernel) || (place.kernel->is_attention && i > 0)) continue;
-            code = measure_kernel(run, &place, error);
+            code = measure_forms(run, &place, error);
         }
     return code;
 }

@@ -14,7 +14,8 @@
 enum {
     READ_BLOCK = 1 << 20, /* bytes of the pool that a worker reads at a time */
     PAGE = 4096,
-    FEW_ROWS = 16,             /* that the backend lets the weights of a share stream by for, at length */
+    FEW_ROWS = 16,             /* that the backend treats as a decoding step */
+    PIECE_BYTES = 640 * 1024,  /* of weights that stay in the second cache while a prompt's rows pass by */
     CACHED_BYTES = 384 * 1024, /* of weights for each worker: the second cache holds them */
     HEADS = 2,                 /* KV heads of a layer */
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
@@ -247,8 +248,8 @@ struct work {
     const struct rf_roofline *roofline;
     const struct rf_roofline_case *what;
     void (*part)(const struct work *work, const char *data, size_t begin, size_t end, size_t slot);
-    size_t items, grain;
-    size_t unit, unit_bytes; /* items that lie together, and their bytes */
+    size_t items, grain, call; /* grain: that are shared at a time; call: that a kernel gets at a time */
+    size_t unit, unit_bytes;   /* items that lie together, and their bytes */
     double item_operations;
     void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
     float *y; /* [slots][slot_floats] */
@@ -269,14 +270,14 @@ static void linear_part(const struct work *work, const char *weights, size_t beg
     const struct rf_roofline_case *what = work->what;
     rf_linear_fn *linear = what->kernel->operand == RF_OPERAND_A16 ? what->table->linear_mxfp4_a16
                                                                    : what->table->linear[what->kernel->format];
-    size_t call = what->rows > FEW_ROWS ? work->grain : SIZE_MAX;
-    for (size_t r = begin; r < end; r += end - r < call ? end - r : call) {
+    for (size_t r = begin, m; r < end; r += m) {
+        m = end - r < work->call ? end - r : work->call;
         struct rf_linear_args args = {.y = work->y + slot * work->slot_floats + r,
                                       .ldy = work->ldy,
                                       .w = weights + r / work->unit * work->unit_bytes,
                                       .ldw = what->kernel->format == RF_FORMAT_BF16 ? what->k : work->unit_bytes,
                                       .x = work->x,
-                                      .m = end - r < call ? end - r : call,
+                                      .m = m,
                                       .n = what->rows,
                                       .k = what->k};
         linear(&args);
@@ -332,12 +333,21 @@ static void repeat(void *argument, struct rf_worker *worker)
             work->part(work, work->roofline->pool + (size_t)slot * bytes, 0, work->items, (size_t)slot);
 }
 
-/* Weight rows that a worker takes at a time, as in the backend: a prompt's rows pass by while they stay in the second cache. */
-static size_t linear_grain(const struct rf_roofline_case *what)
+/* How the backend shares weight rows, and how many a kernel gets at a time (pieces_of in cpu_backend.c). */
+static void set_pieces(struct work *work)
 {
-    size_t rows = what->table->linear_rows;
-    while (rows > RF_PANEL_ROWS && rows * what->k * sizeof(uint16_t) > 640 * 1024) rows /= 2;
-    return rows < RF_PANEL_ROWS ? RF_PANEL_ROWS : rows / RF_PANEL_ROWS * RF_PANEL_ROWS;
+    const struct rf_roofline_case *what = work->what;
+    size_t most = what->table->linear_rows;
+    work->grain = most;
+    work->call = PIECE_BYTES / (work->unit_bytes / work->unit) / RF_PANEL_ROWS * RF_PANEL_ROWS;
+    if (what->kernel->format == RF_FORMAT_BF16 && work->call > most) work->call = most;
+    if (work->call < RF_PANEL_ROWS) work->call = RF_PANEL_ROWS;
+    if (what->rows > FEW_ROWS) {
+        size_t share = rf_padded(work->items / (8 * (size_t)work->roofline->threads));
+        if (work->grain < share) work->grain = share;
+    }
+    if (work->grain > work->call) work->grain = work->call;
+    if (what->rows <= FEW_ROWS) work->call = SIZE_MAX;
 }
 
 static int linear_work(struct work *work, struct rf_error *error)
@@ -348,7 +358,6 @@ static int linear_work(struct work *work, struct rf_error *error)
     work->part = linear_part;
     work->unit = panels ? RF_PANEL_ROWS : 1;
     work->unit_bytes = panels ? rf_panel_bytes(what->kernel->format, what->k) : what->k * sizeof(uint16_t);
-    work->grain = linear_grain(what);
     work->item_operations = 2.0 * (double)what->rows * (double)what->k;
     work->items = what->m;
     if (what->in_cache) {
@@ -356,6 +365,7 @@ static int linear_work(struct work *work, struct rf_error *error)
         if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
         if (rows < work->items) work->items = rows;
     }
+    set_pieces(work);
     work->ldy = rf_padded(work->items);
     work->slot_floats = what->rows * work->ldy;
 
