@@ -308,6 +308,7 @@ typedef struct riffle_machine {
     int32_t cores;           /* that this process may use */
     uint64_t memory_bytes;   /* physical memory, or the container's limit where that is lower */
     uint64_t peak_rss_bytes; /* of this process, so far */
+    char note[256];          /* what keeps the tier below its speed here, in a sentence without a full stop; or "" */
 } riffle_machine;
 
 RIFFLE_API int riffle_machine_get(riffle_machine *machine, size_t machine_size);

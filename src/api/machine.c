@@ -4,6 +4,7 @@
 
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/tiers.h"
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
@@ -81,6 +82,7 @@ int riffle_machine_get(riffle_machine *machine, size_t machine_size)
         .cores = rf_cpu_count(), .memory_bytes = rf_memory_physical(), .peak_rss_bytes = rf_memory_peak_rss()};
     snprintf(found.cpu, sizeof found.cpu, "%s", rf_tier_name((enum rf_tier)tier));
     snprintf(found.cpu_best, sizeof found.cpu_best, "%s", rf_tier_name((enum rf_tier)rf_kernels_best_tier()));
+    snprintf(found.note, sizeof found.note, "%s", rf_cpu_kernels_note(tier));
     rf_api_give(machine, machine_size, &found, sizeof found);
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "cli/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,11 +41,19 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     return status;
 }
 
+static void print_note(void)
+{
+    riffle_machine machine;
+    if (riffle_machine_get(&machine, sizeof machine) == RIFFLE_OK && machine.note[0])
+        fprintf(stderr, "riffle: %s\n", machine.note);
+}
+
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx)
 {
     riffle_session_options session_options;
     int status = engine_open_model(engine, options, 0);
     if (status != CLI_OK) return status;
+    print_note();
 
     riffle_session_options_init(&session_options, sizeof session_options);
     session_options.n_ctx = n_ctx;

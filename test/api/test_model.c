@@ -241,6 +241,7 @@ static void a_lower_tier_can_be_forced(void)
     riffle_machine machine;
     CHECK_OK(riffle_machine_get(&machine, sizeof machine));
     CHECK(machine.cores > 0 && machine.memory_bytes > 0 && machine.peak_rss_bytes > 0);
+    CHECK_STR(machine.note, "");
     CHECK_FAILS(riffle_set_cpu("z80"), RIFFLE_ERR_ARGUMENT);
     CHECK(strstr(riffle_last_error(), "z80") != NULL);
     CHECK_OK(riffle_set_cpu("scalar"));

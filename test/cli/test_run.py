@@ -1,12 +1,16 @@
 """run, tokenize, info, perplexity and bench on a tiny model of stories."""
 
+import ctypes
+import errno
 import json
 import math
 import os
 import signal
+import struct
+import subprocess
 import time
 
-from harness import MODEL, Case, main
+from harness import MODEL, RIFFLE, TIMEOUT, Case, main
 
 ONCE = ["run", MODEL, "--raw", "-p", "Once upon a time"]
 
@@ -18,6 +22,28 @@ class Run(Case):
         self.assertTrue(result.out.strip())
         shown = self.json(*ONCE, "--max-tokens", "20")
         self.assertEqual(result.out, shown["text"] + "\n")
+
+    def test_refused_executable_memory_is_said_once(self):
+        def refuse():
+            """mprotect(PROT_EXEC) fails from now on with EACCES, by a filter of system calls (seccomp)."""
+            load, equal, any_of, give = 0x20, 0x15, 0x45, 0x06
+            steps = [(load, 0, 0, 0), (equal, 0, 3, 10), (load, 0, 0, 32), (any_of, 0, 1, 4),
+                     (give, 0, 0, 0x50000 | errno.EACCES), (give, 0, 0, 0x7fff0000)]
+            code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+            program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+            libc = ctypes.CDLL(None)
+            if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+                os._exit(77)
+        command = [RIFFLE, *ONCE, "--max-tokens", "3"]
+        result = subprocess.run(command, capture_output=True, text=True, env=dict(self.env, RIFFLE_CPU="avx2"),
+                                preexec_fn=refuse, timeout=TIMEOUT)
+        if result.returncode == 77:
+            self.skipTest("no filter of system calls here")
+        if "lacks the cpu tier" in result.stderr:
+            self.skipTest("no AVX2 here")
+        self.assertEqual((result.returncode, result.stderr), (0, "riffle: executable memory is refused here: "
+                                                              "Permission denied; compiled kernels serve\n"))
+        self.assertEqual(self.ok(*ONCE, "--max-tokens", "3", env={"RIFFLE_CPU": "avx2"}).out, result.stdout)
 
     def test_json(self):
         shown = self.json(*ONCE, "--max-tokens", "5", "--ids")
