@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kcheck/kcheck.h"
+#include "platform/cpu.h"
 
 /* What the call takes and what it left; the assembly below knows the offsets. */
 struct call {
@@ -78,6 +79,35 @@ __attribute__((target("amx-tile"))) static int tiles_in_use(void)
     return config[0] != 0;
 }
 
+static int upper_halves_in_use(const struct call *call)
+{
+    uint8_t used = 0;
+    for (size_t i = 0; i < 16; i++)
+        for (size_t j = 16; j < call->vector_bytes; j++) used |= call->vectors[i][j];
+    return used != 0;
+}
+
+static void perform(struct call *call)
+{
+    current_call = call;
+    run(call);
+}
+
+__attribute__((target("avx2"))) static void add_one(float *x)
+{
+    _mm256_storeu_ps(x, _mm256_add_ps(_mm256_loadu_ps(x), _mm256_set1_ps(1.0f)));
+}
+
+uint32_t kcheck_vector_bytes(void)
+{
+    float x[8] = {0};
+    struct call call = {.arguments = {kcheck_pointer(x)}, .vector_bytes = 32, .kernel = (kcheck_kernel *)add_one};
+    if (!rf_cpu_has_tier(RF_TIER_AVX2)) return 0;
+    perform(&call);
+    if (upper_halves_in_use(&call)) return 0;
+    return rf_cpu_has_tier(RF_TIER_AVX512) ? 64 : 32;
+}
+
 static const char *what_is_wrong(const struct kcheck *check, const struct call *call)
 {
     enum { DIRECTION_FLAG = 0x400, MXCSR_STATUS = 0x3f };
@@ -89,9 +119,7 @@ static const char *what_is_wrong(const struct kcheck *check, const struct call *
     if (call->flags & DIRECTION_FLAG) return "sets the direction flag";
     if ((call->mxcsr_before | MXCSR_STATUS) != (call->mxcsr_after | MXCSR_STATUS)) return "changes MXCSR";
     if (call->x87_before != call->x87_after) return "changes the x87 control word";
-    for (size_t i = 0; i < 16; i++)
-        for (size_t j = 16; j < check->vector_bytes; j++)
-            if (call->vectors[i][j]) return "leaves upper halves of vector registers in use";
+    if (upper_halves_in_use(call)) return "leaves upper halves of vector registers in use";
     if (check->has_tiles && tiles_in_use()) return "leaves tiles in use";
     return NULL;
 }
@@ -103,8 +131,7 @@ uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kern
     memcpy(call.arguments, arguments, sizeof call.arguments);
     for (size_t i = 0; i < 6; i++) call.saved_before[i] = UINT64_C(0x5a5aa5a5) << 32 | kcheck_random(check);
     kcheck_called(check, name, kernel);
-    current_call = &call;
-    run(&call);
+    perform(&call);
     const char *wrong = what_is_wrong(check, &call);
     kcheck_near(check, wrong != NULL, 0, 0, "%s %s", name, wrong);
     return call.result;

@@ -186,9 +186,7 @@ static void check_table(const char *name, const struct rf_kernels *kernels, enum
                            .name = name,
                            .emulated = !native,
                            .has_tiles = tier == RF_TIER_AMX,
-                           .vector_bytes = rf_cpu_has_tier(RF_TIER_AVX512) ? 64
-                                           : rf_cpu_has_tier(RF_TIER_AVX2) ? 32
-                                                                           : 0,
+                           .vector_bytes = kcheck_vector_bytes(),
                            .random = options->seed};
     uint64_t before = emulate_count();
     kcheck_linear(&check);

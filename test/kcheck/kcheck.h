@@ -15,7 +15,7 @@ struct kcheck {
     const char *name;
     int emulated;          /* some of the instructions are: each takes microseconds, so fewer shapes must do */
     int has_tiles;         /* the table may use tiles, and must release them */
-    uint32_t vector_bytes; /* of this machine's vector registers; 0 without AVX */
+    uint32_t vector_bytes; /* see kcheck_vector_bytes */
     uint64_t random;
     int failures, checks;
     kcheck_kernel *called[96]; /* the kernels that were called */
@@ -46,6 +46,9 @@ void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size
  * registers and control words as the ABI asks, the upper halves of vector registers zero and the tiles released. */
 uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kernel, const uint64_t arguments[4],
                      float number);
+/* Of the registers whose upper halves kcheck_call looks at: 0 without AVX, and in builds whose compiler does not clear them
+ * (gcc does from -O2 on). */
+uint32_t kcheck_vector_bytes(void);
 /* Notes a call that is about to be made, for kcheck_all_called and for the message if it crashes. */
 void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel);
 
