@@ -9,6 +9,7 @@
 
 enum {
     FEW_ROWS = 16,           /* that linear layers treat as a decoding step */
+    PANELS_TOGETHER = 4,     /* of weights, that kernels walk side by side */
     PIECE_BYTES = 640 * 1024 /* of weights that stay in the second cache while a prompt's rows pass by */
 };
 
@@ -206,13 +207,14 @@ struct pieces {
 static struct pieces pieces_of(const struct rf_kernels *kernels, const struct rf_worker *worker, int32_t n_rows,
                                int32_t n_layers, const struct rf_weight *const *weights)
 {
-    struct pieces pieces = {.grain = kernels->linear_rows, .call = SIZE_MAX};
+    struct pieces pieces = {.grain = PANELS_TOGETHER * RF_PANEL_ROWS, .call = SIZE_MAX};
     for (int32_t l = 0; l < n_layers; l++) {
         const struct rf_weight *weight = weights[l];
         int is_bf16 = weight->format == RF_FORMAT_BF16;
         size_t row_bytes = is_bf16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
         size_t rows = PIECE_BYTES / row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
         if (is_bf16 && rows > kernels->linear_rows) rows = kernels->linear_rows;
+        if (is_bf16) pieces.grain = kernels->linear_rows;
         if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
         if (rows < pieces.call) pieces.call = rows;
         pieces.total += rf_padded((size_t)weight->rows);
