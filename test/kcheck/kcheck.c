@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cpu/tiers.h"
 #include "emulate.h"
 #include "platform/cpu.h"
 
@@ -177,59 +178,90 @@ struct totals {
     int checks, failures;
 };
 
-/* All kernels of a table that this machine runs, natively or not. */
-static void check_table(const char *name, const struct rf_kernels *kernels, enum rf_tier tier, int native,
-                        const struct options *options, struct totals *totals)
+static struct kcheck new_check(const char *name, const struct rf_kernels *kernels, int native,
+                               const struct options *options)
 {
-    struct kcheck check = {.kernels = kernels,
+    return (struct kcheck){.kernels = kernels,
                            .ref = rf_kernels(RF_TIER_SCALAR),
                            .name = name,
                            .emulated = !native,
-                           .has_tiles = tier == RF_TIER_AMX,
                            .vector_bytes = kcheck_vector_bytes(),
-                           .random = options->seed};
-    uint64_t before = emulate_count();
-    kcheck_linear(&check);
-    kcheck_panels(&check);
-    kcheck_attention(&check);
-    kcheck_rows(&check);
-    check_all_called(&check);
-    kcheck_near(&check, (double)(kernels->linear_rows % RF_PANEL_ROWS), 0, 0, "linear_rows is %zu",
-                kernels->linear_rows);
-    printf("%-14s %d checks, %d failed", name, check.checks, check.failures);
-    if (!native) printf(" (emulated: %llu instructions)", (unsigned long long)(emulate_count() - before));
+                           .random = options->seed,
+                           .emulated_before = emulate_count()};
+}
+
+static void conclude(const struct kcheck *check, struct totals *totals)
+{
+    printf("%-26s %d checks, %d failed", check->name, check->checks, check->failures);
+    if (check->emulated)
+        printf(" (emulated: %llu instructions)", (unsigned long long)(emulate_count() - check->emulated_before));
     printf("\n");
     fflush(stdout);
-    totals->checks += check.checks;
-    totals->failures += check.failures;
+    totals->checks += check->checks;
+    totals->failures += check->failures;
+}
+
+/* All kernels of a table that this machine runs, natively or not. */
+static void check_table(struct kcheck *check, struct totals *totals)
+{
+    kcheck_linear(check);
+    kcheck_panels(check);
+    kcheck_attention(check);
+    kcheck_rows(check);
+    check_all_called(check);
+    kcheck_near(check, (double)(check->kernels->linear_rows % RF_PANEL_ROWS), 0, 0, "linear_rows is %zu",
+                check->kernels->linear_rows);
+    conclude(check, totals);
+}
+
+/* 1 if it runs, one way or the other; else says why not. */
+static int runs(const char *name, int native, enum rf_tier tier, const struct options *options)
+{
+    if (native || (options->can_emulate && emulate_can_run(tier))) return 1;
+    printf("%-26s not checked: this machine lacks it, and it cannot be emulated here\n", name);
+    return 0;
 }
 
 static void check_tier(enum rf_tier tier, const struct options *options, struct totals *totals)
 {
     const char *name = rf_tier_name(tier);
+    const struct rf_kernels *kernels = rf_kernels((int)tier);
     int native = rf_cpu_has_tier(tier);
-    if (!rf_kernels(tier))
-        printf("%-14s not checked: no kernels of its own\n", name);
-    else if (!native && !(options->can_emulate && emulate_can_run(tier)))
-        printf("%-14s not checked: this machine lacks it, and it cannot be emulated here\n", name);
-    else
-        check_table(name, rf_kernels(tier), tier, native, options, totals);
+    if (!kernels) {
+        printf("%-26s not checked: no kernels of its own\n", name);
+    } else if (runs(name, native, tier, options)) {
+        struct kcheck check = new_check(name, kernels, native, options);
+        check.generated = rf_cpu_kernels((int)tier);
+        check.has_tiles = tier == RF_TIER_AMX;
+        check_table(&check, totals);
+    }
 }
 
 /* The tier avxvnni has two encodings of the same kernels, of which the machine's table holds one. */
 static void check_other_encoding(const struct options *options, struct totals *totals)
 {
+    int vex = rf_cpu_needs_evex();
+    const char *name = vex ? "avxvnni (VEX)" : "avxvnni (EVEX)";
     struct rf_kernels kernels;
+    if (!runs(name, !vex && rf_cpu_has_tier(RF_TIER_AVX512), vex ? RF_TIER_AVXVNNI : RF_TIER_AVX512, options)) return;
     rf_kernels_init_ref(&kernels);
-    if (!rf_cpu_has_tier(RF_TIER_AVX2)) return;
     rf_kernels_init_avx2(&kernels);
-    if (rf_cpu_needs_evex()) {
+    if (vex)
         rf_kernels_init_avxvnni(&kernels);
-        if (options->can_emulate) check_table("avxvnni (VEX)", &kernels, RF_TIER_AVXVNNI, 0, options, totals);
-    } else if (rf_cpu_has_tier(RF_TIER_AVX512)) {
+    else
         rf_kernels_init_avxvnni_evex(&kernels);
-        check_table("avxvnni (EVEX)", &kernels, RF_TIER_AVXVNNI, 1, options, totals);
-    }
+    struct kcheck check = new_check(name, &kernels, !vex, options);
+    check_table(&check, totals);
+}
+
+static void check_generated(int form, const struct options *options, struct totals *totals)
+{
+    int native = kcheck_generated_is_native(form);
+    enum rf_tier tier = (enum rf_tier)kcheck_generated_tier(form);
+    if (!runs(kcheck_generated_name(form), native, tier, options)) return;
+    struct kcheck check = new_check(kcheck_generated_name(form), NULL, native, options);
+    kcheck_generated(&check, form);
+    conclude(&check, totals);
 }
 
 static int usage(void)
@@ -258,6 +290,8 @@ int main(int argc, char **argv)
         if (options.tier >= 0 && options.tier != tier) continue;
         check_tier((enum rf_tier)tier, &options, &totals);
         if (tier == RF_TIER_AVXVNNI) check_other_encoding(&options, &totals);
+        for (int form = 0; kcheck_generated_tier(form) >= 0; form++)
+            if (kcheck_generated_tier(form) == tier) check_generated(form, &options, &totals);
     }
     if (!totals.checks) fprintf(stderr, "kcheck: nothing was checked\n");
     return totals.failures || !totals.checks;

@@ -12,13 +12,14 @@ typedef void kcheck_kernel(void); /* any kernel; see kcheck_call */
 
 struct kcheck {
     const struct rf_kernels *kernels, *ref;
+    const struct rf_kernels *generated; /* the same with generated kernels laid over (cpu/tiers.h), or NULL */
     const char *name;
     int emulated;          /* some of the instructions are: each takes microseconds, so fewer shapes must do */
     int has_tiles;         /* the table may use tiles, and must release them */
     uint32_t vector_bytes; /* see kcheck_vector_bytes */
-    uint64_t random;
+    uint64_t random, emulated_before; /* instructions, when it began */
     int failures, checks;
-    kcheck_kernel *called[96]; /* the kernels that were called */
+    kcheck_kernel *called[256]; /* the kernels that were called */
     int n_called;
 };
 
@@ -77,6 +78,13 @@ void kcheck_linear(struct kcheck *check);
 void kcheck_panels(struct kcheck *check);
 void kcheck_attention(struct kcheck *check);
 void kcheck_rows(struct kcheck *check);
+
+/* Generated functions one by one, a form of instructions (an enum rf_mxfp4_form) at a time. */
+void kcheck_generated(struct kcheck *check, int form);
+/* The tier whose instructions a form needs; -1 after the last form. */
+int kcheck_generated_tier(int form);
+const char *kcheck_generated_name(int form);
+int kcheck_generated_is_native(int form);
 
 /* A pointer as an argument of kcheck_call. */
 static inline uint64_t kcheck_pointer(const void *pointer)

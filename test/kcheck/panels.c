@@ -1,5 +1,6 @@
 /* Weights in panels times rows of 8 bits, which every tier computes to the reference's bits, and of 16 bits. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/half.h"
@@ -235,6 +236,12 @@ void kcheck_panels(struct kcheck *check)
                                   .form = RF_OPERAND_A8,
                                   .kernel = check->kernels->linear[format],
                                   .reference = check->ref->linear[format]};
+        check_shapes(check, &product);
+        if (!check->generated || check->generated->linear[format] == product.kernel) continue;
+        char name[32];
+        snprintf(name, sizeof name, "%s (generated)", product.name);
+        product.name = name;
+        product.kernel = check->generated->linear[format];
         check_shapes(check, &product);
     }
     struct product a16 = {.name = "MXFP4 (A16)",

@@ -12,13 +12,13 @@ static void norm(struct kcheck *check, const struct rf_kernels *kernels, float *
                 (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), kcheck_pointer(weight), n}, 1e-5f);
 }
 
-static void check_norm(struct kcheck *check, size_t n)
+static void check_norm(struct kcheck *check, size_t n, float size)
 {
     size_t bytes = n * sizeof(float);
     float *x = kcheck_guarded(bytes), *weight = kcheck_guarded(bytes), *got = kcheck_guarded(bytes);
     float *wanted = kcheck_guarded(bytes), *again = kcheck_guarded(bytes);
     for (size_t i = 0; i < n; i++) {
-        x[i] = kcheck_normal(check) * 10.0f;
+        x[i] = kcheck_normal(check) * size;
         weight[i] = kcheck_normal(check);
     }
     norm(check, check->ref, wanted, x, weight, n);
@@ -39,7 +39,7 @@ static void check_gate(struct kcheck *check, size_t n)
     float *gate = kcheck_guarded(bytes), *up = kcheck_guarded(bytes), *got = kcheck_guarded(bytes);
     float *wanted = kcheck_guarded(bytes);
     for (size_t i = 0; i < n; i++) {
-        gate[i] = kcheck_normal(check) * (i % 5 == 0 ? 60.0f : 4.0f);
+        gate[i] = kcheck_normal(check) * (i % 11 == 3 ? 1000.0f : i % 5 == 0 ? 60.0f : 4.0f);
         up[i] = kcheck_normal(check);
     }
     const struct rf_kernels *tables[] = {check->ref, check->kernels};
@@ -147,11 +147,13 @@ static void check_half(struct kcheck *check)
 void kcheck_rows(struct kcheck *check)
 {
     for (size_t n = 1; n <= 40; n++) {
-        check_norm(check, n);
+        check_norm(check, n, 10.0f);
+        check_norm(check, n, 0.0f);
+        check_norm(check, n, 1e-4f); /* beside the epsilon */
         check_gate(check, n);
         check_conversions(check, n);
     }
-    check_norm(check, 1536);
+    check_norm(check, 1536, 10.0f);
     check_gate(check, 8960);
     check_conversions(check, 4001);
     for (size_t n = 1; n <= 130; n++) check_first_above(check, n);
