@@ -323,12 +323,14 @@ RIFFLE_API int riffle_measure_read(int32_t threads, double *bytes_per_second);
 RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
                                    double *seconds);
 
-/* A limit of this machine, as measured. */
+/* A limit of this machine, as measured: before the kernels, and again after them, then as the median of all
+ * measurements of it. */
 typedef struct riffle_ceiling {
     const char *key;   /* "read" (of memory), "fma_256", "vpdpbusd", ... Strings live as long as the library. */
     const char *name;  /* for people: "vpdpbusd, 512 bits" */
     int32_t threads;   /* that reached it together */
-    double per_second; /* bytes of "read", else operations: two for each product and its sum */
+    double per_second; /* bytes of "read", else operations: two for each product and its sum; the median... */
+    double best;       /* ... and the highest of all measurements: far above it when something disturbs */
 } riffle_ceiling;
 
 /* What one kernel reaches. Ratios are medians of rounds, each between two measurements of the ceilings. */

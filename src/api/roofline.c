@@ -126,15 +126,19 @@ static int check_numbers(struct run *run, struct rf_error *error)
     return 0;
 }
 
+static int report(const struct run *run, const char *key, const char *name, int32_t threads, struct rf_ceiling found)
+{
+    riffle_ceiling ceiling = {key, name, threads, found.usual, found.best};
+    return found.usual > 0 && run->on_ceiling && run->on_ceiling(run->user, &ceiling);
+}
+
 static int report_ceilings(const struct run *run, int32_t threads, struct rf_error *error)
 {
-    riffle_ceiling ceiling = {"read", "reading memory", threads, rf_roofline_read_ceiling(run->roofline)};
-    int stop = run->on_ceiling && run->on_ceiling(run->user, &ceiling);
-    for (int peak = 0; peak < RF_PEAK_COUNT && !stop; peak++) {
-        ceiling.key = rf_peak_key((enum rf_peak)peak);
-        ceiling.name = rf_peak_name((enum rf_peak)peak);
-        ceiling.per_second = rf_roofline_peak_ceiling(run->roofline, (enum rf_peak)peak);
-        if (ceiling.per_second > 0) stop = run->on_ceiling && run->on_ceiling(run->user, &ceiling);
+    int stop = report(run, "read", "reading memory", threads, rf_roofline_read_ceiling(run->roofline));
+    for (int p = 0; p < RF_PEAK_COUNT && !stop; p++) {
+        enum rf_peak peak = (enum rf_peak)p;
+        stop =
+            report(run, rf_peak_key(peak), rf_peak_name(peak), threads, rf_roofline_peak_ceiling(run->roofline, peak));
     }
     return stop ? rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled") : 0;
 }
@@ -247,6 +251,9 @@ static int measure_all(struct run *run, struct rf_error *error)
     for (int t = 0; t < run->n_threads && !code; t++) {
         if (run->roofline) code = rf_roofline_use_threads(run->roofline, run->threads[t], error);
         for (int i = 0; i < run->n_tiers && !code; i++) code = measure_tier(run, run->threads[t], run->tiers[i], error);
+        if (!run->roofline || code) continue;
+        rf_roofline_settle(run->roofline);
+        code = report_ceilings(run, run->threads[t], error);
     }
     return code;
 }

@@ -19,6 +19,9 @@ const char *roofline_ceiling_name(const struct roofline *roofline, const char *k
 /* The most threads of any ceiling. */
 int32_t roofline_threads(const struct roofline *roofline);
 
+/* Whether something else kept the machine busy: the ceilings moved by more than a quarter. */
+int roofline_was_disturbed(const struct roofline *roofline);
+
 /* Tables on standard output: the ceilings, and the last row with what belongs above it. */
 void roofline_print_ceilings(const struct roofline *roofline);
 void roofline_print_last(const struct roofline *roofline);

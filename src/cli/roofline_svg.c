@@ -75,6 +75,14 @@ static int is_shown(const struct picture *picture, const riffle_roofline_row *ro
     return 0;
 }
 
+/* By its ratio to the lower roof: roofs and kernels were measured in different seconds, their ratios in the same ones. */
+static double height_of(const struct picture *picture, const riffle_roofline_row *row)
+{
+    double compute = roofline_ceiling(picture->roofline, row->ceiling, row->threads) / 1e9;
+    if (strcmp(row->binds, "memory") == 0) return row->percent_of_read / 100 * picture->read * row->ops_per_byte;
+    return row->percent_of_compute / 100 * compute;
+}
+
 static struct series *series_of(struct picture *picture, const riffle_roofline_row *row)
 {
     int kernels = 0, hollow = 0;
@@ -121,8 +129,8 @@ static void lay_out(struct picture *picture)
         add_ceiling(picture, row->ceiling);
         picture->x_low = fmin(picture->x_low, row->ops_per_byte);
         picture->x_high = fmax(picture->x_high, row->ops_per_byte);
-        picture->y_low = fmin(picture->y_low, row->ops_per_second / 1e9);
-        top = fmax(top, row->ops_per_second / 1e9);
+        picture->y_low = fmin(picture->y_low, height_of(picture, row));
+        top = fmax(top, height_of(picture, row));
     }
     for (int i = 0; i < picture->n_ceilings; i++) top = fmax(top, ceiling_gops(picture, i));
     /* The corner where the highest roofs meet is to be seen. */
@@ -197,8 +205,12 @@ static void draw_roofs(struct picture *picture)
     double x0 = x_of(picture, low), y0 = y_of(picture, low * picture->read);
     double x1 = x_of(picture, ridge), y1 = y_of(picture, top);
 
-    put(picture, "<path d=\"M%.1f %.1fL%.1f %.1fH%dV%dH%.1fZ\" fill=\"#f1f5f9\" fill-opacity=\"0.7\"/>\n", x0, y0, x1,
-        y1, RIGHT, BOTTOM, x0);
+    put(picture, "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n", LEFT, TOP,
+        RIGHT - LEFT, BOTTOM - TOP);
+    put(picture,
+        "<g clip-path=\"url(#plot)\">\n<path d=\"M%.1f %.1fL%.1f %.1fH%dV%dH%.1fZ\" fill=\"#f1f5f9\" "
+        "fill-opacity=\"0.7\"/>\n",
+        x0, y0, x1, y1, RIGHT, BOTTOM, x0);
     put(picture, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#263238\" stroke-width=\"2\"/>\n", x0, y0, x1, y1);
     double above = 1e9;
     for (int i = 0; i < n; i++) {
@@ -218,6 +230,7 @@ static void draw_roofs(struct picture *picture)
         "<text transform=\"translate(%.1f %.1f) rotate(%.1f)\" y=\"-9\" fill=\"#263238\">reading memory: %.1f "
         "GB/s</text>\n",
         mx, my, angle, picture->read);
+    put(picture, "</g>\n");
 }
 
 static void draw_series(struct picture *picture, const struct series *series)
@@ -231,7 +244,7 @@ static void draw_series(struct picture *picture, const struct series *series)
             if (!is_shown(picture, row) || strcmp(row->kernel, series->kernel) != 0 ||
                 strcmp(row->form, series->form) != 0)
                 continue;
-            double x = x_of(picture, row->ops_per_byte), y = y_of(picture, row->ops_per_second / 1e9);
+            double x = x_of(picture, row->ops_per_byte), y = y_of(picture, height_of(picture, row));
             if (!points) {
                 put(picture, "%c%.1f %.1f", n++ ? 'L' : 'M', x, y);
                 continue;

@@ -28,6 +28,13 @@ int32_t roofline_threads(const struct roofline *roofline)
     return threads;
 }
 
+int roofline_was_disturbed(const struct roofline *roofline)
+{
+    for (size_t i = 0; i < roofline->n_ceilings; i++)
+        if (roofline->ceilings[i].per_second < 0.75 * roofline->ceilings[i].best) return 1;
+    return 0;
+}
+
 static void print_threads(int32_t threads)
 {
     char text[32];

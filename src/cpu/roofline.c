@@ -19,7 +19,9 @@ enum {
     CACHED_BYTES = 384 * 1024, /* of weights for each worker: the second cache holds them */
     HEADS = 2,                 /* KV heads of a layer */
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
-    FIRST_ROUNDS = 7 /* of the ceilings by themselves */
+    FIRST_ROUNDS = 7, /* of the ceilings by themselves */
+    SEEN = 1024,
+    LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
 };
 
 static const uint64_t LEAST_POOL = (uint64_t)1 << 30, MOST_POOL = (uint64_t)2 << 30, SMALLEST_POOL = (uint64_t)64 << 20;
@@ -47,6 +49,12 @@ const struct rf_roofline_kernel rf_roofline_kernels[] = {
 };
 #undef A8
 
+/* The latest measurements of a ceiling. */
+struct seen {
+    double rates[SEEN], best;
+    size_t count;
+};
+
 struct rf_roofline {
     const struct rf_allocator *allocator;
     uint64_t (*read_stream)(const void *data, size_t n);
@@ -56,6 +64,7 @@ struct rf_roofline {
     struct rf_team *team;
     double read;
     double peaks[RF_PEAK_COUNT];
+    struct seen reads_seen, peaks_seen[RF_PEAK_COUNT];
     struct rf_peak_loop loops[RF_PEAK_COUNT];
 };
 
@@ -85,6 +94,19 @@ static double median(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, by_size);
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+static double see(struct seen *seen, double rate)
+{
+    seen->rates[seen->count++ % SEEN] = rate;
+    if (rate > seen->best) seen->best = rate;
+    return rate;
+}
+
+/* Sorts what was seen, whose order does not matter. */
+static double usual(struct seen *seen)
+{
+    return seen->count ? median(seen->rates, (int)(seen->count < SEEN ? seen->count : SEEN)) : 0;
 }
 
 /* ---- The pool ---- */
@@ -176,12 +198,12 @@ static void read_part(void *argument, struct rf_worker *worker)
 static double measure_read(struct rf_roofline *roofline, double seconds)
 {
     size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
-    size_t blocks = (size_t)(seconds * roofline->read / READ_BLOCK);
+    size_t blocks = (size_t)(seconds * roofline->reads_seen.best / READ_BLOCK);
     if (blocks < least) blocks = least;
     if (blocks > most) blocks = most;
     struct read read = {roofline, NULL, blocks};
     read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
-    return (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read);
+    return see(&roofline->reads_seen, (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read));
 }
 
 struct issue {
@@ -201,13 +223,13 @@ static double measure_peak(struct rf_roofline *roofline, enum rf_peak peak, doub
 {
     const struct rf_peak_loop *loop = &roofline->loops[peak];
     double each = loop->operations * roofline->threads;
-    struct issue issue = {*loop, (uint64_t)(seconds * roofline->peaks[peak] / each) + 1000, roofline->threads};
-    return (double)issue.loops * each / timed(roofline, issue_part, &issue);
+    struct issue issue = {*loop, (uint64_t)(seconds * roofline->peaks_seen[peak].best / each) + LEAST_LOOPS,
+                          roofline->threads};
+    return see(&roofline->peaks_seen[peak], (double)issue.loops * each / timed(roofline, issue_part, &issue));
 }
 
 int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error)
 {
-    double rates[FIRST_ROUNDS];
     if (threads > roofline->most_threads) threads = roofline->most_threads;
     if (threads == roofline->threads && roofline->read > 0) return 0;
     struct rf_team *team;
@@ -217,28 +239,37 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
     roofline->team = team;
     roofline->threads = threads;
 
-    roofline->read = 0;
-    roofline->read = measure_read(roofline, 0);
-    for (int i = 0; i < FIRST_ROUNDS; i++) rates[i] = measure_read(roofline, 6 * READ_TIME);
-    roofline->read = median(rates, FIRST_ROUNDS);
-    for (int peak = 0; peak < RF_PEAK_COUNT; peak++) {
-        roofline->peaks[peak] = 0;
-        if (!rf_peak_find((enum rf_peak)peak, &roofline->loops[peak])) continue;
-        roofline->peaks[peak] = measure_peak(roofline, (enum rf_peak)peak, 0);
-        for (int i = 0; i < FIRST_ROUNDS; i++) rates[i] = measure_peak(roofline, (enum rf_peak)peak, 3 * PEAK_TIME);
-        roofline->peaks[peak] = median(rates, FIRST_ROUNDS);
+    roofline->reads_seen = (struct seen){0};
+    /* The first measurements only tell how much is to be done in a time. */
+    for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 0);
+    roofline->reads_seen.count = 0;
+    for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 6 * READ_TIME);
+    for (int p = 0; p < RF_PEAK_COUNT; p++) {
+        enum rf_peak peak = (enum rf_peak)p;
+        roofline->peaks_seen[peak] = (struct seen){0};
+        if (!rf_peak_find(peak, &roofline->loops[peak])) continue;
+        for (int i = 0; i < FIRST_ROUNDS; i++) measure_peak(roofline, peak, 0);
+        roofline->peaks_seen[peak].count = 0;
+        for (int i = 0; i < FIRST_ROUNDS; i++) measure_peak(roofline, peak, 3 * PEAK_TIME);
     }
+    rf_roofline_settle(roofline);
     return 0;
 }
 
-double rf_roofline_read_ceiling(const struct rf_roofline *roofline)
+void rf_roofline_settle(struct rf_roofline *roofline)
 {
-    return roofline->read;
+    roofline->read = usual(&roofline->reads_seen);
+    for (int peak = 0; peak < RF_PEAK_COUNT; peak++) roofline->peaks[peak] = usual(&roofline->peaks_seen[peak]);
 }
 
-double rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak)
+struct rf_ceiling rf_roofline_read_ceiling(const struct rf_roofline *roofline)
 {
-    return roofline->peaks[peak];
+    return (struct rf_ceiling){roofline->read, roofline->reads_seen.best};
+}
+
+struct rf_ceiling rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak)
+{
+    return (struct rf_ceiling){roofline->peaks[peak], roofline->peaks_seen[peak].best};
 }
 
 /* ---- The kernels ---- */

@@ -40,10 +40,15 @@ uint64_t rf_roofline_pool_bytes(const struct rf_roofline *roofline);
 
 /* From now on `threads` workers measure, at most as many as filled the pool. Ceilings are then measured first. */
 int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error);
-/* Bytes a second of streaming reads. */
-double rf_roofline_read_ceiling(const struct rf_roofline *roofline);
-/* Operations a second; 0 where the processor lacks the instruction. */
-double rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak);
+/* Makes the ceilings the medians of all that was measured of them with these threads, also beside kernels. */
+void rf_roofline_settle(struct rf_roofline *roofline);
+struct rf_ceiling {
+    double usual, best; /* a second; 0 where the processor lacks the instruction */
+};
+/* Bytes of streaming reads. */
+struct rf_ceiling rf_roofline_read_ceiling(const struct rf_roofline *roofline);
+/* Operations. */
+struct rf_ceiling rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak);
 
 struct rf_roofline_case {
     const struct rf_roofline_kernel *kernel;
