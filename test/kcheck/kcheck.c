@@ -29,8 +29,8 @@ static size_t pages_of(size_t bytes)
 void *kcheck_guarded(size_t bytes)
 {
     size_t pages = pages_of(bytes);
-    char *base = mmap(NULL, pages + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED || mprotect(base, PAGE, PROT_NONE) || mprotect(base + PAGE + pages, PAGE, PROT_NONE)) {
+    char *base = mmap(NULL, pages + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED || mprotect(base + PAGE, pages, PROT_READ | PROT_WRITE)) {
         perror("kcheck: guard pages");
         exit(1);
     }
