@@ -259,7 +259,11 @@ static void check_refusals(struct snippet *snippet)
     bad.row_bytes[8] = 4;
     check_refused(snippet, "a ninth tile", &bad, 0, 0, 0, 0, 0);
     check_refused(snippet, "a tile that is not configured", &good, CONFIG_OP, PF2, 5, 0, 0);
-    check_refused(snippet, "a product with itself", &good, BYTES_OP, PF2, 0, 2, 0);
+    const struct tile_config square = {.palette = 1, .rows = {16, 16, 16}, .row_bytes = {64, 64, 64}};
+    check_refused(snippet, NULL, &square, BYTES_OP, PF2, 0, 2, 1);
+    check_refused(snippet, "a product added to its first source", &square, BYTES_OP, PF2, 0, 2, 0);
+    check_refused(snippet, "a product added to its second source", &square, BYTES_OP, PF2, 0, 0, 1);
+    check_refused(snippet, "a square", &square, BYTES_OP, PF2, 0, 1, 1);
     check_refused(snippet, "a product of other rows", &good, BYTES_OP, PF2, 4, 2, 1);
     check_refused(snippet, "a product of other columns", &good, BYTES_OP, PF2, 0, 3, 1);
     check_refused(snippet, "a product of another depth", &good, BYTES_OP, PF2, 0, 4, 1);
