@@ -82,6 +82,15 @@ static inline uint16_t *v_cache(const struct rf_context *context, size_t chunk, 
     return k_cache(context, chunk, layer, head) + context->k_elements;
 }
 
+/* How `total` weight rows of (at most) row_bytes each are shared and taken: a prompt's rows of activations are taken past one
+ * piece of weights after another, few rows let the weights stream by at length. Both sizes are multiples of a panel's rows. */
+struct cpu_pieces {
+    size_t grain; /* rows that are shared at a time */
+    size_t call;  /* rows that a kernel gets at a time, at most */
+};
+struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes, size_t total,
+                             int workers, size_t n_rows);
+
 /* weights.c */
 int cpu_weights_load(struct rf_backend *backend, const struct rf_weight_request *requests, int32_t n_requests,
                      int32_t threads, rf_load_progress progress, void *user, struct rf_error *error);

@@ -196,32 +196,16 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     rf_team_barrier(worker);
 }
 
-/* How the weight rows of a call are shared and taken. */
-struct pieces {
-    size_t total; /* rows of all layers, each layer's made up to whole panels so that the next begins with one */
-    size_t grain; /* rows that are shared at a time; a multiple of a panel's */
-    size_t call;  /* rows that a kernel gets at a time; likewise */
-};
-
-/* A prompt's rows are taken past one piece of weights after another, few rows let the weights stream by at length. */
-static struct pieces pieces_of(const struct rf_kernels *kernels, const struct rf_worker *worker, int32_t n_rows,
-                               int32_t n_layers, const struct rf_weight *const *weights)
+struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes, size_t total,
+                             int workers, size_t n_rows)
 {
-    struct pieces pieces = {.grain = PANELS_TOGETHER * RF_PANEL_ROWS, .call = SIZE_MAX};
-    for (int32_t l = 0; l < n_layers; l++) {
-        const struct rf_weight *weight = weights[l];
-        int is_bf16 = weight->format == RF_FORMAT_BF16;
-        size_t row_bytes = is_bf16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
-        size_t rows = PIECE_BYTES / row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
-        if (is_bf16 && rows > kernels->linear_rows) rows = kernels->linear_rows;
-        if (is_bf16) pieces.grain = kernels->linear_rows;
-        if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
-        if (rows < pieces.call) pieces.call = rows;
-        pieces.total += rf_padded((size_t)weight->rows);
-    }
+    size_t rows = PIECE_BYTES / row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
+    if (any_bf16 && rows > kernels->linear_rows) rows = kernels->linear_rows;
+    if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
+    struct cpu_pieces pieces = {.grain = kernels->linear_rows, .call = rows};
     if (n_rows > FEW_ROWS) {
         /* Large, as each call reads all of the prompt's rows again, but enough of them for all workers. */
-        size_t share = rf_padded(pieces.total / (8 * (size_t)worker->count));
+        size_t share = rf_padded(total / (8 * (size_t)workers));
         if (pieces.grain < share) pieces.grain = share;
     }
     if (pieces.grain > pieces.call) pieces.grain = pieces.call;
@@ -254,10 +238,19 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
                    struct rf_buffer *const *y, int accumulate)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
-    struct pieces pieces = pieces_of(kernels, worker, n_rows, n_layers, weights);
     struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, pieces.total, pieces.grain);
+    /* Rows of all layers, each layer's made up to whole panels so that the next begins with one. */
+    size_t total = 0, row_bytes = 1, begin, end;
+    int any_bf16 = 0;
+    for (int32_t l = 0; l < n_layers; l++) {
+        int is_bf16 = weights[l]->format == RF_FORMAT_BF16;
+        size_t bytes = is_bf16 ? weights[l]->ld * sizeof(uint16_t) : weights[l]->ld / RF_PANEL_ROWS;
+        if (row_bytes < bytes) row_bytes = bytes;
+        any_bf16 |= is_bf16;
+        total += rf_padded((size_t)weights[l]->rows);
+    }
+    struct cpu_pieces pieces = cpu_pieces(kernels, any_bf16, row_bytes, total, worker->count, (size_t)n_rows);
+    rf_share_begin(&share, worker, total, pieces.grain);
     while (rf_share_next(&share, &begin, &end)) {
         size_t first = 0; /* row of layer l among all of them */
         for (int32_t l = 0; l < n_layers; first += rf_padded((size_t)weights[l++]->rows)) {

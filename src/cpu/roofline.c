@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu/cpu.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
@@ -14,8 +15,6 @@
 enum {
     READ_BLOCK = 1 << 20, /* bytes of the pool that a worker reads at a time */
     PAGE = 4096,
-    FEW_ROWS = 16,             /* that the backend treats as a decoding step */
-    PIECE_BYTES = 640 * 1024,  /* of weights that stay in the second cache while a prompt's rows pass by */
     CACHED_BYTES = 384 * 1024, /* of weights for each worker: the second cache holds them */
     HEADS = 2,                 /* KV heads of a layer */
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
@@ -364,23 +363,6 @@ static void repeat(void *argument, struct rf_worker *worker)
             work->part(work, work->roofline->pool + (size_t)slot * bytes, 0, work->items, (size_t)slot);
 }
 
-/* How the backend shares weight rows, and how many a kernel gets at a time (pieces_of in cpu_backend.c). */
-static void set_pieces(struct work *work)
-{
-    const struct rf_roofline_case *what = work->what;
-    size_t most = what->table->linear_rows;
-    work->grain = most;
-    work->call = PIECE_BYTES / (work->unit_bytes / work->unit) / RF_PANEL_ROWS * RF_PANEL_ROWS;
-    if (what->kernel->format == RF_FORMAT_BF16 && work->call > most) work->call = most;
-    if (work->call < RF_PANEL_ROWS) work->call = RF_PANEL_ROWS;
-    if (what->rows > FEW_ROWS) {
-        size_t share = rf_padded(work->items / (8 * (size_t)work->roofline->threads));
-        if (work->grain < share) work->grain = share;
-    }
-    if (work->grain > work->call) work->grain = work->call;
-    if (what->rows <= FEW_ROWS) work->call = SIZE_MAX;
-}
-
 static int linear_work(struct work *work, struct rf_error *error)
 {
     const struct rf_roofline_case *what = work->what;
@@ -396,7 +378,10 @@ static int linear_work(struct work *work, struct rf_error *error)
         if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
         if (rows < work->items) work->items = rows;
     }
-    set_pieces(work);
+    struct cpu_pieces pieces = cpu_pieces(what->table, !panels, work->unit_bytes / work->unit, work->items,
+                                          work->roofline->threads, what->rows);
+    work->grain = pieces.grain;
+    work->call = pieces.call;
     work->ldy = rf_padded(work->items);
     work->slot_floats = what->rows * work->ldy;
 
