@@ -243,7 +243,7 @@ void rf_asm_pop(struct rf_assembler *assembler, enum rf_gpr to)
 
 void rf_asm_prefetch(struct rf_assembler *assembler, struct rf_address address)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_PREFETCHT0, 1, memory_operand(address, 1), none);
+    encode_general(assembler, ZYDIS_MNEMONIC_PREFETCHT1, 1, memory_operand(address, 1), none);
 }
 
 void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t place)

@@ -103,7 +103,7 @@ void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void 
 void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate);
 void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from);
 void rf_asm_pop(struct rf_assembler *assembler, enum rf_gpr to);
-/* Into the first cache and all behind it. */
+/* Into the second cache. */
 void rf_asm_prefetch(struct rf_assembler *assembler, struct rf_address address);
 /* Counts down and goes back to the place in the code, unless it has reached zero. */
 void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t place);

@@ -18,7 +18,7 @@ enum rf_mxfp4_form {
     RF_MXFP4_FORM_COUNT
 };
 
-enum { RF_MXFP4_MOST_ROWS = 16, RF_MXFP4_MOST_PANELS = 4 };
+enum { RF_MXFP4_MOST_ROWS = 16, RF_MXFP4_MOST_PANELS = 6 };
 
 /* The one argument of a generated function. It covers n rows and p panels, both its own; the panels lie `part` bytes
  * apart, the rows `row_bytes`. */

@@ -29,16 +29,25 @@ static const struct form forms[RF_MXFP4_FORM_COUNT] = {
 enum {
     BLOCK_BYTES = 256, /* of codes */
     SCALE_BYTES = 16,
-    AHEAD = 3072, /* bytes of codes from a load to its prefetch */
-    CODES = 8     /* vectors of codes that cover a block */
+    CODES = 8 /* vectors of codes that cover a block */
 };
 
-/* General registers. The first row of each four has a pointer; so have the codes and the scales of the first panel. */
-static const enum rf_gpr call = RF_RDI, sums = RF_RDI, codes = RF_RSI, scales = RF_RDX, part = RF_RCX, part3 = RF_R8,
-                         rows[4] = {RF_R9, RF_R10, RF_RBP, RF_R12}, stride = RF_R11, stride3 = RF_RBX, blocks = RF_RAX,
-                         constants = RF_R13;
+/* How many panels are best walked at once, and how many bytes ahead of a load its line is asked for. Few rows are bound by
+ * memory, more by products; docs/jit.md has the measurements. */
+static struct walk {
+    int panels, ahead;
+} walk_of(enum rf_mxfp4_form form, int n)
+{
+    if (n <= 2 && form == RF_MXFP4_AVX512) return (struct walk){6, 1024};
+    return (struct walk){n <= 8 ? 4 : 2, 2048};
+}
+
+/* General registers. The first panel of each four has pointers to its codes and scales, the first row of each four one. */
+static const enum rf_gpr call = RF_RDI, sums = RF_RDI, codes[2] = {RF_RSI, RF_R14}, scales[2] = {RF_RDX, RF_R15},
+                         part = RF_RCX, part3 = RF_R8, rows[4] = {RF_R9, RF_R10, RF_RBP, RF_R12}, stride = RF_R11,
+                         stride3 = RF_RBX, blocks = RF_RAX, constants = RF_R13;
 /* Those of them that the System V calling convention gives back to the caller as they were. */
-static const enum rf_gpr saved[] = {RF_RBX, RF_RBP, RF_R12, RF_R13};
+static const enum rf_gpr saved[] = {RF_RBX, RF_RBP, RF_R12, RF_R13, RF_R14, RF_R15};
 enum { SAVED = sizeof saved / sizeof *saved };
 
 #define TIMES4(...)                                        \
@@ -61,7 +70,7 @@ static const struct tables {
 struct kernel {
     struct rf_assembler *out;
     struct form form;
-    int n, p;
+    int n, p, ahead;
     int halves;        /* vectors of a panel: 1 or 2 */
     int phases;        /* 1 or 2 */
     int together;      /* rows that are interleaved */
@@ -90,6 +99,11 @@ static struct rf_address at_step(enum rf_gpr base, enum rf_gpr step, enum rf_gpr
 static struct rf_address in_row(int row, int displacement)
 {
     return at_step(rows[row / 4], stride, stride3, row % 4, displacement);
+}
+
+static struct rf_address in_panel(const enum rf_gpr base[2], int panel, int displacement)
+{
+    return at_step(base[panel / 4], part, part3, panel % 4, displacement);
 }
 
 static int vectors(const struct kernel *kernel)
@@ -139,7 +153,7 @@ static void look_up(const struct kernel *kernel, int panel, int phase)
     for (int j = 0; j < lines; j++)
         for (int half = 0; half < kernel->halves; half++) {
             int low = 2 * j * kernel->halves + half, high = low + kernel->halves;
-            struct rf_address from = at_step(codes, part, part3, panel, 64 * (phase * lines + j) + 32 * half);
+            struct rf_address from = in_panel(codes, panel, 64 * (phase * lines + j) + 32 * half);
             rf_asm_move(out, RF_VMOVDQU, high, rf_mem(from));
             if (kernel->form.permb) {
                 rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->constant));
@@ -156,7 +170,7 @@ static void look_up(const struct kernel *kernel, int panel, int phase)
     if (phase) return;
     for (int half = 0; half < kernel->halves; half++) {
         int to = kernel->scale + half;
-        rf_asm_move(out, RF_VPMOVZXBD, to, rf_mem(at_step(scales, part, part3, panel, 8 * half)));
+        rf_asm_move(out, RF_VPMOVZXBD, to, rf_mem(in_panel(scales, panel, 8 * half)));
         rf_asm_vector(out, RF_VPSLLD, to, to, rf_imm(23));
     }
 }
@@ -259,9 +273,9 @@ static void block(const struct kernel *kernel)
 {
     struct rf_assembler *out = kernel->out;
     for (int panel = 0; panel < kernel->p; panel++) {
+        /* Of the scales there is little: the processor's own prefetching sees to them. */
         for (int line = 0; line < BLOCK_BYTES; line += 64)
-            rf_asm_prefetch(out, at_step(codes, part, part3, panel, AHEAD + line));
-        rf_asm_prefetch(out, at_step(scales, part, part3, panel, AHEAD / BLOCK_BYTES * SCALE_BYTES));
+            rf_asm_prefetch(out, in_panel(codes, panel, kernel->ahead + line));
         for (int phase = 0; phase < kernel->phases; phase++) {
             look_up(kernel, panel, phase);
             multiply_rows(kernel, panel, phase);
@@ -277,14 +291,18 @@ static void begin(const struct kernel *kernel)
     if (kernel->form.permb) rf_asm_move(out, RF_VMOVDQU, kernel->constant, table(kernel));
     if (kernel->form.dot == DOT_MADDUBS)
         rf_asm_move(out, RF_VMOVDQU, kernel->constant, rf_mem(at(constants, offsetof(struct tables, ones))));
-    rf_asm_load(out, codes, at(call, offsetof(struct rf_mxfp4_call, codes)));
-    rf_asm_load(out, scales, at(call, offsetof(struct rf_mxfp4_call, scales)));
+    rf_asm_load(out, codes[0], at(call, offsetof(struct rf_mxfp4_call, codes)));
+    rf_asm_load(out, scales[0], at(call, offsetof(struct rf_mxfp4_call, scales)));
     rf_asm_load(out, part, at(call, offsetof(struct rf_mxfp4_call, part)));
     rf_asm_load(out, stride, at(call, offsetof(struct rf_mxfp4_call, row_bytes)));
     rf_asm_load(out, blocks, at(call, offsetof(struct rf_mxfp4_call, blocks)));
     rf_asm_load(out, rows[0], at(call, offsetof(struct rf_mxfp4_call, rows)));
     rf_asm_load(out, sums, at(call, offsetof(struct rf_mxfp4_call, sums))); /* the last: it replaces `call` */
     rf_asm_address(out, part3, (struct rf_address){part, part, 2, 0});
+    if (kernel->p > 4) {
+        rf_asm_address(out, codes[1], (struct rf_address){codes[0], part, 4, 0});
+        rf_asm_address(out, scales[1], (struct rf_address){scales[0], part, 4, 0});
+    }
     rf_asm_address(out, stride3, (struct rf_address){stride, stride, 2, 0});
     for (int i = 1; 4 * i < kernel->n; i++)
         rf_asm_address(out, rows[i], (struct rf_address){rows[i - 1], stride, 4, 0});
@@ -323,7 +341,7 @@ static void assign_registers(struct kernel *kernel)
 
 void rf_mxfp4_emit(struct rf_assembler *assembler, enum rf_mxfp4_form form, int n, int p)
 {
-    struct kernel kernel = {.out = assembler, .form = forms[form], .n = n, .p = p};
+    struct kernel kernel = {.out = assembler, .form = forms[form], .n = n, .p = p, .ahead = walk_of(form, n).ahead};
     assign_registers(&kernel);
     assembler->vector_bytes = kernel.form.vector_bytes;
     assembler->evex = kernel.form.evex;
@@ -332,8 +350,10 @@ void rf_mxfp4_emit(struct rf_assembler *assembler, enum rf_mxfp4_form form, int 
     rf_asm_align(assembler);
     size_t top = assembler->used;
     block(&kernel);
-    rf_asm_add(assembler, codes, BLOCK_BYTES);
-    rf_asm_add(assembler, scales, SCALE_BYTES);
+    for (int i = 0; 4 * i < p; i++) {
+        rf_asm_add(assembler, codes[i], BLOCK_BYTES);
+        rf_asm_add(assembler, scales[i], SCALE_BYTES);
+    }
     for (int i = 0; 4 * i < n; i++) rf_asm_add(assembler, rows[i], sizeof(struct rf_a8));
     rf_asm_loop(assembler, blocks, top);
     end(&kernel);
@@ -341,7 +361,5 @@ void rf_mxfp4_emit(struct rf_assembler *assembler, enum rf_mxfp4_form form, int 
 
 int rf_mxfp4_panels(enum rf_mxfp4_form form, int n)
 {
-    (void)form;
-    (void)n;
-    return 4;
+    return walk_of(form, n).panels;
 }

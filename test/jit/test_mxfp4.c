@@ -115,7 +115,7 @@ static void check_subject(const struct subject *subject, int emulated)
         check_shape(subject, 37, n, 32);
         check_shape(subject, 16, n, 64);
         if (emulated) continue;
-        for (size_t panels = 1; panels <= 13; panels += 2)
+        for (size_t panels = 1; panels <= 15; panels += 2)
             check_shape(subject, panels * 16 - panels % 3, n, 32 * panels);
         check_shape(subject, 150, n, 544);
     }
