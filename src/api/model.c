@@ -124,8 +124,8 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
 {
     riffle_model_options chosen;
     riffle_model_options_init(&chosen, sizeof chosen);
+    if (model) *model = NULL;
     if (!model || !path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
-    *model = NULL;
     int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_model_options");
     if (code) return code;
     if (chosen.flags & ~(uint32_t)RIFFLE_OPEN_HEADER)

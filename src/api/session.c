@@ -51,8 +51,8 @@ int riffle_session_open(riffle_session **session, riffle_model *model, const rif
 {
     riffle_session_options chosen;
     riffle_session_options_init(&chosen, sizeof chosen);
+    if (session) *session = NULL;
     if (!session || !model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "model" : "session");
-    *session = NULL;
     int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_session_options");
     if (code) return code;
     if (!model->model)

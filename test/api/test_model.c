@@ -79,11 +79,12 @@ static void null_arguments_are_errors(riffle_model *model)
 {
     int32_t token = 1;
     char text[8];
-    riffle_model *opened;
-    riffle_session *session;
+    riffle_model *opened = model;
+    riffle_session *session = (riffle_session *)1;
     riffle_model_info info;
     CHECK_FAILS(riffle_model_open(NULL, TINY_MODEL, NULL), RIFFLE_ERR_ARGUMENT);
     CHECK_FAILS(riffle_model_open(&opened, NULL, NULL), RIFFLE_ERR_ARGUMENT);
+    CHECK(opened == NULL);
     CHECK_FAILS(riffle_model_get_info(NULL, &info, sizeof info), RIFFLE_ERR_ARGUMENT);
     CHECK_FAILS(riffle_model_get_info(model, NULL, sizeof info), RIFFLE_ERR_ARGUMENT);
     CHECK_FAILS(riffle_tokenize(NULL, "a", 1, 0, &token, 1), RIFFLE_ERR_ARGUMENT);
