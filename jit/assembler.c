@@ -16,8 +16,6 @@ static const struct instruction moves[RF_MOVE_COUNT] = {
     [RF_VPBROADCASTD] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_VPBROADCASTD, 4},
     [RF_VPMOVZXBD] = {ZYDIS_MNEMONIC_VPMOVZXBD, ZYDIS_MNEMONIC_VPMOVZXBD, -4},
     [RF_VCVTDQ2PS] = {ZYDIS_MNEMONIC_VCVTDQ2PS, ZYDIS_MNEMONIC_VCVTDQ2PS, 0},
-    [RF_VCVTNEEBF162PS] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_INVALID, 4},
-    [RF_VCVTNEOBF162PS] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_INVALID, 4},
 };
 
 static const struct instruction vector_ops[RF_VECTOR_OP_COUNT] = {
@@ -153,33 +151,27 @@ static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instr
     return encode(assembler, &request);
 }
 
-/* Instructions that are newer than Zydis 4.0 have a relative of the same operands that it knows; both are of the opcode map
- * 0F38 and have the three-byte VEX prefix  C4 [R X B map] [W vvvv L pp]  opcode ...  What differs is the opcode and pp,
- * which is 1 for 66, 2 for F3, 3 for F2 (Intel SDM, volume 2: VPDPBSSD is VEX.256.F2.0F38.W0 50 /r beside VPDPBUSD's
- * 66.0F38.W0 50 /r; VCVTNEEBF162PS is F3.0F38.W0 B0 /r and VCVTNEOBF162PS F2.0F38.W0 B0 /r, beside VPBROADCASTD's
- * 66.0F38.W0 58 /r). */
-static void patch(struct rf_assembler *assembler, uint8_t *at, uint8_t pp, uint8_t opcode)
+/* vpdpbssd is newer than Zydis 4.0. It is VEX.256.F2.0F38.W0 50 /r where vpdpbusd, which Zydis knows, is VEX.256.66.0F38.W0
+ * 50 /r (Intel SDM, volume 2): the one in place of the other but for two bits of the three-byte prefix
+ * C4 [R X B map] [W vvvv L pp], pp being 1 for 66 and 3 for F2. */
+static void make_signed(struct rf_assembler *assembler, uint8_t *vpdpbusd)
 {
-    if (!at) return;
-    if (at[0] != 0xc4 || (at[1] & 0x1f) != 2 || (at[2] & 3) != 1) {
-        assembler->failed = "an instruction without a three-byte VEX prefix";
-        return;
-    }
-    at[2] = (uint8_t)((at[2] & ~3) | pp);
-    at[3] = opcode;
+    if (!vpdpbusd) return;
+    if (vpdpbusd[0] != 0xc4 || (vpdpbusd[2] & 3) != 1)
+        assembler->failed = "vpdpbssd";
+    else
+        vpdpbusd[2] |= 3;
 }
 
 void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source)
 {
-    uint8_t *at = encode_vector(assembler, &moves[move], to, -1, source);
-    if (move == RF_VCVTNEEBF162PS) patch(assembler, at, 2, 0xb0);
-    if (move == RF_VCVTNEOBF162PS) patch(assembler, at, 3, 0xb0);
+    encode_vector(assembler, &moves[move], to, -1, source);
 }
 
 void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source)
 {
     uint8_t *at = encode_vector(assembler, &vector_ops[op], to, left, source);
-    if (op == RF_VPDPBSSD) patch(assembler, at, 3, 0x50);
+    if (op == RF_VPDPBSSD) make_signed(assembler, at);
 }
 
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from)

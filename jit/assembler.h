@@ -66,8 +66,6 @@ enum rf_move {
     RF_VPBROADCASTD, /* a 32-bit element of memory to all lanes */
     RF_VPMOVZXBD,    /* bytes of memory or of the low lanes to 32-bit lanes */
     RF_VCVTDQ2PS,
-    RF_VCVTNEEBF162PS, /* the even ones of BF16 values in memory, to F32 */
-    RF_VCVTNEOBF162PS, /* the odd ones */
     RF_MOVE_COUNT
 };
 
