@@ -270,6 +270,9 @@ int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on
     if (!code) code = check_kernels(&run, &error);
     if (!code) code = check_numbers(&run, &error);
     if (!code) code = measure_all(&run, &error);
+    if (!code && !run.total)
+        code = rf_fail(&error, RF_ERR_ARGUMENT, "roofline: nothing to measure: attention takes at most %d rows",
+                       RF_ROOFLINE_MAX_QUERY_ROWS);
     if (!code)
         code = rf_roofline_new(&run.roofline, run.asked.pool_bytes, run.threads[run.n_threads - 1],
                                &rf_system_allocator, &error);

@@ -171,12 +171,11 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
     struct measuring measuring = {.silent = options->json};
     asked->progress = progress_update;
     asked->progress_user = &measuring.progress;
-    int code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
-    progress_clear(&measuring.progress);
-
     riffle_machine machine;
-    int status = CLI_OK;
-    if (code == RIFFLE_OK) code = riffle_machine_get(&machine, sizeof machine);
+    int code = riffle_machine_get(&machine, sizeof machine), status = CLI_OK;
+    if (code != RIFFLE_OK) return cli_library_failed(code);
+    code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
+    progress_clear(&measuring.progress);
     if (code == RIFFLE_ERR_ARGUMENT)
         status = cli_usage_error("roofline", "%s", riffle_last_error());
     else if (code != RIFFLE_OK)

@@ -146,6 +146,10 @@ class Refuses(Case):
         for text in ["one", "1;2", "0", "-1", "1,,2", "1,2,", " 1", "1.5", "4294967297"]:
             self.fails(2, *QUICK, "--rows", text, says=["--rows", "'%s'" % text])
         self.fails(2, *QUICK, "--rows", "1,513", says=["513", "between 1 and 512"])
+        self.fails(2, *QUICK, "--rows", "17", "--kernel", "attention", says="at most 16 rows")
+
+    def test_environment(self):
+        self.fails(1, *QUICK, env={"RIFFLE_CPU": "avx1024"}, says=["RIFFLE_CPU", "avx1024"])
 
     def test_numbers(self):
         self.fails(2, "roofline", "--threads", "0", says="--threads must be between")
