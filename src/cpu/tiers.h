@@ -6,7 +6,7 @@
 #include "microkernels/kernels.h"
 
 /* The table of a tier, or NULL where rf_kernels has none. The processor must have the tier, or something must perform its
- * instructions. The first call for a tier generates its kernels, which takes some 20 ms; they live as long as the process.
+ * instructions. The first call for a tier generates its kernels, which takes 3 to 9 ms; they live as long as the process.
  * Any thread may call. */
 const struct rf_kernels *rf_cpu_kernels(int tier);
 /* The most rows of activations that the tier's generated kernels for a weight format take; 0 where it has none. Compiled ones
