@@ -65,10 +65,13 @@ INLINE void panel(const struct rf_linear_args *args, enum rf_format format, size
     for (size_t a = 0; a < rows->n; a++) _mm512_store_ps(acc[a], _mm512_setzero_ps());
     for (size_t block = 0; block < blocks; block++) {
         const uint8_t *unit = scales_at + (is_super(format) ? block / 8 : block) * scale_bytes;
-        __m512i codes[8];
-        decode(format, codes_at + block * block_bytes, codes);
-#pragma GCC unroll 8
-        for (int v = 0; v < 8; v++) _mm512_store_si512(decoded[v], codes[v]);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            __m512i codes[2];
+            decode(format, codes_at + block * block_bytes, j, codes);
+            _mm512_store_si512(decoded[2 * j], codes[0]);
+            _mm512_store_si512(decoded[2 * j + 1], codes[1]);
+        }
         if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers);
         struct scales scales = scales_of(format, unit, block % 8, numbers);
 #pragma GCC unroll 2

@@ -11,33 +11,13 @@
 
 enum {
     MAX_PANELS = 4,
-    MAX_TILE = 16,  /* accumulators of a tile: rows times panels */
+    MAX_TILE = 16,  /* integer accumulators of a tile: rows times panels */
     PREFETCH = 4096 /* bytes ahead in a stream of codes */
 };
 
 INLINE __m512i broadcast(const int8_t *q, int v)
 {
     return _mm512_set1_epi32(((const int32_t *)(const void *)q)[v]);
-}
-
-/* Adds what a block gives for one row of activations. */
-INLINE __m512 add_block(enum rf_format format, __m512 acc, const __m512i codes[8], struct scales scales,
-                        const struct rf_a8 *x)
-{
-    __m512 d = _mm512_set1_ps(x->d);
-    int halves = is_by_16(format) ? 2 : 1, words = 8 / halves;
-#pragma GCC unroll 2
-    for (int half = 0; half < halves; half++) {
-        __m512i sum = _mm512_set1_epi32(offset_of(format, x, half));
-#pragma GCC unroll 8
-        for (int v = words * half; v < words * half + words; v++)
-            sum = _mm512_dpbusd_epi32(sum, codes[v], broadcast(x->q, v));
-        acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), d), scales.s[half], acc);
-        if (format == RF_FORMAT_Q8_K)
-            acc = _mm512_fmadd_ps(scales.b[half], _mm512_set1_ps((float)x->m32[half] * x->d), acc);
-    }
-    if (has_min(format)) acc = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(x->d_sum), acc);
-    return acc;
 }
 
 INLINE void store(const struct rf_linear_args *args, size_t panel, size_t i, __m512 sum)
@@ -50,82 +30,192 @@ INLINE void store(const struct rf_linear_args *args, size_t panel, size_t i, __m
     _mm512_mask_storeu_ps(y, mask, sum);
 }
 
+/* Where the compiler cannot tell what a pointer points to, it leaves there what it would else move to registers, and then
+ * out of them again, in the middle of a loop that has no register to spare. */
+INLINE float *opaque(float *memory)
+{
+    __asm__("" : "+r"(memory));
+    return memory;
+}
+
 /* Panels first, first + step, ... (np of them) times rows i .. i + nr - 1. */
 INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i, int np,
-                 int nr)
+                 int nr, int prefetch)
 {
     size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k), block_bytes = block_bytes_of(format);
-    size_t scale_bytes = rf_panel_layout(format)->scale_bytes;
+    size_t scale_bytes = rf_panel_layout(format)->scale_bytes, gap = step * args->ldw;
+    int halves = is_by_16(format) ? 2 : 1, stays = np * nr <= 8;
     const struct rf_a8 *x = (const struct rf_a8 *)args->x + i * stride;
     const uint8_t *codes_at = (const uint8_t *)args->w + first * args->ldw,
                   *scales_at = codes_at + blocks * block_bytes;
-    size_t gap = step * args->ldw;
     _Alignas(64) uint8_t numbers[MAX_PANELS][256];
-    __m512 acc[MAX_TILE];
+    _Alignas(64) float memory[MAX_TILE * 16];
+    float *kept = opaque(memory);
+    __m512 acc[8];
 
 #pragma GCC unroll 16
-    for (int t = 0; t < np * nr; t++) acc[t] = _mm512_setzero_ps();
+    for (int t = 0; t < np * nr; t++) {
+        if (stays)
+            acc[t] = _mm512_setzero_ps();
+        else
+            _mm512_store_ps(kept + 16 * t, _mm512_setzero_ps());
+    }
     for (size_t block = 0; block < blocks; block++) {
+        const uint8_t *codes_of = codes_at + block * block_bytes;
+        const uint8_t *unit = scales_at + (is_super(format) ? block / 8 : block) * scale_bytes;
 #pragma GCC unroll 4
         for (int p = 0; p < np; p++) {
-            const uint8_t *codes_of = codes_at + (size_t)p * gap + block * block_bytes;
-            const uint8_t *unit = scales_at + (size_t)p * gap + (is_super(format) ? block / 8 : block) * scale_bytes;
-            __m512i codes[8];
-            for (size_t line = 0; line < block_bytes; line += 64)
-                _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T1);
-            decode(format, codes_of, codes);
-            if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
-            struct scales scales = scales_of(format, unit, block % 8, numbers[p]);
-#pragma GCC unroll 16
-            for (int a = 0; a < nr; a++)
-                acc[p * nr + a] = add_block(format, acc[p * nr + a], codes, scales, x + (size_t)a * stride + block);
+            for (size_t line = 0; line < block_bytes && prefetch; line += 64)
+                _mm_prefetch((const char *)codes_of + (size_t)p * gap + PREFETCH + line, _MM_HINT_T1);
+            if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit + (size_t)p * gap, numbers[p]);
+        }
+#pragma GCC unroll 2
+        for (int half = 0; half < halves; half++) {
+            __m512i sums[MAX_TILE];
+#pragma GCC unroll 8
+            for (int a = 0; a < nr; a++) {
+                __m512i start = _mm512_set1_epi32(offset_of(format, x + (size_t)a * stride + block, half));
+#pragma GCC unroll 4
+                for (int p = 0; p < np; p++) sums[p * nr + a] = start;
+            }
+#pragma GCC unroll 4
+            for (int j = 4 / halves * half; j < 4 / halves * (half + 1); j++) {
+                __m512i codes[MAX_PANELS][2];
+#pragma GCC unroll 4
+                for (int p = 0; p < np; p++) decode(format, codes_of + (size_t)p * gap, j, codes[p]);
+#pragma GCC unroll 8
+                for (int a = 0; a < nr; a++) {
+                    const int8_t *q = x[(size_t)a * stride + block].q;
+                    __m512i even = broadcast(q, 2 * j), odd = broadcast(q, 2 * j + 1);
+#pragma GCC unroll 4
+                    for (int p = 0; p < np; p++) {
+                        sums[p * nr + a] = _mm512_dpbusd_epi32(sums[p * nr + a], codes[p][0], even);
+                        sums[p * nr + a] = _mm512_dpbusd_epi32(sums[p * nr + a], codes[p][1], odd);
+                    }
+                }
+            }
+#pragma GCC unroll 4
+            for (int p = 0; p < np; p++) {
+                struct scales scales = scales_of(format, unit + (size_t)p * gap, block % 8, numbers[p]);
+#pragma GCC unroll 8
+                for (int a = 0; a < nr; a++) {
+                    const struct rf_a8 *row = x + (size_t)a * stride + block;
+                    int t = p * nr + a;
+                    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t]), _mm512_set1_ps(row->d));
+                    __m512 sum = stays ? acc[t] : _mm512_load_ps(kept + 16 * t);
+                    sum = _mm512_fmadd_ps(value, scales.s[half], sum);
+                    if (has_min(format)) sum = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(row->d_sum), sum);
+                    if (format == RF_FORMAT_Q8_K)
+                        sum = _mm512_fmadd_ps(scales.b[half], _mm512_set1_ps((float)row->m32[half] * row->d), sum);
+                    if (stays)
+                        acc[t] = sum;
+                    else
+                        _mm512_store_ps(kept + 16 * t, sum);
+                }
+            }
         }
     }
 #pragma GCC unroll 16
-    for (int t = 0; t < np * nr; t++) store(args, first + (size_t)(t / nr) * step, i + (size_t)(t % nr), acc[t]);
+    for (int t = 0; t < np * nr; t++)
+        store(args, first + (size_t)(t / nr) * step, i + (size_t)(t % nr),
+              stays ? acc[t] : _mm512_load_ps(kept + 16 * t));
 }
 
-/* All panels times nr rows from i: the decoding shape. The call's panels are cut into np parts, each walked from end to
- * end. */
-INLINE void stream(const struct rf_linear_args *args, enum rf_format format, size_t i, int np, int nr)
+/* Panels first, first + step, ... times rows i .. i + n - 1. A function for each format and number of panels. */
+typedef void walk_fn(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, int prefetch);
+
+/* One panel alone: what is left over where panels are walked by twos and fours. */
+INLINE void walk_1(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t i, size_t n,
+                   int prefetch)
 {
-    size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / (size_t)np;
-    for (size_t p = 0; p < part; p++) tile(args, format, p, part, i, np, nr);
-    for (size_t p = part * (size_t)np; p < panels; p++) tile(args, format, p, 1, i, 1, nr);
+    for (; n >= 4; n -= 4, i += 4) tile(args, format, first, 1, i, 1, 4, prefetch);
+    if (n >= 2) {
+        tile(args, format, first, 1, i, 1, 2, prefetch);
+        n -= 2;
+        i += 2;
+    }
+    if (n) tile(args, format, first, 1, i, 1, 1, prefetch);
 }
 
-INLINE void few(const struct rf_linear_args *args, enum rf_format format, size_t i, size_t n)
+/* Two panels and up to 8 rows. */
+INLINE void walk_2(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i,
+                   size_t n, int prefetch)
 {
     switch (n) {
-    case 1: stream(args, format, i, 4, 1); break;
-    case 2: stream(args, format, i, 4, 2); break;
-    case 3: stream(args, format, i, 4, 3); break;
-    case 4: stream(args, format, i, 4, 4); break;
-    case 5: stream(args, format, i, 1, 5); break;
-    case 6: stream(args, format, i, 1, 6); break;
-    case 7: stream(args, format, i, 1, 7); break;
-    case 8: stream(args, format, i, 1, 8); break;
-    case 16: stream(args, format, i, 1, 16); break;
+    case 1: tile(args, format, first, step, i, 2, 1, prefetch); break;
+    case 2: tile(args, format, first, step, i, 2, 2, prefetch); break;
+    case 3: tile(args, format, first, step, i, 2, 3, prefetch); break;
+    case 4: tile(args, format, first, step, i, 2, 4, prefetch); break;
+    case 5: tile(args, format, first, step, i, 2, 5, prefetch); break;
+    case 6: tile(args, format, first, step, i, 2, 6, prefetch); break;
+    case 7: tile(args, format, first, step, i, 2, 7, prefetch); break;
+    case 8: tile(args, format, first, step, i, 2, 8, prefetch); break;
     default: break;
     }
 }
 
-/* Rows past one panel after another: 16 and 8 of them at a time. */
-INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
+/* Four panels and up to 4 rows. */
+INLINE void walk_4(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i,
+                   size_t n, int prefetch)
 {
-    size_t i = 0;
-    for (; args->n - i >= 16; i += 16) few(args, format, i, 16);
-    if (args->n - i > 8) {
-        few(args, format, i, 8);
-        i += 8;
+    switch (n) {
+    case 1: tile(args, format, first, step, i, 4, 1, prefetch); break;
+    case 2: tile(args, format, first, step, i, 4, 2, prefetch); break;
+    case 3: tile(args, format, first, step, i, 4, 3, prefetch); break;
+    case 4: tile(args, format, first, step, i, 4, 4, prefetch); break;
+    default: break;
     }
-    few(args, format, i, args->n - i);
 }
 
-#define LINEAR(name, format)                            \
-    static void name(const struct rf_linear_args *args) \
-    {                                                   \
-        linear(args, format);                           \
+/* Up to 16 rows: the decoding shape. The call's panels are cut into np parts, each walked from end to end; rows after the
+ * first eight find the weights in a cache. */
+static void stream(const struct rf_linear_args *args, walk_fn *walk, size_t np, walk_fn *walk_alone)
+{
+    size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / np;
+    size_t n = args->n < 8 ? args->n : 8, more = args->n - n;
+    for (size_t p = 0; p < part; p++) {
+        walk(args, p, part, 0, n, 1);
+        if (more) walk(args, p, part, n, more, 0);
+    }
+    for (size_t p = part * np; p < panels; p++) walk_alone(args, p, 1, 0, args->n, 1);
+}
+
+/* The prompt shape: eight rows of activations, which stay in the nearest cache, past all panels. */
+static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_fn *walk_alone)
+{
+    size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
+    for (size_t i = 0; i < args->n; i += 8) {
+        size_t n = args->n - i < 8 ? args->n - i : 8, p = 0;
+        for (; p + 2 <= panels; p += 2) walk_by_two(args, p, 1, i, n, 0);
+        if (p < panels) walk_alone(args, p, 1, i, n, 0);
+    }
+}
+
+#define LINEAR(name, format)                                                                               \
+    static void name##_1(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
+                         int prefetch)                                                                     \
+    {                                                                                                      \
+        (void)step;                                                                                        \
+        walk_1(args, format, first, i, n, prefetch);                                                       \
+    }                                                                                                      \
+    static void name##_2(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
+                         int prefetch)                                                                     \
+    {                                                                                                      \
+        walk_2(args, format, first, step, i, n, prefetch);                                                 \
+    }                                                                                                      \
+    static void name##_4(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
+                         int prefetch)                                                                     \
+    {                                                                                                      \
+        walk_4(args, format, first, step, i, n, prefetch);                                                 \
+    }                                                                                                      \
+    static void name(const struct rf_linear_args *args)                                                    \
+    {                                                                                                      \
+        if (args->n <= 4)                                                                                  \
+            stream(args, name##_4, 4, name##_1);                                                           \
+        else if (args->n <= 16)                                                                            \
+            stream(args, name##_2, 2, name##_1);                                                           \
+        else                                                                                               \
+            block(args, name##_2, name##_1);                                                               \
     }
 LINEAR(linear_mxfp4, RF_FORMAT_MXFP4)
 LINEAR(linear_q4_0, RF_FORMAT_Q4_0)

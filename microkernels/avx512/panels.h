@@ -51,39 +51,31 @@ INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
     }
 }
 
-/* Eight vectors of codes: vector v holds k = 4v .. 4v + 3 of each row. */
-INLINE void decode(enum rf_format format, const uint8_t *block, __m512i codes[8])
+/* Two vectors of codes: k = 8j .. 8j + 3 of each row, and the four after them. */
+INLINE void decode(enum rf_format format, const uint8_t *block, int j, __m512i codes[2])
 {
-    __m512i nibble = _mm512_set1_epi8(15);
     if (is_8bit(format)) {
-#pragma GCC unroll 8
-        for (int v = 0; v < 8; v++) codes[v] = _mm512_load_si512(block + 64 * v);
+        codes[0] = _mm512_load_si512(block + 128 * j);
+        codes[1] = _mm512_load_si512(block + 128 * j + 64);
         return;
     }
-    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)rf_mxfp4_codes));
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
-        if (format == RF_FORMAT_MXFP4) {
-            /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
-            codes[2 * j] = _mm512_permutexvar_epi8(low, table);
-            codes[2 * j + 1] = _mm512_permutexvar_epi8(high, table);
-        } else {
-            codes[2 * j] = _mm512_and_si512(low, nibble);
-            codes[2 * j + 1] = _mm512_and_si512(high, nibble);
-        }
+    __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
+    if (format == RF_FORMAT_MXFP4) {
+        /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
+        __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
+        codes[0] = _mm512_permutexvar_epi8(low, table);
+        codes[1] = _mm512_permutexvar_epi8(high, table);
+        return;
     }
+    __m512i nibble = _mm512_set1_epi8(15), upper = _mm512_set1_epi8(0x30);
+    codes[0] = _mm512_and_si512(low, nibble);
+    codes[1] = _mm512_and_si512(high, nibble);
     if (format != RF_FORMAT_Q6_K) return;
-    __m512i upper = _mm512_set1_epi8(0x30);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        __m512i bits = _mm512_load_si512(block + 256 + 64 * h);
-        /* 0xf8: a | b & c */
-        codes[4 * h] = _mm512_ternarylogic_epi64(codes[4 * h], _mm512_slli_epi16(bits, 4), upper, 0xf8);
-        codes[4 * h + 1] = _mm512_ternarylogic_epi64(codes[4 * h + 1], _mm512_slli_epi16(bits, 2), upper, 0xf8);
-        codes[4 * h + 2] = _mm512_ternarylogic_epi64(codes[4 * h + 2], bits, upper, 0xf8);
-        codes[4 * h + 3] = _mm512_ternarylogic_epi64(codes[4 * h + 3], _mm512_srli_epi16(bits, 2), upper, 0xf8);
-    }
+    __m512i bits = _mm512_load_si512(block + 256 + j / 2 * 64);
+    __m512i first = j % 2 ? bits : _mm512_slli_epi16(bits, 4);
+    __m512i second = j % 2 ? _mm512_srli_epi16(bits, 2) : _mm512_slli_epi16(bits, 2);
+    codes[0] = _mm512_ternarylogic_epi64(codes[0], first, upper, 0xf8); /* a | b & c */
+    codes[1] = _mm512_ternarylogic_epi64(codes[1], second, upper, 0xf8);
 }
 
 INLINE __m512 load_f16(const uint8_t *from)
