@@ -15,6 +15,8 @@ static const struct instruction moves[RF_MOVE_COUNT] = {
     [RF_VMOVUPS] = {ZYDIS_MNEMONIC_VMOVUPS, ZYDIS_MNEMONIC_VMOVUPS, 0},
     [RF_VPBROADCASTD] = {ZYDIS_MNEMONIC_VPBROADCASTD, ZYDIS_MNEMONIC_VPBROADCASTD, 4},
     [RF_VPMOVZXBD] = {ZYDIS_MNEMONIC_VPMOVZXBD, ZYDIS_MNEMONIC_VPMOVZXBD, -4},
+    [RF_VPMOVSXBD] = {ZYDIS_MNEMONIC_VPMOVSXBD, ZYDIS_MNEMONIC_VPMOVSXBD, -4},
+    [RF_VCVTPH2PS] = {ZYDIS_MNEMONIC_VCVTPH2PS, ZYDIS_MNEMONIC_VCVTPH2PS, -2},
     [RF_VCVTDQ2PS] = {ZYDIS_MNEMONIC_VCVTDQ2PS, ZYDIS_MNEMONIC_VCVTDQ2PS, 0},
 };
 
@@ -22,6 +24,7 @@ static const struct instruction vector_ops[RF_VECTOR_OP_COUNT] = {
     [RF_VPAND] = {ZYDIS_MNEMONIC_VPAND, ZYDIS_MNEMONIC_VPANDD, 0},
     [RF_VPXOR] = {ZYDIS_MNEMONIC_VPXOR, ZYDIS_MNEMONIC_VPXORD, 0},
     [RF_VPSRLW] = {ZYDIS_MNEMONIC_VPSRLW, ZYDIS_MNEMONIC_VPSRLW, 0},
+    [RF_VPSLLW] = {ZYDIS_MNEMONIC_VPSLLW, ZYDIS_MNEMONIC_VPSLLW, 0},
     [RF_VPSLLD] = {ZYDIS_MNEMONIC_VPSLLD, ZYDIS_MNEMONIC_VPSLLD, 0},
     [RF_VPSHUFB] = {ZYDIS_MNEMONIC_VPSHUFB, ZYDIS_MNEMONIC_VPSHUFB, 0},
     [RF_VPERMB] = {ZYDIS_MNEMONIC_INVALID, ZYDIS_MNEMONIC_VPERMB, 0},
@@ -126,9 +129,9 @@ static ZydisEncoderOperand vector_register(const struct rf_assembler *assembler,
     return register_operand((ZydisRegister)(first + number));
 }
 
-/* to, [left,] source; EVEX forms name the mask register k0, which is none, after their first operand. */
+/* to, [left,] source [, immediate]; EVEX forms name the mask register k0, which is none, after their first operand. */
 static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instruction *instruction, int to, int left,
-                              struct rf_source source)
+                              struct rf_source source, int immediate)
 {
     ZydisEncoderRequest request = {.allowed_encodings =
                                        assembler->evex ? ZYDIS_ENCODABLE_ENCODING_EVEX : ZYDIS_ENCODABLE_ENCODING_VEX,
@@ -148,6 +151,7 @@ static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instr
         add_operand(&request, memory_operand(source.address, 4));
         break;
     }
+    if (immediate >= 0) add_operand(&request, immediate_operand(immediate));
     return encode(assembler, &request);
 }
 
@@ -165,13 +169,19 @@ static void make_signed(struct rf_assembler *assembler, uint8_t *vpdpbusd)
 
 void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source)
 {
-    encode_vector(assembler, &moves[move], to, -1, source);
+    encode_vector(assembler, &moves[move], to, -1, source, -1);
 }
 
 void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source)
 {
-    uint8_t *at = encode_vector(assembler, &vector_ops[op], to, left, source);
+    uint8_t *at = encode_vector(assembler, &vector_ops[op], to, left, source, -1);
     if (op == RF_VPDPBSSD) make_signed(assembler, at);
+}
+
+void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source, int table)
+{
+    static const struct instruction instruction = {ZYDIS_MNEMONIC_INVALID, ZYDIS_MNEMONIC_VPTERNLOGD, 0};
+    encode_vector(assembler, &instruction, to, left, source, table);
 }
 
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from)
@@ -218,9 +228,24 @@ void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void 
                    immediate_operand((int64_t)(intptr_t)address));
 }
 
+void rf_asm_set(struct rf_assembler *assembler, enum rf_gpr to, int immediate)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)), immediate_operand(immediate));
+}
+
 void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate)
 {
     encode_general(assembler, ZYDIS_MNEMONIC_ADD, 2, register_operand(general(to)), immediate_operand(immediate));
+}
+
+void rf_asm_compare(struct rf_assembler *assembler, enum rf_gpr left, int immediate)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_CMP, 2, register_operand(general(left)), immediate_operand(immediate));
+}
+
+void rf_asm_load_if_equal(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from)
+{
+    encode_general(assembler, ZYDIS_MNEMONIC_CMOVZ, 2, register_operand(general(to)), memory_operand(from, 8));
 }
 
 void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from)

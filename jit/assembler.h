@@ -65,7 +65,9 @@ enum rf_move {
     RF_VMOVUPS,
     RF_VPBROADCASTD, /* a 32-bit element of memory to all lanes */
     RF_VPMOVZXBD,    /* bytes of memory or of the low lanes to 32-bit lanes */
+    RF_VPMOVSXBD,
     RF_VCVTDQ2PS,
+    RF_VCVTPH2PS, /* F16 values of memory */
     RF_MOVE_COUNT
 };
 
@@ -73,7 +75,8 @@ enum rf_move {
 enum rf_vector_op {
     RF_VPAND,
     RF_VPXOR,
-    RF_VPSRLW, /* by an immediate, as RF_VPSLLD */
+    RF_VPSRLW, /* by an immediate, as the next two */
+    RF_VPSLLW,
     RF_VPSLLD,
     RF_VPSHUFB,
     RF_VPERMB, /* left: indices, source: table */
@@ -91,6 +94,8 @@ enum rf_vector_op {
 
 void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source);
 void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source);
+/* to = a function of to, left and source, bit by bit, of which `table` is the truth table: vpternlogd. */
+void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source, int table);
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from);
 void rf_asm_vzeroupper(struct rf_assembler *assembler);
 
@@ -98,7 +103,11 @@ void rf_asm_vzeroupper(struct rf_assembler *assembler);
 void rf_asm_load(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from);
 void rf_asm_address(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address address);
 void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void *address);
+void rf_asm_set(struct rf_assembler *assembler, enum rf_gpr to, int immediate);
 void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate);
+/* Compares, for the moves that follow it. */
+void rf_asm_compare(struct rf_assembler *assembler, enum rf_gpr left, int immediate);
+void rf_asm_load_if_equal(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from);
 void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from);
 void rf_asm_pop(struct rf_assembler *assembler, enum rf_gpr to);
 /* Into the second cache. */
