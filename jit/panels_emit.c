@@ -9,7 +9,7 @@
 #include "jit/panels.h"
 
 enum {
-    AHEAD_FEW = 1024, /* bytes of codes from a load to its prefetch, about: with one or two rows, */
+    AHEAD_FEW = 1024, /* bytes of codes from a load to its prefetch, about: with one row, */
     AHEAD = 2048      /* with more, and in formats with units of 256, where it is one unit */
 };
 
@@ -401,7 +401,7 @@ void rf_panels_emit(struct rf_assembler *assembler, enum rf_format format, int n
 {
     struct kernel kernel = {.out = assembler, .format = format, .traits = traits_of(format), .n = n, .p = p};
     const struct rf_panel_layout *layout = kernel.traits.layout;
-    kernel.ahead = kernel.traits.super ? 1 : (n <= 2 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
+    kernel.ahead = kernel.traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
     assign_registers(&kernel);
     assembler->vector_bytes = 64;
     assembler->evex = 1;

@@ -118,7 +118,7 @@ void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, 
         atomic_store_explicit(&team->counters[(sequence + 2) % N_COUNTERS].next, 0, memory_order_relaxed);
 
     size_t grains = (n + grain - 1) / grain;
-    size_t each = grains * 3 / 4 / (size_t)worker->count;
+    size_t each = grains * 15 / 16 / (size_t)worker->count;
     share->worker = worker;
     share->n = n;
     share->grain = grain;
