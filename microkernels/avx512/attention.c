@@ -12,7 +12,8 @@
 enum {
     MAX_QUERIES = 6,  /* of a tile */
     SCORE_BLOCKS = 4, /* K blocks of a tile: 6 x 4 accumulators */
-    VALUE_LANES = 4   /* vectors of the head of a tile: likewise */
+    VALUE_LANES = 4,  /* vectors of the head of a tile: likewise */
+    ROWS_AHEAD = 48   /* of V, from a load to its prefetch */
 };
 
 INLINE __m512 load16(const uint16_t *from, int bf16)
@@ -37,7 +38,11 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, flo
     for (size_t j = 0; j < dim; j++) {
         __m512 keys[SCORE_BLOCKS];
 #pragma GCC unroll 4
-        for (int s = 0; s < blocks; s++) keys[s] = load16(k + ((size_t)s * dim + j) * RF_KV_BLOCK, bf16);
+        for (int s = 0; s < blocks; s++) {
+            const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
+            keys[s] = load16(at, bf16);
+            if (j % 2 == 0) _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
+        }
 #pragma GCC unroll 6
         for (int a = 0; a < nq; a++) {
             __m512 value = _mm512_set1_ps(q[a][j]);
@@ -85,6 +90,9 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, flo
         __m512 row[VALUE_LANES];
 #pragma GCC unroll 4
         for (int s = 0; s < lanes; s++) row[s] = load16(v + p * stride + (size_t)s * 16, bf16);
+#pragma GCC unroll 2
+        for (int s = 0; s < lanes; s += 2)
+            _mm_prefetch((const char *)(v + (p + ROWS_AHEAD) * stride + (size_t)s * 16), _MM_HINT_T1);
 #pragma GCC unroll 6
         for (int a = 0; a < nq; a++) {
             __m512 weight = _mm512_set1_ps(score[a][p]);
