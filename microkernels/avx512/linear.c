@@ -12,8 +12,9 @@
 
 enum {
     MAX_TILE = 24,   /* accumulators of a tile; 8 of the 32 registers stay for operands */
-    PREFETCH = 4096, /* bytes ahead in a stream of weights */
-    PIECE = 24       /* weight rows that are read twice */
+    PREFETCH = 3072, /* bytes ahead in a stream of weights */
+    PIECE = 24,      /* weight rows that are read twice */
+    LONG = 3072      /* values of a row, eight of which do not leave room in the nearest cache */
 };
 
 /* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
@@ -77,18 +78,15 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     }
 }
 
-/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to prefetch ahead in each
- * weight row's stream. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, int ahead)
+/* The products of vectors begin .. end - 1 of mr weight rows, r and every step-th after it, and nr packed rows from i, added
+ * to acc. `ahead`: bytes to prefetch ahead in each weight row's stream. */
+INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t begin,
+                     size_t end, size_t ahead, __m512 *acc)
 {
-    size_t stride = row_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
+    size_t stride = row_bytes(args->k), gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const char *x = (const char *)args->x + i * stride;
-    __m512 acc[MAX_TILE];
-
-#pragma GCC unroll 24
-    for (int t = 0; t < mr * nr; t++) acc[t] = _mm512_setzero_ps();
-    for (size_t c = 0; c < whole; c++) {
+    for (size_t c = begin; c < end; c++) {
         __m512bh weights[8];
 #pragma GCC unroll 8
         for (int a = 0; a < mr; a++) {
@@ -103,6 +101,14 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
             for (int a = 0; a < mr; a++) acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
         }
     }
+}
+
+/* The products of what is left of k after whole vectors; then all sums to where they belong. */
+INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, __m512 *acc)
+{
+    size_t stride = row_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
+    const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
+    const char *x = (const char *)args->x + i * stride;
     if (args->k % 32) {
         __mmask32 mask = (1u << args->k % 32) - 1;
         __m512bh weights[8];
@@ -125,6 +131,16 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     }
 }
 
+/* mr weight rows, r and every step-th after it, times nr packed rows from i. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t ahead)
+{
+    __m512 acc[MAX_TILE];
+#pragma GCC unroll 24
+    for (int t = 0; t < mr * nr; t++) acc[t] = _mm512_setzero_ps();
+    multiply(args, r, step, i, mr, nr, 0, args->k / 32, ahead, acc);
+    complete(args, r, step, i, mr, nr, acc);
+}
+
 /* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights. The call's rows are cut
  * into mr parts, each walked from end to end: a few long streams are what memory serves best. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
@@ -132,6 +148,37 @@ INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
     size_t part = args->m / (size_t)mr;
     for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, PREFETCH);
     for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, PREFETCH);
+}
+
+/* All weight rows times nr packed rows from i, which are too long for the nearest cache: it would be filled with them for
+ * every three rows of weights. So DEPTH vectors of them at a time meet BAND tiles, whose sums wait in memory meanwhile. The
+ * order of additions is that of `stream`. */
+INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
+{
+    enum { MR = 3, BAND = 4, DEPTH = 32, AHEAD = 2048 };
+    size_t part = args->m / MR, whole = args->k / 32, row_end = args->k * sizeof(uint16_t);
+    __m512 acc[BAND][MAX_TILE];
+    for (size_t r = 0; r < part; r += BAND) {
+        size_t band = part - r < BAND ? part - r : BAND;
+        for (size_t begin = 0; begin < whole; begin += DEPTH) {
+            size_t end = begin + DEPTH < whole ? begin + DEPTH : whole, ahead = AHEAD;
+            /* What comes after a row's end is the next band. */
+            if (begin * 64 + AHEAD >= row_end) ahead += (BAND - 1) * args->ldw * sizeof(uint16_t);
+            for (size_t t = 0; t < band; t++) {
+                __m512 sums[MAX_TILE];
+#pragma GCC unroll 24
+                for (int a = 0; a < MR * nr; a++) sums[a] = begin ? acc[t][a] : _mm512_setzero_ps();
+                multiply(args, r + t, part, i, MR, nr, begin, end, ahead, sums);
+                if (end == whole) {
+                    complete(args, r + t, part, i, MR, nr, sums);
+                } else {
+#pragma GCC unroll 24
+                    for (int a = 0; a < MR * nr; a++) acc[t][a] = sums[a];
+                }
+            }
+        }
+    }
+    for (size_t r = part * MR; r < args->m; r++) tile(args, r, 1, i, 1, nr, PREFETCH);
 }
 
 /* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the nearest cache while the
@@ -161,6 +208,18 @@ static void few(const struct rf_linear_args *args, size_t i, size_t n)
     }
 }
 
+/* The same for 5 to 8 long rows. */
+static void few_deep(const struct rf_linear_args *args, size_t i, size_t n)
+{
+    switch (n) {
+    case 5: stream_deep(args, i, 5); break;
+    case 6: stream_deep(args, i, 6); break;
+    case 7: stream_deep(args, i, 7); break;
+    case 8: stream_deep(args, i, 8); break;
+    default: break;
+    }
+}
+
 /* More rows than a tile holds, too few for blocks: weights come from memory for the first half of the rows, and from the
  * nearest caches for the second. */
 static void halves(const struct rf_linear_args *args)
@@ -178,7 +237,9 @@ static void halves(const struct rf_linear_args *args)
 
 static void linear_bf16(const struct rf_linear_args *args)
 {
-    if (args->n <= 8) {
+    if (args->n > 4 && args->n <= 8 && args->k >= LONG) {
+        few_deep(args, 0, args->n);
+    } else if (args->n <= 8) {
         few(args, 0, args->n);
     } else if (args->n <= 16) {
         halves(args);
