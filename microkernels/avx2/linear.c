@@ -13,8 +13,10 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    MAX_TILE = 10, /* accumulators of a tile: 16 registers less operands */
-    PIECE = 16     /* weight rows that are read again, from a cache, for each four rows */
+    MAX_TILE = 10,   /* accumulators of a tile: 16 registers less operands */
+    PIECE = 16,      /* weight rows that are read again, from a cache, for each four rows */
+    PREFETCH = 3072, /* bytes ahead in a stream of weights */
+    PIECE_AHEAD = 2048
 };
 
 /* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
@@ -47,16 +49,20 @@ INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
     return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
-/* Writes the lane sums of `count` (1..4) results that lie side by side in y. */
-INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, const __m256 *acc, int count)
+/* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
+INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step, const __m256 *acc, int count)
 {
     __m256 zero = _mm256_setzero_ps();
     __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero, count > 3 ? acc[3] : zero);
-    __m128i mask =
-        _mm256_castsi256_si128(_mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
-    if (args->bias) sum = _mm_add_ps(sum, _mm_maskload_ps(args->bias + r, mask));
-    if (args->accumulate) sum = _mm_add_ps(_mm_maskload_ps(y, mask), sum);
-    _mm_maskstore_ps(y, mask, sum);
+    float sums[4];
+    _mm_storeu_ps(sums, sum);
+#pragma GCC unroll 4
+    for (int t = 0; t < count; t++) {
+        size_t at = r + (size_t)t * step;
+        float value = sums[t];
+        if (args->bias) value += args->bias[at];
+        y[at] = args->accumulate ? y[at] + value : value;
+    }
 }
 
 /* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride floats apart). */
@@ -80,37 +86,43 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
     }
 }
 
-/* mr weight rows from r times nr packed rows from i. `ahead`: ask for the mr rows after them. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int mr, int nr, int ahead)
+/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to prefetch ahead in each weight
+ * row's stream. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, int ahead)
 {
-    size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16;
+    size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16, gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const float *x = (const float *)args->x + i * stride;
     __m256 acc[MAX_TILE];
 #pragma GCC unroll 10
     for (int t = 0; t < mr * nr; t++) acc[t] = _mm256_setzero_ps();
-    for (size_t c = 0; c < whole; c++) {
+    size_t c = 0;
+    for (; c + 2 <= whole; c += 2) {
+        /* Two groups are a cache line. */
 #pragma GCC unroll 4
         for (int a = 0; a < mr && ahead; a++)
-            _mm_prefetch((const char *)(w + (size_t)(a + mr) * args->ldw + c * 16), _MM_HINT_T0);
-        group(acc, w + c * 16, args->ldw, x + c * 16, stride, mr, nr);
+            _mm_prefetch((const char *)(w + (size_t)a * gap + c * 16) + ahead, _MM_HINT_T1);
+        group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
+        group(acc, w + c * 16 + 16, gap, x + c * 16 + 16, stride, mr, nr);
     }
+    if (c < whole) group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
     if (left) {
         /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end. */
         uint16_t tail[4][16] = {{0}};
-        for (int a = 0; a < mr; a++) memcpy(tail[a], w + (size_t)a * args->ldw + whole * 16, left * sizeof(uint16_t));
+        for (int a = 0; a < mr; a++) memcpy(tail[a], w + (size_t)a * gap + whole * 16, left * sizeof(uint16_t));
         group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
     }
 #pragma GCC unroll 6
-    for (int b = 0; b < nr; b++) finish(args, args->y + (i + (size_t)b) * args->ldy + r, r, acc + b * mr, mr);
+    for (int b = 0; b < nr; b++) finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
 }
 
-/* All weight rows times nr packed rows from i. */
+/* All weight rows times nr packed rows from i. The call's rows are cut into mr parts, each walked from end to end: a few
+ * long streams are what memory serves best. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, int ahead)
 {
-    size_t r = 0;
-    for (; r + (size_t)mr <= args->m; r += (size_t)mr) tile(args, r, i, mr, nr, ahead);
-    for (; r < args->m; r++) tile(args, r, i, 1, nr, ahead);
+    size_t part = args->m / (size_t)mr;
+    for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, ahead);
+    for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, ahead);
 }
 
 /* All weight rows times n <= 4 packed rows from i. */
@@ -128,7 +140,7 @@ INLINE void few(const struct rf_linear_args *args, size_t i, size_t n, int ahead
 static void linear_bf16(const struct rf_linear_args *args)
 {
     if (args->n <= 4) {
-        few(args, 0, args->n, 1);
+        few(args, 0, args->n, PREFETCH);
         return;
     }
     struct rf_linear_args piece = *args;
@@ -137,7 +149,7 @@ static void linear_bf16(const struct rf_linear_args *args)
         piece.w = (const uint16_t *)args->w + r * args->ldw;
         piece.y = args->y + r;
         piece.bias = args->bias ? args->bias + r : NULL;
-        few(&piece, 0, 4, 1);
+        few(&piece, 0, 4, PIECE_AHEAD);
         for (size_t i = 4; i < args->n; i += 4) few(&piece, i, args->n - i < 4 ? args->n - i : 4, 0);
     }
 }
