@@ -1,26 +1,65 @@
-#include "jit/panels.h"
+#include "jit/frame.h"
 
-enum { MOST_BYTES = 2 << 20, FEW_ROWS = 4, BY_TWO = 2, BY_FOUR = 4 };
+/* A form's functions: `rows` at most; up to `few` rows meet four panels at once, more meet two. */
+static const struct shape {
+    size_t rows, few;
+} of_256 = {16, 8}, of_512 = {8, 4};
 
-/* One panel serves what is left over, two any number of rows, four up to four. */
-static int is_used(int n, int p)
+enum {
+    MOST_BYTES = 2 << 20, /* of a form's functions, with room to spare */
+    BY_TWO = 2,
+    BY_FOUR = 4,
+    DECODING_ROWS = 16
+};
+
+static const struct shape *shape_of(enum rf_panels_form form)
 {
-    return p == 1 || p == BY_TWO || (p == BY_FOUR && n <= FEW_ROWS);
+    return form == RF_PANELS_AVX512 ? &of_512 : &of_256;
 }
 
-int rf_panels_generate(struct rf_panels_kernels *kernels, struct rf_error *error)
+int rf_panels_can(enum rf_panels_form form, enum rf_format format)
 {
-    *kernels = (struct rf_panels_kernels){0};
+    switch (format) {
+    case RF_FORMAT_MXFP4: return 1;
+    case RF_FORMAT_Q4_0:
+    case RF_FORMAT_Q4_1:
+    case RF_FORMAT_Q4_K:
+    case RF_FORMAT_Q6_K:
+    case RF_FORMAT_Q8_0: return form == RF_PANELS_AVX512;
+    default: return 0;
+    }
+}
+
+size_t rf_panels_rows(enum rf_panels_form form)
+{
+    return shape_of(form)->rows;
+}
+
+size_t rf_panels_at_once(enum rf_panels_form form, size_t n)
+{
+    return n <= shape_of(form)->few ? BY_FOUR : BY_TWO;
+}
+
+void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, enum rf_format format, int n, int p)
+{
+    if (form == RF_PANELS_AVX512)
+        rf_panels_emit_512(assembler, format, n, p);
+    else
+        rf_panels_emit_256(assembler, form, n, p);
+}
+
+int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form form, struct rf_error *error)
+{
+    *kernels = (struct rf_panels_kernels){.form = form};
     int code = rf_executable_new(&kernels->code, MOST_BYTES, error);
     if (code) return code;
     struct rf_assembler assembler = {.code = kernels->code.memory, .capacity = kernels->code.bytes};
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
-        for (int n = 1; n <= RF_PANELS_MOST_ROWS && rf_panels_can((enum rf_format)format); n++)
-            for (int p = 1; p <= RF_PANELS_MOST; p++) {
-                if (!is_used(n, p)) continue;
+        for (size_t n = 1; n <= rf_panels_rows(form) && rf_panels_can(form, (enum rf_format)format); n++)
+            for (size_t p = rf_panels_at_once(form, n); p > 0; p /= 2) {
                 rf_asm_align(&assembler);
                 kernels->fn[format][n - 1][p - 1] = (rf_panels_fn *)(uintptr_t)(assembler.code + assembler.used);
-                rf_panels_emit(&assembler, (enum rf_format)format, n, p);
+                rf_panels_emit(&assembler, form, (enum rf_format)format, (int)n, (int)p);
             }
     code = rf_asm_finish(&assembler, error);
     if (!code) code = rf_executable_seal(&kernels->code, error);
@@ -50,15 +89,16 @@ static void finish(const struct rf_linear_args *args, size_t i, size_t r, const 
     }
 }
 
-/* What a call's walks have in common. */
+/* A range of rows of a call, which all panels meet. */
 struct walk {
     const struct rf_panels_kernels *kernels;
     enum rf_format format;
     const struct rf_linear_args *args;
+    size_t begin, end;
 };
 
 /* `count` panels, `step` apart, from panel `first` on, times n rows from i. */
-static void panels(const struct walk *walk, size_t first, size_t step, size_t count, size_t i, size_t n)
+static void tile(const struct walk *walk, size_t first, size_t step, size_t count, size_t i, size_t n)
 {
     const struct rf_linear_args *args = walk->args;
     const struct rf_panel_layout *layout = rf_panel_layout(walk->format);
@@ -77,29 +117,39 @@ static void panels(const struct walk *walk, size_t first, size_t step, size_t co
         for (size_t a = 0; a < n; a++) finish(args, i + a, (first + p * step) * RF_PANEL_ROWS, call.sums[p * n + a]);
 }
 
-/* Eight rows at a time of the rows from `begin` to `end`. */
-static void rows(const struct walk *walk, size_t first, size_t step, size_t count, size_t begin, size_t end)
+/* The same for all of the walk's rows. The first tile fetches the weights into a cache, where the next ones find them. */
+static void panels(const struct walk *walk, size_t first, size_t step, size_t count)
 {
-    for (size_t i = begin; i < end; i += RF_PANELS_MOST_ROWS)
-        panels(walk, first, step, count, i, end - i < RF_PANELS_MOST_ROWS ? end - i : RF_PANELS_MOST_ROWS);
+    size_t most = rf_panels_rows(walk->kernels->form);
+    for (size_t i = walk->begin; i < walk->end; i += most)
+        tile(walk, first, step, count, i, walk->end - i < most ? walk->end - i : most);
+}
+
+/* The panels from `first` to `end`, one after another. */
+static void neighbours(const struct walk *walk, size_t first, size_t end, size_t count)
+{
+    for (; first < end; first += count) {
+        while (count > end - first) count /= 2;
+        panels(walk, first, 1, count);
+    }
 }
 
 void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format format, const struct rf_linear_args *args)
 {
-    struct walk walk = {kernels, format, args};
-    size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, count = args->n <= FEW_ROWS ? BY_FOUR : BY_TWO, p = 0;
-    if (args->n <= 2 * RF_PANELS_MOST_ROWS) {
-        /* The decoding shape. As many parts as panels are walked at once, each walked from end to end: a few long streams
-         * are what memory serves best. Rows after the first eight find the weights in a cache. */
+    struct walk walk = {kernels, format, args, 0, args->n};
+    size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, count = rf_panels_at_once(kernels->form, args->n);
+    if (args->n <= DECODING_ROWS) {
+        /* As many parts as panels are walked at once, each walked from end to end: a few long streams are what memory serves
+         * best. */
         size_t part = all / count;
-        for (; p < part; p++) rows(&walk, p, part, count, 0, args->n);
-        for (p = part * count; p < all; p++) rows(&walk, p, 1, 1, 0, args->n);
+        for (size_t first = 0; first < part; first++) panels(&walk, first, part, count);
+        neighbours(&walk, part * count, all, count);
         return;
     }
-    /* The prompt shape: eight rows, which stay in the nearest cache, past all panels. */
-    for (size_t i = 0; i < args->n; i += RF_PANELS_MOST_ROWS) {
-        size_t end = i + RF_PANELS_MOST_ROWS < args->n ? i + RF_PANELS_MOST_ROWS : args->n;
-        for (p = 0; p + count <= all; p += count) rows(&walk, p, 1, count, i, end);
-        for (; p < all; p++) rows(&walk, p, 1, 1, i, end);
+    /* A prompt: rows that stay in the nearest cache past all panels. */
+    for (; walk.begin < args->n; walk.begin = walk.end) {
+        walk.end = walk.begin + rf_panels_rows(kernels->form);
+        if (walk.end > args->n) walk.end = args->n;
+        neighbours(&walk, 0, all, count);
     }
 }

@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "jit/mxfp4.h"
 #include "jit/panels.h"
 #include "microkernels/amx/tier.h"
 #include "platform/cpu.h"
@@ -11,79 +10,73 @@
 struct tier {
     struct rf_kernels kernels;
     const struct rf_kernels *compiled;
-    struct rf_mxfp4_kernels mxfp4;   /* of 256 bits */
-    struct rf_panels_kernels panels; /* of 512 bits */
+    struct rf_panels_kernels generated;
     char note[640];
     atomic_int state; /* 0: not made, 1: being made, 2: ready, 3: no kernels */
 };
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* A kernel has nothing but its operands, so that each tier and each format has a function of its own. */
-static void linear_mxfp4(const struct tier *tier, const struct rf_linear_args *args)
+/* What is generated for a tier, and the most rows for which that beats the compiled kernels. With 256 bits more rows are not
+ * measured; tiles take over from a number on. */
+static const struct plan {
+    enum rf_panels_form form;
+    size_t most_rows; /* 0: nothing is generated */
+} plans[RF_TIER_COUNT] = {
+    [RF_TIER_AVX2] = {RF_PANELS_AVX2, 16},
+    [RF_TIER_AVXVNNI] = {RF_PANELS_AVXVNNI, 16}, /* or its EVEX twin */
+    [RF_TIER_AVXVNNIINT8] = {RF_PANELS_AVXVNNIINT8, 16},
+    [RF_TIER_AVX512] = {RF_PANELS_AVX512, SIZE_MAX},
+    [RF_TIER_AMX] = {RF_PANELS_AVX512, RF_AMX_LEAST_ROWS - 1},
+};
+
+static void linear(enum rf_tier tier, enum rf_format format, const struct rf_linear_args *args)
 {
-    if (args->n <= RF_MXFP4_MOST_ROWS)
-        rf_mxfp4_linear(&tier->mxfp4, args);
+    if (args->n <= plans[tier].most_rows)
+        rf_panels_linear(&tiers[tier].generated, format, args);
     else
-        tier->compiled->linear[RF_FORMAT_MXFP4](args);
+        tiers[tier].compiled->linear[format](args);
 }
 
-static void linear_mxfp4_avx2(const struct rf_linear_args *args)
-{
-    linear_mxfp4(&tiers[RF_TIER_AVX2], args);
-}
-
-static void linear_mxfp4_avxvnni(const struct rf_linear_args *args)
-{
-    linear_mxfp4(&tiers[RF_TIER_AVXVNNI], args);
-}
-
-static void linear_mxfp4_avxvnniint8(const struct rf_linear_args *args)
-{
-    linear_mxfp4(&tiers[RF_TIER_AVXVNNIINT8], args);
-}
-
-/* On AMX, compiled kernels that use tiles take many rows. */
-#define LINEAR(name, format)                                            \
-    static void name##_avx512(const struct rf_linear_args *args)        \
-    {                                                                   \
-        rf_panels_linear(&tiers[RF_TIER_AVX512].panels, format, args);  \
-    }                                                                   \
-    static void name##_amx(const struct rf_linear_args *args)           \
-    {                                                                   \
-        if (args->n < RF_AMX_LEAST_ROWS)                                \
-            rf_panels_linear(&tiers[RF_TIER_AMX].panels, format, args); \
-        else                                                            \
-            tiers[RF_TIER_AMX].compiled->linear[format](args);          \
+/* A kernel has nothing but its operands, so that each tier and each format has a function of its own. */
+#define LINEAR(tier, format)                                                \
+    static void linear_##tier##_##format(const struct rf_linear_args *args) \
+    {                                                                       \
+        linear(RF_TIER_##tier, RF_FORMAT_##format, args);                   \
     }
-LINEAR(panels_mxfp4, RF_FORMAT_MXFP4)
-LINEAR(panels_q4_0, RF_FORMAT_Q4_0)
-LINEAR(panels_q4_1, RF_FORMAT_Q4_1)
-LINEAR(panels_q4_k, RF_FORMAT_Q4_K)
-LINEAR(panels_q6_k, RF_FORMAT_Q6_K)
-LINEAR(panels_q8_0, RF_FORMAT_Q8_0)
+LINEAR(AVX2, MXFP4)
+LINEAR(AVXVNNI, MXFP4)
+LINEAR(AVXVNNIINT8, MXFP4)
+LINEAR(AVX512, MXFP4)
+LINEAR(AVX512, Q4_0)
+LINEAR(AVX512, Q4_1)
+LINEAR(AVX512, Q4_K)
+LINEAR(AVX512, Q6_K)
+LINEAR(AVX512, Q8_0)
+LINEAR(AMX, MXFP4)
+LINEAR(AMX, Q4_0)
+LINEAR(AMX, Q4_1)
+LINEAR(AMX, Q4_K)
+LINEAR(AMX, Q6_K)
+LINEAR(AMX, Q8_0)
+#undef LINEAR
 
-static rf_linear_fn *const panels_avx512[RF_FORMAT_COUNT] = {
-    [RF_FORMAT_MXFP4] = panels_mxfp4_avx512, [RF_FORMAT_Q4_0] = panels_q4_0_avx512,
-    [RF_FORMAT_Q4_1] = panels_q4_1_avx512,   [RF_FORMAT_Q4_K] = panels_q4_k_avx512,
-    [RF_FORMAT_Q6_K] = panels_q6_k_avx512,   [RF_FORMAT_Q8_0] = panels_q8_0_avx512,
-};
-static rf_linear_fn *const panels_amx[RF_FORMAT_COUNT] = {
-    [RF_FORMAT_MXFP4] = panels_mxfp4_amx, [RF_FORMAT_Q4_0] = panels_q4_0_amx, [RF_FORMAT_Q4_1] = panels_q4_1_amx,
-    [RF_FORMAT_Q4_K] = panels_q4_k_amx,   [RF_FORMAT_Q6_K] = panels_q6_k_amx, [RF_FORMAT_Q8_0] = panels_q8_0_amx,
-};
-
-/* What is generated for a tier: kernels of 512 bits, or MXFP4's of 256. */
-static const struct generated {
-    rf_linear_fn *const *panels;
-    enum rf_mxfp4_form form;
-    rf_linear_fn *linear_mxfp4;
-} generated[RF_TIER_COUNT] = {
-    [RF_TIER_AVX2] = {NULL, RF_MXFP4_AVX2, linear_mxfp4_avx2},
-    [RF_TIER_AVXVNNI] = {NULL, RF_MXFP4_AVXVNNI, linear_mxfp4_avxvnni},
-    [RF_TIER_AVXVNNIINT8] = {NULL, RF_MXFP4_AVXVNNIINT8, linear_mxfp4_avxvnniint8},
-    [RF_TIER_AVX512] = {.panels = panels_avx512},
-    [RF_TIER_AMX] = {.panels = panels_amx},
+static rf_linear_fn *const linears[RF_TIER_COUNT][RF_FORMAT_COUNT] = {
+    [RF_TIER_AVX2] = {[RF_FORMAT_MXFP4] = linear_AVX2_MXFP4},
+    [RF_TIER_AVXVNNI] = {[RF_FORMAT_MXFP4] = linear_AVXVNNI_MXFP4},
+    [RF_TIER_AVXVNNIINT8] = {[RF_FORMAT_MXFP4] = linear_AVXVNNIINT8_MXFP4},
+    [RF_TIER_AVX512] = {[RF_FORMAT_MXFP4] = linear_AVX512_MXFP4,
+                        [RF_FORMAT_Q4_0] = linear_AVX512_Q4_0,
+                        [RF_FORMAT_Q4_1] = linear_AVX512_Q4_1,
+                        [RF_FORMAT_Q4_K] = linear_AVX512_Q4_K,
+                        [RF_FORMAT_Q6_K] = linear_AVX512_Q6_K,
+                        [RF_FORMAT_Q8_0] = linear_AVX512_Q8_0},
+    [RF_TIER_AMX] = {[RF_FORMAT_MXFP4] = linear_AMX_MXFP4,
+                     [RF_FORMAT_Q4_0] = linear_AMX_Q4_0,
+                     [RF_FORMAT_Q4_1] = linear_AMX_Q4_1,
+                     [RF_FORMAT_Q4_K] = linear_AMX_Q4_K,
+                     [RF_FORMAT_Q6_K] = linear_AMX_Q6_K,
+                     [RF_FORMAT_Q8_0] = linear_AMX_Q8_0},
 };
 
 static int make(struct tier *tier, int number)
@@ -91,19 +84,16 @@ static int make(struct tier *tier, int number)
     tier->compiled = rf_kernels(number);
     if (!tier->compiled) return 0;
     tier->kernels = *tier->compiled;
-    const struct generated *from = &generated[number];
+    if (!plans[number].most_rows) return 1;
+    enum rf_panels_form form = plans[number].form;
+    if (form == RF_PANELS_AVXVNNI && rf_cpu_needs_evex()) form = RF_PANELS_AVXVNNI_EVEX;
     struct rf_error error;
-    int code = 0;
-    if (from->panels) {
-        code = rf_panels_generate(&tier->panels, &error);
-        for (int format = 0; format < RF_FORMAT_COUNT && !code; format++)
-            if (from->panels[format]) tier->kernels.linear[format] = from->panels[format];
-    } else if (from->linear_mxfp4) {
-        int evex = from->form == RF_MXFP4_AVXVNNI && rf_cpu_needs_evex();
-        code = rf_mxfp4_generate(&tier->mxfp4, evex ? RF_MXFP4_AVXVNNI_EVEX : from->form, &error);
-        if (!code) tier->kernels.linear[RF_FORMAT_MXFP4] = from->linear_mxfp4;
+    if (rf_panels_generate(&tier->generated, form, &error)) {
+        snprintf(tier->note, sizeof tier->note, "%s; compiled kernels serve", error.text);
+        return 1;
     }
-    if (code) snprintf(tier->note, sizeof tier->note, "%s; compiled kernels serve", error.text);
+    for (int format = 0; format < RF_FORMAT_COUNT; format++)
+        if (linears[number][format]) tier->kernels.linear[format] = linears[number][format];
     return 1;
 }
 
@@ -129,7 +119,7 @@ size_t rf_cpu_generated_rows(int tier, enum rf_format format)
 {
     const struct tier *found = made(tier);
     if (!found || found->kernels.linear[format] == found->compiled->linear[format]) return 0;
-    return tier == RF_TIER_AMX ? RF_AMX_LEAST_ROWS - 1 : generated[tier].panels ? SIZE_MAX : RF_MXFP4_MOST_ROWS;
+    return plans[tier].most_rows;
 }
 
 const char *rf_cpu_kernels_note(int tier)

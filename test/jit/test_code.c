@@ -17,16 +17,16 @@
 
 #include "check.h"
 #include "cpu/tiers.h"
-#include "jit/mxfp4.h"
+#include "jit/panels.h"
 #include "platform/cpu.h"
 
-static const char *const form_names[RF_MXFP4_FORM_COUNT] = {"avx2", "avxvnni", "avxvnni (EVEX)", "avxvnniint8",
-                                                            "avx512"};
+static const char *const form_names[RF_PANELS_FORM_COUNT] = {"avx2", "avxvnni", "avxvnni (EVEX)", "avxvnniint8",
+                                                             "avx512"};
 
 /* Counts of what a function's instructions need. */
 struct census {
     int instructions, evex, unknown;
-    int vex_vnni, signed_vnni, maddubs, permb, other_extension;
+    int vnni, signed_vnni, maddubs, permb, wide, other_extension;
 };
 
 /* vpdpbssd is newer than Zydis 4.0; it is vpdpbusd's VEX form with the prefix F2 (pp 3) in place of 66 (pp 1). */
@@ -37,7 +37,33 @@ static int take_back_to_vpdpbusd(uint8_t *code)
     return 1;
 }
 
-static struct census take_census(uint8_t *code, size_t bytes)
+/* What the tier asks the processor for, so that no instruction needs more. */
+static int is_of_form(const ZydisDecodedInstruction *found, enum rf_panels_form form)
+{
+    switch (found->meta.isa_set) {
+    case ZYDIS_ISA_SET_AVX512F_256:
+    case ZYDIS_ISA_SET_AVX512BW_256:
+    case ZYDIS_ISA_SET_AVX512_VNNI_256: return form == RF_PANELS_AVXVNNI_EVEX;
+    case ZYDIS_ISA_SET_AVX512F_512:
+    case ZYDIS_ISA_SET_AVX512BW_512:
+    case ZYDIS_ISA_SET_AVX512_VNNI_512:
+    case ZYDIS_ISA_SET_AVX512_VBMI_512: return form == RF_PANELS_AVX512;
+    default: break;
+    }
+    switch (found->meta.isa_ext) {
+    case ZYDIS_ISA_EXT_AVX_VNNI: return form == RF_PANELS_AVXVNNI || form == RF_PANELS_AVXVNNIINT8;
+    case ZYDIS_ISA_EXT_BASE:
+    case ZYDIS_ISA_EXT_LONGMODE:
+    case ZYDIS_ISA_EXT_SSE: /* prefetch */ return 1;
+    case ZYDIS_ISA_EXT_AVX: /* vzeroupper; the rest has either encoding */
+        return found->mnemonic == ZYDIS_MNEMONIC_VZEROUPPER || form < RF_PANELS_AVX512;
+    case ZYDIS_ISA_EXT_AVX2:
+    case ZYDIS_ISA_EXT_FMA: return form < RF_PANELS_AVX512;
+    default: return 0;
+    }
+}
+
+static struct census take_census(uint8_t *code, size_t bytes, enum rf_panels_form form)
 {
     struct census census = {0};
     ZydisDecoder decoder;
@@ -53,47 +79,50 @@ static struct census take_census(uint8_t *code, size_t bytes)
         }
         census.instructions++;
         census.signed_vnni += is_signed;
+        census.vnni += found.mnemonic == ZYDIS_MNEMONIC_VPDPBUSD && !is_signed;
         census.evex += found.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX;
+        census.wide += found.avx.vector_length == 512;
         census.maddubs += found.mnemonic == ZYDIS_MNEMONIC_VPMADDUBSW;
         census.permb += found.mnemonic == ZYDIS_MNEMONIC_VPERMB;
-        switch (found.meta.isa_ext) {
-        case ZYDIS_ISA_EXT_AVX_VNNI: census.vex_vnni += !is_signed; break;
-        case ZYDIS_ISA_EXT_BASE:
-        case ZYDIS_ISA_EXT_LONGMODE:
-        case ZYDIS_ISA_EXT_SSE: /* prefetch */
-        case ZYDIS_ISA_EXT_AVX:
-        case ZYDIS_ISA_EXT_AVX2:
-        case ZYDIS_ISA_EXT_FMA:
-        case ZYDIS_ISA_EXT_AVX512EVEX: break;
-        default: census.other_extension++; break;
-        }
+        census.other_extension += !is_of_form(&found, form);
         at += found.length;
     }
     return census;
 }
 
-static void check_instructions(void)
+/* A block is eight vectors of 512 bits of codes, or sixteen of 256, for each panel. */
+static void check_function(enum rf_panels_form form, enum rf_format format, int n, int p)
 {
     static uint8_t code[1 << 16];
-    for (int form = 0; form < RF_MXFP4_FORM_COUNT; form++)
-        for (int n = 1; n <= RF_MXFP4_MOST_ROWS; n++)
-            for (int p = 1; p <= RF_MXFP4_MOST_PANELS; p++) {
-                struct rf_error error = {0};
-                struct rf_assembler assembler = {.code = code, .capacity = sizeof code};
-                rf_mxfp4_emit(&assembler, (enum rf_mxfp4_form)form, n, p);
-                CHECK_MSG(rf_asm_finish(&assembler, &error) == 0, "%s n=%d p=%d: %s", form_names[form], n, p,
-                          error.text);
-                struct census found = take_census(code, assembler.used);
-                int is_evex = form == RF_MXFP4_AVXVNNI_EVEX || form == RF_MXFP4_AVX512, products = 16 * n * p;
-                CHECK_MSG(!found.unknown && !found.other_extension && found.instructions > products / 2 &&
-                              (found.evex > 0) == is_evex,
-                          "%s n=%d p=%d: %d instructions, of them %d EVEX, %d of other extensions; %d bytes unknown",
-                          form_names[form], n, p, found.instructions, found.evex, found.other_extension, found.unknown);
-                CHECK_INT(found.vex_vnni, form == RF_MXFP4_AVXVNNI ? products : 0);
-                CHECK_INT(found.signed_vnni, form == RF_MXFP4_AVXVNNIINT8 ? products : 0);
-                CHECK_INT(found.maddubs, form == RF_MXFP4_AVX2 ? products : 0);
-                CHECK_INT(found.permb, form == RF_MXFP4_AVX512 ? 8 * p : 0);
-            }
+    struct rf_error error = {0};
+    struct rf_assembler assembler = {.code = code, .capacity = sizeof code};
+    rf_panels_emit(&assembler, form, format, n, p);
+    CHECK_MSG(rf_asm_finish(&assembler, &error) == 0, "%s n=%d p=%d: %s", form_names[form], n, p, error.text);
+    struct census found = take_census(code, assembler.used, form);
+    int is_512 = form == RF_PANELS_AVX512, is_evex = is_512 || form == RF_PANELS_AVXVNNI_EVEX;
+    int products = (is_512 ? 8 : 16) * n * p;
+    CHECK_MSG(!found.unknown && !found.other_extension && found.instructions > products &&
+                  (found.evex > 0) == is_evex && (found.wide > 0) == is_512,
+              "%s %s n=%d p=%d: %d instructions, of them %d EVEX, %d of 512 bits, %d of other extensions; %d bytes "
+              "unknown",
+              form_names[form], rf_panel_layout(format)->name, n, p, found.instructions, found.evex, found.wide,
+              found.other_extension, found.unknown);
+    CHECK_INT(found.vnni, form == RF_PANELS_AVX2 || form == RF_PANELS_AVXVNNIINT8 ? 0 : products);
+    CHECK_INT(found.signed_vnni, form == RF_PANELS_AVXVNNIINT8 ? products : 0);
+    CHECK_INT(found.maddubs, form == RF_PANELS_AVX2 ? products : 0);
+    CHECK_INT(found.permb, is_512 && format == RF_FORMAT_MXFP4 ? 8 * p : 0);
+}
+
+static void check_instructions(void)
+{
+    for (int form = 0; form < RF_PANELS_FORM_COUNT; form++)
+        for (int format = 0; format < RF_FORMAT_COUNT; format++) {
+            enum rf_panels_form its_form = (enum rf_panels_form)form;
+            if (!rf_panels_can(its_form, (enum rf_format)format)) continue;
+            for (size_t n = 1; n <= rf_panels_rows(its_form); n++)
+                for (size_t p = rf_panels_at_once(its_form, n); p > 0; p /= 2)
+                    check_function(its_form, (enum rf_format)format, (int)n, (int)p);
+        }
 }
 
 /* What cannot be encoded, or does not fit, is an error, and nothing is written past the end. */
@@ -104,7 +133,7 @@ static void check_assembler_errors(void)
     for (size_t capacity = 0; capacity < 400; capacity += 7) {
         memset(code, 0xee, sizeof code);
         struct rf_assembler assembler = {.code = code, .capacity = capacity};
-        rf_mxfp4_emit(&assembler, RF_MXFP4_AVX512, 16, 1);
+        rf_panels_emit(&assembler, RF_PANELS_AVX512, RF_FORMAT_Q6_K, 8, 1);
         CHECK_INT(rf_asm_finish(&assembler, &error), RF_ERR_SYSTEM);
         CHECK(assembler.used <= capacity);
         for (size_t i = capacity; i < sizeof code; i++) CHECK(code[i] == 0xee);
@@ -118,19 +147,19 @@ static void check_assembler_errors(void)
     CHECK_INT(rf_asm_finish(&assembler, &error), RF_ERR_SYSTEM);
 }
 
-static int machine_has(enum rf_mxfp4_form form)
+static int machine_has(enum rf_panels_form form)
 {
     switch (form) {
-    case RF_MXFP4_AVX2: return rf_cpu_has_tier(RF_TIER_AVX2);
-    case RF_MXFP4_AVXVNNI: return rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex();
-    case RF_MXFP4_AVXVNNIINT8: return rf_cpu_has_tier(RF_TIER_AVXVNNIINT8);
+    case RF_PANELS_AVX2: return rf_cpu_has_tier(RF_TIER_AVX2);
+    case RF_PANELS_AVXVNNI: return rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex();
+    case RF_PANELS_AVXVNNIINT8: return rf_cpu_has_tier(RF_TIER_AVXVNNIINT8);
     default: return rf_cpu_has_tier(RF_TIER_AVX512);
     }
 }
 
 /* Calls with known values in the registers that a function must give back, and returns which differ afterwards, a bit
  * each: RBX, RBP, R12 to R15. */
-static unsigned registers_changed(rf_mxfp4_fn *fn, const struct rf_mxfp4_call *call)
+static unsigned registers_changed(rf_panels_fn *fn, struct rf_panels_call *call)
 {
     uint64_t after[6] = {0};
     __asm__ volatile("sub $128, %%rsp\n" /* the red zone */
@@ -168,28 +197,34 @@ static void permissions_at(const void *address, char out[5])
     if (maps) fclose(maps);
 }
 
-static void check_generated(enum rf_mxfp4_form form)
+static void check_generated(enum rf_panels_form form)
 {
-    enum { BLOCKS = 3 };
-    static alignas(64) uint8_t panel[BLOCKS * 256 + 64 * BLOCKS];
-    static alignas(64) struct rf_a8 rows[16 * BLOCKS];
-    static alignas(64) float sums[(RF_MXFP4_MOST_PANELS + 1) * 16 * 16];
-    struct rf_mxfp4_kernels kernels;
+    enum { UNITS = 2, MOST_BLOCKS = UNITS * RF_SUPERBLOCK / RF_BLOCK };
+    static alignas(64) uint8_t panels[RF_PANELS_MOST][UNITS * 3392]; /* Q6_K has the largest units */
+    static alignas(64) struct rf_a8 rows[RF_PANELS_MOST_ROWS][MOST_BLOCKS];
+    static struct rf_panels_call call;
+    struct rf_panels_kernels kernels;
     struct rf_error error;
-    CHECK_INT(rf_mxfp4_generate(&kernels, form, &error), 0);
+    CHECK_INT(rf_panels_generate(&kernels, form, &error), 0);
     char permissions[5];
     permissions_at(kernels.code.memory, permissions);
     CHECK_STR(permissions, "r-xp");
-    struct rf_mxfp4_call call = {.codes = panel,
-                                 .scales = panel + BLOCKS * 256,
-                                 .rows = rows,
-                                 .row_bytes = BLOCKS * sizeof *rows,
-                                 .blocks = BLOCKS,
-                                 .sums = sums};
-    for (int n = 1; machine_has(form) && n <= RF_MXFP4_MOST_ROWS; n++)
-        for (int p = 1; p <= kernels.panels[n - 1]; p++)
-            CHECK_INT(registers_changed(kernels.fn[n - 1][p - 1], &call), 0);
-    rf_mxfp4_free(&kernels);
+    for (int format = 0; machine_has(form) && format < RF_FORMAT_COUNT; format++)
+        for (int n = 1; n <= RF_PANELS_MOST_ROWS; n++)
+            for (int p = 1; p <= RF_PANELS_MOST; p++) {
+                if (!kernels.fn[format][n - 1][p - 1]) continue;
+                const struct rf_panel_layout *layout = rf_panel_layout((enum rf_format)format);
+                size_t codes = UNITS * layout->unit / RF_BLOCK * layout->block_bytes;
+                CHECK(codes + UNITS * layout->scale_bytes <= sizeof *panels);
+                call.codes = call.next_codes = panels[0];
+                call.scales = call.next_scales = panels[0] + codes;
+                call.part = sizeof *panels;
+                call.rows = rows[0];
+                call.row_bytes = sizeof *rows;
+                call.units = UNITS;
+                CHECK_INT(registers_changed(kernels.fn[format][n - 1][p - 1], &call), 0);
+            }
+    rf_panels_free(&kernels);
 }
 
 static void check_memory(void)
@@ -233,16 +268,17 @@ enum { NOT_REFUSED_HERE = 77 };
 static int run_refused(void)
 {
     if (refuse_executable_memory()) return NOT_REFUSED_HERE;
-    struct rf_mxfp4_kernels kernels;
+    struct rf_panels_kernels kernels;
     struct rf_error error = {0};
-    CHECK_INT(rf_mxfp4_generate(&kernels, RF_MXFP4_AVX2, &error), RF_ERR_SYSTEM);
+    CHECK_INT(rf_panels_generate(&kernels, RF_PANELS_AVX2, &error), RF_ERR_SYSTEM);
     CHECK_STR(error.text, "executable memory is refused here: Permission denied");
     CHECK(kernels.code.memory == NULL);
     for (int tier = RF_TIER_AVX2; tier < RF_TIER_COUNT; tier++) {
         if (!rf_kernels(tier)) continue;
         CHECK_STR(rf_cpu_kernels_note(tier),
                   "executable memory is refused here: Permission denied; compiled kernels serve");
-        CHECK_INT(rf_cpu_generated_rows(tier, RF_FORMAT_MXFP4), 0);
+        for (int format = 0; format < RF_FORMAT_COUNT; format++)
+            CHECK_INT(rf_cpu_generated_rows(tier, (enum rf_format)format), 0);
         CHECK(memcmp(rf_cpu_kernels(tier), rf_kernels(tier), sizeof(struct rf_kernels)) == 0);
     }
     CHECK_STR(rf_cpu_kernels_note(RF_TIER_SCALAR), "");
@@ -269,6 +305,6 @@ int main(void)
     check_refusal();
     check_assembler_errors();
     check_instructions();
-    for (int form = 0; form < RF_MXFP4_FORM_COUNT; form++) check_generated((enum rf_mxfp4_form)form);
+    for (int form = 0; form < RF_PANELS_FORM_COUNT; form++) check_generated((enum rf_panels_form)form);
     return check_result();
 }

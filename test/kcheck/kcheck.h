@@ -58,6 +58,12 @@ void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum r
                   size_t n, size_t k, size_t *bytes);
 void kcheck_multiply(struct kcheck *check, const char *name, rf_linear_fn *linear, const struct rf_linear_args *args);
 
+/* Weights: codes and scales; hard ones: extremes. */
+void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k, int hard);
+/* 32 activations. Hard ones: all -127 or 127 in 8 bits, one large among small, nothing. Some 2^-20, so that the greatest
+ * scale of MXFP4, 2^127, leaves results finite. */
+void kcheck_fill_block(struct kcheck *check, float *x, int hard);
+
 /* Results of a linear layer lie this far apart from row to row, so that what is written beyond a row shows. */
 static inline size_t kcheck_ldy(size_t m)
 {
@@ -79,7 +85,7 @@ void kcheck_panels(struct kcheck *check);
 void kcheck_attention(struct kcheck *check);
 void kcheck_rows(struct kcheck *check);
 
-/* Generated functions one by one, a form of instructions (an enum rf_mxfp4_form) at a time. */
+/* Generated functions one by one, a form of instructions (an enum rf_panels_form) at a time. */
 void kcheck_generated(struct kcheck *check, int form);
 /* The tier whose instructions a form needs; -1 after the last form. */
 int kcheck_generated_tier(int form);

@@ -72,7 +72,7 @@ static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *sc
     }
 }
 
-static void fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k, int hard)
+void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k, int hard)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     for (size_t i = 0; i < k / RF_BLOCK; i++) fill_codes(check, format, panel + i * layout->block_bytes, hard);
@@ -80,9 +80,7 @@ static void fill_panel(struct kcheck *check, enum rf_format format, uint8_t *pan
     for (size_t i = 0; i < k / layout->unit; i++) fill_scales(check, format, panel + i * layout->scale_bytes, hard);
 }
 
-/* 32 activations. Hard ones: all -127 or 127 in 8 bits, one large among small, nothing. Some 2^-20, so that the greatest
- * scale of MXFP4, 2^127, leaves results finite. */
-static void fill_block(struct kcheck *check, float *x, int hard)
+void kcheck_fill_block(struct kcheck *check, float *x, int hard)
 {
     size_t choice = kcheck_between(check, 0, hard ? 6 : 10);
     float size = hard ? ldexpf(1.0f + (float)kcheck_between(check, 0, 7) / 8.0f, -20) : 1.0f;
@@ -174,8 +172,9 @@ static void check_shape(struct kcheck *check, const struct product *product, siz
     o.panels = kcheck_guarded(o.bytes);
     o.x = kcheck_guarded(n * k * sizeof *o.x);
     float *bias = kcheck_guarded(m * sizeof *bias);
-    for (size_t p = 0; p < panels; p++) fill_panel(check, product->format, o.panels + p * o.panel_bytes, k, hard);
-    for (size_t i = 0; i < n * k; i += RF_BLOCK) fill_block(check, o.x + i, hard);
+    for (size_t p = 0; p < panels; p++)
+        kcheck_fill_panel(check, product->format, o.panels + p * o.panel_bytes, k, hard);
+    for (size_t i = 0; i < n * k; i += RF_BLOCK) kcheck_fill_block(check, o.x + i, hard);
     for (size_t i = 0; i < m; i++) bias[i] = kcheck_normal(check);
     /* Plain; with a bias; with a bias, accumulating. */
     size_t first = check->emulated ? n % 3 : 0, forms = check->emulated ? first + 1 : 3;

@@ -8,7 +8,8 @@
 #include "check.h"
 #include "cpu/tiers.h"
 #include "emulate.h"
-#include "jit/mxfp4.h"
+#include "jit/panels.h"
+#include "microkernels/amx/tier.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
 #include "platform/team.h"
@@ -44,33 +45,49 @@ static struct guarded guard(size_t bytes)
 /* A generated form, or a tier's whole table. */
 struct subject {
     const char *name;
-    const struct rf_mxfp4_kernels *generated;
+    const struct rf_panels_kernels *generated;
     const struct rf_kernels *table;
 };
 
-static void multiply(const struct subject *subject, const struct rf_linear_args *args)
+static void multiply(const struct subject *subject, enum rf_format format, const struct rf_linear_args *args)
 {
     if (subject->generated)
-        rf_mxfp4_linear(subject->generated, args);
+        rf_panels_linear(subject->generated, format, args);
     else
-        subject->table->linear[RF_FORMAT_MXFP4](args);
+        subject->table->linear[format](args);
 }
 
-/* Scales of all sizes, none, and one that makes results infinite. */
-static uint8_t scale(void)
+/* A scale of MXFP4: all sizes, none, and one that makes results infinite. */
+static uint8_t exponent(void)
 {
     uint32_t kind = next() % 40;
     return kind == 0 ? 0 : kind == 1 ? (uint8_t)(next() % 256) : (uint8_t)(110 + next() % 20);
 }
 
-static void check_shape(const struct subject *subject, size_t m, size_t n, size_t k)
+/* Any codes; scales of either sign, whose F16 parts, the last of a unit, are zero or between 2^-9 and 2^4. */
+static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    size_t codes = k / RF_BLOCK * layout->block_bytes, bytes = layout->scale_bytes;
+    size_t halves = format == RF_FORMAT_Q4_K ? 64 : format == RF_FORMAT_Q6_K ? 32 : bytes;
+    for (size_t i = 0; i < rf_panel_bytes(format, k); i++) panel[i] = (unsigned char)next();
+    for (unsigned char *scales = panel + codes; scales < panel + codes + k / layout->unit * bytes; scales += bytes) {
+        for (size_t i = 0; format == RF_FORMAT_MXFP4 && i < bytes; i++) scales[i] = exponent();
+        for (size_t i = bytes - halves; format != RF_FORMAT_MXFP4 && i < bytes; i += 2) {
+            uint32_t half = (next() & 0x83ff) | (6 + next() % 13) << 10;
+            if (next() % 20 == 0) half = 0;
+            scales[i] = (unsigned char)half;
+            scales[i + 1] = (unsigned char)(half >> 8);
+        }
+    }
+}
+
+static void check_shape(const struct subject *subject, enum rf_format format, size_t m, size_t n, size_t k)
 {
     const struct rf_kernels *ref = rf_kernels(RF_TIER_SCALAR);
-    size_t panel_bytes = rf_panel_bytes(RF_FORMAT_MXFP4, k), panels = (m + 15) / 16, ldy = m + 5;
+    size_t panel_bytes = rf_panel_bytes(format, k), panels = (m + 15) / 16, ldy = m + 5;
     struct guarded w = guard(panels * panel_bytes), x = guard(ref->packed_bytes[RF_OPERAND_A8](n, k));
-    for (size_t i = 0; i < panels * panel_bytes; i++) w.data[i] = (unsigned char)next();
-    for (size_t p = 0; p < panels; p++)
-        for (size_t i = 0; i < k / 2; i++) w.data[p * panel_bytes + k * 8 + i] = scale();
+    for (size_t p = 0; p < panels; p++) fill_panel(format, w.data + p * panel_bytes, k);
     float *row = malloc(k * sizeof *row), *bias = malloc(m * sizeof *bias);
     float *got = malloc(n * ldy * sizeof *got), *wanted = malloc(n * ldy * sizeof *wanted);
     for (size_t i = 0; i < n; i++) {
@@ -94,11 +111,11 @@ static void check_shape(const struct subject *subject, size_t m, size_t n, size_
                                       .k = k,
                                       .bias = form ? bias : NULL,
                                       .accumulate = form == 2};
-        ref->linear[RF_FORMAT_MXFP4](&args);
+        ref->linear[format](&args);
         args.y = got;
-        multiply(subject, &args);
-        CHECK_MSG(memcmp(got, wanted, n * ldy * sizeof *got) == 0, "%s: m=%zu n=%zu k=%zu form %d differs",
-                  subject->name, m, n, k, form);
+        multiply(subject, format, &args);
+        CHECK_MSG(memcmp(got, wanted, n * ldy * sizeof *got) == 0, "%s, %s: m=%zu n=%zu k=%zu form %d differs",
+                  subject->name, rf_panel_layout(format)->name, m, n, k, form);
     }
     free(row);
     free(bias);
@@ -108,36 +125,40 @@ static void check_shape(const struct subject *subject, size_t m, size_t n, size_
     munmap(x.map, x.map_bytes);
 }
 
-static void check_subject(const struct subject *subject, int emulated)
+/* One unit and several, panels that do not divide into streams, and a last one of few rows. */
+static void check_form_format(const struct subject *subject, enum rf_format format, int emulated)
 {
-    size_t most = subject->table ? 18 : RF_MXFP4_MOST_ROWS;
-    for (size_t n = 1; n <= most; n++) {
-        check_shape(subject, 37, n, 32);
-        check_shape(subject, 16, n, 64);
+    size_t unit = rf_panel_layout(format)->unit;
+    for (size_t n = 1; n <= (emulated ? RF_PANELS_MOST_ROWS : 40); n++) {
+        if (n > 18 && n % 7 != 5) continue;
+        check_shape(subject, format, 37, n, unit);
+        check_shape(subject, format, 16, n, 2 * unit);
         if (emulated) continue;
         for (size_t panels = 1; panels <= 15; panels += 2)
-            check_shape(subject, panels * 16 - panels % 3, n, 32 * panels);
-        check_shape(subject, 150, n, 544);
+            check_shape(subject, format, panels * 16 - panels % 3, n,
+                        unit * (unit > RF_BLOCK ? 1 + panels % 3 : panels));
+        check_shape(subject, format, 150, n, unit > RF_BLOCK ? 4 * unit : 17 * unit);
     }
 }
 
 /* A form of its own, whether or not a tier of this machine would take it. */
-static void check_form(enum rf_mxfp4_form form, const char *name, int native, int emulated)
+static void check_form(enum rf_panels_form form, const char *name, int native, int emulated)
 {
-    struct rf_mxfp4_kernels kernels;
+    struct rf_panels_kernels kernels;
     struct rf_error error = {0};
     if (!native && !emulated) {
         printf("%-14s not checked: this machine lacks it, and it cannot be emulated here\n", name);
         return;
     }
-    CHECK_MSG(rf_mxfp4_generate(&kernels, form, &error) == 0, "%s: %s", name, error.text);
+    CHECK_MSG(rf_panels_generate(&kernels, form, &error) == 0, "%s: %s", name, error.text);
     if (!kernels.code.memory) return;
     struct subject subject = {.name = name, .generated = &kernels};
     uint64_t before = emulate_count();
-    check_subject(&subject, !native);
+    for (int format = 0; format < RF_FORMAT_COUNT; format++)
+        if (rf_panels_can(form, (enum rf_format)format)) check_form_format(&subject, (enum rf_format)format, !native);
     printf("%-14s %s\n", name, native ? "natively" : "emulated");
     if (!native) CHECK(emulate_count() > before);
-    rf_mxfp4_free(&kernels);
+    rf_panels_free(&kernels);
 }
 
 /* Threads that come at the same time find one table. */
@@ -153,6 +174,15 @@ static void ask(void *argument, struct rf_worker *worker)
     for (int i = worker->index; i < 4; i += worker->count) race->found[i] = rf_cpu_kernels(race->tier);
 }
 
+/* The formats that a tier has generated kernels for, and up to how many rows. */
+static size_t generated_rows(int tier, enum rf_format format)
+{
+    int has_512 = tier == RF_TIER_AVX512 || tier == RF_TIER_AMX;
+    int is_512 = rf_panels_can(RF_PANELS_AVX512, format), is_256 = format == RF_FORMAT_MXFP4;
+    if (tier == RF_TIER_SCALAR || !(has_512 ? is_512 : is_256)) return 0;
+    return tier == RF_TIER_AVX512 ? SIZE_MAX : tier == RF_TIER_AMX ? RF_AMX_LEAST_ROWS - 1 : RF_PANELS_MOST_ROWS;
+}
+
 static void check_tier(int tier)
 {
     if (!rf_cpu_has_tier((enum rf_tier)tier) || !rf_kernels(tier)) return;
@@ -166,24 +196,27 @@ static void check_tier(int tier)
     const struct rf_kernels *table = rf_cpu_kernels(tier);
     for (int i = 0; i < 4; i++) CHECK(race.found[i] == table);
     CHECK_STR(rf_cpu_kernels_note(tier), "");
-    CHECK((table->linear[RF_FORMAT_MXFP4] != rf_kernels(tier)->linear[RF_FORMAT_MXFP4]) == (tier != RF_TIER_SCALAR));
-    CHECK((rf_cpu_generated_rows(tier, RF_FORMAT_MXFP4) > 0) == (tier != RF_TIER_SCALAR));
-    CHECK_INT(rf_cpu_generated_rows(tier, RF_FORMAT_Q8_0), 0);
-    CHECK(table->linear[RF_FORMAT_Q8_0] == rf_kernels(tier)->linear[RF_FORMAT_Q8_0]);
     struct subject subject = {.name = rf_tier_name((enum rf_tier)tier), .table = table};
-    check_subject(&subject, 0);
+    for (int format = 0; format < RF_FORMAT_COUNT; format++) {
+        size_t rows = generated_rows(tier, (enum rf_format)format);
+        CHECK(rf_cpu_generated_rows(tier, (enum rf_format)format) == rows);
+        CHECK((table->linear[format] != rf_kernels(tier)->linear[format]) == (rows > 0));
+        /* Through the place where compiled kernels take over, if they do. */
+        for (size_t n = 1; rows && n <= RF_PANELS_MOST_ROWS + 2; n++)
+            check_shape(&subject, (enum rf_format)format, 37, n, rf_panel_layout((enum rf_format)format)->unit);
+    }
 }
 
 int main(void)
 {
     int emulates = emulate_install() == 0, has_avx512 = rf_cpu_has_tier(RF_TIER_AVX512);
-    check_form(RF_MXFP4_AVX2, "avx2", rf_cpu_has_tier(RF_TIER_AVX2), 0);
-    check_form(RF_MXFP4_AVXVNNI, "avxvnni", rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex(),
+    check_form(RF_PANELS_AVX2, "avx2", rf_cpu_has_tier(RF_TIER_AVX2), 0);
+    check_form(RF_PANELS_AVXVNNI, "avxvnni", rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex(),
                emulates && emulate_can_run(RF_TIER_AVXVNNI));
-    check_form(RF_MXFP4_AVXVNNI_EVEX, "avxvnni (EVEX)", has_avx512, 0);
-    check_form(RF_MXFP4_AVXVNNIINT8, "avxvnniint8", rf_cpu_has_tier(RF_TIER_AVXVNNIINT8),
+    check_form(RF_PANELS_AVXVNNI_EVEX, "avxvnni (EVEX)", has_avx512, 0);
+    check_form(RF_PANELS_AVXVNNIINT8, "avxvnniint8", rf_cpu_has_tier(RF_TIER_AVXVNNIINT8),
                emulates && emulate_can_run(RF_TIER_AVXVNNIINT8));
-    check_form(RF_MXFP4_AVX512, "avx512", has_avx512, 0);
+    check_form(RF_PANELS_AVX512, "avx512", has_avx512, 0);
     for (int tier = 0; tier < RF_TIER_COUNT; tier++) check_tier(tier);
     CHECK(rf_cpu_kernels(-1) == NULL);
     CHECK(rf_cpu_kernels(RF_TIER_COUNT) == NULL);

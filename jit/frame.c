@@ -1,0 +1,126 @@
+#include "jit/frame.h"
+
+/* Those registers that the System V calling convention gives back to the caller as they were. */
+static const enum rf_gpr saved[] = {RF_RBX, RF_RBP, RF_R12, RF_R13, RF_R14, RF_R15};
+enum { SAVED = sizeof saved / sizeof *saved };
+
+#define TIMES4(...)                                        \
+    {                                                      \
+        __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, __VA_ARGS__ \
+    }
+#define TIMES32(x) TIMES4(x, x, x, x, x, x, x, x)
+#define TIMES64(x) TIMES4(x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x)
+static const struct rf_frame_constants constants = {
+    .mxfp4 = TIMES4(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0),
+    .mxfp4_signed = TIMES4(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
+    .ones = TIMES32(1),
+    .nibble = TIMES64(0x0f),
+    .six = TIMES64(0x3f),
+    .two = TIMES64(0x03),
+    .upper_two = TIMES64(0x30),
+    .middle_two = TIMES64(0x0c),
+};
+#undef TIMES4
+#undef TIMES32
+#undef TIMES64
+
+/* Element i (0 .. 3) of what lies `step` apart from base on; step3 is three times the step. */
+static struct rf_address at_step(enum rf_gpr base, enum rf_gpr step, enum rf_gpr step3, int i, int displacement)
+{
+    if (i == 0) return rf_at(base, displacement);
+    return (struct rf_address){base, i == 3 ? step3 : step, i == 2 ? 2 : 1, displacement};
+}
+
+struct rf_address rf_in_panel(enum rf_gpr base, int panel, int displacement)
+{
+    return at_step(base, reg_part, reg_part3, panel, displacement);
+}
+
+struct rf_address rf_in_row(int row, int displacement)
+{
+    return at_step(reg_rows[row / 4], reg_stride, reg_stride3, row % 4, displacement);
+}
+
+struct rf_address rf_sum_at(const struct rf_frame *frame, int number)
+{
+    return rf_in_call(offsetof(struct rf_panels_call, sums) + (size_t)(number * frame->out->vector_bytes));
+}
+
+/* Vectors of sums. */
+static int sums(const struct rf_frame *frame)
+{
+    return frame->n * frame->p * RF_PANEL_ROWS * (int)sizeof(float) / frame->out->vector_bytes;
+}
+
+void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displacement)
+{
+    rf_asm_move(frame->out, RF_VPBROADCASTD, to, rf_mem(rf_in_row(row, displacement)));
+}
+
+void rf_frame_begin(const struct rf_frame *frame)
+{
+    struct rf_assembler *out = frame->out;
+    const struct rf_panel_layout *layout = frame->layout;
+    int unit_bytes = (int)(layout->unit / RF_BLOCK * layout->block_bytes);
+    for (int i = 0; i < SAVED; i++) rf_asm_push(out, saved[i]);
+    rf_asm_constant(out, reg_constants, &constants);
+    rf_asm_load(out, reg_codes, rf_in_call(offsetof(struct rf_panels_call, codes)));
+    rf_asm_load(out, reg_scales, rf_in_call(offsetof(struct rf_panels_call, scales)));
+    rf_asm_load(out, reg_part, rf_in_call(offsetof(struct rf_panels_call, part)));
+    rf_asm_load(out, reg_rows[0], rf_in_call(offsetof(struct rf_panels_call, rows)));
+    rf_asm_load(out, reg_stride, rf_in_call(offsetof(struct rf_panels_call, row_bytes)));
+    rf_asm_load(out, reg_units, rf_in_call(offsetof(struct rf_panels_call, units)));
+    rf_asm_address(out, reg_codes_ahead, rf_at(reg_codes, frame->ahead * unit_bytes));
+    rf_asm_address(out, reg_scales_ahead, rf_at(reg_scales, frame->ahead * (int)layout->scale_bytes));
+    rf_asm_address(out, reg_part3, (struct rf_address){reg_part, reg_part, 2, 0});
+    rf_asm_address(out, reg_stride3, (struct rf_address){reg_stride, reg_stride, 2, 0});
+    for (int i = 1; 4 * i < frame->n; i++)
+        rf_asm_address(out, reg_rows[i], (struct rf_address){reg_rows[i - 1], reg_stride, 4, 0});
+    for (int i = 0; i < sums(frame); i++) {
+        int zero = frame->sum < 0 ? 0 : frame->sum + i;
+        rf_asm_vector(out, RF_VPXOR, zero, zero, rf_reg(zero));
+        if (frame->sum < 0) rf_asm_store(out, rf_sum_at(frame, i), zero);
+    }
+}
+
+/* From as many units before the end as one looks ahead, it is the beginning of what comes next that is asked for: what
+ * lies behind a panel may be its neighbour's middle, or nothing that is read soon. */
+void rf_frame_unit(const struct rf_frame *frame)
+{
+    struct rf_assembler *out = frame->out;
+    rf_asm_compare(out, reg_units, frame->ahead);
+    rf_asm_load_if_equal(out, reg_codes_ahead, rf_in_call(offsetof(struct rf_panels_call, next_codes)));
+    rf_asm_load_if_equal(out, reg_scales_ahead, rf_in_call(offsetof(struct rf_panels_call, next_scales)));
+    for (int panel = 0; panel < frame->p; panel++)
+        for (int line = 0; line < (int)frame->layout->scale_bytes; line += 64)
+            rf_asm_prefetch(out, rf_in_panel(reg_scales_ahead, panel, line));
+}
+
+void rf_frame_ask(const struct rf_frame *frame, int panel)
+{
+    for (int line = 0; line < (int)frame->layout->block_bytes; line += 64)
+        rf_asm_prefetch(frame->out, rf_in_panel(reg_codes_ahead, panel, line));
+}
+
+void rf_frame_next_block(const struct rf_frame *frame)
+{
+    rf_asm_add(frame->out, reg_codes, (int)frame->layout->block_bytes);
+    rf_asm_add(frame->out, reg_codes_ahead, (int)frame->layout->block_bytes);
+    for (int i = 0; 4 * i < frame->n; i++) rf_asm_add(frame->out, reg_rows[i], sizeof(struct rf_a8));
+}
+
+void rf_frame_next_unit(const struct rf_frame *frame, size_t top)
+{
+    rf_asm_add(frame->out, reg_scales, (int)frame->layout->scale_bytes);
+    rf_asm_add(frame->out, reg_scales_ahead, (int)frame->layout->scale_bytes);
+    rf_asm_loop(frame->out, reg_units, top);
+}
+
+void rf_frame_end(const struct rf_frame *frame)
+{
+    struct rf_assembler *out = frame->out;
+    for (int i = 0; frame->sum >= 0 && i < sums(frame); i++) rf_asm_store(out, rf_sum_at(frame, i), frame->sum + i);
+    rf_asm_vzeroupper(out);
+    for (int i = SAVED; i-- > 0;) rf_asm_pop(out, saved[i]);
+    rf_asm_return(out);
+}

@@ -1,0 +1,285 @@
+/* Emits one kernel of 512 bits: p panels of 16 weight rows, each a stream of its own, times n rows of activations.
+ *
+ * A block of 32 values of k is one turn of the loop. All n * p products of the block stay in registers: the block's codes
+ * are decoded two vectors at a time, 8 values of k, and every row's values, once broadcast, meet all panels, because a core
+ * loads two vectors in the time of two dot products. Then the products are scaled into F32 sums, in registers where there
+ * are enough, else in memory, which is the nearest cache. */
+#include "jit/frame.h"
+
+enum {
+    AHEAD_FEW = 1024, /* bytes of codes from a load to its prefetch, about: with one row, */
+    AHEAD = 2048      /* with more, and in formats with units of 256, where it is one unit */
+};
+
+/* General registers of units of 256, in place of pointers to rows from the ninth on: the scales' numbers of a block, and
+ * the blocks that are left. */
+static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
+
+/* What a kernel must know of a format beyond its layout. */
+struct traits {
+    int offset_at; /* of what products start from, in a row's block; -1: zero */
+    int super;     /* scales lie in units of 8 blocks */
+    int halves;    /* groups of a block */
+};
+
+struct kernel {
+    struct rf_frame frame;
+    enum rf_format format;
+    struct traits traits;
+    int rows_stay; /* the two vectors of every row are held while panels are decoded one by one; else all panels' codes */
+    /* Vector registers: the products come first, [p][n]. */
+    int code, value, scale, minimum, mask, upper, temporary;
+};
+
+static struct traits traits_of(enum rf_format format)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    struct traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
+    switch (format) {
+    case RF_FORMAT_MXFP4: traits.offset_at = offsetof(struct rf_a8, m12); break;
+    case RF_FORMAT_Q4_0: traits.offset_at = offsetof(struct rf_a8, m8); break;
+    case RF_FORMAT_Q8_0: traits.offset_at = offsetof(struct rf_a8, m128); break;
+    case RF_FORMAT_Q6_K: traits.offset_at = offsetof(struct rf_a8, m32); break;
+    default: break;
+    }
+    return traits;
+}
+
+static int product(const struct kernel *kernel, int panel, int row)
+{
+    return panel * kernel->frame.n + row;
+}
+
+/* Vectors 2j and 2j + 1 of a panel's codes to two registers. */
+static void decode(const struct kernel *kernel, int panel, int j, int to)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    int low = to, high = to + 1;
+    if (kernel->frame.layout->bits == 8) {
+        rf_asm_move(out, RF_VMOVDQU, low, rf_mem(rf_in_panel(reg_codes, panel, 128 * j)));
+        rf_asm_move(out, RF_VMOVDQU, high, rf_mem(rf_in_panel(reg_codes, panel, 128 * j + 64)));
+        return;
+    }
+    rf_asm_move(out, RF_VMOVDQU, high, rf_mem(rf_in_panel(reg_codes, panel, 64 * j)));
+    if (kernel->format == RF_FORMAT_MXFP4) {
+        /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
+        rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->mask));
+        rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
+        rf_asm_vector(out, RF_VPERMB, high, high, rf_reg(kernel->mask));
+        return;
+    }
+    rf_asm_vector(out, RF_VPAND, low, high, rf_reg(kernel->mask));
+    rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
+    rf_asm_vector(out, RF_VPAND, high, high, rf_reg(kernel->mask));
+    if (kernel->format != RF_FORMAT_Q6_K) return;
+    /* The upper two bits of four vectors lie in one; each two are moved to bits 4 and 5. */
+    static const int left[4] = {4, 2, 0, -2};
+    for (int v = 0; v < 2; v++) {
+        int shift = left[j % 2 * 2 + v], bits = kernel->temporary;
+        rf_asm_move(out, RF_VMOVDQU, bits, rf_mem(rf_in_panel(reg_codes, panel, 256 + 64 * (j / 2))));
+        if (shift)
+            rf_asm_vector(out, shift > 0 ? RF_VPSLLW : RF_VPSRLW, bits, bits, rf_imm(shift > 0 ? shift : -shift));
+        rf_asm_ternary(out, to + v, bits, rf_reg(kernel->upper), 0xf8); /* to | bits & upper */
+    }
+}
+
+/* The products of vectors 2j and 2j + 1. */
+static void multiply(const struct kernel *kernel, int j)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    int n = kernel->frame.n, p = kernel->frame.p;
+    if (kernel->rows_stay) {
+        for (int row = 0; row < n; row++)
+            for (int v = 0; v < 2; v++)
+                rf_frame_broadcast(&kernel->frame, kernel->value + 2 * row + v, row, 4 * (2 * j + v));
+        for (int panel = 0; panel < p; panel++) {
+            decode(kernel, panel, j, kernel->code);
+            for (int v = 0; v < 2; v++)
+                for (int row = 0; row < n; row++)
+                    rf_asm_vector(out, RF_VPDPBUSD, product(kernel, panel, row), kernel->code + v,
+                                  rf_reg(kernel->value + 2 * row + v));
+        }
+        return;
+    }
+    for (int panel = 0; panel < p; panel++) decode(kernel, panel, j, kernel->code + 2 * panel);
+    for (int row = 0; row < n; row++) {
+        for (int v = 0; v < 2; v++) rf_frame_broadcast(&kernel->frame, kernel->value + v, row, 4 * (2 * j + v));
+        for (int v = 0; v < 2; v++)
+            for (int panel = 0; panel < p; panel++)
+                rf_asm_vector(out, RF_VPDPBUSD, product(kernel, panel, row), kernel->code + 2 * panel + v,
+                              rf_reg(kernel->value + v));
+    }
+}
+
+/* Where products start, so that the codes' offset is taken off. */
+static void start(const struct kernel *kernel, int half)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    for (int row = 0; row < kernel->frame.n; row++)
+        for (int panel = 0; panel < kernel->frame.p; panel++) {
+            int to = product(kernel, panel, row);
+            if (kernel->traits.offset_at < 0)
+                rf_asm_vector(out, RF_VPXOR, to, to, rf_reg(to));
+            else if (panel)
+                rf_asm_move(out, RF_VMOVDQU, to, rf_reg(product(kernel, 0, row)));
+            else
+                rf_frame_broadcast(&kernel->frame, to, row, kernel->traits.offset_at + 4 * half);
+        }
+}
+
+/* A panel's scales of a group to their register, and its minimums. */
+static void load_scales(const struct kernel *kernel, int panel, int half)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    int s = kernel->scale, b = kernel->minimum, t = kernel->temporary;
+    switch (kernel->format) {
+    case RF_FORMAT_MXFP4:
+        rf_asm_move(out, RF_VPMOVZXBD, s, rf_mem(rf_in_panel(reg_scales, panel, 0)));
+        rf_asm_vector(out, RF_VPSLLD, s, s, rf_imm(23));
+        break;
+    case RF_FORMAT_Q4_K:
+        for (int i = 0; i < 2; i++) {
+            int to = i ? b : s;
+            rf_asm_move(out, RF_VPMOVZXBD, t, rf_mem(rf_at(reg_numbers, 256 * panel + 128 * i)));
+            rf_asm_move(out, RF_VCVTDQ2PS, t, rf_reg(t));
+            rf_asm_move(out, RF_VCVTPH2PS, to, rf_mem(rf_in_panel(reg_scales, panel, 192 + 32 * i)));
+            rf_asm_vector(out, RF_VMULPS, to, to, rf_reg(t));
+        }
+        break;
+    case RF_FORMAT_Q6_K:
+        rf_asm_move(out, RF_VPMOVSXBD, t, rf_mem(rf_in_panel(reg_numbers, panel, 16 * half)));
+        rf_asm_move(out, RF_VCVTDQ2PS, t, rf_reg(t));
+        rf_asm_move(out, RF_VCVTPH2PS, s, rf_mem(rf_in_panel(reg_scales, panel, 256)));
+        rf_asm_vector(out, RF_VMULPS, s, s, rf_reg(t));
+        break;
+    default:
+        rf_asm_move(out, RF_VCVTPH2PS, s, rf_mem(rf_in_panel(reg_scales, panel, 0)));
+        if (kernel->format == RF_FORMAT_Q4_1)
+            rf_asm_move(out, RF_VCVTPH2PS, b, rf_mem(rf_in_panel(reg_scales, panel, 32)));
+        break;
+    }
+}
+
+/* sum = fma(float(product) * d, s, sum), then sum = fma(b, d_sum, sum) where there is a minimum. */
+static void add_scaled(const struct kernel *kernel, int panel, int row)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    int number = product(kernel, panel, row), to = kernel->frame.sum >= 0 ? kernel->frame.sum + number : number;
+    rf_asm_move(out, RF_VCVTDQ2PS, number, rf_reg(number));
+    rf_asm_vector(out, RF_VMULPS, number, number, rf_mem_each(rf_in_row(row, offsetof(struct rf_a8, d))));
+    if (kernel->frame.sum >= 0)
+        rf_asm_vector(out, RF_VFMADD231PS, to, number, rf_reg(kernel->scale));
+    else
+        rf_asm_vector(out, RF_VFMADD213PS, to, kernel->scale, rf_mem(rf_sum_at(&kernel->frame, number)));
+    if (kernel->frame.layout->has_min)
+        rf_asm_vector(out, RF_VFMADD231PS, to, kernel->minimum,
+                      rf_mem_each(rf_in_row(row, offsetof(struct rf_a8, d_sum))));
+    if (kernel->frame.sum < 0) rf_asm_store(out, rf_sum_at(&kernel->frame, number), to);
+}
+
+static void block(const struct kernel *kernel)
+{
+    int halves = kernel->traits.halves;
+    for (int panel = 0; panel < kernel->frame.p; panel++) rf_frame_ask(&kernel->frame, panel);
+    for (int half = 0; half < halves; half++) {
+        start(kernel, half);
+        for (int j = 4 / halves * half; j < 4 / halves * (half + 1); j++) multiply(kernel, j);
+        for (int panel = 0; panel < kernel->frame.p; panel++) {
+            load_scales(kernel, panel, half);
+            for (int row = 0; row < kernel->frame.n; row++) add_scaled(kernel, panel, row);
+        }
+    }
+}
+
+/* The numbers of a Q4_K unit from 6 bits (rf_q4k_scale) to bytes in memory. */
+static void unpack(const struct kernel *kernel, int panel)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    int low = kernel->code, fourth = kernel->scale, t = kernel->temporary;
+    static const size_t place[3] = {offsetof(struct rf_frame_constants, two),
+                                    offsetof(struct rf_frame_constants, middle_two),
+                                    offsetof(struct rf_frame_constants, upper_two)};
+    for (int v = 0; v < 3; v++) {
+        rf_asm_move(out, RF_VMOVDQU, t, rf_mem(rf_in_panel(reg_scales, panel, 64 * v)));
+        rf_asm_vector(out, RF_VPAND, low, t, rf_constant(offsetof(struct rf_frame_constants, six)));
+        rf_asm_store(out, rf_in_call(offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel + 64 * (size_t)v),
+                     low);
+        rf_asm_vector(out, RF_VPSRLW, t, t, rf_imm(6 - 2 * v));
+        if (v == 0)
+            rf_asm_vector(out, RF_VPAND, fourth, t, rf_constant(place[v]));
+        else
+            rf_asm_ternary(out, fourth, t, rf_constant(place[v]), 0xf8);
+    }
+    rf_asm_store(out, rf_in_call(offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel + 192), fourth);
+}
+
+static void load_constants(const struct kernel *kernel)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    rf_asm_move(out, RF_VMOVDQU, kernel->mask,
+                rf_constant(kernel->format == RF_FORMAT_MXFP4 ? offsetof(struct rf_frame_constants, mxfp4)
+                                                              : offsetof(struct rf_frame_constants, nibble)));
+    if (kernel->format == RF_FORMAT_Q6_K)
+        rf_asm_move(out, RF_VMOVDQU, kernel->upper, rf_constant(offsetof(struct rf_frame_constants, upper_two)));
+}
+
+static void assign_registers(struct kernel *kernel)
+{
+    enum { REGISTERS = 32 };
+    int n = kernel->frame.n, p = kernel->frame.p, next = n * p;
+    kernel->rows_stay = n <= p;
+    kernel->code = next;
+    next += kernel->rows_stay ? 2 : 2 * p;
+    kernel->value = next;
+    next += kernel->rows_stay ? 2 * n : 2;
+    kernel->scale = next++;
+    kernel->minimum = next++;
+    kernel->mask = next++;
+    kernel->upper = next++;
+    kernel->temporary = next++;
+    kernel->frame.sum = next + n * p <= REGISTERS ? next : -1;
+}
+
+/* The eight blocks of a unit of 256 values. */
+static void superblock(const struct kernel *kernel)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    if (kernel->format == RF_FORMAT_Q4_K) {
+        for (int panel = 0; panel < kernel->frame.p; panel++) unpack(kernel, panel);
+        rf_asm_address(out, reg_numbers, rf_in_call(offsetof(struct rf_panels_call, numbers)));
+    } else {
+        rf_asm_address(out, reg_numbers, rf_at(reg_scales, 0));
+    }
+    rf_asm_set(out, reg_turns, RF_SUPERBLOCK / RF_BLOCK);
+    rf_asm_align(out);
+    size_t top = out->used;
+    block(kernel);
+    rf_frame_next_block(&kernel->frame);
+    rf_asm_add(out, reg_numbers, 16 * kernel->traits.halves);
+    rf_asm_loop(out, reg_turns, top);
+}
+
+void rf_panels_emit_512(struct rf_assembler *assembler, enum rf_format format, int n, int p)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    struct kernel kernel = {
+        .frame = {.out = assembler, .layout = layout, .n = n, .p = p}, .format = format, .traits = traits_of(format)};
+    kernel.frame.ahead = kernel.traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
+    assign_registers(&kernel);
+    assembler->vector_bytes = 64;
+    assembler->evex = 1;
+
+    rf_frame_begin(&kernel.frame);
+    load_constants(&kernel);
+    rf_asm_align(assembler);
+    size_t top = assembler->used;
+    rf_frame_unit(&kernel.frame);
+    if (kernel.traits.super) {
+        superblock(&kernel);
+    } else {
+        block(&kernel);
+        rf_frame_next_block(&kernel.frame);
+    }
+    rf_frame_next_unit(&kernel.frame, top);
+    rf_frame_end(&kernel.frame);
+}
