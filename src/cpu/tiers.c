@@ -1,6 +1,7 @@
 #include "cpu/tiers.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "jit/panels.h"
@@ -17,15 +18,15 @@ struct tier {
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* What is generated for a tier, and the most rows for which that beats the compiled kernels. With 256 bits more rows are not
- * measured; tiles take over from a number on. */
+/* What is generated for a tier, and the most rows that are worth it: with 256 bits as many as one function takes, on AMX as
+ * many as tiles do not. */
 static const struct plan {
     enum rf_panels_form form;
     size_t most_rows; /* 0: nothing is generated */
 } plans[RF_TIER_COUNT] = {
-    [RF_TIER_AVX2] = {RF_PANELS_AVX2, 16},
-    [RF_TIER_AVXVNNI] = {RF_PANELS_AVXVNNI, 16}, /* or its EVEX twin */
-    [RF_TIER_AVXVNNIINT8] = {RF_PANELS_AVXVNNIINT8, 16},
+    [RF_TIER_AVX2] = {RF_PANELS_AVX2, RF_PANELS_MOST_ROWS},
+    [RF_TIER_AVXVNNI] = {RF_PANELS_AVXVNNI, RF_PANELS_MOST_ROWS}, /* or its EVEX twin */
+    [RF_TIER_AVXVNNIINT8] = {RF_PANELS_AVXVNNIINT8, RF_PANELS_MOST_ROWS},
     [RF_TIER_AVX512] = {RF_PANELS_AVX512, SIZE_MAX},
     [RF_TIER_AMX] = {RF_PANELS_AVX512, RF_AMX_LEAST_ROWS - 1},
 };
