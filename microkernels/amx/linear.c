@@ -10,7 +10,7 @@
 #include "microkernels/amx/tier.h"
 #include "microkernels/avx512/mask.h"
 
-enum { SIDE = 16, DEPTH = 32, TILE_BYTES = 1024, ROW_BYTES = 64 };
+enum { SIDE = 16, DEPTH = 32, TILE_BYTES = 1024, ROW_BYTES = 64, AHEAD = 512 };
 
 static size_t chunks(size_t k)
 {
@@ -106,39 +106,31 @@ static void finish(const struct rf_linear_args *args, size_t r, size_t i, float 
     }
 }
 
-/* Asks for a piece of the 32 weight rows that come next, in the order of memory: a pass over these 32 asks for all of them. */
+/* Asks for what sixteen weight rows need a few steps later: in these rows, or at the beginning of the sixteen after them. */
 static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
 {
-    const char *next = (const char *)((const uint16_t *)args->w + (r + 2 * SIDE) * args->ldw) + chunk * 2 * TILE_BYTES;
-    for (size_t i = 0; i < 2 * SIDE; i++) _mm_prefetch(next + i * ROW_BYTES, _MM_HINT_T1);
+    size_t at = chunk * ROW_BYTES + AHEAD, row = at < args->k * sizeof(uint16_t) ? r : r + SIDE - 1;
+    const char *w = (const char *)((const uint16_t *)args->w + row * args->ldw) + at;
+    for (size_t i = 0; i < SIDE; i++) _mm_prefetch(w + i * args->ldw * sizeof(uint16_t), _MM_HINT_T0);
 }
 
-/* Two tiles of weights from r (the second only if there are more than 16) times one tile of rows from i. */
-static void two_by_one(const struct rf_linear_args *args, size_t r, size_t i)
+/* One tile of weights from r times one tile of rows from i: the decoding shape. Two tiles side by side would share the load
+ * of the rows, but 32 rows of weights are more streams than memory serves well. */
+static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
 {
-    _Alignas(64) uint16_t copy[2][SIDE][DEPTH];
+    _Alignas(64) uint16_t copy[SIDE][DEPTH];
     _Alignas(64) float results[SIDE][SIDE];
     const char *x = (const char *)args->x + i / SIDE * chunks(args->k) * TILE_BYTES;
-    int both = args->m - r > SIDE, more = args->m - r > 2 * SIDE;
     _tile_zero(0);
-    _tile_zero(1);
     for (size_t c = 0; c < chunks(args->k); c++) {
-        struct source first = weights_at(args, r, c * DEPTH, copy[0]);
-        if (more) prefetch(args, r, c);
+        struct source weights = weights_at(args, r, c * DEPTH, copy);
+        prefetch(args, r, c);
         _tile_loadd(6, x + c * TILE_BYTES, ROW_BYTES);
-        _tile_loadd(4, first.at, first.stride);
+        _tile_loadd(4, weights.at, weights.stride);
         _tile_dpbf16ps(0, 4, 6);
-        if (both) {
-            struct source second = weights_at(args, r + SIDE, c * DEPTH, copy[1]);
-            _tile_loadd(5, second.at, second.stride);
-            _tile_dpbf16ps(1, 5, 6);
-        }
     }
     _tile_stored(0, results, ROW_BYTES);
     finish(args, r, i, results);
-    if (!both) return;
-    _tile_stored(1, results, ROW_BYTES);
-    finish(args, r + SIDE, i, results);
 }
 
 /* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer). */
@@ -181,9 +173,9 @@ static void linear_bf16(const struct rf_linear_args *args)
     for (; args->n - i > SIDE; i += 2 * SIDE) {
         size_t r = 0;
         for (; args->m - r >= 2 * SIDE; r += 2 * SIDE) two_by_two(args, r, i);
-        if (r < args->m) {
-            two_by_one(args, r, i);
-            two_by_one(args, r, i + SIDE);
+        for (; r < args->m; r += SIDE) {
+            one_by_one(args, r, i);
+            one_by_one(args, r, i + SIDE);
         }
         if (args->n - i <= 2 * SIDE) {
             i = args->n;
@@ -191,7 +183,7 @@ static void linear_bf16(const struct rf_linear_args *args)
         }
     }
     if (i < args->n)
-        for (size_t r = 0; r < args->m; r += 2 * SIDE) two_by_one(args, r, i);
+        for (size_t r = 0; r < args->m; r += SIDE) one_by_one(args, r, i);
     _tile_release();
 }
 
