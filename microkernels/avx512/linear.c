@@ -10,6 +10,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Which lines of weights a walk asks for ahead of their use: all of them, or, where two walks pass over the same weights,
+ * each its half of what comes next. */
+enum lines { ALL_LINES, EVEN_LINES, ODD_LINES };
+
 enum {
     MAX_TILE = 24,   /* accumulators of a tile; 8 of the 32 registers stay for operands */
     PREFETCH = 3072, /* bytes ahead in a stream of weights */
@@ -79,20 +83,21 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
 }
 
 /* The products of vectors begin .. end - 1 of mr weight rows, r and every step-th after it, and nr packed rows from i, added
- * to acc. `ahead`: bytes to prefetch ahead in each weight row's stream. */
+ * to acc. `ahead`: bytes from the weights in use to the lines of them that are prefetched. */
 INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t begin,
-                     size_t end, size_t ahead, __m512 *acc)
+                     size_t end, size_t ahead, enum lines lines, __m512 *acc)
 {
     size_t stride = row_bytes(args->k), gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const char *x = (const char *)args->x + i * stride;
     for (size_t c = begin; c < end; c++) {
+        int asks = ahead && (lines == ALL_LINES || c % 2 == (lines == ODD_LINES));
         __m512bh weights[8];
 #pragma GCC unroll 8
         for (int a = 0; a < mr; a++) {
             const uint16_t *at = w + (size_t)a * gap + c * 32;
             weights[a] = (__m512bh)_mm512_loadu_si512(at);
-            if (ahead) _mm_prefetch((const char *)at + ahead, _MM_HINT_T1);
+            if (asks) _mm_prefetch((const char *)at + ahead, _MM_HINT_T1);
         }
 #pragma GCC unroll 8
         for (int b = 0; b < nr; b++) {
@@ -132,22 +137,23 @@ INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, s
 }
 
 /* mr weight rows, r and every step-th after it, times nr packed rows from i. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t ahead)
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t ahead,
+                 enum lines lines)
 {
     __m512 acc[MAX_TILE];
 #pragma GCC unroll 24
     for (int t = 0; t < mr * nr; t++) acc[t] = _mm512_setzero_ps();
-    multiply(args, r, step, i, mr, nr, 0, args->k / 32, ahead, acc);
+    multiply(args, r, step, i, mr, nr, 0, args->k / 32, ahead, lines, acc);
     complete(args, r, step, i, mr, nr, acc);
 }
 
 /* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights. The call's rows are cut
  * into mr parts, each walked from end to end: a few long streams are what memory serves best. */
-INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr)
+INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead, enum lines lines)
 {
     size_t part = args->m / (size_t)mr;
-    for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, PREFETCH);
-    for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, PREFETCH);
+    for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, ahead, lines);
+    for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, ahead, lines);
 }
 
 /* All weight rows times nr packed rows from i, which are too long for the nearest cache: it would be filled with them for
@@ -168,7 +174,7 @@ INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
                 __m512 sums[MAX_TILE];
 #pragma GCC unroll 24
                 for (int a = 0; a < MR * nr; a++) sums[a] = begin ? acc[t][a] : _mm512_setzero_ps();
-                multiply(args, r + t, part, i, MR, nr, begin, end, ahead, sums);
+                multiply(args, r + t, part, i, MR, nr, begin, end, ahead, ALL_LINES, sums);
                 if (end == whole) {
                     complete(args, r + t, part, i, MR, nr, sums);
                 } else {
@@ -178,7 +184,7 @@ INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
             }
         }
     }
-    for (size_t r = part * MR; r < args->m; r++) tile(args, r, 1, i, 1, nr, PREFETCH);
+    for (size_t r = part * MR; r < args->m; r++) tile(args, r, 1, i, 1, nr, AHEAD, ALL_LINES);
 }
 
 /* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the nearest cache while the
@@ -187,23 +193,23 @@ static void block(const struct rf_linear_args *args, size_t n)
 {
     for (size_t i = 0; i + 6 <= n; i += 6) {
         size_t r = 0;
-        for (; r + 4 <= args->m; r += 4) tile(args, r, 1, i, 4, 6, 0);
-        for (; r < args->m; r++) tile(args, r, 1, i, 1, 6, 0);
+        for (; r + 4 <= args->m; r += 4) tile(args, r, 1, i, 4, 6, 0, ALL_LINES);
+        for (; r < args->m; r++) tile(args, r, 1, i, 1, 6, 0, ALL_LINES);
     }
 }
 
 /* All weight rows times n <= 8 packed rows from i. */
-static void few(const struct rf_linear_args *args, size_t i, size_t n)
+static void few(const struct rf_linear_args *args, size_t i, size_t n, size_t ahead, enum lines lines)
 {
     switch (n) {
-    case 1: stream(args, i, 4, 1); break;
-    case 2: stream(args, i, 4, 2); break;
-    case 3: stream(args, i, 4, 3); break;
-    case 4: stream(args, i, 4, 4); break;
-    case 5: stream(args, i, 4, 5); break;
-    case 6: stream(args, i, 4, 6); break;
-    case 7: stream(args, i, 3, 7); break;
-    case 8: stream(args, i, 3, 8); break;
+    case 1: stream(args, i, 4, 1, ahead, lines); break;
+    case 2: stream(args, i, 4, 2, ahead, lines); break;
+    case 3: stream(args, i, 4, 3, ahead, lines); break;
+    case 4: stream(args, i, 4, 4, ahead, lines); break;
+    case 5: stream(args, i, 4, 5, ahead, lines); break;
+    case 6: stream(args, i, 4, 6, ahead, lines); break;
+    case 7: stream(args, i, 3, 7, ahead, lines); break;
+    case 8: stream(args, i, 3, 8, ahead, lines); break;
     default: break;
     }
 }
@@ -220,18 +226,19 @@ static void few_deep(const struct rf_linear_args *args, size_t i, size_t n)
     }
 }
 
-/* More rows than a tile holds, too few for blocks: weights come from memory for the first half of the rows, and from the
- * nearest caches for the second. */
+/* More rows than a tile holds, too few for blocks: weights pass twice, the second time from the second cache. Memory must
+ * not rest meanwhile, so that each pass asks for half of the next piece. */
 static void halves(const struct rf_linear_args *args)
 {
     struct rf_linear_args piece = *args;
+    size_t first = args->n - args->n / 2, ahead = PIECE * args->ldw * sizeof(uint16_t);
     for (size_t r = 0; r < args->m; r += PIECE) {
         piece.m = args->m - r < PIECE ? args->m - r : PIECE;
         piece.w = (const uint16_t *)args->w + r * args->ldw;
         piece.y = args->y + r;
         piece.bias = args->bias ? args->bias + r : NULL;
-        few(&piece, 0, args->n - args->n / 2);
-        few(&piece, args->n - args->n / 2, args->n / 2);
+        few(&piece, 0, first, ahead, EVEN_LINES);
+        few(&piece, first, args->n / 2, ahead, ODD_LINES);
     }
 }
 
@@ -240,13 +247,13 @@ static void linear_bf16(const struct rf_linear_args *args)
     if (args->n > 4 && args->n <= 8 && args->k >= LONG) {
         few_deep(args, 0, args->n);
     } else if (args->n <= 8) {
-        few(args, 0, args->n);
+        few(args, 0, args->n, PREFETCH, ALL_LINES);
     } else if (args->n <= 16) {
         halves(args);
     } else {
         size_t whole = args->n - args->n % 6;
         block(args, whole);
-        few(args, whole, args->n % 6);
+        few(args, whole, args->n % 6, 0, ALL_LINES);
     }
 }
 
