@@ -197,39 +197,58 @@ static int lower_first(const struct picture *picture, int *order)
     return picture->n_ceilings;
 }
 
+/* The memory's line from (x0, y0) to (x1, y1), where the highest ceiling begins. */
+struct slope {
+    double x0, y0, x1, y1;
+};
+
+static struct slope slope_of(const struct picture *picture, double top)
+{
+    double low = fmax(picture->x_low, picture->y_low / picture->read);
+    return (struct slope){x_of(picture, low), y_of(picture, low * picture->read), x_of(picture, top / picture->read),
+                          y_of(picture, top)};
+}
+
 static void draw_roofs(struct picture *picture)
 {
     int order[MOST_CEILINGS], n = lower_first(picture, order);
-    double top = ceiling_gops(picture, order[n - 1]), ridge = top / picture->read;
-    double low = fmax(picture->x_low, picture->y_low / picture->read);
-    double x0 = x_of(picture, low), y0 = y_of(picture, low * picture->read);
-    double x1 = x_of(picture, ridge), y1 = y_of(picture, top);
-
+    struct slope slope = slope_of(picture, ceiling_gops(picture, order[n - 1]));
     put(picture, "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n", LEFT, TOP,
         RIGHT - LEFT, BOTTOM - TOP);
     put(picture,
         "<g clip-path=\"url(#plot)\">\n<path d=\"M%.1f %.1fL%.1f %.1fH%dV%dH%.1fZ\" fill=\"#f1f5f9\" "
         "fill-opacity=\"0.7\"/>\n",
-        x0, y0, x1, y1, RIGHT, BOTTOM, x0);
-    put(picture, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#263238\" stroke-width=\"2\"/>\n", x0, y0, x1, y1);
-    double above = 1e9;
+        slope.x0, slope.y0, slope.x1, slope.y1, RIGHT, BOTTOM, slope.x0);
+    put(picture, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#263238\" stroke-width=\"2\"/>\n", slope.x0, slope.y0,
+        slope.x1, slope.y1);
+    for (int i = 0; i < n; i++) {
+        double gops = ceiling_gops(picture, order[i]);
+        put(picture, "<path d=\"M%.1f %.1fH%d\" stroke=\"#263238\" stroke-width=\"2\"%s/>\n",
+            x_of(picture, gops / picture->read), y_of(picture, gops), RIGHT,
+            i + 1 < n ? " stroke-dasharray=\"6 4\"" : "");
+    }
+    put(picture, "</g>\n");
+}
+
+/* After the points, and with a halo, so that they stay readable among them. */
+static void label_roofs(struct picture *picture)
+{
+    int order[MOST_CEILINGS], n = lower_first(picture, order);
+    struct slope slope = slope_of(picture, ceiling_gops(picture, order[n - 1]));
+    double above = 1e9, angle = atan2(slope.y1 - slope.y0, slope.x1 - slope.x0) * 180 / 3.14159265358979;
+    put(picture, "<g clip-path=\"url(#plot)\" fill=\"#263238\" stroke=\"#ffffff\" stroke-width=\"3\" "
+                 "stroke-linejoin=\"round\" paint-order=\"stroke\">\n");
     for (int i = 0; i < n; i++) {
         double gops = ceiling_gops(picture, order[i]), y = y_of(picture, gops);
-        put(picture, "<path d=\"M%.1f %.1fH%d\" stroke=\"#263238\" stroke-width=\"2\"%s/>\n",
-            x_of(picture, gops / picture->read), y, RIGHT, i + 1 < n ? " stroke-dasharray=\"6 4\"" : "");
         /* Below its line where the one above leaves no room. */
         int crowded = i + 1 < n && y - y_of(picture, ceiling_gops(picture, order[i + 1])) < 18;
         double label = crowded && above - y > 32 ? y + 15 : y - 6;
-        put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" fill=\"#263238\">%s: %.0f GOP/s</text>\n",
-            RIGHT - 6, label, roofline_ceiling_name(picture->roofline, picture->ceilings[order[i]]), gops);
+        put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s: %.0f GOP/s</text>\n", RIGHT - 6, label,
+            roofline_ceiling_name(picture->roofline, picture->ceilings[order[i]]), gops);
         above = y;
     }
-    double angle = atan2(y1 - y0, x1 - x0) * 180 / 3.14159265358979, mx = x0 + 0.3 * (x1 - x0),
-           my = y0 + 0.3 * (y1 - y0);
-    put(picture,
-        "<text transform=\"translate(%.1f %.1f) rotate(%.1f)\" y=\"-9\" fill=\"#263238\">reading memory: %.1f "
-        "GB/s</text>\n",
-        mx, my, angle, picture->read);
+    put(picture, "<text transform=\"translate(%.1f %.1f) rotate(%.1f)\" y=\"-9\">reading memory: %.1f GB/s</text>\n",
+        slope.x0 + 0.3 * (slope.x1 - slope.x0), slope.y0 + 0.3 * (slope.y1 - slope.y0), angle, picture->read);
     put(picture, "</g>\n");
 }
 
@@ -310,6 +329,7 @@ void roofline_draw(const struct roofline *roofline, struct buffer *svg)
     draw_roofs(&picture);
     /* The first kernels lie on top. */
     for (int i = picture.n_series - 1; i >= 0; i--) draw_series(&picture, &picture.series[i]);
+    label_roofs(&picture);
     draw_legend(&picture);
     put(&picture, "</svg>\n");
 }
