@@ -10,7 +10,15 @@
 #include "microkernels/amx/tier.h"
 #include "microkernels/avx512/mask.h"
 
-enum { SIDE = 16, DEPTH = 32, TILE_BYTES = 1024, ROW_BYTES = 64, AHEAD = 512 };
+enum {
+    SIDE = 16,
+    DEPTH = 32,
+    TILE_BYTES = 1024,
+    ROW_BYTES = 64,
+    AHEAD = 512,   /* bytes from weights in use to those that are prefetched */
+    STRETCH = 16,  /* chunks of k: 32 KiB of 32 weight rows */
+    MOST_PAIRS = 8 /* of tiles of rows whose sums wait at a time */
+};
 
 static size_t chunks(size_t k)
 {
@@ -133,18 +141,26 @@ static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
     finish(args, r, i, results);
 }
 
-/* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer). */
-static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i)
+/* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer), chunks begin .. end - 1 of k. Between the
+ * stretches of k the sums wait in `kept`. */
+static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, size_t begin, size_t end,
+                       float kept[4][SIDE][SIDE])
 {
     _Alignas(64) uint16_t copy[2][SIDE][DEPTH];
-    _Alignas(64) float results[SIDE][SIDE];
     const char *x = (const char *)args->x + i / SIDE * chunks(args->k) * TILE_BYTES;
     size_t next = chunks(args->k) * TILE_BYTES;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (size_t c = 0; c < chunks(args->k); c++) {
+    if (begin) {
+        _tile_loadd(0, kept[0], ROW_BYTES);
+        _tile_loadd(1, kept[1], ROW_BYTES);
+        _tile_loadd(2, kept[2], ROW_BYTES);
+        _tile_loadd(3, kept[3], ROW_BYTES);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (size_t c = begin; c < end; c++) {
         struct source first = weights_at(args, r, c * DEPTH, copy[0]);
         struct source second = weights_at(args, r + SIDE, c * DEPTH, copy[1]);
         _tile_loadd(4, first.at, first.stride);
@@ -156,31 +172,38 @@ static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i)
         _tile_dpbf16ps(2, 4, 7);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, results, ROW_BYTES);
-    finish(args, r, i, results);
-    _tile_stored(1, results, ROW_BYTES);
-    finish(args, r + SIDE, i, results);
-    _tile_stored(2, results, ROW_BYTES);
-    finish(args, r, i + SIDE, results);
-    _tile_stored(3, results, ROW_BYTES);
-    finish(args, r + SIDE, i + SIDE, results);
+    _tile_stored(0, kept[0], ROW_BYTES);
+    _tile_stored(1, kept[1], ROW_BYTES);
+    _tile_stored(2, kept[2], ROW_BYTES);
+    _tile_stored(3, kept[3], ROW_BYTES);
+    if (end < chunks(args->k)) return;
+    finish(args, r, i, kept[0]);
+    finish(args, r + SIDE, i, kept[1]);
+    finish(args, r, i + SIDE, kept[2]);
+    finish(args, r + SIDE, i + SIDE, kept[3]);
+}
+
+/* All weight rows times `pairs` times 32 rows from i: the prompt shape. A stretch of k of 32 weight rows stays in the first cache
+ * while all rows of activations pass, so that of every four tiles only two come from the second. */
+static void block(const struct rf_linear_args *args, size_t i, size_t pairs)
+{
+    _Alignas(64) float kept[MOST_PAIRS][4][SIDE][SIDE];
+    size_t r = 0, all = chunks(args->k);
+    for (; args->m - r >= 2 * SIDE; r += 2 * SIDE)
+        for (size_t begin = 0; begin < all; begin += STRETCH)
+            for (size_t p = 0; p < pairs; p++)
+                two_by_two(args, r, i + p * 2 * SIDE, begin, begin + STRETCH < all ? begin + STRETCH : all, kept[p]);
+    for (; r < args->m; r += SIDE)
+        for (size_t t = 0; t < 2 * pairs; t++) one_by_one(args, r, i + t * SIDE);
 }
 
 static void linear_bf16(const struct rf_linear_args *args)
 {
     configure();
-    size_t i = 0;
-    for (; args->n - i > SIDE; i += 2 * SIDE) {
-        size_t r = 0;
-        for (; args->m - r >= 2 * SIDE; r += 2 * SIDE) two_by_two(args, r, i);
-        for (; r < args->m; r += SIDE) {
-            one_by_one(args, r, i);
-            one_by_one(args, r, i + SIDE);
-        }
-        if (args->n - i <= 2 * SIDE) {
-            i = args->n;
-            break;
-        }
+    size_t i = 0, pairs = args->n / (2 * SIDE) + (args->n % (2 * SIDE) > SIDE), count;
+    for (; pairs > 0; pairs -= count, i += count * 2 * SIDE) {
+        count = pairs < MOST_PAIRS ? pairs : MOST_PAIRS;
+        block(args, i, count);
     }
     if (i < args->n)
         for (size_t r = 0; r < args->m; r += SIDE) one_by_one(args, r, i);
