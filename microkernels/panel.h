@@ -49,6 +49,10 @@ enum rf_format {
     RF_FORMAT_COUNT
 };
 
+/* X(name, FORMAT) for each format of panels: what a tier says of all of them, said once. */
+#define RF_EACH_PANEL_FORMAT(X) \
+    X(mxfp4, MXFP4) X(q4_0, Q4_0) X(q4_1, Q4_1) X(q4_k, Q4_K) X(q6_k, Q6_K) X(q8_0, Q8_0) X(q8_1, Q8_1) X(q8_k, Q8_K)
+
 struct rf_panel_layout {
     const char *name;
     int bits;           /* of a code */
@@ -80,6 +84,27 @@ struct rf_a8 {
     int32_t m32[2]; /* -32 * sum of each half of q */
     int32_t unused;
 };
+
+/* What the values of a block are multiplied by to become codes; max: the greatest |x|. What is next to nothing counts as
+ * nothing, so that 127 / max is finite; so does what is not finite. */
+static inline float rf_a8_inverse(float max)
+{
+    return max > 0x1p-100f && max <= 3.4028234e38f ? 127.0f / max : 0.0f;
+}
+
+/* Fills in all of a block but its codes, whose halves have these sums. */
+static inline void rf_a8_complete(struct rf_a8 *block, float max, int32_t sum0, int32_t sum1)
+{
+    int32_t sum = sum0 + sum1;
+    block->d = max > 0x1p-100f ? max / 127.0f : 0.0f;
+    block->d_sum = block->d * (float)sum;
+    block->m8 = -8 * sum;
+    block->m12 = -12 * sum;
+    block->m128 = -128 * sum;
+    block->m32[0] = -32 * sum0;
+    block->m32[1] = -32 * sum1;
+    block->unused = 0;
+}
 
 /* Blocks from row to row: an odd number, so that rows do not meet in the same sets of a cache. */
 static inline size_t rf_a8_stride(size_t k)

@@ -122,31 +122,19 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
     _tile_release();
 }
 
-#define LINEAR(name, format)                            \
-    static void name(const struct rf_linear_args *args) \
-    {                                                   \
-        if (args->n < RF_AMX_LEAST_ROWS)                \
-            rf_avx512_linear_panels[format](args);      \
-        else                                            \
-            linear(args, format);                       \
+#define LINEAR(name, FORMAT)                                     \
+    static void linear_##name(const struct rf_linear_args *args) \
+    {                                                            \
+        if (args->n < RF_AMX_LEAST_ROWS)                         \
+            rf_avx512_linear_panels[RF_FORMAT_##FORMAT](args);   \
+        else                                                     \
+            linear(args, RF_FORMAT_##FORMAT);                    \
     }
-LINEAR(linear_mxfp4, RF_FORMAT_MXFP4)
-LINEAR(linear_q4_0, RF_FORMAT_Q4_0)
-LINEAR(linear_q4_1, RF_FORMAT_Q4_1)
-LINEAR(linear_q4_k, RF_FORMAT_Q4_K)
-LINEAR(linear_q6_k, RF_FORMAT_Q6_K)
-LINEAR(linear_q8_0, RF_FORMAT_Q8_0)
-LINEAR(linear_q8_1, RF_FORMAT_Q8_1)
-LINEAR(linear_q8_k, RF_FORMAT_Q8_K)
+RF_EACH_PANEL_FORMAT(LINEAR)
 
 void rf_amx_init_panels(struct rf_kernels *kernels)
 {
-    kernels->linear[RF_FORMAT_MXFP4] = linear_mxfp4;
-    kernels->linear[RF_FORMAT_Q4_0] = linear_q4_0;
-    kernels->linear[RF_FORMAT_Q4_1] = linear_q4_1;
-    kernels->linear[RF_FORMAT_Q4_K] = linear_q4_k;
-    kernels->linear[RF_FORMAT_Q6_K] = linear_q6_k;
-    kernels->linear[RF_FORMAT_Q8_0] = linear_q8_0;
-    kernels->linear[RF_FORMAT_Q8_1] = linear_q8_1;
-    kernels->linear[RF_FORMAT_Q8_K] = linear_q8_k;
+#define SET(name, FORMAT) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+    RF_EACH_PANEL_FORMAT(SET)
+#undef SET
 }

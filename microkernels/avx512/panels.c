@@ -191,45 +191,38 @@ static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_
     }
 }
 
-#define LINEAR(name, format)                                                                               \
-    static void name##_1(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
-                         int prefetch)                                                                     \
-    {                                                                                                      \
-        (void)step;                                                                                        \
-        walk_1(args, format, first, i, n, prefetch);                                                       \
-    }                                                                                                      \
-    static void name##_2(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
-                         int prefetch)                                                                     \
-    {                                                                                                      \
-        walk_2(args, format, first, step, i, n, prefetch);                                                 \
-    }                                                                                                      \
-    static void name##_4(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
-                         int prefetch)                                                                     \
-    {                                                                                                      \
-        walk_4(args, format, first, step, i, n, prefetch);                                                 \
-    }                                                                                                      \
-    static void name(const struct rf_linear_args *args)                                                    \
-    {                                                                                                      \
-        if (args->n <= 4)                                                                                  \
-            stream(args, name##_4, 4, name##_1);                                                           \
-        else if (args->n <= 16)                                                                            \
-            stream(args, name##_2, 2, name##_1);                                                           \
-        else                                                                                               \
-            block(args, name##_2, name##_1);                                                               \
+#define LINEAR(name, FORMAT)                                                                                        \
+    static void linear_##name##_1(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
+                                  int prefetch)                                                                     \
+    {                                                                                                               \
+        (void)step;                                                                                                 \
+        walk_1(args, RF_FORMAT_##FORMAT, first, i, n, prefetch);                                                    \
+    }                                                                                                               \
+    static void linear_##name##_2(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
+                                  int prefetch)                                                                     \
+    {                                                                                                               \
+        walk_2(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                                              \
+    }                                                                                                               \
+    static void linear_##name##_4(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
+                                  int prefetch)                                                                     \
+    {                                                                                                               \
+        walk_4(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                                              \
+    }                                                                                                               \
+    static void linear_##name(const struct rf_linear_args *args)                                                    \
+    {                                                                                                               \
+        if (args->n <= 4)                                                                                           \
+            stream(args, linear_##name##_4, 4, linear_##name##_1);                                                  \
+        else if (args->n <= 16)                                                                                     \
+            stream(args, linear_##name##_2, 2, linear_##name##_1);                                                  \
+        else                                                                                                        \
+            block(args, linear_##name##_2, linear_##name##_1);                                                      \
     }
-LINEAR(linear_mxfp4, RF_FORMAT_MXFP4)
-LINEAR(linear_q4_0, RF_FORMAT_Q4_0)
-LINEAR(linear_q4_1, RF_FORMAT_Q4_1)
-LINEAR(linear_q4_k, RF_FORMAT_Q4_K)
-LINEAR(linear_q6_k, RF_FORMAT_Q6_K)
-LINEAR(linear_q8_0, RF_FORMAT_Q8_0)
-LINEAR(linear_q8_1, RF_FORMAT_Q8_1)
-LINEAR(linear_q8_k, RF_FORMAT_Q8_K)
+RF_EACH_PANEL_FORMAT(LINEAR)
 
 rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT] = {
-    [RF_FORMAT_MXFP4] = linear_mxfp4, [RF_FORMAT_Q4_0] = linear_q4_0, [RF_FORMAT_Q4_1] = linear_q4_1,
-    [RF_FORMAT_Q4_K] = linear_q4_k,   [RF_FORMAT_Q6_K] = linear_q6_k, [RF_FORMAT_Q8_0] = linear_q8_0,
-    [RF_FORMAT_Q8_1] = linear_q8_1,   [RF_FORMAT_Q8_K] = linear_q8_k,
+#define ENTRY(name, FORMAT) [RF_FORMAT_##FORMAT] = linear_##name,
+    RF_EACH_PANEL_FORMAT(ENTRY)
+#undef ENTRY
 };
 
 static void pack_a8(void *packed, size_t row, const float *x, size_t k)
@@ -239,20 +232,13 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
     for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
         __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
         float max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_andnot_ps(sign, low), _mm512_andnot_ps(sign, high)));
-        float inverse = max > 0x1p-100f && max <= 3.4028234e38f ? 127.0f / max : 0.0f;
+        float inverse = rf_a8_inverse(max);
         __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(low, _mm512_set1_ps(inverse)));
         __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(high, _mm512_set1_ps(inverse)));
         int sum0 = _mm512_reduce_add_epi32(first), sum1 = _mm512_reduce_add_epi32(second);
         _mm_store_si128((__m128i *)(void *)to->q, _mm512_cvtsepi32_epi8(first));
         _mm_store_si128((__m128i *)(void *)to->q + 1, _mm512_cvtsepi32_epi8(second));
-        to->d = max > 0x1p-100f ? max / 127.0f : 0.0f;
-        to->d_sum = to->d * (float)(sum0 + sum1);
-        to->m8 = -8 * (sum0 + sum1);
-        to->m12 = -12 * (sum0 + sum1);
-        to->m128 = -128 * (sum0 + sum1);
-        to->m32[0] = -32 * sum0;
-        to->m32[1] = -32 * sum1;
-        to->unused = 0;
+        rf_a8_complete(to, max, sum0, sum1);
     }
 }
 

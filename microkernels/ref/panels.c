@@ -1,5 +1,4 @@
 /* Weights in panels times rows of 8 or 16 bits: the definition, one result at a time. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,22 +16,14 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
     for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
         float max = 0.0f;
         for (int j = 0; j < RF_BLOCK; j++) max = fabsf(x[j]) > max ? fabsf(x[j]) : max;
-        /* What is next to nothing counts as nothing, so that 127 / max is finite. */
-        float inverse = max > 0x1p-100f && max <= FLT_MAX ? 127.0f / max : 0.0f;
+        float inverse = rf_a8_inverse(max);
         int32_t sum[2] = {0, 0};
         for (int j = 0; j < RF_BLOCK; j++) {
             float q = rintf(x[j] * inverse);
             to->q[j] = (int8_t)(q >= -127.0f && q <= 127.0f ? q : 0.0f);
             sum[j / 16] += to->q[j];
         }
-        to->d = max > 0x1p-100f ? max / 127.0f : 0.0f;
-        to->d_sum = to->d * (float)(sum[0] + sum[1]);
-        to->m8 = -8 * (sum[0] + sum[1]);
-        to->m12 = -12 * (sum[0] + sum[1]);
-        to->m128 = -128 * (sum[0] + sum[1]);
-        to->m32[0] = -32 * sum[0];
-        to->m32[1] = -32 * sum[1];
-        to->unused = 0;
+        rf_a8_complete(to, max, sum[0], sum[1]);
     }
 }
 
@@ -128,19 +119,12 @@ static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
                          (const struct rf_a8 *)args->x + i * rf_a8_stride(args->k), args->k));
 }
 
-#define LINEAR(name, format)                            \
-    static void name(const struct rf_linear_args *args) \
-    {                                                   \
-        linear_a8(args, format);                        \
+#define LINEAR(name, FORMAT)                                     \
+    static void linear_##name(const struct rf_linear_args *args) \
+    {                                                            \
+        linear_a8(args, RF_FORMAT_##FORMAT);                     \
     }
-LINEAR(linear_mxfp4, RF_FORMAT_MXFP4)
-LINEAR(linear_q4_0, RF_FORMAT_Q4_0)
-LINEAR(linear_q4_1, RF_FORMAT_Q4_1)
-LINEAR(linear_q4_k, RF_FORMAT_Q4_K)
-LINEAR(linear_q6_k, RF_FORMAT_Q6_K)
-LINEAR(linear_q8_0, RF_FORMAT_Q8_0)
-LINEAR(linear_q8_1, RF_FORMAT_Q8_1)
-LINEAR(linear_q8_k, RF_FORMAT_Q8_K)
+RF_EACH_PANEL_FORMAT(LINEAR)
 
 static void linear_mxfp4_a16(const struct rf_linear_args *args)
 {
@@ -171,13 +155,8 @@ void rf_ref_init_panels(struct rf_kernels *kernels)
     kernels->packed_bytes[RF_OPERAND_A16] = a16_bytes;
     kernels->pack[RF_OPERAND_A8] = pack_a8;
     kernels->pack[RF_OPERAND_A16] = pack_a16;
-    kernels->linear[RF_FORMAT_MXFP4] = linear_mxfp4;
-    kernels->linear[RF_FORMAT_Q4_0] = linear_q4_0;
-    kernels->linear[RF_FORMAT_Q4_1] = linear_q4_1;
-    kernels->linear[RF_FORMAT_Q4_K] = linear_q4_k;
-    kernels->linear[RF_FORMAT_Q6_K] = linear_q6_k;
-    kernels->linear[RF_FORMAT_Q8_0] = linear_q8_0;
-    kernels->linear[RF_FORMAT_Q8_1] = linear_q8_1;
-    kernels->linear[RF_FORMAT_Q8_K] = linear_q8_k;
+#define SET(name, FORMAT) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+    RF_EACH_PANEL_FORMAT(SET)
+#undef SET
     kernels->linear_mxfp4_a16 = linear_mxfp4_a16;
 }
