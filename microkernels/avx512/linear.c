@@ -15,10 +15,14 @@
 enum lines { ALL_LINES, EVEN_LINES, ODD_LINES };
 
 enum {
-    MAX_TILE = 24,   /* accumulators of a tile; 8 of the 32 registers stay for operands */
-    PREFETCH = 3072, /* bytes ahead in a stream of weights */
-    PIECE = 24,      /* weight rows that are read twice */
-    LONG = 3072      /* values of a row, eight of which do not leave room in the nearest cache */
+    MAX_TILE = 24, /* accumulators of a tile; 8 of the 32 registers stay for operands */
+    /* Bytes ahead in a stream of weights, with one row, with two or three, with more: the less a stream waits for products,
+     * the more of it the processor's own prefetching sees to. */
+    AHEAD_ONE = 1024,
+    AHEAD_TWO = 2048,
+    AHEAD_MORE = 3072,
+    PIECE = 24, /* weight rows that are read twice */
+    LONG = 3072 /* values of a row, eight of which do not leave room in the nearest cache */
 };
 
 /* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
@@ -203,8 +207,8 @@ static void few(const struct rf_linear_args *args, size_t i, size_t n, size_t ah
 {
     switch (n) {
     case 1: stream(args, i, 4, 1, ahead, lines); break;
-    case 2: stream(args, i, 4, 2, ahead, lines); break;
-    case 3: stream(args, i, 4, 3, ahead, lines); break;
+    case 2: stream(args, i, 8, 2, ahead, lines); break;
+    case 3: stream(args, i, 8, 3, ahead, lines); break;
     case 4: stream(args, i, 4, 4, ahead, lines); break;
     case 5: stream(args, i, 4, 5, ahead, lines); break;
     case 6: stream(args, i, 4, 6, ahead, lines); break;
@@ -247,7 +251,7 @@ static void linear_bf16(const struct rf_linear_args *args)
     if (args->n > 4 && args->n <= 8 && args->k >= LONG) {
         few_deep(args, 0, args->n);
     } else if (args->n <= 8) {
-        few(args, 0, args->n, PREFETCH, ALL_LINES);
+        few(args, 0, args->n, args->n == 1 ? AHEAD_ONE : args->n <= 3 ? AHEAD_TWO : AHEAD_MORE, ALL_LINES);
     } else if (args->n <= 16) {
         halves(args);
     } else {
