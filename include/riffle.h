@@ -366,10 +366,10 @@ typedef struct riffle_roofline_options {
     size_t n_shapes;
     const int32_t *rows; /* NULL: 1, 2, 4, 8, 16, 128. Attention takes those up to 16. */
     size_t n_rows;
-    int32_t threads;     /* 0: one, then one for each core */
-    int32_t rounds;      /* of each kernel; 0: 11 */
-    uint64_t pool_bytes; /* to stream from; 0: four times the last-level cache, between 1 and 2 GiB, at most a quarter of
-                            the memory */
+    int32_t threads; /* 0: one, then one for each core */
+    int32_t rounds;  /* of each kernel; 0: 11 */
+    /* Memory to stream from; 0: four times the last-level cache, between 1 and 2 GiB, at most a quarter of all. */
+    uint64_t pool_bytes;
     riffle_progress_fn progress;
     void *progress_user;
     uint64_t reserved[8];

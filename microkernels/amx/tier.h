@@ -11,7 +11,7 @@ struct rf_tile_config {
 };
 
 /* Rows of 8 bits that tiles take; fewer are left to avx512's kernels. */
-enum { RF_AMX_LEAST_ROWS = 12 };
+enum { RF_AMX_LEAST_ROWS = 17 };
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
 
