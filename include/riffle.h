@@ -94,6 +94,17 @@ typedef struct riffle_model_options {
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
+    /* The levels that drafts are made ready for, from cheap to dear, the target last by itself; docs/speculation.md.
+     * "auto" (default): ngram; the draft model where one is given; a cast of the target where it has 8 bits or more.
+     * "none": no speculation. Else levels separated by '>', for example "ngram > tiny.gguf:mxfp4 > mxfp4". The output
+     * is the target's own whatever they are. */
+    const char *chain;
+    const char *draft; /* path of a draft model, for "auto" and for a level called "draft"; NULL: none */
+    /* Turns the name of a model in `chain` into its path; writes it with a zero to path[0 .. cap). Returns 0, or non-zero for
+     * "unknown". NULL: names are paths. */
+    int (*find_model)(void *user, const char *name, char *path, size_t cap);
+    void *find_user;
+    const char *cache_folder; /* where the measured pace of this machine is kept between runs; NULL: nowhere */
     uint64_t reserved[8];
 } riffle_model_options;
 
@@ -120,6 +131,9 @@ typedef struct riffle_model_info {
     uint64_t mapped_bytes;   /* of these, used in place from the file */
     uint64_t resident_bytes; /* memory for weights beyond the mapped file */
     uint64_t kv_bytes_per_token;
+    const char *chain;      /* "ngram > mxfp4 > target": what sessions get by default */
+    const char *chain_note; /* why, in a sentence without a full stop */
+    uint64_t draft_bytes;   /* memory for the drafts' weights, beyond mapped files */
     int32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
     int32_t bos_token, eos_token; /* -1: none */
     int32_t adds_bos;             /* the model wants its BOS token before a text */
@@ -169,6 +183,9 @@ typedef struct riffle_session_options {
     const char *kv;              /* "f16" (default) or "bf16" */
     riffle_progress_fn progress; /* prefill of long prompts */
     void *progress_user;
+    const char *chain;    /* NULL: the model's; "none"; or some of the model's levels */
+    int32_t gamma;        /* tokens that every round drafts, 1 to 15; 0: as many as pay, by measurement */
+    float min_confidence; /* with gamma: a draft ends before a token that its level gives less than this probability */
     uint64_t reserved[8];
 } riffle_session_options;
 
@@ -209,7 +226,7 @@ RIFFLE_API int riffle_session_set_sampling(riffle_session *session, const riffle
 /* One call per committed token. */
 typedef struct riffle_event {
     int32_t token;    /* -1 for the last call, which only flushes text */
-    int32_t level;    /* the level of the chain that first proposed it; 0: the target */
+    int32_t level;    /* the level of the chain that first proposed it: 0 the target, 1 the one before it, ... */
     const char *text; /* whole characters that became certain with this token, perhaps none */
     size_t text_bytes;
 } riffle_event;
@@ -250,13 +267,17 @@ RIFFLE_API void riffle_cancel(riffle_session *session);
 /* Forgets everything after the first n_tokens. */
 RIFFLE_API int riffle_rewind(riffle_session *session, int32_t n_tokens);
 
+enum { RIFFLE_MAX_LEVELS = 8, RIFFLE_MAX_DRAFT = 15 };
+
 typedef struct riffle_level_stats {
     char name[32]; /* "target" */
-    uint64_t passes, drafted, accepted;
-    double seconds;
+    uint64_t passes;
+    uint64_t drafted, accepted; /* tokens proposed to a level above, and those that it kept */
+    double seconds;             /* in this level's own passes */
+    /* Of drafts to the target: how often the token in this place of a draft was judged, its predecessors being kept, and
+     * how often it was kept too. */
+    uint64_t judged_at[RIFFLE_MAX_DRAFT], accepted_at[RIFFLE_MAX_DRAFT];
 } riffle_level_stats;
-
-enum { RIFFLE_MAX_LEVELS = 8 };
 
 /* Since the session was opened or riffle_stats_reset was called. */
 typedef struct riffle_stats {
@@ -264,8 +285,8 @@ typedef struct riffle_stats {
     double prefill_seconds, decode_seconds;
     int32_t threads;
     int32_t n_levels;
-    char chain[128]; /* "target" */
-    riffle_level_stats levels[RIFFLE_MAX_LEVELS];
+    char chain[128];                              /* "ngram > mxfp4 > target" */
+    riffle_level_stats levels[RIFFLE_MAX_LEVELS]; /* in the order of the chain: the target is the last */
 } riffle_stats;
 
 RIFFLE_API int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats, size_t stats_size);

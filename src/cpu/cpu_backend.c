@@ -100,8 +100,8 @@ static int is_wanted(const struct cpu_backend *backend, enum rf_operand form, si
     return 0;
 }
 
-static struct rf_buffer *buffer_new(struct rf_context *context, enum rf_buffer_kind kind, int32_t rows, int32_t width,
-                                    struct rf_error *error)
+static struct rf_buffer *buffer_new(struct rf_context *context, const struct rf_backend *readers,
+                                    enum rf_buffer_kind kind, int32_t rows, int32_t width, struct rf_error *error)
 {
     const struct rf_allocator *allocator = context->backend->allocator;
     struct rf_buffer *buffer = rf_calloc(allocator, 1, sizeof *buffer, "activations", error);
@@ -114,7 +114,7 @@ static struct rf_buffer *buffer_new(struct rf_context *context, enum rf_buffer_k
         failed = !buffer->data;
     }
     for (int form = 0; kind == RF_BUFFER_OPERAND && !failed && form < RF_OPERAND_COUNT; form++) {
-        if (!is_wanted(context->backend, (enum rf_operand)form, buffer->width)) continue;
+        if (!is_wanted((const struct cpu_backend *)readers, (enum rf_operand)form, buffer->width)) continue;
         size_t bytes = context->backend->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = rf_malloc(allocator, bytes, 1, "activations", error);
         failed = !buffer->forms[form];

@@ -42,7 +42,10 @@ enum rf_weight_role {
 /* What a model computes in. */
 enum rf_weight_form {
     RF_WEIGHTS_STORED, /* quantised tensors in their own bits, with activations of 8 bits; float matrices in BF16 */
-    RF_WEIGHTS_BF16    /* all matrices, and the values of tables, rounded to BF16 */
+    RF_WEIGHTS_BF16,   /* all matrices, and the values of tables, rounded to BF16 */
+    /* Drafts: matrices of more bits are cast (quant/cast.h); those of no more bits stay as they are stored. */
+    RF_WEIGHTS_MXFP4,
+    RF_WEIGHTS_Q4
 };
 
 struct rf_weight_request {
@@ -86,9 +89,10 @@ struct rf_backend_ops {
     int (*context_new)(struct rf_context **context, struct rf_backend *backend, const struct rf_context_shape *shape,
                        struct rf_error *error);
     void (*context_free)(struct rf_context *context);
-    /* Freed with the context. */
-    struct rf_buffer *(*buffer_new)(struct rf_context *context, enum rf_buffer_kind kind, int32_t rows, int32_t width,
-                                    struct rf_error *error);
+    /* An operand is for the weights of `readers`: the context's backend, or another one of the same kind whose model has the
+     * same shape (a draft that shares the KV cache). Freed with the context. */
+    struct rf_buffer *(*buffer_new)(struct rf_context *context, const struct rf_backend *readers,
+                                    enum rf_buffer_kind kind, int32_t rows, int32_t width, struct rf_error *error);
 
     /* Copies the KV cache's first n positions out to, or in from, host memory of kv_bytes(n), in an order of the backend's
      * own that depends on the shape but for n_ctx and threads. */
