@@ -44,7 +44,10 @@ static int choose(riffle_session *session, int32_t *token, struct rf_error *erro
     const struct rf_session *state = session->session;
     const float *logits = rf_session_logits(session->session, error);
     if (!logits) return error->code;
-    return rf_sampler_choose(session->sampler, logits, state->tokens, state->n_tokens, token, error);
+    struct rf_choice choice;
+    int code = rf_sampler_choose(session->sampler, logits, state->tokens, state->n_tokens, &choice, error);
+    if (!code) *token = choice.token;
+    return code;
 }
 
 /* The text on its way out: whole characters only, and nothing that may turn out to be the beginning of a stop text. */

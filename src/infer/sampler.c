@@ -17,35 +17,7 @@ struct rf_sampler {
     float *penalised;             /* [n_vocab] */
     uint32_t *seen;               /* [n_vocab]: the round in which the penalty met the token */
     uint32_t round;
-    uint64_t random[4];
 };
-
-/* splitmix64, which xoshiro's authors recommend for seeding. */
-static uint64_t split_mix(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-static uint64_t rotate_left(uint64_t x, int k)
-{
-    return x << k | x >> (64 - k);
-}
-
-/* xoshiro256++ (Blackman, Vigna), as a double in [0, 1). */
-static double random_unit(struct rf_sampler *sampler)
-{
-    uint64_t *s = sampler->random, result = rotate_left(s[0] + s[3], 23) + s[0], t = s[1] << 17;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = rotate_left(s[3], 45);
-    return (double)(result >> 11) * 0x1p-53;
-}
 
 int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling, struct rf_error *error)
 {
@@ -63,15 +35,12 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
     if (sampling->repeat_last_n < -1)
         return rf_fail(error, RF_ERR_ARGUMENT, "repeat_last_n %d is under -1", sampling->repeat_last_n);
     sampler->sampling = *sampling;
-    uint64_t state = sampling->seed;
-    for (int i = 0; i < 4; i++) sampler->random[i] = split_mix(&state);
     return 0;
 }
 
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from)
 {
     to->sampling = from->sampling;
-    memcpy(to->random, from->random, sizeof to->random);
 }
 
 int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
@@ -201,57 +170,183 @@ static size_t collect_best(const struct rf_sampler *sampler, const float *logits
     return count;
 }
 
-/* Sorts as far as needed: returns how many candidates top-k, top-p and min-p leave, at least one, and in `count` how many
- * there are in the array. The best is the last of it, the next best before it, and so on. */
-static size_t keep_best(const struct rf_sampler *sampler, const float *logits, float max, size_t *count_out)
+/* Collects the candidates with logits over `threshold`; returns how many. */
+static size_t collect_above(const struct rf_sampler *sampler, const float *logits, float threshold)
+{
+    size_t n = (size_t)sampler->n_vocab, count = 0;
+    for (size_t i = 0; (i += sampler->first_above(logits + i, n - i, threshold)) < n; i++)
+        sampler->candidates[count++] = (struct candidate){logits[i], (int32_t)i};
+    return count;
+}
+
+static double sum_of_candidates(const struct candidate *candidates, size_t n, float max)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)expf(candidates[i].logit - max);
+    return sum;
+}
+
+/* The greatest threshold that logits with at least min_p of the greatest probability are over. */
+static float under_min_p(const struct rf_sampling *sampling, float max)
+{
+    if (sampling->min_p == 0.0f) return -INFINITY;
+    double lowest = (double)max + log((double)sampling->min_p);
+    float threshold = (float)lowest;
+    return (double)threshold < lowest ? threshold : nextafterf(threshold, -INFINITY);
+}
+
+/* Puts the first candidates in order to the end of the array, until their probabilities reach `enough`; returns where
+ * they begin. */
+static size_t keep_until(struct candidate *heap, size_t count, float max, double enough)
+{
+    for (size_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
+    double reached = 0.0;
+    while (count && reached < enough) {
+        pop(heap, count--);
+        reached += (double)expf(heap[count].logit - max);
+    }
+    return count;
+}
+
+/* What top-k, top-p and min-p leave, in no order: at least the greatest. Points *kept to it and returns how many. */
+static size_t keep(const struct rf_sampler *sampler, const float *logits, float max, const struct candidate **kept)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
-    struct candidate *heap = sampler->candidates;
-    size_t count = (size_t)sampler->n_vocab, sorted = 0, kept = 0;
-    if (sampling->top_k && (size_t)sampling->top_k < count) {
+    struct candidate *candidates = sampler->candidates;
+    size_t n = (size_t)sampler->n_vocab, count;
+    float lowest = under_min_p(sampling, max), top_p = sampling->top_p;
+    double total = 0.0;
+    if (sampling->top_k && (size_t)sampling->top_k < n) {
         count = collect_best(sampler, logits, (size_t)sampling->top_k);
+        if (top_p < 1.0f) total = sum_of_candidates(candidates, count, max);
+        size_t left = 0;
+        for (size_t i = 0; i < count; i++)
+            if (candidates[i].logit > lowest) candidates[left++] = candidates[i];
+        count = left;
     } else {
-        for (size_t i = 0; i < count; i++) heap[i] = (struct candidate){logits[i], (int32_t)i};
+        for (size_t i = 0; i < n && top_p < 1.0f; i++)
+            if (!isnan(logits[i])) total += (double)expf(logits[i] - max);
+        /* Those that share nearly all probability are few, and to sort all would be dear. */
+        float near = max - 10.0f > lowest && top_p < 1.0f ? max - 10.0f : lowest;
+        count = collect_above(sampler, logits, near);
+        if (near > lowest && sum_of_candidates(candidates, count, max) < (double)top_p * total)
+            count = collect_above(sampler, logits, lowest);
     }
-    for (size_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
+    size_t first = top_p < 1.0f ? keep_until(candidates, count, max, (double)top_p * total) : 0;
+    *kept = candidates + first;
+    return count - first;
+}
 
-    double total = 0.0, reached = 0.0;
-    for (size_t i = 0; i < count; i++)
-        if (!isnan(heap[i].logit)) total += exp((double)(heap[i].logit - max));
-    double lowest = sampling->min_p > 0.0f ? (double)max + log((double)sampling->min_p) : -INFINITY;
-    while (kept < count) {
-        if (kept == sorted) pop(heap, count - sorted++);
-        float logit = heap[count - 1 - kept].logit;
-        if (isnan(logit) || (kept && (double)logit < lowest)) break;
-        kept++;
-        reached += exp((double)(logit - max));
-        if (sampling->top_p < 1.0f && reached >= (double)sampling->top_p * total) break;
+/* The finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; its constants
+ * are Stafford's variant 13), and that generator's increment. */
+static const uint64_t golden = 0x9e3779b97f4a7c15u;
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* A race of exponential clocks: that of token i rings at E_i / p_i, and the first one to ring is i with probability p_i. */
+struct race {
+    uint64_t place; /* the state of splitmix64 that the tokens' luck at this position is counted from */
+    double key;     /* log(E / p) of the first so far */
+    double time;    /* exp(key), rounded up */
+    struct candidate first;
+};
+
+static struct race race_start(uint64_t seed, int32_t position)
+{
+    uint64_t place = mix(mix(seed + golden) + golden * ((uint64_t)position + 1));
+    return (struct race){.place = place, .key = INFINITY, .time = INFINITY, .first = {.id = -1}};
+}
+
+/* In (0, 1], in steps of 2^-63 while it is small: it is small luck that wins. */
+static double luck(const struct race *race, int32_t id)
+{
+    uint64_t bits = mix(race->place + golden * ((uint64_t)id + 1));
+    return ((double)(int64_t)(bits >> 1) + 0.5) * 0x1p-63;
+}
+
+/* `x`: log p, but for a constant that makes the greatest 0. The clock's E = -log(1 - luck), between 2^-64 and 36.8, is
+ * greater than luck: where luck reaches the best time already there is nothing to compute. The margin in `time` is far over
+ * the rounding of keys, so the winner is exact. */
+static void race_enter(struct race *race, struct candidate candidate, double x)
+{
+    double chance = luck(race, candidate.id);
+    if (chance >= race->time) return;
+    double key = log(-log1p(-fmin(chance, 1.0 - 0x1p-53))) - x;
+    if (!(key < race->key || (key == race->key && candidate.id < race->first.id))) return;
+    race->key = key;
+    race->time = exp(key) * (1.0 + 1e-9);
+    race->first = candidate;
+}
+
+/* The race of all tokens. One with p <= p_far cannot win unless its luck is under p_far times the best time, so of those
+ * only luck is looked at, but for a handful; and of n others about n / sum(p) need logarithms, which is under e^8 however
+ * they lie. */
+static struct candidate race_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
+                                    struct race race)
+{
+    float max = logits[greatest_id], temperature = sampler->sampling.temperature, near = max - 8.0f * temperature;
+    double p_far = exp(((double)near - (double)max) / (double)temperature);
+    race_enter(&race, (struct candidate){max, (int32_t)greatest_id}, 0.0);
+    for (int32_t id = 0; id < sampler->n_vocab; id++) {
+        if (!(logits[id] > near) && luck(&race, id) >= race.time * p_far) continue;
+        race_enter(&race, (struct candidate){logits[id], id}, ((double)logits[id] - (double)max) / (double)temperature);
     }
-    *count_out = count;
-    return kept;
+    return race.first;
+}
+
+/* The sum of exp((logit - max) / temperature), for a confidence: of what is near the greatest, and where that is much, of
+ * the first ones, which stand for the rest. */
+static double sum_of_all(const struct rf_sampler *sampler, const float *logits, float max, float temperature)
+{
+    enum { ENOUGH = 4096 };
+    size_t n = (size_t)sampler->n_vocab, count = 0;
+    double sum = 0.0;
+    float far = fminf(max - 12.0f * temperature, nextafterf(max, -INFINITY));
+    for (size_t i = 0; (i += sampler->first_above(logits + i, n - i, far)) < n; i++) {
+        sum += (double)expf((logits[i] - max) / temperature);
+        if (++count == ENOUGH) return fmax(sum * ((double)n / (double)(i + 1)), 1.0);
+    }
+    return sum;
+}
+
+static struct rf_choice draw(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
+                             int32_t position)
+{
+    const struct rf_sampling *sampling = &sampler->sampling;
+    struct race race = race_start(sampling->seed, position);
+    double max = (double)logits[greatest_id], temperature = (double)sampling->temperature, total = 0.0;
+    int all = (sampling->top_k == 0 || sampling->top_k >= sampler->n_vocab) && sampling->top_p == 1.0f;
+    if (all && sampling->min_p == 0.0f) {
+        race.first = race_of_all(sampler, logits, greatest_id, race);
+        total = sum_of_all(sampler, logits, logits[greatest_id], sampling->temperature);
+    } else {
+        const struct candidate *kept;
+        size_t n_kept = keep(sampler, logits, logits[greatest_id], &kept);
+        for (size_t i = 0; i < n_kept; i++) {
+            double x = ((double)kept[i].logit - max) / temperature;
+            race_enter(&race, kept[i], x);
+            total += exp(x);
+        }
+    }
+    double p = exp(((double)race.first.logit - max) / temperature) / total;
+    return (struct rf_choice){race.first.id, (float)fmin(p, 1.0)};
 }
 
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n,
-                      int32_t *token, struct rf_error *error)
+                      struct rf_choice *choice, struct rf_error *error)
 {
-    const struct rf_sampling *sampling = &sampler->sampling;
     logits = penalise(sampler, logits, history, n);
-    size_t best = greatest(sampler, logits), count;
+    size_t best = greatest(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
         return rf_fail(error, RF_ERR_FORMAT, "the model's logits are not finite numbers after %d tokens", n);
-    *token = (int32_t)best;
-    if (sampling->temperature == 0.0f) return 0;
-
-    float max = logits[best];
-    size_t kept = keep_best(sampler, logits, max, &count);
-    const struct candidate *last = sampler->candidates + count - 1;
-    double temperature = (double)sampling->temperature, total = 0.0;
-    for (size_t i = 0; i < kept; i++) total += exp((double)(last[-(ptrdiff_t)i].logit - max) / temperature);
-    double left = random_unit(sampler) * total;
-    for (size_t i = 0; i < kept; i++) {
-        *token = last[-(ptrdiff_t)i].id;
-        left -= exp((double)(last[-(ptrdiff_t)i].logit - max) / temperature);
-        if (left < 0.0) break;
-    }
+    if (sampler->sampling.temperature == 0.0f)
+        *choice = (struct rf_choice){(int32_t)best, (float)(1.0 / sum_of_all(sampler, logits, logits[best], 1.0f))};
+    else
+        *choice = draw(sampler, logits, best, n);
     return 0;
 }

@@ -1,5 +1,8 @@
 /* From logits to a token. The order is llama.cpp's default chain: repetition penalty, top-k, top-p, min-p, temperature,
- * draw (docs/sampling.md). Temperature 0 takes the greatest logit after the penalty, the lowest id among equals. */
+ * draw. Temperature 0 takes the greatest logit after the penalty, the lowest id among equals.
+ *
+ * Luck is a function of (seed, position, token), not a stream: a draft model that chooses by the same rule from its own
+ * logits tends to the target's choice, and the target's choice is what it would be without drafts (docs/sampling.md). */
 #ifndef RF_INFER_SAMPLER_H
 #define RF_INFER_SAMPLER_H
 
@@ -19,6 +22,12 @@ struct rf_sampling {
     uint64_t seed;
 };
 
+/* A token, and how sure its chooser is of it: an estimate of the probability, in [0, 1]. */
+struct rf_choice {
+    int32_t token;
+    float confidence;
+};
+
 struct rf_sampler;
 
 /* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. A backend's, because a vocabulary is long. */
@@ -28,13 +37,15 @@ int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_
                    const struct rf_allocator *allocator, struct rf_error *error);
 void rf_sampler_free(struct rf_sampler *sampler);
 
-/* RF_ERR_ARGUMENT names the value that is out of its range; then nothing changes. Starts the random numbers anew. */
+/* RF_ERR_ARGUMENT names the value that is out of its range; then nothing changes. */
 int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling, struct rf_error *error);
-/* Gives `to` the settings of `from`, and its place in the random numbers. */
+/* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
 
-/* Chooses the token that follows the `n` tokens of `history`. Fails when the logits are not numbers. */
+/* Chooses the token that follows the `n` tokens of `history`, from logits[n_vocab]; the same one however often it is asked.
+ * Its confidence is its probability among the candidates that were left; when it is greedy, at temperature 1 among all.
+ * Fails with RF_ERR_FORMAT when the logits are not numbers. */
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n,
-                      int32_t *token, struct rf_error *error);
+                      struct rf_choice *choice, struct rf_error *error);
 
 #endif

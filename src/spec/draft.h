@@ -2,14 +2,8 @@
 #ifndef RF_SPEC_DRAFT_H
 #define RF_SPEC_DRAFT_H
 
-#include <stdint.h>
+#include "infer/sampler.h"
 
 enum { RF_MAX_DRAFT = 15 }; /* rows of one verification, less the row that is read anyway */
-
-/* A token, and how sure its drafter is of it: an estimate of the probability, in [0, 1]. */
-struct rf_choice {
-    int32_t token;
-    float confidence;
-};
 
 #endif

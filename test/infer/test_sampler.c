@@ -1,5 +1,7 @@
-/* The sampling chain: order of operations, ranges, ties, seeds, and that draws follow the probabilities. */
+/* The sampling chain: order of operations, ranges, ties, seeds, and agreement with a plain one written twice over. Whether
+ * draws follow the probabilities is test/spec/test_sampling.c. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "check.h"
 #include "infer/sampler.h"
@@ -27,18 +29,22 @@ static size_t first_above(const float *x, size_t n, float threshold)
 static int32_t choose(const float *logits, const int32_t *history, int32_t n)
 {
     struct rf_error error = {0};
-    int32_t token = -1;
-    CHECK_MSG(rf_sampler_choose(sampler, logits, history, n, &token, &error) == 0, "%s", error.text);
-    return token;
+    struct rf_choice choice = {.token = -1};
+    CHECK_MSG(rf_sampler_choose(sampler, logits, history, n, &choice, &error) == 0, "%s", error.text);
+    CHECK(choice.confidence > 0.0f && choice.confidence <= 1.0f);
+    return choice.token;
 }
 
-/* Which ids 2000 draws come upon, as a bit mask. */
+/* Which ids 2000 draws, each with a seed of its own, come upon, as a bit mask. */
 static unsigned reached(const struct rf_sampling *sampling, const float *logits, const int32_t *history, int32_t n)
 {
     struct rf_error error;
+    struct rf_sampling seeded = *sampling;
     unsigned mask = 0;
-    CHECK_INT(rf_sampler_set(sampler, sampling, &error), 0);
-    for (int i = 0; i < 2000; i++) mask |= 1u << choose(logits, history, n);
+    for (; seeded.seed < 2000; seeded.seed++) {
+        CHECK_INT(rf_sampler_set(sampler, &seeded, &error), 0);
+        mask |= 1u << choose(logits, history, n);
+    }
     return mask;
 }
 
@@ -88,48 +94,151 @@ static void check_cuts(void)
     CHECK_INT(reached(&s, logits, NULL, 0), 0x03);
 }
 
-static void check_draws(void)
-{
-    struct rf_error error;
-    const float logits[N] = {0.0f, 1.0f, 2.0f, -1.0f, 0.5f, -2.0f, 1.5f, 0.25f};
-    enum { DRAWS = 80000 };
-    struct rf_sampling s = plain;
-    s.temperature = 1.5f;
-    double total = 0.0, chi_square = 0.0;
-    int counts[N] = {0};
-    CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
-    for (int i = 0; i < DRAWS; i++) counts[choose(logits, NULL, 0)]++;
-    for (int i = 0; i < N; i++) total += exp((double)logits[i] / 1.5);
-    for (int i = 0; i < N; i++) {
-        double wanted = DRAWS * exp((double)logits[i] / 1.5) / total;
-        chi_square += (counts[i] - wanted) * (counts[i] - wanted) / wanted;
-    }
-    /* Seven degrees of freedom: a right sampler passes 24.3 once in a thousand seeds, and this seed is fixed. */
-    CHECK_MSG(chi_square < 24.3, "chi-square of the draws is %g", chi_square);
-}
-
+/* Luck depends on the seed, the position and the token, and on nothing that was asked before. */
 static void check_seeds(void)
 {
     struct rf_error error;
+    enum { PLACES = 200 };
     const float logits[N] = {0};
-    int32_t first[50], second[50];
-    int differ = 0;
+    int32_t history[PLACES] = {0}, first[PLACES], other_seed = 0, neighbours = 0;
     struct rf_sampling s = plain;
-    for (int round = 0; round < 2; round++) {
-        CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
-        for (int i = 0; i < 50; i++) (round ? second : first)[i] = choose(logits, NULL, 0);
+    CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
+    for (int i = 0; i < PLACES; i++) first[i] = choose(logits, history, i);
+    for (int i = PLACES; i-- > 0;) CHECK_INT(choose(logits, history, i), first[i]);
+    struct rf_sampler *twin;
+    CHECK_INT(rf_sampler_new(&twin, N, first_above, &rf_system_allocator, &error), 0);
+    rf_sampler_copy(twin, sampler);
+    for (int i = 0; i < PLACES; i++) {
+        struct rf_choice choice;
+        CHECK_INT(rf_sampler_choose(twin, logits, history, i, &choice, &error), 0);
+        CHECK_INT(choice.token, first[i]);
     }
-    CHECK(memcmp(first, second, sizeof first) == 0);
+    rf_sampler_free(twin);
     s.seed = 8;
     CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
-    for (int i = 0; i < 50; i++) differ += choose(logits, NULL, 0) != first[i];
-    CHECK(differ > 0);
+    for (int i = 0; i < PLACES; i++) other_seed += choose(logits, history, i) == first[i];
+    for (int i = 1; i < PLACES; i++) neighbours += first[i] == first[i - 1];
+    /* An eighth is 25, with a standard deviation of 4.7. */
+    CHECK_MSG(other_seed > 5 && other_seed < 45, "%d of %d are the other seed's", other_seed, PLACES);
+    CHECK_MSG(neighbours > 5 && neighbours < 45, "%d of %d are their neighbours'", neighbours, PLACES);
+}
+
+static void check_confidence(void)
+{
+    struct rf_error error;
+    struct rf_choice choice;
+    const float logits[N] = {-1.3862944f, -0.6931472f, -2.0794415f, -3.4657359f,
+                             -2.7725887f, -INFINITY,   NAN,         -INFINITY};
+    struct rf_sampling s = plain;
+    s.temperature = 0.0f;
+    CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
+    CHECK_INT(rf_sampler_choose(sampler, logits, NULL, 0, &choice, &error), 0);
+    /* 1/2 of 31/32. */
+    CHECK_MSG(fabs((double)choice.confidence - 16.0 / 31.0) < 1e-6, "%g", (double)choice.confidence);
+    for (int cut = 0; cut < 2; cut++) {
+        s.temperature = 0.5f;
+        s.top_k = cut ? 2 : 0;
+        CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
+        CHECK_INT(rf_sampler_choose(sampler, logits, NULL, 0, &choice, &error), 0);
+        double total = 0.0;
+        for (int i = 0; i < 5; i++)
+            if (!cut || i < 2) total += exp((double)logits[i] / 0.5);
+        double wanted = exp((double)logits[choice.token] / 0.5) / total;
+        CHECK_MSG(fabs((double)choice.confidence - wanted) < 1e-6, "%g, not %g", (double)choice.confidence, wanted);
+    }
+    /* At the lowest temperatures there is, the greatest. */
+    s = plain;
+    s.temperature = 1e-45f;
+    CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
+    CHECK_INT(rf_sampler_choose(sampler, logits, NULL, 0, &choice, &error), 0);
+    CHECK_INT(choice.token, 1);
+    CHECK(choice.confidence == 1.0f);
+}
+
+/* ---- the same again, as plainly as can be ---- */
+
+enum { MANY = 20000 };
+
+static uint64_t reference_mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static const float *sorted_logits;
+
+static int descending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (sorted_logits[x] != sorted_logits[y]) return sorted_logits[x] > sorted_logits[y] ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+static int32_t reference_choose(const struct rf_sampling *s, const float *logits, int32_t position)
+{
+    static int32_t ids[MANY];
+    for (int32_t i = 0; i < MANY; i++) ids[i] = i;
+    sorted_logits = logits;
+    qsort(ids, MANY, sizeof *ids, descending);
+    int32_t kept = s->top_k && s->top_k < MANY ? s->top_k : MANY, reached_at = 0, best = -1;
+    double max = (double)logits[ids[0]], total = 0.0, reached_p = 0.0, best_key = 0.0;
+    for (int32_t i = 0; i < kept; i++) total += exp((double)logits[ids[i]] - max);
+    while (reached_at < kept && (s->top_p == 1.0f || reached_p < (double)s->top_p * total))
+        reached_p += exp((double)logits[ids[reached_at++]] - max);
+    uint64_t golden = 0x9e3779b97f4a7c15u;
+    uint64_t place = reference_mix(reference_mix(s->seed + golden) + golden * ((uint64_t)position + 1));
+    for (int32_t i = 0; i < reached_at; i++) {
+        double below = (double)logits[ids[i]] - max;
+        if (s->min_p > 0.0f && below < log((double)s->min_p)) break;
+        uint64_t bits = reference_mix(place + golden * ((uint64_t)ids[i] + 1)) >> 1;
+        double luck = fmin(((double)bits + 0.5) / 9223372036854775808.0, 1.0 - 0x1p-53);
+        double key = log(-log1p(-luck)) - below / (double)s->temperature;
+        if (best < 0 || key < best_key || (key == best_key && ids[i] < best)) {
+            best = ids[i];
+            best_key = key;
+        }
+    }
+    return best;
+}
+
+/* Every short cut (what is not sorted, not summed, not entered into the race) leaves the choice as it is. */
+static void check_against_reference(void)
+{
+    struct rf_error error;
+    static float logits[MANY];
+    int32_t history[40] = {0};
+    struct rf_sampler *narrow = sampler;
+    CHECK_INT(rf_sampler_new(&sampler, MANY, first_above, &rf_system_allocator, &error), 0);
+    /* The widths of the logits: nearly flat, a model's, peaked. */
+    static const double widths[] = {0.01, 2.5, 12.0};
+    static const struct rf_sampling cuts[] = {
+        {1.0f, 0, 1.0f, 0.0f, 1.0f, 64, 1},      {1.0f, 40, 1.0f, 0.0f, 1.0f, 64, 2},
+        {0.7f, 40, 0.95f, 0.05f, 1.0f, 0, 3},    {1.0f, 0, 0.9f, 0.0f, 1.0f, 64, 4},
+        {1.0f, 0, 0.999999f, 0.0f, 1.0f, 64, 5}, {1.5f, 0, 1.0f, 0.01f, 1.0f, 64, 6},
+        {0.2f, 0, 0.5f, 0.1f, 1.0f, 64, 7},      {100.0f, 0, 1.0f, 0.0f, 1.0f, 64, 8},
+        {0.01f, 0, 1.0f, 0.0f, 1.0f, 64, 9},     {1.0f, MANY - 1, 0.3f, 0.0f, 1.0f, 64, 10}};
+    uint64_t state = 1;
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+        for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+            CHECK_INT(rf_sampler_set(sampler, &cuts[c], &error), 0);
+            for (int32_t n = 0; n < 8; n++) {
+                for (int i = 0; i < MANY; i++) {
+                    double sum = 0.0;
+                    for (int t = 0; t < 4; t++) sum += (double)(reference_mix(state++) >> 11) * 0x1p-53 - 0.5;
+                    logits[i] = (float)(widths[w] * sum * 1.7320508);
+                }
+                CHECK_INT(choose(logits, history, n), reference_choose(&cuts[c], logits, n));
+            }
+        }
+    rf_sampler_free(sampler);
+    sampler = narrow;
 }
 
 static void check_refusals(void)
 {
     struct rf_error error;
-    int32_t token;
+    struct rf_choice choice;
     struct rf_sampling bad[8];
     for (int i = 0; i < 8; i++) bad[i] = plain;
     bad[0].temperature = -1.0f;
@@ -143,9 +252,9 @@ static void check_refusals(void)
     for (int i = 0; i < 8; i++) CHECK_INT(rf_sampler_set(sampler, &bad[i], &error), RF_ERR_ARGUMENT);
     CHECK_INT(rf_sampler_set(sampler, &plain, &error), 0);
     const float nothing[N] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
-    CHECK_INT(rf_sampler_choose(sampler, nothing, NULL, 0, &token, &error), RF_ERR_FORMAT);
+    CHECK_INT(rf_sampler_choose(sampler, nothing, NULL, 0, &choice, &error), RF_ERR_FORMAT);
     const float overflow[N] = {0, INFINITY};
-    CHECK_INT(rf_sampler_choose(sampler, overflow, NULL, 0, &token, &error), RF_ERR_FORMAT);
+    CHECK_INT(rf_sampler_choose(sampler, overflow, NULL, 0, &choice, &error), RF_ERR_FORMAT);
 }
 
 int main(void)
@@ -154,8 +263,9 @@ int main(void)
     CHECK_MSG(rf_sampler_new(&sampler, N, first_above, &rf_system_allocator, &error) == 0, "%s", error.text);
     check_greedy();
     check_cuts();
-    check_draws();
     check_seeds();
+    check_confidence();
+    check_against_reference();
     check_refusals();
     rf_sampler_free(sampler);
     return check_result();
