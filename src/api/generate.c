@@ -6,6 +6,8 @@
 #include "platform/clock.h"
 #include "text/utf8_stream.h"
 
+enum { LONG_ANSWER = 256 }; /* tokens to expect of an answer without a limit */
+
 void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size)
 {
     riffle_sampling defaults = {.struct_size = struct_size,
@@ -29,7 +31,9 @@ int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *
                                 chosen.repeat_penalty, chosen.repeat_last_n, chosen.seed};
     struct rf_error error;
     code = rf_sampler_set(session->sampler, &inner, &error);
-    return code ? rf_api_fail(&error) : 0;
+    if (code) return rf_api_fail(&error);
+    rf_cascade_parts_set_sampling(&session->levels, session->sampler);
+    return 0;
 }
 
 void riffle_generate_options_init(riffle_generate_options *options, size_t struct_size)
@@ -38,16 +42,13 @@ void riffle_generate_options_init(riffle_generate_options *options, size_t struc
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* The token that follows, not committed yet. */
-static int choose(riffle_session *session, int32_t *token, struct rf_error *error)
+/* One round: between 1 and `max` tokens. All but the last are committed and read; that one is the caller's to commit. */
+static int32_t next_tokens(riffle_session *session, int32_t max, struct rf_yield *yield, struct rf_error *error)
 {
-    const struct rf_session *state = session->session;
-    const float *logits = rf_session_logits(session->session, error);
-    if (!logits) return error->code;
-    struct rf_choice choice;
-    int code = rf_sampler_choose(session->sampler, logits, state->tokens, state->n_tokens, &choice, error);
-    if (!code) *token = choice.token;
-    return code;
+    struct rf_session *state = session->session;
+    if (state->n_tokens == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "a session without tokens has nothing to go on from");
+    return rf_cascade_round(session->levels.cascade, state->tokens, state->n_tokens, max, yield, error);
 }
 
 /* The text on its way out: whole characters only, and nothing that may turn out to be the beginning of a stop text. */
@@ -122,17 +123,53 @@ static void finish(riffle_session *session, riffle_finish why, const char *sente
 }
 
 /* Tells the caller of a token (or of the end, token -1) and of the text that became certain. */
-static int tell(struct output *output, int32_t token, struct rf_str bytes, riffle_on_event on_event, void *user,
-                int *stop, struct rf_error *error)
+static int tell(struct output *output, int32_t token, int32_t level, struct rf_str bytes, riffle_on_event on_event,
+                void *user, int *stop, struct rf_error *error)
 {
     size_t ready = 0;
     int code = output_push(output, bytes, token < 0, &ready, error);
     if (code) return code;
     if (on_event && (token >= 0 || ready)) {
-        riffle_event event = {.token = token, .text = ready ? output->held.data : "", .text_bytes = ready};
+        riffle_event event = {
+            .token = token, .level = level, .text = ready ? output->held.data : "", .text_bytes = ready};
         *stop = on_event(user, &event) != 0;
     }
     output_drop(output, ready);
+    return 0;
+}
+
+/* Commits the tokens of a round one by one, as if the target had been asked for each. Returns 1 when there is a reason to
+ * end: what the round has beyond that is taken back. */
+static int commit(riffle_session *session, const riffle_generate_options *options, struct output *output,
+                  const struct rf_yield *yield, int32_t n, int64_t *generated, riffle_on_event on_event, void *user,
+                  struct rf_error *error)
+{
+    const struct rf_tokenizer *tokenizer = session->model->tokenizer;
+    struct rf_session *state = session->session;
+    int32_t base = state->n_tokens - (n - 1), target = session->levels.cascade->n_levels - 1;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t token = yield[i].token;
+        int stop = 0;
+        if (!options->ignore_eos && rf_token_is_end(tokenizer, token)) {
+            rf_session_rewind(state, base + i);
+            finish(session, RIFFLE_FINISH_STOP, "");
+            return 1;
+        }
+        if (i == n - 1 && rf_session_commit(state, token, error)) {
+            finish(session, RIFFLE_FINISH_LENGTH, error->text);
+            return 1;
+        }
+        ++*generated;
+        session->generated_tokens++;
+        int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0), on_event, user,
+                        &stop, error);
+        if (code || output->stopped || stop || atomic_load(&state->cancel)) rf_session_rewind(state, base + i + 1);
+        if (code) return code;
+        if (output->stopped || stop || atomic_load(&state->cancel)) {
+            finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
+            return 1;
+        }
+    }
     return 0;
 }
 
@@ -140,45 +177,25 @@ static int tell(struct output *output, int32_t token, struct rf_str bytes, riffl
 static int64_t generate(riffle_session *session, const riffle_generate_options *options, struct output *output,
                         riffle_on_event on_event, void *user, struct rf_error *error)
 {
-    const struct rf_tokenizer *tokenizer = session->model->tokenizer;
-    struct rf_session *state = session->session;
+    struct rf_yield yield[RF_MAX_DRAFT + 1];
     int64_t generated = 0;
-    for (;;) {
-        int32_t token;
-        int stop = 0;
-        if (options->max_tokens && generated >= options->max_tokens) {
+    for (int ended = 0; !ended;) {
+        int64_t left = options->max_tokens ? options->max_tokens - generated : RF_MAX_DRAFT + 1;
+        if (left <= 0) {
             finish(session, RIFFLE_FINISH_LENGTH, "");
             break;
         }
-        int code = choose(session, &token, error);
-        if (code == RF_ERR_CANCELLED) {
+        int32_t n = next_tokens(session, left > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)left, yield, error);
+        if (n == RF_ERR_CANCELLED) {
             finish(session, RIFFLE_FINISH_CANCELLED, "");
             break;
         }
-        if (code) return code;
-        if (!options->ignore_eos && rf_token_is_end(tokenizer, token)) {
-            finish(session, RIFFLE_FINISH_STOP, "");
-            break;
-        }
-        if (rf_session_commit(state, token, error)) {
-            finish(session, RIFFLE_FINISH_LENGTH, error->text);
-            break;
-        }
-        generated++;
-        session->generated_tokens++;
-        code = tell(output, token, rf_token_text(tokenizer, token, 0), on_event, user, &stop, error);
-        if (code) return code;
-        if (output->stopped) {
-            finish(session, RIFFLE_FINISH_STOP, "");
-            return generated;
-        }
-        if (stop || atomic_load(&state->cancel)) {
-            finish(session, RIFFLE_FINISH_CANCELLED, "");
-            break;
-        }
+        if (n < 0) return n;
+        ended = commit(session, options, output, yield, n, &generated, on_event, user, error);
+        if (ended < 0) return ended;
     }
-    int ignored;
-    int code = tell(output, -1, (struct rf_str){"", 0}, on_event, user, &ignored, error);
+    int ignored, code = 0;
+    if (!output->stopped) code = tell(output, -1, 0, (struct rf_str){"", 0}, on_event, user, &ignored, error);
     return code ? code : generated;
 }
 
@@ -200,6 +217,7 @@ int64_t riffle_generate(riffle_session *session, const riffle_generate_options *
     double start = rf_clock_seconds();
     atomic_store(&session->session->cancel, 0);
     finish(session, RIFFLE_FINISH_NONE, "");
+    rf_pace_begin(&session->levels.cascade->pace, chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
     int64_t generated = generate(session, &chosen, &output, on_event, user, &error);
     session->decode_seconds += rf_clock_seconds() - start;
     rf_bytes_free(output.allocator, &output.held);
@@ -219,12 +237,12 @@ int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
     struct rf_error error;
     double start = rf_clock_seconds();
     atomic_store(&session->session->cancel, 0);
-    int32_t token;
-    int code = choose(session, &token, &error);
-    if (!code) code = rf_session_commit(session->session, token, &error);
+    struct rf_yield yield[RF_MAX_DRAFT + 1];
+    int32_t n = next_tokens(session, cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, yield, &error);
+    if (n > 0 && rf_session_commit(session->session, yield[n - 1].token, &error)) n = n > 1 ? n - 1 : error.code;
     session->decode_seconds += rf_clock_seconds() - start;
-    if (code) return rf_api_fail(&error);
-    session->generated_tokens++;
-    tokens[0] = token;
-    return 1;
+    if (n < 0) return rf_api_fail(&error);
+    for (int32_t i = 0; i < n; i++) tokens[i] = yield[i].token;
+    session->generated_tokens += (uint64_t)n;
+    return n;
 }

@@ -4,6 +4,7 @@
 
 #include <riffle.h>
 
+#include "api/drafts.h"
 #include "base/alloc.h"
 #include "base/error.h"
 #include "infer/model.h"
@@ -22,12 +23,14 @@ struct riffle_model {
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
     char *stored_types, *weights_note;
+    struct drafts drafts;
 };
 
 struct riffle_session {
     riffle_model *model;
     struct rf_session *session;
     struct rf_sampler *sampler;
+    struct cascade_parts levels;
     riffle_progress_fn progress;
     void *progress_user;
     riffle_finish finish;

@@ -7,7 +7,7 @@
 
 void riffle_model_options_init(riffle_model_options *options, size_t struct_size)
 {
-    riffle_model_options defaults = {.struct_size = struct_size, .weights = "stored"};
+    riffle_model_options defaults = {.struct_size = struct_size, .weights = "stored", .chain = "auto"};
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
@@ -99,6 +99,7 @@ static int load_weights(riffle_model *model, const riffle_model_options *options
     if (!code)
         code = rf_model_load(&model->model, model->source, backend, model->cost.form, threads,
                              report.progress ? report_load : NULL, &report, &model->allocator, error);
+    if (!code) code = rf_drafts_load(model, options, threads, tier, error);
     return code;
 }
 
@@ -116,6 +117,7 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     if (!code) code = rf_weight_cost(model->source, form, rf_cpu_weight_bytes, &model->allocator, &model->cost, error);
     if (!code) code = describe_weights(model, error);
     if (!code) code = open_chat(model, options->chat_template, error);
+    if (!code) code = rf_drafts_choose(model, options, error);
     if (!code && !(options->flags & RIFFLE_OPEN_HEADER)) code = load_weights(model, options, error);
     return code;
 }
@@ -153,6 +155,7 @@ void riffle_model_close(riffle_model *model)
 {
     if (!model) return;
     struct rf_allocator allocator = model->allocator;
+    rf_drafts_free(model);
     rf_model_free(model->model);
     rf_chat_template_free(model->chat);
     rf_tokenizer_free(model->tokenizer);
@@ -183,6 +186,9 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .mapped_bytes = model->cost.mapped_bytes,
         .resident_bytes = model->cost.resident_bytes,
         .kv_bytes_per_token = (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * kv_row * 2,
+        .chain = model->drafts.chain_text,
+        .chain_note = model->drafts.note,
+        .draft_bytes = model->drafts.bytes,
         .n_layer = params->n_layer,
         .n_embd = params->n_embd,
         .n_head = params->n_head,

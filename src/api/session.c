@@ -1,4 +1,3 @@
-#include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -37,13 +36,32 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     return rf_api_threads(options->threads, &shape->threads, error);
 }
 
-static int open_parts(riffle_session *session, const struct rf_session_shape *shape, struct rf_error *error)
+static int open_parts(riffle_session *session, const struct rf_session_shape *shape, const struct rf_chain *chain,
+                      struct rf_error *error)
 {
     riffle_model *model = session->model;
     int code = rf_session_new(&session->session, model->model, shape, error);
     if (!code)
         code = rf_sampler_new(&session->sampler, model->source->params.n_vocab, model->model->backend->first_above,
                               &model->allocator, error);
+    if (!code) code = rf_cascade_parts_new(&session->levels, model, chain, session->session, session->sampler, error);
+    return code;
+}
+
+/* The chain that was asked for; NULL in *chosen is the model's. */
+static int choose_chain(const riffle_session_options *options, struct rf_chain *chain, const struct rf_chain **chosen,
+                        struct rf_error *error)
+{
+    *chosen = NULL;
+    if (options->gamma < 0 || options->gamma > RF_MAX_DRAFT)
+        return rf_fail(error, RF_ERR_ARGUMENT, "gamma %d: not between 1 and %d (0: by measurement)", options->gamma,
+                       RF_MAX_DRAFT);
+    if (!(options->min_confidence >= 0.0f && options->min_confidence <= 1.0f))
+        return rf_fail(error, RF_ERR_ARGUMENT, "min_confidence %g is not between 0 and 1",
+                       (double)options->min_confidence);
+    if (!options->chain) return 0;
+    int code = rf_chain_parse(chain, options->chain, error);
+    if (!code && chain->choice == RF_CHAIN_LEVELS) *chosen = chain;
     return code;
 }
 
@@ -58,19 +76,24 @@ int riffle_session_open(riffle_session **session, riffle_model *model, const rif
     if (!model->model)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "the model was opened with RIFFLE_OPEN_HEADER: it has no weights");
     struct rf_session_shape shape;
+    struct rf_chain asked;
+    const struct rf_chain *chain;
     struct rf_error error;
     code = choose_shape(model, &chosen, &shape, &error);
+    if (!code) code = choose_chain(&chosen, &asked, &chain, &error);
     if (code) return rf_api_fail(&error);
     riffle_session *opened = rf_calloc(&model->allocator, 1, sizeof *opened, "session", &error);
     if (!opened) return rf_api_fail(&error);
     opened->model = model;
     opened->progress = chosen.progress;
     opened->progress_user = chosen.progress_user;
-    code = open_parts(opened, &shape, &error);
+    code = open_parts(opened, &shape, chain, &error);
     if (code) {
         riffle_session_close(opened);
         return rf_api_fail(&error);
     }
+    opened->levels.cascade->gamma = chosen.gamma;
+    opened->levels.cascade->min_confidence = chosen.min_confidence;
     code = riffle_session_set_sampling(opened, NULL);
     if (code) {
         riffle_session_close(opened);
@@ -83,6 +106,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model, const rif
 void riffle_session_close(riffle_session *session)
 {
     if (!session) return;
+    rf_cascade_parts_free(&session->levels);
     rf_sampler_free(session->sampler);
     rf_session_free(session->session);
     rf_free(&session->model->allocator, session);
@@ -187,7 +211,7 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->model = session->model;
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
-    int code = open_parts(forked, &from->shape, &error);
+    int code = open_parts(forked, &from->shape, &session->levels.chain, &error);
     void *kv =
         code ? NULL : rf_malloc(allocator, (size_t)ops->kv_bytes(from->context, from->n_read), 1, "fork", &error);
     if (!kv) {
@@ -201,6 +225,10 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->session->n_tokens = from->n_tokens;
     forked->session->n_read = from->n_read;
     rf_sampler_copy(forked->sampler, session->sampler);
+    rf_cascade_parts_set_sampling(&forked->levels, session->sampler);
+    forked->levels.cascade->gamma = session->levels.cascade->gamma;
+    forked->levels.cascade->min_confidence = session->levels.cascade->min_confidence;
+    forked->levels.cascade->pace = session->levels.cascade->pace;
     *copy = forked;
     return 0;
 }
@@ -213,11 +241,24 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
                           .prefill_seconds = session->prefill_seconds,
                           .decode_seconds = session->decode_seconds,
                           .threads = session->session->shape.threads,
-                          .n_levels = 1};
-    snprintf(found.chain, sizeof found.chain, "target");
-    snprintf(found.levels[0].name, sizeof found.levels[0].name, "target");
-    found.levels[0].passes = session->session->passes - session->first_pass;
-    found.levels[0].seconds = session->prefill_seconds + session->decode_seconds;
+                          .n_levels = session->levels.n_levels};
+    const struct rf_cascade *cascade = session->levels.cascade;
+    rf_chain_format(&session->levels.chain, found.chain, sizeof found.chain);
+    for (int32_t l = 0; l < found.n_levels; l++) {
+        const struct rf_cascade_stats *from = &cascade->stats[l];
+        riffle_level_stats *to = &found.levels[l];
+        rf_chain_level_name(&session->levels.chain.levels[l], to->name, sizeof to->name);
+        to->passes = from->passes;
+        to->drafted = from->drafted;
+        to->accepted = from->accepted;
+        to->seconds = from->seconds;
+        memcpy(to->judged_at, from->judged_at, sizeof to->judged_at);
+        memcpy(to->accepted_at, from->accepted_at, sizeof to->accepted_at);
+    }
+    /* The target's are also those that read the prompt. */
+    riffle_level_stats *target = &found.levels[found.n_levels - 1];
+    target->passes = session->session->passes - session->first_pass;
+    target->seconds += session->prefill_seconds;
     rf_api_give(stats, stats_size, &found, sizeof found);
     return 0;
 }
@@ -228,6 +269,7 @@ void riffle_session_reset_stats(riffle_session *session)
     session->prefill_tokens = session->generated_tokens = 0;
     session->prefill_seconds = session->decode_seconds = 0.0;
     session->first_pass = session->session->passes;
+    memset(session->levels.cascade->stats, 0, sizeof session->levels.cascade->stats);
 }
 
 int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats, double *seconds)

@@ -131,6 +131,7 @@ int riffle_state_load(riffle_session *session, const char *path)
         state->n_tokens = header.n_tokens;
         state->n_read = header.n_read;
         state->has_logits = 0;
+        state->writer = state;
     }
     rf_unmap_file(&file);
     return code ? rf_api_fail(&error) : 0;

@@ -6,7 +6,7 @@
 
 enum {
     MAX_ROWS = 256, /* of a block: enough that weights are read once for many rows */
-    MAX_LOGITS = 16 /* rows whose logits are kept at a time */
+    FEW_ROWS = 16   /* of a sharing session, and of a pass that can hold branches */
 };
 
 int rf_session_new(struct rf_session **session, const struct rf_model *model, const struct rf_session_shape *shape,
@@ -29,7 +29,33 @@ int rf_session_new(struct rf_session **session, const struct rf_model *model, co
     if (!code) code = model->backend->ops->context_new(&made->context, model->backend, &context, error);
     if (!code)
         code = rf_activations_new(&made->activations, made->context, model, max_rows,
-                                  max_rows < MAX_LOGITS ? max_rows : MAX_LOGITS, error);
+                                  max_rows < RF_SESSION_LOGITS ? max_rows : RF_SESSION_LOGITS, error);
+    if (code) {
+        rf_session_free(made);
+        return code;
+    }
+    made->writer = made;
+    made->stop = &made->cancel;
+    *session = made;
+    return 0;
+}
+
+int rf_session_new_sharing(struct rf_session **session, const struct rf_model *model, struct rf_session *owner,
+                           struct rf_error *error)
+{
+    const struct rf_allocator *allocator = model->allocator;
+    *session = NULL;
+    struct rf_session *made = rf_calloc(allocator, 1, sizeof *made, "session", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->model = model;
+    made->shape = owner->shape;
+    made->owner = owner;
+    made->stop = &owner->cancel;
+    made->context = owner->context;
+    made->tokens = rf_malloc(allocator, (size_t)owner->shape.n_ctx, sizeof *made->tokens, "session", error);
+    int32_t rows = owner->activations.max_rows < FEW_ROWS ? owner->activations.max_rows : FEW_ROWS;
+    int code = made->tokens ? 0 : RF_ERR_MEMORY;
+    if (!code) code = rf_activations_new(&made->activations, made->context, model, rows, rows, error);
     if (code) {
         rf_session_free(made);
         return code;
@@ -42,7 +68,7 @@ void rf_session_free(struct rf_session *session)
 {
     if (!session) return;
     const struct rf_allocator *allocator = session->model->allocator;
-    session->model->backend->ops->context_free(session->context);
+    if (!session->owner) session->model->backend->ops->context_free(session->context);
     rf_free(allocator, session->tokens);
     rf_free(allocator, session);
 }
@@ -64,20 +90,26 @@ void rf_session_rewind(struct rf_session *session, int32_t n)
     session->has_logits = 0;
 }
 
-/* One pass over the next n committed tokens that have not been read. */
-static int pass_over(struct rf_session *session, int32_t n, struct rf_pass *pass)
+/* One pass over the next n tokens that have not been read, committed ones or drafts behind them. */
+static int branched_pass(struct rf_session *session, int32_t n, const int32_t *parents, struct rf_pass *pass)
 {
     pass->model = session->model;
     pass->context = session->context;
     pass->activations = &session->activations;
     pass->tokens = session->tokens + session->n_read;
-    pass->rows = (struct rf_rows){n, session->n_read};
-    pass->cancel = &session->cancel;
+    pass->rows = (struct rf_rows){n, session->n_read, parents};
+    pass->cancel = session->stop;
+    (session->owner ? session->owner : session)->writer = session;
     int code = rf_forward(pass);
     if (code) return code;
     session->n_read += n;
     session->passes++;
     return 0;
+}
+
+static int pass_over(struct rf_session *session, int32_t n, struct rf_pass *pass)
+{
+    return branched_pass(session, n, NULL, pass);
 }
 
 /* Reads all committed tokens that have not been read, with the logits of the last one. */
@@ -173,6 +205,107 @@ const float *rf_session_logits(struct rf_session *session, struct rf_error *erro
         }
     }
     return session->model->backend->ops->row(session->activations.logits, 0);
+}
+
+/* ---- verification ---- */
+
+/* How many of the committed tokens have keys and values that this session can use. */
+static int32_t usable(const struct rf_session *session)
+{
+    const struct rf_session *owner = session->owner;
+    if (!owner || owner->writer == session) {
+        int32_t least = owner && owner->n_read > session->n_read ? owner->n_read : session->n_read;
+        return least < session->n_tokens ? least : session->n_tokens;
+    }
+    return owner->n_read < session->n_tokens ? owner->n_read : session->n_tokens;
+}
+
+static int32_t shared_prefix(const struct rf_session *session, const int32_t *tokens, int32_t n)
+{
+    int32_t most = n < session->n_tokens ? n : session->n_tokens, same = 0;
+    while (same < most && session->tokens[same] == tokens[same]) same++;
+    return same;
+}
+
+int rf_session_follow(struct rf_session *session, const int32_t *tokens, int32_t n, struct rf_error *error)
+{
+    int32_t same = shared_prefix(session, tokens, n);
+    rf_session_rewind(session, same);
+    return append(session, tokens + same, n - same, error);
+}
+
+int32_t rf_session_unread(struct rf_session *session, const int32_t *tokens, int32_t n)
+{
+    int32_t same = shared_prefix(session, tokens, n), read = usable(session);
+    if (session->owner) {
+        /* The owner's text is the one that is followed: what it has read is there for all. */
+        int32_t owned = session->owner->n_read < n ? session->owner->n_read : n;
+        int32_t own = session->owner->writer == session ? (session->n_read < same ? session->n_read : same) : 0;
+        read = own > owned ? own : owned;
+    } else if (read > same) {
+        read = same;
+    }
+    if (read < n) return n - read;
+    return session->has_logits && session->n_tokens == n ? 0 : 1;
+}
+
+int rf_session_verify(struct rf_session *session, const int32_t *draft, const int32_t *parents, int32_t n_draft,
+                      void (*prepared)(void *user, int32_t rows), void *user, struct rf_error *error)
+{
+    int32_t n_committed = session->n_tokens, most = session->activations.max_rows;
+    if (n_committed == 0) return rf_fail(error, RF_ERR_ARGUMENT, "a session without tokens has nothing to go on from");
+    if (n_draft < 0 || n_draft >= session->activations.max_logits)
+        return rf_fail(error, RF_ERR_ARGUMENT, "%d draft rows: not between 0 and %d", n_draft,
+                       session->activations.max_logits - 1);
+    if (n_draft > session->shape.n_ctx - n_committed)
+        return rf_fail(error, RF_ERR_CONTEXT, "%d draft tokens do not fit: the context holds %d, of which %d are taken",
+                       n_draft, session->shape.n_ctx, n_committed);
+    session->n_read = usable(session);
+    if (session->n_read == n_committed) session->n_read--;
+    session->has_logits = 0;
+    struct rf_session *owner = session->owner;
+    if (owner && owner->n_read > session->n_read) {
+        /* The owner's last row is about to be overwritten: it reads that again. */
+        owner->n_read = session->n_read;
+        owner->has_logits = 0;
+    }
+    if (most > FEW_ROWS) most = FEW_ROWS;
+    /* What does not go into the last pass: all but one row of a text that is long. */
+    if (n_committed - session->n_read + n_draft > most) {
+        while (n_committed - session->n_read > 1) {
+            int32_t left = n_committed - session->n_read - 1;
+            struct rf_pass block = {0};
+            if (pass_over(session, left < session->activations.max_rows ? left : session->activations.max_rows, &block))
+                return rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", n_committed);
+        }
+    }
+    int32_t unread = n_committed - session->n_read, rows = unread + n_draft, branches[FEW_ROWS];
+    if (n_draft) memcpy(session->tokens + n_committed, draft, (size_t)n_draft * sizeof *draft);
+    for (int32_t i = 0; parents && i < rows; i++)
+        branches[i] = i < unread ? i - 1 : parents[i - unread] < 0 ? unread - 1 : unread + parents[i - unread];
+    if (prepared) prepared(user, rows);
+    struct rf_pass pass = {.logits_first = unread - 1, .n_logits = n_draft + 1};
+    int code = branched_pass(session, rows, parents ? branches : NULL, &pass);
+    session->n_read = code ? session->n_read : n_committed;
+    if (code) return rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", n_committed);
+    session->has_logits = 1;
+    return 0;
+}
+
+const float *rf_session_row(const struct rf_session *session, int32_t i)
+{
+    return session->model->backend->ops->row(session->activations.logits, i);
+}
+
+void rf_session_keep(struct rf_session *session, const int32_t *path, int32_t n)
+{
+    if (n == 0) return;
+    session->model->backend->ops->kv_keep(session->context, session->n_read, path, n);
+    for (int32_t i = 0; i < n; i++)
+        session->tokens[session->n_tokens + i] = session->tokens[session->n_tokens + path[i]];
+    session->n_tokens += n;
+    session->n_read += n;
+    session->has_logits = 0;
 }
 
 int rf_session_time_passes(struct rf_session *session, int32_t n_rows, int32_t context, int32_t repeats,

@@ -1,0 +1,174 @@
+/* Which drafts a model has, and their weights. */
+#include "api/drafts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "cpu/cpu_backend.h"
+#include "platform/memory.h"
+
+enum {
+    CAST_FROM_BITS = 7,      /* a target of more bits a weight is worth a cast of it */
+    CAST_DRAFT_FROM_BITS = 5 /* so is a draft model */
+};
+
+static double bits(const struct rf_weight_cost *cost)
+{
+    return cost->n_params ? 8.0 * (double)cost->pass_bytes / (double)cost->n_params : 0.0;
+}
+
+static struct rf_chain_level *add_level(struct rf_chain *chain, enum rf_level_kind kind, enum rf_weight_form form,
+                                        const char *name)
+{
+    struct rf_chain_level *level = &chain->levels[chain->n_levels++];
+    *level = (struct rf_chain_level){.kind = kind, .form = form};
+    snprintf(level->name, sizeof level->name, "%s", name);
+    return level;
+}
+
+static int weight_cost(const struct riffle_model *model, const struct rf_source *source, enum rf_weight_form form,
+                       struct rf_weight_cost *cost, struct rf_error *error)
+{
+    return rf_weight_cost(source, form, rf_cpu_weight_bytes, &model->allocator, cost, error);
+}
+
+/* "auto": what is cheap always, a cast where it is much narrower than the target, a draft model where one was given. */
+static int choose_levels(struct riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+{
+    struct drafts *drafts = &model->drafts;
+    struct rf_weight_cost stored;
+    int code = weight_cost(model, model->source, RF_WEIGHTS_STORED, &stored, error);
+    if (code) return code;
+    const char *draft = options->draft ? ", and the draft model that was given" : "";
+    add_level(&drafts->chain, RF_LEVEL_NGRAM, RF_WEIGHTS_STORED, "ngram");
+    if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
+    if (bits(&model->cost) < CAST_FROM_BITS) {
+        snprintf(drafts->note, sizeof drafts->note,
+                 "n-grams cost nothing%s; a cast of a target of %.1f bits a weight would not be faster", draft,
+                 bits(&model->cost));
+    } else if (model->cost.form == RF_WEIGHTS_BF16 && bits(&stored) < CAST_FROM_BITS) {
+        add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_STORED, "stored");
+        snprintf(drafts->note, sizeof drafts->note,
+                 "n-grams cost nothing%s; the file's own %.1f bits a weight draft for the target's %.0f", draft,
+                 bits(&stored), bits(&model->cost));
+    } else {
+        add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_MXFP4, "mxfp4");
+        snprintf(drafts->note, sizeof drafts->note,
+                 "n-grams cost nothing%s; a 4-bit cast drafts for the target's %.0f bits a weight", draft,
+                 bits(&model->cost));
+    }
+    add_level(&drafts->chain, RF_LEVEL_TARGET, model->cost.form, "target");
+    return 0;
+}
+
+static int find_path(const struct rf_chain_level *level, const riffle_model_options *options, char *path, size_t cap,
+                     struct rf_error *error)
+{
+    if (strcmp(level->name, "draft") == 0) {
+        if (!options->draft)
+            return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level draft wants a draft model, and none was given");
+        if (strlen(options->draft) >= cap) return rf_fail(error, RF_ERR_ARGUMENT, "draft: the path is too long");
+        memcpy(path, options->draft, strlen(options->draft) + 1);
+        return 0;
+    }
+    if (options->find_model) {
+        if (options->find_model(options->find_user, level->name, path, cap) == 0) return 0;
+        return rf_fail(error, RF_ERR_ARGUMENT, "chain: there is no model \"%s\"", level->name);
+    }
+    memcpy(path, level->name, strlen(level->name) + 1);
+    return 0;
+}
+
+/* The file of a draft model, as far as its header says: vocabulary and cost. */
+static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_options *options, int is_auto,
+                      struct rf_error *error)
+{
+    struct rf_chain_level *level = &model->drafts.chain.levels[l];
+    struct draft_weights *weights = &model->drafts.weights[l];
+    char path[4096];
+    int code = find_path(level, options, path, sizeof path, error);
+    if (!code) code = rf_source_open(&weights->source, path, &model->allocator, error);
+    if (!code) code = rf_tokenizer_new(&weights->tokenizer, &weights->source->vocab, path, &model->allocator, error);
+    if (code) return code;
+    if (is_auto) {
+        struct rf_weight_cost stored;
+        code = weight_cost(model, weights->source, RF_WEIGHTS_STORED, &stored, error);
+        if (!code && bits(&stored) > CAST_DRAFT_FROM_BITS) level->form = RF_WEIGHTS_MXFP4;
+    }
+    int32_t ours = model->source->params.n_vocab, theirs = weights->source->params.n_vocab;
+    weights->n_vocab = ours < theirs ? ours : theirs;
+    return code;
+}
+
+int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+{
+    struct drafts *drafts = &model->drafts;
+    int code = rf_chain_parse(&drafts->chain, options->chain ? options->chain : "auto", error);
+    int is_auto = drafts->chain.choice == RF_CHAIN_AUTO;
+    if (code) return code;
+    if (is_auto)
+        code = choose_levels(model, options, error);
+    else
+        snprintf(drafts->note, sizeof drafts->note, "as was asked");
+    for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
+        const struct rf_chain_level *level = &drafts->chain.levels[l];
+        struct draft_weights *weights = &drafts->weights[l];
+        if (level->kind == RF_LEVEL_MODEL) code = open_draft(model, l, options, is_auto, error);
+        if (level->kind == RF_LEVEL_SELF) weights->n_vocab = model->source->params.n_vocab;
+        if (code || (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF)) continue;
+        code =
+            weight_cost(model, weights->source ? weights->source : model->source, level->form, &weights->cost, error);
+        drafts->bytes += weights->cost.resident_bytes;
+    }
+    rf_chain_format(&drafts->chain, drafts->chain_text, sizeof drafts->chain_text);
+    return code;
+}
+
+struct load_progress {
+    riffle_progress_fn progress;
+    void *user;
+};
+
+static int report_cast(void *user, uint64_t done, uint64_t total)
+{
+    struct load_progress *report = user;
+    return report->progress(report->user, "loading drafts", done, total);
+}
+
+int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int32_t threads, int tier,
+                   struct rf_error *error)
+{
+    struct drafts *drafts = &model->drafts;
+    struct load_progress report = {options->progress, options->progress_user};
+    if (drafts->bytes + model->cost.resident_bytes > rf_memory_physical())
+        return rf_fail(
+            error, RF_ERR_MEMORY,
+            "%s: the weights take %.1f GB of memory and those of its drafts %.1f GB, this machine has %.1f GB: "
+            "choose a smaller chain (--chain)",
+            model->source->name, (double)model->cost.resident_bytes * 1e-9, (double)drafts->bytes * 1e-9,
+            (double)rf_memory_physical() * 1e-9);
+    int code = 0;
+    for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
+        const struct rf_chain_level *level = &drafts->chain.levels[l];
+        struct draft_weights *weights = &drafts->weights[l];
+        struct rf_backend *backend;
+        if (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF) continue;
+        code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
+        if (!code)
+            code =
+                rf_model_load(&weights->model, weights->source ? weights->source : model->source, backend, level->form,
+                              threads, report.progress ? report_cast : NULL, &report, &model->allocator, error);
+    }
+    return code;
+}
+
+void rf_drafts_free(struct riffle_model *model)
+{
+    for (int32_t l = 0; l < RF_CHAIN_MAX_LEVELS; l++) {
+        struct draft_weights *weights = &model->drafts.weights[l];
+        rf_model_free(weights->model);
+        rf_tokenizer_free(weights->tokenizer);
+        rf_source_close(weights->source);
+    }
+}

@@ -1,0 +1,265 @@
+#include "spec/pace.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How much slower passes over more rows are expected to be before they are measured: wide weights are read at the memory's
+ * pace up to about 8 rows, narrow ones ask for more arithmetic a byte (docs/kernels.md has the figures). */
+static const double wide_shape[RF_PACE_ROWS] = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10,
+                                                1.20, 1.30, 1.40, 1.50, 1.58, 1.66, 1.74, 1.82};
+static const double narrow_shape[RF_PACE_ROWS] = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47,
+                                                  1.63, 1.79, 1.95, 2.11, 2.26, 2.41, 2.56, 2.70};
+
+static const double edges[RF_PACE_BUCKETS - 1] = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995};
+
+static const double FADE_ROUNDS = 0.94;     /* of the rates of rounds, at each round */
+static const double FADE_JUDGED = 0.985;    /* of counts, at each token judged */
+static const double PRIOR_JUDGED = 3.0;     /* tokens that a first guess counts for, in a bucket */
+static const double PRIOR_ROUNDS = 2.0;     /* rounds that a first guess counts for */
+static const double EXPLORING = 0.006;      /* of all tokens, that looking again may cost */
+static const double LARGEST_STEP = 0.25;    /* of a cost's logarithm, at one measurement */
+static const double LARGEST_SURPRISE = 0.7; /* likewise, at the first ones */
+
+static int bucket_of(double confidence)
+{
+    int b = 0;
+    while (b < RF_PACE_BUCKETS - 1 && confidence >= edges[b]) b++;
+    return b;
+}
+
+void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels)
+{
+    memset(pace, 0, sizeof *pace);
+    pace->n_levels = n_levels;
+    for (int32_t l = 0; l < n_levels; l++) {
+        pace->guess[l] = levels[l].cost;
+        pace->acceptance[l] = levels[l].acceptance;
+        const double *shape = levels[l].cost < 0.5 ? narrow_shape : wide_shape;
+        for (int r = 0; r < RF_PACE_ROWS; r++) pace->costs[l].seconds[r] = levels[l].cost * shape[r];
+    }
+    pace->horizon = 256;
+}
+
+void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
+{
+    pace->horizon = horizon;
+    for (int32_t j = 0; j < pace->n_levels; j++) {
+        pace->judges[j].saved_seconds = 0.0;
+        for (int32_t d = 0; d < j; d++) {
+            struct rf_pace_pair *pair = &pace->pairs[d][j];
+            for (int b = 0; b < RF_PACE_BUCKETS; b++) {
+                pair->judged[b] *= 0.5;
+                pair->kept[b] *= 0.5;
+            }
+            pair->all_judged *= 0.5;
+            pair->all_kept *= 0.5;
+            pair->tokens *= 0.5;
+            pair->seconds *= 0.5;
+            pair->rounds *= 0.5;
+        }
+    }
+}
+
+/* ---- costs ---- */
+
+static void scale(struct rf_pace_cost *cost, double factor)
+{
+    for (int r = 0; r < RF_PACE_ROWS; r++) cost->seconds[r] *= factor;
+}
+
+static double clamp(double x, double limit)
+{
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
+/* A measurement moves its own number of rows most, its neighbours less, and all of them a little: the machine as a whole may
+ * have become slower. A single one may be a disturbance, so it moves nothing far once there are several. */
+void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
+{
+    if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
+    struct rf_pace_cost *cost = &pace->costs[level];
+    double error = log(seconds / cost->seconds[rows - 1]);
+    uint32_t seen = 0;
+    for (int r = 0; r < RF_PACE_ROWS; r++) seen += cost->seen[r];
+    if (!pace->has_unit) {
+        /* The unit of the guesses becomes a second. */
+        for (int32_t l = 0; l < pace->n_levels; l++) scale(&pace->costs[l], exp(error));
+        pace->has_unit = 1;
+    } else if (seen == 0) {
+        scale(cost, exp(clamp(error, LARGEST_SURPRISE)));
+    } else {
+        double gain = cost->seen[rows - 1] < 2 ? 0.6 : cost->seen[rows - 1] < 8 ? 0.3 : 0.12;
+        error = clamp(error, seen < 3 ? LARGEST_SURPRISE : LARGEST_STEP);
+        for (int r = 0; r < RF_PACE_ROWS; r++) {
+            double share = pow(0.7, abs(r + 1 - rows)), least = cost->seen[r] ? 0.15 : 0.5;
+            cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
+        }
+    }
+    if (cost->seen[rows - 1] < 1000) cost->seen[rows - 1]++;
+}
+
+double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
+{
+    if (rows < 1) rows = 1;
+    if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
+    /* More rows never cost less: what says so is noise. */
+    double most = 0.0;
+    for (int r = 0; r < rows; r++)
+        if (pace->costs[level].seconds[r] > most) most = pace->costs[level].seconds[r];
+    return most;
+}
+
+static double one_more_row(const struct rf_pace *pace, int32_t level, int32_t rows)
+{
+    return rf_pace_cost(pace, level, rows + 1) - rf_pace_cost(pace, level, rows);
+}
+
+/* Seconds for a token that this level drafts. */
+static double drafting_cost(const struct rf_pace *pace, int32_t level)
+{
+    return pace->drafting[level] > 0.0 ? pace->drafting[level] : rf_pace_cost(pace, level, 1);
+}
+
+/* ---- acceptance ---- */
+
+double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence)
+{
+    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
+    int b = bucket_of(confidence);
+    /* The first guess is the drafter's own, half-way to what is usual for a drafter of its kind. */
+    double guess = pace->guess[drafter] > 0.0 ? 0.5 * confidence + 0.5 * pace->acceptance[drafter] : confidence;
+    return (pair->kept[b] + PRIOR_JUDGED * guess) / (pair->judged[b] + PRIOR_JUDGED);
+}
+
+void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence, int kept)
+{
+    struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
+    int b = bucket_of(confidence);
+    pair->judged[b] = pair->judged[b] * FADE_JUDGED + 1.0;
+    pair->kept[b] = pair->kept[b] * FADE_JUDGED + (kept ? 1.0 : 0.0);
+    pair->all_judged = pair->all_judged * FADE_JUDGED + 1.0;
+    pair->all_kept = pair->all_kept * FADE_JUDGED + (kept ? 1.0 : 0.0);
+}
+
+static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge)
+{
+    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
+    return (pair->all_kept + PRIOR_JUDGED * pace->acceptance[drafter]) / (pair->all_judged + PRIOR_JUDGED);
+}
+
+/* ---- decisions ---- */
+
+/* Tokens a second at this judge: what plain decoding gives at least. */
+static double rate(const struct rf_pace *pace, int32_t judge)
+{
+    const struct rf_pace_judge *at = &pace->judges[judge];
+    double plain = 1.0 / rf_pace_cost(pace, judge, 1);
+    double recent = at->seconds > 0.0 ? at->tokens / at->seconds : plain;
+    return recent > plain ? recent : plain;
+}
+
+int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p)
+{
+    return n < RF_PACE_ROWS && p > rate(pace, judge) * one_more_row(pace, judge, n);
+}
+
+int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p)
+{
+    double next = p * mean_acceptance(pace, drafter, judge);
+    return n + 1 < RF_PACE_ROWS &&
+           next > rate(pace, judge) * (drafting_cost(pace, drafter) + one_more_row(pace, judge, n + 1));
+}
+
+int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge, const struct rf_choice *offer,
+                      int32_t n, double *value)
+{
+    double lambda = rate(pace, judge), p = 1.0, yield = 1.0;
+    int32_t best = 0;
+    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
+    for (int32_t i = 0; i < n && i + 1 < RF_PACE_ROWS; i++) {
+        p *= rf_pace_acceptance(pace, drafter, judge, (double)offer[i].confidence);
+        yield += p;
+        double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
+        if (worth <= *value) continue;
+        *value = worth;
+        best = i + 1;
+    }
+    return best;
+}
+
+/* Tokens and seconds to expect of a round: what such rounds gave, and as long as there were few, what constant acceptance
+ * and the costs say of the best length. */
+static void expect_round(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t max, double *tokens,
+                         double *seconds)
+{
+    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
+    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
+    double p = 1.0, yield = 1.0, best = 0.0;
+    *tokens = *seconds = 1.0;
+    for (int32_t g = 1; g <= max && g < RF_PACE_ROWS; g++) {
+        p *= acceptance;
+        yield += p;
+        double time = g * each + rf_pace_cost(pace, judge, g + 1);
+        if (yield / time <= best) continue;
+        best = yield / time;
+        *tokens = yield;
+        *seconds = time;
+    }
+    *tokens = (*tokens * PRIOR_ROUNDS + pair->tokens) / (PRIOR_ROUNDS + pair->rounds);
+    *seconds = (*seconds * PRIOR_ROUNDS + pair->seconds) / (PRIOR_ROUNDS + pair->rounds);
+}
+
+/* Whether a text that a drafter does not know yet is worth reading for it: paid from what drafts have saved in this request,
+ * and from a small share of what is still to come. */
+static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t unread)
+{
+    if (unread < RF_PACE_ROWS) return 1;
+    double reading = unread * rf_pace_cost(pace, drafter, RF_PACE_ROWS) / RF_PACE_ROWS;
+    double plain = rf_pace_cost(pace, judge, 1);
+    return reading <
+           0.5 * pace->judges[judge].saved_seconds + 0.015 * plain * (pace->horizon < 128 ? 128 : pace->horizon);
+}
+
+int32_t rf_pace_drafter(const struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
+                        int32_t max, double *value)
+{
+    double lambda = rate(pace, judge);
+    int32_t best = -1;
+    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
+    for (int32_t d = 0; d < judge && max > 0; d++) {
+        if (levels[d].cost <= 0.0 || !can_afford(pace, d, judge, unread[d])) continue;
+        double tokens, seconds;
+        expect_round(pace, d, judge, max, &tokens, &seconds);
+        double worth = tokens - lambda * seconds;
+        /* One that is not worth it is tried again when that costs next to nothing of what came since. */
+        double loss = *value - worth;
+        if (loss > 0.0 && loss > EXPLORING * pace->pairs[d][judge].idle_tokens) continue;
+        best = d;
+        if (worth > *value) *value = worth;
+    }
+    return best;
+}
+
+void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t tokens, double seconds, double reading)
+{
+    struct rf_pace_judge *at = &pace->judges[judge];
+    at->tokens = at->tokens * FADE_ROUNDS + tokens;
+    at->seconds = at->seconds * FADE_ROUNDS + seconds;
+    at->saved_seconds += tokens * rf_pace_cost(pace, judge, 1) - seconds - reading;
+    for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += tokens;
+    if (judge == pace->n_levels - 1 && pace->horizon > tokens) pace->horizon -= tokens;
+    if (drafter < 0) return;
+    struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
+    pair->tokens = pair->tokens * FADE_ROUNDS + tokens;
+    pair->seconds = pair->seconds * FADE_ROUNDS + seconds;
+    pair->rounds = pair->rounds * FADE_ROUNDS + 1.0;
+    pair->idle_tokens = 0.0;
+}
+
+void rf_pace_drafted(struct rf_pace *pace, int32_t level, int32_t tokens, double seconds)
+{
+    if (tokens < 1) return;
+    double each = seconds / tokens, *known = &pace->drafting[level];
+    *known = *known > 0.0 ? *known + 0.1 * (each - *known) : each;
+}
