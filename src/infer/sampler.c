@@ -82,26 +82,6 @@ static int before(const struct candidate *a, const struct candidate *b)
     return a->id < b->id;
 }
 
-static void sift_down(struct candidate *heap, size_t n, size_t i)
-{
-    struct candidate moving = heap[i];
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&heap[child + 1], &heap[child])) child++;
-        if (!before(&heap[child], &moving)) break;
-        heap[i] = heap[child];
-    }
-    heap[i] = moving;
-}
-
-/* Takes the first candidate off a heap of n: it goes to heap[n - 1]. */
-static void pop(struct candidate *heap, size_t n)
-{
-    struct candidate top = heap[0];
-    heap[0] = heap[n - 1];
-    heap[n - 1] = top;
-    sift_down(heap, n - 1, 0);
-}
-
 /* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once. Returns the logits or,
  * changed, a copy of them. */
 static const float *penalise(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n)
@@ -195,21 +175,53 @@ static float under_min_p(const struct rf_sampling *sampling, float max)
     return (double)threshold < lowest ? threshold : nextafterf(threshold, -INFINITY);
 }
 
-/* Puts the first candidates in order to the end of the array, until their probabilities reach `enough`; returns where
- * they begin. */
-static size_t keep_until(struct candidate *heap, size_t count, float max, double enough)
+/* The finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; its constants
+ * are Stafford's variant 13), and that generator's increment. */
+static const uint64_t golden = 0x9e3779b97f4a7c15u;
+
+static uint64_t mix(uint64_t z)
 {
-    for (size_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
-    double reached = 0.0;
-    while (count && reached < enough) {
-        pop(heap, count--);
-        reached += (double)expf(heap[count].logit - max);
-    }
-    return count;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
 }
 
-/* What top-k, top-p and min-p leave, in no order: at least the greatest. Points *kept to it and returns how many. */
-static size_t keep(const struct rf_sampler *sampler, const float *logits, float max, const struct candidate **kept)
+static void swap(struct candidate *a, struct candidate *b)
+{
+    struct candidate other = *a;
+    *a = *b;
+    *b = other;
+}
+
+/* Moves the first candidates in order, as few as have `enough` probability together, to the front; returns how many. A
+ * quickselect by mass, for which pivots are taken anywhere. */
+static size_t keep_until(struct candidate *candidates, size_t count, float max, double enough)
+{
+    size_t low = 0, high = count;
+    double reached = 0.0; /* by those in front of low: less than enough, and with those up to high it is enough */
+    while (high - low > 1) {
+        size_t middle = low, last = high - 1;
+        swap(&candidates[low + mix((uint64_t)low ^ (uint64_t)high << 32) % (high - low)], &candidates[last]);
+        double mass = 0.0;
+        for (size_t i = low; i < last; i++) {
+            if (!before(&candidates[i], &candidates[last])) continue;
+            mass += (double)expf(candidates[i].logit - max);
+            swap(&candidates[i], &candidates[middle++]);
+        }
+        if (reached + mass >= enough) {
+            high = middle;
+        } else {
+            swap(&candidates[middle], &candidates[last]);
+            reached += mass + (double)expf(candidates[middle].logit - max);
+            low = middle + 1;
+            if (reached >= enough) return low;
+        }
+    }
+    return high;
+}
+
+/* Makes the candidates those that top-k, top-p and min-p leave, in no order: at least the greatest. Returns how many. */
+static size_t keep(const struct rf_sampler *sampler, const float *logits, float max)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     struct candidate *candidates = sampler->candidates;
@@ -226,26 +238,13 @@ static size_t keep(const struct rf_sampler *sampler, const float *logits, float 
     } else {
         for (size_t i = 0; i < n && top_p < 1.0f; i++)
             if (!isnan(logits[i])) total += (double)expf(logits[i] - max);
-        /* Those that share nearly all probability are few, and to sort all would be dear. */
+        /* Nearly always some few have nearly all probability. */
         float near = max - 10.0f > lowest && top_p < 1.0f ? max - 10.0f : lowest;
         count = collect_above(sampler, logits, near);
         if (near > lowest && sum_of_candidates(candidates, count, max) < (double)top_p * total)
             count = collect_above(sampler, logits, lowest);
     }
-    size_t first = top_p < 1.0f ? keep_until(candidates, count, max, (double)top_p * total) : 0;
-    *kept = candidates + first;
-    return count - first;
-}
-
-/* The finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; its constants
- * are Stafford's variant 13), and that generator's increment. */
-static const uint64_t golden = 0x9e3779b97f4a7c15u;
-
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    return top_p < 1.0f ? keep_until(candidates, count, max, (double)top_p * total) : count;
 }
 
 /* A race of exponential clocks: that of token i rings at E_i / p_i, and the first one to ring is i with probability p_i. */
@@ -301,17 +300,17 @@ static struct candidate race_of_all(const struct rf_sampler *sampler, const floa
 
 /* The sum of exp((logit - max) / temperature), for a confidence: of what is near the greatest, and where that is much, of
  * the first ones, which stand for the rest. */
-static double sum_of_all(const struct rf_sampler *sampler, const float *logits, float max, float temperature)
+static double sum_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id, float temperature)
 {
-    enum { ENOUGH = 4096 };
+    enum { ENOUGH = 1024 };
     size_t n = (size_t)sampler->n_vocab, count = 0;
-    double sum = 0.0;
-    float far = fminf(max - 12.0f * temperature, nextafterf(max, -INFINITY));
+    float max = logits[greatest_id], far = fminf(max - 12.0f * temperature, nextafterf(max, -INFINITY));
+    double others = 0.0;
     for (size_t i = 0; (i += sampler->first_above(logits + i, n - i, far)) < n; i++) {
-        sum += (double)expf((logits[i] - max) / temperature);
-        if (++count == ENOUGH) return fmax(sum * ((double)n / (double)(i + 1)), 1.0);
+        if (i != greatest_id) others += (double)expf((logits[i] - max) / temperature);
+        if (++count == ENOUGH) return 1.0 + others * ((double)n / (double)(i + 1));
     }
-    return sum;
+    return 1.0 + others;
 }
 
 static struct rf_choice draw(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
@@ -323,10 +322,10 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
     int all = (sampling->top_k == 0 || sampling->top_k >= sampler->n_vocab) && sampling->top_p == 1.0f;
     if (all && sampling->min_p == 0.0f) {
         race.first = race_of_all(sampler, logits, greatest_id, race);
-        total = sum_of_all(sampler, logits, logits[greatest_id], sampling->temperature);
+        total = sum_of_all(sampler, logits, greatest_id, sampling->temperature);
     } else {
-        const struct candidate *kept;
-        size_t n_kept = keep(sampler, logits, logits[greatest_id], &kept);
+        const struct candidate *kept = sampler->candidates;
+        size_t n_kept = keep(sampler, logits, logits[greatest_id]);
         for (size_t i = 0; i < n_kept; i++) {
             double x = ((double)kept[i].logit - max) / temperature;
             race_enter(&race, kept[i], x);
@@ -345,7 +344,7 @@ int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
         return rf_fail(error, RF_ERR_FORMAT, "the model's logits are not finite numbers after %d tokens", n);
     if (sampler->sampling.temperature == 0.0f)
-        *choice = (struct rf_choice){(int32_t)best, (float)(1.0 / sum_of_all(sampler, logits, logits[best], 1.0f))};
+        *choice = (struct rf_choice){(int32_t)best, (float)(1.0 / sum_of_all(sampler, logits, best, 1.0f))};
     else
         *choice = draw(sampler, logits, best, n);
     return 0;
