@@ -55,7 +55,23 @@ struct rf_context {
     float *partials;
     float *attended; /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
+    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the layer at hand, the rows of a tree (cpu_kv_get) */
 };
+
+/* The row that row i follows, or -1. */
+static inline int32_t row_parent(const struct rf_rows *rows, int32_t i)
+{
+    return rows->parents ? rows->parents[i] : i - 1;
+}
+
+/* How many rows row i follows: its position is first_pos + this. */
+static inline int32_t row_depth(const struct rf_rows *rows, int32_t i)
+{
+    if (!rows->parents) return i;
+    int32_t depth = 0;
+    while ((i = rows->parents[i]) >= 0) depth++;
+    return depth;
+}
 
 static inline float *buffer_row(const struct rf_buffer *buffer, size_t i)
 {
@@ -101,9 +117,15 @@ void cpu_kv_free(struct rf_context *context);
 uint64_t cpu_kv_bytes(const struct rf_context *context, int32_t n);
 void cpu_kv_save(const struct rf_context *context, int32_t n, void *out);
 void cpu_kv_load(struct rf_context *context, int32_t n, const void *in);
+void cpu_kv_keep(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n);
 /* Writes one head's key or value (F32) at a position. */
 void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *key);
 void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *value);
+/* Copies one head's entry at a position: the key [head_dim] and the value [padded_dim], in the cache's type. */
+void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos, uint16_t *entry);
+void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos, const uint16_t *entry);
+/* Where rope_store leaves the entry of a tree's row for attention. */
+uint16_t *cpu_tree_entry(const struct rf_context *context, size_t head, size_t row);
 
 /* attention.c */
 int cpu_attention_new(struct rf_context *context, struct rf_error *error);

@@ -169,7 +169,7 @@ static void embed(struct rf_context *context, struct rf_worker *worker, const st
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             read_row(table, tokens[i], buffer_row(x, i));
-            rotate_position(context, i, rows.first_pos + (int32_t)i);
+            rotate_position(context, i, rows.first_pos + row_depth(&rows, (int32_t)i));
         }
     rf_team_barrier(worker);
 }
@@ -286,24 +286,25 @@ static void rope_store(struct rf_context *context, struct rf_worker *worker, int
     const struct rf_params *params = context->shape.params;
     const struct rf_kernels *kernels = context->backend->kernels;
     size_t n_rows = (size_t)rows.n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
-    size_t n_kv = (size_t)params->n_head_kv, begin, end;
+    size_t begin, end;
     struct rf_share share;
-    /* Heads of q, then of k, then of v; the rows of a head together, so that neighbours in the cache have one writer. */
-    rf_share_begin(&share, worker, (n_q + 2 * n_kv) * n_rows, 8);
+    /* Heads of q, then of k and v; the rows of a head together, so that neighbours in the cache have one writer. */
+    rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
-            size_t h = item / n_rows, row = item % n_rows, pos = (size_t)rows.first_pos + row;
+            size_t h = item / n_rows, row = item % n_rows, slot = (size_t)rows.first_pos + row;
             if (h < n_q) {
                 float *head = buffer_row(q, row) + h * dim;
                 if (q_norm) kernels->rms_norm(head, head, q_norm->f32, eps, dim);
                 rotate(context, head, row);
-            } else if (h < n_q + n_kv) {
-                float *head = buffer_row(k, row) + (h - n_q) * dim;
+            } else {
+                h -= n_q;
+                float *head = buffer_row(k, row) + h * dim;
                 if (k_norm) kernels->rms_norm(head, head, k_norm->f32, eps, dim);
                 rotate(context, head, row);
-                cpu_kv_store_key(context, layer, h - n_q, pos, head);
-            } else {
-                cpu_kv_store_value(context, layer, h - n_q - n_kv, pos, buffer_row(v, row) + (h - n_q - n_kv) * dim);
+                cpu_kv_store_key(context, layer, h, slot, head);
+                cpu_kv_store_value(context, layer, h, slot, buffer_row(v, row) + h * dim);
+                if (rows.parents) cpu_kv_get(context, layer, h, slot, cpu_tree_entry(context, h, row));
             }
         }
     rf_team_barrier(worker);
@@ -362,6 +363,7 @@ static const struct rf_backend_ops cpu_ops = {
     .kv_bytes = cpu_kv_bytes,
     .kv_save = cpu_kv_save,
     .kv_load = cpu_kv_load,
+    .kv_keep = cpu_kv_keep,
     .run = run,
     .is_leader = is_leader,
     .embed = embed,

@@ -15,37 +15,59 @@ static size_t heads(const struct rf_context *context)
     return (size_t)context->shape.params->n_layer * (size_t)context->shape.params->n_head_kv;
 }
 
+/* A key and a value of one head. */
+static size_t entry_elements(const struct rf_context *context)
+{
+    return (size_t)context->shape.params->head_dim + context->padded_dim;
+}
+
 int cpu_kv_new(struct rf_context *context, struct rf_error *error)
 {
     size_t dim = (size_t)context->shape.params->head_dim;
     context->padded_dim = rf_padded(dim);
     context->k_elements = RF_ATTENTION_CHUNK * dim;
     context->kv_elements = context->k_elements + RF_ATTENTION_CHUNK * context->padded_dim;
+    context->tree_entries =
+        rf_malloc(context->backend->allocator, (size_t)context->shape.params->n_head_kv * RF_TREE_ROWS,
+                  entry_elements(context) * sizeof *context->tree_entries, "KV cache", error);
     /* Not cleared: kernels read K to the end of a block of 16 and drop the scores of positions that a query does not see;
      * of V they read only what was written. */
     context->kv = rf_malloc(context->backend->allocator, chunks((size_t)context->shape.n_ctx) * heads(context),
                             context->kv_elements * sizeof *context->kv, "KV cache", error);
-    return context->kv ? 0 : RF_ERR_MEMORY;
+    return context->kv && context->tree_entries ? 0 : RF_ERR_MEMORY;
 }
 
 void cpu_kv_free(struct rf_context *context)
 {
     rf_free(context->backend->allocator, context->kv);
+    rf_free(context->backend->allocator, context->tree_entries);
+}
+
+/* Where a position's key begins (its elements are RF_KV_BLOCK apart), and its value. */
+static uint16_t *key_at(const struct rf_context *context, int32_t layer, size_t head, size_t pos)
+{
+    size_t place = pos % RF_ATTENTION_CHUNK, first = place / RF_KV_BLOCK * RF_KV_BLOCK;
+    return k_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + first * (size_t)context->shape.params->head_dim +
+           place % RF_KV_BLOCK;
+}
+
+static uint16_t *value_at(const struct rf_context *context, int32_t layer, size_t head, size_t pos)
+{
+    return v_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + pos % RF_ATTENTION_CHUNK * context->padded_dim;
 }
 
 void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *key)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
-    size_t dim = (size_t)context->shape.params->head_dim, place = pos % RF_ATTENTION_CHUNK;
-    uint16_t *block = k_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + place / RF_KV_BLOCK * RF_KV_BLOCK * dim;
-    uint16_t half[RF_KV_BLOCK];
+    size_t dim = (size_t)context->shape.params->head_dim;
+    uint16_t *to = key_at(context, layer, head, pos), half[RF_KV_BLOCK];
     for (size_t j = 0; j < dim; j += RF_KV_BLOCK) {
         size_t n = dim - j < RF_KV_BLOCK ? dim - j : RF_KV_BLOCK;
         if (context->shape.kv == RF_KV_F16)
             kernels->f32_to_f16(half, key + j, n);
         else
             kernels->f32_to_bf16(half, key + j, n);
-        for (size_t i = 0; i < n; i++) block[(j + i) * RF_KV_BLOCK + place % RF_KV_BLOCK] = half[i];
+        for (size_t i = 0; i < n; i++) to[(j + i) * RF_KV_BLOCK] = half[i];
     }
 }
 
@@ -53,13 +75,46 @@ void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, 
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     size_t dim = (size_t)context->shape.params->head_dim;
-    uint16_t *row =
-        v_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + pos % RF_ATTENTION_CHUNK * context->padded_dim;
+    uint16_t *row = value_at(context, layer, head, pos);
     if (context->shape.kv == RF_KV_F16)
         kernels->f32_to_f16(row, value, dim);
     else
         kernels->f32_to_bf16(row, value, dim);
     memset(row + dim, 0, (context->padded_dim - dim) * sizeof *row);
+}
+
+void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos, uint16_t *entry)
+{
+    size_t dim = (size_t)context->shape.params->head_dim;
+    const uint16_t *key = key_at(context, layer, head, pos);
+    for (size_t j = 0; j < dim; j++) entry[j] = key[j * RF_KV_BLOCK];
+    memcpy(entry + dim, value_at(context, layer, head, pos), context->padded_dim * sizeof *entry);
+}
+
+void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos, const uint16_t *entry)
+{
+    size_t dim = (size_t)context->shape.params->head_dim;
+    uint16_t *key = key_at(context, layer, head, pos);
+    for (size_t j = 0; j < dim; j++) key[j * RF_KV_BLOCK] = entry[j];
+    memcpy(value_at(context, layer, head, pos), entry + dim, context->padded_dim * sizeof *entry);
+}
+
+uint16_t *cpu_tree_entry(const struct rf_context *context, size_t head, size_t row)
+{
+    return context->tree_entries + (head * RF_TREE_ROWS + row) * entry_elements(context);
+}
+
+void cpu_kv_keep(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n)
+{
+    int32_t moved = 0; /* the first that does */
+    while (moved < n && path[moved] == moved) moved++;
+    for (int32_t layer = 0; moved < n && layer < context->shape.params->n_layer; layer++)
+        for (size_t head = 0; head < (size_t)context->shape.params->n_head_kv; head++)
+            for (int32_t i = moved; i < n; i++) {
+                uint16_t *entry = cpu_tree_entry(context, head, 0);
+                cpu_kv_get(context, layer, head, (size_t)(first_pos + path[i]), entry);
+                cpu_kv_put(context, layer, head, (size_t)(first_pos + i), entry);
+            }
 }
 
 /* A saved cache has the same order, cut to the positions that are there: each chunk's K to the end of a block, V to the

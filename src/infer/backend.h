@@ -9,8 +9,8 @@
  * the same arguments; when a call returns, the results of all workers are visible to all. (An asynchronous device has one
  * worker and returns when the work is queued.)
  *
- * Row independence: the bits of a result row depend on that row's inputs and on its position alone, not on n_rows, the
- * number of workers or who did what. */
+ * Row independence: the bits of a result row depend on that row's inputs, its position and what it follows alone, not on
+ * n_rows, the other rows, the number of workers or who did what. */
 #ifndef RF_INFER_BACKEND_H
 #define RF_INFER_BACKEND_H
 
@@ -71,10 +71,22 @@ struct rf_context_shape {
     enum rf_kv_type kv;
 };
 
-/* The rows of one pass: n_rows tokens at the positions first_pos, first_pos + 1, ... */
+enum { RF_TREE_ROWS = 16 }; /* rows of a pass that has parents, at most */
+
+/* The rows of one pass: n_rows tokens that continue the first_pos positions of the KV cache before them.
+ *
+ * Without parents each row follows the one before it: row i stands at the position first_pos + i. With parents the rows are a
+ * tree, of which each branch continues the text in its own way: row i follows the row parents[i] < i, or the text before
+ * the pass where parents[i] is -1. Its position is first_pos + its depth, the number of rows that it follows; it sees the
+ * positions before first_pos, the rows that it follows and itself, and gets the bits that it would get if these had
+ * been read as a plain sequence.
+ *
+ * Either way row i's key and value take the KV cache's slot first_pos + i (so first_pos + n_rows <= n_ctx). Where a row's
+ * slot is not its position, kv_keep brings a path of rows to the slots of their positions before the next pass. */
 struct rf_rows {
-    int32_t n_rows;
+    int32_t n_rows; /* <= max_rows; with parents <= RF_TREE_ROWS */
     int32_t first_pos;
+    const int32_t *parents; /* [n_rows] or NULL */
 };
 
 typedef void (*rf_run_fn)(void *argument, struct rf_worker *worker);
@@ -99,13 +111,18 @@ struct rf_backend_ops {
     uint64_t (*kv_bytes)(const struct rf_context *context, int32_t n);
     void (*kv_save)(const struct rf_context *context, int32_t n, void *out);
     void (*kv_load)(struct rf_context *context, int32_t n, const void *in);
+    /* Of the last pass's tree, which began at first_pos, keeps one path: the entries of the rows path[0] < path[1] < ... <
+     * path[n - 1], each of which follows the one before (the first: the text), move from the slots first_pos + path[i] to
+     * their positions first_pos + i, in all layers. What lies after them in the cache is undefined afterwards. Costs nothing
+     * where path[i] == i. Not within `run`. */
+    void (*kv_keep)(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n);
 
     void (*run)(struct rf_context *context, rf_run_fn fn, void *argument);
 
     /* 1 on the one worker that takes decisions for all, between operations. */
     int (*is_leader)(const struct rf_worker *worker);
 
-    /* x[i] = table[tokens[i]]. First operation of a pass: it also prepares the rotations of these positions. */
+    /* x[i] = table[tokens[i]]. First operation of a pass: it also prepares the rotations of the rows' positions. */
     void (*embed)(struct rf_context *context, struct rf_worker *worker, const struct rf_weight *table,
                   const int32_t *tokens, struct rf_rows rows, struct rf_buffer *x);
     /* out[i] = RMS norm of x[first + i] times weight, for i < n_rows. */
@@ -120,7 +137,8 @@ struct rf_backend_ops {
     void (*rope_store)(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
                        struct rf_buffer *q, struct rf_buffer *k, const struct rf_buffer *v,
                        const struct rf_weight *q_norm, const struct rf_weight *k_norm, float eps);
-    /* out[i] = softmax(q[i] K^T / sqrt(head_dim)) V over the positions up to and including its own. */
+    /* out[i] = softmax(q[i] K^T / sqrt(head_dim)) V over what row i sees: all before first_pos, the rows that it follows,
+     * itself. */
     void (*attention)(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
                       const struct rf_buffer *q, struct rf_buffer *out);
     /* out = silu(gate) * up */
