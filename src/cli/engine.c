@@ -48,30 +48,40 @@ static void print_note(void)
         fprintf(stderr, "riffle: %s\n", machine.note);
 }
 
-int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx)
+int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx, const char *chain,
+                       riffle_session **session)
 {
     riffle_session_options session_options;
-    int status = engine_open_model(engine, options, 0);
-    if (status != CLI_OK) return status;
-    print_note();
-
     riffle_session_options_init(&session_options, sizeof session_options);
     session_options.n_ctx = n_ctx;
     session_options.threads = options->threads;
     session_options.progress = progress_update;
     session_options.progress_user = &engine->progress;
+    session_options.chain = chain;
 
     double start = rf_clock_seconds();
-    int code = riffle_session_open(&engine->session, engine->model, &session_options);
-    if (code == RIFFLE_OK) code = riffle_session_set_sampling(engine->session, &options->sampling);
+    int code = riffle_session_open(session, engine->model, &session_options);
+    if (code == RIFFLE_OK) code = riffle_session_set_sampling(*session, &options->sampling);
     engine->load_seconds += rf_clock_seconds() - start;
-    if (code != RIFFLE_OK) {
-        status = cli_library_failed(code);
+    return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
+}
+
+void engine_stops(riffle_session *session)
+{
+    rf_interrupts_catch(session ? cancel_session : NULL, session);
+}
+
+int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx)
+{
+    int status = engine_open_model(engine, options, 0);
+    if (status != CLI_OK) return status;
+    print_note();
+    status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
+    if (status != CLI_OK)
         engine_close(engine);
-        return status;
-    }
-    rf_interrupts_catch(cancel_session, engine->session);
-    return CLI_OK;
+    else
+        engine_stops(engine->session);
+    return status;
 }
 
 void engine_close(struct engine *engine)

@@ -20,6 +20,12 @@ struct engine {
  * is while it is open: from then on an interrupt stops the session's work. `flags` are RIFFLE_OPEN_*. */
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags);
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
+/* One more session of the model, with a chain of its own (NULL: the model's). CLI_OK, or an exit status with a sentence. An
+ * interrupt does not stop it by itself (engine_stops). */
+int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx, const char *chain,
+                       riffle_session **session);
+/* From now on an interrupt stops the work of this session; NULL: of none. */
+void engine_stops(riffle_session *session);
 void engine_close(struct engine *engine);
 
 /* The model's name: its own, else that of its file. */

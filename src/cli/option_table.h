@@ -9,7 +9,7 @@
 enum option_kind {
     OPTION_FLAG,   /* int: 1 */
     OPTION_TEXT,   /* const char * */
-    OPTION_STOP,   /* one more entry of the stop texts */
+    OPTION_TEXTS,  /* struct text_list: one more entry, not empty */
     OPTION_LIST,   /* char *, for free(): all values given, separated by commas */
     OPTION_INT,    /* int32_t between low and high */
     OPTION_FLOAT,  /* float between low and high */

@@ -135,6 +135,15 @@ static int append(const struct verb *verb, const struct option *option, const ch
     return 0;
 }
 
+/* One more text of several. */
+static int add_text(const struct verb *verb, const struct option *option, const char *text, struct text_list *list)
+{
+    if (!text[0]) return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
+    list->items = cli_reallocate(list->items, list->count + 1, sizeof *list->items);
+    list->items[list->count++] = text;
+    return 0;
+}
+
 static int set_value(struct cli_options *options, const struct verb *verb, const struct option *option,
                      const char *text)
 {
@@ -146,11 +155,7 @@ static int set_value(struct cli_options *options, const struct verb *verb, const
     case OPTION_INT: return parse_int(verb, option, text, field);
     case OPTION_FLOAT: return parse_float(verb, option, text, field);
     case OPTION_SEED: options->has_seed = 1; return parse_seed(verb, option, text, field);
-    case OPTION_STOP:
-        if (!text[0]) return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
-        options->stop = cli_reallocate(options->stop, options->n_stop + 1, sizeof *options->stop);
-        options->stop[options->n_stop++] = text;
-        return 0;
+    case OPTION_TEXTS: return add_text(verb, option, text, field);
     case OPTION_CHOICE:
         if (!is_choice(option->choices, text))
             return cli_usage_error(verb->name, "%s must be one of %s, not '%s'", option->name, option->choices, text);
@@ -181,17 +186,21 @@ static int check_together(const struct cli_options *options, const struct verb *
         return cli_usage_error(verb->name, "--template names a chat template, which --raw leaves out");
     if (options->special && verb->bit == VERB_RUN && !options->raw)
         return cli_usage_error(verb->name, "--special needs --raw: a message's text is never a special token");
+    if (!options->suite && (options->n_prompts || (verb->bit == VERB_BENCH &&
+                                                   (options->max_tokens || options->raw || options->chat_template))))
+        return cli_usage_error(verb->name, "--prompts, --max-tokens, --raw and --template need --suite");
+    for (size_t i = 0; !options->suite && i < options->chains.count; i++)
+        if (strcmp(options->chains.items[i], "none") != 0)
+            return cli_usage_error(verb->name, "--chain '%s' needs --suite: without one bench measures plain decoding",
+                                   options->chains.items[i]);
     if (options->ids && !options->json) return cli_usage_error(verb->name, "--ids needs --json");
     return 0;
 }
 
 static void set_defaults(struct cli_options *options, const struct verb *verb)
 {
-    *options = (struct cli_options){.start_seconds = options->start_seconds,
-                                    .verb = verb->name,
-                                    .weights = "stored",
-                                    .chain = "auto",
-                                    .repeats = 5};
+    *options = (struct cli_options){
+        .start_seconds = options->start_seconds, .verb = verb->name, .weights = "stored", .chain = "auto"};
     riffle_sampling_init(&options->sampling, sizeof options->sampling);
 }
 
@@ -231,7 +240,8 @@ int options_parse(struct cli_options *options, const struct verb *verb, int argc
 
 void options_free(struct cli_options *options)
 {
-    free(options->stop);
+    free(options->stop.items);
+    free(options->chains.items);
     free(options->tiers);
     free(options->kernels);
     free(options->shapes);

@@ -19,6 +19,11 @@ enum verb_bit {
     VERB_ROOFLINE = 128
 };
 
+struct text_list {
+    const char **items; /* for free() */
+    size_t count;
+};
+
 /* Texts point into argv. */
 struct cli_options {
     double start_seconds; /* the clock when the program began */
@@ -29,15 +34,18 @@ struct cli_options {
     int32_t threads, n_ctx; /* 0: the library's choice */
 
     const char *prompt, *file, *system;
-    const char **stop; /* for free() */
-    size_t n_stop;
+    struct text_list stop;
     int raw, special, no_bos;
 
     int32_t max_tokens; /* 0: no limit */
     riffle_sampling sampling;
     int has_seed;
 
-    int32_t chunks, repeats;
+    int32_t chunks, repeats; /* 0: all; the verb's choice */
+
+    const char *suite;       /* of prompts; NULL: none */
+    struct text_list chains; /* to measure beside plain decoding */
+    int32_t n_prompts;       /* 0: all of the suite */
 
     char *tiers, *kernels, *shapes, *rows; /* separated by commas, for free(); NULL: not given */
     const char *svg;

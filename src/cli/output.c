@@ -41,12 +41,16 @@ int output_text(const char *text, size_t n)
     return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
 }
 
-void print_name(FILE *out, const char *name)
+int print_name(FILE *out, const char *name)
 {
     struct buffer safe = {0};
+    int characters = 0;
     escape_controls(&safe, name, strlen(name), "");
     if (safe.count) fwrite(safe.data, 1, safe.count, out);
+    /* All but the bytes that go on with a character. */
+    for (size_t i = 0; i < safe.count; i++) characters += ((unsigned char)safe.data[i] & 0xc0) != 0x80;
     buffer_free(&safe);
+    return characters;
 }
 
 static const char *scaled(double value, const char *const units[], char text[32])

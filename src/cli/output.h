@@ -12,8 +12,9 @@
  * retitle the window, are shown as \xNN; a pipe gets the bytes as they are. 0, or -1 where nobody reads any more. */
 int output_text(const char *text, size_t n);
 
-/* A name or a text that a file brought, on one line: all control characters are shown as \xNN. */
-void print_name(FILE *out, const char *name);
+/* A name or a text that a file brought, on one line: all control characters are shown as \xNN. Returns how many characters
+ * were shown. */
+int print_name(FILE *out, const char *name);
 
 /* "98.4 MB" */
 const char *human_bytes(uint64_t bytes, char text[32]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/bench.h"
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "cli/engine.h"
@@ -13,8 +14,8 @@
 #include "cli/output.h"
 #include "platform/terminal.h"
 
-enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, N_ROWS = 5, SESSION_TOKENS = 512, PASSES = 3 };
-static const int32_t rows[N_ROWS] = {1, 2, 4, 8, 16};
+enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, PASSES = 3, REPEATS = 5 };
+const int32_t bench_pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};
 
 static const char prompt_text[] =
     "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream breaks into small "
@@ -29,7 +30,7 @@ static const char prompt_text[] =
 struct rounds {
     int32_t count;
     double *read, *decode_tps, *prefill_tps, *percent_of_read;
-    double *pass_seconds[N_ROWS];
+    double *pass_seconds[BENCH_PASS_SIZES];
 };
 
 static int by_value(const void *a, const void *b)
@@ -38,14 +39,40 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double *values, int32_t n)
+double bench_median(const double *values, size_t n)
 {
-    double *sorted = cli_allocate((size_t)n, sizeof *sorted);
-    memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    if (n == 0) return 0;
+    double *sorted = cli_allocate(n, sizeof *sorted);
+    memcpy(sorted, values, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_value);
     double result = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
     free(sorted);
     return result;
+}
+
+int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_PASS_SIZES])
+{
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
+        double values[PASSES];
+        for (int pass = 0; pass < PASSES; pass++) {
+            if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+            int code = riffle_measure_pass(session, bench_pass_rows[r], context, 1, &values[pass]);
+            if (code < 0) return code;
+        }
+        seconds[r] = bench_median(values, PASSES);
+    }
+    return RIFFLE_OK;
+}
+
+void bench_write_passes(struct json_writer *json, const double seconds[BENCH_PASS_SIZES])
+{
+    jw_object(json, "pass_seconds");
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
+        char key[16];
+        snprintf(key, sizeof key, "%d", bench_pass_rows[r]);
+        jw_number(json, key, seconds[r]);
+    }
+    jw_end_object(json);
 }
 
 static struct rounds rounds_new(int32_t count)
@@ -56,7 +83,7 @@ static struct rounds rounds_new(int32_t count)
     rounds.decode_tps = cli_allocate(n, sizeof(double));
     rounds.prefill_tps = cli_allocate(n, sizeof(double));
     rounds.percent_of_read = cli_allocate(n, sizeof(double));
-    for (int i = 0; i < N_ROWS; i++) rounds.pass_seconds[i] = cli_allocate(n, sizeof(double));
+    for (int i = 0; i < BENCH_PASS_SIZES; i++) rounds.pass_seconds[i] = cli_allocate(n, sizeof(double));
     return rounds;
 }
 
@@ -66,7 +93,7 @@ static void rounds_free(struct rounds *rounds)
     free(rounds->decode_tps);
     free(rounds->prefill_tps);
     free(rounds->percent_of_read);
-    for (int i = 0; i < N_ROWS; i++) free(rounds->pass_seconds[i]);
+    for (int i = 0; i < BENCH_PASS_SIZES; i++) free(rounds->pass_seconds[i]);
 }
 
 /* The prompt's tokens, repeated to exactly PROMPT_TOKENS. */
@@ -87,7 +114,7 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     riffle_generate_options generate;
     riffle_stats stats;
     riffle_generate_options_init(&generate, sizeof generate);
-    generate.max_tokens = DECODE_TOKENS;
+    generate.max_tokens = 1 + DECODE_TOKENS; /* the prompt's last pass gives the first */
     generate.ignore_eos = 1;
 
     int code = riffle_rewind(session, 0);
@@ -101,19 +128,13 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     code = riffle_session_get_stats(session, &stats, sizeof stats);
     if (code < 0) return code;
     rounds->prefill_tps[i] = rate(stats.prefill_tokens, stats.prefill_seconds);
-    rounds->decode_tps[i] = rate(stats.generated_tokens, stats.decode_seconds);
+    rounds->decode_tps[i] = rate(DECODE_TOKENS, stats.decode_seconds);
     code = riffle_rewind(session, PROMPT_TOKENS);
     if (code < 0) return code;
-    for (int r = 0; r < N_ROWS; r++) {
-        double seconds[PASSES];
-        for (int pass = 0; pass < PASSES; pass++) {
-            if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
-            code = riffle_measure_pass(session, rows[r], PROMPT_TOKENS, 1, &seconds[pass]);
-            if (code < 0) return code;
-        }
-        rounds->pass_seconds[r][i] = median(seconds, PASSES);
-    }
-    return RIFFLE_OK;
+    double seconds[BENCH_PASS_SIZES];
+    code = bench_passes(session, PROMPT_TOKENS, seconds);
+    for (int r = 0; r < BENCH_PASS_SIZES && code == RIFFLE_OK; r++) rounds->pass_seconds[r][i] = seconds[r];
+    return code;
 }
 
 static int measure(struct engine *engine, const struct cli_options *options, struct rounds *rounds)
@@ -145,26 +166,22 @@ static int measure(struct engine *engine, const struct cli_options *options, str
 
 static void print_json(const struct engine *engine, const struct rounds *rounds, const char *cpu, int32_t threads)
 {
-    int32_t n = rounds->count;
+    size_t n = (size_t)rounds->count;
+    double pass_seconds[BENCH_PASS_SIZES];
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) pass_seconds[r] = bench_median(rounds->pass_seconds[r], n);
     struct json_writer json = {0};
     jw_object(&json, NULL);
     engine_write_model(engine, &json);
     jw_object(&json, "machine");
     jw_string(&json, "cpu", cpu);
     jw_int(&json, "threads", threads);
-    jw_number(&json, "read_gbps", median(rounds->read, n) / 1e9);
+    jw_number(&json, "read_gbps", bench_median(rounds->read, n) / 1e9);
     jw_end_object(&json);
     jw_object(&json, "plain");
-    jw_number(&json, "decode_tps", median(rounds->decode_tps, n));
-    jw_number(&json, "prefill_tps", median(rounds->prefill_tps, n));
-    jw_number(&json, "percent_of_read", median(rounds->percent_of_read, n));
-    jw_object(&json, "pass_seconds");
-    for (int r = 0; r < N_ROWS; r++) {
-        char key[16];
-        snprintf(key, sizeof key, "%d", rows[r]);
-        jw_number(&json, key, median(rounds->pass_seconds[r], n));
-    }
-    jw_end_object(&json);
+    jw_number(&json, "decode_tps", bench_median(rounds->decode_tps, n));
+    jw_number(&json, "prefill_tps", bench_median(rounds->prefill_tps, n));
+    jw_number(&json, "percent_of_read", bench_median(rounds->percent_of_read, n));
+    bench_write_passes(&json, pass_seconds);
     jw_end_object(&json);
     jw_array(&json, "rows");
     jw_end_array(&json);
@@ -176,29 +193,32 @@ static void print_json(const struct engine *engine, const struct rounds *rounds,
 
 static void print_text(const struct engine *engine, const struct rounds *rounds, const char *cpu, int32_t threads)
 {
-    int32_t n = rounds->count;
+    size_t n = (size_t)rounds->count;
     char bytes[32];
     print_name(stdout, engine_model_name(engine));
     printf(", weights %s, %s\n", engine->info.weights, human_bytes(engine->info.weight_bytes, bytes));
     printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads, threads == 1 ? "" : "s",
-           median(rounds->read, n) / 1e9);
-    printf("prefill   %.1f tokens/s (%d tokens)\n", median(rounds->prefill_tps, n), PROMPT_TOKENS);
-    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", median(rounds->decode_tps, n),
-           median(rounds->percent_of_read, n));
-    for (int r = 0; r < N_ROWS; r++)
-        printf("pass      %2d row%s %8.2f ms\n", rows[r], rows[r] == 1 ? " " : "s",
-               1e3 * median(rounds->pass_seconds[r], n));
+           bench_median(rounds->read, n) / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", bench_median(rounds->prefill_tps, n), PROMPT_TOKENS);
+    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", bench_median(rounds->decode_tps, n),
+           bench_median(rounds->percent_of_read, n));
+    for (int r = 0; r < BENCH_PASS_SIZES; r++)
+        printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r], bench_pass_rows[r] == 1 ? " " : "s",
+               1e3 * bench_median(rounds->pass_seconds[r], n));
 }
 
 int verb_bench(const struct cli_options *options)
 {
+    if (options->suite) return bench_suite(options);
+    struct cli_options plain = *options;
     struct engine engine;
     riffle_machine machine;
     riffle_stats stats;
-    int status = engine_open_session(&engine, options, SESSION_TOKENS);
+    plain.chain = "none";
+    int status = engine_open_session(&engine, &plain, SESSION_TOKENS);
     if (status != CLI_OK) return status;
 
-    struct rounds rounds = rounds_new(options->repeats);
+    struct rounds rounds = rounds_new(options->repeats ? options->repeats : REPEATS);
     status = measure(&engine, options, &rounds);
     if (status == CLI_OK) {
         int code = riffle_machine_get(&machine, sizeof machine);

@@ -69,8 +69,8 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     riffle_generate_options options;
     riffle_generate_options_init(&options, sizeof options);
     options.max_tokens = chat->options->max_tokens;
-    options.stop = chat->options->stop;
-    options.n_stop = chat->options->n_stop;
+    options.stop = chat->options->stop.items;
+    options.n_stop = chat->options->stop.count;
     n = riffle_generate(session, &options, on_event, turn);
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
         putchar('\n');

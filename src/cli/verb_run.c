@@ -84,8 +84,8 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     riffle_generate_options generate_options;
     riffle_generate_options_init(&generate_options, sizeof generate_options);
     generate_options.max_tokens = options->max_tokens;
-    generate_options.stop = options->stop;
-    generate_options.n_stop = options->n_stop;
+    generate_options.stop = options->stop.items;
+    generate_options.n_stop = options->stop.count;
     int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
     if (n < 0 && !(n == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0)) return cli_library_failed((int)n);
     answer->generated_tokens = n < 0 ? 0 : n;

@@ -1,4 +1,4 @@
-"""run, tokenize, info, perplexity and bench on a tiny model of stories."""
+"""run, tokenize, info and perplexity on a tiny model of stories."""
 
 import ctypes
 import errno
@@ -262,21 +262,6 @@ class Perplexity(Case):
     def test_too_short(self):
         self.fails(1, "perplexity", MODEL, stdin="short", says=["standard input", "512"])
         self.fails(2, "perplexity", MODEL, "-p", "text", says="-p")
-
-
-class Bench(Case):
-    def test_json(self):
-        shown = self.json("bench", MODEL, "--repeats", "1")
-        self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
-        self.assertEqual(set(shown["plain"]), {"decode_tps", "prefill_tps", "percent_of_read", "pass_seconds"})
-        self.assertEqual(list(shown["plain"]["pass_seconds"]), ["1", "2", "4", "8", "16"])
-        self.assertEqual((shown["rows"], shown["summary"]), ([], []))
-        for value in [shown["machine"]["read_gbps"], shown["plain"]["decode_tps"], shown["plain"]["prefill_tps"],
-                      shown["plain"]["percent_of_read"], *shown["plain"]["pass_seconds"].values()]:
-            self.assertGreater(value, 0)
-
-    def test_text(self):
-        self.assertIn("of the read bandwidth", self.ok("bench", MODEL, "--repeats", "1").out)
 
 
 if __name__ == "__main__":

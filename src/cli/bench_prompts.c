@@ -1,0 +1,187 @@
+/* Prompts for bench --suite. A JSONL file of the usual test sets is taken as it is: what a line means is told by its keys. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/buffer.h"
+#include "cli/cli.h"
+#include "platform/terminal.h"
+
+static const size_t most_file_bytes = (size_t)64 << 20;
+
+static void add(struct bench_prompts *prompts, struct buffer *name, struct buffer *text)
+{
+    prompts->items = cli_reallocate(prompts->items, prompts->count + 1, sizeof *prompts->items);
+    /* An empty buffer has no data. */
+    buffer_puts(name, "");
+    buffer_puts(text, "");
+    prompts->items[prompts->count++] = (struct bench_prompt){name->data, text->data, text->count};
+}
+
+/* task_id, question_id or name, else the line. */
+static void name_of(const json_t *object, size_t line, struct buffer *name)
+{
+    static const char *const keys[] = {"task_id", "question_id", "name", NULL};
+    char text[64];
+    const json_t *category = json_object_get(object, "category");
+    if (json_is_string(category)) {
+        buffer_puts(name, json_string_value(category));
+        buffer_puts(name, "/");
+    }
+    for (const char *const *key = keys; *key; key++) {
+        const json_t *value = json_object_get(object, *key);
+        if (json_is_string(value)) {
+            buffer_puts(name, json_string_value(value));
+            return;
+        }
+        if (json_is_integer(value)) {
+            snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+            buffer_puts(name, text);
+            return;
+        }
+    }
+    snprintf(text, sizeof text, "line %zu", line);
+    buffer_puts(name, text);
+}
+
+static void text_of(const json_t *string, struct buffer *text)
+{
+    buffer_append(text, json_string_value(string), json_string_length(string));
+}
+
+/* HumanEval has "prompt" and "entry_point", MT-bench "turns" (the first is taken), GSM8K "question", MBPP "text"; anybody
+ * else "prompt". 0 when it is none of these. */
+static int prompt_of(const json_t *object, int raw, struct buffer *text)
+{
+    const json_t *prompt = json_object_get(object, "prompt"), *turns = json_object_get(object, "turns");
+    const json_t *question = json_object_get(object, "question"), *description = json_object_get(object, "text");
+    if (json_is_string(prompt)) {
+        int code = !raw && json_is_string(json_object_get(object, "entry_point"));
+        if (code) buffer_puts(text, "Complete this Python function:\n\n```python\n");
+        text_of(prompt, text);
+        if (code) buffer_puts(text, text->data[text->count - 1] == '\n' ? "```" : "\n```");
+    } else if (json_is_string(json_array_get(turns, 0))) {
+        text_of(json_array_get(turns, 0), text);
+    } else if (json_is_string(question)) {
+        text_of(question, text);
+    } else if (json_is_string(description)) {
+        text_of(description, text);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+static int read_line(struct bench_prompts *prompts, const char *file, size_t number, const char *line, size_t n,
+                     int raw)
+{
+    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte. */
+    json_error_t reason;
+    json_t *object = json_loadb(line, n, 0, &reason);
+    if (!object) return cli_fail("%s: line %zu is not JSON: column %d: %s", file, number, reason.column, reason.text);
+    struct buffer text = {0}, name = {0};
+    int status = CLI_OK;
+    if (prompt_of(object, raw, &text)) {
+        name_of(object, number, &name);
+        add(prompts, &name, &text);
+    } else {
+        status = cli_fail("%s: line %zu has no prompt: a text \"prompt\", \"question\" or \"text\", or texts \"turns\"",
+                          file, number);
+    }
+    json_decref(object);
+    return status;
+}
+
+static int is_blank(const char *line, size_t n)
+{
+    return strspn(line, " \t\r\n") >= n;
+}
+
+static int read_lines(struct bench_prompts *prompts, const char *file, const char *text, size_t bytes, int32_t most,
+                      int raw)
+{
+    size_t number = 0;
+    for (size_t at = 0; at < bytes && !(most && prompts->count >= (size_t)most);) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        size_t n = end ? (size_t)(end - text) - at : bytes - at;
+        number++;
+        if (!is_blank(text + at, n)) {
+            int status = read_line(prompts, file, number, text + at, n, raw);
+            if (status != CLI_OK) return status;
+        }
+        at += n + 1;
+    }
+    return CLI_OK;
+}
+
+/* By its name, or because its first line is a JSON object. */
+static int is_jsonl(const char *file, const char *text, size_t bytes)
+{
+    size_t n = strlen(file), start = strspn(text, " \t\r\n");
+    if (n >= 6 && strcmp(file + n - 6, ".jsonl") == 0) return 1;
+    if (start >= bytes || text[start] != '{') return 0;
+    json_t *object = json_loadb(text + start, strcspn(text + start, "\n"), 0, NULL);
+    int is = json_is_object(object);
+    json_decref(object);
+    return is;
+}
+
+static int read_text(struct bench_prompts *prompts, const char *file, const char *text, size_t bytes, int raw)
+{
+    struct buffer name = {0}, prompt = {0};
+    size_t zero = strlen(text);
+    if (!raw && zero < bytes)
+        return cli_fail("%s has a zero byte at offset %zu, which a message cannot hold", file, zero);
+    const char *slash = strrchr(file, '/');
+    buffer_puts(&name, slash && slash[1] ? slash + 1 : file);
+    buffer_append(&prompt, text, bytes);
+    add(prompts, &name, &prompt);
+    return CLI_OK;
+}
+
+static int read_file(struct bench_prompts *prompts, const char *file, int32_t most, int raw)
+{
+    struct rf_error error;
+    char *text;
+    size_t bytes;
+    if (!rf_path_exists(file)) return cli_fail("--suite '%s' is neither code, qa, hard nor a file", file);
+    int code = rf_slurp(file, most_file_bytes, &text, &bytes, &error);
+    if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
+    if (code != RF_OK) return cli_fail("%s", error.text);
+    int status;
+    if (is_blank(text, bytes))
+        status = cli_fail("%s holds no prompt: it is empty", file);
+    else if (is_jsonl(file, text, bytes))
+        status = read_lines(prompts, file, text, bytes, most, raw);
+    else
+        status = read_text(prompts, file, text, bytes, raw);
+    free(text);
+    return status;
+}
+
+int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw)
+{
+    static const struct {
+        const char *name, *text;
+    } suites[] = {{"code", bench_code_jsonl}, {"qa", bench_qa_jsonl}, {"hard", bench_hard_jsonl}};
+    *prompts = (struct bench_prompts){NULL, 0};
+    int status = -1;
+    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
+        if (strcmp(suite, suites[i].name) == 0)
+            status = read_lines(prompts, suite, suites[i].text, strlen(suites[i].text), most, raw);
+    if (status < 0) status = read_file(prompts, suite, most, raw);
+    if (status != CLI_OK) bench_prompts_free(prompts);
+    return status;
+}
+
+void bench_prompts_free(struct bench_prompts *prompts)
+{
+    for (size_t i = 0; i < prompts->count; i++) {
+        free(prompts->items[i].name);
+        free(prompts->items[i].text);
+    }
+    free(prompts->items);
+    *prompts = (struct bench_prompts){NULL, 0};
+}

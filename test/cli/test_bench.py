@@ -1,0 +1,152 @@
+"""bench on a tiny model of stories: plain, and with suites of prompts."""
+
+import json
+import signal
+
+from harness import MODEL, Case, main
+
+LEVEL = {"name", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}
+TALES = ["Once upon a time, there was a little girl named Lily.", "Tom and Sam went to the park.", "The cat"]
+
+
+class Plain(Case):
+    def test_json(self):
+        shown = self.json("bench", MODEL, "--repeats", "1")
+        self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
+        self.assertEqual(set(shown["plain"]), {"decode_tps", "prefill_tps", "percent_of_read", "pass_seconds"})
+        self.assertEqual(list(shown["plain"]["pass_seconds"]), ["1", "2", "4", "8", "16"])
+        self.assertEqual((shown["rows"], shown["summary"]), ([], []))
+        for value in [shown["machine"]["read_gbps"], shown["plain"]["decode_tps"], shown["plain"]["prefill_tps"],
+                      shown["plain"]["percent_of_read"], *shown["plain"]["pass_seconds"].values()]:
+            self.assertGreater(value, 0)
+
+    def test_text(self):
+        self.assertIn("of the read bandwidth", self.ok("bench", MODEL, "--repeats", "1").out)
+
+    def test_options_of_a_suite(self):
+        self.ok("bench", MODEL, "--repeats", "1", "--chain", "none")
+        self.fails(2, "bench", MODEL, "--chain", "ngram", says=["--chain", "--suite"])
+        for option in ["--prompts=2", "--max-tokens=2", "--raw", "--template=chatml"]:
+            self.fails(2, "bench", MODEL, option, says=[option.split("=")[0], "--suite"])
+
+
+class Suite(Case):
+    def jsonl(self, *objects, name="p.jsonl"):
+        return self.path(name, "".join(json.dumps(each) + "\n" for each in objects))
+
+    def bench(self, *arguments):
+        return self.json("bench", MODEL, "--raw", "--max-tokens", "24", *arguments)
+
+    def rows(self, file, *arguments):
+        return self.bench("--suite", file, *arguments)["rows"]
+
+    def test_json(self):
+        file = self.jsonl(*({"name": tale[:3], "prompt": tale} for tale in TALES))
+        shown = self.bench("--suite", file, "--chain", "ngram", "--chain", "none", "--repeats", "3")
+        self.assertEqual(set(shown), {"model", "machine", "plain", "suite", "rows", "summary"})
+        self.assertEqual(set(shown["plain"]),
+                         {"decode_tps", "prefill_tps", "percent_of_read", "first_token_s", "pass_seconds"})
+        self.assertEqual([(row["prompt"], row["chain"]) for row in shown["rows"]],
+                         [(tale[:3], chain) for tale in TALES for chain in ("ngram > target", "target")])
+        for row in shown["rows"]:
+            self.assertEqual(set(row), {"prompt", "chain", "prompt_tokens", "tokens", "tps", "plain_tps", "speedup",
+                                        "identical", "first_token_s", "plain_first_token_s", "read_gbps",
+                                        "percent_of_read", "levels"})
+            self.assertEqual((row["tokens"], row["identical"]), (24, True))
+            self.assertAlmostEqual(row["speedup"], row["tps"] / row["plain_tps"], delta=1e-5 * row["speedup"])
+            for field in ["prompt_tokens", "tps", "plain_tps", "first_token_s", "percent_of_read"]:
+                self.assertGreater(row[field], 0)
+            self.assertEqual([level["name"] for level in row["levels"]], row["chain"].split(" > "))
+            for level in row["levels"]:
+                self.assertEqual(set(level), LEVEL)
+                self.assertLessEqual(level["accepted"], level["drafted"])
+        self.assertEqual([each["chain"] for each in shown["summary"]], ["ngram > target", "target"])
+        for each in shown["summary"]:
+            speedups = [row["speedup"] for row in shown["rows"] if row["chain"] == each["chain"]]
+            product = speedups[0] * speedups[1] * speedups[2]
+            self.assertAlmostEqual(each["mean_speedup"] ** 3, product, delta=1e-4 * product)
+            self.assertEqual(each["min_speedup"], min(speedups))
+            self.assertTrue(each["identical"])
+
+    def test_text(self):
+        file = self.jsonl({"prompt": TALES[0]}, {"prompt": TALES[1]})
+        out = self.ok("bench", MODEL, "--raw", "--max-tokens", "12", "--suite", file).out
+        for part in ["line 1", "line 2", "geometric mean", "tokens identical", "of the read bandwidth"]:
+            self.assertIn(part, out)
+
+    def test_answers_go_past_their_end(self):
+        row = self.json("bench", MODEL, "--raw", "--suite", self.path("p.txt", TALES[2]), "--chain", "none")["rows"][0]
+        self.assertEqual(row["tokens"], 160)
+
+    def test_suites_are_in_the_program(self):
+        counts = {"code": 20, "qa": 20}
+        for suite, count in counts.items():
+            rows = self.bench("--suite", suite, "--max-tokens", "2", "--chain", "none")["rows"]
+            self.assertEqual(len({row["prompt"] for row in rows}), count)
+        rows = self.bench("--suite", "hard", "--prompts", "2", "--max-tokens", "2", "--chain", "none")["rows"]
+        self.assertEqual([row["prompt"] for row in rows], ["random words", "made-up words"])
+
+    def test_keys_of_known_sets(self):
+        code = "def f(x):\n"
+        file = self.jsonl({"task_id": "HumanEval/0", "prompt": code, "entry_point": "f"},
+                          {"question_id": 81, "category": "writing", "turns": [TALES[0], "Again"]},
+                          {"question": TALES[0], "answer": "42"}, {"task_id": 11, "text": TALES[0], "code": "pass"})
+        rows = self.rows(file, "--chain", "none")
+        self.assertEqual([row["prompt"] for row in rows], ["HumanEval/0", "writing/81", "line 3", "11"])
+        n = self.json("tokenize", MODEL, "-p", TALES[0])["count"]
+        self.assertEqual([row["prompt_tokens"] for row in rows],
+                         [self.json("tokenize", MODEL, "-p", code)["count"], n, n, n])
+
+    def test_code_is_asked_for_in_a_message(self):
+        chat = ["--template", "chatml", "--max-tokens", "2", "--chain", "none", "--json"]
+        code = json.loads(self.ok("bench", MODEL, *chat, "--suite", self.jsonl(
+            {"prompt": "def f(x):\n", "entry_point": "f"})).out)["rows"][0]
+        plain = json.loads(self.ok("bench", MODEL, *chat, "--suite", self.jsonl(
+            {"prompt": "Complete this Python function:\n\n```python\ndef f(x):\n```"})).out)["rows"][0]
+        self.assertEqual(code["prompt_tokens"], plain["prompt_tokens"])
+
+    def test_text_file_is_one_prompt(self):
+        for name, text in [("a.txt", TALES[0] + "\nAnd so on.\n"), ("b", "{ not JSON\n")]:
+            rows = self.rows(self.path(name, text), "--chain", "none")
+            self.assertEqual([row["prompt"] for row in rows], [name])
+        rows = self.rows(self.jsonl({"prompt": "a"}, {"prompt": "b"}, name="no-extension"), "--chain", "none")
+        self.assertEqual(len(rows), 2)
+
+    def test_bad_files(self):
+        bench = ["bench", MODEL, "--raw", "--suite"]
+        self.fails(1, *bench, "cod", says=["'cod'", "code, qa, hard"])
+        self.fails(1, *bench, "", says="code, qa, hard")
+        self.fails(1, *bench, self.folder, says=self.folder)
+        self.fails(1, *bench, self.path("empty", ""), says=["empty", "no prompt"])
+        self.fails(1, *bench, self.path("blank.jsonl", "\n \n"), says=["blank.jsonl", "no prompt"])
+        self.fails(1, *bench, self.path("bad.jsonl", '{"prompt": "a"}\n{"prompt": \n'), says=["bad.jsonl", "line 2"])
+        self.fails(1, *bench, self.path("list.jsonl", '["a"]\n'), says=["list.jsonl", "line 1"])
+        self.fails(1, *bench, self.path("zero.jsonl", '{"prompt": "a\\u0000b"}\n'), says=["zero.jsonl", "line 1"])
+        for odd in [{"prompt": 5}, {"turns": []}, {"turns": [7]}, {"other": "x"}, {}]:
+            self.fails(1, *bench, self.jsonl(odd), says=["line 1", "prompt"])
+        self.fails(1, *bench, self.jsonl({"name": "big", "prompt": "word " * 3000}), says=["big", "context"])
+        self.fails(1, "bench", MODEL, "--suite", self.path("p.txt", TALES[0]), says="template")
+        self.fails(1, "bench", MODEL, "--template", "chatml", "--suite", self.path("zero", b"a\0b"), says="zero byte")
+
+    def test_bad_numbers(self):
+        bench = ["bench", MODEL, "--suite", "code"]
+        for option in ["--prompts=0", "--max-tokens=0", "--repeats=0", "--chain="]:
+            self.fails(2, *bench, option, says=option.split("=")[0])
+
+    def test_interrupt(self):
+        process = self.start("bench", MODEL, "--raw", "--suite", "code", "--chain", "none", env={"RIFFLE_CPU": "scalar"})
+        process.stdin.close()
+        process.stdout.readline()  # all is loaded
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        self.assertEqual((process.wait(), process.stderr.read()), (130, b""))
+
+    def test_names_are_shown_without_control_characters(self):
+        file = self.jsonl({"name": "a\x1b[31mb", "prompt": TALES[0]})
+        out = self.ok("bench", MODEL, "--raw", "--max-tokens", "2", "--suite", file, "--chain", "none").out
+        self.assertNotIn("\x1b", out)
+        self.assertIn("a\\x1b[31mb", out)
+
+
+if __name__ == "__main__":
+    main()
