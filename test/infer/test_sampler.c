@@ -1,10 +1,10 @@
 /* The sampling chain: order of operations, ranges, ties, seeds, and agreement with a plain one written twice over. Whether
  * draws follow the probabilities is test/spec/test_sampling.c. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "check.h"
 #include "infer/sampler.h"
+#include "plain_sampler.h"
 #include "platform/memory.h"
 
 enum { N = 8 };
@@ -155,58 +155,24 @@ static void check_confidence(void)
     CHECK(choice.confidence == 1.0f);
 }
 
-/* ---- the same again, as plainly as can be ---- */
-
 enum { MANY = 20000 };
 
-static uint64_t reference_mix(uint64_t z)
+static double random_normal(uint64_t *state)
 {
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-static const float *sorted_logits;
-
-static int descending(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    if (sorted_logits[x] != sorted_logits[y]) return sorted_logits[x] > sorted_logits[y] ? -1 : 1;
-    return x < y ? -1 : 1;
-}
-
-static int32_t reference_choose(const struct rf_sampling *s, const float *logits, int32_t position)
-{
-    static int32_t ids[MANY];
-    for (int32_t i = 0; i < MANY; i++) ids[i] = i;
-    sorted_logits = logits;
-    qsort(ids, MANY, sizeof *ids, descending);
-    int32_t kept = s->top_k && s->top_k < MANY ? s->top_k : MANY, reached_at = 0, best = -1;
-    double max = (double)logits[ids[0]], total = 0.0, reached_p = 0.0, best_key = 0.0;
-    for (int32_t i = 0; i < kept; i++) total += exp((double)logits[ids[i]] - max);
-    while (reached_at < kept && (s->top_p == 1.0f || reached_p < (double)s->top_p * total))
-        reached_p += exp((double)logits[ids[reached_at++]] - max);
-    uint64_t golden = 0x9e3779b97f4a7c15u;
-    uint64_t place = reference_mix(reference_mix(s->seed + golden) + golden * ((uint64_t)position + 1));
-    for (int32_t i = 0; i < reached_at; i++) {
-        double below = (double)logits[ids[i]] - max;
-        if (s->min_p > 0.0f && below < log((double)s->min_p)) break;
-        uint64_t bits = reference_mix(place + golden * ((uint64_t)ids[i] + 1)) >> 1;
-        double luck = fmin(((double)bits + 0.5) / 9223372036854775808.0, 1.0 - 0x1p-53);
-        double key = log(-log1p(-luck)) - below / (double)s->temperature;
-        if (best < 0 || key < best_key || (key == best_key && ids[i] < best)) {
-            best = ids[i];
-            best_key = key;
-        }
+    double sum = 0.0;
+    for (int i = 0; i < 12; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(*state >> 11) * 0x1p-53 - 0.5;
     }
-    return best;
+    return sum;
 }
 
 /* Every short cut (what is not sorted, not summed, not entered into the race) leaves the choice as it is. */
-static void check_against_reference(void)
+static void check_against_plain(void)
 {
     struct rf_error error;
     static float logits[MANY];
+    static double p[MANY];
     int32_t history[40] = {0};
     struct rf_sampler *narrow = sampler;
     CHECK_INT(rf_sampler_new(&sampler, MANY, first_above, &rf_system_allocator, &error), 0);
@@ -223,12 +189,9 @@ static void check_against_reference(void)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
             CHECK_INT(rf_sampler_set(sampler, &cuts[c], &error), 0);
             for (int32_t n = 0; n < 8; n++) {
-                for (int i = 0; i < MANY; i++) {
-                    double sum = 0.0;
-                    for (int t = 0; t < 4; t++) sum += (double)(reference_mix(state++) >> 11) * 0x1p-53 - 0.5;
-                    logits[i] = (float)(widths[w] * sum * 1.7320508);
-                }
-                CHECK_INT(choose(logits, history, n), reference_choose(&cuts[c], logits, n));
+                for (int i = 0; i < MANY; i++) logits[i] = (float)(widths[w] * random_normal(&state));
+                plain_probabilities(&cuts[c], logits, MANY, p);
+                CHECK_INT(choose(logits, history, n), plain_choice(cuts[c].seed, n, p, MANY));
             }
         }
     rf_sampler_free(sampler);
@@ -265,7 +228,7 @@ int main(void)
     check_cuts();
     check_seeds();
     check_confidence();
-    check_against_reference();
+    check_against_plain();
     check_refusals();
     rf_sampler_free(sampler);
     return check_result();
