@@ -70,6 +70,17 @@ struct rf_attention_args {
     size_t ldo;
 };
 
+/* Casts of weights (cast.h): to which blocks, and by which rule. */
+enum rf_cast {
+    RF_CAST_MXFP4_FLOOR, /* the exponent of OCP's and ML-SpecQD's rule: floor(log2 max) - 2 */
+    RF_CAST_MXFP4,       /* that exponent or the next, whichever leaves less squared error */
+    RF_CAST_Q4_0,        /* the others: scales, and minima, by least squares over several tries */
+    RF_CAST_Q4_1,
+    RF_CAST_Q4_K,
+    RF_CAST_Q8_0, /* ggml's own rule */
+    RF_CAST_COUNT
+};
+
 struct rf_kernels {
     /* Operands: the bytes of n rows of k values, and writing row i of them. Each row is written by itself, in any order,
      * by any thread. For A8 and A16 k is a multiple of 32. */
@@ -100,6 +111,10 @@ struct rf_kernels {
 
     /* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. */
     size_t (*first_above)(const float *x, size_t n, float threshold);
+
+    /* n values, a multiple of the type's block, to blocks as a model's file has them; the same bits on every tier. No
+     * alignment. What is not finite counts as the greatest finite number, a NaN as 0. */
+    void (*cast[RF_CAST_COUNT])(void *blocks, const float *x, size_t n);
 
     /* Reads n bytes (a multiple of 4096) at full speed; the result keeps a compiler from dropping the loads. */
     uint64_t (*read_stream)(const void *data, size_t n);

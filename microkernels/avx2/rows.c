@@ -105,4 +105,5 @@ void rf_kernels_init_avx2(struct rf_kernels *kernels)
     rf_avx2_init_panels_a16(kernels);
     rf_avx2_init_attention(kernels);
     rf_avx2_init_rows(kernels);
+    rf_avx2_init_cast(kernels);
 }

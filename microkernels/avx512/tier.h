@@ -9,5 +9,6 @@ void rf_avx512_init_panels(struct rf_kernels *kernels);
 void rf_avx512_init_panels_a16(struct rf_kernels *kernels);
 void rf_avx512_init_attention(struct rf_kernels *kernels);
 void rf_avx512_init_rows(struct rf_kernels *kernels);
+void rf_avx512_init_cast(struct rf_kernels *kernels);
 
 #endif

@@ -134,4 +134,5 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .first_above = first_above,
                                    .read_stream = read_stream};
     rf_ref_init_panels(kernels);
+    rf_ref_init_cast(kernels);
 }

@@ -5,5 +5,6 @@
 #include "microkernels/kernels.h"
 
 void rf_ref_init_panels(struct rf_kernels *kernels);
+void rf_ref_init_cast(struct rf_kernels *kernels);
 
 #endif

@@ -156,7 +156,7 @@ static void read_row(const struct rf_weight *weight, int32_t token, float *out)
     const struct rf_tensor *tensor = weight->table;
     size_t n = (size_t)weight->columns, row_bytes = (size_t)(tensor->bytes / (uint64_t)weight->rows);
     rf_dequantize_f32(tensor->dtype, (const char *)tensor->data + (size_t)token * row_bytes, out, n);
-    for (size_t j = 0; weight->table_form == RF_WEIGHTS_BF16 && j < n; j++)
+    for (size_t j = 0; weight->table_form != RF_WEIGHTS_STORED && j < n; j++)
         out[j] = rf_bf16_to_f32(rf_f32_to_bf16(out[j]));
 }
 

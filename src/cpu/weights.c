@@ -1,10 +1,11 @@
 /* Weights: float matrices in BF16, in place where the file has them so, else converted; quantised ones in panels of their own
- * bits. Both happens at load, on all cores. */
+ * bits; those of a draft cast to fewer. All of it happens at load, on all cores. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
 #include "cpu/repack.h"
+#include "quant/cast.h"
 
 enum { PIECE_ELEMENTS = 1 << 18 }; /* about as many as a worker takes at a time */
 
@@ -12,6 +13,8 @@ enum { PIECE_ELEMENTS = 1 << 18 }; /* about as many as a worker takes at a time 
 struct job {
     const struct rf_tensor *tensor;
     struct rf_weight *weight;
+    enum rf_dtype dtype; /* what a matrix becomes: the tensor's own but for casts and BF16 */
+    enum rf_cast_target target;
     size_t offset; /* of its result in the common block */
     void *out;
     uint64_t items, items_per_piece;
@@ -19,6 +22,9 @@ struct job {
 };
 
 struct load {
+    const struct rf_kernels *kernels;
+    uint8_t *blocks; /* of each worker: a panel's rows, cast, in the order of a file */
+    size_t blocks_bytes;
     struct job *jobs;
     size_t n_jobs;
     uint64_t n_pieces;
@@ -37,17 +43,33 @@ static uint64_t elements_of(const struct rf_tensor *tensor)
     return n;
 }
 
+static enum rf_cast_target target_of(enum rf_weight_form form)
+{
+    return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4 : form == RF_WEIGHTS_Q4 ? RF_TARGET_Q4 : RF_TARGET_BF16;
+}
+
+/* What a matrix of that type with rows of k values is computed from. */
+static enum rf_dtype type_in_form(enum rf_dtype dtype, enum rf_weight_form form, int64_t k)
+{
+    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(target_of(form), dtype, k);
+}
+
+static enum rf_dtype type_of(const struct rf_weight_request *request)
+{
+    return type_in_form(request->tensor->dtype, request->form, request->tensor->ne[0]);
+}
+
 static enum rf_format format_of(const struct rf_weight_request *request)
 {
-    return request->form == RF_WEIGHTS_STORED ? cpu_format_of(request->tensor->dtype) : RF_FORMAT_BF16;
+    return cpu_format_of(type_of(request));
 }
 
 static int usable_in_place(const struct rf_weight_request *request)
 {
     if (request->role == RF_WEIGHT_TABLE) return 1;
-    enum rf_dtype wanted = request->role == RF_WEIGHT_MATRIX ? RF_BF16 : RF_F32;
-    size_t alignment = request->role == RF_WEIGHT_MATRIX ? sizeof(uint16_t) : sizeof(float);
-    return request->tensor->dtype == wanted && (uintptr_t)request->tensor->data % alignment == 0;
+    uintptr_t address = (uintptr_t)request->tensor->data;
+    if (request->role == RF_WEIGHT_VECTOR) return request->tensor->dtype == RF_F32 && address % sizeof(float) == 0;
+    return request->tensor->dtype == RF_BF16 && type_of(request) == RF_BF16 && address % sizeof(uint16_t) == 0;
 }
 
 /* Of the memory that a tensor needs where it is not used in place. */
@@ -70,21 +92,33 @@ struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *reque
 
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 {
-    enum rf_format format = form == RF_WEIGHTS_STORED ? cpu_format_of(dtype) : RF_FORMAT_BF16;
+    enum rf_format format = cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK));
     return format == RF_FORMAT_BF16 ? "BF16" : rf_panel_layout(format)->name;
 }
 
 /* ---- on all cores ---- */
 
-static void repack(const struct job *job, uint64_t begin, uint64_t end)
+static size_t row_bytes_of(enum rf_dtype dtype, size_t k)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    return k / info->block_elems * info->block_bytes;
+}
+
+/* `blocks`: room for a panel's rows of the type that they are cast to. */
+static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end, uint8_t *blocks)
 {
     const struct rf_weight *weight = job->weight;
-    size_t row_bytes = (size_t)(job->tensor->bytes / (uint64_t)weight->rows);
+    enum rf_dtype from = job->tensor->dtype, to = job->dtype;
+    size_t k = (size_t)weight->columns, from_bytes = row_bytes_of(from, k), to_bytes = row_bytes_of(to, k);
     for (size_t p = (size_t)begin; p < (size_t)end; p++) {
         size_t row = p * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
-        cpu_repack_panel(job->tensor->dtype, (const char *)job->tensor->data + row * row_bytes, row_bytes,
-                         left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS, (size_t)weight->columns,
-                         (char *)job->out + p * weight->ld);
+        size_t rows = left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS;
+        const void *data = (const char *)job->tensor->data + row * from_bytes;
+        if (from != to) {
+            rf_cast_values(load->kernels, job->target, from, data, to, blocks, rows * k);
+            data = blocks;
+        }
+        cpu_repack_panel(to, data, to_bytes, rows, k, (char *)job->out + p * weight->ld);
     }
 }
 
@@ -98,7 +132,7 @@ static void convert(const struct job *job, uint64_t begin, uint64_t end)
         rf_dequantize_bf16(job->tensor->dtype, data, (uint16_t *)job->out + begin, (size_t)(end - begin));
 }
 
-static void do_piece(struct load *load, uint64_t piece)
+static void do_piece(struct load *load, uint64_t piece, int worker)
 {
     size_t low = 0, high = load->n_jobs;
     while (high - low > 1) {
@@ -114,7 +148,7 @@ static void do_piece(struct load *load, uint64_t piece)
     if (job->weight->format == RF_FORMAT_BF16)
         convert(job, begin, end);
     else
-        repack(job, begin, end);
+        repack(load, job, begin, end, load->blocks + (size_t)worker * load->blocks_bytes);
     /* Parts that add up to the tensor's bytes. */
     uint64_t bytes = job->tensor->bytes, items = job->items;
     atomic_fetch_add_explicit(&load->bytes_done, bytes / items * (end - begin) + (end == items ? bytes % items : 0),
@@ -127,7 +161,7 @@ static void do_pieces(void *argument, struct rf_worker *worker)
     uint64_t piece;
     while (!atomic_load_explicit(&load->cancelled, memory_order_relaxed) &&
            (piece = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) < load->n_pieces) {
-        do_piece(load, piece);
+        do_piece(load, piece, worker->index);
         if (worker->index == 0 && load->progress &&
             load->progress(load->user, atomic_load_explicit(&load->bytes_done, memory_order_relaxed),
                            load->bytes_total))
@@ -138,6 +172,8 @@ static void do_pieces(void *argument, struct rf_worker *worker)
 static int run_jobs(struct cpu_backend *backend, struct load *load, int32_t threads, struct rf_error *error)
 {
     struct rf_team *team;
+    load->blocks = rf_malloc(backend->allocator, (size_t)threads, load->blocks_bytes, "casting weights", error);
+    if (!load->blocks) return RF_ERR_MEMORY;
     int code = rf_team_new(&team, threads, backend->allocator, error);
     if (code) return code;
     /* Once for certain: of a small model other workers may take every piece. */
@@ -153,7 +189,12 @@ static int run_jobs(struct cpu_backend *backend, struct load *load, int32_t thre
 static void add_job(struct load *load, const struct rf_weight_request *request, struct rf_weight *weight, size_t offset)
 {
     struct job *job = &load->jobs[load->n_jobs++];
-    *job = (struct job){.tensor = request->tensor, .weight = weight, .offset = offset, .first_piece = load->n_pieces};
+    *job = (struct job){.tensor = request->tensor,
+                        .weight = weight,
+                        .dtype = type_of(request),
+                        .target = target_of(request->form),
+                        .offset = offset,
+                        .first_piece = load->n_pieces};
     if (weight->format == RF_FORMAT_BF16) {
         job->items = elements_of(request->tensor);
         job->items_per_piece = PIECE_ELEMENTS;
@@ -161,6 +202,12 @@ static void add_job(struct load *load, const struct rf_weight_request *request, 
         uint64_t panel = RF_PANEL_ROWS * (uint64_t)weight->columns;
         job->items = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
         job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
+        if (job->dtype != request->tensor->dtype) {
+            /* Whole cache lines, so that no two workers write to one. */
+            size_t bytes = RF_PANEL_ROWS * row_bytes_of(job->dtype, (size_t)weight->columns);
+            bytes = (bytes + 63) & ~(size_t)63;
+            if (load->blocks_bytes < bytes) load->blocks_bytes = bytes;
+        }
     }
     load->n_pieces += (job->items + job->items_per_piece - 1) / job->items_per_piece;
     load->bytes_total += request->tensor->bytes;
@@ -193,7 +240,7 @@ int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *re
     struct cpu_backend *backend = (struct cpu_backend *)base;
     const struct rf_allocator *allocator = backend->allocator;
     size_t n = (size_t)n_requests, bytes = 0;
-    struct load load = {.progress = progress, .user = user};
+    struct load load = {.kernels = backend->kernels, .progress = progress, .user = user};
 
     backend->weights = rf_calloc(allocator, n, sizeof *backend->weights, "weights", error);
     load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
@@ -223,6 +270,7 @@ int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *re
         }
         if (load.n_jobs) code = run_jobs(backend, &load, threads, error);
     }
+    rf_free(allocator, load.blocks);
     rf_free(allocator, load.jobs);
     return code;
 }

@@ -58,10 +58,10 @@ static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
     want_in_layer(list, i, "ffn_down.weight", RF_WEIGHT_MATRIX, &layer->down);
 }
 
-/* Asks for `form` where there is anything else than floats. */
+/* Asks for `form`; but floats as they are stored are BF16. */
 static void choose_form(struct list *list, enum rf_weight_form form)
 {
-    int quantised = 0;
+    int quantised = form != RF_WEIGHTS_STORED;
     for (int32_t i = 0; i < list->count; i++)
         quantised |= list->requests[i].role == RF_WEIGHT_MATRIX &&
                      rf_dtype_info(list->requests[i].tensor->dtype)->block_elems > 1;

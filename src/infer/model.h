@@ -19,8 +19,8 @@ struct rf_model {
     struct rf_layer *layers;
 };
 
-/* Loads all weights, in `form`; a file whose matrices are all floats gives RF_WEIGHTS_BF16 whatever is asked. The source
- * must outlive the model; the backend is the model's from here on, on failure too. */
+/* Loads all weights, in `form`; as stored, a file whose matrices are all floats gives RF_WEIGHTS_BF16. The source must
+ * outlive the model; the backend is the model's from here on, on failure too. */
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend,
                   enum rf_weight_form form, int32_t threads, rf_load_progress progress, void *user,
                   const struct rf_allocator *allocator, struct rf_error *error);

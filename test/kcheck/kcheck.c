@@ -208,6 +208,7 @@ static void check_table(struct kcheck *check, struct totals *totals)
     kcheck_panels(check);
     kcheck_attention(check);
     kcheck_rows(check);
+    kcheck_cast(check);
     check_all_called(check);
     kcheck_near(check, (double)(check->kernels->linear_rows % RF_PANEL_ROWS), 0, 0, "linear_rows is %zu",
                 check->kernels->linear_rows);

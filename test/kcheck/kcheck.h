@@ -84,6 +84,7 @@ void kcheck_linear(struct kcheck *check);
 void kcheck_panels(struct kcheck *check);
 void kcheck_attention(struct kcheck *check);
 void kcheck_rows(struct kcheck *check);
+void kcheck_cast(struct kcheck *check);
 
 /* Generated functions one by one, a form of instructions (an enum rf_panels_form) at a time. */
 void kcheck_generated(struct kcheck *check, int form);

@@ -1,0 +1,557 @@
+/* Weights to blocks of fewer bits, as a GGUF file has them. Every tier compiles this source for its own vectors; its bits are
+ * the same on all of them, because every sum runs in the order that is written here.
+ *
+ * Sixteen blocks of 32 values are worked on side by side: value j of block l is t[j][l], so that a block is a lane, sums cross
+ * no lanes, and each inner loop over l is one vector operation or a few. A loop holds one comparison at most: where a second one
+ * depends on the first, gcc sees control flow and leaves the loop scalar. */
+#ifndef RF_MICROKERNELS_CAST_H
+#define RF_MICROKERNELS_CAST_H
+
+#include <string.h>
+
+#include "base/half.h"
+#include "microkernels/kernels.h"
+
+enum {
+    CAST_LANES = 16,
+    CAST_BLOCK = 32,
+    CAST_BATCH = CAST_LANES * CAST_BLOCK,
+    CAST_MAGIC = 0x4b400000, /* the bits of 1.5 * 2^23: what is added to it is rounded to an integer, ties to even */
+    CAST_SUM_STEP = 4        /* values that are summed in registers between two visits of the sums in memory */
+};
+
+/* Scales are F16, at most 65504. */
+#define CAST_LIMIT 0x1p17f
+/* Keeps divisors from zero; of no block that is worth a scale. */
+#define CAST_TINY 0x1p-60f
+
+typedef float cast_values[CAST_BLOCK][CAST_LANES];
+typedef int32_t cast_codes[CAST_BLOCK][CAST_LANES];
+typedef float cast_lanes[CAST_LANES];
+
+static inline float cast_greater(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+static inline float cast_lesser(float a, float b)
+{
+    return a < b ? a : b;
+}
+
+static inline float cast_magnitude(float x)
+{
+    return rf_bits_float(rf_float_bits(x) & 0x7fffffffu);
+}
+
+static inline void cast_at_least(cast_lanes x, float least)
+{
+    for (size_t l = 0; l < CAST_LANES; l++) x[l] = cast_greater(x[l], least);
+}
+
+/* 1 / scale; of a scale of nothing, something finite. */
+static inline void cast_invert(cast_lanes inverse, const cast_lanes scale)
+{
+    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = cast_greater(scale[l], CAST_TINY);
+    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 1.0f / inverse[l];
+}
+
+/* Greatest magnitude `limit`; a NaN becomes 0. */
+static inline void cast_take(cast_values t, const float *x, float limit)
+{
+    float y[CAST_BATCH];
+    for (size_t i = 0; i < CAST_BATCH; i++) y[i] = x[i] == x[i] ? x[i] : 0.0f;
+    for (size_t i = 0; i < CAST_BATCH; i++) y[i] = cast_lesser(y[i], limit);
+    for (size_t i = 0; i < CAST_BATCH; i++) y[i] = cast_greater(y[i], -limit);
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) t[j][l] = y[l * CAST_BLOCK + j];
+}
+
+/* v to the nearest integer from 0 to `top`, as bits above CAST_MAGIC. Integers compare as the floats do. */
+static inline int32_t cast_code_bits(float v, int32_t top)
+{
+    int32_t bits = (int32_t)rf_float_bits(v + 0x1.8p23f), last = CAST_MAGIC + top;
+    bits = bits > CAST_MAGIC ? bits : CAST_MAGIC;
+    return bits < last ? bits : last;
+}
+
+static inline float cast_code(float v, int32_t top)
+{
+    return rf_bits_float((uint32_t)cast_code_bits(v, top)) - 0x1.8p23f;
+}
+
+/* Blocks whose byte i holds the code of value i below that of value 16 + i; `out`: the first block's codes. */
+static inline void cast_put_nibbles(uint8_t *out, size_t block_bytes, cast_codes c)
+{
+    uint32_t words[4][CAST_LANES];
+    for (size_t i = 0; i < 4; i++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            int32_t word = 0;
+            for (size_t b = 0; b < 3; b++) word |= (c[4 * i + b][l] | c[16 + 4 * i + b][l] << 4) << 8 * b;
+            words[i][l] = (uint32_t)word | (uint32_t)(c[4 * i + 3][l] | c[16 + 4 * i + 3][l] << 4) << 24;
+        }
+    for (size_t l = 0; l < CAST_LANES; l++)
+        for (size_t i = 0; i < 4; i++) memcpy(out + l * block_bytes + 4 * i, &words[i][l], 4);
+}
+
+/* ---- MXFP4: E2M1 codes, a power of two for each block (OCP Microscaling Formats 1.0) ---- */
+
+/* The bits of the power of two that E2M1's numbers around a are half apart in; below 1 they are as at 1. */
+static inline int32_t cast_e2m1_unit(float a)
+{
+    int32_t bits = (int32_t)(rf_float_bits(a) & 0x7f800000u);
+    return bits > 0x3f800000 ? bits : 0x3f800000;
+}
+
+/* To be added to a: 1.5 * 2^22 times that power of two. The sum is a to the nearest number of E2M1, ties to even. */
+static inline int32_t cast_e2m1_magic(int32_t unit)
+{
+    return unit + 0x0b400000;
+}
+
+/* The sum of squares of what rounding changes, in units of the scale. */
+static inline void cast_mxfp4_error(cast_lanes error, cast_values t, const cast_lanes inverse)
+{
+    for (size_t l = 0; l < CAST_LANES; l++) error[l] = 0.0f;
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            float a = cast_magnitude(t[j][l]) * inverse[l];
+            float magic = rf_bits_float((uint32_t)cast_e2m1_magic(cast_e2m1_unit(a)));
+            float off = a - cast_lesser((a + magic) - magic, 6.0f);
+            error[l] += off * off;
+        }
+}
+
+static inline void cast_mxfp4_codes(cast_codes c, cast_values t, const cast_lanes inverse)
+{
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            uint32_t bits = rf_float_bits(t[j][l]);
+            float a = cast_magnitude(t[j][l]) * inverse[l];
+            int32_t unit = cast_e2m1_unit(a), magic = cast_e2m1_magic(unit);
+            int32_t n = (int32_t)rf_float_bits(a + rf_bits_float((uint32_t)magic)) - magic + (unit >> 22) - 2 * 127;
+            n = n < 7 ? n : 7;
+            c[j][l] = n | (int32_t)(bits >> 28 & 8);
+        }
+}
+
+/* The scale 2^(floor(log2 max) - 2), or, if `best`, twice that where it leaves less squared error: the maximum is then between 2
+ * and 4 instead of 4 and 8, of which all above 6 is lost. */
+static inline void cast_mxfp4_batch(uint8_t *out, const float *x, int best)
+{
+    cast_values t;
+    cast_codes c;
+    cast_lanes inverse, half, error, half_error;
+    int32_t exponent[CAST_LANES], none[CAST_LANES];
+    cast_take(t, x, 0x1.8p127f); /* of either scale the greatest number that F32 has, too */
+    for (size_t l = 0; l < CAST_LANES; l++) exponent[l] = 0;
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            int32_t magnitude = (int32_t)(rf_float_bits(t[j][l]) & 0x7fffffffu);
+            exponent[l] = magnitude > exponent[l] ? magnitude : exponent[l];
+        }
+    /* A block of next to nothing is nothing. */
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        none[l] = exponent[l] >> 23 < 8 ? -1 : 0;
+        exponent[l] = (exponent[l] >> 23) - 2;
+        inverse[l] = rf_bits_float((uint32_t)(254 - exponent[l]) << 23 & (uint32_t)~none[l]);
+        half[l] = 0.5f * inverse[l];
+    }
+    if (best) {
+        cast_mxfp4_error(error, t, inverse);
+        cast_mxfp4_error(half_error, t, half);
+        for (size_t l = 0; l < CAST_LANES; l++) exponent[l] += 4.0f * half_error[l] < error[l];
+        for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 4.0f * half_error[l] < error[l] ? half[l] : inverse[l];
+    }
+    cast_mxfp4_codes(c, t, inverse);
+    for (size_t l = 0; l < CAST_LANES; l++) out[17 * l] = (uint8_t)(exponent[l] & ~none[l]);
+    cast_put_nibbles(out + 1, 17, c);
+}
+
+static void cast_mxfp4_floor_16(uint8_t *out, const float *x)
+{
+    cast_mxfp4_batch(out, x, 0);
+}
+
+static void cast_mxfp4_best_16(uint8_t *out, const float *x)
+{
+    cast_mxfp4_batch(out, x, 1);
+}
+
+/* ---- affine grids: x = scale * code + minimum, codes 0 to 15 ---- */
+
+/* Of the codes that the values have on a grid: the sums of q, q^2 and x q. */
+struct cast_sums {
+    cast_lanes q, qq, xq;
+};
+
+static inline void cast_sum(struct cast_sums *sums, cast_values t, const cast_lanes inverse, const cast_lanes minimum)
+{
+    cast_lanes sum_q, sum_qq, sum_xq;
+    for (size_t l = 0; l < CAST_LANES; l++) sum_q[l] = sum_qq[l] = sum_xq[l] = 0.0f;
+    for (size_t j = 0; j < CAST_BLOCK; j += CAST_SUM_STEP)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            float q = sum_q[l], qq = sum_qq[l], xq = sum_xq[l];
+            for (size_t i = 0; i < CAST_SUM_STEP; i++) {
+                float v = cast_code((t[j + i][l] - minimum[l]) * inverse[l], 15);
+                q += v;
+                qq += v * v;
+                xq += t[j + i][l] * v;
+            }
+            sum_q[l] = q;
+            sum_qq[l] = qq;
+            sum_xq[l] = xq;
+        }
+    for (size_t l = 0; l < CAST_LANES; l++) sums->q[l] = sum_q[l];
+    for (size_t l = 0; l < CAST_LANES; l++) sums->qq[l] = sum_qq[l];
+    for (size_t l = 0; l < CAST_LANES; l++) sums->xq[l] = sum_xq[l];
+}
+
+/* The best grid so far. `gain` is the sum of squares that it explains. */
+struct cast_fit {
+    cast_lanes scale, minimum, gain;
+    cast_lanes sum; /* of x */
+};
+
+/* Takes, where it explains more, the grid of least squares for the codes that the values have on the given one. Its minimum
+ * is at most `highest`, which is 0 or out of reach. */
+static inline void cast_improve(struct cast_fit *fit, cast_values t, const cast_lanes inverse, const cast_lanes minimum,
+                                float highest)
+{
+    struct cast_sums sums;
+    cast_lanes both, alone, scale, constant, gain;
+    cast_sum(&sums, t, inverse, minimum);
+    for (size_t l = 0; l < CAST_LANES; l++) both[l] = CAST_BLOCK * sums.qq[l] - sums.q[l] * sums.q[l];
+    cast_at_least(both, 1.0f);
+    cast_at_least(sums.qq, 1.0f);
+    for (size_t l = 0; l < CAST_LANES; l++) alone[l] = sums.xq[l] / sums.qq[l];
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        scale[l] = (CAST_BLOCK * sums.xq[l] - sums.q[l] * fit->sum[l]) / both[l];
+        constant[l] = (fit->sum[l] - scale[l] * sums.q[l]) / CAST_BLOCK;
+    }
+    for (size_t l = 0; l < CAST_LANES; l++) scale[l] = constant[l] > highest ? alone[l] : scale[l];
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        constant[l] = cast_lesser(constant[l], highest);
+        gain[l] = scale[l] * sums.xq[l] + constant[l] * fit->sum[l];
+    }
+    for (size_t l = 0; l < CAST_LANES; l++) fit->scale[l] = gain[l] > fit->gain[l] ? scale[l] : fit->scale[l];
+    for (size_t l = 0; l < CAST_LANES; l++) fit->minimum[l] = gain[l] > fit->gain[l] ? constant[l] : fit->minimum[l];
+    for (size_t l = 0; l < CAST_LANES; l++) fit->gain[l] = cast_greater(gain[l], fit->gain[l]);
+}
+
+/* Tries grids whose 15, 14 and 13 steps span the values, which finds the grid of values that were on one, and one of 16 steps
+ * that cuts their ends off; then the least squares of the best of these once more. */
+static inline void cast_fit_grid(struct cast_fit *fit, cast_values t, float highest)
+{
+    static const float steps[] = {15, 14, 13, 16};
+    cast_lanes low, range, inverse, minimum;
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        low[l] = range[l] = t[0][l];
+        fit->sum[l] = fit->scale[l] = fit->minimum[l] = 0.0f;
+        fit->gain[l] = -1.0f;
+    }
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            low[l] = cast_lesser(t[j][l], low[l]);
+            range[l] = cast_greater(t[j][l], range[l]);
+            fit->sum[l] += t[j][l];
+        }
+    for (size_t l = 0; l < CAST_LANES; l++) low[l] = cast_lesser(low[l], highest);
+    for (size_t l = 0; l < CAST_LANES; l++) range[l] -= low[l];
+    cast_at_least(range, CAST_TINY);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        float cut = steps[i] > 15 ? 0.5f * (steps[i] - 15) / steps[i] : 0.0f;
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            inverse[l] = steps[i] / range[l];
+            minimum[l] = low[l] + cut * range[l];
+        }
+        cast_improve(fit, t, inverse, minimum, highest);
+    }
+    cast_invert(inverse, fit->scale);
+    for (size_t l = 0; l < CAST_LANES; l++) minimum[l] = fit->minimum[l];
+    cast_improve(fit, t, inverse, minimum, highest);
+    cast_at_least(fit->scale, 0.0f);
+}
+
+static inline void cast_grid_codes(cast_codes c, cast_values t, const cast_lanes scale, const cast_lanes minimum)
+{
+    cast_lanes inverse;
+    cast_invert(inverse, scale);
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            c[j][l] = cast_code_bits((t[j][l] - minimum[l]) * inverse[l], 15) - CAST_MAGIC;
+}
+
+static inline float cast_to_f16(float x)
+{
+    return rf_f16_to_f32(rf_f32_to_f16(x));
+}
+
+static inline void cast_put_f16(uint8_t *out, float x)
+{
+    uint16_t half = rf_f32_to_f16(x);
+    memcpy(out, &half, sizeof half);
+}
+
+static void cast_q4_1_16(uint8_t *out, const float *x)
+{
+    cast_values t;
+    cast_codes c;
+    struct cast_fit fit;
+    cast_take(t, x, CAST_LIMIT);
+    cast_fit_grid(&fit, t, 2 * CAST_LIMIT);
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        fit.scale[l] = cast_to_f16(fit.scale[l]);
+        fit.minimum[l] = cast_to_f16(cast_greater(cast_lesser(fit.minimum[l], 65504.0f), -65504.0f));
+        cast_put_f16(out + 20 * l, fit.scale[l]);
+        cast_put_f16(out + 20 * l + 2, fit.minimum[l]);
+    }
+    cast_grid_codes(c, t, fit.scale, fit.minimum);
+    cast_put_nibbles(out + 4, 20, c);
+}
+
+/* ---- Q4_K: 256 values, eight affine grids whose scales and minima are 6-bit multiples of two numbers ---- */
+
+/* One superblock's lanes. */
+enum { CAST_GROUPS = 8 };
+
+struct cast_q4_k {
+    cast_lanes scale, minimum; /* 0 to 63 */
+    cast_lanes d, m;           /* what they are multiples of; minima are subtracted */
+};
+
+static inline void cast_set_multiples(struct cast_q4_k *grid, size_t first, float d, float m)
+{
+    for (size_t l = first; l < first + CAST_GROUPS; l++) {
+        grid->d[l] = cast_to_f16(d);
+        grid->m[l] = cast_to_f16(m);
+    }
+}
+
+/* The greatest scale and the lowest minimum become 63, the others the nearest multiples. */
+static inline void cast_q4_k_grid(struct cast_q4_k *grid, const struct cast_fit *fit)
+{
+    for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS) {
+        float scale = 0.0f, minimum = 0.0f;
+        for (size_t l = first; l < first + CAST_GROUPS; l++) {
+            scale = cast_greater(fit->scale[l], scale);
+            minimum = cast_lesser(fit->minimum[l], minimum);
+        }
+        cast_set_multiples(grid, first, scale / 63, -minimum / 63);
+    }
+    cast_lanes inverse;
+    cast_invert(inverse, grid->d);
+    for (size_t l = 0; l < CAST_LANES; l++) grid->scale[l] = cast_code(fit->scale[l] * inverse[l], 63);
+    cast_invert(inverse, grid->m);
+    for (size_t l = 0; l < CAST_LANES; l++) grid->minimum[l] = cast_code(-fit->minimum[l] * inverse[l], 63);
+}
+
+static inline void cast_q4_k_products(const struct cast_q4_k *grid, cast_lanes scale, cast_lanes minimum)
+{
+    for (size_t l = 0; l < CAST_LANES; l++) scale[l] = grid->d[l] * grid->scale[l];
+    for (size_t l = 0; l < CAST_LANES; l++) minimum[l] = -(grid->m[l] * grid->minimum[l]);
+}
+
+/* d and m by least squares over the superblock, all else being what it is. */
+static inline void cast_q4_k_refine(struct cast_q4_k *grid, const struct cast_fit *fit, cast_values t)
+{
+    struct cast_sums sums;
+    cast_lanes scale, inverse, minimum;
+    cast_q4_k_products(grid, scale, minimum);
+    cast_invert(inverse, scale);
+    cast_sum(&sums, t, inverse, minimum);
+    for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS) {
+        float aa = 0.0f, ab = 0.0f, bb = 0.0f, ax = 0.0f, bx = 0.0f;
+        for (size_t l = first; l < first + CAST_GROUPS; l++) {
+            float a = grid->scale[l], b = -grid->minimum[l];
+            aa += a * a * sums.qq[l];
+            ab += a * b * sums.q[l];
+            bb += b * b * CAST_BLOCK;
+            ax += a * sums.xq[l];
+            bx += b * fit->sum[l];
+        }
+        float both = aa * bb - ab * ab, d = ax * bb - bx * ab, m = bx * aa - ax * ab;
+        if (both > 1e-6f * aa * bb && d > 0.0f && m >= 0.0f) cast_set_multiples(grid, first, d / both, m / both);
+    }
+}
+
+static inline void cast_put_q4_k(uint8_t *out, const struct cast_q4_k *grid, cast_codes c)
+{
+    uint32_t words[8][CAST_LANES];
+    for (size_t i = 0; i < 8; i++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            words[i][l] =
+                (uint32_t)(c[4 * i][l] | c[4 * i + 1][l] << 8 | c[4 * i + 2][l] << 16 | c[4 * i + 3][l] << 24);
+    for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS, out += 144) {
+        cast_put_f16(out, grid->d[first]);
+        cast_put_f16(out + 2, grid->m[first]);
+        for (size_t l = 0; l < 4; l++) {
+            int32_t s0 = (int32_t)grid->scale[first + l], s1 = (int32_t)grid->scale[first + 4 + l];
+            int32_t m0 = (int32_t)grid->minimum[first + l], m1 = (int32_t)grid->minimum[first + 4 + l];
+            out[4 + l] = (uint8_t)(s0 | s1 >> 4 << 6);
+            out[8 + l] = (uint8_t)(m0 | m1 >> 4 << 6);
+            out[12 + l] = (uint8_t)((s1 & 15) | (m1 & 15) << 4);
+        }
+        for (size_t pair = 0; pair < 4; pair++)
+            for (size_t i = 0; i < 8; i++) {
+                uint32_t both = words[i][first + 2 * pair] | words[i][first + 2 * pair + 1] << 4;
+                memcpy(out + 16 + 32 * pair + 4 * i, &both, sizeof both);
+            }
+    }
+}
+
+static void cast_q4_k_16(uint8_t *out, const float *x)
+{
+    cast_values t;
+    cast_codes c;
+    cast_lanes scale, minimum;
+    struct cast_fit fit;
+    struct cast_q4_k grid;
+    cast_take(t, x, CAST_LIMIT);
+    cast_fit_grid(&fit, t, 0.0f);
+    cast_q4_k_grid(&grid, &fit);
+    cast_q4_k_refine(&grid, &fit, t);
+    cast_q4_k_products(&grid, scale, minimum);
+    cast_grid_codes(c, t, scale, minimum);
+    cast_put_q4_k(out, &grid, c);
+}
+
+/* ---- symmetric grids ---- */
+
+/* The value of the greatest magnitude, with its sign, but not nothing. */
+static inline void cast_extreme(cast_lanes extreme, cast_values t)
+{
+    cast_lanes low, high;
+    for (size_t l = 0; l < CAST_LANES; l++) low[l] = high[l] = 0.0f;
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            low[l] = cast_lesser(t[j][l], low[l]);
+            high[l] = cast_greater(t[j][l], high[l]);
+        }
+    for (size_t l = 0; l < CAST_LANES; l++) high[l] = cast_greater(high[l], CAST_TINY);
+    for (size_t l = 0; l < CAST_LANES; l++) extreme[l] = -low[l] > high[l] ? low[l] : high[l];
+}
+
+/* x = d (code - 8). The value of the greatest magnitude falls on code 0 or a little beyond: d is the least squares of the
+ * best of these tries. */
+static void cast_q4_0_16(uint8_t *out, const float *x)
+{
+    static const float steps[] = {8, 7.25f, 6.5f, 8.75f, 9.5f};
+    cast_values t;
+    cast_codes c;
+    cast_lanes extreme, scale, gain, inverse, minimum, product, square;
+    cast_take(t, x, CAST_LIMIT);
+    cast_extreme(extreme, t);
+    for (size_t l = 0; l < CAST_LANES; l++) scale[l] = gain[l] = 0.0f;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            inverse[l] = -steps[i] / extreme[l];
+            product[l] = square[l] = 0.0f;
+        }
+        for (size_t j = 0; j < CAST_BLOCK; j++)
+            for (size_t l = 0; l < CAST_LANES; l++) {
+                float q = cast_code(t[j][l] * inverse[l] + 8.0f, 15) - 8.0f;
+                product[l] += t[j][l] * q;
+                square[l] += q * q;
+            }
+        cast_at_least(square, 1.0f);
+        for (size_t l = 0; l < CAST_LANES; l++) square[l] = product[l] / square[l];
+        for (size_t l = 0; l < CAST_LANES; l++) product[l] = product[l] * square[l];
+        for (size_t l = 0; l < CAST_LANES; l++) scale[l] = product[l] > gain[l] ? square[l] : scale[l];
+        for (size_t l = 0; l < CAST_LANES; l++) gain[l] = cast_greater(product[l], gain[l]);
+    }
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        scale[l] = cast_to_f16(scale[l]);
+        cast_put_f16(out + 18 * l, scale[l]);
+        minimum[l] = -8.0f * scale[l];
+    }
+    /* Scales are negative where the extreme is positive. */
+    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = scale[l] == 0.0f ? 1.0f : scale[l];
+    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 1.0f / inverse[l];
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            c[j][l] = cast_code_bits((t[j][l] - minimum[l]) * inverse[l], 15) - CAST_MAGIC;
+    cast_put_nibbles(out + 2, 18, c);
+}
+
+/* As ggml defines it: d = max / 127, x / d rounded half away from zero with d in F32, then d in F16. */
+static void cast_q8_0_16(uint8_t *out, const float *x)
+{
+    cast_values t;
+    cast_codes c;
+    cast_lanes extreme, inverse;
+    cast_take(t, x, CAST_LIMIT);
+    cast_extreme(extreme, t);
+    for (size_t l = 0; l < CAST_LANES; l++) {
+        float d = cast_magnitude(extreme[l]) / 127.0f;
+        inverse[l] = d > CAST_TINY ? 1.0f / d : 0.0f;
+        cast_put_f16(out + 34 * l, d);
+    }
+    for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t l = 0; l < CAST_LANES; l++) {
+            float v = t[j][l] * inverse[l];
+            int32_t whole = (int32_t)v;
+            int32_t twice = (int32_t)((v - (float)whole) * 2.0f);
+            c[j][l] = whole + twice;
+        }
+    for (size_t l = 0; l < CAST_LANES; l++)
+        for (size_t j = 0; j < CAST_BLOCK; j++) out[34 * l + 2 + j] = (uint8_t)c[j][l];
+}
+
+/* ---- rows ---- */
+
+/* n values in batches; the last one is filled up with zeros. */
+static inline void cast_all(uint8_t *out, const float *x, size_t n, size_t block_bytes,
+                            void (*batch)(uint8_t *out, const float *x))
+{
+    float rest[CAST_BATCH] = {0};
+    uint8_t blocks[CAST_LANES * 34];
+    size_t whole = n / CAST_BATCH * CAST_BATCH;
+    for (size_t i = 0; i < whole; i += CAST_BATCH) batch(out + i / CAST_BLOCK * block_bytes, x + i);
+    if (n == whole) return;
+    memcpy(rest, x + whole, (n - whole) * sizeof *x);
+    batch(blocks, rest);
+    memcpy(out + whole / CAST_BLOCK * block_bytes, blocks, (n - whole) / CAST_BLOCK * block_bytes);
+}
+
+static void cast_mxfp4_floor(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 17, cast_mxfp4_floor_16);
+}
+
+static void cast_mxfp4(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 17, cast_mxfp4_best_16);
+}
+
+static void cast_q4_0(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 18, cast_q4_0_16);
+}
+
+static void cast_q4_1(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 20, cast_q4_1_16);
+}
+
+static void cast_q4_k(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 18, cast_q4_k_16);
+}
+
+static void cast_q8_0(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 34, cast_q8_0_16);
+}
+
+static inline void rf_cast_init(struct rf_kernels *kernels)
+{
+    kernels->cast[RF_CAST_MXFP4_FLOOR] = cast_mxfp4_floor;
+    kernels->cast[RF_CAST_MXFP4] = cast_mxfp4;
+    kernels->cast[RF_CAST_Q4_0] = cast_q4_0;
+    kernels->cast[RF_CAST_Q4_1] = cast_q4_1;
+    kernels->cast[RF_CAST_Q4_K] = cast_q4_k;
+    kernels->cast[RF_CAST_Q8_0] = cast_q8_0;
+}
+
+#endif

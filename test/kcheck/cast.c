@@ -1,0 +1,63 @@
+/* Casts of weights: the same bits on every tier. What they should be is test/quant/test_cast.c's to say. */
+#include <math.h>
+
+#include "kcheck/kcheck.h"
+
+/* Of each cast: bytes of 32 values, and the values of a block. */
+static const struct {
+    const char *name;
+    size_t bytes, block;
+} casts[RF_CAST_COUNT] = {
+    [RF_CAST_MXFP4_FLOOR] = {"cast_mxfp4_floor", 17, 32},
+    [RF_CAST_MXFP4] = {"cast_mxfp4", 17, 32},
+    [RF_CAST_Q4_0] = {"cast_q4_0", 18, 32},
+    [RF_CAST_Q4_1] = {"cast_q4_1", 20, 32},
+    [RF_CAST_Q4_K] = {"cast_q4_k", 18, 256},
+    [RF_CAST_Q8_0] = {"cast_q8_0", 34, 32},
+};
+
+/* 32 weights: ordinary ones, or of the kinds that need care. */
+static void fill(struct kcheck *check, float *x, int hard)
+{
+    static const float extremes[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-140f, 3e38f, -1e5f, 0x1p-24f, 1.0f};
+    int kind = hard ? (int)(kcheck_random(check) % 8) : 0;
+    for (size_t i = 0; i < 32; i++) {
+        float v = kcheck_normal(check);
+        switch (kind) {
+        case 1: v = 0.0f; break;
+        case 2: v = extremes[kcheck_random(check) % (sizeof extremes / sizeof *extremes)]; break;
+        case 3: v = fabsf(v) + 1.0f; break;
+        case 4: v = -fabsf(v) - 1.0f; break;
+        case 5: v = 0.25f * (float)(kcheck_random(check) % 33) - 4.0f; break; /* ties */
+        case 6: v = ldexpf(v, (int)(kcheck_random(check) % 250) - 125); break;
+        case 7: v = i ? 0.0f : v; break;
+        default: break;
+        }
+        x[i] = v;
+    }
+}
+
+static void check_cast(struct kcheck *check, enum rf_cast cast, size_t n, int hard)
+{
+    size_t bytes = n / 32 * casts[cast].bytes;
+    float *x = kcheck_guarded(n * sizeof *x);
+    uint8_t *got = kcheck_guarded(bytes), *wanted = kcheck_guarded(bytes);
+    for (size_t i = 0; i < n; i += 32) fill(check, x + i, hard);
+    const struct rf_kernels *tables[] = {check->ref, check->kernels};
+    uint8_t *results[] = {wanted, got};
+    for (size_t i = 0; i < 2; i++)
+        kcheck_call(check, casts[cast].name, (kcheck_kernel *)tables[i]->cast[cast],
+                    (uint64_t[4]){kcheck_pointer(results[i]), kcheck_pointer(x), n}, 0.0f);
+    kcheck_same(check, got, wanted, bytes, "%s of %zu values: other bits", casts[cast].name, n);
+    kcheck_release(x, n * sizeof *x);
+    kcheck_release(got, bytes);
+    kcheck_release(wanted, bytes);
+}
+
+void kcheck_cast(struct kcheck *check)
+{
+    for (int cast = 0; cast < RF_CAST_COUNT; cast++)
+        for (size_t blocks = 1; blocks <= 37; blocks++)
+            for (int hard = 0; hard < 2; hard++)
+                check_cast(check, (enum rf_cast)cast, blocks * casts[cast].block, hard);
+}

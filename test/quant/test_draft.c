@@ -1,0 +1,140 @@
+/* A model loaded in a form of four bits gives, bit for bit, the logits of a model whose file holds the cast. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "cpu/cpu_backend.h"
+#include "infer/forward.h"
+#include "microkernels/kernels.h"
+#include "platform/memory.h"
+#include "quant/cast.h"
+#include "synthetic.h"
+
+enum { N_TOKENS = 20, MAX_TENSORS = 64 };
+
+static void logits_of(const struct rf_source *source, enum rf_weight_form form, int tier, int threads, float *logits)
+{
+    struct rf_error error = {.text = ""};
+    struct rf_backend *backend;
+    struct rf_model *model = NULL;
+    struct rf_context *context;
+    struct rf_activations activations;
+    const struct rf_context_shape shape = {
+        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .threads = threads};
+    int code = rf_cpu_backend_new(&backend, tier, &rf_system_allocator, &error);
+    if (!code) code = rf_model_load(&model, source, backend, form, threads, NULL, NULL, &rf_system_allocator, &error);
+    if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
+    if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
+    if (code) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    int32_t tokens[N_TOKENS];
+    for (int32_t i = 0; i < N_TOKENS; i++) tokens[i] = i * 7 % source->params.n_vocab;
+    struct rf_pass pass = {.model = model,
+                           .context = context,
+                           .activations = &activations,
+                           .tokens = tokens,
+                           .rows = {.n_rows = N_TOKENS},
+                           .n_logits = N_TOKENS};
+    CHECK_INT(rf_forward(&pass), 0);
+    size_t n_vocab = (size_t)source->params.n_vocab;
+    for (int32_t i = 0; i < N_TOKENS; i++)
+        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i), n_vocab * sizeof *logits);
+    backend->ops->context_free(context);
+    rf_model_free(model);
+}
+
+/* Casts all matrices but the table of embeddings; what is to be freed goes to `owned`. */
+static void cast_matrices(struct rf_source *source, enum rf_cast_target target, void **owned)
+{
+    const struct rf_kernels *kernels = rf_kernels(0);
+    for (int32_t i = 0; i < source->n_tensors; i++) {
+        struct rf_tensor *tensor = &source->tensors[i];
+        enum rf_dtype to = rf_cast_type(target, tensor->dtype, tensor->ne[0]);
+        owned[i] = NULL;
+        if (tensor->n_dims < 2 || to == tensor->dtype || strcmp(tensor->name, "token_embd.weight") == 0) continue;
+        size_t n = (size_t)(tensor->ne[0] * tensor->ne[1]);
+        tensor->bytes = n / rf_dtype_info(to)->block_elems * rf_dtype_info(to)->block_bytes;
+        owned[i] = malloc(tensor->bytes);
+        if (!owned[i]) exit(1);
+        rf_cast_values(kernels, target, tensor->dtype, tensor->data, to, owned[i], n);
+        tensor->data = owned[i];
+        tensor->dtype = to;
+    }
+}
+
+static void check_form(const struct rf_params *params, const enum rf_dtype *types, size_t n_types,
+                       enum rf_weight_form form, enum rf_cast_target target)
+{
+    struct rf_source *source = synthetic_new(params, types, n_types), *cast = synthetic_new(params, types, n_types);
+    void *owned[MAX_TENSORS];
+    size_t n = N_TOKENS * (size_t)params->n_vocab;
+    float *got = calloc(n, sizeof *got), *wanted = calloc(n, sizeof *wanted), *plain = calloc(n, sizeof *plain);
+    if (!source || !cast || !got || !wanted || !plain || source->n_tensors > MAX_TENSORS) exit(1);
+    cast_matrices(cast, target, owned);
+    int best = rf_kernels_best_tier();
+    logits_of(cast, RF_WEIGHTS_STORED, best, 1, wanted);
+    for (int threads = 1; threads <= 3; threads++) {
+        logits_of(source, form, best, threads, got);
+        CHECK(memcmp(got, wanted, n * sizeof *got) == 0);
+    }
+    logits_of(cast, RF_WEIGHTS_STORED, 0, 1, wanted);
+    logits_of(source, form, 0, 2, got);
+    CHECK(memcmp(got, wanted, n * sizeof *got) == 0);
+    logits_of(source, RF_WEIGHTS_BF16, 0, 1, plain);
+    int casts = 0;
+    for (int32_t i = 0; i < source->n_tensors; i++) casts += owned[i] != NULL;
+    CHECK((memcmp(got, plain, n * sizeof *got) != 0) == (casts > 0));
+
+    /* What it takes is known before: the panels of the cast. */
+    struct rf_weight_cost cost, stored;
+    struct rf_error error;
+    CHECK_INT(rf_weight_cost(source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, &error), 0);
+    CHECK_INT(rf_weight_cost(cast, RF_WEIGHTS_STORED, rf_cpu_weight_bytes, &rf_system_allocator, &stored, &error), 0);
+    CHECK_INT(cost.form, form);
+    CHECK_INT(cost.pass_bytes, stored.pass_bytes);
+    CHECK_INT(cost.resident_bytes, stored.resident_bytes);
+    CHECK_INT(cost.n_params, stored.n_params);
+
+    for (int32_t i = 0; i < cast->n_tensors; i++) free(owned[i]);
+    free(got);
+    free(wanted);
+    free(plain);
+    synthetic_free(source);
+    synthetic_free(cast);
+}
+
+int main(void)
+{
+    static const enum rf_dtype floats[] = {RF_BF16}, mixed[] = {RF_BF16, RF_Q8_0, RF_Q5_1, RF_F32, RF_Q4_0, RF_F16},
+                               large[] = {RF_BF16, RF_Q6_K, RF_Q4_K, RF_BF16, RF_Q5_K, RF_Q8_0};
+    struct rf_params params = {.arch = RF_ARCH_QWEN2,
+                               .arch_name = "qwen2",
+                               .n_layer = 2,
+                               .n_embd = 96,
+                               .n_head = 8,
+                               .n_head_kv = 2,
+                               .head_dim = 12,
+                               .n_ff = 256,
+                               .n_vocab = 301,
+                               .n_ctx_train = 512,
+                               .rms_eps = 1e-6f,
+                               .rope_style = RF_ROPE_NEOX,
+                               .rope_dim = 12,
+                               .rope_theta = 1e6f,
+                               .rope_scale = 1.0f,
+                               .qkv_bias = 1};
+    check_form(&params, floats, 1, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
+    check_form(&params, floats, 1, RF_WEIGHTS_Q4, RF_TARGET_Q4);
+    check_form(&params, mixed, 6, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
+    check_form(&params, mixed, 6, RF_WEIGHTS_Q4, RF_TARGET_Q4);
+    params.n_embd = 256;
+    params.head_dim = params.rope_dim = 32;
+    check_form(&params, large, 6, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
+    check_form(&params, large, 6, RF_WEIGHTS_Q4, RF_TARGET_Q4);
+    params.n_embd = params.n_head * params.head_dim / 8 + 8; /* rows of 40 values stay BF16 */
+    params.n_ff = 72;
+    params.head_dim = params.rope_dim = 10;
+    check_form(&params, floats, 1, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
+    return check_result();
+}
