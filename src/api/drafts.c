@@ -41,6 +41,7 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
     int code = weight_cost(model, model->source, RF_WEIGHTS_STORED, &stored, error);
     if (code) return code;
     const char *draft = options->draft ? ", and the draft model that was given" : "";
+    drafts->chain.choice = RF_CHAIN_LEVELS;
     add_level(&drafts->chain, RF_LEVEL_NGRAM, RF_WEIGHTS_STORED, "ngram");
     if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
     if (bits(&model->cost) < CAST_FROM_BITS) {
