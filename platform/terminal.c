@@ -192,6 +192,7 @@ int rf_user_folder(enum rf_folder folder, char *path, size_t cap)
     } known[] = {
         [RF_FOLDER_DATA] = {"XDG_DATA_HOME", ".local/share"},
         [RF_FOLDER_STATE] = {"XDG_STATE_HOME", ".local/state"},
+        [RF_FOLDER_CACHE] = {"XDG_CACHE_HOME", ".cache"},
     };
     const char *base = getenv(known[folder].variable), *home = getenv("HOME");
     int n;

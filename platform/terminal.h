@@ -37,7 +37,7 @@ int rf_path_exists(const char *path);
  * counted. More than `limit` bytes are refused. RF_ERR_CANCELLED when interrupted. */
 int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error);
 
-enum rf_folder { RF_FOLDER_DATA, RF_FOLDER_STATE };
+enum rf_folder { RF_FOLDER_DATA, RF_FOLDER_STATE, RF_FOLDER_CACHE };
 /* The user's folder of that kind by the XDG rules (https://specifications.freedesktop.org/basedir-spec), without the
  * program's name. 0, or -1 where no home folder is known or it does not fit. */
 int rf_user_folder(enum rf_folder folder, char *path, size_t cap);

@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/buffer.h"
 #include "cli/json.h"
+#include "cli/levels.h"
 #include "cli/output.h"
 
 enum { NAME_WIDTH = 20 };
@@ -165,31 +166,6 @@ void bench_print_summary(const struct bench_report *report)
 
 /* ---- JSON ---- */
 
-static void write_counts(struct json_writer *json, const char *key, const uint64_t counts[RIFFLE_MAX_DRAFT])
-{
-    jw_array(json, key);
-    for (int i = 0; i < RIFFLE_MAX_DRAFT; i++) jw_uint(json, NULL, counts[i]);
-    jw_end_array(json);
-}
-
-static void write_levels(struct json_writer *json, const riffle_stats *stats)
-{
-    jw_array(json, "levels");
-    for (int32_t i = 0; i < stats->n_levels; i++) {
-        const riffle_level_stats *level = &stats->levels[i];
-        jw_object(json, NULL);
-        jw_string(json, "name", level->name);
-        jw_uint(json, "passes", level->passes);
-        jw_uint(json, "drafted", level->drafted);
-        jw_uint(json, "accepted", level->accepted);
-        jw_number(json, "seconds", level->seconds);
-        write_counts(json, "judged_at", level->judged_at);
-        write_counts(json, "accepted_at", level->accepted_at);
-        jw_end_object(json);
-    }
-    jw_end_array(json);
-}
-
 static void write_row(struct json_writer *json, const struct bench_report *report, const struct bench_row *row)
 {
     jw_object(json, NULL);
@@ -205,7 +181,7 @@ static void write_row(struct json_writer *json, const struct bench_report *repor
     jw_number(json, "plain_first_token_s", row->plain_first_token_seconds);
     jw_number(json, "read_gbps", row->read / 1e9);
     jw_number(json, "percent_of_read", percent_of_read(report, row));
-    write_levels(json, &row->stats);
+    levels_write(json, &row->stats);
     jw_end_object(json);
 }
 

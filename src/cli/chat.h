@@ -12,6 +12,7 @@ struct chat {
     struct conversation conversation;
     int interactive;        /* a person types at a terminal */
     int stats_after_answer; /* one line of figures */
+    int paints;             /* tokens have the colour of the level that proposed them first */
 };
 
 enum command_result { COMMAND_DONE, COMMAND_FAILED, COMMAND_EXIT };

@@ -3,8 +3,10 @@
 
 #include "cli/chat.h"
 #include "cli/cli.h"
+#include "cli/levels.h"
 #include "cli/output.h"
 #include "cli/suggest.h"
+#include "platform/terminal.h"
 
 struct command {
     const char *name, *argument, *help;
@@ -13,50 +15,87 @@ struct command {
 
 static enum command_result run_help(struct chat *chat, const char *argument);
 
+static enum command_result library_failed(int code)
+{
+    cli_library_failed(code);
+    return COMMAND_FAILED;
+}
+
+static enum command_result turn_stats(struct chat *chat, int on)
+{
+    riffle_stats stats;
+    int code = riffle_session_get_stats(chat->engine.session, &stats, sizeof stats);
+    if (code != RIFFLE_OK) return library_failed(code);
+    chat->stats_after_answer = on;
+    chat->paints = on && rf_terminal_colour(RF_STDOUT);
+    if (chat->paints && rf_terminal_colour(RF_STDERR)) levels_print_legend(stderr, &stats);
+    return COMMAND_DONE;
+}
+
 static enum command_result run_stats(struct chat *chat, const char *argument)
 {
-    if (strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0) {
-        chat->stats_after_answer = strcmp(argument, "on") == 0;
-        return COMMAND_DONE;
-    }
+    if (strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0)
+        return turn_stats(chat, strcmp(argument, "on") == 0);
     if (argument[0]) {
         cli_fail("/stats takes on, off or nothing, not '%s'", argument);
         return COMMAND_FAILED;
     }
     riffle_stats stats;
     int code = riffle_session_get_stats(chat->engine.session, &stats, sizeof stats);
-    if (code != RIFFLE_OK) {
-        cli_library_failed(code);
-        return COMMAND_FAILED;
-    }
+    if (code != RIFFLE_OK) return library_failed(code);
     fprintf(stderr, "context    %d of %d tokens\n", riffle_session_tokens(chat->engine.session, NULL),
             riffle_session_n_ctx(chat->engine.session));
     fprintf(stderr, "read       %llu tokens at %.1f tokens/s\n", (unsigned long long)stats.prefill_tokens,
             rate(stats.prefill_tokens, stats.prefill_seconds));
     fprintf(stderr, "generated  %llu tokens at %.1f tokens/s\n", (unsigned long long)stats.generated_tokens,
             rate(stats.generated_tokens, stats.decode_seconds));
-    for (int32_t i = 0; i < stats.n_levels; i++) {
-        const riffle_level_stats *level = &stats.levels[i];
-        fprintf(stderr, "level      %s: %llu passes, %llu tokens drafted, %llu accepted, %.2f s\n", level->name,
-                (unsigned long long)level->passes, (unsigned long long)level->drafted,
-                (unsigned long long)level->accepted, level->seconds);
+    levels_print(stderr, &stats);
+    return COMMAND_DONE;
+}
+
+/* A session of another chain takes the place of the chat's, with the same tokens. */
+static enum command_result change_chain(struct chat *chat, const char *chain)
+{
+    struct engine *engine = &chat->engine;
+    riffle_session *session;
+    const int32_t *tokens;
+    int32_t n = riffle_session_tokens(engine->session, &tokens);
+    if (engine_add_session(engine, chat->options, riffle_session_n_ctx(engine->session),
+                           strcmp(chain, "auto") == 0 ? NULL : chain, &session) != CLI_OK)
+        return COMMAND_FAILED;
+    engine_stops(session);
+    int code = riffle_prefill(session, tokens, (size_t)n);
+    progress_clear(&engine->progress);
+    if (code != RIFFLE_OK) {
+        riffle_session_close(session);
+        engine_stops(engine->session);
+        if (code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0)
+            cli_fail("/chain was stopped: the chain is as it was");
+        else
+            library_failed(code);
+        return COMMAND_FAILED;
     }
+    riffle_session_reset_stats(session);
+    riffle_session_close(engine->session);
+    engine->session = session;
     return COMMAND_DONE;
 }
 
 static enum command_result run_chain(struct chat *chat, const char *argument)
 {
     riffle_stats stats;
-    if (argument[0] && strcmp(argument, "auto") != 0 && strcmp(argument, "none") != 0) {
-        cli_fail("/chain '%s': this version has no drafters yet, so a chain can only be auto or none", argument);
+    if (argument[0] && change_chain(chat, argument) != COMMAND_DONE) {
+        if (rf_interrupts() == 0)
+            fprintf(stderr,
+                    "riffle: a chat can change among the levels that it began with (%s); --chain chooses them\n",
+                    chat->engine.info.chain);
         return COMMAND_FAILED;
     }
     int code = riffle_session_get_stats(chat->engine.session, &stats, sizeof stats);
-    if (code != RIFFLE_OK) {
-        cli_library_failed(code);
-        return COMMAND_FAILED;
-    }
-    fprintf(stderr, "%s\n", stats.chain);
+    if (code != RIFFLE_OK) return library_failed(code);
+    int is_first = strcmp(stats.chain, chat->engine.info.chain) == 0;
+    fprintf(stderr, "%s%s%s\n", stats.chain, is_first ? ": " : "", is_first ? chat->engine.info.chain_note : "");
+    if (argument[0] && chat->paints) return turn_stats(chat, 1);
     return COMMAND_DONE;
 }
 
@@ -87,11 +126,7 @@ static enum command_result run_reset(struct chat *chat, const char *argument)
     (void)argument;
     conversation_cut(&chat->conversation, conversation_system(&chat->conversation) ? 1 : 0);
     int code = riffle_rewind(chat->engine.session, 0);
-    if (code != RIFFLE_OK) {
-        cli_library_failed(code);
-        return COMMAND_FAILED;
-    }
-    return COMMAND_DONE;
+    return code == RIFFLE_OK ? COMMAND_DONE : library_failed(code);
 }
 
 static enum command_result run_system(struct chat *chat, const char *argument)
@@ -115,8 +150,10 @@ static enum command_result run_exit(struct chat *chat, const char *argument)
 
 static const struct command commands[] = {
     {"/help", "", "this list", run_help},
-    {"/stats", "[on|off]", "figures so far; on and off: a line of them after each answer", run_stats},
-    {"/chain", "", "the chain of models that answers", run_chain},
+    {"/stats", "[on|off]",
+     "figures so far; on and off: a line of them after each answer, and tokens in the colours of their levels",
+     run_stats},
+    {"/chain", "[CHAIN]", "the chain of levels that answers, and why; with CHAIN: answer with that one", run_chain},
     {"/save", "FILE", "write the conversation as JSON", run_save},
     {"/load", "FILE", "go on with a saved conversation", run_load},
     {"/reset", "", "begin a new conversation; the system message stays", run_reset},
@@ -161,7 +198,7 @@ enum command_result chat_command(struct chat *chat, const char *line)
         const struct command *command = &commands[i];
         suggestion_offer(&best, command->name);
         if (strcmp(command->name, name) != 0) continue;
-        if (argument[0] && !command->argument[0] && command->run != run_chain) {
+        if (argument[0] && !command->argument[0]) {
             cli_fail("%s takes nothing after it, not '%s'", name, argument);
             return COMMAND_FAILED;
         }

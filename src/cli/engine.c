@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/known_models.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 
@@ -16,11 +17,69 @@ static void cancel_session(void *user)
     riffle_cancel(user);
 }
 
+/* A level that is not there, and is nearly called like one that is no model. */
+static const char *nearest_level(const char *name)
+{
+    static const char *const levels[] = {"ngram", "draft", "mxfp4", "q4", "stored", "target"};
+    struct suggestion best = suggestion_for(name);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) suggestion_offer(&best, levels[i]);
+    return best.name;
+}
+
+/* riffle_model_options.find_model: what MODEL means holds in a chain too. */
+static int find_model(void *user, const char *name, char *path, size_t cap)
+{
+    struct engine *engine = user;
+    const char *nearest = rf_path_exists(name) ? NULL : nearest_level(name);
+    char *found = NULL;
+    if (nearest)
+        cli_fail("chain: there is no level or file '%s'; did you mean %s?", name, nearest);
+    else
+        found = model_path(name);
+    engine->explained = !found;
+    if (found && strlen(found) >= cap) {
+        cli_fail("the path of the model %s has more than %zu bytes", name, cap - 1);
+        engine->explained = 1;
+    } else if (found) {
+        memcpy(path, found, strlen(found) + 1);
+    }
+    free(found);
+    return engine->explained;
+}
+
+/* The draft model that was named or is listed, for free(); NULL where there is none. */
+static char *find_draft(struct engine *engine, const struct cli_options *options, int *status)
+{
+    *status = CLI_OK;
+    if (options->draft) {
+        char *path = model_path(options->draft);
+        if (!path) *status = CLI_FAILED;
+        return path;
+    }
+    if (strcmp(options->chain, "auto") == 0) engine->listed = listed_draft_of(engine->path);
+    return engine->listed.path ? cli_copy(engine->listed.path, strlen(engine->listed.path)) : NULL;
+}
+
+static int cache_folder(char *path, size_t cap)
+{
+    char base[4096];
+    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return -1;
+    int n = snprintf(path, cap, "%s/riffle", base);
+    return n < 0 || (size_t)n >= cap ? -1 : 0;
+}
+
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
 {
     riffle_model_options model_options;
+    int status;
+    char cache[4096];
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
+    char *draft = find_draft(engine, options, &status);
+    if (status != CLI_OK) {
+        engine_close(engine);
+        return status;
+    }
 
     riffle_model_options_init(&model_options, sizeof model_options);
     model_options.flags = flags;
@@ -29,14 +88,20 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
+    model_options.chain = options->chain;
+    model_options.draft = draft;
+    model_options.find_model = find_model;
+    model_options.find_user = engine;
+    model_options.cache_folder = cache_folder(cache, sizeof cache) == 0 ? cache : NULL;
 
     double start = rf_clock_seconds();
     int code = riffle_model_open(&engine->model, engine->path, &model_options);
     engine->load_seconds = rf_clock_seconds() - start;
     progress_clear(&engine->progress);
+    free(draft);
     if (code == RIFFLE_OK) code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
     if (code == RIFFLE_OK) return CLI_OK;
-    int status = cli_library_failed(code);
+    status = engine->explained ? CLI_FAILED : cli_library_failed(code);
     engine_close(engine);
     return status;
 }
@@ -58,6 +123,8 @@ int engine_add_session(struct engine *engine, const struct cli_options *options,
     session_options.progress = progress_update;
     session_options.progress_user = &engine->progress;
     session_options.chain = chain;
+    session_options.gamma = options->gamma;
+    session_options.min_confidence = options->min_confidence;
 
     double start = rf_clock_seconds();
     int code = riffle_session_open(session, engine->model, &session_options);
@@ -91,6 +158,8 @@ void engine_close(struct engine *engine)
     riffle_session_close(engine->session);
     riffle_model_close(engine->model);
     free(engine->path);
+    free(engine->listed.name);
+    free(engine->listed.path);
     *engine = (struct engine){0};
 }
 
@@ -111,11 +180,12 @@ void engine_write_model(const struct engine *engine, struct json_writer *json)
     jw_end_object(json);
 }
 
-void engine_introduce(const struct engine *engine, const char *rest)
+void engine_introduce(const struct engine *engine, const struct cli_options *options, const char *rest)
 {
     print_name(stderr, engine_model_name(engine));
     fprintf(stderr, ", weights %s, context %d tokens%s\n", engine->info.weights, riffle_session_n_ctx(engine->session),
             rest);
+    if (options->verbose) fprintf(stderr, "chain %s: %s\n", engine->info.chain, engine->info.chain_note);
 }
 
 int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count)

@@ -3,6 +3,7 @@
 #define CLI_ENGINE_H
 
 #include "cli/json.h"
+#include "cli/known_models.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "riffle.h"
@@ -14,6 +15,9 @@ struct engine {
     riffle_model_info info;
     struct progress progress;
     double load_seconds;
+    struct listed_draft
+        listed;    /* what the list of models has to draft for this one, with --chain auto and no --draft */
+    int explained; /* a model of the chain was not found, and a sentence says so already */
 };
 
 /* Both return CLI_OK, or an exit status with a sentence on standard error and nothing open. `engine` must stay where it
@@ -34,8 +38,8 @@ const char *engine_model_name(const struct engine *engine);
 /* The member "model" of an object: name, architecture, weights and their bytes. */
 void engine_write_model(const struct engine *engine, struct json_writer *json);
 
-/* "NAME, weights bf16, context 8192 tokens" and `rest` on standard error. */
-void engine_introduce(const struct engine *engine, const char *rest);
+/* "NAME, weights bf16, context 8192 tokens" and `rest` on standard error; with --verbose also the chain, and why. */
+void engine_introduce(const struct engine *engine, const struct cli_options *options, const char *rest);
 
 /* The tokens of a text, for free(); NULL with a sentence on standard error. `flags` are RIFFLE_TOKENIZE_*. */
 int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count);

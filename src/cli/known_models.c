@@ -31,7 +31,10 @@ struct known_models known_models_list(void)
             model->name = next_field(&p);
             model->file = next_field(&p);
             model->licence = next_field(&p);
-            model->bytes = strtoll(p, NULL, 10);
+            char *bytes = next_field(&p);
+            model->bytes = strtoll(bytes, NULL, 10);
+            free(bytes);
+            model->draft = next_field(&p);
         }
         p += strcspn(p, "\n");
         if (*p) p++;
@@ -45,12 +48,14 @@ void known_models_free(struct known_models *known)
         free(known->models[i].name);
         free(known->models[i].file);
         free(known->models[i].licence);
+        free(known->models[i].draft);
     }
     free(known->models);
     *known = (struct known_models){NULL, 0};
 }
 
-int models_folder(char *path, size_t cap)
+/* What is wrong, or NULL. */
+static const char *find_folder(char *path, size_t cap)
 {
     const char *chosen = getenv("RIFFLE_MODELS");
     char data[LONGEST_PATH];
@@ -59,22 +64,32 @@ int models_folder(char *path, size_t cap)
         n = snprintf(path, cap, "%s", chosen);
     } else {
         if (rf_user_folder(RF_FOLDER_DATA, data, sizeof data) != 0)
-            return cli_fail("the models' folder is unknown: none of RIFFLE_MODELS, XDG_DATA_HOME and HOME is set");
+            return "the models' folder is unknown: none of RIFFLE_MODELS, XDG_DATA_HOME and HOME is set";
         n = snprintf(path, cap, "%s/riffle/models", data);
     }
-    if (n < 0 || (size_t)n >= cap) return cli_fail("the path of the models' folder has more than %zu bytes", cap - 1);
-    return CLI_OK;
+    return n < 0 || (size_t)n >= cap ? "the path of the models' folder is too long" : NULL;
+}
+
+int models_folder(char *path, size_t cap)
+{
+    const char *wrong = find_folder(path, cap);
+    return wrong ? cli_fail("%s", wrong) : CLI_OK;
+}
+
+static struct buffer path_in(const char *folder, const struct known_model *model)
+{
+    struct buffer path = {0};
+    buffer_puts(&path, folder);
+    buffer_puts(&path, "/");
+    buffer_puts(&path, model->file);
+    return path;
 }
 
 static char *file_of(const struct known_model *model)
 {
     char folder[LONGEST_PATH];
     if (models_folder(folder, sizeof folder) != CLI_OK) return NULL;
-    struct buffer path = {0};
-    buffer_puts(&path, folder);
-    buffer_puts(&path, "/");
-    buffer_puts(&path, model->file);
-
+    struct buffer path = path_in(folder, model);
     int64_t bytes = rf_file_bytes(path.data);
     if (bytes == model->bytes) return path.data;
     if (bytes >= 0)
@@ -135,4 +150,27 @@ char *model_path(const char *model)
     buffer_free(&names);
     known_models_free(&known);
     return path;
+}
+
+struct listed_draft listed_draft_of(const char *path)
+{
+    struct listed_draft draft = {NULL, NULL};
+    char folder[LONGEST_PATH];
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    struct known_models known = known_models_list();
+    const struct known_model *target = NULL, *found = NULL;
+    for (size_t i = 0; i < known.count; i++)
+        if (strcmp(known.models[i].file, file) == 0) target = &known.models[i];
+    for (size_t i = 0; target && i < known.count; i++)
+        if (strcmp(known.models[i].name, target->draft) == 0) found = &known.models[i];
+    if (found) draft.name = cli_copy(found->name, strlen(found->name));
+    if (found && !find_folder(folder, sizeof folder)) {
+        struct buffer draft_path = path_in(folder, found);
+        if (rf_file_bytes(draft_path.data) == found->bytes)
+            draft.path = draft_path.data;
+        else
+            buffer_free(&draft_path);
+    }
+    known_models_free(&known);
+    return draft;
 }

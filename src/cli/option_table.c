@@ -58,8 +58,16 @@ const struct option option_table[] = {
      "rounds of measurement, of which medians are shown (default 5; with --suite 1)"},
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
      "with --suite: how to speculate, as in chat and run (default auto); several are measured in turn"},
-    {"--chain", NULL, "CHAIN", OPTION_CHAIN, GENERATES, AT(chain), 0, 0, NULL,
-     "how to speculate: 'auto' (default) or 'none'; this version has no drafters, so both are plain decoding"},
+    {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
+     "how to speculate: 'auto' (default), 'none', or levels from cheap to dear, such as 'ngram > draft > mxfp4': "
+     "ngram, "
+     "a model, mxfp4, q4, stored; the answer is the model's own with any"},
+    {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,
+     "a small model that drafts, for 'auto' and for a level called draft (bench: with --suite)"},
+    {"--gamma", NULL, "N", OPTION_INT, GENERATES | VERB_BENCH, AT(gamma), 1, RIFFLE_MAX_DRAFT, NULL,
+     "draft N tokens in every round, instead of as many as pay by measurement (bench: with --suite)"},
+    {"--min-confidence", NULL, "P", OPTION_FLOAT, GENERATES | VERB_BENCH, AT(min_confidence), 0, 1, NULL,
+     "with --gamma: a draft ends before a token that its level gives less than this probability"},
     {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0, "stored|bf16",
      "the model's precision: 'stored' (default) or 'bf16'; `riffle info` says what is used"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES, AT(threads), 1, 4096, NULL,

@@ -7,15 +7,14 @@
 #include "cli/options.h"
 
 enum option_kind {
-    OPTION_FLAG,   /* int: 1 */
-    OPTION_TEXT,   /* const char * */
-    OPTION_TEXTS,  /* struct text_list: one more entry, not empty */
-    OPTION_LIST,   /* char *, for free(): all values given, separated by commas */
-    OPTION_INT,    /* int32_t between low and high */
-    OPTION_FLOAT,  /* float between low and high */
-    OPTION_SEED,   /* uint64_t */
-    OPTION_CHOICE, /* const char *: one word of `choices` */
-    OPTION_CHAIN   /* const char *: "auto" or "none" */
+    OPTION_FLAG,  /* int: 1 */
+    OPTION_TEXT,  /* const char * */
+    OPTION_TEXTS, /* struct text_list: one more entry, not empty */
+    OPTION_LIST,  /* char *, for free(): all values given, separated by commas */
+    OPTION_INT,   /* int32_t between low and high */
+    OPTION_FLOAT, /* float between low and high */
+    OPTION_SEED,  /* uint64_t */
+    OPTION_CHOICE /* const char *: one word of `choices` */
 };
 
 struct option {

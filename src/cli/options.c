@@ -161,14 +161,38 @@ static int set_value(struct cli_options *options, const struct verb *verb, const
             return cli_usage_error(verb->name, "%s must be one of %s, not '%s'", option->name, option->choices, text);
         *(const char **)field = text;
         return 0;
-    case OPTION_CHAIN:
-        if (!is_choice("auto|none", text))
-            return cli_usage_error(verb->name,
-                                   "%s '%s': this version has no drafters yet, so a chain can only be auto or none",
-                                   option->name, text);
-        *(const char **)field = text;
-        return 0;
     }
+    return 0;
+}
+
+/* Whether a draft model given beside the chain has a place in it. */
+static int chain_has_draft(const char *chain)
+{
+    static const char blank[] = " \t\r\n", draft[] = "draft";
+    if (strcmp(chain, "auto") == 0) return 1;
+    for (const char *p = chain; *p; p += *p == '>') {
+        p += strspn(p, blank);
+        size_t n = strcspn(p, ">");
+        if (strncmp(p, draft, sizeof draft - 1) == 0 && strchr(" \t\r\n>:", p[sizeof draft - 1])) return 1;
+        p += n;
+    }
+    return 0;
+}
+
+static int check_chain(const struct cli_options *options, const struct verb *verb)
+{
+    int has_draft = chain_has_draft(options->chain);
+    if (verb->bit == VERB_BENCH) {
+        has_draft = options->chains.count == 0;
+        for (size_t i = 0; i < options->chains.count; i++) has_draft |= chain_has_draft(options->chains.items[i]);
+    }
+    if (options->draft && !options->draft[0]) return cli_usage_error(verb->name, "--draft is an empty text");
+    if (options->draft && !has_draft)
+        return cli_usage_error(verb->name,
+                               "--draft has no place in that chain: it is for 'auto', and for chains with a "
+                               "level called draft");
+    if (options->min_confidence > 0 && !options->gamma)
+        return cli_usage_error(verb->name, "--min-confidence needs --gamma: without it drafts are as long as pays");
     return 0;
 }
 
@@ -189,18 +213,24 @@ static int check_together(const struct cli_options *options, const struct verb *
     if (!options->suite && (options->n_prompts || (verb->bit == VERB_BENCH &&
                                                    (options->max_tokens || options->raw || options->chat_template))))
         return cli_usage_error(verb->name, "--prompts, --max-tokens, --raw and --template need --suite");
+    if (verb->bit == VERB_BENCH && !options->suite && (options->draft || options->gamma))
+        return cli_usage_error(verb->name,
+                               "--draft and --gamma need --suite: without one bench measures plain decoding");
     for (size_t i = 0; !options->suite && i < options->chains.count; i++)
         if (strcmp(options->chains.items[i], "none") != 0)
             return cli_usage_error(verb->name, "--chain '%s' needs --suite: without one bench measures plain decoding",
                                    options->chains.items[i]);
     if (options->ids && !options->json) return cli_usage_error(verb->name, "--ids needs --json");
-    return 0;
+    return check_chain(options, verb);
 }
 
 static void set_defaults(struct cli_options *options, const struct verb *verb)
 {
-    *options = (struct cli_options){
-        .start_seconds = options->start_seconds, .verb = verb->name, .weights = "stored", .chain = "auto"};
+    int speculates = (verb->bit & (VERB_CHAT | VERB_RUN | VERB_INFO)) != 0;
+    *options = (struct cli_options){.start_seconds = options->start_seconds,
+                                    .verb = verb->name,
+                                    .weights = "stored",
+                                    .chain = speculates ? "auto" : "none"};
     riffle_sampling_init(&options->sampling, sizeof options->sampling);
 }
 

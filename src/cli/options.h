@@ -30,7 +30,9 @@ struct cli_options {
     const char *verb;
     const char *model; /* NULL where the verb takes none */
 
-    const char *chain, *weights, *chat_template;
+    const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or MODEL as people write it */
+    int32_t gamma;                                       /* 0: as many as pay */
+    float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's choice */
 
     const char *prompt, *file, *system;

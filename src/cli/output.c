@@ -28,7 +28,7 @@ static void escape_controls(struct buffer *out, const char *text, size_t n, cons
     }
 }
 
-int output_text(const char *text, size_t n)
+int output_text(const char *text, size_t n, const char *after)
 {
     if (rf_is_terminal(RF_STDOUT)) {
         struct buffer safe = {0};
@@ -38,6 +38,7 @@ int output_text(const char *text, size_t n)
     } else {
         fwrite(text, 1, n, stdout);
     }
+    fputs(after, stdout);
     return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
 }
 

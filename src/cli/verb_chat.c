@@ -4,6 +4,7 @@
 #include "cli/buffer.h"
 #include "cli/chat.h"
 #include "cli/cli.h"
+#include "cli/levels.h"
 #include "cli/line_reader.h"
 #include "cli/output.h"
 #include "platform/terminal.h"
@@ -26,8 +27,10 @@ static int on_event(void *user, const riffle_event *event)
     if (!turn->begun) progress_clear(&turn->chat->engine.progress);
     turn->begun = 1;
     if (event->text_bytes) {
+        const char *colour = turn->chat->paints ? level_colour(event->level) : "";
         buffer_append(&turn->text, event->text, event->text_bytes);
-        turn->write_failed = output_text(event->text, event->text_bytes) != 0;
+        fputs(colour, stdout);
+        turn->write_failed = output_text(event->text, event->text_bytes, colour[0] ? "\033[0m" : "") != 0;
     }
     return turn->write_failed || rf_interrupts() > 0;
 }
@@ -180,7 +183,7 @@ int verb_chat(const struct cli_options *options)
     int status = engine_open_session(&chat.engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
 
-    if (chat.interactive || options->verbose) engine_introduce(&chat.engine, "; /help lists commands");
+    if (chat.interactive || options->verbose) engine_introduce(&chat.engine, options, "; /help lists commands");
     if (options->system) conversation_set_system(&chat.conversation, options->system);
 
     /* A model without a chat template fails here, not after the first message was typed. */

@@ -10,7 +10,7 @@
 /* What the model will need once it is open. */
 struct cost {
     int32_t n_ctx;
-    uint64_t weight_bytes, kv_bytes, total_bytes, memory_bytes;
+    uint64_t weight_bytes, kv_bytes, draft_bytes, total_bytes, memory_bytes;
 };
 
 enum { DEFAULT_CTX_LIMIT = 8192 }; /* of riffle_session_options.n_ctx */
@@ -21,7 +21,8 @@ static struct cost cost_of(const riffle_model_info *info, const riffle_machine *
     if (cost.n_ctx == 0) cost.n_ctx = info->n_ctx_train < DEFAULT_CTX_LIMIT ? info->n_ctx_train : DEFAULT_CTX_LIMIT;
     cost.weight_bytes = info->mapped_bytes + info->resident_bytes;
     cost.kv_bytes = info->kv_bytes_per_token * (uint64_t)cost.n_ctx;
-    cost.total_bytes = cost.weight_bytes + cost.kv_bytes;
+    cost.draft_bytes = info->draft_bytes;
+    cost.total_bytes = cost.weight_bytes + cost.kv_bytes + cost.draft_bytes;
     cost.memory_bytes = machine->memory_bytes;
     return cost;
 }
@@ -58,12 +59,15 @@ static void print_json(const struct engine *engine, const riffle_machine *machin
     jw_int(&json, "bos_token", info->bos_token);
     jw_int(&json, "eos_token", info->eos_token);
     jw_bool(&json, "adds_bos", info->adds_bos);
+    jw_string(&json, "chain", info->chain);
+    jw_string(&json, "chain_note", info->chain_note);
     jw_object(&json, "memory");
     jw_int(&json, "context", cost->n_ctx);
     jw_uint(&json, "mapped_bytes", info->mapped_bytes);
     jw_uint(&json, "resident_bytes", info->resident_bytes);
     jw_uint(&json, "kv_bytes_per_token", info->kv_bytes_per_token);
     jw_uint(&json, "kv_bytes", cost->kv_bytes);
+    jw_uint(&json, "draft_bytes", cost->draft_bytes);
     jw_uint(&json, "total_bytes", cost->total_bytes);
     jw_uint(&json, "machine_bytes", cost->memory_bytes);
     jw_end_object(&json);
@@ -100,12 +104,18 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     printf("chat template %s\n",
            info->chat_template[0] ? info->chat_template : "none recognised; --template NAME chooses one");
     printf("trained for   %d tokens of context\n", info->n_ctx_train);
+    printf("chain         %s: %s\n", info->chain, info->chain_note);
+    if (engine->listed.name && !engine->listed.path)
+        printf("draft model   not on this disk: `scripts/get-model %s` fetches the one that drafts for this model\n",
+               engine->listed.name);
 
     printf("\nmemory\n");
     printf("  weights     %s (%s of it used in place from the file), read once for each token: %s\n",
            human_bytes(cost->weight_bytes, a), human_bytes(info->mapped_bytes, b), human_bytes(info->weight_bytes, c));
     printf("  context     %s for %d tokens, %s each\n", human_bytes(cost->kv_bytes, a), cost->n_ctx,
            human_bytes(info->kv_bytes_per_token, b));
+    if (cost->draft_bytes)
+        printf("  drafts      %s for the chain's other weights\n", human_bytes(cost->draft_bytes, a));
     printf("  total       %s of this machine's %s%s\n", human_bytes(cost->total_bytes, a),
            human_bytes(cost->memory_bytes, b), cost->total_bytes > cost->memory_bytes ? ": too much" : "");
     printf("machine       %s%s%s, %d core%s\n", machine->cpu, strcmp(machine->cpu, machine->cpu_best) ? " of " : "",

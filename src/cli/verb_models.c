@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/buffer.h"
 #include "cli/cli.h"
@@ -28,6 +29,10 @@ static void print_json(const struct known_models *known, const char *folder, con
             jw_string(&json, "path", paths[i].data);
         else
             jw_null(&json, "path");
+        if (strcmp(model->draft, "-") == 0)
+            jw_null(&json, "draft");
+        else
+            jw_string(&json, "draft", model->draft);
         jw_end_object(&json);
     }
     jw_end_array(&json);

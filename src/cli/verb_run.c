@@ -7,6 +7,7 @@
 #include "cli/engine.h"
 #include "cli/input.h"
 #include "cli/json.h"
+#include "cli/levels.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "platform/clock.h"
@@ -34,7 +35,7 @@ static int on_event(void *user, const riffle_event *event)
         buffer_append(&answer->text, event->text, event->text_bytes);
         if (event->token >= 0) buffer_append(&answer->ids, &event->token, sizeof event->token);
     } else if (event->text_bytes) {
-        answer->write_failed = output_text(event->text, event->text_bytes) != 0;
+        answer->write_failed = output_text(event->text, event->text_bytes, "") != 0;
     }
     return answer->write_failed || rf_interrupts() > 0;
 }
@@ -92,22 +93,6 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     return rf_interrupts() > 0 ? CLI_INTERRUPTED : CLI_OK;
 }
 
-static void json_levels(struct json_writer *json, const riffle_stats *stats)
-{
-    jw_array(json, "levels");
-    for (int32_t i = 0; i < stats->n_levels; i++) {
-        const riffle_level_stats *level = &stats->levels[i];
-        jw_object(json, NULL);
-        jw_string(json, "name", level->name);
-        jw_uint(json, "passes", level->passes);
-        jw_uint(json, "drafted", level->drafted);
-        jw_uint(json, "accepted", level->accepted);
-        jw_number(json, "seconds", level->seconds);
-        jw_end_object(json);
-    }
-    jw_end_array(json);
-}
-
 static void print_json(const struct engine *engine, const struct answer *answer, const riffle_stats *stats,
                        const riffle_machine *machine, const char *finish)
 {
@@ -149,7 +134,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
         jw_null(&json, "read_gbps");
     jw_end_object(&json);
     jw_string(&json, "chain", stats->chain);
-    json_levels(&json, stats);
+    levels_write(&json, stats);
     jw_end_object(&json);
     jw_print(&json);
 }
@@ -161,6 +146,7 @@ static void print_summary(const struct engine *engine, const struct answer *answ
             (long long)answer->generated_tokens, rate(stats->generated_tokens, stats->decode_seconds));
     if (answer->has_token) fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
     fprintf(stderr, " (loading %.2f s)\n", engine->load_seconds);
+    if (answer->options->verbose) levels_print(stderr, stats);
     if (answer->options->verbose && answer->options->sampling.temperature > 0)
         fprintf(stderr, "seed %llu\n", (unsigned long long)answer->options->sampling.seed);
 }
@@ -200,7 +186,7 @@ int verb_run(const struct cli_options *options)
         input_free(&input);
         return status;
     }
-    if (options->verbose) engine_introduce(&engine, "");
+    if (options->verbose) engine_introduce(&engine, options, "");
     status = prefill(&engine, options, &input, &answer);
     if (status == CLI_OK) status = generate(&engine, options, &answer);
     if (status == CLI_OK || status == CLI_INTERRUPTED) status = report(&engine, options, &answer, status);

@@ -79,7 +79,24 @@ class Pipe(Case):
         self.fails(1, *CHAT, stdin="/save\n", says="/save")
         self.fails(1, *CHAT, stdin="/stats maybe\n", says="maybe")
         self.fails(1, *CHAT, stdin="/exit now\n", says="now")
-        self.fails(1, *CHAT, stdin="/chain ngram\n", says="no drafters")
+        self.fails(1, *CHAT, stdin="/chain ngram > > mxfp4\n", says="empty")
+        self.fails(1, *CHAT, stdin="/chain q4\n", says=["q4", "ngram > mxfp4 > target", "--chain"])
+
+    def test_chain_changes_and_nothing_else_does(self):
+        """The conversation and its answers stay what they are; only who drafts is another."""
+        expected = self.ok(*CHAT, stdin="Hello\nAnd then?\nGo on\n").out
+        result = self.ok(*CHAT, "--verbose", stdin="Hello\n/chain ngram\nAnd then?\n/chain none\nGo on\n/chain auto\n")
+        self.assertEqual(result.out, expected)
+        self.assertRegex(result.err, r"(?s)\nngram > target\n.*\ntarget\n.*\nngram > mxfp4 > target: \S")
+        read = [int(line.split("; ")[1].split()[0]) for line in result.err.splitlines() if "read at" in line]
+        self.assertEqual(len(read), 3)
+        self.assertLess(max(read[1:]), 2 * read[0])  # the turns before were not read again with the message
+
+    def test_stats_of_levels(self):
+        shown = self.ok(*CHAT, "--chain", "ngram > mxfp4", "--gamma", "3", stdin="Hello\n/stats\n").err
+        for level in ["ngram", "mxfp4", "target"]:
+            self.assertRegex(shown, r"\n%s +[0-9]" % level)
+        self.assertIn("by place in the draft", shown)
 
     def test_slash_after_a_space(self):
         self.ok(*CHAT, stdin=" /etc/passwd\n/save saved.json\n")
@@ -144,6 +161,24 @@ class AtTerminal(Case):
         terminal.send("/exit\n")
         self.assertEqual(terminal.leave(), 0)
         self.assertNotRegex(terminal.screen, r"\033\[[0-9;]*m")
+
+    def test_paints_levels(self):
+        """After /stats on, and only then, a token has the colour of the level that proposed it first."""
+        terminal = self.chat(*CHAT, "--chain", "ngram > mxfp4", "--gamma", "4")
+        self.ask(terminal, "Hello\n")
+        self.assertNotRegex(terminal.screen, r"\033\[3[26]m")
+        terminal.send("/stats on\n")
+        terminal.wait_for("\033[36mmxfp4\033[0m")
+        terminal.wait_for_prompt()
+        self.ask(terminal, "Go on\n")
+        self.assertRegex(terminal.screen[terminal.mark:], r"\033\[3[26]m[^\033]+\033\[0m")
+        terminal.send("/stats off\n")
+        terminal.wait_for_prompt()
+        terminal.send("Go on\n")
+        terminal.wait_for_match(r"\033\[\?2004l.+\033\[\?2004h")
+        self.assertNotRegex(terminal.screen[terminal.mark:], r"\033\[3[26]m")
+        terminal.send("/exit\n")
+        self.assertEqual(terminal.leave(), 0)
 
     def test_interrupt_stops_the_answer_only(self):
         terminal = self.chat(*LONG, env={"RIFFLE_CPU": "scalar"})

@@ -15,10 +15,11 @@ class Models(Case):
         return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
     def test_table(self):
-        """The list itself: six fields, a plain file name, a sum, sources that can be understood."""
+        """The list itself: a plain file name, a sum, a draft that is in the list, sources that can be understood."""
         listed = self.listed()
         self.assertTrue(listed)
-        for name, file, licence, size, sha256, sources in listed:
+        for name, file, licence, size, draft, sha256, sources in listed:
+            self.assertIn(draft, ["-", *(row[0] for row in listed if row[0] != name)])
             self.assertRegex(name, r"^[a-z0-9.-]+$")
             self.assertEqual(os.path.basename(file), file)
             self.assertTrue(licence and int(size) > 0)
@@ -31,6 +32,7 @@ class Models(Case):
         self.assertEqual(shown["folder"], self.folder + "/.local/share/riffle/models")
         self.assertEqual([[m["name"], m["file"], m["licence"], str(m["bytes"])] for m in shown["models"]],
                          [row[:4] for row in self.listed()])
+        self.assertEqual([m["draft"] or "-" for m in shown["models"]], [row[4] for row in self.listed()])
         self.assertEqual({m["path"] for m in shown["models"]}, {None})
 
     def test_folder(self):
@@ -59,6 +61,54 @@ class Models(Case):
         self.assertIsNone(self.json("models", env=env)["models"][0]["path"])
         self.assertIn("incomplete", self.ok("models", env=env).out)
         self.fails(1, "info", name, env=env, says=[path, "scripts/get-model " + name])
+
+
+class Drafts(Case):
+    """The model that the list has to draft for another, by small files of the same names."""
+
+    def setUp(self):
+        super().setUp()
+        rows = {row[0]: row for row in map(lambda line: line.split("\t"), TSV.read_text(encoding="utf-8").splitlines())
+                if len(row) == 7}
+        target = next(row for row in rows.values() if row[4] in rows)
+        self.draft, self.draft_bytes = target[4], int(rows[target[4]][3])
+        self.draft_path = self.path(rows[self.draft][1])
+        self.target = shutil.copy(MODEL, self.path(target[1]))
+        self.env["RIFFLE_MODELS"] = self.folder
+
+    def fetch(self):
+        shutil.copy(MODEL, self.draft_path)
+        os.truncate(self.draft_path, self.draft_bytes)  # longer: bytes behind the last tensor are nobody's
+
+    def test_used_where_it_is(self):
+        alone = self.json("info", self.target)
+        self.assertNotIn("draft", alone["chain"])
+        self.assertIn("scripts/get-model " + self.draft, self.ok("info", self.target).out)
+        self.fetch()
+        both = self.json("info", self.target)
+        self.assertIn("draft", both["chain"])
+        self.assertGreater(both["memory"]["draft_bytes"], alone["memory"]["draft_bytes"])
+        self.assertNotIn("scripts/get-model", self.ok("info", self.target).out)
+        for chain in ["none", "ngram"]:
+            self.assertNotIn("draft", self.json("info", self.target, "--chain", chain)["chain"])
+        shutil.copy(MODEL, self.path("other.gguf"))
+        self.assertEqual(self.json("info", "other.gguf")["chain"], alone["chain"])
+
+    def test_incomplete_is_not_used(self):
+        self.fetch()
+        os.truncate(self.draft_path, self.draft_bytes - 1)
+        self.assertNotIn("draft", self.json("info", self.target)["chain"])
+        self.fails(1, "info", self.target, "--draft", self.draft, says="scripts/get-model " + self.draft)
+
+    def test_names(self):
+        self.fails(1, "info", MODEL, "--draft", self.draft, says="scripts/get-model " + self.draft)
+        self.fails(1, "info", MODEL, "--chain", self.draft, says="scripts/get-model " + self.draft)
+        self.fetch()
+        for arguments in [["--draft", self.draft], ["--chain", "ngram > draft > mxfp4", "--draft", self.draft_path],
+                          ["--chain", "ngram > %s" % self.draft]]:
+            self.assertGreater(self.json("info", MODEL, *arguments)["memory"]["draft_bytes"], 0)
+        self.assertEqual(self.json("info", MODEL, "--chain", "ngram > %s:mxfp4" % self.draft)["chain"],
+                         "ngram > %s:mxfp4 > target" % self.draft)
 
 
 class Names(Case):

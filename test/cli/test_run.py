@@ -12,6 +12,7 @@ import time
 
 from harness import MODEL, RIFFLE, TIMEOUT, Case, main
 
+DRAFT = MODEL.replace("260K", "260K-q")
 ONCE = ["run", MODEL, "--raw", "-p", "Once upon a time"]
 
 
@@ -56,7 +57,9 @@ class Run(Case):
         self.assertEqual(set(shown["model"]), {"name", "arch", "weights", "weight_bytes"})
         self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
         self.assertEqual([set(level) for level in shown["levels"]],
-                         [{"name", "passes", "drafted", "accepted", "seconds"}])
+                         [{"name", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}] *
+                         len(shown["levels"]))
+        self.assertEqual(" > ".join(level["name"] for level in shown["levels"]), shown["chain"])
         self.assertEqual(shown["levels"][-1]["name"], "target")
         for field in ["prompt_tokens", "load_s", "first_token_s", "prefill_tps", "decode_tps", "peak_rss_bytes"]:
             self.assertGreater(shown[field], 0, field)
@@ -68,6 +71,37 @@ class Run(Case):
         self.assertEqual(first, self.ok(*ONCE, "--max-tokens", "30").out)
         self.assertEqual(first, self.ok(*ONCE, "--max-tokens", "30", "--threads", "1").out)
         self.assertEqual(first, self.ok(*ONCE, "--max-tokens", "30", "--chain", "none").out)
+
+    CHAINS = [["--chain", "ngram"], ["--chain", "mxfp4"], ["--chain", "ngram > mxfp4"], ["--draft", DRAFT],
+              ["--chain", "ngram > draft > mxfp4", "--draft", DRAFT], ["--chain", "%s:mxfp4" % DRAFT]]
+
+    def test_every_chain_writes_the_same(self):
+        for sampling in [[], ["--temp", "1", "--seed", "11"]]:
+            plain = self.ok(*ONCE, "--max-tokens", "48", "--chain", "none", *sampling).out
+            for chain in self.CHAINS:
+                for gamma in [[], ["--gamma", "1"], ["--gamma", "7", "--min-confidence", "0.3"]]:
+                    shown = self.ok(*ONCE, "--max-tokens", "48", *chain, *gamma, *sampling)
+                    self.assertEqual((shown.out, shown.err), (plain, ""), (chain, gamma, sampling))
+
+    def test_levels_are_counted(self):
+        shown = self.json(*ONCE, "--max-tokens", "48", "--chain", "ngram > mxfp4", "--gamma", "4")
+        self.assertEqual(shown["chain"], "ngram > mxfp4 > target")
+        mxfp4, target = shown["levels"][1:]
+        self.assertLess(target["passes"], 48)
+        self.assertGreater(mxfp4["accepted"], 0)
+        self.assertEqual(sum(mxfp4["accepted_at"]), mxfp4["accepted"])
+        self.assertEqual(len(mxfp4["judged_at"]), 15)
+        for judged, accepted in zip(mxfp4["judged_at"], mxfp4["accepted_at"]):
+            self.assertLessEqual(accepted, judged)
+        self.assertEqual(mxfp4["judged_at"][4:], [0] * 11)
+        self.assertEqual(sum(target["judged_at"]), 0)
+
+    def test_verbose_tells_the_chain(self):
+        shown = self.ok(*ONCE, "--max-tokens", "8", "--verbose").err
+        self.assertRegex(shown, r"chain ngram > mxfp4 > target: \S")
+        for level in ["ngram", "mxfp4", "target"]:
+            self.assertRegex(shown, r"\n%s +[0-9]" % level)
+        self.assertIn("chain target", self.ok(*ONCE, "--max-tokens", "8", "--verbose", "--chain", "none").err)
 
     def test_seed(self):
         hot = [*ONCE, "--max-tokens", "30", "--temp", "1.5"]
@@ -225,7 +259,12 @@ class Info(Case):
         self.assertEqual(memory["kv_bytes"], 100 * memory["kv_bytes_per_token"])
         # K and V, 16 bits, layers, heads, width; rows may be padded
         self.assertGreaterEqual(memory["kv_bytes_per_token"], 2 * 2 * 5 * 4 * 8)
-        self.assertEqual(memory["total_bytes"], memory["mapped_bytes"] + memory["resident_bytes"] + memory["kv_bytes"])
+        self.assertEqual(memory["total_bytes"], memory["mapped_bytes"] + memory["resident_bytes"] + memory["kv_bytes"] +
+                         memory["draft_bytes"])
+        self.assertEqual(shown["chain"], "ngram > mxfp4 > target")
+        self.assertTrue(shown["chain_note"])
+        self.assertGreater(memory["draft_bytes"], 0)
+        self.assertEqual(self.json("info", MODEL, "--chain", "none")["memory"]["draft_bytes"], 0)
         self.assertGreater(memory["resident_bytes"] + memory["mapped_bytes"], 0)
         self.assertGreater(memory["machine_bytes"], 0)
 

@@ -50,7 +50,7 @@ class Verbs(Case):
 class Options(Case):
     def test_unknown(self):
         self.fails(2, "run", MODEL, "--thread", "2", says=["--thread;", "did you mean --threads?"])
-        self.fails(2, "run", MODEL, "--gamma", "4", says="unknown option --gamma")
+        self.fails(2, "run", MODEL, "--cpu", "4", says="unknown option --cpu")
         self.fails(2, "run", MODEL, "--cores", "p", says="unknown option --cores")
         self.fails(2, "run", MODEL, "--max-token=3", says=["--max-token;", "--max-tokens"])
         self.fails(2, "run", MODEL, "-x", says="-x")
@@ -91,8 +91,22 @@ class Options(Case):
     def test_choices(self):
         for text in ["fp8", "", "stored|bf16", "bf"]:
             self.fails(2, "run", MODEL, "-p", "a", "--weights=" + text, says=["--weights", "stored", "bf16"])
-        for text in ["ngram", "ngram > mxfp4", "", "AUTO"]:
-            self.fails(2, "run", MODEL, "-p", "a", "--chain=" + text, says=["--chain", "no drafters"])
+
+    def test_chains(self):
+        run = ["run", MODEL, "--raw", "-p", "a"]
+        for gamma in ["0", "16"]:
+            self.fails(2, *run, "--gamma", gamma, says=["--gamma must be between 1 and 15", gamma])
+        self.fails(2, *run, "--min-confidence", "1.1", says="--min-confidence must be between")
+        self.fails(2, *run, "--min-confidence", "0.5", says=["--min-confidence", "--gamma"])
+        self.fails(2, *run, "--draft", "", says="--draft")
+        for chain in ["none", "ngram", "ngram > drafty", "a-draft"]:
+            self.fails(2, *run, "--chain", chain, "--draft", MODEL, says=["--draft", "no place"])
+        self.fails(2, "info", MODEL, "--gamma", "2", says=["--gamma", "run"])
+        self.fails(2, "bench", MODEL, "--gamma", "2", says=["--gamma", "--suite"])
+        self.fails(1, *run, "--chain", "", says="chain: it is empty")
+        self.fails(1, *run, "--chain", "mxfp4 > ngram", says=["ngram", "first"])
+        self.fails(1, *run, "--chain", "draft", says="draft")
+        self.fails(1, *run, "--chain", "ngrm > mxfp4", says=["ngrm", "did you mean ngram?"])
 
     def test_together(self):
         self.fails(2, "run", MODEL, "-p", "a", "-f", "b", says=["-p", "-f"])

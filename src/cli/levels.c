@@ -1,0 +1,71 @@
+#include "cli/levels.h"
+
+static void write_counts(struct json_writer *json, const char *key, const uint64_t counts[RIFFLE_MAX_DRAFT])
+{
+    jw_array(json, key);
+    for (int i = 0; i < RIFFLE_MAX_DRAFT; i++) jw_uint(json, NULL, counts[i]);
+    jw_end_array(json);
+}
+
+void levels_write(struct json_writer *json, const riffle_stats *stats)
+{
+    jw_array(json, "levels");
+    for (int32_t i = 0; i < stats->n_levels; i++) {
+        const riffle_level_stats *level = &stats->levels[i];
+        jw_object(json, NULL);
+        jw_string(json, "name", level->name);
+        jw_uint(json, "passes", level->passes);
+        jw_uint(json, "drafted", level->drafted);
+        jw_uint(json, "accepted", level->accepted);
+        jw_number(json, "seconds", level->seconds);
+        write_counts(json, "judged_at", level->judged_at);
+        write_counts(json, "accepted_at", level->accepted_at);
+        jw_end_object(json);
+    }
+    jw_end_array(json);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+void levels_print(FILE *out, const riffle_stats *stats)
+{
+    fprintf(out, "%-24s %8s %9s %9s %8s %9s\n", "level", "passes", "drafted", "accepted", "", "seconds");
+    for (int32_t i = 0; i < stats->n_levels; i++) {
+        const riffle_level_stats *level = &stats->levels[i];
+        fprintf(out, "%-24s %8llu ", level->name, (unsigned long long)level->passes);
+        if (i == stats->n_levels - 1)
+            fprintf(out, "%9s %9s %8s", "", "", "");
+        else
+            fprintf(out, "%9llu %9llu %6.1f %%", (unsigned long long)level->drafted,
+                    (unsigned long long)level->accepted, percent(level->accepted, level->drafted));
+        fprintf(out, " %9.2f\n", level->seconds);
+    }
+    for (int32_t i = 0; i < stats->n_levels; i++) {
+        const riffle_level_stats *level = &stats->levels[i];
+        if (!level->judged_at[0]) continue;
+        fprintf(out, "%s kept, by place in the draft:", level->name);
+        for (int place = 0; place < RIFFLE_MAX_DRAFT && level->judged_at[place]; place++)
+            fprintf(out, " %.0f", percent(level->accepted_at[place], level->judged_at[place]));
+        fputs(" %\n", out);
+    }
+}
+
+const char *level_colour(int32_t level)
+{
+    static const char *const colours[] = {"", "\033[36m", "\033[32m", "\033[33m", "\033[35m"};
+    enum { N = sizeof colours / sizeof *colours };
+    return colours[level <= 0 ? 0 : (level - 1) % (N - 1) + 1];
+}
+
+void levels_print_legend(FILE *out, const riffle_stats *stats)
+{
+    fputs("who proposed a token first:", out);
+    for (int32_t i = 0; i < stats->n_levels; i++) {
+        const char *colour = level_colour(stats->n_levels - 1 - i);
+        fprintf(out, " %s%s%s", colour, stats->levels[i].name, colour[0] ? "\033[0m" : "");
+    }
+    fputc('\n', out);
+}
