@@ -7,54 +7,18 @@
 #include <math.h>
 
 #include "check.h"
+#include "chi_square.h"
 #include "plain_sampler.h"
 #include "platform/memory.h"
 #include "spec/cascade.h"
 
 enum { V = 8, CELLS = V * V, SEEDS = 40000, PROMPT = 3, LEVELS = 3 };
 
-/* What is exceeded once in ten thousand by a normal variable. */
-static const double rare = 3.719;
-
 static size_t first_above(const float *x, size_t n, float threshold)
 {
     size_t i = 0;
     while (i < n && !(x[i] > threshold)) i++;
     return i;
-}
-
-/* ---- chi-square ---- */
-
-/* The value that chi-square exceeds once in ten thousand (Wilson and Hilferty, 1931; within 0.5 % from ten degrees on). */
-static double critical(double degrees)
-{
-    double c = 2.0 / (9.0 * degrees);
-    return degrees * pow(1.0 - c + rare * sqrt(c), 3.0);
-}
-
-/* The statistic over its critical value: over 1 the counts are not of these probabilities. Cells that expect fewer than
- * five are taken together; a count where nothing is possible is infinitely much. */
-static double excess(const int32_t counts[CELLS], const double p[CELLS])
-{
-    double chi_square = 0.0, few_wanted = 0.0, few_counted = 0.0, total = 0.0;
-    int degrees = -1;
-    for (int i = 0; i < CELLS; i++) total += counts[i];
-    for (int i = 0; i < CELLS; i++) {
-        double wanted = total * p[i];
-        if (wanted == 0.0 && counts[i]) return INFINITY;
-        if (wanted < 5.0) {
-            few_wanted += wanted;
-            few_counted += counts[i];
-            continue;
-        }
-        chi_square += (counts[i] - wanted) * (counts[i] - wanted) / wanted;
-        degrees++;
-    }
-    if (few_wanted >= 5.0) {
-        chi_square += (few_counted - few_wanted) * (few_counted - few_wanted) / few_wanted;
-        degrees++;
-    }
-    return chi_square / critical(degrees);
 }
 
 /* ---- levels whose logits are written down ---- */
@@ -271,7 +235,7 @@ static void check_sound(void)
             const struct chain *chain = &chains[c];
             run(chain, &settings[s], counts, drafts, &same);
             joint(&settings[s], chain->last, p);
-            double out = excess(counts, p);
+            double out = chi_square_excess(counts, p, CELLS);
             printf("%-30s gamma %d: chi-square %.2f of its limit", chain->name, chain->gamma, out);
             CHECK_MSG(out < 1.0, "%s, gamma %d: chi-square is %.2f of its limit", chain->name, chain->gamma, out);
             /* More than the distribution: of every seed, the very text. */
@@ -280,7 +244,7 @@ static void check_sound(void)
             if (chain->first < chain->last && chain->gamma == 3) {
                 CHECK_INT(sum(drafts), SEEDS);
                 joint(&settings[s], chain->last - 1, p);
-                double below = excess(drafts, p);
+                double below = chi_square_excess(drafts, p, CELLS);
                 printf(", of the level below %.2f", below);
                 CHECK_MSG(below < 1.0, "%s: of the level below the target chi-square is %.2f of its limit", chain->name,
                           below);
@@ -301,7 +265,7 @@ static void check_faults_are_caught(void)
     for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
         run(&chains[c], &settings[0], counts, drafts, &same);
         joint(&settings[0], chains[c].last, p);
-        double out = excess(counts, p);
+        double out = chi_square_excess(counts, p, CELLS);
         printf("%-30s chi-square %.2f times its limit\n", chains[c].name, out);
         CHECK_MSG(out > 2.0, "%s, and chi-square is only %.2f of its limit", chains[c].name, out);
     }
