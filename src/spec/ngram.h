@@ -21,8 +21,9 @@ void rf_ngram_free(struct rf_ngram *ngram);
 void rf_ngram_sync(struct rf_ngram *ngram, const int32_t *tokens, int32_t n, int32_t kept);
 
 /* Drafts up to `max` tokens after tokens[0 .. n), which may go beyond the text of the last sync (tokens that are drafted
- * themselves). Returns how many; 0 when no ending of the text occurred before. Each confidence is the share of the
- * occurrences that went on so, shrunk the more the fewer they are and the shorter the ending. */
+ * themselves). Returns how many; 0 when no ending of the text occurred before. A confidence is an estimate of the
+ * probability that the token is right if all before it are, from the length of the ending, the number of times that it
+ * went on so, and their share of all. */
 int32_t rf_ngram_draft(const struct rf_ngram *ngram, const int32_t *tokens, int32_t n, int32_t max,
                        struct rf_choice *draft);
 

@@ -347,6 +347,16 @@ struct rf_str rf_token_text(const struct rf_tokenizer *t, int32_t token, int spe
     return t->texts[token];
 }
 
+int32_t rf_tokenizer_n_tokens(const struct rf_tokenizer *t)
+{
+    return t->n_tokens;
+}
+
+enum rf_token_type rf_token_kind(const struct rf_tokenizer *t, int32_t token)
+{
+    return token >= 0 && token < t->n_tokens ? (enum rf_token_type)t->types[token] : RF_TOKEN_UNUSED;
+}
+
 int rf_tokenizer_strips_first_space(const struct rf_tokenizer *t)
 {
     return t->spm && t->space_prefix;

@@ -50,6 +50,11 @@ void rf_tokens_free(const struct rf_allocator *allocator, struct rf_tokens *toke
  * vocabulary has no bytes. */
 struct rf_str rf_token_text(const struct rf_tokenizer *tokenizer, int32_t token, int special);
 
+int32_t rf_tokenizer_n_tokens(const struct rf_tokenizer *tokenizer);
+/* What a token is; of an id outside the vocabulary RF_TOKEN_UNUSED. Control tokens that a file calls user-defined are set
+ * right. */
+enum rf_token_type rf_token_kind(const struct rf_tokenizer *tokenizer, int32_t token);
+
 /* 1 if sentencepiece's convention drops one space from the beginning of a decoded text that starts a session. */
 int rf_tokenizer_strips_first_space(const struct rf_tokenizer *tokenizer);
 
