@@ -130,7 +130,11 @@ int engine_add_session(struct engine *engine, const struct cli_options *options,
     int code = riffle_session_open(session, engine->model, &session_options);
     if (code == RIFFLE_OK) code = riffle_session_set_sampling(*session, &options->sampling);
     engine->load_seconds += rf_clock_seconds() - start;
-    return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
+    if (code == RIFFLE_OK) return CLI_OK;
+    int status = cli_library_failed(code);
+    riffle_session_close(*session);
+    *session = NULL;
+    return status;
 }
 
 void engine_stops(riffle_session *session)
