@@ -220,7 +220,8 @@ typedef struct riffle_sampling {
 } riffle_sampling;
 
 RIFFLE_API void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size);
-/* Takes effect with the next generated token; the random state starts from `seed`. NULL: the defaults. */
+/* Takes effect with the next generated token. What is drawn depends on the seed, the text and the position in it, and on
+ * nothing else. NULL: the defaults. */
 RIFFLE_API int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling);
 
 /* One call per committed token. */
