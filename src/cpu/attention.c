@@ -223,19 +223,25 @@ static void few_rows(struct rf_context *context, struct rf_worker *worker, int32
                                 item % chunks, context->partials + item * queries * floats);
     rf_team_barrier(worker);
 
-    rf_share_begin(&share, worker, n_rows, 1);
+    /* Heads by themselves where these are parts of an operand's row. */
+    size_t parts = has_parts(out) && dim % RF_BLOCK == 0 ? (size_t)params->n_head : 1;
+    size_t heads = (size_t)params->n_head / parts;
+    rf_share_begin(&share, worker, n_rows * parts, 1);
     while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++) {
-            size_t row = (size_t)branches.order[i];
+        for (size_t item = begin; item < end; item++) {
+            size_t i = item / parts, row = (size_t)branches.order[i], first = item % parts * heads;
             float *running = context->scratch[worker->index].merged;
-            for (size_t h = 0; h < (size_t)params->n_head; h++) {
-                const float *first =
+            for (size_t h = first; h < first + heads; h++) {
+                const float *of_head =
                     context->partials + ((h / group * chunks) * queries + i * group + h % group) * floats;
                 merge_begin(running, context->padded_dim);
-                for (size_t c = 0; c < chunks; c++) merge(running, first + c * queries * floats, context->padded_dim);
+                for (size_t c = 0; c < chunks; c++) merge(running, of_head + c * queries * floats, context->padded_dim);
                 finish(attended_row(context, row) + h * dim, running, dim, context->padded_dim);
             }
-            pack_row(context, out, row, attended_row(context, row));
+            if (parts == 1)
+                pack_row(context, out, row, attended_row(context, row));
+            else
+                pack_part(context, out, row, first * dim, dim, attended_row(context, row) + first * dim);
         }
     rf_team_barrier(worker);
 }

@@ -85,6 +85,24 @@ static inline void pack_row(const struct rf_context *context, struct rf_buffer *
         if (operand->forms[form]) context->backend->kernels->pack[form](operand->forms[form], i, x, operand->width);
 }
 
+/* 1 if rows of an operand can be written in parts: blocks of RF_BLOCK values stand for themselves in 8 and 16 bits, while the
+ * order of BF16 rows is the tier's own. */
+static inline int has_parts(const struct rf_buffer *operand)
+{
+    return !operand->forms[RF_OPERAND_BF16];
+}
+
+/* Writes the values [first, first + n) of row i of an operand that has parts; both are multiples of RF_BLOCK. */
+static inline void pack_part(const struct rf_context *context, struct rf_buffer *operand, size_t i, size_t first,
+                             size_t n, const float *x)
+{
+    const struct rf_kernels *kernels = context->backend->kernels;
+    struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];
+    uint16_t *a16 = operand->forms[RF_OPERAND_A16];
+    if (a8) kernels->pack[RF_OPERAND_A8](a8 + i * rf_a8_stride(operand->width) + first / RF_BLOCK, 0, x, n);
+    if (a16) kernels->pack[RF_OPERAND_A16](a16 + i * rf_a16_stride(operand->width) + first, 0, x, n);
+}
+
 /* K and V of one layer and KV head over the chunk of positions from chunk * RF_ATTENTION_CHUNK on. */
 static inline uint16_t *k_cache(const struct rf_context *context, size_t chunk, int32_t layer, size_t head)
 {

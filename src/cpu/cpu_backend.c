@@ -9,6 +9,7 @@
 
 enum {
     FEW_ROWS = 16,           /* that linear layers treat as a decoding step */
+    PART = 512,              /* values of a row that a worker takes at a time where rows are few */
     PANELS_TOGETHER = 4,     /* of weights, that kernels walk side by side */
     PIECE_BYTES = 640 * 1024 /* of weights that stay in the second cache while a prompt's rows pass by */
 };
@@ -160,12 +161,18 @@ static void read_row(const struct rf_weight *weight, int32_t token, float *out)
         out[j] = rf_bf16_to_f32(rf_f32_to_bf16(out[j]));
 }
 
+/* Rows that a worker takes at a time. */
+static size_t rows_grain(int32_t n_rows)
+{
+    return n_rows <= FEW_ROWS ? 1 : 4;
+}
+
 static void embed(struct rf_context *context, struct rf_worker *worker, const struct rf_weight *table,
                   const int32_t *tokens, struct rf_rows rows, struct rf_buffer *x)
 {
     struct rf_share share;
     size_t begin, end;
-    rf_share_begin(&share, worker, (size_t)rows.n_rows, 4);
+    rf_share_begin(&share, worker, (size_t)rows.n_rows, rows_grain(rows.n_rows));
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             read_row(table, tokens[i], buffer_row(x, i));
@@ -187,7 +194,7 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     struct rf_share share;
     size_t begin, end;
     float *normed = worker_row(context, worker);
-    rf_share_begin(&share, worker, (size_t)n_rows, 4);
+    rf_share_begin(&share, worker, (size_t)n_rows, rows_grain(n_rows));
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->rms_norm(normed, buffer_row(x, (size_t)first + i), weight->f32, eps, x->width);
@@ -317,11 +324,17 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     struct rf_share share;
     size_t begin, end;
     float *gated = worker_row(context, worker);
-    rf_share_begin(&share, worker, (size_t)n_rows, 4);
+    size_t width = gate->width, part = n_rows <= FEW_ROWS && has_parts(out) ? PART : width;
+    size_t parts = (width + part - 1) / part;
+    rf_share_begin(&share, worker, (size_t)n_rows * parts, rows_grain(n_rows));
     while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++) {
-            kernels->silu_gate(gated, buffer_row(gate, i), buffer_row(up, i), gate->width);
-            pack_row(context, out, i, gated);
+        for (size_t item = begin; item < end; item++) {
+            size_t i = item / parts, first = item % parts * part, n = width - first < part ? width - first : part;
+            kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+            if (n == width)
+                pack_row(context, out, i, gated);
+            else
+                pack_part(context, out, i, first, n, gated);
         }
     rf_team_barrier(worker);
 }
