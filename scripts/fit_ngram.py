@@ -3,9 +3,9 @@
 
     scripts/fit_ngram.py TEXTS.jsonl
 
-A line of TEXTS.jsonl is {"kind": "code", "weight": 1, "prompt": [ids], "tokens": [ids]}: every token of "tokens" is drafted
-from all before it, by the rules of ngram.c, and counts `weight` times in the fit. Answers that a model generated are what
-matters; `riffle run --json --ids` prints their ids. Needs numpy.
+A line of TEXTS.jsonl is {"kind": "code", "weight": 1, "prompt": [ids], "tokens": [ids]}: every token of "tokens" is
+drafted from all before it, by the rules of ngram.c, and counts `weight` times in the fit. Answers that a model
+generated are what matters; `riffle run --json --ids` prints their ids. Needs numpy.
 """
 
 import collections
@@ -87,7 +87,8 @@ def main():
     p = 1 / (1 + numpy.exp(-x @ b))
     for kind in sorted(set(kinds)):
         total = sum(row[2] == kind for row in rows)
-        print(f"{kind}: {total} tokens, {(kinds == kind).sum() / total:.2f} of them drafted, share right {y[kinds == kind].mean():.3f}")
+        share = (kinds == kind).sum() / total
+        print(f"{kind}: {total} tokens, {share:.2f} of them drafted, share right {y[kinds == kind].mean():.3f}")
         for low in numpy.arange(10) / 10:
             these = (kinds == kind) & (p >= low) & (p < low + 0.1)
             if these.any():

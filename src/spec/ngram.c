@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Texts are indexed by their endings of these lengths. A place that is found by one of them is compared with the text token
- * by token, up to LONGEST: the true length of the match decides, the orders only where one looks. */
+/* Texts are indexed by their endings of these lengths. A place that is found by one of them is compared with the text
+ * token by token, up to LONGEST: the true length of the match decides, the orders only where one looks. */
 enum { N_ORDERS = 4, LONGEST = 32, MAX_PLACES = 16, MAX_PROBES = 24 };
 static const int32_t orders[N_ORDERS] = {1, 2, 4, 8};
 
-/* A place p stands for "after text[0 .. p) came text[p]". Places with one hash form a list from the latest to the first,
- * so that adding a place at a list's head is undone exactly by taking it off. */
+/* A place p stands for "after text[0 .. p) came text[p]". Places with one hash form a list from the latest to the
+ * first, so that adding a place at a list's head is undone exactly by taking it off. */
 struct rf_ngram {
     const struct rf_allocator *allocator;
     int32_t capacity, n;
@@ -175,10 +175,11 @@ static float share_of(const struct rf_ngram *g, const struct places *places, int
     return places->n ? (float)count / (float)places->n : 0;
 }
 
-/* Logistic regression (scripts/fit_ngram.py) on 48 thousand tokens by Qwen2.5's vocabulary: greedy answers of Qwen2.5-Coder-1.5B
- * to HumanEval's and MT-bench's prompts, HumanEval's own solutions, and with little weight WikiText-2. On each of them the
- * share of right tokens among those of one confidence is within a few per cent of it, but for people's prose, where it is
- * up to ten lower. `last_share` is the token's share of what followed the text's last token. */
+/* Logistic regression (scripts/fit_ngram.py) on 48 thousand tokens by Qwen2.5's vocabulary: greedy answers of
+ * Qwen2.5-Coder-1.5B to HumanEval's and MT-bench's prompts, HumanEval's own solutions, and with little weight
+ * WikiText-2. On each of them the share of right tokens among those of one confidence is within a few per cent of it,
+ * but for people's prose, where it is up to ten lower. `last_share` is the token's share of what followed the text's
+ * last token. */
 static float confidence(const struct evidence *e, float last_share)
 {
     float logit = -4.02f + 0.72f * log2f((float)e->length) + 0.54f * log2f((float)e->count) + 2.51f * e->share +

@@ -5,12 +5,17 @@
 #include "text/tokens.h"
 #include "text/utf8.h"
 
-/* The draft's last TAIL tokens are encoded again with what follows them, since a word may have gone on; of these, the first
- * MARGIN only lead on, as they lack what stands before them. No more than MAX_TAIL are taken where the borders of tokens are
- * not borders of the text. CONTEXT tokens of the target stand before what the draft wrote when that is encoded. */
+/* The draft's last TAIL tokens are encoded again with what follows them, since a word may have gone on; of these, the
+ * first MARGIN only lead on, as they lack what stands before them. No more than MAX_TAIL are taken where the borders of
+ * tokens are not borders of the text. CONTEXT tokens of the target stand before what the draft wrote when that is
+ * encoded. */
 enum { TAIL = 8, MARGIN = 2, MAX_TAIL = 32, CONTEXT = 4 };
 /* Bytes that an encoder left out are tried again together with what follows them, if they are no more than these. */
 enum { MAX_GAP = 64 };
+
+/* How often the last token of a draft is right though the text may make it longer: measured for SmolLM2's vocabulary of
+ * 49 thousand and Qwen2.5's of 152 thousand, 0.86 in code and 0.96 in prose. */
+static const float last_is_whole = 0.9f;
 
 enum { NO_BORDER = -1 };
 
@@ -151,9 +156,9 @@ static int push(struct rf_translator *t, int32_t token, int64_t end, struct rf_e
     return 0;
 }
 
-/* Where each of the tokens first .. n_tokens - 1 ends, which were made from t->bytes, the text from offset `from` on. An
- * encoder may have changed the text (it normalises, or lacks bytes): what is alike at the beginning and at the end has
- * borders, what is between has none. */
+/* Where each of the tokens first .. n_tokens - 1 ends, which were made from t->bytes, the text from offset `from` on.
+ * An encoder may have changed the text (it normalises, or lacks bytes): what is alike at the beginning and at the end
+ * has borders, what is between has none. */
 static void find_borders(struct rf_translator *t, int32_t first, int64_t from, size_t bytes, int begins)
 {
     const char *text = t->bytes.data;
@@ -205,8 +210,8 @@ static struct tail take_tail(struct rf_translator *t, int64_t stretch_begin)
     return tail;
 }
 
-/* The new tokens from `first` on begin in the middle of a text that the old ones before them saw more of: takes the old ones
- * up to the first border, MARGIN tokens on, where both have just had the same token. */
+/* The new tokens from `first` on begin in the middle of a text that the old ones before them saw more of: takes the old
+ * ones up to the first border, MARGIN tokens on, where both have just had the same token. */
 static int splice(struct rf_translator *t, const struct tail *old, int32_t first, struct rf_error *error)
 {
     int32_t n_old = MARGIN, i = first;
@@ -409,10 +414,12 @@ static int32_t take_tokens(const struct rf_translator *t, const struct writing *
         if ((!leads && text.bytes == 0) || text.bytes > w->end - at ||
             memcmp(t->bytes.data + at, text.data, text.bytes) != 0)
             return made;
-        if (at + text.bytes == w->end && i + 1 == t->ids.count && !whole && !w->ended) return made;
+        int open_ended = at + text.bytes == w->end && !w->ended;
+        if (open_ended && !whole) return made;
         size_t from = at == w->context ? 0 : at - w->context + held;
         at += text.bytes;
-        out[made++] = (struct rf_choice){t->ids.ids[i], confidence(t, w, from, at - w->context + held)};
+        float sure = confidence(t, w, from, at - w->context + held);
+        out[made++] = (struct rf_choice){t->ids.ids[i], open_ended ? sure * last_is_whole : sure};
     }
     if (at == w->end && w->control >= 0 && made < max)
         out[made++] = (struct rf_choice){w->control, w->written[w->n].confidence};
@@ -434,8 +441,8 @@ int32_t rf_translator_write(struct rf_translator *t, const struct rf_choice *wri
     int64_t skipped = -1;
     code = encode(t->target, t->bytes.data, w.end, w.begins, t, error);
     if (!code) skipped = skip_context(t, &w);
-    if (!code &&
-        skipped < 0) { /* the text's end is inside of a token here, but it is not in what the target has read */
+    if (!code && skipped < 0) {
+        /* Here the text's end is inside of a token, but not in what the target has read. */
         w.begins = 0;
         skipped = 0;
         code = encode(t->target, t->bytes.data + w.context, w.end - w.context, 0, t, error);

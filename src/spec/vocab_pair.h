@@ -4,10 +4,10 @@
 
 #include "text/tokenizer.h"
 
-/* 1 when an id means the same text in both, as far as both have it; then *n_shared (may be NULL) is how many ids, from 0 on,
- * both know. What may differ: the number of rows; places that are unused in one; the names of control and added tokens;
- * and behind the shorter vocabulary's end a few tokens of text, one for sixteen that are the same at most. Reads every token
- * once: about a millisecond for 150 000. */
+/* 1 when an id means the same text in both, as far as both have it; then *n_shared (may be NULL) is how many ids, from
+ * 0 on, both know. What may differ: the number of rows; places that are unused in one; the names of control and added
+ * tokens; and behind the shorter vocabulary's end a few tokens of text, one for sixteen that are the same at most.
+ * Reads every token once: about a millisecond for 150 000. */
 int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, int32_t *n_shared);
 
 /* From control tokens of one vocabulary to those of another. */

@@ -104,8 +104,8 @@ struct tally {
     long same, all;
 };
 
-/* Steps forward and back through a text: the draft's tokens say what the text says, but for an unfinished character; few
- * of them change when text is added; most often they are what encoding the whole text gives. */
+/* Steps forward and back through a text: the draft's tokens say what the text says, but for an unfinished character;
+ * few of them change when text is added; most often they are what encoding the whole text gives. */
 static void read_in_steps(const struct vocabulary *target, const struct vocabulary *draft, const struct text *text,
                           struct tally *tally)
 {
