@@ -52,10 +52,11 @@ static struct mark *mark_of(struct rf_cascade *cascade, int32_t base, int32_t i)
 struct offer {
     int32_t drafter; /* -1: nothing */
     int32_t n;
+    int32_t made; /* of a model drafter: n, and what it drafted but did not hand over */
 };
 
 static int32_t produce(struct rf_cascade *cascade, int32_t base, int32_t level, int32_t judge, int32_t want,
-                       struct rf_error *error);
+                       int32_t *made, struct rf_error *error);
 
 /* Drafts without a pass: taken as far as they pay. *value as rf_pace_offer's. */
 static int32_t free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t judge, int32_t max,
@@ -121,7 +122,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
         return 0;
     }
     offer->drafter = drafter;
-    offer->n = produce(cascade, base, drafter, judge, max, error);
+    offer->n = produce(cascade, base, drafter, judge, max, &offer->made, error);
     return offer->n < 0 ? offer->n : 0;
 }
 
@@ -172,13 +173,13 @@ static int32_t verify(struct rf_cascade *cascade, int32_t base, int32_t judge, c
 static int32_t round_at(struct rf_cascade *cascade, int32_t base, int32_t judge, int32_t max, struct rf_error *error)
 {
     struct offer offer;
-    double start = cascade->now(), reading = cascade->reading;
+    double reading = cascade->reading;
     int code = draft_for(cascade, base, judge, max - 1, &offer, error);
     if (code) return code;
     int32_t n = verify(cascade, base, judge, &offer, error);
     if (n < 0) return n;
     reading = cascade->reading - reading;
-    rf_pace_round(&cascade->pace, offer.n ? offer.drafter : -1, judge, n, cascade->now() - start - reading, reading);
+    rf_pace_round(&cascade->pace, offer.drafter, judge, offer.made, offer.n, n, reading);
     return n;
 }
 
@@ -204,18 +205,18 @@ static int go_on(struct rf_cascade *cascade, int32_t base, int32_t level, int32_
 
 /* Appends up to `want` tokens that `level` says follow the text, drafts for `judge`. Returns how many. */
 static int32_t produce(struct rf_cascade *cascade, int32_t base, int32_t level, int32_t judge, int32_t want,
-                       struct rf_error *error)
+                       int32_t *made, struct rf_error *error)
 {
-    int32_t first = cascade->n_text, known = first, made = 0;
-    double p = 1.0, start = cascade->now(), reading = cascade->reading;
+    int32_t first = cascade->n_text, known = first;
+    double p = 1.0;
+    *made = 0;
     if (cascade->gamma && want > cascade->gamma) want = cascade->gamma;
     do {
         int32_t n = round_at(cascade, base, level, want - (cascade->n_text - first), error);
         if (n < 0) return n;
-        made += n;
+        *made += n;
     } while (cascade->n_text - first < want && go_on(cascade, base, level, judge, first, &known, &p));
     if (known < cascade->n_text) go_on(cascade, base, level, judge, first, &known, &p);
-    rf_pace_drafted(&cascade->pace, level, made, cascade->now() - start - (cascade->reading - reading));
     return cascade->n_text - first;
 }
 

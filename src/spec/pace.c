@@ -54,9 +54,9 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
             }
             pair->all_judged *= 0.5;
             pair->all_kept *= 0.5;
-            pair->tokens *= 0.5;
-            pair->seconds *= 0.5;
             pair->rounds *= 0.5;
+            pair->drafted *= 0.5;
+            pair->yielded *= 0.5;
         }
     }
 }
@@ -110,6 +110,14 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
     return most;
 }
 
+/* Of a number of rows that is a mean. */
+static double cost_between(const struct rf_pace *pace, int32_t level, double rows)
+{
+    int32_t below = (int32_t)rows;
+    double low = rf_pace_cost(pace, level, below), high = rf_pace_cost(pace, level, below + 1);
+    return low + (rows - below) * (high - low);
+}
+
 static double one_more_row(const struct rf_pace *pace, int32_t level, int32_t rows)
 {
     return rf_pace_cost(pace, level, rows + 1) - rf_pace_cost(pace, level, rows);
@@ -118,7 +126,9 @@ static double one_more_row(const struct rf_pace *pace, int32_t level, int32_t ro
 /* Seconds for a token that this level drafts. */
 static double drafting_cost(const struct rf_pace *pace, int32_t level)
 {
-    return pace->drafting[level] > 0.0 ? pace->drafting[level] : rf_pace_cost(pace, level, 1);
+    const struct rf_pace_judge *at = &pace->judges[level];
+    double alone = rf_pace_cost(pace, level, 1);
+    return (at->seconds + PRIOR_ROUNDS * alone) / (at->tokens + PRIOR_ROUNDS);
 }
 
 /* ---- acceptance ---- */
@@ -150,13 +160,41 @@ static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32
 
 /* ---- decisions ---- */
 
-/* Tokens a second at this judge: what plain decoding gives at least. */
+/* Of a round with this model drafter: what such rounds gave, and as long as there were few, what constant acceptance and the
+ * costs say of the best length. */
+struct prospect {
+    double tokens, seconds;
+};
+
+static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32_t judge)
+{
+    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
+    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
+    double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, tokens = 1.0;
+    for (int32_t g = 1; g < RF_PACE_ROWS; g++) {
+        p *= acceptance;
+        yield += p;
+        double tokens_per_second = yield / (g * each + rf_pace_cost(pace, judge, g + 1));
+        if (tokens_per_second <= best) continue;
+        best = tokens_per_second;
+        drafted = g;
+        tokens = yield;
+    }
+    drafted = (drafted * PRIOR_ROUNDS + pair->drafted) / (PRIOR_ROUNDS + pair->rounds);
+    tokens = (tokens * PRIOR_ROUNDS + pair->yielded) / (PRIOR_ROUNDS + pair->rounds);
+    return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + drafted)};
+}
+
+/* Tokens a second at this judge without free drafts. */
 static double rate(const struct rf_pace *pace, int32_t judge)
 {
-    const struct rf_pace_judge *at = &pace->judges[judge];
-    double plain = 1.0 / rf_pace_cost(pace, judge, 1);
-    double recent = at->seconds > 0.0 ? at->tokens / at->seconds : plain;
-    return recent > plain ? recent : plain;
+    double best = 1.0 / rf_pace_cost(pace, judge, 1);
+    for (int32_t d = 0; d < judge; d++) {
+        if (pace->guess[d] <= 0.0) continue;
+        struct prospect prospect = expect(pace, d, judge);
+        if (pace->usable[d] && prospect.tokens / prospect.seconds > best) best = prospect.tokens / prospect.seconds;
+    }
+    return best;
 }
 
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p)
@@ -188,28 +226,6 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge
     return best;
 }
 
-/* Tokens and seconds to expect of a round: what such rounds gave, and as long as there were few, what constant acceptance
- * and the costs say of the best length. */
-static void expect_round(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t max, double *tokens,
-                         double *seconds)
-{
-    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
-    double p = 1.0, yield = 1.0, best = 0.0;
-    *tokens = *seconds = 1.0;
-    for (int32_t g = 1; g <= max && g < RF_PACE_ROWS; g++) {
-        p *= acceptance;
-        yield += p;
-        double time = g * each + rf_pace_cost(pace, judge, g + 1);
-        if (yield / time <= best) continue;
-        best = yield / time;
-        *tokens = yield;
-        *seconds = time;
-    }
-    *tokens = (*tokens * PRIOR_ROUNDS + pair->tokens) / (PRIOR_ROUNDS + pair->rounds);
-    *seconds = (*seconds * PRIOR_ROUNDS + pair->seconds) / (PRIOR_ROUNDS + pair->rounds);
-}
-
 /* Whether a text that a drafter does not know yet is worth reading for it: paid from what drafts have saved in this request,
  * and from a small share of what is still to come. */
 static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t unread)
@@ -221,17 +237,17 @@ static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t judge
            0.5 * pace->judges[judge].saved_seconds + 0.015 * plain * (pace->horizon < 128 ? 128 : pace->horizon);
 }
 
-int32_t rf_pace_drafter(const struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
+int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
                         int32_t max, double *value)
 {
-    double lambda = rate(pace, judge);
     int32_t best = -1;
+    for (int32_t d = 0; d < judge; d++) pace->usable[d] = levels[d].cost > 0.0 && can_afford(pace, d, judge, unread[d]);
+    double lambda = rate(pace, judge);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
-        if (levels[d].cost <= 0.0 || !can_afford(pace, d, judge, unread[d])) continue;
-        double tokens, seconds;
-        expect_round(pace, d, judge, max, &tokens, &seconds);
-        double worth = tokens - lambda * seconds;
+        if (!pace->usable[d]) continue;
+        struct prospect prospect = expect(pace, d, judge);
+        double worth = prospect.tokens - lambda * prospect.seconds;
         /* One that is not worth it is tried again when that costs next to nothing of what came since. */
         double loss = *value - worth;
         if (loss > 0.0 && loss > EXPLORING * pace->pairs[d][judge].idle_tokens) continue;
@@ -241,25 +257,21 @@ int32_t rf_pace_drafter(const struct rf_pace *pace, const struct rf_level *level
     return best;
 }
 
-void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t tokens, double seconds, double reading)
+void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t drafted, int32_t yielded,
+                   double reading)
 {
     struct rf_pace_judge *at = &pace->judges[judge];
-    at->tokens = at->tokens * FADE_ROUNDS + tokens;
+    double seconds = rf_pace_cost(pace, judge, drafted + 1);
+    if (drafter >= 0 && pace->guess[drafter] > 0.0) seconds += made * drafting_cost(pace, drafter);
+    at->tokens = at->tokens * FADE_ROUNDS + yielded;
     at->seconds = at->seconds * FADE_ROUNDS + seconds;
-    at->saved_seconds += tokens * rf_pace_cost(pace, judge, 1) - seconds - reading;
-    for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += tokens;
-    if (judge == pace->n_levels - 1 && pace->horizon > tokens) pace->horizon -= tokens;
+    at->saved_seconds += yielded * rf_pace_cost(pace, judge, 1) - seconds - reading;
+    for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
+    if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    pair->tokens = pair->tokens * FADE_ROUNDS + tokens;
-    pair->seconds = pair->seconds * FADE_ROUNDS + seconds;
     pair->rounds = pair->rounds * FADE_ROUNDS + 1.0;
+    pair->drafted = pair->drafted * FADE_ROUNDS + made;
+    pair->yielded = pair->yielded * FADE_ROUNDS + yielded;
     pair->idle_tokens = 0.0;
-}
-
-void rf_pace_drafted(struct rf_pace *pace, int32_t level, int32_t tokens, double seconds)
-{
-    if (tokens < 1) return;
-    double each = seconds / tokens, *known = &pace->drafting[level];
-    *known = *known > 0.0 ? *known + 0.1 * (each - *known) : each;
 }

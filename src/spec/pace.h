@@ -1,15 +1,17 @@
 /* The pace: which level drafts in a round, how many tokens, and whether at all.
  *
- * A round at a judge drafts g tokens, verifies them in one pass, and yields the accepted ones and one more. Rounds follow
- * each other, so what counts is tokens per second over all of them (a renewal process): with the rate lambda that the
- * judge reaches, a round that takes T seconds for E tokens is worth E - lambda T, a further draft token is worth drafting
- * as long as
+ * A round at a judge drafts g tokens, verifies them in one pass, and yields the accepted ones and one more. All tokens of
+ * the text have to be passed by some round or other, so what counts is tokens per second here: lambda is the best rate that
+ * the judge reaches by plain decoding or with one of the drafting models, and a further token is worth drafting as long
+ * as
  *
- *     P(it and all before it are kept) > lambda (seconds to draft it + seconds of one more row in the verification),
+ *     P(it and all before it are kept) > lambda (seconds to draft it + seconds of one more row in the verification).
  *
- * and plain decoding is a round like any other. The seconds are measured; the probabilities are estimated from the
- * drafter's confidence, corrected by what became of earlier tokens of the same confidence. ML-SpecQD's speed-up formula
- * (section III, (alpha N + 1) / (1 + N / S)) is the case of constant acceptance and costs.
+ * An n-gram table's offer is taken when it promises more than lambda, plain decoding when nothing does. The probabilities
+ * are estimated from the drafter's confidence, corrected by what became of earlier tokens of the same confidence. Seconds
+ * of a round are the sum of what its passes usually take: single measurements, which anything on the machine may disturb,
+ * only move that table a little. ML-SpecQD's speed-up formula (section III, (alpha N + 1) / (1 + N / S)) is the case of
+ * constant acceptance and costs.
  *
  * All of it is plain arithmetic: no clock is read here. */
 #ifndef RF_SPEC_PACE_H
@@ -35,13 +37,12 @@ struct rf_pace_cost {
 struct rf_pace_pair {
     double judged[RF_PACE_BUCKETS], kept[RF_PACE_BUCKETS]; /* by confidence */
     double all_judged, all_kept;
-    double tokens, seconds; /* of rounds */
-    double rounds;          /* that these hold, faded */
-    double idle_tokens;     /* that the judge yielded since the last round with this drafter */
+    double rounds, drafted, yielded; /* rounds, and the tokens in them */
+    double idle_tokens;              /* that the judge yielded since the last of these rounds */
 };
 
 struct rf_pace_judge {
-    double tokens, seconds; /* of recent rounds */
+    double tokens, seconds; /* that recent rounds yielded and took, whatever drafted for them */
     double saved_seconds;   /* in this request, against plain decoding */
 };
 
@@ -50,10 +51,10 @@ struct rf_pace {
     struct rf_pace_cost costs[RF_PACE_LEVELS];
     double guess[RF_PACE_LEVELS];      /* cost of one row, the target's being 1 */
     double acceptance[RF_PACE_LEVELS]; /* first guesses */
-    double drafting[RF_PACE_LEVELS];   /* seconds for a token that this level drafts; 0: no round yet */
     struct rf_pace_judge judges[RF_PACE_LEVELS];
     struct rf_pace_pair pairs[RF_PACE_LEVELS][RF_PACE_LEVELS]; /* [drafter][judge] */
     int has_unit;                                              /* costs are in seconds: something was measured */
+    int usable[RF_PACE_LEVELS];                                /* drafters that the last decision could consider */
     int32_t horizon; /* tokens that are still to come in this request, about */
 };
 
@@ -78,7 +79,7 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge
 
 /* The model drafter (below `judge`, not free) to draft with now, or -1: none of them. *value likewise, of plain decoding
  * where it returns -1. unread[d]: tokens that drafter d would have to read first. */
-int32_t rf_pace_drafter(const struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
+int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
                         int32_t max, double *value);
 
 /* 1 if a drafter that has drafted n tokens, of which all are kept with probability p, should draft another one. */
@@ -86,11 +87,9 @@ int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, in
 /* 1 if a token that would be kept with probability p (all before it, too) is worth row n of the judge's pass. */
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p);
 
-/* A round at `judge` with this drafter (-1: none) is over: tokens yielded and seconds taken, drafting included; `reading`:
- * seconds more for a text that a drafter did not know. */
-void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t tokens, double seconds,
+/* A round at `judge` is over: this drafter (-1: none) drafted so many tokens, and it yielded so many. `reading`: seconds
+ * that went into a text that a drafter did not know. */
+void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t drafted, int32_t yielded,
                    double reading);
-/* `level` drafted so many tokens in so many seconds. */
-void rf_pace_drafted(struct rf_pace *pace, int32_t level, int32_t tokens, double seconds);
 
 #endif
