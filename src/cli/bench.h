@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/buffer.h"
 #include "cli/engine.h"
 #include "cli/options.h"
 #include "riffle.h"
@@ -28,6 +29,10 @@ struct bench_prompts {
  * a sentence; then there is nothing to free. */
 int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw);
 void bench_prompts_free(struct bench_prompts *prompts);
+
+/* The text that a session reads for a prompt: with the model's chat template around it, or as it is. CLI_OK, or an exit status
+ * with a sentence. */
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw, struct buffer *text);
 
 enum { BENCH_PASS_SIZES = 5 };
 /* Rows of the passes that are timed. */

@@ -6,6 +6,7 @@
 
 #include "cli/bench.h"
 #include "cli/buffer.h"
+#include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/levels.h"
 #include "cli/output.h"
@@ -185,6 +186,17 @@ static void write_row(struct json_writer *json, const struct bench_report *repor
     jw_end_object(json);
 }
 
+static void write_prompt(struct json_writer *json, const struct bench_report *report, const struct bench_prompt *prompt)
+{
+    struct buffer text = {0};
+    jw_object(json, NULL);
+    jw_string(json, "name", prompt->name);
+    if (bench_prompt_text(report->engine, prompt, report->options->raw, &text) == CLI_OK)
+        jw_text(json, "text", text.data, text.count);
+    jw_end_object(json);
+    buffer_free(&text);
+}
+
 static void write_summary(struct json_writer *json, const struct bench_report *report, size_t chain)
 {
     struct summary summary = summarise(report, chain);
@@ -217,6 +229,9 @@ void bench_print_json(const struct bench_report *report)
     bench_write_passes(&json, report->pass_seconds);
     jw_end_object(&json);
     jw_string(&json, "suite", report->options->suite);
+    jw_array(&json, "prompts");
+    for (size_t i = 0; i < report->prompts->count; i++) write_prompt(&json, report, &report->prompts->items[i]);
+    jw_end_array(&json);
     jw_array(&json, "rows");
     for (size_t i = 0; i < report->n_rows; i++) write_row(&json, report, &report->rows[i]);
     jw_end_array(&json);

@@ -233,22 +233,31 @@ static const char *widest(const struct text_list *chains)
     return found;
 }
 
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw, struct buffer *text)
+{
+    if (raw) {
+        buffer_append(text, prompt->text, prompt->bytes);
+        return CLI_OK;
+    }
+    const riffle_message message = {"user", prompt->text};
+    int64_t bytes = riffle_chat_format(engine->model, &message, 1, 1, NULL, 0);
+    if (bytes < 0) return cli_library_failed((int)bytes);
+    char *formatted = cli_allocate((size_t)bytes + 1, 1);
+    riffle_chat_format(engine->model, &message, 1, 1, formatted, (size_t)bytes);
+    buffer_append(text, formatted, (size_t)bytes);
+    free(formatted);
+    return CLI_OK;
+}
+
 /* Tokens that the longest prompt and its answer need, at least. */
 static int count_context(struct suite *suite, int32_t *n_ctx)
 {
     size_t most = 0;
     for (size_t i = 0; i < suite->prompts.count; i++) {
         const struct bench_prompt *prompt = &suite->prompts.items[i];
-        const riffle_message message = {"user", prompt->text};
         struct buffer text = {0};
-        if (suite->options->raw) {
-            buffer_append(&text, prompt->text, prompt->bytes);
-        } else {
-            int64_t bytes = riffle_chat_format(suite->engine.model, &message, 1, 1, NULL, 0);
-            if (bytes < 0) return cli_library_failed((int)bytes);
-            text.data = cli_allocate((size_t)bytes + 1, 1);
-            text.count = (size_t)riffle_chat_format(suite->engine.model, &message, 1, 1, text.data, (size_t)bytes);
-        }
+        int status = bench_prompt_text(&suite->engine, prompt, suite->options->raw, &text);
+        if (status != CLI_OK) return status;
         size_t n;
         int32_t *tokens = engine_tokenize(&suite->engine, text.data, text.count, RIFFLE_TOKENIZE_BOS, &n);
         buffer_free(&text);

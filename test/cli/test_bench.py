@@ -43,7 +43,8 @@ class Suite(Case):
     def test_json(self):
         file = self.jsonl(*({"name": tale[:3], "prompt": tale} for tale in TALES))
         shown = self.bench("--suite", file, "--chain", "ngram", "--chain", "none", "--repeats", "3")
-        self.assertEqual(set(shown), {"model", "machine", "plain", "suite", "rows", "summary"})
+        self.assertEqual(set(shown), {"model", "machine", "plain", "suite", "prompts", "rows", "summary"})
+        self.assertEqual(shown["prompts"], [{"name": tale[:3], "text": tale} for tale in TALES])
         self.assertEqual(set(shown["plain"]),
                          {"decode_tps", "prefill_tps", "percent_of_read", "first_token_s", "pass_seconds"})
         self.assertEqual([(row["prompt"], row["chain"]) for row in shown["rows"]],
@@ -100,10 +101,12 @@ class Suite(Case):
     def test_code_is_asked_for_in_a_message(self):
         chat = ["--template", "chatml", "--max-tokens", "2", "--chain", "none", "--json"]
         code = json.loads(self.ok("bench", MODEL, *chat, "--suite", self.jsonl(
-            {"prompt": "def f(x):\n", "entry_point": "f"})).out)["rows"][0]
+            {"prompt": "def f(x):\n", "entry_point": "f"})).out)
         plain = json.loads(self.ok("bench", MODEL, *chat, "--suite", self.jsonl(
-            {"prompt": "Complete this Python function:\n\n```python\ndef f(x):\n```"})).out)["rows"][0]
-        self.assertEqual(code["prompt_tokens"], plain["prompt_tokens"])
+            {"prompt": "Complete this Python function:\n\n```python\ndef f(x):\n```"})).out)
+        self.assertEqual(code["prompts"][0]["text"], plain["prompts"][0]["text"])
+        self.assertIn("```python\ndef f(x):\n```", code["prompts"][0]["text"])
+        self.assertEqual(code["rows"][0]["prompt_tokens"], plain["rows"][0]["prompt_tokens"])
 
     def test_text_file_is_one_prompt(self):
         for name, text in [("a.txt", TALES[0] + "\nAnd so on.\n"), ("b", "{ not JSON\n")]:
