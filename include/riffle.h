@@ -335,6 +335,26 @@ typedef struct riffle_machine {
 
 RIFFLE_API int riffle_machine_get(riffle_machine *machine, size_t machine_size);
 
+typedef struct riffle_quantize_options {
+    size_t struct_size;
+    int32_t threads;  /* 0: one for each core this process may use */
+    const char *rule; /* of "mxfp4", how a block's exponent is chosen: "best" or "floor"; NULL: "best" */
+    riffle_progress_fn progress;
+    void *progress_user;
+    const riffle_allocator *allocator; /* NULL: the system's */
+    uint64_t reserved[8];
+} riffle_quantize_options;
+
+RIFFLE_API void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size);
+
+/* Writes the GGUF model `in` to `out` with its matrices in another type: "mxfp4", "q4" (Q4_K, or Q4_1 where rows are no
+ * multiple of 256), "q4_0", "q8_0" or "bf16". Those that have no more bits than that, or rows that are no multiple of its blocks,
+ * stay as they are, as do norms and biases; and so do embeddings that are not the output head too (floats become BF16). Rules:
+ * "best" takes the one of two exponents that leaves less squared error, "floor" the one that the OCP specification prescribes.
+ * `out` is replaced only when all of it is written; on failure nothing is left. `options` may be NULL. */
+RIFFLE_API int riffle_quantize(const char *in, const char *out, const char *type,
+                               const riffle_quantize_options *options);
+
 /* Streaming read bandwidth of main memory in bytes per second, with `threads` threads (0: one for each core). Takes some
  * tenths of a second, and for that time memory of four times the last-level cache, between 256 MiB and 2 GiB. */
 RIFFLE_API int riffle_measure_read(int32_t threads, double *bytes_per_second);

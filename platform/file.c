@@ -10,43 +10,74 @@
 
 #include "base/error.h"
 
-static int write_all(int file, const char *data, size_t bytes)
+static int cannot_write(const char *path, int cause, struct rf_error *error)
 {
+    return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", path, strerror(cause));
+}
+
+int rf_new_file_open(struct rf_new_file *file, const char *path, struct rf_error *error)
+{
+    file->path = path;
+    int length = snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path);
+    if (length < 0 || (size_t)length >= sizeof file->temporary)
+        return rf_fail(error, RF_ERR_ARGUMENT, "%.200s...: the path is too long", path);
+    file->file = mkstemp(file->temporary);
+    if (file->file < 0) return cannot_write(path, errno, error);
+    return 0;
+}
+
+int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes, struct rf_error *error)
+{
+    const char *at = data;
     while (bytes) {
-        ssize_t written = write(file, data, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
+        ssize_t written = write(file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return -1;
-        data += written;
+        if (written < 0) return cannot_write(file->path, errno, error);
+        at += written;
         bytes -= (size_t)written;
     }
     return 0;
 }
 
-int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, struct rf_error *error)
+int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
 {
-    char temporary[4096];
-    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    if (length < 0 || (size_t)length >= sizeof temporary)
-        return rf_fail(error, RF_ERR_ARGUMENT, "%.200s...: the path is too long", path);
-    int file = mkstemp(temporary);
-    if (file < 0) return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-
-    int failed = 0;
-    for (size_t i = 0; !failed && i < n_spans; i++) failed = write_all(file, spans[i].data, spans[i].bytes);
     /* mkstemp is stricter than what a person expects of a file of theirs. */
     mode_t mask = umask(0);
     umask(mask);
-    if (!failed) failed = fchmod(file, 0666 & ~mask);
-    int cause = errno;
-    if (close(file) != 0 && !failed) {
+    int failed = fchmod(file->file, 0666 & ~mask), cause = errno;
+    if (close(file->file) != 0 && !failed) {
         failed = 1;
         cause = errno;
     }
-    if (!failed && rename(temporary, path) != 0) {
+    if (!failed && rename(file->temporary, file->path) != 0) {
         failed = 1;
         cause = errno;
     }
     if (!failed) return 0;
-    unlink(temporary);
-    return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", path, strerror(cause));
+    unlink(file->temporary);
+    return cannot_write(file->path, cause, error);
+}
+
+void rf_new_file_drop(struct rf_new_file *file)
+{
+    close(file->file);
+    unlink(file->temporary);
+}
+
+int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, struct rf_error *error)
+{
+    struct rf_new_file file;
+    int code = rf_new_file_open(&file, path, error);
+    if (code) return code;
+    for (size_t i = 0; !code && i < n_spans; i++) code = rf_new_file_write(&file, spans[i].data, spans[i].bytes, error);
+    if (!code) return rf_new_file_finish(&file, error);
+    rf_new_file_drop(&file);
+    return code;
+}
+
+int rf_same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
 }

@@ -14,6 +14,7 @@ int verb_perplexity(const struct cli_options *options);
 int verb_tokenize(const struct cli_options *options);
 int verb_info(const struct cli_options *options);
 int verb_roofline(const struct cli_options *options);
+int verb_quantize(const struct cli_options *options);
 int verb_models(const struct cli_options *options);
 
 #if defined(__GNUC__)

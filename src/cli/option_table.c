@@ -72,6 +72,12 @@ const struct option option_table[] = {
      "the model's precision: 'stored' (default) or 'bf16'; `riffle info` says what is used"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES, AT(threads), 1, 4096, NULL,
      "threads that compute (default: one for each core)"},
+    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|q8_0|bf16",
+     "of the matrices: mxfp4, q4 (Q4_K, or Q4_1 where rows are no multiple of 256), q4_0, q8_0 or bf16"},
+    {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
+     "with --type mxfp4, the exponents: 'best' (default) of two by squared error, or 'floor' as OCP prescribes"},
+    {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 4096, NULL,
+     "threads that compute (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,
      "only kernels with NAME in theirs, such as mxfp4 or attention (default: all)"},
     {"--tier", NULL, "TIER", OPTION_LIST, VERB_ROOFLINE, AT(tiers), 0, 0, NULL,
@@ -92,8 +98,8 @@ const struct option option_table[] = {
      "tokens that the conversation can hold (default: what the model was trained on, at most 8192)"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
-    {"--json", NULL, NULL, OPTION_FLAG, (OPENS | VERB_MODELS | VERB_ROOFLINE) & ~(unsigned)VERB_CHAT, AT(json), 0, 0,
-     NULL, "one JSON object on standard output at the end, and nothing else there"},
+    {"--json", NULL, NULL, OPTION_FLAG, (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE) & ~(unsigned)VERB_CHAT,
+     AT(json), 0, 0, NULL, "one JSON object on standard output at the end, and nothing else there"},
     {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL, "with --json: the answer's token ids as well"},
     {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
      "what is loaded and how fast it was, on standard error, also where that is not a terminal"},
@@ -118,6 +124,12 @@ const struct verb verb_table[] = {
      "with BOS where the model adds one. Compare models on the same text and the same --ctx only."},
     {"tokenize", VERB_TOKENIZE, 1, verb_tokenize, "MODEL [-p TEXT | -f FILE] [options]", "ids and pieces", NULL},
     {"info", VERB_INFO, 1, verb_info, "MODEL [options]", "what is in the file, what it will cost in memory", NULL},
+    {"quantize", VERB_QUANTIZE, 2, verb_quantize, "MODEL OUT --type T [options]",
+     "a GGUF file with other types of weights",
+     "Norms, biases and matrices that have no more bits than T stay as they are, and so do embeddings that are not "
+     "the\n"
+     "output head too. OUT appears when it is whole. `--type mxfp4` and `--type q4` write what drafts are cast to at "
+     "load."},
     {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]", "kernels against this machine's measured limits",
      "First how fast this machine reads memory and issues the instructions that the kernels live on, then each kernel\n"
      "beside these ceilings. Options that name what is measured take lists (1,2,4) and may be given several times."},

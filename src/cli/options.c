@@ -199,9 +199,15 @@ static int check_chain(const struct cli_options *options, const struct verb *ver
 /* What no single option can tell. */
 static int check_together(const struct cli_options *options, const struct verb *verb)
 {
-    if (verb->takes_model && !options->model)
+    if (verb->n_arguments > 0 && !options->model)
         return cli_usage_error(verb->name, "MODEL is missing: a .gguf file, a folder or a name from `riffle models`");
     if (options->model && !options->model[0]) return cli_usage_error(verb->name, "MODEL is an empty text");
+    if (verb->n_arguments > 1 && (!options->out || !options->out[0]))
+        return cli_usage_error(verb->name, "OUT is missing: the name of the file to write");
+    if (verb->bit == VERB_QUANTIZE && !options->type)
+        return cli_usage_error(verb->name, "--type is missing: mxfp4, q4, q4_0, q8_0 or bf16");
+    if (options->rule && strcmp(options->type, "mxfp4") != 0)
+        return cli_usage_error(verb->name, "--rule is for --type mxfp4, not for %s", options->type);
     if (options->prompt && options->file)
         return cli_usage_error(verb->name, "-p and -f exclude each other: there is one text");
     if (options->raw && options->system)
@@ -241,9 +247,10 @@ int options_parse(struct cli_options *options, const struct verb *verb, int argc
     for (int i = 0; i < argc; i++) {
         const char *argument = argv[i];
         if (only_arguments || argument[0] != '-' || !argument[1]) {
-            if (!verb->takes_model || options->model)
+            const char **place = options->model ? &options->out : &options->model;
+            if (verb->n_arguments < (options->model ? 2 : 1) || *place)
                 return cli_usage_error(verb->name, "one argument too many: '%s'", argument);
-            options->model = argument;
+            *place = argument;
             continue;
         }
         if (strcmp(argument, "--") == 0) {

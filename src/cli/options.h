@@ -16,7 +16,8 @@ enum verb_bit {
     VERB_TOKENIZE = 16,
     VERB_INFO = 32,
     VERB_MODELS = 64,
-    VERB_ROOFLINE = 128
+    VERB_ROOFLINE = 128,
+    VERB_QUANTIZE = 256
 };
 
 struct text_list {
@@ -29,6 +30,8 @@ struct cli_options {
     double start_seconds; /* the clock when the program began */
     const char *verb;
     const char *model; /* NULL where the verb takes none */
+    const char *out;   /* a second one, of quantize */
+    const char *type, *rule;
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or MODEL as people write it */
     int32_t gamma;                                       /* 0: as many as pay */
@@ -59,7 +62,7 @@ struct cli_options {
 struct verb {
     const char *name;
     enum verb_bit bit;
-    int takes_model;
+    int n_arguments; /* MODEL, OUT */
     int (*run)(const struct cli_options *options);
     const char *arguments; /* after the name, in the usage line */
     const char *summary;   /* a few words */

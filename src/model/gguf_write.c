@@ -1,0 +1,232 @@
+#include "model/gguf_write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/gguf.h"
+#include "model/reader.h"
+
+enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };
+
+struct rf_gguf_copy_private {
+    struct rf_allocator allocator;
+    struct rf_arena arena;     /* of the lists below */
+    struct rf_gguf gguf;       /* its values in the file's order: rf_gguf_find is not for it */
+    struct rf_source *tensors; /* the same file once more: names and places only */
+};
+
+/* ---- opening ---- */
+
+static int by_key_data(const void *a, const void *b)
+{
+    const char *x = ((const struct rf_gguf_value *)a)->key.data, *y = ((const struct rf_gguf_value *)b)->key.data;
+    return (x > y) - (x < y);
+}
+
+static int by_tensor_data(const void *a, const void *b)
+{
+    const char *x = ((const struct rf_copied_tensor *)a)->tensor->data;
+    const char *y = ((const struct rf_copied_tensor *)b)->tensor->data;
+    return (x > y) - (x < y);
+}
+
+static int read_again(struct rf_gguf_copy *copy, const char *path, struct rf_error *error)
+{
+    struct rf_gguf_copy_private *own = copy->private_;
+    struct rf_mapping mapping;
+    own->gguf = (struct rf_gguf){.path = path, .error = error};
+    int code = rf_source_new(&own->tensors, &own->allocator, error);
+    if (!code) code = rf_source_map(own->tensors, path, &mapping, error);
+    if (!code) code = rf_gguf_parse(&own->gguf, own->tensors, &own->arena, mapping.data, mapping.bytes);
+    if (code) return code;
+    copy->n_tensors = (size_t)own->tensors->n_tensors;
+    copy->tensors = rf_arena_alloc(&own->arena, copy->n_tensors, sizeof *copy->tensors, "tensors", error);
+    if (!copy->tensors) return RF_ERR_MEMORY;
+    for (size_t i = 0; i < copy->n_tensors; i++) {
+        const struct rf_tensor *tensor = &own->tensors->tensors[i];
+        copy->tensors[i] = (struct rf_copied_tensor){.tensor = tensor, .dtype = tensor->dtype};
+    }
+    if (own->gguf.n_values) qsort(own->gguf.values, own->gguf.n_values, sizeof *own->gguf.values, by_key_data);
+    if (copy->n_tensors) qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
+    return 0;
+}
+
+int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path, const struct rf_allocator *allocator,
+                      struct rf_error *error)
+{
+    *copy = NULL;
+    struct rf_gguf_copy *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->private_ = rf_calloc(allocator, 1, sizeof *made->private_, "model", error);
+    if (!made->private_) {
+        rf_free(allocator, made);
+        return RF_ERR_MEMORY;
+    }
+    made->private_->allocator = *allocator;
+    made->private_->arena.allocator = &made->private_->allocator;
+    int code = rf_source_open(&made->source, path, allocator, error);
+    if (!code && strncmp(made->source->container, "GGUF", 4) != 0)
+        code = rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written as it was read",
+                       path, made->source->container);
+    if (!code) code = read_again(made, path, error);
+    if (code) {
+        rf_gguf_copy_close(made);
+        return code;
+    }
+    *copy = made;
+    return 0;
+}
+
+void rf_gguf_copy_close(struct rf_gguf_copy *copy)
+{
+    if (!copy) return;
+    struct rf_gguf_copy_private *own = copy->private_;
+    struct rf_allocator allocator = own->allocator;
+    rf_source_close(copy->source);
+    rf_source_close(own->tensors);
+    rf_arena_free(&own->arena);
+    rf_free(&allocator, own);
+    rf_free(&allocator, copy);
+}
+
+/* ---- the header ---- */
+
+struct output {
+    const struct rf_allocator *allocator;
+    struct rf_bytes *bytes;
+    struct rf_error *error;
+    int code;
+};
+
+static void put(struct output *output, const void *data, size_t n)
+{
+    if (!output->code) output->code = rf_bytes_append(output->allocator, output->bytes, data, n, output->error);
+}
+
+static void put_u32(struct output *output, uint32_t number)
+{
+    put(output, &number, sizeof number);
+}
+
+static void put_u64(struct output *output, uint64_t number)
+{
+    put(output, &number, sizeof number);
+}
+
+static void put_string(struct output *output, const char *text)
+{
+    put_u64(output, strlen(text));
+    put(output, text, strlen(text));
+}
+
+/* llama.cpp's number for a file most of whose weights are of that type (LLAMA_FTYPE). */
+static uint32_t file_type_of(enum rf_dtype dtype)
+{
+    switch (dtype) {
+    case RF_F32: return 0;
+    case RF_F16: return 1;
+    case RF_Q4_0: return 2;
+    case RF_Q4_1: return 3;
+    case RF_Q8_0: return 7;
+    case RF_Q5_0: return 8;
+    case RF_Q5_1: return 9;
+    case RF_Q2_K: return 10;
+    case RF_Q3_K: return 11;
+    case RF_Q4_K: return 14;
+    case RF_Q5_K: return 16;
+    case RF_Q6_K: return 18;
+    case RF_BF16: return 32;
+    case RF_MXFP4: return 38;
+    case RF_DTYPE_LIMIT: break;
+    }
+    return 0;
+}
+
+static uint64_t elements_of(const struct rf_tensor *tensor)
+{
+    return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
+}
+
+static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
+{
+    uint64_t elements[RF_DTYPE_LIMIT] = {0};
+    int most = RF_F32;
+    for (size_t i = 0; i < copy->n_tensors; i++)
+        elements[copy->tensors[i].dtype] += elements_of(copy->tensors[i].tensor);
+    for (int t = 0; t < RF_DTYPE_LIMIT; t++)
+        if (elements[t] > elements[most]) most = t;
+    return (enum rf_dtype)most;
+}
+
+/* The keys that the types of tensors decide. */
+struct set_key {
+    const char *key;
+    uint32_t number;
+    int is_there; /* in the file that is read */
+};
+
+static void put_set_key(struct output *output, const struct set_key *set)
+{
+    put_string(output, set->key);
+    put_u32(output, RF_GGUF_U32);
+    put_u32(output, set->number);
+}
+
+/* A value with its key lies in one piece: length, key, type and value. */
+static void put_values(struct output *output, const struct rf_gguf *gguf, const struct set_key *sets, size_t n_sets)
+{
+    for (size_t i = 0; i < gguf->n_values; i++) {
+        const struct rf_gguf_value *value = &gguf->values[i];
+        const struct set_key *set = NULL;
+        for (size_t j = 0; j < n_sets; j++)
+            if (rf_str_is(value->key, sets[j].key)) set = &sets[j];
+        const char *begin = value->key.data - sizeof(uint64_t), *end = (const char *)value->data + value->bytes;
+        if (set)
+            put_set_key(output, set);
+        else
+            put(output, begin, (size_t)(end - begin));
+    }
+    for (size_t j = 0; j < n_sets; j++)
+        if (!sets[j].is_there) put_set_key(output, &sets[j]);
+}
+
+static void put_tensor(struct output *output, const struct rf_copied_tensor *copied)
+{
+    const struct rf_tensor *tensor = copied->tensor;
+    put_string(output, tensor->name);
+    put_u32(output, (uint32_t)tensor->n_dims);
+    for (int32_t i = 0; i < tensor->n_dims; i++) put_u64(output, (uint64_t)tensor->ne[i]);
+    put_u32(output, (uint32_t)copied->dtype);
+    put_u64(output, copied->offset);
+}
+
+int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint64_t *alignment, struct rf_error *error)
+{
+    const struct rf_gguf *gguf = &copy->private_->gguf;
+    struct output output = {&copy->private_->allocator, header, error, 0};
+    struct set_key sets[] = {{"general.file_type", file_type_of(most_frequent(copy)), 0},
+                             {"general.quantization_version", QUANTIZATION_VERSION, 0}};
+    enum { N_SETS = sizeof sets / sizeof *sets };
+    uint64_t offset = 0, n_values = gguf->n_values, start = header->count;
+    *alignment = gguf->alignment;
+    for (size_t i = 0; i < copy->n_tensors; i++) {
+        struct rf_copied_tensor *copied = &copy->tensors[i];
+        const struct rf_dtype_info *info = rf_dtype_info(copied->dtype);
+        copied->bytes = elements_of(copied->tensor) / info->block_elems * info->block_bytes;
+        copied->offset = offset;
+        offset += (copied->bytes + *alignment - 1) & ~(*alignment - 1);
+    }
+    for (size_t j = 0; j < N_SETS; j++) {
+        for (size_t i = 0; i < gguf->n_values; i++) sets[j].is_there |= rf_str_is(gguf->values[i].key, sets[j].key);
+        n_values += !sets[j].is_there;
+    }
+    put(&output, "GGUF", 4);
+    put_u32(&output, 3);
+    put_u64(&output, copy->n_tensors);
+    put_u64(&output, n_values);
+    put_values(&output, gguf, sets, N_SETS);
+    for (size_t i = 0; i < copy->n_tensors; i++) put_tensor(&output, &copy->tensors[i]);
+    while (!output.code && (header->count - start) % *alignment) put(&output, "", 1);
+    return output.code;
+}

@@ -1,0 +1,180 @@
+#include "quant/quantize.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "model/gguf_write.h"
+#include "platform/file.h"
+#include "platform/memory.h"
+#include "platform/team.h"
+
+enum {
+    BUFFER_BYTES = 8 << 20,  /* of the new file, between two writes */
+    PIECE_ELEMENTS = 1 << 16 /* about as many as a worker takes at a time */
+};
+
+/* Some rows of a tensor, on all cores. */
+struct stretch {
+    const struct rf_quantize_options *options;
+    const struct rf_tensor *tensor;
+    enum rf_dtype dtype;
+    const char *data;
+    char *out;
+    size_t k, row_bytes, out_row_bytes;
+    size_t rows, rows_per_piece;
+    _Atomic size_t next; /* row that nobody has taken */
+};
+
+struct job {
+    const struct rf_quantize_options *options;
+    struct rf_gguf_copy *copy;
+    struct rf_team *team;
+    struct rf_new_file *file;
+    char *buffer;
+    size_t buffer_bytes;
+    uint64_t alignment;
+    uint64_t done, total;
+    struct rf_error *error;
+};
+
+static size_t row_bytes_of(enum rf_dtype dtype, size_t k)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    return k / info->block_elems * info->block_bytes;
+}
+
+/* ---- what becomes of each tensor ---- */
+
+static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
+                             enum rf_cast_target target)
+{
+    if (tensor->n_dims < 2) return tensor->dtype;
+    if (strcmp(tensor->name, "token_embd.weight") == 0 && !copy->source->params.tied_output &&
+        target != RF_TARGET_BF16) {
+        int is_float = rf_dtype_info(tensor->dtype)->block_elems == 1;
+        return is_float ? RF_BF16 : tensor->dtype;
+    }
+    return rf_cast_type(target, tensor->dtype, tensor->ne[0]);
+}
+
+static void choose_types(struct job *job)
+{
+    job->buffer_bytes = BUFFER_BYTES;
+    for (size_t i = 0; i < job->copy->n_tensors; i++) {
+        struct rf_copied_tensor *copied = &job->copy->tensors[i];
+        copied->dtype = type_of(job->copy, copied->tensor, job->options->target);
+        size_t row = row_bytes_of(copied->dtype, (size_t)copied->tensor->ne[0]);
+        if (job->buffer_bytes < row) job->buffer_bytes = row;
+        job->total += copied->tensor->bytes;
+    }
+}
+
+/* ---- the data ---- */
+
+static void cast_rows(void *argument, struct rf_worker *worker)
+{
+    struct stretch *stretch = argument;
+    const struct rf_quantize_options *options = stretch->options;
+    size_t first;
+    (void)worker;
+    while ((first = atomic_fetch_add_explicit(&stretch->next, stretch->rows_per_piece, memory_order_relaxed)) <
+           stretch->rows) {
+        size_t left = stretch->rows - first, rows = left < stretch->rows_per_piece ? left : stretch->rows_per_piece;
+        rf_cast_values(options->kernels, options->target, stretch->tensor->dtype,
+                       stretch->data + first * stretch->row_bytes, stretch->dtype,
+                       stretch->out + first * stretch->out_row_bytes, rows * stretch->k);
+    }
+}
+
+static int write_padding(struct job *job, uint64_t bytes)
+{
+    static const char zeros[64] = {0};
+    int code = 0;
+    uint64_t left = (job->alignment - bytes % job->alignment) % job->alignment;
+    for (uint64_t n; !code && left; left -= n) {
+        n = left < sizeof zeros ? left : sizeof zeros;
+        code = rf_new_file_write(job->file, zeros, (size_t)n, job->error);
+    }
+    return code;
+}
+
+static int report(struct job *job, uint64_t bytes)
+{
+    const struct rf_quantize_options *options = job->options;
+    job->done += bytes;
+    if (options->progress && options->progress(options->user, job->done, job->total))
+        return rf_fail(job->error, RF_ERR_CANCELLED, "quantising was cancelled");
+    return 0;
+}
+
+static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
+{
+    const struct rf_tensor *tensor = copied->tensor;
+    size_t k = (size_t)tensor->ne[0], out_row_bytes = row_bytes_of(copied->dtype, k);
+    size_t row_bytes = row_bytes_of(tensor->dtype, k), n_rows = (size_t)(tensor->bytes / row_bytes);
+    size_t most = job->buffer_bytes / out_row_bytes;
+    int code = 0;
+    for (size_t row = 0, rows; !code && row < n_rows; row += rows) {
+        rows = n_rows - row < most ? n_rows - row : most;
+        struct stretch stretch = {.options = job->options,
+                                  .tensor = tensor,
+                                  .dtype = copied->dtype,
+                                  .data = (const char *)tensor->data + row * row_bytes,
+                                  .out = job->buffer,
+                                  .k = k,
+                                  .row_bytes = row_bytes,
+                                  .out_row_bytes = out_row_bytes,
+                                  .rows = rows,
+                                  .rows_per_piece = k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1};
+        const void *made = stretch.data;
+        if (copied->dtype != tensor->dtype) {
+            rf_team_run(job->team, cast_rows, &stretch);
+            made = job->buffer;
+        }
+        code = rf_new_file_write(job->file, made, rows * out_row_bytes, job->error);
+        if (!code) code = report(job, rows * row_bytes);
+    }
+    if (!code) code = write_padding(job, copied->bytes);
+    return code;
+}
+
+static int write_file(struct job *job, const char *out, const struct rf_bytes *header)
+{
+    struct rf_new_file file;
+    int code = rf_new_file_open(&file, out, job->error);
+    if (code) return code;
+    job->file = &file;
+    code = rf_new_file_write(&file, header->data, header->count, job->error);
+    if (!code) code = report(job, 0);
+    for (size_t i = 0; !code && i < job->copy->n_tensors; i++) code = write_tensor(job, &job->copy->tensors[i]);
+    if (!code) return rf_new_file_finish(&file, job->error);
+    rf_new_file_drop(&file);
+    return code;
+}
+
+int rf_quantize(const char *in, const char *out, const struct rf_quantize_options *options,
+                const struct rf_allocator *allocator, struct rf_error *error)
+{
+    if (rf_same_file(in, out))
+        return rf_fail(error, RF_ERR_ARGUMENT, "%s: is the file that is read; the new one needs another name", out);
+    if (rf_is_directory(out)) return rf_fail(error, RF_ERR_ARGUMENT, "%s: is a folder", out);
+    struct job job = {.options = options, .error = error};
+    struct rf_bytes header = {0};
+    int code = rf_gguf_copy_open(&job.copy, in, allocator, error);
+    if (code) return code;
+    choose_types(&job);
+    code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
+    if (!code) {
+        job.buffer = rf_malloc(allocator, job.buffer_bytes, 1, "quantising", error);
+        if (!job.buffer) code = RF_ERR_MEMORY;
+    }
+    if (!code) code = rf_team_new(&job.team, options->threads, allocator, error);
+    if (!code) {
+        code = write_file(&job, out, &header);
+        rf_team_free(job.team);
+    }
+    rf_free(allocator, job.buffer);
+    rf_bytes_free(allocator, &header);
+    rf_gguf_copy_close(job.copy);
+    return code;
+}
