@@ -223,8 +223,10 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
         weight->ld = (size_t)weight->columns;
         if (weight->format != RF_FORMAT_BF16) weight->ld = rf_panel_bytes(weight->format, weight->ld);
     } else if (request->role == RF_WEIGHT_TABLE) {
+        /* Beside casts, embeddings are what they are where the file itself holds the cast: floats in BF16, others as stored. */
+        int as_stored = request->form != RF_WEIGHTS_BF16 && rf_dtype_info(tensor->dtype)->block_elems > 1;
         weight->table = tensor;
-        weight->table_form = request->form;
+        weight->table_form = as_stored ? RF_WEIGHTS_STORED : request->form;
     }
 }
 

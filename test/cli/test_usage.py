@@ -35,7 +35,7 @@ class Help(Case):
 class Verbs(Case):
     def test_unknown(self):
         self.fails(2, "rnu", MODEL, says=["'rnu'", "did you mean run?"])
-        self.fails(2, "quantize", says="'quantize'")
+        self.fails(2, "distil", says="'distil'")
         self.fails(2, "cores", says="'cores'")
         self.fails(2, "--jsno", says="'--jsno'")
         self.fails(2, "", says="''")

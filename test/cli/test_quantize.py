@@ -1,0 +1,96 @@
+"""riffle quantize: a file with other types of weights, or nothing and a sentence."""
+
+import os
+import signal
+import time
+
+from harness import MODEL, Case, main
+
+TYPES = {"mxfp4": "MXFP4", "q4": "Q4_1", "q4_0": "Q4_0", "q8_0": "Q8_0", "bf16": "BF16"}
+
+
+class Quantize(Case):
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def test_every_type(self):
+        before = self.json("info", MODEL)
+        for name, stored in TYPES.items():
+            out = self.path(name + ".gguf")
+            said = self.json("quantize", MODEL, out, "--type", name)
+            self.assertEqual(said["path"], out)
+            self.assertIn(stored, said["stored_types"])
+            self.assertEqual(said["file_bytes"], os.path.getsize(out))
+            self.assertEqual(said["input_bytes"], os.path.getsize(MODEL))
+            after = self.json("info", out)
+            self.assertEqual(after["stored_types"], said["stored_types"])
+            for key in ["name", "arch", "tokenizer", "n_params", "n_layer", "n_vocab", "n_ctx_train", "rope_theta"]:
+                self.assertEqual(after[key], before[key], key)
+            self.ok("run", out, "--raw", "-p", "Once upon a time", "--max-tokens", "5")
+        sizes = [os.path.getsize(self.path(name + ".gguf")) for name in ["mxfp4", "q4_0", "q8_0", "bf16"]]
+        self.assertEqual(sizes, sorted(sizes))
+
+    def test_what_it_says(self):
+        result = self.ok("quantize", MODEL, "out.gguf", "--type", "mxfp4", "--rule", "floor")
+        self.assertEqual(result.out, "")
+        self.assertIn("out.gguf", result.err)
+        self.assertIn("MXFP4", result.err)
+        self.assertEqual(result.err.count("\n"), 1)
+
+    def test_rules_differ(self):
+        for rule in ["floor", "best"]:
+            self.ok("quantize", MODEL, rule + ".gguf", "--type", "mxfp4", "--rule", rule)
+        self.ok("quantize", MODEL, "default.gguf", "--type", "mxfp4")
+        self.assertNotEqual(self.read("floor.gguf"), self.read("best.gguf"))
+        self.assertEqual(self.read("default.gguf"), self.read("best.gguf"))
+
+    def test_usage(self):
+        self.fails(2, "quantize", says="MODEL")
+        self.fails(2, "quantize", MODEL, says="OUT")
+        self.fails(2, "quantize", MODEL, "out.gguf", says="--type")
+        self.fails(2, "quantize", MODEL, "out.gguf", "third", "--type", "q4", says="third")
+        self.fails(2, "quantize", MODEL, "out.gguf", "--type", "q3", says=["--type", "mxfp4", "q3"])
+        self.fails(2, "quantize", MODEL, "out.gguf", "--type", "q4", "--rule", "best", says="--rule")
+        self.fails(2, "quantize", MODEL, "out.gguf", "--type", "mxfp4", "--rule", "worst", says="worst")
+        self.fails(2, "quantize", MODEL, "out.gguf", "--type", "mxfp4", "--chain", "none", says="--chain")
+        self.fails(2, "info", MODEL, "out.gguf", says="out.gguf")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_failures_leave_nothing(self):
+        self.fails(1, "quantize", "absent.gguf", "out.gguf", "--type", "q4", says="absent.gguf")
+        self.fails(1, "quantize", MODEL, "no/folder/out.gguf", "--type", "q4", says="no/folder/out.gguf")
+        self.fails(1, "quantize", MODEL, self.folder, "--type", "q4", says="folder")
+        self.assertEqual(os.listdir(self.folder), [])
+        self.path("text.gguf", "This is not a model.\n")
+        self.fails(1, "quantize", "text.gguf", "out.gguf", "--type", "q4", says="text.gguf")
+        self.assertEqual(os.listdir(self.folder), ["text.gguf"])
+
+    def test_input_is_not_overwritten(self):
+        self.ok("quantize", MODEL, "one.gguf", "--type", "bf16")
+        os.link(self.path("one.gguf"), self.path("two.gguf"))
+        before = self.read("one.gguf")
+        for name in ["one.gguf", "./one.gguf", "two.gguf"]:
+            self.fails(1, "quantize", "one.gguf", name, "--type", "q4", says=name)
+        self.assertEqual(self.read("one.gguf"), before)
+
+    def test_interrupt_leaves_nothing(self):
+        """Whenever it comes: either all of the file is there, or none of it."""
+        for delay in [0.0, 0.005, 0.01, 0.02, 0.04]:
+            process = self.start("quantize", MODEL, "out.gguf", "--type", "q4_0")
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            if process.returncode == 0:
+                self.ok("info", "out.gguf")
+                os.remove(self.path("out.gguf"))
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_an_existing_file_is_replaced(self):
+        self.path("out.gguf", "old")
+        self.ok("quantize", MODEL, "out.gguf", "--type", "q8_0")
+        self.ok("info", "out.gguf")
+
+
+if __name__ == "__main__":
+    main()
