@@ -115,10 +115,11 @@ const struct verb verb_table[] = {
      "The text is a user's message in the model's chat template. One newline at the end of a file or of standard "
      "input\n"
      "is dropped, except with --raw."},
-    {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]", "prefill and decoding speed beside this machine's limit",
+    {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]", "decoding, prompts and chains beside this machine's limit",
      "Decoding reads all weights once for each token, so its speed is shown as per cent of the memory bandwidth that "
      "is\n"
-     "measured between the passes."},
+     "measured between the passes. With --suite real prompts are answered plainly and with each --chain, in turn; the\n"
+     "token ids are compared on the way, and a difference ends with status 1."},
     {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]", "quality, with standard error",
      "The text is cut into windows of the context length; the second half of each window is scored. A window begins\n"
      "with BOS where the model adds one. Compare models on the same text and the same --ctx only."},
