@@ -1,7 +1,9 @@
 /* A session's cascade: a level for each of its chain, over the weights that the model has for it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
+#include "platform/cpu.h"
 
 enum { DRAFT_CTX = 2048 }; /* tokens that a draft model's own context holds, at most */
 
@@ -18,20 +20,48 @@ static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_le
     return -1;
 }
 
-static int open_draft(struct part *part, const struct draft_weights *weights, const struct rf_session *target,
-                      const struct rf_sampler *sampler, const struct rf_allocator *allocator, struct rf_error *error)
+static int open_draft(struct part *part, const struct riffle_model *model, const struct draft_weights *weights,
+                      const struct rf_session *target, const struct rf_sampler *sampler, struct rf_error *error)
 {
+    const struct rf_allocator *allocator = &model->allocator;
+    int32_t n_vocab = weights->n_vocab ? weights->n_vocab : weights->source->params.n_vocab;
     const struct rf_params *params = &weights->source->params;
     struct rf_session_shape shape = target->shape;
     if (shape.n_ctx > DRAFT_CTX) shape.n_ctx = DRAFT_CTX;
     if (shape.n_ctx > params->n_ctx_train) shape.n_ctx = params->n_ctx_train;
     int code = rf_session_new(&part->session, weights->model, &shape, error);
-    if (!code)
-        code = rf_sampler_new(&part->sampler, weights->n_vocab, weights->model->backend->first_above, allocator, error);
+    if (!code) code = rf_sampler_new(&part->sampler, n_vocab, weights->model->backend->first_above, allocator, error);
     if (code) return code;
     part->session->stop = target->stop;
-    rf_sampler_copy(part->sampler, sampler);
-    rf_model_level_of_draft(&part->level, part->session, part->sampler, weights->n_vocab);
+    if (weights->n_vocab) {
+        rf_sampler_copy(part->sampler, sampler);
+        rf_model_level_of_draft(&part->level, part->session, part->sampler, n_vocab);
+        return 0;
+    }
+    part->translated = (struct rf_translated_level){.session = part->session, .sampler = part->sampler};
+    code = rf_sampler_set(part->sampler, &(struct rf_sampling){.top_p = 1.0f, .repeat_penalty = 1.0f}, error);
+    if (!code)
+        code = rf_translator_new(&part->translator, model->tokenizer, weights->tokenizer, shape.n_ctx, shape.n_ctx,
+                                 allocator, error);
+    part->translated.translator = part->translator;
+    return code;
+}
+
+/* What was measured with this model, tier and number of threads before. */
+static int load_pace(struct cascade_parts *parts, const struct riffle_model *model, const struct rf_session *session,
+                     struct rf_error *error)
+{
+    char path[4200];
+    int tier;
+    int code = rf_api_tier(&tier, error);
+    if (code) return code;
+    int length = snprintf(path, sizeof path, "%s-%s-%d-of-%d", model->drafts.pace_path, rf_tier_name(tier),
+                          session->shape.threads, rf_cpu_count());
+    parts->pace_file = rf_strndup(&model->allocator, path, (size_t)length, error);
+    if (!parts->pace_file) return RF_ERR_MEMORY;
+    for (int32_t l = 0; l < parts->n_levels; l++)
+        rf_chain_level_name(&parts->chain.levels[l], parts->names[l], sizeof parts->names[l]);
+    rf_pace_load(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names, parts->pace_file);
     return 0;
 }
 
@@ -64,8 +94,11 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
             levels[l].acceptance = weights->cost.form == RF_WEIGHTS_STORED ? 0.95 : 0.88;
             break;
         case RF_LEVEL_MODEL:
-            code = open_draft(part, weights, session, sampler, &model->allocator, error);
-            levels[l].acceptance = 0.7;
+            code = open_draft(part, model, weights, session, sampler, error);
+            levels[l].acceptance = weights->n_vocab ? 0.7 : 0.55;
+            if (weights->n_vocab) break;
+            levels[l].ops = &rf_translated_level_ops;
+            levels[l].self = &part->translated;
             break;
         case RF_LEVEL_TARGET: rf_model_level_of_target(&part->level, session, sampler); break;
         }
@@ -75,22 +108,29 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
     if (!code)
         code = rf_cascade_new(&parts->cascade, levels, parts->chain.n_levels, session->shape.n_ctx, &model->allocator,
                               error);
+    if (!code && drafts->pace_path) code = load_pace(parts, model, session, error);
     return code;
 }
 
 void rf_cascade_parts_set_sampling(struct cascade_parts *parts, const struct rf_sampler *sampler)
 {
     for (int32_t l = 0; l < parts->n_levels; l++)
-        if (parts->parts[l].sampler) rf_sampler_copy(parts->parts[l].sampler, sampler);
+        if (parts->parts[l].sampler && !parts->parts[l].translator) rf_sampler_copy(parts->parts[l].sampler, sampler);
 }
 
-void rf_cascade_parts_free(struct cascade_parts *parts)
+void rf_cascade_parts_free(struct cascade_parts *parts, const struct rf_allocator *allocator)
 {
+    struct rf_error ignored; /* a cache that cannot be written is none */
+    if (parts->cascade && parts->pace_file)
+        rf_pace_save(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names, parts->pace_file,
+                     &ignored);
+    rf_free(allocator, parts->pace_file);
     rf_cascade_free(parts->cascade);
     for (int32_t l = 0; l < parts->n_levels; l++) {
         rf_ngram_free(parts->parts[l].ngram);
         rf_session_free(parts->parts[l].session);
         rf_sampler_free(parts->parts[l].sampler);
+        rf_translator_free(parts->parts[l].translator);
     }
     *parts = (struct cascade_parts){0};
 }

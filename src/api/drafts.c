@@ -7,6 +7,7 @@
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
 #include "platform/memory.h"
+#include "spec/vocab_pair.h"
 
 enum {
     CAST_FROM_BITS = 7,      /* a target of more bits a weight is worth a cast of it */
@@ -97,9 +98,26 @@ static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_
         code = weight_cost(model, weights->source, RF_WEIGHTS_STORED, &stored, error);
         if (!code && bits(&stored) > CAST_DRAFT_FROM_BITS) level->form = RF_WEIGHTS_MXFP4;
     }
-    int32_t ours = model->source->params.n_vocab, theirs = weights->source->params.n_vocab;
-    weights->n_vocab = ours < theirs ? ours : theirs;
+    if (!code && !rf_vocab_same(model->tokenizer, weights->tokenizer, &weights->n_vocab)) weights->n_vocab = 0;
     return code;
+}
+
+/* Costs are kept for each model and form of its weights, told apart by names and sizes. */
+static int name_pace_files(struct riffle_model *model, const char *folder, struct rf_error *error)
+{
+    struct drafts *drafts = &model->drafts;
+    char path[4096], name[48];
+    size_t length = 0;
+    for (const char *c = model->source->name; *c && length + 1 < sizeof name; c++) {
+        char lower = (char)(*c | 0x20);
+        name[length++] = (*c >= '0' && *c <= '9') || (lower >= 'a' && lower <= 'z') ? *c : '-';
+    }
+    name[length] = 0;
+    int written =
+        snprintf(path, sizeof path, "%s/pace-%s-%llu", folder, name, (unsigned long long)model->cost.pass_bytes);
+    if (written < 0 || (size_t)written >= sizeof path) return 0;
+    drafts->pace_path = rf_strndup(&model->allocator, path, strlen(path), error);
+    return drafts->pace_path ? 0 : RF_ERR_MEMORY;
 }
 
 int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options, struct rf_error *error)
@@ -116,12 +134,12 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
         if (level->kind == RF_LEVEL_MODEL) code = open_draft(model, l, options, is_auto, error);
-        if (level->kind == RF_LEVEL_SELF) weights->n_vocab = model->source->params.n_vocab;
         if (code || (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF)) continue;
         code =
             weight_cost(model, weights->source ? weights->source : model->source, level->form, &weights->cost, error);
         drafts->bytes += weights->cost.resident_bytes;
     }
+    if (!code && options->cache_folder) code = name_pace_files(model, options->cache_folder, error);
     rf_chain_format(&drafts->chain, drafts->chain_text, sizeof drafts->chain_text);
     return code;
 }
@@ -166,6 +184,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
 
 void rf_drafts_free(struct riffle_model *model)
 {
+    rf_free(&model->allocator, model->drafts.pace_path);
     for (int32_t l = 0; l < RF_CHAIN_MAX_LEVELS; l++) {
         struct draft_weights *weights = &model->drafts.weights[l];
         rf_model_free(weights->model);

@@ -106,7 +106,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model, const rif
 void riffle_session_close(riffle_session *session)
 {
     if (!session) return;
-    rf_cascade_parts_free(&session->levels);
+    rf_cascade_parts_free(&session->levels, &session->model->allocator);
     rf_sampler_free(session->sampler);
     rf_session_free(session->session);
     rf_free(&session->model->allocator, session);

@@ -32,6 +32,8 @@ void rf_cascade_free(struct rf_cascade *cascade)
     rf_free(cascade->allocator, cascade);
 }
 
+enum { FEW_AT_ONCE = 5 }; /* tokens that a translated draft writes before it is asked whether to go on */
+
 static int is_target(const struct rf_cascade *cascade, int32_t level)
 {
     return level == cascade->n_levels - 1;
@@ -95,7 +97,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
     if (max <= 0) return 0;
     for (int32_t d = 0; d < judge; d++) {
         const struct rf_level *level = &cascade->levels[d];
-        if (is_judge(cascade, d)) {
+        if (level->cost > 0.0) {
             unread[d] = level->ops->unread(level->self, cascade->text, cascade->n_text);
             continue;
         }
@@ -110,7 +112,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
     int32_t drafter;
     if (cascade->gamma) {
         /* The level next below; the free one below that drafts for it in turn. */
-        drafter = judge - 1 >= 0 && is_judge(cascade, judge - 1) ? judge - 1 : -1;
+        drafter = judge - 1 >= 0 && cascade->levels[judge - 1].cost > 0.0 ? judge - 1 : -1;
         if (drafter >= 0 && unread[drafter] == INT32_MAX) drafter = -1;
         value = drafter >= 0 ? best_value + 1.0 : 0.0;
     } else {
@@ -203,6 +205,29 @@ static int go_on(struct rf_cascade *cascade, int32_t base, int32_t level, int32_
     return cascade->gamma || rf_pace_go_on(&cascade->pace, level, judge, cascade->n_text - first, *p);
 }
 
+/* A few tokens of a level that judges nothing, but takes its time: appended to the text. */
+static int32_t paid_draft(struct rf_cascade *cascade, int32_t base, int32_t drafter, int32_t max,
+                          struct rf_error *error)
+{
+    const struct rf_level *level = &cascade->levels[drafter];
+    struct rf_cascade_stats *stats = &cascade->stats[drafter];
+    struct rf_choice draft[RF_MAX_DRAFT];
+    int32_t few = cascade->gamma || max < FEW_AT_ONCE ? max : FEW_AT_ONCE;
+    int32_t unread = level->ops->unread(level->self, cascade->text, cascade->n_text);
+    double start = cascade->now();
+    int32_t n = level->ops->draft(level->self, cascade->text, cascade->n_text, few, draft, error);
+    double seconds = cascade->now() - start;
+    if (n < 0) return n;
+    stats->passes++;
+    stats->seconds += seconds;
+    if (unread >= RF_PACE_ROWS)
+        cascade->reading += seconds;
+    else if (n > 0)
+        rf_pace_pass(&cascade->pace, drafter, 1, seconds / n);
+    take(cascade, base, drafter, draft, n);
+    return n;
+}
+
 /* Appends up to `want` tokens that `level` says follow the text, drafts for `judge`. Returns how many. */
 static int32_t produce(struct rf_cascade *cascade, int32_t base, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error)
@@ -212,8 +237,11 @@ static int32_t produce(struct rf_cascade *cascade, int32_t base, int32_t level, 
     *made = 0;
     if (cascade->gamma && want > cascade->gamma) want = cascade->gamma;
     do {
-        int32_t n = round_at(cascade, base, level, want - (cascade->n_text - first), error);
+        int32_t left = want - (cascade->n_text - first);
+        int32_t n = is_judge(cascade, level) ? round_at(cascade, base, level, left, error)
+                                             : paid_draft(cascade, base, level, left, error);
         if (n < 0) return n;
+        if (n == 0) break;
         *made += n;
     } while (cascade->n_text - first < want && go_on(cascade, base, level, judge, first, &known, &p));
     if (known < cascade->n_text) go_on(cascade, base, level, judge, first, &known, &p);

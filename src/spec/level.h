@@ -25,7 +25,8 @@ struct rf_level_ops {
     /* Of a judge: the draft tokens path[0 .. n) of the last question, each following the one before, are part of the text
      * from now on; the others are not. */
     void (*keep)(void *level, const int32_t *path, int32_t n);
-    /* Of a judge: tokens of text[0 .. n) that it must read before it can choose. */
+    /* Of a level that takes time: tokens of text[0 .. n) that it must read before it can choose or draft; INT32_MAX of a text
+     * that it cannot read. */
     int32_t (*unread)(void *level, const int32_t *text, int32_t n);
     /* Of any level, or NULL: the target goes on from text[0 .. n), whose first `kept` tokens are those of the last call. */
     void (*follow)(void *level, const int32_t *text, int32_t n, int32_t kept);
@@ -35,7 +36,7 @@ struct rf_level_ops {
 };
 
 struct rf_level {
-    const struct rf_level_ops *ops; /* either `draft`, or choose, keep and unread */
+    const struct rf_level_ops *ops; /* either choose and keep, or draft */
     void *self;
     double cost;       /* the first guess of a pass over one row, with the target's as 1; 0 of a level without passes */
     double acceptance; /* the first guess of the share of its tokens that levels above keep */

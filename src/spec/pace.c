@@ -80,14 +80,15 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
     struct rf_pace_cost *cost = &pace->costs[level];
     double error = log(seconds / cost->seconds[rows - 1]);
-    uint32_t seen = 0;
-    for (int r = 0; r < RF_PACE_ROWS; r++) seen += cost->seen[r];
-    if (!pace->has_unit) {
-        /* The unit of the guesses becomes a second. */
-        for (int32_t l = 0; l < pace->n_levels; l++) scale(&pace->costs[l], exp(error));
+    uint32_t seen = cost->measured;
+    if (seen == 0) {
+        /* What was not measured yet follows the first measurement, and the target's once more: guesses are shares of its
+         * cost. */
+        int leads = !pace->has_unit || level == pace->n_levels - 1;
+        double factor = exp(leads ? error : clamp(error, LARGEST_SURPRISE));
+        for (int32_t l = 0; l < pace->n_levels; l++)
+            if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
         pace->has_unit = 1;
-    } else if (seen == 0) {
-        scale(cost, exp(clamp(error, LARGEST_SURPRISE)));
     } else {
         double gain = cost->seen[rows - 1] < 2 ? 0.6 : cost->seen[rows - 1] < 8 ? 0.3 : 0.12;
         error = clamp(error, seen < 3 ? LARGEST_SURPRISE : LARGEST_STEP);
@@ -97,6 +98,7 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
         }
     }
     if (cost->seen[rows - 1] < 1000) cost->seen[rows - 1]++;
+    if (cost->measured < 1000) cost->measured++;
 }
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)

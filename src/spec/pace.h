@@ -30,7 +30,8 @@ enum {
 /* Seconds of passes over 1 .. RF_PACE_ROWS rows. */
 struct rf_pace_cost {
     double seconds[RF_PACE_ROWS];
-    uint32_t seen[RF_PACE_ROWS]; /* passes that were measured, up to some limit */
+    uint32_t seen[RF_PACE_ROWS]; /* passes that the seconds are from, up to some limit; 0: a guess */
+    uint32_t measured;           /* passes over any number of rows since rf_pace_init, up to some limit */
 };
 
 /* What became of a drafter's tokens at one judge. Weights fade, so that counts are of the recent past. */
