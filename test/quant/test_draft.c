@@ -104,6 +104,70 @@ static void check_form(const struct rf_params *params, const enum rf_dtype *type
     synthetic_free(cast);
 }
 
+/* ---- memory ---- */
+
+struct meter {
+    size_t calls, fail_at, blocks_out;
+};
+
+static void *meter_alloc(void *user, size_t bytes)
+{
+    struct meter *meter = user;
+    if (++meter->calls == meter->fail_at) return NULL;
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (memory) meter->blocks_out++;
+    return memory;
+}
+
+static void meter_release(void *user, void *memory, size_t bytes)
+{
+    struct meter *meter = user;
+    (void)bytes;
+    meter->blocks_out -= memory != NULL;
+    free(memory);
+}
+
+static int stop_at_once(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    return done <= total;
+}
+
+/* Every allocation of a load fails once; then it is cancelled. */
+static void failing_loads_keep_nothing(const struct rf_params *params, const enum rf_dtype *types, size_t n_types)
+{
+    struct rf_source *source = synthetic_new(params, types, n_types);
+    if (!source) exit(1);
+    size_t n = 1;
+    for (int done = 0; !done; n++) {
+        struct meter meter = {.fail_at = n};
+        const struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
+        struct rf_error error;
+        struct rf_backend *backend;
+        struct rf_model *model = NULL;
+        int code = rf_cpu_backend_new(&backend, 0, &allocator, &error);
+        if (!code) code = rf_model_load(&model, source, backend, RF_WEIGHTS_MXFP4, 2, NULL, NULL, &allocator, &error);
+        done = meter.calls < n;
+        CHECK_INT(code, done ? 0 : RF_ERR_MEMORY);
+        CHECK((model != NULL) == done);
+        rf_model_free(model);
+        CHECK_INT(meter.blocks_out, 0);
+    }
+    CHECK(n > 5);
+
+    struct meter meter = {0};
+    const struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
+    struct rf_error error;
+    struct rf_backend *backend;
+    struct rf_model *model;
+    CHECK_INT(rf_cpu_backend_new(&backend, 0, &allocator, &error), 0);
+    CHECK_INT(rf_model_load(&model, source, backend, RF_WEIGHTS_Q4, 2, stop_at_once, NULL, &allocator, &error),
+              RF_ERR_CANCELLED);
+    CHECK(model == NULL);
+    CHECK_INT(meter.blocks_out, 0);
+    synthetic_free(source);
+}
+
 int main(void)
 {
     static const enum rf_dtype floats[] = {RF_BF16}, mixed[] = {RF_BF16, RF_Q8_0, RF_Q5_1, RF_F32, RF_Q4_0, RF_F16},
@@ -132,9 +196,11 @@ int main(void)
     params.head_dim = params.rope_dim = 32;
     check_form(&params, large, 6, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
     check_form(&params, large, 6, RF_WEIGHTS_Q4, RF_TARGET_Q4);
-    params.n_embd = params.n_head * params.head_dim / 8 + 8; /* rows of 40 values stay BF16 */
+    params.n_embd = 40; /* rows of 40 values stay BF16 */
     params.n_ff = 72;
     params.head_dim = params.rope_dim = 10;
     check_form(&params, floats, 1, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
+    params.n_embd = 64;
+    failing_loads_keep_nothing(&params, floats, 1);
     return check_result();
 }
