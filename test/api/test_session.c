@@ -433,9 +433,11 @@ static void statistics_count(riffle_model *model)
     CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
     CHECK_INT(stats.prefill_tokens, prompt.count);
     CHECK_INT(stats.generated_tokens, 10);
-    CHECK_INT(stats.n_levels, 1);
-    CHECK_STR(stats.chain, "target");
-    CHECK_STR(stats.levels[0].name, "target");
+    CHECK_INT(stats.n_levels, 3);
+    CHECK_STR(stats.chain, "ngram > mxfp4 > target");
+    CHECK_STR(stats.levels[0].name, "ngram");
+    CHECK_STR(stats.levels[2].name, "target");
+    CHECK(stats.levels[2].passes > 0 && stats.levels[2].passes <= 10);
     CHECK(stats.threads >= 1 && stats.threads <= 2);
     CHECK(stats.prefill_seconds > 0 && stats.decode_seconds > 0);
     double seconds = 0;
@@ -446,6 +448,7 @@ static void statistics_count(riffle_model *model)
     CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
     CHECK_INT(stats.prefill_tokens, 0);
     CHECK_INT(stats.generated_tokens, 0);
+    CHECK_INT(stats.levels[2].passes, 0);
     riffle_session_close(session);
 }
 
