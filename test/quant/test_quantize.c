@@ -10,6 +10,7 @@
 #include "infer/forward.h"
 #include "microkernels/kernels.h"
 #include "model/gguf.h"
+#include "model/hf_writer.h"
 #include "model/reader.h"
 #include "platform/memory.h"
 
@@ -260,6 +261,32 @@ static void bad_arguments(void)
     CHECK_INT(files_in_folder(), 1);
 }
 
+/* Metadata of another kind cannot be written as it was read. */
+static void only_gguf_is_read(void)
+{
+    static struct hf_model model;
+    char hf_folder[sizeof folder + 8], paths[HF_FILES][sizeof folder + 64];
+    hf_qwen2(&model);
+    snprintf(hf_folder, sizeof hf_folder, "%s/hf", folder);
+    CHECK_INT(mkdir(hf_folder, 0777), 0);
+    for (int i = 0; i < HF_FILES; i++) {
+        size_t bytes = model.texts[i].bytes;
+        snprintf(paths[i], sizeof paths[i], "%s/%s", hf_folder, hf_names[i]);
+        if (bytes == 0) continue;
+        unsigned char *shard = i >= HF_HEADER ? hf_shard(&model, i - HF_HEADER, &bytes) : NULL;
+        FILE *file = fopen(paths[i], "wb");
+        CHECK(file && fwrite(shard ? (const char *)shard : model.texts[i].data, 1, bytes, file) == bytes);
+        if (file) fclose(file);
+        free(shard);
+    }
+    unlink(output);
+    CHECK_FAILS(riffle_quantize(hf_folder, output, "mxfp4", NULL), RIFFLE_ERR_UNSUPPORTED);
+    CHECK(strstr(riffle_last_error(), "safetensors") != NULL);
+    for (int i = 0; i < HF_FILES; i++) unlink(paths[i]);
+    CHECK_INT(rmdir(hf_folder), 0);
+    CHECK_INT(files_in_folder(), 0);
+}
+
 struct stop {
     uint64_t calls, at, last, total;
 };
@@ -361,6 +388,7 @@ int main(void)
     threads_do_not_show();
     the_rules_differ();
     bad_arguments();
+    only_gguf_is_read();
     cancelling_leaves_nothing();
     every_allocation_may_fail();
 
