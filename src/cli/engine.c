@@ -92,7 +92,10 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.draft = draft;
     model_options.find_model = find_model;
     model_options.find_user = engine;
-    model_options.cache_folder = cache_folder(cache, sizeof cache) == 0 ? cache : NULL;
+    /* Without a place for it the pace is measured anew each time. */
+    if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0 &&
+        cache_folder(cache, sizeof cache) == 0 && rf_make_folder(cache) == 0)
+        model_options.cache_folder = cache;
 
     double start = rf_clock_seconds();
     int code = riffle_model_open(&engine->model, engine->path, &model_options);

@@ -83,6 +83,18 @@ class Run(Case):
                     shown = self.ok(*ONCE, "--max-tokens", "48", *chain, *gamma, *sampling)
                     self.assertEqual((shown.out, shown.err), (plain, ""), (chain, gamma, sampling))
 
+    def test_cache_folder(self):
+        """Made where something may be kept in it, by the user's own rules; its absence is no error."""
+        for env, made in [({}, ".cache/riffle"), ({"XDG_CACHE_HOME": self.path("c")}, "c/riffle")]:
+            for quiet in [["info", MODEL], [*ONCE, "--max-tokens", "1", "--chain", "none"]]:
+                self.ok(*quiet, env=env)
+                self.assertFalse(os.path.exists(self.path(made)))
+            self.ok(*ONCE, "--max-tokens", "1", env=env)
+            self.assertEqual(os.stat(self.path(made)).st_mode & 0o077, 0)
+        self.path("file", "")
+        for env in [{"HOME": ""}, {"XDG_CACHE_HOME": self.path("file")}]:
+            self.assertEqual(self.ok(*ONCE, "--max-tokens", "1", env=env).err, "")
+
     def test_levels_are_counted(self):
         shown = self.json(*ONCE, "--max-tokens", "48", "--chain", "ngram > mxfp4", "--gamma", "4")
         self.assertEqual(shown["chain"], "ngram > mxfp4 > target")
