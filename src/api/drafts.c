@@ -41,7 +41,7 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
     struct rf_weight_cost stored;
     int code = weight_cost(model, model->source, RF_WEIGHTS_STORED, &stored, error);
     if (code) return code;
-    const char *draft = options->draft ? ", and the draft model that was given" : "";
+    const char *draft = options->draft ? ", and the draft model of this target" : "";
     drafts->chain.choice = RF_CHAIN_LEVELS;
     add_level(&drafts->chain, RF_LEVEL_NGRAM, RF_WEIGHTS_STORED, "ngram");
     if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
@@ -55,7 +55,7 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
                  "n-grams cost nothing%s; the file's own %.1f bits a weight draft for the target's %.0f", draft,
                  bits(&stored), bits(&model->cost));
     } else {
-        add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_MXFP4, "mxfp4");
+        add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_Q4, "q4");
         snprintf(drafts->note, sizeof drafts->note,
                  "n-grams cost nothing%s; a 4-bit cast drafts for the target's %.0f bits a weight", draft,
                  bits(&model->cost));

@@ -13,12 +13,17 @@ static const double narrow_shape[RF_PACE_ROWS] = {1.00, 1.04, 1.09, 1.15, 1.22, 
 
 static const double edges[RF_PACE_BUCKETS - 1] = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995};
 
-static const double FADE_ROUNDS = 0.94;     /* of the rates of rounds, at each round */
-static const double FADE_JUDGED = 0.985;    /* of counts, at each token judged */
-static const double PRIOR_JUDGED = 3.0;     /* tokens that a first guess counts for, in a bucket */
-static const double PRIOR_ROUNDS = 2.0;     /* rounds that a first guess counts for */
-static const double EXPLORING = 0.006;      /* of all tokens, that looking again may cost */
-static const double LARGEST_STEP = 0.25;    /* of a cost's logarithm, at one measurement */
+static const double FADE_ROUNDS = 0.94;  /* of the rates of rounds, at each round */
+static const double FADE_JUDGED = 0.985; /* of counts, at each token judged */
+static const double PRIOR_JUDGED = 3.0;  /* tokens that a first guess counts for, in a bucket */
+static const double PRIOR_TOKENS = 2.0;  /* likewise of what a level drafts */
+static const double MANY_TOKENS = 10.0;  /* from which on what a level drafted says something of others */
+static const double PRIOR_ROUNDS = 2.0;  /* rounds that a first guess counts for */
+static const double EXPLORING = 0.006;   /* of all tokens, that looking again may cost */
+static const double LOOKING = 0.02;      /* of the time saved, that looking at a drafter for the first time may cost */
+static const double SPENDING = 0.4;      /* of the time saved, or to be saved, that reading a text may cost */
+static const double READING = 0.015;     /* of the time that plain decoding would take, likewise */
+static const double LARGEST_STEP = 0.25; /* of a cost's logarithm, at one measurement */
 static const double LARGEST_SURPRISE = 0.7; /* likewise, at the first ones */
 
 static int bucket_of(double confidence)
@@ -125,12 +130,19 @@ static double one_more_row(const struct rf_pace *pace, int32_t level, int32_t ro
     return rf_pace_cost(pace, level, rows + 1) - rf_pace_cost(pace, level, rows);
 }
 
-/* Seconds for a token that this level drafts. */
+/* Seconds for a token that this level drafts. As long as it drafted little: what a pass takes, less what free drafts spare
+ * the other levels. */
 static double drafting_cost(const struct rf_pace *pace, int32_t level)
 {
     const struct rf_pace_judge *at = &pace->judges[level];
-    double alone = rf_pace_cost(pace, level, 1);
-    return (at->seconds + PRIOR_ROUNDS * alone) / (at->tokens + PRIOR_ROUNDS);
+    double alone = rf_pace_cost(pace, level, 1), spared = 1.0;
+    for (int32_t l = 0; l + 1 < pace->n_levels; l++) {
+        const struct rf_pace_judge *other = &pace->judges[l];
+        if (l == level || other->tokens < MANY_TOKENS) continue;
+        double share = other->seconds / (other->tokens * rf_pace_cost(pace, l, 1));
+        if (share < spared) spared = share;
+    }
+    return (at->seconds + PRIOR_TOKENS * spared * alone) / (at->tokens + PRIOR_TOKENS);
 }
 
 /* ---- acceptance ---- */
@@ -154,10 +166,17 @@ void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double
     pair->all_kept = pair->all_kept * FADE_JUDGED + (kept ? 1.0 : 0.0);
 }
 
+/* What other judges make of a drafter says something of this one, too. */
 static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    return (pair->all_kept + PRIOR_JUDGED * pace->acceptance[drafter]) / (pair->all_judged + PRIOR_JUDGED);
+    double judged = 0.0, kept = 0.0;
+    for (int32_t j = drafter + 1; j < pace->n_levels; j++) {
+        judged += pace->pairs[drafter][j].all_judged;
+        kept += pace->pairs[drafter][j].all_kept;
+    }
+    double anywhere = (kept + PRIOR_JUDGED * pace->acceptance[drafter]) / (judged + PRIOR_JUDGED);
+    return (pair->all_kept + PRIOR_JUDGED * anywhere) / (pair->all_judged + PRIOR_JUDGED);
 }
 
 /* ---- decisions ---- */
@@ -187,34 +206,34 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
     return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + drafted)};
 }
 
-/* Tokens a second at this judge without free drafts. */
-static double rate(const struct rf_pace *pace, int32_t judge)
+/* Tokens a second at this judge without free drafts, and without `but`. */
+static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 {
     double best = 1.0 / rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge; d++) {
-        if (pace->guess[d] <= 0.0) continue;
+        if (!pace->usable[d] || d == but) continue;
         struct prospect prospect = expect(pace, d, judge);
-        if (pace->usable[d] && prospect.tokens / prospect.seconds > best) best = prospect.tokens / prospect.seconds;
+        if (prospect.tokens / prospect.seconds > best) best = prospect.tokens / prospect.seconds;
     }
     return best;
 }
 
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p)
 {
-    return n < RF_PACE_ROWS && p > rate(pace, judge) * one_more_row(pace, judge, n);
+    return n < RF_PACE_ROWS && p > rate(pace, judge, -1) * one_more_row(pace, judge, n);
 }
 
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p)
 {
     double next = p * mean_acceptance(pace, drafter, judge);
     return n + 1 < RF_PACE_ROWS &&
-           next > rate(pace, judge) * (drafting_cost(pace, drafter) + one_more_row(pace, judge, n + 1));
+           next > rate(pace, judge, -1) * (drafting_cost(pace, drafter) + one_more_row(pace, judge, n + 1));
 }
 
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge, const struct rf_choice *offer,
                       int32_t n, double *value)
 {
-    double lambda = rate(pace, judge), p = 1.0, yield = 1.0;
+    double lambda = rate(pace, judge, -1), p = 1.0, yield = 1.0;
     int32_t best = 0;
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t i = 0; i < n && i + 1 < RF_PACE_ROWS; i++) {
@@ -229,22 +248,28 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge
 }
 
 /* Whether a text that a drafter does not know yet is worth reading for it: paid from what drafts have saved in this request,
- * and from a small share of what is still to come. */
-static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t unread)
+ * and from a small share of what is still to come; from a larger one if it is known to help. */
+static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unread)
 {
     if (unread < RF_PACE_ROWS) return 1;
+    int32_t target = pace->n_levels - 1;
     double reading = unread * rf_pace_cost(pace, drafter, RF_PACE_ROWS) / RF_PACE_ROWS;
-    double plain = rf_pace_cost(pace, judge, 1);
-    return reading <
-           0.5 * pace->judges[judge].saved_seconds + 0.015 * plain * (pace->horizon < 128 ? 128 : pace->horizon);
+    double plain = rf_pace_cost(pace, target, 1), horizon = pace->horizon < 128 ? 128 : pace->horizon;
+    double budget = SPENDING * pace->judges[target].saved_seconds + READING * horizon * plain;
+    if (pace->pairs[drafter][target].all_judged >= MANY_TOKENS) {
+        struct prospect with = expect(pace, drafter, target);
+        double gain = horizon * (1.0 / rate(pace, target, drafter) - with.seconds / with.tokens);
+        if (gain > 0.0) budget += SPENDING * gain;
+    }
+    return reading < budget;
 }
 
 int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
                         int32_t max, double *value)
 {
     int32_t best = -1;
-    for (int32_t d = 0; d < judge; d++) pace->usable[d] = levels[d].cost > 0.0 && can_afford(pace, d, judge, unread[d]);
-    double lambda = rate(pace, judge);
+    for (int32_t d = 0; d < judge; d++) pace->usable[d] = levels[d].cost > 0.0 && can_afford(pace, d, unread[d]);
+    double lambda = rate(pace, judge, -1);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
@@ -252,7 +277,10 @@ int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int
         double worth = prospect.tokens - lambda * prospect.seconds;
         /* One that is not worth it is tried again when that costs next to nothing of what came since. */
         double loss = *value - worth;
-        if (loss > 0.0 && loss > EXPLORING * pace->pairs[d][judge].idle_tokens) continue;
+        const struct rf_pace_pair *pair = &pace->pairs[d][judge];
+        double allowed = EXPLORING * pair->idle_tokens;
+        if (pair->rounds < 1.0) allowed += LOOKING * lambda * pace->judges[judge].saved_seconds;
+        if (loss > 0.0 && loss > allowed) continue;
         best = d;
         if (worth > *value) *value = worth;
     }
