@@ -95,10 +95,12 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
     int32_t unread[RF_CASCADE_LEVELS] = {0}, n_best = 0;
     *offer = (struct offer){.drafter = -1};
     if (max <= 0) return 0;
+    int32_t before = cascade->n_text;
     for (int32_t d = 0; d < judge; d++) {
         const struct rf_level *level = &cascade->levels[d];
         if (level->cost > 0.0) {
-            unread[d] = level->ops->unread(level->self, cascade->text, cascade->n_text);
+            unread[d] =
+                cascade->is_damaged[d] ? INT32_MAX : level->ops->unread(level->self, cascade->text, cascade->n_text);
             continue;
         }
         int32_t n = free_draft(cascade, d, judge, max, draft, &value, error);
@@ -124,8 +126,15 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
         return 0;
     }
     offer->drafter = drafter;
-    offer->n = produce(cascade, base, drafter, judge, max, &offer->made, error);
-    return offer->n < 0 ? offer->n : 0;
+    int32_t n = produce(cascade, base, drafter, judge, max, &offer->made, error);
+    if (n == RF_ERR_FORMAT) { /* nothing that the answer depends on */
+        cascade->is_damaged[drafter] = 1;
+        cascade->n_text = before;
+        *offer = (struct offer){.drafter = -1};
+        return 0;
+    }
+    offer->n = n;
+    return n < 0 ? n : 0;
 }
 
 /* One verification at `judge` of what `offer` holds: the text ends with the accepted tokens and the judge's own next one

@@ -22,6 +22,7 @@ struct rf_cascade {
     const struct rf_allocator *allocator;
     struct rf_level levels[RF_CASCADE_LEVELS]; /* from cheap to dear; the target is the last */
     int32_t n_levels;
+    int is_damaged[RF_CASCADE_LEVELS]; /* a drafter whose logits are no numbers is not asked again */
     struct rf_pace pace;
     int32_t gamma;        /* tokens that every round drafts; 0: the pace decides */
     float min_confidence; /* with gamma: drafts end before a token of less */

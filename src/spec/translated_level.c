@@ -16,6 +16,19 @@ static int32_t start_of(const struct rf_translated_level *level, int32_t n)
     return n > window ? n - window : 0;
 }
 
+/* Reads the text from its start on; from later on where the draft needs so many tokens for it that it has no room. Returns
+ * how many tokens, or a code. */
+static int32_t read_text(struct rf_translated_level *level, const int32_t *text, int32_t n, const int32_t **tokens,
+                         struct rf_error *error)
+{
+    for (; level->start < n; level->start += (n - level->start + 1) / 2) {
+        int32_t count = rf_translator_read(level->translator, text + level->start, n - level->start, tokens, error);
+        if (count < 0 && count != RF_ERR_CONTEXT) return count;
+        if (count >= 0 && count + WRITTEN <= level->session->shape.n_ctx) return count;
+    }
+    return 0;
+}
+
 /* Goes on writing from what was read; returns how many tokens, or a code. */
 static int32_t write_tokens(struct rf_translated_level *level, int32_t max, struct rf_choice *written,
                             struct rf_error *error)
@@ -42,9 +55,8 @@ static int32_t draft(void *self, const int32_t *text, int32_t n, int32_t max, st
     const int32_t *tokens;
     level->start = start_of(level, n);
     level->n_before = n;
-    int32_t count = rf_translator_read(level->translator, text + level->start, n - level->start, &tokens, error);
-    if (count < 0) return count;
-    if (count == 0 || count + WRITTEN > level->session->shape.n_ctx) return 0;
+    int32_t count = read_text(level, text, n, &tokens, error);
+    if (count <= 0) return count;
     int code = rf_session_follow(level->session, tokens, count, error);
     if (code) return code;
     int32_t wrote = write_tokens(level, max + max / 2 < WRITTEN ? max + max / 2 : WRITTEN, written, error);
