@@ -7,17 +7,20 @@
 
 enum { DRAFT_CTX = 2048 }; /* tokens that a draft model's own context holds, at most */
 
-/* The place of a level in the model's chain, or -1. */
+/* The place of a level in the model's chain, or -1. A model's name without its form is enough: it is there in the form that
+ * it was opened in. */
 static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_level *wanted)
 {
+    int32_t found = -1;
     for (int32_t l = 0; l < chain->n_levels; l++) {
         const struct rf_chain_level *level = &chain->levels[l];
         if (level->kind != wanted->kind) continue;
         if (level->kind == RF_LEVEL_NGRAM || level->kind == RF_LEVEL_TARGET) return l;
-        if (strcmp(level->name, wanted->name) == 0 && (level->form == wanted->form || level->kind == RF_LEVEL_MODEL))
-            return l;
+        if (strcmp(level->name, wanted->name) != 0) continue;
+        if (level->form == wanted->form) return l;
+        if (level->kind == RF_LEVEL_MODEL && wanted->form == RF_WEIGHTS_STORED && found < 0) found = l;
     }
-    return -1;
+    return found;
 }
 
 static int open_draft(struct part *part, const struct riffle_model *model, const struct draft_weights *weights,
@@ -82,6 +85,7 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
                            drafts->chain_text);
         }
         const struct draft_weights *weights = &drafts->weights[at];
+        parts->chain.levels[l] = drafts->chain.levels[at];
         levels[l] = (struct rf_level){.ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0};
         switch (parts->chain.levels[l].kind) {
         case RF_LEVEL_NGRAM:
