@@ -138,32 +138,32 @@ static int tell(struct output *output, int32_t token, int32_t level, struct rf_s
     return 0;
 }
 
-/* Commits the tokens of a round one by one, as if the target had been asked for each. Returns 1 when there is a reason to
- * end: what the round has beyond that is taken back. */
+/* Commits the tokens of a round one by one, as if the target had been asked for each: the callback finds the session as it is
+ * after its token. Returns 1 when there is a reason to end; what the round has beyond that stays uncommitted. */
 static int commit(riffle_session *session, const riffle_generate_options *options, struct output *output,
                   const struct rf_yield *yield, int32_t n, int64_t *generated, riffle_on_event on_event, void *user,
                   struct rf_error *error)
 {
     const struct rf_tokenizer *tokenizer = session->model->tokenizer;
     struct rf_session *state = session->session;
-    int32_t base = state->n_tokens - (n - 1), target = session->levels.cascade->n_levels - 1;
+    int32_t target = session->levels.cascade->n_levels - 1;
+    rf_session_rewind(state, state->n_tokens - (n - 1));
     for (int32_t i = 0; i < n; i++) {
         int32_t token = yield[i].token;
         int stop = 0;
         if (!options->ignore_eos && rf_token_is_end(tokenizer, token)) {
-            rf_session_rewind(state, base + i);
             finish(session, RIFFLE_FINISH_STOP, "");
             return 1;
         }
-        if (i == n - 1 && rf_session_commit(state, token, error)) {
+        if (rf_session_commit(state, token, error)) {
             finish(session, RIFFLE_FINISH_LENGTH, error->text);
             return 1;
         }
+        if (i < n - 1) state->n_read = state->n_tokens; /* by the pass that judged it */
         ++*generated;
         session->generated_tokens++;
         int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0), on_event, user,
                         &stop, error);
-        if (code || output->stopped || stop || atomic_load(&state->cancel)) rf_session_rewind(state, base + i + 1);
         if (code) return code;
         if (output->stopped || stop || atomic_load(&state->cancel)) {
             finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
