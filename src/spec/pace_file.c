@@ -1,5 +1,5 @@
-/* The first line says what the file is; then one line a level: its name in quotes, and for 1, 2, ... rows the seconds of a
- * pass and how many passes that is from. */
+/* The first line says what the file is; then one line a level: its name in quotes, for 1, 2, ... rows the seconds of a pass and
+ * how many passes that is from, and of how many tokens that were judged lately how many were kept. */
 #include "spec/pace_file.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "platform/file.h"
 #include "platform/memory.h"
 
-enum { FILE_BYTES = 16384, LINE_BYTES = 1024, TRUSTED_PASSES = 4, WORTH_SAVING = 4 };
+enum { FILE_BYTES = 16384, LINE_BYTES = 1024, TRUSTED_PASSES = 4, WORTH_SAVING = 4, TRUSTED_TOKENS = 12 };
 
 static const char first_line[] = "riffle pace 1\n";
 
@@ -56,43 +56,55 @@ static int is_of(const char *line, const char *name, const char **rest)
     return 1;
 }
 
-static int parse(const char *text, struct rf_pace_cost *cost)
+struct known {
+    int is_known;
+    struct rf_pace_cost cost;
+    double judged, kept;
+};
+
+static void parse(const char *text, struct known *known)
 {
     struct rf_pace_cost found = {0};
     for (int r = 0; r < RF_PACE_ROWS; r++) {
         char *end;
         found.seconds[r] = strtod(text, &end);
-        if (end == text || !(found.seconds[r] > 1e-7 && found.seconds[r] < 1e4)) return 0;
+        if (end == text || !(found.seconds[r] > 1e-7 && found.seconds[r] < 1e4)) return;
         text = end;
         unsigned long seen = strtoul(text, &end, 10);
-        if (end == text) return 0;
+        if (end == text) return;
         found.seen[r] = seen > TRUSTED_PASSES ? TRUSTED_PASSES : (uint32_t)seen;
         text = end;
     }
-    *cost = found;
-    return 1;
+    char *end;
+    double judged = strtod(text, &end), kept = end == text ? -1.0 : strtod(end, &end);
+    if (!(kept >= 0.0 && kept <= judged && judged < 1e6)) return;
+    *known = (struct known){1, found, judged, kept};
 }
 
 void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path)
 {
     struct lines lines;
-    struct rf_pace_cost found[RF_PACE_LEVELS];
+    struct known known[RF_PACE_LEVELS] = {0};
     char line[LINE_BYTES];
     const char *rest;
-    int known[RF_PACE_LEVELS] = {0};
     int32_t target = pace->n_levels - 1;
     read_lines(&lines, path);
     for (size_t at = 0; next_line(&lines, &at, line);)
         for (int32_t l = 0; l < pace->n_levels; l++)
-            if (is_of(line, names[l], &rest)) known[l] = parse(rest, &found[l]);
-    if (!known[target]) return;
+            if (is_of(line, names[l], &rest)) parse(rest, &known[l]);
+    if (!known[target].is_known) return;
     /* Guesses for the other levels are shares of the target's cost. */
-    double unit = found[target].seconds[0] / pace->costs[target].seconds[0];
+    double unit = known[target].cost.seconds[0] / pace->costs[target].seconds[0];
     for (int32_t l = 0; l < pace->n_levels; l++) {
-        if (known[l])
-            pace->costs[l] = found[l];
-        else
+        if (!known[l].is_known) {
             for (int r = 0; r < RF_PACE_ROWS; r++) pace->costs[l].seconds[r] *= unit;
+            continue;
+        }
+        pace->costs[l] = known[l].cost;
+        if (l == target || known[l].judged < 1.0) continue;
+        double share = known[l].judged > TRUSTED_TOKENS ? TRUSTED_TOKENS / known[l].judged : 1.0;
+        pace->pairs[l][target].all_judged = share * known[l].judged;
+        pace->pairs[l][target].all_kept = share * known[l].kept;
     }
 }
 
@@ -125,7 +137,13 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
         for (int r = 0; r < RF_PACE_ROWS; r++)
             length += snprintf(line + length, sizeof line - (size_t)length, " %.4g %u", pace->costs[l].seconds[r],
                                (unsigned)pace->costs[l].seen[r]);
-        line[length++] = '\n';
+        double judged = 0.0, kept = 0.0;
+        for (int32_t j = l + 1; j < pace->n_levels; j++) {
+            judged += pace->pairs[l][j].all_judged;
+            kept += pace->pairs[l][j].all_kept;
+        }
+        length += snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f\n", judged,
+                           kept < judged ? kept : judged);
         append(&after, line, (size_t)length);
     }
     const struct rf_span spans[] = {{first_line, sizeof first_line - 1}, {after.text, after.bytes}};

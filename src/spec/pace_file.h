@@ -1,5 +1,5 @@
-/* What passes cost on this machine, kept from one run to the next: a small text file for each model, form of its weights,
- * tier and number of threads. */
+/* What passes cost on this machine and how often drafts were kept, from one run to the next: a small text file for each
+ * model, form of its weights, tier and number of threads. */
 #ifndef RF_SPEC_PACE_FILE_H
 #define RF_SPEC_PACE_FILE_H
 
