@@ -1,0 +1,370 @@
+/* Draft models that nobody would choose: with another vocabulary, with a shorter one, with a context that is too small, with
+ * weights that are no numbers. The text is the target's own, the draft gives what it can, and it is never an error. The
+ * drafts are the small model itself, its file changed. */
+#include <math.h>
+
+#include "api/answers.h"
+#include "model/gguf_writer.h"
+
+struct file {
+    unsigned char data[2 << 20];
+    size_t bytes;
+};
+
+static void read_model(struct file *file)
+{
+    FILE *in = fopen(TINY_MODEL, "rb");
+    file->bytes = in ? fread(file->data, 1, sizeof file->data, in) : 0;
+    if (in) fclose(in);
+    CHECK(file->bytes > 0);
+}
+
+static void write_model(const void *data, size_t bytes, const char *path)
+{
+    FILE *out = fopen(path, "wb");
+    CHECK(out && fwrite(data, 1, bytes, out) == bytes);
+    if (out) fclose(out);
+}
+
+/* Behind the name where it first occurs. */
+static unsigned char *behind(struct file *file, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t at = 0; at + length < file->bytes; at++)
+        if (memcmp(file->data + at, name, length) == 0) return file->data + at + length;
+    fprintf(stderr, "the model has no %s\n", name);
+    exit(1);
+}
+
+enum { VALUE = 4, ARRAY = 16 }; /* bytes behind a key: a type; and for an array the type and number of its elements */
+enum { VOCAB = 512, FIRST_PIECE = 259, ROW = 64 * sizeof(float) };
+
+static uint64_t number_at(const unsigned char *at)
+{
+    uint64_t number;
+    memcpy(&number, at, sizeof number);
+    return number;
+}
+
+/* The data of a matrix [64][n], which follows its name, two dimensions, type and offset. */
+static unsigned char *tensor_data(struct file *file, const char *name)
+{
+    static const char last[] = "ffn_norm.weight"; /* of the last layer: the file's last tensor */
+    size_t at = 0;
+    for (size_t i = 0; i + sizeof last < file->bytes && i < 65536; i++)
+        if (memcmp(file->data + i, last, sizeof last - 1) == 0) at = i + sizeof last - 1;
+    at += 4 + 8 + 4 + 8;
+    return file->data + (at + 31) / 32 * 32 + number_at(behind(file, name) + 4 + 16 + 4);
+}
+
+static void swap(void *a, void *b, size_t bytes)
+{
+    unsigned char *x = a, *y = b;
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char kept = x[i];
+        x[i] = y[i];
+        y[i] = kept;
+    }
+}
+
+/* The same model, but that pieces of equal length have changed places: it says the same in other ids. */
+static void change_places(struct file *file)
+{
+    unsigned char *texts[VOCAB], *at = behind(file, "tokenizer.ggml.tokens") + ARRAY;
+    for (int i = 0; i < VOCAB; at += 8 + number_at(at), i++) texts[i] = at;
+    unsigned char *scores = behind(file, "tokenizer.ggml.scores") + ARRAY;
+    unsigned char *tables[] = {tensor_data(file, "token_embd.weight"), tensor_data(file, "output.weight")};
+    int swapped = 0;
+    for (uint64_t length = 1; length < 20; length++) {
+        int low = FIRST_PIECE, high = VOCAB - 1;
+        for (;; low++, high--) {
+            while (low < high && number_at(texts[low]) != length) low++;
+            while (low < high && number_at(texts[high]) != length) high--;
+            if (low >= high) break;
+            swap(texts[low] + 8, texts[high] + 8, length);
+            swap(scores + 4 * low, scores + 4 * high, 4);
+            for (int t = 0; t < 2; t++) swap(tables[t] + ROW * (size_t)low, tables[t] + ROW * (size_t)high, ROW);
+            swapped++;
+        }
+    }
+    CHECK(swapped > 100);
+}
+
+/* The same model without its last tokens. */
+static void shorten(struct file *file, int n)
+{
+    unsigned char *from = behind(file, "tokenizer.ggml.tokens") + ARRAY, *data = tensor_data(file, "token_embd.weight");
+    static const char *const arrays[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"};
+    static const char *const tables[] = {"token_embd.weight", "output.weight"};
+    uint64_t kept = (uint64_t)(VOCAB - n);
+    for (int t = 0; t < 2; t++) memcpy(behind(file, tables[t]) + 4 + 8, &kept, 8);
+    memcpy(from - 8, &kept, 8);
+    size_t removed = 0;
+    for (int i = 0; i < VOCAB - n; i++) from += 8 + number_at(from);
+    for (int a = -1; a < 2; a++) {
+        unsigned char *to = from;
+        if (a >= 0) {
+            from = behind(file, arrays[a]) + ARRAY;
+            memcpy(from - 8, &kept, 8);
+            from += 4 * kept;
+            to = from + 4 * n;
+        } else {
+            for (int i = 0; i < n; i++) to += 8 + number_at(to);
+        }
+        memmove(from, to, (size_t)(data - to));
+        removed += (size_t)(to - from);
+        memset(data - (to - from), 0, (size_t)(to - from));
+    }
+    /* The header ends before data - removed; what the data is aligned to stays. */
+    size_t whole = removed / 32 * 32, bytes = (size_t)(file->data + file->bytes - data);
+    memmove(data - whole, data, bytes);
+    file->bytes -= whole;
+}
+
+/* ---- */
+
+static struct prompt prompts[N_PROMPTS];
+static struct answer greedy[N_PROMPTS], drawn[N_PROMPTS];
+enum { LONG = 120 };
+
+static void set_drawing(riffle_session *session, int on)
+{
+    riffle_sampling sampling;
+    riffle_sampling_init(&sampling, sizeof sampling);
+    sampling.temperature = on ? 1.0f : 0.0f;
+    sampling.repeat_penalty = on ? 1.1f : 1.0f;
+    CHECK_OK(riffle_session_set_sampling(session, &sampling));
+}
+
+static riffle_model *open_with_draft(const char *chain, const char *draft)
+{
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    options.chain = chain;
+    options.draft = draft;
+    riffle_model *model;
+    if (riffle_model_open(&model, TINY_MODEL, &options) < 0) {
+        fprintf(stderr, "%s\n", riffle_last_error());
+        exit(1);
+    }
+    return model;
+}
+
+static void answer_all(riffle_session *session, struct answer *answers, int draws)
+{
+    set_drawing(session, draws);
+    for (int p = 0; p < N_PROMPTS; p++) {
+        begin(session, &prompts[p]);
+        answers[p] = (struct answer){.n = 0};
+        add_tokens(session, LONG, &answers[p]);
+    }
+}
+
+static void answer_plainly(void)
+{
+    riffle_model *model = open_with_draft("none", NULL);
+    make_prompts(model, prompts);
+    riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
+    answer_all(session, greedy, 0);
+    answer_all(session, drawn, 1);
+    riffle_session_close(session);
+    riffle_model_close(model);
+}
+
+struct drafted {
+    uint64_t drafted, accepted;
+};
+
+/* All prompts, greedy and drawn, by rounds of 4 and by the pace. Returns what was drafted in the former. */
+static struct drafted check_draft(const char *chain, const char *draft, int32_t n_ctx, const char *what)
+{
+    static struct answer got[N_PROMPTS];
+    struct drafted found = {0, 0};
+    riffle_model *model = open_with_draft(chain, draft);
+    for (int32_t gamma = 0; gamma <= 4; gamma += 4) {
+        riffle_session *session = open_with(model, &(struct setting){.gamma = gamma, .n_ctx = n_ctx, .threads = 1});
+        for (int draws = 0; draws < 2; draws++) {
+            answer_all(session, got, draws);
+            for (int p = 0; p < N_PROMPTS; p++) check_same_answer(&got[p], draws ? &drawn[p] : &greedy[p], what);
+            if (gamma && !draws) found.drafted = count_drafted(session, &found.accepted);
+        }
+        riffle_session_close(session);
+    }
+    riffle_model_close(model);
+    return found;
+}
+
+static void another_vocabulary(const char *path)
+{
+    static struct file file;
+    read_model(&file);
+    change_places(&file);
+    write_model(file.data, file.bytes, path);
+    struct drafted found = check_draft("draft", path, 0, "pieces in other places");
+    CHECK_MSG(found.accepted > found.drafted / 2, "of %llu translated tokens %llu were right",
+              (unsigned long long)found.drafted, (unsigned long long)found.accepted);
+    found = check_draft("ngram > draft:mxfp4 > mxfp4", path, 600, "pieces in other places, below a cast");
+    CHECK(found.accepted > 0);
+}
+
+static void fill(unsigned char *data, size_t bytes, uint64_t *random)
+{
+    for (size_t i = 0; i + 4 <= bytes; i += 4) {
+        float x = (float)(next_random(random) % 2001) / 1000.0f - 1.0f;
+        memcpy(data + i, &x, sizeof x);
+    }
+}
+
+/* Random weights under a byte-level vocabulary of letters, which lacks most characters and needs several tokens for each of the
+ * target's. */
+static void a_vocabulary_of_letters(const char *path)
+{
+    static struct w_file file;
+    static const char *const merges[] = {"t h", "th e", "\xc4\xa0 a"};
+    static const char *const more[] = {"th",
+                                       "the",
+                                       "\xc4\xa0",
+                                       "\xc4\xa0"
+                                       "a",
+                                       ".",
+                                       "\xc4\x8a",
+                                       "<|end|>"};
+    char letters[26][2];
+    const char *tokens[33];
+    int32_t types[33];
+    for (int i = 0; i < 26; i++) {
+        letters[i][0] = (char)('a' + i);
+        letters[i][1] = 0;
+        tokens[i] = letters[i];
+    }
+    memcpy(tokens + 26, more, sizeof more);
+    for (int i = 0; i < 33; i++) types[i] = i == 32 ? 3 : 1;
+    w_model(&file, "qwen2", 33);
+    w_tensor(&file, "blk.0.attn_q.bias", 8, 0);
+    w_tensor(&file, "blk.0.attn_k.bias", 4, 0);
+    w_tensor(&file, "blk.0.attn_v.bias", 4, 0);
+    w_string(&file, "tokenizer.ggml.model", "gpt2");
+    w_string(&file, "tokenizer.ggml.pre", "qwen2");
+    w_strings(&file, "tokenizer.ggml.tokens", tokens, 33);
+    w_strings(&file, "tokenizer.ggml.merges", merges, 3);
+    w_numbers(&file, "tokenizer.ggml.token_type", W_I32, types, 33);
+    w_u32(&file, "tokenizer.ggml.eos_token_id", 32);
+    uint64_t random = 31;
+    static const uint32_t contexts[] = {64, 16, 300};
+    for (int c = 0; c < 3; c++) {
+        size_t bytes, header_bytes;
+        w_u32(&file, "qwen2.context_length", contexts[c]);
+        unsigned char *data = w_bytes(&file, &bytes, &header_bytes);
+        fill(data + header_bytes, bytes - header_bytes, &random);
+        write_model(data, bytes, path);
+        free(data);
+        struct drafted found = check_draft("ngram > draft > mxfp4", path, 0, "letters");
+        CHECK(found.drafted > 0);
+        found = check_draft("draft", path, 0, "letters alone");
+        CHECK_MSG((found.drafted > 0) == (contexts[c] > 16), "letters, context %u: %llu tokens were drafted",
+                  contexts[c], (unsigned long long)found.drafted);
+    }
+}
+
+static void a_shorter_vocabulary(const char *path)
+{
+    static struct file file;
+    char chain[4200];
+    read_model(&file);
+    shorten(&file, 24);
+    write_model(file.data, file.bytes, path);
+    struct drafted found = check_draft("draft", path, 0, "a shorter vocabulary");
+    CHECK(found.accepted > 0);
+    /* Its tokens are drafted by a model that has more of them. */
+    snprintf(chain, sizeof chain, "ngram > %s > draft", QUANTISED_MODEL);
+    found = check_draft(chain, path, 0, "a shorter vocabulary, above a longer one");
+    CHECK(found.accepted > 0);
+    snprintf(chain, sizeof chain, "draft > %s > mxfp4", QUANTISED_MODEL);
+    found = check_draft(chain, path, 0, "a shorter vocabulary, below a longer one");
+    CHECK(found.accepted > 0);
+}
+
+static void a_small_context(const char *path)
+{
+    static struct file file;
+    static const uint32_t contexts[] = {1, 2, 15, 16, 17, 18, 24, 40, 64};
+    for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
+        read_model(&file);
+        memcpy(behind(&file, "llama.context_length") + VALUE, &contexts[c], 4);
+        write_model(file.data, file.bytes, path);
+        struct drafted found = check_draft("draft", path, 0, "a small context");
+        CHECK_MSG((found.accepted > 0) == (contexts[c] >= 17), "context %u: %llu tokens were right", contexts[c],
+                  (unsigned long long)found.accepted);
+        if (contexts[c] < 17 || contexts[c] == 40)
+            check_draft("ngram > draft > mxfp4", path, 0, "a small context, between others");
+        change_places(&file);
+        write_model(file.data, file.bytes, path);
+        check_draft("draft", path, 0, "a small context of another vocabulary");
+    }
+}
+
+/* Whose file is damaged in a way that its reader cannot see. */
+static void no_numbers(const char *path)
+{
+    static struct file file;
+    const float nan = NAN;
+    for (int foreign = 0; foreign < 2; foreign++) {
+        read_model(&file);
+        if (foreign) change_places(&file);
+        memcpy(tensor_data(&file, "blk.2.attn_v.weight") + 4 * 100, &nan, sizeof nan);
+        write_model(file.data, file.bytes, path);
+        struct drafted found = check_draft("draft", path, 0, "no numbers");
+        CHECK_INT(found.drafted, 0);
+        found = check_draft("ngram > draft > mxfp4", path, 0, "no numbers between others");
+        CHECK(found.accepted > 0);
+    }
+}
+
+/* A session's levels are found by name and form, and shown as what they are. */
+static void levels_have_names(void)
+{
+    riffle_model *model = open_with_draft("draft:mxfp4 > draft:bf16 > q4", QUANTISED_MODEL);
+    static const struct {
+        const char *chain, *shown; /* NULL: there is none */
+    } cases[] = {{"draft", "draft:mxfp4 > target"},
+                 {"draft:bf16", "draft:bf16 > target"},
+                 {"draft:mxfp4 > q4", "draft:mxfp4 > q4 > target"},
+                 {"none", "target"},
+                 {NULL, "draft:mxfp4 > draft:bf16 > q4 > target"},
+                 {"auto", "draft:mxfp4 > draft:bf16 > q4 > target"},
+                 {"draft:q4", NULL},
+                 {"mxfp4", NULL},
+                 {"ngram", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        riffle_session_options options;
+        riffle_session_options_init(&options, sizeof options);
+        options.chain = cases[i].chain;
+        riffle_session *session;
+        riffle_stats stats;
+        if (!cases[i].shown) {
+            CHECK_FAILS(riffle_session_open(&session, model, &options), RIFFLE_ERR_ARGUMENT);
+            CHECK(strstr(riffle_last_error(), cases[i].chain) != NULL);
+            continue;
+        }
+        if (CHECK_OK(riffle_session_open(&session, model, &options)) < 0) continue;
+        CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
+        CHECK_STR(stats.chain, cases[i].shown);
+        riffle_session_close(session);
+    }
+    riffle_model_close(model);
+}
+
+int main(void)
+{
+    char path[4096];
+    temporary_path("draft.gguf", path, sizeof path);
+    answer_plainly();
+    another_vocabulary(path);
+    a_vocabulary_of_letters(path);
+    a_shorter_vocabulary(path);
+    a_small_context(path);
+    no_numbers(path);
+    levels_have_names();
+    remove(path);
+    return check_result();
+}
