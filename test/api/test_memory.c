@@ -1,30 +1,5 @@
 /* Every allocation fails once: the call says so, everything is released, and the same call then works. */
-#include "api/helpers.h"
-
-/* An allocator that counts what is out and refuses one call. */
-struct meter {
-    size_t calls, fail_at, bytes_out, blocks_out;
-};
-
-static void *meter_alloc(void *user, size_t bytes)
-{
-    struct meter *meter = user;
-    if (++meter->calls == meter->fail_at) return NULL;
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!memory) return NULL;
-    meter->bytes_out += bytes;
-    meter->blocks_out++;
-    return memory;
-}
-
-static void meter_release(void *user, void *memory, size_t bytes)
-{
-    struct meter *meter = user;
-    if (!memory) return;
-    meter->bytes_out -= bytes;
-    meter->blocks_out--;
-    free(memory);
-}
+#include "api/meter.h"
 
 static riffle_model_options metered(struct meter *meter, riffle_allocator *allocator)
 {
@@ -35,12 +10,6 @@ static riffle_model_options metered(struct meter *meter, riffle_allocator *alloc
     options.chat_template = "chatml";
     options.threads = 2;
     return options;
-}
-
-static void check_all_released(const struct meter *meter, size_t n, const char *call)
-{
-    CHECK_MSG(meter->bytes_out == 0 && meter->blocks_out == 0, "%s with failing allocation %zu keeps %zu blocks", call,
-              n, meter->blocks_out);
 }
 
 static void opening_a_model(const char *path)
