@@ -104,7 +104,7 @@ typedef struct riffle_model_options {
      * "unknown". NULL: names are paths. */
     int (*find_model)(void *user, const char *name, char *path, size_t cap);
     void *find_user;
-    const char *cache_folder; /* where the measured pace of this machine is kept between runs; NULL: nowhere */
+    const char *cache_folder; /* where the measured pace of this machine is kept between runs; NULL or "": nowhere */
     uint64_t reserved[8];
 } riffle_model_options;
 

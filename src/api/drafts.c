@@ -139,7 +139,8 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
             weight_cost(model, weights->source ? weights->source : model->source, level->form, &weights->cost, error);
         drafts->bytes += weights->cost.resident_bytes;
     }
-    if (!code && options->cache_folder) code = name_pace_files(model, options->cache_folder, error);
+    if (!code && options->cache_folder && options->cache_folder[0])
+        code = name_pace_files(model, options->cache_folder, error);
     rf_chain_format(&drafts->chain, drafts->chain_text, sizeof drafts->chain_text);
     return code;
 }
