@@ -50,6 +50,20 @@ static int open_draft(struct part *part, const struct riffle_model *model, const
     return code;
 }
 
+/* Of a draft model the name is not enough: "draft" may be another one tomorrow. */
+static void name_costs(struct cascade_parts *parts, const struct riffle_model *model, int32_t l)
+{
+    const struct rf_chain_level *level = &parts->chain.levels[l];
+    const struct draft_weights *weights = &model->drafts.weights[find_level(&model->drafts.chain, level)];
+    char name[RF_PACE_NAME_BYTES - 24];
+    rf_chain_level_name(level, name, sizeof name);
+    if (level->kind == RF_LEVEL_MODEL)
+        snprintf(parts->names[l], sizeof parts->names[l], "%s %llu", name,
+                 (unsigned long long)weights->cost.pass_bytes);
+    else
+        snprintf(parts->names[l], sizeof parts->names[l], "%s", name);
+}
+
 /* What was measured with this model, tier and number of threads before. */
 static int load_pace(struct cascade_parts *parts, const struct riffle_model *model, const struct rf_session *session,
                      struct rf_error *error)
@@ -62,8 +76,7 @@ static int load_pace(struct cascade_parts *parts, const struct riffle_model *mod
                           session->shape.threads, rf_cpu_count());
     parts->pace_file = rf_strndup(&model->allocator, path, (size_t)length, error);
     if (!parts->pace_file) return RF_ERR_MEMORY;
-    for (int32_t l = 0; l < parts->n_levels; l++)
-        rf_chain_level_name(&parts->chain.levels[l], parts->names[l], sizeof parts->names[l]);
+    for (int32_t l = 0; l < parts->n_levels; l++) name_costs(parts, model, l);
     rf_pace_load(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names, parts->pace_file);
     return 0;
 }
