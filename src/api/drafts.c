@@ -45,20 +45,19 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
     drafts->chain.choice = RF_CHAIN_LEVELS;
     add_level(&drafts->chain, RF_LEVEL_NGRAM, RF_WEIGHTS_STORED, "ngram");
     if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
+    const char *form = model->cost.form == RF_WEIGHTS_BF16 ? "BF16" : "stored";
     if (bits(&model->cost) < CAST_FROM_BITS) {
         snprintf(drafts->note, sizeof drafts->note,
-                 "n-grams cost nothing%s; a cast of a target of %.1f bits a weight would not be faster", draft,
+                 "n-grams cost nothing%s; a cast would not be much faster than the target's %.1f bits a weight", draft,
                  bits(&model->cost));
     } else if (model->cost.form == RF_WEIGHTS_BF16 && bits(&stored) < CAST_FROM_BITS) {
         add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_STORED, "stored");
         snprintf(drafts->note, sizeof drafts->note,
-                 "n-grams cost nothing%s; the file's own %.1f bits a weight draft for the target's %.0f", draft,
-                 bits(&stored), bits(&model->cost));
+                 "n-grams cost nothing%s; the file's own quantised weights draft for the same in BF16", draft);
     } else {
         add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_Q4, "q4");
         snprintf(drafts->note, sizeof drafts->note,
-                 "n-grams cost nothing%s; a 4-bit cast drafts for the target's %.0f bits a weight", draft,
-                 bits(&model->cost));
+                 "n-grams cost nothing%s; a cast to 4.5 bits a weight drafts for the target's %s weights", draft, form);
     }
     add_level(&drafts->chain, RF_LEVEL_TARGET, model->cost.form, "target");
     return 0;

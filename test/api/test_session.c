@@ -434,7 +434,7 @@ static void statistics_count(riffle_model *model)
     CHECK_INT(stats.prefill_tokens, prompt.count);
     CHECK_INT(stats.generated_tokens, 10);
     CHECK_INT(stats.n_levels, 3);
-    CHECK_STR(stats.chain, "ngram > mxfp4 > target");
+    CHECK_STR(stats.chain, "ngram > q4 > target");
     CHECK_STR(stats.levels[0].name, "ngram");
     CHECK_STR(stats.levels[2].name, "target");
     CHECK(stats.levels[2].passes > 0 && stats.levels[2].passes <= 10);

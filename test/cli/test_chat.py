@@ -80,14 +80,14 @@ class Pipe(Case):
         self.fails(1, *CHAT, stdin="/stats maybe\n", says="maybe")
         self.fails(1, *CHAT, stdin="/exit now\n", says="now")
         self.fails(1, *CHAT, stdin="/chain ngram > > mxfp4\n", says="empty")
-        self.fails(1, *CHAT, stdin="/chain q4\n", says=["q4", "ngram > mxfp4 > target", "--chain"])
+        self.fails(1, *CHAT, stdin="/chain mxfp4\n", says=["mxfp4", "ngram > q4 > target", "--chain"])
 
     def test_chain_changes_and_nothing_else_does(self):
         """The conversation and its answers stay what they are; only who drafts is another."""
         expected = self.ok(*CHAT, stdin="Hello\nAnd then?\nGo on\n").out
         result = self.ok(*CHAT, "--verbose", stdin="Hello\n/chain ngram\nAnd then?\n/chain none\nGo on\n/chain auto\n")
         self.assertEqual(result.out, expected)
-        self.assertRegex(result.err, r"(?s)\nngram > target\n.*\ntarget\n.*\nngram > mxfp4 > target: \S")
+        self.assertRegex(result.err, r"(?s)\nngram > target\n.*\ntarget\n.*\nngram > q4 > target: \S")
         read = [int(line.split("; ")[1].split()[0]) for line in result.err.splitlines() if "read at" in line]
         self.assertEqual(len(read), 3)
         self.assertLess(max(read[1:]), 2 * read[0])  # the turns before were not read again with the message

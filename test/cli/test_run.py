@@ -97,7 +97,7 @@ class Run(Case):
 
     def test_levels_are_counted(self):
         shown = self.json(*ONCE, "--max-tokens", "48", "--chain", "ngram > mxfp4", "--gamma", "4")
-        self.assertEqual(shown["chain"], "ngram > mxfp4 > target")
+        self.assertEqual(shown["chain"], "ngram > q4 > target")
         mxfp4, target = shown["levels"][1:]
         self.assertLess(target["passes"], 48)
         self.assertGreater(mxfp4["accepted"], 0)
@@ -110,7 +110,7 @@ class Run(Case):
 
     def test_verbose_tells_the_chain(self):
         shown = self.ok(*ONCE, "--max-tokens", "8", "--verbose").err
-        self.assertRegex(shown, r"chain ngram > mxfp4 > target: \S")
+        self.assertRegex(shown, r"chain ngram > q4 > target: \S")
         for level in ["ngram", "mxfp4", "target"]:
             self.assertRegex(shown, r"\n%s +[0-9]" % level)
         self.assertIn("chain target", self.ok(*ONCE, "--max-tokens", "8", "--verbose", "--chain", "none").err)
@@ -273,7 +273,7 @@ class Info(Case):
         self.assertGreaterEqual(memory["kv_bytes_per_token"], 2 * 2 * 5 * 4 * 8)
         self.assertEqual(memory["total_bytes"], memory["mapped_bytes"] + memory["resident_bytes"] + memory["kv_bytes"] +
                          memory["draft_bytes"])
-        self.assertEqual(shown["chain"], "ngram > mxfp4 > target")
+        self.assertEqual(shown["chain"], "ngram > q4 > target")
         self.assertTrue(shown["chain_note"])
         self.assertGreater(memory["draft_bytes"], 0)
         self.assertEqual(self.json("info", MODEL, "--chain", "none")["memory"]["draft_bytes"], 0)

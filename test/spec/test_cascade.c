@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* The cascade over levels that are scripts: what comes out is the target's own text whoever drafts, and a clock that the
  * scripts move shows what the pace makes of good and bad drafters. */
 #include "check.h"
