@@ -224,7 +224,7 @@ RIFFLE_API void riffle_sampling_init(riffle_sampling *sampling, size_t struct_si
  * nothing else. NULL: the defaults. */
 RIFFLE_API int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling);
 
-/* One call per committed token. */
+/* One call per committed token, which is then the last of the session's. */
 typedef struct riffle_event {
     int32_t token;    /* -1 for the last call, which only flushes text */
     int32_t level;    /* the level of the chain that first proposed it: 0 the target, 1 the one before it, ... */
