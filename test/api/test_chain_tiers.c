@@ -28,10 +28,10 @@ static riffle_model *open_on_tier(int tier, const char *path, const riffle_model
 static void check_model(int tier, const char *path, const char *weights, const char *draft, int is_slow)
 {
     static const struct setting settings[] = {{.gamma = 15, .threads = 1},
-                                              {.gamma = 3, .min_confidence = 0.4f, .threads = 2},
-                                              {.chain = "mxfp4", .gamma = 4, .threads = 1},
                                               {.chain = "draft:mxfp4", .gamma = 4, .threads = 1},
+                                              {.chain = "mxfp4", .gamma = 4, .threads = 1},
                                               {.chain = "ngram > draft:mxfp4", .threads = 1},
+                                              {.gamma = 3, .min_confidence = 0.4f, .threads = 2},
                                               {.threads = 1}};
     static struct prompt prompts[N_PROMPTS];
     static struct answer wanted[N_PROMPTS], got;
@@ -42,7 +42,7 @@ static void check_model(int tier, const char *path, const char *weights, const c
     options.draft = draft;
     riffle_model *model = open_on_tier(tier, path, &options);
     int n_prompts = is_slow ? 1 : 3, n_settings = is_slow ? 2 : 6;
-    int32_t n = is_slow ? 8 : 40;
+    int32_t n = is_slow ? 8 : 24;
     make_prompts(model, prompts);
     riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
     for (int p = 0; p < n_prompts; p++) {
