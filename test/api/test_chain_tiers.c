@@ -54,7 +54,7 @@ static void check_model(int tier, const char *path, const char *weights, const c
     riffle_session_close(session);
     for (int s = 0; s < n_settings; s++) {
         session = open_with(model, &settings[s]);
-        for (int p = 0; p < n_prompts; p++) {
+        for (int p = 0; p < (settings[s].threads > 1 ? 1 : n_prompts); p++) {
             char what[128];
             snprintf(what, sizeof what, "%s, %s as %s, setting %d, prompt %d", rf_tier_name((enum rf_tier)tier), path,
                      weights, s, p);
