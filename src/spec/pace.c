@@ -13,17 +13,18 @@ static const double narrow_shape[RF_PACE_ROWS] = {1.00, 1.04, 1.09, 1.15, 1.22, 
 
 static const double edges[RF_PACE_BUCKETS - 1] = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995};
 
-static const double FADE_ROUNDS = 0.94;  /* of the rates of rounds, at each round */
-static const double FADE_JUDGED = 0.985; /* of counts, at each token judged */
-static const double PRIOR_JUDGED = 3.0;  /* tokens that a first guess counts for, in a bucket */
-static const double PRIOR_TOKENS = 2.0;  /* likewise of what a level drafts */
-static const double MANY_TOKENS = 10.0;  /* from which on what a level drafted says something of others */
-static const double PRIOR_ROUNDS = 2.0;  /* rounds that a first guess counts for */
-static const double EXPLORING = 0.006;   /* of all tokens, that looking again may cost */
-static const double LOOKING = 0.02;      /* of the time saved, that looking at a drafter for the first time may cost */
-static const double SPENDING = 0.4;      /* of the time saved, or to be saved, that reading a text may cost */
-static const double READING = 0.015;     /* of the time that plain decoding would take, likewise */
-static const double LARGEST_STEP = 0.25; /* of a cost's logarithm, at one measurement */
+static const double FADE_ROUNDS = 0.94;     /* of the rates of rounds, at each round */
+static const double FADE_JUDGED = 0.985;    /* of counts, at each token judged */
+static const double PRIOR_JUDGED = 3.0;     /* tokens that a first guess counts for, in a bucket */
+static const double PRIOR_TOKENS = 2.0;     /* likewise of what a level drafts */
+static const double MANY_TOKENS = 10.0;     /* from which on what a level drafted says something of others */
+static const double PRIOR_ROUNDS = 2.0;     /* rounds that a first guess counts for */
+static const double EXPLORING = 0.006;      /* of all tokens, that looking again may cost */
+static const double FEW_JUDGED = 6.0;       /* tokens, up to which a drafter is hardly known */
+static const double LOOKING = 0.02;         /* of the time saved, that a look at one that is hardly known may cost */
+static const double SPENDING = 0.4;         /* of the time saved, or to be saved, that reading a text may cost */
+static const double READING = 0.015;        /* of the time that plain decoding would take, likewise */
+static const double LARGEST_STEP = 0.25;    /* of a cost's logarithm, at one measurement */
 static const double LARGEST_SURPRISE = 0.7; /* likewise, at the first ones */
 
 static int bucket_of(double confidence)
@@ -89,8 +90,9 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     if (seen == 0) {
         /* What was not measured yet follows the first measurement, and the target's once more: guesses are shares of its
          * cost. */
-        int leads = !pace->has_unit || level == pace->n_levels - 1;
-        double factor = exp(leads ? error : clamp(error, LARGEST_SURPRISE));
+        int leads = !pace->has_unit || level == pace->n_levels - 1, is_guess = 1;
+        for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
+        double factor = exp(leads && is_guess ? error : clamp(error, LARGEST_SURPRISE));
         for (int32_t l = 0; l < pace->n_levels; l++)
             if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
         pace->has_unit = 1;
@@ -279,7 +281,7 @@ int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int
         double loss = *value - worth;
         const struct rf_pace_pair *pair = &pace->pairs[d][judge];
         double allowed = EXPLORING * pair->idle_tokens;
-        if (pair->rounds < 1.0) allowed += LOOKING * lambda * pace->judges[judge].saved_seconds;
+        if (pair->all_judged < FEW_JUDGED) allowed += LOOKING * lambda * pace->judges[judge].saved_seconds;
         if (loss > 0.0 && loss > allowed) continue;
         best = d;
         if (worth > *value) *value = worth;
