@@ -66,6 +66,7 @@ static int32_t free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t j
 {
     const struct rf_level *level = &cascade->levels[drafter];
     double start = cascade->now();
+    if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
     int32_t n = level->ops->draft(level->self, cascade->text, cascade->n_text, max, draft, error);
     cascade->stats[drafter].passes++;
     cascade->stats[drafter].seconds += cascade->now() - start;

@@ -206,7 +206,11 @@ static void test_lossless(void)
         go(&chain, text, &n, 200);
         CHECK_INT(n, 200);
         const struct rf_cascade_stats *stats = chain.cascade->stats;
-        for (int32_t l = 0; l < chain.n; l++) CHECK(stats[l].accepted <= stats[l].drafted);
+        for (int32_t l = 0; l < chain.n; l++) {
+            CHECK(stats[l].accepted <= stats[l].drafted);
+            for (int32_t i = chain.cascade->gamma; chain.cascade->gamma && i < RF_MAX_DRAFT; i++)
+                CHECK_INT(stats[l].judged_at[i], 0);
+        }
         finish(&chain);
     }
 }
