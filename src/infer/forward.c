@@ -24,7 +24,8 @@ int rf_activations_new(struct rf_activations *activations, struct rf_context *co
         {&activations->logits, RF_BUFFER_F32, max_logits, params->n_vocab},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        *wanted[i].buffer = ops->buffer_new(context, model->backend, wanted[i].kind, wanted[i].rows, wanted[i].width, error);
+        *wanted[i].buffer =
+            ops->buffer_new(context, model->backend, wanted[i].kind, wanted[i].rows, wanted[i].width, error);
         if (!*wanted[i].buffer) return RF_ERR_MEMORY;
     }
     return 0;

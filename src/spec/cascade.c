@@ -119,7 +119,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
         if (drafter >= 0 && unread[drafter] == INT32_MAX) drafter = -1;
         value = drafter >= 0 ? best_value + 1.0 : 0.0;
     } else {
-        drafter = rf_pace_drafter(&cascade->pace, cascade->levels, judge, unread, max, &value);
+        drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
     }
     if (drafter < 0 || (n_best && best_value >= value)) {
         if (n_best) take(cascade, base, offer->drafter, best, n_best);

@@ -15,8 +15,6 @@ struct rf_model_level {
     int32_t start;
     int32_t n_vocab; /* tokens from here on are the target's alone */
     int is_windowed;
-    uint64_t passes; /* that chose something */
-    double seconds;  /* of these, and of what was read for them */
 };
 
 /* `session` is the target's, or shares its context. */

@@ -266,11 +266,10 @@ static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unrea
     return reading < budget;
 }
 
-int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
-                        int32_t max, double *value)
+int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unread, int32_t max, double *value)
 {
     int32_t best = -1;
-    for (int32_t d = 0; d < judge; d++) pace->usable[d] = levels[d].cost > 0.0 && can_afford(pace, d, unread[d]);
+    for (int32_t d = 0; d < judge; d++) pace->usable[d] = pace->guess[d] > 0.0 && can_afford(pace, d, unread[d]);
     double lambda = rate(pace, judge, -1);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {

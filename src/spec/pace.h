@@ -80,8 +80,7 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge
 
 /* The model drafter (below `judge`, not free) to draft with now, or -1: none of them. *value likewise, of plain decoding
  * where it returns -1. unread[d]: tokens that drafter d would have to read first. */
-int32_t rf_pace_drafter(struct rf_pace *pace, const struct rf_level *levels, int32_t judge, const int32_t *unread,
-                        int32_t max, double *value);
+int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unread, int32_t max, double *value);
 
 /* 1 if a drafter that has drafted n tokens, of which all are kept with probability p, should draft another one. */
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p);

@@ -7,11 +7,10 @@
 
 enum { RF_PACE_NAME_BYTES = 64 };
 
-/* Takes over the costs of the levels that the file knows by name, as guesses in the file's own unit: what is measured comes
- * before them. names[l]: of level l. A file that is not there, or not one of these, changes nothing. */
+/* Takes over costs and acceptance of the levels that the file knows by name, as first guesses that measurements correct. names[l]: of level l. A file that is not there, or not one of these, changes nothing. */
 void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path);
 
-/* Writes the costs of the levels that were measured; what the file says of others stays. RF_ERR_IO names the file. */
+/* Writes costs and acceptance of the levels that were measured; what the file says of others stays. RF_ERR_IO names the file. */
 int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path,
                  struct rf_error *error);
 
