@@ -1,0 +1,44 @@
+/* The machine's hardware threads, as hwloc (2.4 or newer) knows them, with what is missing there made up for and said. */
+#ifndef RF_PLATFORM_TOPOLOGY_H
+#define RF_PLATFORM_TOPOLOGY_H
+
+#include <stddef.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum rf_core_kind {
+    RF_CORE_P,  /* performance; the only kind where all cores are equal */
+    RF_CORE_E,  /* efficient, on the same last-level cache or ring */
+    RF_CORE_LP, /* low-power, outside the ring */
+    RF_CORE_KINDS
+};
+
+/* One hardware thread. */
+struct rf_cpu {
+    int cpu;           /* the system's number, as taskset and `lscpu -e` have it */
+    int core, package; /* hwloc's logical numbers; threads of one core share `core` */
+    int sibling;       /* 0 for the first thread of its core that may be used, then 1, ... */
+    int l2, l3;        /* which cache of that level it uses, as a number, or -1 */
+    enum rf_core_kind kind;
+    int max_mhz;    /* 0: unknown */
+    int is_allowed; /* by the affinity mask and the cgroup's cpuset */
+};
+
+struct rf_topology {
+    const struct rf_allocator *allocator;
+    struct rf_cpu *cpus; /* [n_cpus], by core, then sibling */
+    int n_cpus, n_cores, n_packages;
+    int n_kinds;        /* kinds that occur; 1: all cores are equal */
+    int is_this_system; /* 0: HWLOC_XMLFILE describes another machine, on which nothing can be bound or measured */
+    int quota;          /* whole CPUs that the cgroup's quota allows; 0: no limit */
+    char model[96];     /* of the processor; "" if unknown */
+    char note[256];     /* what the data lacked and what was done about it, a sentence; "" if nothing */
+};
+
+/* Reads the machine. Where hwloc can tell nothing (a container without /sys), the affinity mask alone counts. Costs some
+ * milliseconds. */
+int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator, struct rf_error *error);
+void rf_topology_free(struct rf_topology *topology);
+
+#endif
