@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "cpu/calibrate.h"
 #include "cpu/cpu_backend.h"
 #include "paper/drawn.h"
 #include "paper/shapes.h"
@@ -74,7 +75,9 @@ struct world {
     const struct options *options;
     struct role roles[PARTS];
     int tier;
-    int32_t n_vocab; /* tokens that all models have */
+    struct rf_team *team;      /* of all models and sessions: only one of them runs at a time */
+    struct rf_split *measured; /* what its workers can do with the target's weights */
+    int32_t n_vocab;           /* tokens that all models have */
     int32_t *text, *truth;
 };
 
@@ -89,19 +92,22 @@ struct result {
 static int open_role(struct world *world, int which, enum rf_weight_form form, struct rf_error *error)
 {
     struct role *role = &world->roles[which];
-    int32_t threads = world->options->threads;
     struct rf_backend *backend;
     struct rf_weight_cost cost;
     int code = rf_weight_cost(role->source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, error);
     role->pass_bytes = cost.pass_bytes;
     if (!code) code = rf_cpu_backend_new(&backend, world->tier, &rf_system_allocator, error);
     if (!code)
-        code =
-            rf_model_load(&role->model, role->source, backend, form, threads, NULL, NULL, &rf_system_allocator, error);
+        code = rf_model_load(&role->model, role->source, backend, form, world->team, NULL, NULL, &rf_system_allocator,
+                             error);
+    if (!code && which == TARGET) {
+        code = rf_cpu_calibrate(&world->measured, backend, world->team, error);
+        rf_team_begin_with(world->team, world->measured);
+    }
     if (code) return code;
 
     const struct rf_session_shape shape = {
-        .n_ctx = PROMPT + world->options->tokens + WARM_UP + MOST_ROWS, .threads = threads, .kv = RF_KV_F16};
+        .n_ctx = PROMPT + world->options->tokens + WARM_UP + MOST_ROWS, .team = world->team, .kv = RF_KV_F16};
     if (which == MXFP4)
         code = rf_session_new_sharing(&role->session, role->model, world->roles[TARGET].session, error);
     else
@@ -123,14 +129,13 @@ static int open_role(struct world *world, int which, enum rf_weight_form form, s
 static int open_world(struct world *world, struct rf_error *error)
 {
     const struct setup *setup = world->options->setup;
-    int32_t threads = world->options->threads;
     world->n_vocab = setup->draft->n_vocab < setup->target->n_vocab ? setup->draft->n_vocab : setup->target->n_vocab;
     double need = (double)shape_bytes(setup->target) * (1 + 4.25 / 16) + (double)shape_bytes(setup->draft) * 1.5 + 1e9;
     if (need > (double)rf_memory_physical())
         return rf_fail(error, RF_ERR_MEMORY, "%s and its drafts take %.1f GB, this machine has %.1f GB",
                        setup->target->name, need / 1e9, (double)rf_memory_physical() / 1e9);
-    int code = shape_open(&world->roles[TARGET].source, setup->target, threads, error);
-    if (!code) code = shape_open(&world->roles[DRAFT].source, setup->draft, threads, error);
+    int code = shape_open(&world->roles[TARGET].source, setup->target, world->team, error);
+    if (!code) code = shape_open(&world->roles[DRAFT].source, setup->draft, world->team, error);
     world->roles[MXFP4].source = world->roles[TARGET].source;
     if (!code) code = open_role(world, TARGET, RF_WEIGHTS_BF16, error);
     if (!code) code = open_role(world, MXFP4, RF_WEIGHTS_MXFP4, error);
@@ -156,6 +161,8 @@ static void close_world(struct world *world)
     }
     rf_free(&rf_system_allocator, world->text);
     rf_free(&rf_system_allocator, world->truth);
+    rf_team_free(world->team);
+    rf_split_free(world->measured);
 }
 
 /* ---- passes ---- */
@@ -332,10 +339,12 @@ static int run(const struct options *options, struct rf_error *error)
     const struct setup *setup = options->setup;
     double before, after;
     int code = rf_api_tier(&world.tier, error);
-    if (!code) code = rf_cpu_measure_read(world.tier, options->threads, &rf_system_allocator, &before, error);
+    if (!code) code = rf_team_of(&world.team, options->threads, &rf_system_allocator, error);
     if (code) return code;
+    int threads = rf_team_size(world.team);
+    code = rf_cpu_measure_read(world.tier, threads, &rf_system_allocator, &before, error);
     double start = rf_clock_seconds();
-    code = open_world(&world, error);
+    if (!code) code = open_world(&world, error);
     if (!code) {
         printf("%s: %s in BF16 (%.2f GB a pass), its MXFP4 cast (%.2f GB), %s in %s (%.2f GB); random weights, made in "
                "%.0f s\n"
@@ -343,12 +352,11 @@ static int run(const struct options *options, struct rf_error *error)
                setup->title, setup->target->name, (double)world.roles[TARGET].pass_bytes / 1e9,
                (double)world.roles[MXFP4].pass_bytes / 1e9, setup->draft->name,
                setup->draft_form == RF_WEIGHTS_BF16 ? "BF16" : "MXFP4", (double)world.roles[DRAFT].pass_bytes / 1e9,
-               rf_clock_seconds() - start, rf_tier_name((enum rf_tier)world.tier), options->threads,
-               options->threads == 1 ? "" : "s");
+               rf_clock_seconds() - start, rf_tier_name((enum rf_tier)world.tier), threads, threads == 1 ? "" : "s");
         code = print_costs(&world, error);
     }
     if (!code && !options->costs_only) {
-        code = rf_cpu_measure_read(world.tier, options->threads, &rf_system_allocator, &after, error);
+        code = rf_cpu_measure_read(world.tier, threads, &rf_system_allocator, &after, error);
         if (!code) code = print_chains(&world, (before + after) / 2, error);
     }
     close_world(&world);
@@ -408,7 +416,7 @@ static int parse(struct options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.tokens = DEFAULT_TOKENS, .threads = rf_cpu_count()};
+    struct options options = {.tokens = DEFAULT_TOKENS};
     struct rf_error error;
     if (!parse(&options, argc, argv)) return usage();
     const struct setup *only = options.setup;

@@ -6,7 +6,6 @@
 
 #include "base/half.h"
 #include "platform/memory.h"
-#include "platform/team.h"
 
 const struct shape shape_llama2_7b = {"Llama-2-7B", RF_ARCH_LLAMA, 32, 4096, 32, 32, 128, 11008, 32000, 0};
 const struct shape shape_llama_68m = {"Llama-68M", RF_ARCH_LLAMA, 2, 768, 12, 12, 64, 3072, 32000, 0};
@@ -112,7 +111,7 @@ static void fill(void *argument, struct rf_worker *worker)
     struct filling *filling = argument;
     struct rf_share share;
     size_t begin, end;
-    rf_share_begin(&share, worker, (filling->n + PIECE - 1) / PIECE, 1);
+    rf_share_begin(&share, worker, (filling->n + PIECE - 1) / PIECE, 1, 0.0);
     while (rf_share_next(&share, &begin, &end)) {
         size_t last = end * PIECE < filling->n ? end * PIECE : filling->n;
         for (size_t at = begin * PIECE; at < last;) {
@@ -124,25 +123,20 @@ static void fill(void *argument, struct rf_worker *worker)
     rf_team_barrier(worker);
 }
 
-static int fill_matrices(struct made *made, int threads, struct rf_error *error)
+static int fill_matrices(struct made *made, struct rf_team *team, struct rf_error *error)
 {
-    struct rf_team *team;
     struct filling *filling = rf_malloc(&rf_system_allocator, 1, sizeof *filling, "random numbers", error);
     if (!filling) return RF_ERR_MEMORY;
-    int code = rf_team_new(&team, threads, &rf_system_allocator, error);
-    if (!code) {
-        uint32_t random = 12345;
-        for (size_t i = 0; i < POOL; i++) {
-            random = random * 1664525u + 1013904223u;
-            filling->pool[i] = rf_f32_to_bf16(SPREAD * ((float)(random >> 8) / 8388608.0f - 1.0f));
-        }
-        filling->to = made->matrices;
-        filling->n = made->n_matrix;
-        rf_team_run(team, fill, filling);
-        rf_team_free(team);
+    uint32_t random = 12345;
+    for (size_t i = 0; i < POOL; i++) {
+        random = random * 1664525u + 1013904223u;
+        filling->pool[i] = rf_f32_to_bf16(SPREAD * ((float)(random >> 8) / 8388608.0f - 1.0f));
     }
+    filling->to = made->matrices;
+    filling->n = made->n_matrix;
+    rf_team_run(team, 0, fill, filling);
     rf_free(&rf_system_allocator, filling);
-    return code;
+    return 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -179,7 +173,7 @@ uint64_t shape_bytes(const struct shape *shape)
     return sizeof(uint16_t) * ((uint64_t)shape->n_layer * layer + n * (uint64_t)shape->n_vocab);
 }
 
-int shape_open(struct rf_source **source, const struct shape *shape, int threads, struct rf_error *error)
+int shape_open(struct rf_source **source, const struct shape *shape, struct rf_team *team, struct rf_error *error)
 {
     const struct rf_allocator *allocator = &rf_system_allocator;
     *source = NULL;
@@ -196,7 +190,7 @@ int shape_open(struct rf_source **source, const struct shape *shape, int threads
         made->vectors = rf_malloc(allocator, made->n_vector, sizeof *made->vectors, "weights", error);
         if (!made->matrices || !made->vectors) code = RF_ERR_MEMORY;
     }
-    if (!code) code = fill_matrices(made, threads, error);
+    if (!code) code = fill_matrices(made, team, error);
     if (code) {
         shape_close(&made->source);
         return code;

@@ -3,6 +3,7 @@
 #define RF_BENCH_SHAPES_H
 
 #include "model/source.h"
+#include "platform/team.h"
 
 struct shape {
     const char *name;
@@ -19,9 +20,9 @@ extern const struct shape shape_small, shape_tiny;
  * pass reads single rows of it. */
 uint64_t shape_bytes(const struct shape *shape);
 
-/* All matrices in BF16, filled by `threads` threads from a small pool of random numbers, over and over. `shape` must outlive
+/* All matrices in BF16, filled by the team from a small pool of random numbers, over and over. `shape` must outlive
  * the source, which shape_close frees. */
-int shape_open(struct rf_source **source, const struct shape *shape, int threads, struct rf_error *error);
+int shape_open(struct rf_source **source, const struct shape *shape, struct rf_team *team, struct rf_error *error);
 void shape_close(struct rf_source *source);
 
 #endif

@@ -16,10 +16,12 @@ static riffle_model *open_on_tier(int tier, const char *path, const riffle_model
     header.flags = RIFFLE_OPEN_HEADER;
     int code = riffle_model_open(&model, path, &header);
     if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, &error);
+    if (!code) code = rf_api_open_team(model, options, &error);
     if (!code)
-        code = rf_model_load(&model->model, model->source, backend, model->cost.form, 1, NULL, NULL, &model->allocator,
-                             &error);
-    if (!code) code = rf_drafts_load(model, options, 1, tier, &error);
+        code = rf_model_load(&model->model, model->source, backend, model->cost.form, model->team, NULL, NULL,
+                             &model->allocator, &error);
+    if (!code) code = rf_drafts_load(model, options, tier, &error);
+    if (!code) code = rf_api_measure_team(model, &error);
     CHECK_MSG(code == 0, "tier %s: %s", rf_tier_name((enum rf_tier)tier), error.text);
     if (code) exit(1);
     return model;
@@ -40,6 +42,7 @@ static void check_model(int tier, const char *path, const char *weights, const c
     options.weights = weights;
     options.chain = "ngram > draft:mxfp4 > mxfp4 > q4";
     options.draft = draft;
+    options.threads = 1;
     riffle_model *model = open_on_tier(tier, path, &options);
     int n_prompts = is_slow ? 1 : 3, n_settings = is_slow ? 2 : 6;
     int32_t n = is_slow ? 8 : 24;

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "cpu/cpu_backend.h"
+#include "crew.h"
 #include "infer/forward.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
@@ -25,6 +26,7 @@
 enum { N_TOKENS = 272, MAX_ROWS = N_TOKENS };
 
 struct engine {
+    struct crew crew;
     struct rf_model *model;
     struct rf_context *context;
     struct rf_activations activations;
@@ -35,11 +37,13 @@ static void engine_open(struct engine *engine, const struct rf_source *source, e
 {
     struct rf_error error = {.text = ""};
     struct rf_backend *backend;
+    engine->crew = crew_open(threads);
     int code = rf_cpu_backend_new(&backend, (int)tier, &rf_system_allocator, &error);
     if (!code)
-        code = rf_model_load(&engine->model, source, backend, form, threads, NULL, NULL, &rf_system_allocator, &error);
+        code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL, &rf_system_allocator,
+                             &error);
     const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = MAX_ROWS, .threads = threads, .kv = kv};
+        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = MAX_ROWS, .team = engine->crew.team, .kv = kv};
     if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
     if (!code)
         code = rf_activations_new(&engine->activations, engine->context, engine->model, MAX_ROWS, MAX_ROWS, &error);
@@ -53,6 +57,7 @@ static void engine_close(struct engine *engine)
 {
     engine->model->backend->ops->context_free(engine->context);
     rf_model_free(engine->model);
+    crew_close(&engine->crew);
 }
 
 typedef void observe_fn(void *user, int32_t layer, const struct rf_buffer *x);

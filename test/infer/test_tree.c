@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "cpu/cpu_backend.h"
+#include "crew.h"
 #include "infer/forward.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
@@ -17,6 +18,7 @@ enum {
 };
 
 struct engine {
+    struct crew crew;
     struct rf_model *model;
     struct rf_context *context;
     struct rf_activations activations;
@@ -26,9 +28,11 @@ static void engine_open(struct engine *engine, const struct rf_source *source, e
                         struct rf_backend *backend, int threads, enum rf_kv_type kv)
 {
     struct rf_error error = {.text = ""};
-    int code = rf_model_load(&engine->model, source, backend, form, threads, NULL, NULL, &rf_system_allocator, &error);
+    engine->crew = crew_open(threads);
+    int code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL, &rf_system_allocator,
+                             &error);
     const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_CTX, .max_rows = N_TEXT, .threads = threads, .kv = kv};
+        .params = &source->params, .n_ctx = N_CTX, .max_rows = N_TEXT, .team = engine->crew.team, .kv = kv};
     if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
     if (!code)
         code = rf_activations_new(&engine->activations, engine->context, engine->model, N_TEXT, RF_TREE_ROWS, &error);
@@ -42,6 +46,7 @@ static void engine_close(struct engine *engine)
 {
     engine->model->backend->ops->context_free(engine->context);
     rf_model_free(engine->model);
+    crew_close(&engine->crew);
 }
 
 /* Reads the rows, and leaves the logits of the first n_logits of them. */

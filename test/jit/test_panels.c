@@ -189,9 +189,9 @@ static void check_tier(int tier)
     struct rf_team *team = NULL;
     struct rf_error error;
     struct race race = {.tier = tier};
-    CHECK_INT(rf_team_new(&team, 4, &rf_system_allocator, &error), 0);
+    CHECK_INT(rf_team_of(&team, 4, &rf_system_allocator, &error), 0);
     if (!team) return;
-    rf_team_run(team, ask, &race);
+    rf_team_run(team, 4, ask, &race);
     rf_team_free(team);
     const struct rf_kernels *table = rf_cpu_kernels(tier);
     for (int i = 0; i < 4; i++) CHECK(race.found[i] == table);

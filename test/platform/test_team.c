@@ -28,7 +28,7 @@ static void share_rounds(void *argument, struct rf_worker *worker)
     for (int r = 0; r < ROUNDS; r++) {
         struct rf_share share;
         size_t begin, end;
-        rf_share_begin(&share, worker, job->rounds[r].n, job->rounds[r].grain);
+        rf_share_begin(&share, worker, job->rounds[r].n, job->rounds[r].grain, 0.0);
         while (rf_share_next(&share, &begin, &end))
             for (size_t i = begin; i < end; i++) atomic_fetch_add(&job->rounds[r].taken[i], 1);
         atomic_fetch_add(&job->arrived[r], 1);
@@ -42,12 +42,12 @@ static void check_team(int threads)
     struct rf_error error = {0};
     struct rf_team *team;
     struct job *job = calloc(1, sizeof *job);
-    CHECK(rf_team_new(&team, threads, &rf_system_allocator, &error) == 0);
+    CHECK(rf_team_of(&team, threads, &rf_system_allocator, &error) == 0);
     for (int r = 0; r < ROUNDS; r++) {
         job->rounds[r].n = (size_t)(r * 37 % (ITEMS + 1));
         job->rounds[r].grain = (size_t)(r % 9 + 1);
     }
-    rf_team_run(team, share_rounds, job);
+    rf_team_run(team, threads, share_rounds, job);
     CHECK(job->members >= 1 && job->members <= threads);
     CHECK_INT(job->early, 0);
     for (int r = 0; r < ROUNDS; r++) {

@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include "cpu/cpu_backend.h"
+#include "crew.h"
 #include "infer/forward.h"
 #include "microkernels/kernels.h"
 #include "platform/memory.h"
@@ -18,10 +19,11 @@ static void logits_of(const struct rf_source *source, enum rf_weight_form form, 
     struct rf_model *model = NULL;
     struct rf_context *context;
     struct rf_activations activations;
+    struct crew crew = crew_open(threads);
     const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .threads = threads};
+        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .team = crew.team};
     int code = rf_cpu_backend_new(&backend, tier, &rf_system_allocator, &error);
-    if (!code) code = rf_model_load(&model, source, backend, form, threads, NULL, NULL, &rf_system_allocator, &error);
+    if (!code) code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL, &rf_system_allocator, &error);
     if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
     if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
     if (code) {
@@ -42,6 +44,7 @@ static void logits_of(const struct rf_source *source, enum rf_weight_form form, 
         memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i), n_vocab * sizeof *logits);
     backend->ops->context_free(context);
     rf_model_free(model);
+    crew_close(&crew);
 }
 
 /* Casts all matrices but the table of embeddings; what is to be freed goes to `owned`. */
@@ -139,6 +142,7 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
     struct rf_source *source = synthetic_new(params, types, n_types);
     if (!source) exit(1);
     size_t n = 1;
+    struct crew crew = crew_open(2);
     for (int done = 0; !done; n++) {
         struct meter meter = {.fail_at = n};
         const struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
@@ -146,7 +150,8 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
         struct rf_backend *backend;
         struct rf_model *model = NULL;
         int code = rf_cpu_backend_new(&backend, 0, &allocator, &error);
-        if (!code) code = rf_model_load(&model, source, backend, RF_WEIGHTS_MXFP4, 2, NULL, NULL, &allocator, &error);
+        if (!code)
+            code = rf_model_load(&model, source, backend, RF_WEIGHTS_MXFP4, crew.team, NULL, NULL, &allocator, &error);
         done = meter.calls < n;
         CHECK_INT(code, done ? 0 : RF_ERR_MEMORY);
         CHECK((model != NULL) == done);
@@ -161,10 +166,11 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
     struct rf_backend *backend;
     struct rf_model *model;
     CHECK_INT(rf_cpu_backend_new(&backend, 0, &allocator, &error), 0);
-    CHECK_INT(rf_model_load(&model, source, backend, RF_WEIGHTS_Q4, 2, stop_at_once, NULL, &allocator, &error),
+    CHECK_INT(rf_model_load(&model, source, backend, RF_WEIGHTS_Q4, crew.team, stop_at_once, NULL, &allocator, &error),
               RF_ERR_CANCELLED);
     CHECK(model == NULL);
     CHECK_INT(meter.blocks_out, 0);
+    crew_close(&crew);
     synthetic_free(source);
 }
 

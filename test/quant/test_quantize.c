@@ -7,6 +7,7 @@
 
 #include "api/helpers.h"
 #include "cpu/cpu_backend.h"
+#include "crew.h"
 #include "infer/forward.h"
 #include "microkernels/kernels.h"
 #include "model/gguf.h"
@@ -48,10 +49,11 @@ static void logits_of(const char *path, enum rf_weight_form form, float *logits)
     struct rf_model *model;
     struct rf_context *context;
     struct rf_activations activations;
+    struct crew crew = crew_open(2);
     const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .threads = 2};
+        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .team = crew.team};
     int code = rf_cpu_backend_new(&backend, rf_kernels_best_tier(), &rf_system_allocator, &error);
-    if (!code) code = rf_model_load(&model, source, backend, form, 2, NULL, NULL, &rf_system_allocator, &error);
+    if (!code) code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL, &rf_system_allocator, &error);
     if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
     if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
     if (code) {
@@ -72,6 +74,7 @@ static void logits_of(const char *path, enum rf_weight_form form, float *logits)
         memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i), n_vocab * sizeof *logits);
     backend->ops->context_free(context);
     rf_model_free(model);
+    crew_close(&crew);
     rf_source_close(source);
 }
 

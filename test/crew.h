@@ -1,0 +1,43 @@
+/* A team for tests in which every worker takes part from the first pass on, on machines with fewer cores too, and the workers'
+ * shares differ. */
+#ifndef RF_TEST_CREW_H
+#define RF_TEST_CREW_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "platform/memory.h"
+#include "platform/team.h"
+
+struct crew {
+    struct rf_team *team;
+    struct rf_split *split;
+};
+
+static inline struct crew crew_open(int threads)
+{
+    struct crew crew = {0};
+    struct rf_error error = {.text = ""};
+    int code = rf_team_of(&crew.team, threads, &rf_system_allocator, &error);
+    if (!code) {
+        int size = rf_team_size(crew.team);
+        code = rf_split_new(&crew.split, size, size, NULL, &rf_system_allocator, &error);
+        for (int kind = 0; !code && kind < RF_WORK_KINDS; kind++)
+            for (int i = 0; i < size; i++) crew.split->kinds[kind].speed[i] = 1.0 / (1 + i);
+    }
+    if (code) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    rf_team_begin_with(crew.team, crew.split);
+    return crew;
+}
+
+/* Before it, all that works with the team. */
+static inline void crew_close(struct crew *crew)
+{
+    rf_team_free(crew->team);
+    rf_split_free(crew->split);
+}
+
+#endif
