@@ -1,0 +1,327 @@
+#define _GNU_SOURCE
+#include "platform/topology.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <hwloc.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "platform/core_kinds.h"
+#include "platform/quota.h"
+
+enum { MOST_CPUS = 1 << 16 };
+
+void rf_topology_silence(void)
+{
+    setenv("HWLOC_HIDE_ERRORS", "2", 1);
+}
+
+void rf_topology_free(struct rf_topology *topology)
+{
+    if (topology->cpus) rf_free(topology->allocator, topology->cpus);
+    *topology = (struct rf_topology){0};
+}
+
+/* Without it, as in some containers, hwloc finds nothing and says so on standard error. */
+static int has_sysfs(void)
+{
+    return access("/sys/devices/system/cpu", R_OK) == 0;
+}
+
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* What the processors' maker or a file wrote, on one line. */
+static void copy_name(char *to, size_t cap, const char *from)
+{
+    while (isspace((unsigned char)*from)) from++;
+    snprintf(to, cap, "%s", from);
+    size_t n = strlen(to);
+    while (n > 0 && isspace((unsigned char)to[n - 1])) to[--n] = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)to[i] < ' ' || to[i] == 0x7f) to[i] = '?';
+}
+
+/* --- From the affinity mask alone --- */
+
+static int by_core(const void *left, const void *right)
+{
+    const struct rf_cpu *a = left, *b = right;
+    if (a->core != b->core) return a->core < b->core ? -1 : 1;
+    if (a->is_allowed != b->is_allowed) return b->is_allowed - a->is_allowed;
+    return (a->cpu > b->cpu) - (a->cpu < b->cpu);
+}
+
+/* As long as the kernel wants it, for CPU_FREE; NULL where there is none. */
+static cpu_set_t *affinity(size_t *bytes)
+{
+    for (size_t cpus = 1024; cpus <= MOST_CPUS; cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC(cpus);
+        *bytes = CPU_ALLOC_SIZE(cpus);
+        if (!set) return NULL;
+        if (sched_getaffinity(0, *bytes, set) == 0) return set;
+        CPU_FREE(set);
+    }
+    return NULL;
+}
+
+static int read_affinity(struct rf_topology *topology, struct rf_error *error)
+{
+    size_t bytes = 0;
+    cpu_set_t *set = affinity(&bytes);
+    int n = set ? CPU_COUNT_S(bytes, set) : 1;
+    topology->cpus = rf_calloc(topology->allocator, (size_t)n, sizeof *topology->cpus, "list of processors", error);
+    if (topology->cpus) {
+        for (int cpu = 0; topology->n_cpus < n; cpu++) {
+            if (set && !CPU_ISSET_S((size_t)cpu, bytes, set)) continue;
+            int i = topology->n_cpus++;
+            topology->cpus[i] = (struct rf_cpu){.cpu = cpu, .core = i, .l2 = -1, .l3 = -1, .is_allowed = 1};
+        }
+        topology->n_cores = n;
+        topology->n_packages = topology->n_kinds = topology->is_this_system = 1;
+        topology->quota = rf_cpu_quota("");
+        snprintf(topology->note, sizeof topology->note,
+                 "the system does not show its cores here; each processor of the affinity mask is taken as one");
+    }
+    CPU_FREE(set);
+    return topology->cpus ? 0 : RF_ERR_MEMORY;
+}
+
+/* --- From hwloc --- */
+
+static int information(unsigned n, const struct hwloc_info_s *infos, const char *name)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(infos[i].name, name) != 0) continue;
+        long value = strtol(infos[i].value, NULL, 10);
+        return value > 0 && value < 1000000 ? (int)value : 0;
+    }
+    return 0;
+}
+
+static enum rf_core_type type_of(unsigned n, const struct hwloc_info_s *infos)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(infos[i].name, "CoreType") != 0) continue;
+        if (strcmp(infos[i].value, "IntelCore") == 0) return RF_TYPE_CORE;
+        if (strcmp(infos[i].value, "IntelAtom") == 0) return RF_TYPE_ATOM;
+        if (strcmp(infos[i].value, "IntelLowPower") == 0) return RF_TYPE_LOW_POWER;
+    }
+    return RF_TYPE_UNKNOWN;
+}
+
+static size_t cache_size(hwloc_obj_t cache)
+{
+    return cache && cache->attr && cache->attr->cache.size < SIZE_MAX ? (size_t)cache->attr->cache.size : 0;
+}
+
+/* Of the core that the processor `pu` belongs to. */
+static struct rf_core_traits traits_of(hwloc_topology_t hwloc, hwloc_obj_t pu, hwloc_obj_t core)
+{
+    struct rf_core_traits traits = {.efficiency = -1, .n_threads = 1};
+    hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu);
+    traits.l1_bytes = cache_size(hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L1CACHE, pu));
+    traits.l2_bytes = cache_size(l2);
+    traits.has_l3 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L3CACHE, pu) != NULL;
+    if (core) traits.n_threads = hwloc_bitmap_weight(core->cpuset);
+    if (l2) traits.n_sharing = hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, l2->cpuset, HWLOC_OBJ_CORE);
+
+    int kind = hwloc_cpukinds_get_by_cpuset(hwloc, pu->cpuset, 0);
+    unsigned n = 0;
+    struct hwloc_info_s *infos = NULL;
+    if (kind < 0 || hwloc_cpukinds_get_info(hwloc, (unsigned)kind, NULL, &traits.efficiency, &n, &infos, 0) != 0)
+        return traits;
+    traits.has_kind = 1;
+    traits.type = type_of(n, infos);
+    traits.capacity = information(n, infos, "LinuxCapacity");
+    traits.max_mhz = information(n, infos, "FrequencyMaxMHz");
+    traits.base_mhz = information(n, infos, "FrequencyBaseMHz");
+    return traits;
+}
+
+static int number_of(hwloc_obj_t object)
+{
+    return object ? (int)object->logical_index : -1;
+}
+
+static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc, hwloc_const_bitmap_t allowed)
+{
+    int has_cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0, next = 0;
+    hwloc_obj_t before = NULL;
+    for (int i = 0; i < topology->n_cpus; i++) {
+        hwloc_obj_t pu = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i);
+        hwloc_obj_t core = has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
+        hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, pu);
+        hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu);
+        /* Threads follow each other by core; one that belongs to none counts as one. */
+        if (i > 0 && (!core || core != before)) next++;
+        before = core;
+        topology->cpus[i] = (struct rf_cpu){
+            .cpu = (int)pu->os_index,
+            .core = next,
+            .package = package ? number_of(package) : 0,
+            .l2 = number_of(l2),
+            .l3 = number_of(hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L3CACHE, pu)),
+            .l1_bytes = cache_size(hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L1CACHE, pu)),
+            .l2_bytes = cache_size(l2),
+            .is_allowed = hwloc_bitmap_isset(allowed, pu->os_index),
+        };
+    }
+    topology->n_cores = next + 1;
+}
+
+static int read_kinds(struct rf_topology *topology, hwloc_topology_t hwloc, struct rf_error *error)
+{
+    struct rf_core_traits *cores =
+        rf_calloc(topology->allocator, (size_t)topology->n_cores, sizeof *cores, "list of cores", error);
+    if (!cores) return RF_ERR_MEMORY;
+    int has_cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
+    for (int i = topology->n_cpus - 1; i >= 0; i--) {
+        hwloc_obj_t pu = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i);
+        hwloc_obj_t core = has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
+        cores[topology->cpus[i].core] = traits_of(hwloc, pu, core);
+    }
+    rf_core_kinds(cores, topology->n_cores, topology->note, sizeof topology->note);
+    int occurs[RF_CORE_KINDS] = {0};
+    for (int i = 0; i < topology->n_cpus; i++) {
+        struct rf_cpu *cpu = &topology->cpus[i];
+        cpu->kind = cores[cpu->core].kind;
+        cpu->max_mhz = cores[cpu->core].max_mhz;
+        occurs[cpu->kind] = 1;
+    }
+    for (int k = 0; k < RF_CORE_KINDS; k++) topology->n_kinds += occurs[k];
+    if (!has_cores) {
+        size_t at = strlen(topology->note);
+        snprintf(topology->note + at, sizeof topology->note - at, "%s: each hardware thread is taken as one",
+                 at ? "; neither does it know cores" : "hwloc knows no cores here");
+    }
+    rf_free(topology->allocator, cores);
+    return 0;
+}
+
+static void number_siblings(struct rf_topology *topology)
+{
+    struct rf_cpu *cpus = topology->cpus;
+    qsort(cpus, (size_t)topology->n_cpus, sizeof *cpus, by_core);
+    for (int i = 1; i < topology->n_cpus; i++)
+        if (cpus[i].core == cpus[i - 1].core) cpus[i].sibling = cpus[i - 1].sibling + 1;
+}
+
+static uint64_t last_level_bytes(hwloc_topology_t hwloc)
+{
+    uint64_t bytes = 0;
+    hwloc_obj_type_t last = HWLOC_OBJ_L3CACHE;
+    if (hwloc_get_nbobjs_by_type(hwloc, last) <= 0) last = HWLOC_OBJ_L2CACHE;
+    hwloc_obj_t cache = NULL;
+    while ((cache = hwloc_get_next_obj_by_type(hwloc, last, cache))) bytes += cache->attr->cache.size;
+    return bytes;
+}
+
+/* The processors that this process may use. On this system all of its threads count: one that is bound says nothing of the
+ * others. */
+static int read_allowed(hwloc_topology_t hwloc, hwloc_bitmap_t allowed)
+{
+    if (hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(hwloc)) != 0) return -1;
+    if (!hwloc_topology_is_thissystem(hwloc)) return 0;
+    hwloc_bitmap_t mask = hwloc_bitmap_alloc();
+    if (!mask) return -1;
+    int failed = 0;
+    if (hwloc_get_cpubind(hwloc, mask, HWLOC_CPUBIND_PROCESS) == 0 && hwloc_bitmap_intersects(mask, allowed))
+        failed = hwloc_bitmap_and(allowed, allowed, mask) != 0;
+    hwloc_bitmap_free(mask);
+    return failed ? -1 : 0;
+}
+
+static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, struct rf_error *error)
+{
+    const char *file = environment("HWLOC_XMLFILE");
+    hwloc_obj_t root = hwloc_get_root_obj(hwloc), package = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, 0);
+    topology->n_cpus = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_PU);
+    topology->n_packages = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_PACKAGE);
+    if (topology->n_packages < 1) topology->n_packages = 1;
+    topology->is_this_system = hwloc_topology_is_thissystem(hwloc) != 0;
+    topology->cache_bytes = last_level_bytes(hwloc);
+    if (topology->is_this_system)
+        topology->quota = rf_cpu_quota("");
+    else
+        copy_name(topology->source, sizeof topology->source, file ? file : "another machine's topology");
+    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    if (!model) model = hwloc_obj_get_info_by_name(root, "CPUModel");
+    copy_name(topology->model, sizeof topology->model, model ? model : "");
+
+    for (int i = 0; i < topology->n_cpus; i++)
+        if (hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i)->os_index >= MOST_CPUS)
+            return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: processors have numbers of %d and more",
+                           file ? file : "topology", MOST_CPUS);
+    topology->cpus =
+        rf_calloc(topology->allocator, (size_t)topology->n_cpus, sizeof *topology->cpus, "list of processors", error);
+    hwloc_bitmap_t allowed = topology->cpus ? hwloc_bitmap_alloc() : NULL;
+    if (!topology->cpus) return RF_ERR_MEMORY;
+    int code = 0, n_allowed = 0;
+    if (!allowed || read_allowed(hwloc, allowed) != 0)
+        code = rf_fail(error, RF_ERR_MEMORY, "no memory for the set of processors");
+    if (!code) {
+        read_cpus(topology, hwloc, allowed);
+        code = read_kinds(topology, hwloc, error);
+    }
+    if (!code) number_siblings(topology);
+    for (int i = 0; i < topology->n_cpus && !code; i++) n_allowed += topology->cpus[i].is_allowed;
+    if (!code && !n_allowed)
+        code = rf_fail(error, RF_ERR_FORMAT, "%s: allows none of its %d hardware threads", file ? file : "topology",
+                       topology->n_cpus);
+    hwloc_bitmap_free(allowed);
+    return code;
+}
+
+/* Only what is asked for below: devices cost milliseconds. */
+static int choose_objects(hwloc_topology_t hwloc)
+{
+    static const hwloc_obj_type_t wanted[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE,
+                                              HWLOC_OBJ_L3CACHE};
+    int failed = hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        failed |= hwloc_topology_set_type_filter(hwloc, wanted[i], HWLOC_TYPE_FILTER_KEEP_ALL);
+    /* What this process may not use is shown as well, and why. */
+    return failed | hwloc_topology_set_flags(hwloc, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+}
+
+/* hwloc itself falls back to this machine, silently, when it cannot open the file. */
+static int load(hwloc_topology_t hwloc, const char *file, struct rf_error *error)
+{
+    if (file && hwloc_topology_set_xml(hwloc, file) != 0) {
+        char reason[128];
+        const char *text = strerror_r(errno, reason, sizeof reason);
+        return rf_fail(error, RF_ERR_IO, "HWLOC_XMLFILE: %s: %s", file, text);
+    }
+    if (hwloc_topology_load(hwloc) == 0) return 0;
+    if (file)
+        return rf_fail(error, RF_ERR_FORMAT, "HWLOC_XMLFILE: %s: is not the XML of a topology that hwloc %u.%u reads",
+                       file, hwloc_get_api_version() >> 16, hwloc_get_api_version() >> 8 & 255);
+    return rf_fail(error, RF_ERR_SYSTEM, "hwloc cannot read this machine's topology");
+}
+
+int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator, struct rf_error *error)
+{
+    *topology = (struct rf_topology){.allocator = allocator};
+    const char *file = environment("HWLOC_XMLFILE");
+    hwloc_topology_t hwloc;
+    if (!file && !has_sysfs()) return read_affinity(topology, error);
+    if (hwloc_topology_init(&hwloc) != 0) return rf_fail(error, RF_ERR_MEMORY, "no memory for the machine's topology");
+    int code = choose_objects(hwloc) ? rf_fail(error, RF_ERR_SYSTEM, "hwloc cannot be asked for cores and caches")
+                                     : load(hwloc, file, error);
+    int is_readable = !code;
+    if (!code) code = read_loaded(topology, hwloc, error);
+    hwloc_topology_destroy(hwloc);
+    if (!code) return 0;
+    rf_topology_free(topology);
+    topology->allocator = allocator;
+    return is_readable || file ? code : read_affinity(topology, error);
+}
