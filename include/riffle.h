@@ -105,7 +105,10 @@ typedef struct riffle_model_options {
     int (*find_model)(void *user, const char *name, char *path, size_t cap);
     void *find_user;
     const char *cache_folder; /* where the measured pace of this machine is kept between runs; NULL or "": nowhere */
-    uint64_t reserved[8];
+    /* Which cores work: "auto" (default): P and E cores; "p", "e": these alone; "all": low-power cores, too; each with one thread.
+     * Or CPU numbers: "0-3,8". riffle_cores tells what that means here. */
+    const char *cores;
+    uint64_t reserved[7];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
@@ -186,7 +189,8 @@ typedef struct riffle_session_options {
     const char *chain;    /* NULL: the model's; "none"; or some of the model's levels */
     int32_t gamma;        /* tokens that every round drafts, 1 to 15; 0: as many as pay, by measurement */
     float min_confidence; /* with gamma: a draft ends before a token that its level gives less than this probability */
-    uint64_t reserved[8];
+    const char *cores;    /* NULL: the model's */
+    uint64_t reserved[7];
 } riffle_session_options;
 
 RIFFLE_API void riffle_session_options_init(riffle_session_options *options, size_t struct_size);
@@ -424,6 +428,55 @@ RIFFLE_API void riffle_roofline_options_init(riffle_roofline_options *options, s
  * kernel, shape or number that there is not; RIFFLE_ERR_UNSUPPORTED for a tier that this machine lacks. */
 RIFFLE_API int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
                                riffle_on_roofline_row on_row, void *user);
+
+/* A hardware thread, and what it does. */
+typedef struct riffle_core {
+    int32_t cpu;           /* the system's number */
+    int32_t core, package; /* counted from 0; the threads of a core share both */
+    int32_t sibling;       /* 0 for the first thread of its core that may be used, then 1, ... */
+    int32_t l2, l3;        /* which cache of that level it uses, counted from 0; -1: unknown or none */
+    int32_t max_mhz;       /* 0: unknown */
+    int32_t worker;        /* in order of preference, from 0; -1: it is left out */
+    double decode_share;   /* of decoding, which is bound by memory; all workers together do 1 */
+    double prompt_share;   /* of reading prompts, which is bound by arithmetic */
+    const char *kind;      /* "P", "E", "LP" (low-power, outside the ring). Strings live as long as the library. */
+    const char *reason;    /* why it is left out, in a few words; "" for a worker */
+} riffle_core;
+
+/* Returns non-zero to cancel. */
+typedef int (*riffle_on_core)(void *user, const riffle_core *core);
+
+typedef struct riffle_cores_info {
+    char source[256]; /* the file in HWLOC_XMLFILE that describes the machine; "": this one */
+    char model[96];   /* of the processor; "" if unknown */
+    char note[256];   /* what is not known of the machine, in a sentence without a full stop; or "" */
+    int32_t n_cpus, n_cores, n_packages;
+    int32_t n_workers, n_placed; /* workers; those that have a hardware thread, fewer where more were asked for */
+    int32_t quota;               /* CPUs that the container's quota allows; 0: no limit */
+    int32_t binds;    /* workers are bound to the threads of their kind. Never on another machine's description. */
+    int32_t measured; /* shares are measured, else estimated from kinds and frequencies */
+    double read_bytes_per_second; /* all workers together, where it was measured; else 0 */
+} riffle_cores_info;
+
+enum {
+    RIFFLE_CORES_MEASURE = 1 /* measure the workers, in some tenths of a second, where they are this machine's */
+};
+
+typedef struct riffle_cores_options {
+    size_t struct_size;
+    const char *cores; /* as in riffle_model_options; NULL: "auto" */
+    int32_t threads;   /* 0: one for each core that `cores` names */
+    uint32_t flags;    /* RIFFLE_CORES_* */
+    uint64_t reserved[8];
+} riffle_cores_options;
+
+RIFFLE_API void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size);
+
+/* Which hardware threads work with these options, in the order of their cores, and how the work is split over them at first: a
+ * session goes on measuring. `options`, `info` and `on_core` may be NULL. RIFFLE_ERR_ARGUMENT for `cores` that cannot be
+ * read or had. */
+RIFFLE_API int riffle_cores(const riffle_cores_options *options, riffle_cores_info *info, size_t info_size,
+                            riffle_on_core on_core, void *user);
 
 #ifdef __cplusplus
 }

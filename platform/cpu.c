@@ -2,13 +2,13 @@
 #include "platform/cpu.h"
 
 #include <cpuid.h>
-#include <hwloc.h>
-#include <sched.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "platform/memory.h"
+#include "platform/plan.h"
 
 static const char *const tier_names[RF_TIER_COUNT] = {"scalar", "avx2", "avxvnni", "avxvnniint8", "avx512", "amx"};
 
@@ -77,69 +77,22 @@ int rf_cpu_needs_evex(void)
     return leaves < 1 || !__get_cpuid_count(7, 1, &a71, &b, &c, &d) || !(a71 & BIT(4));
 }
 
-/* Whole CPUs that a cgroup's quota allows, or 0 without one. */
-static int quota(void)
-{
-    char quota_text[32];
-    long long period = 0, allowed = 0;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (!file) return 0;
-    int fields = fscanf(file, "%31s %lld", quota_text, &period);
-    fclose(file);
-    if (fields != 2 || period <= 0 || sscanf(quota_text, "%lld", &allowed) != 1 || allowed <= 0) return 0;
-    return (int)((allowed + period - 1) / period);
-}
-
-/* Without it, as in some containers, hwloc finds nothing and says so on standard error. */
-static int has_sysfs(void)
-{
-    return access("/sys/devices/system/cpu", R_OK) == 0;
-}
-
-/* Cores of which at least one hardware thread is in our affinity mask; 0 if hwloc cannot tell. */
-static int allowed_cores(void)
-{
-    hwloc_topology_t topology;
-    if (!has_sysfs() || hwloc_topology_init(&topology) != 0) return 0;
-    int cores = 0;
-    /* Only cores and their threads: caches and devices cost milliseconds and are not wanted here. */
-    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-    hwloc_bitmap_t mask = hwloc_bitmap_alloc();
-    if (mask && hwloc_topology_load(topology) == 0 && hwloc_get_cpubind(topology, mask, HWLOC_CPUBIND_PROCESS) == 0) {
-        hwloc_obj_t core = NULL;
-        while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)))
-            cores += hwloc_bitmap_intersects(core->cpuset, mask);
-    }
-    hwloc_bitmap_free(mask);
-    hwloc_topology_destroy(topology);
-    return cores;
-}
-
 int rf_cpu_count(void)
 {
-    int count = allowed_cores();
-    cpu_set_t set;
-    if (count < 1 && sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
-    if (count < 1) count = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    int limit = quota();
-    if (limit && limit < count) count = limit;
-    return count < 1 ? 1 : count;
+    struct rf_plan plan;
+    struct rf_error error;
+    if (rf_plan_new(&plan, NULL, 0, &rf_system_allocator, &error)) return 1;
+    int count = plan.n_seats;
+    rf_plan_free(&plan);
+    return count;
 }
 
 size_t rf_cpu_cache_bytes(void)
 {
-    hwloc_topology_t topology;
-    if (!has_sysfs() || hwloc_topology_init(&topology) != 0) return 0;
-    size_t bytes = 0;
-    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);
-    if (hwloc_topology_load(topology) == 0) {
-        hwloc_obj_type_t last = HWLOC_OBJ_L3CACHE;
-        if (hwloc_get_nbobjs_by_type(topology, last) <= 0) last = HWLOC_OBJ_L2CACHE;
-        hwloc_obj_t cache = NULL;
-        while ((cache = hwloc_get_next_obj_by_type(topology, last, cache))) bytes += cache->attr->cache.size;
-    }
-    hwloc_topology_destroy(topology);
-    return bytes;
+    struct rf_topology topology;
+    struct rf_error error;
+    if (rf_topology_read(&topology, &rf_system_allocator, &error)) return 0;
+    uint64_t bytes = topology.cache_bytes;
+    rf_topology_free(&topology);
+    return bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
 }

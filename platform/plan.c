@@ -20,7 +20,7 @@ const char *rf_left_out_reason(enum rf_left_out reason)
     case RF_NOT_LEFT_OUT: break;
     case RF_LEFT_NOT_ALLOWED: return "not allowed by the affinity mask or the container";
     case RF_LEFT_SIBLING: return "second threads of cores that work already";
-    case RF_LEFT_LOW_POWER: return "low-power cores outside the ring";
+    case RF_LEFT_LOW_POWER: return "low-power cores outside the ring, only on request";
     case RF_LEFT_KIND: return "not among the cores that were asked for";
     case RF_LEFT_QUOTA: return "beyond the container's quota of processor time";
     case RF_LEFT_THREADS: return "fewer threads were asked for";

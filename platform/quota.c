@@ -10,7 +10,8 @@ enum { LONGEST = 4096 };
 static int read_numbers(const char *folder, const char *group, const char *file, long long *first, long long *second)
 {
     char path[2 * LONGEST];
-    snprintf(path, sizeof path, "%s%s/%s", folder, group, file);
+    int n = snprintf(path, sizeof path, "%s%s/%s", folder, group, file);
+    if (n < 0 || (size_t)n >= sizeof path) return 0;
     FILE *stream = fopen(path, "re");
     if (!stream) return 0;
     int found = fscanf(stream, "%lld %lld", first, second);

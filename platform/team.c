@@ -1,30 +1,136 @@
 #define _GNU_SOURCE
 #include "platform/team.h"
 
+#include <limits.h>
 #include <linux/futex.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "platform/cpu.h"
+#include "platform/clock.h"
 
-/* A share's counter is used while two neighbours in the sequence may still be in use by slower or faster workers. */
-enum { N_COUNTERS = 4 };
+static const double REDEAL = 0.5e-3; /* seconds of work between corrections of the shares */
+enum {
+    SPINS = 2000,  /* looks at a word before sleeping: 50 to 100 microseconds */
+    MASK_SETS = 4, /* of 1024 CPUs each, in an affinity mask */
+    MASK_BYTES = MASK_SETS * sizeof(cpu_set_t)
+};
+
+/* What one worker alone writes while it works, and the last at a barrier reads. */
+struct slot {
+    _Alignas(64) double work, busy; /* since the last correction of the shares */
+    double factor, period;          /* rf_team_slow */
+    enum rf_core_kind kind;
+};
+
+/* Where one worker waits between runs. */
+struct gate {
+    _Alignas(64) _Atomic uint32_t calls; /* to work, or to leave */
+    _Atomic uint32_t asleep;
+};
 
 struct rf_team {
     const struct rf_allocator *allocator;
-    int size;
-    int spins; /* looks at the barrier before sleeping */
+    int size, places;
+    struct slot *slots; /* [size] */
+    struct gate *gates; /* [size] */
+    float *ends;        /* [size] of the run under way: rf_split_ends */
+    int equally, slowed;
+    const struct rf_split *measured;
+
+    pthread_t host; /* enters the parallel region; its first worker is number 1 */
+    int has_host;
+    _Atomic uint32_t threads; /* that the region has; 0: not known yet */
+    _Atomic int leave;
+
+    int binds;
+    cpu_set_t masks[RF_CORE_KINDS][MASK_SETS], callers[MASK_SETS];
+
+    /* Of the run under way. */
+    rf_team_fn fn;
+    void *argument;
+    int count, spins;
+    struct rf_split_kind *kind; /* NULL: equal shares */
+    double tail;                /* part of the work that is not dealt out */
+    float largest;              /* share */
+
     struct {
         _Alignas(64) _Atomic uint32_t arrived;
         _Alignas(64) _Atomic uint32_t generation;
         _Atomic uint32_t sleepers;
     } barrier;
-    struct {
-        _Alignas(64) _Atomic size_t next;
-    } counters[N_COUNTERS];
+    _Alignas(64) _Atomic size_t taken; /* of the share under way: grains of its tail */
 };
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
+{
+    syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
+
+/* Waits until the word is no longer `old`. */
+static void wait_for_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *sleepers, int spins)
+{
+    for (int i = 0; i < spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != old) return;
+        __builtin_ia32_pause();
+    }
+    atomic_fetch_add(sleepers, 1);
+    while (atomic_load(word) == old) futex(word, FUTEX_WAIT_PRIVATE, old);
+    atomic_fetch_sub(sleepers, 1);
+}
+
+static void change(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
+{
+    atomic_fetch_add(word, 1);
+    if (atomic_load(sleepers)) futex(word, FUTEX_WAKE_PRIVATE, INT_MAX);
+}
+
+static void bind_to(const cpu_set_t *mask)
+{
+    sched_setaffinity(0, MASK_BYTES, mask); /* a core that has gone since the plan was made: any other will do */
+}
+
+/* A worker's life, but for the caller's. */
+static void serve(struct rf_team *team, int index)
+{
+    char name[16];
+    snprintf(name, sizeof name, "riffle/%hu", (unsigned short)index);
+    pthread_setname_np(pthread_self(), name);
+    if (team->binds) bind_to(team->masks[team->slots[index].kind]);
+    struct gate *gate = &team->gates[index];
+    int spins = 0;
+    for (uint32_t calls = 0;; calls++) {
+        wait_for_change(&gate->calls, calls, &gate->asleep, spins);
+        if (atomic_load(&team->leave)) return;
+        struct rf_worker worker = {team, index, team->count};
+        spins = team->spins; /* after the barrier the next run may begin */
+        team->fn(team->argument, &worker);
+        rf_team_barrier(&worker);
+    }
+}
+
+/* Its region is the team's life. A thread of its own enters it, since OpenMP keeps a pool of threads for each thread that enters
+ * regions: the caller's other regions, and callers that come and go, would end and start our workers. */
+static void *host(void *argument)
+{
+    struct rf_team *team = argument;
+#pragma omp parallel num_threads(team->size - 1)
+    {
+        if (omp_get_thread_num() == 0) {
+            atomic_store(&team->threads, (uint32_t)omp_get_num_threads());
+            futex(&team->threads, FUTEX_WAKE_PRIVATE, 1);
+        }
+        serve(team, omp_get_thread_num() + 1);
+    }
+    return NULL;
+}
 
 static void *wait_for_release(void *argument)
 {
@@ -51,100 +157,310 @@ static int probe_threads(int n, const struct rf_allocator *allocator, struct rf_
     return 0;
 }
 
-int rf_team_new(struct rf_team **team, int n_threads, const struct rf_allocator *allocator, struct rf_error *error)
+/* Workers leave all signals but those of faults to the program's own threads. */
+static int start_host(struct rf_team *team)
+{
+    static const int faults[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGSYS};
+    sigset_t ours, callers;
+    sigfillset(&ours);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&ours, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &ours, &callers);
+    int failed = pthread_create(&team->host, NULL, host, team);
+    pthread_sigmask(SIG_SETMASK, &callers, NULL);
+    return failed;
+}
+
+static int start(struct rf_team *team, struct rf_error *error)
+{
+    int code = probe_threads(team->size - 1, team->allocator, error);
+    if (code) return code;
+    if (start_host(team) != 0)
+        return rf_fail(error, RF_ERR_SYSTEM, "threads: the system started 1 of %d worker threads", team->size);
+    team->has_host = 1;
+    while (atomic_load(&team->threads) == 0) futex(&team->threads, FUTEX_WAIT_PRIVATE, 0);
+    /* OMP_THREAD_LIMIT and OMP_DYNAMIC may have made it fewer. */
+    team->size = 1 + (int)atomic_load(&team->threads);
+    if (team->places > team->size) team->places = team->size;
+    return 0;
+}
+
+/* Hardware threads that the caller may run on. */
+static int usable_cpus(void)
+{
+    cpu_set_t mask[MASK_SETS];
+    if (sched_getaffinity(0, MASK_BYTES, mask) != 0) return INT_MAX;
+    return CPU_COUNT_S(MASK_BYTES, mask);
+}
+
+static void seat(struct rf_team *team, const struct rf_plan *plan)
+{
+    team->binds = plan->binds;
+    for (int i = 0; i < team->size; i++) {
+        const struct rf_seat *seat = &plan->seats[i];
+        team->slots[i].kind = seat->kind;
+        /* A worker without a place of its own goes where others of its kind are. */
+        if (seat->cpu >= 0) CPU_SET_S((size_t)plan->topology.cpus[seat->cpu].cpu, MASK_BYTES, team->masks[seat->kind]);
+    }
+    int usable = usable_cpus();
+    team->places = plan->n_placed < usable ? plan->n_placed : usable;
+}
+
+static void seat_like(struct rf_team *team, const struct rf_team *other)
+{
+    team->binds = other->binds;
+    team->places = other->places;
+    team->measured = other->measured;
+    memcpy(team->masks, other->masks, sizeof team->masks);
+    for (int i = 0; i < team->size; i++) team->slots[i].kind = other->slots[i].kind;
+}
+
+/* Either by a plan or like another team. */
+static int team_new(struct rf_team **team, int size, const struct rf_plan *plan, const struct rf_team *other,
+                    const struct rf_allocator *allocator, struct rf_error *error)
 {
     *team = NULL;
-    if (n_threads > 1) {
-        int code = probe_threads(n_threads - 1, allocator, error);
-        if (code) return code;
-    }
     struct rf_team *made = rf_calloc(allocator, 1, sizeof *made, "worker team", error);
     if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
-    made->size = n_threads;
-    /* With a core for every worker the last one is soon here; with fewer, spinning keeps it away. */
-    made->spins = n_threads <= rf_cpu_count() ? 2000 : 0;
+    made->size = size;
+    made->slots = rf_calloc(allocator, (size_t)size, sizeof *made->slots, "worker team", error);
+    made->gates = rf_calloc(allocator, (size_t)size, sizeof *made->gates, "worker team", error);
+    made->ends = rf_calloc(allocator, (size_t)size, sizeof *made->ends, "worker team", error);
+    int code = made->slots && made->gates && made->ends ? 0 : RF_ERR_MEMORY;
+    for (int i = 0; !code && i < size; i++) made->slots[i].factor = 1.0;
+    if (!code && plan) seat(made, plan);
+    if (!code && other) seat_like(made, other);
+    if (!code && size > 1) code = start(made, error);
+    if (code) {
+        rf_team_free(made);
+        return code;
+    }
     *team = made;
     return 0;
 }
 
-void rf_team_free(struct rf_team *team)
+int rf_team_new(struct rf_team **team, const struct rf_plan *plan, const struct rf_allocator *allocator,
+                struct rf_error *error)
 {
-    if (team) rf_free(team->allocator, team);
+    return team_new(team, plan->n_seats, plan, NULL, allocator, error);
 }
 
-void rf_team_run(struct rf_team *team, rf_team_fn fn, void *argument)
+int rf_team_like(struct rf_team **team, const struct rf_team *other, const struct rf_allocator *allocator,
+                 struct rf_error *error)
 {
-    for (int i = 0; i < N_COUNTERS; i++) atomic_store_explicit(&team->counters[i].next, 0, memory_order_relaxed);
-#pragma omp parallel num_threads(team->size)
-    {
-        struct rf_worker worker = {team, omp_get_thread_num(), omp_get_num_threads(), 0};
-        fn(argument, &worker);
+    return team_new(team, other->size, NULL, other, allocator, error);
+}
+
+int rf_team_of(struct rf_team **team, int threads, const struct rf_allocator *allocator, struct rf_error *error)
+{
+    struct rf_plan plan;
+    *team = NULL;
+    int code = rf_plan_new(&plan, NULL, threads, allocator, error);
+    if (code) return code;
+    code = rf_team_new(team, &plan, allocator, error);
+    rf_plan_free(&plan);
+    return code;
+}
+
+static void call(struct rf_team *team, int count)
+{
+    for (int i = 1; i < count; i++) change(&team->gates[i].calls, &team->gates[i].asleep);
+}
+
+void rf_team_free(struct rf_team *team)
+{
+    if (!team) return;
+    if (team->has_host) {
+        atomic_store(&team->leave, 1);
+        call(team, team->size);
+        pthread_join(team->host, NULL);
+    }
+    rf_free(team->allocator, team->slots);
+    rf_free(team->allocator, team->gates);
+    rf_free(team->allocator, team->ends);
+    rf_free(team->allocator, team);
+}
+
+int rf_team_size(const struct rf_team *team)
+{
+    return team->size;
+}
+
+int rf_team_places(const struct rf_team *team)
+{
+    return team->places;
+}
+
+void rf_team_begin_with(struct rf_team *team, const struct rf_split *measured)
+{
+    team->measured = measured && measured->n_workers == team->size ? measured : NULL;
+}
+
+int rf_team_split_new(const struct rf_team *team, struct rf_split **split, const struct rf_allocator *allocator,
+                      struct rf_error *error)
+{
+    return rf_split_new(split, team->size, team->places, team->measured, allocator, error);
+}
+
+/* Shares for the work to come, from what the workers did since they were last corrected: `seconds` ago. */
+static void deal(struct rf_team *team, double seconds)
+{
+    struct rf_split_kind *kind = team->equally ? NULL : team->kind;
+    for (int i = 0; i < team->count; i++) {
+        struct slot *slot = &team->slots[i];
+        if (kind && seconds > 0.0) rf_split_learn(kind, i, slot->work, slot->busy, seconds);
+        slot->work = slot->busy = 0.0;
+        team->ends[i] = (float)(i + 1) / (float)team->count;
+    }
+    if (kind) rf_split_ends(kind, team->count, team->ends);
+    team->largest = 0.0f;
+    for (int i = 0; i < team->count; i++) {
+        float share = team->ends[i] - (i ? team->ends[i - 1] : 0.0f);
+        if (team->largest < share) team->largest = share;
     }
 }
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
+static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
-    syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+    struct rf_worker worker = {team, 0, count};
+    team->fn = fn;
+    team->argument = argument;
+    team->count = count;
+    team->spins = count <= team->places ? SPINS : 0;
+    deal(team, 0.0);
+    call(team, count);
+    if (team->binds) {
+        /* The caller's thread is not ours: it gets its own mask back. */
+        int known = sched_getaffinity(0, MASK_BYTES, team->callers) == 0;
+        if (known) bind_to(team->masks[team->slots[0].kind]);
+        fn(argument, &worker);
+        if (known) bind_to(team->callers);
+    } else {
+        fn(argument, &worker);
+    }
+    rf_team_barrier(&worker);
+}
+
+void rf_team_run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
+{
+    team->kind = NULL;
+    team->tail = 1.0 / 16;
+    run(team, count == 0 ? team->places : count < team->size ? count : team->size, fn, argument);
+}
+
+void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows, rf_team_fn fn, void *argument)
+{
+    double begin = rf_clock_seconds();
+    int count = team->equally ? team->places : rf_split_workers(split, n_rows, begin);
+    team->kind = &split->kinds[rf_work_of(n_rows)];
+    team->tail = n_rows > RF_SPLIT_ROWS ? 0.5 : 1.0 / 16;
+    run(team, count, fn, argument);
+    /* What is left of the last correction. A pass whose work is not measured teaches nothing. */
+    if (team->slots[0].busy > 0.0) deal(team, team->slots[0].busy);
+    double end = rf_clock_seconds();
+    if (!team->equally) rf_split_took(split, n_rows, count, end, end - begin);
 }
 
 void rf_team_barrier(struct rf_worker *worker)
 {
-    if (worker->count == 1) return;
     struct rf_team *team = worker->team;
+    if (worker->count == 1) return;
+    int spins = team->spins; /* once all have come, the next run may begin */
     uint32_t generation = atomic_load_explicit(&team->barrier.generation, memory_order_acquire);
     if (atomic_fetch_add_explicit(&team->barrier.arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)worker->count) {
+        /* The others wait: what is the team's may be changed by this one. */
         atomic_store_explicit(&team->barrier.arrived, 0, memory_order_relaxed);
-        atomic_fetch_add(&team->barrier.generation, 1);
-        if (atomic_load(&team->barrier.sleepers)) futex(&team->barrier.generation, FUTEX_WAKE_PRIVATE, INT32_MAX);
+        atomic_store_explicit(&team->taken, 0, memory_order_relaxed);
+        double busy = team->slots[worker->index].busy;
+        if (busy > REDEAL) deal(team, busy);
+        change(&team->barrier.generation, &team->barrier.sleepers);
         return;
     }
-    for (int i = 0; i < team->spins; i++) {
-        if (atomic_load_explicit(&team->barrier.generation, memory_order_acquire) != generation) return;
-        __builtin_ia32_pause();
-    }
-    atomic_fetch_add(&team->barrier.sleepers, 1);
-    while (atomic_load(&team->barrier.generation) == generation)
-        futex(&team->barrier.generation, FUTEX_WAIT_PRIVATE, generation);
-    atomic_fetch_sub(&team->barrier.sleepers, 1);
+    wait_for_change(&team->barrier.generation, generation, &team->barrier.sleepers, spins);
 }
 
-void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain)
+void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain, double cost)
 {
-    struct rf_team *team = worker->team;
-    unsigned sequence = worker->share++;
-    /* The share before the last one is over for everybody: its counter serves the one after the next. */
-    if (worker->index == 0)
-        atomic_store_explicit(&team->counters[(sequence + 2) % N_COUNTERS].next, 0, memory_order_relaxed);
+    const struct rf_team *team = worker->team;
+    int last = worker->index == worker->count - 1;
+    size_t grains = (n + grain - 1) / grain, dealt = grains;
+    if (worker->count > 1 && !team->equally) dealt -= (size_t)((double)grains * team->tail + 0.999);
+    float from = worker->index ? team->ends[worker->index - 1] : 0.0f, to = team->ends[worker->index];
+    *share = (struct rf_share){.worker = worker, .n = n, .grain = grain, .cost = cost};
+    share->dealt = dealt * grain < n ? dealt * grain : n;
+    share->begin = (size_t)((float)dealt * from) * grain;
+    share->end = last ? share->dealt : (size_t)((float)dealt * to) * grain;
+    if (share->end > share->dealt) share->end = share->dealt;
+    if (cost > 0.0 || team->slowed) share->since = share->handed = rf_clock_seconds();
+}
 
-    size_t grains = (n + grain - 1) / grain;
-    size_t each = grains * 15 / 16 / (size_t)worker->count;
-    share->worker = worker;
-    share->n = n;
-    share->grain = grain;
-    share->dealt = each * (size_t)worker->count * grain;
-    share->begin = each * grain * (size_t)worker->index;
-    share->end = share->begin + each * grain;
-    if (worker->count == 1) {
-        share->dealt = n;
-        share->end = n;
-    }
+/* Makes the piece that the worker has just done take as long as rf_team_slow says. */
+static void drag(struct rf_share *share, const struct slot *slot)
+{
+    double now = rf_clock_seconds(), until = now + (now - share->handed) * (slot->factor - 1.0);
+    if (slot->period > 0.0 && (long long)(now / slot->period * 2.0) % 2 == 0) until = now;
+    while ((share->handed = rf_clock_seconds()) < until) __builtin_ia32_pause();
+}
+
+/* Takes some of the tail: the less, the fewer grains are left and the slower the worker. None, where the fastest worker would
+ * have done all that is left before this one had done a grain. */
+static size_t take(struct rf_team *team, const struct rf_worker *worker, size_t tail, size_t *first)
+{
+    float share = team->ends[worker->index] - (worker->index ? team->ends[worker->index - 1] : 0.0f);
+    size_t taken = atomic_load_explicit(&team->taken, memory_order_relaxed), some;
+    do {
+        if (taken >= tail) return 0;
+        if (team->largest > (float)(tail - taken + 1) * share) return 0;
+        some = (size_t)((float)(tail - taken) * share / 2.0f);
+        if (some == 0) some = 1;
+    } while (!atomic_compare_exchange_weak_explicit(&team->taken, &taken, taken + some, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    *first = taken;
+    return some;
 }
 
 int rf_share_next(struct rf_share *share, size_t *begin, size_t *end)
 {
+    struct rf_worker *worker = share->worker;
+    struct rf_team *team = worker->team;
+    struct slot *slot = &team->slots[worker->index];
+    if (team->slowed) drag(share, slot);
     if (share->begin < share->end) {
         *begin = share->begin;
         *end = share->end;
         share->begin = share->end;
-        return 1;
+    } else {
+        size_t first, tail = (share->n - share->dealt + share->grain - 1) / share->grain;
+        size_t some = tail ? take(team, worker, tail, &first) : 0;
+        if (some == 0) {
+            if (share->work > 0.0) {
+                slot->work += share->work;
+                slot->busy += rf_clock_seconds() - share->since;
+            }
+            return 0;
+        }
+        *begin = share->dealt + first * share->grain;
+        *end = *begin + some * share->grain;
+        if (*end > share->n) *end = share->n;
     }
-    if (share->dealt >= share->n) return 0;
-    unsigned sequence = share->worker->share - 1;
-    size_t taken = atomic_fetch_add_explicit(&share->worker->team->counters[sequence % N_COUNTERS].next, share->grain,
-                                             memory_order_relaxed);
-    if (taken >= share->n - share->dealt) return 0;
-    *begin = share->dealt + taken;
-    *end = *begin + share->grain < share->n ? *begin + share->grain : share->n;
+    share->work += (double)(*end - *begin) * share->cost;
     return 1;
+}
+
+void rf_team_slow(struct rf_team *team, int i, double factor, double period)
+{
+    team->slots[i].factor = factor;
+    team->slots[i].period = period;
+    team->slowed = 0;
+    for (int other = 0; other < team->size; other++) team->slowed |= team->slots[other].factor > 1.0;
+}
+
+uint64_t rf_team_barriers(const struct rf_team *team)
+{
+    return atomic_load(&team->barrier.generation);
+}
+
+void rf_team_deal_equally(struct rf_team *team, int equally)
+{
+    team->equally = equally;
 }

@@ -73,7 +73,7 @@ static int load_pace(struct cascade_parts *parts, const struct riffle_model *mod
     int code = rf_api_tier(&tier, error);
     if (code) return code;
     int length = snprintf(path, sizeof path, "%s-%s-%d-of-%d", model->drafts.pace_path, rf_tier_name(tier),
-                          session->shape.threads, rf_cpu_count());
+                          rf_team_size(session->shape.team), rf_team_places(session->shape.team));
     parts->pace_file = rf_strndup(&model->allocator, path, (size_t)length, error);
     if (!parts->pace_file) return RF_ERR_MEMORY;
     for (int32_t l = 0; l < parts->n_levels; l++) name_costs(parts, model, l);

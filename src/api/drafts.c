@@ -155,7 +155,7 @@ static int report_cast(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "loading drafts", done, total);
 }
 
-int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int32_t threads, int tier,
+int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int tier,
                    struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
@@ -177,7 +177,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
         if (!code)
             code =
                 rf_model_load(&weights->model, weights->source ? weights->source : model->source, backend, level->form,
-                              threads, report.progress ? report_cast : NULL, &report, &model->allocator, error);
+                              model->team, report.progress ? report_cast : NULL, &report, &model->allocator, error);
     }
     return code;
 }

@@ -37,7 +37,7 @@ struct drafts {
  * what all will cost. Nothing is loaded yet. */
 int rf_drafts_choose(struct riffle_model *model, const struct riffle_model_options *options, struct rf_error *error);
 /* Loads and casts the weights of all levels. */
-int rf_drafts_load(struct riffle_model *model, const struct riffle_model_options *options, int32_t threads, int tier,
+int rf_drafts_load(struct riffle_model *model, const struct riffle_model_options *options, int tier,
                    struct rf_error *error);
 void rf_drafts_free(struct riffle_model *model);
 

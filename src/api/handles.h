@@ -4,6 +4,8 @@
 
 #include <riffle.h>
 
+#include <stdatomic.h>
+
 #include "api/drafts.h"
 #include "base/alloc.h"
 #include "base/error.h"
@@ -11,6 +13,7 @@
 #include "infer/sampler.h"
 #include "infer/session.h"
 #include "model/source.h"
+#include "platform/team.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -24,10 +27,17 @@ struct riffle_model {
     struct rf_weight_cost cost;
     char *stored_types, *weights_note;
     struct drafts drafts;
+
+    /* teams.c. The team that loaded the model is lent to one session at a time; others get teams of their own. */
+    struct rf_team *team, *_Atomic idle_team;
+    struct rf_split *measured; /* speeds of its workers; NULL: of one */
+    char *cores;
+    int32_t threads; /* that were asked for */
 };
 
 struct riffle_session {
     riffle_model *model;
+    struct rf_team *team;
     struct rf_session *session;
     struct rf_sampler *sampler;
     struct cascade_parts levels;
@@ -59,5 +69,15 @@ int rf_api_tier(int *tier, struct rf_error *error);
 /* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked, for the sentence. */
 int rf_api_find_tier(const char *source, const char *name, struct rf_error *error);
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
+
+enum { RF_API_MAX_THREADS = 1024 };
+/* The model's team, then what its workers can do with its weights; and its end. */
+int rf_api_open_team(riffle_model *model, const riffle_model_options *options, struct rf_error *error);
+int rf_api_measure_team(riffle_model *model, struct rf_error *error);
+void rf_api_close_team(riffle_model *model);
+/* A session's team, and what becomes of it. `cores`: NULL: the model's. */
+int rf_api_take_team(struct rf_team **team, riffle_model *model, const char *cores, int32_t threads,
+                     struct rf_error *error);
+void rf_api_return_team(riffle_model *model, struct rf_team *team);
 
 #endif

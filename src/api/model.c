@@ -87,19 +87,19 @@ static int load_weights(riffle_model *model, const riffle_model_options *options
 {
     struct load_progress report = {options->progress, options->progress_user};
     struct rf_backend *backend;
-    int32_t threads;
     int tier;
-    int code = rf_api_threads(options->threads, &threads, error);
-    if (!code) code = rf_api_tier(&tier, error);
+    int code = rf_api_tier(&tier, error);
     if (!code && model->cost.resident_bytes > rf_memory_physical())
         code = rf_fail(error, RF_ERR_MEMORY, "%s: the weights take %.1f GB of memory, this machine has %.1f GB",
                        model->source->name, (double)model->cost.resident_bytes * 1e-9,
                        (double)rf_memory_physical() * 1e-9);
+    if (!code) code = rf_api_open_team(model, options, error);
     if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
     if (!code)
-        code = rf_model_load(&model->model, model->source, backend, model->cost.form, threads,
+        code = rf_model_load(&model->model, model->source, backend, model->cost.form, model->team,
                              report.progress ? report_load : NULL, &report, &model->allocator, error);
-    if (!code) code = rf_drafts_load(model, options, threads, tier, error);
+    if (!code) code = rf_drafts_load(model, options, tier, error);
+    if (!code) code = rf_api_measure_team(model, error);
     return code;
 }
 
@@ -157,6 +157,7 @@ void riffle_model_close(riffle_model *model)
     struct rf_allocator allocator = model->allocator;
     rf_drafts_free(model);
     rf_model_free(model->model);
+    rf_api_close_team(model);
     rf_chat_template_free(model->chat);
     rf_tokenizer_free(model->tokenizer);
     rf_source_close(model->source);

@@ -33,7 +33,7 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
         return rf_fail(error, RF_ERR_MEMORY,
                        "a context of %d tokens takes %.1f GB, this machine has %.1f GB: choose a smaller one (--ctx)",
                        shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
-    return rf_api_threads(options->threads, &shape->threads, error);
+    return 0;
 }
 
 static int open_parts(riffle_session *session, const struct rf_session_shape *shape, const struct rf_chain *chain,
@@ -87,7 +87,9 @@ int riffle_session_open(riffle_session **session, riffle_model *model, const rif
     opened->model = model;
     opened->progress = chosen.progress;
     opened->progress_user = chosen.progress_user;
-    code = open_parts(opened, &shape, chain, &error);
+    code = rf_api_take_team(&opened->team, model, chosen.cores, chosen.threads, &error);
+    shape.team = opened->team;
+    if (!code) code = open_parts(opened, &shape, chain, &error);
     if (code) {
         riffle_session_close(opened);
         return rf_api_fail(&error);
@@ -109,6 +111,7 @@ void riffle_session_close(riffle_session *session)
     rf_cascade_parts_free(&session->levels, &session->model->allocator);
     rf_sampler_free(session->sampler);
     rf_session_free(session->session);
+    rf_api_return_team(session->model, session->team);
     rf_free(&session->model->allocator, session);
 }
 
@@ -211,7 +214,10 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->model = session->model;
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
-    int code = open_parts(forked, &from->shape, &session->levels.chain, &error);
+    struct rf_session_shape shape = from->shape;
+    int code = rf_team_like(&forked->team, session->team, allocator, &error);
+    shape.team = forked->team;
+    if (!code) code = open_parts(forked, &shape, &session->levels.chain, &error);
     void *kv =
         code ? NULL : rf_malloc(allocator, (size_t)ops->kv_bytes(from->context, from->n_read), 1, "fork", &error);
     if (!kv) {
@@ -240,7 +246,7 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
                           .generated_tokens = session->generated_tokens,
                           .prefill_seconds = session->prefill_seconds,
                           .decode_seconds = session->decode_seconds,
-                          .threads = session->session->shape.threads,
+                          .threads = rf_team_size(session->team),
                           .n_levels = session->levels.n_levels};
     const struct rf_cascade *cascade = session->levels.cascade;
     rf_chain_format(&session->levels.chain, found.chain, sizeof found.chain);

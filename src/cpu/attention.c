@@ -49,9 +49,9 @@ int cpu_attention_new(struct rf_context *context, struct rf_error *error)
         rf_malloc(allocator, (size_t)context->shape.max_rows,
                   (size_t)params->n_head * (size_t)params->head_dim * sizeof(float), "attention", error);
     context->scratch =
-        rf_calloc(allocator, (size_t)context->shape.threads, sizeof *context->scratch, "attention", error);
+        rf_calloc(allocator, (size_t)rf_team_size(context->shape.team), sizeof *context->scratch, "attention", error);
     if (!context->partials || !context->attended || !context->scratch) return RF_ERR_MEMORY;
-    for (int32_t t = 0; t < context->shape.threads; t++) {
+    for (int32_t t = 0; t < rf_team_size(context->shape.team); t++) {
         struct attention_scratch *scratch = &context->scratch[t];
         scratch->q = rf_malloc(allocator, queries, sizeof *scratch->q, "attention", error);
         scratch->visible = rf_malloc(allocator, queries, sizeof *scratch->visible, "attention", error);
@@ -65,7 +65,7 @@ int cpu_attention_new(struct rf_context *context, struct rf_error *error)
 void cpu_attention_free(struct rf_context *context)
 {
     const struct rf_allocator *allocator = context->backend->allocator;
-    for (int32_t t = 0; context->scratch && t < context->shape.threads; t++) {
+    for (int32_t t = 0; context->scratch && t < rf_team_size(context->shape.team); t++) {
         rf_free(allocator, context->scratch[t].q);
         rf_free(allocator, context->scratch[t].visible);
         rf_free(allocator, context->scratch[t].partial);
@@ -216,7 +216,7 @@ static void few_rows(struct rf_context *context, struct rf_worker *worker, int32
     branches_find(&branches, &rows);
 
     /* partials: [head][chunk][row in the order of branches][head of the group] */
-    rf_share_begin(&share, worker, (size_t)params->n_head_kv * chunks, 1);
+    rf_share_begin(&share, worker, (size_t)params->n_head_kv * chunks, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++)
             partial_of_branches(context, &context->scratch[worker->index], layer, &rows, &branches, q, item / chunks,
@@ -226,7 +226,7 @@ static void few_rows(struct rf_context *context, struct rf_worker *worker, int32
     /* Heads by themselves where these are parts of an operand's row. */
     size_t parts = has_parts(out) && dim % RF_BLOCK == 0 ? (size_t)params->n_head : 1;
     size_t heads = (size_t)params->n_head / parts;
-    rf_share_begin(&share, worker, n_rows * parts, 1);
+    rf_share_begin(&share, worker, n_rows * parts, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
             size_t i = item / parts, row = (size_t)branches.order[i], first = item % parts * heads;
@@ -256,7 +256,7 @@ static void many_rows(struct rf_context *context, struct rf_worker *worker, int3
     struct rf_share share;
     size_t begin, end;
 
-    rf_share_begin(&share, worker, (size_t)params->n_head_kv * tiles, 1);
+    rf_share_begin(&share, worker, (size_t)params->n_head_kv * tiles, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
             size_t head = item / tiles, row = item % tiles * ROW_TILE;
@@ -276,7 +276,7 @@ static void many_rows(struct rf_context *context, struct rf_worker *worker, int3
         }
     rf_team_barrier(worker);
 
-    rf_share_begin(&share, worker, n_rows, 4);
+    rf_share_begin(&share, worker, n_rows, 4, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t row = begin; row < end; row++) pack_row(context, out, row, attended_row(context, row));
     rf_team_barrier(worker);

@@ -57,18 +57,18 @@ int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *alloca
     struct stream stream = {.kernels = rf_kernels(tier), .threads = threads, .fill = 1};
     stream.bytes = (size_t)pool / (size_t)threads / (4 * PAGE) * (4 * PAGE);
     struct rf_team *team = NULL;
-    int code = rf_team_new(&team, threads, allocator, error);
+    int code = rf_team_of(&team, threads, allocator, error);
     if (!code) {
         stream.pool = rf_malloc(allocator, (size_t)threads, stream.bytes, "bandwidth measurement", error);
         if (!stream.pool) code = RF_ERR_MEMORY;
     }
     if (!code) {
         double rates[PASSES];
-        rf_team_run(team, stream_part, &stream);
+        rf_team_run(team, 0, stream_part, &stream);
         stream.fill = 0;
         for (int i = 0; i < PASSES; i++) {
             double start = rf_clock_seconds();
-            rf_team_run(team, stream_part, &stream);
+            rf_team_run(team, 0, stream_part, &stream);
             rates[i] = (double)stream.bytes * threads / (rf_clock_seconds() - start);
         }
         qsort(rates, PASSES, sizeof *rates, by_size);

@@ -34,18 +34,25 @@ struct rf_buffer {
     size_t width;
 };
 
+/* The passes over one model's weights on a context: how they are split. */
+struct stream {
+    struct stream *next;
+    const struct rf_backend *readers;
+    struct rf_split *split;
+};
+
 struct rf_context {
     struct cpu_backend *backend;
     struct rf_context_shape shape;
-    struct rf_team *team;
     struct rf_buffer *buffers;
+    struct stream *streams;
 
     size_t padded_dim;  /* of a head in V and in attention's results */
     uint16_t *kv;       /* [chunk][layer][KV head]: K blocks, then V rows (kv.c) */
     size_t k_elements;  /* K of one chunk, layer and head; V follows */
     size_t kv_elements; /* K and V of one chunk, layer and head */
 
-    float *worker_rows; /* [threads][worker_row_floats] */
+    float *worker_rows; /* [workers][worker_row_floats] */
     size_t worker_row_floats;
 
     double *inverse_frequency; /* [rope_dim/2] */
@@ -127,7 +134,7 @@ struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, siz
 
 /* weights.c */
 int cpu_weights_load(struct rf_backend *backend, const struct rf_weight_request *requests, int32_t n_requests,
-                     int32_t threads, rf_load_progress progress, void *user, struct rf_error *error);
+                     struct rf_team *team, rf_load_progress progress, void *user, struct rf_error *error);
 
 /* kv.c */
 int cpu_kv_new(struct rf_context *context, struct rf_error *error);

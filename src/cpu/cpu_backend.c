@@ -44,7 +44,12 @@ static void context_free(struct rf_context *context)
     rf_free(allocator, context->inverse_frequency);
     rf_free(allocator, context->rotations);
     rf_free(allocator, context->worker_rows);
-    rf_team_free(context->team);
+    for (struct stream *stream = context->streams; stream;) {
+        struct stream *next = stream->next;
+        rf_split_free(stream->split);
+        rf_free(allocator, stream);
+        stream = next;
+    }
     rf_free(allocator, context);
 }
 
@@ -76,10 +81,9 @@ static int context_new(struct rf_context **context, struct rf_backend *base, con
     made->shape = *shape;
     const struct rf_params *params = shape->params;
     made->worker_row_floats = rf_padded((size_t)(params->n_embd > params->n_ff ? params->n_embd : params->n_ff));
-    made->worker_rows = rf_malloc(backend->allocator, (size_t)shape->threads, made->worker_row_floats * sizeof(float),
+    made->worker_rows = rf_malloc(backend->allocator, (size_t)rf_team_size(shape->team), made->worker_row_floats * sizeof(float),
                                   "activations", error);
     int code = made->worker_rows ? 0 : RF_ERR_MEMORY;
-    if (!code) code = rf_team_new(&made->team, shape->threads, backend->allocator, error);
     if (!code) code = cpu_kv_new(made, error);
     if (!code) code = cpu_attention_new(made, error);
     if (!code) code = rotations_new(made, error);
@@ -101,10 +105,25 @@ static int is_wanted(const struct cpu_backend *backend, enum rf_operand form, si
     return 0;
 }
 
+/* Passes over these weights will come. */
+static int stream_new(struct rf_context *context, const struct rf_backend *readers, struct rf_error *error)
+{
+    for (const struct stream *known = context->streams; known; known = known->next)
+        if (known->readers == readers) return 0;
+    const struct rf_allocator *allocator = context->backend->allocator;
+    struct stream *stream = rf_calloc(allocator, 1, sizeof *stream, "context", error);
+    if (!stream) return RF_ERR_MEMORY;
+    stream->readers = readers;
+    stream->next = context->streams;
+    context->streams = stream;
+    return rf_team_split_new(context->shape.team, &stream->split, allocator, error);
+}
+
 static struct rf_buffer *buffer_new(struct rf_context *context, const struct rf_backend *readers,
                                     enum rf_buffer_kind kind, int32_t rows, int32_t width, struct rf_error *error)
 {
     const struct rf_allocator *allocator = context->backend->allocator;
+    if (stream_new(context, readers, error) != 0) return NULL;
     struct rf_buffer *buffer = rf_calloc(allocator, 1, sizeof *buffer, "activations", error);
     if (!buffer) return NULL;
     buffer->width = (size_t)width;
@@ -129,9 +148,12 @@ static struct rf_buffer *buffer_new(struct rf_context *context, const struct rf_
     return buffer;
 }
 
-static void run(struct rf_context *context, rf_run_fn fn, void *argument)
+static void run(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows, rf_run_fn fn,
+                void *argument)
 {
-    rf_team_run(context->team, fn, argument);
+    const struct stream *stream = context->streams;
+    while (stream->readers != readers) stream = stream->next;
+    rf_team_run_split(context->shape.team, stream->split, n_rows, fn, argument);
 }
 
 static int is_leader(const struct rf_worker *worker)
@@ -172,7 +194,7 @@ static void embed(struct rf_context *context, struct rf_worker *worker, const st
 {
     struct rf_share share;
     size_t begin, end;
-    rf_share_begin(&share, worker, (size_t)rows.n_rows, rows_grain(rows.n_rows));
+    rf_share_begin(&share, worker, (size_t)rows.n_rows, rows_grain(rows.n_rows), 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             read_row(table, tokens[i], buffer_row(x, i));
@@ -194,7 +216,7 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     struct rf_share share;
     size_t begin, end;
     float *normed = worker_row(context, worker);
-    rf_share_begin(&share, worker, (size_t)n_rows, rows_grain(n_rows));
+    rf_share_begin(&share, worker, (size_t)n_rows, rows_grain(n_rows), 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++) {
             kernels->rms_norm(normed, buffer_row(x, (size_t)first + i), weight->f32, eps, x->width);
@@ -257,7 +279,7 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
         total += rf_padded((size_t)weights[l]->rows);
     }
     struct cpu_pieces pieces = cpu_pieces(kernels, any_bf16, row_bytes, total, worker->count, (size_t)n_rows);
-    rf_share_begin(&share, worker, total, pieces.grain);
+    rf_share_begin(&share, worker, total, pieces.grain, (double)row_bytes);
     while (rf_share_next(&share, &begin, &end)) {
         size_t first = 0; /* row of layer l among all of them */
         for (int32_t l = 0; l < n_layers; first += rf_padded((size_t)weights[l++]->rows)) {
@@ -296,7 +318,7 @@ static void rope_store(struct rf_context *context, struct rf_worker *worker, int
     size_t begin, end;
     struct rf_share share;
     /* Heads of q, then of k and v; the rows of a head together, so that neighbours in the cache have one writer. */
-    rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
+    rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
             size_t h = item / n_rows, row = item % n_rows, slot = (size_t)rows.first_pos + row;
@@ -326,7 +348,7 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     float *gated = worker_row(context, worker);
     size_t width = gate->width, part = n_rows <= FEW_ROWS && has_parts(out) ? PART : width;
     size_t parts = (width + part - 1) / part;
-    rf_share_begin(&share, worker, (size_t)n_rows * parts, rows_grain(n_rows));
+    rf_share_begin(&share, worker, (size_t)n_rows * parts, rows_grain(n_rows), 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
             size_t i = item / parts, first = item % parts * part, n = width - first < part ? width - first : part;
@@ -355,7 +377,7 @@ static void log_probabilities(struct rf_context *context, struct rf_worker *work
     (void)context;
     struct rf_share share;
     size_t begin, end;
-    rf_share_begin(&share, worker, (size_t)n_rows, 1);
+    rf_share_begin(&share, worker, (size_t)n_rows, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t i = begin; i < end; i++)
             out[i] = log_probability(buffer_row(logits, i), logits->width, (size_t)targets[i]);

@@ -79,7 +79,7 @@ static char *take(const struct rf_roofline *roofline, size_t *cursor, size_t byt
 static double timed(const struct rf_roofline *roofline, rf_team_fn fn, void *argument)
 {
     double start = rf_clock_seconds();
-    rf_team_run(roofline->team, fn, argument);
+    rf_team_run(roofline->team, 0, fn, argument);
     return rf_clock_seconds() - start;
 }
 
@@ -148,12 +148,12 @@ int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int thre
     made->most_threads = made->threads = threads;
     made->pool_bytes = (size_t)(pool_bytes / READ_BLOCK * READ_BLOCK);
     made->pool = rf_malloc(allocator, made->pool_bytes, 1, "pool of the roofline", error);
-    int code = made->pool ? rf_team_new(&made->team, threads, allocator, error) : RF_ERR_MEMORY;
+    int code = made->pool ? rf_team_of(&made->team, threads, allocator, error) : RF_ERR_MEMORY;
     if (code) {
         rf_roofline_free(made);
         return code;
     }
-    rf_team_run(made->team, fill, made);
+    rf_team_run(made->team, 0, fill, made);
     *roofline = made;
     return 0;
 }
@@ -184,7 +184,7 @@ static void read_part(void *argument, struct rf_worker *worker)
     const struct read *read = argument;
     struct rf_share share;
     size_t begin, end;
-    rf_share_begin(&share, worker, read->blocks, 1);
+    rf_share_begin(&share, worker, read->blocks, 1, 0.0);
     while (rf_share_next(&share, &begin, &end)) {
         /* What nobody looks at need not be read. */
         volatile uint64_t sum =
@@ -232,7 +232,7 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
     if (threads > roofline->most_threads) threads = roofline->most_threads;
     if (threads == roofline->threads && roofline->read > 0) return 0;
     struct rf_team *team;
-    int code = rf_team_new(&team, threads, roofline->allocator, error);
+    int code = rf_team_of(&team, threads, roofline->allocator, error);
     if (code) return code;
     rf_team_free(roofline->team);
     roofline->team = team;
@@ -348,7 +348,7 @@ static void stream(void *argument, struct rf_worker *worker)
     for (size_t pass = 0; pass < work->passes; pass++) {
         const char *data = take(work->roofline, &cursor, work_bytes(work));
         struct rf_share share;
-        rf_share_begin(&share, worker, work->items, work->grain);
+        rf_share_begin(&share, worker, work->items, work->grain, 0.0);
         while (rf_share_next(&share, &begin, &end)) work->part(work, data, begin, end, 0);
         rf_team_barrier(worker);
     }

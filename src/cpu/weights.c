@@ -169,17 +169,13 @@ static void do_pieces(void *argument, struct rf_worker *worker)
     }
 }
 
-static int run_jobs(struct cpu_backend *backend, struct load *load, int32_t threads, struct rf_error *error)
+static int run_jobs(struct cpu_backend *backend, struct load *load, struct rf_team *team, struct rf_error *error)
 {
-    struct rf_team *team;
-    load->blocks = rf_malloc(backend->allocator, (size_t)threads, load->blocks_bytes, "casting weights", error);
+    load->blocks = rf_malloc(backend->allocator, (size_t)rf_team_size(team), load->blocks_bytes, "casting weights", error);
     if (!load->blocks) return RF_ERR_MEMORY;
-    int code = rf_team_new(&team, threads, backend->allocator, error);
-    if (code) return code;
     /* Once for certain: of a small model other workers may take every piece. */
     if (load->progress && load->progress(load->user, 0, load->bytes_total)) atomic_store(&load->cancelled, 1);
-    rf_team_run(team, do_pieces, load);
-    rf_team_free(team);
+    rf_team_run(team, 0, do_pieces, load);
     if (load->cancelled) return rf_fail(error, RF_ERR_CANCELLED, "loading was cancelled");
     return 0;
 }
@@ -237,7 +233,7 @@ static void point_to(struct rf_weight *weight, enum rf_weight_role role, const v
 }
 
 int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *requests, int32_t n_requests,
-                     int32_t threads, rf_load_progress progress, void *user, struct rf_error *error)
+                     struct rf_team *team, rf_load_progress progress, void *user, struct rf_error *error)
 {
     struct cpu_backend *backend = (struct cpu_backend *)base;
     const struct rf_allocator *allocator = backend->allocator;
@@ -270,7 +266,7 @@ int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *re
             job->out = (char *)backend->converted + job->offset;
             point_to(job->weight, requests[i].role, job->out);
         }
-        if (load.n_jobs) code = run_jobs(backend, &load, threads, error);
+        if (load.n_jobs) code = run_jobs(backend, &load, team, error);
     }
     rf_free(allocator, load.blocks);
     rf_free(allocator, load.jobs);

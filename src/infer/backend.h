@@ -25,6 +25,7 @@ struct rf_weight;
 struct rf_context;
 struct rf_buffer;
 struct rf_worker;
+struct rf_team;
 
 enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1 };
 
@@ -67,7 +68,7 @@ struct rf_context_shape {
     const struct rf_params *params; /* must outlive the context */
     int32_t n_ctx;                  /* positions of the KV cache */
     int32_t max_rows;               /* rows of a pass */
-    int32_t threads;
+    struct rf_team *team; /* that computes; must outlive the context. Contexts that never run at a time may share it */
     enum rf_kv_type kv;
 };
 
@@ -93,10 +94,10 @@ typedef void (*rf_run_fn)(void *argument, struct rf_worker *worker);
 
 struct rf_backend_ops {
     void (*free)(struct rf_backend *backend);
-    /* Loads all weights of a model at once, with `threads` workers; bytes of the tensors count as progress. Data that can be
+    /* Loads all weights of a model at once, with a team's workers; bytes of the tensors count as progress. Data that can be
      * used in place is; the source must outlive the backend. */
     int (*weights_load)(struct rf_backend *backend, const struct rf_weight_request *requests, int32_t n_requests,
-                        int32_t threads, rf_load_progress progress, void *user, struct rf_error *error);
+                        struct rf_team *team, rf_load_progress progress, void *user, struct rf_error *error);
 
     int (*context_new)(struct rf_context **context, struct rf_backend *backend, const struct rf_context_shape *shape,
                        struct rf_error *error);
@@ -107,7 +108,7 @@ struct rf_backend_ops {
                                     enum rf_buffer_kind kind, int32_t rows, int32_t width, struct rf_error *error);
 
     /* Copies the KV cache's first n positions out to, or in from, host memory of kv_bytes(n), in an order of the backend's
-     * own that depends on the shape but for n_ctx and threads. */
+     * own that depends on the shape but for n_ctx and team. */
     uint64_t (*kv_bytes)(const struct rf_context *context, int32_t n);
     void (*kv_save)(const struct rf_context *context, int32_t n, void *out);
     void (*kv_load)(struct rf_context *context, int32_t n, const void *in);
@@ -117,7 +118,9 @@ struct rf_backend_ops {
      * where path[i] == i. Not within `run`. */
     void (*kv_keep)(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n);
 
-    void (*run)(struct rf_context *context, rf_run_fn fn, void *argument);
+    /* A pass of n_rows over the weights of `readers`, which is known from buffer_new. */
+    void (*run)(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows, rf_run_fn fn,
+                void *argument);
 
     /* 1 on the one worker that takes decisions for all, between operations. */
     int (*is_leader)(const struct rf_worker *worker);

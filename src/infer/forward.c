@@ -101,6 +101,6 @@ static void run(void *argument, struct rf_worker *worker)
 int rf_forward(struct rf_pass *pass)
 {
     pass->stopped = 0;
-    pass->model->backend->ops->run(pass->context, run, pass);
+    pass->model->backend->ops->run(pass->context, pass->model->backend, pass->rows.n_rows, run, pass);
     return pass->stopped ? RF_ERR_CANCELLED : 0;
 }

@@ -96,7 +96,7 @@ void rf_model_free(struct rf_model *model)
 }
 
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend,
-                  enum rf_weight_form form, int32_t threads, rf_load_progress progress, void *user,
+                  enum rf_weight_form form, struct rf_team *team, rf_load_progress progress, void *user,
                   const struct rf_allocator *allocator, struct rf_error *error)
 {
     *model = NULL;
@@ -110,7 +110,7 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     made->backend = backend;
     struct list list;
     int code = want_all(&list, source, form, made, allocator, error);
-    if (!code) code = backend->ops->weights_load(backend, list.requests, list.count, threads, progress, user, error);
+    if (!code) code = backend->ops->weights_load(backend, list.requests, list.count, team, progress, user, error);
     rf_free(allocator, list.requests);
     if (code) {
         rf_model_free(made);

@@ -22,7 +22,7 @@ struct rf_model {
 /* Loads all weights, in `form`; as stored, a file whose matrices are all floats gives RF_WEIGHTS_BF16. The source must
  * outlive the model; the backend is the model's from here on, on failure too. */
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend,
-                  enum rf_weight_form form, int32_t threads, rf_load_progress progress, void *user,
+                  enum rf_weight_form form, struct rf_team *team, rf_load_progress progress, void *user,
                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_model_free(struct rf_model *model);
 

@@ -23,7 +23,7 @@ int rf_session_new(struct rf_session **session, const struct rf_model *model, co
     struct rf_context_shape context = {.params = &model->source->params,
                                        .n_ctx = shape->n_ctx,
                                        .max_rows = max_rows,
-                                       .threads = shape->threads,
+                                       .team = shape->team,
                                        .kv = shape->kv};
     int code = made->tokens ? 0 : RF_ERR_MEMORY;
     if (!code) code = model->backend->ops->context_new(&made->context, model->backend, &context, error);

@@ -11,7 +11,7 @@
 
 struct rf_session_shape {
     int32_t n_ctx;
-    int32_t threads;
+    struct rf_team *team; /* that computes; must outlive the session */
     enum rf_kv_type kv;
 };
 

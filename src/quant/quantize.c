@@ -128,7 +128,7 @@ static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
                                   .rows_per_piece = k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1};
         const void *made = stretch.data;
         if (copied->dtype != tensor->dtype) {
-            rf_team_run(job->team, cast_rows, &stretch);
+            rf_team_run(job->team, 0, cast_rows, &stretch);
             made = job->buffer;
         }
         code = rf_new_file_write(job->file, made, rows * out_row_bytes, job->error);
@@ -168,7 +168,7 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
         job.buffer = rf_malloc(allocator, job.buffer_bytes, 1, "quantising", error);
         if (!job.buffer) code = RF_ERR_MEMORY;
     }
-    if (!code) code = rf_team_new(&job.team, options->threads, allocator, error);
+    if (!code) code = rf_team_of(&job.team, options->threads, allocator, error);
     if (!code) {
         code = write_file(&job, out, &header);
         rf_team_free(job.team);

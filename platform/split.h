@@ -1,0 +1,69 @@
+/* How work is split over workers that differ: what each one's speed is, and how many of them pay.
+ *
+ * Everything here is measured. A worker's speed is what it did over the time that it took, corrected all the while; the number
+ * of workers is tried against its neighbours, one pass now and then, and changed when passes get shorter. What is split how
+ * never shows in results. All of this is arithmetic without threads; team.c calls it where one worker acts for all. */
+#ifndef RF_PLATFORM_SPLIT_H
+#define RF_PLATFORM_SPLIT_H
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+/* Kinds of passes, by their rows of activations. */
+enum rf_work {
+    RF_WORK_ONE,  /* one row: bound by memory */
+    RF_WORK_FEW,  /* up to RF_SPLIT_ROWS, as in verification */
+    RF_WORK_MANY, /* more, as in prompts: bound by arithmetic */
+    RF_WORK_KINDS
+};
+enum { RF_SPLIT_ROWS = 16 };
+
+static inline enum rf_work rf_work_of(int n_rows)
+{
+    return n_rows == 1 ? RF_WORK_ONE : n_rows <= RF_SPLIT_ROWS ? RF_WORK_FEW : RF_WORK_MANY;
+}
+
+struct rf_split_kind {
+    int active;    /* workers that take part, the first ones of the team */
+    double *speed; /* [n_workers] work per second, in any unit; only ratios count */
+
+    int trial;         /* workers of the trial under way; 0: none */
+    int trial_passes;  /* that it has had */
+    double trial_sum;  /* of their times, each over what it would have taken with `active` workers */
+    int tries_up;      /* direction of the next trial */
+    double next_trial; /* not before this time, in seconds */
+    int surprises;     /* passes in a row that took much longer than usual */
+    double surprised;  /* when such passes last brought a trial forward */
+};
+
+/* Of one stream of passes over the same weights. */
+struct rf_split {
+    const struct rf_allocator *allocator;
+    int n_workers, n_places;
+    struct rf_split_kind kinds[RF_WORK_KINDS];
+    double usual[RF_SPLIT_ROWS + 1]; /* seconds of a pass with so many rows; 0: not known yet */
+    double *speeds;                  /* storage of the kinds' */
+};
+
+/* Of n_workers, of which n_places have a core of their own and begin. `first`: a split of as many workers that begins this
+ * one (a measurement); NULL: all are equal. */
+int rf_split_new(struct rf_split **split, int n_workers, int n_places, const struct rf_split *first,
+                 const struct rf_allocator *allocator, struct rf_error *error);
+void rf_split_free(struct rf_split *split);
+
+/* The next number of workers to try from `active`, up or down: one more or less where there are few, else a quarter. `active` itself
+ * where there is none. */
+int rf_split_neighbour(const struct rf_split *split, int active, int up);
+
+/* Workers for a pass of n_rows that begins at `now`. */
+int rf_split_workers(struct rf_split *split, int n_rows, double now);
+/* That pass took so long. */
+void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds);
+
+/* During `seconds` (how long the last correction is ago) worker i did `work` in `busy` seconds; 0 and 0: it did nothing. */
+void rf_split_learn(struct rf_split_kind *kind, int i, double work, double busy, double seconds);
+
+/* ends[i]: the part of all work that the workers 0 .. i do together; ends[count - 1] = 1. */
+void rf_split_ends(const struct rf_split_kind *kind, int count, float *ends);
+
+#endif
