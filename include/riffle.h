@@ -292,6 +292,7 @@ typedef struct riffle_stats {
     int32_t n_levels;
     char chain[128];                              /* "ngram > mxfp4 > target" */
     riffle_level_stats levels[RIFFLE_MAX_LEVELS]; /* in the order of the chain: the target is the last */
+    int32_t level_threads[RIFFLE_MAX_LEVELS]; /* of `threads`, those that a level's passes over one token use by now */
 } riffle_stats;
 
 RIFFLE_API int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats, size_t stats_size);

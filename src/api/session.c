@@ -258,6 +258,8 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
         to->drafted = from->drafted;
         to->accepted = from->accepted;
         to->seconds = from->seconds;
+        const struct rf_session *runs = l + 1 < found.n_levels ? session->levels.parts[l].session : session->session;
+        if (runs) found.level_threads[l] = rf_session_workers(runs);
         memcpy(to->judged_at, from->judged_at, sizeof to->judged_at);
         memcpy(to->accepted_at, from->accepted_at, sizeof to->accepted_at);
     }

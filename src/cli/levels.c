@@ -18,6 +18,7 @@ void levels_write(struct json_writer *json, const riffle_stats *stats)
         jw_uint(json, "drafted", level->drafted);
         jw_uint(json, "accepted", level->accepted);
         jw_number(json, "seconds", level->seconds);
+        jw_int(json, "threads", stats->level_threads[i]);
         write_counts(json, "judged_at", level->judged_at);
         write_counts(json, "accepted_at", level->accepted_at);
         jw_end_object(json);
@@ -32,10 +33,12 @@ static double percent(uint64_t part, uint64_t whole)
 
 void levels_print(FILE *out, const riffle_stats *stats)
 {
-    fprintf(out, "%-24s %8s %9s %9s %8s %9s\n", "level", "passes", "drafted", "accepted", "", "seconds");
+    fprintf(out, "%-24s %8s %8s %9s %9s %8s %9s\n", "level", "threads", "passes", "drafted", "accepted", "", "seconds");
     for (int32_t i = 0; i < stats->n_levels; i++) {
         const riffle_level_stats *level = &stats->levels[i];
-        fprintf(out, "%-24s %8llu ", level->name, (unsigned long long)level->passes);
+        char threads[16] = "";
+        if (stats->level_threads[i]) snprintf(threads, sizeof threads, "%d", stats->level_threads[i]);
+        fprintf(out, "%-24s %8s %8llu ", level->name, threads, (unsigned long long)level->passes);
         if (i == stats->n_levels - 1)
             fprintf(out, "%9s %9s %8s", "", "", "");
         else

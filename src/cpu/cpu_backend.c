@@ -81,8 +81,8 @@ static int context_new(struct rf_context **context, struct rf_backend *base, con
     made->shape = *shape;
     const struct rf_params *params = shape->params;
     made->worker_row_floats = rf_padded((size_t)(params->n_embd > params->n_ff ? params->n_embd : params->n_ff));
-    made->worker_rows = rf_malloc(backend->allocator, (size_t)rf_team_size(shape->team), made->worker_row_floats * sizeof(float),
-                                  "activations", error);
+    made->worker_rows = rf_malloc(backend->allocator, (size_t)rf_team_size(shape->team),
+                                  made->worker_row_floats * sizeof(float), "activations", error);
     int code = made->worker_rows ? 0 : RF_ERR_MEMORY;
     if (!code) code = cpu_kv_new(made, error);
     if (!code) code = cpu_attention_new(made, error);
@@ -148,12 +148,22 @@ static struct rf_buffer *buffer_new(struct rf_context *context, const struct rf_
     return buffer;
 }
 
-static void run(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows, rf_run_fn fn,
-                void *argument)
+static struct rf_split *split_of(const struct rf_context *context, const struct rf_backend *readers)
 {
     const struct stream *stream = context->streams;
     while (stream->readers != readers) stream = stream->next;
-    rf_team_run_split(context->shape.team, stream->split, n_rows, fn, argument);
+    return stream->split;
+}
+
+static void run(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows, rf_run_fn fn,
+                void *argument)
+{
+    rf_team_run_split(context->shape.team, split_of(context, readers), n_rows, fn, argument);
+}
+
+static int32_t workers(const struct rf_context *context, const struct rf_backend *readers, int32_t n_rows)
+{
+    return split_of(context, readers)->kinds[rf_work_of(n_rows)].active;
 }
 
 static int is_leader(const struct rf_worker *worker)
@@ -400,6 +410,7 @@ static const struct rf_backend_ops cpu_ops = {
     .kv_load = cpu_kv_load,
     .kv_keep = cpu_kv_keep,
     .run = run,
+    .workers = workers,
     .is_leader = is_leader,
     .embed = embed,
     .norm = norm,

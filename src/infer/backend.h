@@ -122,6 +122,9 @@ struct rf_backend_ops {
     void (*run)(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows, rf_run_fn fn,
                 void *argument);
 
+    /* Workers that a pass of n_rows over these weights has by now. */
+    int32_t (*workers)(const struct rf_context *context, const struct rf_backend *readers, int32_t n_rows);
+
     /* 1 on the one worker that takes decisions for all, between operations. */
     int (*is_leader)(const struct rf_worker *worker);
 

@@ -82,6 +82,12 @@ int rf_session_commit(struct rf_session *session, int32_t token, struct rf_error
     return 0;
 }
 
+int32_t rf_session_workers(const struct rf_session *session)
+{
+    const struct rf_backend *backend = session->model->backend;
+    return backend->ops->workers(session->context, backend, 1);
+}
+
 void rf_session_rewind(struct rf_session *session, int32_t n)
 {
     if (n == session->n_tokens) return;

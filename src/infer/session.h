@@ -77,6 +77,9 @@ const float *rf_session_row(const struct rf_session *session, int32_t i);
 /* Commits the draft rows path[0 .. n) of the last verification (ascending, each the child of the one before), as read. */
 void rf_session_keep(struct rf_session *session, const int32_t *path, int32_t n);
 
+/* Workers that a pass over one token has by now. */
+int32_t rf_session_workers(const struct rf_session *session);
+
 /* Forgets all tokens after the first n <= n_tokens. */
 void rf_session_rewind(struct rf_session *session, int32_t n);
 
