@@ -13,6 +13,7 @@ int verb_bench(const struct cli_options *options);
 int verb_perplexity(const struct cli_options *options);
 int verb_tokenize(const struct cli_options *options);
 int verb_info(const struct cli_options *options);
+int verb_cores(const struct cli_options *options);
 int verb_roofline(const struct cli_options *options);
 int verb_quantize(const struct cli_options *options);
 int verb_models(const struct cli_options *options);

@@ -84,6 +84,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     riffle_model_options_init(&model_options, sizeof model_options);
     model_options.flags = flags;
     model_options.threads = options->threads;
+    model_options.cores = options->cores;
     model_options.weights = options->weights;
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;

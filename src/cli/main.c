@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
+#include "platform/topology.h"
 #include "riffle.h"
 
 static int help(int argc, char **argv)
@@ -56,7 +57,9 @@ static int dispatch(int argc, char **argv, double start_seconds)
 
 int main(int argc, char **argv)
 {
-    int status = dispatch(argc, argv, rf_clock_seconds());
+    double start_seconds = rf_clock_seconds();
+    rf_topology_silence();
+    int status = dispatch(argc, argv, start_seconds);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK) {
         /* A reader that went away needs no message. */

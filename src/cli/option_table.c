@@ -70,13 +70,17 @@ const struct option option_table[] = {
      "with --gamma: a draft ends before a token that its level gives less than this probability"},
     {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0, "stored|bf16",
      "the model's precision: 'stored' (default) or 'bf16'; `riffle info` says what is used"},
-    {"--threads", NULL, "N", OPTION_INT, COMPUTES, AT(threads), 1, 4096, NULL,
-     "threads that compute (default: one for each core)"},
+    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES, AT(threads), 1, 1024, NULL,
+     "threads that compute (default: one for each core that --cores chooses)"},
+    {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
+     "which cores compute: auto (default: P and E cores), p, e, all (low-power cores, too), or CPU numbers such as "
+     "0-3,8; "
+     "`riffle cores` shows the plan"},
     {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|q8_0|bf16",
      "of the matrices: mxfp4, q4 (Q4_K, or Q4_1 where rows are no multiple of 256), q4_0, q8_0 or bf16"},
     {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
      "with --type mxfp4, the exponents: 'best' (default) of two by squared error, or 'floor' as OCP prescribes"},
-    {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 4096, NULL,
+    {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
      "threads that compute (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,
      "only kernels with NAME in theirs, such as mxfp4 or attention (default: all)"},
@@ -86,7 +90,7 @@ const struct option option_table[] = {
      "M outputs and K inputs of a linear layer, K a multiple of 256 (default 8192x8192)"},
     {"--rows", NULL, "N", OPTION_LIST, VERB_ROOFLINE, AT(rows), 0, 0, NULL,
      "rows of activations (default 1,2,4,8,16,128; attention takes up to 16)"},
-    {"--threads", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(threads), 1, 4096, NULL,
+    {"--threads", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(threads), 1, 1024, NULL,
      "threads that compute (default: one, then one for each core)"},
     {"--repeats", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(rounds), 1, 1000, NULL,
      "rounds of measurement, of which medians are shown (default 11)"},
@@ -98,8 +102,9 @@ const struct option option_table[] = {
      "tokens that the conversation can hold (default: what the model was trained on, at most 8192)"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
-    {"--json", NULL, NULL, OPTION_FLAG, (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE) & ~(unsigned)VERB_CHAT,
-     AT(json), 0, 0, NULL, "one JSON object on standard output at the end, and nothing else there"},
+    {"--json", NULL, NULL, OPTION_FLAG,
+     (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT, AT(json), 0, 0, NULL,
+     "one JSON object on standard output at the end, and nothing else there"},
     {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL, "with --json: the answer's token ids as well"},
     {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
      "what is loaded and how fast it was, on standard error, also where that is not a terminal"},
@@ -131,6 +136,10 @@ const struct verb verb_table[] = {
      "the\n"
      "output head too. OUT appears when it is whole. `--type mxfp4` and `--type q4` write what drafts are cast to at "
      "load."},
+    {"cores", VERB_CORES, 0, verb_cores, "[options]", "the machine's cores and how work is split over them",
+     "Shares are measured in some tenths of a second, and corrected all the while when a model runs. With "
+     "HWLOC_XMLFILE=FILE\n"
+     "the plan is for the machine that FILE describes (lstopo FILE.xml writes one), and its shares are estimated."},
     {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]", "kernels against this machine's measured limits",
      "First how fast this machine reads memory and issues the instructions that the kernels live on, then each kernel\n"
      "beside these ceilings. Options that name what is measured take lists (1,2,4) and may be given several times."},

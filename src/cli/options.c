@@ -196,6 +196,17 @@ static int check_chain(const struct cli_options *options, const struct verb *ver
     return 0;
 }
 
+/* What the machine does not have is better known before a model is loaded. Other failures come again where they matter. */
+static int check_cores(const struct cli_options *options, const struct verb *verb)
+{
+    riffle_cores_options asked;
+    riffle_cores_options_init(&asked, sizeof asked);
+    asked.cores = options->cores;
+    asked.threads = options->threads;
+    int code = riffle_cores(&asked, NULL, 0, NULL, NULL);
+    return code == RIFFLE_ERR_ARGUMENT ? cli_usage_error(verb->name, "--%s", riffle_last_error()) : 0;
+}
+
 /* What no single option can tell. */
 static int check_together(const struct cli_options *options, const struct verb *verb)
 {
@@ -227,7 +238,8 @@ static int check_together(const struct cli_options *options, const struct verb *
             return cli_usage_error(verb->name, "--chain '%s' needs --suite: without one bench measures plain decoding",
                                    options->chains.items[i]);
     if (options->ids && !options->json) return cli_usage_error(verb->name, "--ids needs --json");
-    return check_chain(options, verb);
+    int status = check_chain(options, verb);
+    return status || !options->cores ? status : check_cores(options, verb);
 }
 
 static void set_defaults(struct cli_options *options, const struct verb *verb)

@@ -17,7 +17,8 @@ enum verb_bit {
     VERB_INFO = 32,
     VERB_MODELS = 64,
     VERB_ROOFLINE = 128,
-    VERB_QUANTIZE = 256
+    VERB_QUANTIZE = 256,
+    VERB_CORES = 512
 };
 
 struct text_list {
@@ -37,6 +38,7 @@ struct cli_options {
     int32_t gamma;                                       /* 0: as many as pay */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's choice */
+    const char *cores;      /* NULL: the library's choice */
 
     const char *prompt, *file, *system;
     struct text_list stop;

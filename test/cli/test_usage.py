@@ -3,7 +3,7 @@
 from harness import MODEL, Case, main
 
 OPENS = ["chat", "run", "bench", "perplexity", "tokenize", "info"]
-VERBS = [*OPENS, "roofline", "models"]
+VERBS = [*OPENS, "quantize", "cores", "roofline", "models"]
 
 
 class Help(Case):
@@ -36,7 +36,6 @@ class Verbs(Case):
     def test_unknown(self):
         self.fails(2, "rnu", MODEL, says=["'rnu'", "did you mean run?"])
         self.fails(2, "distil", says="'distil'")
-        self.fails(2, "cores", says="'cores'")
         self.fails(2, "--jsno", says="'--jsno'")
         self.fails(2, "", says="''")
         self.fails(2, "help", "nonsense", says="'nonsense'")
@@ -51,7 +50,6 @@ class Options(Case):
     def test_unknown(self):
         self.fails(2, "run", MODEL, "--thread", "2", says=["--thread;", "did you mean --threads?"])
         self.fails(2, "run", MODEL, "--cpu", "4", says="unknown option --cpu")
-        self.fails(2, "run", MODEL, "--cores", "p", says="unknown option --cores")
         self.fails(2, "run", MODEL, "--max-token=3", says=["--max-token;", "--max-tokens"])
         self.fails(2, "run", MODEL, "-x", says="-x")
         self.fails(2, "run", MODEL, "-pfoo", says="-pfoo")
@@ -125,6 +123,7 @@ class Arguments(Case):
             self.fails(2, verb, MODEL, "second", says="'second'")
         self.fails(2, "models", MODEL, says="one argument too many")
         self.fails(2, "roofline", MODEL, says="one argument too many")
+        self.fails(2, "cores", MODEL, says="one argument too many")
 
     def test_end_of_options(self):
         self.fails(1, "info", "--", "--json", says="--json")

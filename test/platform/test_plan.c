@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/meter.h"
 #include "check.h"
 #include "platform/core_kinds.h"
 #include "platform/memory.h"
@@ -317,6 +318,29 @@ static void test_this_machine(void)
     rf_plan_free(&plan);
 }
 
+/* A plan under every failure of an allocation: an error that says so, and nothing left behind. */
+static void test_memory(void)
+{
+    use_machine("arrowlake-225u");
+    for (size_t refused = 1;; refused++) {
+        struct meter meter = {.fail_at = refused};
+        struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
+        struct rf_plan plan;
+        struct rf_error error = {0};
+        int code = rf_plan_new(&plan, "all", 0, &allocator, &error);
+        if (!code) {
+            CHECK(refused > 3);
+            CHECK_INT(plan.n_seats, 12);
+            rf_plan_free(&plan);
+            check_all_released(&meter, refused, "rf_plan_new");
+            return;
+        }
+        CHECK_INT(code, RF_ERR_MEMORY);
+        CHECK(error.text[0] != 0);
+        check_all_released(&meter, refused, "rf_plan_new");
+    }
+}
+
 /* --- Quotas --- */
 
 static void put(const char *root, const char *name, const char *text)
@@ -414,6 +438,7 @@ int main(int argc, char **argv)
     test_only_low_power();
     test_files();
     test_this_machine();
+    test_memory();
     test_quota_files();
     test_kinds();
     return check_result();

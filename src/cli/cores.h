@@ -1,0 +1,23 @@
+/* The plan of the cores, as `riffle cores` shows it. */
+#ifndef CLI_CORES_H
+#define CLI_CORES_H
+
+#include <stddef.h>
+
+#include "riffle.h"
+
+struct cores {
+    riffle_cores_info info;
+    const char *choice; /* --cores; NULL: auto */
+    riffle_core *items; /* every hardware thread, in the order of the cores */
+    size_t count;
+};
+
+/* In words: the machine, its workers, how their shares are known. */
+void cores_print_summary(const struct cores *cores);
+/* A cell for each worker and each idle core, by package and kind, with bars for their shares. */
+void cores_print_picture(const struct cores *cores);
+/* What is left out, and why. */
+void cores_print_left_out(const struct cores *cores);
+
+#endif
