@@ -91,7 +91,7 @@ void cores_print_summary(const struct cores *cores)
     if (cores->info.model[0])
         print_name(stdout, cores->info.model);
     else
-        printf("this machine");
+        printf("%s", cores->info.source[0] ? "a processor without a name" : "this machine");
     printf(": ");
     print_cores(cores);
     printf("\n");
