@@ -388,8 +388,8 @@ void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, 
     float from = worker->index ? team->ends[worker->index - 1] : 0.0f, to = team->ends[worker->index];
     *share = (struct rf_share){.worker = worker, .n = n, .grain = grain, .cost = cost};
     share->dealt = dealt * grain < n ? dealt * grain : n;
-    share->begin = (size_t)((float)dealt * from) * grain;
-    share->end = last ? share->dealt : (size_t)((float)dealt * to) * grain;
+    share->begin = (size_t)((float)dealt * from + 0.5f) * grain;
+    share->end = last ? share->dealt : (size_t)((float)dealt * to + 0.5f) * grain;
     if (share->end > share->dealt) share->end = share->dealt;
     if (cost > 0.0 || team->slowed) share->since = share->handed = rf_clock_seconds();
 }
