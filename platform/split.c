@@ -2,15 +2,22 @@
 
 #include <math.h>
 
-static const double MEMORY = 0.004; /* seconds over which speeds are averaged */
-static const double FORGETTING =
-    0.050;                         /* seconds after which a worker that got nothing is believed to be like the others */
-static const double BETTER = 0.96; /* of the usual time: what another number of workers must reach to be taken */
-static const double OFTEN = 0.25, SELDOM = 30.0; /* seconds between trials */
-static const double SOON = 0.05;                 /* after a change, which may have been for a moment's sake */
-static const double LOSS = 0.01;                 /* of all time, that trials may cost */
-static const double SURPRISE = 1.25;             /* of the usual time; so many passes in a row bring a trial forward */
-enum { TRIAL_PASSES = 3, SURPRISES = 2 };
+/* Neighbours in memory make measured speeds wander by a few per cent, which must not show in the shares, while a worker that
+ * really changes is to be followed at once. Seconds of a long and a short average; how far the short one must be off to be
+ * believed, and for how long it then is. */
+static const double MEMORY = 0.060, RECENT = 0.004, OFF = 0.15, UNSETTLED = 0.016;
+/* A worker that got nothing is believed to be e times as fast after so many seconds, from that part of the fastest one's speed
+ * up to all of it, until it is measured. So one that is really slow gets too much for a moment now and then. */
+static const double FORGETTING = 0.050, LEAST = 1e-3;
+/* Of the usual time: what another number of workers must reach to be taken; by how much the passes of a trial together may
+ * miss that, so that what is close is looked at for long; from where on passes bring a trial forward, if there are SURPRISES
+ * in a row. */
+static const double BETTER = 0.985, PATIENCE = 0.08, SURPRISE = 1.25;
+/* Seconds between trials: at least, at most, and after a change, which may have been for a moment's sake. */
+static const double OFTEN = 0.25, SELDOM = 30.0, SOON = 0.05;
+/* Of all time, that trials may cost. */
+static const double LOSS = 0.01;
+enum { TRIAL_PASSES = 8, SURPRISES = 2 };
 
 int rf_split_new(struct rf_split **split, int n_workers, int n_places, const struct rf_split *first,
                  const struct rf_allocator *allocator, struct rf_error *error)
@@ -19,8 +26,8 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
     struct rf_split *made = rf_calloc(allocator, 1, sizeof *made, "split", error);
     if (!made) return RF_ERR_MEMORY;
     size_t n = (size_t)n_workers;
-    made->speeds = rf_malloc(allocator, RF_WORK_KINDS * n, sizeof(double), "split", error);
-    if (!made->speeds) {
+    made->storage = rf_calloc(allocator, 3 * RF_WORK_KINDS * n, sizeof(double), "split", error);
+    if (!made->storage) {
         rf_free(allocator, made);
         return RF_ERR_MEMORY;
     }
@@ -29,7 +36,9 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
     made->n_places = n_places;
     for (int k = 0; k < RF_WORK_KINDS; k++) {
         struct rf_split_kind *kind = &made->kinds[k];
-        kind->speed = made->speeds + (size_t)k * n;
+        kind->speed = made->storage + 3 * (size_t)k * n;
+        kind->recent = kind->speed + n;
+        kind->unsettled = kind->recent + n;
         kind->active = first ? first->kinds[k].active : n_places;
         for (size_t i = 0; i < n; i++) kind->speed[i] = first ? first->kinds[k].speed[i] : 1.0;
     }
@@ -40,7 +49,7 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
 void rf_split_free(struct rf_split *split)
 {
     if (!split) return;
-    rf_free(split->allocator, split->speeds);
+    rf_free(split->allocator, split->storage);
     rf_free(split->allocator, split);
 }
 
@@ -99,31 +108,46 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
         return;
     }
     kind->trial_sum += seconds / *usual;
-    int better = kind->trial_sum < BETTER * ++kind->trial_passes;
-    if (better && kind->trial_passes < TRIAL_PASSES) return;
+    double missed = kind->trial_sum - BETTER * ++kind->trial_passes;
+    if (missed < PATIENCE && kind->trial_passes < TRIAL_PASSES) return;
     kind->trial = 0;
-    if (better) {
+    if (missed < 0.0) {
         kind->active = workers;
         kind->next_trial = now + SOON;
         forget_usual(split, kind);
         return;
     }
-    double wait = (seconds - *usual) / LOSS;
+    double wait = (kind->trial_sum - kind->trial_passes) * *usual / LOSS;
     kind->next_trial = now + (wait < OFTEN ? OFTEN : wait > SELDOM ? SELDOM : wait);
     kind->tries_up = !kind->tries_up;
 }
 
+/* How far an average over so many seconds goes towards what the last of them showed. */
+static double towards(double seconds, double memory)
+{
+    return 1.0 - exp(-seconds / memory);
+}
+
 void rf_split_learn(struct rf_split_kind *kind, int i, double work, double busy, double seconds)
 {
-    double *speed = &kind->speed[i];
+    double *speed = &kind->speed[i], *recent = &kind->recent[i], *unsettled = &kind->unsettled[i];
     if (busy > 0.0) {
-        *speed += (work / busy - *speed) * (1.0 - exp(-seconds / MEMORY));
+        double now = work / busy;
+        if (*recent == 0.0) *recent = *speed;
+        if (*recent < 0.0) *recent = now;
+        *recent += (now - *recent) * towards(seconds, RECENT);
+        *unsettled = fabs(*recent / *speed - 1.0) > OFF ? UNSETTLED : *unsettled - seconds;
+        if (*unsettled > 0.0)
+            *speed = *recent;
+        else
+            *speed += (now - *speed) * towards(seconds, MEMORY);
         return;
     }
     double best = *speed;
     for (int other = 0; other < kind->active; other++)
         if (kind->speed[other] > best) best = kind->speed[other];
-    *speed += (best - *speed) * (1.0 - exp(-seconds / FORGETTING));
+    *speed = fmin(best, fmax(*speed, LEAST * best) * exp(seconds / FORGETTING));
+    *recent = -1.0;
 }
 
 void rf_split_ends(const struct rf_split_kind *kind, int count, float *ends)

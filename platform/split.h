@@ -24,8 +24,10 @@ static inline enum rf_work rf_work_of(int n_rows)
 }
 
 struct rf_split_kind {
-    int active;    /* workers that take part, the first ones of the team */
-    double *speed; /* [n_workers] work per second, in any unit; only ratios count */
+    int active;        /* workers that take part, the first ones of the team */
+    double *speed;     /* [n_workers] work per second, in any unit; only ratios count */
+    double *recent;    /* [n_workers] the same of the last milliseconds; 0: not known; below 0: nor is `speed` */
+    double *unsettled; /* [n_workers] seconds for which `recent` is believed, since it left `speed` */
 
     int trial;         /* workers of the trial under way; 0: none */
     int trial_passes;  /* that it has had */
@@ -42,7 +44,7 @@ struct rf_split {
     int n_workers, n_places;
     struct rf_split_kind kinds[RF_WORK_KINDS];
     double usual[RF_SPLIT_ROWS + 1]; /* seconds of a pass with so many rows; 0: not known yet */
-    double *speeds;                  /* storage of the kinds' */
+    double *storage;                 /* of the kinds' arrays */
 };
 
 /* Of n_workers, of which n_places have a core of their own and begin. `first`: a split of as many workers that begins this
