@@ -17,7 +17,12 @@ static const double BETTER = 0.985, PATIENCE = 0.08, SURPRISE = 1.25;
 static const double OFTEN = 0.25, SELDOM = 30.0, SOON = 0.05;
 /* Of all time, that trials may cost. */
 static const double LOSS = 0.01;
-enum { TRIAL_PASSES = 8, SURPRISES = 2 };
+/* The most for more workers, since nothing tells that a core is free again. */
+static const double AGAIN = 1.0;
+/* A worker for which all others wait longer than this multiple of its share, and a little, is worth less than nothing; it is left
+ * out for so many seconds, twice as many each time that it comes back no better. The time is averaged over LATE seconds. */
+static const double WORTH = 1.3, LITTLE = 0.06, LATE = 0.05, OUT = 0.5, LONGEST_OUT = 16.0;
+enum { TRIAL_PASSES = 8, SURPRISES = 2, FAILURES = 7, ARRAYS = 6 };
 
 int rf_split_new(struct rf_split **split, int n_workers, int n_places, const struct rf_split *first,
                  const struct rf_allocator *allocator, struct rf_error *error)
@@ -26,7 +31,7 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
     struct rf_split *made = rf_calloc(allocator, 1, sizeof *made, "split", error);
     if (!made) return RF_ERR_MEMORY;
     size_t n = (size_t)n_workers;
-    made->storage = rf_calloc(allocator, 3 * RF_WORK_KINDS * n, sizeof(double), "split", error);
+    made->storage = rf_calloc(allocator, ARRAYS * RF_WORK_KINDS * n, sizeof(double), "split", error);
     if (!made->storage) {
         rf_free(allocator, made);
         return RF_ERR_MEMORY;
@@ -36,9 +41,12 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
     made->n_places = n_places;
     for (int k = 0; k < RF_WORK_KINDS; k++) {
         struct rf_split_kind *kind = &made->kinds[k];
-        kind->speed = made->storage + 3 * (size_t)k * n;
+        kind->speed = made->storage + ARRAYS * (size_t)k * n;
         kind->recent = kind->speed + n;
         kind->unsettled = kind->recent + n;
+        kind->late = kind->unsettled + n;
+        kind->out = kind->late + n;
+        kind->outing = kind->out + n;
         kind->active = first ? first->kinds[k].active : n_places;
         for (size_t i = 0; i < n; i++) kind->speed[i] = first ? first->kinds[k].speed[i] : 1.0;
     }
@@ -96,6 +104,34 @@ static void forget_usual(struct rf_split *split, const struct rf_split_kind *kin
         if (&split->kinds[rf_work_of(rows)] == kind) split->usual[rows] = 0.0;
 }
 
+/* Leaves a worker out that costs more than it gives. */
+static int holds_up(struct rf_split_kind *kind, int i, int workers, double now)
+{
+    double sum = 0.0;
+    for (int other = 0; other < workers; other++)
+        if (kind->out[other] <= now) sum += kind->speed[other];
+    if (kind->late[i] <= WORTH * kind->speed[i] / sum + LITTLE) return 0;
+    /* Back no better? */
+    kind->outing[i] = now < kind->out[i] + kind->outing[i] ? 2.0 * kind->outing[i] : OUT;
+    if (kind->outing[i] > LONGEST_OUT) kind->outing[i] = LONGEST_OUT;
+    kind->out[i] = now + kind->outing[i];
+    kind->late[i] = 0.0;
+    kind->recent[i] = -1.0;
+    return 1;
+}
+
+int rf_split_members(struct rf_split *split, int n_rows, int workers, double now, int *members)
+{
+    struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
+    int count = 0, left_out = 0, most = workers > split->n_places ? split->n_workers : split->n_places;
+    for (int i = 0; i < most && count < workers; i++) {
+        if (i > 0 && kind->out[i] <= now && holds_up(kind, i, workers, now)) left_out = 1;
+        if (i == 0 || kind->out[i] <= now) members[count++] = i;
+    }
+    if (left_out) forget_usual(split, kind);
+    return count;
+}
+
 void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds)
 {
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
@@ -103,7 +139,10 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
     double *usual = &split->usual[n_rows];
     if (!kind->trial || workers != kind->trial) {
         kind->surprises = *usual > 0.0 && seconds > SURPRISE * *usual ? kind->surprises + 1 : 0;
-        if (kind->surprises >= SURPRISES && now > kind->surprised + OFTEN) kind->surprised = kind->next_trial = now;
+        if (kind->surprises >= SURPRISES && now > kind->surprised + OFTEN) {
+            kind->surprised = kind->next_trial = now;
+            kind->failures = 0;
+        }
         *usual += (seconds - *usual) * (*usual > 0.0 ? 0.25 : 1.0);
         return;
     }
@@ -114,11 +153,16 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
     if (missed < 0.0) {
         kind->active = workers;
         kind->next_trial = now + SOON;
+        kind->failures = 0;
         forget_usual(split, kind);
         return;
     }
-    double wait = (kind->trial_sum - kind->trial_passes) * *usual / LOSS;
-    kind->next_trial = now + (wait < OFTEN ? OFTEN : wait > SELDOM ? SELDOM : wait);
+    /* The longer nothing has changed, the longer it will last. */
+    double wait = (kind->trial_sum - kind->trial_passes) * *usual / LOSS, least = ldexp(OFTEN, kind->failures / 2);
+    double most = kind->active < split->n_places ? AGAIN : SELDOM;
+    if (wait < least) wait = least;
+    if (kind->failures < 2 * FAILURES) kind->failures++;
+    kind->next_trial = now + (wait > most ? most : wait);
     kind->tries_up = !kind->tries_up;
 }
 
@@ -150,13 +194,14 @@ void rf_split_learn(struct rf_split_kind *kind, int i, double work, double busy,
     *recent = -1.0;
 }
 
-void rf_split_ends(const struct rf_split_kind *kind, int count, float *ends)
+void rf_split_waited(struct rf_split_kind *kind, int i, double waited, double seconds)
 {
-    double sum = 0.0, end = 0.0;
-    for (int i = 0; i < count; i++) sum += kind->speed[i];
-    for (int i = 0; i < count; i++) {
-        end += kind->speed[i];
-        ends[i] = (float)(end / sum);
-    }
-    ends[count - 1] = 1.0f;
+    kind->late[i] += (waited / seconds - kind->late[i]) * towards(seconds, LATE);
+}
+
+void rf_split_shares(const struct rf_split_kind *kind, const int *members, int count, float *shares)
+{
+    double sum = 0.0;
+    for (int i = 0; i < count; i++) sum += kind->speed[members[i]];
+    for (int i = 0; i < count; i++) shares[i] = (float)(kind->speed[members[i]] / sum);
 }

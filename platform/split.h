@@ -28,6 +28,9 @@ struct rf_split_kind {
     double *speed;     /* [n_workers] work per second, in any unit; only ratios count */
     double *recent;    /* [n_workers] the same of the last milliseconds; 0: not known; below 0: nor is `speed` */
     double *unsettled; /* [n_workers] seconds for which `recent` is believed, since it left `speed` */
+    double *late;      /* [n_workers] part of the time in which all others waited for this one alone */
+    double *out;       /* [n_workers] left out until this time, in seconds */
+    double *outing;    /* [n_workers] for how long it was left out last */
 
     int trial;         /* workers of the trial under way; 0: none */
     int trial_passes;  /* that it has had */
@@ -36,6 +39,7 @@ struct rf_split_kind {
     double next_trial; /* not before this time, in seconds */
     int surprises;     /* passes in a row that took much longer than usual */
     double surprised;  /* when such passes last brought a trial forward */
+    int failures;      /* trials in a row that changed nothing */
 };
 
 /* Of one stream of passes over the same weights. */
@@ -57,15 +61,20 @@ void rf_split_free(struct rf_split *split);
  * where there is none. */
 int rf_split_neighbour(const struct rf_split *split, int active, int up);
 
-/* Workers for a pass of n_rows that begins at `now`. */
+/* How many workers a pass of n_rows that begins at `now` is to have. */
 int rf_split_workers(struct rf_split *split, int n_rows, double now);
-/* That pass took so long. */
+/* Which ones: writes the first `workers` of those that do not hold up the others; returns how many, which may be fewer. Worker 0
+ * is always one of them, and the first. */
+int rf_split_members(struct rf_split *split, int n_rows, int workers, double now, int *members);
+/* That pass, of as many workers as rf_split_workers said, took so long. */
 void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds);
 
 /* During `seconds` (how long the last correction is ago) worker i did `work` in `busy` seconds; 0 and 0: it did nothing. */
 void rf_split_learn(struct rf_split_kind *kind, int i, double work, double busy, double seconds);
+/* In that time all others waited so long for worker i alone. */
+void rf_split_waited(struct rf_split_kind *kind, int i, double waited, double seconds);
 
-/* ends[i]: the part of all work that the workers 0 .. i do together; ends[count - 1] = 1. */
-void rf_split_ends(const struct rf_split_kind *kind, int count, float *ends);
+/* shares[i]: the part of all work that members[i] is to do. */
+void rf_split_shares(const struct rf_split_kind *kind, const int *members, int count, float *shares);
 
 #endif

@@ -18,6 +18,7 @@
 
 static const double REDEAL = 0.5e-3; /* seconds of work between corrections of the shares */
 enum {
+    GROUP = 4,     /* workers */
     SPINS = 2000,  /* looks at a word before sleeping: 50 to 100 microseconds */
     MASK_SETS = 4, /* of 1024 CPUs each, in an affinity mask */
     MASK_BYTES = MASK_SETS * sizeof(cpu_set_t)
@@ -26,8 +27,17 @@ enum {
 /* What one worker alone writes while it works, and the last at a barrier reads. */
 struct slot {
     _Alignas(64) double work, busy; /* since the last correction of the shares */
+    double waited;                  /* in that time, by all others for this worker alone */
+    double ended;                   /* when it was done with the measured share before a barrier; 0: no such share */
+    int position;                   /* index in the run under way */
     double factor, period;          /* rf_team_slow */
     enum rf_core_kind kind;
+};
+
+/* Many workers meet in groups first, so that no word is written by all of them in turn. */
+struct meeting {
+    _Alignas(64) _Atomic uint32_t arrived;
+    _Atomic double ended; /* of the last that came; 0: not known */
 };
 
 /* Where one worker waits between runs. */
@@ -41,7 +51,8 @@ struct rf_team {
     int size, places;
     struct slot *slots; /* [size] */
     struct gate *gates; /* [size] */
-    float *ends;        /* [size] of the run under way: rf_split_ends */
+    int *members;       /* [size] of the run under way: which worker has which index */
+    float *shares;      /* [size] of the run under way, by index: rf_split_shares */
     int equally, slowed;
     const struct rf_split *measured;
 
@@ -62,7 +73,7 @@ struct rf_team {
     float largest;              /* share */
 
     struct {
-        _Alignas(64) _Atomic uint32_t arrived;
+        struct meeting all, *groups; /* groups: [size / GROUP, rounded up] */
         _Alignas(64) _Atomic uint32_t generation;
         _Atomic uint32_t sleepers;
     } barrier;
@@ -109,7 +120,7 @@ static void serve(struct rf_team *team, int index)
     for (uint32_t calls = 0;; calls++) {
         wait_for_change(&gate->calls, calls, &gate->asleep, spins);
         if (atomic_load(&team->leave)) return;
-        struct rf_worker worker = {team, index, team->count};
+        struct rf_worker worker = {team, team->slots[index].position, team->count};
         spins = team->spins; /* after the barrier the next run may begin */
         team->fn(team->argument, &worker);
         rf_team_barrier(&worker);
@@ -225,8 +236,11 @@ static int team_new(struct rf_team **team, int size, const struct rf_plan *plan,
     made->size = size;
     made->slots = rf_calloc(allocator, (size_t)size, sizeof *made->slots, "worker team", error);
     made->gates = rf_calloc(allocator, (size_t)size, sizeof *made->gates, "worker team", error);
-    made->ends = rf_calloc(allocator, (size_t)size, sizeof *made->ends, "worker team", error);
-    int code = made->slots && made->gates && made->ends ? 0 : RF_ERR_MEMORY;
+    made->members = rf_calloc(allocator, (size_t)size, sizeof *made->members, "worker team", error);
+    made->shares = rf_calloc(allocator, (size_t)size, sizeof *made->shares, "worker team", error);
+    made->barrier.groups =
+        rf_calloc(allocator, (size_t)size / GROUP + 1, sizeof *made->barrier.groups, "worker team", error);
+    int code = made->slots && made->gates && made->members && made->shares && made->barrier.groups ? 0 : RF_ERR_MEMORY;
     for (int i = 0; !code && i < size; i++) made->slots[i].factor = 1.0;
     if (!code && plan) seat(made, plan);
     if (!code && other) seat_like(made, other);
@@ -262,9 +276,9 @@ int rf_team_of(struct rf_team **team, int threads, const struct rf_allocator *al
     return code;
 }
 
-static void call(struct rf_team *team, int count)
+static void call(struct rf_team *team, int index)
 {
-    for (int i = 1; i < count; i++) change(&team->gates[i].calls, &team->gates[i].asleep);
+    change(&team->gates[index].calls, &team->gates[index].asleep);
 }
 
 void rf_team_free(struct rf_team *team)
@@ -272,12 +286,14 @@ void rf_team_free(struct rf_team *team)
     if (!team) return;
     if (team->has_host) {
         atomic_store(&team->leave, 1);
-        call(team, team->size);
+        for (int i = 1; i < team->size; i++) call(team, i);
         pthread_join(team->host, NULL);
     }
     rf_free(team->allocator, team->slots);
     rf_free(team->allocator, team->gates);
-    rf_free(team->allocator, team->ends);
+    rf_free(team->allocator, team->members);
+    rf_free(team->allocator, team->shares);
+    rf_free(team->allocator, team->barrier.groups);
     rf_free(team->allocator, team);
 }
 
@@ -307,19 +323,22 @@ static void deal(struct rf_team *team, double seconds)
 {
     struct rf_split_kind *kind = team->equally ? NULL : team->kind;
     for (int i = 0; i < team->count; i++) {
-        struct slot *slot = &team->slots[i];
-        if (kind && seconds > 0.0) rf_split_learn(kind, i, slot->work, slot->busy, seconds);
-        slot->work = slot->busy = 0.0;
-        team->ends[i] = (float)(i + 1) / (float)team->count;
+        int member = team->members[i];
+        struct slot *slot = &team->slots[member];
+        if (kind && seconds > 0.0) {
+            rf_split_learn(kind, member, slot->work, slot->busy, seconds);
+            rf_split_waited(kind, member, slot->waited, seconds);
+        }
+        slot->work = slot->busy = slot->waited = 0.0;
+        team->shares[i] = 1.0f / (float)team->count;
     }
-    if (kind) rf_split_ends(kind, team->count, team->ends);
+    if (kind) rf_split_shares(kind, team->members, team->count, team->shares);
     team->largest = 0.0f;
-    for (int i = 0; i < team->count; i++) {
-        float share = team->ends[i] - (i ? team->ends[i - 1] : 0.0f);
-        if (team->largest < share) team->largest = share;
-    }
+    for (int i = 0; i < team->count; i++)
+        if (team->largest < team->shares[i]) team->largest = team->shares[i];
 }
 
+/* With `count` members. */
 static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
     struct rf_worker worker = {team, 0, count};
@@ -328,7 +347,10 @@ static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
     team->count = count;
     team->spins = count <= team->places ? SPINS : 0;
     deal(team, 0.0);
-    call(team, count);
+    for (int i = 1; i < count; i++) {
+        team->slots[team->members[i]].position = i;
+        call(team, team->members[i]);
+    }
     if (team->binds) {
         /* The caller's thread is not ours: it gets its own mask back. */
         int known = sched_getaffinity(0, MASK_BYTES, team->callers) == 0;
@@ -341,24 +363,61 @@ static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
     rf_team_barrier(&worker);
 }
 
+/* The first workers, whatever is known of them. */
+static int first_members(struct rf_team *team, int count)
+{
+    for (int i = 0; i < count; i++) team->members[i] = i;
+    return count;
+}
+
 void rf_team_run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
     team->kind = NULL;
     team->tail = 1.0 / 16;
-    run(team, count == 0 ? team->places : count < team->size ? count : team->size, fn, argument);
+    run(team, first_members(team, count == 0 ? team->places : count < team->size ? count : team->size), fn, argument);
 }
 
 void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows, rf_team_fn fn, void *argument)
 {
     double begin = rf_clock_seconds();
-    int count = team->equally ? team->places : rf_split_workers(split, n_rows, begin);
+    int workers = rf_split_workers(split, n_rows, begin);
+    int count = team->equally ? first_members(team, team->places)
+                              : rf_split_members(split, n_rows, workers, begin, team->members);
     team->kind = &split->kinds[rf_work_of(n_rows)];
     team->tail = n_rows > RF_SPLIT_ROWS ? 0.5 : 1.0 / 16;
     run(team, count, fn, argument);
     /* What is left of the last correction. A pass whose work is not measured teaches nothing. */
     if (team->slots[0].busy > 0.0) deal(team, team->slots[0].busy);
     double end = rf_clock_seconds();
-    if (!team->equally) rf_split_took(split, n_rows, count, end, end - begin);
+    if (!team->equally) rf_split_took(split, n_rows, workers, end, end - begin);
+}
+
+/* 1 to the last of `count` that come to a meeting. *before: the latest time at which another was done, as far as is known. */
+static int arrive(struct meeting *meeting, uint32_t count, double ended, double *before)
+{
+    double last = atomic_load_explicit(&meeting->ended, memory_order_relaxed);
+    if (*before < last) *before = last;
+    atomic_store_explicit(&meeting->ended, ended, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&meeting->arrived, 1, memory_order_acq_rel) + 1 < count) return 0;
+    atomic_store_explicit(&meeting->arrived, 0, memory_order_relaxed);
+    atomic_store_explicit(&meeting->ended, 0.0, memory_order_relaxed);
+    return 1;
+}
+
+/* 1 to the last of all. */
+static int arrive_as(struct rf_team *team, const struct rf_worker *worker, struct slot *slot)
+{
+    uint32_t count = (uint32_t)worker->count, group = (uint32_t)worker->index / GROUP;
+    double before = 0.0, ended = slot->ended;
+    slot->ended = 0.0;
+    if (count > GROUP) {
+        uint32_t members = count - group * GROUP < GROUP ? count - group * GROUP : GROUP;
+        if (!arrive(&team->barrier.groups[group], members, ended, &before)) return 0;
+        count = (count + GROUP - 1) / GROUP;
+    }
+    if (!arrive(&team->barrier.all, count, ended, &before)) return 0;
+    if (before > 0.0 && ended > before) slot->waited += ended - before;
+    return 1;
 }
 
 void rf_team_barrier(struct rf_worker *worker)
@@ -366,31 +425,44 @@ void rf_team_barrier(struct rf_worker *worker)
     struct rf_team *team = worker->team;
     if (worker->count == 1) return;
     int spins = team->spins; /* once all have come, the next run may begin */
+    struct slot *slot = &team->slots[team->members[worker->index]];
     uint32_t generation = atomic_load_explicit(&team->barrier.generation, memory_order_acquire);
-    if (atomic_fetch_add_explicit(&team->barrier.arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)worker->count) {
+    if (arrive_as(team, worker, slot)) {
         /* The others wait: what is the team's may be changed by this one. */
-        atomic_store_explicit(&team->barrier.arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&team->taken, 0, memory_order_relaxed);
-        double busy = team->slots[worker->index].busy;
-        if (busy > REDEAL) deal(team, busy);
+        if (slot->busy > REDEAL) deal(team, slot->busy);
         change(&team->barrier.generation, &team->barrier.sleepers);
         return;
     }
     wait_for_change(&team->barrier.generation, generation, &team->barrier.sleepers, spins);
 }
 
+/* Grains of `dealt` that the first `count` workers get; each the whole ones of its own share, since one too many for a slow
+ * worker would hold up all. */
+static size_t dealt_to(const struct rf_team *team, size_t dealt, int count)
+{
+    size_t sum = 0;
+    for (int i = 0; i < count; i++) sum += (size_t)((double)dealt * (double)team->shares[i]);
+    return sum;
+}
+
 void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain, double cost)
 {
     const struct rf_team *team = worker->team;
-    int last = worker->index == worker->count - 1;
-    size_t grains = (n + grain - 1) / grain, dealt = grains;
-    if (worker->count > 1 && !team->equally) dealt -= (size_t)((double)grains * team->tail + 0.999);
-    float from = worker->index ? team->ends[worker->index - 1] : 0.0f, to = team->ends[worker->index];
+    size_t grains = (n + grain - 1) / grain, i = (size_t)worker->index, count = (size_t)worker->count, first, end;
     *share = (struct rf_share){.worker = worker, .n = n, .grain = grain, .cost = cost};
-    share->dealt = dealt * grain < n ? dealt * grain : n;
-    share->begin = (size_t)((float)dealt * from + 0.5f) * grain;
-    share->end = last ? share->dealt : (size_t)((float)dealt * to + 0.5f) * grain;
-    if (share->end > share->dealt) share->end = share->dealt;
+    if (team->equally || count == 1) {
+        first = grains * i / count;
+        end = grains * (i + 1) / count;
+        share->dealt = n;
+    } else {
+        size_t dealt = grains - (size_t)((double)grains * team->tail + 0.999);
+        first = dealt_to(team, dealt, worker->index);
+        end = first + (size_t)((double)dealt * (double)team->shares[i]);
+        share->dealt = dealt_to(team, dealt, worker->count) * grain;
+    }
+    share->begin = first * grain;
+    share->end = end * grain < n ? end * grain : n;
     if (cost > 0.0 || team->slowed) share->since = share->handed = rf_clock_seconds();
 }
 
@@ -406,7 +478,7 @@ static void drag(struct rf_share *share, const struct slot *slot)
  * have done all that is left before this one had done a grain. */
 static size_t take(struct rf_team *team, const struct rf_worker *worker, size_t tail, size_t *first)
 {
-    float share = team->ends[worker->index] - (worker->index ? team->ends[worker->index - 1] : 0.0f);
+    float share = team->shares[worker->index];
     size_t taken = atomic_load_explicit(&team->taken, memory_order_relaxed), some;
     do {
         if (taken >= tail) return 0;
@@ -423,7 +495,7 @@ int rf_share_next(struct rf_share *share, size_t *begin, size_t *end)
 {
     struct rf_worker *worker = share->worker;
     struct rf_team *team = worker->team;
-    struct slot *slot = &team->slots[worker->index];
+    struct slot *slot = &team->slots[team->members[worker->index]];
     if (team->slowed) drag(share, slot);
     if (share->begin < share->end) {
         *begin = share->begin;
@@ -433,9 +505,10 @@ int rf_share_next(struct rf_share *share, size_t *begin, size_t *end)
         size_t first, tail = (share->n - share->dealt + share->grain - 1) / share->grain;
         size_t some = tail ? take(team, worker, tail, &first) : 0;
         if (some == 0) {
+            if (share->cost > 0.0) slot->ended = rf_clock_seconds();
             if (share->work > 0.0) {
                 slot->work += share->work;
-                slot->busy += rf_clock_seconds() - share->since;
+                slot->busy += slot->ended - share->since;
             }
             return 0;
         }

@@ -19,7 +19,7 @@ struct rf_team;
 
 struct rf_worker {
     struct rf_team *team;
-    int index, count; /* 0 <= index < count; count may be less than the team's size */
+    int index, count; /* 0 <= index < count; count may be less than the team's size. The caller of the run is 0 */
 };
 
 typedef void (*rf_team_fn)(void *argument, struct rf_worker *worker);

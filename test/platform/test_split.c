@@ -87,7 +87,9 @@ static void check_neighbours(void)
     }
 }
 
-static void check_ends(void)
+static const int everyone[WORKERS] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+static void check_shares(void)
 {
     static const double speeds[][WORKERS] = {
         {1, 1, 1, 1, 1, 1, 1, 1},
@@ -100,20 +102,22 @@ static void check_ends(void)
     for (size_t s = 0; s < sizeof speeds / sizeof *speeds; s++)
         for (int count = 1; count <= WORKERS; count++) {
             double copy[WORKERS], sum = 0.0;
-            float ends[WORKERS];
+            float shares[WORKERS];
             for (int i = 0; i < WORKERS; i++) copy[i] = speeds[s][i];
             for (int i = 0; i < count; i++) sum += copy[i];
             if (sum <= 0.0) continue;
             const struct rf_split_kind kind = {.active = count, .speed = copy};
-            rf_split_ends(&kind, count, ends);
-            double end = 0.0;
-            for (int i = 0; i < count; i++) {
-                end += copy[i] / sum;
-                CHECK_MSG(fabs(ends[i] - end) < 1e-6, "speeds %zu: worker %d of %d ends at %g, not %g", s, i, count,
-                          (double)ends[i], end);
-                CHECK(ends[i] >= (i ? ends[i - 1] : 0.0f) && ends[i] <= 1.0f);
-            }
-            CHECK(ends[count - 1] == 1.0f);
+            rf_split_shares(&kind, everyone, count, shares);
+            for (int i = 0; i < count; i++)
+                CHECK_MSG(fabs(shares[i] - copy[i] / sum) < 1e-6, "speeds %zu: worker %d of %d gets %g, not %g", s, i,
+                          count, (double)shares[i], copy[i] / sum);
+            /* The last worker, alone and before the first. */
+            const int some[] = {count - 1, 0};
+            rf_split_shares(&kind, some, 1, shares);
+            CHECK(shares[0] == 1.0f || copy[count - 1] == 0.0);
+            rf_split_shares(&kind, some, 2, shares);
+            if (copy[0] > 0.0 && copy[count - 1] > 0.0)
+                CHECK(fabs((double)shares[0] - copy[count - 1] / (copy[0] + copy[count - 1])) < 1e-6);
         }
 }
 
@@ -129,13 +133,12 @@ static void let_work(struct rf_split_kind *kind, const double *speeds, double st
 /* The greatest error of a worker's share, as a part of the right one. */
 static double share_error(const struct rf_split_kind *kind, const double *speeds)
 {
-    float ends[WORKERS];
+    float shares[WORKERS];
     double worst = 0.0, sum = 0.0;
-    rf_split_ends(kind, kind->active, ends);
+    rf_split_shares(kind, everyone, kind->active, shares);
     for (int i = 0; i < kind->active; i++) sum += speeds[i];
     for (int i = 0; i < kind->active; i++) {
-        double share = (double)ends[i] - (i ? (double)ends[i - 1] : 0.0), right = speeds[i] / sum;
-        worst = fmax(worst, fabs(share / right - 1.0));
+        worst = fmax(worst, fabs((double)shares[i] / (speeds[i] / sum) - 1.0));
     }
     return worst;
 }
@@ -233,12 +236,12 @@ static void check_slow_worker(double slowness)
     int asked = 0, idle = 0, is_asked = 0;
     long grains = 0;
     while (now < 2.0) {
-        float ends[4], from = 0.0f;
+        float shares[4];
         double longest = 0.0;
         int left = GRAINS;
-        rf_split_ends(kind, 4, ends);
-        for (int i = 0; i < 4; from = ends[i++]) {
-            int n = (int)(GRAINS * (ends[i] - from) + 1e-4f);
+        rf_split_shares(kind, everyone, 4, shares);
+        for (int i = 0; i < 4; i++) {
+            int n = (int)(GRAINS * shares[i] + 1e-4f);
             left -= n;
             work[i] += n;
             busy[i] += n / speeds[i];
@@ -385,6 +388,52 @@ static void check_disturbed(double noise)
     }
 }
 
+/* Passes of 5 ms, in each of which all wait so long for one worker, as a part of it. Returns in how many it took part. */
+static int wait_for(struct rf_split *split, int held_up, double part, double *now, int passes)
+{
+    int members[WORKERS], n = 0;
+    for (int p = 0; p < passes; p++, *now += 5e-3) {
+        int wanted = rf_split_workers(split, 64, *now);
+        int count = rf_split_members(split, 64, wanted, *now, members), is_in = 0;
+        CHECK(count >= 1 && count <= wanted && members[0] == 0);
+        for (int i = 0; i < count; i++) {
+            CHECK(i == 0 || members[i] > members[i - 1]);
+            is_in |= members[i] == held_up;
+            rf_split_waited(&split->kinds[RF_WORK_MANY], members[i], members[i] == held_up ? part * 5e-3 : 0.0, 5e-3);
+        }
+        n += is_in;
+    }
+    return n;
+}
+
+/* Who holds up the others more than its share is worth is left out, for longer and longer, and comes back. */
+static void check_left_out(void)
+{
+    struct rf_split *split = new_split(WORKERS, WORKERS, NULL);
+    double now = 100.0;
+    CHECK_INT(wait_for(split, 3, 0.1, &now, 400), 400); /* less than an eighth: worth it */
+    int first = wait_for(split, 3, 0.5, &now, 400), later = wait_for(split, 3, 0.5, &now, 2000);
+    CHECK_MSG(first >= 2 && first < 60, "held up for half of the time, worker 3 took part in %d of 400 passes", first);
+    CHECK_MSG(later >= 2 && later < 60, "and then in %d of 2000", later);
+    CHECK(wait_for(split, 3, 0.0, &now, 5000) > 1500); /* at most 16 s after the last time */
+    CHECK_INT(wait_for(split, 3, 0.0, &now, 400), 400);
+    CHECK_INT(wait_for(split, 0, 0.9, &now, 400), 400); /* the caller is always there */
+    int members[WORKERS];
+    CHECK_INT(rf_split_members(split, 64, WORKERS, now, members), WORKERS);
+    CHECK_INT(rf_split_members(split, 64, 2, now, members), 2);
+    rf_split_free(split);
+
+    split = new_split(2, 2, NULL); /* of two, one that is there half of the time is still worth it */
+    CHECK_INT(wait_for(split, 1, 0.45, &now, 400), 400);
+    rf_split_free(split);
+
+    split = new_split(4, 2, NULL); /* those without a core of their own replace nobody */
+    wait_for(split, 1, 0.9, &now, 40);
+    CHECK_INT(rf_split_members(split, 64, 2, now, members), 1);
+    CHECK_INT(rf_split_members(split, 64, 4, now, members), 3);
+    rf_split_free(split);
+}
+
 /* Many rows want all workers; nothing is tried with them. */
 static void check_many_rows(void)
 {
@@ -445,7 +494,7 @@ int main(void)
 {
     check_new();
     check_neighbours();
-    check_ends();
+    check_shares();
     check_learning();
     check_noisy_speeds();
     check_forgetting();
@@ -459,6 +508,7 @@ int main(void)
     check_steady("each costs a little", gentle, 0, 10.0, 120.0, 2, 0.2, 0.06);
     check_disturbed(0.0);
     check_disturbed(0.2);
+    check_left_out();
     check_many_rows();
     check_alone();
     check_welcome();
