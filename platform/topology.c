@@ -296,12 +296,13 @@ static int choose_objects(hwloc_topology_t hwloc)
 /* hwloc itself falls back to this machine, silently, when it cannot open the file. */
 static int load(hwloc_topology_t hwloc, const char *file, struct rf_error *error)
 {
-    if (file && hwloc_topology_set_xml(hwloc, file) != 0) {
+    int refused = file && hwloc_topology_set_xml(hwloc, file) != 0;
+    if (refused && errno != EINVAL) { /* which is about what is in it */
         char reason[128];
         const char *text = strerror_r(errno, reason, sizeof reason);
         return rf_fail(error, RF_ERR_IO, "HWLOC_XMLFILE: %s: %s", file, text);
     }
-    if (hwloc_topology_load(hwloc) == 0) return 0;
+    if (!refused && hwloc_topology_load(hwloc) == 0) return 0;
     if (file)
         return rf_fail(error, RF_ERR_FORMAT, "HWLOC_XMLFILE: %s: is not the XML of a topology that hwloc %u.%u reads",
                        file, hwloc_get_api_version() >> 16, hwloc_get_api_version() >> 8 & 255);

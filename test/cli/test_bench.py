@@ -5,7 +5,7 @@ import signal
 
 from harness import MODEL, Case, main
 
-LEVEL = {"name", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}
+LEVEL = {"name", "threads", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}
 TALES = ["Once upon a time, there was a little girl named Lily.", "Tom and Sam went to the park.", "The cat"]
 
 

@@ -57,7 +57,7 @@ class Run(Case):
         self.assertEqual(set(shown["model"]), {"name", "arch", "weights", "weight_bytes"})
         self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
         self.assertEqual([set(level) for level in shown["levels"]],
-                         [{"name", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}] *
+                         [{"name", "threads", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}] *
                          len(shown["levels"]))
         self.assertEqual(" > ".join(level["name"] for level in shown["levels"]), shown["chain"])
         self.assertEqual(shown["levels"][-1]["name"], "target")
