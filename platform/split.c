@@ -15,6 +15,8 @@ static const double FORGETTING = 0.050, LEAST = 1e-3;
 static const double BETTER = 0.985, PATIENCE = 0.08, SURPRISE = 1.25;
 /* Seconds between trials: at least, at most, and after a change, which may have been for a moment's sake. */
 static const double OFTEN = 0.25, SELDOM = 30.0, SOON = 0.05;
+/* The longest time for which a false alarm keeps the next away. */
+static const double ALARM = 8.0;
 /* Of all time, that trials may cost. */
 static const double LOSS = 0.01;
 /* The most for more workers, since nothing tells that a core is free again. */
@@ -139,9 +141,11 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
     double *usual = &split->usual[n_rows];
     if (!kind->trial || workers != kind->trial) {
         kind->surprises = *usual > 0.0 && seconds > SURPRISE * *usual ? kind->surprises + 1 : 0;
-        if (kind->surprises >= SURPRISES && now > kind->surprised + OFTEN) {
-            kind->surprised = kind->next_trial = now;
-            kind->failures = 0;
+        if (kind->surprises >= SURPRISES && now > kind->alarm) {
+            /* A false alarm doubles the time to the next. */
+            kind->alarm_wait = fmin(fmax(OFTEN, 2.0 * kind->alarm_wait), ALARM);
+            kind->alarm = now + kind->alarm_wait;
+            kind->next_trial = now;
         }
         *usual += (seconds - *usual) * (*usual > 0.0 ? 0.25 : 1.0);
         return;
@@ -154,6 +158,7 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
         kind->active = workers;
         kind->next_trial = now + SOON;
         kind->failures = 0;
+        kind->alarm_wait = 0.0;
         forget_usual(split, kind);
         return;
     }

@@ -38,7 +38,8 @@ struct rf_split_kind {
     int tries_up;      /* direction of the next trial */
     double next_trial; /* not before this time, in seconds */
     int surprises;     /* passes in a row that took much longer than usual */
-    double surprised;  /* when such passes last brought a trial forward */
+    double alarm;      /* such passes bring a trial forward, not before this time, */
+    double alarm_wait; /* and not again for so long */
     int failures;      /* trials in a row that changed nothing */
 };
 
