@@ -88,9 +88,13 @@ static double rate(struct probe *probe, struct rf_team *team, int count)
     return sum;
 }
 
-static void keep_speeds(struct rf_split_kind *kind, const struct probe *probe, int count)
+/* The better of what a worker did now and in the rounds before. */
+static void keep_speeds(struct rf_split_kind *kind, const struct probe *probe, int count, int round)
 {
-    for (int i = 0; i < count; i++) kind->speed[i] = probe->results[i].work / probe->results[i].busy;
+    for (int i = 0; i < count; i++) {
+        double now = probe->results[i].work / probe->results[i].busy;
+        if (round == 0 || kind->speed[i] < now) kind->speed[i] = now;
+    }
 }
 
 /* Fills the split; returns what all workers read in a second. */
@@ -109,15 +113,18 @@ static double measure_all(struct rf_split *split, struct probe *probe, struct rf
             double now = rate(probe, team, counts[c]);
             if (rates[c] < now) rates[c] = now;
             if (best < now) best = now;
+            if (c > 0) continue;
+            keep_speeds(&split->kinds[RF_WORK_ONE], probe, places, round);
+            keep_speeds(&split->kinds[RF_WORK_FEW], probe, places, round);
         }
-    keep_speeds(&split->kinds[RF_WORK_ONE], probe, places);
-    keep_speeds(&split->kinds[RF_WORK_FEW], probe, places);
     for (int c = 0; c < n; c++)
         if (rates[c] >= ENOUGH * best) enough = c;
     split->kinds[RF_WORK_ONE].active = counts[enough];
     probe->rows = MANY;
-    rate(probe, team, places);
-    keep_speeds(&split->kinds[RF_WORK_MANY], probe, places);
+    for (int round = 0; round < ROUNDS; round++) {
+        rate(probe, team, places);
+        keep_speeds(&split->kinds[RF_WORK_MANY], probe, places, round);
+    }
     return rates[0];
 }
 
