@@ -130,14 +130,19 @@ int rf_split_members(struct rf_split *split, int n_rows, int workers, double now
         if (i > 0 && kind->out[i] <= now && holds_up(kind, i, workers, now)) left_out = 1;
         if (i == 0 || kind->out[i] <= now) members[count++] = i;
     }
-    if (left_out) forget_usual(split, kind);
+    if (left_out) {
+        forget_usual(split, kind);
+        /* A trial has nothing left to be compared with. */
+        kind->trial = 0;
+        kind->next_trial = fmax(kind->next_trial, now + SOON);
+    }
     return count;
 }
 
 void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds)
 {
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
-    if (n_rows > RF_SPLIT_ROWS) return;
+    if (n_rows > RF_SPLIT_ROWS || (!kind->trial && workers != kind->active)) return;
     double *usual = &split->usual[n_rows];
     if (!kind->trial || workers != kind->trial) {
         kind->surprises = *usual > 0.0 && seconds > SURPRISE * *usual ? kind->surprises + 1 : 0;

@@ -67,7 +67,8 @@ int rf_split_workers(struct rf_split *split, int n_rows, double now);
 /* Which ones: writes the first `workers` of those that do not hold up the others; returns how many, which may be fewer. Worker 0
  * is always one of them, and the first. */
 int rf_split_members(struct rf_split *split, int n_rows, int workers, double now, int *members);
-/* That pass, of as many workers as rf_split_workers said, took so long. */
+/* That pass, of as many workers as rf_split_workers said, took so long. The last of a trial that rf_split_members ended counts for
+ * nothing. */
 void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds);
 
 /* During `seconds` (how long the last correction is ago) worker i did `work` in `busy` seconds; 0 and 0: it did nothing. */

@@ -434,6 +434,29 @@ static void check_left_out(void)
     rf_split_free(split);
 }
 
+/* A trial whose worker is left out in the middle of it says nothing; others follow. */
+static void check_left_out_in_trial(void)
+{
+    struct rf_split *split = new_split(4, 4, NULL);
+    struct rf_split_kind *kind = &split->kinds[RF_WORK_ONE];
+    double now = 100.0;
+    int members[WORKERS], trials = 0, was_out = 0;
+    for (int i = 0; i < 2000; i++) {
+        int workers = rf_split_workers(split, 1, now);
+        if (kind->trial && !was_out) {
+            was_out = 1;
+            kind->late[2] = 0.9;
+            CHECK_INT(rf_split_members(split, 1, workers, now, members), 3);
+        }
+        trials += was_out && kind->trial && kind->trial_passes == 0;
+        now += 0.01;
+        rf_split_took(split, 1, workers, now, 0.01);
+        CHECK(isfinite(kind->next_trial) && isfinite(kind->trial_sum));
+    }
+    CHECK_MSG(was_out && trials >= 3, "after a worker was left out in a trial there were %d more", trials);
+    rf_split_free(split);
+}
+
 /* Many rows want all workers; nothing is tried with them. */
 static void check_many_rows(void)
 {
@@ -509,6 +532,7 @@ int main(void)
     check_disturbed(0.0);
     check_disturbed(0.2);
     check_left_out();
+    check_left_out_in_trial();
     check_many_rows();
     check_alone();
     check_welcome();
