@@ -278,6 +278,7 @@ static int must_bind(const struct rf_plan *plan, enum choice choice)
     const struct rf_topology *topology = &plan->topology;
     int first = -1, kinds_differ = 0, keeps_out = 0;
     if (!topology->is_this_system) return 0;
+    if (topology->openmp_binds) return 1; /* it would put the first of a team's threads where the caller is */
     for (int i = 0; i < topology->n_cpus; i++) {
         if (!topology->cpus[i].is_allowed) continue;
         if (first < 0) first = i;

@@ -36,7 +36,7 @@ struct rf_plan {
     enum rf_left_out *left_out; /* [topology.n_cpus] */
     int binds; /* workers are bound, each to the planned hardware threads of its own kind; 0 on another machine's topology,
                 * and where cores are equal and no thread of them is to be kept out: two processes with fewer threads than
-                * cores would be bound to the same ones */
+                * cores would be bound to the same ones. Always where OpenMP itself binds */
 };
 
 /* `cores`: NULL or "auto", "p", "e", "all" (low-power cores too), each with one hardware thread a core; or CPU numbers such as

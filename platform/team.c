@@ -195,7 +195,7 @@ static int start(struct rf_team *team, struct rf_error *error)
     return 0;
 }
 
-/* Hardware threads that the caller may run on. */
+/* Hardware threads that the caller may run on, and with it workers that are not bound. */
 static int usable_cpus(void)
 {
     cpu_set_t mask[MASK_SETS];
@@ -213,7 +213,7 @@ static void seat(struct rf_team *team, const struct rf_plan *plan)
         if (seat->cpu >= 0) CPU_SET_S((size_t)plan->topology.cpus[seat->cpu].cpu, MASK_BYTES, team->masks[seat->kind]);
     }
     int usable = usable_cpus();
-    team->places = plan->n_placed < usable ? plan->n_placed : usable;
+    team->places = team->binds || plan->n_placed < usable ? plan->n_placed : usable;
 }
 
 static void seat_like(struct rf_team *team, const struct rf_team *other)

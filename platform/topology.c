@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <hwloc.h>
 #include <limits.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,19 +226,38 @@ static uint64_t last_level_bytes(hwloc_topology_t hwloc)
     return bytes;
 }
 
+/* Where OMP_PROC_BIND or its kin is set, OpenMP has bound the first thread to the first of its places before anybody could ask; what
+ * the process may use is all of them. */
+static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask, struct rf_error *error)
+{
+    topology->openmp_binds = omp_get_proc_bind() != omp_proc_bind_false;
+    int n_places = topology->openmp_binds ? omp_get_num_places() : 0;
+    for (int place = 0; place < n_places; place++) {
+        int n = omp_get_place_num_procs(place);
+        int *cpus = rf_calloc(topology->allocator, (size_t)n + 1, sizeof *cpus, "OpenMP's places", error);
+        if (!cpus) return RF_ERR_MEMORY;
+        omp_get_place_proc_ids(place, cpus);
+        for (int i = 0; i < n; i++) hwloc_bitmap_set(mask, (unsigned)cpus[i]);
+        rf_free(topology->allocator, cpus);
+    }
+    return 0;
+}
+
 /* The processors that this process may use. On this system all of its threads count: one that is bound says nothing of the
  * others. */
-static int read_allowed(hwloc_topology_t hwloc, hwloc_bitmap_t allowed)
+static int read_allowed(struct rf_topology *topology, hwloc_topology_t hwloc, hwloc_bitmap_t allowed,
+                        struct rf_error *error)
 {
-    if (hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(hwloc)) != 0) return -1;
-    if (!hwloc_topology_is_thissystem(hwloc)) return 0;
     hwloc_bitmap_t mask = hwloc_bitmap_alloc();
-    if (!mask) return -1;
-    int failed = 0;
-    if (hwloc_get_cpubind(hwloc, mask, HWLOC_CPUBIND_PROCESS) == 0 && hwloc_bitmap_intersects(mask, allowed))
-        failed = hwloc_bitmap_and(allowed, allowed, mask) != 0;
+    int code = 0;
+    if (!mask || hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(hwloc)) != 0)
+        code = rf_fail(error, RF_ERR_MEMORY, "no memory for the set of processors");
+    if (!code && topology->is_this_system && hwloc_get_cpubind(hwloc, mask, HWLOC_CPUBIND_PROCESS) == 0) {
+        code = add_openmp_places(topology, mask, error);
+        if (hwloc_bitmap_intersects(mask, allowed)) hwloc_bitmap_and(allowed, allowed, mask);
+    }
     hwloc_bitmap_free(mask);
-    return failed ? -1 : 0;
+    return code;
 }
 
 static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, struct rf_error *error)
@@ -263,11 +283,11 @@ static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, str
                            file ? file : "topology", MOST_CPUS);
     topology->cpus =
         rf_calloc(topology->allocator, (size_t)topology->n_cpus, sizeof *topology->cpus, "list of processors", error);
-    hwloc_bitmap_t allowed = topology->cpus ? hwloc_bitmap_alloc() : NULL;
     if (!topology->cpus) return RF_ERR_MEMORY;
-    int code = 0, n_allowed = 0;
-    if (!allowed || read_allowed(hwloc, allowed) != 0)
-        code = rf_fail(error, RF_ERR_MEMORY, "no memory for the set of processors");
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    int code = allowed ? read_allowed(topology, hwloc, allowed, error)
+                       : rf_fail(error, RF_ERR_MEMORY, "no memory for the set of processors");
+    int n_allowed = 0;
     if (!code) {
         read_cpus(topology, hwloc, allowed);
         code = read_kinds(topology, hwloc, error);

@@ -33,6 +33,7 @@ struct rf_topology {
     int n_cpus, n_cores, n_packages;
     int n_kinds;          /* kinds that occur; 1: all cores are equal */
     int is_this_system;   /* 0: HWLOC_XMLFILE describes another machine, on which nothing can be bound or measured */
+    int openmp_binds;     /* OpenMP binds threads here to places of its own choice: OMP_PROC_BIND and its kin */
     int quota;            /* whole CPUs that the cgroup's quota allows; 0: no limit */
     uint64_t cache_bytes; /* of all last-level caches together; 0: unknown */
     char source[256];     /* of another machine's topology: the file's name; "" for this system */
