@@ -18,7 +18,7 @@ void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size
 static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
 {
     const struct rf_split_kind *decode = &split->kinds[RF_WORK_ONE], *prompt = &split->kinds[RF_WORK_MANY];
-    for (int s = 0; s < plan->n_seats; s++) {
+    for (int s = 0; s < plan->n_placed; s++) {
         plan->seats[s].decode = s < decode->active ? (float)decode->speed[s] : 0;
         plan->seats[s].prompt = s < prompt->active ? (float)prompt->speed[s] : 0;
     }
@@ -45,7 +45,8 @@ static int measure(struct rf_plan *plan, riffle_cores_info *info, struct rf_erro
 static int report(const struct rf_plan *plan, riffle_on_core on_core, void *user, struct rf_error *error)
 {
     double decode = 0, prompt = 0;
-    for (int s = 0; s < plan->n_seats; s++) {
+    /* Workers without a place take no part while those with one are enough. */
+    for (int s = 0; s < plan->n_placed; s++) {
         decode += (double)plan->seats[s].decode;
         prompt += (double)plan->seats[s].prompt;
     }

@@ -66,8 +66,8 @@ static void print_workers(const struct cores *cores)
     int homeless = info->n_workers - info->n_placed;
     if (homeless) printf(", %d without a core of %s own", homeless, homeless == 1 ? "its" : "their");
     if (info->quota) printf("; the container's quota is %d CPU%s", info->quota, info->quota == 1 ? "" : "s");
-    if (!info->source[0])
-        printf("; %s", info->binds ? several ? "bound to cores of their kind" : "bound" : "not bound");
+    const char *whose = info->n_workers == 1 ? " to cores of its kind" : " to cores of their kind";
+    if (!info->source[0]) printf("; %s%s", info->binds ? "bound" : "not bound", info->binds && several ? whose : "");
     printf("\n");
 }
 

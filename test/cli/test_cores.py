@@ -114,11 +114,22 @@ class Here(Case):
         self.assertIn("affinity", other["left_out"])
         self.fails(2, "cores", "--cores", str(max(allowed)), says="affinity")
 
+    def test_openmp_binds(self):
+        """OpenMP's own binding hides no core, and does not put two workers on one."""
+        free, bound = self.json("cores"), self.json("cores", env={"OMP_PROC_BIND": "true"})
+        self.assertEqual([cpu["worker"] for cpu in bound["cpus"]], [cpu["worker"] for cpu in free["cpus"]])
+        self.assertTrue(bound["binds"])
+        first = min(os.sched_getaffinity(0))
+        only = self.json("cores", env={"OMP_PLACES": "{%d}" % first})
+        self.assertEqual([cpu["cpu"] for cpu in only["cpus"] if cpu["worker"] is not None], [first])
+
     def test_more_threads_than_cores(self):
         many = len(os.sched_getaffinity(0)) + 3
         shown = self.json("cores", "--threads", str(many))
         self.assertEqual(shown["workers"], many)
         self.assertLess(shown["placed"], many)
+        for share in ("decode_share", "prompt_share"):
+            self.assertAlmostEqual(sum(cpu[share] for cpu in shown["cpus"]), 1)
         self.assertIn("without a core of their own", self.ok("cores", "--threads", str(many)).out)
 
     def test_wrong_choices(self):
