@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "platform/memory.h"
-#include "platform/plan.h"
+#include "platform/topology.h"
 
 static const char *const tier_names[RF_TIER_COUNT] = {"scalar", "avx2", "avxvnni", "avxvnniint8", "avx512", "amx"};
 
@@ -75,16 +75,6 @@ int rf_cpu_needs_evex(void)
     unsigned leaves, a71, b, c, d;
     if (!rf_cpu_has_tier(RF_TIER_AVX512) || !__get_cpuid_count(7, 0, &leaves, &b, &c, &d)) return 0;
     return leaves < 1 || !__get_cpuid_count(7, 1, &a71, &b, &c, &d) || !(a71 & BIT(4));
-}
-
-int rf_cpu_count(void)
-{
-    struct rf_plan plan;
-    struct rf_error error;
-    if (rf_plan_new(&plan, NULL, 0, &rf_system_allocator, &error)) return 1;
-    int count = plan.n_seats;
-    rf_plan_free(&plan);
-    return count;
 }
 
 size_t rf_cpu_cache_bytes(void)

@@ -23,9 +23,6 @@ int rf_cpu_has_tier(enum rf_tier tier);
 /* 1 if the tier avxvnni runs here, but in AVX-512's encoding (EVEX) only. */
 int rf_cpu_needs_evex(void);
 
-/* Workers of the plan "auto": one for each core that this process may use, low-power cores outside the ring left out, at most
- * the container's CPU quota rounded up. 1 where no plan can be made. Costs some milliseconds. */
-int rf_cpu_count(void);
 /* Bytes of all last-level caches together; 0 if unknown. Costs some milliseconds. */
 size_t rf_cpu_cache_bytes(void);
 

@@ -49,7 +49,7 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
         kind->late = kind->unsettled + n;
         kind->out = kind->late + n;
         kind->outing = kind->out + n;
-        kind->active = first ? first->kinds[k].active : n_places;
+        kind->active = first && first->kinds[k].active < n_places ? first->kinds[k].active : n_places;
         for (size_t i = 0; i < n; i++) kind->speed[i] = first ? first->kinds[k].speed[i] : 1.0;
     }
     *split = made;

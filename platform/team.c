@@ -192,6 +192,7 @@ static int start(struct rf_team *team, struct rf_error *error)
     /* OMP_THREAD_LIMIT and OMP_DYNAMIC may have made it fewer. */
     team->size = 1 + (int)atomic_load(&team->threads);
     if (team->places > team->size) team->places = team->size;
+    rf_team_begin_with(team, team->measured);
     return 0;
 }
 
@@ -265,11 +266,12 @@ int rf_team_like(struct rf_team **team, const struct rf_team *other, const struc
     return team_new(team, other->size, NULL, other, allocator, error);
 }
 
-int rf_team_of(struct rf_team **team, int threads, const struct rf_allocator *allocator, struct rf_error *error)
+int rf_team_of(struct rf_team **team, const char *cores, int threads, const struct rf_allocator *allocator,
+               struct rf_error *error)
 {
     struct rf_plan plan;
     *team = NULL;
-    int code = rf_plan_new(&plan, NULL, threads, allocator, error);
+    int code = rf_plan_new(&plan, cores, threads, allocator, error);
     if (code) return code;
     code = rf_team_new(team, &plan, allocator, error);
     rf_plan_free(&plan);

@@ -31,8 +31,9 @@ int rf_team_new(struct rf_team **team, const struct rf_plan *plan, const struct 
 /* Another one of the same size in the same places. */
 int rf_team_like(struct rf_team **team, const struct rf_team *other, const struct rf_allocator *allocator,
                  struct rf_error *error);
-/* By the plan that is made when nothing is said about cores. */
-int rf_team_of(struct rf_team **team, int threads, const struct rf_allocator *allocator, struct rf_error *error);
+/* By the plan for these cores and threads: rf_plan_new. */
+int rf_team_of(struct rf_team **team, const char *cores, int threads, const struct rf_allocator *allocator,
+               struct rf_error *error);
 void rf_team_free(struct rf_team *team);
 
 int rf_team_size(const struct rf_team *team);

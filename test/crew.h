@@ -18,7 +18,7 @@ static inline struct crew crew_open(int threads)
 {
     struct crew crew = {0};
     struct rf_error error = {.text = ""};
-    int code = rf_team_of(&crew.team, threads, &rf_system_allocator, &error);
+    int code = rf_team_of(&crew.team, NULL, threads, &rf_system_allocator, &error);
     if (!code) {
         int size = rf_team_size(crew.team);
         code = rf_split_new(&crew.split, size, size, NULL, &rf_system_allocator, &error);

@@ -339,7 +339,7 @@ static int run(const struct options *options, struct rf_error *error)
     const struct setup *setup = options->setup;
     double before, after;
     int code = rf_api_tier(&world.tier, error);
-    if (!code) code = rf_team_of(&world.team, options->threads, &rf_system_allocator, error);
+    if (!code) code = rf_team_of(&world.team, NULL, options->threads, &rf_system_allocator, error);
     if (code) return code;
     int threads = rf_team_size(world.team);
     code = rf_cpu_measure_read(world.tier, threads, &rf_system_allocator, &before, error);

@@ -68,9 +68,9 @@ void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_s
 int rf_api_tier(int *tier, struct rf_error *error);
 /* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked, for the sentence. */
 int rf_api_find_tier(const char *source, const char *name, struct rf_error *error);
+/* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 
-enum { RF_API_MAX_THREADS = 1024 };
 /* The model's team, then what its workers can do with its weights; and its end. */
 int rf_api_open_team(riffle_model *model, const riffle_model_options *options, struct rf_error *error);
 int rf_api_measure_team(riffle_model *model, struct rf_error *error);

@@ -64,23 +64,13 @@ int riffle_set_cpu(const char *name)
     return 0;
 }
 
-/* One for each core that "auto" chooses. */
-static int count_cores(int32_t *cores, struct rf_error *error)
-{
-    struct rf_plan plan;
-    int code = rf_plan_new(&plan, NULL, 0, &rf_system_allocator, error);
-    if (code) return code;
-    *cores = plan.n_seats;
-    rf_plan_free(&plan);
-    return 0;
-}
-
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error)
 {
-    if (wanted < 0 || wanted > RF_PLAN_MAX_THREADS)
-        return rf_fail(error, RF_ERR_ARGUMENT, "threads %d: not between 0 and %d", wanted, RF_PLAN_MAX_THREADS);
-    if (!wanted) return count_cores(threads, error);
-    *threads = wanted;
+    struct rf_plan plan;
+    int code = rf_plan_new(&plan, NULL, wanted, &rf_system_allocator, error);
+    if (code) return code;
+    *threads = plan.n_seats;
+    rf_plan_free(&plan);
     return 0;
 }
 
@@ -91,7 +81,7 @@ int riffle_machine_get(riffle_machine *machine, size_t machine_size)
     int tier;
     riffle_machine found = {.memory_bytes = rf_memory_physical(), .peak_rss_bytes = rf_memory_peak_rss()};
     int code = rf_api_tier(&tier, &error);
-    if (!code) code = count_cores(&found.cores, &error);
+    if (!code) code = rf_api_threads(0, &found.cores, &error);
     if (code) return rf_api_fail(&error);
     snprintf(found.cpu, sizeof found.cpu, "%s", rf_tier_name((enum rf_tier)tier));
     snprintf(found.cpu_best, sizeof found.cpu_best, "%s", rf_tier_name((enum rf_tier)rf_kernels_best_tier()));

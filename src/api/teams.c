@@ -5,32 +5,13 @@
 #include "api/handles.h"
 #include "cpu/calibrate.h"
 
-/* "auto" and nothing are the same choice. */
-static const char *choice(const char *cores)
-{
-    return cores ? cores : "auto";
-}
-
-static int new_team(struct rf_team **team, const char *cores, int32_t threads, const struct rf_allocator *allocator,
-                    struct rf_error *error)
-{
-    if (threads < 0 || threads > RF_API_MAX_THREADS)
-        return rf_fail(error, RF_ERR_ARGUMENT, "threads %d: not between 0 and %d", threads, RF_API_MAX_THREADS);
-    struct rf_plan plan;
-    int code = rf_plan_new(&plan, cores, threads, allocator, error);
-    if (code) return code;
-    code = rf_team_new(team, &plan, allocator, error);
-    rf_plan_free(&plan);
-    return code;
-}
-
 int rf_api_open_team(riffle_model *model, const riffle_model_options *options, struct rf_error *error)
 {
-    const char *cores = choice(options->cores);
+    const char *cores = options->cores ? options->cores : "auto"; /* the same choice */
     model->threads = options->threads;
     model->cores = rf_strndup(&model->allocator, cores, strlen(cores), error);
     if (!model->cores) return RF_ERR_MEMORY;
-    return new_team(&model->team, cores, options->threads, &model->allocator, error);
+    return rf_team_of(&model->team, cores, options->threads, &model->allocator, error);
 }
 
 int rf_api_measure_team(riffle_model *model, struct rf_error *error)
@@ -56,7 +37,7 @@ int rf_api_take_team(struct rf_team **team, riffle_model *model, const char *cor
     int same = threads == model->threads && strcmp(cores, model->cores) == 0;
     if (same) *team = atomic_exchange(&model->idle_team, NULL);
     if (*team) return 0;
-    int code = new_team(team, cores, threads, &model->allocator, error);
+    int code = rf_team_of(team, cores, threads, &model->allocator, error);
     if (!code && same) rf_team_begin_with(*team, model->measured);
     return code;
 }

@@ -57,7 +57,7 @@ int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *alloca
     struct stream stream = {.kernels = rf_kernels(tier), .threads = threads, .fill = 1};
     stream.bytes = (size_t)pool / (size_t)threads / (4 * PAGE) * (4 * PAGE);
     struct rf_team *team = NULL;
-    int code = rf_team_of(&team, threads, allocator, error);
+    int code = rf_team_of(&team, NULL, threads, allocator, error);
     if (!code) {
         stream.pool = rf_malloc(allocator, (size_t)threads, stream.bytes, "bandwidth measurement", error);
         if (!stream.pool) code = RF_ERR_MEMORY;

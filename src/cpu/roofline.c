@@ -148,7 +148,7 @@ int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int thre
     made->most_threads = made->threads = threads;
     made->pool_bytes = (size_t)(pool_bytes / READ_BLOCK * READ_BLOCK);
     made->pool = rf_malloc(allocator, made->pool_bytes, 1, "pool of the roofline", error);
-    int code = made->pool ? rf_team_of(&made->team, threads, allocator, error) : RF_ERR_MEMORY;
+    int code = made->pool ? rf_team_of(&made->team, NULL, threads, allocator, error) : RF_ERR_MEMORY;
     if (code) {
         rf_roofline_free(made);
         return code;
@@ -232,7 +232,7 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
     if (threads > roofline->most_threads) threads = roofline->most_threads;
     if (threads == roofline->threads && roofline->read > 0) return 0;
     struct rf_team *team;
-    int code = rf_team_of(&team, threads, roofline->allocator, error);
+    int code = rf_team_of(&team, NULL, threads, roofline->allocator, error);
     if (code) return code;
     rf_team_free(roofline->team);
     roofline->team = team;

@@ -168,7 +168,7 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
         job.buffer = rf_malloc(allocator, job.buffer_bytes, 1, "quantising", error);
         if (!job.buffer) code = RF_ERR_MEMORY;
     }
-    if (!code) code = rf_team_of(&job.team, options->threads, allocator, error);
+    if (!code) code = rf_team_of(&job.team, NULL, options->threads, allocator, error);
     if (!code) {
         code = write_file(&job, out, &header);
         rf_team_free(job.team);

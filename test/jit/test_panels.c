@@ -189,7 +189,7 @@ static void check_tier(int tier)
     struct rf_team *team = NULL;
     struct rf_error error;
     struct race race = {.tier = tier};
-    CHECK_INT(rf_team_of(&team, 4, &rf_system_allocator, &error), 0);
+    CHECK_INT(rf_team_of(&team, NULL, 4, &rf_system_allocator, &error), 0);
     if (!team) return;
     rf_team_run(team, 4, ask, &race);
     rf_team_free(team);

@@ -43,6 +43,9 @@ static void check_new(void)
     for (int i = 0; i < 5; i++) CHECK(next->kinds[RF_WORK_MANY].speed[i] == i + 1.0);
     CHECK(next->kinds[RF_WORK_MANY].speed != split->kinds[RF_WORK_MANY].speed);
     rf_split_free(next);
+    next = new_split(5, 1, split); /* the same team where fewer cores are left to it */
+    for (int kind = 0; kind < RF_WORK_KINDS; kind++) CHECK_INT(next->kinds[kind].active, 1);
+    rf_split_free(next);
     rf_split_free(split);
     rf_split_free(NULL);
 

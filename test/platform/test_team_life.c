@@ -44,7 +44,7 @@ static void check_refused_threads(void)
         struct rf_team *team = NULL;
         refused_creation = n;
         creations = joins = 0;
-        int code = rf_team_of(&team, THREADS, &allocator, &error);
+        int code = rf_team_of(&team, NULL, THREADS, &allocator, &error);
         is_done = creations < n;
         CHECK_INT(code, is_done ? 0 : RF_ERR_SYSTEM);
         CHECK((team != NULL) == is_done);
@@ -71,8 +71,8 @@ static void check_refused_memory(void)
             const struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
             struct rf_error error = {.text = ""};
             struct rf_team *team = NULL;
-            int code =
-                like ? rf_team_like(&team, crew.team, &allocator, &error) : rf_team_of(&team, 3, &allocator, &error);
+            int code = like ? rf_team_like(&team, crew.team, &allocator, &error)
+                            : rf_team_of(&team, NULL, 3, &allocator, &error);
             is_done = meter.calls < n[like];
             CHECK_INT(code, is_done ? 0 : RF_ERR_MEMORY);
             CHECK((team != NULL) == is_done);
@@ -168,7 +168,7 @@ static void check_freed_at_once(void)
     rf_team_free(NULL);
     for (int i = 0; i < 40; i++) {
         struct rf_team *team;
-        CHECK_INT(rf_team_of(&team, i % 6 + 1, &rf_system_allocator, &error), 0);
+        CHECK_INT(rf_team_of(&team, NULL, i % 6 + 1, &rf_system_allocator, &error), 0);
         if (i % 3 == 1) work(team, NULL, 1);
         if (i % 3 == 2) work(team, NULL, rf_team_size(team));
         rf_team_free(team);
@@ -228,7 +228,7 @@ static void *call_often(void *argument)
     struct caller *caller = argument;
     struct rf_error error = {.text = ""};
     struct rf_team *team = caller->team;
-    if (!team && rf_team_of(&team, caller->threads, &rf_system_allocator, &error)) {
+    if (!team && rf_team_of(&team, NULL, caller->threads, &rf_system_allocator, &error)) {
         caller->wrong++;
         return NULL;
     }
