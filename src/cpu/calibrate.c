@@ -131,12 +131,13 @@ static double measure_all(struct rf_split *split, struct probe *probe, struct rf
 static int calibrate(struct rf_split **split, const struct rf_kernels *kernels, const struct rf_weight *weight,
                      struct rf_team *team, const struct rf_allocator *allocator, double *all, struct rf_error *error)
 {
-    size_t k = (size_t)weight->columns, workers = (size_t)rf_team_size(team);
+    size_t k = (size_t)weight->columns, rows = rf_padded((size_t)weight->rows), workers = (size_t)rf_team_places(team);
     struct probe probe = {.kernels = kernels, .weight = weight};
     int is_bf16 = weight->format == RF_FORMAT_BF16;
     probe.row_bytes = is_bf16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
     probe.chunk = CHUNK_BYTES / probe.row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
     if (probe.chunk < RF_PANEL_ROWS) probe.chunk = RF_PANEL_ROWS;
+    if (probe.chunk > rows) probe.chunk = rows;
     probe.seconds = (double)weight->rows * (double)probe.row_bytes / SLOW_READ;
     if (probe.seconds > LONGEST) probe.seconds = LONGEST;
     if (probe.seconds < SHORTEST) probe.seconds = SHORTEST;
