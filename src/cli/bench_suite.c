@@ -108,7 +108,7 @@ static int answer(struct suite *suite, struct lane *lane, const struct bench_pro
 static int measure_read(struct suite *suite, double *read)
 {
     struct bench_report *report = &suite->report;
-    int code = riffle_measure_read(suite->options->threads, read);
+    int code = riffle_measure_read(suite->lanes[0].stats.threads, read);
     if (code != RIFFLE_OK) return cli_library_failed(code);
     report->reads[report->n_reads++] = *read;
     return CLI_OK;

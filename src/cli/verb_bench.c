@@ -137,21 +137,23 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     return code;
 }
 
-static int measure(struct engine *engine, const struct cli_options *options, struct rounds *rounds)
+static int measure(struct engine *engine, struct rounds *rounds)
 {
     int32_t prompt[PROMPT_TOKENS];
     struct progress progress = {0};
     double before, after;
+    riffle_stats stats;
     int status = make_prompt(engine, prompt);
     if (status != CLI_OK) return status;
 
     /* A first round touches everything once and is not counted. */
     int code = measure_round(engine, prompt, rounds, 0);
-    if (code == RIFFLE_OK) code = riffle_measure_read(options->threads, &before);
+    if (code == RIFFLE_OK) code = riffle_session_get_stats(engine->session, &stats, sizeof stats);
+    if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &before);
     for (int32_t i = 0; i < rounds->count && code == RIFFLE_OK; i++) {
         char note[32];
         code = measure_round(engine, prompt, rounds, i);
-        if (code == RIFFLE_OK) code = riffle_measure_read(options->threads, &after);
+        if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &after);
         if (code != RIFFLE_OK) break;
         rounds->read[i] = (before + after) / 2;
         rounds->percent_of_read[i] = 100 * rounds->decode_tps[i] * (double)engine->info.weight_bytes / rounds->read[i];
@@ -219,7 +221,7 @@ int verb_bench(const struct cli_options *options)
     if (status != CLI_OK) return status;
 
     struct rounds rounds = rounds_new(options->repeats ? options->repeats : REPEATS);
-    status = measure(&engine, options, &rounds);
+    status = measure(&engine, &rounds);
     if (status == CLI_OK) {
         int code = riffle_machine_get(&machine, sizeof machine);
         if (code == RIFFLE_OK) code = riffle_session_get_stats(engine.session, &stats, sizeof stats);

@@ -99,7 +99,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
     const struct cli_options *options = answer->options;
     struct json_writer json = {0};
     double read_bytes_per_second = 0;
-    int measured = rf_interrupts() == 0 && riffle_measure_read(options->threads, &read_bytes_per_second) == RIFFLE_OK;
+    int measured = rf_interrupts() == 0 && riffle_measure_read(stats->threads, &read_bytes_per_second) == RIFFLE_OK;
 
     jw_object(&json, NULL);
     jw_text(&json, "text", answer->text.data ? answer->text.data : "", answer->text.count);
