@@ -224,13 +224,26 @@ static int barriers(riffle_session *session, struct rf_error *error)
     return code;
 }
 
+static int check_workers(riffle_session *session, const struct options *options, struct rf_error *error)
+{
+    int size = rf_team_size(session->team);
+    for (int c = 0; c < options->n_cases; c++)
+        for (int i = 0; i < options->cases[c].n_slow; i++)
+            if (options->cases[c].slow[i].worker >= size)
+                return rf_fail(error, RF_ERR_ARGUMENT, "--case %s: the last worker here is %d", options->cases[c].name,
+                               size - 1);
+    return 0;
+}
+
 static int run(riffle_session *session, const struct options *options, struct rf_error *error)
 {
+    int code = check_workers(session, options, error);
+    if (code) return code;
     /* Read once, so that passes after it are alone. */
     int32_t text[CONTEXT] = {0};
     if (riffle_prefill(session, text, CONTEXT) != 0) return rf_fail(error, RF_ERR_ARGUMENT, "%s", riffle_last_error());
     printf("%s, %d workers\n", options->model, rf_team_places(session->team));
-    int code = barriers(session, error);
+    code = barriers(session, error);
     printf(" rows  disturbance      passes/s     ideal   equal shares   measured shares    (of the ideal)\n");
     for (int r = 0; r < options->n_rows && !code; r++)
         for (int c = 0; c < options->n_cases && !code; c++)
