@@ -88,7 +88,7 @@ enum {
 typedef struct riffle_model_options {
     size_t struct_size;
     uint32_t flags;            /* RIFFLE_OPEN_* */
-    int32_t threads;           /* for loading; 0: one for each core this process may use */
+    int32_t threads;           /* for loading; 0: one for each core that `cores` names */
     const char *weights;       /* "stored" (default): quantised types as they are, others in BF16; or "bf16" for all */
     const char *chat_template; /* name of a known template; NULL: recognise the file's own */
     riffle_progress_fn progress;
@@ -182,7 +182,7 @@ RIFFLE_API int64_t riffle_chat_format(const riffle_model *model, const riffle_me
 typedef struct riffle_session_options {
     size_t struct_size;
     int32_t n_ctx;               /* tokens that the session can hold; 0: what the model was trained on, at most 8192 */
-    int32_t threads;             /* 0: one for each core this process may use */
+    int32_t threads;             /* 0: one for each core that `cores` names */
     const char *kv;              /* "f16" (default) or "bf16" */
     riffle_progress_fn progress; /* prefill of long prompts */
     void *progress_user;
@@ -284,7 +284,7 @@ typedef struct riffle_level_stats {
     uint64_t judged_at[RIFFLE_MAX_DRAFT], accepted_at[RIFFLE_MAX_DRAFT];
 } riffle_level_stats;
 
-/* Since the session was opened or riffle_stats_reset was called. */
+/* Since the session was opened or riffle_session_reset_stats was called. */
 typedef struct riffle_stats {
     uint64_t prefill_tokens, generated_tokens;
     double prefill_seconds, decode_seconds;
