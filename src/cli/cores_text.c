@@ -75,7 +75,7 @@ static void print_shares(const struct cores *cores)
 {
     const riffle_cores_info *info = &cores->info;
     int decode = 0;
-    if (info->n_workers < 2) return;
+    if (info->n_placed < 2) return;
     for (size_t i = 0; i < cores->count; i++) decode += cores->items[i].decode_share > 0;
     if (!info->measured) {
         printf("shares are estimated from kinds and frequencies\n");
