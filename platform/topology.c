@@ -232,6 +232,7 @@ static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask, 
 {
     topology->openmp_binds = omp_get_proc_bind() != omp_proc_bind_false;
     int n_places = topology->openmp_binds ? omp_get_num_places() : 0;
+    if (n_places > 0) hwloc_bitmap_zero(mask);
     for (int place = 0; place < n_places; place++) {
         int n = omp_get_place_num_procs(place);
         int *cpus = rf_calloc(topology->allocator, (size_t)n + 1, sizeof *cpus, "OpenMP's places", error);

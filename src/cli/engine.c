@@ -117,6 +117,26 @@ static void print_note(void)
         fprintf(stderr, "riffle: %s\n", machine.note);
 }
 
+/* Where the cores are not what one would think: another machine's, or fewer than the threads that were asked for. */
+static void print_cores(const struct cli_options *options)
+{
+    riffle_cores_options asked;
+    riffle_cores_info info;
+    riffle_cores_options_init(&asked, sizeof asked);
+    asked.cores = options->cores;
+    asked.threads = options->threads;
+    if (!getenv("HWLOC_XMLFILE") && !options->threads) return;
+    if (riffle_cores(&asked, &info, sizeof info, NULL, NULL) != RIFFLE_OK) return;
+    if (info.source[0]) {
+        fprintf(stderr, "riffle: %d worker%s as planned for ", info.n_workers, info.n_workers == 1 ? "" : "s");
+        print_name(stderr, info.source);
+        fputs(" (HWLOC_XMLFILE); nothing is bound here\n", stderr);
+    } else if (info.n_placed < info.n_workers) {
+        fprintf(stderr, "riffle: %d of %d threads have no core of their own, and sleep\n",
+                info.n_workers - info.n_placed, info.n_workers);
+    }
+}
+
 int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx, const char *chain,
                        riffle_session **session)
 {
@@ -151,6 +171,7 @@ int engine_open_session(struct engine *engine, const struct cli_options *options
     int status = engine_open_model(engine, options, 0);
     if (status != CLI_OK) return status;
     print_note();
+    print_cores(options);
     status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
     if (status != CLI_OK)
         engine_close(engine);

@@ -71,10 +71,14 @@ class Machines(Case):
     def test_unbound_elsewhere(self):
         """A model runs with another machine's plan: same tokens, nothing bound."""
         shutil.copy(TOPOLOGY / "arrowlake-225u.xml", self.folder)
-        run = ["run", MODEL, "--raw", "-p", "Once", "--max-tokens", "8", "--ids"]
-        here, there = self.json(*run), self.json(*run, env={"HWLOC_XMLFILE": "arrowlake-225u.xml"})
+        run = ["run", MODEL, "--raw", "-p", "Once", "--max-tokens", "8"]
+        here, there = self.json(*run, "--ids"), self.json(*run, "--ids", env={"HWLOC_XMLFILE": "arrowlake-225u.xml"})
         self.assertEqual(there["tokens"], here["tokens"])
         self.assertEqual(there["machine"]["threads"], 10)
+        said = self.ok(*run, env={"HWLOC_XMLFILE": "arrowlake-225u.xml"}).err
+        self.assertIn("10 workers as planned for arrowlake-225u.xml (HWLOC_XMLFILE); nothing is bound here", said)
+        self.assertIn("have no core of their own", self.ok(*run, "--threads", "300").err)
+        self.assertNotIn("core", self.ok(*run).err)
 
 
 class Here(Case):
