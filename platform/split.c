@@ -19,7 +19,7 @@ static const double OFTEN = 0.25, SELDOM = 30.0, SOON = 0.05;
 static const double ALARM = 8.0;
 /* Of all time, that trials may cost. */
 static const double LOSS = 0.01;
-/* The most for more workers, since nothing tells that a core is free again. */
+/* The most, but for that, where not all workers take part, since nothing tells that a core is free again. */
 static const double AGAIN = 1.0;
 /* A worker for which all others wait longer than this multiple of its share, and a little, is worth less than nothing; it is left
  * out for so many seconds, twice as many each time that it comes back no better. The time is averaged over LATE seconds. */
@@ -168,11 +168,10 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
         return;
     }
     /* The longer nothing has changed, the longer it will last. */
-    double wait = (kind->trial_sum - kind->trial_passes) * *usual / LOSS, least = ldexp(OFTEN, kind->failures / 2);
-    double most = kind->active < split->n_places ? AGAIN : SELDOM;
-    if (wait < least) wait = least;
+    double lost = (kind->trial_sum - kind->trial_passes) * *usual, calm = ldexp(OFTEN, kind->failures / 2);
     if (kind->failures < 2 * FAILURES) kind->failures++;
-    kind->next_trial = now + (wait > most ? most : wait);
+    if (kind->active < split->n_places) calm = fmin(calm, AGAIN);
+    kind->next_trial = now + fmin(fmax(lost / LOSS, calm), SELDOM);
     kind->tries_up = !kind->tries_up;
 }
 

@@ -155,8 +155,7 @@ static int report_cast(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "loading drafts", done, total);
 }
 
-int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int tier,
-                   struct rf_error *error)
+int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int tier, struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
     struct load_progress report = {options->progress, options->progress_user};

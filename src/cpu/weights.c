@@ -171,7 +171,8 @@ static void do_pieces(void *argument, struct rf_worker *worker)
 
 static int run_jobs(struct cpu_backend *backend, struct load *load, struct rf_team *team, struct rf_error *error)
 {
-    load->blocks = rf_malloc(backend->allocator, (size_t)rf_team_size(team), load->blocks_bytes, "casting weights", error);
+    load->blocks =
+        rf_malloc(backend->allocator, (size_t)rf_team_size(team), load->blocks_bytes, "casting weights", error);
     if (!load->blocks) return RF_ERR_MEMORY;
     /* Once for certain: of a small model other workers may take every piece. */
     if (load->progress && load->progress(load->user, 0, load->bytes_total)) atomic_store(&load->cancelled, 1);
