@@ -38,6 +38,9 @@ struct slot {
 struct meeting {
     _Alignas(64) _Atomic uint32_t arrived;
     _Atomic double ended; /* of the last that came; 0: not known */
+    /* Where all meet, and written by the last that comes: */
+    _Atomic size_t taken;        /* grains of the tail of the share under way */
+    _Atomic uint32_t generation; /* meetings of two workers */
 };
 
 /* Where one worker waits between runs. */
@@ -77,7 +80,6 @@ struct rf_team {
         _Alignas(64) _Atomic uint32_t generation;
         _Atomic uint32_t sleepers;
     } barrier;
-    _Alignas(64) _Atomic size_t taken; /* of the share under way: grains of its tail */
 };
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
@@ -428,15 +430,22 @@ void rf_team_barrier(struct rf_worker *worker)
     if (worker->count == 1) return;
     int spins = team->spins; /* once all have come, the next run may begin */
     struct slot *slot = &team->slots[team->members[worker->index]];
-    uint32_t generation = atomic_load_explicit(&team->barrier.generation, memory_order_acquire);
+    /* Where somebody waits: of two, beside the word that the other one writes when it comes, so that a single cache line goes to and
+     * fro; of more, away from it, since each that comes would take it from all that wait. */
+    _Atomic uint32_t *word = &team->barrier.generation;
+    if (worker->count == 2) {
+        word = &team->barrier.all.generation;
+        __builtin_prefetch(word, 1);
+    }
+    uint32_t generation = atomic_load_explicit(word, memory_order_acquire);
     if (arrive_as(team, worker, slot)) {
         /* The others wait: what is the team's may be changed by this one. */
-        atomic_store_explicit(&team->taken, 0, memory_order_relaxed);
+        atomic_store_explicit(&team->barrier.all.taken, 0, memory_order_relaxed);
         if (slot->busy > REDEAL) deal(team, slot->busy);
-        change(&team->barrier.generation, &team->barrier.sleepers);
+        change(word, &team->barrier.sleepers);
         return;
     }
-    wait_for_change(&team->barrier.generation, generation, &team->barrier.sleepers, spins);
+    wait_for_change(word, generation, &team->barrier.sleepers, spins);
 }
 
 /* Grains of `dealt` that the first `count` workers get; each the whole ones of its own share, since one too many for a slow
@@ -481,14 +490,14 @@ static void drag(struct rf_share *share, const struct slot *slot)
 static size_t take(struct rf_team *team, const struct rf_worker *worker, size_t tail, size_t *first)
 {
     float share = team->shares[worker->index];
-    size_t taken = atomic_load_explicit(&team->taken, memory_order_relaxed), some;
+    size_t taken = atomic_load_explicit(&team->barrier.all.taken, memory_order_relaxed), some;
     do {
         if (taken >= tail) return 0;
         if (team->largest > (float)(tail - taken + 1) * share) return 0;
         some = (size_t)((float)(tail - taken) * share / 2.0f);
         if (some == 0) some = 1;
-    } while (!atomic_compare_exchange_weak_explicit(&team->taken, &taken, taken + some, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&team->barrier.all.taken, &taken, taken + some,
+                                                    memory_order_relaxed, memory_order_relaxed));
     *first = taken;
     return some;
 }
@@ -532,7 +541,7 @@ void rf_team_slow(struct rf_team *team, int i, double factor, double period)
 
 uint64_t rf_team_barriers(const struct rf_team *team)
 {
-    return atomic_load(&team->barrier.generation);
+    return (uint64_t)atomic_load(&team->barrier.generation) + atomic_load(&team->barrier.all.generation);
 }
 
 void rf_team_deal_equally(struct rf_team *team, int equally)
