@@ -40,7 +40,7 @@ int rf_team_size(const struct rf_team *team);
 /* Workers that have a core of their own; the first ones. */
 int rf_team_places(const struct rf_team *team);
 
-/* Splits of this team begin with what `measured` holds, which has as many workers and must outlive the team. */
+/* Splits of this team begin with what `measured` holds, which must outlive the team; nothing, if it is of another size. */
 void rf_team_begin_with(struct rf_team *team, const struct rf_split *measured);
 int rf_team_split_new(const struct rf_team *team, struct rf_split **split, const struct rf_allocator *allocator,
                       struct rf_error *error);
@@ -71,9 +71,9 @@ int rf_share_next(struct rf_share *share, size_t *begin, size_t *end);
 /* For tests and bench_split, between runs: from now on worker i takes `factor` times as long for every piece of shared work; with a
  * period, in every second half of so many seconds only. A factor of 1 ends it. */
 void rf_team_slow(struct rf_team *team, int i, double factor, double period);
-/* How often all workers met at a barrier so far. */
-uint64_t rf_team_barriers(const struct rf_team *team);
 /* For the same: shares are equal and all of them dealt out, whatever is known of the workers' speeds. */
 void rf_team_deal_equally(struct rf_team *team, int equally);
+/* How often all workers met at a barrier so far. */
+uint64_t rf_team_barriers(const struct rf_team *team);
 
 #endif

@@ -39,11 +39,9 @@ struct probe {
 static void call(const struct probe *probe, const struct rf_worker *worker, size_t row, size_t m)
 {
     const struct rf_weight *weight = probe->weight;
-    const void *w = (const uint16_t *)weight->data + row * weight->ld;
-    if (weight->format != RF_FORMAT_BF16) w = (const char *)weight->data + row / RF_PANEL_ROWS * weight->ld;
     struct rf_linear_args args = {.y = probe->y + (size_t)worker->index * MANY * probe->chunk,
                                   .ldy = probe->chunk,
-                                  .w = w,
+                                  .w = weight_at(weight, row),
                                   .ldw = weight->ld,
                                   .x = probe->x,
                                   .m = m,
@@ -133,8 +131,7 @@ static int calibrate(struct rf_split **split, const struct rf_kernels *kernels, 
 {
     size_t k = (size_t)weight->columns, rows = rf_padded((size_t)weight->rows), workers = (size_t)rf_team_places(team);
     struct probe probe = {.kernels = kernels, .weight = weight};
-    int is_bf16 = weight->format == RF_FORMAT_BF16;
-    probe.row_bytes = is_bf16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
+    probe.row_bytes = weight_row_bytes(weight);
     probe.chunk = CHUNK_BYTES / probe.row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
     if (probe.chunk < RF_PANEL_ROWS) probe.chunk = RF_PANEL_ROWS;
     if (probe.chunk > rows) probe.chunk = rows;

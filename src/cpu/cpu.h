@@ -17,6 +17,18 @@ struct rf_weight {
     enum rf_weight_form table_form;
 };
 
+/* A matrix from `row` on, a multiple of a panel's rows. */
+static inline const void *weight_at(const struct rf_weight *weight, size_t row)
+{
+    if (weight->format == RF_FORMAT_BF16) return (const uint16_t *)weight->data + row * weight->ld;
+    return (const char *)weight->data + row / RF_PANEL_ROWS * weight->ld;
+}
+
+static inline size_t weight_row_bytes(const struct rf_weight *weight)
+{
+    return weight->format == RF_FORMAT_BF16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
+}
+
 struct cpu_backend {
     struct rf_backend base;
     const struct rf_allocator *allocator;

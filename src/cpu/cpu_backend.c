@@ -257,11 +257,9 @@ static void linear_piece(const struct rf_kernels *kernels, const struct rf_buffe
                          const struct rf_weight *weight, const struct rf_weight *bias, struct rf_buffer *y, size_t row,
                          size_t m, int accumulate)
 {
-    const void *w = (const uint16_t *)weight->data + row * weight->ld;
-    if (weight->format != RF_FORMAT_BF16) w = (const char *)weight->data + row / RF_PANEL_ROWS * weight->ld;
     struct rf_linear_args args = {.y = buffer_row(y, 0) + row,
                                   .ldy = y->row_bytes / sizeof(float),
-                                  .w = w,
+                                  .w = weight_at(weight, row),
                                   .ldw = weight->ld,
                                   .x = x->forms[rf_operand_of(weight->format)],
                                   .m = m,
@@ -282,10 +280,9 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
     size_t total = 0, row_bytes = 1, begin, end;
     int any_bf16 = 0;
     for (int32_t l = 0; l < n_layers; l++) {
-        int is_bf16 = weights[l]->format == RF_FORMAT_BF16;
-        size_t bytes = is_bf16 ? weights[l]->ld * sizeof(uint16_t) : weights[l]->ld / RF_PANEL_ROWS;
+        size_t bytes = weight_row_bytes(weights[l]);
         if (row_bytes < bytes) row_bytes = bytes;
-        any_bf16 |= is_bf16;
+        any_bf16 |= weights[l]->format == RF_FORMAT_BF16;
         total += rf_padded((size_t)weights[l]->rows);
     }
     struct cpu_pieces pieces = cpu_pieces(kernels, any_bf16, row_bytes, total, worker->count, (size_t)n_rows);
