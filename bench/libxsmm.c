@@ -1,8 +1,10 @@
-/* Riffle's kernels beside those of libxsmm 1.17: a matrix that the second cache holds times 1 to 128 rows, on one thread.
+/* Riffle's kernels beside those of libxsmm 1.17: a matrix that the second cache holds times 1 to
+ * 128 rows, on one thread.
  *
- * libxsmm's results are first compared with a plain loop's (kcheck does that for Riffle's). Then, for each number of rows,
- * all ways to multiply take turns, and a figure is the median of the rounds. Packing is not counted on either side. The
- * last line tells whether the number of rows changed a result's bits. Ends with 1 if a result was wrong. */
+ * libxsmm's results are first compared with a plain loop's (kcheck does that for Riffle's). Then,
+ * for each number of rows, all ways to multiply take turns, and a figure is the median of the
+ * rounds. Packing is not counted on either side. The last line tells whether the number of rows
+ * changed a result's bits. Ends with 1 if a result was wrong. */
 #include <libxsmm.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +23,8 @@ enum {
     M = 128, /* rows of weights, which are 768 KiB in F32 */
     K = 1536,
     MOST_ROWS = 128,
-    TILE_ROWS = 16, /* x SCALED_MB integer sums are scaled at a time: they stay in the first cache */
+    TILE_ROWS =
+        16, /* x SCALED_MB integer sums are scaled at a time: they stay in the first cache */
     SCALED_MB = 64,
     ROUNDS = 15,
     MOST_WAYS = 6,
@@ -41,7 +44,8 @@ struct way {
     const struct rf_kernels *kernels; /* Riffle's */
     enum rf_format format;
 
-    /* libxsmm's: w is [M/mb][K/kb][kb/v][mb][v] of elements of `bytes` each, v of which are four bytes; x is [MOST_ROWS][K]. */
+    /* libxsmm's: w is [M/mb][K/kb][kb/v][mb][v] of elements of `bytes` each, v of which are four
+     * bytes; x is [MOST_ROWS][K]. */
     size_t bytes, mb, kb;
     libxsmm_xmmfunction call;
     const float *scales;    /* [K/32][M]: of late scaling, where kb is 32 */
@@ -79,7 +83,9 @@ static void multiply_nothing(const struct way *way, size_t n)
 static void multiply_riffle(const struct way *way, size_t n)
 {
     int bf16 = way->format == RF_FORMAT_BF16;
-    size_t panel_bytes = bf16 ? RF_PANEL_ROWS * K * sizeof(uint16_t) : rf_panel_bytes(way->format, K), m;
+    size_t panel_bytes =
+               bf16 ? RF_PANEL_ROWS * K * sizeof(uint16_t) : rf_panel_bytes(way->format, K),
+           m;
     struct cpu_pieces pieces = cpu_pieces(way->kernels, bf16, panel_bytes / RF_PANEL_ROWS, M, 1, n);
     for (size_t r = 0; r < M; r += m) {
         m = M - r < pieces.call ? M - r : pieces.call;
@@ -95,20 +101,24 @@ static void multiply_xsmm(const struct way *way, size_t n)
     (void)n; /* the call was generated for it */
     unsigned long long blocks = K / way->kb;
     for (size_t r = 0; r < M; r += way->mb)
-        way->call.xmm((const char *)way->w + r * K * way->bytes, way->x, (float *)way->y + r, &blocks);
+        way->call.xmm((const char *)way->w + r * K * way->bytes, way->x, (float *)way->y + r,
+                      &blocks);
 }
 
 #define WITH_AVX512 __attribute__((target("avx512f,fma,prefer-vector-width=512")))
 
 /* The sums of one group of k, [rows][SCALED_MB], scaled and added to y. */
-WITH_AVX512 static void add_scaled(float *restrict y, const int32_t *restrict sums, const float *restrict scales,
-                                   const struct rf_a8 *restrict a8, size_t rows)
+WITH_AVX512 static void add_scaled(float *restrict y, const int32_t *restrict sums,
+                                   const float *restrict scales, const struct rf_a8 *restrict a8,
+                                   size_t rows)
 {
     for (size_t i = 0; i < rows; i++, y += M, sums += SCALED_MB, a8 += rf_a8_stride(K))
-        for (size_t r = 0; r < SCALED_MB; r++) y[r] = fmaf((float)(sums[r] + a8->m128) * a8->d, scales[r], y[r]);
+        for (size_t r = 0; r < SCALED_MB; r++)
+            y[r] = fmaf((float)(sums[r] + a8->m128) * a8->d, scales[r], y[r]);
 }
 
-/* Late scaling, which Q8_0 and MXFP4 ask for: the exact sum of each 32 products becomes F32 and is scaled. */
+/* Late scaling, which Q8_0 and MXFP4 ask for: the exact sum of each 32 products becomes F32 and is
+ * scaled. */
 static void multiply_xsmm_scaled(const struct way *way, size_t n)
 {
     _Alignas(64) int32_t sums[TILE_ROWS * SCALED_MB];
@@ -121,8 +131,10 @@ static void multiply_xsmm_scaled(const struct way *way, size_t n)
     for (size_t r = 0; r < M; r += SCALED_MB)
         for (size_t i = 0; i < n; i += tile)
             for (size_t g = 0; g < K / RF_BLOCK; g++) {
-                way->call.xmm(w + r * K + g * RF_BLOCK * SCALED_MB, x + i * K + g * RF_BLOCK, sums, &one);
-                add_scaled(y + i * M + r, sums, way->scales + g * M + r, way->a8 + i * rf_a8_stride(K) + g, tile);
+                way->call.xmm(w + r * K + g * RF_BLOCK * SCALED_MB, x + i * K + g * RF_BLOCK, sums,
+                              &one);
+                add_scaled(y + i * M + r, sums, way->scales + g * M + r,
+                           way->a8 + i * rf_a8_stride(K) + g, tile);
             }
 }
 
@@ -130,20 +142,23 @@ static void multiply_xsmm_scaled(const struct way *way, size_t n)
 static int dispatch(struct way *way, size_t n)
 {
     typedef libxsmm_blasint number;
-    number rows = (number)(way->scales && n > TILE_ROWS ? TILE_ROWS : n), mb = (number)way->mb, kb = (number)way->kb;
-    number ldx = K, ldy = way->scales ? mb : M, bytes = (number)way->bytes, block = mb * kb * bytes, step = kb * bytes;
-    int flags = LIBXSMM_GEMM_FLAG_BETA_0 | (bytes < 4 ? LIBXSMM_GEMM_FLAG_VNNI_A : 0), none = LIBXSMM_PREFETCH_NONE;
+    number rows = (number)(way->scales && n > TILE_ROWS ? TILE_ROWS : n), mb = (number)way->mb,
+           kb = (number)way->kb;
+    number ldx = K, ldy = way->scales ? mb : M, bytes = (number)way->bytes, block = mb * kb * bytes,
+           step = kb * bytes;
+    int flags = LIBXSMM_GEMM_FLAG_BETA_0 | (bytes < 4 ? LIBXSMM_GEMM_FLAG_VNNI_A : 0),
+        none = LIBXSMM_PREFETCH_NONE;
     float one = 1, zero = 0;
     int int_one = 1, int_zero = 0;
     if (bytes == 4)
-        way->call.smrs = libxsmm_smmdispatch_reducebatch_strd(mb, rows, kb, block, step, &mb, &ldx, &ldy, &one, &zero,
-                                                              &flags, &none);
+        way->call.smrs = libxsmm_smmdispatch_reducebatch_strd(mb, rows, kb, block, step, &mb, &ldx,
+                                                              &ldy, &one, &zero, &flags, &none);
     else if (bytes == 2)
-        way->call.bsmrs = libxsmm_bsmmdispatch_reducebatch_strd(mb, rows, kb, block, step, &mb, &ldx, &ldy, &one, &zero,
-                                                                &flags, &none);
+        way->call.bsmrs = libxsmm_bsmmdispatch_reducebatch_strd(
+            mb, rows, kb, block, step, &mb, &ldx, &ldy, &one, &zero, &flags, &none);
     else
-        way->call.usbimrs = libxsmm_usbimmdispatch_reducebatch_strd(mb, rows, kb, block, step, &mb, &ldx, &ldy,
-                                                                    &int_one, &int_zero, &flags, &none);
+        way->call.usbimrs = libxsmm_usbimmdispatch_reducebatch_strd(
+            mb, rows, kb, block, step, &mb, &ldx, &ldy, &int_one, &int_zero, &flags, &none);
     return way->call.xmm != NULL;
 }
 
@@ -154,7 +169,8 @@ static const void *pack_blocks(char **memory, const void *w, size_t bytes, size_
     for (size_t r = 0; r < M; r++)
         for (size_t j = 0; j < K; j++) {
             size_t group = (r / mb * (K / kb) + j / kb) * (kb / v) + j % kb / v;
-            memcpy(packed + ((group * mb + r % mb) * v + j % v) * bytes, (const char *)w + (r * K + j) * bytes, bytes);
+            memcpy(packed + ((group * mb + r % mb) * v + j % v) * bytes,
+                   (const char *)w + (r * K + j) * bytes, bytes);
         }
     return packed;
 }
@@ -166,7 +182,8 @@ static const double *plain_loop(char **memory, const float *w, float offset, con
     for (size_t i = 0; i < MOST_ROWS; i++)
         for (size_t r = 0; r < M; r++) {
             double sum = 0;
-            for (size_t j = 0; j < K; j++) sum += (double)(w[r * K + j] + offset) * (double)x[i * K + j];
+            for (size_t j = 0; j < K; j++)
+                sum += (double)(w[r * K + j] + offset) * (double)x[i * K + j];
             y[i * M + r] = sum;
         }
     return y;
@@ -193,13 +210,15 @@ static int is_right(const struct way *way, size_t n)
     memset(way->y, 0xff, n * M * sizeof(float));
     way->multiply(way, n);
     for (size_t i = 0; i < n * M; i++) {
-        double y = way->unit > 0 ? way->unit * ((const int32_t *)way->y)[i] : (double)((const float *)way->y)[i];
+        double y = way->unit > 0 ? way->unit * ((const int32_t *)way->y)[i]
+                                 : (double)((const float *)way->y)[i];
         if (!(fabs(y - way->expected[i]) <= TOLERANCE)) return 0;
     }
     return 1;
 }
 
-/* 1e9 operations a second of each way, 0 of those that are missing or wrong. The number of wrong ones. */
+/* 1e9 operations a second of each way, 0 of those that are missing or wrong. The number of wrong
+ * ones. */
 static int measure(struct way *ways, size_t n_ways, size_t n, double *rates)
 {
     double seconds[MOST_WAYS][ROUNDS];
@@ -207,14 +226,16 @@ static int measure(struct way *ways, size_t n_ways, size_t n, double *rates)
     int wrong = 0;
     for (size_t w = 0; w < n_ways; w++) {
         struct way *way = &ways[w];
-        int is_there = !way->bytes || dispatch(way, n), right = is_there && (!way->bytes || is_right(way, n));
+        int is_there = !way->bytes || dispatch(way, n),
+            right = is_there && (!way->bytes || is_right(way, n));
         if (right)
             passes[w] = (size_t)(ROUND_SECONDS / time_passes(way, n, 1)) + 1;
         else
             printf("%s, %zu rows: %s\n", way->name, n, is_there ? "wrong" : "no kernel");
         wrong += is_there && !right;
         if (right && way->y && n == 1) memcpy(way->first_row, way->y, sizeof way->first_row);
-        if (right && way->y && memcmp(way->first_row, way->y, sizeof way->first_row) != 0) way->bits_differ = 1;
+        if (right && way->y && memcmp(way->first_row, way->y, sizeof way->first_row) != 0)
+            way->bits_differ = 1;
     }
     for (int round = 0; round < ROUNDS; round++)
         for (size_t w = 0; w < n_ways; w++)
@@ -243,7 +264,8 @@ static int print_table(const char *title, struct way *ways, size_t n_ways)
         printf("\n");
     }
     printf("bits of the first row");
-    for (size_t w = 1; w < n_ways; w++) printf("%*s", w == 1 ? 27 : 22, ways[w].bits_differ ? "differ" : "the same");
+    for (size_t w = 1; w < n_ways; w++)
+        printf("%*s", w == 1 ? 27 : 22, ways[w].bits_differ ? "differ" : "the same");
     printf("\n");
     return wrong;
 }
@@ -257,26 +279,29 @@ static struct way peak_way(enum rf_peak peak)
     return way;
 }
 
-/* w and x are integers / 128, so that BF16 and 8 bits hold them, too; x has a 127 in each block of 32. */
+/* w and x are integers / 128, so that BF16 and 8 bits hold them, too; x has a 127 in each block
+ * of 32. */
 struct operands {
     float *w, *x, *y;
     const double *expected;
 };
 
-static struct way riffle_way(char **memory, const char *name, int tier, enum rf_format format, const void *w,
-                             const struct operands *operands)
+static struct way riffle_way(char **memory, const char *name, int tier, enum rf_format format,
+                             const void *w, const struct operands *operands)
 {
     const struct rf_kernels *kernels = rf_cpu_kernels(tier);
     enum rf_operand form = rf_operand_of(format);
     void *x = take(memory, kernels->packed_bytes[form](MOST_ROWS, K));
     for (size_t i = 0; i < MOST_ROWS; i++) kernels->pack[form](x, i, operands->x + i * K, K);
-    return (struct way){name, multiply_riffle, w, x, operands->y, .kernels = kernels, .format = format};
+    return (struct way){
+        name, multiply_riffle, w, x, operands->y, .kernels = kernels, .format = format};
 }
 
-static struct way xsmm_way(char **memory, const char *name, size_t bytes, size_t mb, size_t kb, const void *w,
-                           const void *x, const struct operands *operands)
+static struct way xsmm_way(char **memory, const char *name, size_t bytes, size_t mb, size_t kb,
+                           const void *w, const void *x, const struct operands *operands)
 {
-    struct way way = {name, multiply_xsmm, pack_blocks(memory, w, bytes, mb, kb), x, operands->y, .bytes = bytes};
+    struct way way = {name, multiply_xsmm, pack_blocks(memory, w, bytes, mb, kb),
+                      x,    operands->y,   .bytes = bytes};
     way.mb = mb;
     way.kb = kb;
     way.expected = operands->expected;
@@ -288,10 +313,11 @@ static int compare_bf16(char *memory, const struct operands *operands)
     uint16_t *w = take(&memory, M * K * sizeof *w), *x = take(&memory, MOST_ROWS * K * sizeof *x);
     rf_cpu_kernels(RF_TIER_AVX512)->f32_to_bf16(w, operands->w, M * K);
     rf_cpu_kernels(RF_TIER_AVX512)->f32_to_bf16(x, operands->x, MOST_ROWS * K);
-    struct way ways[] = {peak_way(RF_PEAK_DPBF16),
-                         riffle_way(&memory, "riffle BF16", RF_TIER_AVX512, RF_FORMAT_BF16, w, operands),
-                         xsmm_way(&memory, "libxsmm 64x64", sizeof *w, 64, 64, w, x, operands),
-                         xsmm_way(&memory, "libxsmm 64x256", sizeof *w, 64, 256, w, x, operands)};
+    struct way ways[] = {
+        peak_way(RF_PEAK_DPBF16),
+        riffle_way(&memory, "riffle BF16", RF_TIER_AVX512, RF_FORMAT_BF16, w, operands),
+        xsmm_way(&memory, "libxsmm 64x64", sizeof *w, 64, 64, w, x, operands),
+        xsmm_way(&memory, "libxsmm 64x256", sizeof *w, 64, 256, w, x, operands)};
     return print_table("BF16 on AVX-512", ways, sizeof ways / sizeof *ways);
 }
 
@@ -300,14 +326,16 @@ static int compare_f32(char *memory, const struct operands *operands)
     const float *w = operands->w, *x = operands->x;
     uint16_t *w16 = take(&memory, M * K * sizeof *w16);
     rf_cpu_kernels(RF_TIER_AVX2)->f32_to_bf16(w16, w, M * K);
-    struct way ways[] = {peak_way(RF_PEAK_FMA_256),
-                         riffle_way(&memory, "riffle BF16", RF_TIER_AVX2, RF_FORMAT_BF16, w16, operands),
-                         xsmm_way(&memory, "libxsmm F32 32x64", sizeof *w, 32, 64, w, x, operands),
-                         xsmm_way(&memory, "libxsmm F32 64x256", sizeof *w, 64, 256, w, x, operands)};
+    struct way ways[] = {
+        peak_way(RF_PEAK_FMA_256),
+        riffle_way(&memory, "riffle BF16", RF_TIER_AVX2, RF_FORMAT_BF16, w16, operands),
+        xsmm_way(&memory, "libxsmm F32 32x64", sizeof *w, 32, 64, w, x, operands),
+        xsmm_way(&memory, "libxsmm F32 64x256", sizeof *w, 64, 256, w, x, operands)};
     return print_table("BF16 beside F32 on AVX2", ways, sizeof ways / sizeof *ways);
 }
 
-/* Any codes and scales do for Riffle's panels: these are no extremes, whatever they are taken for. */
+/* Any codes and scales do for Riffle's panels: these are no extremes, whatever they are taken for.
+ */
 static const void *make_panels(char **memory, enum rf_format format)
 {
     size_t bytes = M / RF_PANEL_ROWS * rf_panel_bytes(format, K);
@@ -318,18 +346,20 @@ static const void *make_panels(char **memory, enum rf_format format)
 
 static int compare_integers(char *memory, const struct operands *operands)
 {
-    const void *q8_0 = make_panels(&memory, RF_FORMAT_Q8_0), *mxfp4 = make_panels(&memory, RF_FORMAT_MXFP4);
+    const void *q8_0 = make_panels(&memory, RF_FORMAT_Q8_0),
+               *mxfp4 = make_panels(&memory, RF_FORMAT_MXFP4);
     float *scales = take(&memory, K / RF_BLOCK * M * sizeof *scales);
     uint8_t *w = take(&memory, M * K);
     int8_t *x = take(&memory, MOST_ROWS * K);
     for (size_t i = 0; i < K / RF_BLOCK * M; i++) scales[i] = 1.0f / 128;
     for (size_t i = 0; i < M * K; i++) w[i] = (uint8_t)(128 + 128 * operands->w[i]);
     for (size_t i = 0; i < MOST_ROWS * K; i++) x[i] = (int8_t)(128 * operands->x[i]);
-    struct way ways[] = {peak_way(RF_PEAK_DPBUSD_512),
-                         riffle_way(&memory, "riffle MXFP4", RF_TIER_AVX512, RF_FORMAT_MXFP4, mxfp4, operands),
-                         riffle_way(&memory, "riffle Q8_0", RF_TIER_AVX512, RF_FORMAT_Q8_0, q8_0, operands),
-                         xsmm_way(&memory, "libxsmm 64x32 scaled", 1, SCALED_MB, RF_BLOCK, w, x, operands),
-                         xsmm_way(&memory, "libxsmm 64x256 raw", 1, 64, 256, w, x, operands)};
+    struct way ways[] = {
+        peak_way(RF_PEAK_DPBUSD_512),
+        riffle_way(&memory, "riffle MXFP4", RF_TIER_AVX512, RF_FORMAT_MXFP4, mxfp4, operands),
+        riffle_way(&memory, "riffle Q8_0", RF_TIER_AVX512, RF_FORMAT_Q8_0, q8_0, operands),
+        xsmm_way(&memory, "libxsmm 64x32 scaled", 1, SCALED_MB, RF_BLOCK, w, x, operands),
+        xsmm_way(&memory, "libxsmm 64x256 raw", 1, 64, 256, w, x, operands)};
     ways[3].multiply = multiply_xsmm_scaled;
     ways[3].scales = scales;
     ways[3].a8 = ways[1].x;
@@ -352,12 +382,15 @@ int main(void)
     operands.y = take(&memory, MOST_ROWS * M * sizeof(float));
     uint32_t state = 1;
     for (size_t i = 0; i < M * K; i++) operands.w[i] = random_value(&state);
-    for (size_t i = 0; i < MOST_ROWS * K; i++) operands.x[i] = i % RF_BLOCK ? random_value(&state) : 127.0f / 128;
+    for (size_t i = 0; i < MOST_ROWS * K; i++)
+        operands.x[i] = i % RF_BLOCK ? random_value(&state) : 127.0f / 128;
     operands.expected = plain_loop(&memory, operands.w, 0, operands.x);
 
     int wrong = 0;
-    printf("libxsmm %s for %s; %d x %d weights, one thread\n", LIBXSMM_VERSION, libxsmm_get_target_arch(), M, K);
-    if (rf_cpu_has_tier(RF_TIER_AVX512)) wrong += compare_bf16(memory, &operands) + compare_integers(memory, &operands);
+    printf("libxsmm %s for %s; %d x %d weights, one thread\n", LIBXSMM_VERSION,
+           libxsmm_get_target_arch(), M, K);
+    if (rf_cpu_has_tier(RF_TIER_AVX512))
+        wrong += compare_bf16(memory, &operands) + compare_integers(memory, &operands);
     if (rf_cpu_has_tier(RF_TIER_AVX2)) {
         libxsmm_set_target_archid(LIBXSMM_X86_AVX2);
         wrong += compare_f32(memory, &operands);

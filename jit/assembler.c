@@ -3,8 +3,8 @@
 #include <Zydis/Zydis.h>
 #include <string.h>
 
-/* An instruction's name in either encoding, and the bytes of its memory operand where that is no whole vector: a number of
- * bytes, or minus the part of a vector. */
+/* An instruction's name in either encoding, and the bytes of its memory operand where that is no
+ * whole vector: a number of bytes, or minus the part of a vector. */
 struct instruction {
     ZydisMnemonic vex, evex;
     int memory;
@@ -90,7 +90,8 @@ static uint8_t *encode(struct rf_assembler *assembler, ZydisEncoderRequest *requ
 
 static ZydisRegister general(enum rf_gpr number)
 {
-    return number == RF_NO_GPR ? ZYDIS_REGISTER_NONE : (ZydisRegister)(ZYDIS_REGISTER_RAX + (int)number);
+    return number == RF_NO_GPR ? ZYDIS_REGISTER_NONE
+                               : (ZydisRegister)(ZYDIS_REGISTER_RAX + (int)number);
 }
 
 static ZydisEncoderOperand register_operand(ZydisRegister value)
@@ -129,13 +130,15 @@ static ZydisEncoderOperand vector_register(const struct rf_assembler *assembler,
     return register_operand((ZydisRegister)(first + number));
 }
 
-/* to, [left,] source [, immediate]; EVEX forms name the mask register k0, which is none, after their first operand. */
-static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instruction *instruction, int to, int left,
-                              struct rf_source source, int immediate)
+/* to, [left,] source [, immediate]; EVEX forms name the mask register k0, which is none, after
+ * their first operand. */
+static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instruction *instruction,
+                              int to, int left, struct rf_source source, int immediate)
 {
-    ZydisEncoderRequest request = {.allowed_encodings =
-                                       assembler->evex ? ZYDIS_ENCODABLE_ENCODING_EVEX : ZYDIS_ENCODABLE_ENCODING_VEX,
-                                   .mnemonic = assembler->evex ? instruction->evex : instruction->vex};
+    ZydisEncoderRequest request = {
+        .allowed_encodings =
+            assembler->evex ? ZYDIS_ENCODABLE_ENCODING_EVEX : ZYDIS_ENCODABLE_ENCODING_VEX,
+        .mnemonic = assembler->evex ? instruction->evex : instruction->vex};
     add_operand(&request, vector_register(assembler, to));
     if (assembler->evex) add_operand(&request, register_operand(ZYDIS_REGISTER_K0));
     if (left >= 0) add_operand(&request, vector_register(assembler, left));
@@ -146,8 +149,8 @@ static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instr
     case RF_SOURCE_IMMEDIATE: add_operand(&request, immediate_operand(source.value)); break;
     case RF_SOURCE_MEMORY: add_operand(&request, memory_operand(source.address, bytes)); break;
     case RF_SOURCE_BROADCAST:
-        request.evex.broadcast =
-            assembler->vector_bytes == 64 ? ZYDIS_BROADCAST_MODE_1_TO_16 : ZYDIS_BROADCAST_MODE_1_TO_8;
+        request.evex.broadcast = assembler->vector_bytes == 64 ? ZYDIS_BROADCAST_MODE_1_TO_16
+                                                               : ZYDIS_BROADCAST_MODE_1_TO_8;
         add_operand(&request, memory_operand(source.address, 4));
         break;
     }
@@ -155,9 +158,10 @@ static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instr
     return encode(assembler, &request);
 }
 
-/* vpdpbssd is newer than Zydis 4.0. It is VEX.256.F2.0F38.W0 50 /r where vpdpbusd, which Zydis knows, is VEX.256.66.0F38.W0
- * 50 /r (Intel SDM, volume 2): the one in place of the other but for two bits of the three-byte prefix
- * C4 [R X B map] [W vvvv L pp], pp being 1 for 66 and 3 for F2. */
+/* vpdpbssd is newer than Zydis 4.0. It is VEX.256.F2.0F38.W0 50 /r where vpdpbusd, which Zydis
+ * knows, is VEX.256.66.0F38.W0 50 /r (Intel SDM, volume 2): the one in place of the other but for
+ * two bits of the three-byte prefix C4 [R X B map] [W vvvv L pp], pp being 1 for 66 and 3 for F2.
+ */
 static void make_signed(struct rf_assembler *assembler, uint8_t *vpdpbusd)
 {
     if (!vpdpbusd) return;
@@ -172,22 +176,26 @@ void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, stru
     encode_vector(assembler, &moves[move], to, -1, source, -1);
 }
 
-void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source)
+void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left,
+                   struct rf_source source)
 {
     uint8_t *at = encode_vector(assembler, &vector_ops[op], to, left, source, -1);
     if (op == RF_VPDPBSSD) make_signed(assembler, at);
 }
 
-void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source, int table)
+void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source,
+                    int table)
 {
-    static const struct instruction instruction = {ZYDIS_MNEMONIC_INVALID, ZYDIS_MNEMONIC_VPTERNLOGD, 0};
+    static const struct instruction instruction = {ZYDIS_MNEMONIC_INVALID,
+                                                   ZYDIS_MNEMONIC_VPTERNLOGD, 0};
     encode_vector(assembler, &instruction, to, left, source, table);
 }
 
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from)
 {
-    ZydisEncoderRequest request = {.allowed_encodings =
-                                       assembler->evex ? ZYDIS_ENCODABLE_ENCODING_EVEX : ZYDIS_ENCODABLE_ENCODING_VEX,
+    ZydisEncoderRequest request = {.allowed_encodings = assembler->evex
+                                                            ? ZYDIS_ENCODABLE_ENCODING_EVEX
+                                                            : ZYDIS_ENCODABLE_ENCODING_VEX,
                                    .mnemonic = ZYDIS_MNEMONIC_VMOVUPS};
     add_operand(&request, memory_operand(to, assembler->vector_bytes));
     if (assembler->evex) add_operand(&request, register_operand(ZYDIS_REGISTER_K0));
@@ -196,8 +204,8 @@ void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from
 }
 
 /* An instruction of up to two general operands. */
-static void encode_general(struct rf_assembler *assembler, ZydisMnemonic mnemonic, int count, ZydisEncoderOperand first,
-                           ZydisEncoderOperand second)
+static void encode_general(struct rf_assembler *assembler, ZydisMnemonic mnemonic, int count,
+                           ZydisEncoderOperand first, ZydisEncoderOperand second)
 {
     ZydisEncoderRequest request = {.mnemonic = mnemonic};
     if (count > 0) add_operand(&request, first);
@@ -214,12 +222,14 @@ void rf_asm_vzeroupper(struct rf_assembler *assembler)
 
 void rf_asm_load(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)), memory_operand(from, 8));
+    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)),
+                   memory_operand(from, 8));
 }
 
 void rf_asm_address(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address address)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_LEA, 2, register_operand(general(to)), memory_operand(address, 8));
+    encode_general(assembler, ZYDIS_MNEMONIC_LEA, 2, register_operand(general(to)),
+                   memory_operand(address, 8));
 }
 
 void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void *address)
@@ -230,22 +240,26 @@ void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void 
 
 void rf_asm_set(struct rf_assembler *assembler, enum rf_gpr to, int immediate)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)), immediate_operand(immediate));
+    encode_general(assembler, ZYDIS_MNEMONIC_MOV, 2, register_operand(general(to)),
+                   immediate_operand(immediate));
 }
 
 void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_ADD, 2, register_operand(general(to)), immediate_operand(immediate));
+    encode_general(assembler, ZYDIS_MNEMONIC_ADD, 2, register_operand(general(to)),
+                   immediate_operand(immediate));
 }
 
 void rf_asm_compare(struct rf_assembler *assembler, enum rf_gpr left, int immediate)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_CMP, 2, register_operand(general(left)), immediate_operand(immediate));
+    encode_general(assembler, ZYDIS_MNEMONIC_CMP, 2, register_operand(general(left)),
+                   immediate_operand(immediate));
 }
 
 void rf_asm_load_if_equal(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from)
 {
-    encode_general(assembler, ZYDIS_MNEMONIC_CMOVZ, 2, register_operand(general(to)), memory_operand(from, 8));
+    encode_general(assembler, ZYDIS_MNEMONIC_CMOVZ, 2, register_operand(general(to)),
+                   memory_operand(from, 8));
 }
 
 void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from)
@@ -268,8 +282,9 @@ void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t pla
     enum { JUMP_BYTES = 6 };
     rf_asm_add(assembler, counter, -1);
     int64_t distance = (int64_t)place - (int64_t)(assembler->used + JUMP_BYTES);
-    ZydisEncoderRequest request = {
-        .mnemonic = ZYDIS_MNEMONIC_JNZ, .branch_type = ZYDIS_BRANCH_TYPE_NEAR, .branch_width = ZYDIS_BRANCH_WIDTH_32};
+    ZydisEncoderRequest request = {.mnemonic = ZYDIS_MNEMONIC_JNZ,
+                                   .branch_type = ZYDIS_BRANCH_TYPE_NEAR,
+                                   .branch_width = ZYDIS_BRANCH_WIDTH_32};
     add_operand(&request, immediate_operand(distance));
     encode(assembler, &request);
 }
@@ -288,6 +303,6 @@ void rf_asm_align(struct rf_assembler *assembler)
 int rf_asm_finish(const struct rf_assembler *assembler, struct rf_error *error)
 {
     if (!assembler->failed) return 0;
-    return rf_fail(error, RF_ERR_SYSTEM, "a kernel cannot be generated: %s at byte %zu of its code", assembler->failed,
-                   assembler->used);
+    return rf_fail(error, RF_ERR_SYSTEM, "a kernel cannot be generated: %s at byte %zu of its code",
+                   assembler->failed, assembler->used);
 }

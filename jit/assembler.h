@@ -1,8 +1,9 @@
-/* An assembler for the instructions that generated kernels are made of. Zydis encodes them; this header keeps it out of
- * sight and keeps the generators readable.
+/* An assembler for the instructions that generated kernels are made of. Zydis encodes them; this
+ * header keeps it out of sight and keeps the generators readable.
  *
- * A call that cannot be encoded, or that does not fit, marks the assembler as failed; what follows is then ignored, and
- * rf_asm_finish says so. So a generator emits without asking, and asks once. */
+ * A call that cannot be encoded, or that does not fit, marks the assembler as failed; what follows
+ * is then ignored, and rf_asm_finish says so. So a generator emits without asking, and asks once.
+ */
 #ifndef RF_JIT_ASSEMBLER_H
 #define RF_JIT_ASSEMBLER_H
 
@@ -46,7 +47,12 @@ struct rf_assembler {
 };
 
 /* The last operand of a vector instruction. */
-enum rf_source_kind { RF_SOURCE_REGISTER, RF_SOURCE_MEMORY, RF_SOURCE_BROADCAST, RF_SOURCE_IMMEDIATE };
+enum rf_source_kind {
+    RF_SOURCE_REGISTER,
+    RF_SOURCE_MEMORY,
+    RF_SOURCE_BROADCAST,
+    RF_SOURCE_IMMEDIATE
+};
 struct rf_source {
     enum rf_source_kind kind;
     int value; /* register number or immediate */
@@ -92,10 +98,14 @@ enum rf_vector_op {
     RF_VECTOR_OP_COUNT
 };
 
-void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source);
-void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left, struct rf_source source);
-/* to = a function of to, left and source, bit by bit, of which `table` is the truth table: vpternlogd. */
-void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source, int table);
+void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to,
+                 struct rf_source source);
+void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left,
+                   struct rf_source source);
+/* to = a function of to, left and source, bit by bit, of which `table` is the truth table:
+ * vpternlogd. */
+void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source,
+                    int table);
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from);
 void rf_asm_vzeroupper(struct rf_assembler *assembler);
 

@@ -25,7 +25,8 @@ static const struct rf_frame_constants constants = {
 #undef TIMES64
 
 /* Element i (0 .. 3) of what lies `step` apart from base on; step3 is three times the step. */
-static struct rf_address at_step(enum rf_gpr base, enum rf_gpr step, enum rf_gpr step3, int i, int displacement)
+static struct rf_address at_step(enum rf_gpr base, enum rf_gpr step, enum rf_gpr step3, int i,
+                                 int displacement)
 {
     if (i == 0) return rf_at(base, displacement);
     return (struct rf_address){base, i == 3 ? step3 : step, i == 2 ? 2 : 1, displacement};
@@ -43,7 +44,8 @@ struct rf_address rf_in_row(int row, int displacement)
 
 struct rf_address rf_sum_at(const struct rf_frame *frame, int number)
 {
-    return rf_in_call(offsetof(struct rf_panels_call, sums) + (size_t)(number * frame->out->vector_bytes));
+    return rf_in_call(offsetof(struct rf_panels_call, sums) +
+                      (size_t)(number * frame->out->vector_bytes));
 }
 
 /* Vectors of sums. */
@@ -71,7 +73,8 @@ void rf_frame_begin(const struct rf_frame *frame)
     rf_asm_load(out, reg_stride, rf_in_call(offsetof(struct rf_panels_call, row_bytes)));
     rf_asm_load(out, reg_units, rf_in_call(offsetof(struct rf_panels_call, units)));
     rf_asm_address(out, reg_codes_ahead, rf_at(reg_codes, frame->ahead * unit_bytes));
-    rf_asm_address(out, reg_scales_ahead, rf_at(reg_scales, frame->ahead * (int)layout->scale_bytes));
+    rf_asm_address(out, reg_scales_ahead,
+                   rf_at(reg_scales, frame->ahead * (int)layout->scale_bytes));
     rf_asm_address(out, reg_part3, (struct rf_address){reg_part, reg_part, 2, 0});
     rf_asm_address(out, reg_stride3, (struct rf_address){reg_stride, reg_stride, 2, 0});
     for (int i = 1; 4 * i < frame->n; i++)
@@ -83,14 +86,17 @@ void rf_frame_begin(const struct rf_frame *frame)
     }
 }
 
-/* From as many units before the end as one looks ahead, it is the beginning of what comes next that is asked for: what
- * lies behind a panel may be its neighbour's middle, or nothing that is read soon. */
+/* From as many units before the end as one looks ahead, it is the beginning of what comes next that
+ * is asked for: what lies behind a panel may be its neighbour's middle, or nothing that is read
+ * soon. */
 void rf_frame_unit(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
     rf_asm_compare(out, reg_units, frame->ahead);
-    rf_asm_load_if_equal(out, reg_codes_ahead, rf_in_call(offsetof(struct rf_panels_call, next_codes)));
-    rf_asm_load_if_equal(out, reg_scales_ahead, rf_in_call(offsetof(struct rf_panels_call, next_scales)));
+    rf_asm_load_if_equal(out, reg_codes_ahead,
+                         rf_in_call(offsetof(struct rf_panels_call, next_codes)));
+    rf_asm_load_if_equal(out, reg_scales_ahead,
+                         rf_in_call(offsetof(struct rf_panels_call, next_scales)));
     for (int panel = 0; panel < frame->p; panel++)
         for (int line = 0; line < (int)frame->layout->scale_bytes; line += 64)
             rf_asm_prefetch(out, rf_in_panel(reg_scales_ahead, panel, line));
@@ -106,7 +112,8 @@ void rf_frame_next_block(const struct rf_frame *frame)
 {
     rf_asm_add(frame->out, reg_codes, (int)frame->layout->block_bytes);
     rf_asm_add(frame->out, reg_codes_ahead, (int)frame->layout->block_bytes);
-    for (int i = 0; 4 * i < frame->n; i++) rf_asm_add(frame->out, reg_rows[i], sizeof(struct rf_a8));
+    for (int i = 0; 4 * i < frame->n; i++)
+        rf_asm_add(frame->out, reg_rows[i], sizeof(struct rf_a8));
 }
 
 void rf_frame_next_unit(const struct rf_frame *frame, size_t top)
@@ -119,7 +126,8 @@ void rf_frame_next_unit(const struct rf_frame *frame, size_t top)
 void rf_frame_end(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
-    for (int i = 0; frame->sum >= 0 && i < sums(frame); i++) rf_asm_store(out, rf_sum_at(frame, i), frame->sum + i);
+    for (int i = 0; frame->sum >= 0 && i < sums(frame); i++)
+        rf_asm_store(out, rf_sum_at(frame, i), frame->sum + i);
     rf_asm_vzeroupper(out);
     for (int i = SAVED; i-- > 0;) rf_asm_pop(out, saved[i]);
     rf_asm_return(out);

@@ -40,7 +40,8 @@ size_t rf_panels_at_once(enum rf_panels_form form, size_t n)
     return n <= shape_of(form)->few ? BY_FOUR : BY_TWO;
 }
 
-void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, enum rf_format format, int n, int p)
+void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, enum rf_format format,
+                    int n, int p)
 {
     if (form == RF_PANELS_AVX512)
         rf_panels_emit_512(assembler, format, n, p);
@@ -48,17 +49,20 @@ void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, en
         rf_panels_emit_256(assembler, form, n, p);
 }
 
-int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form form, struct rf_error *error)
+int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form form,
+                       struct rf_error *error)
 {
     *kernels = (struct rf_panels_kernels){.form = form};
     int code = rf_executable_new(&kernels->code, MOST_BYTES, error);
     if (code) return code;
     struct rf_assembler assembler = {.code = kernels->code.memory, .capacity = kernels->code.bytes};
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
-        for (size_t n = 1; n <= rf_panels_rows(form) && rf_panels_can(form, (enum rf_format)format); n++)
+        for (size_t n = 1; n <= rf_panels_rows(form) && rf_panels_can(form, (enum rf_format)format);
+             n++)
             for (size_t p = rf_panels_at_once(form, n); p > 0; p /= 2) {
                 rf_asm_align(&assembler);
-                kernels->fn[format][n - 1][p - 1] = (rf_panels_fn *)(uintptr_t)(assembler.code + assembler.used);
+                kernels->fn[format][n - 1][p - 1] =
+                    (rf_panels_fn *)(uintptr_t)(assembler.code + assembler.used);
                 rf_panels_emit(&assembler, form, (enum rf_format)format, (int)n, (int)p);
             }
     code = rf_asm_finish(&assembler, error);
@@ -74,13 +78,15 @@ void rf_panels_free(struct rf_panels_kernels *kernels)
 }
 
 /* The 16 sums of one row and one panel, whose first weight row is r, to where they belong. */
-static void finish(const struct rf_linear_args *args, size_t i, size_t r, const float sums[RF_PANEL_ROWS])
+static void finish(const struct rf_linear_args *args, size_t i, size_t r,
+                   const float sums[RF_PANEL_ROWS])
 {
     float *y = args->y + i * args->ldy + r, result[RF_PANEL_ROWS];
     const float *bias = args->bias ? args->bias + r : NULL;
     if (args->m - r >= RF_PANEL_ROWS) {
         for (size_t j = 0; j < RF_PANEL_ROWS; j++) result[j] = bias ? sums[j] + bias[j] : sums[j];
-        for (size_t j = 0; j < RF_PANEL_ROWS; j++) y[j] = args->accumulate ? y[j] + result[j] : result[j];
+        for (size_t j = 0; j < RF_PANEL_ROWS; j++)
+            y[j] = args->accumulate ? y[j] + result[j] : result[j];
         return;
     }
     for (size_t j = 0; j < args->m - r; j++) {
@@ -98,7 +104,8 @@ struct walk {
 };
 
 /* `count` panels, `step` apart, from panel `first` on, times n rows from i. */
-static void tile(const struct walk *walk, size_t first, size_t step, size_t count, size_t i, size_t n)
+static void tile(const struct walk *walk, size_t first, size_t step, size_t count, size_t i,
+                 size_t n)
 {
     const struct rf_linear_args *args = walk->args;
     const struct rf_panel_layout *layout = rf_panel_layout(walk->format);
@@ -114,10 +121,12 @@ static void tile(const struct walk *walk, size_t first, size_t step, size_t coun
     call.units = args->k / layout->unit;
     walk->kernels->fn[walk->format][n - 1][count - 1](&call);
     for (size_t p = 0; p < count; p++)
-        for (size_t a = 0; a < n; a++) finish(args, i + a, (first + p * step) * RF_PANEL_ROWS, call.sums[p * n + a]);
+        for (size_t a = 0; a < n; a++)
+            finish(args, i + a, (first + p * step) * RF_PANEL_ROWS, call.sums[p * n + a]);
 }
 
-/* The same for all of the walk's rows. The first tile fetches the weights into a cache, where the next ones find them. */
+/* The same for all of the walk's rows. The first tile fetches the weights into a cache, where the
+ * next ones find them. */
 static void panels(const struct walk *walk, size_t first, size_t step, size_t count)
 {
     size_t most = rf_panels_rows(walk->kernels->form);
@@ -134,13 +143,15 @@ static void neighbours(const struct walk *walk, size_t first, size_t end, size_t
     }
 }
 
-void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format format, const struct rf_linear_args *args)
+void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format format,
+                      const struct rf_linear_args *args)
 {
     struct walk walk = {kernels, format, args, 0, args->n};
-    size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, count = rf_panels_at_once(kernels->form, args->n);
+    size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS,
+           count = rf_panels_at_once(kernels->form, args->n);
     if (args->n <= DECODING_ROWS) {
-        /* As many parts as panels are walked at once, each walked from end to end: a few long streams are what memory serves
-         * best. */
+        /* As many parts as panels are walked at once, each walked from end to end: a few long
+         * streams are what memory serves best. */
         size_t part = all / count;
         for (size_t first = 0; first < part; first++) panels(&walk, first, part, count);
         neighbours(&walk, part * count, all, count);

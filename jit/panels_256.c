@@ -1,13 +1,15 @@
-/* Emits one kernel of 256 bits for MXFP4: p panels of 16 weight rows, each a stream of its own, times n rows of activations.
+/* Emits one kernel of 256 bits for MXFP4: p panels of 16 weight rows, each a stream of its own,
+ * times n rows of activations.
  *
- * A block of 32 values of k is one turn of the loop. Of each panel, the block's codes are looked up into registers, of which
- * number c (0 .. 7) holds in each 32-bit lane, which is a weight row, the values of k = 4c .. 4c + 3. Then every
- * row of activations takes eight dot products with them into an integer accumulator, which is scaled into the F32 sum.
- * Some rows are interleaved, since each dot product waits for the one before it.
+ * A block of 32 values of k is one turn of the loop. Of each panel, the block's codes are looked up
+ * into registers, of which number c (0 .. 7) holds in each 32-bit lane, which is a weight row, the
+ * values of k = 4c .. 4c + 3. Then every row of activations takes eight dot products with them into
+ * an integer accumulator, which is scaled into the F32 sum. Some rows are interleaved, since each
+ * dot product waits for the one before it.
  *
- * A panel is two vectors, halves that are worked on together, so that they share what is broadcast. Where there are 16
- * registers, they hold half of a block's codes: all rows take four dot products with these, then, in a second
- * phase, four with the rest. */
+ * A panel is two vectors, halves that are worked on together, so that they share what is broadcast.
+ * Where there are 16 registers, they hold half of a block's codes: all rows take four dot products
+ * with these, then, in a second phase, four with the rest. */
 #include "jit/frame.h"
 
 enum dot { DOT_MADDUBS, DOT_BUSD, DOT_BSSD };
@@ -33,8 +35,10 @@ struct kernel {
     struct form form;
     int phases;        /* 1 or 2 */
     int together;      /* rows that are interleaved */
-    int products_stay; /* in registers from phase to phase; else in memory, which is the nearest cache */
-    /* Vector registers: first the codes of a phase, [CODES / phases][HALVES], then the scales, [HALVES]. */
+    int products_stay; /* in registers from phase to phase; else in memory, which is the nearest
+                          cache */
+    /* Vector registers: first the codes of a phase, [CODES / phases][HALVES], then the scales,
+     * [HALVES]. */
     int scale;
     int ones;      /* of vpmaddwd */
     int product;   /* [together][HALVES] */
@@ -53,13 +57,15 @@ static void look_up(const struct kernel *kernel, int panel, int phase)
     struct rf_assembler *out = kernel->frame.out;
     int table = kernel->temporary - 1, mask = kernel->temporary, lines = 4 / kernel->phases;
     rf_asm_move(out, RF_VMOVDQU, table,
-                rf_constant(kernel->form.dot == DOT_BSSD ? offsetof(struct rf_frame_constants, mxfp4_signed)
-                                                         : offsetof(struct rf_frame_constants, mxfp4)));
+                rf_constant(kernel->form.dot == DOT_BSSD
+                                ? offsetof(struct rf_frame_constants, mxfp4_signed)
+                                : offsetof(struct rf_frame_constants, mxfp4)));
     rf_asm_move(out, RF_VMOVDQU, mask, rf_constant(offsetof(struct rf_frame_constants, nibble)));
     for (int j = 0; j < lines; j++)
         for (int half = 0; half < HALVES; half++) {
             int low = 2 * j * HALVES + half, high = low + HALVES;
-            struct rf_address from = rf_in_panel(reg_codes, panel, 64 * (phase * lines + j) + 32 * half);
+            struct rf_address from =
+                rf_in_panel(reg_codes, panel, 64 * (phase * lines + j) + 32 * half);
             rf_asm_move(out, RF_VMOVDQU, high, rf_mem(from));
             rf_asm_vector(out, RF_VPAND, low, high, rf_reg(mask));
             rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
@@ -75,8 +81,9 @@ static void look_up(const struct kernel *kernel, int panel, int phase)
     }
 }
 
-/* A phase's products of `count` rows, by instructions that add four products to a 32-bit lane. Unsigned codes are 12 too
- * large, so that the sums start at -12 times the sum of a row's values. */
+/* A phase's products of `count` rows, by instructions that add four products to a 32-bit lane.
+ * Unsigned codes are 12 too large, so that the sums start at -12 times the sum of a row's values.
+ */
 static void dot_products(const struct kernel *kernel, int first, int count, int phase)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -95,19 +102,21 @@ static void dot_products(const struct kernel *kernel, int first, int count, int 
         }
     for (int c = 0; c < vectors_of_codes; c++)
         for (int i = 0; i < count; i++) {
-            rf_frame_broadcast(&kernel->frame, kernel->temporary, first + i, 4 * (phase * vectors_of_codes + c));
+            rf_frame_broadcast(&kernel->frame, kernel->temporary, first + i,
+                               4 * (phase * vectors_of_codes + c));
             for (int half = 0; half < HALVES; half++)
                 rf_asm_vector(out, op, kernel->product + i * HALVES + half, c * HALVES + half,
                               rf_reg(kernel->temporary));
         }
 }
 
-/* A phase's products of one row, in pairs of 16 bits. A pair is at most 24 * 127 * 2 = 6096, so that five fit into 16 bits;
- * a phase sums four. */
+/* A phase's products of one row, in pairs of 16 bits. A pair is at most 24 * 127 * 2 = 6096, so
+ * that five fit into 16 bits; a phase sums four. */
 static void pair_products(const struct kernel *kernel, int row, int phase)
 {
     struct rf_assembler *out = kernel->frame.out;
-    int first = kernel->product, second = first + 1, pairs = kernel->temporary - 1, values = kernel->temporary;
+    int first = kernel->product, second = first + 1, pairs = kernel->temporary - 1,
+        values = kernel->temporary;
     for (int c = 0; c < 4; c++) {
         rf_frame_broadcast(&kernel->frame, values, row, 4 * (4 * phase + c));
         rf_asm_vector(out, RF_VPMADDUBSW, c ? pairs : first, 2 * c, rf_reg(values));
@@ -120,7 +129,8 @@ static void pair_products(const struct kernel *kernel, int row, int phase)
     for (int half = 0; half < 2; half++) {
         int to = first + half;
         rf_asm_vector(out, RF_VPMADDWD, to, to, rf_reg(kernel->ones));
-        rf_asm_vector(out, RF_VPADDD, to, to, phase ? rf_mem(product_at(kernel, row, half)) : rf_reg(values));
+        rf_asm_vector(out, RF_VPADDD, to, to,
+                      phase ? rf_mem(product_at(kernel, row, half)) : rf_reg(values));
     }
 }
 
@@ -136,7 +146,8 @@ static void add_scaled(const struct kernel *kernel, int product, int panel, int 
         if (kernel->frame.sum >= 0) {
             rf_asm_vector(out, RF_VFMADD231PS, kernel->frame.sum + number, product, rf_reg(scale));
         } else {
-            rf_asm_vector(out, RF_VFMADD213PS, product, scale, rf_mem(rf_sum_at(&kernel->frame, number)));
+            rf_asm_vector(out, RF_VFMADD213PS, product, scale,
+                          rf_mem(rf_sum_at(&kernel->frame, number)));
             rf_asm_store(out, rf_sum_at(&kernel->frame, number), product);
         }
     }
@@ -145,7 +156,8 @@ static void add_scaled(const struct kernel *kernel, int product, int panel, int 
 static void multiply_rows(const struct kernel *kernel, int panel, int phase)
 {
     for (int row = 0; row < kernel->frame.n; row += kernel->together) {
-        int count = kernel->frame.n - row < kernel->together ? kernel->frame.n - row : kernel->together;
+        int count =
+            kernel->frame.n - row < kernel->together ? kernel->frame.n - row : kernel->together;
         if (kernel->form.dot == DOT_MADDUBS)
             pair_products(kernel, row, phase);
         else
@@ -156,7 +168,8 @@ static void multiply_rows(const struct kernel *kernel, int panel, int phase)
                 add_scaled(kernel, product, panel, row + i);
             else if (!kernel->products_stay)
                 for (int half = 0; half < HALVES; half++)
-                    rf_asm_store(kernel->frame.out, product_at(kernel, row + i, half), product + half);
+                    rf_asm_store(kernel->frame.out, product_at(kernel, row + i, half),
+                                 product + half);
         }
     }
 }
@@ -179,9 +192,12 @@ static void assign_registers(struct kernel *kernel)
 void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form, int n, int p)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(RF_FORMAT_MXFP4);
-    struct kernel kernel = {
-        .frame = {.out = assembler, .layout = layout, .n = n, .p = p, .ahead = AHEAD / (int)layout->block_bytes},
-        .form = forms[form]};
+    struct kernel kernel = {.frame = {.out = assembler,
+                                      .layout = layout,
+                                      .n = n,
+                                      .p = p,
+                                      .ahead = AHEAD / (int)layout->block_bytes},
+                            .form = forms[form]};
     const struct rf_frame *frame = &kernel.frame;
     assign_registers(&kernel);
     assembler->vector_bytes = 32;
@@ -189,7 +205,8 @@ void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form
 
     rf_frame_begin(frame);
     if (kernel.form.dot == DOT_MADDUBS)
-        rf_asm_move(assembler, RF_VMOVDQU, kernel.ones, rf_constant(offsetof(struct rf_frame_constants, ones)));
+        rf_asm_move(assembler, RF_VMOVDQU, kernel.ones,
+                    rf_constant(offsetof(struct rf_frame_constants, ones)));
     rf_asm_align(assembler);
     size_t top = assembler->used;
     rf_frame_unit(frame);

@@ -1,9 +1,11 @@
-/* Emits one kernel of 512 bits: p panels of 16 weight rows, each a stream of its own, times n rows of activations.
+/* Emits one kernel of 512 bits: p panels of 16 weight rows, each a stream of its own, times n rows
+ * of activations.
  *
- * A block of 32 values of k is one turn of the loop. All n * p products of the block stay in registers: the block's codes
- * are decoded two vectors at a time, 8 values of k, and every row's values, once broadcast, meet all panels, because a core
- * loads two vectors in the time of two dot products. Then the products are scaled into F32 sums, in registers where there
- * are enough, else in memory, which is the nearest cache. */
+ * A block of 32 values of k is one turn of the loop. All n * p products of the block stay in
+ * registers: the block's codes are decoded two vectors at a time, 8 values of k, and every row's
+ * values, once broadcast, meet all panels, because a core loads two vectors in the time of two dot
+ * products. Then the products are scaled into F32 sums, in registers where there are enough, else
+ * in memory, which is the nearest cache. */
 #include "jit/frame.h"
 
 enum {
@@ -11,8 +13,8 @@ enum {
     AHEAD = 2048      /* with more, and in formats with units of 256, where it is one unit */
 };
 
-/* General registers of units of 256, in place of pointers to rows from the ninth on: the scales' numbers of a block, and
- * the blocks that are left. */
+/* General registers of units of 256, in place of pointers to rows from the ninth on: the scales'
+ * numbers of a block, and the blocks that are left. */
 static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
 
 /* What a kernel must know of a format beyond its layout. */
@@ -26,7 +28,8 @@ struct kernel {
     struct rf_frame frame;
     enum rf_format format;
     struct traits traits;
-    int rows_stay; /* the two vectors of every row are held while panels are decoded one by one; else all panels' codes */
+    int rows_stay; /* the two vectors of every row are held while panels are decoded one by one;
+                      else all panels' codes */
     /* Vector registers: the products come first, [p][n]. */
     int code, value, scale, minimum, mask, upper, temporary;
 };
@@ -62,7 +65,8 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
     }
     rf_asm_move(out, RF_VMOVDQU, high, rf_mem(rf_in_panel(reg_codes, panel, 64 * j)));
     if (kernel->format == RF_FORMAT_MXFP4) {
-        /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
+        /* Of an index six bits count, of which the upper two are the neighbour's; the table is
+         * there four times. */
         rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->mask));
         rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
         rf_asm_vector(out, RF_VPERMB, high, high, rf_reg(kernel->mask));
@@ -76,9 +80,11 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
     static const int left[4] = {4, 2, 0, -2};
     for (int v = 0; v < 2; v++) {
         int shift = left[j % 2 * 2 + v], bits = kernel->temporary;
-        rf_asm_move(out, RF_VMOVDQU, bits, rf_mem(rf_in_panel(reg_codes, panel, 256 + 64 * (j / 2))));
+        rf_asm_move(out, RF_VMOVDQU, bits,
+                    rf_mem(rf_in_panel(reg_codes, panel, 256 + 64 * (j / 2))));
         if (shift)
-            rf_asm_vector(out, shift > 0 ? RF_VPSLLW : RF_VPSRLW, bits, bits, rf_imm(shift > 0 ? shift : -shift));
+            rf_asm_vector(out, shift > 0 ? RF_VPSLLW : RF_VPSRLW, bits, bits,
+                          rf_imm(shift > 0 ? shift : -shift));
         rf_asm_ternary(out, to + v, bits, rf_reg(kernel->upper), 0xf8); /* to | bits & upper */
     }
 }
@@ -91,7 +97,8 @@ static void multiply(const struct kernel *kernel, int j)
     if (kernel->rows_stay) {
         for (int row = 0; row < n; row++)
             for (int v = 0; v < 2; v++)
-                rf_frame_broadcast(&kernel->frame, kernel->value + 2 * row + v, row, 4 * (2 * j + v));
+                rf_frame_broadcast(&kernel->frame, kernel->value + 2 * row + v, row,
+                                   4 * (2 * j + v));
         for (int panel = 0; panel < p; panel++) {
             decode(kernel, panel, j, kernel->code);
             for (int v = 0; v < 2; v++)
@@ -103,11 +110,12 @@ static void multiply(const struct kernel *kernel, int j)
     }
     for (int panel = 0; panel < p; panel++) decode(kernel, panel, j, kernel->code + 2 * panel);
     for (int row = 0; row < n; row++) {
-        for (int v = 0; v < 2; v++) rf_frame_broadcast(&kernel->frame, kernel->value + v, row, 4 * (2 * j + v));
+        for (int v = 0; v < 2; v++)
+            rf_frame_broadcast(&kernel->frame, kernel->value + v, row, 4 * (2 * j + v));
         for (int v = 0; v < 2; v++)
             for (int panel = 0; panel < p; panel++)
-                rf_asm_vector(out, RF_VPDPBUSD, product(kernel, panel, row), kernel->code + 2 * panel + v,
-                              rf_reg(kernel->value + v));
+                rf_asm_vector(out, RF_VPDPBUSD, product(kernel, panel, row),
+                              kernel->code + 2 * panel + v, rf_reg(kernel->value + v));
     }
 }
 
@@ -142,7 +150,8 @@ static void load_scales(const struct kernel *kernel, int panel, int half)
             int to = i ? b : s;
             rf_asm_move(out, RF_VPMOVZXBD, t, rf_mem(rf_at(reg_numbers, 256 * panel + 128 * i)));
             rf_asm_move(out, RF_VCVTDQ2PS, t, rf_reg(t));
-            rf_asm_move(out, RF_VCVTPH2PS, to, rf_mem(rf_in_panel(reg_scales, panel, 192 + 32 * i)));
+            rf_asm_move(out, RF_VCVTPH2PS, to,
+                        rf_mem(rf_in_panel(reg_scales, panel, 192 + 32 * i)));
             rf_asm_vector(out, RF_VMULPS, to, to, rf_reg(t));
         }
         break;
@@ -164,13 +173,16 @@ static void load_scales(const struct kernel *kernel, int panel, int half)
 static void add_scaled(const struct kernel *kernel, int panel, int row)
 {
     struct rf_assembler *out = kernel->frame.out;
-    int number = product(kernel, panel, row), to = kernel->frame.sum >= 0 ? kernel->frame.sum + number : number;
+    int number = product(kernel, panel, row),
+        to = kernel->frame.sum >= 0 ? kernel->frame.sum + number : number;
     rf_asm_move(out, RF_VCVTDQ2PS, number, rf_reg(number));
-    rf_asm_vector(out, RF_VMULPS, number, number, rf_mem_each(rf_in_row(row, offsetof(struct rf_a8, d))));
+    rf_asm_vector(out, RF_VMULPS, number, number,
+                  rf_mem_each(rf_in_row(row, offsetof(struct rf_a8, d))));
     if (kernel->frame.sum >= 0)
         rf_asm_vector(out, RF_VFMADD231PS, to, number, rf_reg(kernel->scale));
     else
-        rf_asm_vector(out, RF_VFMADD213PS, to, kernel->scale, rf_mem(rf_sum_at(&kernel->frame, number)));
+        rf_asm_vector(out, RF_VFMADD213PS, to, kernel->scale,
+                      rf_mem(rf_sum_at(&kernel->frame, number)));
     if (kernel->frame.layout->has_min)
         rf_asm_vector(out, RF_VFMADD231PS, to, kernel->minimum,
                       rf_mem_each(rf_in_row(row, offsetof(struct rf_a8, d_sum))));
@@ -202,7 +214,9 @@ static void unpack(const struct kernel *kernel, int panel)
     for (int v = 0; v < 3; v++) {
         rf_asm_move(out, RF_VMOVDQU, t, rf_mem(rf_in_panel(reg_scales, panel, 64 * v)));
         rf_asm_vector(out, RF_VPAND, low, t, rf_constant(offsetof(struct rf_frame_constants, six)));
-        rf_asm_store(out, rf_in_call(offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel + 64 * (size_t)v),
+        rf_asm_store(out,
+                     rf_in_call(offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel +
+                                64 * (size_t)v),
                      low);
         rf_asm_vector(out, RF_VPSRLW, t, t, rf_imm(6 - 2 * v));
         if (v == 0)
@@ -210,17 +224,21 @@ static void unpack(const struct kernel *kernel, int panel)
         else
             rf_asm_ternary(out, fourth, t, rf_constant(place[v]), 0xf8);
     }
-    rf_asm_store(out, rf_in_call(offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel + 192), fourth);
+    rf_asm_store(out,
+                 rf_in_call(offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel + 192),
+                 fourth);
 }
 
 static void load_constants(const struct kernel *kernel)
 {
     struct rf_assembler *out = kernel->frame.out;
     rf_asm_move(out, RF_VMOVDQU, kernel->mask,
-                rf_constant(kernel->format == RF_FORMAT_MXFP4 ? offsetof(struct rf_frame_constants, mxfp4)
-                                                              : offsetof(struct rf_frame_constants, nibble)));
+                rf_constant(kernel->format == RF_FORMAT_MXFP4
+                                ? offsetof(struct rf_frame_constants, mxfp4)
+                                : offsetof(struct rf_frame_constants, nibble)));
     if (kernel->format == RF_FORMAT_Q6_K)
-        rf_asm_move(out, RF_VMOVDQU, kernel->upper, rf_constant(offsetof(struct rf_frame_constants, upper_two)));
+        rf_asm_move(out, RF_VMOVDQU, kernel->upper,
+                    rf_constant(offsetof(struct rf_frame_constants, upper_two)));
 }
 
 static void assign_registers(struct kernel *kernel)
@@ -262,9 +280,11 @@ static void superblock(const struct kernel *kernel)
 void rf_panels_emit_512(struct rf_assembler *assembler, enum rf_format format, int n, int p)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    struct kernel kernel = {
-        .frame = {.out = assembler, .layout = layout, .n = n, .p = p}, .format = format, .traits = traits_of(format)};
-    kernel.frame.ahead = kernel.traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
+    struct kernel kernel = {.frame = {.out = assembler, .layout = layout, .n = n, .p = p},
+                            .format = format,
+                            .traits = traits_of(format)};
+    kernel.frame.ahead =
+        kernel.traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
     assign_registers(&kernel);
     assembler->vector_bytes = 64;
     assembler->evex = 1;

@@ -1,9 +1,11 @@
-/* Weights to blocks of fewer bits, as a GGUF file has them. Every tier compiles this source for its own vectors; its bits are
- * the same on all of them, because every sum runs in the order that is written here.
+/* Weights to blocks of fewer bits, as a GGUF file has them. Every tier compiles this source for its
+ * own vectors; its bits are the same on all of them, because every sum runs in the order that is
+ * written here.
  *
- * Sixteen blocks of 32 values are worked on side by side: value j of block l is t[j][l], so that a block is a lane, sums cross
- * no lanes, and each inner loop over l is one vector operation or a few. A loop holds one comparison at most: where a second one
- * depends on the first, gcc sees control flow and leaves the loop scalar. */
+ * Sixteen blocks of 32 values are worked on side by side: value j of block l is t[j][l], so that a
+ * block is a lane, sums cross no lanes, and each inner loop over l is one vector operation or a
+ * few. A loop holds one comparison at most: where a second one depends on the first, gcc sees
+ * control flow and leaves the loop scalar. */
 #ifndef RF_MICROKERNELS_CAST_H
 #define RF_MICROKERNELS_CAST_H
 
@@ -16,8 +18,10 @@ enum {
     CAST_LANES = 16,
     CAST_BLOCK = 32,
     CAST_BATCH = CAST_LANES * CAST_BLOCK,
-    CAST_MAGIC = 0x4b400000, /* the bits of 1.5 * 2^23: what is added to it is rounded to an integer, ties to even */
-    CAST_SUM_STEP = 4        /* values that are summed in registers between two visits of the sums in memory */
+    CAST_MAGIC = 0x4b400000, /* the bits of 1.5 * 2^23: what is added to it is rounded to an
+                                integer, ties to even */
+    CAST_SUM_STEP =
+        4 /* values that are summed in registers between two visits of the sums in memory */
 };
 
 /* Scales are F16, at most 65504. */
@@ -67,7 +71,8 @@ static inline void cast_take(cast_values t, const float *x, float limit)
         for (size_t l = 0; l < CAST_LANES; l++) t[j][l] = y[l * CAST_BLOCK + j];
 }
 
-/* v to the nearest integer from 0 to `top`, as bits above CAST_MAGIC. Integers compare as the floats do. */
+/* v to the nearest integer from 0 to `top`, as bits above CAST_MAGIC. Integers compare as the
+ * floats do. */
 static inline int32_t cast_code_bits(float v, int32_t top)
 {
     int32_t bits = (int32_t)rf_float_bits(v + 0x1.8p23f), last = CAST_MAGIC + top;
@@ -80,15 +85,18 @@ static inline float cast_code(float v, int32_t top)
     return rf_bits_float((uint32_t)cast_code_bits(v, top)) - 0x1.8p23f;
 }
 
-/* Blocks whose byte i holds the code of value i below that of value 16 + i; `out`: the first block's codes. */
+/* Blocks whose byte i holds the code of value i below that of value 16 + i; `out`: the first
+ * block's codes. */
 static inline void cast_put_nibbles(uint8_t *out, size_t block_bytes, cast_codes c)
 {
     uint32_t words[4][CAST_LANES];
     for (size_t i = 0; i < 4; i++)
         for (size_t l = 0; l < CAST_LANES; l++) {
             int32_t word = 0;
-            for (size_t b = 0; b < 3; b++) word |= (c[4 * i + b][l] | c[16 + 4 * i + b][l] << 4) << 8 * b;
-            words[i][l] = (uint32_t)word | (uint32_t)(c[4 * i + 3][l] | c[16 + 4 * i + 3][l] << 4) << 24;
+            for (size_t b = 0; b < 3; b++)
+                word |= (c[4 * i + b][l] | c[16 + 4 * i + b][l] << 4) << 8 * b;
+            words[i][l] = (uint32_t)word | (uint32_t)(c[4 * i + 3][l] | c[16 + 4 * i + 3][l] << 4)
+                                               << 24;
         }
     for (size_t l = 0; l < CAST_LANES; l++)
         for (size_t i = 0; i < 4; i++) memcpy(out + l * block_bytes + 4 * i, &words[i][l], 4);
@@ -96,14 +104,16 @@ static inline void cast_put_nibbles(uint8_t *out, size_t block_bytes, cast_codes
 
 /* ---- MXFP4: E2M1 codes, a power of two for each block (OCP Microscaling Formats 1.0) ---- */
 
-/* The bits of the power of two that E2M1's numbers around a are half apart in; below 1 they are as at 1. */
+/* The bits of the power of two that E2M1's numbers around a are half apart in; below 1 they are as
+ * at 1. */
 static inline int32_t cast_e2m1_unit(float a)
 {
     int32_t bits = (int32_t)(rf_float_bits(a) & 0x7f800000u);
     return bits > 0x3f800000 ? bits : 0x3f800000;
 }
 
-/* To be added to a: 1.5 * 2^22 times that power of two. The sum is a to the nearest number of E2M1, ties to even. */
+/* To be added to a: 1.5 * 2^22 times that power of two. The sum is a to the nearest number of E2M1,
+ * ties to even. */
 static inline int32_t cast_e2m1_magic(int32_t unit)
 {
     return unit + 0x0b400000;
@@ -129,14 +139,15 @@ static inline void cast_mxfp4_codes(cast_codes c, cast_values t, const cast_lane
             uint32_t bits = rf_float_bits(t[j][l]);
             float a = cast_magnitude(t[j][l]) * inverse[l];
             int32_t unit = cast_e2m1_unit(a), magic = cast_e2m1_magic(unit);
-            int32_t n = (int32_t)rf_float_bits(a + rf_bits_float((uint32_t)magic)) - magic + (unit >> 22) - 2 * 127;
+            int32_t n = (int32_t)rf_float_bits(a + rf_bits_float((uint32_t)magic)) - magic +
+                        (unit >> 22) - 2 * 127;
             n = n < 7 ? n : 7;
             c[j][l] = n | (int32_t)(bits >> 28 & 8);
         }
 }
 
-/* The scale 2^(floor(log2 max) - 2), or, if `best`, twice that where it leaves less squared error: the maximum is then between 2
- * and 4 instead of 4 and 8, of which all above 6 is lost. */
+/* The scale 2^(floor(log2 max) - 2), or, if `best`, twice that where it leaves less squared error:
+ * the maximum is then between 2 and 4 instead of 4 and 8, of which all above 6 is lost. */
 static inline void cast_mxfp4_batch(uint8_t *out, const float *x, int best)
 {
     cast_values t;
@@ -161,7 +172,8 @@ static inline void cast_mxfp4_batch(uint8_t *out, const float *x, int best)
         cast_mxfp4_error(error, t, inverse);
         cast_mxfp4_error(half_error, t, half);
         for (size_t l = 0; l < CAST_LANES; l++) exponent[l] += 4.0f * half_error[l] < error[l];
-        for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 4.0f * half_error[l] < error[l] ? half[l] : inverse[l];
+        for (size_t l = 0; l < CAST_LANES; l++)
+            inverse[l] = 4.0f * half_error[l] < error[l] ? half[l] : inverse[l];
     }
     cast_mxfp4_codes(c, t, inverse);
     for (size_t l = 0; l < CAST_LANES; l++) out[17 * l] = (uint8_t)(exponent[l] & ~none[l]);
@@ -185,7 +197,8 @@ struct cast_sums {
     cast_lanes q, qq, xq;
 };
 
-static inline void cast_sum(struct cast_sums *sums, cast_values t, const cast_lanes inverse, const cast_lanes minimum)
+static inline void cast_sum(struct cast_sums *sums, cast_values t, const cast_lanes inverse,
+                            const cast_lanes minimum)
 {
     cast_lanes sum_q, sum_qq, sum_xq;
     for (size_t l = 0; l < CAST_LANES; l++) sum_q[l] = sum_qq[l] = sum_xq[l] = 0.0f;
@@ -213,15 +226,16 @@ struct cast_fit {
     cast_lanes sum; /* of x */
 };
 
-/* Takes, where it explains more, the grid of least squares for the codes that the values have on the given one. Its minimum
- * is at most `highest`, which is 0 or out of reach. */
-static inline void cast_improve(struct cast_fit *fit, cast_values t, const cast_lanes inverse, const cast_lanes minimum,
-                                float highest)
+/* Takes, where it explains more, the grid of least squares for the codes that the values have on
+ * the given one. Its minimum is at most `highest`, which is 0 or out of reach. */
+static inline void cast_improve(struct cast_fit *fit, cast_values t, const cast_lanes inverse,
+                                const cast_lanes minimum, float highest)
 {
     struct cast_sums sums;
     cast_lanes both, alone, scale, constant, gain;
     cast_sum(&sums, t, inverse, minimum);
-    for (size_t l = 0; l < CAST_LANES; l++) both[l] = CAST_BLOCK * sums.qq[l] - sums.q[l] * sums.q[l];
+    for (size_t l = 0; l < CAST_LANES; l++)
+        both[l] = CAST_BLOCK * sums.qq[l] - sums.q[l] * sums.q[l];
     cast_at_least(both, 1.0f);
     cast_at_least(sums.qq, 1.0f);
     for (size_t l = 0; l < CAST_LANES; l++) alone[l] = sums.xq[l] / sums.qq[l];
@@ -234,13 +248,16 @@ static inline void cast_improve(struct cast_fit *fit, cast_values t, const cast_
         constant[l] = cast_lesser(constant[l], highest);
         gain[l] = scale[l] * sums.xq[l] + constant[l] * fit->sum[l];
     }
-    for (size_t l = 0; l < CAST_LANES; l++) fit->scale[l] = gain[l] > fit->gain[l] ? scale[l] : fit->scale[l];
-    for (size_t l = 0; l < CAST_LANES; l++) fit->minimum[l] = gain[l] > fit->gain[l] ? constant[l] : fit->minimum[l];
+    for (size_t l = 0; l < CAST_LANES; l++)
+        fit->scale[l] = gain[l] > fit->gain[l] ? scale[l] : fit->scale[l];
+    for (size_t l = 0; l < CAST_LANES; l++)
+        fit->minimum[l] = gain[l] > fit->gain[l] ? constant[l] : fit->minimum[l];
     for (size_t l = 0; l < CAST_LANES; l++) fit->gain[l] = cast_greater(gain[l], fit->gain[l]);
 }
 
-/* Tries grids whose 15, 14 and 13 steps span the values, which finds the grid of values that were on one, and one of 16 steps
- * that cuts their ends off; then the least squares of the best of these once more. */
+/* Tries grids whose 15, 14 and 13 steps span the values, which finds the grid of values that were
+ * on one, and one of 16 steps that cuts their ends off; then the least squares of the best of these
+ * once more. */
 static inline void cast_fit_grid(struct cast_fit *fit, cast_values t, float highest)
 {
     static const float steps[] = {15, 14, 13, 16};
@@ -273,7 +290,8 @@ static inline void cast_fit_grid(struct cast_fit *fit, cast_values t, float high
     cast_at_least(fit->scale, 0.0f);
 }
 
-static inline void cast_grid_codes(cast_codes c, cast_values t, const cast_lanes scale, const cast_lanes minimum)
+static inline void cast_grid_codes(cast_codes c, cast_values t, const cast_lanes scale,
+                                   const cast_lanes minimum)
 {
     cast_lanes inverse;
     cast_invert(inverse, scale);
@@ -302,7 +320,8 @@ static void cast_q4_1_16(uint8_t *out, const float *x)
     cast_fit_grid(&fit, t, 2 * CAST_LIMIT);
     for (size_t l = 0; l < CAST_LANES; l++) {
         fit.scale[l] = cast_to_f16(fit.scale[l]);
-        fit.minimum[l] = cast_to_f16(cast_greater(cast_lesser(fit.minimum[l], 65504.0f), -65504.0f));
+        fit.minimum[l] =
+            cast_to_f16(cast_greater(cast_lesser(fit.minimum[l], 65504.0f), -65504.0f));
         cast_put_f16(out + 20 * l, fit.scale[l]);
         cast_put_f16(out + 20 * l + 2, fit.minimum[l]);
     }
@@ -310,7 +329,8 @@ static void cast_q4_1_16(uint8_t *out, const float *x)
     cast_put_nibbles(out + 4, 20, c);
 }
 
-/* ---- Q4_K: 256 values, eight affine grids whose scales and minima are 6-bit multiples of two numbers ---- */
+/* ---- Q4_K: 256 values, eight affine grids whose scales and minima are 6-bit multiples of two
+ * numbers ---- */
 
 /* One superblock's lanes. */
 enum { CAST_GROUPS = 8 };
@@ -341,19 +361,23 @@ static inline void cast_q4_k_grid(struct cast_q4_k *grid, const struct cast_fit 
     }
     cast_lanes inverse;
     cast_invert(inverse, grid->d);
-    for (size_t l = 0; l < CAST_LANES; l++) grid->scale[l] = cast_code(fit->scale[l] * inverse[l], 63);
+    for (size_t l = 0; l < CAST_LANES; l++)
+        grid->scale[l] = cast_code(fit->scale[l] * inverse[l], 63);
     cast_invert(inverse, grid->m);
-    for (size_t l = 0; l < CAST_LANES; l++) grid->minimum[l] = cast_code(-fit->minimum[l] * inverse[l], 63);
+    for (size_t l = 0; l < CAST_LANES; l++)
+        grid->minimum[l] = cast_code(-fit->minimum[l] * inverse[l], 63);
 }
 
-static inline void cast_q4_k_products(const struct cast_q4_k *grid, cast_lanes scale, cast_lanes minimum)
+static inline void cast_q4_k_products(const struct cast_q4_k *grid, cast_lanes scale,
+                                      cast_lanes minimum)
 {
     for (size_t l = 0; l < CAST_LANES; l++) scale[l] = grid->d[l] * grid->scale[l];
     for (size_t l = 0; l < CAST_LANES; l++) minimum[l] = -(grid->m[l] * grid->minimum[l]);
 }
 
 /* d and m by least squares over the superblock, all else being what it is. */
-static inline void cast_q4_k_refine(struct cast_q4_k *grid, const struct cast_fit *fit, cast_values t)
+static inline void cast_q4_k_refine(struct cast_q4_k *grid, const struct cast_fit *fit,
+                                    cast_values t)
 {
     struct cast_sums sums;
     cast_lanes scale, inverse, minimum;
@@ -371,7 +395,8 @@ static inline void cast_q4_k_refine(struct cast_q4_k *grid, const struct cast_fi
             bx += b * fit->sum[l];
         }
         float both = aa * bb - ab * ab, d = ax * bb - bx * ab, m = bx * aa - ax * ab;
-        if (both > 1e-6f * aa * bb && d > 0.0f && m >= 0.0f) cast_set_multiples(grid, first, d / both, m / both);
+        if (both > 1e-6f * aa * bb && d > 0.0f && m >= 0.0f)
+            cast_set_multiples(grid, first, d / both, m / both);
     }
 }
 
@@ -380,14 +405,15 @@ static inline void cast_put_q4_k(uint8_t *out, const struct cast_q4_k *grid, cas
     uint32_t words[8][CAST_LANES];
     for (size_t i = 0; i < 8; i++)
         for (size_t l = 0; l < CAST_LANES; l++)
-            words[i][l] =
-                (uint32_t)(c[4 * i][l] | c[4 * i + 1][l] << 8 | c[4 * i + 2][l] << 16 | c[4 * i + 3][l] << 24);
+            words[i][l] = (uint32_t)(c[4 * i][l] | c[4 * i + 1][l] << 8 | c[4 * i + 2][l] << 16 |
+                                     c[4 * i + 3][l] << 24);
     for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS, out += 144) {
         cast_put_f16(out, grid->d[first]);
         cast_put_f16(out + 2, grid->m[first]);
         for (size_t l = 0; l < 4; l++) {
             int32_t s0 = (int32_t)grid->scale[first + l], s1 = (int32_t)grid->scale[first + 4 + l];
-            int32_t m0 = (int32_t)grid->minimum[first + l], m1 = (int32_t)grid->minimum[first + 4 + l];
+            int32_t m0 = (int32_t)grid->minimum[first + l],
+                    m1 = (int32_t)grid->minimum[first + 4 + l];
             out[4 + l] = (uint8_t)(s0 | s1 >> 4 << 6);
             out[8 + l] = (uint8_t)(m0 | m1 >> 4 << 6);
             out[12 + l] = (uint8_t)((s1 & 15) | (m1 & 15) << 4);
@@ -432,8 +458,8 @@ static inline void cast_extreme(cast_lanes extreme, cast_values t)
     for (size_t l = 0; l < CAST_LANES; l++) extreme[l] = -low[l] > high[l] ? low[l] : high[l];
 }
 
-/* x = d (code - 8). The value of the greatest magnitude falls on code 0 or a little beyond: d is the least squares of the
- * best of these tries. */
+/* x = d (code - 8). The value of the greatest magnitude falls on code 0 or a little beyond: d is
+ * the least squares of the best of these tries. */
 static void cast_q4_0_16(uint8_t *out, const float *x)
 {
     static const float steps[] = {8, 7.25f, 6.5f, 8.75f, 9.5f};
@@ -457,7 +483,8 @@ static void cast_q4_0_16(uint8_t *out, const float *x)
         cast_at_least(square, 1.0f);
         for (size_t l = 0; l < CAST_LANES; l++) square[l] = product[l] / square[l];
         for (size_t l = 0; l < CAST_LANES; l++) product[l] = product[l] * square[l];
-        for (size_t l = 0; l < CAST_LANES; l++) scale[l] = product[l] > gain[l] ? square[l] : scale[l];
+        for (size_t l = 0; l < CAST_LANES; l++)
+            scale[l] = product[l] > gain[l] ? square[l] : scale[l];
         for (size_t l = 0; l < CAST_LANES; l++) gain[l] = cast_greater(product[l], gain[l]);
     }
     for (size_t l = 0; l < CAST_LANES; l++) {
@@ -474,7 +501,8 @@ static void cast_q4_0_16(uint8_t *out, const float *x)
     cast_put_nibbles(out + 2, 18, c);
 }
 
-/* As ggml defines it: d = max / 127, x / d rounded half away from zero with d in F32, then d in F16. */
+/* As ggml defines it: d = max / 127, x / d rounded half away from zero with d in F32, then d in
+ * F16. */
 static void cast_q8_0_16(uint8_t *out, const float *x)
 {
     cast_values t;

@@ -36,11 +36,13 @@ const struct rf_kernels *rf_kernels(int tier)
 {
     /* Built once; threads that come at the same time write the same pointers. */
     static struct rf_kernels tables[RF_TIER_COUNT];
-    static _Atomic int state[RF_TIER_COUNT]; /* 0: not built, 1: being built, 2: ready, 3: no kernels */
+    static _Atomic int
+        state[RF_TIER_COUNT]; /* 0: not built, 1: being built, 2: ready, 3: no kernels */
     if (tier < 0 || tier >= RF_TIER_COUNT) return NULL;
     int expected = 0;
     if (atomic_compare_exchange_strong(&state[tier], &expected, 1))
-        atomic_store_explicit(&state[tier], fill(&tables[tier], tier) ? 2 : 3, memory_order_release);
+        atomic_store_explicit(&state[tier], fill(&tables[tier], tier) ? 2 : 3,
+                              memory_order_release);
     int now;
     while ((now = atomic_load_explicit(&state[tier], memory_order_acquire)) == 1) continue;
     return now == 2 ? &tables[tier] : NULL;
@@ -49,6 +51,7 @@ const struct rf_kernels *rf_kernels(int tier)
 int rf_kernels_best_tier(void)
 {
     int tier = RF_TIER_COUNT - 1;
-    while (tier > RF_TIER_SCALAR && !(rf_cpu_has_tier((enum rf_tier)tier) && rf_kernels(tier))) tier--;
+    while (tier > RF_TIER_SCALAR && !(rf_cpu_has_tier((enum rf_tier)tier) && rf_kernels(tier)))
+        tier--;
     return tier;
 }

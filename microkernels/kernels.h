@@ -1,9 +1,10 @@
-/* The arithmetic: one table of function pointers, filled first with the scalar reference, which defines what each kernel
- * computes, then overwritten by the tiers that the machine has (docs/kernels.md).
+/* The arithmetic: one table of function pointers, filled first with the scalar reference, which
+ * defines what each kernel computes, then overwritten by the tiers that the machine has
+ * (docs/kernels.md).
  *
- * Row independence. For every kernel, the bits of a result row depend on that row's operands alone: not on how many
- * rows, queries or weights the call holds. Each sum of a tier runs in one fixed order, whatever tile it is computed in.
- * Between tiers results differ by rounding. */
+ * Row independence. For every kernel, the bits of a result row depend on that row's operands alone:
+ * not on how many rows, queries or weights the call holds. Each sum of a tier runs in one fixed
+ * order, whatever tile it is computed in. Between tiers results differ by rounding. */
 #ifndef RF_MICROKERNELS_KERNELS_H
 #define RF_MICROKERNELS_KERNELS_H
 
@@ -18,10 +19,11 @@ enum {
 };
 
 /* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k.
- * w, BF16: row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from the model's file.
- * w, other formats: panels (panel.h), 64-byte aligned, ldw bytes from panel to panel; k is a multiple of the format's unit.
- * x: rows packed in the form that the format wants (rf_operand_of), of which the first n are meant; 64-byte aligned.
- * y: F32, ldy elements from row to row. */
+ * w, BF16: row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from
+ * the model's file. w, other formats: panels (panel.h), 64-byte aligned, ldw bytes from panel to
+ * panel; k is a multiple of the format's unit. x: rows packed in the form that the format wants
+ * (rf_operand_of), of which the first n are meant; 64-byte aligned. y: F32, ldy elements from row
+ * to row. */
 struct rf_linear_args {
     float *y;
     size_t ldy;
@@ -39,7 +41,8 @@ typedef void rf_linear_fn(const struct rf_linear_args *args);
 enum rf_operand {
     RF_OPERAND_BF16, /* each value rounded to BF16; the order is the tier's own */
     RF_OPERAND_A8,   /* struct rf_a8 [n][rf_a8_stride(k)] */
-    RF_OPERAND_A16, /* each value rounded to BF16, for panels: [n][rf_a16_stride(k)], of each four k in the order 0, 2, 1, 3 */
+    RF_OPERAND_A16, /* each value rounded to BF16, for panels: [n][rf_a16_stride(k)], of each four k
+                       in the order 0, 2, 1, 3 */
     RF_OPERAND_COUNT
 };
 
@@ -54,11 +57,13 @@ static inline size_t rf_a16_stride(size_t k)
     return (k / RF_BLOCK | 1) * RF_BLOCK;
 }
 
-/* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its first visible[i]
- * positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p exp(s_p - max s) V_p,
- * followed by two floats, max s and sum_p exp(s_p - max s). A query that sees nothing gets zeros, -inf and 0.
- * K: [position/16][head_dim][16], V: [position][rf_padded(head_dim)], both F16 or both BF16; the padding holds zeros, and
- * all positions up to the next multiple of 16 are readable. out rows: rf_padded(head_dim) + 2 floats, ldo apart. */
+/* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its
+ * first visible[i] positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p
+ * exp(s_p - max s) V_p, followed by two floats, max s and sum_p exp(s_p - max s). A query that sees
+ * nothing gets zeros, -inf and 0. K: [position/16][head_dim][16], V:
+ * [position][rf_padded(head_dim)], both F16 or both BF16; the padding holds zeros, and all
+ * positions up to the next multiple of 16 are readable. out rows: rf_padded(head_dim) + 2 floats,
+ * ldo apart. */
 struct rf_attention_args {
     const float *const *q; /* [n_q] -> [head_dim] */
     const int32_t *visible;
@@ -82,20 +87,21 @@ enum rf_cast {
 };
 
 struct rf_kernels {
-    /* Operands: the bytes of n rows of k values, and writing row i of them. Each row is written by itself, in any order,
-     * by any thread. For A8 and A16 k is a multiple of 32. */
+    /* Operands: the bytes of n rows of k values, and writing row i of them. Each row is written by
+     * itself, in any order, by any thread. For A8 and A16 k is a multiple of 32. */
     size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
     void (*pack[RF_OPERAND_COUNT])(void *packed, size_t row, const float *x, size_t k);
 
     /* BF16: products are exact, sums are F32, in an order of the tier's own.
-     * Other formats, on every tier to the same bits: for each result and group of k in order, with the exact integer
-     * i = sum (c - offset) q:  acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
-     * in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
+     * Other formats, on every tier to the same bits: for each result and group of k in order, with
+     * the exact integer i = sum (c - offset) q:  acc = fma(i * d, s, acc), then, where there is a
+     * minimum, acc = fma(b, d_sum, acc); in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    /* MXFP4 weights times A16 rows: 16-bit activations. For each block of 32 in order: acc = fma(sum of the products, s, acc),
-     * the sum in F32 and in an order of the tier's own. */
+    /* MXFP4 weights times A16 rows: 16-bit activations. For each block of 32 in order: acc =
+     * fma(sum of the products, s, acc), the sum in F32 and in an order of the tier's own. */
     rf_linear_fn *linear_mxfp4_a16;
-    size_t linear_rows; /* weight rows to share work by: a multiple of 16 and of the height of every tile */
+    size_t linear_rows; /* weight rows to share work by: a multiple of 16 and of the height of every
+                           tile */
 
     void (*attention_f16)(const struct rf_attention_args *args);
     void (*attention_bf16)(const struct rf_attention_args *args);
@@ -112,11 +118,13 @@ struct rf_kernels {
     /* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. */
     size_t (*first_above)(const float *x, size_t n, float threshold);
 
-    /* n values, a multiple of the type's block, to blocks as a model's file has them; the same bits on every tier. No
-     * alignment. What is not finite counts as the greatest finite number, a NaN as 0. */
+    /* n values, a multiple of the type's block, to blocks as a model's file has them; the same bits
+     * on every tier. No alignment. What is not finite counts as the greatest finite number, a NaN
+     * as 0. */
     void (*cast[RF_CAST_COUNT])(void *blocks, const float *x, size_t n);
 
-    /* Reads n bytes (a multiple of 4096) at full speed; the result keeps a compiler from dropping the loads. */
+    /* Reads n bytes (a multiple of 4096) at full speed; the result keeps a compiler from dropping
+     * the loads. */
     uint64_t (*read_stream)(const void *data, size_t n);
 };
 
@@ -125,8 +133,8 @@ static inline size_t rf_padded(size_t n)
     return (n + 15) & ~(size_t)15;
 }
 
-/* The table of a tier (an enum rf_tier), or NULL if this build has no kernels of its own for it. Which tiers the machine
- * can run is rf_cpu_has_tier's to say. */
+/* The table of a tier (an enum rf_tier), or NULL if this build has no kernels of its own for it.
+ * Which tiers the machine can run is rf_cpu_has_tier's to say. */
 const struct rf_kernels *rf_kernels(int tier);
 /* The best tier that the machine can run and that has kernels here. */
 int rf_kernels_best_tier(void);

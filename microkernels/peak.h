@@ -1,7 +1,9 @@
-/* How many operations a second the instructions give that the kernels live on: the compute ceilings of `riffle roofline`.
+/* How many operations a second the instructions give that the kernels live on: the compute ceilings
+ * of `riffle roofline`.
  *
- * Each loop issues one kind of instruction on enough independent accumulators to cover its latency, with all operands in
- * registers. So it shows what the execution units can do, and nothing of loads, unpacking or scaling. */
+ * Each loop issues one kind of instruction on enough independent accumulators to cover its latency,
+ * with all operands in registers. So it shows what the execution units can do, and nothing of
+ * loads, unpacking or scaling. */
 #ifndef RF_MICROKERNELS_PEAK_H
 #define RF_MICROKERNELS_PEAK_H
 
@@ -10,9 +12,10 @@
 #include "microkernels/kernels.h"
 
 enum rf_peak {
-    RF_PEAK_SSE_F32,    /* mulps, addps: what every x86-64 has */
-    RF_PEAK_FMA_256,    /* vfmadd231ps */
-    RF_PEAK_MADDUBS,    /* vpmaddubsw, and one vpmaddwd for each four, 256 bits: AVX2's dot product of bytes */
+    RF_PEAK_SSE_F32, /* mulps, addps: what every x86-64 has */
+    RF_PEAK_FMA_256, /* vfmadd231ps */
+    RF_PEAK_MADDUBS, /* vpmaddubsw, and one vpmaddwd for each four, 256 bits: AVX2's dot product of
+                        bytes */
     RF_PEAK_DPBUSD_256, /* vpdpbusd */
     RF_PEAK_FMA_512,
     RF_PEAK_DPBF16, /* vdpbf16ps, 512 bits */

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The same caches; where these are unknown, as many threads. An L2 for several cores may show fewer of them when some are
- * switched off, and so may a core its threads: neither counts where sizes do. */
+/* The same caches; where these are unknown, as many threads. An L2 for several cores may show fewer
+ * of them when some are switched off, and so may a core its threads: neither counts where sizes do.
+ */
 static int same_structure(const struct rf_core_traits *a, const struct rf_core_traits *b)
 {
     if (a->l1_bytes && b->l1_bytes && a->l1_bytes != b->l1_bytes) return 0;
@@ -43,7 +44,8 @@ static int faster(const struct rf_core_traits *a, const struct rf_core_traits *b
     if (a->has_l3 != b->has_l3) return a->has_l3;
     if (a->l1_bytes && b->l1_bytes && a->l1_bytes != b->l1_bytes) return a->l1_bytes > b->l1_bytes;
     if (a->n_threads != b->n_threads) return a->n_threads > b->n_threads;
-    if (a->n_sharing && b->n_sharing && a->n_sharing != b->n_sharing) return a->n_sharing < b->n_sharing;
+    if (a->n_sharing && b->n_sharing && a->n_sharing != b->n_sharing)
+        return a->n_sharing < b->n_sharing;
     return a->l2_bytes > b->l2_bytes;
 }
 
@@ -57,8 +59,8 @@ static enum rf_core_kind kind_of(enum rf_core_type type, int is_outside)
 struct summary {
     int leader;                                  /* the fastest, as it looks */
     int l3, types, kinds, ranks, speeds, caches; /* cores that have them */
-    int outside;                                 /* some are low-power cores for the lack of an L3 */
-    int by_structure, by_speed;                  /* what set cores without a type apart */
+    int outside;                /* some are low-power cores for the lack of an L3 */
+    int by_structure, by_speed; /* what set cores without a type apart */
 };
 
 static struct summary summarise(const struct rf_core_traits *cores, int n)
@@ -77,8 +79,8 @@ static struct summary summarise(const struct rf_core_traits *cores, int n)
     return all;
 }
 
-static enum rf_core_kind judge(const struct rf_core_traits *cores, int n, const struct rf_core_traits *core,
-                               struct summary *all)
+static enum rf_core_kind judge(const struct rf_core_traits *cores, int n,
+                               const struct rf_core_traits *core, struct summary *all)
 {
     int is_outside = all->l3 && !core->has_l3;
     enum rf_core_type type = core->type;
@@ -115,7 +117,10 @@ static void print_list(const struct list *list, char *text, size_t cap)
     size_t at = 0;
     for (const char *item = list->text; left > 0 && at < cap; left--) {
         size_t n = strcspn(item, "|");
-        int written = snprintf(text + at, cap - at, "%.*s%s", (int)n, item, left > 2 ? ", " : left == 2 ? " and " : "");
+        int written = snprintf(text + at, cap - at, "%.*s%s", (int)n, item,
+                               left > 2    ? ", "
+                               : left == 2 ? " and "
+                                           : "");
         at += written > 0 ? (size_t)written : 0;
         item += n + 1;
     }
@@ -157,7 +162,9 @@ void rf_core_kinds(struct rf_core_traits *cores, int n, char *note, size_t cap)
         cores[i].kind = judge(cores, n, &cores[i], &all);
         count[cores[i].kind]++;
     }
-    enum rf_core_kind best = count[RF_CORE_P] ? RF_CORE_P : count[RF_CORE_E] ? RF_CORE_E : RF_CORE_LP;
+    enum rf_core_kind best = count[RF_CORE_P]   ? RF_CORE_P
+                             : count[RF_CORE_E] ? RF_CORE_E
+                                                : RF_CORE_LP;
     for (int i = 0; i < n; i++)
         if (cores[i].kind == best) cores[i].kind = RF_CORE_P;
     for (int k = 0; k < RF_CORE_KINDS; k++) n_kinds += count[k] > 0;

@@ -10,7 +10,8 @@
 #include "platform/memory.h"
 #include "platform/topology.h"
 
-static const char *const tier_names[RF_TIER_COUNT] = {"scalar", "avx2", "avxvnni", "avxvnniint8", "avx512", "amx"};
+static const char *const tier_names[RF_TIER_COUNT] = {"scalar",      "avx2",   "avxvnni",
+                                                      "avxvnniint8", "avx512", "amx"};
 
 const char *rf_tier_name(enum rf_tier tier)
 {
@@ -59,14 +60,16 @@ int rf_cpu_has_tier(enum rf_tier tier)
     if (tier == RF_TIER_AVXVNNI && all(a71, BIT(4))) return 1;
     if (tier == RF_TIER_AVXVNNIINT8) return all(a71, BIT(4)) && all(d71, BIT(4) | BIT(5));
 
-    if (!all(saved, 0xe6)) return 0;                                         /* opmask and ZMM state */
+    if (!all(saved, 0xe6)) return 0; /* opmask and ZMM state */
     if (!all(b7, BIT(16) | BIT(17) | BIT(30) | (uint64_t)BIT(31))) return 0; /* F, DQ, BW, VL */
     if (!all(c7, BIT(1) | BIT(11))) return 0;                                /* VBMI, VNNI */
     if (!all(a71, BIT(5))) return 0;                                         /* BF16 */
     if (tier == RF_TIER_AVX512 || tier == RF_TIER_AVXVNNI) return 1;
 
-    if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25))) return 0; /* tile state; BF16, TILE, INT8 */
-    /* Linux lets a process use the tiles' large state only on request, which holds for all of its threads. */
+    if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25)))
+        return 0; /* tile state; BF16, TILE, INT8 */
+    /* Linux lets a process use the tiles' large state only on request, which holds for all of its
+     * threads. */
     return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* A tier is a coherent bundle of instruction sets, as processors really have them; each holds kernels of its own. */
+/* A tier is a coherent bundle of instruction sets, as processors really have them; each holds
+ * kernels of its own. */
 enum rf_tier {
     RF_TIER_SCALAR,
     RF_TIER_AVX2,        /* AVX2, FMA, F16C */

@@ -16,7 +16,8 @@ int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_
     bytes = (bytes + page - 1) / page * page;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return rf_fail(error, RF_ERR_MEMORY, "there is no memory for %zu bytes of generated code", bytes);
+        return rf_fail(error, RF_ERR_MEMORY, "there is no memory for %zu bytes of generated code",
+                       bytes);
     *executable = (struct rf_executable){memory, bytes};
     return 0;
 }

@@ -26,11 +26,13 @@ int rf_new_file_open(struct rf_new_file *file, const char *path, struct rf_error
     return 0;
 }
 
-int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes, struct rf_error *error)
+int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
+                      struct rf_error *error)
 {
     const char *at = data;
     while (bytes) {
-        ssize_t written = write(file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
+        ssize_t written =
+            write(file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
         if (written < 0 && errno == EINTR) continue;
         if (written < 0) return cannot_write(file->path, errno, error);
         at += written;
@@ -64,12 +66,14 @@ void rf_new_file_drop(struct rf_new_file *file)
     unlink(file->temporary);
 }
 
-int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, struct rf_error *error)
+int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans,
+                  struct rf_error *error)
 {
     struct rf_new_file file;
     int code = rf_new_file_open(&file, path, error);
     if (code) return code;
-    for (size_t i = 0; !code && i < n_spans; i++) code = rf_new_file_write(&file, spans[i].data, spans[i].bytes, error);
+    for (size_t i = 0; !code && i < n_spans; i++)
+        code = rf_new_file_write(&file, spans[i].data, spans[i].bytes, error);
     if (!code) return rf_new_file_finish(&file, error);
     rf_new_file_drop(&file);
     return code;

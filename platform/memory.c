@@ -22,7 +22,8 @@ static void *map_block(size_t bytes)
 {
     if (bytes > SIZE_MAX - 2 * (size_t)HUGE_PAGE) return NULL;
     size_t size = (bytes + HUGE_PAGE - 1) & ~((size_t)HUGE_PAGE - 1);
-    unsigned char *map = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *map =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) return NULL;
     size_t before = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
     size_t after = HUGE_PAGE - before;
@@ -55,7 +56,8 @@ const struct rf_allocator rf_system_allocator = {system_alloc, system_release, N
 static int fail_path(struct rf_error *error, const char *path, const char *what, int number)
 {
     char reason[128];
-    if (strerror_r(number, reason, sizeof reason)) snprintf(reason, sizeof reason, "error %d", number);
+    if (strerror_r(number, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "error %d", number);
     return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", path, what, reason);
 }
 
@@ -130,8 +132,9 @@ static int read_number(const char *path, uint64_t *number)
     return found;
 }
 
-/* The lowest limit on the way from a control group up to the root of its hierarchy. Inside a container the path may be
- * the host's and not exist here; the walk then ends at the root, which is the container's own group. */
+/* The lowest limit on the way from a control group up to the root of its hierarchy. Inside a
+ * container the path may be the host's and not exist here; the walk then ends at the root, which is
+ * the container's own group. */
 static uint64_t group_limit(const char *root, const char *group, const char *file, uint64_t limit)
 {
     char at[1024];
@@ -185,7 +188,8 @@ uint64_t rf_memory_peak_rss(void)
     }
     if (kibibytes == 0) {
         struct rusage usage;
-        if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_maxrss > 0) kibibytes = (uint64_t)usage.ru_maxrss;
+        if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_maxrss > 0)
+            kibibytes = (uint64_t)usage.ru_maxrss;
     }
     return kibibytes << 10;
 }

@@ -7,7 +7,8 @@
 
 #include "base/alloc.h"
 
-/* The default allocator: aligned blocks; those of 2 MiB and more are pages of their own with huge pages asked for. */
+/* The default allocator: aligned blocks; those of 2 MiB and more are pages of their own with huge
+ * pages asked for. */
 extern const struct rf_allocator rf_system_allocator;
 
 struct rf_mapping {
@@ -15,7 +16,8 @@ struct rf_mapping {
     size_t bytes;
 };
 
-/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path. */
+/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path.
+ */
 int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error);
 void rf_unmap_file(struct rf_mapping *mapping);
 int rf_is_directory(const char *path);

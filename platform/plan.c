@@ -64,7 +64,8 @@ static void print_numbers(const struct rf_topology *topology, char *text, size_t
 {
     size_t at = 0;
     text[0] = 0;
-    for (int first = next_number(topology, -1), last; first >= 0 && at < cap; first = next_number(topology, last)) {
+    for (int first = next_number(topology, -1), last; first >= 0 && at < cap;
+         first = next_number(topology, last)) {
         last = first;
         while (next_number(topology, last) == last + 1) last++;
         int n = last > first ? snprintf(text + at, cap - at, "%s%d-%d", at ? "," : "", first, last)
@@ -87,8 +88,9 @@ static int name_cpu(struct draft *draft, long number, struct rf_error *error)
     if (i < 0) {
         char known[128];
         print_numbers(topology, known, sizeof known);
-        return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: %s has no CPU %ld (it has %s)", draft->cores,
-                       topology->is_this_system ? "this machine" : topology->source, number, known);
+        return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: %s has no CPU %ld (it has %s)",
+                       draft->cores, topology->is_this_system ? "this machine" : topology->source,
+                       number, known);
     }
     if (!topology->cpus[i].is_allowed)
         return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: CPU %ld is %s", draft->cores, number,
@@ -97,7 +99,8 @@ static int name_cpu(struct draft *draft, long number, struct rf_error *error)
     return 0;
 }
 
-/* A number without sign and spaces; -1 where there is none. What is too large for any CPU is clamped. */
+/* A number without sign and spaces; -1 where there is none. What is too large for any CPU is
+ * clamped. */
 static long take_number(const char **text)
 {
     if (**text < '0' || **text > '9') return -1;
@@ -117,7 +120,8 @@ static int read_list(struct draft *draft, struct rf_error *error)
         }
         if (first < 0 || last < first || (*at && *at != ','))
             return rf_fail(error, RF_ERR_ARGUMENT,
-                           "cores %s: is not auto, p, e, all, or CPU numbers from small to large such as 0-3,8",
+                           "cores %s: is not auto, p, e, all, or CPU numbers from small to large "
+                           "such as 0-3,8",
                            draft->cores[0] ? draft->cores : "''");
         for (long number = first; number <= last; number++) {
             int code = name_cpu(draft, number, error);
@@ -160,15 +164,18 @@ static enum rf_left_out consider(const struct draft *draft, int i)
     const struct rf_cpu *cpu = &draft->topology->cpus[i];
     if (!cpu->is_allowed) return RF_LEFT_NOT_ALLOWED;
     if (draft->choice == CHOICE_LIST) return draft->named[i] ? RF_NOT_LEFT_OUT : RF_LEFT_KIND;
-    if (!wants_kind(draft, cpu->kind)) return draft->choice == CHOICE_AUTO ? RF_LEFT_LOW_POWER : RF_LEFT_KIND;
+    if (!wants_kind(draft, cpu->kind))
+        return draft->choice == CHOICE_AUTO ? RF_LEFT_LOW_POWER : RF_LEFT_KIND;
     return cpu->sibling ? RF_LEFT_SIBLING : RF_NOT_LEFT_OUT;
 }
 
-/* Threads of the same core, and (of as many threads) cores of the same L2, that are candidates before it. */
+/* Threads of the same core, and (of as many threads) cores of the same L2, that are candidates
+ * before it. */
 static void place(struct draft *draft, struct candidate *added)
 {
     const struct rf_cpu *cpus = draft->topology->cpus, *cpu = &cpus[added->cpu];
-    for (const struct candidate *c = draft->candidates; c < added; c++) added->round += cpus[c->cpu].core == cpu->core;
+    for (const struct candidate *c = draft->candidates; c < added; c++)
+        added->round += cpus[c->cpu].core == cpu->core;
     for (const struct candidate *c = draft->candidates; c < added; c++)
         added->in_l2 += cpu->l2 >= 0 && cpus[c->cpu].l2 == cpu->l2 && c->round == added->round;
 }
@@ -192,7 +199,8 @@ static int find_candidates(struct draft *draft, enum rf_left_out *left_out, stru
         if (left_out[i] != RF_NOT_LEFT_OUT && left_out[i] != RF_LEFT_SIBLING) continue;
         const struct rf_cpu *cpu = &topology->cpus[i];
         struct candidate *added = &draft->candidates[draft->n_candidates];
-        *added = (struct candidate){.cpu = i, .kind = cpu->kind, .package = cpu->package, .mhz = cpu->max_mhz};
+        *added = (struct candidate){
+            .cpu = i, .kind = cpu->kind, .package = cpu->package, .mhz = cpu->max_mhz};
         place(draft, added);
         draft->n_candidates++;
         draft->n_first += left_out[i] == RF_NOT_LEFT_OUT;
@@ -203,23 +211,30 @@ static int find_candidates(struct draft *draft, enum rf_left_out *left_out, stru
     int exists = 0;
     for (int i = 0; i < topology->n_cpus; i++) exists |= topology->cpus[i].kind == kind;
     if (exists)
-        return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: this process may use none of the %s cores", draft->cores,
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "cores %s: this process may use none of the %s cores", draft->cores,
                        rf_core_kind_name(kind));
     return rf_fail(error, RF_ERR_ARGUMENT, "cores %s: %s has no %s cores%s", draft->cores,
-                   topology->is_this_system ? "this machine" : topology->source, rf_core_kind_name(kind),
+                   topology->is_this_system ? "this machine" : topology->source,
+                   rf_core_kind_name(kind),
                    topology->n_kinds == 1 ? ": all of its cores are equal" : "");
 }
 
-/* Speeds relative to a P core, before anything is measured. Arithmetic goes with the clock, and an efficient core does less of
- * it in a cycle: half of a P core's in Gracemont (two vector units of 128 bits against two of 256), nearly as much in
- * Skymont (four of 128); 0.65 lies between. A core with a P core's caches is of its design and differs by the clock alone.
- * Reading memory hardly depends on the clock; fewer misses in flight, and outside the ring a longer way, are what
- * slows it. Unknown clocks are guessed from processors with both kinds. */
-static void estimate(const struct rf_topology *topology, const struct rf_cpu *cpu, float *decode, float *prompt)
+/* Speeds relative to a P core, before anything is measured. Arithmetic goes with the clock, and an
+ * efficient core does less of it in a cycle: half of a P core's in Gracemont (two vector units of
+ * 128 bits against two of 256), nearly as much in Skymont (four of 128); 0.65 lies between. A core
+ * with a P core's caches is of its design and differs by the clock alone. Reading memory hardly
+ * depends on the clock; fewer misses in flight, and outside the ring a longer way, are what slows
+ * it. Unknown clocks are guessed from processors with both kinds. */
+static void estimate(const struct rf_topology *topology, const struct rf_cpu *cpu, float *decode,
+                     float *prompt)
 {
-    static const float clock_guess[] = {1, 0.75f, 0.5f}, of_memory[] = {1, 0.75f, 0.4f}, of_cycle[] = {1, 0.65f, 0.65f};
+    static const float clock_guess[] = {1, 0.75f, 0.5f}, of_memory[] = {1, 0.75f, 0.4f},
+                       of_cycle[] = {1, 0.65f, 0.65f};
     const struct rf_cpu *best = cpu; /* a P core */
-    int own_mhz = 0, best_mhz = 0;   /* fastest of the kind: what a single favoured core reaches alone says little */
+    int own_mhz = 0,
+        best_mhz =
+            0; /* fastest of the kind: what a single favoured core reaches alone says little */
     for (int i = 0; i < topology->n_cpus; i++) {
         const struct rf_cpu *other = &topology->cpus[i];
         if (other->kind == cpu->kind && other->max_mhz > own_mhz) own_mhz = other->max_mhz;
@@ -233,7 +248,8 @@ static void estimate(const struct rf_topology *topology, const struct rf_cpu *cp
     *prompt = clock * (same_design ? 1 : of_cycle[cpu->kind]);
 }
 
-/* The workers' seats: those of a core share its speed, and who has none is as slow as the slowest. */
+/* The workers' seats: those of a core share its speed, and who has none is as slow as the slowest.
+ */
 static void fill_seats(struct rf_plan *plan, const struct draft *draft)
 {
     const struct rf_cpu *cpus = plan->topology.cpus;
@@ -265,10 +281,12 @@ static void fill_seats(struct rf_plan *plan, const struct draft *draft)
 static void explain(struct rf_plan *plan, const struct draft *draft, enum rf_left_out why)
 {
     const struct rf_cpu *cpus = plan->topology.cpus;
-    for (int c = 0; c < plan->n_placed; c++) plan->left_out[draft->candidates[c].cpu] = RF_NOT_LEFT_OUT;
+    for (int c = 0; c < plan->n_placed; c++)
+        plan->left_out[draft->candidates[c].cpu] = RF_NOT_LEFT_OUT;
     for (int c = plan->n_placed; c < draft->n_candidates; c++) {
         int i = draft->candidates[c].cpu, works = 0;
-        for (int s = 0; s < plan->n_placed; s++) works |= cpus[draft->candidates[s].cpu].core == cpus[i].core;
+        for (int s = 0; s < plan->n_placed; s++)
+            works |= cpus[draft->candidates[s].cpu].core == cpus[i].core;
         plan->left_out[i] = works && draft->choice != CHOICE_LIST ? RF_LEFT_SIBLING : why;
     }
 }
@@ -278,7 +296,8 @@ static int must_bind(const struct rf_plan *plan, enum choice choice)
     const struct rf_topology *topology = &plan->topology;
     int first = -1, kinds_differ = 0, keeps_out = 0;
     if (!topology->is_this_system) return 0;
-    if (topology->openmp_binds) return 1; /* it would put the first of a team's threads where the caller is */
+    if (topology->openmp_binds)
+        return 1; /* it would put the first of a team's threads where the caller is */
     for (int i = 0; i < topology->n_cpus; i++) {
         if (!topology->cpus[i].is_allowed) continue;
         if (first < 0) first = i;
@@ -301,7 +320,8 @@ static int decide(struct rf_plan *plan, struct draft *draft, int threads, struct
     int own = limit && limit < draft->n_first ? limit : draft->n_first;
     plan->n_seats = threads ? threads : own;
     plan->n_placed = plan->n_seats < draft->n_candidates ? plan->n_seats : draft->n_candidates;
-    plan->seats = rf_calloc(plan->allocator, (size_t)plan->n_seats, sizeof *plan->seats, "plan of the cores", error);
+    plan->seats = rf_calloc(plan->allocator, (size_t)plan->n_seats, sizeof *plan->seats,
+                            "plan of the cores", error);
     if (!plan->seats) return RF_ERR_MEMORY;
     explain(plan, draft, threads ? RF_LEFT_THREADS : RF_LEFT_QUOTA);
     fill_seats(plan, draft);
@@ -319,12 +339,16 @@ int rf_plan_of(struct rf_plan *plan, struct rf_topology *topology, const char *c
     struct draft draft = {.topology = &plan->topology, .cores = cores};
     int code = 0;
     if (threads < 0 || threads > RF_PLAN_MAX_THREADS)
-        code = rf_fail(error, RF_ERR_ARGUMENT, "threads %d: not between 0 and %d", threads, RF_PLAN_MAX_THREADS);
+        code = rf_fail(error, RF_ERR_ARGUMENT, "threads %d: not between 0 and %d", threads,
+                       RF_PLAN_MAX_THREADS);
     if (!code) {
-        plan->left_out = rf_calloc(allocator, n, sizeof *plan->left_out, "plan of the cores", error);
-        draft.named = plan->left_out ? rf_calloc(allocator, n, 1, "plan of the cores", error) : NULL;
-        draft.candidates =
-            draft.named ? rf_calloc(allocator, n, sizeof *draft.candidates, "plan of the cores", error) : NULL;
+        plan->left_out =
+            rf_calloc(allocator, n, sizeof *plan->left_out, "plan of the cores", error);
+        draft.named =
+            plan->left_out ? rf_calloc(allocator, n, 1, "plan of the cores", error) : NULL;
+        draft.candidates = draft.named ? rf_calloc(allocator, n, sizeof *draft.candidates,
+                                                   "plan of the cores", error)
+                                       : NULL;
         code = draft.candidates ? decide(plan, &draft, threads, error) : RF_ERR_MEMORY;
     }
     if (draft.candidates) rf_free(allocator, draft.candidates);
@@ -333,8 +357,8 @@ int rf_plan_of(struct rf_plan *plan, struct rf_topology *topology, const char *c
     return code;
 }
 
-int rf_plan_new(struct rf_plan *plan, const char *cores, int threads, const struct rf_allocator *allocator,
-                struct rf_error *error)
+int rf_plan_new(struct rf_plan *plan, const char *cores, int threads,
+                const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct rf_topology topology;
     *plan = (struct rf_plan){.allocator = allocator};

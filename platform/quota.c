@@ -6,8 +6,10 @@
 
 enum { LONGEST = 4096 };
 
-/* The first one or two numbers of a small file: quota and period in microseconds. How many there are; "max" is no number. */
-static int read_numbers(const char *folder, const char *group, const char *file, long long *first, long long *second)
+/* The first one or two numbers of a small file: quota and period in microseconds. How many there
+ * are; "max" is no number. */
+static int read_numbers(const char *folder, const char *group, const char *file, long long *first,
+                        long long *second)
 {
     char path[2 * LONGEST];
     int n = snprintf(path, sizeof path, "%s%s/%s", folder, group, file);
@@ -26,8 +28,8 @@ static int lower(int limit, long long quota, long long period)
     return cpus < INT_MAX && (limit == 0 || cpus < limit) ? (int)cpus : limit;
 }
 
-/* From a group up to the root of its hierarchy. Inside a container the path may be the host's and not exist here; the walk
- * then ends at the root, which is the container's own group. */
+/* From a group up to the root of its hierarchy. Inside a container the path may be the host's and
+ * not exist here; the walk then ends at the root, which is the container's own group. */
 static int group_limit(const char *folder, const char *group, int version, int limit)
 {
     char at[LONGEST];
@@ -35,9 +37,10 @@ static int group_limit(const char *folder, const char *group, int version, int l
     if (n < 0 || (size_t)n >= sizeof at) return limit;
     for (;;) {
         long long quota = 0, period = 0, ignored;
-        int found = version == 2 ? read_numbers(folder, at, "cpu.max", &quota, &period) == 2
-                                 : read_numbers(folder, at, "cpu.cfs_quota_us", &quota, &ignored) >= 1 &&
-                                       read_numbers(folder, at, "cpu.cfs_period_us", &period, &ignored) >= 1;
+        int found = version == 2
+                        ? read_numbers(folder, at, "cpu.max", &quota, &period) == 2
+                        : read_numbers(folder, at, "cpu.cfs_quota_us", &quota, &ignored) >= 1 &&
+                              read_numbers(folder, at, "cpu.cfs_period_us", &period, &ignored) >= 1;
         if (found) limit = lower(limit, quota, period);
         char *slash = strrchr(at, '/');
         if (!slash) return limit;
@@ -65,7 +68,8 @@ int rf_cpu_quota(const char *root)
     /* Lines are "id:controllers:path"; version 2 is id 0 without controllers. */
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!group) continue;
         *group++ = 0;
         controllers++;

@@ -2,27 +2,31 @@
 
 #include <math.h>
 
-/* Neighbours in memory make measured speeds wander by a few per cent, which must not show in the shares, while a worker that
- * really changes is to be followed at once. Seconds of a long and a short average; how far the short one must be off to be
- * believed, and for how long it then is. */
+/* Neighbours in memory make measured speeds wander by a few per cent, which must not show in the
+ * shares, while a worker that really changes is to be followed at once. Seconds of a long and a
+ * short average; how far the short one must be off to be believed, and for how long it then is. */
 static const double MEMORY = 0.060, RECENT = 0.004, OFF = 0.15, UNSETTLED = 0.016;
-/* A worker that got nothing is believed to be e times as fast after so many seconds, from that part of the fastest one's speed
- * up to all of it, until it is measured. So one that is really slow gets too much for a moment now and then. */
+/* A worker that got nothing is believed to be e times as fast after so many seconds, from that part
+ * of the fastest one's speed up to all of it, until it is measured. So one that is really slow gets
+ * too much for a moment now and then. */
 static const double FORGETTING = 0.050, LEAST = 1e-3;
-/* Of the usual time: what another number of workers must reach to be taken; by how much the passes of a trial together may
- * miss that, so that what is close is looked at for long; from where on passes bring a trial forward, if there are SURPRISES
- * in a row. */
+/* Of the usual time: what another number of workers must reach to be taken; by how much the passes
+ * of a trial together may miss that, so that what is close is looked at for long; from where on
+ * passes bring a trial forward, if there are SURPRISES in a row. */
 static const double BETTER = 0.985, PATIENCE = 0.08, SURPRISE = 1.25;
-/* Seconds between trials: at least, at most, and after a change, which may have been for a moment's sake. */
+/* Seconds between trials: at least, at most, and after a change, which may have been for a moment's
+ * sake. */
 static const double OFTEN = 0.25, SELDOM = 30.0, SOON = 0.05;
 /* The longest time for which a false alarm keeps the next away. */
 static const double ALARM = 8.0;
 /* Of all time, that trials may cost. */
 static const double LOSS = 0.01;
-/* The most, but for that, where not all workers take part, since nothing tells that a core is free again. */
+/* The most, but for that, where not all workers take part, since nothing tells that a core is free
+ * again. */
 static const double AGAIN = 1.0;
-/* A worker for which all others wait longer than this multiple of its share, and a little, is worth less than nothing; it is left
- * out for so many seconds, twice as many each time that it comes back no better. The time is averaged over LATE seconds. */
+/* A worker for which all others wait longer than this multiple of its share, and a little, is worth
+ * less than nothing; it is left out for so many seconds, twice as many each time that it comes back
+ * no better. The time is averaged over LATE seconds. */
 static const double WORTH = 1.3, LITTLE = 0.06, LATE = 0.05, OUT = 0.5, LONGEST_OUT = 16.0;
 enum { TRIAL_PASSES = 8, SURPRISES = 2, FAILURES = 7, ARRAYS = 6 };
 
@@ -33,7 +37,8 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
     struct rf_split *made = rf_calloc(allocator, 1, sizeof *made, "split", error);
     if (!made) return RF_ERR_MEMORY;
     size_t n = (size_t)n_workers;
-    made->storage = rf_calloc(allocator, ARRAYS * RF_WORK_KINDS * n, sizeof(double), "split", error);
+    made->storage =
+        rf_calloc(allocator, ARRAYS * RF_WORK_KINDS * n, sizeof(double), "split", error);
     if (!made->storage) {
         rf_free(allocator, made);
         return RF_ERR_MEMORY;
@@ -49,7 +54,8 @@ int rf_split_new(struct rf_split **split, int n_workers, int n_places, const str
         kind->late = kind->unsettled + n;
         kind->out = kind->late + n;
         kind->outing = kind->out + n;
-        kind->active = first && first->kinds[k].active < n_places ? first->kinds[k].active : n_places;
+        kind->active =
+            first && first->kinds[k].active < n_places ? first->kinds[k].active : n_places;
         for (size_t i = 0; i < n; i++) kind->speed[i] = first ? first->kinds[k].speed[i] : 1.0;
     }
     *split = made;
@@ -125,7 +131,8 @@ static int holds_up(struct rf_split_kind *kind, int i, int workers, double now)
 int rf_split_members(struct rf_split *split, int n_rows, int workers, double now, int *members)
 {
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
-    int count = 0, left_out = 0, most = workers > split->n_places ? split->n_workers : split->n_places;
+    int count = 0, left_out = 0,
+        most = workers > split->n_places ? split->n_workers : split->n_places;
     for (int i = 0; i < most && count < workers; i++) {
         if (i > 0 && kind->out[i] <= now && holds_up(kind, i, workers, now)) left_out = 1;
         if (i == 0 || kind->out[i] <= now) members[count++] = i;
@@ -168,7 +175,8 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
         return;
     }
     /* The longer nothing has changed, the longer it will last. */
-    double lost = (kind->trial_sum - kind->trial_passes) * *usual, calm = ldexp(OFTEN, kind->failures / 2);
+    double lost = (kind->trial_sum - kind->trial_passes) * *usual,
+           calm = ldexp(OFTEN, kind->failures / 2);
     if (kind->failures < 2 * FAILURES) kind->failures++;
     if (kind->active < split->n_places) calm = fmin(calm, AGAIN);
     kind->next_trial = now + fmin(fmax(lost / LOSS, calm), SELDOM);

@@ -28,9 +28,9 @@ enum {
 struct slot {
     _Alignas(64) double work, busy; /* since the last correction of the shares */
     double waited;                  /* in that time, by all others for this worker alone */
-    double ended;                   /* when it was done with the measured share before a barrier; 0: no such share */
-    int position;                   /* index in the run under way */
-    double factor, period;          /* rf_team_slow */
+    double ended; /* when it was done with the measured share before a barrier; 0: no such share */
+    int position; /* index in the run under way */
+    double factor, period; /* rf_team_slow */
     enum rf_core_kind kind;
 };
 
@@ -88,7 +88,8 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
 }
 
 /* Waits until the word is no longer `old`. */
-static void wait_for_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *sleepers, int spins)
+static void wait_for_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *sleepers,
+                            int spins)
 {
     for (int i = 0; i < spins; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return;
@@ -107,7 +108,8 @@ static void change(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
 
 static void bind_to(const cpu_set_t *mask)
 {
-    sched_setaffinity(0, MASK_BYTES, mask); /* a core that has gone since the plan was made: any other will do */
+    sched_setaffinity(0, MASK_BYTES,
+                      mask); /* a core that has gone since the plan was made: any other will do */
 }
 
 /* A worker's life, but for the caller's. */
@@ -129,8 +131,9 @@ static void serve(struct rf_team *team, int index)
     }
 }
 
-/* Its region is the team's life. A thread of its own enters it, since OpenMP keeps a pool of threads for each thread that enters
- * regions: the caller's other regions, and callers that come and go, would end and start our workers. */
+/* Its region is the team's life. A thread of its own enters it, since OpenMP keeps a pool of
+ * threads for each thread that enters regions: the caller's other regions, and callers that come
+ * and go, would end and start our workers. */
 static void *host(void *argument)
 {
     struct rf_team *team = argument;
@@ -161,12 +164,14 @@ static int probe_threads(int n, const struct rf_allocator *allocator, struct rf_
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&gate);
     int started = 0;
-    while (started < n && pthread_create(&threads[started], NULL, wait_for_release, &gate) == 0) started++;
+    while (started < n && pthread_create(&threads[started], NULL, wait_for_release, &gate) == 0)
+        started++;
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     rf_free(allocator, threads);
     if (started < n)
-        return rf_fail(error, RF_ERR_SYSTEM, "threads: the system started %d of %d worker threads", started + 1, n + 1);
+        return rf_fail(error, RF_ERR_SYSTEM, "threads: the system started %d of %d worker threads",
+                       started + 1, n + 1);
     return 0;
 }
 
@@ -188,7 +193,8 @@ static int start(struct rf_team *team, struct rf_error *error)
     int code = probe_threads(team->size - 1, team->allocator, error);
     if (code) return code;
     if (start_host(team) != 0)
-        return rf_fail(error, RF_ERR_SYSTEM, "threads: the system started 1 of %d worker threads", team->size);
+        return rf_fail(error, RF_ERR_SYSTEM, "threads: the system started 1 of %d worker threads",
+                       team->size);
     team->has_host = 1;
     while (atomic_load(&team->threads) == 0) futex(&team->threads, FUTEX_WAIT_PRIVATE, 0);
     /* OMP_THREAD_LIMIT and OMP_DYNAMIC may have made it fewer. */
@@ -213,7 +219,9 @@ static void seat(struct rf_team *team, const struct rf_plan *plan)
         const struct rf_seat *seat = &plan->seats[i];
         team->slots[i].kind = seat->kind;
         /* A worker without a place of its own goes where others of its kind are. */
-        if (seat->cpu >= 0) CPU_SET_S((size_t)plan->topology.cpus[seat->cpu].cpu, MASK_BYTES, team->masks[seat->kind]);
+        if (seat->cpu >= 0)
+            CPU_SET_S((size_t)plan->topology.cpus[seat->cpu].cpu, MASK_BYTES,
+                      team->masks[seat->kind]);
     }
     int usable = usable_cpus();
     team->places = team->binds || plan->n_placed < usable ? plan->n_placed : usable;
@@ -229,8 +237,9 @@ static void seat_like(struct rf_team *team, const struct rf_team *other)
 }
 
 /* Either by a plan or like another team. */
-static int team_new(struct rf_team **team, int size, const struct rf_plan *plan, const struct rf_team *other,
-                    const struct rf_allocator *allocator, struct rf_error *error)
+static int team_new(struct rf_team **team, int size, const struct rf_plan *plan,
+                    const struct rf_team *other, const struct rf_allocator *allocator,
+                    struct rf_error *error)
 {
     *team = NULL;
     struct rf_team *made = rf_calloc(allocator, 1, sizeof *made, "worker team", error);
@@ -241,9 +250,11 @@ static int team_new(struct rf_team **team, int size, const struct rf_plan *plan,
     made->gates = rf_calloc(allocator, (size_t)size, sizeof *made->gates, "worker team", error);
     made->members = rf_calloc(allocator, (size_t)size, sizeof *made->members, "worker team", error);
     made->shares = rf_calloc(allocator, (size_t)size, sizeof *made->shares, "worker team", error);
-    made->barrier.groups =
-        rf_calloc(allocator, (size_t)size / GROUP + 1, sizeof *made->barrier.groups, "worker team", error);
-    int code = made->slots && made->gates && made->members && made->shares && made->barrier.groups ? 0 : RF_ERR_MEMORY;
+    made->barrier.groups = rf_calloc(allocator, (size_t)size / GROUP + 1,
+                                     sizeof *made->barrier.groups, "worker team", error);
+    int code = made->slots && made->gates && made->members && made->shares && made->barrier.groups
+                   ? 0
+                   : RF_ERR_MEMORY;
     for (int i = 0; !code && i < size; i++) made->slots[i].factor = 1.0;
     if (!code && plan) seat(made, plan);
     if (!code && other) seat_like(made, other);
@@ -256,20 +267,20 @@ static int team_new(struct rf_team **team, int size, const struct rf_plan *plan,
     return 0;
 }
 
-int rf_team_new(struct rf_team **team, const struct rf_plan *plan, const struct rf_allocator *allocator,
-                struct rf_error *error)
+int rf_team_new(struct rf_team **team, const struct rf_plan *plan,
+                const struct rf_allocator *allocator, struct rf_error *error)
 {
     return team_new(team, plan->n_seats, plan, NULL, allocator, error);
 }
 
-int rf_team_like(struct rf_team **team, const struct rf_team *other, const struct rf_allocator *allocator,
-                 struct rf_error *error)
+int rf_team_like(struct rf_team **team, const struct rf_team *other,
+                 const struct rf_allocator *allocator, struct rf_error *error)
 {
     return team_new(team, other->size, NULL, other, allocator, error);
 }
 
-int rf_team_of(struct rf_team **team, const char *cores, int threads, const struct rf_allocator *allocator,
-               struct rf_error *error)
+int rf_team_of(struct rf_team **team, const char *cores, int threads,
+               const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct rf_plan plan;
     *team = NULL;
@@ -316,13 +327,14 @@ void rf_team_begin_with(struct rf_team *team, const struct rf_split *measured)
     team->measured = measured && measured->n_workers == team->size ? measured : NULL;
 }
 
-int rf_team_split_new(const struct rf_team *team, struct rf_split **split, const struct rf_allocator *allocator,
-                      struct rf_error *error)
+int rf_team_split_new(const struct rf_team *team, struct rf_split **split,
+                      const struct rf_allocator *allocator, struct rf_error *error)
 {
     return rf_split_new(split, team->size, team->places, team->measured, allocator, error);
 }
 
-/* Shares for the work to come, from what the workers did since they were last corrected: `seconds` ago. */
+/* Shares for the work to come, from what the workers did since they were last corrected: `seconds`
+ * ago. */
 static void deal(struct rf_team *team, double seconds)
 {
     struct rf_split_kind *kind = team->equally ? NULL : team->kind;
@@ -378,10 +390,15 @@ void rf_team_run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
     team->kind = NULL;
     team->tail = 1.0 / 16;
-    run(team, first_members(team, count == 0 ? team->places : count < team->size ? count : team->size), fn, argument);
+    run(team,
+        first_members(team, count == 0           ? team->places
+                            : count < team->size ? count
+                                                 : team->size),
+        fn, argument);
 }
 
-void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows, rf_team_fn fn, void *argument)
+void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows, rf_team_fn fn,
+                       void *argument)
 {
     double begin = rf_clock_seconds();
     int workers = rf_split_workers(split, n_rows, begin);
@@ -396,7 +413,8 @@ void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows,
     if (!team->equally) rf_split_took(split, n_rows, workers, end, end - begin);
 }
 
-/* 1 to the last of `count` that come to a meeting. *before: the latest time at which another was done, as far as is known. */
+/* 1 to the last of `count` that come to a meeting. *before: the latest time at which another was
+ * done, as far as is known. */
 static int arrive(struct meeting *meeting, uint32_t count, double ended, double *before)
 {
     double last = atomic_load_explicit(&meeting->ended, memory_order_relaxed);
@@ -430,8 +448,9 @@ void rf_team_barrier(struct rf_worker *worker)
     if (worker->count == 1) return;
     int spins = team->spins; /* once all have come, the next run may begin */
     struct slot *slot = &team->slots[team->members[worker->index]];
-    /* Where somebody waits: of two, beside the word that the other one writes when it comes, so that a single cache line goes to and
-     * fro; of more, away from it, since each that comes would take it from all that wait. */
+    /* Where somebody waits: of two, beside the word that the other one writes when it comes, so
+     * that a single cache line goes to and fro; of more, away from it, since each that comes would
+     * take it from all that wait. */
     _Atomic uint32_t *word = &team->barrier.generation;
     if (worker->count == 2) {
         word = &team->barrier.all.generation;
@@ -448,8 +467,8 @@ void rf_team_barrier(struct rf_worker *worker)
     wait_for_change(word, generation, &team->barrier.sleepers, spins);
 }
 
-/* Grains of `dealt` that the first `count` workers get; each the whole ones of its own share, since one too many for a slow
- * worker would hold up all. */
+/* Grains of `dealt` that the first `count` workers get; each the whole ones of its own share, since
+ * one too many for a slow worker would hold up all. */
 static size_t dealt_to(const struct rf_team *team, size_t dealt, int count)
 {
     size_t sum = 0;
@@ -457,10 +476,12 @@ static size_t dealt_to(const struct rf_team *team, size_t dealt, int count)
     return sum;
 }
 
-void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain, double cost)
+void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain,
+                    double cost)
 {
     const struct rf_team *team = worker->team;
-    size_t grains = (n + grain - 1) / grain, i = (size_t)worker->index, count = (size_t)worker->count, first, end;
+    size_t grains = (n + grain - 1) / grain, i = (size_t)worker->index,
+           count = (size_t)worker->count, first, end;
     *share = (struct rf_share){.worker = worker, .n = n, .grain = grain, .cost = cost};
     if (team->equally || count == 1) {
         first = grains * i / count;
@@ -485,8 +506,8 @@ static void drag(struct rf_share *share, const struct slot *slot)
     while ((share->handed = rf_clock_seconds()) < until) __builtin_ia32_pause();
 }
 
-/* Takes some of the tail: the less, the fewer grains are left and the slower the worker. None, where the fastest worker would
- * have done all that is left before this one had done a grain. */
+/* Takes some of the tail: the less, the fewer grains are left and the slower the worker. None,
+ * where the fastest worker would have done all that is left before this one had done a grain. */
 static size_t take(struct rf_team *team, const struct rf_worker *worker, size_t tail, size_t *first)
 {
     float share = team->shares[worker->index];
@@ -536,12 +557,14 @@ void rf_team_slow(struct rf_team *team, int i, double factor, double period)
     team->slots[i].factor = factor;
     team->slots[i].period = period;
     team->slowed = 0;
-    for (int other = 0; other < team->size; other++) team->slowed |= team->slots[other].factor > 1.0;
+    for (int other = 0; other < team->size; other++)
+        team->slowed |= team->slots[other].factor > 1.0;
 }
 
 uint64_t rf_team_barriers(const struct rf_team *team)
 {
-    return (uint64_t)atomic_load(&team->barrier.generation) + atomic_load(&team->barrier.all.generation);
+    return (uint64_t)atomic_load(&team->barrier.generation) +
+           atomic_load(&team->barrier.all.generation);
 }
 
 void rf_team_deal_equally(struct rf_team *team, int equally)

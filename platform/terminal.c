@@ -41,8 +41,8 @@ void rf_terminal_use_utf8(void)
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "en_US.UTF-8");
 }
 
-/* A signal belongs to the process, so its state does as well. The pipe ends a wait for input even where the signal was
- * delivered to another thread, or just before the wait began. */
+/* A signal belongs to the process, so its state does as well. The pipe ends a wait for input even
+ * where the signal was delivered to another thread, or just before the wait began. */
 enum { UNANSWERED_INTERRUPTS = 3 };
 static struct {
     volatile sig_atomic_t count;
@@ -105,7 +105,8 @@ void rf_interrupts_clear(void)
 int64_t rf_stdin_read(char *data, size_t n)
 {
     for (;;) {
-        struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupts.pipe[0], .events = POLLIN}};
+        struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                                 {.fd = interrupts.pipe[0], .events = POLLIN}};
         if (interrupts.count) return RF_READ_INTERRUPTED;
         if (poll(wait, 2, -1) < 0) {
             if (errno == EINTR) continue;
@@ -159,20 +160,24 @@ int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct 
         if (count == cap) {
             char *larger = realloc(block, 2 * cap + 1);
             if (!larger) {
-                code = rf_fail(error, RF_ERR_MEMORY, "no memory to read %s: it has more than %zu bytes", name, cap);
+                code = rf_fail(error, RF_ERR_MEMORY,
+                               "no memory to read %s: it has more than %zu bytes", name, cap);
                 break;
             }
             block = larger;
             cap *= 2;
         }
-        int64_t got = path ? file_read(file, block + count, cap - count) : rf_stdin_read(block + count, cap - count);
+        int64_t got = path ? file_read(file, block + count, cap - count)
+                           : rf_stdin_read(block + count, cap - count);
         if (got == RF_READ_END) break;
         if (got == RF_READ_INTERRUPTED)
             code = rf_fail(error, RF_ERR_CANCELLED, "interrupted while reading %s", name);
         else if (got < 0)
             code = rf_fail(error, RF_ERR_IO, "cannot read %s: %s", name, strerror(errno));
         else if ((count += (size_t)got) > limit)
-            code = rf_fail(error, RF_ERR_IO, "%s has more than %zu bytes, the most that can be read here", name, limit);
+            code =
+                rf_fail(error, RF_ERR_IO,
+                        "%s has more than %zu bytes, the most that can be read here", name, limit);
     }
     if (path) close(file);
     if (code != RF_OK) {
@@ -226,7 +231,8 @@ uint32_t rf_entropy(void)
 {
     struct timespec now = {0, 0};
     clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t x = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + ((uint64_t)getpid() << 40);
+    uint64_t x =
+        (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + ((uint64_t)getpid() << 40);
     /* The finaliser of splitmix64 spreads the few bits that change. */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;

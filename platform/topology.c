@@ -79,18 +79,21 @@ static int read_affinity(struct rf_topology *topology, struct rf_error *error)
     size_t bytes = 0;
     cpu_set_t *set = affinity(&bytes);
     int n = set ? CPU_COUNT_S(bytes, set) : 1;
-    topology->cpus = rf_calloc(topology->allocator, (size_t)n, sizeof *topology->cpus, "list of processors", error);
+    topology->cpus = rf_calloc(topology->allocator, (size_t)n, sizeof *topology->cpus,
+                               "list of processors", error);
     if (topology->cpus) {
         for (int cpu = 0; topology->n_cpus < n; cpu++) {
             if (set && !CPU_ISSET_S((size_t)cpu, bytes, set)) continue;
             int i = topology->n_cpus++;
-            topology->cpus[i] = (struct rf_cpu){.cpu = cpu, .core = i, .l2 = -1, .l3 = -1, .is_allowed = 1};
+            topology->cpus[i] =
+                (struct rf_cpu){.cpu = cpu, .core = i, .l2 = -1, .l3 = -1, .is_allowed = 1};
         }
         topology->n_cores = n;
         topology->n_packages = topology->n_kinds = topology->is_this_system = 1;
         topology->quota = rf_cpu_quota("");
         snprintf(topology->note, sizeof topology->note,
-                 "the system does not show its cores here; each processor of the affinity mask is taken as one");
+                 "the system does not show its cores here; each processor of the affinity mask is "
+                 "taken as one");
     }
     CPU_FREE(set);
     return topology->cpus ? 0 : RF_ERR_MEMORY;
@@ -121,7 +124,9 @@ static enum rf_core_type type_of(unsigned n, const struct hwloc_info_s *infos)
 
 static size_t cache_size(hwloc_obj_t cache)
 {
-    return cache && cache->attr && cache->attr->cache.size < SIZE_MAX ? (size_t)cache->attr->cache.size : 0;
+    return cache && cache->attr && cache->attr->cache.size < SIZE_MAX
+               ? (size_t)cache->attr->cache.size
+               : 0;
 }
 
 /* Of the core that the processor `pu` belongs to. */
@@ -133,12 +138,15 @@ static struct rf_core_traits traits_of(hwloc_topology_t hwloc, hwloc_obj_t pu, h
     traits.l2_bytes = cache_size(l2);
     traits.has_l3 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L3CACHE, pu) != NULL;
     if (core) traits.n_threads = hwloc_bitmap_weight(core->cpuset);
-    if (l2) traits.n_sharing = hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, l2->cpuset, HWLOC_OBJ_CORE);
+    if (l2)
+        traits.n_sharing =
+            hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, l2->cpuset, HWLOC_OBJ_CORE);
 
     int kind = hwloc_cpukinds_get_by_cpuset(hwloc, pu->cpuset, 0);
     unsigned n = 0;
     struct hwloc_info_s *infos = NULL;
-    if (kind < 0 || hwloc_cpukinds_get_info(hwloc, (unsigned)kind, NULL, &traits.efficiency, &n, &infos, 0) != 0)
+    if (kind < 0 || hwloc_cpukinds_get_info(hwloc, (unsigned)kind, NULL, &traits.efficiency, &n,
+                                            &infos, 0) != 0)
         return traits;
     traits.has_kind = 1;
     traits.type = type_of(n, infos);
@@ -153,13 +161,15 @@ static int number_of(hwloc_obj_t object)
     return object ? (int)object->logical_index : -1;
 }
 
-static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc, hwloc_const_bitmap_t allowed)
+static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc,
+                      hwloc_const_bitmap_t allowed)
 {
     int has_cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0, next = 0;
     hwloc_obj_t before = NULL;
     for (int i = 0; i < topology->n_cpus; i++) {
         hwloc_obj_t pu = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i);
-        hwloc_obj_t core = has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
+        hwloc_obj_t core =
+            has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
         hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, pu);
         hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu);
         /* Threads follow each other by core; one that belongs to none counts as one. */
@@ -181,13 +191,14 @@ static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc, hwlo
 
 static int read_kinds(struct rf_topology *topology, hwloc_topology_t hwloc, struct rf_error *error)
 {
-    struct rf_core_traits *cores =
-        rf_calloc(topology->allocator, (size_t)topology->n_cores, sizeof *cores, "list of cores", error);
+    struct rf_core_traits *cores = rf_calloc(topology->allocator, (size_t)topology->n_cores,
+                                             sizeof *cores, "list of cores", error);
     if (!cores) return RF_ERR_MEMORY;
     int has_cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
     for (int i = topology->n_cpus - 1; i >= 0; i--) {
         hwloc_obj_t pu = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i);
-        hwloc_obj_t core = has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
+        hwloc_obj_t core =
+            has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
         cores[topology->cpus[i].core] = traits_of(hwloc, pu, core);
     }
     rf_core_kinds(cores, topology->n_cores, topology->note, sizeof topology->note);
@@ -201,7 +212,8 @@ static int read_kinds(struct rf_topology *topology, hwloc_topology_t hwloc, stru
     for (int k = 0; k < RF_CORE_KINDS; k++) topology->n_kinds += occurs[k];
     if (!has_cores) {
         size_t at = strlen(topology->note);
-        snprintf(topology->note + at, sizeof topology->note - at, "%s: each hardware thread is taken as one",
+        snprintf(topology->note + at, sizeof topology->note - at,
+                 "%s: each hardware thread is taken as one",
                  at ? "; neither does it know cores" : "hwloc knows no cores here");
     }
     rf_free(topology->allocator, cores);
@@ -222,20 +234,23 @@ static uint64_t last_level_bytes(hwloc_topology_t hwloc)
     hwloc_obj_type_t last = HWLOC_OBJ_L3CACHE;
     if (hwloc_get_nbobjs_by_type(hwloc, last) <= 0) last = HWLOC_OBJ_L2CACHE;
     hwloc_obj_t cache = NULL;
-    while ((cache = hwloc_get_next_obj_by_type(hwloc, last, cache))) bytes += cache->attr->cache.size;
+    while ((cache = hwloc_get_next_obj_by_type(hwloc, last, cache)))
+        bytes += cache->attr->cache.size;
     return bytes;
 }
 
-/* Where OMP_PROC_BIND or its kin is set, OpenMP has bound the first thread to the first of its places before anybody could ask; what
- * the process may use is all of them. */
-static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask, struct rf_error *error)
+/* Where OMP_PROC_BIND or its kin is set, OpenMP has bound the first thread to the first of its
+ * places before anybody could ask; what the process may use is all of them. */
+static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask,
+                             struct rf_error *error)
 {
     topology->openmp_binds = omp_get_proc_bind() != omp_proc_bind_false;
     int n_places = topology->openmp_binds ? omp_get_num_places() : 0;
     if (n_places > 0) hwloc_bitmap_zero(mask);
     for (int place = 0; place < n_places; place++) {
         int n = omp_get_place_num_procs(place);
-        int *cpus = rf_calloc(topology->allocator, (size_t)n + 1, sizeof *cpus, "OpenMP's places", error);
+        int *cpus =
+            rf_calloc(topology->allocator, (size_t)n + 1, sizeof *cpus, "OpenMP's places", error);
         if (!cpus) return RF_ERR_MEMORY;
         omp_get_place_proc_ids(place, cpus);
         for (int i = 0; i < n; i++) hwloc_bitmap_set(mask, (unsigned)cpus[i]);
@@ -244,16 +259,17 @@ static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask, 
     return 0;
 }
 
-/* The processors that this process may use. On this system all of its threads count: one that is bound says nothing of the
- * others. */
-static int read_allowed(struct rf_topology *topology, hwloc_topology_t hwloc, hwloc_bitmap_t allowed,
-                        struct rf_error *error)
+/* The processors that this process may use. On this system all of its threads count: one that is
+ * bound says nothing of the others. */
+static int read_allowed(struct rf_topology *topology, hwloc_topology_t hwloc,
+                        hwloc_bitmap_t allowed, struct rf_error *error)
 {
     hwloc_bitmap_t mask = hwloc_bitmap_alloc();
     int code = 0;
     if (!mask || hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(hwloc)) != 0)
         code = rf_fail(error, RF_ERR_MEMORY, "no memory for the set of processors");
-    if (!code && topology->is_this_system && hwloc_get_cpubind(hwloc, mask, HWLOC_CPUBIND_PROCESS) == 0) {
+    if (!code && topology->is_this_system &&
+        hwloc_get_cpubind(hwloc, mask, HWLOC_CPUBIND_PROCESS) == 0) {
         code = add_openmp_places(topology, mask, error);
         if (hwloc_bitmap_intersects(mask, allowed)) hwloc_bitmap_and(allowed, allowed, mask);
     }
@@ -264,7 +280,8 @@ static int read_allowed(struct rf_topology *topology, hwloc_topology_t hwloc, hw
 static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, struct rf_error *error)
 {
     const char *file = environment("HWLOC_XMLFILE");
-    hwloc_obj_t root = hwloc_get_root_obj(hwloc), package = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, 0);
+    hwloc_obj_t root = hwloc_get_root_obj(hwloc),
+                package = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, 0);
     topology->n_cpus = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_PU);
     topology->n_packages = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_PACKAGE);
     if (topology->n_packages < 1) topology->n_packages = 1;
@@ -273,7 +290,8 @@ static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, str
     if (topology->is_this_system)
         topology->quota = rf_cpu_quota("");
     else
-        copy_name(topology->source, sizeof topology->source, file ? file : "another machine's topology");
+        copy_name(topology->source, sizeof topology->source,
+                  file ? file : "another machine's topology");
     const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
     if (!model) model = hwloc_obj_get_info_by_name(root, "CPUModel");
     copy_name(topology->model, sizeof topology->model, model ? model : "");
@@ -282,8 +300,8 @@ static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, str
         if (hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PU, (unsigned)i)->os_index >= MOST_CPUS)
             return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: processors have numbers of %d and more",
                            file ? file : "topology", MOST_CPUS);
-    topology->cpus =
-        rf_calloc(topology->allocator, (size_t)topology->n_cpus, sizeof *topology->cpus, "list of processors", error);
+    topology->cpus = rf_calloc(topology->allocator, (size_t)topology->n_cpus,
+                               sizeof *topology->cpus, "list of processors", error);
     if (!topology->cpus) return RF_ERR_MEMORY;
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
     int code = allowed ? read_allowed(topology, hwloc, allowed, error)
@@ -296,8 +314,8 @@ static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, str
     if (!code) number_siblings(topology);
     for (int i = 0; i < topology->n_cpus && !code; i++) n_allowed += topology->cpus[i].is_allowed;
     if (!code && !n_allowed)
-        code = rf_fail(error, RF_ERR_FORMAT, "%s: allows none of its %d hardware threads", file ? file : "topology",
-                       topology->n_cpus);
+        code = rf_fail(error, RF_ERR_FORMAT, "%s: allows none of its %d hardware threads",
+                       file ? file : "topology", topology->n_cpus);
     hwloc_bitmap_free(allowed);
     return code;
 }
@@ -305,8 +323,8 @@ static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, str
 /* Only what is asked for below: devices cost milliseconds. */
 static int choose_objects(hwloc_topology_t hwloc)
 {
-    static const hwloc_obj_type_t wanted[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE,
-                                              HWLOC_OBJ_L3CACHE};
+    static const hwloc_obj_type_t wanted[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L1CACHE,
+                                              HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE};
     int failed = hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         failed |= hwloc_topology_set_type_filter(hwloc, wanted[i], HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -325,20 +343,24 @@ static int load(hwloc_topology_t hwloc, const char *file, struct rf_error *error
     }
     if (!refused && hwloc_topology_load(hwloc) == 0) return 0;
     if (file)
-        return rf_fail(error, RF_ERR_FORMAT, "HWLOC_XMLFILE: %s: is not the XML of a topology that hwloc %u.%u reads",
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "HWLOC_XMLFILE: %s: is not the XML of a topology that hwloc %u.%u reads",
                        file, hwloc_get_api_version() >> 16, hwloc_get_api_version() >> 8 & 255);
     return rf_fail(error, RF_ERR_SYSTEM, "hwloc cannot read this machine's topology");
 }
 
-int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator, struct rf_error *error)
+int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator,
+                     struct rf_error *error)
 {
     *topology = (struct rf_topology){.allocator = allocator};
     const char *file = environment("HWLOC_XMLFILE");
     hwloc_topology_t hwloc;
     if (!file && !has_sysfs()) return read_affinity(topology, error);
-    if (hwloc_topology_init(&hwloc) != 0) return rf_fail(error, RF_ERR_MEMORY, "no memory for the machine's topology");
-    int code = choose_objects(hwloc) ? rf_fail(error, RF_ERR_SYSTEM, "hwloc cannot be asked for cores and caches")
-                                     : load(hwloc, file, error);
+    if (hwloc_topology_init(&hwloc) != 0)
+        return rf_fail(error, RF_ERR_MEMORY, "no memory for the machine's topology");
+    int code = choose_objects(hwloc)
+                   ? rf_fail(error, RF_ERR_SYSTEM, "hwloc cannot be asked for cores and caches")
+                   : load(hwloc, file, error);
     int is_readable = !code;
     if (!code) code = read_loaded(topology, hwloc, error);
     hwloc_topology_destroy(hwloc);

@@ -1,4 +1,5 @@
-/* The machine's hardware threads, as hwloc (2.4 or newer) knows them, with what is missing there made up for and said. */
+/* The machine's hardware threads, as hwloc (2.4 or newer) knows them, with what is missing there
+ * made up for and said. */
 #ifndef RF_PLATFORM_TOPOLOGY_H
 #define RF_PLATFORM_TOPOLOGY_H
 
@@ -17,10 +18,10 @@ enum rf_core_kind {
 
 /* One hardware thread. */
 struct rf_cpu {
-    int cpu;                   /* the system's number, as taskset and `lscpu -e` have it */
-    int core, package;         /* hwloc's logical numbers; threads of one core share `core` */
-    int sibling;               /* 0 for the first thread of its core that may be used, then 1, ... */
-    int l2, l3;                /* which cache of that level it uses, as a number, or -1 */
+    int cpu;           /* the system's number, as taskset and `lscpu -e` have it */
+    int core, package; /* hwloc's logical numbers; threads of one core share `core` */
+    int sibling;       /* 0 for the first thread of its core that may be used, then 1, ... */
+    int l2, l3;        /* which cache of that level it uses, as a number, or -1 */
     size_t l1_bytes, l2_bytes; /* of the caches for data; 0: unknown */
     enum rf_core_kind kind;
     int max_mhz;    /* 0: unknown */
@@ -31,24 +32,28 @@ struct rf_topology {
     const struct rf_allocator *allocator;
     struct rf_cpu *cpus; /* [n_cpus], by core, then sibling */
     int n_cpus, n_cores, n_packages;
-    int n_kinds;          /* kinds that occur; 1: all cores are equal */
-    int is_this_system;   /* 0: HWLOC_XMLFILE describes another machine, on which nothing can be bound or measured */
-    int openmp_binds;     /* OpenMP binds threads here to places of its own choice: OMP_PROC_BIND and its kin */
-    int quota;            /* whole CPUs that the cgroup's quota allows; 0: no limit */
+    int n_kinds;        /* kinds that occur; 1: all cores are equal */
+    int is_this_system; /* 0: HWLOC_XMLFILE describes another machine, on which nothing can be bound
+                           or measured */
+    int openmp_binds;   /* OpenMP binds threads here to places of its own choice: OMP_PROC_BIND and
+                           its kin */
+    int quota;          /* whole CPUs that the cgroup's quota allows; 0: no limit */
     uint64_t cache_bytes; /* of all last-level caches together; 0: unknown */
     char source[256];     /* of another machine's topology: the file's name; "" for this system */
     char model[96];       /* of the processor; "" if unknown */
-    char note[256]; /* what the data lacked and what was done about it, a sentence without a full stop; "" if nothing */
+    char note[256]; /* what the data lacked and what was done about it, a sentence without a full
+                       stop; "" if nothing */
 };
 
-/* Reads the machine, or the one that the file in the environment variable HWLOC_XMLFILE describes; a file that cannot be
- * read is an error. Where hwloc can tell nothing (a container without /sys), the affinity mask alone counts. Costs some
- * milliseconds. On failure nothing needs to be freed. */
-int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator, struct rf_error *error);
+/* Reads the machine, or the one that the file in the environment variable HWLOC_XMLFILE describes;
+ * a file that cannot be read is an error. Where hwloc can tell nothing (a container without /sys),
+ * the affinity mask alone counts. Costs some milliseconds. On failure nothing needs to be freed. */
+int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator,
+                     struct rf_error *error);
 void rf_topology_free(struct rf_topology *topology);
 
-/* From now on hwloc writes nothing to standard error, whatever it finds in a file. For programs, before they start threads:
- * it changes the environment. */
+/* From now on hwloc writes nothing to standard error, whatever it finds in a file. For programs,
+ * before they start threads: it changes the environment. */
 void rf_topology_silence(void);
 
 #endif

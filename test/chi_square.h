@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
-/* The value that chi-square exceeds once in ten thousand (Wilson and Hilferty, 1931; within 0.5 % from ten degrees on). */
+/* The value that chi-square exceeds once in ten thousand (Wilson and Hilferty, 1931; within 0.5 %
+ * from ten degrees on). */
 static inline double chi_square_critical(double degrees)
 {
     const double rare = 3.719; /* what a normal variable exceeds once in ten thousand */
@@ -13,8 +14,9 @@ static inline double chi_square_critical(double degrees)
     return degrees * pow(1.0 - c + rare * sqrt(c), 3.0);
 }
 
-/* The statistic over its critical value: over 1 the counts are not of these probabilities. Cells that expect fewer than
- * five are taken together; a count where nothing is possible is infinitely much. */
+/* The statistic over its critical value: over 1 the counts are not of these probabilities. Cells
+ * that expect fewer than five are taken together; a count where nothing is possible is infinitely
+ * much. */
 static inline double chi_square_excess(const int32_t *counts, const double *p, int n)
 {
     double chi_square = 0.0, few_wanted = 0.0, few_counted = 0.0, total = 0.0;

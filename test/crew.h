@@ -1,5 +1,5 @@
-/* A team for tests in which every worker takes part from the first pass on, on machines with fewer cores too, and the workers'
- * shares differ. */
+/* A team for tests in which every worker takes part from the first pass on, on machines with fewer
+ * cores too, and the workers' shares differ. */
 #ifndef RF_TEST_CREW_H
 #define RF_TEST_CREW_H
 

@@ -10,11 +10,13 @@
 
 #include "emulate_ops.h"
 
-/* Where the state components lie in the XSAVE area of a signal frame, which has the standard (not the compacted) form. */
+/* Where the state components lie in the XSAVE area of a signal frame, which has the standard (not
+ * the compacted) form. */
 enum {
     XMM_OFFSET = 160,
     SOFTWARE_OFFSET = 464, /* struct _fpx_sw_bytes: magic1, extended_size, xfeatures, ... */
-    PRESENT_OFFSET = 512,  /* XSTATE_BV: a component whose bit is clear has its initial value, zero */
+    PRESENT_OFFSET =
+        512, /* XSTATE_BV: a component whose bit is clear has its initial value, zero */
     FRAME_MAGIC = 0x46505853,
     COMPONENT_SSE = 1,
     COMPONENT_AVX = 2,
@@ -53,7 +55,8 @@ static int frame_of(struct registers *registers, ucontext_t *context)
     registers->xsave = (uint8_t *)context->uc_mcontext.fpregs;
     if (!registers->xsave) return 0;
     memcpy(&magic, registers->xsave + SOFTWARE_OFFSET, sizeof magic);
-    memcpy(&registers->components, registers->xsave + SOFTWARE_OFFSET + 8, sizeof registers->components);
+    memcpy(&registers->components, registers->xsave + SOFTWARE_OFFSET + 8,
+           sizeof registers->components);
     return magic == FRAME_MAGIC && registers->components >> COMPONENT_AVX & 1;
 }
 
@@ -87,9 +90,12 @@ static void write_vector(const struct registers *registers, size_t number, const
 
 static uint64_t general(const struct registers *registers, ZydisRegister name)
 {
-    static const int place[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-                                  REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
-    return name == ZYDIS_REGISTER_NONE ? 0 : (uint64_t)registers->general[place[ZydisRegisterGetId(name)]];
+    static const int place[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                                  REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                  REG_R12, REG_R13, REG_R14, REG_R15};
+    return name == ZYDIS_REGISTER_NONE
+               ? 0
+               : (uint64_t)registers->general[place[ZydisRegisterGetId(name)]];
 }
 
 struct instruction {
@@ -100,16 +106,18 @@ struct instruction {
     enum vex_prefix prefix;
 };
 
-/* Address of a memory operand; for tiles, of the first row, with the distance between rows. NULL for forms that neither
- * compilers nor generators use here: 32-bit addresses and thread-local segments. */
-static uint8_t *address(const struct registers *registers, const struct instruction *instruction, size_t operand,
-                        ptrdiff_t *stride)
+/* Address of a memory operand; for tiles, of the first row, with the distance between rows. NULL
+ * for forms that neither compilers nor generators use here: 32-bit addresses and thread-local
+ * segments. */
+static uint8_t *address(const struct registers *registers, const struct instruction *instruction,
+                        size_t operand, ptrdiff_t *stride)
 {
     const ZydisDecodedOperandMem *memory = &instruction->operands[operand].mem;
     if (instruction->decoded.address_width != 64) return NULL;
     if (memory->segment == ZYDIS_REGISTER_FS || memory->segment == ZYDIS_REGISTER_GS) return NULL;
-    uint64_t base = memory->base == ZYDIS_REGISTER_RIP ? (uintptr_t)instruction->at + instruction->decoded.length
-                                                       : general(registers, memory->base);
+    uint64_t base = memory->base == ZYDIS_REGISTER_RIP
+                        ? (uintptr_t)instruction->at + instruction->decoded.length
+                        : general(registers, memory->base);
     uint64_t index = general(registers, memory->index) * memory->scale;
     base += memory->disp.has_displacement ? (uint64_t)memory->disp.value : 0;
     if (stride)
@@ -124,8 +132,8 @@ static size_t number_of(const struct instruction *instruction, size_t operand)
     return (size_t)ZydisRegisterGetId(instruction->operands[operand].reg.value);
 }
 
-/* Reads the bytes of one VEX instruction and decodes them. Zydis 4.0 knows neither AVX-VNNI-INT8 nor AVX-NE-CONVERT,
- * which have the operands of vpdpbusd: it is shown that. */
+/* Reads the bytes of one VEX instruction and decodes them. Zydis 4.0 knows neither AVX-VNNI-INT8
+ * nor AVX-NE-CONVERT, which have the operands of vpdpbusd: it is shown that. */
 static int decode(struct instruction *instruction, const uint8_t *at)
 {
     enum { PAGE = 4096, VEX_3_BYTES = 0xc4, MAP_0F38 = 2, VPDPBUSD = 0x50 };
@@ -147,8 +155,8 @@ static int decode(struct instruction *instruction, const uint8_t *at)
             bytes[2] = (uint8_t)((bytes[2] & ~3) | VEX_66);
             bytes[3] = VPDPBUSD;
         }
-        ZyanStatus status =
-            ZydisDecoderDecodeFull(&emulator.decoder, bytes, length, &instruction->decoded, instruction->operands);
+        ZyanStatus status = ZydisDecoderDecodeFull(&emulator.decoder, bytes, length,
+                                                   &instruction->decoded, instruction->operands);
         if (ZYAN_SUCCESS(status)) return vector ? 2 : 1;
         if (status != ZYDIS_STATUS_NO_MORE_DATA) return 0;
     }
@@ -157,7 +165,8 @@ static int decode(struct instruction *instruction, const uint8_t *at)
 
 static int perform_vector(const struct registers *registers, const struct instruction *instruction)
 {
-    size_t width = instruction->decoded.raw.vex.L ? 32 : 16, destination = number_of(instruction, 0);
+    size_t width = instruction->decoded.raw.vex.L ? 32 : 16,
+           destination = number_of(instruction, 0);
     uint8_t value[32] = {0}, a[32] = {0}, b[32] = {0};
     if (emulate_is_dot(instruction->opcode)) {
         read_vector(registers, destination, value);
@@ -180,8 +189,8 @@ static int perform_vector(const struct registers *registers, const struct instru
 
 static int multiply_tiles(const struct instruction *instruction, enum tile_product product)
 {
-    return emulate_tile_product(&tiles, product, number_of(instruction, 0), number_of(instruction, 1),
-                                number_of(instruction, 2));
+    return emulate_tile_product(&tiles, product, number_of(instruction, 0),
+                                number_of(instruction, 1), number_of(instruction, 2));
 }
 
 static int perform_tile(const struct registers *registers, const struct instruction *instruction)
@@ -251,7 +260,9 @@ int emulate_install(void)
     }
     emulator.bytes[COMPONENT_SSE] = 256;
     emulator.offset[COMPONENT_SSE] = XMM_OFFSET;
-    if (ZYAN_FAILED(ZydisDecoderInit(&emulator.decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64))) return -1;
+    if (ZYAN_FAILED(
+            ZydisDecoderInit(&emulator.decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)))
+        return -1;
     struct sigaction action = {.sa_sigaction = on_illegal_instruction, .sa_flags = SA_SIGINFO};
     return sigaction(SIGILL, &action, &emulator.previous);
 }

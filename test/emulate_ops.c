@@ -1,4 +1,5 @@
-/* The definitions follow the manual's pseudo-code line by line where rounding or saturation depend on it. */
+/* The definitions follow the manual's pseudo-code line by line where rounding or saturation depend
+ * on it. */
 #include "emulate_ops.h"
 
 #include <math.h>
@@ -43,8 +44,8 @@ static int64_t saturate(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-static void dot_bytes(int a_signed, int b_signed, int saturates, size_t width, uint8_t *destination, const uint8_t *a,
-                      const uint8_t *b)
+static void dot_bytes(int a_signed, int b_signed, int saturates, size_t width, uint8_t *destination,
+                      const uint8_t *a, const uint8_t *b)
 {
     for (size_t i = 0; i < width; i += 4) {
         uint32_t old;
@@ -61,7 +62,8 @@ static void dot_bytes(int a_signed, int b_signed, int saturates, size_t width, u
     }
 }
 
-static void dot_words(int saturates, size_t width, uint8_t *destination, const uint8_t *a, const uint8_t *b)
+static void dot_words(int saturates, size_t width, uint8_t *destination, const uint8_t *a,
+                      const uint8_t *b)
 {
     for (size_t i = 0; i < width; i += 4) {
         int32_t old;
@@ -87,7 +89,8 @@ static uint16_t bf16_of(uint32_t x)
 static uint32_t f32_of(uint16_t half, int bf16)
 {
     if (bf16) return (uint32_t)half << 16;
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ff;
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+             fraction = half & 0x3ff;
     if (exponent == 31) return sign | 0x7f800000 | fraction << 13 | (fraction ? 0x400000 : 0);
     if (exponent) return sign | (exponent + 112) << 23 | fraction << 13;
     if (!fraction) return sign;
@@ -96,7 +99,8 @@ static uint32_t f32_of(uint16_t half, int bf16)
 }
 
 /* float i becomes half number step * i + first of the source. */
-static void convert(int bf16, size_t step, size_t first, size_t width, uint8_t *destination, const uint8_t *b)
+static void convert(int bf16, size_t step, size_t first, size_t width, uint8_t *destination,
+                    const uint8_t *b)
 {
     for (size_t i = 0; i < width / 4; i++) {
         uint16_t half;
@@ -116,8 +120,8 @@ static void narrow(size_t width, uint8_t *destination, const uint8_t *b)
     }
 }
 
-void emulate_vector(unsigned opcode, enum vex_prefix prefix, size_t width, uint8_t destination[32], const uint8_t a[32],
-                    const uint8_t b[32])
+void emulate_vector(unsigned opcode, enum vex_prefix prefix, size_t width, uint8_t destination[32],
+                    const uint8_t a[32], const uint8_t b[32])
 {
     int bf16 = prefix >= VEX_F3; /* of the conversions */
     memset(destination + width, 0, 32 - width);
@@ -128,23 +132,29 @@ void emulate_vector(unsigned opcode, enum vex_prefix prefix, size_t width, uint8
                   opcode == DOT_BYTES_SATURATE, width, destination, a, b);
         break;
     case DOT_WORDS:
-    case DOT_WORDS_SATURATE: dot_words(opcode == DOT_WORDS_SATURATE, width, destination, a, b); break;
+    case DOT_WORDS_SATURATE:
+        dot_words(opcode == DOT_WORDS_SATURATE, width, destination, a, b);
+        break;
     case F32_TO_BF16:
         memset(destination, 0, 32);
         narrow(width, destination, b);
         break;
-    case CONVERT_HALF: convert(bf16, 2, prefix == VEX_NONE || prefix == VEX_F2, width, destination, b); break;
+    case CONVERT_HALF:
+        convert(bf16, 2, prefix == VEX_NONE || prefix == VEX_F2, width, destination, b);
+        break;
     case BROADCAST_HALF: convert(bf16, 0, 0, width, destination, b); break;
     default: break;
     }
 }
 
-/* The configuration: palette, first row of an interrupted load or store, then for each tile its bytes a row and its rows. */
+/* The configuration: palette, first row of an interrupted load or store, then for each tile its
+ * bytes a row and its rows. */
 enum { PALETTE = 0, START_ROW = 1, ROW_BYTES = 16, ROWS = 48, CONFIG_BYTES = 64 };
 
 static size_t row_bytes(const struct emulate_tiles *tiles, size_t tile)
 {
-    return tiles->config[ROW_BYTES + 2 * tile] | (size_t)tiles->config[ROW_BYTES + 2 * tile + 1] << 8;
+    return tiles->config[ROW_BYTES + 2 * tile] | (size_t)tiles->config[ROW_BYTES + 2 * tile + 1]
+                                                     << 8;
 }
 
 static size_t rows(const struct emulate_tiles *tiles, size_t tile)
@@ -161,7 +171,9 @@ int emulate_tile_configure(struct emulate_tiles *tiles, const uint8_t config[64]
         for (size_t i = START_ROW + 1; i < ROW_BYTES; i++)
             if (config[i]) return 0;
         for (size_t tile = 0; tile < EMULATE_TILES; tile++) {
-            if (row_bytes(&fresh, tile) > EMULATE_TILE_ROW_BYTES || rows(&fresh, tile) > EMULATE_TILE_ROWS) return 0;
+            if (row_bytes(&fresh, tile) > EMULATE_TILE_ROW_BYTES ||
+                rows(&fresh, tile) > EMULATE_TILE_ROWS)
+                return 0;
             if (!row_bytes(&fresh, tile) != !rows(&fresh, tile)) return 0;
         }
         for (size_t i = EMULATE_TILES; i < 16; i++)
@@ -185,12 +197,14 @@ int emulate_tile_zero(struct emulate_tiles *tiles, size_t tile)
     return 1;
 }
 
-int emulate_tile_load(struct emulate_tiles *tiles, size_t tile, const uint8_t *from, ptrdiff_t stride)
+int emulate_tile_load(struct emulate_tiles *tiles, size_t tile, const uint8_t *from,
+                      ptrdiff_t stride)
 {
     size_t first = tiles->config[START_ROW], width = row_bytes(tiles, tile);
     if (!usable(tiles, tile)) return 0;
     /* What a tile has beyond its rows and their bytes is zero since it was configured. */
-    for (size_t i = first; i < rows(tiles, tile); i++) memcpy(tiles->row[tile][i], from + (ptrdiff_t)i * stride, width);
+    for (size_t i = first; i < rows(tiles, tile); i++)
+        memcpy(tiles->row[tile][i], from + (ptrdiff_t)i * stride, width);
     tiles->config[START_ROW] = 0;
     return 1;
 }
@@ -199,7 +213,8 @@ int emulate_tile_store(struct emulate_tiles *tiles, size_t tile, uint8_t *to, pt
 {
     size_t first = tiles->config[START_ROW], width = row_bytes(tiles, tile);
     if (!usable(tiles, tile)) return 0;
-    for (size_t i = first; i < rows(tiles, tile); i++) memcpy(to + (ptrdiff_t)i * stride, tiles->row[tile][i], width);
+    for (size_t i = first; i < rows(tiles, tile); i++)
+        memcpy(to + (ptrdiff_t)i * stride, tiles->row[tile][i], width);
     tiles->config[START_ROW] = 0;
     return 1;
 }
@@ -248,7 +263,8 @@ __attribute__((noinline, target("avx2,fma"))) static void product_bf16(const str
     }
 }
 
-/* Subnormal operands and results are zero whatever MXCSR says: the processor's own arithmetic does this as asked. */
+/* Subnormal operands and results are zero whatever MXCSR says: the processor's own arithmetic does
+ * this as asked. */
 static void product_bf16_flushed(const struct operands *o)
 {
     const uint32_t flushing = 0x9fc0; /* DAZ, FTZ, all exceptions masked, to the nearest */
@@ -259,9 +275,11 @@ static void product_bf16_flushed(const struct operands *o)
     __asm__ volatile("ldmxcsr %0" : : "m"(before) : "memory");
 }
 
-int emulate_tile_product(struct emulate_tiles *tiles, enum tile_product product, size_t c, size_t a, size_t b)
+int emulate_tile_product(struct emulate_tiles *tiles, enum tile_product product, size_t c, size_t a,
+                         size_t b)
 {
-    if (!usable(tiles, c) || !usable(tiles, a) || !usable(tiles, b) || c == a || c == b || a == b) return 0;
+    if (!usable(tiles, c) || !usable(tiles, a) || !usable(tiles, b) || c == a || c == b || a == b)
+        return 0;
     if (row_bytes(tiles, c) % 4 || row_bytes(tiles, a) % 4 || row_bytes(tiles, b) % 4) return 0;
     if (rows(tiles, c) != rows(tiles, a) || row_bytes(tiles, c) != row_bytes(tiles, b)) return 0;
     if (row_bytes(tiles, a) / 4 != rows(tiles, b)) return 0;
@@ -274,7 +292,8 @@ int emulate_tile_product(struct emulate_tiles *tiles, enum tile_product product,
     if (product == TILE_BF16)
         product_bf16_flushed(&o);
     else
-        product_bytes(&o, product == TILE_SS || product == TILE_SU, product == TILE_SS || product == TILE_US);
+        product_bytes(&o, product == TILE_SS || product == TILE_SU,
+                      product == TILE_SS || product == TILE_US);
     tiles->config[START_ROW] = 0;
     return 1;
 }

@@ -16,7 +16,8 @@ static int descending(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-void plain_probabilities(const struct rf_sampling *sampling, const float *logits, int32_t n, double *p)
+void plain_probabilities(const struct rf_sampling *sampling, const float *logits, int32_t n,
+                         double *p)
 {
     memset(p, 0, (size_t)n * sizeof *p);
     struct entry *sorted = malloc((size_t)n * sizeof *sorted);
@@ -29,7 +30,8 @@ void plain_probabilities(const struct rf_sampling *sampling, const float *logits
     double max = (double)sorted[0].logit, of_top_k = 0.0, reached = 0.0, total = 0.0;
     int32_t top_k = sampling->top_k && sampling->top_k < n ? sampling->top_k : n, kept = 0;
     for (int32_t i = 0; i < top_k; i++) of_top_k += exp((double)sorted[i].logit - max);
-    while (kept < top_k && (sampling->top_p == 1.0f || reached < (double)sampling->top_p * of_top_k))
+    while (kept < top_k &&
+           (sampling->top_p == 1.0f || reached < (double)sampling->top_p * of_top_k))
         reached += exp((double)sorted[kept++].logit - max);
     for (int32_t i = 0; i < kept; i++) {
         double below = (double)sorted[i].logit - max;

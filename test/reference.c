@@ -1,4 +1,5 @@
-/* A transformer of the llama family, read top-down: rounding, weights, the layer's parts, one token, a sequence. */
+/* A transformer of the llama family, read top-down: rounding, weights, the layer's parts, one
+ * token, a sequence. */
 #include "reference.h"
 
 #include <math.h>
@@ -84,13 +85,14 @@ static float *load(struct weights *w, const struct rf_source *source, const char
     return values;
 }
 
-static struct matrix load_matrix(struct weights *w, const struct rf_source *source, const char *name,
-                                 enum reference_rounding rounding)
+static struct matrix load_matrix(struct weights *w, const struct rf_source *source,
+                                 const char *name, enum reference_rounding rounding)
 {
     const struct rf_tensor *tensor = rf_source_tensor(source, name);
     int quantised = tensor && rf_dtype_info(tensor->dtype)->block_elems > 1;
     if (rounding == REFERENCE_EXACT) return (struct matrix){load(w, source, name, 0), NULL};
-    if (rounding == REFERENCE_STORED && quantised) return (struct matrix){load(w, source, name, 0), round_row_8_bits};
+    if (rounding == REFERENCE_STORED && quantised)
+        return (struct matrix){load(w, source, name, 0), round_row_8_bits};
     return (struct matrix){load(w, source, name, 1), round_row_bf16};
 }
 
@@ -100,16 +102,19 @@ static const char *name_in_layer(char full[64], int layer, const char *name)
     return full;
 }
 
-static int weights_load(struct weights *w, const struct rf_source *source, enum reference_rounding rounding)
+static int weights_load(struct weights *w, const struct rf_source *source,
+                        enum reference_rounding rounding)
 {
     const struct rf_params *p = &source->params;
     memset(w, 0, sizeof *w);
     w->layers = calloc((size_t)p->n_layer, sizeof *w->layers);
-    w->owned = calloc((size_t)source->n_tensors + 1, sizeof *w->owned); /* a tied tensor is loaded twice */
+    w->owned =
+        calloc((size_t)source->n_tensors + 1, sizeof *w->owned); /* a tied tensor is loaded twice */
     if (!w->layers || !w->owned) return -1;
     w->embedding = load(w, source, "token_embd.weight", rounding == REFERENCE_BF16);
     w->output_norm = load(w, source, "output_norm.weight", 0);
-    w->output = load_matrix(w, source, p->tied_output ? "token_embd.weight" : "output.weight", rounding);
+    w->output =
+        load_matrix(w, source, p->tied_output ? "token_embd.weight" : "output.weight", rounding);
     for (int l = 0; l < p->n_layer && !w->failed; l++) {
         struct layer_weights *layer = &w->layers[l];
         const struct {
@@ -123,16 +128,20 @@ static int weights_load(struct weights *w, const struct rf_source *source, enum 
             float **vector;
             const char *name;
             int exists;
-        } vectors[] = {
-            {&layer->attn_norm, "attn_norm.weight", 1},        {&layer->ffn_norm, "ffn_norm.weight", 1},
-            {&layer->bq, "attn_q.bias", p->qkv_bias},          {&layer->bk, "attn_k.bias", p->qkv_bias},
-            {&layer->bv, "attn_v.bias", p->qkv_bias},          {&layer->q_norm, "attn_q_norm.weight", p->qk_norm},
-            {&layer->k_norm, "attn_k_norm.weight", p->qk_norm}};
+        } vectors[] = {{&layer->attn_norm, "attn_norm.weight", 1},
+                       {&layer->ffn_norm, "ffn_norm.weight", 1},
+                       {&layer->bq, "attn_q.bias", p->qkv_bias},
+                       {&layer->bk, "attn_k.bias", p->qkv_bias},
+                       {&layer->bv, "attn_v.bias", p->qkv_bias},
+                       {&layer->q_norm, "attn_q_norm.weight", p->qk_norm},
+                       {&layer->k_norm, "attn_k_norm.weight", p->qk_norm}};
         char full[64];
         for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-            *matrices[i].matrix = load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
+            *matrices[i].matrix =
+                load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
         for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-            if (vectors[i].exists) *vectors[i].vector = load(w, source, name_in_layer(full, l, vectors[i].name), 0);
+            if (vectors[i].exists)
+                *vectors[i].vector = load(w, source, name_in_layer(full, l, vectors[i].name), 0);
     }
     return w->failed ? -1 : 0;
 }
@@ -155,9 +164,10 @@ static void rms_norm(float *y, const float *x, const float *gamma, int n, float 
     for (int i = 0; i < n; i++) y[i] = (float)(x[i] * scale * gamma[i]);
 }
 
-/* y = W x + bias with W [n_out][n_in]; bias may be NULL. `rounded` [n_in] takes the input as the engine rounds it. */
-static void linear(float *y, const struct matrix *w, const float *bias, const float *x, int n_out, int n_in,
-                   float *rounded)
+/* y = W x + bias with W [n_out][n_in]; bias may be NULL. `rounded` [n_in] takes the input as the
+ * engine rounds it. */
+static void linear(float *y, const struct matrix *w, const float *bias, const float *x, int n_out,
+                   int n_in, float *rounded)
 {
     if (w->round_input) {
         w->round_input(rounded, x, n_in);
@@ -165,7 +175,8 @@ static void linear(float *y, const struct matrix *w, const float *bias, const fl
     }
     for (int o = 0; o < n_out; o++) {
         double sum = 0;
-        for (int i = 0; i < n_in; i++) sum += (double)w->values[(size_t)o * (size_t)n_in + (size_t)i] * x[i];
+        for (int i = 0; i < n_in; i++)
+            sum += (double)w->values[(size_t)o * (size_t)n_in + (size_t)i] * x[i];
         y[o] = (float)(sum + (bias ? bias[o] : 0.0f));
     }
 }
@@ -185,21 +196,24 @@ static void rope(float *head, int position, const struct rf_params *p)
     }
 }
 
-/* One query head over the keys and values of positions 0 .. position; score [position + 1] is scratch. */
-static void attend(float *out, const float *query, const float *keys, const float *values, int position, int head_dim,
-                   size_t stride, double *score)
+/* One query head over the keys and values of positions 0 .. position; score [position + 1] is
+ * scratch. */
+static void attend(float *out, const float *query, const float *keys, const float *values,
+                   int position, int head_dim, size_t stride, double *score)
 {
     double largest = -INFINITY, total = 0;
     for (int t = 0; t <= position; t++) {
         double dot = 0;
-        for (int i = 0; i < head_dim; i++) dot += (double)query[i] * keys[(size_t)t * stride + (size_t)i];
+        for (int i = 0; i < head_dim; i++)
+            dot += (double)query[i] * keys[(size_t)t * stride + (size_t)i];
         score[t] = dot / sqrt(head_dim);
         if (score[t] > largest) largest = score[t];
     }
     for (int t = 0; t <= position; t++) total += score[t] = exp(score[t] - largest);
     for (int i = 0; i < head_dim; i++) {
         double sum = 0;
-        for (int t = 0; t <= position; t++) sum += score[t] / total * values[(size_t)t * stride + (size_t)i];
+        for (int t = 0; t <= position; t++)
+            sum += score[t] / total * values[(size_t)t * stride + (size_t)i];
         out[i] = (float)sum;
     }
 }
@@ -207,17 +221,19 @@ static void attend(float *out, const float *query, const float *keys, const floa
 /* ---- one token ---- */
 
 struct state {
-    float *x, *normed, *q, *heads, *out; /* x, normed, out: [n_embd]; q, heads: [n_head * head_dim] */
-    float *gate, *up;                    /* [n_ff] */
-    float *rounded;                      /* the widest input of a linear layer */
-    float *keys, *values;                /* [n_layer][n_tokens][n_head_kv * head_dim] */
-    double *score;                       /* [n_tokens] */
+    float *x, *normed, *q, *heads,
+        *out;             /* x, normed, out: [n_embd]; q, heads: [n_head * head_dim] */
+    float *gate, *up;     /* [n_ff] */
+    float *rounded;       /* the widest input of a linear layer */
+    float *keys, *values; /* [n_layer][n_tokens][n_head_kv * head_dim] */
+    double *score;        /* [n_tokens] */
 };
 
 static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
 {
     size_t n_embd = (size_t)p->n_embd, n_q = (size_t)p->n_head * (size_t)p->head_dim;
-    size_t n_kv = (size_t)p->n_head_kv * (size_t)p->head_dim * (size_t)p->n_layer * (size_t)n_tokens;
+    size_t n_kv =
+        (size_t)p->n_head_kv * (size_t)p->head_dim * (size_t)p->n_layer * (size_t)n_tokens;
     s->x = calloc(n_embd, sizeof(float));
     s->normed = calloc(n_embd, sizeof(float));
     s->out = calloc(n_embd, sizeof(float));
@@ -229,8 +245,8 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
     s->score = calloc((size_t)n_tokens, sizeof(double));
-    int done =
-        s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded && s->keys && s->values;
+    int done = s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded &&
+               s->keys && s->values;
     return done && s->score ? 0 : -1;
 }
 
@@ -249,12 +265,15 @@ static void state_free(struct state *s)
     free(s->score);
 }
 
-/* x += Wo attention(norm(x)). keys and values are this layer's, [n_tokens][n_head_kv * head_dim]. */
-static void attention_block(struct state *s, const struct rf_params *p, const struct layer_weights *w, float *keys,
-                            float *values, int position, int f16)
+/* x += Wo attention(norm(x)). keys and values are this layer's, [n_tokens][n_head_kv * head_dim].
+ */
+static void attention_block(struct state *s, const struct rf_params *p,
+                            const struct layer_weights *w, float *keys, float *values, int position,
+                            int f16)
 {
     int dim = p->head_dim, n_q = p->n_head * dim, n_kv = p->n_head_kv * dim;
-    float *key = keys + (size_t)position * (size_t)n_kv, *value = values + (size_t)position * (size_t)n_kv;
+    float *key = keys + (size_t)position * (size_t)n_kv,
+          *value = values + (size_t)position * (size_t)n_kv;
     rms_norm(s->normed, s->x, w->attn_norm, p->n_embd, p->rms_eps);
     linear(s->q, &w->q, w->bq, s->normed, n_q, p->n_embd, s->rounded);
     linear(key, &w->k, w->bk, s->normed, n_kv, p->n_embd, s->rounded);
@@ -272,29 +291,33 @@ static void attention_block(struct state *s, const struct rf_params *p, const st
         value[i] = round_f16(value[i]);
     }
     for (int h = 0; h < p->n_head; h++) {
-        int offset = h / (p->n_head / p->n_head_kv) * dim; /* of the key/value head that this head shares */
-        attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim, (size_t)n_kv,
-               s->score);
+        int offset =
+            h / (p->n_head / p->n_head_kv) * dim; /* of the key/value head that this head shares */
+        attend(s->heads + h * dim, s->q + h * dim, keys + offset, values + offset, position, dim,
+               (size_t)n_kv, s->score);
     }
     linear(s->out, &w->o, NULL, s->heads, p->n_embd, n_q, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
 /* x += W_down (silu(W_gate norm(x)) * W_up norm(x)). */
-static void feed_forward_block(struct state *s, const struct rf_params *p, const struct layer_weights *w)
+static void feed_forward_block(struct state *s, const struct rf_params *p,
+                               const struct layer_weights *w)
 {
     rms_norm(s->normed, s->x, w->ffn_norm, p->n_embd, p->rms_eps);
     linear(s->gate, &w->gate, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
     linear(s->up, &w->up, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
-    for (int i = 0; i < p->n_ff; i++) s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
+    for (int i = 0; i < p->n_ff; i++)
+        s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
     linear(s->out, &w->down, NULL, s->gate, p->n_embd, p->n_ff, s->rounded);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
 /* ---- a sequence ---- */
 
-int reference_logits(const struct rf_source *source, enum reference_rounding rounding, const int32_t *tokens,
-                     int32_t n_tokens, reference_on_layer *on_layer, void *user, float *logits)
+int reference_logits(const struct rf_source *source, enum reference_rounding rounding,
+                     const int32_t *tokens, int32_t n_tokens, reference_on_layer *on_layer,
+                     void *user, float *logits)
 {
     const struct rf_params *p = &source->params;
     struct weights w;
@@ -304,15 +327,17 @@ int reference_logits(const struct rf_source *source, enum reference_rounding rou
     if (!result) result = state_new(&s, p, n_tokens);
     size_t layer_kv = (size_t)n_tokens * (size_t)p->n_head_kv * (size_t)p->head_dim;
     for (int32_t t = 0; t < n_tokens && !result; t++) {
-        memcpy(s.x, w.embedding + (size_t)tokens[t] * (size_t)p->n_embd, (size_t)p->n_embd * sizeof *s.x);
+        memcpy(s.x, w.embedding + (size_t)tokens[t] * (size_t)p->n_embd,
+               (size_t)p->n_embd * sizeof *s.x);
         for (int32_t l = 0; l < p->n_layer; l++) {
-            attention_block(&s, p, &w.layers[l], s.keys + (size_t)l * layer_kv, s.values + (size_t)l * layer_kv, t,
-                            rounding != REFERENCE_EXACT);
+            attention_block(&s, p, &w.layers[l], s.keys + (size_t)l * layer_kv,
+                            s.values + (size_t)l * layer_kv, t, rounding != REFERENCE_EXACT);
             feed_forward_block(&s, p, &w.layers[l]);
             if (on_layer) on_layer(user, l, t, s.x);
         }
         rms_norm(s.normed, s.x, w.output_norm, p->n_embd, p->rms_eps);
-        linear(logits + (size_t)t * (size_t)p->n_vocab, &w.output, NULL, s.normed, p->n_vocab, p->n_embd, s.rounded);
+        linear(logits + (size_t)t * (size_t)p->n_vocab, &w.output, NULL, s.normed, p->n_vocab,
+               p->n_embd, s.rounded);
     }
     state_free(&s);
     weights_free(&w);

@@ -11,7 +11,8 @@ enum { PAGE = 4096, STATE_BYTES = 4 * PAGE };
 int snippet_new(struct snippet *snippet)
 {
     _Static_assert(sizeof(struct state) <= STATE_BYTES, "the state outgrew its pages");
-    uint8_t *pages = mmap(NULL, PAGE + STATE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *pages =
+        mmap(NULL, PAGE + STATE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return -1;
     *snippet = (struct snippet){.code = pages,
                                 .state = (struct state *)(void *)(pages + PAGE),
@@ -42,14 +43,16 @@ static void relative(struct snippet *snippet, const void *target)
 
 static void move_general(struct snippet *snippet, int store, int number, const uint64_t *at)
 {
-    EMIT(snippet, (uint8_t)(0x48 | (number >> 3) << 2), store ? 0x89 : 0x8b, (uint8_t)((number & 7) << 3 | 5));
+    EMIT(snippet, (uint8_t)(0x48 | (number >> 3) << 2), store ? 0x89 : 0x8b,
+         (uint8_t)((number & 7) << 3 | 5));
     relative(snippet, at);
 }
 
 /* vmovups */
 static void move_vector(struct snippet *snippet, int store, int number, const uint8_t *at)
 {
-    uint8_t inverted_r = number < 8 ? 0x80 : 0, opcode = store ? 0x11 : 0x10, modrm = (uint8_t)((number & 7) << 3 | 5);
+    uint8_t inverted_r = number < 8 ? 0x80 : 0, opcode = store ? 0x11 : 0x10,
+            modrm = (uint8_t)((number & 7) << 3 | 5);
     if (snippet->vector_bytes == 64)
         EMIT(snippet, 0x62, inverted_r | 0x71, 0x7c, 0x48, opcode, modrm);
     else
@@ -61,7 +64,8 @@ void snippet_begin(struct snippet *snippet)
 {
     mprotect(snippet->code, PAGE, PROT_READ | PROT_WRITE);
     snippet->length = 0;
-    EMIT(snippet, 0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57); /* push rbx, rbp, r12 .. r15 */
+    EMIT(snippet, 0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41,
+         0x57); /* push rbx, rbp, r12 .. r15 */
     for (int i = 0; i < 16; i++) move_vector(snippet, 0, i, snippet->state->vector[i]);
     for (int i = 0; i < 16; i++)
         if (i != RSP) move_general(snippet, 0, i, &snippet->state->general[i]);
@@ -76,10 +80,12 @@ void snippet_minus_rsp(struct snippet *snippet, int number)
 void snippet_vex(struct snippet *snippet, const struct vex *instruction)
 {
     const struct place *last = &instruction->last;
-    int rm = last->is_register ? last->number : last->base, index = last->is_register ? NO_REGISTER : last->index;
+    int rm = last->is_register ? last->number : last->base,
+        index = last->is_register ? NO_REGISTER : last->index;
     int b = rm < 16 ? rm >> 3 : 0, x = index < 16 ? index >> 3 : 0, r = instruction->reg >> 3;
     EMIT(snippet, 0xc4, (uint8_t)(!r << 7 | !x << 6 | !b << 5 | 2),
-         (uint8_t)((~instruction->vvvv & 15) << 3 | instruction->wide << 2 | instruction->prefix), instruction->opcode);
+         (uint8_t)((~instruction->vvvv & 15) << 3 | instruction->wide << 2 | instruction->prefix),
+         instruction->opcode);
     uint8_t reg = (uint8_t)((instruction->reg & 7) << 3);
     if (last->is_register) {
         EMIT(snippet, (uint8_t)(0xc0 | reg | (rm & 7)));
@@ -106,7 +112,8 @@ void snippet_run(struct snippet *snippet)
     for (int i = 0; i < 16; i++) move_general(snippet, 1, i, &snippet->state->general_after[i]);
     for (int i = 0; i < 16; i++) move_vector(snippet, 1, i, snippet->state->vector_after[i]);
     /* vzeroupper; pop r15 .. r12, rbp, rbx; ret */
-    EMIT(snippet, 0xc5, 0xf8, 0x77, 0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0xc3);
+    EMIT(snippet, 0xc5, 0xf8, 0x77, 0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b,
+         0xc3);
     mprotect(snippet->code, PAGE, PROT_READ | PROT_EXEC);
     void (*run)(void);
     memcpy(&run, &snippet->code, sizeof run);

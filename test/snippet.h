@@ -1,4 +1,5 @@
-/* A few machine instructions, written byte by byte and run between chosen registers, for the emulator's test. */
+/* A few machine instructions, written byte by byte and run between chosen registers, for the
+ * emulator's test. */
 #ifndef RF_TEST_SNIPPET_H
 #define RF_TEST_SNIPPET_H
 
@@ -10,7 +11,8 @@ enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R15 = 15, RIP, NO_REGISTER };
 /* The last operand of an instruction. */
 struct place {
     int is_register, number; /* a vector register or a tile */
-    int base, index, scale;  /* general registers; RIP: relative to the state below; scale: 0 .. 3, a power of two */
+    int base, index, scale; /* general registers; RIP: relative to the state below; scale: 0 .. 3, a
+                               power of two */
     int32_t displacement;
     int displacement_bytes; /* 0, 1 or 4; some bases need one */
     int sib;                /* a SIB byte even where none is needed */
@@ -23,7 +25,8 @@ struct vex {
     struct place last;
 };
 
-/* Beside the code; loaded into the registers before it, stored after it. RSP is the stack's, before and after. */
+/* Beside the code; loaded into the registers before it, stored after it. RSP is the stack's, before
+ * and after. */
 struct state {
     uint64_t general[16], general_after[16];
     uint8_t vector[16][64], vector_after[16][64]; /* the upper 32 bytes only with AVX-512 */

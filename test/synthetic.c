@@ -33,21 +33,23 @@ static void put_f16(uint8_t *to, float value)
     memcpy(to, &half, sizeof half);
 }
 
-/* Where the blocks of a type have their scale, and a second number, `ratio` times the scale, that brings their mean to
- * zero; -1: nowhere. */
+/* Where the blocks of a type have their scale, and a second number, `ratio` times the scale, that
+ * brings their mean to zero; -1: nowhere. */
 struct scales {
     int scale, second;
     float ratio;
 };
 
 static const struct scales scales_of[RF_DTYPE_LIMIT] = {
-    [RF_Q4_0] = {0, -1, 0},    [RF_Q4_1] = {0, 2, -7.5f},  [RF_Q5_0] = {0, -1, 0},   [RF_Q5_1] = {0, 2, -15.5f},
-    [RF_Q8_0] = {0, -1, 0},    [RF_Q2_K] = {80, 82, 1.5f}, [RF_Q3_K] = {108, -1, 0}, [RF_Q4_K] = {0, 2, 7.5f},
-    [RF_Q5_K] = {0, 2, 15.5f}, [RF_Q6_K] = {208, -1, 0},   [RF_MXFP4] = {-1, -1, 0},
+    [RF_Q4_0] = {0, -1, 0},     [RF_Q4_1] = {0, 2, -7.5f}, [RF_Q5_0] = {0, -1, 0},
+    [RF_Q5_1] = {0, 2, -15.5f}, [RF_Q8_0] = {0, -1, 0},    [RF_Q2_K] = {80, 82, 1.5f},
+    [RF_Q3_K] = {108, -1, 0},   [RF_Q4_K] = {0, 2, 7.5f},  [RF_Q5_K] = {0, 2, 15.5f},
+    [RF_Q6_K] = {208, -1, 0},   [RF_MXFP4] = {-1, -1, 0},
 };
 
 /* Sets the scales of random blocks to about `scale`. */
-static void set_scales(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t bytes, float scale)
+static void set_scales(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t bytes,
+                       float scale)
 {
     const struct scales *at = &scales_of[dtype];
     for (size_t i = 0; i < bytes; i += rf_dtype_info(dtype)->block_bytes) {
@@ -59,7 +61,8 @@ static void set_scales(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, 
 }
 
 /* Random blocks whose values have the root mean square `rms`. */
-static void fill_blocks(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t bytes, size_t n, float rms)
+static void fill_blocks(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t bytes,
+                        size_t n, float rms)
 {
     float *values = malloc(n * sizeof *values);
     if (!values) {
@@ -75,7 +78,8 @@ static void fill_blocks(struct synthetic *s, enum rf_dtype dtype, uint8_t *data,
     free(values);
 }
 
-static void fill_floats(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t n, float mean, float spread)
+static void fill_floats(struct synthetic *s, enum rf_dtype dtype, uint8_t *data, size_t n,
+                        float mean, float spread)
 {
     for (size_t k = 0; k < n; k++) {
         float value = mean + spread * next_random(s);
@@ -88,10 +92,10 @@ static void fill_floats(struct synthetic *s, enum rf_dtype dtype, uint8_t *data,
     }
 }
 
-/* Values around `mean` that differ by up to `spread`. Data begins past an aligned address in other types than F32, as a
- * file promises no alignment. */
-static void add(struct synthetic *s, const char *name, enum rf_dtype dtype, int32_t n_in, int32_t n_out, float mean,
-                float spread)
+/* Values around `mean` that differ by up to `spread`. Data begins past an aligned address in other
+ * types than F32, as a file promises no alignment. */
+static void add(struct synthetic *s, const char *name, enum rf_dtype dtype, int32_t n_in,
+                int32_t n_out, float mean, float spread)
 {
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
     size_t n = (size_t)n_in * (size_t)n_out, bytes = n / info->block_elems * info->block_bytes;
@@ -129,8 +133,9 @@ static void add_layer(struct synthetic *s, int32_t layer)
     const struct {
         const char *name;
         int32_t n_in, n_out;
-    } matrices[] = {{"attn_q", p->n_embd, n_q},      {"attn_k", p->n_embd, n_kv},      {"attn_v", p->n_embd, n_kv},
-                    {"attn_output", n_q, p->n_embd}, {"ffn_gate", p->n_embd, p->n_ff}, {"ffn_up", p->n_embd, p->n_ff},
+    } matrices[] = {{"attn_q", p->n_embd, n_q},       {"attn_k", p->n_embd, n_kv},
+                    {"attn_v", p->n_embd, n_kv},      {"attn_output", n_q, p->n_embd},
+                    {"ffn_gate", p->n_embd, p->n_ff}, {"ffn_up", p->n_embd, p->n_ff},
                     {"ffn_down", p->n_ff, p->n_embd}};
     char name[NAME_BYTES];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
@@ -152,7 +157,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
 }
 
-struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dtype *types, size_t n_types)
+struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dtype *types,
+                                size_t n_types)
 {
     struct synthetic *s = calloc(1, sizeof *s);
     if (!s) return NULL;

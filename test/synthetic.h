@@ -1,13 +1,15 @@
-/* Models made up in memory: the parameters that no small real model has, with weights from a fixed seed. */
+/* Models made up in memory: the parameters that no small real model has, with weights from a fixed
+ * seed. */
 #ifndef RF_TEST_SYNTHETIC_H
 #define RF_TEST_SYNTHETIC_H
 
 #include "model/source.h"
 
-/* A source with all tensors that `params` asks for: matrices of the `n_types` types, one after another, scaled so that
- * activations keep their size; vectors of RF_F32. A quantised matrix is random blocks. NULL when memory runs out. Freed with
- * synthetic_free only. */
-struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dtype *types, size_t n_types);
+/* A source with all tensors that `params` asks for: matrices of the `n_types` types, one after
+ * another, scaled so that activations keep their size; vectors of RF_F32. A quantised matrix is
+ * random blocks. NULL when memory runs out. Freed with synthetic_free only. */
+struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dtype *types,
+                                size_t n_types);
 void synthetic_free(struct rf_source *source);
 
 #endif

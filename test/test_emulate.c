@@ -1,5 +1,5 @@
-/* The emulator against plain definitions: every instruction, in all registers and forms of memory, as the processor runs it
- * (where it can) and as the emulator does. */
+/* The emulator against plain definitions: every instruction, in all registers and forms of memory,
+ * as the processor runs it (where it can) and as the emulator does. */
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <math.h>
@@ -22,16 +22,19 @@ static uint32_t next_random(uint64_t *random)
     return (uint32_t)(*random >> 33);
 }
 
-/* Random bytes among which the extreme ones are frequent, as bytes, words, integers and floats of both sizes. */
+/* Random bytes among which the extreme ones are frequent, as bytes, words, integers and floats of
+ * both sizes. */
 static void fill(uint64_t *random, uint8_t *out, size_t n)
 {
-    static const uint32_t special[] = {
-        0,          0xffffffff, 0x7fffffff, 0x80000000, 0x7ffffff0, 0x80000010, 0x80808080, 0x7f7f7f7f, 0x80008000,
-        0x7fff7fff, 0x3f808000, 0x3f818000, 0x3f807fff, 0x00000001, 0x807fffff, 0x00800000, 0x7f7fffff, 0x7f800000,
-        0xff800000, 0x7f800001, 0xffc12345, 0x7c007c01, 0x03ff0001, 0x83ff7bff, 0xff7f00ff};
+    static const uint32_t special[] = {0,          0xffffffff, 0x7fffffff, 0x80000000, 0x7ffffff0,
+                                       0x80000010, 0x80808080, 0x7f7f7f7f, 0x80008000, 0x7fff7fff,
+                                       0x3f808000, 0x3f818000, 0x3f807fff, 0x00000001, 0x807fffff,
+                                       0x00800000, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7f800001,
+                                       0xffc12345, 0x7c007c01, 0x03ff0001, 0x83ff7bff, 0xff7f00ff};
     for (size_t i = 0; i < n; i += 4) {
         uint32_t value = next_random(random) << 1 ^ next_random(random);
-        if (next_random(random) % 3 == 0) value = special[next_random(random) % (sizeof special / sizeof *special)];
+        if (next_random(random) % 3 == 0)
+            value = special[next_random(random) % (sizeof special / sizeof *special)];
         memcpy(out + i, &value, 4);
     }
 }
@@ -66,7 +69,8 @@ static int memory_only(const struct vector_instruction *instruction)
     return instruction->kind > NARROW;
 }
 
-static uint32_t dot(const struct vector_instruction *instruction, uint32_t old, const uint8_t *a, const uint8_t *b)
+static uint32_t dot(const struct vector_instruction *instruction, uint32_t old, const uint8_t *a,
+                    const uint8_t *b)
 {
     int is_unsigned = !instruction->a_signed && !instruction->b_signed;
     __extension__ __int128 sum = is_unsigned ? (__int128)old : (__int128)(int32_t)old;
@@ -78,7 +82,8 @@ static uint32_t dot(const struct vector_instruction *instruction, uint32_t old, 
         for (int t = 0; t < 4; t += 2)
             sum += (int64_t)(int16_t)(a[t] | a[t + 1] << 8) * (int16_t)(b[t] | b[t + 1] << 8);
     if (instruction->saturates) {
-        if (sum > (is_unsigned ? UINT32_MAX : INT32_MAX)) return is_unsigned ? UINT32_MAX : INT32_MAX;
+        if (sum > (is_unsigned ? UINT32_MAX : INT32_MAX))
+            return is_unsigned ? UINT32_MAX : INT32_MAX;
         if (sum < (is_unsigned ? 0 : INT32_MIN)) return is_unsigned ? 0 : (uint32_t)INT32_MIN;
     }
     return (uint32_t)sum;
@@ -117,8 +122,8 @@ __attribute__((target("f16c"))) static uint32_t from_f16(uint16_t half)
     return bits_of(_cvtsh_ss(half));
 }
 
-static void define(const struct vector_instruction *instruction, size_t width, uint8_t *out, const uint8_t *old,
-                   const uint8_t *a, const uint8_t *b)
+static void define(const struct vector_instruction *instruction, size_t width, uint8_t *out,
+                   const uint8_t *old, const uint8_t *a, const uint8_t *b)
 {
     memset(out, 0, 64);
     for (size_t i = 0; i < width / 4; i++) {
@@ -148,10 +153,11 @@ static void define(const struct vector_instruction *instruction, size_t width, u
     }
 }
 
-/* Runs the instruction with random registers, marked and unmarked. `memory`: what its last operand reads, or NULL. `negative`:
- * the register that RSP is taken from first, or NO_REGISTER. */
-static void check_vector(struct snippet *snippet, uint64_t *random, const struct vector_instruction *instruction,
-                         const struct vex *vex, const uint8_t *memory, int negative)
+/* Runs the instruction with random registers, marked and unmarked. `memory`: what its last operand
+ * reads, or NULL. `negative`: the register that RSP is taken from first, or NO_REGISTER. */
+static void check_vector(struct snippet *snippet, uint64_t *random,
+                         const struct vector_instruction *instruction, const struct vex *vex,
+                         const uint8_t *memory, int negative)
 {
     struct state *state = snippet->state;
     size_t width = vex->wide ? 32 : 16;
@@ -167,37 +173,46 @@ static void check_vector(struct snippet *snippet, uint64_t *random, const struct
         if (marked) snippet_bytes(snippet, mark, sizeof mark);
         snippet_vex(snippet, vex);
         snippet_run(snippet);
-        CHECK_MSG(!marked || emulate_count() == before + 1, "%s: the mark did not trap", instruction->name);
+        CHECK_MSG(!marked || emulate_count() == before + 1, "%s: the mark did not trap",
+                  instruction->name);
         int differs = 0;
         for (int i = 0; i < 16; i++)
-            differs |= memcmp(state->vector_after[i], wanted[i], (size_t)snippet->vector_bytes) ? 1 << i : 0;
-        CHECK_MSG(!differs, "%s %s, %zu bytes, v%d v%d, base %d index %d: registers %#x are wrong", instruction->name,
-                  emulate_count() > before ? "emulated" : "native", width, vex->reg, vex->vvvv, vex->last.base,
-                  vex->last.index, (unsigned)differs);
-        for (int i = 0; i < 16; i++) CHECK(i == negative || state->general_after[i] == state->general[i]);
+            differs |= memcmp(state->vector_after[i], wanted[i], (size_t)snippet->vector_bytes)
+                           ? 1 << i
+                           : 0;
+        CHECK_MSG(!differs, "%s %s, %zu bytes, v%d v%d, base %d index %d: registers %#x are wrong",
+                  instruction->name, emulate_count() > before ? "emulated" : "native", width,
+                  vex->reg, vex->vvvv, vex->last.base, vex->last.index, (unsigned)differs);
+        for (int i = 0; i < 16; i++)
+            CHECK(i == negative || state->general_after[i] == state->general[i]);
     }
 }
 
-static void check_registers(struct snippet *snippet, uint64_t *random, const struct vector_instruction *instruction,
-                            int wide)
+static void check_registers(struct snippet *snippet, uint64_t *random,
+                            const struct vector_instruction *instruction, int wide)
 {
     for (int i = 0; i < 64; i++) {
-        struct vex vex = {.opcode = instruction->opcode,
-                          .prefix = instruction->prefix,
-                          .wide = wide,
-                          .reg = i % 16,
-                          .vvvv = is_dot(instruction) ? (int)(next_random(random) + (unsigned)i) % 16 : 0,
-                          .last = {.is_register = 1, .number = (i * 7 + i / 16) % 16}};
+        struct vex vex = {
+            .opcode = instruction->opcode,
+            .prefix = instruction->prefix,
+            .wide = wide,
+            .reg = i % 16,
+            .vvvv = is_dot(instruction) ? (int)(next_random(random) + (unsigned)i) % 16 : 0,
+            .last = {.is_register = 1, .number = (i * 7 + i / 16) % 16}};
         if (i >= 32 && i < 48 && is_dot(instruction)) vex.vvvv = vex.reg;
         check_vector(snippet, random, instruction, &vex, NULL, NO_REGISTER);
     }
 }
 
-/* Registers whose sum, as the form of memory says, is the address of `target`. Returns the one to take RSP from. */
-static int aim(struct snippet *snippet, uint64_t *random, const struct place *place, const void *target)
+/* Registers whose sum, as the form of memory says, is the address of `target`. Returns the one to
+ * take RSP from. */
+static int aim(struct snippet *snippet, uint64_t *random, const struct place *place,
+               const void *target)
 {
-    uint64_t *general = snippet->state->general, rest = (uintptr_t)target - (uint64_t)(int64_t)place->displacement;
-    for (int i = 0; i < 16; i++) general[i] = (uint64_t)next_random(random) << 33 | next_random(random);
+    uint64_t *general = snippet->state->general,
+             rest = (uintptr_t)target - (uint64_t)(int64_t)place->displacement;
+    for (int i = 0; i < 16; i++)
+        general[i] = (uint64_t)next_random(random) << 33 | next_random(random);
     if (place->base == RIP) return NO_REGISTER;
     if (place->base == RSP) {
         general[place->index] = rest;
@@ -217,16 +232,18 @@ static int aim(struct snippet *snippet, uint64_t *random, const struct place *pl
 }
 
 /* `low` is memory below 2 GiB whose address is a multiple of 8. */
-static void check_memory(struct snippet *snippet, uint64_t *random, const struct vector_instruction *instruction,
-                         int wide, uint8_t *low)
+static void check_memory(struct snippet *snippet, uint64_t *random,
+                         const struct vector_instruction *instruction, int wide, uint8_t *low)
 {
     uint8_t memory[64];
     for (int i = 0; i < 120; i++) {
-        struct place place = {.base = i % 16, .index = NO_REGISTER, .scale = (int)(next_random(random) % 4)};
+        struct place place = {
+            .base = i % 16, .index = NO_REGISTER, .scale = (int)(next_random(random) % 4)};
         if (i >= 32) place.index = (int)(next_random(random) % 16);
         if (i >= 96) place.base = i % 2 ? RIP : NO_REGISTER;
         if (place.index == RSP) place.index = R15; /* RSP is never an index */
-        if (place.base == RIP || (place.base < 16 && place.base != RSP && i < 32)) place.index = NO_REGISTER;
+        if (place.base == RIP || (place.base < 16 && place.base != RSP && i < 32))
+            place.index = NO_REGISTER;
         if (place.base == RSP) {
             place.scale = 0;
             if (place.index == NO_REGISTER) place.index = RAX;
@@ -237,7 +254,9 @@ static void check_memory(struct snippet *snippet, uint64_t *random, const struct
         if (place.base == NO_REGISTER) place.displacement_bytes = 4;
         if (place.displacement_bytes) place.displacement = (int8_t)next_random(random) & ~7;
         if (place.displacement_bytes == 4 && place.base != RIP) place.displacement *= 1000;
-        uint8_t *target = place.base == RIP ? snippet->state->memory : place.base == NO_REGISTER ? low : memory;
+        uint8_t *target = place.base == RIP           ? snippet->state->memory
+                          : place.base == NO_REGISTER ? low
+                                                      : memory;
         if (place.base == RIP) {
             place.displacement = (int)(next_random(random) % 128);
             target += place.displacement;
@@ -285,7 +304,8 @@ static void check_evex_twins(uint64_t *random)
         const struct vector_instruction *instruction = &vector_instructions[twin_of[i % 5]];
         define(instruction, 32, got, in[0], in[1], in[2]);
         evex_twin((unsigned)i % 5, in[0], in[1], in[2], wanted);
-        CHECK_MSG(memcmp(got, wanted, 32) == 0, "%s: the definition is not this processor's", instruction->name);
+        CHECK_MSG(memcmp(got, wanted, 32) == 0, "%s: the definition is not this processor's",
+                  instruction->name);
     }
 }
 
@@ -334,7 +354,8 @@ int main(void)
     }
     struct snippet snippet;
     uint64_t random = 1;
-    uint8_t *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    uint8_t *low =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
     CHECK(low != MAP_FAILED && snippet_new(&snippet) == 0);
     if (check_failures) return check_result();
     rf_cpu_has_tier(RF_TIER_AMX); /* asks the system for the tiles' state, where there is one */

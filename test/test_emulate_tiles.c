@@ -1,5 +1,5 @@
-/* The emulator's tiles against plain definitions: products of every kind and shape, in all tiles and forms of memory, as the
- * processor computes them (where it can) and as the emulator does. */
+/* The emulator's tiles against plain definitions: products of every kind and shape, in all tiles
+ * and forms of memory, as the processor computes them (where it can) and as the emulator does. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static uint32_t next_random(uint64_t *random)
 
 static uint16_t random_bf16(uint64_t *random, int hard)
 {
-    static const uint16_t special[] = {0, 0x8000, 0x0001, 0x807f, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc1};
+    static const uint16_t special[] = {0,      0x8000, 0x0001, 0x807f, 0x0080,
+                                       0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc1};
     uint32_t choice = next_random(random);
     if (hard && choice % 16 == 0) return special[choice / 16 % (sizeof special / sizeof *special)];
     /* hard: products and sums near the smallest normal number */
@@ -60,8 +61,10 @@ static void fill(uint64_t *random, struct matrix *matrix, int bf16, int hard, in
 {
     for (size_t i = 0; i < sizeof matrix->bytes; i += 4) {
         uint32_t value = next_random(random) << 1 ^ next_random(random);
-        if (bf16 && accumulator) value = (uint32_t)random_bf16(random, hard) << (hard && value % 4 ? 14 : 16);
-        if (bf16 && !accumulator) value = (uint32_t)random_bf16(random, hard) << 16 | random_bf16(random, hard);
+        if (bf16 && accumulator)
+            value = (uint32_t)random_bf16(random, hard) << (hard && value % 4 ? 14 : 16);
+        if (bf16 && !accumulator)
+            value = (uint32_t)random_bf16(random, hard) << 16 | random_bf16(random, hard);
         if (!bf16 && value % 5 == 0) value = value % 2 ? 0x80808080 : 0x7f7fffff;
         memcpy(matrix->bytes + i, &value, 4);
     }
@@ -80,8 +83,8 @@ static float bf16_at(const struct matrix *matrix, size_t row, size_t i)
 }
 
 /* c += a b: pairs of BF16, or four bytes, for each column of a and row of b. */
-static uint32_t define(const struct product *product, const struct matrix *a, const struct matrix *b, uint32_t old,
-                       size_t m, size_t n)
+static uint32_t define(const struct product *product, const struct matrix *a,
+                       const struct matrix *b, uint32_t old, size_t m, size_t n)
 {
     if (product->opcode == BF16_OP) {
         float even = 0.0f, odd = 0.0f;
@@ -96,24 +99,29 @@ static uint32_t define(const struct product *product, const struct matrix *a, co
     }
     for (size_t k = 0; k < b->rows; k++)
         for (size_t t = 0; t < 4; t++) {
-            uint8_t x = a->bytes[m * a->stride + 4 * k + t], y = b->bytes[k * b->stride + 4 * n + t];
-            old += (uint32_t)((product->a_signed ? (int8_t)x : (int)x) * (product->b_signed ? (int8_t)y : (int)y));
+            uint8_t x = a->bytes[m * a->stride + 4 * k + t],
+                    y = b->bytes[k * b->stride + 4 * n + t];
+            old += (uint32_t)((product->a_signed ? (int8_t)x : (int)x) *
+                              (product->b_signed ? (int8_t)y : (int)y));
         }
     return old;
 }
 
 static int same(const struct product *product, uint32_t got, uint32_t wanted)
 {
-    if (product->opcode == BF16_OP && isnan(rf_bits_float(wanted))) return isnan(rf_bits_float(got));
+    if (product->opcode == BF16_OP && isnan(rf_bits_float(wanted)))
+        return isnan(rf_bits_float(got));
     return got == wanted;
 }
 
-static void emit(struct snippet *snippet, int marked, uint8_t opcode, uint8_t prefix, int reg, int vvvv,
-                 const struct place *last)
+static void emit(struct snippet *snippet, int marked, uint8_t opcode, uint8_t prefix, int reg,
+                 int vvvv, const struct place *last)
 {
     static const uint8_t mark[] = {EMULATE_MARK};
     if (marked) snippet_bytes(snippet, mark, sizeof mark);
-    snippet_vex(snippet, &(struct vex){.opcode = opcode, .prefix = prefix, .reg = reg, .vvvv = vvvv, .last = *last});
+    snippet_vex(
+        snippet,
+        &(struct vex){.opcode = opcode, .prefix = prefix, .reg = reg, .vvvv = vvvv, .last = *last});
 }
 
 static struct place tile(int number)
@@ -122,7 +130,8 @@ static struct place tile(int number)
 }
 
 /* A place for `at` made of the next of the registers; with a stride, an index that holds it. */
-static struct place place_of(struct snippet *snippet, uint64_t *random, int **registers, const void *at, size_t stride)
+static struct place place_of(struct snippet *snippet, uint64_t *random, int **registers,
+                             const void *at, size_t stride)
 {
     struct place place = {.base = *(*registers)++, .index = NO_REGISTER};
     place.displacement_bytes = next_random(random) % 2 ? 4 : 1;
@@ -146,13 +155,15 @@ static void shuffle(uint64_t *random, int *values, size_t n)
     }
 }
 
-/* Configures, loads three tiles, multiplies, stores, releases. The first source is c's rows high, the second as many rows
- * as the first has columns. */
-static void check_product(struct snippet *snippet, uint64_t *random, const struct product *product, int hard)
+/* Configures, loads three tiles, multiplies, stores, releases. The first source is c's rows high,
+ * the second as many rows as the first has columns. */
+static void check_product(struct snippet *snippet, uint64_t *random, const struct product *product,
+                          int hard)
 {
     int registers[15] = {0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, *next = registers;
     int tiles[TILES] = {0, 1, 2, 3, 4, 5, 6, 7};
-    size_t m = 1 + next_random(random) % SIDE, n = 1 + next_random(random) % SIDE, k = 1 + next_random(random) % SIDE;
+    size_t m = 1 + next_random(random) % SIDE, n = 1 + next_random(random) % SIDE,
+           k = 1 + next_random(random) % SIDE;
     static struct matrix c, a, b;
     struct matrix *all[] = {&c, &a, &b};
     shuffle(random, registers, 15);
@@ -183,7 +194,8 @@ static void check_product(struct snippet *snippet, uint64_t *random, const struc
         uint64_t count = emulate_count();
         snippet_begin(snippet);
         emit(snippet, marked, CONFIG_OP, NP, 0, 0, &configuration);
-        for (int i = 0; i < 3; i++) emit(snippet, marked, MOVE_OP, i == 1 ? P66 : PF2, tiles[i], 0, &all[i]->place);
+        for (int i = 0; i < 3; i++)
+            emit(snippet, marked, MOVE_OP, i == 1 ? P66 : PF2, tiles[i], 0, &all[i]->place);
         struct place first = tile(a.tile), none = tile(0);
         if (zeroed) emit(snippet, marked, CONFIG_OP, PF2, c.tile, 0, &none);
         emit(snippet, marked, product->opcode, product->prefix, c.tile, b.tile, &first);
@@ -194,19 +206,23 @@ static void check_product(struct snippet *snippet, uint64_t *random, const struc
         snippet_run(snippet);
         const char *how = emulate_count() > count ? "emulated" : "native";
         CHECK(!marked || emulate_count() == count + 9 + (unsigned)zeroed);
-        CHECK(memcmp(snippet->state->vector, snippet->state->vector_after, (size_t)snippet->vector_bytes) == 0);
-        for (int i = 0; i < 16; i++) CHECK(snippet->state->general[i] == snippet->state->general_after[i]);
+        CHECK(memcmp(snippet->state->vector, snippet->state->vector_after,
+                     (size_t)snippet->vector_bytes) == 0);
+        for (int i = 0; i < 16; i++)
+            CHECK(snippet->state->general[i] == snippet->state->general_after[i]);
         CHECK_MSG(memcmp(&stored[0], &config, sizeof config) == 0, "sttilecfg, %s", how);
         static const struct tile_config released;
-        CHECK_MSG(memcmp(&stored[1], &released, sizeof released) == 0, "sttilecfg after tilerelease, %s", how);
+        CHECK_MSG(memcmp(&stored[1], &released, sizeof released) == 0,
+                  "sttilecfg after tilerelease, %s", how);
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < SIDE; j++) {
                 uint32_t old, got, poison = 0xffffffff;
                 memcpy(&old, c.bytes + i * c.stride + 4 * j, 4);
                 memcpy(&got, out + i * 64 + 4 * j, 4);
                 uint32_t wanted = j < n ? define(product, &a, &b, zeroed ? 0 : old, i, j) : poison;
-                CHECK_MSG(same(product, got, wanted), "%s %s, m=%zu n=%zu k=%zu: [%zu][%zu] is %#x, not %#x",
-                          product->name, how, m, n, k, i, j, got, wanted);
+                CHECK_MSG(same(product, got, wanted),
+                          "%s %s, m=%zu n=%zu k=%zu: [%zu][%zu] is %#x, not %#x", product->name,
+                          how, m, n, k, i, j, got, wanted);
             }
         for (size_t i = m * 64; i < sizeof out; i++) CHECK(out[i] == 0xff);
     }
@@ -214,8 +230,9 @@ static void check_product(struct snippet *snippet, uint64_t *random, const struc
 
 /* What a processor refuses, the emulator does, too: another process dies of it. Without a
  * name for what is wrong, it must live. */
-static void check_refused(struct snippet *snippet, const char *what, const struct tile_config *config, uint8_t opcode,
-                          uint8_t prefix, int reg, int vvvv, int last)
+static void check_refused(struct snippet *snippet, const char *what,
+                          const struct tile_config *config, uint8_t opcode, uint8_t prefix, int reg,
+                          int vvvv, int last)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -231,13 +248,16 @@ static void check_refused(struct snippet *snippet, const char *what, const struc
     int status = 0;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     int performed = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    CHECK_MSG(performed == !what, "%s was %s", what ? what : "a product", performed ? "performed" : "refused");
+    CHECK_MSG(performed == !what, "%s was %s", what ? what : "a product",
+              performed ? "performed" : "refused");
 }
 
 static void check_refusals(struct snippet *snippet)
 {
     const struct tile_config good = {
-        .palette = 1, .rows = {4, 4, 8, 4, 5}, .row_bytes = {64, 32, 64, 30, 64}}; /* 0 += 1 x 2 is a product */
+        .palette = 1,
+        .rows = {4, 4, 8, 4, 5},
+        .row_bytes = {64, 32, 64, 30, 64}}; /* 0 += 1 x 2 is a product */
     check_refused(snippet, NULL, &good, BYTES_OP, PF2, 0, 2, 1);
     struct tile_config bad = good;
     bad.palette = 2;
@@ -259,7 +279,8 @@ static void check_refusals(struct snippet *snippet)
     bad.row_bytes[8] = 4;
     check_refused(snippet, "a ninth tile", &bad, 0, 0, 0, 0, 0);
     check_refused(snippet, "a tile that is not configured", &good, CONFIG_OP, PF2, 5, 0, 0);
-    const struct tile_config square = {.palette = 1, .rows = {16, 16, 16}, .row_bytes = {64, 64, 64}};
+    const struct tile_config square = {
+        .palette = 1, .rows = {16, 16, 16}, .row_bytes = {64, 64, 64}};
     check_refused(snippet, NULL, &square, BYTES_OP, PF2, 0, 2, 1);
     check_refused(snippet, "a product added to its first source", &square, BYTES_OP, PF2, 0, 2, 0);
     check_refused(snippet, "a product added to its second source", &square, BYTES_OP, PF2, 0, 0, 1);

@@ -1,4 +1,5 @@
-/* The loops behind the compute ceilings: they leave nothing behind, and a loop has as many operations as it says. */
+/* The loops behind the compute ceilings: they leave nothing behind, and a loop has as many
+ * operations as it says. */
 #include "check.h"
 #include "emulate.h"
 #include "microkernels/peak.h"
@@ -26,7 +27,8 @@ int main(void)
         struct rf_peak_loop loop;
         CHECK(rf_peak_key((enum rf_peak)peak)[0] && rf_peak_name((enum rf_peak)peak)[0]);
         if (!rf_peak_find((enum rf_peak)peak, &loop)) continue;
-        /* Whoever calls keeps what the compiler holds in registers: these must come out as they went in. */
+        /* Whoever calls keeps what the compiler holds in registers: these must come out as they
+         * went in. */
         double sum = 0;
         for (uint64_t loops = 1; loops <= 9; loops++) {
             loop.run(loops);

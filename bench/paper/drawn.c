@@ -62,7 +62,8 @@ static struct rf_choice draw(const struct drawn_level *level, uint64_t text)
     return (struct rf_choice){token, (float)level->rate};
 }
 
-static int choose(void *self, struct rf_question *question, struct rf_choice *choices, struct rf_error *error)
+static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
+                  struct rf_error *error)
 {
     struct drawn_level *level = self;
     uint64_t texts[RF_MAX_DRAFT + 1];

@@ -1,8 +1,10 @@
-/* ML-SpecQD's experiments (Georganas et al. 2025, section IV) in their own sizes: Llama-2-7B with a draft of 68M for questions
- * and answers, Qwen2.5-Coder-7B with its 0.5B for code, the target in BF16 and its MXFP4 cast as a draft.
+/* ML-SpecQD's experiments (Georganas et al. 2025, section IV) in their own sizes: Llama-2-7B with a
+ * draft of 68M for questions and answers, Qwen2.5-Coder-7B with its 0.5B for code, the target in
+ * BF16 and its MXFP4 cast as a draft.
  *
- * The passes are real, over random weights in these shapes, and so is the cascade that decides about them. What the levels
- * choose is drawn (drawn.h), with the acceptance that the paper measured: nothing here says how well a model drafts. */
+ * The passes are real, over random weights in these shapes, and so is the cascade that decides
+ * about them. What the levels choose is drawn (drawn.h), with the acceptance that the paper
+ * measured: nothing here says how well a model drafts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +17,18 @@
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
-#include "spec/cascade.h"
+#include "speculate/cascade.h"
 
 enum { DRAFT, MXFP4, TARGET, PARTS };
 enum { CHAINS = 3, READINGS = 2, PAPER_DRAFT = 8 };
-enum { PROMPT = 128, MOST_ROWS = 16, PASS_REPEATS = 3, PLAIN_TOKENS = 12, WARM_UP = 32, DEFAULT_TOKENS = 256 };
+enum {
+    PROMPT = 128,
+    MOST_ROWS = 16,
+    PASS_REPEATS = 3,
+    PLAIN_TOKENS = 12,
+    WARM_UP = 32,
+    DEFAULT_TOKENS = 256
+};
 
 struct setup {
     const char *key, *title;
@@ -37,7 +46,13 @@ static const struct setup setups[] = {
      RF_WEIGHTS_BF16,
      {0.417, 0.712, 1},
      {1.81, 1.86, 2.22}},
-    {"code", "code", &shape_qwen25_7b, &shape_qwen25_05b, RF_WEIGHTS_MXFP4, {0.62, 0.91, 1}, {2.64, 2.03, 2.72}},
+    {"code",
+     "code",
+     &shape_qwen25_7b,
+     &shape_qwen25_05b,
+     RF_WEIGHTS_MXFP4,
+     {0.62, 0.91, 1},
+     {2.64, 2.03, 2.72}},
     {"small",
      "a small model, to try this program",
      &shape_small,
@@ -89,32 +104,37 @@ struct result {
 
 /* ---- models ---- */
 
-static int open_role(struct world *world, int which, enum rf_weight_form form, struct rf_error *error)
+static int open_role(struct world *world, int which, enum rf_weight_form form,
+                     struct rf_error *error)
 {
     struct role *role = &world->roles[which];
     struct rf_backend *backend;
     struct rf_weight_cost cost;
-    int code = rf_weight_cost(role->source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, error);
+    int code =
+        rf_weight_cost(role->source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, error);
     role->pass_bytes = cost.pass_bytes;
     if (!code) code = rf_cpu_backend_new(&backend, world->tier, &rf_system_allocator, error);
     if (!code)
-        code = rf_model_load(&role->model, role->source, backend, form, world->team, NULL, NULL, &rf_system_allocator,
-                             error);
+        code = rf_model_load(&role->model, role->source, backend, form, world->team, NULL, NULL,
+                             &rf_system_allocator, error);
     if (!code && which == TARGET) {
         code = rf_cpu_calibrate(&world->measured, backend, world->team, error);
         rf_team_begin_with(world->team, world->measured);
     }
     if (code) return code;
 
-    const struct rf_session_shape shape = {
-        .n_ctx = PROMPT + world->options->tokens + WARM_UP + MOST_ROWS, .team = world->team, .kv = RF_KV_F16};
+    const struct rf_session_shape shape = {.n_ctx = PROMPT + world->options->tokens + WARM_UP +
+                                                    MOST_ROWS,
+                                           .team = world->team,
+                                           .kv = RF_KV_F16};
     if (which == MXFP4)
-        code = rf_session_new_sharing(&role->session, role->model, world->roles[TARGET].session, error);
+        code = rf_session_new_sharing(&role->session, role->model, world->roles[TARGET].session,
+                                      error);
     else
         code = rf_session_new(&role->session, role->model, &shape, error);
     if (!code)
-        code = rf_sampler_new(&role->sampler, world->n_vocab, role->model->backend->first_above, &rf_system_allocator,
-                              error);
+        code = rf_sampler_new(&role->sampler, world->n_vocab, role->model->backend->first_above,
+                              &rf_system_allocator, error);
     if (code) return code;
     if (which == DRAFT)
         rf_model_level_of_draft(&role->level.model, role->session, role->sampler, world->n_vocab);
@@ -129,10 +149,13 @@ static int open_role(struct world *world, int which, enum rf_weight_form form, s
 static int open_world(struct world *world, struct rf_error *error)
 {
     const struct setup *setup = world->options->setup;
-    world->n_vocab = setup->draft->n_vocab < setup->target->n_vocab ? setup->draft->n_vocab : setup->target->n_vocab;
-    double need = (double)shape_bytes(setup->target) * (1 + 4.25 / 16) + (double)shape_bytes(setup->draft) * 1.5 + 1e9;
+    world->n_vocab = setup->draft->n_vocab < setup->target->n_vocab ? setup->draft->n_vocab
+                                                                    : setup->target->n_vocab;
+    double need = (double)shape_bytes(setup->target) * (1 + 4.25 / 16) +
+                  (double)shape_bytes(setup->draft) * 1.5 + 1e9;
     if (need > (double)rf_memory_physical())
-        return rf_fail(error, RF_ERR_MEMORY, "%s and its drafts take %.1f GB, this machine has %.1f GB",
+        return rf_fail(error, RF_ERR_MEMORY,
+                       "%s and its drafts take %.1f GB, this machine has %.1f GB",
                        setup->target->name, need / 1e9, (double)rf_memory_physical() / 1e9);
     int code = shape_open(&world->roles[TARGET].source, setup->target, world->team, error);
     if (!code) code = shape_open(&world->roles[DRAFT].source, setup->draft, world->team, error);
@@ -141,11 +164,14 @@ static int open_world(struct world *world, struct rf_error *error)
     if (!code) code = open_role(world, MXFP4, RF_WEIGHTS_MXFP4, error);
     if (!code) code = open_role(world, DRAFT, setup->draft_form, error);
     size_t n = PROMPT + (size_t)(world->options->tokens + WARM_UP + MOST_ROWS);
-    if (!code) world->text = rf_calloc(&rf_system_allocator, n, sizeof *world->text, "tokens", error);
-    if (!code) world->truth = rf_calloc(&rf_system_allocator, n, sizeof *world->truth, "tokens", error);
+    if (!code)
+        world->text = rf_calloc(&rf_system_allocator, n, sizeof *world->text, "tokens", error);
+    if (!code)
+        world->truth = rf_calloc(&rf_system_allocator, n, sizeof *world->truth, "tokens", error);
     if (!code && (!world->text || !world->truth)) code = RF_ERR_MEMORY;
     if (code) return code;
-    for (size_t i = 0; i < n; i++) world->truth[i] = drawn_truth(world->truth, (int32_t)i, world->n_vocab);
+    for (size_t i = 0; i < n; i++)
+        world->truth[i] = drawn_truth(world->truth, (int32_t)i, world->n_vocab);
     return 0;
 }
 
@@ -178,13 +204,13 @@ static int print_costs(struct world *world, struct rf_error *error)
     static const int order[PARTS] = {TARGET, MXFP4, DRAFT};
     const struct setup *setup = world->options->setup;
     double seconds[PASS_REPEATS];
-    printf("\nms of a pass, %d tokens before it\nrows  %18s  %18s  %18s\n", PROMPT, "target BF16", "MXFP4 cast",
-           setup->draft->name);
+    printf("\nms of a pass, %d tokens before it\nrows  %18s  %18s  %18s\n", PROMPT, "target BF16",
+           "MXFP4 cast", setup->draft->name);
     for (int32_t rows = 1; rows <= MOST_ROWS; rows++) {
         printf("%4d", rows);
         for (int i = 0; i < PARTS; i++) {
-            int code =
-                rf_session_time_passes(world->roles[order[i]].session, rows, PROMPT, PASS_REPEATS, seconds, error);
+            int code = rf_session_time_passes(world->roles[order[i]].session, rows, PROMPT,
+                                              PASS_REPEATS, seconds, error);
             if (code) return code;
             qsort(seconds, PASS_REPEATS, sizeof *seconds, by_value);
             printf("  %18.2f", 1e3 * seconds[PASS_REPEATS / 2]);
@@ -214,8 +240,8 @@ static int decode(struct world *world, struct rf_cascade *cascade, int32_t token
         if (made < 0) return made;
         for (int32_t i = 0; i < made; i++) {
             if (yield[i].token != world->truth[n])
-                return rf_fail(error, RF_ERR_ARGUMENT, "token %d is %d, the target's own is %d", n, yield[i].token,
-                               world->truth[n]);
+                return rf_fail(error, RF_ERR_ARGUMENT, "token %d is %d, the target's own is %d", n,
+                               yield[i].token, world->truth[n]);
             world->text[n++] = yield[i].token;
         }
         code = rf_session_commit(target, yield[made - 1].token, error);
@@ -225,8 +251,8 @@ static int decode(struct world *world, struct rf_cascade *cascade, int32_t token
     return code;
 }
 
-static int new_cascade(struct world *world, const struct chain *chain, int reading, struct rf_cascade **cascade,
-                       struct rf_error *error)
+static int new_cascade(struct world *world, const struct chain *chain, int reading,
+                       struct rf_cascade **cascade, struct rf_error *error)
 {
     const struct setup *setup = world->options->setup;
     struct rf_level levels[PARTS];
@@ -249,8 +275,8 @@ static int new_cascade(struct world *world, const struct chain *chain, int readi
 }
 
 /* One chain between two measurements of plain decoding. */
-static int measure(struct world *world, const struct chain *chain, int reading, struct result *result,
-                   struct rf_error *error)
+static int measure(struct world *world, const struct chain *chain, int reading,
+                   struct result *result, struct rf_error *error)
 {
     struct rf_cascade *alone = NULL, *cascade = NULL;
     double before, after, warm;
@@ -266,7 +292,8 @@ static int measure(struct world *world, const struct chain *chain, int reading, 
     if (!code) code = decode(world, alone, PLAIN_TOKENS, &after, error);
     if (!code) {
         result->plain_seconds_per_token = (before + after) / 2;
-        result->tokens_per_pass = (double)(world->options->tokens - 1) / (double)cascade->stats[chain->n - 1].passes;
+        result->tokens_per_pass =
+            (double)(world->options->tokens - 1) / (double)cascade->stats[chain->n - 1].passes;
         for (int i = 0; i < chain->n; i++) {
             result->drafted[chain->parts[i]] = cascade->stats[i].drafted;
             result->accepted[chain->parts[i]] = cascade->stats[i].accepted;
@@ -306,8 +333,8 @@ static int print_chains(struct world *world, double read, struct rf_error *error
             rates[i] = reading == 0 ? setup->ratios[i] : drawn_rate(setup->ratios[i], PAPER_DRAFT);
         printf("\nacceptance of %.1f %% (small draft) and %.1f %% (MXFP4) read so: %s\n"
                "    each token with %.1f %% and %.1f %%\n",
-               100 * setup->ratios[DRAFT], 100 * setup->ratios[MXFP4], readings[reading], 100 * rates[DRAFT],
-               100 * rates[MXFP4]);
+               100 * setup->ratios[DRAFT], 100 * setup->ratios[MXFP4], readings[reading],
+               100 * rates[DRAFT], 100 * rates[MXFP4]);
         for (int c = 0; c < CHAINS; c++) {
             int code = measure(world, &chains[c], reading, &results[reading][c], error);
             if (code) return code;
@@ -323,7 +350,8 @@ static int print_chains(struct world *world, double read, struct rf_error *error
     for (int c = 0; c < CHAINS; c++) {
         printf("%-30s", chains[c].name);
         for (int reading = 0; reading < READINGS; reading++)
-            printf(" %11.2fx", results[reading][c].plain_seconds_per_token / results[reading][c].seconds_per_token);
+            printf(" %11.2fx", results[reading][c].plain_seconds_per_token /
+                                   results[reading][c].seconds_per_token);
         if (setup->speedups[c] > 0)
             printf(" %11.2fx\n", setup->speedups[c]);
         else
@@ -346,13 +374,15 @@ static int run(const struct options *options, struct rf_error *error)
     double start = rf_clock_seconds();
     if (!code) code = open_world(&world, error);
     if (!code) {
-        printf("%s: %s in BF16 (%.2f GB a pass), its MXFP4 cast (%.2f GB), %s in %s (%.2f GB); random weights, made in "
+        printf("%s: %s in BF16 (%.2f GB a pass), its MXFP4 cast (%.2f GB), %s in %s (%.2f GB); "
+               "random weights, made in "
                "%.0f s\n"
                "%s, %d thread%s\n",
                setup->title, setup->target->name, (double)world.roles[TARGET].pass_bytes / 1e9,
                (double)world.roles[MXFP4].pass_bytes / 1e9, setup->draft->name,
-               setup->draft_form == RF_WEIGHTS_BF16 ? "BF16" : "MXFP4", (double)world.roles[DRAFT].pass_bytes / 1e9,
-               rf_clock_seconds() - start, rf_tier_name((enum rf_tier)world.tier), threads, threads == 1 ? "" : "s");
+               setup->draft_form == RF_WEIGHTS_BF16 ? "BF16" : "MXFP4",
+               (double)world.roles[DRAFT].pass_bytes / 1e9, rf_clock_seconds() - start,
+               rf_tier_name((enum rf_tier)world.tier), threads, threads == 1 ? "" : "s");
         code = print_costs(&world, error);
     }
     if (!code && !options->costs_only) {
@@ -367,8 +397,10 @@ static int run(const struct options *options, struct rf_error *error)
 
 static int usage(void)
 {
-    fputs("Usage: bench_paper [qa|code|small] [--tokens N] [--threads N] [--gamma N] [--independent] [--costs]\n\n"
-          "  qa, code       the paper's experiments (both, one after another, unless one is named); small: a trial\n"
+    fputs("Usage: bench_paper [qa|code|small] [--tokens N] [--threads N] [--gamma N] "
+          "[--independent] [--costs]\n\n"
+          "  qa, code       the paper's experiments (both, one after another, unless one is "
+          "named); small: a trial\n"
           "  --tokens N     tokens that each chain decodes (default 256)\n"
           "  --threads N    threads that compute (default: one for each core)\n"
           "  --gamma N      tokens that every round drafts, at most 15 (default: as many as pay)\n"

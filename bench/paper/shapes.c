@@ -7,10 +7,14 @@
 #include "base/half.h"
 #include "platform/memory.h"
 
-const struct shape shape_llama2_7b = {"Llama-2-7B", RF_ARCH_LLAMA, 32, 4096, 32, 32, 128, 11008, 32000, 0};
-const struct shape shape_llama_68m = {"Llama-68M", RF_ARCH_LLAMA, 2, 768, 12, 12, 64, 3072, 32000, 0};
-const struct shape shape_qwen25_7b = {"Qwen2.5-Coder-7B", RF_ARCH_QWEN2, 28, 3584, 28, 4, 128, 18944, 152064, 0};
-const struct shape shape_qwen25_05b = {"Qwen2.5-Coder-0.5B", RF_ARCH_QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 1};
+const struct shape shape_llama2_7b = {"Llama-2-7B", RF_ARCH_LLAMA, 32,    4096,  32,
+                                      32,           128,           11008, 32000, 0};
+const struct shape shape_llama_68m = {"Llama-68M", RF_ARCH_LLAMA, 2,     768, 12, 12,
+                                      64,          3072,          32000, 0};
+const struct shape shape_qwen25_7b = {
+    "Qwen2.5-Coder-7B", RF_ARCH_QWEN2, 28, 3584, 28, 4, 128, 18944, 152064, 0};
+const struct shape shape_qwen25_05b = {
+    "Qwen2.5-Coder-0.5B", RF_ARCH_QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 1};
 const struct shape shape_small = {"small", RF_ARCH_QWEN2, 4, 512, 8, 2, 64, 1536, 2048, 0};
 const struct shape shape_tiny = {"tiny", RF_ARCH_QWEN2, 2, 256, 4, 2, 64, 512, 2000, 1};
 
@@ -38,7 +42,8 @@ static size_t padded(size_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The next tensor; its data is set once all are known. `value` is that of all elements of a vector. */
+/* The next tensor; its data is set once all are known. `value` is that of all elements of a vector.
+ */
 static void add(struct made *made, const char *name, int32_t n_in, int32_t n_out)
 {
     struct rf_tensor *tensor = &made->tensors[made->source.n_tensors];
@@ -54,7 +59,8 @@ static void add(struct made *made, const char *name, int32_t n_in, int32_t n_out
     *(is_vector ? &made->n_vector : &made->n_matrix) += padded(n);
 }
 
-static void add_in_layer(struct made *made, int32_t layer, const char *name, int32_t n_in, int32_t n_out)
+static void add_in_layer(struct made *made, int32_t layer, const char *name, int32_t n_in,
+                         int32_t n_out)
 {
     char full[NAME_BYTES];
     snprintf(full, sizeof full, "blk.%d.%s", layer, name);
@@ -63,7 +69,8 @@ static void add_in_layer(struct made *made, int32_t layer, const char *name, int
 
 static void add_all(struct made *made, const struct shape *shape)
 {
-    int32_t n = shape->n_embd, n_q = shape->n_head * shape->head_dim, n_kv = shape->n_head_kv * shape->head_dim;
+    int32_t n = shape->n_embd, n_q = shape->n_head * shape->head_dim,
+            n_kv = shape->n_head_kv * shape->head_dim;
     add(made, shape->tied_output ? "token_embd.weight" : "output.weight", n, shape->n_vocab);
     add(made, "output_norm.weight", n, 1);
     for (int32_t i = 0; i < shape->n_layer; i++) {
@@ -125,7 +132,8 @@ static void fill(void *argument, struct rf_worker *worker)
 
 static int fill_matrices(struct made *made, struct rf_team *team, struct rf_error *error)
 {
-    struct filling *filling = rf_malloc(&rf_system_allocator, 1, sizeof *filling, "random numbers", error);
+    struct filling *filling =
+        rf_malloc(&rf_system_allocator, 1, sizeof *filling, "random numbers", error);
     if (!filling) return RF_ERR_MEMORY;
     uint32_t random = 12345;
     for (size_t i = 0; i < POOL; i++) {
@@ -157,7 +165,8 @@ static struct rf_params params_of(const struct shape *shape)
                               .n_vocab = shape->n_vocab,
                               .n_ctx_train = 4096,
                               .rms_eps = 1e-6f,
-                              .rope_style = shape->arch == RF_ARCH_LLAMA ? RF_ROPE_NORM : RF_ROPE_NEOX,
+                              .rope_style =
+                                  shape->arch == RF_ARCH_LLAMA ? RF_ROPE_NORM : RF_ROPE_NEOX,
                               .rope_dim = shape->head_dim,
                               .rope_theta = shape->arch == RF_ARCH_LLAMA ? 1e4f : 1e6f,
                               .rope_scale = 1.0f,
@@ -168,26 +177,31 @@ static struct rf_params params_of(const struct shape *shape)
 uint64_t shape_bytes(const struct shape *shape)
 {
     uint64_t n = (uint64_t)shape->n_embd;
-    uint64_t heads = (uint64_t)(2 * shape->n_head + 2 * shape->n_head_kv) * (uint64_t)shape->head_dim;
+    uint64_t heads =
+        (uint64_t)(2 * shape->n_head + 2 * shape->n_head_kv) * (uint64_t)shape->head_dim;
     uint64_t layer = n * heads + 3 * n * (uint64_t)shape->n_ff;
     return sizeof(uint16_t) * ((uint64_t)shape->n_layer * layer + n * (uint64_t)shape->n_vocab);
 }
 
-int shape_open(struct rf_source **source, const struct shape *shape, struct rf_team *team, struct rf_error *error)
+int shape_open(struct rf_source **source, const struct shape *shape, struct rf_team *team,
+               struct rf_error *error)
 {
     const struct rf_allocator *allocator = &rf_system_allocator;
     *source = NULL;
     struct made *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
     if (!made) return RF_ERR_MEMORY;
     size_t most = (size_t)shape->n_layer * PER_LAYER + GLOBAL;
-    made->source = (struct rf_source){.params = params_of(shape), .name = shape->name, .container = "memory"};
+    made->source =
+        (struct rf_source){.params = params_of(shape), .name = shape->name, .container = "memory"};
     made->tensors = rf_calloc(allocator, most, sizeof *made->tensors, "tensors", error);
     made->names = rf_calloc(allocator, most, sizeof *made->names, "tensors", error);
     int code = made->tensors && made->names ? 0 : RF_ERR_MEMORY;
     if (!code) {
         add_all(made, shape);
-        made->matrices = rf_malloc(allocator, made->n_matrix, sizeof *made->matrices, "weights", error);
-        made->vectors = rf_malloc(allocator, made->n_vector, sizeof *made->vectors, "weights", error);
+        made->matrices =
+            rf_malloc(allocator, made->n_matrix, sizeof *made->matrices, "weights", error);
+        made->vectors =
+            rf_malloc(allocator, made->n_vector, sizeof *made->vectors, "weights", error);
         if (!made->matrices || !made->vectors) code = RF_ERR_MEMORY;
     }
     if (!code) code = fill_matrices(made, team, error);

@@ -1,5 +1,6 @@
-/* What measured shares are worth: passes of a model with workers slowed down, or with a process that really takes a core,
- * beside the same with equal shares and beside what the workers' speeds add up to. */
+/* What measured shares are worth: passes of a model with workers slowed down, or with a process
+ * that really takes a core, beside the same with equal shares and beside what the workers' speeds
+ * add up to. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -38,11 +39,14 @@ struct options {
 static const char usage[] =
     "Usage: bench_split MODEL [options]\n"
     "\n"
-    "  --case WHAT      a disturbance: I:FACTOR makes worker I that many times slower, I:FACTOR:SECONDS does so in "
+    "  --case WHAT      a disturbance: I:FACTOR makes worker I that many times slower, "
+    "I:FACTOR:SECONDS does so in "
     "every\n"
-    "                   second half of so many seconds, several with commas; cpuN keeps CPU N busy with another "
+    "                   second half of so many seconds, several with commas; cpuN keeps CPU N busy "
+    "with another "
     "process.\n"
-    "                   May be given several times (default: 1:2  1:4  1:3:0.2  cpuN of the last CPU)\n"
+    "                   May be given several times (default: 1:2  1:4  1:3:0.2  cpuN of the last "
+    "CPU)\n"
     "  --rows N         passes over N rows (several times; default: 1, 8 and 256)\n"
     "  --seconds S      of each measurement (default 1)\n"
     "  --rounds N       of which medians are shown (default 5)\n"
@@ -58,7 +62,8 @@ static int parse_case(struct disturbance *to, const char *text)
         if (sscanf(text, "%d:%lf%n", &slow->worker, &slow->factor, &used) < 2) return -1;
         int more = 0;
         if (sscanf(text + used, ":%lf%n", &slow->period, &more) == 1) used += more;
-        if (slow->worker < 0 || slow->factor < 1.0 || slow->period < 0.0 || (text[used] && text[used] != ','))
+        if (slow->worker < 0 || slow->factor < 1.0 || slow->period < 0.0 ||
+            (text[used] && text[used] != ','))
             return -1;
     }
     return to->n_slow ? 0 : -1;
@@ -145,15 +150,17 @@ static double passes(struct rf_session *session, int rows, double seconds, struc
     return n / (now - begin);
 }
 
-static double disturbed(riffle_session *session, const struct disturbance *what, int equally, int rows, double seconds,
-                        struct rf_error *error)
+static double disturbed(riffle_session *session, const struct disturbance *what, int equally,
+                        int rows, double seconds, struct rf_error *error)
 {
     pid_t child = what && what->busy_cpu >= 0 ? keep_busy(what->busy_cpu) : 0;
     rf_team_deal_equally(session->team, equally);
     for (int i = 0; what && i < what->n_slow; i++)
-        rf_team_slow(session->team, what->slow[i].worker, what->slow[i].factor, what->slow[i].period);
+        rf_team_slow(session->team, what->slow[i].worker, what->slow[i].factor,
+                     what->slow[i].period);
     double rate = passes(session->session, rows, seconds, error);
-    for (int i = 0; what && i < what->n_slow; i++) rf_team_slow(session->team, what->slow[i].worker, 1.0, 0.0);
+    for (int i = 0; what && i < what->n_slow; i++)
+        rf_team_slow(session->team, what->slow[i].worker, 1.0, 0.0);
     rf_team_deal_equally(session->team, 0);
     if (child > 0) {
         kill(child, SIGKILL);
@@ -174,20 +181,22 @@ static double median(double *values, int n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-static int measure(riffle_session *session, const struct options *options, int rows, const struct disturbance *what,
-                   struct rf_error *error)
+static int measure(riffle_session *session, const struct options *options, int rows,
+                   const struct disturbance *what, struct rf_error *error)
 {
     enum { PLAIN, EQUAL, MEASURED, WAYS };
     double *rates[WAYS], middle[WAYS];
     int code = 0;
-    for (int way = 0; way < WAYS; way++) rates[way] = calloc((size_t)options->rounds, sizeof(double));
+    for (int way = 0; way < WAYS; way++)
+        rates[way] = calloc((size_t)options->rounds, sizeof(double));
     for (int round = 0; round < options->rounds && !code; round++)
         for (int way = 0; way < WAYS && !code; way++) {
             /* What the disturbance before taught is to be forgotten. */
-            if (way == PLAIN && passes(session->session, rows, options->seconds, error) < 0.0) code = error->code;
+            if (way == PLAIN && passes(session->session, rows, options->seconds, error) < 0.0)
+                code = error->code;
             if (code) break;
-            rates[way][round] =
-                disturbed(session, way == PLAIN ? NULL : what, way == EQUAL, rows, options->seconds, error);
+            rates[way][round] = disturbed(session, way == PLAIN ? NULL : what, way == EQUAL, rows,
+                                          options->seconds, error);
             if (rates[way][round] < 0.0) code = error->code;
         }
     for (int way = 0; way < WAYS; way++) {
@@ -196,8 +205,8 @@ static int measure(riffle_session *session, const struct options *options, int r
     }
     if (code) return code;
     double part = ideal(what, rf_team_places(session->team)), best = part * middle[PLAIN];
-    printf("%5d  %-16s %9.2f %8.1f %% %12.1f %% %14.1f %%\n", rows, what->name, middle[PLAIN], 100.0 * part,
-           100.0 * middle[EQUAL] / best, 100.0 * middle[MEASURED] / best);
+    printf("%5d  %-16s %9.2f %8.1f %% %12.1f %% %14.1f %%\n", rows, what->name, middle[PLAIN],
+           100.0 * part, 100.0 * middle[EQUAL] / best, 100.0 * middle[MEASURED] / best);
     fflush(stdout);
     return 0;
 }
@@ -219,19 +228,20 @@ static int barriers(riffle_session *session, struct rf_error *error)
     uint64_t before = rf_team_barriers(session->team);
     code = rf_session_time_passes(session->session, 1, CONTEXT, 1, &begin, error);
     double count = (double)(rf_team_barriers(session->team) - before), usual = median(pass, few);
-    printf("barriers: %.0f ns each, %.0f in a pass over one row: %.2f %% of its %.2f ms\n\n", each * 1e9, count,
-           100.0 * each * count / usual, usual * 1e3);
+    printf("barriers: %.0f ns each, %.0f in a pass over one row: %.2f %% of its %.2f ms\n\n",
+           each * 1e9, count, 100.0 * each * count / usual, usual * 1e3);
     return code;
 }
 
-static int check_workers(riffle_session *session, const struct options *options, struct rf_error *error)
+static int check_workers(riffle_session *session, const struct options *options,
+                         struct rf_error *error)
 {
     int size = rf_team_size(session->team);
     for (int c = 0; c < options->n_cases; c++)
         for (int i = 0; i < options->cases[c].n_slow; i++)
             if (options->cases[c].slow[i].worker >= size)
-                return rf_fail(error, RF_ERR_ARGUMENT, "--case %s: the last worker here is %d", options->cases[c].name,
-                               size - 1);
+                return rf_fail(error, RF_ERR_ARGUMENT, "--case %s: the last worker here is %d",
+                               options->cases[c].name, size - 1);
     return 0;
 }
 
@@ -241,10 +251,12 @@ static int run(riffle_session *session, const struct options *options, struct rf
     if (code) return code;
     /* Read once, so that passes after it are alone. */
     int32_t text[CONTEXT] = {0};
-    if (riffle_prefill(session, text, CONTEXT) != 0) return rf_fail(error, RF_ERR_ARGUMENT, "%s", riffle_last_error());
+    if (riffle_prefill(session, text, CONTEXT) != 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "%s", riffle_last_error());
     printf("%s, %d workers\n", options->model, rf_team_places(session->team));
     code = barriers(session, error);
-    printf(" rows  disturbance      passes/s     ideal   equal shares   measured shares    (of the ideal)\n");
+    printf(" rows  disturbance      passes/s     ideal   equal shares   measured shares    (of the "
+           "ideal)\n");
     for (int r = 0; r < options->n_rows && !code; r++)
         for (int c = 0; c < options->n_cases && !code; c++)
             code = measure(session, options, options->rows[r], &options->cases[c], error);

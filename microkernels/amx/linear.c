@@ -1,9 +1,10 @@
 /* BF16 weights times packed rows with AMX tiles (tdpbf16ps).
  *
- * Row-major weights are operand A as they lie in the file: 16 weight rows of 32 values. Rows of activations are packed as
- * operand B: for 16 rows and 32 values, pair j of every row side by side, [16 pairs][16 rows][2]. C is 16 weights x 16 rows.
- * So one to sixteen rows cost the same and nothing of the weights is repacked. Each result sums its products over the
- * pairs in order, whatever else the tile holds. */
+ * Row-major weights are operand A as they lie in the file: 16 weight rows of 32 values. Rows of
+ * activations are packed as operand B: for 16 rows and 32 values, pair j of every row side by side,
+ * [16 pairs][16 rows][2]. C is 16 weights x 16 rows. So one to sixteen rows cost the same and
+ * nothing of the weights is repacked. Each result sums its products over the pairs in order,
+ * whatever else the tile holds. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -33,11 +34,13 @@ static size_t packed_bytes(size_t n, size_t k)
 static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
 {
     char *to = (char *)packed + row / SIDE * chunks(k) * TILE_BYTES + row % SIDE * 4;
-    __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                                        _mm512_set1_epi32(ROW_BYTES));
+    __m512i places =
+        _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                           _mm512_set1_epi32(ROW_BYTES));
     for (size_t j = 0; j < k; j += DEPTH, to += TILE_BYTES) {
         __mmask16 low = rf_mask16(k - j), high = rf_mask16_high(k - j);
-        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16), _mm512_maskz_loadu_ps(low, x + j));
+        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16),
+                                            _mm512_maskz_loadu_ps(low, x + j));
         _mm512_i32scatter_epi32(to, places, (__m512i)both, 1);
     }
 }
@@ -52,16 +55,19 @@ static void configure(void)
     _tile_loadconfig(&config);
 }
 
-/* Where a tile of weights is read from: in place, or from a copy padded with zeros at the matrix's edges. */
+/* Where a tile of weights is read from: in place, or from a copy padded with zeros at the matrix's
+ * edges. */
 struct source {
     const void *at;
     size_t stride;
 };
 
-static struct source weights_at(const struct rf_linear_args *args, size_t r, size_t j, uint16_t copy[SIDE][DEPTH])
+static struct source weights_at(const struct rf_linear_args *args, size_t r, size_t j,
+                                uint16_t copy[SIDE][DEPTH])
 {
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw + j;
-    size_t rows = args->m - r < SIDE ? args->m - r : SIDE, values = args->k - j < DEPTH ? args->k - j : DEPTH;
+    size_t rows = args->m - r < SIDE ? args->m - r : SIDE,
+           values = args->k - j < DEPTH ? args->k - j : DEPTH;
     if (rows == SIDE && values == DEPTH) return (struct source){w, args->ldw * sizeof *w};
     memset(copy, 0, SIDE * sizeof *copy);
     for (size_t i = 0; i < rows; i++) memcpy(copy[i], w + i * args->ldw, values * sizeof *w);
@@ -100,9 +106,11 @@ static void transpose(__m512 rows[SIDE])
 /* Writes the tile of weights from r and rows from i that `tile` holds as [weight][row]. */
 static void finish(const struct rf_linear_args *args, size_t r, size_t i, float tile[SIDE][SIDE])
 {
-    size_t weights = args->m - r < SIDE ? args->m - r : SIDE, rows = args->n - i < SIDE ? args->n - i : SIDE;
+    size_t weights = args->m - r < SIDE ? args->m - r : SIDE,
+           rows = args->n - i < SIDE ? args->n - i : SIDE;
     __mmask16 mask = rf_mask16(weights);
-    __m512 bias = args->bias ? _mm512_maskz_loadu_ps(mask, args->bias + r) : _mm512_setzero_ps(), sums[SIDE];
+    __m512 bias = args->bias ? _mm512_maskz_loadu_ps(mask, args->bias + r) : _mm512_setzero_ps(),
+           sums[SIDE];
     for (int a = 0; a < SIDE; a++) sums[a] = _mm512_load_ps(tile[a]);
     transpose(sums);
     for (size_t b = 0; b < rows; b++) {
@@ -114,16 +122,19 @@ static void finish(const struct rf_linear_args *args, size_t r, size_t i, float 
     }
 }
 
-/* Asks for what sixteen weight rows need a few steps later: in these rows, or at the beginning of the sixteen after them. */
+/* Asks for what sixteen weight rows need a few steps later: in these rows, or at the beginning of
+ * the sixteen after them. */
 static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
 {
     size_t at = chunk * ROW_BYTES + AHEAD, row = at < args->k * sizeof(uint16_t) ? r : r + SIDE - 1;
     const char *w = (const char *)((const uint16_t *)args->w + row * args->ldw) + at;
-    for (size_t i = 0; i < SIDE; i++) _mm_prefetch(w + i * args->ldw * sizeof(uint16_t), _MM_HINT_T0);
+    for (size_t i = 0; i < SIDE; i++)
+        _mm_prefetch(w + i * args->ldw * sizeof(uint16_t), _MM_HINT_T0);
 }
 
-/* One tile of weights from r times one tile of rows from i: the decoding shape. Two tiles side by side would share the load
- * of the rows, but 32 rows of weights are more streams than memory serves well. */
+/* One tile of weights from r times one tile of rows from i: the decoding shape. Two tiles side by
+ * side would share the load of the rows, but 32 rows of weights are more streams than memory serves
+ * well. */
 static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
 {
     _Alignas(64) uint16_t copy[SIDE][DEPTH];
@@ -141,10 +152,10 @@ static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
     finish(args, r, i, results);
 }
 
-/* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer), chunks begin .. end - 1 of k. Between the
- * stretches of k the sums wait in `kept`. */
-static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, size_t begin, size_t end,
-                       float kept[4][SIDE][SIDE])
+/* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer), chunks begin ..
+ * end - 1 of k. Between the stretches of k the sums wait in `kept`. */
+static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, size_t begin,
+                       size_t end, float kept[4][SIDE][SIDE])
 {
     _Alignas(64) uint16_t copy[2][SIDE][DEPTH];
     const char *x = (const char *)args->x + i / SIDE * chunks(args->k) * TILE_BYTES;
@@ -183,8 +194,9 @@ static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, si
     finish(args, r + SIDE, i + SIDE, kept[3]);
 }
 
-/* All weight rows times `pairs` times 32 rows from i: the prompt shape. A stretch of k of 32 weight rows stays in the first cache
- * while all rows of activations pass, so that of every four tiles only two come from the second. */
+/* All weight rows times `pairs` times 32 rows from i: the prompt shape. A stretch of k of 32 weight
+ * rows stays in the first cache while all rows of activations pass, so that of every four tiles
+ * only two come from the second. */
 static void block(const struct rf_linear_args *args, size_t i, size_t pairs)
 {
     _Alignas(64) float kept[MOST_PAIRS][4][SIDE][SIDE];
@@ -192,7 +204,8 @@ static void block(const struct rf_linear_args *args, size_t i, size_t pairs)
     for (; args->m - r >= 2 * SIDE; r += 2 * SIDE)
         for (size_t begin = 0; begin < all; begin += STRETCH)
             for (size_t p = 0; p < pairs; p++)
-                two_by_two(args, r, i + p * 2 * SIDE, begin, begin + STRETCH < all ? begin + STRETCH : all, kept[p]);
+                two_by_two(args, r, i + p * 2 * SIDE, begin,
+                           begin + STRETCH < all ? begin + STRETCH : all, kept[p]);
     for (; r < args->m; r += SIDE)
         for (size_t t = 0; t < 2 * pairs; t++) one_by_one(args, r, i + t * SIDE);
 }

@@ -1,8 +1,9 @@
 /* Weights in panels times many rows of 8 bits with AMX tiles (tdpbsud).
  *
- * A decoded group of a panel, [k/4][16 rows][4], is operand B as it is; 16 rows of activations, 64 bytes from block to block,
- * are operand A. Each group's integers leave the tile to be scaled, so that results are the same bits as everywhere. Few
- * rows, which wait for memory, are left to avx512's kernels. */
+ * A decoded group of a panel, [k/4][16 rows][4], is operand B as it is; 16 rows of activations, 64
+ * bytes from block to block, are operand A. Each group's integers leave the tile to be scaled, so
+ * that results are the same bits as everywhere. Few rows, which wait for memory, are left to
+ * avx512's kernels. */
 #include <immintrin.h>
 
 #include "microkernels/amx/tier.h"
@@ -17,7 +18,8 @@ struct rows {
     size_t stride, n; /* n <= ROWS */
 };
 
-/* Tiles 0, 1: sums [row][weight]; 2, 3: activations; 4: codes. The second 16 rows may be fewer, or none. */
+/* Tiles 0, 1: sums [row][weight]; 2, 3: activations; 4: codes. The second 16 rows may be fewer, or
+ * none. */
 static void configure(size_t n, size_t group)
 {
     struct rf_tile_config config = {.palette = 1};
@@ -34,14 +36,17 @@ static void configure(size_t n, size_t group)
 }
 
 /* Scales the sums of up to 16 rows and adds them to their accumulators. */
-INLINE void scale(enum rf_format format, float acc[SIDE][16], const int32_t sums[SIDE][16], const struct rows *rows,
-                  size_t first, size_t block, int half, struct scales scales)
+INLINE void scale(enum rf_format format, float acc[SIDE][16], const int32_t sums[SIDE][16],
+                  const struct rows *rows, size_t first, size_t block, int half,
+                  struct scales scales)
 {
     size_t n = rows->n - first < SIDE ? rows->n - first : SIDE;
     for (size_t a = 0; a < n; a++) {
         const struct rf_a8 *x = rows->x + (first + a) * rows->stride + block;
-        __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums[a]), _mm512_set1_epi32(offset_of(format, x, half)));
-        __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(x->d)), to = _mm512_load_ps(acc[a]);
+        __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums[a]),
+                                       _mm512_set1_epi32(offset_of(format, x, half)));
+        __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(x->d)),
+               to = _mm512_load_ps(acc[a]);
         to = _mm512_fmadd_ps(value, scales.s[half], to);
         if (has_min(format)) to = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(x->d_sum), to);
         if (format == RF_FORMAT_Q8_K)
@@ -50,8 +55,8 @@ INLINE void scale(enum rf_format format, float acc[SIDE][16], const int32_t sums
     }
 }
 
-INLINE void panel(const struct rf_linear_args *args, enum rf_format format, size_t index, const struct rows *rows,
-                  float acc[ROWS][16])
+INLINE void panel(const struct rf_linear_args *args, enum rf_format format, size_t index,
+                  const struct rows *rows, float acc[ROWS][16])
 {
     size_t blocks = args->k / RF_BLOCK, block_bytes = block_bytes_of(format),
            row_bytes = rows->stride * sizeof(struct rf_a8);
@@ -90,7 +95,8 @@ INLINE void panel(const struct rf_linear_args *args, enum rf_format format, size
             }
             scale(format, acc, (const int32_t(*)[16])sums[0], rows, 0, block, half, scales);
             if (rows->n > SIDE)
-                scale(format, acc + SIDE, (const int32_t(*)[16])sums[1], rows, SIDE, block, half, scales);
+                scale(format, acc + SIDE, (const int32_t(*)[16])sums[1], rows, SIDE, block, half,
+                      scales);
         }
     }
 }

@@ -1,5 +1,6 @@
-/* Attention over one chunk. Scores: 16 positions are two vectors (K is stored so), summed over head_dim in order; values:
- * 8 elements of the head are 8 lanes, summed over positions in order. Tiles share loads and never change a sum's order. */
+/* Attention over one chunk. Scores: 16 positions are two vectors (K is stored so), summed over
+ * head_dim in order; values: 8 elements of the head are 8 lanes, summed over positions in order.
+ * Tiles share loads and never change a sum's order. */
 #include <immintrin.h>
 #include <math.h>
 
@@ -18,8 +19,8 @@ INLINE __m256 load8(const uint16_t *from, int bf16)
 }
 
 /* Scores of nq queries over K block b. */
-INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq,
-                   int bf16)
+INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
+                   float (*score)[RF_ATTENTION_CHUNK], int nq, int bf16)
 {
     size_t dim = args->head_dim;
     const uint16_t *k = args->k + b * RF_KV_BLOCK * dim;
@@ -60,7 +61,8 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
     __m256 top = _mm256_set1_ps(*max_out);
     for (size_t p = 0; p < padded; p += 8) {
         __m256 lanes = _mm256_castsi256_ps(rf_lanes(p < visible ? visible - p : 0));
-        __m256 weight = _mm256_and_ps(lanes, rf_exp_ps(_mm256_sub_ps(_mm256_loadu_ps(score + p), top)));
+        __m256 weight =
+            _mm256_and_ps(lanes, rf_exp_ps(_mm256_sub_ps(_mm256_loadu_ps(score + p), top)));
         _mm256_storeu_ps(score + p, weight);
         sum = _mm256_add_ps(sum, weight);
     }
@@ -68,8 +70,8 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
 }
 
 /* Weighted sums of 16 elements of V from element d, for nq queries. */
-INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, float (*score)[RF_ATTENTION_CHUNK],
-                   size_t limit, int nq, int bf16)
+INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
+                   float (*score)[RF_ATTENTION_CHUNK], size_t limit, int nq, int bf16)
 {
     size_t stride = rf_padded(args->head_dim);
     const uint16_t *v = args->v + d;
@@ -98,12 +100,14 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int 
     float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
     size_t limit = 0, padded = rf_padded(args->head_dim);
     for (int a = 0; a < nq; a++)
-        if ((size_t)args->visible[i + (size_t)a] > limit) limit = (size_t)args->visible[i + (size_t)a];
+        if ((size_t)args->visible[i + (size_t)a] > limit)
+            limit = (size_t)args->visible[i + (size_t)a];
     size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     for (size_t b = 0; b < blocks; b++) scores(args, i, b, score, nq, bf16);
     for (int a = 0; a < nq; a++) {
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
-        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail, tail + 1);
+        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail,
+               tail + 1);
     }
     for (size_t d = 0; d < padded; d += 16) values(args, i, d, score, limit, nq, bf16);
 }

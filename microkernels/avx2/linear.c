@@ -1,9 +1,10 @@
 /* BF16 weights times packed rows with shifts and FMA.
  *
- * A BF16 value is the upper half of an F32. Sixteen weights are one load; a shift gives the even ones as F32, a mask the
- * odd ones. Rows are packed to match: of every 16 values (rounded to BF16) the 8 even ones as F32, then the 8 odd ones.
- * Every result has one accumulator of 8 lanes, lane l summing 16c + 2l, then 16c + 2l + 1, over c in order, and one
- * fixed tree that adds the lanes; tiles only share loads. */
+ * A BF16 value is the upper half of an F32. Sixteen weights are one load; a shift gives the even
+ * ones as F32, a mask the odd ones. Rows are packed to match: of every 16 values (rounded to BF16)
+ * the 8 even ones as F32, then the 8 odd ones. Every result has one accumulator of 8 lanes, lane l
+ * summing 16c + 2l, then 16c + 2l + 1, over c in order, and one fixed tree that adds the lanes;
+ * tiles only share loads. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ enum {
     PIECE_AHEAD = 2048
 };
 
-/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
+/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of
+ * a cache. */
 static size_t row_floats(size_t k)
 {
     return ((k + 15) / 16 | 1) * 16;
@@ -34,10 +36,12 @@ static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
 {
     float *to = (float *)packed + row * row_floats(k);
     memset(to, 0, row_floats(k) * sizeof(float));
-    for (size_t j = 0; j < k; j++) to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
+    for (size_t j = 0; j < k; j++)
+        to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
 }
 
-/* The sums of the lanes of a, b, c, d, by the same tree each: 128-bit halves, pairs (0,2) and (1,3), then both. */
+/* The sums of the lanes of a, b, c, d, by the same tree each: 128-bit halves, pairs (0,2) and
+ * (1,3), then both. */
 INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m128 a4 = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -50,10 +54,12 @@ INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
-INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step, const __m256 *acc, int count)
+INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step,
+                   const __m256 *acc, int count)
 {
     __m256 zero = _mm256_setzero_ps();
-    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero, count > 3 ? acc[3] : zero);
+    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero,
+                      count > 3 ? acc[3] : zero);
     float sums[4];
     _mm_storeu_ps(sums, sum);
 #pragma GCC unroll 4
@@ -65,8 +71,10 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     }
 }
 
-/* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride floats apart). */
-INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, size_t stride, int mr, int nr)
+/* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride
+ * floats apart). */
+INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, size_t stride, int mr,
+                  int nr)
 {
     __m256 even[4], odd[4];
 #pragma GCC unroll 4
@@ -77,7 +85,8 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
     }
 #pragma GCC unroll 6
     for (int b = 0; b < nr; b++) {
-        __m256 first = _mm256_load_ps(x + (size_t)b * stride), second = _mm256_load_ps(x + (size_t)b * stride + 8);
+        __m256 first = _mm256_load_ps(x + (size_t)b * stride),
+               second = _mm256_load_ps(x + (size_t)b * stride + 8);
 #pragma GCC unroll 4
         for (int a = 0; a < mr; a++) {
             acc[b * mr + a] = _mm256_fmadd_ps(even[a], first, acc[b * mr + a]);
@@ -86,11 +95,13 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
     }
 }
 
-/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to prefetch ahead in each weight
- * row's stream. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, int ahead)
+/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to
+ * prefetch ahead in each weight row's stream. */
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr,
+                 int ahead)
 {
-    size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16, gap = step * args->ldw;
+    size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16,
+           gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const float *x = (const float *)args->x + i * stride;
     __m256 acc[MAX_TILE];
@@ -107,17 +118,20 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     }
     if (c < whole) group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
     if (left) {
-        /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end. */
+        /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end.
+         */
         uint16_t tail[4][16] = {{0}};
-        for (int a = 0; a < mr; a++) memcpy(tail[a], w + (size_t)a * gap + whole * 16, left * sizeof(uint16_t));
+        for (int a = 0; a < mr; a++)
+            memcpy(tail[a], w + (size_t)a * gap + whole * 16, left * sizeof(uint16_t));
         group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
     }
 #pragma GCC unroll 6
-    for (int b = 0; b < nr; b++) finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
+    for (int b = 0; b < nr; b++)
+        finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
 }
 
-/* All weight rows times nr packed rows from i. The call's rows are cut into mr parts, each walked from end to end: a few
- * long streams are what memory serves best. */
+/* All weight rows times nr packed rows from i. The call's rows are cut into mr parts, each walked
+ * from end to end: a few long streams are what memory serves best. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, int ahead)
 {
     size_t part = args->m / (size_t)mr;
@@ -150,7 +164,8 @@ static void linear_bf16(const struct rf_linear_args *args)
         piece.y = args->y + r;
         piece.bias = args->bias ? args->bias + r : NULL;
         few(&piece, 0, 4, PIECE_AHEAD);
-        for (size_t i = 4; i < args->n; i += 4) few(&piece, i, args->n - i < 4 ? args->n - i : 4, 0);
+        for (size_t i = 4; i < args->n; i += 4)
+            few(&piece, i, args->n - i < 4 ? args->n - i : 4, 0);
     }
 }
 

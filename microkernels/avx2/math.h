@@ -4,14 +4,15 @@
 
 #include <immintrin.h>
 
-/* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r), scaled by 2^n in two
- * steps, so that results under 2^-126 are gradually lost. Over the range they are infinite; NaN stays NaN. */
+/* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r),
+ * scaled by 2^n in two steps, so that results under 2^-126 are gradually lost. Over the range they
+ * are infinite; NaN stays NaN. */
 static inline __m256 rf_exp_ps(__m256 x)
 {
     x = _mm256_max_ps(_mm256_set1_ps(-104.0f), x); /* the operand order lets a NaN through */
     x = _mm256_min_ps(_mm256_set1_ps(89.0f), x);
-    __m256 n =
-        _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)),
+                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145752f), x); /* ln2 in two parts */
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
     __m256 p = _mm256_set1_ps(1.0f / 5040);
@@ -25,7 +26,8 @@ static inline __m256 rf_exp_ps(__m256 x)
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     __m256i bias = _mm256_set1_epi32(127);
     __m256 first = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
-    __m256 second = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23));
+    __m256 second = _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23));
     return _mm256_mul_ps(_mm256_mul_ps(p, first), second);
 }
 

@@ -1,4 +1,5 @@
-/* Weights in panels on AVX2, whose byte products go by way of 16-bit sums; and rows as their operands. */
+/* Weights in panels on AVX2, whose byte products go by way of 16-bit sums; and rows as their
+ * operands. */
 #include "microkernels/avx2/panels.h"
 
 #include "microkernels/avx2/tier.h"
@@ -30,10 +31,13 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
             most = _mm256_max_ps(_mm256_andnot_ps(sign, values[v]), most);
         }
         float max = max8(most), inverse = rf_a8_inverse(max);
-        for (int v = 0; v < 4; v++) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values[v], _mm256_set1_ps(inverse)));
+        for (int v = 0; v < 4; v++)
+            q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values[v], _mm256_set1_ps(inverse)));
         int sum0 = sum8(_mm256_add_epi32(q[0], q[1])), sum1 = sum8(_mm256_add_epi32(q[2], q[3]));
-        /* The packing instructions work in halves of a register; the permutation puts its fours in order. */
-        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+        /* The packing instructions work in halves of a register; the permutation puts its fours in
+         * order. */
+        __m256i bytes =
+            _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
         bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
         _mm256_store_si256((__m256i *)(void *)to->q, bytes);
         rf_a8_complete(to, max, sum0, sum1);

@@ -1,9 +1,10 @@
-/* Weights in panels times rows of 8 bits, 8 weight rows in 8 lanes. A template: the file that includes it may define
- * RF_DPBUSD(sum, codes, q), the instruction that multiplies unsigned by signed bytes and adds fours of them; without it
- * vpmaddubsw and vpmaddwd do the same in 16-bit steps. Either way sums are exact, so all tiers agree.
+/* Weights in panels times rows of 8 bits, 8 weight rows in 8 lanes. A template: the file that
+ * includes it may define RF_DPBUSD(sum, codes, q), the instruction that multiplies unsigned by
+ * signed bytes and adds fours of them; without it vpmaddubsw and vpmaddwd do the same in 16-bit
+ * steps. Either way sums are exact, so all tiers agree.
  *
- * A half of a panel's block is taken in two parts of 16 k: four vectors of codes stay in registers while all rows of
- * activations pass, with one integer accumulator each. */
+ * A half of a panel's block is taken in two parts of 16 k: four vectors of codes stay in registers
+ * while all rows of activations pass, with one integer accumulator each. */
 #include <immintrin.h>
 
 #include "microkernels/kernels.h"
@@ -25,8 +26,8 @@ INLINE __m256i load(const uint8_t *from)
     return _mm256_load_si256((const __m256i *)(const void *)from);
 }
 
-/* Part `part` (0, 1) of a block's codes, 8 rows from the one that `block` was advanced to: vector v holds
- * k = 16 part + 4v .. + 3. */
+/* Part `part` (0, 1) of a block's codes, 8 rows from the one that `block` was advanced to: vector v
+ * holds k = 16 part + 4v .. + 3. */
 INLINE void decode(enum rf_format format, const uint8_t *block, int part, __m256i codes[4])
 {
     __m256i nibble = _mm256_set1_epi8(15);
@@ -84,11 +85,13 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
 #else
     __m256i ones = _mm256_set1_epi16(1), pairs[4];
     if (format == RF_FORMAT_Q8_0) {
-        /* Bytes above 127 would overflow the 16-bit steps: signed codes, their signs moved to the row; 2 * 128 * 127 fits. */
+        /* Bytes above 127 would overflow the 16-bit steps: signed codes, their signs moved to the
+         * row; 2 * 128 * 127 fits. */
 #    pragma GCC unroll 4
         for (int v = 0; v < 4; v++) {
             __m256i code = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
-            pairs[v] = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(broadcast(q, v), code));
+            pairs[v] = _mm256_maddubs_epi16(_mm256_abs_epi8(code),
+                                            _mm256_sign_epi8(broadcast(q, v), code));
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs[v], ones));
         }
         return sum;
@@ -96,10 +99,12 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
 #    pragma GCC unroll 4
     for (int v = 0; v < 4; v++) pairs[v] = _mm256_maddubs_epi16(codes[v], broadcast(q, v));
     __m256i low = _mm256_add_epi16(pairs[0], pairs[1]), high = _mm256_add_epi16(pairs[2], pairs[3]);
-    /* Codes of 24 leave room for four steps (4 * 2 * 24 * 127 = 24384), codes of 63 for two (32004). */
+    /* Codes of 24 leave room for four steps (4 * 2 * 24 * 127 = 24384), codes of 63 for two
+     * (32004). */
     if (!is_8bit(format) && format != RF_FORMAT_Q6_K)
         return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(low, high), ones));
-    return _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_madd_epi16(low, ones)), _mm256_madd_epi16(high, ones));
+    return _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_madd_epi16(low, ones)),
+                            _mm256_madd_epi16(high, ones));
 #endif
 }
 
@@ -110,12 +115,14 @@ INLINE __m256 load_f16(const uint8_t *from)
 
 INLINE __m256 load_u8(const uint8_t *from)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)));
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)));
 }
 
 INLINE __m256 load_i8(const uint8_t *from)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)));
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from)));
 }
 
 /* The 256 6-bit numbers of a Q4_K unit, as bytes. */
@@ -123,10 +130,13 @@ INLINE void unpack_q4k(const uint8_t *packed, uint8_t numbers[256])
 {
     __m256i six = _mm256_set1_epi8(63);
     for (int half = 0; half < 64; half += 32) {
-        __m256i a = load(packed + half), b = load(packed + 64 + half), c = load(packed + 128 + half);
+        __m256i a = load(packed + half), b = load(packed + 64 + half),
+                c = load(packed + 128 + half);
         __m256i fourth = _mm256_and_si256(_mm256_srli_epi16(a, 6), _mm256_set1_epi8(3));
-        fourth = _mm256_or_si256(fourth, _mm256_and_si256(_mm256_srli_epi16(b, 4), _mm256_set1_epi8(0x0c)));
-        fourth = _mm256_or_si256(fourth, _mm256_and_si256(_mm256_srli_epi16(c, 2), _mm256_set1_epi8(0x30)));
+        fourth = _mm256_or_si256(fourth,
+                                 _mm256_and_si256(_mm256_srli_epi16(b, 4), _mm256_set1_epi8(0x0c)));
+        fourth = _mm256_or_si256(fourth,
+                                 _mm256_and_si256(_mm256_srli_epi16(c, 2), _mm256_set1_epi8(0x30)));
         _mm256_store_si256((__m256i *)(void *)(numbers + half), _mm256_and_si256(a, six));
         _mm256_store_si256((__m256i *)(void *)(numbers + 64 + half), _mm256_and_si256(b, six));
         _mm256_store_si256((__m256i *)(void *)(numbers + 128 + half), _mm256_and_si256(c, six));
@@ -134,9 +144,10 @@ INLINE void unpack_q4k(const uint8_t *packed, uint8_t numbers[256])
     }
 }
 
-/* Scale s and minimum b of part `part` of block t of a unit for the rows from r, 0 or 8. `numbers`: of a Q4_K unit. */
-INLINE void scale_of(enum rf_format format, const uint8_t *at, size_t t, int part, size_t r, const uint8_t *numbers,
-                     __m256 *s, __m256 *b)
+/* Scale s and minimum b of part `part` of block t of a unit for the rows from r, 0 or 8. `numbers`:
+ * of a Q4_K unit. */
+INLINE void scale_of(enum rf_format format, const uint8_t *at, size_t t, int part, size_t r,
+                     const uint8_t *numbers, __m256 *s, __m256 *b)
 {
     size_t group = 32 * t + 16 * (size_t)part;
     *b = _mm256_setzero_ps();
@@ -162,8 +173,8 @@ INLINE void store(const struct rf_linear_args *args, size_t r, size_t i, __m256 
 {
     if (r >= args->m) return;
     size_t left = args->m - r;
-    __m256i mask =
-        _mm256_cmpgt_epi32(_mm256_set1_epi32(left < 8 ? (int)left : 8), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(left < 8 ? (int)left : 8),
+                                      _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     float *y = args->y + i * args->ldy + r;
     if (args->bias) sum = _mm256_add_ps(sum, _mm256_maskload_ps(args->bias + r, mask));
     if (args->accumulate) sum = _mm256_add_ps(_mm256_maskload_ps(y, mask), sum);
@@ -171,11 +182,12 @@ INLINE void store(const struct rf_linear_args *args, size_t r, size_t i, __m256 
 }
 
 /* Panels first, first + step, ... (np of them) times rows i .. i + nr - 1. */
-INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i, int np,
-                 int nr)
+INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first,
+                 size_t step, size_t i, int np, int nr)
 {
     size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k);
-    int by_16 = format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K, super = by_16 || format == RF_FORMAT_Q4_K;
+    int by_16 = format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K,
+        super = by_16 || format == RF_FORMAT_Q4_K;
     int has_min = format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q4_K;
     size_t block_bytes = format == RF_FORMAT_Q6_K ? 384 : is_8bit(format) ? 512 : 256;
     size_t scale_bytes = rf_panel_layout(format)->scale_bytes, gap = step * args->ldw;
@@ -191,7 +203,8 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 #pragma GCC unroll 4
         for (int p = 0; p < np; p++) {
             const uint8_t *codes_of = codes_at + (size_t)p * gap + block * block_bytes;
-            const uint8_t *unit = scales_at + (size_t)p * gap + (super ? block / 8 : block) * scale_bytes;
+            const uint8_t *unit =
+                scales_at + (size_t)p * gap + (super ? block / 8 : block) * scale_bytes;
             for (size_t line = 0; line < block_bytes; line += 64)
                 _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T0);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
@@ -200,23 +213,27 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
                 __m256i sums[8], codes[4];
                 __m256 s, b, *to = acc + (2 * p + half) * nr;
 #pragma GCC unroll 8
-                for (int a = 0; a < nr; a++) sums[a] = start(format, x + (size_t)a * stride + block, 0);
+                for (int a = 0; a < nr; a++)
+                    sums[a] = start(format, x + (size_t)a * stride + block, 0);
 #pragma GCC unroll 2
                 for (int part = 0; part < 2; part++) {
                     decode(format, codes_of + 32 * half, part, codes);
 #pragma GCC unroll 8
                     for (int a = 0; a < nr; a++)
-                        sums[a] = dot(format, sums[a], codes, x[(size_t)a * stride + block].q + 16 * part);
+                        sums[a] = dot(format, sums[a], codes,
+                                      x[(size_t)a * stride + block].q + 16 * part);
                     if (!by_16 && part == 0) continue;
                     scale_of(format, unit, block % 8, part, 8 * (size_t)half, numbers[p], &s, &b);
 #pragma GCC unroll 8
                     for (int a = 0; a < nr; a++) {
                         const struct rf_a8 *row = x + (size_t)a * stride + block;
                         __m256 d = _mm256_set1_ps(row->d);
-                        to[a] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums[a]), d), s, to[a]);
+                        to[a] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums[a]), d), s,
+                                                to[a]);
                         if (has_min) to[a] = _mm256_fmadd_ps(b, _mm256_set1_ps(row->d_sum), to[a]);
                         if (format == RF_FORMAT_Q8_K)
-                            to[a] = _mm256_fmadd_ps(b, _mm256_set1_ps((float)row->m32[part] * row->d), to[a]);
+                            to[a] = _mm256_fmadd_ps(
+                                b, _mm256_set1_ps((float)row->m32[part] * row->d), to[a]);
                         if (by_16 && part == 0) sums[a] = start(format, row, 1);
                     }
                 }
@@ -226,12 +243,15 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 #pragma GCC unroll 16
     for (int t = 0; t < 2 * np * nr; t++) {
         size_t half = (size_t)(t / nr);
-        store(args, (first + half / 2 * step) * RF_PANEL_ROWS + half % 2 * 8, i + (size_t)(t % nr), acc[t]);
+        store(args, (first + half / 2 * step) * RF_PANEL_ROWS + half % 2 * 8, i + (size_t)(t % nr),
+              acc[t]);
     }
 }
 
-/* All panels times nr rows from i; the call's panels are cut into np parts, each walked from end to end. */
-INLINE void stream(const struct rf_linear_args *args, enum rf_format format, size_t i, int np, int nr)
+/* All panels times nr rows from i; the call's panels are cut into np parts, each walked from end to
+ * end. */
+INLINE void stream(const struct rf_linear_args *args, enum rf_format format, size_t i, int np,
+                   int nr)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / (size_t)np;
     for (size_t p = 0; p < part; p++) tile(args, format, p, part, i, np, nr);

@@ -1,4 +1,5 @@
-/* MXFP4 panels times rows of 16 bits on AVX2: codes and values become F32 on the way (QSpec's verifying half). */
+/* MXFP4 panels times rows of 16 bits on AVX2: codes and values become F32 on the way (QSpec's
+ * verifying half). */
 #include <immintrin.h>
 
 #include "microkernels/avx2/tier.h"
@@ -11,15 +12,18 @@ enum { MAX_ROWS = 4, PREFETCH = 2048 };
 INLINE __m256 value(__m256i codes, int bit)
 {
     __m256 table = _mm256_setr_ps(0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 6.0f, 8.0f, 12.0f);
-    __m256i sign = _mm256_and_si256(_mm256_slli_epi32(codes, 28 - bit), _mm256_set1_epi32((int)0x80000000));
+    __m256i sign =
+        _mm256_and_si256(_mm256_slli_epi32(codes, 28 - bit), _mm256_set1_epi32((int)0x80000000));
     /* Of an index the instruction looks at three bits. */
-    return _mm256_xor_ps(_mm256_permutevar8x32_ps(table, _mm256_srli_epi32(codes, bit)), _mm256_castsi256_ps(sign));
+    return _mm256_xor_ps(_mm256_permutevar8x32_ps(table, _mm256_srli_epi32(codes, bit)),
+                         _mm256_castsi256_ps(sign));
 }
 
 /* Half a panel, eight weight rows from r, times rows i .. i + nr - 1. */
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int nr)
 {
-    static const int bits[4][2] = {{0, 16}, {8, 24}, {4, 20}, {12, 28}}; /* of the pairs (0,2), (1,3), (4,6), (5,7) */
+    static const int bits[4][2] = {
+        {0, 16}, {8, 24}, {4, 20}, {12, 28}}; /* of the pairs (0,2), (1,3), (4,6), (5,7) */
     size_t blocks = args->k / RF_BLOCK, stride = rf_a16_stride(args->k), half = r % RF_PANEL_ROWS;
     const uint16_t *x = (const uint16_t *)args->x + i * stride;
     const uint8_t *panel = (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw;
@@ -41,21 +45,25 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t i, int nr)
                 __m256 first = value(eight, bits[v][0]), second = value(eight, bits[v][1]);
 #pragma GCC unroll 4
                 for (int a = 0; a < nr; a++) {
-                    const int32_t *row = (const int32_t *)(const void *)(x + (size_t)a * stride + block * RF_BLOCK);
+                    const int32_t *row =
+                        (const int32_t *)(const void *)(x + (size_t)a * stride + block * RF_BLOCK);
                     __m256i pair = _mm256_set1_epi32(row[4 * j + (size_t)v]);
-                    sums[a] = _mm256_fmadd_ps(first, _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16)), sums[a]);
-                    sums[a] = _mm256_fmadd_ps(second, _mm256_castsi256_ps(_mm256_and_si256(pair, upper)), sums[a]);
+                    sums[a] = _mm256_fmadd_ps(
+                        first, _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16)), sums[a]);
+                    sums[a] = _mm256_fmadd_ps(
+                        second, _mm256_castsi256_ps(_mm256_and_si256(pair, upper)), sums[a]);
                 }
             }
         }
-        __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(scales + block * 16)));
+        __m256i e = _mm256_cvtepu8_epi32(
+            _mm_loadl_epi64((const __m128i *)(const void *)(scales + block * 16)));
         __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
 #pragma GCC unroll 4
         for (int a = 0; a < nr; a++) acc[a] = _mm256_fmadd_ps(sums[a], scale, acc[a]);
     }
     size_t left = args->m - r;
-    __m256i mask =
-        _mm256_cmpgt_epi32(_mm256_set1_epi32(left < 8 ? (int)left : 8), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(left < 8 ? (int)left : 8),
+                                      _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 #pragma GCC unroll 4
     for (int a = 0; a < nr; a++) {
         float *y = args->y + (i + (size_t)a) * args->ldy + r;

@@ -11,7 +11,8 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     __m256d low = _mm256_setzero_pd(), high = low;
     for (size_t i = 0; i < n; i += 8) {
         __m256 v = _mm256_maskload_ps(x + i, rf_lanes(n - i));
-        __m256d a = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), b = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+        __m256d a = _mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+                b = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
         low = _mm256_fmadd_pd(a, a, low);
         high = _mm256_fmadd_pd(b, b, high);
     }
@@ -22,7 +23,8 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     for (size_t i = 0; i < n; i += 8) {
         __m256i lanes = rf_lanes(n - i);
         __m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + i, lanes), scale);
-        _mm256_maskstore_ps(out + i, lanes, _mm256_mul_ps(v, _mm256_maskload_ps(weight + i, lanes)));
+        _mm256_maskstore_ps(out + i, lanes,
+                            _mm256_mul_ps(v, _mm256_maskload_ps(weight + i, lanes)));
     }
 }
 
@@ -41,7 +43,8 @@ static void f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(out + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; i++) out[i] = rf_f32_to_f16(x[i]);
 }
 
@@ -49,7 +52,8 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(x + i))), 16);
+        __m256i bits =
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(x + i))), 16);
         _mm256_storeu_ps(out + i, _mm256_castsi256_ps(bits));
     }
     for (; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
@@ -76,7 +80,8 @@ static uint64_t read_stream(const void *data, size_t n)
     /* Four streams a quarter apart, prefetched: one alone does not fill the memory's queues. */
     const char *at = data;
     size_t quarter = n / 4;
-    __m256i sum[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    __m256i sum[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                      _mm256_setzero_si256()};
     for (size_t i = 0; i < quarter; i += 64)
         for (size_t s = 0; s < 4; s++) {
             const char *line = at + s * quarter + i;

@@ -1,5 +1,6 @@
-/* Attention over one chunk. Scores: 16 positions are 16 lanes (K is stored so), summed over head_dim in order; values: 16
- * elements of the head are 16 lanes, summed over positions in order. Tiles share loads and never change a sum's order. */
+/* Attention over one chunk. Scores: 16 positions are 16 lanes (K is stored so), summed over
+ * head_dim in order; values: 16 elements of the head are 16 lanes, summed over positions in order.
+ * Tiles share loads and never change a sum's order. */
 #include <immintrin.h>
 #include <math.h>
 
@@ -24,8 +25,8 @@ INLINE __m512 load16(const uint16_t *from, int bf16)
 }
 
 /* Scores of nq queries over `blocks` K blocks from block b. */
-INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq,
-                   int blocks, int bf16)
+INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
+                   float (*score)[RF_ATTENTION_CHUNK], int nq, int blocks, int bf16)
 {
     size_t dim = args->head_dim;
     const uint16_t *k = args->k + b * RF_KV_BLOCK * dim;
@@ -41,13 +42,15 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, flo
         for (int s = 0; s < blocks; s++) {
             const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
             keys[s] = load16(at, bf16);
-            if (j % 2 == 0) _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
+            if (j % 2 == 0)
+                _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
         }
 #pragma GCC unroll 6
         for (int a = 0; a < nq; a++) {
             __m512 value = _mm512_set1_ps(q[a][j]);
 #pragma GCC unroll 4
-            for (int s = 0; s < blocks; s++) acc[a * blocks + s] = _mm512_fmadd_ps(value, keys[s], acc[a * blocks + s]);
+            for (int s = 0; s < blocks; s++)
+                acc[a * blocks + s] = _mm512_fmadd_ps(value, keys[s], acc[a * blocks + s]);
         }
     }
     __m512 scale = _mm512_set1_ps(args->scale);
@@ -55,7 +58,8 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b, flo
     for (int a = 0; a < nq; a++)
 #pragma GCC unroll 4
         for (int s = 0; s < blocks; s++)
-            _mm512_storeu_ps(score[a] + (b + (size_t)s) * RF_KV_BLOCK, _mm512_mul_ps(acc[a * blocks + s], scale));
+            _mm512_storeu_ps(score[a] + (b + (size_t)s) * RF_KV_BLOCK,
+                             _mm512_mul_ps(acc[a * blocks + s], scale));
 }
 
 /* Turns scores into weights exp(s - max), zeros beyond `visible` up to `padded`. */
@@ -69,7 +73,8 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
     __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(max));
     for (size_t p = 0; p < padded; p += 16) {
         __mmask16 mask = rf_mask16(p < visible ? visible - p : 0);
-        __m512 weight = _mm512_maskz_mov_ps(mask, rf_exp_ps(_mm512_sub_ps(_mm512_loadu_ps(score + p), top)));
+        __m512 weight =
+            _mm512_maskz_mov_ps(mask, rf_exp_ps(_mm512_sub_ps(_mm512_loadu_ps(score + p), top)));
         _mm512_storeu_ps(score + p, weight);
         sum = _mm512_add_ps(sum, weight);
     }
@@ -78,8 +83,8 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
 }
 
 /* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
-INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, float (*score)[RF_ATTENTION_CHUNK],
-                   size_t limit, int nq, int lanes, int bf16)
+INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
+                   float (*score)[RF_ATTENTION_CHUNK], size_t limit, int nq, int lanes, int bf16)
 {
     size_t stride = rf_padded(args->head_dim);
     const uint16_t *v = args->v + d;
@@ -92,19 +97,22 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, flo
         for (int s = 0; s < lanes; s++) row[s] = load16(v + p * stride + (size_t)s * 16, bf16);
 #pragma GCC unroll 2
         for (int s = 0; s < lanes; s += 2)
-            _mm_prefetch((const char *)(v + (p + ROWS_AHEAD) * stride + (size_t)s * 16), _MM_HINT_T1);
+            _mm_prefetch((const char *)(v + (p + ROWS_AHEAD) * stride + (size_t)s * 16),
+                         _MM_HINT_T1);
 #pragma GCC unroll 6
         for (int a = 0; a < nq; a++) {
             __m512 weight = _mm512_set1_ps(score[a][p]);
 #pragma GCC unroll 4
-            for (int s = 0; s < lanes; s++) acc[a * lanes + s] = _mm512_fmadd_ps(weight, row[s], acc[a * lanes + s]);
+            for (int s = 0; s < lanes; s++)
+                acc[a * lanes + s] = _mm512_fmadd_ps(weight, row[s], acc[a * lanes + s]);
         }
     }
 #pragma GCC unroll 6
     for (int a = 0; a < nq; a++)
 #pragma GCC unroll 4
         for (int s = 0; s < lanes; s++)
-            _mm512_storeu_ps(args->out + (i + (size_t)a) * args->ldo + d + (size_t)s * 16, acc[a * lanes + s]);
+            _mm512_storeu_ps(args->out + (i + (size_t)a) * args->ldo + d + (size_t)s * 16,
+                             acc[a * lanes + s]);
 }
 
 INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int bf16)
@@ -112,13 +120,16 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int 
     float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
     size_t limit = 0, padded = rf_padded(args->head_dim);
     for (int a = 0; a < nq; a++)
-        if ((size_t)args->visible[i + (size_t)a] > limit) limit = (size_t)args->visible[i + (size_t)a];
+        if ((size_t)args->visible[i + (size_t)a] > limit)
+            limit = (size_t)args->visible[i + (size_t)a];
     size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK, b = 0;
-    for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS) scores(args, i, b, score, nq, SCORE_BLOCKS, bf16);
+    for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS)
+        scores(args, i, b, score, nq, SCORE_BLOCKS, bf16);
     for (; b < blocks; b++) scores(args, i, b, score, nq, 1, bf16);
     for (int a = 0; a < nq; a++) {
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
-        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail, tail + 1);
+        soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail,
+               tail + 1);
     }
     size_t d = 0;
     for (; d + VALUE_LANES * 16 <= padded; d += VALUE_LANES * 16)

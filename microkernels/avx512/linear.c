@@ -1,8 +1,9 @@
 /* BF16 weights times packed BF16 rows with vdpbf16ps (AVX512_BF16).
  *
- * One form serves one row and five hundred: every result has one accumulator of 16 lanes, lane l summing the products of
- * j = 32c + 2l and 32c + 2l + 1 over the chunks c in order, and one fixed tree that adds the lanes. How many results a
- * tile holds changes only which loads are shared. So a prompt read in blocks gets the bits that decoding gets. */
+ * One form serves one row and five hundred: every result has one accumulator of 16 lanes, lane l
+ * summing the products of j = 32c + 2l and 32c + 2l + 1 over the chunks c in order, and one fixed
+ * tree that adds the lanes. How many results a tile holds changes only which loads are shared. So a
+ * prompt read in blocks gets the bits that decoding gets. */
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
@@ -10,14 +11,14 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Which lines of weights a walk asks for ahead of their use: all of them, or, where two walks pass over the same weights,
- * each its half of what comes next. */
+/* Which lines of weights a walk asks for ahead of their use: all of them, or, where two walks pass
+ * over the same weights, each its half of what comes next. */
 enum lines { ALL_LINES, EVEN_LINES, ODD_LINES };
 
 enum {
     MAX_TILE = 24, /* accumulators of a tile; 8 of the 32 registers stay for operands */
-    /* Bytes ahead in a stream of weights, with one row, with two or three, with more: the less a stream waits for products,
-     * the more of it the processor's own prefetching sees to. */
+    /* Bytes ahead in a stream of weights, with one row, with two or three, with more: the less a
+     * stream waits for products, the more of it the processor's own prefetching sees to. */
     AHEAD_ONE = 1024,
     AHEAD_TWO = 2048,
     AHEAD_MORE = 3072,
@@ -25,7 +26,8 @@ enum {
     LONG = 3072 /* values of a row, eight of which do not leave room in the nearest cache */
 };
 
-/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of a cache. */
+/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of
+ * a cache. */
 static size_t row_bytes(size_t k)
 {
     return ((k * sizeof(uint16_t) + 63) / 64 | 1) * 64;
@@ -41,13 +43,14 @@ static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
     uint16_t *to = (uint16_t *)(void *)((char *)packed + row * row_bytes(k));
     for (size_t j = 0; j < k; j += 32) {
         __mmask16 low = rf_mask16(k - j), high = rf_mask16_high(k - j);
-        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16), _mm512_maskz_loadu_ps(low, x + j));
+        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16),
+                                            _mm512_maskz_loadu_ps(low, x + j));
         _mm512_store_si512(to + j, (__m512i)both);
     }
 }
 
-/* The sums of the lanes of a, b, c, d. The tree is the same for each: 256-bit halves, 128-bit halves, pairs (0,2) and
- * (1,3), then both. */
+/* The sums of the lanes of a, b, c, d. The tree is the same for each: 256-bit halves, 128-bit
+ * halves, pairs (0,2) and (1,3), then both. */
 INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
 {
     __m256 a8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -64,10 +67,12 @@ INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
-INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step, const __m512 *acc, int count)
+INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t step,
+                   const __m512 *acc, int count)
 {
     __m512 zero = _mm512_setzero_ps();
-    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero, count > 3 ? acc[3] : zero);
+    __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero,
+                      count > 3 ? acc[3] : zero);
     if (step == 1) {
         __mmask8 mask = (__mmask8)((1 << count) - 1);
         if (args->bias) sum = _mm_add_ps(sum, _mm_maskz_loadu_ps(mask, args->bias + r));
@@ -86,10 +91,11 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     }
 }
 
-/* The products of vectors begin .. end - 1 of mr weight rows, r and every step-th after it, and nr packed rows from i, added
- * to acc. `ahead`: bytes from the weights in use to the lines of them that are prefetched. */
-INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t begin,
-                     size_t end, size_t ahead, enum lines lines, __m512 *acc)
+/* The products of vectors begin .. end - 1 of mr weight rows, r and every step-th after it, and nr
+ * packed rows from i, added to acc. `ahead`: bytes from the weights in use to the lines of them
+ * that are prefetched. */
+INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr,
+                     int nr, size_t begin, size_t end, size_t ahead, enum lines lines, __m512 *acc)
 {
     size_t stride = row_bytes(args->k), gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
@@ -107,13 +113,15 @@ INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, s
         for (int b = 0; b < nr; b++) {
             __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + c * 64);
 #pragma GCC unroll 8
-            for (int a = 0; a < mr; a++) acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
+            for (int a = 0; a < mr; a++)
+                acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
         }
     }
 }
 
 /* The products of what is left of k after whole vectors; then all sums to where they belong. */
-INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, __m512 *acc)
+INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr,
+                     int nr, __m512 *acc)
 {
     size_t stride = row_bytes(args->k), whole = args->k / 32, gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
@@ -128,7 +136,8 @@ INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, s
         for (int b = 0; b < nr; b++) {
             __m512bh row = (__m512bh)_mm512_load_si512(x + (size_t)b * stride + whole * 64);
 #pragma GCC unroll 8
-            for (int a = 0; a < mr; a++) acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
+            for (int a = 0; a < mr; a++)
+                acc[b * mr + a] = _mm512_dpbf16_ps(acc[b * mr + a], weights[a], row);
         }
     }
 #pragma GCC unroll 8
@@ -141,8 +150,8 @@ INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, s
 }
 
 /* mr weight rows, r and every step-th after it, times nr packed rows from i. */
-INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr, size_t ahead,
-                 enum lines lines)
+INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr,
+                 size_t ahead, enum lines lines)
 {
     __m512 acc[MAX_TILE];
 #pragma GCC unroll 24
@@ -151,18 +160,20 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     complete(args, r, step, i, mr, nr, acc);
 }
 
-/* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights. The call's rows are cut
- * into mr parts, each walked from end to end: a few long streams are what memory serves best. */
-INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead, enum lines lines)
+/* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights.
+ * The call's rows are cut into mr parts, each walked from end to end: a few long streams are what
+ * memory serves best. */
+INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead,
+                   enum lines lines)
 {
     size_t part = args->m / (size_t)mr;
     for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, ahead, lines);
     for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, ahead, lines);
 }
 
-/* All weight rows times nr packed rows from i, which are too long for the nearest cache: it would be filled with them for
- * every three rows of weights. So DEPTH vectors of them at a time meet BAND tiles, whose sums wait in memory meanwhile. The
- * order of additions is that of `stream`. */
+/* All weight rows times nr packed rows from i, which are too long for the nearest cache: it would
+ * be filled with them for every three rows of weights. So DEPTH vectors of them at a time meet BAND
+ * tiles, whose sums wait in memory meanwhile. The order of additions is that of `stream`. */
 INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
 {
     enum { MR = 3, BAND = 4, DEPTH = 32, AHEAD = 2048 };
@@ -191,8 +202,8 @@ INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
     for (size_t r = part * MR; r < args->m; r++) tile(args, r, 1, i, 1, nr, AHEAD, ALL_LINES);
 }
 
-/* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the nearest cache while the
- * weights of the call pass by in the next one. */
+/* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the
+ * nearest cache while the weights of the call pass by in the next one. */
 static void block(const struct rf_linear_args *args, size_t n)
 {
     for (size_t i = 0; i + 6 <= n; i += 6) {
@@ -203,7 +214,8 @@ static void block(const struct rf_linear_args *args, size_t n)
 }
 
 /* All weight rows times n <= 8 packed rows from i. */
-static void few(const struct rf_linear_args *args, size_t i, size_t n, size_t ahead, enum lines lines)
+static void few(const struct rf_linear_args *args, size_t i, size_t n, size_t ahead,
+                enum lines lines)
 {
     switch (n) {
     case 1: stream(args, i, 4, 1, ahead, lines); break;
@@ -230,8 +242,9 @@ static void few_deep(const struct rf_linear_args *args, size_t i, size_t n)
     }
 }
 
-/* More rows than a tile holds, too few for blocks: weights pass twice, the second time from the second cache. Memory must
- * not rest meanwhile, so that each pass asks for half of the next piece. */
+/* More rows than a tile holds, too few for blocks: weights pass twice, the second time from the
+ * second cache. Memory must not rest meanwhile, so that each pass asks for half of the next piece.
+ */
 static void halves(const struct rf_linear_args *args)
 {
     struct rf_linear_args piece = *args;
@@ -251,7 +264,11 @@ static void linear_bf16(const struct rf_linear_args *args)
     if (args->n > 4 && args->n <= 8 && args->k >= LONG) {
         few_deep(args, 0, args->n);
     } else if (args->n <= 8) {
-        few(args, 0, args->n, args->n == 1 ? AHEAD_ONE : args->n <= 3 ? AHEAD_TWO : AHEAD_MORE, ALL_LINES);
+        few(args, 0, args->n,
+            args->n == 1   ? AHEAD_ONE
+            : args->n <= 3 ? AHEAD_TWO
+                           : AHEAD_MORE,
+            ALL_LINES);
     } else if (args->n <= 16) {
         halves(args);
     } else {

@@ -4,12 +4,14 @@
 
 #include <immintrin.h>
 
-/* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r), scaled by 2^n. Results
- * under 2^-126 are gradually lost, over the range they are infinite; NaN stays NaN. */
+/* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r),
+ * scaled by 2^n. Results under 2^-126 are gradually lost, over the range they are infinite; NaN
+ * stays NaN. */
 static inline __m512 rf_exp_ps(__m512 x)
 {
     x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x); /* the operand order lets a NaN through */
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)),
+                                    _MM_FROUND_TO_NEAREST_INT);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), x); /* ln2 in two parts */
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);
     __m512 p = _mm512_set1_ps(1.0f / 5040);

@@ -1,8 +1,9 @@
 /* Weights in panels times rows of 8 bits with vpdpbusd (AVX512_VNNI): 16 lanes are 16 weight rows.
  *
- * A block of 32 k of a panel becomes eight vectors of codes, each four values of k for every row; a row of activations meets
- * them as broadcast words. One tile serves several panels, which lie far apart, so that memory sees a few long streams;
- * what it computes for a result never depends on its shape. */
+ * A block of 32 k of a panel becomes eight vectors of codes, each four values of k for every row; a
+ * row of activations meets them as broadcast words. One tile serves several panels, which lie far
+ * apart, so that memory sees a few long streams; what it computes for a result never depends on its
+ * shape. */
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
@@ -30,8 +31,9 @@ INLINE void store(const struct rf_linear_args *args, size_t panel, size_t i, __m
     _mm512_mask_storeu_ps(y, mask, sum);
 }
 
-/* Where the compiler cannot tell what a pointer points to, it leaves there what it would else move to registers, and then
- * out of them again, in the middle of a loop that has no register to spare. */
+/* Where the compiler cannot tell what a pointer points to, it leaves there what it would else move
+ * to registers, and then out of them again, in the middle of a loop that has no register to spare.
+ */
 INLINE float *opaque(float *memory)
 {
     __asm__("" : "+r"(memory));
@@ -39,10 +41,11 @@ INLINE float *opaque(float *memory)
 }
 
 /* Panels first, first + step, ... (np of them) times rows i .. i + nr - 1. */
-INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i, int np,
-                 int nr, int prefetch)
+INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first,
+                 size_t step, size_t i, int np, int nr, int prefetch)
 {
-    size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k), block_bytes = block_bytes_of(format);
+    size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k),
+           block_bytes = block_bytes_of(format);
     size_t scale_bytes = rf_panel_layout(format)->scale_bytes, gap = step * args->ldw;
     int halves = is_by_16(format) ? 2 : 1, stays = np * nr <= 8;
     const struct rf_a8 *x = (const struct rf_a8 *)args->x + i * stride;
@@ -66,15 +69,18 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 #pragma GCC unroll 4
         for (int p = 0; p < np; p++) {
             for (size_t line = 0; line < block_bytes && prefetch; line += 64)
-                _mm_prefetch((const char *)codes_of + (size_t)p * gap + PREFETCH + line, _MM_HINT_T1);
-            if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit + (size_t)p * gap, numbers[p]);
+                _mm_prefetch((const char *)codes_of + (size_t)p * gap + PREFETCH + line,
+                             _MM_HINT_T1);
+            if (format == RF_FORMAT_Q4_K && block % 8 == 0)
+                unpack_q4k(unit + (size_t)p * gap, numbers[p]);
         }
 #pragma GCC unroll 2
         for (int half = 0; half < halves; half++) {
             __m512i sums[MAX_TILE];
 #pragma GCC unroll 8
             for (int a = 0; a < nr; a++) {
-                __m512i start = _mm512_set1_epi32(offset_of(format, x + (size_t)a * stride + block, half));
+                __m512i start =
+                    _mm512_set1_epi32(offset_of(format, x + (size_t)a * stride + block, half));
 #pragma GCC unroll 4
                 for (int p = 0; p < np; p++) sums[p * nr + a] = start;
             }
@@ -82,7 +88,8 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
             for (int j = 4 / halves * half; j < 4 / halves * (half + 1); j++) {
                 __m512i codes[MAX_PANELS][2];
 #pragma GCC unroll 4
-                for (int p = 0; p < np; p++) decode(format, codes_of + (size_t)p * gap, j, codes[p]);
+                for (int p = 0; p < np; p++)
+                    decode(format, codes_of + (size_t)p * gap, j, codes[p]);
 #pragma GCC unroll 8
                 for (int a = 0; a < nr; a++) {
                     const int8_t *q = x[(size_t)a * stride + block].q;
@@ -96,17 +103,21 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
             }
 #pragma GCC unroll 4
             for (int p = 0; p < np; p++) {
-                struct scales scales = scales_of(format, unit + (size_t)p * gap, block % 8, numbers[p]);
+                struct scales scales =
+                    scales_of(format, unit + (size_t)p * gap, block % 8, numbers[p]);
 #pragma GCC unroll 8
                 for (int a = 0; a < nr; a++) {
                     const struct rf_a8 *row = x + (size_t)a * stride + block;
                     int t = p * nr + a;
-                    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t]), _mm512_set1_ps(row->d));
+                    __m512 value =
+                        _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t]), _mm512_set1_ps(row->d));
                     __m512 sum = stays ? acc[t] : _mm512_load_ps(kept + 16 * t);
                     sum = _mm512_fmadd_ps(value, scales.s[half], sum);
-                    if (has_min(format)) sum = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(row->d_sum), sum);
+                    if (has_min(format))
+                        sum = _mm512_fmadd_ps(scales.b[0], _mm512_set1_ps(row->d_sum), sum);
                     if (format == RF_FORMAT_Q8_K)
-                        sum = _mm512_fmadd_ps(scales.b[half], _mm512_set1_ps((float)row->m32[half] * row->d), sum);
+                        sum = _mm512_fmadd_ps(scales.b[half],
+                                              _mm512_set1_ps((float)row->m32[half] * row->d), sum);
                     if (stays)
                         acc[t] = sum;
                     else
@@ -121,12 +132,14 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
               stays ? acc[t] : _mm512_load_ps(kept + 16 * t));
 }
 
-/* Panels first, first + step, ... times rows i .. i + n - 1. A function for each format and number of panels. */
-typedef void walk_fn(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, int prefetch);
+/* Panels first, first + step, ... times rows i .. i + n - 1. A function for each format and number
+ * of panels. */
+typedef void walk_fn(const struct rf_linear_args *args, size_t first, size_t step, size_t i,
+                     size_t n, int prefetch);
 
 /* One panel alone: what is left over where panels are walked by twos and fours. */
-INLINE void walk_1(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t i, size_t n,
-                   int prefetch)
+INLINE void walk_1(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t i,
+                   size_t n, int prefetch)
 {
     for (; n >= 4; n -= 4, i += 4) tile(args, format, first, 1, i, 1, 4, prefetch);
     if (n >= 2) {
@@ -138,8 +151,8 @@ INLINE void walk_1(const struct rf_linear_args *args, enum rf_format format, siz
 }
 
 /* Two panels and up to 8 rows. */
-INLINE void walk_2(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i,
-                   size_t n, int prefetch)
+INLINE void walk_2(const struct rf_linear_args *args, enum rf_format format, size_t first,
+                   size_t step, size_t i, size_t n, int prefetch)
 {
     switch (n) {
     case 1: tile(args, format, first, step, i, 2, 1, prefetch); break;
@@ -155,8 +168,8 @@ INLINE void walk_2(const struct rf_linear_args *args, enum rf_format format, siz
 }
 
 /* Four panels and up to 4 rows. */
-INLINE void walk_4(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t step, size_t i,
-                   size_t n, int prefetch)
+INLINE void walk_4(const struct rf_linear_args *args, enum rf_format format, size_t first,
+                   size_t step, size_t i, size_t n, int prefetch)
 {
     switch (n) {
     case 1: tile(args, format, first, step, i, 4, 1, prefetch); break;
@@ -167,8 +180,8 @@ INLINE void walk_4(const struct rf_linear_args *args, enum rf_format format, siz
     }
 }
 
-/* Up to 16 rows: the decoding shape. The call's panels are cut into np parts, each walked from end to end; rows after the
- * first eight find the weights in a cache. */
+/* Up to 16 rows: the decoding shape. The call's panels are cut into np parts, each walked from end
+ * to end; rows after the first eight find the weights in a cache. */
 static void stream(const struct rf_linear_args *args, walk_fn *walk, size_t np, walk_fn *walk_alone)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / np;
@@ -191,31 +204,31 @@ static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_
     }
 }
 
-#define LINEAR(name, FORMAT)                                                                                        \
-    static void linear_##name##_1(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
-                                  int prefetch)                                                                     \
-    {                                                                                                               \
-        (void)step;                                                                                                 \
-        walk_1(args, RF_FORMAT_##FORMAT, first, i, n, prefetch);                                                    \
-    }                                                                                                               \
-    static void linear_##name##_2(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
-                                  int prefetch)                                                                     \
-    {                                                                                                               \
-        walk_2(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                                              \
-    }                                                                                                               \
-    static void linear_##name##_4(const struct rf_linear_args *args, size_t first, size_t step, size_t i, size_t n, \
-                                  int prefetch)                                                                     \
-    {                                                                                                               \
-        walk_4(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                                              \
-    }                                                                                                               \
-    static void linear_##name(const struct rf_linear_args *args)                                                    \
-    {                                                                                                               \
-        if (args->n <= 4)                                                                                           \
-            stream(args, linear_##name##_4, 4, linear_##name##_1);                                                  \
-        else if (args->n <= 16)                                                                                     \
-            stream(args, linear_##name##_2, 2, linear_##name##_1);                                                  \
-        else                                                                                                        \
-            block(args, linear_##name##_2, linear_##name##_1);                                                      \
+#define LINEAR(name, FORMAT)                                                                    \
+    static void linear_##name##_1(const struct rf_linear_args *args, size_t first, size_t step, \
+                                  size_t i, size_t n, int prefetch)                             \
+    {                                                                                           \
+        (void)step;                                                                             \
+        walk_1(args, RF_FORMAT_##FORMAT, first, i, n, prefetch);                                \
+    }                                                                                           \
+    static void linear_##name##_2(const struct rf_linear_args *args, size_t first, size_t step, \
+                                  size_t i, size_t n, int prefetch)                             \
+    {                                                                                           \
+        walk_2(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                          \
+    }                                                                                           \
+    static void linear_##name##_4(const struct rf_linear_args *args, size_t first, size_t step, \
+                                  size_t i, size_t n, int prefetch)                             \
+    {                                                                                           \
+        walk_4(args, RF_FORMAT_##FORMAT, first, step, i, n, prefetch);                          \
+    }                                                                                           \
+    static void linear_##name(const struct rf_linear_args *args)                                \
+    {                                                                                           \
+        if (args->n <= 4)                                                                       \
+            stream(args, linear_##name##_4, 4, linear_##name##_1);                              \
+        else if (args->n <= 16)                                                                 \
+            stream(args, linear_##name##_2, 2, linear_##name##_1);                              \
+        else                                                                                    \
+            block(args, linear_##name##_2, linear_##name##_1);                                  \
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
@@ -231,7 +244,8 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
     __m512 sign = _mm512_set1_ps(-0.0f);
     for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
         __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-        float max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_andnot_ps(sign, low), _mm512_andnot_ps(sign, high)));
+        float max = _mm512_reduce_max_ps(
+            _mm512_max_ps(_mm512_andnot_ps(sign, low), _mm512_andnot_ps(sign, high)));
         float inverse = rf_a8_inverse(max);
         __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(low, _mm512_set1_ps(inverse)));
         __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(high, _mm512_set1_ps(inverse)));

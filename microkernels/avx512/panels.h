@@ -39,7 +39,8 @@ INLINE size_t block_bytes_of(enum rf_format format)
     return format == RF_FORMAT_Q6_K ? 384 : is_8bit(format) ? 512 : 256;
 }
 
-/* What takes a format's offset off the sum over one row's group; `half` of a block where groups are of 16. */
+/* What takes a format's offset off the sum over one row's group; `half` of a block where groups are
+ * of 16. */
 INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
 {
     switch (format) {
@@ -61,8 +62,10 @@ INLINE void decode(enum rf_format format, const uint8_t *block, int j, __m512i c
     }
     __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
     if (format == RF_FORMAT_MXFP4) {
-        /* Of an index six bits count, of which the upper two are the neighbour's; the table is there four times. */
-        __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
+        /* Of an index six bits count, of which the upper two are the neighbour's; the table is
+         * there four times. */
+        __m512i table =
+            _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
         codes[0] = _mm512_permutexvar_epi8(low, table);
         codes[1] = _mm512_permutexvar_epi8(high, table);
         return;
@@ -97,10 +100,13 @@ INLINE __m512 load_i8(const uint8_t *from)
 INLINE void unpack_q4k(const uint8_t *packed, uint8_t numbers[256])
 {
     __m512i six = _mm512_set1_epi8(63), two = _mm512_set1_epi8(3);
-    __m512i a = _mm512_loadu_si512(packed), b = _mm512_loadu_si512(packed + 64), c = _mm512_loadu_si512(packed + 128);
+    __m512i a = _mm512_loadu_si512(packed), b = _mm512_loadu_si512(packed + 64),
+            c = _mm512_loadu_si512(packed + 128);
     __m512i fourth = _mm512_and_si512(_mm512_srli_epi16(a, 6), two);
-    fourth = _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0c), 0xf8);
-    fourth = _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(c, 2), _mm512_set1_epi8(0x30), 0xf8);
+    fourth =
+        _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0c), 0xf8);
+    fourth =
+        _mm512_ternarylogic_epi64(fourth, _mm512_srli_epi16(c, 2), _mm512_set1_epi8(0x30), 0xf8);
     _mm512_store_si512(numbers, _mm512_and_si512(a, six));
     _mm512_store_si512(numbers + 64, _mm512_and_si512(b, six));
     _mm512_store_si512(numbers + 128, _mm512_and_si512(c, six));
@@ -113,7 +119,8 @@ struct scales {
 };
 
 /* `at`: the scales of the unit; block number t in it. `numbers`: of a Q4_K unit. */
-INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t t, const uint8_t *numbers)
+INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t t,
+                               const uint8_t *numbers)
 {
     struct scales out;
     out.s[0] = out.s[1] = out.b[0] = out.b[1] = _mm512_setzero_ps();
@@ -128,7 +135,8 @@ INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t 
         out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
         out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
     } else if (format == RF_FORMAT_Q8_K) {
-        __m512 d = load_f16(at + 512), n = _mm512_mul_ps(load_f16(at + 544), _mm512_set1_ps(-1.0f / 32.0f));
+        __m512 d = load_f16(at + 512),
+               n = _mm512_mul_ps(load_f16(at + 544), _mm512_set1_ps(-1.0f / 32.0f));
         out.s[0] = _mm512_mul_ps(d, load_i8(at + 32 * t));
         out.s[1] = _mm512_mul_ps(d, load_i8(at + 32 * t + 16));
         out.b[0] = _mm512_mul_ps(n, load_i8(at + 256 + 32 * t));

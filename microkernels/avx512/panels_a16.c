@@ -1,7 +1,9 @@
-/* MXFP4 panels times rows of 16 bits with vdpbf16ps: codes become BF16 values on the way (QSpec's verifying half).
+/* MXFP4 panels times rows of 16 bits with vdpbf16ps: codes become BF16 values on the way (QSpec's
+ * verifying half).
  *
- * A 32-bit lane of a vector of codes holds eight of one weight row. Four table look-ups of 16-bit words give them in pairs
- * (0,2), (1,3), (4,6), (5,7), which is the order that the rows of activations are packed in. */
+ * A 32-bit lane of a vector of codes holds eight of one weight row. Four table look-ups of 16-bit
+ * words give them in pairs (0,2), (1,3), (4,6), (5,7), which is the order that the rows of
+ * activations are packed in. */
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
@@ -14,9 +16,9 @@ enum { MAX_ROWS = 8, PREFETCH = 4096 };
 /* Twice the values of E2M1 in BF16, two times: the fifth bit of an index is a neighbour's. */
 INLINE __m512i values(void)
 {
-    __m256i once =
-        _mm256_setr_epi16(0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40c0, 0x4100, 0x4140, (short)0x8000, (short)0xbf80,
-                          (short)0xc000, (short)0xc040, (short)0xc080, (short)0xc0c0, (short)0xc100, (short)0xc140);
+    __m256i once = _mm256_setr_epi16(0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40c0, 0x4100, 0x4140,
+                                     (short)0x8000, (short)0xbf80, (short)0xc000, (short)0xc040,
+                                     (short)0xc080, (short)0xc0c0, (short)0xc100, (short)0xc140);
     return _mm512_broadcast_i64x4(once);
 }
 
@@ -25,7 +27,8 @@ INLINE void tile(const struct rf_linear_args *args, size_t panel, size_t i, int 
 {
     size_t blocks = args->k / RF_BLOCK, stride = rf_a16_stride(args->k), r = panel * RF_PANEL_ROWS;
     const uint16_t *x = (const uint16_t *)args->x + i * stride;
-    const uint8_t *codes = (const uint8_t *)args->w + panel * args->ldw, *scales = codes + blocks * 256;
+    const uint8_t *codes = (const uint8_t *)args->w + panel * args->ldw,
+                  *scales = codes + blocks * 256;
     __m512i table = values();
     __m512 acc[MAX_ROWS];
 #pragma GCC unroll 8
@@ -45,13 +48,17 @@ INLINE void tile(const struct rf_linear_args *args, size_t panel, size_t i, int 
             pairs[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(eight, 12), table);
 #pragma GCC unroll 8
             for (int a = 0; a < nr; a++) {
-                const int32_t *row = (const int32_t *)(const void *)(x + (size_t)a * stride + block * RF_BLOCK) + 4 * j;
+                const int32_t *row =
+                    (const int32_t *)(const void *)(x + (size_t)a * stride + block * RF_BLOCK) +
+                    4 * j;
 #pragma GCC unroll 4
                 for (int v = 0; v < 4; v++)
-                    sums[a] = _mm512_dpbf16_ps(sums[a], (__m512bh)pairs[v], (__m512bh)_mm512_set1_epi32(row[v]));
+                    sums[a] = _mm512_dpbf16_ps(sums[a], (__m512bh)pairs[v],
+                                               (__m512bh)_mm512_set1_epi32(row[v]));
             }
         }
-        __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(scales + block * 16)));
+        __m512i e = _mm512_cvtepu8_epi32(
+            _mm_loadu_si128((const __m128i *)(const void *)(scales + block * 16)));
         __m512 scale = _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
 #pragma GCC unroll 8
         for (int a = 0; a < nr; a++) acc[a] = _mm512_fmadd_ps(sums[a], scale, acc[a]);
@@ -90,7 +97,8 @@ static void linear_mxfp4_a16(const struct rf_linear_args *args)
 static void pack_a16(void *packed, size_t row, const float *x, size_t k)
 {
     uint16_t *to = (uint16_t *)packed + row * rf_a16_stride(k);
-    __m512i order = _mm512_broadcast_i64x2(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    __m512i order =
+        _mm512_broadcast_i64x2(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
     for (size_t j = 0; j < k; j += 32) {
         __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + j + 16), _mm512_loadu_ps(x + j));
         _mm512_store_si512(to + j, _mm512_shuffle_epi8((__m512i)both, order));

@@ -12,7 +12,8 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     __m512d low = _mm512_setzero_pd(), high = low;
     for (size_t i = 0; i < n; i += 16) {
         __m512 v = _mm512_maskz_loadu_ps(rf_mask16(n - i), x + i);
-        __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+        __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v)),
+                b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
         low = _mm512_fmadd_pd(a, a, low);
         high = _mm512_fmadd_pd(b, b, high);
     }
@@ -21,7 +22,8 @@ static void rms_norm(float *out, const float *x, const float *weight, float eps,
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 mask = rf_mask16(n - i);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), scale);
-        _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i)));
+        _mm512_mask_storeu_ps(out + i, mask,
+                              _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i)));
     }
 }
 
@@ -32,7 +34,8 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
         __mmask16 mask = rf_mask16(n - i);
         __m512 g = _mm512_maskz_loadu_ps(mask, gate + i);
         __m512 silu = _mm512_div_ps(g, _mm512_add_ps(one, rf_exp_ps(_mm512_sub_ps(zero, g))));
-        _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(mask, up + i)));
+        _mm512_mask_storeu_ps(out + i, mask,
+                              _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(mask, up + i)));
     }
 }
 
@@ -40,8 +43,9 @@ static void f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 mask = rf_mask16(n - i);
-        _mm256_mask_storeu_epi16(out + i, mask,
-                                 _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, x + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm256_mask_storeu_epi16(
+            out + i, mask,
+            _mm512_cvtps_ph(_mm512_maskz_loadu_ps(mask, x + i), _MM_FROUND_TO_NEAREST_INT));
     }
 }
 
@@ -49,7 +53,8 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 mask = rf_mask16(n - i);
-        __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, x + i)), 16);
+        __m512i bits =
+            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, x + i)), 16);
         _mm512_mask_storeu_ps(out + i, mask, _mm512_castsi512_ps(bits));
     }
 }
@@ -61,9 +66,11 @@ static size_t first_above(const float *x, size_t n, float threshold)
         __mmask16 found[4];
         for (size_t v = 0; v < 4; v++) {
             __mmask16 mask = rf_mask16(n - i > 16 * v ? n - i - 16 * v : 0);
-            found[v] = _mm512_mask_cmp_ps_mask(mask, _mm512_maskz_loadu_ps(mask, x + i + 16 * v), bound, _CMP_GT_OQ);
+            found[v] = _mm512_mask_cmp_ps_mask(mask, _mm512_maskz_loadu_ps(mask, x + i + 16 * v),
+                                               bound, _CMP_GT_OQ);
         }
-        uint64_t all = found[0] | (uint64_t)found[1] << 16 | (uint64_t)found[2] << 32 | (uint64_t)found[3] << 48;
+        uint64_t all = found[0] | (uint64_t)found[1] << 16 | (uint64_t)found[2] << 32 |
+                       (uint64_t)found[3] << 48;
         if (all) return i + (size_t)__builtin_ctzll(all);
     }
     return n;
@@ -71,10 +78,11 @@ static size_t first_above(const float *x, size_t n, float threshold)
 
 static uint64_t read_stream(const void *data, size_t n)
 {
-    /* One stream, asked for 4 KiB ahead into the second cache: within some per cent of the fastest of the ways that were tried
-     * (docs/kernels.md). */
+    /* One stream, asked for 4 KiB ahead into the second cache: within some per cent of the fastest
+     * of the ways that were tried (docs/kernels.md). */
     const char *at = data;
-    __m512i sum[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+    __m512i sum[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                      _mm512_setzero_si512()};
     for (size_t i = 0; i < n; i += 256)
         for (size_t s = 0; s < 4; s++) {
             _mm_prefetch(at + i + 64 * s + 4096, _MM_HINT_T1);

@@ -45,7 +45,8 @@ static int code_of(enum rf_format format, const uint8_t *block, size_t r, size_t
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     if (layout->bits == 8) return block[j / 4 * 64 + 4 * r + j % 4];
     int code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
-    if (layout->bits == 6) code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
+    if (layout->bits == 6)
+        code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
     return format == RF_FORMAT_MXFP4 ? rf_mxfp4_codes[code] : code;
 }
 
@@ -55,7 +56,8 @@ static float f16_at(const uint8_t *data, size_t i)
 }
 
 /* Scale and minimum of row r and the group with number `group` of a panel. */
-static void scale_of(enum rf_format format, const uint8_t *scales, size_t group, size_t r, float *s, float *b)
+static void scale_of(enum rf_format format, const uint8_t *scales, size_t group, size_t r, float *s,
+                     float *b)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     size_t groups = layout->unit / layout->group, g = group % groups;
@@ -87,7 +89,8 @@ static void store(const struct rf_linear_args *args, size_t i, size_t r, float s
     *y = args->accumulate ? *y + sum : sum;
 }
 
-static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const struct rf_a8 *x, size_t k)
+static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const struct rf_a8 *x,
+                    size_t k)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const uint8_t *scales = panel + k / RF_BLOCK * layout->block_bytes;
@@ -96,7 +99,8 @@ static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const
         const struct rf_a8 *block = x + j / RF_BLOCK;
         int32_t sum = 0;
         for (size_t t = j; t < j + layout->group; t++)
-            sum += (code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, t % RF_BLOCK) - layout->offset) *
+            sum += (code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, t % RF_BLOCK) -
+                    layout->offset) *
                    block->q[t % RF_BLOCK];
         float s, b;
         scale_of(format, scales, j / layout->group, r, &s, &b);
@@ -115,7 +119,8 @@ static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
     for (size_t i = 0; i < args->n; i++)
         for (size_t r = 0; r < args->m; r++)
             store(args, i, r,
-                  dot_a8(format, (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw, r % RF_PANEL_ROWS,
+                  dot_a8(format, (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw,
+                         r % RF_PANEL_ROWS,
                          (const struct rf_a8 *)args->x + i * rf_a8_stride(args->k), args->k));
 }
 

@@ -1,4 +1,5 @@
-/* A session's cascade: a level for each of its chain, over the weights that the model has for it. */
+/* A session's cascade: a level for each of its chain, over the weights that the model has for it.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +8,8 @@
 
 enum { DRAFT_CTX = 2048 }; /* tokens that a draft model's own context holds, at most */
 
-/* The place of a level in the model's chain, or -1. A model's name without its form is enough: it is there in the form that
- * it was opened in. */
+/* The place of a level in the model's chain, or -1. A model's name without its form is enough: it
+ * is there in the form that it was opened in. */
 static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_level *wanted)
 {
     int32_t found = -1;
@@ -18,13 +19,15 @@ static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_le
         if (level->kind == RF_LEVEL_NGRAM || level->kind == RF_LEVEL_TARGET) return l;
         if (strcmp(level->name, wanted->name) != 0) continue;
         if (level->form == wanted->form) return l;
-        if (level->kind == RF_LEVEL_MODEL && wanted->form == RF_WEIGHTS_STORED && found < 0) found = l;
+        if (level->kind == RF_LEVEL_MODEL && wanted->form == RF_WEIGHTS_STORED && found < 0)
+            found = l;
     }
     return found;
 }
 
-static int open_draft(struct part *part, const struct riffle_model *model, const struct draft_weights *weights,
-                      const struct rf_session *target, const struct rf_sampler *sampler, struct rf_error *error)
+static int open_draft(struct part *part, const struct riffle_model *model,
+                      const struct draft_weights *weights, const struct rf_session *target,
+                      const struct rf_sampler *sampler, struct rf_error *error)
 {
     const struct rf_allocator *allocator = &model->allocator;
     int32_t n_vocab = weights->n_vocab ? weights->n_vocab : weights->source->params.n_vocab;
@@ -33,7 +36,9 @@ static int open_draft(struct part *part, const struct riffle_model *model, const
     if (shape.n_ctx > DRAFT_CTX) shape.n_ctx = DRAFT_CTX;
     if (shape.n_ctx > params->n_ctx_train) shape.n_ctx = params->n_ctx_train;
     int code = rf_session_new(&part->session, weights->model, &shape, error);
-    if (!code) code = rf_sampler_new(&part->sampler, n_vocab, weights->model->backend->first_above, allocator, error);
+    if (!code)
+        code = rf_sampler_new(&part->sampler, n_vocab, weights->model->backend->first_above,
+                              allocator, error);
     if (code) return code;
     part->session->stop = target->stop;
     if (weights->n_vocab) {
@@ -41,11 +46,13 @@ static int open_draft(struct part *part, const struct riffle_model *model, const
         rf_model_level_of_draft(&part->level, part->session, part->sampler, n_vocab);
         return 0;
     }
-    part->translated = (struct rf_translated_level){.session = part->session, .sampler = part->sampler};
-    code = rf_sampler_set(part->sampler, &(struct rf_sampling){.top_p = 1.0f, .repeat_penalty = 1.0f}, error);
+    part->translated =
+        (struct rf_translated_level){.session = part->session, .sampler = part->sampler};
+    code = rf_sampler_set(part->sampler,
+                          &(struct rf_sampling){.top_p = 1.0f, .repeat_penalty = 1.0f}, error);
     if (!code)
-        code = rf_translator_new(&part->translator, model->tokenizer, weights->tokenizer, shape.n_ctx, shape.n_ctx,
-                                 allocator, error);
+        code = rf_translator_new(&part->translator, model->tokenizer, weights->tokenizer,
+                                 shape.n_ctx, shape.n_ctx, allocator, error);
     part->translated.translator = part->translator;
     return code;
 }
@@ -54,7 +61,8 @@ static int open_draft(struct part *part, const struct riffle_model *model, const
 static void name_costs(struct cascade_parts *parts, const struct riffle_model *model, int32_t l)
 {
     const struct rf_chain_level *level = &parts->chain.levels[l];
-    const struct draft_weights *weights = &model->drafts.weights[find_level(&model->drafts.chain, level)];
+    const struct draft_weights *weights =
+        &model->drafts.weights[find_level(&model->drafts.chain, level)];
     char name[RF_PACE_NAME_BYTES - 24];
     rf_chain_level_name(level, name, sizeof name);
     if (level->kind == RF_LEVEL_MODEL)
@@ -65,24 +73,27 @@ static void name_costs(struct cascade_parts *parts, const struct riffle_model *m
 }
 
 /* What was measured with this model, tier and number of threads before. */
-static int load_pace(struct cascade_parts *parts, const struct riffle_model *model, const struct rf_session *session,
-                     struct rf_error *error)
+static int load_pace(struct cascade_parts *parts, const struct riffle_model *model,
+                     const struct rf_session *session, struct rf_error *error)
 {
     char path[4200];
     int tier;
     int code = rf_api_tier(&tier, error);
     if (code) return code;
-    int length = snprintf(path, sizeof path, "%s-%s-%d-of-%d", model->drafts.pace_path, rf_tier_name(tier),
-                          rf_team_size(session->shape.team), rf_team_places(session->shape.team));
+    int length =
+        snprintf(path, sizeof path, "%s-%s-%d-of-%d", model->drafts.pace_path, rf_tier_name(tier),
+                 rf_team_size(session->shape.team), rf_team_places(session->shape.team));
     parts->pace_file = rf_strndup(&model->allocator, path, (size_t)length, error);
     if (!parts->pace_file) return RF_ERR_MEMORY;
     for (int32_t l = 0; l < parts->n_levels; l++) name_costs(parts, model, l);
-    rf_pace_load(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names, parts->pace_file);
+    rf_pace_load(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names,
+                 parts->pace_file);
     return 0;
 }
 
-int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model *model, const struct rf_chain *chain,
-                         struct rf_session *session, struct rf_sampler *sampler, struct rf_error *error)
+int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model *model,
+                         const struct rf_chain *chain, struct rf_session *session,
+                         struct rf_sampler *sampler, struct rf_error *error)
 {
     const struct drafts *drafts = &model->drafts;
     struct rf_level levels[RF_CHAIN_MAX_LEVELS];
@@ -94,16 +105,19 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
         if (at < 0) {
             char name[64];
             rf_chain_level_name(&parts->chain.levels[l], name, sizeof name);
-            return rf_fail(error, RF_ERR_ARGUMENT, "chain: the model was opened without the level %s; it has %s", name,
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "chain: the model was opened without the level %s; it has %s", name,
                            drafts->chain_text);
         }
         const struct draft_weights *weights = &drafts->weights[at];
         parts->chain.levels[l] = drafts->chain.levels[at];
-        levels[l] = (struct rf_level){.ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0};
+        levels[l] =
+            (struct rf_level){.ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0};
         switch (parts->chain.levels[l].kind) {
         case RF_LEVEL_NGRAM:
             code = rf_ngram_new(&part->ngram, session->shape.n_ctx, &model->allocator, error);
-            levels[l] = (struct rf_level){.ops = &rf_ngram_level_ops, .self = part->ngram, .acceptance = 0.5};
+            levels[l] = (struct rf_level){
+                .ops = &rf_ngram_level_ops, .self = part->ngram, .acceptance = 0.5};
             break;
         case RF_LEVEL_SELF:
             code = rf_session_new_sharing(&part->session, weights->model, session, error);
@@ -120,11 +134,12 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
         case RF_LEVEL_TARGET: rf_model_level_of_target(&part->level, session, sampler); break;
         }
         if (weights->model)
-            levels[l].cost = 0.01 + 1.05 * (double)weights->cost.pass_bytes / (double)model->cost.pass_bytes;
+            levels[l].cost =
+                0.01 + 1.05 * (double)weights->cost.pass_bytes / (double)model->cost.pass_bytes;
     }
     if (!code)
-        code = rf_cascade_new(&parts->cascade, levels, parts->chain.n_levels, session->shape.n_ctx, &model->allocator,
-                              error);
+        code = rf_cascade_new(&parts->cascade, levels, parts->chain.n_levels, session->shape.n_ctx,
+                              &model->allocator, error);
     if (!code && drafts->pace_path) code = load_pace(parts, model, session, error);
     return code;
 }
@@ -132,15 +147,16 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
 void rf_cascade_parts_set_sampling(struct cascade_parts *parts, const struct rf_sampler *sampler)
 {
     for (int32_t l = 0; l < parts->n_levels; l++)
-        if (parts->parts[l].sampler && !parts->parts[l].translator) rf_sampler_copy(parts->parts[l].sampler, sampler);
+        if (parts->parts[l].sampler && !parts->parts[l].translator)
+            rf_sampler_copy(parts->parts[l].sampler, sampler);
 }
 
 void rf_cascade_parts_free(struct cascade_parts *parts, const struct rf_allocator *allocator)
 {
     struct rf_error ignored; /* a cache that cannot be written is none */
     if (parts->cascade && parts->pace_file)
-        rf_pace_save(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names, parts->pace_file,
-                     &ignored);
+        rf_pace_save(&parts->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])parts->names,
+                     parts->pace_file, &ignored);
     rf_free(allocator, parts->pace_file);
     rf_cascade_free(parts->cascade);
     for (int32_t l = 0; l < parts->n_levels; l++) {

@@ -14,10 +14,12 @@ void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* Puts measured speeds in the place of the plan's estimates. A worker that decoding does without has none there. */
+/* Puts measured speeds in the place of the plan's estimates. A worker that decoding does without
+ * has none there. */
 static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
 {
-    const struct rf_split_kind *decode = &split->kinds[RF_WORK_ONE], *prompt = &split->kinds[RF_WORK_MANY];
+    const struct rf_split_kind *decode = &split->kinds[RF_WORK_ONE],
+                               *prompt = &split->kinds[RF_WORK_MANY];
     for (int s = 0; s < plan->n_placed; s++) {
         plan->seats[s].decode = s < decode->active ? (float)decode->speed[s] : 0;
         plan->seats[s].prompt = s < prompt->active ? (float)prompt->speed[s] : 0;
@@ -32,7 +34,8 @@ static int measure(struct rf_plan *plan, riffle_cores_info *info, struct rf_erro
     int code = rf_api_tier(&tier, error);
     if (!code) code = rf_team_new(&team, plan, &rf_system_allocator, error);
     if (!code)
-        code = rf_cpu_calibrate_machine(&split, tier, team, &rf_system_allocator, &info->read_bytes_per_second, error);
+        code = rf_cpu_calibrate_machine(&split, tier, team, &rf_system_allocator,
+                                        &info->read_bytes_per_second, error);
     if (!code && split) {
         take_speeds(plan, split);
         info->measured = 1;
@@ -42,7 +45,8 @@ static int measure(struct rf_plan *plan, riffle_cores_info *info, struct rf_erro
     return code;
 }
 
-static int report(const struct rf_plan *plan, riffle_on_core on_core, void *user, struct rf_error *error)
+static int report(const struct rf_plan *plan, riffle_on_core on_core, void *user,
+                  struct rf_error *error)
 {
     double decode = 0, prompt = 0;
     /* Workers without a place take no part while those with one are enough. */
@@ -73,8 +77,8 @@ static int report(const struct rf_plan *plan, riffle_on_core on_core, void *user
     return 0;
 }
 
-int riffle_cores(const riffle_cores_options *options, riffle_cores_info *info, size_t info_size, riffle_on_core on_core,
-                 void *user)
+int riffle_cores(const riffle_cores_options *options, riffle_cores_info *info, size_t info_size,
+                 riffle_on_core on_core, void *user)
 {
     struct rf_error error;
     struct rf_plan plan;
@@ -83,7 +87,8 @@ int riffle_cores(const riffle_cores_options *options, riffle_cores_info *info, s
     int code = rf_api_take(&asked, sizeof asked, options, "riffle_cores_options");
     if (code) return code;
     if (asked.flags & ~(uint32_t)RIFFLE_CORES_MEASURE)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "riffle_cores_options: flags 0x%x are not known", asked.flags);
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "riffle_cores_options: flags 0x%x are not known",
+                            asked.flags);
     code = rf_plan_new(&plan, asked.cores, asked.threads, &rf_system_allocator, &error);
     if (code) return rf_api_fail(&error);
     const struct rf_topology *topology = &plan.topology;

@@ -7,7 +7,7 @@
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
 #include "platform/memory.h"
-#include "spec/vocab_pair.h"
+#include "speculate/vocab_pair.h"
 
 enum {
     CAST_FROM_BITS = 7,      /* a target of more bits a weight is worth a cast of it */
@@ -19,8 +19,8 @@ static double bits(const struct rf_weight_cost *cost)
     return cost->n_params ? 8.0 * (double)cost->pass_bytes / (double)cost->n_params : 0.0;
 }
 
-static struct rf_chain_level *add_level(struct rf_chain *chain, enum rf_level_kind kind, enum rf_weight_form form,
-                                        const char *name)
+static struct rf_chain_level *add_level(struct rf_chain *chain, enum rf_level_kind kind,
+                                        enum rf_weight_form form, const char *name)
 {
     struct rf_chain_level *level = &chain->levels[chain->n_levels++];
     *level = (struct rf_chain_level){.kind = kind, .form = form};
@@ -28,14 +28,17 @@ static struct rf_chain_level *add_level(struct rf_chain *chain, enum rf_level_ki
     return level;
 }
 
-static int weight_cost(const struct riffle_model *model, const struct rf_source *source, enum rf_weight_form form,
-                       struct rf_weight_cost *cost, struct rf_error *error)
+static int weight_cost(const struct riffle_model *model, const struct rf_source *source,
+                       enum rf_weight_form form, struct rf_weight_cost *cost,
+                       struct rf_error *error)
 {
     return rf_weight_cost(source, form, rf_cpu_weight_bytes, &model->allocator, cost, error);
 }
 
-/* "auto": what is cheap always, a cast where it is much narrower than the target, a draft model where one was given. */
-static int choose_levels(struct riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+/* "auto": what is cheap always, a cast where it is much narrower than the target, a draft model
+ * where one was given. */
+static int choose_levels(struct riffle_model *model, const riffle_model_options *options,
+                         struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
     struct rf_weight_cost stored;
@@ -48,28 +51,35 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
     const char *form = model->cost.form == RF_WEIGHTS_BF16 ? "BF16" : "stored";
     if (bits(&model->cost) < CAST_FROM_BITS) {
         snprintf(drafts->note, sizeof drafts->note,
-                 "n-grams cost nothing%s; a cast would not be much faster than the target's %.1f bits a weight", draft,
-                 bits(&model->cost));
+                 "n-grams cost nothing%s; a cast would not be much faster than the target's %.1f "
+                 "bits a weight",
+                 draft, bits(&model->cost));
     } else if (model->cost.form == RF_WEIGHTS_BF16 && bits(&stored) < CAST_FROM_BITS) {
         add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_STORED, "stored");
-        snprintf(drafts->note, sizeof drafts->note,
-                 "n-grams cost nothing%s; the file's own quantised weights draft for the same in BF16", draft);
+        snprintf(
+            drafts->note, sizeof drafts->note,
+            "n-grams cost nothing%s; the file's own quantised weights draft for the same in BF16",
+            draft);
     } else {
         add_level(&drafts->chain, RF_LEVEL_SELF, RF_WEIGHTS_Q4, "q4");
         snprintf(drafts->note, sizeof drafts->note,
-                 "n-grams cost nothing%s; a cast to 4.5 bits a weight drafts for the target's %s weights", draft, form);
+                 "n-grams cost nothing%s; a cast to 4.5 bits a weight drafts for the target's %s "
+                 "weights",
+                 draft, form);
     }
     add_level(&drafts->chain, RF_LEVEL_TARGET, model->cost.form, "target");
     return 0;
 }
 
-static int find_path(const struct rf_chain_level *level, const riffle_model_options *options, char *path, size_t cap,
-                     struct rf_error *error)
+static int find_path(const struct rf_chain_level *level, const riffle_model_options *options,
+                     char *path, size_t cap, struct rf_error *error)
 {
     if (strcmp(level->name, "draft") == 0) {
         if (!options->draft)
-            return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level draft wants a draft model, and none was given");
-        if (strlen(options->draft) >= cap) return rf_fail(error, RF_ERR_ARGUMENT, "draft: the path is too long");
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "chain: the level draft wants a draft model, and none was given");
+        if (strlen(options->draft) >= cap)
+            return rf_fail(error, RF_ERR_ARGUMENT, "draft: the path is too long");
         memcpy(path, options->draft, strlen(options->draft) + 1);
         return 0;
     }
@@ -82,22 +92,25 @@ static int find_path(const struct rf_chain_level *level, const riffle_model_opti
 }
 
 /* The file of a draft model, as far as its header says: vocabulary and cost. */
-static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_options *options, int is_auto,
-                      struct rf_error *error)
+static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_options *options,
+                      int is_auto, struct rf_error *error)
 {
     struct rf_chain_level *level = &model->drafts.chain.levels[l];
     struct draft_weights *weights = &model->drafts.weights[l];
     char path[4096];
     int code = find_path(level, options, path, sizeof path, error);
     if (!code) code = rf_source_open(&weights->source, path, &model->allocator, error);
-    if (!code) code = rf_tokenizer_new(&weights->tokenizer, &weights->source->vocab, path, &model->allocator, error);
+    if (!code)
+        code = rf_tokenizer_new(&weights->tokenizer, &weights->source->vocab, path,
+                                &model->allocator, error);
     if (code) return code;
     if (is_auto) {
         struct rf_weight_cost stored;
         code = weight_cost(model, weights->source, RF_WEIGHTS_STORED, &stored, error);
         if (!code && bits(&stored) > CAST_DRAFT_FROM_BITS) level->form = RF_WEIGHTS_MXFP4;
     }
-    if (!code && !rf_vocab_same(model->tokenizer, weights->tokenizer, &weights->n_vocab)) weights->n_vocab = 0;
+    if (!code && !rf_vocab_same(model->tokenizer, weights->tokenizer, &weights->n_vocab))
+        weights->n_vocab = 0;
     return code;
 }
 
@@ -112,14 +125,15 @@ static int name_pace_files(struct riffle_model *model, const char *folder, struc
         name[length++] = (*c >= '0' && *c <= '9') || (lower >= 'a' && lower <= 'z') ? *c : '-';
     }
     name[length] = 0;
-    int written =
-        snprintf(path, sizeof path, "%s/pace-%s-%llu", folder, name, (unsigned long long)model->cost.pass_bytes);
+    int written = snprintf(path, sizeof path, "%s/pace-%s-%llu", folder, name,
+                           (unsigned long long)model->cost.pass_bytes);
     if (written < 0 || (size_t)written >= sizeof path) return 0;
     drafts->pace_path = rf_strndup(&model->allocator, path, strlen(path), error);
     return drafts->pace_path ? 0 : RF_ERR_MEMORY;
 }
 
-int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
+                     struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
     int code = rf_chain_parse(&drafts->chain, options->chain ? options->chain : "auto", error);
@@ -134,8 +148,8 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
         struct draft_weights *weights = &drafts->weights[l];
         if (level->kind == RF_LEVEL_MODEL) code = open_draft(model, l, options, is_auto, error);
         if (code || (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF)) continue;
-        code =
-            weight_cost(model, weights->source ? weights->source : model->source, level->form, &weights->cost, error);
+        code = weight_cost(model, weights->source ? weights->source : model->source, level->form,
+                           &weights->cost, error);
         drafts->bytes += weights->cost.resident_bytes;
     }
     if (!code && options->cache_folder && options->cache_folder[0])
@@ -155,17 +169,18 @@ static int report_cast(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "loading drafts", done, total);
 }
 
-int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int tier, struct rf_error *error)
+int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int tier,
+                   struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
     struct load_progress report = {options->progress, options->progress_user};
     if (drafts->bytes + model->cost.resident_bytes > rf_memory_physical())
-        return rf_fail(
-            error, RF_ERR_MEMORY,
-            "%s: the weights take %.1f GB of memory and those of its drafts %.1f GB, this machine has %.1f GB: "
-            "choose a smaller chain (--chain)",
-            model->source->name, (double)model->cost.resident_bytes * 1e-9, (double)drafts->bytes * 1e-9,
-            (double)rf_memory_physical() * 1e-9);
+        return rf_fail(error, RF_ERR_MEMORY,
+                       "%s: the weights take %.1f GB of memory and those of its drafts %.1f GB, "
+                       "this machine has %.1f GB: "
+                       "choose a smaller chain (--chain)",
+                       model->source->name, (double)model->cost.resident_bytes * 1e-9,
+                       (double)drafts->bytes * 1e-9, (double)rf_memory_physical() * 1e-9);
     int code = 0;
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
@@ -174,9 +189,10 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
         if (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF) continue;
         code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
         if (!code)
-            code =
-                rf_model_load(&weights->model, weights->source ? weights->source : model->source, backend, level->form,
-                              model->team, report.progress ? report_cast : NULL, &report, &model->allocator, error);
+            code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
+                                 backend, level->form, model->team,
+                                 report.progress ? report_cast : NULL, &report, &model->allocator,
+                                 error);
     }
     return code;
 }

@@ -1,4 +1,5 @@
-/* The drafts of a model: which levels its chain has, their weights, and a session's cascade of them. */
+/* The drafts of a model: which levels its chain has, their weights, and a session's cascade of
+ * them. */
 #ifndef RF_API_DRAFTS_H
 #define RF_API_DRAFTS_H
 
@@ -8,12 +9,12 @@
 #include "infer/sampler.h"
 #include "infer/session.h"
 #include "model/source.h"
-#include "spec/cascade.h"
-#include "spec/chain.h"
-#include "spec/model_level.h"
-#include "spec/ngram_level.h"
-#include "spec/pace_file.h"
-#include "spec/translated_level.h"
+#include "speculate/cascade.h"
+#include "speculate/chain.h"
+#include "speculate/model_level.h"
+#include "speculate/ngram_level.h"
+#include "speculate/pace_file.h"
+#include "speculate/translated_level.h"
 #include "text/tokenizer.h"
 
 /* What a level of the model's chain draws on; all zero for "ngram" and the target. */
@@ -33,9 +34,10 @@ struct drafts {
     char *pace_path; /* begins the names of the files with measured costs; NULL: none are kept */
 };
 
-/* Chooses the levels of `model`, whose own source and cost are known, from options->chain: opens the draft's file, and tells
- * what all will cost. Nothing is loaded yet. */
-int rf_drafts_choose(struct riffle_model *model, const struct riffle_model_options *options, struct rf_error *error);
+/* Chooses the levels of `model`, whose own source and cost are known, from options->chain: opens
+ * the draft's file, and tells what all will cost. Nothing is loaded yet. */
+int rf_drafts_choose(struct riffle_model *model, const struct riffle_model_options *options,
+                     struct rf_error *error);
 /* Loads and casts the weights of all levels. */
 int rf_drafts_load(struct riffle_model *model, const struct riffle_model_options *options, int tier,
                    struct rf_error *error);
@@ -59,8 +61,9 @@ struct cascade_parts {
 };
 
 /* `chain`: some of the model's levels, NULL: all. `session` and `sampler` are the target's. */
-int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model *model, const struct rf_chain *chain,
-                         struct rf_session *session, struct rf_sampler *sampler, struct rf_error *error);
+int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model *model,
+                         const struct rf_chain *chain, struct rf_session *session,
+                         struct rf_sampler *sampler, struct rf_error *error);
 /* Gives all levels the settings of the target's sampler. */
 void rf_cascade_parts_set_sampling(struct cascade_parts *parts, const struct rf_sampler *sampler);
 /* Keeps what was measured of costs. */

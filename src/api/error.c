@@ -6,14 +6,17 @@
 
 /* The public codes are the engine's. */
 _Static_assert((int)RIFFLE_OK == (int)RF_OK && (int)RIFFLE_ERR_ARGUMENT == (int)RF_ERR_ARGUMENT &&
-                   (int)RIFFLE_ERR_MEMORY == (int)RF_ERR_MEMORY && (int)RIFFLE_ERR_IO == (int)RF_ERR_IO &&
+                   (int)RIFFLE_ERR_MEMORY == (int)RF_ERR_MEMORY &&
+                   (int)RIFFLE_ERR_IO == (int)RF_ERR_IO &&
                    (int)RIFFLE_ERR_FORMAT == (int)RF_ERR_FORMAT &&
                    (int)RIFFLE_ERR_UNSUPPORTED == (int)RF_ERR_UNSUPPORTED &&
                    (int)RIFFLE_ERR_CONTEXT == (int)RF_ERR_CONTEXT &&
-                   (int)RIFFLE_ERR_CANCELLED == (int)RF_ERR_CANCELLED && (int)RIFFLE_ERR_SYSTEM == (int)RF_ERR_SYSTEM,
+                   (int)RIFFLE_ERR_CANCELLED == (int)RF_ERR_CANCELLED &&
+                   (int)RIFFLE_ERR_SYSTEM == (int)RF_ERR_SYSTEM,
                "a code has another number inside");
 
-/* One sentence a thread, as errno is: it serves calls that fail before there is a handle, and models that threads share. */
+/* One sentence a thread, as errno is: it serves calls that fail before there is a handle, and
+ * models that threads share. */
 static _Thread_local struct rf_error last_error;
 
 int rf_api_fail(const struct rf_error *error)
@@ -58,7 +61,8 @@ int rf_api_take(void *ours, size_t our_size, const void *given, const char *name
     size_t size;
     memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > 4096)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s: struct_size is %zu: start from %s_init()", name, size, name);
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s: struct_size is %zu: start from %s_init()",
+                            name, size, name);
     memcpy(ours, given, size < our_size ? size : our_size);
     return 0;
 }

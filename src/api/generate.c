@@ -27,8 +27,9 @@ int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *
     riffle_sampling_init(&chosen, sizeof chosen);
     int code = rf_api_take(&chosen, sizeof chosen, sampling, "riffle_sampling");
     if (code) return code;
-    struct rf_sampling inner = {chosen.temperature,    chosen.top_k,         chosen.top_p, chosen.min_p,
-                                chosen.repeat_penalty, chosen.repeat_last_n, chosen.seed};
+    struct rf_sampling inner = {chosen.temperature, chosen.top_k,          chosen.top_p,
+                                chosen.min_p,       chosen.repeat_penalty, chosen.repeat_last_n,
+                                chosen.seed};
     struct rf_error error;
     code = rf_sampler_set(session->sampler, &inner, &error);
     if (code) return rf_api_fail(&error);
@@ -42,16 +43,21 @@ void riffle_generate_options_init(riffle_generate_options *options, size_t struc
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* One round: between 1 and `max` tokens. All but the last are committed and read; that one is the caller's to commit. */
-static int32_t next_tokens(riffle_session *session, int32_t max, struct rf_yield *yield, struct rf_error *error)
+/* One round: between 1 and `max` tokens. All but the last are committed and read; that one is the
+ * caller's to commit. */
+static int32_t next_tokens(riffle_session *session, int32_t max, struct rf_yield *yield,
+                           struct rf_error *error)
 {
     struct rf_session *state = session->session;
     if (state->n_tokens == 0)
-        return rf_fail(error, RF_ERR_ARGUMENT, "a session without tokens has nothing to go on from");
-    return rf_cascade_round(session->levels.cascade, state->tokens, state->n_tokens, max, yield, error);
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "a session without tokens has nothing to go on from");
+    return rf_cascade_round(session->levels.cascade, state->tokens, state->n_tokens, max, yield,
+                            error);
 }
 
-/* The text on its way out: whole characters only, and nothing that may turn out to be the beginning of a stop text. */
+/* The text on its way out: whole characters only, and nothing that may turn out to be the beginning
+ * of a stop text. */
 struct output {
     const riffle_generate_options *options;
     const struct rf_allocator *allocator;
@@ -87,8 +93,10 @@ static size_t undecided(const struct output *output)
     return most;
 }
 
-/* Takes a token's bytes; afterwards the first *ready bytes of the held text are certain. `last`: no more will come. */
-static int output_push(struct output *output, struct rf_str bytes, int last, size_t *ready, struct rf_error *error)
+/* Takes a token's bytes; afterwards the first *ready bytes of the held text are certain. `last`: no
+ * more will come. */
+static int output_push(struct output *output, struct rf_str bytes, int last, size_t *ready,
+                       struct rf_error *error)
 {
     char piece[RF_UTF8_STREAM_ROOM(64)];
     for (size_t at = 0; at < bytes.bytes; at += 64) {
@@ -123,26 +131,29 @@ static void finish(riffle_session *session, riffle_finish why, const char *sente
 }
 
 /* Tells the caller of a token (or of the end, token -1) and of the text that became certain. */
-static int tell(struct output *output, int32_t token, int32_t level, struct rf_str bytes, riffle_on_event on_event,
-                void *user, int *stop, struct rf_error *error)
+static int tell(struct output *output, int32_t token, int32_t level, struct rf_str bytes,
+                riffle_on_event on_event, void *user, int *stop, struct rf_error *error)
 {
     size_t ready = 0;
     int code = output_push(output, bytes, token < 0, &ready, error);
     if (code) return code;
     if (on_event && (token >= 0 || ready)) {
-        riffle_event event = {
-            .token = token, .level = level, .text = ready ? output->held.data : "", .text_bytes = ready};
+        riffle_event event = {.token = token,
+                              .level = level,
+                              .text = ready ? output->held.data : "",
+                              .text_bytes = ready};
         *stop = on_event(user, &event) != 0;
     }
     output_drop(output, ready);
     return 0;
 }
 
-/* Commits the tokens of a round one by one, as if the target had been asked for each: the callback finds the session as it is
- * after its token. Returns 1 when there is a reason to end; what the round has beyond that stays uncommitted. */
-static int commit(riffle_session *session, const riffle_generate_options *options, struct output *output,
-                  const struct rf_yield *yield, int32_t n, int64_t *generated, riffle_on_event on_event, void *user,
-                  struct rf_error *error)
+/* Commits the tokens of a round one by one, as if the target had been asked for each: the callback
+ * finds the session as it is after its token. Returns 1 when there is a reason to end; what the
+ * round has beyond that stays uncommitted. */
+static int commit(riffle_session *session, const riffle_generate_options *options,
+                  struct output *output, const struct rf_yield *yield, int32_t n,
+                  int64_t *generated, riffle_on_event on_event, void *user, struct rf_error *error)
 {
     const struct rf_tokenizer *tokenizer = session->model->tokenizer;
     struct rf_session *state = session->session;
@@ -162,8 +173,8 @@ static int commit(riffle_session *session, const riffle_generate_options *option
         if (i < n - 1) state->n_read = state->n_tokens; /* by the pass that judged it */
         ++*generated;
         session->generated_tokens++;
-        int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0), on_event, user,
-                        &stop, error);
+        int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0),
+                        on_event, user, &stop, error);
         if (code) return code;
         if (output->stopped || stop || atomic_load(&state->cancel)) {
             finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
@@ -174,8 +185,9 @@ static int commit(riffle_session *session, const riffle_generate_options *option
 }
 
 /* The loop; returns the number of tokens committed, or a code. */
-static int64_t generate(riffle_session *session, const riffle_generate_options *options, struct output *output,
-                        riffle_on_event on_event, void *user, struct rf_error *error)
+static int64_t generate(riffle_session *session, const riffle_generate_options *options,
+                        struct output *output, riffle_on_event on_event, void *user,
+                        struct rf_error *error)
 {
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     int64_t generated = 0;
@@ -185,7 +197,8 @@ static int64_t generate(riffle_session *session, const riffle_generate_options *
             finish(session, RIFFLE_FINISH_LENGTH, "");
             break;
         }
-        int32_t n = next_tokens(session, left > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)left, yield, error);
+        int32_t n = next_tokens(session, left > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)left,
+                                yield, error);
         if (n == RF_ERR_CANCELLED) {
             finish(session, RIFFLE_FINISH_CANCELLED, "");
             break;
@@ -195,19 +208,21 @@ static int64_t generate(riffle_session *session, const riffle_generate_options *
         if (ended < 0) return ended;
     }
     int ignored, code = 0;
-    if (!output->stopped) code = tell(output, -1, 0, (struct rf_str){"", 0}, on_event, user, &ignored, error);
+    if (!output->stopped)
+        code = tell(output, -1, 0, (struct rf_str){"", 0}, on_event, user, &ignored, error);
     return code ? code : generated;
 }
 
-int64_t riffle_generate(riffle_session *session, const riffle_generate_options *options, riffle_on_event on_event,
-                        void *user)
+int64_t riffle_generate(riffle_session *session, const riffle_generate_options *options,
+                        riffle_on_event on_event, void *user)
 {
     if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     riffle_generate_options chosen;
     riffle_generate_options_init(&chosen, sizeof chosen);
     int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_generate_options");
     if (code) return code;
-    if (chosen.max_tokens < 0) return rf_api_error(RIFFLE_ERR_ARGUMENT, "max_tokens %d is negative", chosen.max_tokens);
+    if (chosen.max_tokens < 0)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "max_tokens %d is negative", chosen.max_tokens);
     if (chosen.n_stop && !chosen.stop) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop is NULL");
     for (size_t i = 0; i < chosen.n_stop; i++)
         if (!chosen.stop[i]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop text %zu is NULL", i);
@@ -217,7 +232,8 @@ int64_t riffle_generate(riffle_session *session, const riffle_generate_options *
     double start = rf_clock_seconds();
     atomic_store(&session->session->cancel, 0);
     finish(session, RIFFLE_FINISH_NONE, "");
-    rf_pace_begin(&session->levels.cascade->pace, chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
+    rf_pace_begin(&session->levels.cascade->pace,
+                  chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
     int64_t generated = generate(session, &chosen, &output, on_event, user, &error);
     session->decode_seconds += rf_clock_seconds() - start;
     rf_bytes_free(output.allocator, &output.held);
@@ -233,13 +249,16 @@ riffle_finish riffle_session_finish(const riffle_session *session, const char **
 int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
 {
     if (!session || !tokens || !cap)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s", !session ? "session is NULL" : "there is no room for tokens");
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s",
+                            !session ? "session is NULL" : "there is no room for tokens");
     struct rf_error error;
     double start = rf_clock_seconds();
     atomic_store(&session->session->cancel, 0);
     struct rf_yield yield[RF_MAX_DRAFT + 1];
-    int32_t n = next_tokens(session, cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, yield, &error);
-    if (n > 0 && rf_session_commit(session->session, yield[n - 1].token, &error)) n = n > 1 ? n - 1 : error.code;
+    int32_t n =
+        next_tokens(session, cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, yield, &error);
+    if (n > 0 && rf_session_commit(session->session, yield[n - 1].token, &error))
+        n = n > 1 ? n - 1 : error.code;
     session->decode_seconds += rf_clock_seconds() - start;
     if (n < 0) return rf_api_fail(&error);
     for (int32_t i = 0; i < n; i++) tokens[i] = yield[i].token;

@@ -1,4 +1,5 @@
-/* What the public handles are made of, and the border between the library's errors and the caller's. */
+/* What the public handles are made of, and the border between the library's errors and the
+ * caller's. */
 #ifndef RF_API_HANDLES_H
 #define RF_API_HANDLES_H
 
@@ -28,7 +29,8 @@ struct riffle_model {
     char *stored_types, *weights_note;
     struct drafts drafts;
 
-    /* teams.c. The team that loaded the model is lent to one session at a time; others get teams of their own. */
+    /* teams.c. The team that loaded the model is lent to one session at a time; others get teams of
+     * their own. */
     struct rf_team *team, *_Atomic idle_team;
     struct rf_split *measured; /* speeds of its workers; NULL: of one */
     char *cores;
@@ -59,20 +61,23 @@ int rf_api_error(int code, const char *format, ...)
 #endif
     ;
 
-/* Copies what the caller's structure and ours have in common over our defaults. `given` may be NULL: the defaults stay. */
+/* Copies what the caller's structure and ours have in common over our defaults. `given` may be
+ * NULL: the defaults stay. */
 int rf_api_take(void *ours, size_t our_size, const void *given, const char *name);
 /* Copies as much of a result as the caller's structure holds. */
 void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);
 
 /* The tier that models are opened with. Fails when RIFFLE_CPU asks for one that cannot be had. */
 int rf_api_tier(int *tier, struct rf_error *error);
-/* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked, for the sentence. */
+/* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked,
+ * for the sentence. */
 int rf_api_find_tier(const char *source, const char *name, struct rf_error *error);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 
 /* The model's team, then what its workers can do with its weights; and its end. */
-int rf_api_open_team(riffle_model *model, const riffle_model_options *options, struct rf_error *error);
+int rf_api_open_team(riffle_model *model, const riffle_model_options *options,
+                     struct rf_error *error);
 int rf_api_measure_team(riffle_model *model, struct rf_error *error);
 void rf_api_close_team(riffle_model *model);
 /* A session's team, and what becomes of it. `cores`: NULL: the model's. */

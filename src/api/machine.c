@@ -27,14 +27,17 @@ int rf_api_find_tier(const char *source, const char *name, struct rf_error *erro
     int tier = rf_tier_by_name(name);
     if (tier < 0)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "%s: there is no cpu tier \"%s\" (known: scalar, avx2, avxvnni, avxvnniint8, avx512, amx)",
+                       "%s: there is no cpu tier \"%s\" (known: scalar, avx2, avxvnni, "
+                       "avxvnniint8, avx512, amx)",
                        source, name);
     const char *best = rf_tier_name((enum rf_tier)rf_kernels_best_tier());
     if (!rf_cpu_has_tier((enum rf_tier)tier))
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: this machine lacks the cpu tier %s; its best is %s", source,
-                       name, best);
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: this machine lacks the cpu tier %s; its best is %s", source, name,
+                       best);
     if (!rf_kernels(tier))
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: this version has no kernels for the cpu tier %s; the best is %s",
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: this version has no kernels for the cpu tier %s; the best is %s",
                        source, name, best);
     return tier;
 }
@@ -79,12 +82,14 @@ int riffle_machine_get(riffle_machine *machine, size_t machine_size)
     if (!machine) return rf_api_error(RIFFLE_ERR_ARGUMENT, "machine is NULL");
     struct rf_error error;
     int tier;
-    riffle_machine found = {.memory_bytes = rf_memory_physical(), .peak_rss_bytes = rf_memory_peak_rss()};
+    riffle_machine found = {.memory_bytes = rf_memory_physical(),
+                            .peak_rss_bytes = rf_memory_peak_rss()};
     int code = rf_api_tier(&tier, &error);
     if (!code) code = rf_api_threads(0, &found.cores, &error);
     if (code) return rf_api_fail(&error);
     snprintf(found.cpu, sizeof found.cpu, "%s", rf_tier_name((enum rf_tier)tier));
-    snprintf(found.cpu_best, sizeof found.cpu_best, "%s", rf_tier_name((enum rf_tier)rf_kernels_best_tier()));
+    snprintf(found.cpu_best, sizeof found.cpu_best, "%s",
+             rf_tier_name((enum rf_tier)rf_kernels_best_tier()));
     snprintf(found.note, sizeof found.note, "%s", rf_cpu_kernels_note(tier));
     rf_api_give(machine, machine_size, &found, sizeof found);
     return 0;
@@ -97,6 +102,7 @@ int riffle_measure_read(int32_t threads, double *bytes_per_second)
     int tier;
     int code = rf_api_tier(&tier, &error);
     if (!code) code = rf_api_threads(threads, &threads, &error);
-    if (!code) code = rf_cpu_measure_read(tier, threads, &rf_system_allocator, bytes_per_second, &error);
+    if (!code)
+        code = rf_cpu_measure_read(tier, threads, &rf_system_allocator, bytes_per_second, &error);
     return code ? rf_api_fail(&error) : 0;
 }

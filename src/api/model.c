@@ -7,7 +7,8 @@
 
 void riffle_model_options_init(riffle_model_options *options, size_t struct_size)
 {
-    riffle_model_options defaults = {.struct_size = struct_size, .weights = "stored", .chain = "auto"};
+    riffle_model_options defaults = {
+        .struct_size = struct_size, .weights = "stored", .chain = "auto"};
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
@@ -15,7 +16,8 @@ void riffle_model_options_init(riffle_model_options *options, size_t struct_size
 static int describe_types(riffle_model *model, struct rf_error *error)
 {
     int32_t counts[RF_DTYPE_LIMIT] = {0};
-    for (int32_t i = 0; i < model->source->n_tensors; i++) counts[model->source->tensors[i].dtype]++;
+    for (int32_t i = 0; i < model->source->n_tensors; i++)
+        counts[model->source->tensors[i].dtype]++;
     char text[256] = "";
     for (size_t length = 0;;) {
         int most = 0;
@@ -31,24 +33,27 @@ static int describe_types(riffle_model *model, struct rf_error *error)
     return model->stored_types ? 0 : RF_ERR_MEMORY;
 }
 
-/* "Q5_0 as Q8_0, F16 as BF16": the types of matrices that are computed in another format than the stored one. */
+/* "Q5_0 as Q8_0, F16 as BF16": the types of matrices that are computed in another format than the
+ * stored one. */
 static int describe_weights(riffle_model *model, struct rf_error *error)
 {
     char text[256] = "";
     size_t length = 0;
     for (int t = 0; t < RF_DTYPE_LIMIT && length < sizeof text; t++) {
         if (model->cost.form != RF_WEIGHTS_STORED || !model->cost.matrices[t]) continue;
-        const char *from = rf_dtype_info(t)->name, *to = rf_cpu_weight_format((enum rf_dtype)t, model->cost.form);
+        const char *from = rf_dtype_info(t)->name,
+                   *to = rf_cpu_weight_format((enum rf_dtype)t, model->cost.form);
         if (strcmp(from, to) == 0) continue;
-        int added = snprintf(text + length, sizeof text - length, "%s%s as %s", length ? ", " : "", from, to);
+        int added = snprintf(text + length, sizeof text - length, "%s%s as %s", length ? ", " : "",
+                             from, to);
         length += added > 0 ? (size_t)added : sizeof text;
     }
     model->weights_note = rf_strndup(&model->allocator, text, strlen(text), error);
     return model->weights_note ? 0 : RF_ERR_MEMORY;
 }
 
-/* The chat template that was asked for, or the file's own. That the file's is not recognised is no reason to refuse the
- * model: the calls that need it fail, and say why. */
+/* The chat template that was asked for, or the file's own. That the file's is not recognised is no
+ * reason to refuse the model: the calls that need it fail, and say why. */
 static int open_chat(riffle_model *model, const char *name, struct rf_error *error)
 {
     const struct rf_source *source = model->source;
@@ -61,12 +66,14 @@ static int open_chat(riffle_model *model, const char *name, struct rf_error *err
 
     if (!name && !source->chat_template) {
         rf_fail(&model->chat_error, RF_ERR_UNSUPPORTED,
-                "%s: the file has no chat template; choose one (--template), or use the text as it is (--raw)",
+                "%s: the file has no chat template; choose one (--template), or use the text as it "
+                "is (--raw)",
                 source->name);
         return 0;
     }
-    int code = rf_chat_template_new(&model->chat, source->chat_template, source->chat_template_bytes, name, bos_text,
-                                    eos_text, &model->allocator, error);
+    int code =
+        rf_chat_template_new(&model->chat, source->chat_template, source->chat_template_bytes, name,
+                             bos_text, eos_text, &model->allocator, error);
     if (!code || name || code == RF_ERR_MEMORY) return code;
     model->chat_error = *error;
     return 0;
@@ -83,21 +90,24 @@ static int report_load(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "loading", done, total);
 }
 
-static int load_weights(riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+static int load_weights(riffle_model *model, const riffle_model_options *options,
+                        struct rf_error *error)
 {
     struct load_progress report = {options->progress, options->progress_user};
     struct rf_backend *backend;
     int tier;
     int code = rf_api_tier(&tier, error);
     if (!code && model->cost.resident_bytes > rf_memory_physical())
-        code = rf_fail(error, RF_ERR_MEMORY, "%s: the weights take %.1f GB of memory, this machine has %.1f GB",
+        code = rf_fail(error, RF_ERR_MEMORY,
+                       "%s: the weights take %.1f GB of memory, this machine has %.1f GB",
                        model->source->name, (double)model->cost.resident_bytes * 1e-9,
                        (double)rf_memory_physical() * 1e-9);
     if (!code) code = rf_api_open_team(model, options, error);
     if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
     if (!code)
-        code = rf_model_load(&model->model, model->source, backend, model->cost.form, model->team,
-                             report.progress ? report_load : NULL, &report, &model->allocator, error);
+        code =
+            rf_model_load(&model->model, model->source, backend, model->cost.form, model->team,
+                          report.progress ? report_load : NULL, &report, &model->allocator, error);
     if (!code) code = rf_drafts_load(model, options, tier, error);
     if (!code) code = rf_api_measure_team(model, error);
     return code;
@@ -109,12 +119,17 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     const char *weights = options->weights ? options->weights : "stored";
     enum rf_weight_form form = strcmp(weights, "stored") == 0 ? RF_WEIGHTS_STORED : RF_WEIGHTS_BF16;
     if (form == RF_WEIGHTS_BF16 && strcmp(weights, "bf16") != 0)
-        return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16", weights);
+        return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16",
+                       weights);
 
     int code = rf_source_open(&model->source, path, &model->allocator, error);
-    if (!code) code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator, error);
+    if (!code)
+        code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
+                                error);
     if (!code) code = describe_types(model, error);
-    if (!code) code = rf_weight_cost(model->source, form, rf_cpu_weight_bytes, &model->allocator, &model->cost, error);
+    if (!code)
+        code = rf_weight_cost(model->source, form, rf_cpu_weight_bytes, &model->allocator,
+                              &model->cost, error);
     if (!code) code = describe_weights(model, error);
     if (!code) code = open_chat(model, options->chat_template, error);
     if (!code) code = rf_drafts_choose(model, options, error);
@@ -127,7 +142,8 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     riffle_model_options chosen;
     riffle_model_options_init(&chosen, sizeof chosen);
     if (model) *model = NULL;
-    if (!model || !path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
+    if (!model || !path)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
     int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_model_options");
     if (code) return code;
     if (chosen.flags & ~(uint32_t)RIFFLE_OPEN_HEADER)
@@ -136,7 +152,8 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     if (chosen.allocator) {
         if (!chosen.allocator->alloc || !chosen.allocator->release)
             return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
-        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release, chosen.allocator->user};
+        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release,
+                                          chosen.allocator->user};
     }
     struct rf_error error;
     riffle_model *opened = rf_calloc(&allocator, 1, sizeof *opened, "model", &error);
@@ -168,7 +185,8 @@ void riffle_model_close(riffle_model *model)
 
 int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, size_t info_size)
 {
-    if (!model || !info) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "info" : "model");
+    if (!model || !info)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "info" : "model");
     const struct rf_source *source = model->source;
     const struct rf_params *params = &source->params;
     uint64_t kv_row = (uint64_t)params->head_dim + ((uint64_t)params->head_dim + 15) / 16 * 16;

@@ -13,7 +13,8 @@ void riffle_quantize_options_init(riffle_quantize_options *options, size_t struc
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-static int find_target(const char *type, const char *rule, enum rf_cast_target *target, struct rf_error *error)
+static int find_target(const char *type, const char *rule, enum rf_cast_target *target,
+                       struct rf_error *error)
 {
     static const struct {
         const char *name;
@@ -25,11 +26,14 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
                  {"bf16", RF_TARGET_BF16}};
     size_t i = 0, n = sizeof types / sizeof *types;
     while (i < n && strcmp(types[i].name, type) != 0) i++;
-    if (i == n) return rf_fail(error, RF_ERR_ARGUMENT, "type \"%s\": known are mxfp4, q4, q4_0, q8_0 and bf16", type);
+    if (i == n)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "type \"%s\": known are mxfp4, q4, q4_0, q8_0 and bf16", type);
     *target = types[i].target;
     if (!rule) return 0;
     if (*target != RF_TARGET_MXFP4)
-        return rf_fail(error, RF_ERR_ARGUMENT, "rule \"%s\": only mxfp4 has rules, not %s", rule, type);
+        return rf_fail(error, RF_ERR_ARGUMENT, "rule \"%s\": only mxfp4 has rules, not %s", rule,
+                       type);
     if (strcmp(rule, "floor") == 0)
         *target = RF_TARGET_MXFP4_FLOOR;
     else if (strcmp(rule, "best") != 0)
@@ -48,7 +52,8 @@ static int report_progress(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "quantising", done, total);
 }
 
-int riffle_quantize(const char *in, const char *out, const char *type, const riffle_quantize_options *options)
+int riffle_quantize(const char *in, const char *out, const char *type,
+                    const riffle_quantize_options *options)
 {
     riffle_quantize_options chosen;
     riffle_quantize_options_init(&chosen, sizeof chosen);
@@ -60,11 +65,13 @@ int riffle_quantize(const char *in, const char *out, const char *type, const rif
     if (chosen.allocator) {
         if (!chosen.allocator->alloc || !chosen.allocator->release)
             return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
-        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release, chosen.allocator->user};
+        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release,
+                                          chosen.allocator->user};
     }
     struct rf_error error;
     struct report report = {chosen.progress, chosen.progress_user};
-    struct rf_quantize_options work = {.progress = chosen.progress ? report_progress : NULL, .user = &report};
+    struct rf_quantize_options work = {.progress = chosen.progress ? report_progress : NULL,
+                                       .user = &report};
     int tier = 0;
     code = find_target(type, chosen.rule, &work.target, &error);
     if (!code) code = rf_api_threads(chosen.threads, &work.threads, &error);

@@ -35,7 +35,8 @@ struct run {
     uint64_t done, total; /* measurements */
 };
 
-/* The next name of a list separated by commas, in name[cap]; NULL at its end. Spaces around it do not count. */
+/* The next name of a list separated by commas, in name[cap]; NULL at its end. Spaces around it do
+ * not count. */
 static const char *next_name(const char *list, char *name, size_t cap)
 {
     size_t n = strcspn(list, ","), first = strspn(list, " ");
@@ -84,11 +85,13 @@ static int check_kernels(const struct run *run, struct rf_error *error)
         for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name; kernel++)
             found |= name[0] && strstr(kernel->name, name);
         if (found) continue;
-        for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name; kernel++) {
+        for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name;
+             kernel++) {
             size_t n = strlen(known);
             snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", kernel->name);
         }
-        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: no kernel has \"%s\" in its name (known: %s)", name, known);
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "roofline: no kernel has \"%s\" in its name (known: %s)", name, known);
     }
     return 0;
 }
@@ -106,17 +109,21 @@ static int check_numbers(struct run *run, struct rf_error *error)
     }
     if (asked->rounds == 0) asked->rounds = ROUNDS;
     if (asked->rounds < 1 || asked->rounds > 1000)
-        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rounds: not between 1 and 1000", asked->rounds);
+        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rounds: not between 1 and 1000",
+                       asked->rounds);
     for (size_t i = 0; i < asked->n_rows; i++)
         if (asked->rows[i] < 1 || asked->rows[i] > MOST_ROWS)
-            return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rows: not between 1 and %d", asked->rows[i],
-                           MOST_ROWS);
+            return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rows: not between 1 and %d",
+                           asked->rows[i], MOST_ROWS);
     for (size_t i = 0; i < asked->n_shapes; i++) {
         riffle_shape shape = asked->shapes[i];
-        if (shape.m < 1 || shape.m > MOST_M || shape.k < 1 || shape.k > MOST_K || shape.k % RF_SUPERBLOCK)
+        if (shape.m < 1 || shape.m > MOST_M || shape.k < 1 || shape.k > MOST_K ||
+            shape.k % RF_SUPERBLOCK)
             return rf_fail(error, RF_ERR_ARGUMENT,
-                           "roofline: the shape %lldx%lld: M must be between 1 and %lld, K a multiple of %d up to %lld",
-                           (long long)shape.m, (long long)shape.k, (long long)MOST_M, RF_SUPERBLOCK, (long long)MOST_K);
+                           "roofline: the shape %lldx%lld: M must be between 1 and %lld, K a "
+                           "multiple of %d up to %lld",
+                           (long long)shape.m, (long long)shape.k, (long long)MOST_M, RF_SUPERBLOCK,
+                           (long long)MOST_K);
     }
     int32_t cores;
     int code = rf_api_threads(asked->threads, &cores, error);
@@ -126,7 +133,8 @@ static int check_numbers(struct run *run, struct rf_error *error)
     return 0;
 }
 
-static int report(const struct run *run, const char *key, const char *name, int32_t threads, struct rf_ceiling found)
+static int report(const struct run *run, const char *key, const char *name, int32_t threads,
+                  struct rf_ceiling found)
 {
     riffle_ceiling ceiling = {key, name, threads, found.usual, found.best};
     return found.usual > 0 && run->on_ceiling && run->on_ceiling(run->user, &ceiling);
@@ -134,11 +142,12 @@ static int report(const struct run *run, const char *key, const char *name, int3
 
 static int report_ceilings(const struct run *run, int32_t threads, struct rf_error *error)
 {
-    int stop = report(run, "read", "reading memory", threads, rf_roofline_read_ceiling(run->roofline));
+    int stop =
+        report(run, "read", "reading memory", threads, rf_roofline_read_ceiling(run->roofline));
     for (int p = 0; p < RF_PEAK_COUNT && !stop; p++) {
         enum rf_peak peak = (enum rf_peak)p;
-        stop =
-            report(run, rf_peak_key(peak), rf_peak_name(peak), threads, rf_roofline_peak_ceiling(run->roofline, peak));
+        stop = report(run, rf_peak_key(peak), rf_peak_name(peak), threads,
+                      rf_roofline_peak_ceiling(run->roofline, peak));
     }
     return stop ? rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled") : 0;
 }
@@ -157,22 +166,26 @@ struct place {
 static int stop(void *user)
 {
     const struct run *run = user;
-    return run->asked.progress && run->asked.progress(run->asked.progress_user, "measuring", run->done, run->total);
+    return run->asked.progress &&
+           run->asked.progress(run->asked.progress_user, "measuring", run->done, run->total);
 }
 
-static int measure(struct run *run, const struct place *place, int32_t rows, int in_cache, struct rf_error *error)
+static int measure(struct run *run, const struct place *place, int32_t rows, int in_cache,
+                   struct rf_error *error)
 {
-    struct rf_roofline_case what = {.kernel = place->kernel,
-                                    .table = place->table,
-                                    .peak = place->kernel->is_attention
-                                                ? rf_peak_of_floats(place->tier)
-                                                : rf_peak_of(place->kernel->operand, place->tier, (size_t)rows),
-                                    .m = (size_t)place->shape.m,
-                                    .k = (size_t)place->shape.k,
-                                    .rows = (size_t)rows,
-                                    .in_cache = in_cache};
+    struct rf_roofline_case what = {
+        .kernel = place->kernel,
+        .table = place->table,
+        .peak = place->kernel->is_attention
+                    ? rf_peak_of_floats(place->tier)
+                    : rf_peak_of(place->kernel->operand, place->tier, (size_t)rows),
+        .m = (size_t)place->shape.m,
+        .k = (size_t)place->shape.k,
+        .rows = (size_t)rows,
+        .in_cache = in_cache};
     struct rf_roofline_result result;
-    int code = rf_roofline_measure(run->roofline, &what, run->asked.rounds, stop, run, &result, error);
+    int code =
+        rf_roofline_measure(run->roofline, &what, run->asked.rounds, stop, run, &result, error);
     if (code) return code;
     riffle_roofline_row row = {.kernel = place->kernel->name,
                                .tier = rf_tier_name((enum rf_tier)place->tier),
@@ -190,7 +203,8 @@ static int measure(struct run *run, const struct place *place, int32_t rows, int
                                .percent_of_read = 100 * result.of_read,
                                .percent_of_compute = 100 * result.of_peak};
     run->done++;
-    if (run->on_row && run->on_row(run->user, &row)) return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
+    if (run->on_row && run->on_row(run->user, &row))
+        return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
     return 0;
 }
 
@@ -227,7 +241,8 @@ static int measure_forms(struct run *run, struct place *place, struct rf_error *
     return code ? code : measure_kernel(run, place, error);
 }
 
-/* All kernels of a tier with so many threads. Without a pool they are only counted. Attention has one shape. */
+/* All kernels of a tier with so many threads. Without a pool they are only counted. Attention has
+ * one shape. */
 static int measure_tier(struct run *run, int32_t threads, int tier, struct rf_error *error)
 {
     int code = 0;
@@ -235,7 +250,8 @@ static int measure_tier(struct run *run, int32_t threads, int tier, struct rf_er
     for (size_t i = 0; i < run->asked.n_shapes && !code; i++)
         for (place.kernel = rf_roofline_kernels; place.kernel->name && !code; place.kernel++) {
             place.shape = run->asked.shapes[i];
-            if (!kernel_is_wanted(run, place.kernel) || (place.kernel->is_attention && i > 0)) continue;
+            if (!kernel_is_wanted(run, place.kernel) || (place.kernel->is_attention && i > 0))
+                continue;
             code = measure_forms(run, &place, error);
         }
     return code;
@@ -250,7 +266,8 @@ static int measure_all(struct run *run, struct rf_error *error)
     }
     for (int t = 0; t < run->n_threads && !code; t++) {
         if (run->roofline) code = rf_roofline_use_threads(run->roofline, run->threads[t], error);
-        for (int i = 0; i < run->n_tiers && !code; i++) code = measure_tier(run, run->threads[t], run->tiers[i], error);
+        for (int i = 0; i < run->n_tiers && !code; i++)
+            code = measure_tier(run, run->threads[t], run->tiers[i], error);
         if (!run->roofline || code) continue;
         rf_roofline_settle(run->roofline);
         code = report_ceilings(run, run->threads[t], error);
@@ -258,8 +275,8 @@ static int measure_all(struct run *run, struct rf_error *error)
     return code;
 }
 
-int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling, riffle_on_roofline_row on_row,
-                    void *user)
+int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
+                    riffle_on_roofline_row on_row, void *user)
 {
     struct rf_error error;
     struct run run = {.on_ceiling = on_ceiling, .on_row = on_row, .user = user};
@@ -271,7 +288,8 @@ int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on
     if (!code) code = check_numbers(&run, &error);
     if (!code) code = measure_all(&run, &error);
     if (!code && !run.total)
-        code = rf_fail(&error, RF_ERR_ARGUMENT, "roofline: nothing to measure: attention takes at most %d rows",
+        code = rf_fail(&error, RF_ERR_ARGUMENT,
+                       "roofline: nothing to measure: attention takes at most %d rows",
                        RF_ROOFLINE_MAX_QUERY_ROWS);
     if (!code)
         code = rf_roofline_new(&run.roofline, run.asked.pool_bytes, run.threads[run.n_threads - 1],

@@ -21,41 +21,47 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
         return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16 and bf16", kv);
     shape->kv = strcmp(kv, "f16") == 0 ? RF_KV_F16 : RF_KV_BF16;
     if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
-        return rf_fail(error, RF_ERR_ARGUMENT, "a context of %d tokens: the model was trained on %d", options->n_ctx,
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "a context of %d tokens: the model was trained on %d", options->n_ctx,
                        params->n_ctx_train);
     shape->n_ctx = options->n_ctx;
-    if (shape->n_ctx == 0) shape->n_ctx = params->n_ctx_train < DEFAULT_CTX ? params->n_ctx_train : DEFAULT_CTX;
+    if (shape->n_ctx == 0)
+        shape->n_ctx = params->n_ctx_train < DEFAULT_CTX ? params->n_ctx_train : DEFAULT_CTX;
 
     riffle_model_info info;
     riffle_model_get_info(model, &info, sizeof info);
-    uint64_t kv_bytes = info.kv_bytes_per_token * (uint64_t)shape->n_ctx, memory = rf_memory_physical();
+    uint64_t kv_bytes = info.kv_bytes_per_token * (uint64_t)shape->n_ctx,
+             memory = rf_memory_physical();
     if (kv_bytes > memory)
         return rf_fail(error, RF_ERR_MEMORY,
-                       "a context of %d tokens takes %.1f GB, this machine has %.1f GB: choose a smaller one (--ctx)",
+                       "a context of %d tokens takes %.1f GB, this machine has %.1f GB: choose a "
+                       "smaller one (--ctx)",
                        shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
     return 0;
 }
 
-static int open_parts(riffle_session *session, const struct rf_session_shape *shape, const struct rf_chain *chain,
-                      struct rf_error *error)
+static int open_parts(riffle_session *session, const struct rf_session_shape *shape,
+                      const struct rf_chain *chain, struct rf_error *error)
 {
     riffle_model *model = session->model;
     int code = rf_session_new(&session->session, model->model, shape, error);
     if (!code)
-        code = rf_sampler_new(&session->sampler, model->source->params.n_vocab, model->model->backend->first_above,
-                              &model->allocator, error);
-    if (!code) code = rf_cascade_parts_new(&session->levels, model, chain, session->session, session->sampler, error);
+        code = rf_sampler_new(&session->sampler, model->source->params.n_vocab,
+                              model->model->backend->first_above, &model->allocator, error);
+    if (!code)
+        code = rf_cascade_parts_new(&session->levels, model, chain, session->session,
+                                    session->sampler, error);
     return code;
 }
 
 /* The chain that was asked for; NULL in *chosen is the model's. */
-static int choose_chain(const riffle_session_options *options, struct rf_chain *chain, const struct rf_chain **chosen,
-                        struct rf_error *error)
+static int choose_chain(const riffle_session_options *options, struct rf_chain *chain,
+                        const struct rf_chain **chosen, struct rf_error *error)
 {
     *chosen = NULL;
     if (options->gamma < 0 || options->gamma > RF_MAX_DRAFT)
-        return rf_fail(error, RF_ERR_ARGUMENT, "gamma %d: not between 1 and %d (0: by measurement)", options->gamma,
-                       RF_MAX_DRAFT);
+        return rf_fail(error, RF_ERR_ARGUMENT, "gamma %d: not between 1 and %d (0: by measurement)",
+                       options->gamma, RF_MAX_DRAFT);
     if (!(options->min_confidence >= 0.0f && options->min_confidence <= 1.0f))
         return rf_fail(error, RF_ERR_ARGUMENT, "min_confidence %g is not between 0 and 1",
                        (double)options->min_confidence);
@@ -65,16 +71,19 @@ static int choose_chain(const riffle_session_options *options, struct rf_chain *
     return code;
 }
 
-int riffle_session_open(riffle_session **session, riffle_model *model, const riffle_session_options *options)
+int riffle_session_open(riffle_session **session, riffle_model *model,
+                        const riffle_session_options *options)
 {
     riffle_session_options chosen;
     riffle_session_options_init(&chosen, sizeof chosen);
     if (session) *session = NULL;
-    if (!session || !model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "model" : "session");
+    if (!session || !model)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "model" : "session");
     int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_session_options");
     if (code) return code;
     if (!model->model)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "the model was opened with RIFFLE_OPEN_HEADER: it has no weights");
+        return rf_api_error(RIFFLE_ERR_ARGUMENT,
+                            "the model was opened with RIFFLE_OPEN_HEADER: it has no weights");
     struct rf_session_shape shape;
     struct rf_chain asked;
     const struct rf_chain *chain;
@@ -139,7 +148,8 @@ static int check_tokens(const riffle_session *session, const int32_t *tokens, si
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "tokens" : "session");
     const struct rf_session *state = session->session;
     if (n_tokens > (size_t)(state->shape.n_ctx - state->n_tokens))
-        return rf_api_error(RIFFLE_ERR_CONTEXT, "%zu tokens do not fit: the context holds %d, of which %d are taken",
+        return rf_api_error(RIFFLE_ERR_CONTEXT,
+                            "%zu tokens do not fit: the context holds %d, of which %d are taken",
                             n_tokens, state->shape.n_ctx, state->n_tokens);
     return 0;
 }
@@ -152,32 +162,38 @@ int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_toke
     double start = rf_clock_seconds();
     int32_t before = session->session->n_tokens;
     atomic_store(&session->session->cancel, 0);
-    code = rf_session_read(session->session, tokens, (int32_t)n_tokens, session->progress ? report_read : NULL, session,
-                           &error);
+    code = rf_session_read(session->session, tokens, (int32_t)n_tokens,
+                           session->progress ? report_read : NULL, session, &error);
     int32_t read = session->session->n_tokens - before;
     session->prefill_tokens += (uint64_t)(read > 0 ? read : 0);
     session->prefill_seconds += rf_clock_seconds() - start;
     return code ? rf_api_fail(&error) : 0;
 }
 
-int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first, double *logprobs)
+int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first,
+                 double *logprobs)
 {
     int code = check_tokens(session, tokens, n_tokens);
     if (code) return code;
-    if (first > n_tokens) return rf_api_error(RIFFLE_ERR_ARGUMENT, "first %zu: there are %zu tokens", first, n_tokens);
+    if (first > n_tokens)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "first %zu: there are %zu tokens", first,
+                            n_tokens);
     if (!logprobs && first < n_tokens) return rf_api_error(RIFFLE_ERR_ARGUMENT, "logprobs is NULL");
     struct rf_error error;
     atomic_store(&session->session->cancel, 0);
-    code = rf_session_score(session->session, tokens, (int32_t)n_tokens, (int32_t)first, logprobs, &error);
+    code = rf_session_score(session->session, tokens, (int32_t)n_tokens, (int32_t)first, logprobs,
+                            &error);
     return code ? rf_api_fail(&error) : 0;
 }
 
 int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
 {
-    if (!session || !logits) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "logits" : "session");
+    if (!session || !logits)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "logits" : "session");
     size_t n_vocab = (size_t)session->model->source->params.n_vocab;
     if (n_logits != n_vocab)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "room for %zu logits: the vocabulary has %zu", n_logits, n_vocab);
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "room for %zu logits: the vocabulary has %zu",
+                            n_logits, n_vocab);
     struct rf_error error;
     atomic_store(&session->session->cancel, 0);
     const float *found = rf_session_logits(session->session, &error);
@@ -203,7 +219,8 @@ int riffle_rewind(riffle_session *session, int32_t n_tokens)
 
 int riffle_fork(riffle_session **copy, const riffle_session *session)
 {
-    if (!copy || !session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", copy ? "session" : "copy");
+    if (!copy || !session)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", copy ? "session" : "copy");
     *copy = NULL;
     const struct rf_session *from = session->session;
     const struct rf_backend_ops *ops = from->model->backend->ops;
@@ -218,8 +235,9 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     int code = rf_team_like(&forked->team, session->team, allocator, &error);
     shape.team = forked->team;
     if (!code) code = open_parts(forked, &shape, &session->levels.chain, &error);
-    void *kv =
-        code ? NULL : rf_malloc(allocator, (size_t)ops->kv_bytes(from->context, from->n_read), 1, "fork", &error);
+    void *kv = code ? NULL
+                    : rf_malloc(allocator, (size_t)ops->kv_bytes(from->context, from->n_read), 1,
+                                "fork", &error);
     if (!kv) {
         riffle_session_close(forked);
         return rf_api_fail(&error);
@@ -227,7 +245,9 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     ops->kv_save(from->context, from->n_read, kv);
     ops->kv_load(forked->session->context, from->n_read, kv);
     rf_free(allocator, kv);
-    if (from->n_tokens) memcpy(forked->session->tokens, from->tokens, (size_t)from->n_tokens * sizeof *from->tokens);
+    if (from->n_tokens)
+        memcpy(forked->session->tokens, from->tokens,
+               (size_t)from->n_tokens * sizeof *from->tokens);
     forked->session->n_tokens = from->n_tokens;
     forked->session->n_read = from->n_read;
     rf_sampler_copy(forked->sampler, session->sampler);
@@ -241,7 +261,8 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
 
 int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats, size_t stats_size)
 {
-    if (!session || !stats) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "stats" : "session");
+    if (!session || !stats)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "stats" : "session");
     riffle_stats found = {.prefill_tokens = session->prefill_tokens,
                           .generated_tokens = session->generated_tokens,
                           .prefill_seconds = session->prefill_seconds,
@@ -258,7 +279,8 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
         to->drafted = from->drafted;
         to->accepted = from->accepted;
         to->seconds = from->seconds;
-        const struct rf_session *runs = l + 1 < found.n_levels ? session->levels.parts[l].session : session->session;
+        const struct rf_session *runs =
+            l + 1 < found.n_levels ? session->levels.parts[l].session : session->session;
         if (runs) found.level_threads[l] = rf_session_workers(runs);
         memcpy(to->judged_at, from->judged_at, sizeof to->judged_at);
         memcpy(to->accepted_at, from->accepted_at, sizeof to->accepted_at);
@@ -280,9 +302,11 @@ void riffle_session_reset_stats(riffle_session *session)
     memset(session->levels.cascade->stats, 0, sizeof session->levels.cascade->stats);
 }
 
-int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats, double *seconds)
+int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
+                        double *seconds)
 {
-    if (!session || !seconds) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "seconds" : "session");
+    if (!session || !seconds)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "seconds" : "session");
     struct rf_error error;
     atomic_store(&session->session->cancel, 0);
     int code = rf_session_time_passes(session->session, rows, context, repeats, seconds, &error);

@@ -1,5 +1,5 @@
-/* A session as a file: a header, the tokens, the KV cache of what has been read. Little-endian, as every machine is that
- * this version runs on; a file of another model or version is refused. */
+/* A session as a file: a header, the tokens, the KV cache of what has been read. Little-endian, as
+ * every machine is that this version runs on; a file of another model or version is refused. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +35,8 @@ static uint64_t checksum(uint64_t sum, const void *data, size_t bytes)
     return sum;
 }
 
-/* Tells models apart: their shape, their name, what they compute in, and a piece of their embedding table. */
+/* Tells models apart: their shape, their name, what they compute in, and a piece of their embedding
+ * table. */
 static uint64_t fingerprint(const riffle_model *model)
 {
     const struct rf_source *source = model->source;
@@ -51,7 +52,8 @@ static uint64_t fingerprint(const riffle_model *model)
 
 int riffle_state_save(const riffle_session *session, const char *path)
 {
-    if (!session || !path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
+    if (!session || !path)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
     const struct rf_session *state = session->session;
     const struct rf_backend_ops *ops = state->model->backend->ops;
     struct header header = {.version = VERSION,
@@ -62,11 +64,13 @@ int riffle_state_save(const riffle_session *session, const char *path)
                             .kv_bytes = ops->kv_bytes(state->context, state->n_read)};
     memcpy(header.magic, magic, sizeof magic);
     struct rf_error error;
-    void *kv = rf_malloc(&session->model->allocator, (size_t)header.kv_bytes, 1, "session state", &error);
+    void *kv =
+        rf_malloc(&session->model->allocator, (size_t)header.kv_bytes, 1, "session state", &error);
     if (!kv) return rf_api_fail(&error);
     ops->kv_save(state->context, state->n_read, kv);
     size_t tokens_bytes = (size_t)state->n_tokens * sizeof *state->tokens;
-    header.content = checksum(checksum(header.model, state->tokens, tokens_bytes), kv, (size_t)header.kv_bytes);
+    header.content =
+        checksum(checksum(header.model, state->tokens, tokens_bytes), kv, (size_t)header.kv_bytes);
     const struct rf_span spans[] = {
         {&header, sizeof header}, {state->tokens, tokens_bytes}, {kv, (size_t)header.kv_bytes}};
     int code = rf_write_file(path, spans, 3, &error);
@@ -82,39 +86,45 @@ static int check(const riffle_session *session, const char *path, const struct r
     if (file->bytes < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
         return rf_fail(error, RF_ERR_FORMAT, "%s: not a saved session", path);
     if (header->version != VERSION)
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
                        header->version, VERSION);
     if (header->model != fingerprint(session->model))
         return rf_fail(error, RF_ERR_ARGUMENT, "%s: a saved session of another model", path);
     if (header->kv != (uint32_t)state->shape.kv)
-        return rf_fail(error, RF_ERR_ARGUMENT, "%s: its KV cache has another type than this session's", path);
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%s: its KV cache has another type than this session's", path);
     if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: %d tokens, of which %d are read", path, header->n_tokens,
-                       header->n_read);
+        return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: %d tokens, of which %d are read", path,
+                       header->n_tokens, header->n_read);
     if (header->n_tokens > state->shape.n_ctx)
-        return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path, header->n_tokens,
-                       state->shape.n_ctx);
+        return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path,
+                       header->n_tokens, state->shape.n_ctx);
     size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t);
     uint64_t kv_bytes = state->model->backend->ops->kv_bytes(state->context, header->n_read);
     if (header->kv_bytes != kv_bytes || file->bytes != sizeof *header + tokens_bytes + kv_bytes)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: %zu bytes, not the %" PRIu64 " of its %d tokens", path,
-                       file->bytes, (uint64_t)(sizeof *header + tokens_bytes) + kv_bytes, header->n_tokens);
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: damaged: %zu bytes, not the %" PRIu64 " of its %d tokens", path,
+                       file->bytes, (uint64_t)(sizeof *header + tokens_bytes) + kv_bytes,
+                       header->n_tokens);
     const unsigned char *content = file->data + sizeof *header;
-    if (header->content !=
-        checksum(checksum(header->model, content, tokens_bytes), content + tokens_bytes, (size_t)kv_bytes))
+    if (header->content != checksum(checksum(header->model, content, tokens_bytes),
+                                    content + tokens_bytes, (size_t)kv_bytes))
         return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: its checksum does not fit", path);
     for (int32_t i = 0; i < header->n_tokens; i++) {
         int32_t token;
         memcpy(&token, content + (size_t)i * sizeof token, sizeof token);
         if (token < 0 || token >= session->model->source->params.n_vocab)
-            return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: token %d at index %d", path, token, i);
+            return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: token %d at index %d", path, token,
+                           i);
     }
     return 0;
 }
 
 int riffle_state_load(riffle_session *session, const char *path)
 {
-    if (!session || !path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
+    if (!session || !path)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
     struct rf_session *state = session->session;
     struct rf_mapping file;
     struct rf_error error;
@@ -127,7 +137,8 @@ int riffle_state_load(riffle_session *session, const char *path)
         size_t tokens_bytes = (size_t)header.n_tokens * sizeof *state->tokens;
         rf_session_rewind(state, 0);
         memcpy(state->tokens, file.data + sizeof header, tokens_bytes);
-        state->model->backend->ops->kv_load(state->context, header.n_read, file.data + sizeof header + tokens_bytes);
+        state->model->backend->ops->kv_load(state->context, header.n_read,
+                                            file.data + sizeof header + tokens_bytes);
         state->n_tokens = header.n_tokens;
         state->n_read = header.n_read;
         state->has_logits = 0;

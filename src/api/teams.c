@@ -5,7 +5,8 @@
 #include "api/handles.h"
 #include "cpu/calibrate.h"
 
-int rf_api_open_team(riffle_model *model, const riffle_model_options *options, struct rf_error *error)
+int rf_api_open_team(riffle_model *model, const riffle_model_options *options,
+                     struct rf_error *error)
 {
     const char *cores = options->cores ? options->cores : "auto"; /* the same choice */
     model->threads = options->threads;

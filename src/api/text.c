@@ -2,8 +2,8 @@
 
 #include "api/handles.h"
 
-int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text_bytes, uint32_t flags, int32_t *tokens,
-                        size_t cap)
+int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text_bytes,
+                        uint32_t flags, int32_t *tokens, size_t cap)
 {
     if (!model || (!text && text_bytes) || (!tokens && cap))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL",
@@ -13,16 +13,18 @@ int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text
     struct rf_segment segment = {text, text_bytes, (flags & RIFFLE_TOKENIZE_SPECIAL) != 0};
     struct rf_tokens found = {0};
     struct rf_error error;
-    int code = rf_tokenizer_encode(model->tokenizer, &segment, 1, flags & RIFFLE_TOKENIZE_BOS ? RF_ENCODE_BOS : 0,
+    int code = rf_tokenizer_encode(model->tokenizer, &segment, 1,
+                                   flags & RIFFLE_TOKENIZE_BOS ? RF_ENCODE_BOS : 0,
                                    &model->allocator, &found, &error);
     size_t count = found.count;
-    if (!code && count && cap) memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
+    if (!code && count && cap)
+        memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
     rf_tokens_free(&model->allocator, &found);
     return code ? rf_api_fail(&error) : (int64_t)count;
 }
 
-int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size_t n_tokens, uint32_t flags, char *text,
-                          size_t cap)
+int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size_t n_tokens,
+                          uint32_t flags, char *text, size_t cap)
 {
     if (!model || (!tokens && n_tokens) || (!text && cap))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL",
@@ -32,9 +34,11 @@ int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size
     size_t total = 0;
     for (size_t i = 0; i < n_tokens; i++) {
         if (tokens[i] < 0 || tokens[i] >= model->source->params.n_vocab)
-            return rf_api_error(RIFFLE_ERR_ARGUMENT, "token %d at index %zu is outside the vocabulary of %d", tokens[i],
+            return rf_api_error(RIFFLE_ERR_ARGUMENT,
+                                "token %d at index %zu is outside the vocabulary of %d", tokens[i],
                                 i, model->source->params.n_vocab);
-        struct rf_str piece = rf_token_text(model->tokenizer, tokens[i], (flags & RIFFLE_DETOKENIZE_SPECIAL) != 0);
+        struct rf_str piece =
+            rf_token_text(model->tokenizer, tokens[i], (flags & RIFFLE_DETOKENIZE_SPECIAL) != 0);
         if (total == 0 && flags & RIFFLE_DETOKENIZE_START && piece.bytes && piece.data[0] == ' ' &&
             rf_tokenizer_strips_first_space(model->tokenizer)) {
             flags &= ~(uint32_t)RIFFLE_DETOKENIZE_START;
@@ -57,7 +61,8 @@ static int render(const riffle_model *model, const riffle_message *messages, siz
         *error = model->chat_error;
         return error->code;
     }
-    struct rf_chat_message *copy = rf_calloc(&model->allocator, n_messages, sizeof *copy, "messages", error);
+    struct rf_chat_message *copy =
+        rf_calloc(&model->allocator, n_messages, sizeof *copy, "messages", error);
     if (!copy) return RF_ERR_MEMORY;
     int code = 0;
     for (size_t i = 0; !code && i < n_messages; i++) {
@@ -67,15 +72,17 @@ static int render(const riffle_model *model, const riffle_message *messages, siz
         copy[i] = (struct rf_chat_message){messages[i].role, messages[i].content};
     }
     if (!code)
-        code = rf_chat_render(model->chat, copy, n_messages, add_generation_prompt, &model->allocator, rendered, error);
+        code = rf_chat_render(model->chat, copy, n_messages, add_generation_prompt,
+                              &model->allocator, rendered, error);
     rf_free(&model->allocator, copy);
     return code;
 }
 
-int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages, size_t n_messages,
-                           int add_generation_prompt, char *text, size_t cap)
+int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages,
+                           size_t n_messages, int add_generation_prompt, char *text, size_t cap)
 {
-    if (!model || (!text && cap)) return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "text" : "model");
+    if (!model || (!text && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "text" : "model");
     struct rf_rendered rendered = {0};
     struct rf_error error;
     int code = render(model, messages, n_messages, add_generation_prompt, &rendered, &error);
@@ -94,22 +101,26 @@ struct walk {
 };
 
 /* A BOS that the tokenizer added is not in the template's text. */
-static struct walk walk_begin(const struct rf_tokenizer *tokenizer, const struct rf_rendered *rendered,
-                              const int32_t *ids, size_t n)
+static struct walk walk_begin(const struct rf_tokenizer *tokenizer,
+                              const struct rf_rendered *rendered, const int32_t *ids, size_t n)
 {
     struct walk walk = {.tokenizer = tokenizer, .ids = ids, .n = n};
     int32_t bos = rf_tokenizer_bos(tokenizer);
     if (n == 0 || bos < 0 || ids[0] != bos) return walk;
     struct rf_str text = rf_token_text(tokenizer, bos, 1);
-    if (text.bytes > rendered->text.count || memcmp(rendered->text.data, text.data, text.bytes) != 0) walk.i = 1;
+    if (text.bytes > rendered->text.count ||
+        memcmp(rendered->text.data, text.data, text.bytes) != 0)
+        walk.i = 1;
     return walk;
 }
 
-/* How many bytes of the rendered text the session's tokens spell, all of them; -1 if they spell something else. */
+/* How many bytes of the rendered text the session's tokens spell, all of them; -1 if they spell
+ * something else. */
 static int64_t spelled(const riffle_session *session, const struct rf_rendered *rendered)
 {
     const struct rf_session *state = session->session;
-    struct walk walk = walk_begin(session->model->tokenizer, rendered, state->tokens, (size_t)state->n_tokens);
+    struct walk walk =
+        walk_begin(session->model->tokenizer, rendered, state->tokens, (size_t)state->n_tokens);
     for (; walk.i < walk.n; walk.i++) {
         struct rf_str piece = rf_token_text(walk.tokenizer, walk.ids[walk.i], 1);
         if (piece.bytes > rendered->text.count - walk.at ||
@@ -133,8 +144,8 @@ static int32_t next_control(struct walk *walk, size_t *at)
     return -1;
 }
 
-/* 1 if the session has control tokens where the conversation has them, and nowhere else, in the first `known` bytes: the
- * same bytes may be a control token's name that a person wrote. */
+/* 1 if the session has control tokens where the conversation has them, and nowhere else, in the
+ * first `known` bytes: the same bytes may be a control token's name that a person wrote. */
 static int same_controls(const riffle_session *session, const struct rf_rendered *rendered,
                          const struct rf_tokens *conversation, size_t known)
 {
@@ -144,15 +155,16 @@ static int same_controls(const riffle_session *session, const struct rf_rendered
     struct walk theirs = walk_begin(tokenizer, rendered, conversation->ids, conversation->count);
     for (;;) {
         size_t our_place = 0, their_place = 0;
-        int32_t our_id = next_control(&ours, &our_place), their_id = next_control(&theirs, &their_place);
+        int32_t our_id = next_control(&ours, &our_place),
+                their_id = next_control(&theirs, &their_place);
         if (our_id < 0) return their_id < 0 || their_place >= known;
         if (our_id != their_id || our_place != their_place) return 0;
     }
 }
 
 /* Tokens of the rendered text from byte `from` on. */
-static int encode_from(const riffle_model *model, const struct rf_rendered *rendered, size_t from, unsigned flags,
-                       struct rf_tokens *tokens, struct rf_error *error)
+static int encode_from(const riffle_model *model, const struct rf_rendered *rendered, size_t from,
+                       unsigned flags, struct rf_tokens *tokens, struct rf_error *error)
 {
     size_t first = 0, start = 0;
     while (first < rendered->n_segments && start + rendered->segments[first].bytes <= from)
@@ -161,34 +173,40 @@ static int encode_from(const riffle_model *model, const struct rf_rendered *rend
     struct rf_segment whole = rendered->segments[first];
     rendered->segments[first].text += from - start;
     rendered->segments[first].bytes -= from - start;
-    int code = rf_tokenizer_encode(model->tokenizer, rendered->segments + first, rendered->n_segments - first, flags,
-                                   &model->allocator, tokens, error);
+    int code =
+        rf_tokenizer_encode(model->tokenizer, rendered->segments + first,
+                            rendered->n_segments - first, flags, &model->allocator, tokens, error);
     rendered->segments[first] = whole;
     return code;
 }
 
-/* The tokens that are to follow the first *keep of the session. A session that spells the beginning of the conversation
- * goes on from there, whatever tokens it spells it with; else the longest common beginning of the tokens is kept. */
-static int plan(const riffle_session *session, const struct rf_rendered *rendered, struct rf_tokens *tokens,
-                int32_t *keep, size_t *first, struct rf_error *error)
+/* The tokens that are to follow the first *keep of the session. A session that spells the beginning
+ * of the conversation goes on from there, whatever tokens it spells it with; else the longest
+ * common beginning of the tokens is kept. */
+static int plan(const riffle_session *session, const struct rf_rendered *rendered,
+                struct rf_tokens *tokens, int32_t *keep, size_t *first, struct rf_error *error)
 {
     const struct rf_session *state = session->session;
     int code = encode_from(session->model, rendered, 0, RF_ENCODE_BOS, tokens, error);
     if (code) return code;
     int64_t known = state->n_tokens ? spelled(session, rendered) : -1;
     *first = 0;
-    if (known >= 0 && (size_t)known < rendered->text.count && same_controls(session, rendered, tokens, (size_t)known)) {
+    if (known >= 0 && (size_t)known < rendered->text.count &&
+        same_controls(session, rendered, tokens, (size_t)known)) {
         *keep = state->n_tokens;
         tokens->count = 0;
-        return encode_from(session->model, rendered, (size_t)known, RF_ENCODE_CONTINUE, tokens, error);
+        return encode_from(session->model, rendered, (size_t)known, RF_ENCODE_CONTINUE, tokens,
+                           error);
     }
-    while (*first < tokens->count && *first < (size_t)state->n_tokens && tokens->ids[*first] == state->tokens[*first])
+    while (*first < tokens->count && *first < (size_t)state->n_tokens &&
+           tokens->ids[*first] == state->tokens[*first])
         (*first)++;
     *keep = (int32_t)*first;
     return 0;
 }
 
-int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages, size_t n_messages)
+int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages,
+                            size_t n_messages)
 {
     if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     const riffle_model *model = session->model;
@@ -201,8 +219,9 @@ int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messa
     if (!code) code = plan(session, &rendered, &tokens, &keep, &first, &error);
     size_t n = tokens.count - first;
     if (!code && (size_t)keep + n > (size_t)session->session->shape.n_ctx)
-        code = rf_fail(&error, RF_ERR_CONTEXT, "the conversation has %zu tokens, the context holds %d",
-                       (size_t)keep + n, session->session->shape.n_ctx);
+        code =
+            rf_fail(&error, RF_ERR_CONTEXT, "the conversation has %zu tokens, the context holds %d",
+                    (size_t)keep + n, session->session->shape.n_ctx);
     if (code) {
         code = rf_api_fail(&error);
     } else {

@@ -15,7 +15,8 @@ void *rf_malloc(const struct rf_allocator *allocator, size_t count, size_t size,
                 struct rf_error *error)
 {
     if (size && count > (SIZE_MAX - sizeof(struct header)) / size) {
-        rf_fail(error, RF_ERR_MEMORY, "%s: %zu elements of %zu bytes are more than memory can hold", what, count, size);
+        rf_fail(error, RF_ERR_MEMORY, "%s: %zu elements of %zu bytes are more than memory can hold",
+                what, count, size);
         return NULL;
     }
     size_t bytes = sizeof(struct header) + count * size;
@@ -43,7 +44,8 @@ void rf_free(const struct rf_allocator *allocator, void *memory)
     allocator->release(allocator->user, block, block->bytes);
 }
 
-char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t n, struct rf_error *error)
+char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t n,
+                 struct rf_error *error)
 {
     if (n == SIZE_MAX) {
         rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
@@ -56,10 +58,11 @@ char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t 
     return copy;
 }
 
-int rf_bytes_append(const struct rf_allocator *allocator, struct rf_bytes *bytes, const void *data, size_t n,
-                    struct rf_error *error)
+int rf_bytes_append(const struct rf_allocator *allocator, struct rf_bytes *bytes, const void *data,
+                    size_t n, struct rf_error *error)
 {
-    if (n > SIZE_MAX / 4 - bytes->count) return rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
+    if (n > SIZE_MAX / 4 - bytes->count)
+        return rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
     if (bytes->count + n > bytes->cap) {
         size_t cap = bytes->cap ? bytes->cap * 2 : 256;
         while (cap < bytes->count + n) cap *= 2;

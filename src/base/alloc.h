@@ -1,5 +1,6 @@
-/* Where memory comes from. Everything that a model or a session keeps is taken through the allocator that its owner
- * was opened with, so that a host can count it and the tests can make any one call fail. */
+/* Where memory comes from. Everything that a model or a session keeps is taken through the
+ * allocator that its owner was opened with, so that a host can count it and the tests can make any
+ * one call fail. */
 #ifndef RF_BASE_ALLOC_H
 #define RF_BASE_ALLOC_H
 
@@ -15,24 +16,26 @@ struct rf_allocator {
 
 /* The blocks below carry their size, so that rf_free needs no second argument. */
 
-/* `count` elements of `size` bytes, zeroed; NULL with an error when the product wraps or there is no memory.
- * `what` names the thing in the error sentence. count 0 gives a valid pointer. */
+/* `count` elements of `size` bytes, zeroed; NULL with an error when the product wraps or there is
+ * no memory. `what` names the thing in the error sentence. count 0 gives a valid pointer. */
 void *rf_calloc(const struct rf_allocator *allocator, size_t count, size_t size, const char *what,
                 struct rf_error *error);
-/* As rf_calloc, but the contents are undefined: for large buffers that are written before they are read. */
+/* As rf_calloc, but the contents are undefined: for large buffers that are written before they are
+ * read. */
 void *rf_malloc(const struct rf_allocator *allocator, size_t count, size_t size, const char *what,
                 struct rf_error *error);
 void rf_free(const struct rf_allocator *allocator, void *memory);
 /* A copy of n bytes with a terminating zero. */
-char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t n, struct rf_error *error);
+char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t n,
+                 struct rf_error *error);
 
 /* A growing array of bytes. On failure it keeps what it had. */
 struct rf_bytes {
     char *data;
     size_t count, cap;
 };
-int rf_bytes_append(const struct rf_allocator *allocator, struct rf_bytes *bytes, const void *data, size_t n,
-                    struct rf_error *error);
+int rf_bytes_append(const struct rf_allocator *allocator, struct rf_bytes *bytes, const void *data,
+                    size_t n, struct rf_error *error);
 void rf_bytes_free(const struct rf_allocator *allocator, struct rf_bytes *bytes);
 
 #endif

@@ -1,5 +1,6 @@
-/* The 16-bit float formats, one value at a time. Conversions to them round to nearest even and make NaNs quiet; conversions
- * from them keep every bit. Masks stand for conditions where loops are to be vectorised. */
+/* The 16-bit float formats, one value at a time. Conversions to them round to nearest even and make
+ * NaNs quiet; conversions from them keep every bit. Masks stand for conditions where loops are to
+ * be vectorised. */
 #ifndef RF_BASE_HALF_H
 #define RF_BASE_HALF_H
 
@@ -37,7 +38,8 @@ static inline float rf_f16_to_f32(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     uint32_t rest = half & 0x7fffu;
-    uint32_t is_denormal = 0u - (uint32_t)(rest < 0x0400u), is_special = 0u - (uint32_t)(rest >= 0x7c00u);
+    uint32_t is_denormal = 0u - (uint32_t)(rest < 0x0400u),
+             is_special = 0u - (uint32_t)(rest >= 0x7c00u);
     uint32_t normal = (rest << 13) + (112u << 23) + (is_special & (112u << 23));
     /* No float denormal on the way, so the thread's flush-to-zero mode does not matter. */
     uint32_t denormal = rf_float_bits((float)(int32_t)rest * 0x1p-24f);

@@ -24,20 +24,22 @@ struct bench_prompts {
     size_t count;
 };
 
-/* The prompts of a suite, "code", "qa" or "hard", or of a file: JSONL, or any other text as one prompt. At most `most`,
- * 0: all. `raw`: a prompt of HumanEval is code to go on with, not a message that asks for it. CLI_OK, or an exit status with
- * a sentence; then there is nothing to free. */
+/* The prompts of a suite, "code", "qa" or "hard", or of a file: JSONL, or any other text as one
+ * prompt. At most `most`, 0: all. `raw`: a prompt of HumanEval is code to go on with, not a message
+ * that asks for it. CLI_OK, or an exit status with a sentence; then there is nothing to free. */
 int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw);
 void bench_prompts_free(struct bench_prompts *prompts);
 
-/* The text that a session reads for a prompt: with the model's chat template around it, or as it is. CLI_OK, or an exit status
- * with a sentence. */
-int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw, struct buffer *text);
+/* The text that a session reads for a prompt: with the model's chat template around it, or as it
+ * is. CLI_OK, or an exit status with a sentence. */
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,
+                      struct buffer *text);
 
 enum { BENCH_PASS_SIZES = 5 };
 /* Rows of the passes that are timed. */
 extern const int32_t bench_pass_rows[BENCH_PASS_SIZES];
-/* Seconds of a pass of each size, medians of some, with `context` tokens before it. 0 or a library's code. */
+/* Seconds of a pass of each size, medians of some, with `context` tokens before it. 0 or a
+ * library's code. */
 int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_PASS_SIZES]);
 /* 0 of no values. */
 double bench_median(const double *values, size_t n);
@@ -49,7 +51,8 @@ struct bench_row {
     size_t prompt, chain;
     int32_t prompt_tokens, tokens;
     double seconds, plain_seconds; /* of decoding `tokens`; the plain ones just before and after */
-    double first_token_seconds, plain_first_token_seconds; /* from the start of reading the prompt */
+    double first_token_seconds,
+        plain_first_token_seconds; /* from the start of reading the prompt */
     double plain_prefill_tps;
     double read; /* of memory, bytes per second, before and after the prompt */
     /* The first token that differed from plain decoding's in any repeat; -1: none did. */

@@ -1,4 +1,5 @@
-/* Prompts for bench --suite. A JSONL file of the usual test sets is taken as it is: what a line means is told by its keys. */
+/* Prompts for bench --suite. A JSONL file of the usual test sets is taken as it is: what a line
+ * means is told by its keys. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,12 +52,14 @@ static void text_of(const json_t *string, struct buffer *text)
     buffer_append(text, json_string_value(string), json_string_length(string));
 }
 
-/* HumanEval has "prompt" and "entry_point", MT-bench "turns" (the first is taken), GSM8K "question", MBPP "text"; anybody
- * else "prompt". 0 when it is none of these. */
+/* HumanEval has "prompt" and "entry_point", MT-bench "turns" (the first is taken), GSM8K
+ * "question", MBPP "text"; anybody else "prompt". 0 when it is none of these. */
 static int prompt_of(const json_t *object, int raw, struct buffer *text)
 {
-    const json_t *prompt = json_object_get(object, "prompt"), *turns = json_object_get(object, "turns");
-    const json_t *question = json_object_get(object, "question"), *description = json_object_get(object, "text");
+    const json_t *prompt = json_object_get(object, "prompt"),
+                 *turns = json_object_get(object, "turns");
+    const json_t *question = json_object_get(object, "question"),
+                 *description = json_object_get(object, "text");
     if (json_is_string(prompt)) {
         int code = !raw && json_is_string(json_object_get(object, "entry_point"));
         if (code) buffer_puts(text, "Complete this Python function:\n\n```python\n");
@@ -74,20 +77,24 @@ static int prompt_of(const json_t *object, int raw, struct buffer *text)
     return 1;
 }
 
-static int read_line(struct bench_prompts *prompts, const char *file, size_t number, const char *line, size_t n,
-                     int raw)
+static int read_line(struct bench_prompts *prompts, const char *file, size_t number,
+                     const char *line, size_t n, int raw)
 {
-    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte. */
+    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte.
+     */
     json_error_t reason;
     json_t *object = json_loadb(line, n, 0, &reason);
-    if (!object) return cli_fail("%s: line %zu is not JSON: column %d: %s", file, number, reason.column, reason.text);
+    if (!object)
+        return cli_fail("%s: line %zu is not JSON: column %d: %s", file, number, reason.column,
+                        reason.text);
     struct buffer text = {0}, name = {0};
     int status = CLI_OK;
     if (prompt_of(object, raw, &text)) {
         name_of(object, number, &name);
         add(prompts, &name, &text);
     } else {
-        status = cli_fail("%s: line %zu has no prompt: a text \"prompt\", \"question\" or \"text\", or texts \"turns\"",
+        status = cli_fail("%s: line %zu has no prompt: a text \"prompt\", \"question\" or "
+                          "\"text\", or texts \"turns\"",
                           file, number);
     }
     json_decref(object);
@@ -99,8 +106,8 @@ static int is_blank(const char *line, size_t n)
     return strspn(line, " \t\r\n") >= n;
 }
 
-static int read_lines(struct bench_prompts *prompts, const char *file, const char *text, size_t bytes, int32_t most,
-                      int raw)
+static int read_lines(struct bench_prompts *prompts, const char *file, const char *text,
+                      size_t bytes, int32_t most, int raw)
 {
     size_t number = 0;
     for (size_t at = 0; at < bytes && !(most && prompts->count >= (size_t)most);) {
@@ -128,12 +135,14 @@ static int is_jsonl(const char *file, const char *text, size_t bytes)
     return is;
 }
 
-static int read_text(struct bench_prompts *prompts, const char *file, const char *text, size_t bytes, int raw)
+static int read_text(struct bench_prompts *prompts, const char *file, const char *text,
+                     size_t bytes, int raw)
 {
     struct buffer name = {0}, prompt = {0};
     size_t zero = strlen(text);
     if (!raw && zero < bytes)
-        return cli_fail("%s has a zero byte at offset %zu, which a message cannot hold", file, zero);
+        return cli_fail("%s has a zero byte at offset %zu, which a message cannot hold", file,
+                        zero);
     const char *slash = strrchr(file, '/');
     buffer_puts(&name, slash && slash[1] ? slash + 1 : file);
     buffer_append(&prompt, text, bytes);
@@ -146,7 +155,8 @@ static int read_file(struct bench_prompts *prompts, const char *file, int32_t mo
     struct rf_error error;
     char *text;
     size_t bytes;
-    if (!rf_path_exists(file)) return cli_fail("--suite '%s' is neither code, qa, hard nor a file", file);
+    if (!rf_path_exists(file))
+        return cli_fail("--suite '%s' is neither code, qa, hard nor a file", file);
     int code = rf_slurp(file, most_file_bytes, &text, &bytes, &error);
     if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
     if (code != RF_OK) return cli_fail("%s", error.text);

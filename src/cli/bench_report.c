@@ -18,7 +18,8 @@ static double plain_tps(const struct bench_row *row)
     return rate((uint64_t)row->tokens, row->plain_seconds);
 }
 
-/* Plain decoding reads all weights for each token but the first, which the prompt's last pass gave. */
+/* Plain decoding reads all weights for each token but the first, which the prompt's last pass gave.
+ */
 static double percent_of_read(const struct bench_report *report, const struct bench_row *row)
 {
     double bytes = (double)report->engine->info.weight_bytes * (row->tokens - 1);
@@ -48,7 +49,8 @@ struct summary {
     size_t n_different;
 };
 
-static double median_of(const struct bench_report *report, size_t chain, double (*value)(const struct bench_row *row))
+static double median_of(const struct bench_report *report, size_t chain,
+                        double (*value)(const struct bench_row *row))
 {
     double *values = cli_allocate(report->n_rows, sizeof *values);
     size_t n = 0;
@@ -67,7 +69,8 @@ static double tps(const struct bench_row *row)
 static double median_percent_of_read(const struct bench_report *report)
 {
     double *values = cli_allocate(report->n_rows, sizeof *values);
-    for (size_t i = 0; i < report->n_rows; i++) values[i] = percent_of_read(report, &report->rows[i]);
+    for (size_t i = 0; i < report->n_rows; i++)
+        values[i] = percent_of_read(report, &report->rows[i]);
     double median = bench_median(values, report->n_rows);
     free(values);
     return median;
@@ -115,24 +118,26 @@ void bench_print_head(const struct bench_report *report)
     char bytes[32];
     print_name(stdout, engine_model_name(report->engine));
     printf(", weights %s, %s; %s, %d thread%s\n", report->engine->info.weights,
-           human_bytes(report->engine->info.weight_bytes, bytes), report->machine.cpu, report->chains[0].threads,
-           report->chains[0].threads == 1 ? "" : "s");
+           human_bytes(report->engine->info.weight_bytes, bytes), report->machine.cpu,
+           report->chains[0].threads, report->chains[0].threads == 1 ? "" : "s");
     printf("suite ");
     print_name(stdout, report->options->suite);
-    printf(": %zu prompt%s, %d tokens each", report->prompts->count, report->prompts->count == 1 ? "" : "s",
-           report->max_tokens);
+    printf(": %zu prompt%s, %d tokens each", report->prompts->count,
+           report->prompts->count == 1 ? "" : "s", report->max_tokens);
     if (report->repeats > 1) printf(", medians of %d repeats", report->repeats);
     printf("\n");
-    for (size_t i = 0; i < report->n_chains; i++) printf("chain %c %s\n", letter(report, i), report->chains[i].chain);
-    printf("\n%-*s  %9s %9s %9s  kept of what each level drafted\n", NAME_WIDTH, "prompt", "plain t/s", "t/s",
-           "speed-up");
+    for (size_t i = 0; i < report->n_chains; i++)
+        printf("chain %c %s\n", letter(report, i), report->chains[i].chain);
+    printf("\n%-*s  %9s %9s %9s  kept of what each level drafted\n", NAME_WIDTH, "prompt",
+           "plain t/s", "t/s", "speed-up");
     fflush(stdout);
 }
 
 void bench_print_row(const struct bench_report *report, const struct bench_row *row)
 {
     print_padded(report->prompts->items[row->prompt].name);
-    printf("%c %9.2f %9.2f %8.2fx ", letter(report, row->chain), plain_tps(row), tps(row), bench_speedup(row));
+    printf("%c %9.2f %9.2f %8.2fx ", letter(report, row->chain), plain_tps(row), tps(row),
+           bench_speedup(row));
     for (int32_t i = 0; i < row->stats.n_levels - 1; i++) {
         const riffle_level_stats *level = &row->stats.levels[i];
         printf("%s", i > 0 ? ", " : " ");
@@ -149,17 +154,21 @@ void bench_print_row(const struct bench_report *report, const struct bench_row *
 
 void bench_print_summary(const struct bench_report *report)
 {
-    printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after %.2f s\n",
+    printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
+           "%.2f s\n",
            median_of(report, 0, plain_tps), median_percent_of_read(report),
-           bench_median(report->reads, report->n_reads) / 1e9, median_of(report, 0, plain_first_token));
+           bench_median(report->reads, report->n_reads) / 1e9,
+           median_of(report, 0, plain_first_token));
     for (size_t i = 0; i < report->n_chains; i++) {
         struct summary summary = summarise(report, i);
-        printf("chain %c %.2f tokens/s, first token after %.2f s; speed-up %.2fx (geometric mean), least %.2fx (",
-               letter(report, i), summary.tps, summary.first_token_seconds, summary.mean, summary.least);
+        printf("chain %c %.2f tokens/s, first token after %.2f s; speed-up %.2fx (geometric mean), "
+               "least %.2fx (",
+               letter(report, i), summary.tps, summary.first_token_seconds, summary.mean,
+               summary.least);
         print_name(stdout, summary.least_prompt);
         if (summary.n_different)
-            printf("); tokens DIFFER from plain decoding's in %zu of %zu answers\n", summary.n_different,
-                   report->prompts->count);
+            printf("); tokens DIFFER from plain decoding's in %zu of %zu answers\n",
+                   summary.n_different, report->prompts->count);
         else
             printf("); tokens identical\n");
     }
@@ -167,7 +176,8 @@ void bench_print_summary(const struct bench_report *report)
 
 /* ---- JSON ---- */
 
-static void write_row(struct json_writer *json, const struct bench_report *report, const struct bench_row *row)
+static void write_row(struct json_writer *json, const struct bench_report *report,
+                      const struct bench_row *row)
 {
     jw_object(json, NULL);
     jw_string(json, "prompt", report->prompts->items[row->prompt].name);
@@ -186,7 +196,8 @@ static void write_row(struct json_writer *json, const struct bench_report *repor
     jw_end_object(json);
 }
 
-static void write_prompt(struct json_writer *json, const struct bench_report *report, const struct bench_prompt *prompt)
+static void write_prompt(struct json_writer *json, const struct bench_report *report,
+                         const struct bench_prompt *prompt)
 {
     struct buffer text = {0};
     jw_object(json, NULL);
@@ -230,7 +241,8 @@ void bench_print_json(const struct bench_report *report)
     jw_end_object(&json);
     jw_string(&json, "suite", report->options->suite);
     jw_array(&json, "prompts");
-    for (size_t i = 0; i < report->prompts->count; i++) write_prompt(&json, report, &report->prompts->items[i]);
+    for (size_t i = 0; i < report->prompts->count; i++)
+        write_prompt(&json, report, &report->prompts->items[i]);
     jw_end_array(&json);
     jw_array(&json, "rows");
     for (size_t i = 0; i < report->n_rows; i++) write_row(&json, report, &report->rows[i]);

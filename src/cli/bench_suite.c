@@ -1,6 +1,6 @@
-/* bench --suite: real prompts, each answered by plain decoding and by every chain in turn. Clocks and neighbours change within
- * seconds, so each chain's time is compared with the plain ones just before and after it. Greedy answers of one length, so
- * that all must be the same tokens. */
+/* bench --suite: real prompts, each answered by plain decoding and by every chain in turn. Clocks
+ * and neighbours change within seconds, so each chain's time is compared with the plain ones just
+ * before and after it. Greedy answers of one length, so that all must be the same tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,8 @@ static int read_prompt(struct suite *suite, struct lane *lane, const struct benc
     int64_t n;
     if (suite->options->raw) {
         size_t count;
-        int32_t *tokens = engine_tokenize(&suite->engine, prompt->text, prompt->bytes, RIFFLE_TOKENIZE_BOS, &count);
+        int32_t *tokens = engine_tokenize(&suite->engine, prompt->text, prompt->bytes,
+                                          RIFFLE_TOKENIZE_BOS, &count);
         if (!tokens) return CLI_FAILED;
         int code = riffle_prefill(lane->session, tokens, count);
         n = code < 0 ? code : (int64_t)count;
@@ -73,8 +74,10 @@ static int read_prompt(struct suite *suite, struct lane *lane, const struct benc
     return CLI_OK;
 }
 
-/* Everything from the beginning, as a user has it: a draft reads the prompt within the time of decoding. */
-static int answer(struct suite *suite, struct lane *lane, const struct bench_prompt *prompt, int32_t max_tokens)
+/* Everything from the beginning, as a user has it: a draft reads the prompt within the time of
+ * decoding. */
+static int answer(struct suite *suite, struct lane *lane, const struct bench_prompt *prompt,
+                  int32_t max_tokens)
 {
     struct first_token first = {0};
     riffle_generate_options generate;
@@ -98,8 +101,8 @@ static int answer(struct suite *suite, struct lane *lane, const struct bench_pro
     const int32_t *ids;
     lane->tokens = riffle_session_tokens(lane->session, &ids) - lane->prompt_tokens;
     if (lane->tokens != n || n > max_tokens)
-        return cli_fail("%s: %lld tokens were generated, but %d are in the session", prompt->name, (long long)n,
-                        lane->tokens);
+        return cli_fail("%s: %lld tokens were generated, but %d are in the session", prompt->name,
+                        (long long)n, lane->tokens);
     memcpy(lane->ids, ids + lane->prompt_tokens, (size_t)lane->tokens * sizeof *ids);
     code = riffle_session_get_stats(lane->session, &lane->stats, sizeof lane->stats);
     return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
@@ -118,7 +121,8 @@ static void show_progress(struct suite *suite, size_t prompt)
 {
     char note[96];
     snprintf(note, sizeof note, "prompt %zu of %zu", prompt + 1, suite->prompts.count);
-    progress_update_note(&suite->progress, "measuring", suite->answers_done++, suite->answers, note);
+    progress_update_note(&suite->progress, "measuring", suite->answers_done++, suite->answers,
+                         note);
 }
 
 /* ---- one prompt ---- */
@@ -134,7 +138,8 @@ static void compare(struct bench_row *row, const struct lane *plain, const struc
     row->got = i < lane->tokens ? lane->ids[i] : -1;
 }
 
-/* All chains once, then plain decoding again; `rows` has one row a chain. The plain lane holds an answer already. */
+/* All chains once, then plain decoding again; `rows` has one row a chain. The plain lane holds an
+ * answer already. */
 static int repeat_once(struct suite *suite, size_t prompt, struct bench_row *rows)
 {
     struct lane *plain = &suite->lanes[0];
@@ -160,7 +165,8 @@ static int repeat_once(struct suite *suite, size_t prompt, struct bench_row *row
     status = answer(suite, plain, &suite->prompts.items[prompt], suite->report.max_tokens);
     for (size_t i = 0; i + 1 < suite->n_lanes && status == CLI_OK; i++) {
         rows[i].plain_seconds = (before.stats.decode_seconds + plain->stats.decode_seconds) / 2;
-        rows[i].plain_first_token_seconds = (before.first_token_seconds + plain->first_token_seconds) / 2;
+        rows[i].plain_first_token_seconds =
+            (before.first_token_seconds + plain->first_token_seconds) / 2;
         rows[i].plain_prefill_tps = rate(plain->stats.prefill_tokens, plain->stats.prefill_seconds);
     }
     return status;
@@ -199,7 +205,8 @@ static int measure_prompt(struct suite *suite, size_t prompt)
     struct bench_report *report = &suite->report;
     double before = report->reads[report->n_reads - 1], after;
     show_progress(suite, prompt);
-    int status = answer(suite, &suite->lanes[0], &suite->prompts.items[prompt], suite->report.max_tokens);
+    int status =
+        answer(suite, &suite->lanes[0], &suite->prompts.items[prompt], suite->report.max_tokens);
     for (int32_t i = 0; i < report->repeats && status == CLI_OK; i++)
         status = repeat_once(suite, prompt, suite->repeats + (size_t)i * report->n_chains);
     if (status == CLI_OK) status = measure_read(suite, &after);
@@ -216,7 +223,8 @@ static int measure_prompt(struct suite *suite, size_t prompt)
 
 /* ---- the suite ---- */
 
-/* Of several chains the others are parts: the one with the most levels; auto, which is not known yet, if it is there. */
+/* Of several chains the others are parts: the one with the most levels; auto, which is not known
+ * yet, if it is there. */
 static const char *widest(const struct text_list *chains)
 {
     const char *found = "auto";
@@ -233,7 +241,8 @@ static const char *widest(const struct text_list *chains)
     return found;
 }
 
-int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw, struct buffer *text)
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,
+                      struct buffer *text)
 {
     if (raw) {
         buffer_append(text, prompt->text, prompt->bytes);
@@ -259,15 +268,18 @@ static int count_context(struct suite *suite, int32_t *n_ctx)
         int status = bench_prompt_text(&suite->engine, prompt, suite->options->raw, &text);
         if (status != CLI_OK) return status;
         size_t n;
-        int32_t *tokens = engine_tokenize(&suite->engine, text.data, text.count, RIFFLE_TOKENIZE_BOS, &n);
+        int32_t *tokens =
+            engine_tokenize(&suite->engine, text.data, text.count, RIFFLE_TOKENIZE_BOS, &n);
         buffer_free(&text);
         if (!tokens) return CLI_FAILED;
         free(tokens);
-        size_t room = (size_t)suite->engine.info.n_ctx_train, needed = n + (size_t)suite->report.max_tokens;
+        size_t room = (size_t)suite->engine.info.n_ctx_train,
+               needed = n + (size_t)suite->report.max_tokens;
         if (n == 0) return cli_fail("the prompt %s is empty", prompt->name);
         if (needed + SPARE_TOKENS > room)
-            return cli_fail("the prompt %s takes %zu tokens and its answer %d: the model's context holds %zu",
-                            prompt->name, n, suite->report.max_tokens, room);
+            return cli_fail(
+                "the prompt %s takes %zu tokens and its answer %d: the model's context holds %zu",
+                prompt->name, n, suite->report.max_tokens, room);
         if (needed > most) most = needed;
     }
     *n_ctx = (int32_t)most + SPARE_TOKENS;
@@ -307,7 +319,8 @@ static int measure(struct suite *suite)
         status = answer(suite, &suite->lanes[i], &suite->prompts.items[0], warm_up);
     }
     if (status == CLI_OK && report->options->json) {
-        int code = bench_passes(plain->session, plain->prompt_tokens + plain->tokens, report->pass_seconds);
+        int code = bench_passes(plain->session, plain->prompt_tokens + plain->tokens,
+                                report->pass_seconds);
         if (code != RIFFLE_OK) status = cli_library_failed(code);
     }
     if (status == CLI_OK) status = measure_read(suite, &read);
@@ -315,7 +328,8 @@ static int measure(struct suite *suite)
         progress_hide(&suite->progress);
         bench_print_head(report);
     }
-    for (size_t i = 0; i < suite->prompts.count && status == CLI_OK; i++) status = measure_prompt(suite, i);
+    for (size_t i = 0; i < suite->prompts.count && status == CLI_OK; i++)
+        status = measure_prompt(suite, i);
     progress_clear(&suite->progress);
     return status;
 }
@@ -332,7 +346,8 @@ static void allocate(struct suite *suite)
     report->reads = cli_allocate(n_prompts + 1, sizeof *report->reads);
     report->chains = suite->chains;
     report->n_chains = n_chains;
-    suite->answers = suite->n_lanes + (uint64_t)n_prompts * (1 + (uint64_t)report->repeats * suite->n_lanes);
+    suite->answers =
+        suite->n_lanes + (uint64_t)n_prompts * (1 + (uint64_t)report->repeats * suite->n_lanes);
 }
 
 static void close_all(struct suite *suite)
@@ -357,18 +372,21 @@ static int check_identical(const struct bench_report *report)
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct bench_row *row = &report->rows[i];
         if (row->differs_at >= 0)
-            return cli_fail("the chain %s changed the answer to %s: token %d is %d, plain decoding has %d",
-                            report->chains[row->chain].chain, report->prompts->items[row->prompt].name, row->differs_at,
-                            row->got, row->expected);
+            return cli_fail(
+                "the chain %s changed the answer to %s: token %d is %d, plain decoding has %d",
+                report->chains[row->chain].chain, report->prompts->items[row->prompt].name,
+                row->differs_at, row->got, row->expected);
     }
     return CLI_OK;
 }
 
 int bench_suite(const struct cli_options *options)
 {
-    struct suite suite = {.options = options, .n_lanes = 1 + (options->chains.count ? options->chains.count : 1)};
+    struct suite suite = {.options = options,
+                          .n_lanes = 1 + (options->chains.count ? options->chains.count : 1)};
     struct bench_report *report = &suite.report;
-    int status = bench_prompts_read(&suite.prompts, options->suite, options->n_prompts, options->raw);
+    int status =
+        bench_prompts_read(&suite.prompts, options->suite, options->n_prompts, options->raw);
     if (status != CLI_OK) return status;
     report->options = options;
     report->engine = &suite.engine;

@@ -1,4 +1,5 @@
-/* A growing text. Where there is no memory the program ends with a sentence: it has nothing to save. */
+/* A growing text. Where there is no memory the program ends with a sentence: it has nothing to
+ * save. */
 #ifndef CLI_BUFFER_H
 #define CLI_BUFFER_H
 

@@ -43,11 +43,14 @@ static enum command_result run_stats(struct chat *chat, const char *argument)
     riffle_stats stats;
     int code = riffle_session_get_stats(chat->engine.session, &stats, sizeof stats);
     if (code != RIFFLE_OK) return library_failed(code);
-    fprintf(stderr, "context    %d of %d tokens\n", riffle_session_tokens(chat->engine.session, NULL),
+    fprintf(stderr, "context    %d of %d tokens\n",
+            riffle_session_tokens(chat->engine.session, NULL),
             riffle_session_n_ctx(chat->engine.session));
-    fprintf(stderr, "read       %llu tokens at %.1f tokens/s\n", (unsigned long long)stats.prefill_tokens,
+    fprintf(stderr, "read       %llu tokens at %.1f tokens/s\n",
+            (unsigned long long)stats.prefill_tokens,
             rate(stats.prefill_tokens, stats.prefill_seconds));
-    fprintf(stderr, "generated  %llu tokens at %.1f tokens/s\n", (unsigned long long)stats.generated_tokens,
+    fprintf(stderr, "generated  %llu tokens at %.1f tokens/s\n",
+            (unsigned long long)stats.generated_tokens,
             rate(stats.generated_tokens, stats.decode_seconds));
     levels_print(stderr, &stats);
     return COMMAND_DONE;
@@ -87,14 +90,16 @@ static enum command_result run_chain(struct chat *chat, const char *argument)
     if (argument[0] && change_chain(chat, argument) != COMMAND_DONE) {
         if (rf_interrupts() == 0)
             fprintf(stderr,
-                    "riffle: a chat can change among the levels that it began with (%s); --chain chooses them\n",
+                    "riffle: a chat can change among the levels that it began with (%s); --chain "
+                    "chooses them\n",
                     chat->engine.info.chain);
         return COMMAND_FAILED;
     }
     int code = riffle_session_get_stats(chat->engine.session, &stats, sizeof stats);
     if (code != RIFFLE_OK) return library_failed(code);
     int is_first = strcmp(stats.chain, chat->engine.info.chain) == 0;
-    fprintf(stderr, "%s%s%s\n", stats.chain, is_first ? ": " : "", is_first ? chat->engine.info.chain_note : "");
+    fprintf(stderr, "%s%s%s\n", stats.chain, is_first ? ": " : "",
+            is_first ? chat->engine.info.chain_note : "");
     if (argument[0] && chat->paints) return turn_stats(chat, 1);
     return COMMAND_DONE;
 }
@@ -151,9 +156,11 @@ static enum command_result run_exit(struct chat *chat, const char *argument)
 static const struct command commands[] = {
     {"/help", "", "this list", run_help},
     {"/stats", "[on|off]",
-     "figures so far; on and off: a line of them after each answer, and tokens in the colours of their levels",
+     "figures so far; on and off: a line of them after each answer, and tokens in the colours of "
+     "their levels",
      run_stats},
-    {"/chain", "[CHAIN]", "the chain of levels that answers, and why; with CHAIN: answer with that one", run_chain},
+    {"/chain", "[CHAIN]",
+     "the chain of levels that answers, and why; with CHAIN: answer with that one", run_chain},
     {"/save", "FILE", "write the conversation as JSON", run_save},
     {"/load", "FILE", "go on with a saved conversation", run_load},
     {"/reset", "", "begin a new conversation; the system message stays", run_reset},
@@ -171,10 +178,10 @@ static enum command_result run_help(struct chat *chat, const char *argument)
         snprintf(name, sizeof name, "%s %s", commands[i].name, commands[i].argument);
         fprintf(stderr, "  %-16s %s\n", name, commands[i].help);
     }
-    fputs(
-        "A line that ends in \\ goes on in the next; a block between two \"\"\" may have many lines. Ctrl-C stops an\n"
-        "answer. A message that begins with a slash needs a space before it.\n",
-        stderr);
+    fputs("A line that ends in \\ goes on in the next; a block between two \"\"\" may have many "
+          "lines. Ctrl-C stops an\n"
+          "answer. A message that begins with a slash needs a space before it.\n",
+          stderr);
     return COMMAND_DONE;
 }
 
@@ -186,7 +193,8 @@ enum command_result chat_command(struct chat *chat, const char *line)
     size_t n_rest = strlen(rest);
     while (n_rest && strchr(" \t\n", rest[n_rest - 1])) n_rest--;
     if (n >= sizeof name || n_rest >= sizeof argument) {
-        cli_fail("a command has at most %zu characters; a message that begins with a slash needs a space before it",
+        cli_fail("a command has at most %zu characters; a message that begins with a slash needs a "
+                 "space before it",
                  sizeof argument - 1);
         return COMMAND_FAILED;
     }
@@ -207,7 +215,8 @@ enum command_result chat_command(struct chat *chat, const char *line)
     if (best.name)
         cli_fail("unknown command %s; did you mean %s? /help lists them", name, best.name);
     else
-        cli_fail("unknown command %s; /help lists them, and a message that begins with a slash needs a space before it",
+        cli_fail("unknown command %s; /help lists them, and a message that begins with a slash "
+                 "needs a space before it",
                  name);
     return COMMAND_FAILED;
 }

@@ -1,4 +1,5 @@
-/* What the verbs of the `riffle` program share: exit statuses, their entry points, sentences for people. */
+/* What the verbs of the `riffle` program share: exit statuses, their entry points, sentences for
+ * people. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -24,11 +25,14 @@ int verb_models(const struct cli_options *options);
 #    define CLI_PRINTF(text, first)
 #endif
 
-/* One sentence on standard error; control bytes of names and texts in it are shown as '?'. Returns CLI_FAILED. */
+/* One sentence on standard error; control bytes of names and texts in it are shown as '?'. Returns
+ * CLI_FAILED. */
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
-/* The same for wrong usage, with a pointer to the help of `verb` (may be NULL). Returns CLI_USAGE. */
+/* The same for wrong usage, with a pointer to the help of `verb` (may be NULL). Returns CLI_USAGE.
+ */
 int cli_usage_error(const char *verb, const char *format, ...) CLI_PRINTF(2, 3);
-/* The sentence of a library call that returned `code`. CLI_INTERRUPTED, silently, if the user stopped it. */
+/* The sentence of a library call that returned `code`. CLI_INTERRUPTED, silently, if the user
+ * stopped it. */
 int cli_library_failed(int code);
 
 #endif

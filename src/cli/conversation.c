@@ -24,16 +24,18 @@ static riffle_message message_new(const char *role, const char *content, size_t 
     return (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
 }
 
-void conversation_add(struct conversation *conversation, const char *role, const char *content, size_t n)
+void conversation_add(struct conversation *conversation, const char *role, const char *content,
+                      size_t n)
 {
-    conversation->messages =
-        cli_reallocate(conversation->messages, conversation->count + 1, sizeof *conversation->messages);
+    conversation->messages = cli_reallocate(conversation->messages, conversation->count + 1,
+                                            sizeof *conversation->messages);
     conversation->messages[conversation->count++] = message_new(role, content, n);
 }
 
 void conversation_cut(struct conversation *conversation, size_t count)
 {
-    while (conversation->count > count) message_free(&conversation->messages[--conversation->count]);
+    while (conversation->count > count)
+        message_free(&conversation->messages[--conversation->count]);
 }
 
 void conversation_free(struct conversation *conversation)
@@ -45,7 +47,8 @@ void conversation_free(struct conversation *conversation)
 
 const char *conversation_system(const struct conversation *conversation)
 {
-    if (conversation->count == 0 || strcmp(conversation->messages[0].role, "system") != 0) return NULL;
+    if (conversation->count == 0 || strcmp(conversation->messages[0].role, "system") != 0)
+        return NULL;
     return conversation->messages[0].content;
 }
 
@@ -101,12 +104,16 @@ static int read_messages(struct conversation *loaded, const json_t *array, const
         const char *role = json_string_value(json_object_get(item, "role"));
         const json_t *content = json_object_get(item, "content");
         if (!role || !json_is_string(content))
-            return cli_fail("%s: message %zu needs \"role\" and \"content\", both texts", path, i + 1);
-        if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
-            return cli_fail("%s: message %zu has the role \"%s\"; system, user and assistant are known", path, i + 1,
-                            role);
+            return cli_fail("%s: message %zu needs \"role\" and \"content\", both texts", path,
+                            i + 1);
+        if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 &&
+            strcmp(role, "assistant") != 0)
+            return cli_fail(
+                "%s: message %zu has the role \"%s\"; system, user and assistant are known", path,
+                i + 1, role);
         if (strcmp(role, "system") == 0 && i > 0)
-            return cli_fail("%s: message %zu is a system message, which can only be the first", path, i + 1);
+            return cli_fail("%s: message %zu is a system message, which can only be the first",
+                            path, i + 1);
         conversation_add(loaded, role, json_string_value(content), json_string_length(content));
     }
     return CLI_OK;
@@ -117,18 +124,22 @@ int conversation_load(struct conversation *conversation, const char *path)
     char *text;
     size_t bytes;
     struct rf_error error;
-    if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK) return cli_fail("%s", error.text);
+    if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK)
+        return cli_fail("%s", error.text);
 
-    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte. */
+    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte.
+     */
     json_error_t reason;
     json_t *root = json_loadb(text, bytes, 0, &reason);
     free(text);
-    if (!root) return cli_fail("%s is not JSON: line %d, column %d: %s", path, reason.line, reason.column, reason.text);
+    if (!root)
+        return cli_fail("%s is not JSON: line %d, column %d: %s", path, reason.line, reason.column,
+                        reason.text);
 
     const json_t *array = json_is_object(root) ? json_object_get(root, "messages") : root;
     struct conversation loaded = {NULL, 0};
-    int status =
-        json_is_array(array) ? read_messages(&loaded, array, path) : cli_fail("%s has no array \"messages\"", path);
+    int status = json_is_array(array) ? read_messages(&loaded, array, path)
+                                      : cli_fail("%s has no array \"messages\"", path);
     json_decref(root);
     if (status != CLI_OK) {
         conversation_free(&loaded);

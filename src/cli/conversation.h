@@ -12,7 +12,8 @@ struct conversation {
     size_t count;
 };
 
-void conversation_add(struct conversation *conversation, const char *role, const char *content, size_t n);
+void conversation_add(struct conversation *conversation, const char *role, const char *content,
+                      size_t n);
 /* Forgets the messages after the first `count`. */
 void conversation_cut(struct conversation *conversation, size_t count);
 void conversation_free(struct conversation *conversation);
@@ -21,8 +22,9 @@ void conversation_free(struct conversation *conversation);
 const char *conversation_system(const struct conversation *conversation);
 void conversation_set_system(struct conversation *conversation, const char *content);
 
-/* JSON: {"messages": [{"role": .., "content": ..}, ..]}. Loading also takes the bare array, and leaves the conversation
- * as it is on failure. CLI_OK, or CLI_FAILED with a sentence on standard error. */
+/* JSON: {"messages": [{"role": .., "content": ..}, ..]}. Loading also takes the bare array, and
+ * leaves the conversation as it is on failure. CLI_OK, or CLI_FAILED with a sentence on standard
+ * error. */
 int conversation_save(const struct conversation *conversation, const char *path);
 int conversation_load(struct conversation *conversation, const char *path);
 

@@ -38,8 +38,8 @@ static void print_cores(const struct cores *cores)
             n_threads += is_kind(&cores->items[i], k);
         }
         if (!n_cores) continue;
-        printf("%s%d %s%score%s", any++ ? ", " : "", n_cores, names ? kinds[k] : "", names ? " " : "",
-               n_cores == 1 ? "" : "s");
+        printf("%s%d %s%score%s", any++ ? ", " : "", n_cores, names ? kinds[k] : "",
+               names ? " " : "", n_cores == 1 ? "" : "s");
         if (n_threads > n_cores && n_threads % n_cores == 0)
             printf(" with %d threads%s", n_threads / n_cores, n_cores == 1 ? "" : " each");
         else if (n_threads > n_cores)
@@ -55,7 +55,8 @@ static void print_workers(const struct cores *cores)
     printf("%d worker%s", info->n_workers, info->n_workers == 1 ? "" : "s");
     for (int k = 0; k < N_KINDS && several; k++) {
         int n = 0;
-        for (size_t i = 0; i < cores->count; i++) n += is_kind(&cores->items[i], k) && cores->items[i].worker >= 0;
+        for (size_t i = 0; i < cores->count; i++)
+            n += is_kind(&cores->items[i], k) && cores->items[i].worker >= 0;
         if (n)
             printf("%s %d on %s%s core%s", any++ ? "," : ":", n,
                    n > 1 ? ""
@@ -64,10 +65,13 @@ static void print_workers(const struct cores *cores)
                    kinds[k], n > 1 ? "s" : "");
     }
     int homeless = info->n_workers - info->n_placed;
-    if (homeless) printf(", %d without a core of %s own", homeless, homeless == 1 ? "its" : "their");
-    if (info->quota) printf("; the container's quota is %d CPU%s", info->quota, info->quota == 1 ? "" : "s");
+    if (homeless)
+        printf(", %d without a core of %s own", homeless, homeless == 1 ? "its" : "their");
+    if (info->quota)
+        printf("; the container's quota is %d CPU%s", info->quota, info->quota == 1 ? "" : "s");
     const char *whose = info->n_workers == 1 ? " to cores of its kind" : " to cores of their kind";
-    if (!info->source[0]) printf("; %s%s", info->binds ? "bound" : "not bound", info->binds && several ? whose : "");
+    if (!info->source[0])
+        printf("; %s%s", info->binds ? "bound" : "not bound", info->binds && several ? whose : "");
     printf("\n");
 }
 
@@ -81,7 +85,8 @@ static void print_shares(const struct cores *cores)
         printf("shares are estimated from kinds and frequencies\n");
         return;
     }
-    printf("shares are measured; together the workers read %.1f GB/s", info->read_bytes_per_second / 1e9);
+    printf("shares are measured; together the workers read %.1f GB/s",
+           info->read_bytes_per_second / 1e9);
     if (decode < info->n_placed) printf(", for which decoding needs %d of them", decode);
     printf("\n");
 }
@@ -128,7 +133,8 @@ static int works(const struct cores *cores, int32_t core)
 /* Threads that work, and the first one of every core that does not. */
 static struct group collect(const struct cores *cores, int32_t package, int kind)
 {
-    struct group group = {.cells = cli_allocate(cores->count + 1, sizeof *group.cells), .cell_width = 3};
+    struct group group = {.cells = cli_allocate(cores->count + 1, sizeof *group.cells),
+                          .cell_width = 3};
     for (size_t i = 0; i < cores->count; i++) {
         const riffle_core *core = &cores->items[i];
         char number[16];
@@ -154,7 +160,8 @@ static int is_border(const struct group *group, size_t i)
     return (group->by_l2 && a->l2 != b->l2) || (group->by_l3 && a->l3 != b->l3);
 }
 
-/* The end of the line that begins with cell `first`: where it is full, at a border if there is one. */
+/* The end of the line that begins with cell `first`: where it is full, at a border if there is one.
+ */
 static size_t line_end(const struct group *group, size_t first)
 {
     int width = LABEL + group->cell_width;
@@ -212,8 +219,8 @@ static int any_works(const struct group *group, size_t first, size_t end)
     return 0;
 }
 
-static void print_line(const struct group *group, size_t first, size_t end, enum line line, const char *label,
-                       double most)
+static void print_line(const struct group *group, size_t first, size_t end, enum line line,
+                       const char *label, double most)
 {
     printf("%-*s", LABEL, label);
     for (size_t i = first; i < end; i++) {
@@ -231,7 +238,8 @@ static void print_line(const struct group *group, size_t first, size_t end, enum
     printf("\n");
 }
 
-static void print_group(const struct group *group, const char *label, double most_decode, double most_prompt)
+static void print_group(const struct group *group, const char *label, double most_decode,
+                        double most_prompt)
 {
     for (size_t first = 0, end; first < group->count; first = end) {
         end = line_end(group, first);
@@ -264,7 +272,9 @@ void cores_print_picture(const struct cores *cores)
         }
     }
     if (by_l2 || by_l3)
-        printf("\n| parts cores with different %s caches\n", by_l2 && by_l3 ? "L2 or L3" : by_l2 ? "L2" : "L3");
+        printf("\n| parts cores with different %s caches\n", by_l2 && by_l3 ? "L2 or L3"
+                                                             : by_l2        ? "L2"
+                                                                            : "L3");
 }
 
 /* --- What is left out --- */
@@ -304,7 +314,8 @@ void cores_print_left_out(const struct cores *cores)
         size_t n = 0;
         if (cores->items[i].worker >= 0 || told[i]) continue;
         for (size_t j = i; j < cores->count; j++) {
-            if (cores->items[j].worker >= 0 || strcmp(cores->items[j].reason, reason) != 0) continue;
+            if (cores->items[j].worker >= 0 || strcmp(cores->items[j].reason, reason) != 0)
+                continue;
             told[j] = 1;
             numbers[n++] = cores->items[j].cpu;
         }

@@ -103,7 +103,8 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     engine->load_seconds = rf_clock_seconds() - start;
     progress_clear(&engine->progress);
     free(draft);
-    if (code == RIFFLE_OK) code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
+    if (code == RIFFLE_OK)
+        code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
     if (code == RIFFLE_OK) return CLI_OK;
     status = engine->explained ? CLI_FAILED : cli_library_failed(code);
     engine_close(engine);
@@ -117,7 +118,8 @@ static void print_note(void)
         fprintf(stderr, "riffle: %s\n", machine.note);
 }
 
-/* Where the cores are not what one would think: another machine's, or fewer than the threads that were asked for. */
+/* Where the cores are not what one would think: another machine's, or fewer than the threads that
+ * were asked for. */
 static void print_cores(const struct cli_options *options)
 {
     riffle_cores_options asked;
@@ -128,7 +130,8 @@ static void print_cores(const struct cli_options *options)
     if (!getenv("HWLOC_XMLFILE") && !options->threads) return;
     if (riffle_cores(&asked, &info, sizeof info, NULL, NULL) != RIFFLE_OK) return;
     if (info.source[0]) {
-        fprintf(stderr, "riffle: %d worker%s as planned for ", info.n_workers, info.n_workers == 1 ? "" : "s");
+        fprintf(stderr, "riffle: %d worker%s as planned for ", info.n_workers,
+                info.n_workers == 1 ? "" : "s");
         print_name(stderr, info.source);
         fputs(" (HWLOC_XMLFILE); nothing is bound here\n", stderr);
     } else if (info.n_placed < info.n_workers) {
@@ -137,8 +140,8 @@ static void print_cores(const struct cli_options *options)
     }
 }
 
-int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx, const char *chain,
-                       riffle_session **session)
+int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx,
+                       const char *chain, riffle_session **session)
 {
     riffle_session_options session_options;
     riffle_session_options_init(&session_options, sizeof session_options);
@@ -209,15 +212,18 @@ void engine_write_model(const struct engine *engine, struct json_writer *json)
     jw_end_object(json);
 }
 
-void engine_introduce(const struct engine *engine, const struct cli_options *options, const char *rest)
+void engine_introduce(const struct engine *engine, const struct cli_options *options,
+                      const char *rest)
 {
     print_name(stderr, engine_model_name(engine));
-    fprintf(stderr, ", weights %s, context %d tokens%s\n", engine->info.weights, riffle_session_n_ctx(engine->session),
-            rest);
-    if (options->verbose) fprintf(stderr, "chain %s: %s\n", engine->info.chain, engine->info.chain_note);
+    fprintf(stderr, ", weights %s, context %d tokens%s\n", engine->info.weights,
+            riffle_session_n_ctx(engine->session), rest);
+    if (options->verbose)
+        fprintf(stderr, "chain %s: %s\n", engine->info.chain, engine->info.chain_note);
 }
 
-int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags, size_t *count)
+int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes,
+                         unsigned flags, size_t *count)
 {
     /* A token seldom has less than one byte of text; where it does, the second call has room. */
     size_t cap = bytes + 16;

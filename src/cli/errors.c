@@ -31,7 +31,8 @@ int cli_usage_error(const char *verb, const char *format, ...)
     va_start(arguments, format);
     sentence(format, arguments);
     va_end(arguments);
-    fprintf(stderr, "riffle: `riffle help%s%s` shows the usage\n", verb ? " " : "", verb ? verb : "");
+    fprintf(stderr, "riffle: `riffle help%s%s` shows the usage\n", verb ? " " : "",
+            verb ? verb : "");
     return CLI_USAGE;
 }
 

@@ -37,28 +37,32 @@ static void named(FILE *out, const char *name, const char *text)
 void help_program(FILE *out)
 {
     fputs("riffle: large language models on the CPU\n\nUsage: riffle VERB ...\n\n", out);
-    for (const struct verb *verb = verb_table; verb->name; verb++) named(out, verb->name, verb->summary);
+    for (const struct verb *verb = verb_table; verb->name; verb++)
+        named(out, verb->name, verb->summary);
     named(out, "help VERB", "what a verb does and its options");
     named(out, "version", "the version of this program");
-    fputs(
-        "\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name from `riffle models`.\n"
-        "\nThe answer goes to standard output, everything else to standard error.\n"
-        "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
-        "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... forces a lower tier of instructions, RIFFLE_MODELS is the\n"
-        "folder of the models, NO_COLOR turns colours off.\n",
-        out);
+    fputs("\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name "
+          "from `riffle models`.\n"
+          "\nThe answer goes to standard output, everything else to standard error.\n"
+          "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
+          "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... forces a lower tier of instructions, "
+          "RIFFLE_MODELS is the\n"
+          "folder of the models, NO_COLOR turns colours off.\n",
+          out);
 }
 
 void help_verb(FILE *out, const struct verb *verb)
 {
-    fprintf(out, "riffle %s: %s\n\nUsage: riffle %s %s\n", verb->name, verb->summary, verb->name, verb->arguments);
+    fprintf(out, "riffle %s: %s\n\nUsage: riffle %s %s\n", verb->name, verb->summary, verb->name,
+            verb->arguments);
     if (verb->help) fprintf(out, "\n%s\n", verb->help);
     fputs("\nOptions:\n", out);
     for (const struct option *option = option_table; option->name; option++) {
         char name[64];
         if (!(option->verbs & verb->bit)) continue;
-        snprintf(name, sizeof name, "%s%s%s%s%s", option->letter ? option->letter : "", option->letter ? ", " : "",
-                 option->name, option->value ? " " : "", option->value ? option->value : "");
+        snprintf(name, sizeof name, "%s%s%s%s%s", option->letter ? option->letter : "",
+                 option->letter ? ", " : "", option->name, option->value ? " " : "",
+                 option->value ? option->value : "");
         named(out, name, option->help);
     }
     named(out, "-h, --help", "this text");

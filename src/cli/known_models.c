@@ -64,7 +64,8 @@ static const char *find_folder(char *path, size_t cap)
         n = snprintf(path, cap, "%s", chosen);
     } else {
         if (rf_user_folder(RF_FOLDER_DATA, data, sizeof data) != 0)
-            return "the models' folder is unknown: none of RIFFLE_MODELS, XDG_DATA_HOME and HOME is set";
+            return "the models' folder is unknown: none of RIFFLE_MODELS, XDG_DATA_HOME and HOME "
+                   "is set";
         n = snprintf(path, cap, "%s/riffle/models", data);
     }
     return n < 0 || (size_t)n >= cap ? "the path of the models' folder is too long" : NULL;
@@ -93,18 +94,19 @@ static char *file_of(const struct known_model *model)
     int64_t bytes = rf_file_bytes(path.data);
     if (bytes == model->bytes) return path.data;
     if (bytes >= 0)
-        cli_fail("%s has %lld bytes of %lld: `scripts/get-model %s` fetches it again", path.data, (long long)bytes,
-                 (long long)model->bytes, model->name);
+        cli_fail("%s has %lld bytes of %lld: `scripts/get-model %s` fetches it again", path.data,
+                 (long long)bytes, (long long)model->bytes, model->name);
     else
-        cli_fail("the model %s is not on this disk (%s): `scripts/get-model %s` fetches it", model->name, path.data,
-                 model->name);
+        cli_fail("the model %s is not on this disk (%s): `scripts/get-model %s` fetches it",
+                 model->name, path.data, model->name);
     buffer_free(&path);
     return NULL;
 }
 
-/* The model of that name or beginning; *n_found is how many there are. `names` gets those of the candidates. */
-static const struct known_model *lookup(const struct known_models *known, const char *name, size_t *n_found,
-                                        struct buffer *names)
+/* The model of that name or beginning; *n_found is how many there are. `names` gets those of the
+ * candidates. */
+static const struct known_model *lookup(const struct known_models *known, const char *name,
+                                        size_t *n_found, struct buffer *names)
 {
     const struct known_model *found = NULL;
     *n_found = 0;
@@ -143,9 +145,12 @@ char *model_path(const char *model)
         struct suggestion best = suggestion_for(model);
         for (size_t i = 0; i < known.count; i++) suggestion_offer(&best, known.models[i].name);
         if (best.name)
-            cli_fail("there is no file, folder or known model '%s'; did you mean %s?", model, best.name);
+            cli_fail("there is no file, folder or known model '%s'; did you mean %s?", model,
+                     best.name);
         else
-            cli_fail("there is no file, folder or known model '%s'; `riffle models` lists the known ones", model);
+            cli_fail("there is no file, folder or known model '%s'; `riffle models` lists the "
+                     "known ones",
+                     model);
     }
     buffer_free(&names);
     known_models_free(&known);

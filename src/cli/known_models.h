@@ -22,16 +22,16 @@ struct known_models {
 struct known_models known_models_list(void);
 void known_models_free(struct known_models *known);
 
-/* The folder where models of a short name lie: $RIFFLE_MODELS, else below the user's data folder. 0, or CLI_FAILED with a
- * sentence on standard error. */
+/* The folder where models of a short name lie: $RIFFLE_MODELS, else below the user's data folder.
+ * 0, or CLI_FAILED with a sentence on standard error. */
 int models_folder(char *path, size_t cap);
 
-/* The path of MODEL: a file or folder that exists, else a short name or an unambiguous beginning of one. The result is
- * for free(); NULL with a sentence on standard error that names the remedy. */
+/* The path of MODEL: a file or folder that exists, else a short name or an unambiguous beginning of
+ * one. The result is for free(); NULL with a sentence on standard error that names the remedy. */
 char *model_path(const char *model);
 
-/* The model that drafts for the one at `path`, which is known by the name of its file: its name, and its path where it is
- * whole on this disk. Both are for free(); NULL where there is none. */
+/* The model that drafts for the one at `path`, which is known by the name of its file: its name,
+ * and its path where it is whole on this disk. Both are for free(); NULL where there is none. */
 struct listed_draft {
     char *name, *path;
 };

@@ -1,6 +1,7 @@
 #include "cli/levels.h"
 
-static void write_counts(struct json_writer *json, const char *key, const uint64_t counts[RIFFLE_MAX_DRAFT])
+static void write_counts(struct json_writer *json, const char *key,
+                         const uint64_t counts[RIFFLE_MAX_DRAFT])
 {
     jw_array(json, key);
     for (int i = 0; i < RIFFLE_MAX_DRAFT; i++) jw_uint(json, NULL, counts[i]);
@@ -33,11 +34,13 @@ static double percent(uint64_t part, uint64_t whole)
 
 void levels_print(FILE *out, const riffle_stats *stats)
 {
-    fprintf(out, "%-24s %8s %8s %9s %9s %8s %9s\n", "level", "threads", "passes", "drafted", "accepted", "", "seconds");
+    fprintf(out, "%-24s %8s %8s %9s %9s %8s %9s\n", "level", "threads", "passes", "drafted",
+            "accepted", "", "seconds");
     for (int32_t i = 0; i < stats->n_levels; i++) {
         const riffle_level_stats *level = &stats->levels[i];
         char threads[16] = "";
-        if (stats->level_threads[i]) snprintf(threads, sizeof threads, "%d", stats->level_threads[i]);
+        if (stats->level_threads[i])
+            snprintf(threads, sizeof threads, "%d", stats->level_threads[i]);
         fprintf(out, "%-24s %8s %8llu ", level->name, threads, (unsigned long long)level->passes);
         if (i == stats->n_levels - 1)
             fprintf(out, "%9s %9s %8s", "", "", "");

@@ -11,8 +11,10 @@
 
 enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64 };
 
-/* https://en.wikipedia.org/wiki/Bracketed-paste: the terminal marks what is pasted, once it is asked to. */
-static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l", paste_end[] = "\033[201~";
+/* https://en.wikipedia.org/wiki/Bracketed-paste: the terminal marks what is pasted, once it is
+ * asked to. */
+static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l",
+                  paste_end[] = "\033[201~";
 
 struct line_editor {
     EditLine *edit;
@@ -62,13 +64,14 @@ static int read_character(EditLine *edit, wchar_t *character)
             *character = (wchar_t)utf8_code_point(bytes, n);
             return 1;
         }
-        /* Nothing that began like this is a character: it is dropped, as a broken key press would be. */
+        /* Nothing that began like this is a character: it is dropped, as a broken key press would
+         * be. */
         if (n == sizeof bytes || (byte < 0x80 && n > 1)) n = 0;
     }
 }
 
-/* Runs at the mark that begins a paste: takes all up to the end mark into the line, newlines included, so that nothing
- * is sent before the user says so. */
+/* Runs at the mark that begins a paste: takes all up to the end mark into the line, newlines
+ * included, so that nothing is sent before the user says so. */
 static unsigned char paste(EditLine *edit, int key)
 {
     (void)key;
@@ -148,14 +151,16 @@ void line_editor_free(struct line_editor *editor)
 enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line)
 {
     int n = 0;
-    /* libedit draws an escape with the character after it, so the last one stands before the space. */
+    /* libedit draws an escape with the character after it, so the last one stands before the space.
+     */
     int bold = rf_terminal_colour(RF_STDERR);
     snprintf(editor->prompt, sizeof editor->prompt, "%s%c%s ", bold ? "\1\033[1m\1" : "", mark,
              bold ? "\1\033[0m\1" : "");
     editor->interrupted = 0;
     buffer_clear(line);
 
-    /* Before the prompt is seen: libedit itself prepares the terminal after it, and what is typed in between is lost. */
+    /* Before the prompt is seen: libedit itself prepares the terminal after it, and what is typed
+     * in between is lost. */
     el_set(editor->edit, EL_PREP_TERM, 1);
     fputs(paste_on, stderr);
     fflush(stderr);

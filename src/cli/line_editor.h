@@ -1,4 +1,5 @@
-/* Line editing on a terminal: libedit with UTF-8, pasted text of many lines, and a history that stays. */
+/* Line editing on a terminal: libedit with UTF-8, pasted text of many lines, and a history that
+ * stays. */
 #ifndef CLI_LINE_EDITOR_H
 #define CLI_LINE_EDITOR_H
 
@@ -11,8 +12,8 @@ struct line_editor;
 struct line_editor *line_editor_new(void);
 void line_editor_free(struct line_editor *editor);
 
-/* A line without its newline; it holds newlines where text of several lines was pasted. The prompt is
- * `mark` and a space. */
+/* A line without its newline; it holds newlines where text of several lines was pasted. The prompt
+ * is `mark` and a space. */
 enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line);
 
 /* Remembers a whole message for this and later sessions. */

@@ -57,14 +57,16 @@ static enum read_result read_plain(struct line_reader *reader, struct buffer *li
         reader->chunk_begin += newline ? n + 1 : n;
         if (newline) break;
         if (line->count > longest_line) {
-            cli_fail("line %zu of standard input has more than %zu bytes", reader->line_number + 1, longest_line);
+            cli_fail("line %zu of standard input has more than %zu bytes", reader->line_number + 1,
+                     longest_line);
             return READ_FAILED;
         }
     }
     reader->line_number++;
     if (line->count && line->data[line->count - 1] == '\r') line->data[--line->count] = 0;
     if (line->count && memchr(line->data, 0, line->count)) {
-        cli_fail("line %zu of standard input has a zero byte, which a message cannot hold", reader->line_number);
+        cli_fail("line %zu of standard input has a zero byte, which a message cannot hold",
+                 reader->line_number);
         return READ_FAILED;
     }
     return READ_TEXT;
@@ -93,7 +95,8 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
     size_t n_mark = sizeof block_mark - 1;
     buffer_clear(message);
     enum read_result result = read_line(reader, '>', &line);
-    int in_block = result == READ_TEXT && line.count >= n_mark && memcmp(line.data, block_mark, n_mark) == 0;
+    int in_block =
+        result == READ_TEXT && line.count >= n_mark && memcmp(line.data, block_mark, n_mark) == 0;
     size_t skip = in_block ? n_mark : 0;
     while (result == READ_TEXT) {
         /* Whether more lines follow, and what of this one is a mark. An empty line has no data. */
@@ -103,7 +106,8 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         if (goes_on) drop_end(&line, 1);
         if (line.count > skip) buffer_append(message, line.data + skip, line.count - skip);
         if (in_block ? closed : !goes_on) break;
-        /* The line of the opening mark holds text of the message only if something follows the mark. */
+        /* The line of the opening mark holds text of the message only if something follows the
+         * mark. */
         if (!(in_block && skip && line.count == skip)) buffer_append(message, "\n", 1);
         skip = 0;
         result = read_line(reader, '.', &line);
@@ -114,9 +118,11 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         if (result == READ_INTERRUPTED) result = reader->editor ? READ_CLEARED : READ_INTERRUPTED;
     }
     /* The closing mark on a line of its own ends the line before it. */
-    if (result == READ_TEXT && in_block && message->count && ends_with(message, "\n")) drop_end(message, 1);
+    if (result == READ_TEXT && in_block && message->count && ends_with(message, "\n"))
+        drop_end(message, 1);
     if (result == READ_TEXT && !message->data) buffer_append(message, "", 0);
-    if (result == READ_TEXT && reader->editor && message->count) line_editor_remember(reader->editor, message->data);
+    if (result == READ_TEXT && reader->editor && message->count)
+        line_editor_remember(reader->editor, message->data);
     buffer_free(&line);
     return result;
 }

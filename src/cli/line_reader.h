@@ -1,4 +1,5 @@
-/* What a user types: lines with editing and history on a terminal, plain lines otherwise; messages made of them. */
+/* What a user types: lines with editing and history on a terminal, plain lines otherwise; messages
+ * made of them. */
 #ifndef CLI_LINE_READER_H
 #define CLI_LINE_READER_H
 
@@ -20,8 +21,8 @@ struct line_reader;
 struct line_reader *line_reader_new(int interactive);
 void line_reader_free(struct line_reader *reader);
 
-/* One message: a line; lines that end in \ with those that follow them; or all between two """. The message is in
- * `message`, without the marks. */
+/* One message: a line; lines that end in \ with those that follow them; or all between two """. The
+ * message is in `message`, without the marks. */
 enum read_result line_reader_message(struct line_reader *reader, struct buffer *message);
 
 #endif

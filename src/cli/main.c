@@ -14,7 +14,8 @@ static int help(int argc, char **argv)
 {
     if (argc > 1) return cli_usage_error("help", "one argument too many: '%s'", argv[1]);
     const struct verb *verb = argc == 1 ? verb_find(argv[0]) : NULL;
-    if (argc == 1 && !verb) return cli_usage_error(NULL, "there is no verb '%s' to help with", argv[0]);
+    if (argc == 1 && !verb)
+        return cli_usage_error(NULL, "there is no verb '%s' to help with", argv[0]);
     if (verb)
         help_verb(stdout, verb);
     else
@@ -39,7 +40,8 @@ static int dispatch(int argc, char **argv, double start_seconds)
     const struct verb *verb = verb_find(name);
     if (!verb) {
         const char *what = name[0] == '-' ? "option" : "verb", *nearest = verb_nearest(name);
-        if (nearest) return cli_usage_error(NULL, "unknown %s '%s'; did you mean %s?", what, name, nearest);
+        if (nearest)
+            return cli_usage_error(NULL, "unknown %s '%s'; did you mean %s?", what, name, nearest);
         return cli_usage_error(NULL, "unknown %s '%s'", what, name);
     }
     struct cli_options options = {.start_seconds = start_seconds};
@@ -64,7 +66,8 @@ int main(int argc, char **argv)
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK) {
         /* A reader that went away needs no message. */
         if (errno == EPIPE) return CLI_FAILED;
-        return cli_fail("cannot write to standard output: %s", errno ? strerror(errno) : "an earlier write failed");
+        return cli_fail("cannot write to standard output: %s",
+                        errno ? strerror(errno) : "an earlier write failed");
     }
     return status;
 }

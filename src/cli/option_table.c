@@ -19,9 +19,11 @@ const struct option option_table[] = {
     {"--prompt", "-p", "TEXT", OPTION_TEXT, READS, AT(prompt), 0, 0, NULL, "the text"},
     {"--file", "-f", "FILE", OPTION_TEXT, READS | VERB_PERPLEXITY, AT(file), 0, 0, NULL,
      "read the text from FILE; without it, from standard input if that is not a terminal"},
-    {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL, "instructions before the conversation"},
+    {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL,
+     "instructions before the conversation"},
     {"--raw", NULL, NULL, OPTION_FLAG, VERB_RUN | VERB_BENCH, AT(raw), 0, 0, NULL,
-     "feed the text as it is, without the chat template (BOS comes first where the model adds one)"},
+     "feed the text as it is, without the chat template (BOS comes first where the model adds "
+     "one)"},
     {"--special", NULL, NULL, OPTION_FLAG, READS, AT(special), 0, 0, NULL,
      "the text of a special token, like <|im_start|>, becomes that token (run: with --raw)"},
     {"--no-bos", NULL, NULL, OPTION_FLAG, VERB_TOKENIZE, AT(no_bos), 0, 0, NULL,
@@ -29,9 +31,11 @@ const struct option option_table[] = {
     {"--template", NULL, "NAME", OPTION_TEXT, GENERATES | VERB_BENCH, AT(chat_template), 0, 0, NULL,
      "chat template to use instead of the one in the file"},
     {"--max-tokens", NULL, "N", OPTION_INT, GENERATES, AT(max_tokens), 0, INT32_MAX, NULL,
-     "tokens that an answer may have; 0, the default: until the model ends it or the context is full"},
+     "tokens that an answer may have; 0, the default: until the model ends it or the context is "
+     "full"},
     {"--suite", NULL, "SUITE", OPTION_TEXT, VERB_BENCH, AT(suite), 0, 0, NULL,
-     "prompts that every chain answers beside plain decoding: code, qa, hard, or a FILE (JSONL, or text: one prompt)"},
+     "prompts that every chain answers beside plain decoding: code, qa, hard, or a FILE (JSONL, or "
+     "text: one prompt)"},
     {"--prompts", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_prompts), 1, INT32_MAX, NULL,
      "with --suite: only its first N prompts"},
     {"--max-tokens", NULL, "N", OPTION_INT, VERB_BENCH, AT(max_tokens), 1, INT32_MAX, NULL,
@@ -46,10 +50,10 @@ const struct option option_table[] = {
      "choose among the likeliest tokens that together have probability P (default 0.95; 1: all)"},
     {"--min-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.min_p), 0, 1, NULL,
      "leave out tokens less probable than P times the likeliest (default 0.05; 0: none)"},
-    {"--repeat-penalty", NULL, "R", OPTION_FLOAT, GENERATES, AT(sampling.repeat_penalty), 0.01, 100, NULL,
-     "make tokens that occurred lately less likely (1, the default: off)"},
-    {"--repeat-last-n", NULL, "N", OPTION_INT, GENERATES, AT(sampling.repeat_last_n), -1, INT32_MAX, NULL,
-     "how many tokens 'lately' is (default 64; -1: the whole context)"},
+    {"--repeat-penalty", NULL, "R", OPTION_FLOAT, GENERATES, AT(sampling.repeat_penalty), 0.01, 100,
+     NULL, "make tokens that occurred lately less likely (1, the default: off)"},
+    {"--repeat-last-n", NULL, "N", OPTION_INT, GENERATES, AT(sampling.repeat_last_n), -1, INT32_MAX,
+     NULL, "how many tokens 'lately' is (default 64; -1: the whole context)"},
     {"--seed", NULL, "S", OPTION_SEED, GENERATES, AT(sampling.seed), 0, 0, NULL,
      "the same seed gives the same text; without it each run differs if T is above 0"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
@@ -57,29 +61,38 @@ const struct option option_table[] = {
     {"--repeats", NULL, "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
      "rounds of measurement, of which medians are shown (default 5; with --suite 1)"},
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
-     "with --suite: how to speculate, as in chat and run (default auto); several are measured in turn"},
+     "with --suite: how to speculate, as in chat and run (default auto); several are measured in "
+     "turn"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
-     "how to speculate: 'auto' (default), 'none', or levels from cheap to dear, such as 'ngram > draft > mxfp4': "
+     "how to speculate: 'auto' (default), 'none', or levels from cheap to dear, such as 'ngram > "
+     "draft > mxfp4': "
      "ngram, "
      "a model, mxfp4, q4, stored; the answer is the model's own with any"},
-    {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,
+    {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
+     NULL,
      "a small model that drafts, for 'auto' and for a level called draft (bench: with --suite)"},
     {"--gamma", NULL, "N", OPTION_INT, GENERATES | VERB_BENCH, AT(gamma), 1, RIFFLE_MAX_DRAFT, NULL,
-     "draft N tokens in every round, instead of as many as pay by measurement (bench: with --suite)"},
-    {"--min-confidence", NULL, "P", OPTION_FLOAT, GENERATES | VERB_BENCH, AT(min_confidence), 0, 1, NULL,
+     "draft N tokens in every round, instead of as many as pay by measurement (bench: with "
+     "--suite)"},
+    {"--min-confidence", NULL, "P", OPTION_FLOAT, GENERATES | VERB_BENCH, AT(min_confidence), 0, 1,
+     NULL,
      "with --gamma: a draft ends before a token that its level gives less than this probability"},
-    {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0, "stored|bf16",
+    {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0,
+     "stored|bf16",
      "the model's precision: 'stored' (default) or 'bf16'; `riffle info` says what is used"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES, AT(threads), 1, 1024, NULL,
      "threads that compute (default: one for each core that --cores chooses)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
-     "which cores compute: auto (default: P and E cores), p, e, all (low-power cores, too), or CPU numbers such as "
+     "which cores compute: auto (default: P and E cores), p, e, all (low-power cores, too), or CPU "
+     "numbers such as "
      "0-3,8; "
      "`riffle cores` shows the plan"},
     {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|q8_0|bf16",
-     "of the matrices: mxfp4, q4 (Q4_K, or Q4_1 where rows are no multiple of 256), q4_0, q8_0 or bf16"},
+     "of the matrices: mxfp4, q4 (Q4_K, or Q4_1 where rows are no multiple of 256), q4_0, q8_0 or "
+     "bf16"},
     {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
-     "with --type mxfp4, the exponents: 'best' (default) of two by squared error, or 'floor' as OCP prescribes"},
+     "with --type mxfp4, the exponents: 'best' (default) of two by squared error, or 'floor' as "
+     "OCP prescribes"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
      "threads that compute (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,
@@ -95,17 +108,21 @@ const struct option option_table[] = {
     {"--repeats", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(rounds), 1, 1000, NULL,
      "rounds of measurement, of which medians are shown (default 11)"},
     {"--pool", NULL, "MIB", OPTION_INT, VERB_ROOFLINE, AT(pool_mib), 64, INT32_MAX, NULL,
-     "memory that weights stream from (default: four times the last-level cache, between 1024 and 2048, at most a "
+     "memory that weights stream from (default: four times the last-level cache, between 1024 and "
+     "2048, at most a "
      "quarter of the memory)"},
-    {"--svg", NULL, "FILE", OPTION_TEXT, VERB_ROOFLINE, AT(svg), 0, 0, NULL, "the picture as well, as SVG"},
+    {"--svg", NULL, "FILE", OPTION_TEXT, VERB_ROOFLINE, AT(svg), 0, 0, NULL,
+     "the picture as well, as SVG"},
     {"--ctx", NULL, "N", OPTION_INT, GENERATES | VERB_INFO, AT(n_ctx), 8, INT32_MAX, NULL,
-     "tokens that the conversation can hold (default: what the model was trained on, at most 8192)"},
+     "tokens that the conversation can hold (default: what the model was trained on, at most "
+     "8192)"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT, AT(json), 0, 0, NULL,
-     "one JSON object on standard output at the end, and nothing else there"},
-    {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL, "with --json: the answer's token ids as well"},
+     (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT,
+     AT(json), 0, 0, NULL, "one JSON object on standard output at the end, and nothing else there"},
+    {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL,
+     "with --json: the answer's token ids as well"},
     {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
      "what is loaded and how fast it was, on standard error, also where that is not a terminal"},
     {NULL, NULL, NULL, OPTION_FLAG, 0, 0, 0, 0, NULL, NULL},
@@ -113,37 +130,56 @@ const struct option option_table[] = {
 
 const struct verb verb_table[] = {
     {"chat", VERB_CHAT, 1, verb_chat, "MODEL [options]", "talk in the terminal",
-     "Ctrl-C stops an answer, a second one leaves; Ctrl-D leaves as well. A line that ends in \\ goes on in the next;\n"
+     "Ctrl-C stops an answer, a second one leaves; Ctrl-D leaves as well. A line that ends in \\ "
+     "goes on in the next;\n"
      "a block between two \"\"\" may have many lines. /help inside the chat lists its commands.\n"
-     "If standard input is not a terminal, each line of it is a message and only the answers are printed."},
+     "If standard input is not a terminal, each line of it is a message and only the answers are "
+     "printed."},
     {"run", VERB_RUN, 1, verb_run, "MODEL [-p TEXT | -f FILE] [options]", "one answer, streamed",
-     "The text is a user's message in the model's chat template. One newline at the end of a file or of standard "
+     "The text is a user's message in the model's chat template. One newline at the end of a file "
+     "or of standard "
      "input\n"
      "is dropped, except with --raw."},
-    {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]", "decoding, prompts and chains beside this machine's limit",
-     "Decoding reads all weights once for each token, so its speed is shown as per cent of the memory bandwidth that "
+    {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]",
+     "decoding, prompts and chains beside this machine's limit",
+     "Decoding reads all weights once for each token, so its speed is shown as per cent of the "
+     "memory bandwidth that "
      "is\n"
-     "measured between the passes. With --suite real prompts are answered plainly and with each --chain, in turn; the\n"
+     "measured between the passes. With --suite real prompts are answered plainly and with each "
+     "--chain, in turn; the\n"
      "token ids are compared on the way, and a difference ends with status 1."},
-    {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]", "quality, with standard error",
-     "The text is cut into windows of the context length; the second half of each window is scored. A window begins\n"
+    {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]",
+     "quality, with standard error",
+     "The text is cut into windows of the context length; the second half of each window is "
+     "scored. A window begins\n"
      "with BOS where the model adds one. Compare models on the same text and the same --ctx only."},
-    {"tokenize", VERB_TOKENIZE, 1, verb_tokenize, "MODEL [-p TEXT | -f FILE] [options]", "ids and pieces", NULL},
-    {"info", VERB_INFO, 1, verb_info, "MODEL [options]", "what is in the file, what it will cost in memory", NULL},
+    {"tokenize", VERB_TOKENIZE, 1, verb_tokenize, "MODEL [-p TEXT | -f FILE] [options]",
+     "ids and pieces", NULL},
+    {"info", VERB_INFO, 1, verb_info, "MODEL [options]",
+     "what is in the file, what it will cost in memory", NULL},
     {"quantize", VERB_QUANTIZE, 2, verb_quantize, "MODEL OUT --type T [options]",
      "a GGUF file with other types of weights",
-     "Norms, biases and matrices that have no more bits than T stay as they are, and so do embeddings that are not "
+     "Norms, biases and matrices that have no more bits than T stay as they are, and so do "
+     "embeddings that are not "
      "the\n"
-     "output head too. OUT appears when it is whole. `--type mxfp4` and `--type q4` write what drafts are cast to at "
+     "output head too. OUT appears when it is whole. `--type mxfp4` and `--type q4` write what "
+     "drafts are cast to at "
      "load."},
-    {"cores", VERB_CORES, 0, verb_cores, "[options]", "the machine's cores and how work is split over them",
-     "Shares are measured in some tenths of a second, and corrected all the while when a model runs. With "
+    {"cores", VERB_CORES, 0, verb_cores, "[options]",
+     "the machine's cores and how work is split over them",
+     "Shares are measured in some tenths of a second, and corrected all the while when a model "
+     "runs. With "
      "HWLOC_XMLFILE=FILE\n"
-     "the plan is for the machine that FILE describes (lstopo FILE.xml writes one), and its shares are estimated."},
-    {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]", "kernels against this machine's measured limits",
-     "First how fast this machine reads memory and issues the instructions that the kernels live on, then each kernel\n"
-     "beside these ceilings. Options that name what is measured take lists (1,2,4) and may be given several times."},
-    {"models", VERB_MODELS, 0, verb_models, "[options]", "known models, and where each is on this disk",
+     "the plan is for the machine that FILE describes (lstopo FILE.xml writes one), and its shares "
+     "are estimated."},
+    {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]",
+     "kernels against this machine's measured limits",
+     "First how fast this machine reads memory and issues the instructions that the kernels live "
+     "on, then each kernel\n"
+     "beside these ceilings. Options that name what is measured take lists (1,2,4) and may be "
+     "given several times."},
+    {"models", VERB_MODELS, 0, verb_models, "[options]",
+     "known models, and where each is on this disk",
      "Models are looked for in $RIFFLE_MODELS, else in riffle/models in $XDG_DATA_HOME, else in\n"
      "~/.local/share/riffle/models. scripts/get-model NAME fetches one."},
     {NULL, 0, 0, NULL, NULL, NULL, NULL},

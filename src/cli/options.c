@@ -21,19 +21,23 @@ const struct verb *verb_find(const char *name)
 const char *verb_nearest(const char *text)
 {
     struct suggestion best = suggestion_for(text);
-    for (const struct verb *verb = verb_table; verb->name; verb++) suggestion_offer(&best, verb->name);
+    for (const struct verb *verb = verb_table; verb->name; verb++)
+        suggestion_offer(&best, verb->name);
     suggestion_offer(&best, "help");
     suggestion_offer(&best, "version");
     return best.name;
 }
 
-/* `name` has n characters. NULL if the verb does not have it; then *other is an option of that name of other verbs. */
-static const struct option *find(const char *name, size_t n, unsigned verb, const struct option **other)
+/* `name` has n characters. NULL if the verb does not have it; then *other is an option of that name
+ * of other verbs. */
+static const struct option *find(const char *name, size_t n, unsigned verb,
+                                 const struct option **other)
 {
     *other = NULL;
     for (const struct option *option = option_table; option->name; option++) {
-        int same = (strncmp(option->name, name, n) == 0 && option->name[n] == 0) ||
-                   (option->letter && strncmp(option->letter, name, n) == 0 && option->letter[n] == 0);
+        int same =
+            (strncmp(option->name, name, n) == 0 && option->name[n] == 0) ||
+            (option->letter && strncmp(option->letter, name, n) == 0 && option->letter[n] == 0);
         if (!same) continue;
         if (option->verbs & verb) return option;
         *other = option;
@@ -50,8 +54,8 @@ static int unknown(const struct verb *verb, const char *name, size_t n, const st
                 buffer_puts(&verbs, verbs.count ? ", " : "");
                 buffer_puts(&verbs, v->name);
             }
-        cli_usage_error(verb->name, "%s does not take %s, which is an option of: %s", verb->name, other->name,
-                        verbs.data);
+        cli_usage_error(verb->name, "%s does not take %s, which is an option of: %s", verb->name,
+                        other->name, verbs.data);
         buffer_free(&verbs);
         return CLI_USAGE;
     }
@@ -68,14 +72,15 @@ static int unknown(const struct verb *verb, const char *name, size_t n, const st
     return CLI_USAGE;
 }
 
-/* Decimal digits with an optional sign and, for reals, point and exponent: strtod alone also takes spaces, hexadecimal
- * numbers, "inf" and "nan". */
+/* Decimal digits with an optional sign and, for reals, point and exponent: strtod alone also takes
+ * spaces, hexadecimal numbers, "inf" and "nan". */
 static int looks_like_number(const char *text, const char *allowed)
 {
     return text[0] && text[strspn(text, allowed)] == 0;
 }
 
-static int parse_int(const struct verb *verb, const struct option *option, const char *text, int32_t *value)
+static int parse_int(const struct verb *verb, const struct option *option, const char *text,
+                     int32_t *value)
 {
     char *end;
     errno = 0;
@@ -83,33 +88,36 @@ static int parse_int(const struct verb *verb, const struct option *option, const
     if (!looks_like_number(text, "+-0123456789") || *end)
         return cli_usage_error(verb->name, "%s needs a whole number, not '%s'", option->name, text);
     if (errno || (double)number < option->low || (double)number > option->high)
-        return cli_usage_error(verb->name, "%s must be between %.0f and %.0f, not %s", option->name, option->low,
-                               option->high, text);
+        return cli_usage_error(verb->name, "%s must be between %.0f and %.0f, not %s", option->name,
+                               option->low, option->high, text);
     *value = (int32_t)number;
     return 0;
 }
 
-static int parse_float(const struct verb *verb, const struct option *option, const char *text, float *value)
+static int parse_float(const struct verb *verb, const struct option *option, const char *text,
+                       float *value)
 {
     char *end;
     double number = strtod(text, &end);
     if (!looks_like_number(text, "+-.eE0123456789") || *end)
         return cli_usage_error(verb->name, "%s needs a number, not '%s'", option->name, text);
     if (!(number >= option->low && number <= option->high))
-        return cli_usage_error(verb->name, "%s must be between %g and %g, not %s", option->name, option->low,
-                               option->high, text);
+        return cli_usage_error(verb->name, "%s must be between %g and %g, not %s", option->name,
+                               option->low, option->high, text);
     *value = (float)number;
     return 0;
 }
 
-static int parse_seed(const struct verb *verb, const struct option *option, const char *text, uint64_t *value)
+static int parse_seed(const struct verb *verb, const struct option *option, const char *text,
+                      uint64_t *value)
 {
     char *end;
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
     if (!looks_like_number(text, "0123456789") || *end || errno)
-        return cli_usage_error(verb->name, "%s needs a whole number between 0 and 18446744073709551615, not '%s'",
-                               option->name, text);
+        return cli_usage_error(
+            verb->name, "%s needs a whole number between 0 and 18446744073709551615, not '%s'",
+            option->name, text);
     *value = number;
     return 0;
 }
@@ -123,9 +131,11 @@ static int is_choice(const char *choices, const char *text)
 }
 
 /* One more value of a list. */
-static int append(const struct verb *verb, const struct option *option, const char *text, char **list)
+static int append(const struct verb *verb, const struct option *option, const char *text,
+                  char **list)
 {
-    if (!text[0]) return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
+    if (!text[0])
+        return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
     struct buffer both = {0};
     if (*list) buffer_puts(&both, *list);
     if (*list) buffer_puts(&both, ",");
@@ -136,16 +146,18 @@ static int append(const struct verb *verb, const struct option *option, const ch
 }
 
 /* One more text of several. */
-static int add_text(const struct verb *verb, const struct option *option, const char *text, struct text_list *list)
+static int add_text(const struct verb *verb, const struct option *option, const char *text,
+                    struct text_list *list)
 {
-    if (!text[0]) return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
+    if (!text[0])
+        return cli_usage_error(verb->name, "%s needs a text that is not empty", option->name);
     list->items = cli_reallocate(list->items, list->count + 1, sizeof *list->items);
     list->items[list->count++] = text;
     return 0;
 }
 
-static int set_value(struct cli_options *options, const struct verb *verb, const struct option *option,
-                     const char *text)
+static int set_value(struct cli_options *options, const struct verb *verb,
+                     const struct option *option, const char *text)
 {
     void *field = (char *)options + option->offset;
     switch (option->kind) {
@@ -158,7 +170,8 @@ static int set_value(struct cli_options *options, const struct verb *verb, const
     case OPTION_TEXTS: return add_text(verb, option, text, field);
     case OPTION_CHOICE:
         if (!is_choice(option->choices, text))
-            return cli_usage_error(verb->name, "%s must be one of %s, not '%s'", option->name, option->choices, text);
+            return cli_usage_error(verb->name, "%s must be one of %s, not '%s'", option->name,
+                                   option->choices, text);
         *(const char **)field = text;
         return 0;
     }
@@ -173,7 +186,8 @@ static int chain_has_draft(const char *chain)
     for (const char *p = chain; *p; p += *p == '>') {
         p += strspn(p, blank);
         size_t n = strcspn(p, ">");
-        if (strncmp(p, draft, sizeof draft - 1) == 0 && strchr(" \t\r\n>:", p[sizeof draft - 1])) return 1;
+        if (strncmp(p, draft, sizeof draft - 1) == 0 && strchr(" \t\r\n>:", p[sizeof draft - 1]))
+            return 1;
         p += n;
     }
     return 0;
@@ -184,19 +198,24 @@ static int check_chain(const struct cli_options *options, const struct verb *ver
     int has_draft = chain_has_draft(options->chain);
     if (verb->bit == VERB_BENCH) {
         has_draft = options->chains.count == 0;
-        for (size_t i = 0; i < options->chains.count; i++) has_draft |= chain_has_draft(options->chains.items[i]);
+        for (size_t i = 0; i < options->chains.count; i++)
+            has_draft |= chain_has_draft(options->chains.items[i]);
     }
-    if (options->draft && !options->draft[0]) return cli_usage_error(verb->name, "--draft is an empty text");
+    if (options->draft && !options->draft[0])
+        return cli_usage_error(verb->name, "--draft is an empty text");
     if (options->draft && !has_draft)
-        return cli_usage_error(verb->name,
-                               "--draft has no place in that chain: it is for 'auto', and for chains with a "
-                               "level called draft");
+        return cli_usage_error(
+            verb->name,
+            "--draft has no place in that chain: it is for 'auto', and for chains with a "
+            "level called draft");
     if (options->min_confidence > 0 && !options->gamma)
-        return cli_usage_error(verb->name, "--min-confidence needs --gamma: without it drafts are as long as pays");
+        return cli_usage_error(
+            verb->name, "--min-confidence needs --gamma: without it drafts are as long as pays");
     return 0;
 }
 
-/* What the machine does not have is better known before a model is loaded. Other failures come again where they matter. */
+/* What the machine does not have is better known before a model is loaded. Other failures come
+ * again where they matter. */
 static int check_cores(const struct cli_options *options, const struct verb *verb)
 {
     riffle_cores_options asked;
@@ -204,15 +223,18 @@ static int check_cores(const struct cli_options *options, const struct verb *ver
     asked.cores = options->cores;
     asked.threads = options->threads;
     int code = riffle_cores(&asked, NULL, 0, NULL, NULL);
-    return code == RIFFLE_ERR_ARGUMENT ? cli_usage_error(verb->name, "--%s", riffle_last_error()) : 0;
+    return code == RIFFLE_ERR_ARGUMENT ? cli_usage_error(verb->name, "--%s", riffle_last_error())
+                                       : 0;
 }
 
 /* What no single option can tell. */
 static int check_together(const struct cli_options *options, const struct verb *verb)
 {
     if (verb->n_arguments > 0 && !options->model)
-        return cli_usage_error(verb->name, "MODEL is missing: a .gguf file, a folder or a name from `riffle models`");
-    if (options->model && !options->model[0]) return cli_usage_error(verb->name, "MODEL is an empty text");
+        return cli_usage_error(
+            verb->name, "MODEL is missing: a .gguf file, a folder or a name from `riffle models`");
+    if (options->model && !options->model[0])
+        return cli_usage_error(verb->name, "MODEL is an empty text");
     if (verb->n_arguments > 1 && (!options->out || !options->out[0]))
         return cli_usage_error(verb->name, "OUT is missing: the name of the file to write");
     if (verb->bit == VERB_QUANTIZE && !options->type)
@@ -222,21 +244,28 @@ static int check_together(const struct cli_options *options, const struct verb *
     if (options->prompt && options->file)
         return cli_usage_error(verb->name, "-p and -f exclude each other: there is one text");
     if (options->raw && options->system)
-        return cli_usage_error(verb->name, "--system needs the chat template, which --raw leaves out");
-    if (options->raw && options->chat_template)
-        return cli_usage_error(verb->name, "--template names a chat template, which --raw leaves out");
-    if (options->special && verb->bit == VERB_RUN && !options->raw)
-        return cli_usage_error(verb->name, "--special needs --raw: a message's text is never a special token");
-    if (!options->suite && (options->n_prompts || (verb->bit == VERB_BENCH &&
-                                                   (options->max_tokens || options->raw || options->chat_template))))
-        return cli_usage_error(verb->name, "--prompts, --max-tokens, --raw and --template need --suite");
-    if (verb->bit == VERB_BENCH && !options->suite && (options->draft || options->gamma))
         return cli_usage_error(verb->name,
-                               "--draft and --gamma need --suite: without one bench measures plain decoding");
+                               "--system needs the chat template, which --raw leaves out");
+    if (options->raw && options->chat_template)
+        return cli_usage_error(verb->name,
+                               "--template names a chat template, which --raw leaves out");
+    if (options->special && verb->bit == VERB_RUN && !options->raw)
+        return cli_usage_error(verb->name,
+                               "--special needs --raw: a message's text is never a special token");
+    if (!options->suite &&
+        (options->n_prompts || (verb->bit == VERB_BENCH &&
+                                (options->max_tokens || options->raw || options->chat_template))))
+        return cli_usage_error(verb->name,
+                               "--prompts, --max-tokens, --raw and --template need --suite");
+    if (verb->bit == VERB_BENCH && !options->suite && (options->draft || options->gamma))
+        return cli_usage_error(
+            verb->name,
+            "--draft and --gamma need --suite: without one bench measures plain decoding");
     for (size_t i = 0; !options->suite && i < options->chains.count; i++)
         if (strcmp(options->chains.items[i], "none") != 0)
-            return cli_usage_error(verb->name, "--chain '%s' needs --suite: without one bench measures plain decoding",
-                                   options->chains.items[i]);
+            return cli_usage_error(
+                verb->name, "--chain '%s' needs --suite: without one bench measures plain decoding",
+                options->chains.items[i]);
     if (options->ids && !options->json) return cli_usage_error(verb->name, "--ids needs --json");
     int status = check_chain(options, verb);
     return status || !options->cores ? status : check_cores(options, verb);
@@ -275,15 +304,18 @@ int options_parse(struct cli_options *options, const struct verb *verb, int argc
         const char *value = argument[n] ? argument + n + 1 : NULL;
         const struct option *other, *option = find(argument, n, verb->bit, &other);
         if (!option) return unknown(verb, argument, n, other);
-        if (option->kind == OPTION_FLAG && value) return cli_usage_error(verb->name, "%s takes no value", option->name);
+        if (option->kind == OPTION_FLAG && value)
+            return cli_usage_error(verb->name, "%s takes no value", option->name);
         if (option->kind != OPTION_FLAG && !value) {
-            if (i + 1 == argc) return cli_usage_error(verb->name, "%s needs a value: %s", argument, option->value);
+            if (i + 1 == argc)
+                return cli_usage_error(verb->name, "%s needs a value: %s", argument, option->value);
             value = argv[++i];
         }
         int status = set_value(options, verb, option, value);
         if (status) return status;
     }
-    if (options->sampling.temperature > 0 && !options->has_seed) options->sampling.seed = rf_entropy();
+    if (options->sampling.temperature > 0 && !options->has_seed)
+        options->sampling.seed = rf_entropy();
     return check_together(options, verb);
 }
 

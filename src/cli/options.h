@@ -34,8 +34,9 @@ struct cli_options {
     const char *out;   /* a second one, of quantize */
     const char *type, *rule;
 
-    const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or MODEL as people write it */
-    int32_t gamma;                                       /* 0: as many as pay */
+    const char *chain, *draft, *weights,
+        *chat_template; /* draft: NULL, or MODEL as people write it */
+    int32_t gamma;      /* 0: as many as pay */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's choice */
     const char *cores;      /* NULL: the library's choice */
@@ -74,7 +75,8 @@ struct verb {
 /* NULL if there is none of that name. */
 const struct verb *verb_find(const char *name);
 
-/* Parses what follows the verb. 0; 1 if --help was asked for; CLI_USAGE with a sentence on standard error. */
+/* Parses what follows the verb. 0; 1 if --help was asked for; CLI_USAGE with a sentence on standard
+ * error. */
 int options_parse(struct cli_options *options, const struct verb *verb, int argc, char **argv);
 void options_free(struct cli_options *options);
 

@@ -17,7 +17,8 @@ static void escape_controls(struct buffer *out, const char *text, size_t n, cons
             continue;
         }
         unsigned code = utf8_code_point(text + i, length);
-        if ((code < 0x20 || (code >= 0x7f && code < 0xa0)) && !(code && code < 0x20 && strchr(kept, (int)code))) {
+        if ((code < 0x20 || (code >= 0x7f && code < 0xa0)) &&
+            !(code && code < 0x20 && strchr(kept, (int)code))) {
             char escape[8];
             snprintf(escape, sizeof escape, "\\x%02x", code);
             buffer_puts(out, escape);
@@ -49,7 +50,8 @@ int print_name(FILE *out, const char *name)
     escape_controls(&safe, name, strlen(name), "");
     if (safe.count) fwrite(safe.data, 1, safe.count, out);
     /* All but the bytes that go on with a character. */
-    for (size_t i = 0; i < safe.count; i++) characters += ((unsigned char)safe.data[i] & 0xc0) != 0x80;
+    for (size_t i = 0; i < safe.count; i++)
+        characters += ((unsigned char)safe.data[i] & 0xc0) != 0x80;
     buffer_free(&safe);
     return characters;
 }
@@ -61,7 +63,11 @@ static const char *scaled(double value, const char *const units[], char text[32]
         value /= 1000.0;
         unit++;
     }
-    snprintf(text, 32, "%.*f%s", unit == 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1, value, units[unit]);
+    snprintf(text, 32, "%.*f%s",
+             unit == 0 || value >= 99.95 ? 0
+             : value < 9.995             ? 2
+                                         : 1,
+             value, units[unit]);
     return text;
 }
 

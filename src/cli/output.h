@@ -8,13 +8,13 @@
 
 #include "riffle.h"
 
-/* Writes text of a model to standard output at once. On a terminal control characters, which could move the cursor or
- * retitle the window, are shown as \xNN; a pipe gets the bytes as they are. `after` follows as it is. 0, or -1 where nobody
- * reads any more. */
+/* Writes text of a model to standard output at once. On a terminal control characters, which could
+ * move the cursor or retitle the window, are shown as \xNN; a pipe gets the bytes as they are.
+ * `after` follows as it is. 0, or -1 where nobody reads any more. */
 int output_text(const char *text, size_t n, const char *after);
 
-/* A name or a text that a file brought, on one line: all control characters are shown as \xNN. Returns how many characters
- * were shown. */
+/* A name or a text that a file brought, on one line: all control characters are shown as \xNN.
+ * Returns how many characters were shown. */
 int print_name(FILE *out, const char *name);
 
 /* "98.4 MB" */

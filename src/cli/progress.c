@@ -23,7 +23,8 @@ void progress_clear(struct progress *progress)
     *progress = (struct progress){0};
 }
 
-int progress_update_note(struct progress *progress, const char *stage, uint64_t done, uint64_t total, const char *note)
+int progress_update_note(struct progress *progress, const char *stage, uint64_t done,
+                         uint64_t total, const char *note)
 {
     double now = rf_clock_seconds();
     if (!progress->stage[0] || strncmp(stage, progress->stage, sizeof progress->stage - 1) != 0) {
@@ -36,7 +37,8 @@ int progress_update_note(struct progress *progress, const char *stage, uint64_t 
         now - progress->drawn_seconds >= draw_every_seconds) {
         char line[256];
         double percent = total ? 100.0 * (double)done / (double)total : 0.0;
-        snprintf(line, sizeof line, "%s %.0f %%%s%s", progress->stage, percent, note[0] ? ", " : "", note);
+        snprintf(line, sizeof line, "%s %.0f %%%s%s", progress->stage, percent, note[0] ? ", " : "",
+                 note);
         fprintf(stderr, "\r\033[K%.*s", rf_terminal_width(RF_STDERR) - 1, line);
         fflush(stderr);
         progress->shown = 1;
@@ -51,6 +53,7 @@ int progress_update(void *user, const char *stage, uint64_t done, uint64_t total
     char note[64] = "";
     double elapsed = rf_clock_seconds() - progress->start_seconds;
     if (strcmp(stage, "prefill") == 0 && progress->stage[0] && elapsed > 0)
-        snprintf(note, sizeof note, "%.0f tokens/s", (double)(done - progress->start_done) / elapsed);
+        snprintf(note, sizeof note, "%.0f tokens/s",
+                 (double)(done - progress->start_done) / elapsed);
     return progress_update_note(progress, stage, done, total, note);
 }

@@ -1,5 +1,5 @@
-/* One line on standard error about work that takes longer than half a second, if that is a terminal; it disappears when
- * the work is done. */
+/* One line on standard error about work that takes longer than half a second, if that is a
+ * terminal; it disappears when the work is done. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
@@ -16,7 +16,8 @@ struct progress {
 int progress_update(void *user, const char *stage, uint64_t done, uint64_t total);
 
 /* The same with words of the caller's own behind the percentage. */
-int progress_update_note(struct progress *progress, const char *stage, uint64_t done, uint64_t total, const char *note);
+int progress_update_note(struct progress *progress, const char *stage, uint64_t done,
+                         uint64_t total, const char *note);
 
 /* Takes the line away until the next update, so that something else can be printed. */
 void progress_hide(struct progress *progress);

@@ -26,7 +26,8 @@ int roofline_was_disturbed(const struct roofline *roofline);
 void roofline_print_ceilings(const struct roofline *roofline);
 void roofline_print_last(const struct roofline *roofline);
 
-/* The picture, as SVG: operations a second over operations per byte, for the first tier and shape and all threads. */
+/* The picture, as SVG: operations a second over operations per byte, for the first tier and shape
+ * and all threads. */
 void roofline_draw(const struct roofline *roofline, struct buffer *svg);
 
 #endif

@@ -1,5 +1,6 @@
-/* The picture of `riffle roofline`: both axes logarithmic, the memory's speed a diagonal, the instructions' issue rates
- * horizontal, each kernel a line of points with its number of rows in them. */
+/* The picture of `riffle roofline`: both axes logarithmic, the memory's speed a diagonal, the
+ * instructions' issue rates horizontal, each kernel a line of points with its number of rows in
+ * them. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,8 +20,9 @@ enum {
     MOST_CEILINGS = 16
 };
 
-static const char *const colours[] = {"#1f5fa8", "#d1495b", "#e08e0b", "#a67c00", "#2e8b57", "#7b4ea3",
-                                      "#00838f", "#5c6bc0", "#8d6e63", "#c2188b", "#455a64", "#78909c"};
+static const char *const colours[] = {"#1f5fa8", "#d1495b", "#e08e0b", "#a67c00",
+                                      "#2e8b57", "#7b4ea3", "#00838f", "#5c6bc0",
+                                      "#8d6e63", "#c2188b", "#455a64", "#78909c"};
 enum { N_COLOURS = sizeof colours / sizeof *colours };
 
 struct series {
@@ -53,15 +55,18 @@ CLI_PRINTF(2, 3) static void put(struct picture *picture, const char *format, ..
 
 static double x_of(const struct picture *picture, double intensity)
 {
-    return LEFT + (RIGHT - LEFT) * log(intensity / picture->x_low) / log(picture->x_high / picture->x_low);
+    return LEFT +
+           (RIGHT - LEFT) * log(intensity / picture->x_low) / log(picture->x_high / picture->x_low);
 }
 
 static double y_of(const struct picture *picture, double gops)
 {
-    return BOTTOM - (BOTTOM - TOP) * log(gops / picture->y_low) / log(picture->y_high / picture->y_low);
+    return BOTTOM -
+           (BOTTOM - TOP) * log(gops / picture->y_low) / log(picture->y_high / picture->y_low);
 }
 
-/* Streamed from memory, with all threads, of the first tier, and of the first shape of its kernel. */
+/* Streamed from memory, with all threads, of the first tier, and of the first shape of its kernel.
+ */
 static int is_shown(const struct picture *picture, const riffle_roofline_row *row)
 {
     const struct roofline *roofline = picture->roofline;
@@ -75,11 +80,13 @@ static int is_shown(const struct picture *picture, const riffle_roofline_row *ro
     return 0;
 }
 
-/* By its ratio to the lower roof: roofs and kernels were measured in different seconds, their ratios in the same ones. */
+/* By its ratio to the lower roof: roofs and kernels were measured in different seconds, their
+ * ratios in the same ones. */
 static double height_of(const struct picture *picture, const riffle_roofline_row *row)
 {
     double compute = roofline_ceiling(picture->roofline, row->ceiling, row->threads) / 1e9;
-    if (strcmp(row->binds, "memory") == 0) return row->percent_of_read / 100 * picture->read * row->ops_per_byte;
+    if (strcmp(row->binds, "memory") == 0)
+        return row->percent_of_read / 100 * picture->read * row->ops_per_byte;
     return row->percent_of_compute / 100 * compute;
 }
 
@@ -99,7 +106,8 @@ static struct series *series_of(struct picture *picture, const riffle_roofline_r
     }
     if (picture->n_series == MOST_SERIES) return NULL;
     struct series *series = &picture->series[picture->n_series++];
-    *series = (struct series){row->kernel, row->form, colour ? colour : colours[kernels % N_COLOURS], hollow};
+    *series = (struct series){row->kernel, row->form,
+                              colour ? colour : colours[kernels % N_COLOURS], hollow};
     return series;
 }
 
@@ -112,7 +120,9 @@ static void add_ceiling(struct picture *picture, const char *key)
 
 static double ceiling_gops(const struct picture *picture, int i)
 {
-    return roofline_ceiling(picture->roofline, picture->ceilings[i], roofline_threads(picture->roofline)) / 1e9;
+    return roofline_ceiling(picture->roofline, picture->ceilings[i],
+                            roofline_threads(picture->roofline)) /
+           1e9;
 }
 
 /* What is shown, and axes on which all of it lies. */
@@ -145,15 +155,19 @@ static void draw_frame(struct picture *picture)
 {
     const riffle_roofline_row *first = picture->first;
     put(picture,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-        "font-family=\"Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" fill=\"#37474f\">\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+        "height=\"%d\" "
+        "font-family=\"Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" "
+        "fill=\"#37474f\">\n",
         WIDTH, HEIGHT, WIDTH, HEIGHT);
     put(picture, "<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#ffffff\"/>\n", WIDTH, HEIGHT);
-    put(picture, "<text x=\"%d\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#1c2b33\">", LEFT);
-    put(picture, "Kernels under the roofline: %s, %d thread%s</text>\n", first->tier, first->threads,
-        first->threads == 1 ? "" : "s");
+    put(picture, "<text x=\"%d\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#1c2b33\">",
+        LEFT);
+    put(picture, "Kernels under the roofline: %s, %d thread%s</text>\n", first->tier,
+        first->threads, first->threads == 1 ? "" : "s");
     put(picture,
-        "<text x=\"%d\" y=\"48\" fill=\"#607d8b\">%lld \xc3\x97 %lld, streamed from memory; in each point the rows of "
+        "<text x=\"%d\" y=\"48\" fill=\"#607d8b\">%lld \xc3\x97 %lld, streamed from memory; in "
+        "each point the rows of "
         "activations</text>\n",
         LEFT, (long long)first->m, (long long)first->k);
 }
@@ -172,17 +186,23 @@ static void draw_axes(struct picture *picture)
     for (double x = exp2(ceil(log2(picture->x_low))); x < picture->x_high; x *= 2)
         put(picture, "<path d=\"M%.1f %dV%d\"/>\n", x_of(picture, x), TOP, BOTTOM);
     for (double y = pow(10, floor(log10(picture->y_low))); y < picture->y_high; y = next_tick(y))
-        if (y > picture->y_low) put(picture, "<path d=\"M%d %.1fH%d\"/>\n", LEFT, y_of(picture, y), RIGHT);
+        if (y > picture->y_low)
+            put(picture, "<path d=\"M%d %.1fH%d\"/>\n", LEFT, y_of(picture, y), RIGHT);
     put(picture, "</g>\n<g fill=\"#607d8b\" font-size=\"11\">\n");
     for (double x = exp2(ceil(log2(picture->x_low))); x < picture->x_high; x *= 2)
-        put(picture, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n", x_of(picture, x), BOTTOM + 17, x);
+        put(picture, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
+            x_of(picture, x), BOTTOM + 17, x);
     for (double y = pow(10, floor(log10(picture->y_low))); y < picture->y_high; y = next_tick(y))
         if (y > picture->y_low)
-            put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT - 7, y_of(picture, y) + 4,
-                y);
-    put(picture, "</g>\n<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">operations per byte of weights</text>\n",
+            put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT - 7,
+                y_of(picture, y) + 4, y);
+    put(picture,
+        "</g>\n<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">operations per byte of "
+        "weights</text>\n",
         (LEFT + RIGHT) / 2, BOTTOM + 40);
-    put(picture, "<text x=\"18\" y=\"%d\" text-anchor=\"middle\" transform=\"rotate(-90 18 %d)\">GOP/s</text>\n",
+    put(picture,
+        "<text x=\"18\" y=\"%d\" text-anchor=\"middle\" transform=\"rotate(-90 18 "
+        "%d)\">GOP/s</text>\n",
         (TOP + BOTTOM) / 2, (TOP + BOTTOM) / 2);
 }
 
@@ -205,22 +225,24 @@ struct slope {
 static struct slope slope_of(const struct picture *picture, double top)
 {
     double low = fmax(picture->x_low, picture->y_low / picture->read);
-    return (struct slope){x_of(picture, low), y_of(picture, low * picture->read), x_of(picture, top / picture->read),
-                          y_of(picture, top)};
+    return (struct slope){x_of(picture, low), y_of(picture, low * picture->read),
+                          x_of(picture, top / picture->read), y_of(picture, top)};
 }
 
 static void draw_roofs(struct picture *picture)
 {
     int order[MOST_CEILINGS], n = lower_first(picture, order);
     struct slope slope = slope_of(picture, ceiling_gops(picture, order[n - 1]));
-    put(picture, "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n", LEFT, TOP,
-        RIGHT - LEFT, BOTTOM - TOP);
     put(picture,
-        "<g clip-path=\"url(#plot)\">\n<path d=\"M%.1f %.1fL%.1f %.1fH%dV%dH%.1fZ\" fill=\"#f1f5f9\" "
+        "<clipPath id=\"plot\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>\n",
+        LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP);
+    put(picture,
+        "<g clip-path=\"url(#plot)\">\n<path d=\"M%.1f %.1fL%.1f %.1fH%dV%dH%.1fZ\" "
+        "fill=\"#f1f5f9\" "
         "fill-opacity=\"0.7\"/>\n",
         slope.x0, slope.y0, slope.x1, slope.y1, RIGHT, BOTTOM, slope.x0);
-    put(picture, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#263238\" stroke-width=\"2\"/>\n", slope.x0, slope.y0,
-        slope.x1, slope.y1);
+    put(picture, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#263238\" stroke-width=\"2\"/>\n",
+        slope.x0, slope.y0, slope.x1, slope.y1);
     for (int i = 0; i < n; i++) {
         double gops = ceiling_gops(picture, order[i]);
         put(picture, "<path d=\"M%.1f %.1fH%d\" stroke=\"#263238\" stroke-width=\"2\"%s/>\n",
@@ -235,20 +257,26 @@ static void label_roofs(struct picture *picture)
 {
     int order[MOST_CEILINGS], n = lower_first(picture, order);
     struct slope slope = slope_of(picture, ceiling_gops(picture, order[n - 1]));
-    double above = 1e9, angle = atan2(slope.y1 - slope.y0, slope.x1 - slope.x0) * 180 / 3.14159265358979;
-    put(picture, "<g clip-path=\"url(#plot)\" fill=\"#263238\" stroke=\"#ffffff\" stroke-width=\"3\" "
-                 "stroke-linejoin=\"round\" paint-order=\"stroke\">\n");
+    double above = 1e9,
+           angle = atan2(slope.y1 - slope.y0, slope.x1 - slope.x0) * 180 / 3.14159265358979;
+    put(picture,
+        "<g clip-path=\"url(#plot)\" fill=\"#263238\" stroke=\"#ffffff\" stroke-width=\"3\" "
+        "stroke-linejoin=\"round\" paint-order=\"stroke\">\n");
     for (int i = 0; i < n; i++) {
         double gops = ceiling_gops(picture, order[i]), y = y_of(picture, gops);
         /* Below its line where the one above leaves no room. */
         int crowded = i + 1 < n && y - y_of(picture, ceiling_gops(picture, order[i + 1])) < 18;
         double label = crowded && above - y > 32 ? y + 15 : y - 6;
-        put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s: %.0f GOP/s</text>\n", RIGHT - 6, label,
-            roofline_ceiling_name(picture->roofline, picture->ceilings[order[i]]), gops);
+        put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s: %.0f GOP/s</text>\n",
+            RIGHT - 6, label, roofline_ceiling_name(picture->roofline, picture->ceilings[order[i]]),
+            gops);
         above = y;
     }
-    put(picture, "<text transform=\"translate(%.1f %.1f) rotate(%.1f)\" y=\"-9\">reading memory: %.1f GB/s</text>\n",
-        slope.x0 + 0.3 * (slope.x1 - slope.x0), slope.y0 + 0.3 * (slope.y1 - slope.y0), angle, picture->read);
+    put(picture,
+        "<text transform=\"translate(%.1f %.1f) rotate(%.1f)\" y=\"-9\">reading memory: %.1f "
+        "GB/s</text>\n",
+        slope.x0 + 0.3 * (slope.x1 - slope.x0), slope.y0 + 0.3 * (slope.y1 - slope.y0), angle,
+        picture->read);
     put(picture, "</g>\n");
 }
 
@@ -256,7 +284,9 @@ static void draw_series(struct picture *picture, const struct series *series)
 {
     const struct roofline *roofline = picture->roofline;
     int n = 0;
-    put(picture, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" stroke-opacity=\"0.55\" d=\"", series->colour);
+    put(picture,
+        "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" stroke-opacity=\"0.55\" d=\"",
+        series->colour);
     for (int points = 0; points < 2; points++) {
         for (size_t i = 0; i < roofline->n_rows; i++) {
             const riffle_roofline_row *row = &roofline->rows[i];
@@ -269,11 +299,14 @@ static void draw_series(struct picture *picture, const struct series *series)
                 continue;
             }
             int wide = row->rows >= 100;
-            put(picture, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\"/>", x,
-                y, wide ? 10 : 8, series->hollow ? "#ffffff" : series->colour,
+            put(picture,
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"%s\" stroke=\"%s\" "
+                "stroke-width=\"1.2\"/>",
+                x, y, wide ? 10 : 8, series->hollow ? "#ffffff" : series->colour,
                 series->hollow ? series->colour : "#ffffff");
             put(picture,
-                "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" font-weight=\"600\" text-anchor=\"middle\" "
+                "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" font-weight=\"600\" "
+                "text-anchor=\"middle\" "
                 "fill=\"%s\">%d</text>\n",
                 x, y + 3, wide ? 8 : 9, series->hollow ? series->colour : "#ffffff", row->rows);
         }
@@ -312,10 +345,11 @@ static void draw_legend(struct picture *picture)
         for (int j = 0; j < picture->n_series; j++)
             both |= j != i && strcmp(picture->series[j].kernel, series->kernel) == 0;
         title_of(series->kernel, title);
-        put(picture, "<circle cx=\"%d\" cy=\"%d\" r=\"6\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\"/>", RIGHT + 20,
-            y, series->hollow ? "#ffffff" : series->colour, series->colour);
-        put(picture, "<text x=\"%d\" y=\"%d\">%s%s%s</text>\n", RIGHT + 34, y + 4, title, both ? ", " : "",
-            both ? series->form : "");
+        put(picture,
+            "<circle cx=\"%d\" cy=\"%d\" r=\"6\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\"/>",
+            RIGHT + 20, y, series->hollow ? "#ffffff" : series->colour, series->colour);
+        put(picture, "<text x=\"%d\" y=\"%d\">%s%s%s</text>\n", RIGHT + 34, y + 4, title,
+            both ? ", " : "", both ? series->form : "");
     }
 }
 

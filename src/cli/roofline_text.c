@@ -54,22 +54,25 @@ void roofline_print_ceilings(const struct roofline *roofline)
         if (ceiling->threads != least) continue;
         printf("  %-26s", ceiling->name);
         if (least < most) printf(" %12.1f", ceiling->per_second / 1e9);
-        printf(" %12.1f  %s\n", roofline_ceiling(roofline, ceiling->key, most) / 1e9, i ? "GOP/s" : "GB/s");
+        printf(" %12.1f  %s\n", roofline_ceiling(roofline, ceiling->key, most) / 1e9,
+               i ? "GOP/s" : "GB/s");
     }
 }
 
 static int same_table(const riffle_roofline_row *a, const riffle_roofline_row *b)
 {
-    return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->tier, b->tier) == 0 && strcmp(a->form, b->form) == 0 &&
-           a->threads == b->threads && a->m == b->m && a->k == b->k;
+    return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->tier, b->tier) == 0 &&
+           strcmp(a->form, b->form) == 0 && a->threads == b->threads && a->m == b->m &&
+           a->k == b->k;
 }
 
 static void print_heading(const struct roofline *roofline, const riffle_roofline_row *row)
 {
     int attention = strncmp(row->kernel, "attention", strlen("attention")) == 0;
-    printf("\n%s, %lld %s %lld, %s, %s, %d thread%s; compute ceiling: %s\n", row->kernel, (long long)row->m,
-           attention ? "positions of" : "x", (long long)row->k, row->tier, row->form, row->threads,
-           row->threads == 1 ? "" : "s", roofline_ceiling_name(roofline, row->ceiling));
+    printf("\n%s, %lld %s %lld, %s, %s, %d thread%s; compute ceiling: %s\n", row->kernel,
+           (long long)row->m, attention ? "positions of" : "x", (long long)row->k, row->tier,
+           row->form, row->threads, row->threads == 1 ? "" : "s",
+           roofline_ceiling_name(roofline, row->ceiling));
     printf("          from memory                                          in cache\n");
     printf("  rows       GB/s   of read      GOP/s  of compute  bound by      GOP/s  of compute\n");
 }

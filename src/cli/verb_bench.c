@@ -1,6 +1,6 @@
-/* Speed beside what the machine can do. Clocks and neighbours change within seconds, so the memory's bandwidth is
- * measured before and after each round of passes, a round's figure is a ratio to the mean of the two, and the median of
- * the rounds is shown. */
+/* Speed beside what the machine can do. Clocks and neighbours change within seconds, so the
+ * memory's bandwidth is measured before and after each round of passes, a round's figure is a ratio
+ * to the mean of the two, and the median of the rounds is shown. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +18,16 @@ enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, PASSES = 3
 const int32_t bench_pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};
 
 static const char prompt_text[] =
-    "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream breaks into small "
+    "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream "
+    "breaks into small "
     "waves, "
-    "takes up air, and clears. Anglers like such places, because trout wait behind the larger stones for what the "
-    "current brings. A pool lies below each riffle, deep and slow; there the river drops the gravel that it carried "
+    "takes up air, and clears. Anglers like such places, because trout wait behind the larger "
+    "stones for what the "
+    "current brings. A pool lies below each riffle, deep and slow; there the river drops the "
+    "gravel that it carried "
     "and "
-    "begins to cut a new bank. Seen from a hill, pools and riffles follow each other at even distances, about five to "
+    "begins to cut a new bank. Seen from a hill, pools and riffles follow each other at even "
+    "distances, about five to "
     "seven times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
 /* One value a round. */
@@ -83,7 +87,8 @@ static struct rounds rounds_new(int32_t count)
     rounds.decode_tps = cli_allocate(n, sizeof(double));
     rounds.prefill_tps = cli_allocate(n, sizeof(double));
     rounds.percent_of_read = cli_allocate(n, sizeof(double));
-    for (int i = 0; i < BENCH_PASS_SIZES; i++) rounds.pass_seconds[i] = cli_allocate(n, sizeof(double));
+    for (int i = 0; i < BENCH_PASS_SIZES; i++)
+        rounds.pass_seconds[i] = cli_allocate(n, sizeof(double));
     return rounds;
 }
 
@@ -100,7 +105,8 @@ static void rounds_free(struct rounds *rounds)
 static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
 {
     size_t n;
-    int32_t *tokens = engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &n);
+    int32_t *tokens =
+        engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &n);
     if (!tokens) return CLI_FAILED;
     for (size_t i = 0; i < PROMPT_TOKENS && n; i++) prompt[i] = tokens[i % n];
     free(tokens);
@@ -108,7 +114,8 @@ static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS
 }
 
 /* Prefill and decoding as a user has them, then single passes. 0 or a library's code. */
-static int measure_round(struct engine *engine, const int32_t *prompt, struct rounds *rounds, int32_t i)
+static int measure_round(struct engine *engine, const int32_t *prompt, struct rounds *rounds,
+                         int32_t i)
 {
     riffle_session *session = engine->session;
     riffle_generate_options generate;
@@ -133,7 +140,8 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     if (code < 0) return code;
     double seconds[BENCH_PASS_SIZES];
     code = bench_passes(session, PROMPT_TOKENS, seconds);
-    for (int r = 0; r < BENCH_PASS_SIZES && code == RIFFLE_OK; r++) rounds->pass_seconds[r][i] = seconds[r];
+    for (int r = 0; r < BENCH_PASS_SIZES && code == RIFFLE_OK; r++)
+        rounds->pass_seconds[r][i] = seconds[r];
     return code;
 }
 
@@ -156,21 +164,25 @@ static int measure(struct engine *engine, struct rounds *rounds)
         if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &after);
         if (code != RIFFLE_OK) break;
         rounds->read[i] = (before + after) / 2;
-        rounds->percent_of_read[i] = 100 * rounds->decode_tps[i] * (double)engine->info.weight_bytes / rounds->read[i];
+        rounds->percent_of_read[i] =
+            100 * rounds->decode_tps[i] * (double)engine->info.weight_bytes / rounds->read[i];
         before = after;
         snprintf(note, sizeof note, "round %d of %d", i + 1, rounds->count);
-        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count, note))
+        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count,
+                                 note))
             code = RIFFLE_ERR_CANCELLED;
     }
     progress_clear(&progress);
     return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
 }
 
-static void print_json(const struct engine *engine, const struct rounds *rounds, const char *cpu, int32_t threads)
+static void print_json(const struct engine *engine, const struct rounds *rounds, const char *cpu,
+                       int32_t threads)
 {
     size_t n = (size_t)rounds->count;
     double pass_seconds[BENCH_PASS_SIZES];
-    for (int r = 0; r < BENCH_PASS_SIZES; r++) pass_seconds[r] = bench_median(rounds->pass_seconds[r], n);
+    for (int r = 0; r < BENCH_PASS_SIZES; r++)
+        pass_seconds[r] = bench_median(rounds->pass_seconds[r], n);
     struct json_writer json = {0};
     jw_object(&json, NULL);
     engine_write_model(engine, &json);
@@ -193,20 +205,23 @@ static void print_json(const struct engine *engine, const struct rounds *rounds,
     jw_print(&json);
 }
 
-static void print_text(const struct engine *engine, const struct rounds *rounds, const char *cpu, int32_t threads)
+static void print_text(const struct engine *engine, const struct rounds *rounds, const char *cpu,
+                       int32_t threads)
 {
     size_t n = (size_t)rounds->count;
     char bytes[32];
     print_name(stdout, engine_model_name(engine));
-    printf(", weights %s, %s\n", engine->info.weights, human_bytes(engine->info.weight_bytes, bytes));
-    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads, threads == 1 ? "" : "s",
-           bench_median(rounds->read, n) / 1e9);
-    printf("prefill   %.1f tokens/s (%d tokens)\n", bench_median(rounds->prefill_tps, n), PROMPT_TOKENS);
-    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", bench_median(rounds->decode_tps, n),
-           bench_median(rounds->percent_of_read, n));
+    printf(", weights %s, %s\n", engine->info.weights,
+           human_bytes(engine->info.weight_bytes, bytes));
+    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads,
+           threads == 1 ? "" : "s", bench_median(rounds->read, n) / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", bench_median(rounds->prefill_tps, n),
+           PROMPT_TOKENS);
+    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n",
+           bench_median(rounds->decode_tps, n), bench_median(rounds->percent_of_read, n));
     for (int r = 0; r < BENCH_PASS_SIZES; r++)
-        printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r], bench_pass_rows[r] == 1 ? " " : "s",
-               1e3 * bench_median(rounds->pass_seconds[r], n));
+        printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r],
+               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * bench_median(rounds->pass_seconds[r], n));
 }
 
 int verb_bench(const struct cli_options *options)
@@ -224,7 +239,8 @@ int verb_bench(const struct cli_options *options)
     status = measure(&engine, &rounds);
     if (status == CLI_OK) {
         int code = riffle_machine_get(&machine, sizeof machine);
-        if (code == RIFFLE_OK) code = riffle_session_get_stats(engine.session, &stats, sizeof stats);
+        if (code == RIFFLE_OK)
+            code = riffle_session_get_stats(engine.session, &stats, sizeof stats);
         if (code != RIFFLE_OK)
             status = cli_library_failed(code);
         else if (options->json)

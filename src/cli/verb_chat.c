@@ -30,7 +30,8 @@ static int on_event(void *user, const riffle_event *event)
         const char *colour = turn->chat->paints ? level_colour(event->level) : "";
         buffer_append(&turn->text, event->text, event->text_bytes);
         fputs(colour, stdout);
-        turn->write_failed = output_text(event->text, event->text_bytes, colour[0] ? "\033[0m" : "") != 0;
+        turn->write_failed =
+            output_text(event->text, event->text_bytes, colour[0] ? "\033[0m" : "") != 0;
     }
     return turn->write_failed || rf_interrupts() > 0;
 }
@@ -40,8 +41,9 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
     uint64_t read = after->prefill_tokens - before->prefill_tokens;
     uint64_t generated = after->generated_tokens - before->generated_tokens;
     int colour = rf_terminal_colour(RF_STDERR);
-    fprintf(stderr, "%s%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s%s\n", colour ? "\033[2m" : "",
-            (unsigned long long)generated, rate(generated, after->decode_seconds - before->decode_seconds),
+    fprintf(stderr, "%s%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s%s\n",
+            colour ? "\033[2m" : "", (unsigned long long)generated,
+            rate(generated, after->decode_seconds - before->decode_seconds),
             (unsigned long long)read, rate(read, after->prefill_seconds - before->prefill_seconds),
             colour ? "\033[0m" : "");
 }
@@ -49,9 +51,11 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
 /* Sentences after an answer that ended before its time. */
 static void explain_length(const struct chat *chat, const char *sentence)
 {
-    int full = riffle_session_tokens(chat->engine.session, NULL) >= riffle_session_n_ctx(chat->engine.session);
+    int full = riffle_session_tokens(chat->engine.session, NULL) >=
+               riffle_session_n_ctx(chat->engine.session);
     if (!sentence[0]) return;
-    fprintf(stderr, "riffle: %s%s\n", sentence, full && chat->interactive ? " (/reset begins a new conversation)" : "");
+    fprintf(stderr, "riffle: %s%s\n", sentence,
+            full && chat->interactive ? " (/reset begins a new conversation)" : "");
 }
 
 static int cancelled(int64_t code)
@@ -59,8 +63,8 @@ static int cancelled(int64_t code)
     return code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0;
 }
 
-/* Generates the answer to the conversation as it stands and streams it. A negative code with what was said so far in
- * `turn`, or 0. */
+/* Generates the answer to the conversation as it stands and streams it. A negative code with what
+ * was said so far in `turn`, or 0. */
 static int64_t generate(struct chat *chat, struct turn *turn)
 {
     riffle_session *session = chat->engine.session;
@@ -82,8 +86,8 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     return n < 0 ? n : 0;
 }
 
-/* One message and its answer. What the model said stays in the conversation, also if it was stopped; a message without
- * any answer does not. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
+/* One message and its answer. What the model said stays in the conversation, also if it was
+ * stopped; a message without any answer does not. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
 static int answer(struct chat *chat, const char *message, size_t n_message)
 {
     riffle_stats before, after;
@@ -97,7 +101,8 @@ static int answer(struct chat *chat, const char *message, size_t n_message)
     conversation_add(&chat->conversation, "user", message, n_message);
     int64_t result = generate(chat, &turn);
     if (turn.text.count || (result == 0 && rf_interrupts() == 0))
-        conversation_add(&chat->conversation, "assistant", turn.text.data ? turn.text.data : "", turn.text.count);
+        conversation_add(&chat->conversation, "assistant", turn.text.data ? turn.text.data : "",
+                         turn.text.count);
     else
         conversation_cut(&chat->conversation, n_before);
 
@@ -164,7 +169,8 @@ static int converse(struct chat *chat, struct line_reader *reader)
         } else {
             turn_status = answer(chat, message.data, message.count);
         }
-        if (turn_status != CLI_OK && (!chat->interactive || rf_interrupts() > 1 || ferror(stdout))) {
+        if (turn_status != CLI_OK &&
+            (!chat->interactive || rf_interrupts() > 1 || ferror(stdout))) {
             status = turn_status;
             open = 0;
         } else if (turn_status == CLI_INTERRUPTED) {
@@ -183,7 +189,8 @@ int verb_chat(const struct cli_options *options)
     int status = engine_open_session(&chat.engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
 
-    if (chat.interactive || options->verbose) engine_introduce(&chat.engine, options, "; /help lists commands");
+    if (chat.interactive || options->verbose)
+        engine_introduce(&chat.engine, options, "; /help lists commands");
     if (options->system) conversation_set_system(&chat.conversation, options->system);
 
     /* A model without a chat template fails here, not after the first message was typed. */

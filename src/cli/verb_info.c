@@ -15,10 +15,12 @@ struct cost {
 
 enum { DEFAULT_CTX_LIMIT = 8192 }; /* of riffle_session_options.n_ctx */
 
-static struct cost cost_of(const riffle_model_info *info, const riffle_machine *machine, int32_t n_ctx)
+static struct cost cost_of(const riffle_model_info *info, const riffle_machine *machine,
+                           int32_t n_ctx)
 {
     struct cost cost = {.n_ctx = n_ctx};
-    if (cost.n_ctx == 0) cost.n_ctx = info->n_ctx_train < DEFAULT_CTX_LIMIT ? info->n_ctx_train : DEFAULT_CTX_LIMIT;
+    if (cost.n_ctx == 0)
+        cost.n_ctx = info->n_ctx_train < DEFAULT_CTX_LIMIT ? info->n_ctx_train : DEFAULT_CTX_LIMIT;
     cost.weight_bytes = info->mapped_bytes + info->resident_bytes;
     cost.kv_bytes = info->kv_bytes_per_token * (uint64_t)cost.n_ctx;
     cost.draft_bytes = info->draft_bytes;
@@ -27,7 +29,8 @@ static struct cost cost_of(const riffle_model_info *info, const riffle_machine *
     return cost;
 }
 
-static void print_json(const struct engine *engine, const riffle_machine *machine, const struct cost *cost)
+static void print_json(const struct engine *engine, const riffle_machine *machine,
+                       const struct cost *cost)
 {
     const riffle_model_info *info = &engine->info;
     struct json_writer json = {0};
@@ -80,7 +83,8 @@ static void print_json(const struct engine *engine, const riffle_machine *machin
     jw_print(&json);
 }
 
-static void print_text(const struct engine *engine, const riffle_machine *machine, const struct cost *cost)
+static void print_text(const struct engine *engine, const riffle_machine *machine,
+                       const struct cost *cost)
 {
     const riffle_model_info *info = &engine->info;
     char a[32], b[32], c[32];
@@ -90,35 +94,45 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     print_name(stdout, engine->path);
     putchar('\n');
     printf("container     %s, %s\n", info->container, human_bytes(info->file_bytes, a));
-    printf("architecture  %s: %d layers, width %d, feed-forward %d, %d heads of %d (%d for keys and values)\n",
-           info->architecture, info->n_layer, info->n_embd, info->n_ff, info->n_head, info->head_dim, info->n_head_kv);
+    printf("architecture  %s: %d layers, width %d, feed-forward %d, %d heads of %d (%d for keys "
+           "and values)\n",
+           info->architecture, info->n_layer, info->n_embd, info->n_ff, info->n_head,
+           info->head_dim, info->n_head_kv);
     printf("parameters    %s\n", human_count(info->n_params, a));
     printf("stored as     %s\n", info->stored_types);
     if (strcmp(info->weights, "stored") == 0)
-        printf("computes in   the stored types%s%s%s, activations in 8 bits\n", info->weights_note[0] ? " (" : "",
-               info->weights_note, info->weights_note[0] ? ")" : "");
+        printf("computes in   the stored types%s%s%s, activations in 8 bits\n",
+               info->weights_note[0] ? " (" : "", info->weights_note,
+               info->weights_note[0] ? ")" : "");
     else
         printf("computes in   %s\n", info->weights);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");
-    printf("chat template %s\n",
-           info->chat_template[0] ? info->chat_template : "none recognised; --template NAME chooses one");
+    printf("chat template %s\n", info->chat_template[0]
+                                     ? info->chat_template
+                                     : "none recognised; --template NAME chooses one");
     printf("trained for   %d tokens of context\n", info->n_ctx_train);
     printf("chain         %s: %s\n", info->chain, info->chain_note);
     if (engine->listed.name && !engine->listed.path)
-        printf("draft model   not on this disk: `scripts/get-model %s` fetches the one that drafts for this model\n",
+        printf("draft model   not on this disk: `scripts/get-model %s` fetches the one that drafts "
+               "for this model\n",
                engine->listed.name);
 
     printf("\nmemory\n");
-    printf("  weights     %s (%s of it used in place from the file), read once for each token: %s\n",
-           human_bytes(cost->weight_bytes, a), human_bytes(info->mapped_bytes, b), human_bytes(info->weight_bytes, c));
+    printf(
+        "  weights     %s (%s of it used in place from the file), read once for each token: %s\n",
+        human_bytes(cost->weight_bytes, a), human_bytes(info->mapped_bytes, b),
+        human_bytes(info->weight_bytes, c));
     printf("  context     %s for %d tokens, %s each\n", human_bytes(cost->kv_bytes, a), cost->n_ctx,
            human_bytes(info->kv_bytes_per_token, b));
     if (cost->draft_bytes)
-        printf("  drafts      %s for the chain's other weights\n", human_bytes(cost->draft_bytes, a));
+        printf("  drafts      %s for the chain's other weights\n",
+               human_bytes(cost->draft_bytes, a));
     printf("  total       %s of this machine's %s%s\n", human_bytes(cost->total_bytes, a),
-           human_bytes(cost->memory_bytes, b), cost->total_bytes > cost->memory_bytes ? ": too much" : "");
-    printf("machine       %s%s%s, %d core%s\n", machine->cpu, strcmp(machine->cpu, machine->cpu_best) ? " of " : "",
+           human_bytes(cost->memory_bytes, b),
+           cost->total_bytes > cost->memory_bytes ? ": too much" : "");
+    printf("machine       %s%s%s, %d core%s\n", machine->cpu,
+           strcmp(machine->cpu, machine->cpu_best) ? " of " : "",
            strcmp(machine->cpu, machine->cpu_best) ? machine->cpu_best : "", machine->cores,
            machine->cores == 1 ? "" : "s");
 }

@@ -12,7 +12,8 @@
 
 enum { LONGEST_PATH = 4096 };
 
-static void print_json(const struct known_models *known, const char *folder, const struct buffer *paths)
+static void print_json(const struct known_models *known, const char *folder,
+                       const struct buffer *paths)
 {
     struct json_writer json = {0};
     jw_object(&json, NULL);
@@ -46,11 +47,13 @@ static void print_table(const struct known_models *known, const struct buffer *p
         const struct known_model *model = &known->models[i];
         char size[32];
         int64_t bytes = rf_file_bytes(paths[i].data);
-        printf("%-20s %8s  %-12s ", model->name, human_bytes((uint64_t)model->bytes, size), model->licence);
+        printf("%-20s %8s  %-12s ", model->name, human_bytes((uint64_t)model->bytes, size),
+               model->licence);
         if (bytes == model->bytes)
             printf("%s\n", paths[i].data);
         else
-            printf("%s: scripts/get-model %s\n", bytes < 0 ? "not here" : "incomplete", model->name);
+            printf("%s: scripts/get-model %s\n", bytes < 0 ? "not here" : "incomplete",
+                   model->name);
     }
 }
 

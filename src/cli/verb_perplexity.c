@@ -1,6 +1,7 @@
-/* Perplexity as llama.cpp's tool of that name computes it, so that figures can be compared: the text is cut into windows
- * of n_ctx tokens, what is left over is not used; in each window the tokens n_ctx/2 + 1 .. n_ctx - 1 are scored, given
- * all before them in the window, whose first token is replaced by BOS where the model adds one. */
+/* Perplexity as llama.cpp's tool of that name computes it, so that figures can be compared: the
+ * text is cut into windows of n_ctx tokens, what is left over is not used; in each window the
+ * tokens n_ctx/2 + 1 .. n_ctx - 1 are scored, given all before them in the window, whose first
+ * token is replaced by BOS where the model adds one. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static double standard_error_of(const struct score *score)
 }
 
 /* Adds the windows to `score`. 0 or a library's code. */
-static int score_windows(struct engine *engine, int32_t *tokens, size_t n_windows, size_t n_ctx, struct score *score)
+static int score_windows(struct engine *engine, int32_t *tokens, size_t n_windows, size_t n_ctx,
+                         struct score *score)
 {
     size_t first = n_ctx / 2 + 1;
     double *logprobs = cli_allocate(n_ctx - first, sizeof *logprobs);
@@ -53,8 +55,10 @@ static int score_windows(struct engine *engine, int32_t *tokens, size_t n_window
         score->count += n_ctx - first;
 
         char note[96];
-        snprintf(note, sizeof note, "window %zu of %zu, %.4f so far", i + 1, n_windows, perplexity_of(score));
-        if (progress_update_note(&progress, "perplexity", i + 1, n_windows, note)) code = RIFFLE_ERR_CANCELLED;
+        snprintf(note, sizeof note, "window %zu of %zu, %.4f so far", i + 1, n_windows,
+                 perplexity_of(score));
+        if (progress_update_note(&progress, "perplexity", i + 1, n_windows, note))
+            code = RIFFLE_ERR_CANCELLED;
     }
     free(logprobs);
     progress_clear(&progress);
@@ -64,8 +68,9 @@ static int score_windows(struct engine *engine, int32_t *tokens, size_t n_window
 static void print_score(const struct score *score, size_t n_ctx, size_t n_windows, int as_json)
 {
     if (!as_json) {
-        printf("perplexity %.4f +/- %.4f (%llu tokens scored in %zu windows of %zu)\n", perplexity_of(score),
-               standard_error_of(score), (unsigned long long)score->count, n_windows, n_ctx);
+        printf("perplexity %.4f +/- %.4f (%llu tokens scored in %zu windows of %zu)\n",
+               perplexity_of(score), standard_error_of(score), (unsigned long long)score->count,
+               n_windows, n_ctx);
         return;
     }
     struct json_writer json = {0};
@@ -79,10 +84,12 @@ static void print_score(const struct score *score, size_t n_ctx, size_t n_window
     jw_print(&json);
 }
 
-static int measure(struct engine *engine, const struct cli_options *options, const struct input *input, size_t n_ctx)
+static int measure(struct engine *engine, const struct cli_options *options,
+                   const struct input *input, size_t n_ctx)
 {
     size_t n_tokens;
-    int32_t *tokens = engine_tokenize(engine, input->text, input->bytes, RIFFLE_TOKENIZE_BOS, &n_tokens);
+    int32_t *tokens =
+        engine_tokenize(engine, input->text, input->bytes, RIFFLE_TOKENIZE_BOS, &n_tokens);
     if (!tokens) return CLI_FAILED;
 
     int status = CLI_OK;
@@ -90,7 +97,8 @@ static int measure(struct engine *engine, const struct cli_options *options, con
     struct score score = {0, 0, 0};
     if (options->chunks && (size_t)options->chunks < n_windows) n_windows = (size_t)options->chunks;
     if (n_windows == 0) {
-        status = cli_fail("%s has %zu tokens, fewer than one window of %zu: a longer text or a smaller --ctx is needed",
+        status = cli_fail("%s has %zu tokens, fewer than one window of %zu: a longer text or a "
+                          "smaller --ctx is needed",
                           input->name, n_tokens, n_ctx);
     } else {
         int code = score_windows(engine, tokens, n_windows, n_ctx, &score);

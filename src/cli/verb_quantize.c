@@ -11,8 +11,8 @@
 #include "platform/clock.h"
 #include "riffle.h"
 
-static void print_result(const char *path, const riffle_model_info *before, const riffle_model_info *after,
-                         double seconds, int as_json)
+static void print_result(const char *path, const riffle_model_info *before,
+                         const riffle_model_info *after, double seconds, int as_json)
 {
     if (as_json) {
         struct json_writer json = {0};
@@ -66,7 +66,8 @@ int verb_quantize(const struct cli_options *options)
     double start = rf_clock_seconds();
     int code = riffle_quantize(path, options->out, options->type, &quantize_options);
     progress_clear(&progress);
-    if (code == RIFFLE_OK) code = describe(path, options->out, rf_clock_seconds() - start, options->json);
+    if (code == RIFFLE_OK)
+        code = describe(path, options->out, rf_clock_seconds() - start, options->json);
     free(path);
     return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
 }

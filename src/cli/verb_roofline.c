@@ -31,7 +31,8 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
         *known = *ceiling;
         return rf_interrupts() > 0;
     }
-    roofline->ceilings = cli_reallocate(roofline->ceilings, roofline->n_ceilings + 1, sizeof *roofline->ceilings);
+    roofline->ceilings =
+        cli_reallocate(roofline->ceilings, roofline->n_ceilings + 1, sizeof *roofline->ceilings);
     roofline->ceilings[roofline->n_ceilings++] = *ceiling;
     return rf_interrupts() > 0;
 }
@@ -71,7 +72,9 @@ static int32_t *parse_rows(const char *text, size_t *count)
         rows[*count] = number(at, &at);
         if (rows[(*count)++] && *at == 0) return rows;
         if (rows[*count - 1] && *at == ',') continue;
-        cli_usage_error("roofline", "--rows needs whole numbers separated by commas, such as 1,2,4, not '%s'", text);
+        cli_usage_error("roofline",
+                        "--rows needs whole numbers separated by commas, such as 1,2,4, not '%s'",
+                        text);
         free(rows);
         return NULL;
     }
@@ -89,7 +92,9 @@ static riffle_shape *parse_shapes(const char *text, size_t *count)
         if (shape->m && (*at == 'x' || *at == 'X')) shape->k = number(at + 1, &at);
         if (shape->k && *at == 0) return shapes;
         if (shape->k && *at == ',') continue;
-        cli_usage_error("roofline", "--shape needs sizes such as 8192x8192, separated by commas, not '%s'", text);
+        cli_usage_error("roofline",
+                        "--shape needs sizes such as 8192x8192, separated by commas, not '%s'",
+                        text);
         free(shapes);
         return NULL;
     }
@@ -112,7 +117,8 @@ static void write_json(const struct roofline *roofline, const riffle_machine *ma
         int is_read = strcmp(ceiling->key, "read") == 0;
         snprintf(key, sizeof key, "%s_%s_1", ceiling->key, is_read ? "gbps" : "gops");
         if (ceiling->threads == 1) jw_number(&json, key, ceiling->per_second / 1e9);
-        snprintf(key, sizeof key, "%s_%s%s", ceiling->key, is_read ? "gbps" : "gops", is_read ? "_all" : "");
+        snprintf(key, sizeof key, "%s_%s%s", ceiling->key, is_read ? "gbps" : "gops",
+                 is_read ? "_all" : "");
         if (ceiling->threads == threads) jw_number(&json, key, ceiling->per_second / 1e9);
     }
     jw_end_object(&json);
@@ -154,12 +160,14 @@ static int write_picture(const struct roofline *roofline, const char *path)
     return code ? cli_fail("%s", error.text) : CLI_OK;
 }
 
-/* Whether a file can be written there is better known before a minute of measuring than after it. */
+/* Whether a file can be written there is better known before a minute of measuring than after it.
+ */
 static int check_picture(const char *path)
 {
     struct rf_error error;
     int existed = rf_path_exists(path);
-    if (existed && rf_file_bytes(path) < 0) return cli_fail("%s: is not a file that can be written", path);
+    if (existed && rf_file_bytes(path) < 0)
+        return cli_fail("%s: is not a file that can be written", path);
     if (existed) return CLI_OK;
     if (rf_write_file(path, NULL, 0, &error)) return cli_fail("%s", error.text);
     remove(path);
@@ -181,10 +189,10 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
     else if (code != RIFFLE_OK)
         status = cli_library_failed(code);
     if (status == CLI_OK && roofline_was_disturbed(&measuring.roofline))
-        fputs(
-            "riffle: the ceilings moved by more than a quarter while the kernels were measured; on a machine that does "
-            "nothing else the figures mean more\n",
-            stderr);
+        fputs("riffle: the ceilings moved by more than a quarter while the kernels were measured; "
+              "on a machine that does "
+              "nothing else the figures mean more\n",
+              stderr);
     if (status == CLI_OK && options->svg) status = write_picture(&measuring.roofline, options->svg);
     if (status == CLI_OK && options->json) write_json(&measuring.roofline, &machine);
     free(measuring.roofline.ceilings);
@@ -205,7 +213,8 @@ int verb_roofline(const struct cli_options *options)
     asked.pool_bytes = (uint64_t)options->pool_mib << 20;
 
     int status = CLI_OK;
-    if (options->shapes) status = (shapes = parse_shapes(options->shapes, &asked.n_shapes)) ? CLI_OK : CLI_USAGE;
+    if (options->shapes)
+        status = (shapes = parse_shapes(options->shapes, &asked.n_shapes)) ? CLI_OK : CLI_USAGE;
     if (options->rows && status == CLI_OK)
         status = (rows = parse_rows(options->rows, &asked.n_rows)) ? CLI_OK : CLI_USAGE;
     if (options->svg && status == CLI_OK) status = check_picture(options->svg);

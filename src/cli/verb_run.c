@@ -40,7 +40,8 @@ static int on_event(void *user, const riffle_event *event)
     return answer->write_failed || rf_interrupts() > 0;
 }
 
-static int64_t prefill_chat(const struct engine *engine, const struct cli_options *options, const struct input *input)
+static int64_t prefill_chat(const struct engine *engine, const struct cli_options *options,
+                            const struct input *input)
 {
     riffle_message messages[2];
     size_t n = 0;
@@ -50,32 +51,38 @@ static int64_t prefill_chat(const struct engine *engine, const struct cli_option
 }
 
 /* Reads the prompt. CLI_OK, or an exit status with a sentence. */
-static int prefill(struct engine *engine, const struct cli_options *options, struct input *input, struct answer *answer)
+static int prefill(struct engine *engine, const struct cli_options *options, struct input *input,
+                   struct answer *answer)
 {
     int64_t n;
     if (options->raw) {
         size_t count;
-        unsigned flags = RIFFLE_TOKENIZE_BOS | (options->special ? (unsigned)RIFFLE_TOKENIZE_SPECIAL : 0u);
+        unsigned flags =
+            RIFFLE_TOKENIZE_BOS | (options->special ? (unsigned)RIFFLE_TOKENIZE_SPECIAL : 0u);
         int32_t *tokens = engine_tokenize(engine, input->text, input->bytes, flags, &count);
         if (!tokens) return CLI_FAILED;
         if (count == 0) {
             free(tokens);
-            return cli_fail("the text of %s is empty, and without a chat template there is nothing to go on from",
+            return cli_fail("the text of %s is empty, and without a chat template there is nothing "
+                            "to go on from",
                             input->name);
         }
         int code = riffle_prefill(engine->session, tokens, count);
         n = code < 0 ? code : (int64_t)count;
         free(tokens);
     } else {
-        if (!options->prompt && input->bytes && input->text[input->bytes - 1] == '\n') input->text[--input->bytes] = 0;
+        if (!options->prompt && input->bytes && input->text[input->bytes - 1] == '\n')
+            input->text[--input->bytes] = 0;
         size_t zero = strlen(input->text);
         if (zero < input->bytes)
-            return cli_fail("the text of %s has a zero byte at offset %zu, which a message cannot hold", input->name,
-                            zero);
+            return cli_fail(
+                "the text of %s has a zero byte at offset %zu, which a message cannot hold",
+                input->name, zero);
         n = prefill_chat(engine, options, input);
     }
     progress_clear(&engine->progress);
-    if (n < 0 && !(n == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0)) return cli_library_failed((int)n);
+    if (n < 0 && !(n == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0))
+        return cli_library_failed((int)n);
     answer->prompt_tokens = n < 0 ? 0 : n;
     return n < 0 ? CLI_INTERRUPTED : CLI_OK;
 }
@@ -88,18 +95,20 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     generate_options.stop = options->stop.items;
     generate_options.n_stop = options->stop.count;
     int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
-    if (n < 0 && !(n == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0)) return cli_library_failed((int)n);
+    if (n < 0 && !(n == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0))
+        return cli_library_failed((int)n);
     answer->generated_tokens = n < 0 ? 0 : n;
     return rf_interrupts() > 0 ? CLI_INTERRUPTED : CLI_OK;
 }
 
-static void print_json(const struct engine *engine, const struct answer *answer, const riffle_stats *stats,
-                       const riffle_machine *machine, const char *finish)
+static void print_json(const struct engine *engine, const struct answer *answer,
+                       const riffle_stats *stats, const riffle_machine *machine, const char *finish)
 {
     const struct cli_options *options = answer->options;
     struct json_writer json = {0};
     double read_bytes_per_second = 0;
-    int measured = rf_interrupts() == 0 && riffle_measure_read(stats->threads, &read_bytes_per_second) == RIFFLE_OK;
+    int measured = rf_interrupts() == 0 &&
+                   riffle_measure_read(stats->threads, &read_bytes_per_second) == RIFFLE_OK;
 
     jw_object(&json, NULL);
     jw_text(&json, "text", answer->text.data ? answer->text.data : "", answer->text.count);
@@ -139,19 +148,23 @@ static void print_json(const struct engine *engine, const struct answer *answer,
     jw_print(&json);
 }
 
-static void print_summary(const struct engine *engine, const struct answer *answer, const riffle_stats *stats)
+static void print_summary(const struct engine *engine, const struct answer *answer,
+                          const riffle_stats *stats)
 {
     fprintf(stderr, "%lld tokens read at %.1f tokens/s, %lld generated at %.1f tokens/s",
             (long long)answer->prompt_tokens, rate(stats->prefill_tokens, stats->prefill_seconds),
-            (long long)answer->generated_tokens, rate(stats->generated_tokens, stats->decode_seconds));
-    if (answer->has_token) fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
+            (long long)answer->generated_tokens,
+            rate(stats->generated_tokens, stats->decode_seconds));
+    if (answer->has_token)
+        fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
     fprintf(stderr, " (loading %.2f s)\n", engine->load_seconds);
     if (answer->options->verbose) levels_print(stderr, stats);
     if (answer->options->verbose && answer->options->sampling.temperature > 0)
         fprintf(stderr, "seed %llu\n", (unsigned long long)answer->options->sampling.seed);
 }
 
-static int report(struct engine *engine, const struct cli_options *options, const struct answer *answer, int status)
+static int report(struct engine *engine, const struct cli_options *options,
+                  const struct answer *answer, int status)
 {
     const char *sentence = "";
     riffle_stats stats;
@@ -169,7 +182,8 @@ static int report(struct engine *engine, const struct cli_options *options, cons
         fflush(stdout);
     }
     if (finish == RIFFLE_FINISH_LENGTH && sentence[0]) fprintf(stderr, "riffle: %s\n", sentence);
-    if (options->verbose || (!options->json && rf_is_terminal(RF_STDERR))) print_summary(engine, answer, &stats);
+    if (options->verbose || (!options->json && rf_is_terminal(RF_STDERR)))
+        print_summary(engine, answer, &stats);
     return status;
 }
 
@@ -189,7 +203,8 @@ int verb_run(const struct cli_options *options)
     if (options->verbose) engine_introduce(&engine, options, "");
     status = prefill(&engine, options, &input, &answer);
     if (status == CLI_OK) status = generate(&engine, options, &answer);
-    if (status == CLI_OK || status == CLI_INTERRUPTED) status = report(&engine, options, &answer, status);
+    if (status == CLI_OK || status == CLI_INTERRUPTED)
+        status = report(&engine, options, &answer, status);
     engine_close(&engine);
     buffer_free(&answer.text);
     buffer_free(&answer.ids);

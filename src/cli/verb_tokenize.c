@@ -20,7 +20,8 @@ static int piece_of(const riffle_model *model, int32_t token, struct buffer *pie
         return RIFFLE_OK;
     }
     char *large = cli_allocate((size_t)n, 1);
-    int64_t written = riffle_detokenize(model, &token, 1, RIFFLE_DETOKENIZE_SPECIAL, large, (size_t)n);
+    int64_t written =
+        riffle_detokenize(model, &token, 1, RIFFLE_DETOKENIZE_SPECIAL, large, (size_t)n);
     if (written == n) buffer_append(piece, large, (size_t)n);
     free(large);
     return written < 0 ? (int)written : RIFFLE_OK;

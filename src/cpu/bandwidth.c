@@ -41,7 +41,8 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Four times the last-level cache, so that next to nothing of it is left when a pass comes round again. */
+/* Four times the last-level cache, so that next to nothing of it is left when a pass comes round
+ * again. */
 static uint64_t pool_bytes(void)
 {
     uint64_t pool = 4 * (uint64_t)rf_cpu_cache_bytes(), memory = rf_memory_physical() / 4;
@@ -50,8 +51,8 @@ static uint64_t pool_bytes(void)
     return pool < memory ? pool : memory;
 }
 
-int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator, double *bytes_per_second,
-                        struct rf_error *error)
+int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
+                        double *bytes_per_second, struct rf_error *error)
 {
     uint64_t pool = pool_bytes();
     struct stream stream = {.kernels = rf_kernels(tier), .threads = threads, .fill = 1};
@@ -59,7 +60,8 @@ int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *alloca
     struct rf_team *team = NULL;
     int code = rf_team_of(&team, NULL, threads, allocator, error);
     if (!code) {
-        stream.pool = rf_malloc(allocator, (size_t)threads, stream.bytes, "bandwidth measurement", error);
+        stream.pool =
+            rf_malloc(allocator, (size_t)threads, stream.bytes, "bandwidth measurement", error);
         if (!stream.pool) code = RF_ERR_MEMORY;
     }
     if (!code) {

@@ -8,8 +8,8 @@
 #include "platform/cpu.h"
 
 static const double LONGEST = 3e-3, SHORTEST = 0.2e-3; /* seconds of one measurement */
-static const double SLOW_READ = 10e9;                  /* bytes a second, by which a small model's is shorter */
-static const double ENOUGH = 0.97;                     /* of the best rate, for fewer workers to be preferred */
+static const double SLOW_READ = 10e9; /* bytes a second, by which a small model's is shorter */
+static const double ENOUGH = 0.97;    /* of the best rate, for fewer workers to be preferred */
 enum {
     ROUNDS = 2,
     MOST_COUNTS = 64,
@@ -54,14 +54,16 @@ static void call(const struct probe *probe, const struct rf_worker *worker, size
 static void measure(void *argument, struct rf_worker *worker)
 {
     const struct probe *probe = argument;
-    size_t rows = (size_t)probe->weight->rows, panels = rows / RF_PANEL_ROWS, count = (size_t)worker->count;
+    size_t rows = (size_t)probe->weight->rows, panels = rows / RF_PANEL_ROWS,
+           count = (size_t)worker->count;
     size_t index = (size_t)worker->index;
     size_t first = panels < count ? 0 : panels * index / count * RF_PANEL_ROWS;
     size_t end = panels < count ? rows : panels * (index + 1) / count * RF_PANEL_ROWS;
     if (probe->rows > 1 && end > first + CACHED_BYTES / probe->row_bytes)
         end = first + CACHED_BYTES / probe->row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
     if (end <= first) end = first + (rows < RF_PANEL_ROWS ? rows : RF_PANEL_ROWS);
-    if (probe->rows > 1) call(probe, worker, first, end - first < probe->chunk ? end - first : probe->chunk);
+    if (probe->rows > 1)
+        call(probe, worker, first, end - first < probe->chunk ? end - first : probe->chunk);
     rf_team_barrier(worker);
 
     struct result *result = &probe->results[worker->index];
@@ -105,7 +107,8 @@ static double measure_all(struct rf_split *split, struct probe *probe, struct rf
         if (count == 1) break;
     }
     probe->rows = 1;
-    /* The better of two rounds over all numbers of workers: a neighbour's moment does not decide. */
+    /* The better of two rounds over all numbers of workers: a neighbour's moment does not decide.
+     */
     for (int round = 0; round < ROUNDS; round++)
         for (int c = n - 1; c >= 0; c--) {
             double now = rate(probe, team, counts[c]);
@@ -126,10 +129,12 @@ static double measure_all(struct rf_split *split, struct probe *probe, struct rf
     return rates[0];
 }
 
-static int calibrate(struct rf_split **split, const struct rf_kernels *kernels, const struct rf_weight *weight,
-                     struct rf_team *team, const struct rf_allocator *allocator, double *all, struct rf_error *error)
+static int calibrate(struct rf_split **split, const struct rf_kernels *kernels,
+                     const struct rf_weight *weight, struct rf_team *team,
+                     const struct rf_allocator *allocator, double *all, struct rf_error *error)
 {
-    size_t k = (size_t)weight->columns, rows = rf_padded((size_t)weight->rows), workers = (size_t)rf_team_places(team);
+    size_t k = (size_t)weight->columns, rows = rf_padded((size_t)weight->rows),
+           workers = (size_t)rf_team_places(team);
     struct probe probe = {.kernels = kernels, .weight = weight};
     probe.row_bytes = weight_row_bytes(weight);
     probe.chunk = CHUNK_BYTES / probe.row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
@@ -141,8 +146,10 @@ static int calibrate(struct rf_split **split, const struct rf_kernels *kernels, 
 
     enum rf_operand form = rf_operand_of(weight->format);
     float *x = rf_calloc(allocator, k, sizeof *x, "measuring cores", error);
-    probe.x = rf_malloc(allocator, kernels->packed_bytes[form](MANY, k), 1, "measuring cores", error);
-    probe.y = rf_malloc(allocator, workers * MANY, probe.chunk * sizeof(float), "measuring cores", error);
+    probe.x =
+        rf_malloc(allocator, kernels->packed_bytes[form](MANY, k), 1, "measuring cores", error);
+    probe.y =
+        rf_malloc(allocator, workers * MANY, probe.chunk * sizeof(float), "measuring cores", error);
     probe.results = rf_calloc(allocator, workers, sizeof *probe.results, "measuring cores", error);
     int code = x && probe.x && probe.y && probe.results ? 0 : RF_ERR_MEMORY;
     if (!code) code = rf_team_split_new(team, split, allocator, error);
@@ -157,14 +164,16 @@ static int calibrate(struct rf_split **split, const struct rf_kernels *kernels, 
     return code;
 }
 
-int rf_cpu_calibrate(struct rf_split **split, struct rf_backend *base, struct rf_team *team, struct rf_error *error)
+int rf_cpu_calibrate(struct rf_split **split, struct rf_backend *base, struct rf_team *team,
+                     struct rf_error *error)
 {
     const struct cpu_backend *backend = (const struct cpu_backend *)base;
     const struct rf_weight *largest = NULL;
     *split = NULL;
     for (size_t i = 0; i < backend->n_weights; i++) {
         const struct rf_weight *weight = &backend->weights[i];
-        if (weight->data && (!largest || weight->rows * weight->columns > largest->rows * largest->columns))
+        if (weight->data &&
+            (!largest || weight->rows * weight->columns > largest->rows * largest->columns))
             largest = weight;
     }
     double all;
@@ -185,11 +194,13 @@ static void fill(void *argument, struct rf_worker *worker)
     struct rf_share share;
     size_t begin, end;
     rf_share_begin(&share, worker, pool->blocks, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end)) memset(pool->data + begin * POOL_BLOCK, 0, (end - begin) * POOL_BLOCK);
+    while (rf_share_next(&share, &begin, &end))
+        memset(pool->data + begin * POOL_BLOCK, 0, (end - begin) * POOL_BLOCK);
 }
 
 int rf_cpu_calibrate_machine(struct rf_split **split, int tier, struct rf_team *team,
-                             const struct rf_allocator *allocator, double *bytes_per_second, struct rf_error *error)
+                             const struct rf_allocator *allocator, double *bytes_per_second,
+                             struct rf_error *error)
 {
     size_t bytes = 2 * rf_cpu_cache_bytes();
     if (bytes < MACHINE_LEAST) bytes = MACHINE_LEAST;
@@ -199,12 +210,14 @@ int rf_cpu_calibrate_machine(struct rf_split **split, int tier, struct rf_team *
     pool.data = rf_malloc(allocator, pool.blocks, POOL_BLOCK, "measuring cores", error);
     if (!pool.data) return RF_ERR_MEMORY;
     rf_team_run(team, 0, fill, &pool);
-    struct rf_weight weight = {.rows = (int64_t)(pool.blocks * POOL_BLOCK / sizeof(uint16_t) / MACHINE_COLUMNS),
-                               .columns = MACHINE_COLUMNS,
-                               .format = RF_FORMAT_BF16,
-                               .data = pool.data,
-                               .ld = MACHINE_COLUMNS};
-    int code = calibrate(split, rf_cpu_kernels(tier), &weight, team, allocator, bytes_per_second, error);
+    struct rf_weight weight = {
+        .rows = (int64_t)(pool.blocks * POOL_BLOCK / sizeof(uint16_t) / MACHINE_COLUMNS),
+        .columns = MACHINE_COLUMNS,
+        .format = RF_FORMAT_BF16,
+        .data = pool.data,
+        .ld = MACHINE_COLUMNS};
+    int code =
+        calibrate(split, rf_cpu_kernels(tier), &weight, team, allocator, bytes_per_second, error);
     rf_free(allocator, pool.data);
     return code;
 }

@@ -1,4 +1,5 @@
-/* How fast each worker of a team is, measured with the kernels and weights that it will work with. */
+/* How fast each worker of a team is, measured with the kernels and weights that it will work with.
+ */
 #ifndef RF_CPU_CALIBRATE_H
 #define RF_CPU_CALIBRATE_H
 
@@ -6,13 +7,17 @@
 #include "platform/split.h"
 #include "platform/team.h"
 
-/* Streams the backend's own weights past one row, then a few of them past many rows, and makes a split of what was seen: the
- * workers' speeds, and how many of them pay where memory is the limit. Takes some milliseconds for each number of
- * workers that it tries, 0.2 s at most; *split stays NULL for a team of one. */
-int rf_cpu_calibrate(struct rf_split **split, struct rf_backend *backend, struct rf_team *team, struct rf_error *error);
+/* Streams the backend's own weights past one row, then a few of them past many rows, and makes a
+ * split of what was seen: the workers' speeds, and how many of them pay where memory is the limit.
+ * Takes some milliseconds for each number of workers that it tries, 0.2 s at most; *split stays
+ * NULL for a team of one. */
+int rf_cpu_calibrate(struct rf_split **split, struct rf_backend *backend, struct rf_team *team,
+                     struct rf_error *error);
 
-/* The same without a model, on weights of its own. *bytes_per_second: what all workers read together. */
+/* The same without a model, on weights of its own. *bytes_per_second: what all workers read
+ * together. */
 int rf_cpu_calibrate_machine(struct rf_split **split, int tier, struct rf_team *team,
-                             const struct rf_allocator *allocator, double *bytes_per_second, struct rf_error *error);
+                             const struct rf_allocator *allocator, double *bytes_per_second,
+                             struct rf_error *error);
 
 #endif

@@ -8,7 +8,8 @@
 
 struct rf_weight {
     int64_t rows, columns;
-    /* A matrix: rows of BF16, or panels; from one to the next `ld` elements, or bytes (rf_linear_args). */
+    /* A matrix: rows of BF16, or panels; from one to the next `ld` elements, or bytes
+     * (rf_linear_args). */
     enum rf_format format;
     const void *data; /* NULL: no matrix */
     size_t ld;
@@ -26,7 +27,8 @@ static inline const void *weight_at(const struct rf_weight *weight, size_t row)
 
 static inline size_t weight_row_bytes(const struct rf_weight *weight)
 {
-    return weight->format == RF_FORMAT_BF16 ? weight->ld * sizeof(uint16_t) : weight->ld / RF_PANEL_ROWS;
+    return weight->format == RF_FORMAT_BF16 ? weight->ld * sizeof(uint16_t)
+                                            : weight->ld / RF_PANEL_ROWS;
 }
 
 struct cpu_backend {
@@ -41,7 +43,8 @@ struct cpu_backend {
 struct rf_buffer {
     struct rf_buffer *next;
     float *data;                   /* of an F32 buffer */
-    void *forms[RF_OPERAND_COUNT]; /* of an operand: its rows as the kernels pack them, in each form that is wanted */
+    void *forms[RF_OPERAND_COUNT]; /* of an operand: its rows as the kernels pack them, in each form
+                                      that is wanted */
     size_t row_bytes;              /* of an F32 buffer */
     size_t width;
 };
@@ -74,7 +77,8 @@ struct rf_context {
     float *partials;
     float *attended; /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
-    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the layer at hand, the rows of a tree (cpu_kv_get) */
+    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the layer at hand, the rows of a tree
+                               (cpu_kv_get) */
 };
 
 /* The row that row i follows, or -1. */
@@ -98,55 +102,67 @@ static inline float *buffer_row(const struct rf_buffer *buffer, size_t i)
 }
 
 /* Writes row i of an operand. */
-static inline void pack_row(const struct rf_context *context, struct rf_buffer *operand, size_t i, const float *x)
+static inline void pack_row(const struct rf_context *context, struct rf_buffer *operand, size_t i,
+                            const float *x)
 {
     for (int form = 0; form < RF_OPERAND_COUNT; form++)
-        if (operand->forms[form]) context->backend->kernels->pack[form](operand->forms[form], i, x, operand->width);
+        if (operand->forms[form])
+            context->backend->kernels->pack[form](operand->forms[form], i, x, operand->width);
 }
 
-/* 1 if rows of an operand can be written in parts: blocks of RF_BLOCK values stand for themselves in 8 and 16 bits, while the
- * order of BF16 rows is the tier's own. */
+/* 1 if rows of an operand can be written in parts: blocks of RF_BLOCK values stand for themselves
+ * in 8 and 16 bits, while the order of BF16 rows is the tier's own. */
 static inline int has_parts(const struct rf_buffer *operand)
 {
     return !operand->forms[RF_OPERAND_BF16];
 }
 
-/* Writes the values [first, first + n) of row i of an operand that has parts; both are multiples of RF_BLOCK. */
-static inline void pack_part(const struct rf_context *context, struct rf_buffer *operand, size_t i, size_t first,
-                             size_t n, const float *x)
+/* Writes the values [first, first + n) of row i of an operand that has parts; both are multiples of
+ * RF_BLOCK. */
+static inline void pack_part(const struct rf_context *context, struct rf_buffer *operand, size_t i,
+                             size_t first, size_t n, const float *x)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];
     uint16_t *a16 = operand->forms[RF_OPERAND_A16];
-    if (a8) kernels->pack[RF_OPERAND_A8](a8 + i * rf_a8_stride(operand->width) + first / RF_BLOCK, 0, x, n);
-    if (a16) kernels->pack[RF_OPERAND_A16](a16 + i * rf_a16_stride(operand->width) + first, 0, x, n);
+    if (a8)
+        kernels->pack[RF_OPERAND_A8](a8 + i * rf_a8_stride(operand->width) + first / RF_BLOCK, 0, x,
+                                     n);
+    if (a16)
+        kernels->pack[RF_OPERAND_A16](a16 + i * rf_a16_stride(operand->width) + first, 0, x, n);
 }
 
-/* K and V of one layer and KV head over the chunk of positions from chunk * RF_ATTENTION_CHUNK on. */
-static inline uint16_t *k_cache(const struct rf_context *context, size_t chunk, int32_t layer, size_t head)
+/* K and V of one layer and KV head over the chunk of positions from chunk * RF_ATTENTION_CHUNK on.
+ */
+static inline uint16_t *k_cache(const struct rf_context *context, size_t chunk, int32_t layer,
+                                size_t head)
 {
     const struct rf_params *params = context->shape.params;
-    size_t index = (chunk * (size_t)params->n_layer + (size_t)layer) * (size_t)params->n_head_kv + head;
+    size_t index =
+        (chunk * (size_t)params->n_layer + (size_t)layer) * (size_t)params->n_head_kv + head;
     return context->kv + index * context->kv_elements;
 }
 
-static inline uint16_t *v_cache(const struct rf_context *context, size_t chunk, int32_t layer, size_t head)
+static inline uint16_t *v_cache(const struct rf_context *context, size_t chunk, int32_t layer,
+                                size_t head)
 {
     return k_cache(context, chunk, layer, head) + context->k_elements;
 }
 
-/* How `total` weight rows of (at most) row_bytes each are shared and taken: a prompt's rows of activations are taken past one
- * piece of weights after another, few rows let the weights stream by at length. Both sizes are multiples of a panel's rows. */
+/* How `total` weight rows of (at most) row_bytes each are shared and taken: a prompt's rows of
+ * activations are taken past one piece of weights after another, few rows let the weights stream by
+ * at length. Both sizes are multiples of a panel's rows. */
 struct cpu_pieces {
     size_t grain; /* rows that are shared at a time */
     size_t call;  /* rows that a kernel gets at a time, at most */
 };
-struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes, size_t total,
-                             int workers, size_t n_rows);
+struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
+                             size_t total, int workers, size_t n_rows);
 
 /* weights.c */
-int cpu_weights_load(struct rf_backend *backend, const struct rf_weight_request *requests, int32_t n_requests,
-                     struct rf_team *team, rf_load_progress progress, void *user, struct rf_error *error);
+int cpu_weights_load(struct rf_backend *backend, const struct rf_weight_request *requests,
+                     int32_t n_requests, struct rf_team *team, rf_load_progress progress,
+                     void *user, struct rf_error *error);
 
 /* kv.c */
 int cpu_kv_new(struct rf_context *context, struct rf_error *error);
@@ -156,18 +172,23 @@ void cpu_kv_save(const struct rf_context *context, int32_t n, void *out);
 void cpu_kv_load(struct rf_context *context, int32_t n, const void *in);
 void cpu_kv_keep(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n);
 /* Writes one head's key or value (F32) at a position. */
-void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *key);
-void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *value);
-/* Copies one head's entry at a position: the key [head_dim] and the value [padded_dim], in the cache's type. */
-void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos, uint16_t *entry);
-void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos, const uint16_t *entry);
+void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                      const float *key);
+void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                        const float *value);
+/* Copies one head's entry at a position: the key [head_dim] and the value [padded_dim], in the
+ * cache's type. */
+void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                uint16_t *entry);
+void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                const uint16_t *entry);
 /* Where rope_store leaves the entry of a tree's row for attention. */
 uint16_t *cpu_tree_entry(const struct rf_context *context, size_t head, size_t row);
 
 /* attention.c */
 int cpu_attention_new(struct rf_context *context, struct rf_error *error);
 void cpu_attention_free(struct rf_context *context);
-void cpu_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
-                   const struct rf_buffer *q, struct rf_buffer *out);
+void cpu_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer,
+                   struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out);
 
 #endif

@@ -8,10 +8,11 @@
 #include "cpu/tiers.h"
 
 enum {
-    FEW_ROWS = 16,           /* that linear layers treat as a decoding step */
-    PART = 512,              /* values of a row that a worker takes at a time where rows are few */
-    PANELS_TOGETHER = 4,     /* of weights, that kernels walk side by side */
-    PIECE_BYTES = 640 * 1024 /* of weights that stay in the second cache while a prompt's rows pass by */
+    FEW_ROWS = 16,       /* that linear layers treat as a decoding step */
+    PART = 512,          /* values of a row that a worker takes at a time where rows are few */
+    PANELS_TOGETHER = 4, /* of weights, that kernels walk side by side */
+    PIECE_BYTES =
+        640 * 1024 /* of weights that stay in the second cache while a prompt's rows pass by */
 };
 
 static void backend_free(struct rf_backend *base)
@@ -59,19 +60,20 @@ static int rotations_new(struct rf_context *context, struct rf_error *error)
     const struct rf_params *params = context->shape.params;
     size_t half = (size_t)params->rope_dim / 2;
     context->inverse_frequency = rf_malloc(allocator, half, sizeof(double), "rotations", error);
-    context->rotations =
-        rf_malloc(allocator, (size_t)context->shape.max_rows, half * 2 * sizeof(float), "rotations", error);
+    context->rotations = rf_malloc(allocator, (size_t)context->shape.max_rows,
+                                   half * 2 * sizeof(float), "rotations", error);
     if (!context->inverse_frequency || !context->rotations) return RF_ERR_MEMORY;
     for (size_t i = 0; i < half; i++) {
-        double frequency = pow((double)params->rope_theta, -2.0 * (double)i / (double)params->rope_dim);
+        double frequency =
+            pow((double)params->rope_theta, -2.0 * (double)i / (double)params->rope_dim);
         if (params->rope_freq_factors) frequency /= (double)params->rope_freq_factors[i];
         context->inverse_frequency[i] = frequency * (double)params->rope_scale;
     }
     return 0;
 }
 
-static int context_new(struct rf_context **context, struct rf_backend *base, const struct rf_context_shape *shape,
-                       struct rf_error *error)
+static int context_new(struct rf_context **context, struct rf_backend *base,
+                       const struct rf_context_shape *shape, struct rf_error *error)
 {
     struct cpu_backend *backend = (struct cpu_backend *)base;
     *context = NULL;
@@ -80,7 +82,8 @@ static int context_new(struct rf_context **context, struct rf_backend *base, con
     made->backend = backend;
     made->shape = *shape;
     const struct rf_params *params = shape->params;
-    made->worker_row_floats = rf_padded((size_t)(params->n_embd > params->n_ff ? params->n_embd : params->n_ff));
+    made->worker_row_floats =
+        rf_padded((size_t)(params->n_embd > params->n_ff ? params->n_embd : params->n_ff));
     made->worker_rows = rf_malloc(backend->allocator, (size_t)rf_team_size(shape->team),
                                   made->worker_row_floats * sizeof(float), "activations", error);
     int code = made->worker_rows ? 0 : RF_ERR_MEMORY;
@@ -100,13 +103,16 @@ static int is_wanted(const struct cpu_backend *backend, enum rf_operand form, si
 {
     for (size_t i = 0; i < backend->n_weights; i++) {
         const struct rf_weight *weight = &backend->weights[i];
-        if (weight->data && (size_t)weight->columns == width && rf_operand_of(weight->format) == form) return 1;
+        if (weight->data && (size_t)weight->columns == width &&
+            rf_operand_of(weight->format) == form)
+            return 1;
     }
     return 0;
 }
 
 /* Passes over these weights will come. */
-static int stream_new(struct rf_context *context, const struct rf_backend *readers, struct rf_error *error)
+static int stream_new(struct rf_context *context, const struct rf_backend *readers,
+                      struct rf_error *error)
 {
     for (const struct stream *known = context->streams; known; known = known->next)
         if (known->readers == readers) return 0;
@@ -120,7 +126,8 @@ static int stream_new(struct rf_context *context, const struct rf_backend *reade
 }
 
 static struct rf_buffer *buffer_new(struct rf_context *context, const struct rf_backend *readers,
-                                    enum rf_buffer_kind kind, int32_t rows, int32_t width, struct rf_error *error)
+                                    enum rf_buffer_kind kind, int32_t rows, int32_t width,
+                                    struct rf_error *error)
 {
     const struct rf_allocator *allocator = context->backend->allocator;
     if (stream_new(context, readers, error) != 0) return NULL;
@@ -134,7 +141,8 @@ static struct rf_buffer *buffer_new(struct rf_context *context, const struct rf_
         failed = !buffer->data;
     }
     for (int form = 0; kind == RF_BUFFER_OPERAND && !failed && form < RF_OPERAND_COUNT; form++) {
-        if (!is_wanted((const struct cpu_backend *)readers, (enum rf_operand)form, buffer->width)) continue;
+        if (!is_wanted((const struct cpu_backend *)readers, (enum rf_operand)form, buffer->width))
+            continue;
         size_t bytes = context->backend->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = rf_malloc(allocator, bytes, 1, "activations", error);
         failed = !buffer->forms[form];
@@ -155,13 +163,14 @@ static struct rf_split *split_of(const struct rf_context *context, const struct 
     return stream->split;
 }
 
-static void run(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows, rf_run_fn fn,
-                void *argument)
+static void run(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows,
+                rf_run_fn fn, void *argument)
 {
     rf_team_run_split(context->shape.team, split_of(context, readers), n_rows, fn, argument);
 }
 
-static int32_t workers(const struct rf_context *context, const struct rf_backend *readers, int32_t n_rows)
+static int32_t workers(const struct rf_context *context, const struct rf_backend *readers,
+                       int32_t n_rows)
 {
     return split_of(context, readers)->kinds[rf_work_of(n_rows)].active;
 }
@@ -187,8 +196,10 @@ static void rotate_position(const struct rf_context *context, size_t row, int32_
 static void read_row(const struct rf_weight *weight, int32_t token, float *out)
 {
     const struct rf_tensor *tensor = weight->table;
-    size_t n = (size_t)weight->columns, row_bytes = (size_t)(tensor->bytes / (uint64_t)weight->rows);
-    rf_dequantize_f32(tensor->dtype, (const char *)tensor->data + (size_t)token * row_bytes, out, n);
+    size_t n = (size_t)weight->columns,
+           row_bytes = (size_t)(tensor->bytes / (uint64_t)weight->rows);
+    rf_dequantize_f32(tensor->dtype, (const char *)tensor->data + (size_t)token * row_bytes, out,
+                      n);
     for (size_t j = 0; weight->table_form != RF_WEIGHTS_STORED && j < n; j++)
         out[j] = rf_bf16_to_f32(rf_f32_to_bf16(out[j]));
 }
@@ -199,8 +210,9 @@ static size_t rows_grain(int32_t n_rows)
     return n_rows <= FEW_ROWS ? 1 : 4;
 }
 
-static void embed(struct rf_context *context, struct rf_worker *worker, const struct rf_weight *table,
-                  const int32_t *tokens, struct rf_rows rows, struct rf_buffer *x)
+static void embed(struct rf_context *context, struct rf_worker *worker,
+                  const struct rf_weight *table, const int32_t *tokens, struct rf_rows rows,
+                  struct rf_buffer *x)
 {
     struct rf_share share;
     size_t begin, end;
@@ -219,8 +231,9 @@ static float *worker_row(const struct rf_context *context, const struct rf_worke
     return context->worker_rows + (size_t)worker->index * context->worker_row_floats;
 }
 
-static void norm(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x, int32_t first,
-                 int32_t n_rows, const struct rf_weight *weight, float eps, struct rf_buffer *out)
+static void norm(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x,
+                 int32_t first, int32_t n_rows, const struct rf_weight *weight, float eps,
+                 struct rf_buffer *out)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     struct rf_share share;
@@ -235,15 +248,16 @@ static void norm(struct rf_context *context, struct rf_worker *worker, const str
     rf_team_barrier(worker);
 }
 
-struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes, size_t total,
-                             int workers, size_t n_rows)
+struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
+                             size_t total, int workers, size_t n_rows)
 {
     size_t rows = PIECE_BYTES / row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
     if (any_bf16 && rows > kernels->linear_rows) rows = kernels->linear_rows;
     if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
     struct cpu_pieces pieces = {.grain = kernels->linear_rows, .call = rows};
     if (n_rows > FEW_ROWS) {
-        /* Large, as each call reads all of the prompt's rows again, but enough of them for all workers. */
+        /* Large, as each call reads all of the prompt's rows again, but enough of them for all
+         * workers. */
         size_t share = rf_padded(total / (8 * (size_t)workers));
         if (pieces.grain < share) pieces.grain = share;
     }
@@ -253,9 +267,10 @@ struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, siz
 }
 
 /* y[.., row .. row + m) of one layer. */
-static void linear_piece(const struct rf_kernels *kernels, const struct rf_buffer *x, int32_t n_rows,
-                         const struct rf_weight *weight, const struct rf_weight *bias, struct rf_buffer *y, size_t row,
-                         size_t m, int accumulate)
+static void linear_piece(const struct rf_kernels *kernels, const struct rf_buffer *x,
+                         int32_t n_rows, const struct rf_weight *weight,
+                         const struct rf_weight *bias, struct rf_buffer *y, size_t row, size_t m,
+                         int accumulate)
 {
     struct rf_linear_args args = {.y = buffer_row(y, 0) + row,
                                   .ldy = y->row_bytes / sizeof(float),
@@ -270,9 +285,10 @@ static void linear_piece(const struct rf_kernels *kernels, const struct rf_buffe
     kernels->linear[weight->format](&args);
 }
 
-static void linear(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x, int32_t n_rows,
-                   int32_t n_layers, const struct rf_weight *const *weights, const struct rf_weight *const *biases,
-                   struct rf_buffer *const *y, int accumulate)
+static void linear(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x,
+                   int32_t n_rows, int32_t n_layers, const struct rf_weight *const *weights,
+                   const struct rf_weight *const *biases, struct rf_buffer *const *y,
+                   int accumulate)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     struct rf_share share;
@@ -285,7 +301,8 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
         any_bf16 |= weights[l]->format == RF_FORMAT_BF16;
         total += rf_padded((size_t)weights[l]->rows);
     }
-    struct cpu_pieces pieces = cpu_pieces(kernels, any_bf16, row_bytes, total, worker->count, (size_t)n_rows);
+    struct cpu_pieces pieces =
+        cpu_pieces(kernels, any_bf16, row_bytes, total, worker->count, (size_t)n_rows);
     rf_share_begin(&share, worker, total, pieces.grain, (double)row_bytes);
     while (rf_share_next(&share, &begin, &end)) {
         size_t first = 0; /* row of layer l among all of them */
@@ -294,7 +311,8 @@ static void linear(struct rf_context *context, struct rf_worker *worker, const s
             if (to > (size_t)weights[l]->rows) to = (size_t)weights[l]->rows;
             for (size_t row = from, m; row < to; row += m) {
                 m = to - row < pieces.call ? to - row : pieces.call;
-                linear_piece(kernels, x, n_rows, weights[l], biases ? biases[l] : NULL, y[l], row, m, accumulate);
+                linear_piece(kernels, x, n_rows, weights[l], biases ? biases[l] : NULL, y[l], row,
+                             m, accumulate);
             }
         }
     }
@@ -306,7 +324,8 @@ static void rotate(const struct rf_context *context, float *head, size_t row)
     const struct rf_params *params = context->shape.params;
     size_t half = (size_t)params->rope_dim / 2;
     const float *turn = context->rotations + row * half * 2;
-    size_t step = params->rope_style == RF_ROPE_NORM ? 2 : 1, distance = params->rope_style == RF_ROPE_NORM ? 1 : half;
+    size_t step = params->rope_style == RF_ROPE_NORM ? 2 : 1,
+           distance = params->rope_style == RF_ROPE_NORM ? 1 : half;
     for (size_t i = 0; i < half; i++) {
         float *a = head + i * step, *b = a + distance, c = turn[2 * i], s = turn[2 * i + 1];
         float x = *a, y = *b;
@@ -315,16 +334,19 @@ static void rotate(const struct rf_context *context, float *head, size_t row)
     }
 }
 
-static void rope_store(struct rf_context *context, struct rf_worker *worker, int32_t layer, struct rf_rows rows,
-                       struct rf_buffer *q, struct rf_buffer *k, const struct rf_buffer *v,
-                       const struct rf_weight *q_norm, const struct rf_weight *k_norm, float eps)
+static void rope_store(struct rf_context *context, struct rf_worker *worker, int32_t layer,
+                       struct rf_rows rows, struct rf_buffer *q, struct rf_buffer *k,
+                       const struct rf_buffer *v, const struct rf_weight *q_norm,
+                       const struct rf_weight *k_norm, float eps)
 {
     const struct rf_params *params = context->shape.params;
     const struct rf_kernels *kernels = context->backend->kernels;
-    size_t n_rows = (size_t)rows.n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
+    size_t n_rows = (size_t)rows.n_rows, dim = (size_t)params->head_dim,
+           n_q = (size_t)params->n_head;
     size_t begin, end;
     struct rf_share share;
-    /* Heads of q, then of k and v; the rows of a head together, so that neighbours in the cache have one writer. */
+    /* Heads of q, then of k and v; the rows of a head together, so that neighbours in the cache
+     * have one writer. */
     rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
@@ -340,14 +362,16 @@ static void rope_store(struct rf_context *context, struct rf_worker *worker, int
                 rotate(context, head, row);
                 cpu_kv_store_key(context, layer, h, slot, head);
                 cpu_kv_store_value(context, layer, h, slot, buffer_row(v, row) + h * dim);
-                if (rows.parents) cpu_kv_get(context, layer, h, slot, cpu_tree_entry(context, h, row));
+                if (rows.parents)
+                    cpu_kv_get(context, layer, h, slot, cpu_tree_entry(context, h, row));
             }
         }
     rf_team_barrier(worker);
 }
 
 static void silu_gate(struct rf_context *context, struct rf_worker *worker, int32_t n_rows,
-                      const struct rf_buffer *gate, const struct rf_buffer *up, struct rf_buffer *out)
+                      const struct rf_buffer *gate, const struct rf_buffer *up,
+                      struct rf_buffer *out)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     struct rf_share share;
@@ -358,7 +382,8 @@ static void silu_gate(struct rf_context *context, struct rf_worker *worker, int3
     rf_share_begin(&share, worker, (size_t)n_rows * parts, rows_grain(n_rows), 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
-            size_t i = item / parts, first = item % parts * part, n = width - first < part ? width - first : part;
+            size_t i = item / parts, first = item % parts * part,
+                   n = width - first < part ? width - first : part;
             kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
             if (n == width)
                 pack_row(context, out, i, gated);
@@ -378,8 +403,9 @@ static double log_probability(const float *logits, size_t n, size_t target)
     return (double)(logits[target] - max) - log(sum);
 }
 
-static void log_probabilities(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *logits,
-                              int32_t n_rows, const int32_t *targets, double *out)
+static void log_probabilities(struct rf_context *context, struct rf_worker *worker,
+                              const struct rf_buffer *logits, int32_t n_rows,
+                              const int32_t *targets, double *out)
 {
     (void)context;
     struct rf_share share;
@@ -424,7 +450,9 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
 {
     *backend = NULL;
     const struct rf_kernels *kernels = rf_cpu_kernels(tier);
-    if (!kernels) return rf_fail(error, RF_ERR_UNSUPPORTED, "this version has no kernels for cpu tier %d", tier);
+    if (!kernels)
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "this version has no kernels for cpu tier %d",
+                       tier);
     struct cpu_backend *made = rf_calloc(allocator, 1, sizeof *made, "backend", error);
     if (!made) return RF_ERR_MEMORY;
     made->base.ops = &cpu_ops;

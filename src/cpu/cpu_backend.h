@@ -4,17 +4,20 @@
 
 #include "infer/backend.h"
 
-/* `tier`: an enum rf_tier that the machine has and that has kernels. The allocator must outlive the backend. */
+/* `tier`: an enum rf_tier that the machine has and that has kernels. The allocator must outlive the
+ * backend. */
 int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_allocator *allocator,
                        struct rf_error *error);
 
-/* What a weight will take, and the name of the format that a matrix of that type is computed in ("BF16", "Q4_K"). */
+/* What a weight will take, and the name of the format that a matrix of that type is computed in
+ * ("BF16", "Q4_K"). */
 struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request);
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
 
-/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several passes over a pool of four
- * times the last-level cache (256 MiB to 2 GiB, at most a quarter of the memory). */
-int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator, double *bytes_per_second,
-                        struct rf_error *error);
+/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several
+ * passes over a pool of four times the last-level cache (256 MiB to 2 GiB, at most a quarter of the
+ * memory). */
+int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
+                        double *bytes_per_second, struct rf_error *error);
 
 #endif

@@ -1,6 +1,7 @@
-/* The KV cache: per chunk of positions, layer and KV head first K, 16 positions interleaved so that a vector of scores needs
- * no sums across lanes, [256/16][head_dim][16]; then V, [256][padded head_dim]. Chunks come first in the order, so that a
- * context takes up memory as it fills, however large the pages are. */
+/* The KV cache: per chunk of positions, layer and KV head first K, 16 positions interleaved so that
+ * a vector of scores needs no sums across lanes, [256/16][head_dim][16]; then V, [256][padded
+ * head_dim]. Chunks come first in the order, so that a context takes up memory as it fills, however
+ * large the pages are. */
 #include <string.h>
 
 #include "cpu/cpu.h"
@@ -27,12 +28,13 @@ int cpu_kv_new(struct rf_context *context, struct rf_error *error)
     context->padded_dim = rf_padded(dim);
     context->k_elements = RF_ATTENTION_CHUNK * dim;
     context->kv_elements = context->k_elements + RF_ATTENTION_CHUNK * context->padded_dim;
-    context->tree_entries =
-        rf_malloc(context->backend->allocator, (size_t)context->shape.params->n_head_kv * RF_TREE_ROWS,
-                  entry_elements(context) * sizeof *context->tree_entries, "KV cache", error);
-    /* Not cleared: kernels read K to the end of a block of 16 and drop the scores of positions that a query does not see;
-     * of V they read only what was written. */
-    context->kv = rf_malloc(context->backend->allocator, chunks((size_t)context->shape.n_ctx) * heads(context),
+    context->tree_entries = rf_malloc(
+        context->backend->allocator, (size_t)context->shape.params->n_head_kv * RF_TREE_ROWS,
+        entry_elements(context) * sizeof *context->tree_entries, "KV cache", error);
+    /* Not cleared: kernels read K to the end of a block of 16 and drop the scores of positions that
+     * a query does not see; of V they read only what was written. */
+    context->kv = rf_malloc(context->backend->allocator,
+                            chunks((size_t)context->shape.n_ctx) * heads(context),
                             context->kv_elements * sizeof *context->kv, "KV cache", error);
     return context->kv && context->tree_entries ? 0 : RF_ERR_MEMORY;
 }
@@ -47,16 +49,18 @@ void cpu_kv_free(struct rf_context *context)
 static uint16_t *key_at(const struct rf_context *context, int32_t layer, size_t head, size_t pos)
 {
     size_t place = pos % RF_ATTENTION_CHUNK, first = place / RF_KV_BLOCK * RF_KV_BLOCK;
-    return k_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + first * (size_t)context->shape.params->head_dim +
-           place % RF_KV_BLOCK;
+    return k_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) +
+           first * (size_t)context->shape.params->head_dim + place % RF_KV_BLOCK;
 }
 
 static uint16_t *value_at(const struct rf_context *context, int32_t layer, size_t head, size_t pos)
 {
-    return v_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) + pos % RF_ATTENTION_CHUNK * context->padded_dim;
+    return v_cache(context, pos / RF_ATTENTION_CHUNK, layer, head) +
+           pos % RF_ATTENTION_CHUNK * context->padded_dim;
 }
 
-void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *key)
+void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                      const float *key)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     size_t dim = (size_t)context->shape.params->head_dim;
@@ -71,7 +75,8 @@ void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, si
     }
 }
 
-void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos, const float *value)
+void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                        const float *value)
 {
     const struct rf_kernels *kernels = context->backend->kernels;
     size_t dim = (size_t)context->shape.params->head_dim;
@@ -83,7 +88,8 @@ void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, 
     memset(row + dim, 0, (context->padded_dim - dim) * sizeof *row);
 }
 
-void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos, uint16_t *entry)
+void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                uint16_t *entry)
 {
     size_t dim = (size_t)context->shape.params->head_dim;
     const uint16_t *key = key_at(context, layer, head, pos);
@@ -91,7 +97,8 @@ void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, si
     memcpy(entry + dim, value_at(context, layer, head, pos), context->padded_dim * sizeof *entry);
 }
 
-void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos, const uint16_t *entry)
+void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos,
+                const uint16_t *entry)
 {
     size_t dim = (size_t)context->shape.params->head_dim;
     uint16_t *key = key_at(context, layer, head, pos);
@@ -117,15 +124,16 @@ void cpu_kv_keep(struct rf_context *context, int32_t first_pos, const int32_t *p
             }
 }
 
-/* A saved cache has the same order, cut to the positions that are there: each chunk's K to the end of a block, V to the
- * last position. The two halves of a chunk's piece, in elements. */
+/* A saved cache has the same order, cut to the positions that are there: each chunk's K to the end
+ * of a block, V to the last position. The two halves of a chunk's piece, in elements. */
 struct piece {
     size_t positions, k, v;
 };
 
 static struct piece piece_of(const struct rf_context *context, size_t n, size_t chunk)
 {
-    size_t left = n - chunk * RF_ATTENTION_CHUNK, positions = left < RF_ATTENTION_CHUNK ? left : RF_ATTENTION_CHUNK;
+    size_t left = n - chunk * RF_ATTENTION_CHUNK,
+           positions = left < RF_ATTENTION_CHUNK ? left : RF_ATTENTION_CHUNK;
     size_t blocks = (positions + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     return (struct piece){positions, blocks * RF_KV_BLOCK * (size_t)context->shape.params->head_dim,
                           positions * context->padded_dim};
@@ -141,13 +149,15 @@ uint64_t cpu_kv_bytes(const struct rf_context *context, int32_t n)
     return elements * sizeof(uint16_t);
 }
 
-/* Clears the positions of the last K block that were not written: no stray memory belongs in a file. */
+/* Clears the positions of the last K block that were not written: no stray memory belongs in a
+ * file. */
 static void clear_beyond(uint16_t *k, size_t n, size_t dim)
 {
     if (n % RF_KV_BLOCK == 0) return;
     uint16_t *block = k + n / RF_KV_BLOCK * RF_KV_BLOCK * dim;
     for (size_t j = 0; j < dim; j++)
-        memset(block + j * RF_KV_BLOCK + n % RF_KV_BLOCK, 0, (RF_KV_BLOCK - n % RF_KV_BLOCK) * sizeof *block);
+        memset(block + j * RF_KV_BLOCK + n % RF_KV_BLOCK, 0,
+               (RF_KV_BLOCK - n % RF_KV_BLOCK) * sizeof *block);
 }
 
 void cpu_kv_save(const struct rf_context *context, int32_t n, void *out)
@@ -169,7 +179,8 @@ void cpu_kv_load(struct rf_context *context, int32_t n, const void *in)
     const char *from = in;
     for (size_t c = 0; c < chunks((size_t)n); c++) {
         struct piece piece = piece_of(context, (size_t)n, c);
-        for (size_t h = 0; h < heads(context); h++, from += (piece.k + piece.v) * sizeof(uint16_t)) {
+        for (size_t h = 0; h < heads(context);
+             h++, from += (piece.k + piece.v) * sizeof(uint16_t)) {
             uint16_t *to = k_cache(context, c, 0, h);
             memcpy(to, from, piece.k * sizeof *to);
             memcpy(to + context->k_elements, from + piece.k * sizeof *to, piece.v * sizeof *to);

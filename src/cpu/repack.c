@@ -1,6 +1,7 @@
-/* Each function below takes one block of a file's type to its places in a unit of a panel: codes to row r's 32-bit lane of
- * every vector, scales to entry r of every list. Codes move in 64-bit words, eight at a time, one a byte; where a type
- * keeps its bits is model/dequant.c's to explain. Little-endian hosts only, as there. */
+/* Each function below takes one block of a file's type to its places in a unit of a panel: codes to
+ * row r's 32-bit lane of every vector, scales to entry r of every list. Codes move in 64-bit words,
+ * eight at a time, one a byte; where a type keeps its bits is model/dequant.c's to explain.
+ * Little-endian hosts only, as there. */
 #include "cpu/repack.h"
 
 #include <string.h>
@@ -175,13 +176,16 @@ static inline void q4_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
     }
     uint32_t a[4];
     take_6bit_scales(block + 4, a);
-    for (int v = 0; v < 3; v++) put_bytes(scales + 64 * v, r, a[v] | (a[3] >> 2 * v & 0x03030303u) << 6);
+    for (int v = 0; v < 3; v++)
+        put_bytes(scales + 64 * v, r, a[v] | (a[3] >> 2 * v & 0x03030303u) << 6);
     put_f16(scales + 192, r, block);
     put_negative_f16(scales + 192, 16 + r, block + 2);
 }
 
-/* 32 codes of Q6_K, whose low nibbles are in 32 bytes, at bit 0 or 4, and whose upper bits in 32 others. */
-static inline void q6_k_codes(const uint8_t *low, int low_shift, const uint8_t *high, int high_shift, uint8_t *lane)
+/* 32 codes of Q6_K, whose low nibbles are in 32 bytes, at bit 0 or 4, and whose upper bits in 32
+ * others. */
+static inline void q6_k_codes(const uint8_t *low, int low_shift, const uint8_t *high,
+                              int high_shift, uint8_t *lane)
 {
     uint64_t upper[4];
     for (int j = 0; j < 4; j++) {
@@ -212,7 +216,8 @@ static inline void q2_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
 {
     for (int b = 0; b < 8; b++) {
         uint64_t c[4];
-        for (int j = 0; j < 4; j++) c[j] = load64(block + 16 + b / 4 * 32 + 8 * j) >> b % 4 * 2 & 3 * BIT;
+        for (int j = 0; j < 4; j++)
+            c[j] = load64(block + 16 + b / 4 * 32 + 8 * j) >> b % 4 * 2 & 3 * BIT;
         put_8bit(codes + 512 * b + 4 * r, c);
     }
     for (int i = 0; i < 4; i++) {
@@ -230,8 +235,8 @@ static inline void q3_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
     for (int b = 0; b < 8; b++) {
         uint64_t c[4];
         for (int j = 0; j < 4; j++)
-            c[j] = (load64(block + 32 + b / 4 * 32 + 8 * j) >> b % 4 * 2 & 3 * BIT) | (load64(block + 8 * j) >> b & BIT)
-                                                                                          << 2;
+            c[j] = (load64(block + 32 + b / 4 * 32 + 8 * j) >> b % 4 * 2 & 3 * BIT) |
+                   (load64(block + 8 * j) >> b & BIT) << 2;
         put_8bit(codes + 512 * b + 4 * r, c);
     }
     for (size_t g = 0; g < 16; g++) {
@@ -272,15 +277,18 @@ struct rows {
     size_t unit_codes_bytes, scale_bytes; /* of a unit, in the panel */
 };
 
-/* Unit by unit, so that the panel is written from front to back. Sixteen rows side by side are more streams than memory
- * likes, and short ones: the next panel's bytes, which lie together, are prefetched meanwhile (past the last panel that
- * does no harm). Inlined into every case below, and `block` with it. */
+/* Unit by unit, so that the panel is written from front to back. Sixteen rows side by side are more
+ * streams than memory likes, and short ones: the next panel's bytes, which lie together, are
+ * prefetched meanwhile (past the last panel that does no harm). Inlined into every case below, and
+ * `block` with it. */
 static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block)
 {
     uint8_t *codes = panel, *scales = panel + rows->units * rows->unit_codes_bytes;
-    for (size_t u = 0; u < rows->units; u++, codes += rows->unit_codes_bytes, scales += rows->scale_bytes) {
+    for (size_t u = 0; u < rows->units;
+         u++, codes += rows->unit_codes_bytes, scales += rows->scale_bytes) {
         const uint8_t *next = rows->data + RF_PANEL_ROWS * (rows->bytes + u * rows->unit_bytes);
-        for (size_t i = 0; i < RF_PANEL_ROWS * rows->unit_bytes; i += 64) __builtin_prefetch(next + i);
+        for (size_t i = 0; i < RF_PANEL_ROWS * rows->unit_bytes; i += 64)
+            __builtin_prefetch(next + i);
         for (size_t r = 0; r < rows->count; r++)
             block(rows->data + r * rows->bytes + u * rows->unit_bytes, codes, scales, r);
     }
@@ -304,7 +312,8 @@ enum rf_format cpu_format_of(enum rf_dtype dtype)
     }
 }
 
-void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows, size_t k, void *panel)
+void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows,
+                      size_t k, void *panel)
 {
     enum rf_format format = cpu_format_of(dtype);
     const struct rf_panel_layout *layout = rf_panel_layout(format);
@@ -316,7 +325,8 @@ void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, s
                             .unit_bytes = info->block_bytes,
                             .unit_codes_bytes = layout->unit / RF_BLOCK * layout->block_bytes,
                             .scale_bytes = layout->scale_bytes};
-    size_t used = in.units * (in.unit_codes_bytes + in.scale_bytes), bytes = rf_panel_bytes(format, k);
+    size_t used = in.units * (in.unit_codes_bytes + in.scale_bytes),
+           bytes = rf_panel_bytes(format, k);
     if (rows < RF_PANEL_ROWS) memset(panel, 0, used);
     memset((uint8_t *)panel + used, 0, bytes - used);
     switch (dtype) {

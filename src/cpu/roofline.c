@@ -1,5 +1,6 @@
-/* Kernels beside the machine's limits, as the backend calls them: workers share the rows of a matrix (the chunks of a
- * layer's keys and values), and one matrix after another comes out of a pool that no cache holds. */
+/* Kernels beside the machine's limits, as the backend calls them: workers share the rows of a
+ * matrix (the chunks of a layer's keys and values), and one matrix after another comes out of a
+ * pool that no cache holds. */
 #include "cpu/roofline.h"
 
 #include <math.h>
@@ -23,9 +24,11 @@ enum {
     LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
 };
 
-static const uint64_t LEAST_POOL = (uint64_t)1 << 30, MOST_POOL = (uint64_t)2 << 30, SMALLEST_POOL = (uint64_t)64 << 20;
+static const uint64_t LEAST_POOL = (uint64_t)1 << 30, MOST_POOL = (uint64_t)2 << 30,
+                      SMALLEST_POOL = (uint64_t)64 << 20;
 /* How long a ceiling or a kernel is measured at a time, in seconds. */
-static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3, LONGEST = 40e-3;
+static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
+                    LONGEST = 40e-3;
 
 #define A8(name, format)                  \
     {                                     \
@@ -110,13 +113,14 @@ static double usual(struct seen *seen)
 
 /* ---- The pool ---- */
 
-/* Numbers that are harmless whatever a kernel takes them for: any two of these bytes are a normal F16 and BF16, each is a
- * scale of MXFP4 that is no extreme. */
+/* Numbers that are harmless whatever a kernel takes them for: any two of these bytes are a normal
+ * F16 and BF16, each is a scale of MXFP4 that is no extreme. */
 static void fill(void *argument, struct rf_worker *worker)
 {
     const struct rf_roofline *roofline = argument;
     size_t words = roofline->pool_bytes / sizeof(uint64_t), count = (size_t)worker->count;
-    uint64_t *pool = (uint64_t *)(void *)roofline->pool, state = 0x9e3779b97f4a7c15u * (uint64_t)(worker->index + 1);
+    uint64_t *pool = (uint64_t *)(void *)roofline->pool,
+             state = 0x9e3779b97f4a7c15u * (uint64_t)(worker->index + 1);
     for (size_t i = words / count * (size_t)worker->index,
                 end = worker->index + 1 == worker->count ? words : i + words / count;
          i < end; i++) {
@@ -148,7 +152,8 @@ int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int thre
     made->most_threads = made->threads = threads;
     made->pool_bytes = (size_t)(pool_bytes / READ_BLOCK * READ_BLOCK);
     made->pool = rf_malloc(allocator, made->pool_bytes, 1, "pool of the roofline", error);
-    int code = made->pool ? rf_team_of(&made->team, NULL, threads, allocator, error) : RF_ERR_MEMORY;
+    int code =
+        made->pool ? rf_team_of(&made->team, NULL, threads, allocator, error) : RF_ERR_MEMORY;
     if (code) {
         rf_roofline_free(made);
         return code;
@@ -187,8 +192,8 @@ static void read_part(void *argument, struct rf_worker *worker)
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
     while (rf_share_next(&share, &begin, &end)) {
         /* What nobody looks at need not be read. */
-        volatile uint64_t sum =
-            read->roofline->read_stream(read->data + begin * READ_BLOCK, (end - begin) * READ_BLOCK);
+        volatile uint64_t sum = read->roofline->read_stream(read->data + begin * READ_BLOCK,
+                                                            (end - begin) * READ_BLOCK);
         (void)sum;
     }
 }
@@ -202,7 +207,8 @@ static double measure_read(struct rf_roofline *roofline, double seconds)
     if (blocks > most) blocks = most;
     struct read read = {roofline, NULL, blocks};
     read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
-    return see(&roofline->reads_seen, (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read));
+    return see(&roofline->reads_seen,
+               (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read));
 }
 
 struct issue {
@@ -214,7 +220,8 @@ struct issue {
 static void issue_part(void *argument, struct rf_worker *worker)
 {
     const struct issue *issue = argument;
-    for (int part = worker->index; part < issue->threads; part += worker->count) issue->loop.run(issue->loops);
+    for (int part = worker->index; part < issue->threads; part += worker->count)
+        issue->loop.run(issue->loops);
 }
 
 /* Operations a second of an instruction for about so long. */
@@ -222,9 +229,11 @@ static double measure_peak(struct rf_roofline *roofline, enum rf_peak peak, doub
 {
     const struct rf_peak_loop *loop = &roofline->loops[peak];
     double each = loop->operations * roofline->threads;
-    struct issue issue = {*loop, (uint64_t)(seconds * roofline->peaks_seen[peak].best / each) + LEAST_LOOPS,
-                          roofline->threads};
-    return see(&roofline->peaks_seen[peak], (double)issue.loops * each / timed(roofline, issue_part, &issue));
+    struct issue issue = {
+        *loop, (uint64_t)(seconds * roofline->peaks_seen[peak].best / each) + LEAST_LOOPS,
+        roofline->threads};
+    return see(&roofline->peaks_seen[peak],
+               (double)issue.loops * each / timed(roofline, issue_part, &issue));
 }
 
 int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error)
@@ -258,7 +267,8 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
 void rf_roofline_settle(struct rf_roofline *roofline)
 {
     roofline->read = usual(&roofline->reads_seen);
-    for (int peak = 0; peak < RF_PEAK_COUNT; peak++) roofline->peaks[peak] = usual(&roofline->peaks_seen[peak]);
+    for (int peak = 0; peak < RF_PEAK_COUNT; peak++)
+        roofline->peaks[peak] = usual(&roofline->peaks_seen[peak]);
 }
 
 struct rf_ceiling rf_roofline_read_ceiling(const struct rf_roofline *roofline)
@@ -278,8 +288,9 @@ struct work {
     const struct rf_roofline *roofline;
     const struct rf_roofline_case *what;
     void (*part)(const struct work *work, const char *data, size_t begin, size_t end, size_t slot);
-    size_t items, grain, call; /* grain: that are shared at a time; call: that a kernel gets at a time */
-    size_t unit, unit_bytes;   /* items that lie together, and their bytes */
+    size_t items, grain,
+        call; /* grain: that are shared at a time; call: that a kernel gets at a time */
+    size_t unit, unit_bytes; /* items that lie together, and their bytes */
     double item_operations;
     void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
     float *y; /* [slots][slot_floats] */
@@ -295,31 +306,36 @@ static size_t work_bytes(const struct work *work)
     return (work->items + work->unit - 1) / work->unit * work->unit_bytes;
 }
 
-static void linear_part(const struct work *work, const char *weights, size_t begin, size_t end, size_t slot)
+static void linear_part(const struct work *work, const char *weights, size_t begin, size_t end,
+                        size_t slot)
 {
     const struct rf_roofline_case *what = work->what;
-    rf_linear_fn *linear = what->kernel->operand == RF_OPERAND_A16 ? what->table->linear_mxfp4_a16
-                                                                   : what->table->linear[what->kernel->format];
+    rf_linear_fn *linear = what->kernel->operand == RF_OPERAND_A16
+                               ? what->table->linear_mxfp4_a16
+                               : what->table->linear[what->kernel->format];
     for (size_t r = begin, m; r < end; r += m) {
         m = end - r < work->call ? end - r : work->call;
-        struct rf_linear_args args = {.y = work->y + slot * work->slot_floats + r,
-                                      .ldy = work->ldy,
-                                      .w = weights + r / work->unit * work->unit_bytes,
-                                      .ldw = what->kernel->format == RF_FORMAT_BF16 ? what->k : work->unit_bytes,
-                                      .x = work->x,
-                                      .m = m,
-                                      .n = what->rows,
-                                      .k = what->k};
+        struct rf_linear_args args = {
+            .y = work->y + slot * work->slot_floats + r,
+            .ldy = work->ldy,
+            .w = weights + r / work->unit * work->unit_bytes,
+            .ldw = what->kernel->format == RF_FORMAT_BF16 ? what->k : work->unit_bytes,
+            .x = work->x,
+            .m = m,
+            .n = what->rows,
+            .k = what->k};
         linear(&args);
     }
 }
 
 static size_t chunk_bytes(void)
 {
-    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) * sizeof(uint16_t);
+    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) *
+           sizeof(uint16_t);
 }
 
-static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end, size_t slot)
+static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end,
+                           size_t slot)
 {
     const struct rf_roofline_case *what = work->what;
     size_t n_q = what->rows * RF_ROOFLINE_GROUP;
@@ -332,7 +348,8 @@ static void attention_part(const struct work *work, const char *chunks, size_t b
                                          .v = k + (size_t)RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM,
                                          .head_dim = RF_ROOFLINE_HEAD_DIM,
                                          .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
-                                         .out = work->y + slot * work->slot_floats + item * n_q * work->ldy,
+                                         .out = work->y + slot * work->slot_floats +
+                                                item * n_q * work->ldy,
                                          .ldo = work->ldy};
         if (what->kernel->bf16_kv)
             what->table->attention_bf16(&args);
@@ -360,7 +377,8 @@ static void repeat(void *argument, struct rf_worker *worker)
     size_t bytes = (work_bytes(work) + PAGE - 1) / PAGE * PAGE;
     for (int slot = worker->index; slot < work->roofline->threads; slot += worker->count)
         for (size_t pass = 0; pass < work->passes; pass++)
-            work->part(work, work->roofline->pool + (size_t)slot * bytes, 0, work->items, (size_t)slot);
+            work->part(work, work->roofline->pool + (size_t)slot * bytes, 0, work->items,
+                       (size_t)slot);
 }
 
 static int linear_work(struct work *work, struct rf_error *error)
@@ -370,7 +388,8 @@ static int linear_work(struct work *work, struct rf_error *error)
     int panels = what->kernel->format != RF_FORMAT_BF16;
     work->part = linear_part;
     work->unit = panels ? RF_PANEL_ROWS : 1;
-    work->unit_bytes = panels ? rf_panel_bytes(what->kernel->format, what->k) : what->k * sizeof(uint16_t);
+    work->unit_bytes =
+        panels ? rf_panel_bytes(what->kernel->format, what->k) : what->k * sizeof(uint16_t);
     work->item_operations = 2.0 * (double)what->rows * (double)what->k;
     work->items = what->m;
     if (what->in_cache) {
@@ -378,8 +397,8 @@ static int linear_work(struct work *work, struct rf_error *error)
         if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
         if (rows < work->items) work->items = rows;
     }
-    struct cpu_pieces pieces = cpu_pieces(what->table, !panels, work->unit_bytes / work->unit, work->items,
-                                          work->roofline->threads, what->rows);
+    struct cpu_pieces pieces = cpu_pieces(what->table, !panels, work->unit_bytes / work->unit,
+                                          work->items, work->roofline->threads, what->rows);
     work->grain = pieces.grain;
     work->call = pieces.call;
     work->ldy = rf_padded(work->items);
@@ -387,7 +406,8 @@ static int linear_work(struct work *work, struct rf_error *error)
 
     enum rf_operand form = what->kernel->operand;
     float *x = rf_malloc(allocator, what->k, sizeof *x, "roofline", error);
-    work->x = rf_malloc(allocator, what->table->packed_bytes[form](what->rows, what->k), 1, "roofline", error);
+    work->x = rf_malloc(allocator, what->table->packed_bytes[form](what->rows, what->k), 1,
+                        "roofline", error);
     if (x && work->x)
         for (size_t i = 0; i < what->rows; i++) {
             for (size_t j = 0; j < what->k; j++) x[j] = (float)((i + 7 * j) % 31) / 16.0f - 0.9f;
@@ -414,7 +434,8 @@ static int attention_work(struct work *work, struct rf_error *error)
     work->q = rf_malloc(allocator, queries, sizeof *work->q, "roofline", error);
     work->visible = rf_malloc(allocator, queries, sizeof *work->visible, "roofline", error);
     if (!x || !work->q || !work->visible) return RF_ERR_MEMORY;
-    for (size_t i = 0; i < queries * RF_ROOFLINE_HEAD_DIM; i++) x[i] = (float)(i % 31) / 16.0f - 0.9f;
+    for (size_t i = 0; i < queries * RF_ROOFLINE_HEAD_DIM; i++)
+        x[i] = (float)(i % 31) / 16.0f - 0.9f;
     for (size_t i = 0; i < queries; i++) {
         work->q[i] = x + i * RF_ROOFLINE_HEAD_DIM;
         work->visible[i] = RF_ATTENTION_CHUNK;
@@ -427,21 +448,26 @@ static double run(struct rf_roofline *roofline, struct work *work)
     if (work->what->in_cache) return timed(roofline, repeat, work);
     work->cursor = roofline->cursor;
     double seconds = timed(roofline, stream, work);
-    for (size_t pass = 0; pass < work->passes; pass++) take(roofline, &roofline->cursor, work_bytes(work));
+    for (size_t pass = 0; pass < work->passes; pass++)
+        take(roofline, &roofline->cursor, work_bytes(work));
     return seconds;
 }
 
-/* Chooses how much a round runs: passes enough to be measured, and only the first rows of a matrix that would take too long. */
+/* Chooses how much a round runs: passes enough to be measured, and only the first rows of a matrix
+ * that would take too long. */
 static int set_size(struct rf_roofline *roofline, struct work *work, struct rf_error *error)
 {
     size_t all = work->items, atom = work->part == linear_part ? RF_PANEL_ROWS : 1;
     size_t least = atom * (size_t)(work->what->in_cache ? 1 : roofline->threads);
-    /* A matrix for each worker in a cache; else one that leaves the pool room for what is measured in between. */
-    size_t part = work->what->in_cache ? roofline->pool_bytes / (size_t)roofline->threads : roofline->pool_bytes / 4;
+    /* A matrix for each worker in a cache; else one that leaves the pool room for what is measured
+     * in between. */
+    size_t part = work->what->in_cache ? roofline->pool_bytes / (size_t)roofline->threads
+                                       : roofline->pool_bytes / 4;
     size_t fits = part / work->unit_bytes * work->unit / atom * atom;
     if (all > fits) all = fits;
     if (all == 0)
-        return rf_fail(error, RF_ERR_ARGUMENT, "the shape %zux%zu is too large for a pool of %zu MiB", work->what->m,
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "the shape %zux%zu is too large for a pool of %zu MiB", work->what->m,
                        work->what->k, roofline->pool_bytes >> 20);
     work->items = all < least ? all : least;
     work->passes = 1;
@@ -452,8 +478,10 @@ static int set_size(struct rf_roofline *roofline, struct work *work, struct rf_e
         size_t some = (size_t)(LONGEST / each) / atom * atom;
         work->items = some < least ? (least < all ? least : all) : some;
     }
-    double wanted = work->what->in_cache ? CACHED_TIME : KERNEL_TIME, pass = each * (double)work->items;
-    double most = work->what->in_cache ? 1e6 : (double)roofline->pool_bytes / 4 / (double)work_bytes(work);
+    double wanted = work->what->in_cache ? CACHED_TIME : KERNEL_TIME,
+           pass = each * (double)work->items;
+    double most =
+        work->what->in_cache ? 1e6 : (double)roofline->pool_bytes / 4 / (double)work_bytes(work);
     double passes = ceil(wanted / (pass > 1e-9 ? pass : 1e-9));
     work->passes = (size_t)(passes > most ? most : passes);
     if (work->passes < 1) work->passes = 1;
@@ -464,7 +492,8 @@ struct ceilings {
     double read, peak;
 };
 
-static struct ceilings measure_ceilings(struct rf_roofline *roofline, const struct rf_roofline_case *what)
+static struct ceilings measure_ceilings(struct rf_roofline *roofline,
+                                        const struct rf_roofline_case *what)
 {
     struct ceilings now = {roofline->read, measure_peak(roofline, what->peak, PEAK_TIME)};
     /* Kernels that work in a cache are not to find it full of something else. */
@@ -472,12 +501,15 @@ static struct ceilings measure_ceilings(struct rf_roofline *roofline, const stru
     return now;
 }
 
-static int measure_rounds(struct rf_roofline *roofline, struct work *work, int rounds, double *values,
-                          int (*stop)(void *user), void *user, struct rf_roofline_result *result)
+static int measure_rounds(struct rf_roofline *roofline, struct work *work, int rounds,
+                          double *values, int (*stop)(void *user), void *user,
+                          struct rf_roofline_result *result)
 {
-    double *seconds = values, *of_read = values + rounds, *of_peak = of_read + rounds, *lower = of_peak + rounds;
+    double *seconds = values, *of_read = values + rounds, *of_peak = of_read + rounds,
+           *lower = of_peak + rounds;
     double times = (double)work->passes * (work->what->in_cache ? roofline->threads : 1);
-    double bytes = times * (double)work_bytes(work), operations = times * (double)work->items * work->item_operations;
+    double bytes = times * (double)work_bytes(work),
+           operations = times * (double)work->items * work->item_operations;
     result->operations_per_byte = operations / bytes;
     struct ceilings before = measure_ceilings(roofline, work->what);
     for (int i = 0; i < rounds; i++) {
@@ -498,16 +530,20 @@ static int measure_rounds(struct rf_roofline *roofline, struct work *work, int r
     return 0;
 }
 
-int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what, int rounds,
-                        int (*stop)(void *user), void *user, struct rf_roofline_result *result, struct rf_error *error)
+int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what,
+                        int rounds, int (*stop)(void *user), void *user,
+                        struct rf_roofline_result *result, struct rf_error *error)
 {
     const struct rf_allocator *allocator = roofline->allocator;
     struct work work = {.roofline = roofline, .what = what};
     *result = (struct rf_roofline_result){0};
-    int code = what->kernel->is_attention ? attention_work(&work, error) : linear_work(&work, error);
-    double *values = code ? NULL : rf_malloc(allocator, (size_t)rounds, 4 * sizeof *values, "roofline", error);
+    int code =
+        what->kernel->is_attention ? attention_work(&work, error) : linear_work(&work, error);
+    double *values =
+        code ? NULL : rf_malloc(allocator, (size_t)rounds, 4 * sizeof *values, "roofline", error);
     size_t slots = what->in_cache ? (size_t)roofline->threads : 1;
-    if (values) work.y = rf_malloc(allocator, slots * work.slot_floats, sizeof *work.y, "roofline", error);
+    if (values)
+        work.y = rf_malloc(allocator, slots * work.slot_floats, sizeof *work.y, "roofline", error);
     if (!work.y) code = RF_ERR_MEMORY;
     if (!code) code = set_size(roofline, &work, error);
     if (!code) {

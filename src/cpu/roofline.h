@@ -1,7 +1,9 @@
-/* Kernels beside the machine's limits: how much of the memory's reading speed and of an instruction's issue rate they reach.
+/* Kernels beside the machine's limits: how much of the memory's reading speed and of an
+ * instruction's issue rate they reach.
  *
- * Neighbours and clocks change both within seconds. So every round of a kernel lies between two measurements of the
- * ceilings, a round's figure is a ratio to their mean, and the result is the median of the rounds. */
+ * Neighbours and clocks change both within seconds. So every round of a kernel lies between two
+ * measurements of the ceilings, a round's figure is a ratio to their mean, and the result is the
+ * median of the rounds. */
 #ifndef RF_CPU_ROOFLINE_H
 #define RF_CPU_ROOFLINE_H
 
@@ -11,7 +13,8 @@
 #include "microkernels/peak.h"
 
 enum {
-    RF_ROOFLINE_CONTEXT = 16384, /* positions, heads of a group and their width, for attention: Qwen2.5-1.5B's */
+    RF_ROOFLINE_CONTEXT =
+        16384, /* positions, heads of a group and their width, for attention: Qwen2.5-1.5B's */
     RF_ROOFLINE_HEAD_DIM = 128,
     RF_ROOFLINE_GROUP = 6,
     RF_ROOFLINE_MAX_QUERY_ROWS = 16 /* rows that attention takes in a call */
@@ -31,16 +34,19 @@ extern const struct rf_roofline_kernel rf_roofline_kernels[];
 
 struct rf_roofline;
 
-/* `pool_bytes` of memory to stream from, in which nothing may be found in a cache when it comes round again; 0: four times
- * the last-level cache, between 1 and 2 GiB, at most a quarter of the memory. Filled by `threads` workers. */
+/* `pool_bytes` of memory to stream from, in which nothing may be found in a cache when it comes
+ * round again; 0: four times the last-level cache, between 1 and 2 GiB, at most a quarter of the
+ * memory. Filled by `threads` workers. */
 int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int threads,
                     const struct rf_allocator *allocator, struct rf_error *error);
 void rf_roofline_free(struct rf_roofline *roofline);
 uint64_t rf_roofline_pool_bytes(const struct rf_roofline *roofline);
 
-/* From now on `threads` workers measure, at most as many as filled the pool. Ceilings are then measured first. */
+/* From now on `threads` workers measure, at most as many as filled the pool. Ceilings are then
+ * measured first. */
 int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error);
-/* Makes the ceilings the medians of all that was measured of them with these threads, also beside kernels. */
+/* Makes the ceilings the medians of all that was measured of them with these threads, also beside
+ * kernels. */
 void rf_roofline_settle(struct rf_roofline *roofline);
 struct rf_ceiling {
     double usual, best; /* a second; 0 where the processor lacks the instruction */
@@ -68,7 +74,8 @@ struct rf_roofline_result {
 };
 
 /* `stop` is asked before each round; non-zero ends the call with RF_ERR_CANCELLED. */
-int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what, int rounds,
-                        int (*stop)(void *user), void *user, struct rf_roofline_result *result, struct rf_error *error);
+int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what,
+                        int rounds, int (*stop)(void *user), void *user,
+                        struct rf_roofline_result *result, struct rf_error *error);
 
 #endif

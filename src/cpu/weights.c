@@ -1,5 +1,6 @@
-/* Weights: float matrices in BF16, in place where the file has them so, else converted; quantised ones in panels of their own
- * bits; those of a draft cast to fewer. All of it happens at load, on all cores. */
+/* Weights: float matrices in BF16, in place where the file has them so, else converted; quantised
+ * ones in panels of their own bits; those of a draft cast to fewer. All of it happens at load, on
+ * all cores. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -45,7 +46,9 @@ static uint64_t elements_of(const struct rf_tensor *tensor)
 
 static enum rf_cast_target target_of(enum rf_weight_form form)
 {
-    return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4 : form == RF_WEIGHTS_Q4 ? RF_TARGET_Q4 : RF_TARGET_BF16;
+    return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4
+           : form == RF_WEIGHTS_Q4  ? RF_TARGET_Q4
+                                    : RF_TARGET_BF16;
 }
 
 /* What a matrix of that type with rows of k values is computed from. */
@@ -68,8 +71,10 @@ static int usable_in_place(const struct rf_weight_request *request)
 {
     if (request->role == RF_WEIGHT_TABLE) return 1;
     uintptr_t address = (uintptr_t)request->tensor->data;
-    if (request->role == RF_WEIGHT_VECTOR) return request->tensor->dtype == RF_F32 && address % sizeof(float) == 0;
-    return request->tensor->dtype == RF_BF16 && type_of(request) == RF_BF16 && address % sizeof(uint16_t) == 0;
+    if (request->role == RF_WEIGHT_VECTOR)
+        return request->tensor->dtype == RF_F32 && address % sizeof(float) == 0;
+    return request->tensor->dtype == RF_BF16 && type_of(request) == RF_BF16 &&
+           address % sizeof(uint16_t) == 0;
 }
 
 /* Of the memory that a tensor needs where it is not used in place. */
@@ -84,7 +89,8 @@ static size_t converted_bytes(const struct rf_weight_request *request)
 
 struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request)
 {
-    if (request->role == RF_WEIGHT_TABLE) return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
+    if (request->role == RF_WEIGHT_TABLE)
+        return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
     uint64_t bytes = converted_bytes(request);
     if (usable_in_place(request)) return (struct rf_weight_bytes){.pass = bytes, .mapped = bytes};
     return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
@@ -105,11 +111,13 @@ static size_t row_bytes_of(enum rf_dtype dtype, size_t k)
 }
 
 /* `blocks`: room for a panel's rows of the type that they are cast to. */
-static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end, uint8_t *blocks)
+static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end,
+                   uint8_t *blocks)
 {
     const struct rf_weight *weight = job->weight;
     enum rf_dtype from = job->tensor->dtype, to = job->dtype;
-    size_t k = (size_t)weight->columns, from_bytes = row_bytes_of(from, k), to_bytes = row_bytes_of(to, k);
+    size_t k = (size_t)weight->columns, from_bytes = row_bytes_of(from, k),
+           to_bytes = row_bytes_of(to, k);
     for (size_t p = (size_t)begin; p < (size_t)end; p++) {
         size_t row = p * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
         size_t rows = left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS;
@@ -125,11 +133,14 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
 static void convert(const struct job *job, uint64_t begin, uint64_t end)
 {
     const struct rf_dtype_info *info = rf_dtype_info(job->tensor->dtype);
-    const char *data = (const char *)job->tensor->data + begin / info->block_elems * info->block_bytes;
+    const char *data =
+        (const char *)job->tensor->data + begin / info->block_elems * info->block_bytes;
     if (job->weight->f32)
-        rf_dequantize_f32(job->tensor->dtype, data, (float *)job->out + begin, (size_t)(end - begin));
+        rf_dequantize_f32(job->tensor->dtype, data, (float *)job->out + begin,
+                          (size_t)(end - begin));
     else
-        rf_dequantize_bf16(job->tensor->dtype, data, (uint16_t *)job->out + begin, (size_t)(end - begin));
+        rf_dequantize_bf16(job->tensor->dtype, data, (uint16_t *)job->out + begin,
+                           (size_t)(end - begin));
 }
 
 static void do_piece(struct load *load, uint64_t piece, int worker)
@@ -143,7 +154,8 @@ static void do_piece(struct load *load, uint64_t piece, int worker)
             high = middle;
     }
     const struct job *job = &load->jobs[low];
-    uint64_t begin = (piece - job->first_piece) * job->items_per_piece, end = begin + job->items_per_piece;
+    uint64_t begin = (piece - job->first_piece) * job->items_per_piece,
+             end = begin + job->items_per_piece;
     if (end > job->items) end = job->items;
     if (job->weight->format == RF_FORMAT_BF16)
         convert(job, begin, end);
@@ -151,7 +163,8 @@ static void do_piece(struct load *load, uint64_t piece, int worker)
         repack(load, job, begin, end, load->blocks + (size_t)worker * load->blocks_bytes);
     /* Parts that add up to the tensor's bytes. */
     uint64_t bytes = job->tensor->bytes, items = job->items;
-    atomic_fetch_add_explicit(&load->bytes_done, bytes / items * (end - begin) + (end == items ? bytes % items : 0),
+    atomic_fetch_add_explicit(&load->bytes_done,
+                              bytes / items * (end - begin) + (end == items ? bytes % items : 0),
                               memory_order_relaxed);
 }
 
@@ -160,22 +173,26 @@ static void do_pieces(void *argument, struct rf_worker *worker)
     struct load *load = argument;
     uint64_t piece;
     while (!atomic_load_explicit(&load->cancelled, memory_order_relaxed) &&
-           (piece = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) < load->n_pieces) {
+           (piece = atomic_fetch_add_explicit(&load->next, 1, memory_order_relaxed)) <
+               load->n_pieces) {
         do_piece(load, piece, worker->index);
         if (worker->index == 0 && load->progress &&
-            load->progress(load->user, atomic_load_explicit(&load->bytes_done, memory_order_relaxed),
+            load->progress(load->user,
+                           atomic_load_explicit(&load->bytes_done, memory_order_relaxed),
                            load->bytes_total))
             atomic_store_explicit(&load->cancelled, 1, memory_order_relaxed);
     }
 }
 
-static int run_jobs(struct cpu_backend *backend, struct load *load, struct rf_team *team, struct rf_error *error)
+static int run_jobs(struct cpu_backend *backend, struct load *load, struct rf_team *team,
+                    struct rf_error *error)
 {
-    load->blocks =
-        rf_malloc(backend->allocator, (size_t)rf_team_size(team), load->blocks_bytes, "casting weights", error);
+    load->blocks = rf_malloc(backend->allocator, (size_t)rf_team_size(team), load->blocks_bytes,
+                             "casting weights", error);
     if (!load->blocks) return RF_ERR_MEMORY;
     /* Once for certain: of a small model other workers may take every piece. */
-    if (load->progress && load->progress(load->user, 0, load->bytes_total)) atomic_store(&load->cancelled, 1);
+    if (load->progress && load->progress(load->user, 0, load->bytes_total))
+        atomic_store(&load->cancelled, 1);
     rf_team_run(team, 0, do_pieces, load);
     if (load->cancelled) return rf_fail(error, RF_ERR_CANCELLED, "loading was cancelled");
     return 0;
@@ -183,7 +200,8 @@ static int run_jobs(struct cpu_backend *backend, struct load *load, struct rf_te
 
 /* ---- what is to be done ---- */
 
-static void add_job(struct load *load, const struct rf_weight_request *request, struct rf_weight *weight, size_t offset)
+static void add_job(struct load *load, const struct rf_weight_request *request,
+                    struct rf_weight *weight, size_t offset)
 {
     struct job *job = &load->jobs[load->n_jobs++];
     *job = (struct job){.tensor = request->tensor,
@@ -218,10 +236,13 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
     if (request->role == RF_WEIGHT_MATRIX) {
         weight->format = format_of(request);
         weight->ld = (size_t)weight->columns;
-        if (weight->format != RF_FORMAT_BF16) weight->ld = rf_panel_bytes(weight->format, weight->ld);
+        if (weight->format != RF_FORMAT_BF16)
+            weight->ld = rf_panel_bytes(weight->format, weight->ld);
     } else if (request->role == RF_WEIGHT_TABLE) {
-        /* Beside casts, embeddings are what they are where the file itself holds the cast: floats in BF16, others as stored. */
-        int as_stored = request->form != RF_WEIGHTS_BF16 && rf_dtype_info(tensor->dtype)->block_elems > 1;
+        /* Beside casts, embeddings are what they are where the file itself holds the cast: floats
+         * in BF16, others as stored. */
+        int as_stored =
+            request->form != RF_WEIGHTS_BF16 && rf_dtype_info(tensor->dtype)->block_elems > 1;
         weight->table = tensor;
         weight->table_form = as_stored ? RF_WEIGHTS_STORED : request->form;
     }
@@ -233,8 +254,9 @@ static void point_to(struct rf_weight *weight, enum rf_weight_role role, const v
     if (role == RF_WEIGHT_VECTOR) weight->f32 = data;
 }
 
-int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *requests, int32_t n_requests,
-                     struct rf_team *team, rf_load_progress progress, void *user, struct rf_error *error)
+int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *requests,
+                     int32_t n_requests, struct rf_team *team, rf_load_progress progress,
+                     void *user, struct rf_error *error)
 {
     struct cpu_backend *backend = (struct cpu_backend *)base;
     const struct rf_allocator *allocator = backend->allocator;

@@ -1,7 +1,8 @@
 #include "infer/forward.h"
 
-int rf_activations_new(struct rf_activations *activations, struct rf_context *context, const struct rf_model *model,
-                       int32_t max_rows, int32_t max_logits, struct rf_error *error)
+int rf_activations_new(struct rf_activations *activations, struct rf_context *context,
+                       const struct rf_model *model, int32_t max_rows, int32_t max_logits,
+                       struct rf_error *error)
 {
     const struct rf_backend_ops *ops = model->backend->ops;
     const struct rf_params *params = &model->source->params;
@@ -24,8 +25,8 @@ int rf_activations_new(struct rf_activations *activations, struct rf_context *co
         {&activations->logits, RF_BUFFER_F32, max_logits, params->n_vocab},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        *wanted[i].buffer =
-            ops->buffer_new(context, model->backend, wanted[i].kind, wanted[i].rows, wanted[i].width, error);
+        *wanted[i].buffer = ops->buffer_new(context, model->backend, wanted[i].kind, wanted[i].rows,
+                                            wanted[i].width, error);
         if (!*wanted[i].buffer) return RF_ERR_MEMORY;
     }
     return 0;
@@ -41,12 +42,14 @@ static void head(struct rf_pass *pass, struct rf_worker *worker)
     const struct rf_weight *output = model->output;
 
     for (int32_t done = 0; done < pass->n_logits; done += act->max_logits) {
-        int32_t n = pass->n_logits - done < act->max_logits ? pass->n_logits - done : act->max_logits;
-        ops->norm(pass->context, worker, act->x, pass->logits_first + done, n, model->output_norm, params->rms_eps,
-                  act->normed);
+        int32_t n =
+            pass->n_logits - done < act->max_logits ? pass->n_logits - done : act->max_logits;
+        ops->norm(pass->context, worker, act->x, pass->logits_first + done, n, model->output_norm,
+                  params->rms_eps, act->normed);
         ops->linear(pass->context, worker, act->normed, n, 1, &output, NULL, &act->logits, 0);
         if (pass->logprobs)
-            ops->log_probabilities(pass->context, worker, act->logits, n, pass->targets + done, pass->logprobs + done);
+            ops->log_probabilities(pass->context, worker, act->logits, n, pass->targets + done,
+                                   pass->logprobs + done);
     }
 }
 
@@ -65,20 +68,23 @@ static int layer(struct rf_pass *pass, struct rf_worker *worker, int32_t i)
         pass->stopped = atomic_load_explicit(pass->cancel, memory_order_relaxed);
     ops->norm(context, worker, act->x, 0, n, weights->attn_norm, eps, act->normed);
     if (pass->stopped) return 1;
-    ops->linear(context, worker, act->normed, n, 3, (const struct rf_weight *[]){weights->q, weights->k, weights->v},
+    ops->linear(context, worker, act->normed, n, 3,
+                (const struct rf_weight *[]){weights->q, weights->k, weights->v},
                 (const struct rf_weight *[]){weights->q_bias, weights->k_bias, weights->v_bias},
                 (struct rf_buffer *[]){act->q, act->k, act->v}, 0);
-    ops->rope_store(context, worker, i, pass->rows, act->q, act->k, act->v, weights->q_norm, weights->k_norm, eps);
+    ops->rope_store(context, worker, i, pass->rows, act->q, act->k, act->v, weights->q_norm,
+                    weights->k_norm, eps);
     ops->attention(context, worker, i, pass->rows, act->q, act->attended);
-    ops->linear(context, worker, act->attended, n, 1, (const struct rf_weight *[]){weights->o}, NULL,
-                &(struct rf_buffer *){act->x}, 1);
+    ops->linear(context, worker, act->attended, n, 1, (const struct rf_weight *[]){weights->o},
+                NULL, &(struct rf_buffer *){act->x}, 1);
 
     ops->norm(context, worker, act->x, 0, n, weights->ffn_norm, eps, act->normed);
-    ops->linear(context, worker, act->normed, n, 2, (const struct rf_weight *[]){weights->gate, weights->up}, NULL,
+    ops->linear(context, worker, act->normed, n, 2,
+                (const struct rf_weight *[]){weights->gate, weights->up}, NULL,
                 (struct rf_buffer *[]){act->gate, act->up}, 0);
     ops->silu_gate(context, worker, n, act->gate, act->up, act->gated);
-    ops->linear(context, worker, act->gated, n, 1, (const struct rf_weight *[]){weights->down}, NULL,
-                &(struct rf_buffer *){act->x}, 1);
+    ops->linear(context, worker, act->gated, n, 1, (const struct rf_weight *[]){weights->down},
+                NULL, &(struct rf_buffer *){act->x}, 1);
     return 0;
 }
 
@@ -101,6 +107,7 @@ static void run(void *argument, struct rf_worker *worker)
 int rf_forward(struct rf_pass *pass)
 {
     pass->stopped = 0;
-    pass->model->backend->ops->run(pass->context, pass->model->backend, pass->rows.n_rows, run, pass);
+    pass->model->backend->ops->run(pass->context, pass->model->backend, pass->rows.n_rows, run,
+                                   pass);
     return pass->stopped ? RF_ERR_CANCELLED : 0;
 }

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The requests for all weights of a model, in one list: what loading asks of the backend, and what the costs add up. */
+/* The requests for all weights of a model, in one list: what loading asks of the backend, and what
+ * the costs add up. */
 struct list {
     const struct rf_source *source;
     struct rf_weight_request *requests;
@@ -15,19 +16,22 @@ struct list {
 enum { PER_LAYER = 14, GLOBAL = 3 };
 
 /* Adds the tensor of that name; the reader has checked that the architecture's tensors exist. */
-static void want(struct list *list, const char *name, enum rf_weight_role role, struct rf_weight **weight)
+static void want(struct list *list, const char *name, enum rf_weight_role role,
+                 struct rf_weight **weight)
 {
     if (list->code) return;
     const struct rf_tensor *tensor = rf_source_tensor(list->source, name);
     if (!tensor) {
-        list->code = rf_fail(list->error, RF_ERR_FORMAT, "%s: tensor %s is missing", list->source->name, name);
+        list->code = rf_fail(list->error, RF_ERR_FORMAT, "%s: tensor %s is missing",
+                             list->source->name, name);
         return;
     }
-    list->requests[list->count++] = (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight};
+    list->requests[list->count++] =
+        (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight};
 }
 
-static void want_in_layer(struct list *list, int32_t layer, const char *name, enum rf_weight_role role,
-                          struct rf_weight **weight)
+static void want_in_layer(struct list *list, int32_t layer, const char *name,
+                          enum rf_weight_role role, struct rf_weight **weight)
 {
     char full[64];
     snprintf(full, sizeof full, "blk.%d.%s", layer, name);
@@ -69,19 +73,22 @@ static void choose_form(struct list *list, enum rf_weight_form form)
     for (int32_t i = 0; i < list->count; i++) list->requests[i].form = form;
 }
 
-static int want_all(struct list *list, const struct rf_source *source, enum rf_weight_form form, struct rf_model *model,
-                    const struct rf_allocator *allocator, struct rf_error *error)
+static int want_all(struct list *list, const struct rf_source *source, enum rf_weight_form form,
+                    struct rf_model *model, const struct rf_allocator *allocator,
+                    struct rf_error *error)
 {
     const struct rf_params *params = &source->params;
     *list = (struct list){.source = source, .error = error};
-    list->requests =
-        rf_calloc(allocator, (size_t)params->n_layer * PER_LAYER + GLOBAL, sizeof *list->requests, "weights", error);
-    model->layers = rf_calloc(allocator, (size_t)params->n_layer, sizeof *model->layers, "layers", error);
+    list->requests = rf_calloc(allocator, (size_t)params->n_layer * PER_LAYER + GLOBAL,
+                               sizeof *list->requests, "weights", error);
+    model->layers =
+        rf_calloc(allocator, (size_t)params->n_layer, sizeof *model->layers, "layers", error);
     if (!list->requests || !model->layers) return RF_ERR_MEMORY;
     want(list, "token_embd.weight", RF_WEIGHT_TABLE, &model->token_embd);
     for (int32_t i = 0; i < params->n_layer; i++) want_layer(list, i, &model->layers[i]);
     want(list, "output_norm.weight", RF_WEIGHT_VECTOR, &model->output_norm);
-    want(list, params->tied_output ? "token_embd.weight" : "output.weight", RF_WEIGHT_MATRIX, &model->output);
+    want(list, params->tied_output ? "token_embd.weight" : "output.weight", RF_WEIGHT_MATRIX,
+         &model->output);
     if (!list->code) choose_form(list, form);
     return list->code;
 }
@@ -95,9 +102,10 @@ void rf_model_free(struct rf_model *model)
     rf_free(allocator, model);
 }
 
-int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend,
-                  enum rf_weight_form form, struct rf_team *team, rf_load_progress progress, void *user,
-                  const struct rf_allocator *allocator, struct rf_error *error)
+int rf_model_load(struct rf_model **model, const struct rf_source *source,
+                  struct rf_backend *backend, enum rf_weight_form form, struct rf_team *team,
+                  rf_load_progress progress, void *user, const struct rf_allocator *allocator,
+                  struct rf_error *error)
 {
     *model = NULL;
     struct rf_model *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
@@ -110,7 +118,9 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     made->backend = backend;
     struct list list;
     int code = want_all(&list, source, form, made, allocator, error);
-    if (!code) code = backend->ops->weights_load(backend, list.requests, list.count, team, progress, user, error);
+    if (!code)
+        code = backend->ops->weights_load(backend, list.requests, list.count, team, progress, user,
+                                          error);
     rf_free(allocator, list.requests);
     if (code) {
         rf_model_free(made);
@@ -122,7 +132,8 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
 
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                    struct rf_weight_bytes (*bytes)(const struct rf_weight_request *request),
-                   const struct rf_allocator *allocator, struct rf_weight_cost *cost, struct rf_error *error)
+                   const struct rf_allocator *allocator, struct rf_weight_cost *cost,
+                   struct rf_error *error)
 {
     struct rf_model model = {0};
     struct list list;

@@ -19,11 +19,13 @@ struct rf_model {
     struct rf_layer *layers;
 };
 
-/* Loads all weights, in `form`; as stored, a file whose matrices are all floats gives RF_WEIGHTS_BF16. The source must
- * outlive the model; the backend is the model's from here on, on failure too. */
-int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_backend *backend,
-                  enum rf_weight_form form, struct rf_team *team, rf_load_progress progress, void *user,
-                  const struct rf_allocator *allocator, struct rf_error *error);
+/* Loads all weights, in `form`; as stored, a file whose matrices are all floats gives
+ * RF_WEIGHTS_BF16. The source must outlive the model; the backend is the model's from here on, on
+ * failure too. */
+int rf_model_load(struct rf_model **model, const struct rf_source *source,
+                  struct rf_backend *backend, enum rf_weight_form form, struct rf_team *team,
+                  rf_load_progress progress, void *user, const struct rf_allocator *allocator,
+                  struct rf_error *error);
 void rf_model_free(struct rf_model *model);
 
 /* What the weights cost, known before they are loaded. */
@@ -38,6 +40,7 @@ struct rf_weight_cost {
 /* `bytes` tells what each weight takes in the backend to come. */
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                    struct rf_weight_bytes (*bytes)(const struct rf_weight_request *request),
-                   const struct rf_allocator *allocator, struct rf_weight_cost *cost, struct rf_error *error);
+                   const struct rf_allocator *allocator, struct rf_weight_cost *cost,
+                   struct rf_error *error);
 
 #endif

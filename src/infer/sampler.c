@@ -19,21 +19,26 @@ struct rf_sampler {
     uint32_t round;
 };
 
-int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling, struct rf_error *error)
+int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
+                   struct rf_error *error)
 {
     if (!(sampling->temperature >= 0.0f && sampling->temperature <= 100.0f))
         return rf_fail(error, RF_ERR_ARGUMENT, "temperature %g is not between 0 and 100",
                        (double)sampling->temperature);
-    if (sampling->top_k < 0) return rf_fail(error, RF_ERR_ARGUMENT, "top_k %d is negative", sampling->top_k);
+    if (sampling->top_k < 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "top_k %d is negative", sampling->top_k);
     if (!(sampling->top_p > 0.0f && sampling->top_p <= 1.0f))
-        return rf_fail(error, RF_ERR_ARGUMENT, "top_p %g is not over 0 and at most 1", (double)sampling->top_p);
+        return rf_fail(error, RF_ERR_ARGUMENT, "top_p %g is not over 0 and at most 1",
+                       (double)sampling->top_p);
     if (!(sampling->min_p >= 0.0f && sampling->min_p <= 1.0f))
-        return rf_fail(error, RF_ERR_ARGUMENT, "min_p %g is not between 0 and 1", (double)sampling->min_p);
+        return rf_fail(error, RF_ERR_ARGUMENT, "min_p %g is not between 0 and 1",
+                       (double)sampling->min_p);
     if (!(sampling->repeat_penalty > 0.0f && sampling->repeat_penalty <= 100.0f))
         return rf_fail(error, RF_ERR_ARGUMENT, "repeat_penalty %g is not over 0 and at most 100",
                        (double)sampling->repeat_penalty);
     if (sampling->repeat_last_n < -1)
-        return rf_fail(error, RF_ERR_ARGUMENT, "repeat_last_n %d is under -1", sampling->repeat_last_n);
+        return rf_fail(error, RF_ERR_ARGUMENT, "repeat_last_n %d is under -1",
+                       sampling->repeat_last_n);
     sampler->sampling = *sampling;
     return 0;
 }
@@ -52,8 +57,10 @@ int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_
     made->allocator = allocator;
     made->n_vocab = n_vocab;
     made->first_above = first_above;
-    made->candidates = rf_malloc(allocator, (size_t)n_vocab, sizeof *made->candidates, "sampler", error);
-    made->penalised = rf_malloc(allocator, (size_t)n_vocab, sizeof *made->penalised, "sampler", error);
+    made->candidates =
+        rf_malloc(allocator, (size_t)n_vocab, sizeof *made->candidates, "sampler", error);
+    made->penalised =
+        rf_malloc(allocator, (size_t)n_vocab, sizeof *made->penalised, "sampler", error);
     made->seen = rf_calloc(allocator, (size_t)n_vocab, sizeof *made->seen, "sampler", error);
     if (!made->candidates || !made->penalised || !made->seen) {
         rf_sampler_free(made);
@@ -73,7 +80,8 @@ void rf_sampler_free(struct rf_sampler *sampler)
     rf_free(allocator, sampler);
 }
 
-/* The order of candidates: greater logits first, lower ids among equals. A NaN comes after everything. */
+/* The order of candidates: greater logits first, lower ids among equals. A NaN comes after
+ * everything. */
 static int before(const struct candidate *a, const struct candidate *b)
 {
     if (a->logit > b->logit) return 1;
@@ -82,13 +90,15 @@ static int before(const struct candidate *a, const struct candidate *b)
     return a->id < b->id;
 }
 
-/* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once. Returns the logits or,
- * changed, a copy of them. */
-static const float *penalise(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n)
+/* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
+ * Returns the logits or, changed, a copy of them. */
+static const float *penalise(struct rf_sampler *sampler, const float *logits,
+                             const int32_t *history, int32_t n)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     if (sampling->repeat_penalty == 1.0f) return logits;
-    int32_t window = sampling->repeat_last_n < 0 || sampling->repeat_last_n > n ? n : sampling->repeat_last_n;
+    int32_t window =
+        sampling->repeat_last_n < 0 || sampling->repeat_last_n > n ? n : sampling->repeat_last_n;
     if (++sampler->round == 0) {
         memset(sampler->seen, 0, (size_t)sampler->n_vocab * sizeof *sampler->seen);
         sampler->round = 1;
@@ -99,7 +109,8 @@ static const float *penalise(struct rf_sampler *sampler, const float *logits, co
         if (sampler->seen[id] == sampler->round) continue;
         sampler->seen[id] = sampler->round;
         float *logit = &sampler->penalised[id];
-        *logit = *logit > 0.0f ? *logit / sampling->repeat_penalty : *logit * sampling->repeat_penalty;
+        *logit =
+            *logit > 0.0f ? *logit / sampling->repeat_penalty : *logit * sampling->repeat_penalty;
     }
     return sampler->penalised;
 }
@@ -128,8 +139,8 @@ static void sink(struct candidate *heap, size_t n, size_t i)
     heap[i] = moving;
 }
 
-/* Collects the k best candidates, or fewer where fewer are greater than minus infinity; returns how many. Ids come in
- * ascending order, so among equals the first ones stay. */
+/* Collects the k best candidates, or fewer where fewer are greater than minus infinity; returns how
+ * many. Ids come in ascending order, so among equals the first ones stay. */
 static size_t collect_best(const struct rf_sampler *sampler, const float *logits, size_t k)
 {
     struct candidate *heap = sampler->candidates;
@@ -175,8 +186,8 @@ static float under_min_p(const struct rf_sampling *sampling, float max)
     return (double)threshold < lowest ? threshold : nextafterf(threshold, -INFINITY);
 }
 
-/* The finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014; its constants
- * are Stafford's variant 13), and that generator's increment. */
+/* The finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+ * generators", 2014; its constants are Stafford's variant 13), and that generator's increment. */
 static const uint64_t golden = 0x9e3779b97f4a7c15u;
 
 static uint64_t mix(uint64_t z)
@@ -193,15 +204,17 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = other;
 }
 
-/* Moves the first candidates in order, as few as have `enough` probability together, to the front; returns how many. A
- * quickselect by mass, for which pivots are taken anywhere. */
+/* Moves the first candidates in order, as few as have `enough` probability together, to the front;
+ * returns how many. A quickselect by mass, for which pivots are taken anywhere. */
 static size_t keep_until(struct candidate *candidates, size_t count, float max, double enough)
 {
     size_t low = 0, high = count;
-    double reached = 0.0; /* by those in front of low: less than enough, and with those up to high it is enough */
+    double reached = 0.0; /* by those in front of low: less than enough, and with those up to high
+                             it is enough */
     while (high - low > 1) {
         size_t middle = low, last = high - 1;
-        swap(&candidates[low + mix((uint64_t)low ^ (uint64_t)high << 32) % (high - low)], &candidates[last]);
+        swap(&candidates[low + mix((uint64_t)low ^ (uint64_t)high << 32) % (high - low)],
+             &candidates[last]);
         double mass = 0.0;
         for (size_t i = low; i < last; i++) {
             if (!before(&candidates[i], &candidates[last])) continue;
@@ -220,7 +233,8 @@ static size_t keep_until(struct candidate *candidates, size_t count, float max, 
     return high;
 }
 
-/* Makes the candidates those that top-k, top-p and min-p leave, in no order: at least the greatest. Returns how many. */
+/* Makes the candidates those that top-k, top-p and min-p leave, in no order: at least the greatest.
+ * Returns how many. */
 static size_t keep(const struct rf_sampler *sampler, const float *logits, float max)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
@@ -247,11 +261,13 @@ static size_t keep(const struct rf_sampler *sampler, const float *logits, float 
     return top_p < 1.0f ? keep_until(candidates, count, max, (double)top_p * total) : count;
 }
 
-/* A race of exponential clocks: that of token i rings at E_i / p_i, and the first one to ring is i with probability p_i. */
+/* A race of exponential clocks: that of token i rings at E_i / p_i, and the first one to ring is i
+ * with probability p_i. */
 struct race {
-    uint64_t place; /* the state of splitmix64 that the tokens' luck at this position is counted from */
-    double key;     /* log(E / p) of the first so far */
-    double time;    /* exp(key), rounded up */
+    uint64_t
+        place;  /* the state of splitmix64 that the tokens' luck at this position is counted from */
+    double key; /* log(E / p) of the first so far */
+    double time; /* exp(key), rounded up */
     struct candidate first;
 };
 
@@ -268,9 +284,9 @@ static double luck(const struct race *race, int32_t id)
     return ((double)(int64_t)(bits >> 1) + 0.5) * 0x1p-63;
 }
 
-/* `x`: log p, but for a constant that makes the greatest 0. The clock's E = -log(1 - luck), between 2^-64 and 36.8, is
- * greater than luck: where luck reaches the best time already there is nothing to compute. The margin in `time` is far over
- * the rounding of keys, so the winner is exact. */
+/* `x`: log p, but for a constant that makes the greatest 0. The clock's E = -log(1 - luck), between
+ * 2^-64 and 36.8, is greater than luck: where luck reaches the best time already there is nothing
+ * to compute. The margin in `time` is far over the rounding of keys, so the winner is exact. */
 static void race_enter(struct race *race, struct candidate candidate, double x)
 {
     double chance = luck(race, candidate.id);
@@ -282,29 +298,33 @@ static void race_enter(struct race *race, struct candidate candidate, double x)
     race->first = candidate;
 }
 
-/* The race of all tokens. One with p <= p_far cannot win unless its luck is under p_far times the best time, so of those
- * only luck is looked at, but for a handful; and of n others about n / sum(p) need logarithms, which is under e^8 however
- * they lie. */
-static struct candidate race_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
-                                    struct race race)
+/* The race of all tokens. One with p <= p_far cannot win unless its luck is under p_far times the
+ * best time, so of those only luck is looked at, but for a handful; and of n others about n /
+ * sum(p) need logarithms, which is under e^8 however they lie. */
+static struct candidate race_of_all(const struct rf_sampler *sampler, const float *logits,
+                                    size_t greatest_id, struct race race)
 {
-    float max = logits[greatest_id], temperature = sampler->sampling.temperature, near = max - 8.0f * temperature;
+    float max = logits[greatest_id], temperature = sampler->sampling.temperature,
+          near = max - 8.0f * temperature;
     double p_far = exp(((double)near - (double)max) / (double)temperature);
     race_enter(&race, (struct candidate){max, (int32_t)greatest_id}, 0.0);
     for (int32_t id = 0; id < sampler->n_vocab; id++) {
         if (!(logits[id] > near) && luck(&race, id) >= race.time * p_far) continue;
-        race_enter(&race, (struct candidate){logits[id], id}, ((double)logits[id] - (double)max) / (double)temperature);
+        race_enter(&race, (struct candidate){logits[id], id},
+                   ((double)logits[id] - (double)max) / (double)temperature);
     }
     return race.first;
 }
 
-/* The sum of exp((logit - max) / temperature), for a confidence: of what is near the greatest, and where that is much, of
- * the first ones, which stand for the rest. */
-static double sum_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id, float temperature)
+/* The sum of exp((logit - max) / temperature), for a confidence: of what is near the greatest, and
+ * where that is much, of the first ones, which stand for the rest. */
+static double sum_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
+                         float temperature)
 {
     enum { ENOUGH = 1024 };
     size_t n = (size_t)sampler->n_vocab, count = 0;
-    float max = logits[greatest_id], far = fminf(max - 12.0f * temperature, nextafterf(max, -INFINITY));
+    float max = logits[greatest_id],
+          far = fminf(max - 12.0f * temperature, nextafterf(max, -INFINITY));
     double others = 0.0;
     for (size_t i = 0; (i += sampler->first_above(logits + i, n - i, far)) < n; i++) {
         if (i != greatest_id) others += (double)expf((logits[i] - max) / temperature);
@@ -313,13 +333,15 @@ static double sum_of_all(const struct rf_sampler *sampler, const float *logits, 
     return 1.0 + others;
 }
 
-static struct rf_choice draw(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
-                             int32_t position)
+static struct rf_choice draw(const struct rf_sampler *sampler, const float *logits,
+                             size_t greatest_id, int32_t position)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     struct race race = race_start(sampling->seed, position);
-    double max = (double)logits[greatest_id], temperature = (double)sampling->temperature, total = 0.0;
-    int all = (sampling->top_k == 0 || sampling->top_k >= sampler->n_vocab) && sampling->top_p == 1.0f;
+    double max = (double)logits[greatest_id], temperature = (double)sampling->temperature,
+           total = 0.0;
+    int all =
+        (sampling->top_k == 0 || sampling->top_k >= sampler->n_vocab) && sampling->top_p == 1.0f;
     if (all && sampling->min_p == 0.0f) {
         race.first = race_of_all(sampler, logits, greatest_id, race);
         total = sum_of_all(sampler, logits, greatest_id, sampling->temperature);
@@ -336,15 +358,17 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
     return (struct rf_choice){race.first.id, (float)fmin(p, 1.0)};
 }
 
-int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n,
-                      struct rf_choice *choice, struct rf_error *error)
+int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
+                      int32_t n, struct rf_choice *choice, struct rf_error *error)
 {
     logits = penalise(sampler, logits, history, n);
     size_t best = greatest(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
-        return rf_fail(error, RF_ERR_FORMAT, "the model's logits are not finite numbers after %d tokens", n);
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "the model's logits are not finite numbers after %d tokens", n);
     if (sampler->sampling.temperature == 0.0f)
-        *choice = (struct rf_choice){(int32_t)best, (float)(1.0 / sum_of_all(sampler, logits, best, 1.0f))};
+        *choice = (struct rf_choice){(int32_t)best,
+                                     (float)(1.0 / sum_of_all(sampler, logits, best, 1.0f))};
     else
         *choice = draw(sampler, logits, best, n);
     return 0;

@@ -1,8 +1,10 @@
-/* From logits to a token. The order is llama.cpp's default chain: repetition penalty, top-k, top-p, min-p, temperature,
- * draw. Temperature 0 takes the greatest logit after the penalty, the lowest id among equals.
+/* From logits to a token. The order is llama.cpp's default chain: repetition penalty, top-k, top-p,
+ * min-p, temperature, draw. Temperature 0 takes the greatest logit after the penalty, the lowest id
+ * among equals.
  *
- * Luck is a function of (seed, position, token), not a stream: a draft model that chooses by the same rule from its own
- * logits tends to the target's choice, and the target's choice is what it would be without drafts (docs/sampling.md). */
+ * Luck is a function of (seed, position, token), not a stream: a draft model that chooses by the
+ * same rule from its own logits tends to the target's choice, and the target's choice is what it
+ * would be without drafts (docs/sampling.md). */
 #ifndef RF_INFER_SAMPLER_H
 #define RF_INFER_SAMPLER_H
 
@@ -30,7 +32,8 @@ struct rf_choice {
 
 struct rf_sampler;
 
-/* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. A backend's, because a vocabulary is long. */
+/* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. A backend's,
+ * because a vocabulary is long. */
 typedef size_t rf_first_above_fn(const float *x, size_t n, float threshold);
 
 int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
@@ -38,14 +41,16 @@ int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_
 void rf_sampler_free(struct rf_sampler *sampler);
 
 /* RF_ERR_ARGUMENT names the value that is out of its range; then nothing changes. */
-int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling, struct rf_error *error);
+int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
+                   struct rf_error *error);
 /* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
 
-/* Chooses the token that follows the `n` tokens of `history`, from logits[n_vocab]; the same one however often it is asked.
- * Its confidence is its probability among the candidates that were left; when it is greedy, at temperature 1 among all.
- * Fails with RF_ERR_FORMAT when the logits are not numbers. */
-int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history, int32_t n,
-                      struct rf_choice *choice, struct rf_error *error);
+/* Chooses the token that follows the `n` tokens of `history`, from logits[n_vocab]; the same one
+ * however often it is asked. Its confidence is its probability among the candidates that were left;
+ * when it is greedy, at temperature 1 among all. Fails with RF_ERR_FORMAT when the logits are not
+ * numbers. */
+int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
+                      int32_t n, struct rf_choice *choice, struct rf_error *error);
 
 #endif

@@ -9,8 +9,8 @@ enum {
     FEW_ROWS = 16   /* of a sharing session, and of a pass that can hold branches */
 };
 
-int rf_session_new(struct rf_session **session, const struct rf_model *model, const struct rf_session_shape *shape,
-                   struct rf_error *error)
+int rf_session_new(struct rf_session **session, const struct rf_model *model,
+                   const struct rf_session_shape *shape, struct rf_error *error)
 {
     const struct rf_allocator *allocator = model->allocator;
     *session = NULL;
@@ -18,7 +18,8 @@ int rf_session_new(struct rf_session **session, const struct rf_model *model, co
     if (!made) return RF_ERR_MEMORY;
     made->model = model;
     made->shape = *shape;
-    made->tokens = rf_malloc(allocator, (size_t)shape->n_ctx, sizeof *made->tokens, "session", error);
+    made->tokens =
+        rf_malloc(allocator, (size_t)shape->n_ctx, sizeof *made->tokens, "session", error);
     int32_t max_rows = shape->n_ctx < MAX_ROWS ? shape->n_ctx : MAX_ROWS;
     struct rf_context_shape context = {.params = &model->source->params,
                                        .n_ctx = shape->n_ctx,
@@ -26,10 +27,12 @@ int rf_session_new(struct rf_session **session, const struct rf_model *model, co
                                        .team = shape->team,
                                        .kv = shape->kv};
     int code = made->tokens ? 0 : RF_ERR_MEMORY;
-    if (!code) code = model->backend->ops->context_new(&made->context, model->backend, &context, error);
     if (!code)
-        code = rf_activations_new(&made->activations, made->context, model, max_rows,
-                                  max_rows < RF_SESSION_LOGITS ? max_rows : RF_SESSION_LOGITS, error);
+        code = model->backend->ops->context_new(&made->context, model->backend, &context, error);
+    if (!code)
+        code =
+            rf_activations_new(&made->activations, made->context, model, max_rows,
+                               max_rows < RF_SESSION_LOGITS ? max_rows : RF_SESSION_LOGITS, error);
     if (code) {
         rf_session_free(made);
         return code;
@@ -40,8 +43,8 @@ int rf_session_new(struct rf_session **session, const struct rf_model *model, co
     return 0;
 }
 
-int rf_session_new_sharing(struct rf_session **session, const struct rf_model *model, struct rf_session *owner,
-                           struct rf_error *error)
+int rf_session_new_sharing(struct rf_session **session, const struct rf_model *model,
+                           struct rf_session *owner, struct rf_error *error)
 {
     const struct rf_allocator *allocator = model->allocator;
     *session = NULL;
@@ -52,10 +55,12 @@ int rf_session_new_sharing(struct rf_session **session, const struct rf_model *m
     made->owner = owner;
     made->stop = &owner->cancel;
     made->context = owner->context;
-    made->tokens = rf_malloc(allocator, (size_t)owner->shape.n_ctx, sizeof *made->tokens, "session", error);
+    made->tokens =
+        rf_malloc(allocator, (size_t)owner->shape.n_ctx, sizeof *made->tokens, "session", error);
     int32_t rows = owner->activations.max_rows < FEW_ROWS ? owner->activations.max_rows : FEW_ROWS;
     int code = made->tokens ? 0 : RF_ERR_MEMORY;
-    if (!code) code = rf_activations_new(&made->activations, made->context, model, rows, rows, error);
+    if (!code)
+        code = rf_activations_new(&made->activations, made->context, model, rows, rows, error);
     if (code) {
         rf_session_free(made);
         return code;
@@ -76,7 +81,8 @@ void rf_session_free(struct rf_session *session)
 int rf_session_commit(struct rf_session *session, int32_t token, struct rf_error *error)
 {
     if (session->n_tokens == session->shape.n_ctx)
-        return rf_fail(error, RF_ERR_CONTEXT, "the context of %d tokens is full", session->shape.n_ctx);
+        return rf_fail(error, RF_ERR_CONTEXT, "the context of %d tokens is full",
+                       session->shape.n_ctx);
     session->tokens[session->n_tokens++] = token;
     session->has_logits = 0;
     return 0;
@@ -97,7 +103,8 @@ void rf_session_rewind(struct rf_session *session, int32_t n)
 }
 
 /* One pass over the next n tokens that have not been read, committed ones or drafts behind them. */
-static int branched_pass(struct rf_session *session, int32_t n, const int32_t *parents, struct rf_pass *pass)
+static int branched_pass(struct rf_session *session, int32_t n, const int32_t *parents,
+                         struct rf_pass *pass)
 {
     pass->model = session->model;
     pass->context = session->context;
@@ -128,7 +135,8 @@ static int read_rest(struct rf_session *session, rf_read_progress progress, void
         struct rf_pass pass = {.logits_first = n - 1, .n_logits = n == left};
         int code = pass_over(session, n, &pass);
         if (code) return code;
-        if (progress && progress(user, session->n_read - start, total) && session->n_read < session->n_tokens)
+        if (progress && progress(user, session->n_read - start, total) &&
+            session->n_read < session->n_tokens)
             return RF_ERR_CANCELLED;
     }
     session->has_logits = 1;
@@ -136,15 +144,18 @@ static int read_rest(struct rf_session *session, rf_read_progress progress, void
 }
 
 /* Appends tokens after checking them; nothing is appended on failure. */
-static int append(struct rf_session *session, const int32_t *tokens, int32_t n, struct rf_error *error)
+static int append(struct rf_session *session, const int32_t *tokens, int32_t n,
+                  struct rf_error *error)
 {
     int32_t n_vocab = session->model->source->params.n_vocab;
     if (n > session->shape.n_ctx - session->n_tokens)
-        return rf_fail(error, RF_ERR_CONTEXT, "%d tokens do not fit: the context holds %d, of which %d are taken", n,
+        return rf_fail(error, RF_ERR_CONTEXT,
+                       "%d tokens do not fit: the context holds %d, of which %d are taken", n,
                        session->shape.n_ctx, session->n_tokens);
     for (int32_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= n_vocab)
-            return rf_fail(error, RF_ERR_ARGUMENT, "token %d at index %d is outside the vocabulary of %d", tokens[i], i,
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "token %d at index %d is outside the vocabulary of %d", tokens[i], i,
                            n_vocab);
     if (n) memcpy(session->tokens + session->n_tokens, tokens, (size_t)n * sizeof *tokens);
     session->n_tokens += n;
@@ -159,8 +170,8 @@ static int cancelled(struct rf_session *session, int32_t n_before, struct rf_err
     return rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", session->n_tokens);
 }
 
-int rf_session_read(struct rf_session *session, const int32_t *tokens, int32_t n, rf_read_progress progress, void *user,
-                    struct rf_error *error)
+int rf_session_read(struct rf_session *session, const int32_t *tokens, int32_t n,
+                    rf_read_progress progress, void *user, struct rf_error *error)
 {
     int32_t n_before = session->n_tokens;
     int code = append(session, tokens, n, error);
@@ -169,12 +180,13 @@ int rf_session_read(struct rf_session *session, const int32_t *tokens, int32_t n
     return read_rest(session, progress, user) ? cancelled(session, n_before, error) : 0;
 }
 
-int rf_session_score(struct rf_session *session, const int32_t *tokens, int32_t n, int32_t first, double *logprobs,
-                     struct rf_error *error)
+int rf_session_score(struct rf_session *session, const int32_t *tokens, int32_t n, int32_t first,
+                     double *logprobs, struct rf_error *error)
 {
     int32_t n_before = session->n_tokens;
     if (first < 0 || first > n || (first == 0 && n_before == 0 && n > 0))
-        return rf_fail(error, RF_ERR_ARGUMENT, "first %d: a token can be scored only after another", first);
+        return rf_fail(error, RF_ERR_ARGUMENT, "first %d: a token can be scored only after another",
+                       first);
     if (first == 0 && n_before > 0 && session->n_read == n_before) {
         /* The row before the first token must be in the pass: read it again, to the same bits. */
         session->n_read--;
@@ -182,13 +194,15 @@ int rf_session_score(struct rf_session *session, const int32_t *tokens, int32_t 
     }
     int code = append(session, tokens, n, error);
     if (code) return code;
-    /* Row i predicts token i + 1: the rows wanted begin before the first scored token and end before the last. */
+    /* Row i predicts token i + 1: the rows wanted begin before the first scored token and end
+     * before the last. */
     int32_t from = n_before + first - 1, to = session->n_tokens - 1;
     while (session->n_read < session->n_tokens) {
         int32_t start = session->n_read, left = session->n_tokens - start;
         int32_t rows = left < session->activations.max_rows ? left : session->activations.max_rows;
         int32_t low = from > start ? from : start, high = to < start + rows ? to : start + rows;
-        struct rf_pass pass = {.logits_first = low - start, .n_logits = high > low ? high - low : 0};
+        struct rf_pass pass = {.logits_first = low - start,
+                               .n_logits = high > low ? high - low : 0};
         pass.targets = session->tokens + low + 1;
         pass.logprobs = logprobs + (low - from);
         if (pass_over(session, rows, &pass)) return cancelled(session, n_before, error);
@@ -203,7 +217,8 @@ const float *rf_session_logits(struct rf_session *session, struct rf_error *erro
         return NULL;
     }
     if (!session->has_logits) {
-        /* After a rewind the last token's logits are gone, but its row can be read again, to the same bits. */
+        /* After a rewind the last token's logits are gone, but its row can be read again, to the
+         * same bits. */
         if (session->n_read == session->n_tokens) session->n_read--;
         if (read_rest(session, NULL, NULL)) {
             rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", session->n_tokens);
@@ -233,7 +248,8 @@ static int32_t shared_prefix(const struct rf_session *session, const int32_t *to
     return same;
 }
 
-int rf_session_follow(struct rf_session *session, const int32_t *tokens, int32_t n, struct rf_error *error)
+int rf_session_follow(struct rf_session *session, const int32_t *tokens, int32_t n,
+                      struct rf_error *error)
 {
     int32_t same = shared_prefix(session, tokens, n);
     rf_session_rewind(session, same);
@@ -246,7 +262,9 @@ int32_t rf_session_unread(struct rf_session *session, const int32_t *tokens, int
     if (session->owner) {
         /* The owner's text is the one that is followed: what it has read is there for all. */
         int32_t owned = session->owner->n_read < n ? session->owner->n_read : n;
-        int32_t own = session->owner->writer == session ? (session->n_read < same ? session->n_read : same) : 0;
+        int32_t own = session->owner->writer == session
+                          ? (session->n_read < same ? session->n_read : same)
+                          : 0;
         read = own > owned ? own : owned;
     } else if (read > same) {
         read = same;
@@ -255,16 +273,20 @@ int32_t rf_session_unread(struct rf_session *session, const int32_t *tokens, int
     return session->has_logits && session->n_tokens == n ? 0 : 1;
 }
 
-int rf_session_verify(struct rf_session *session, const int32_t *draft, const int32_t *parents, int32_t n_draft,
-                      void (*prepared)(void *user, int32_t rows), void *user, struct rf_error *error)
+int rf_session_verify(struct rf_session *session, const int32_t *draft, const int32_t *parents,
+                      int32_t n_draft, void (*prepared)(void *user, int32_t rows), void *user,
+                      struct rf_error *error)
 {
     int32_t n_committed = session->n_tokens, most = session->activations.max_rows;
-    if (n_committed == 0) return rf_fail(error, RF_ERR_ARGUMENT, "a session without tokens has nothing to go on from");
+    if (n_committed == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "a session without tokens has nothing to go on from");
     if (n_draft < 0 || n_draft >= session->activations.max_logits)
         return rf_fail(error, RF_ERR_ARGUMENT, "%d draft rows: not between 0 and %d", n_draft,
                        session->activations.max_logits - 1);
     if (n_draft > session->shape.n_ctx - n_committed)
-        return rf_fail(error, RF_ERR_CONTEXT, "%d draft tokens do not fit: the context holds %d, of which %d are taken",
+        return rf_fail(error, RF_ERR_CONTEXT,
+                       "%d draft tokens do not fit: the context holds %d, of which %d are taken",
                        n_draft, session->shape.n_ctx, n_committed);
     session->n_read = usable(session);
     if (session->n_read == n_committed) session->n_read--;
@@ -281,14 +303,19 @@ int rf_session_verify(struct rf_session *session, const int32_t *draft, const in
         while (n_committed - session->n_read > 1) {
             int32_t left = n_committed - session->n_read - 1;
             struct rf_pass block = {0};
-            if (pass_over(session, left < session->activations.max_rows ? left : session->activations.max_rows, &block))
+            if (pass_over(session,
+                          left < session->activations.max_rows ? left
+                                                               : session->activations.max_rows,
+                          &block))
                 return rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", n_committed);
         }
     }
     int32_t unread = n_committed - session->n_read, rows = unread + n_draft, branches[FEW_ROWS];
     if (n_draft) memcpy(session->tokens + n_committed, draft, (size_t)n_draft * sizeof *draft);
     for (int32_t i = 0; parents && i < rows; i++)
-        branches[i] = i < unread ? i - 1 : parents[i - unread] < 0 ? unread - 1 : unread + parents[i - unread];
+        branches[i] = i < unread                ? i - 1
+                      : parents[i - unread] < 0 ? unread - 1
+                                                : unread + parents[i - unread];
     if (prepared) prepared(user, rows);
     struct rf_pass pass = {.logits_first = unread - 1, .n_logits = n_draft + 1};
     int code = branched_pass(session, rows, parents ? branches : NULL, &pass);
@@ -314,20 +341,23 @@ void rf_session_keep(struct rf_session *session, const int32_t *path, int32_t n)
     session->has_logits = 0;
 }
 
-int rf_session_time_passes(struct rf_session *session, int32_t n_rows, int32_t context, int32_t repeats,
-                           double *seconds, struct rf_error *error)
+int rf_session_time_passes(struct rf_session *session, int32_t n_rows, int32_t context,
+                           int32_t repeats, double *seconds, struct rf_error *error)
 {
     int32_t n_before = session->n_tokens, filler[MAX_ROWS] = {0};
     if (n_rows < 1 || n_rows > session->activations.max_rows)
-        return rf_fail(error, RF_ERR_ARGUMENT, "rows %d: not between 1 and %d", n_rows, session->activations.max_rows);
+        return rf_fail(error, RF_ERR_ARGUMENT, "rows %d: not between 1 and %d", n_rows,
+                       session->activations.max_rows);
     if (repeats < 1) return rf_fail(error, RF_ERR_ARGUMENT, "repeats %d: not positive", repeats);
     if (context < n_before || context > session->shape.n_ctx - n_rows)
-        return rf_fail(error, RF_ERR_ARGUMENT, "context %d: not between the %d tokens of the session and %d", context,
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "context %d: not between the %d tokens of the session and %d", context,
                        n_before, session->shape.n_ctx - n_rows);
     int code = 0;
     while (!code && session->n_tokens < context) {
         int32_t left = context - session->n_tokens;
-        code = rf_session_read(session, filler, left < MAX_ROWS ? left : MAX_ROWS, NULL, NULL, error);
+        code =
+            rf_session_read(session, filler, left < MAX_ROWS ? left : MAX_ROWS, NULL, NULL, error);
     }
     if (!code && session->n_read < session->n_tokens && read_rest(session, NULL, NULL))
         code = cancelled(session, n_before, error);
@@ -335,7 +365,8 @@ int rf_session_time_passes(struct rf_session *session, int32_t n_rows, int32_t c
         code = append(session, filler, n_rows, error);
         double start = rf_clock_seconds();
         struct rf_pass pass = {.n_logits = n_rows <= session->activations.max_logits ? n_rows : 1,
-                               .logits_first = n_rows <= session->activations.max_logits ? 0 : n_rows - 1};
+                               .logits_first =
+                                   n_rows <= session->activations.max_logits ? 0 : n_rows - 1};
         if (!code && pass_over(session, n_rows, &pass)) code = cancelled(session, n_before, error);
         seconds[i] = rf_clock_seconds() - start;
         if (!code) rf_session_rewind(session, context);

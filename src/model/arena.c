@@ -10,19 +10,23 @@ struct rf_arena_block {
     unsigned char pad[ALIGNMENT - sizeof(struct rf_arena_block *)];
 };
 
-static unsigned char *add_block(struct rf_arena *arena, size_t bytes, const char *what, struct rf_error *error)
+static unsigned char *add_block(struct rf_arena *arena, size_t bytes, const char *what,
+                                struct rf_error *error)
 {
-    struct rf_arena_block *block = rf_malloc(arena->allocator, 1, sizeof *block + bytes, what, error);
+    struct rf_arena_block *block =
+        rf_malloc(arena->allocator, 1, sizeof *block + bytes, what, error);
     if (!block) return NULL;
     block->next = arena->blocks;
     arena->blocks = block;
     return (unsigned char *)(block + 1);
 }
 
-void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const char *what, struct rf_error *error)
+void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const char *what,
+                     struct rf_error *error)
 {
     if (size && count > (SIZE_MAX / 2) / size) {
-        rf_fail(error, RF_ERR_MEMORY, "%s: %zu elements of %zu bytes are more than memory can hold", what, count, size);
+        rf_fail(error, RF_ERR_MEMORY, "%s: %zu elements of %zu bytes are more than memory can hold",
+                what, count, size);
         return NULL;
     }
     size_t bytes = (count * size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1);

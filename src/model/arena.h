@@ -1,4 +1,5 @@
-/* Memory that is given back all at once: what an open model points to, and what a reader needs while it reads. */
+/* Memory that is given back all at once: what an open model points to, and what a reader needs
+ * while it reads. */
 #ifndef RF_MODEL_ARENA_H
 #define RF_MODEL_ARENA_H
 
@@ -14,9 +15,10 @@ struct rf_arena {
     size_t left;
 };
 
-/* `count` elements of `size` bytes, zeroed, 16-byte aligned; NULL with an error when the product wraps or there is no
- * memory. `what` names the thing in the sentence. */
-void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const char *what, struct rf_error *error);
+/* `count` elements of `size` bytes, zeroed, 16-byte aligned; NULL with an error when the product
+ * wraps or there is no memory. `what` names the thing in the sentence. */
+void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const char *what,
+                     struct rf_error *error);
 /* A copy of n bytes with a terminating zero. */
 char *rf_arena_strndup(struct rf_arena *arena, const char *text, size_t n, struct rf_error *error);
 void rf_arena_free(struct rf_arena *arena);

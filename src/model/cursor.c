@@ -2,12 +2,14 @@
 
 #include <inttypes.h>
 
-int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what, const unsigned char **data)
+int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what,
+                   const unsigned char **data)
 {
     size_t left = rf_cursor_left(cursor);
     if (n > left)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: %s at byte %zu needs %" PRIu64 " bytes, but %zu are left",
-                       cursor->path, what, cursor->at, n, left);
+        return rf_fail(cursor->error, RF_ERR_FORMAT,
+                       "%s: %s at byte %zu needs %" PRIu64 " bytes, but %zu are left", cursor->path,
+                       what, cursor->at, n, left);
     *data = cursor->data + cursor->at;
     cursor->at += (size_t)n;
     return 0;

@@ -1,5 +1,5 @@
-/* The one way in which file headers are read: a place in a block of bytes that cannot leave it, and arithmetic on sizes
- * that tells when it wraps. */
+/* The one way in which file headers are read: a place in a block of bytes that cannot leave it, and
+ * arithmetic on sizes that tells when it wraps. */
 #ifndef RF_MODEL_CURSOR_H
 #define RF_MODEL_CURSOR_H
 
@@ -31,8 +31,10 @@ static inline size_t rf_cursor_left(const struct rf_cursor *cursor)
     return cursor->bytes - cursor->at;
 }
 
-/* The next n bytes, in place. 0, or RF_ERR_FORMAT with a sentence that says where the file ended inside `what`. */
-int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what, const unsigned char **data);
+/* The next n bytes, in place. 0, or RF_ERR_FORMAT with a sentence that says where the file ended
+ * inside `what`. */
+int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what,
+                   const unsigned char **data);
 /* Little-endian integers. */
 int rf_cursor_u8(struct rf_cursor *cursor, const char *what, uint8_t *value);
 int rf_cursor_u32(struct rf_cursor *cursor, const char *what, uint32_t *value);

@@ -1,13 +1,15 @@
-/* Quantised blocks back to floats. Each function below undoes one block; the formulas and the order of operations are
- * those of ggml's dequantize_row_* functions, so that the values are the same bits. The loops are written for the
- * compiler's vectoriser: integers of 32 bits, no branch, a table of masks instead of shifts that differ by lane. */
+/* Quantised blocks back to floats. Each function below undoes one block; the formulas and the order
+ * of operations are those of ggml's dequantize_row_* functions, so that the values are the same
+ * bits. The loops are written for the compiler's vectoriser: integers of 32 bits, no branch, a
+ * table of masks instead of shifts that differ by lane. */
 #include <stdint.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "model/dtype.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "model files are read in place: little-endian hosts only");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "model files are read in place: little-endian hosts only");
 
 static inline uint16_t load_u16(const uint8_t *p)
 {
@@ -24,10 +26,11 @@ static inline uint32_t load_u32(const uint8_t *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static const uint32_t bit_mask[32] = {1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-                                      1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
-                                      1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
-                                      1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+static const uint32_t bit_mask[32] = {
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
+    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
+    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
 
 /* ---- blocks of 32: element i is the low nibble of byte i, element i + 16 its high nibble ---- */
 
@@ -80,8 +83,9 @@ static void q8_0(const uint8_t *restrict block, float *restrict out)
     for (int i = 0; i < 32; i++) out[i] = (float)(int)(int8_t)q[i] * d;
 }
 
-/* OCP Microscaling Formats v1.0, section 5.3: an E8M0 scale and 32 E2M1 elements. The table holds twice the elements'
- * values, the scale half of its own: as in ggml, where scales 0 and 1 give denormals and 255 is not taken for NaN. */
+/* OCP Microscaling Formats v1.0, section 5.3: an E8M0 scale and 32 E2M1 elements. The table holds
+ * twice the elements' values, the scale half of its own: as in ggml, where scales 0 and 1 give
+ * denormals and 255 is not taken for NaN. */
 static void mxfp4(const uint8_t *restrict block, float *restrict out)
 {
     static const float doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -94,17 +98,20 @@ static void mxfp4(const uint8_t *restrict block, float *restrict out)
     }
 }
 
-/* ---- blocks of 256 ("K quants"): 8 groups of 32 or 16 of 16, each with a small scale under the block's ---- */
+/* ---- blocks of 256 ("K quants"): 8 groups of 32 or 16 of 16, each with a small scale under the
+ * block's ---- */
 
 static void q2_k(const uint8_t *restrict block, float *restrict out)
 {
     const uint8_t *scales = block, *q = block + 16;
     float d = load_f16(block + 80), dmin = load_f16(block + 82);
     for (int group = 0; group < 16; group++) {
-        float scale = d * (float)(int)(scales[group] & 15), min = dmin * (float)(int)(scales[group] >> 4);
+        float scale = d * (float)(int)(scales[group] & 15),
+              min = dmin * (float)(int)(scales[group] >> 4);
         const uint8_t *bytes = q + 32 * (group / 8) + 16 * (group % 2);
         int shift = group / 2 % 4 * 2;
-        for (int i = 0; i < 16; i++) out[16 * group + i] = scale * (float)((bytes[i] >> shift) & 3) - min;
+        for (int i = 0; i < 16; i++)
+            out[16 * group + i] = scale * (float)((bytes[i] >> shift) & 3) - min;
     }
 }
 
@@ -116,10 +123,12 @@ static void q3_k(const uint8_t *restrict block, float *restrict out)
         int low = group < 8 ? packed[group] & 15 : packed[group - 8] >> 4;
         int scale6 = low | ((packed[8 + group % 4] >> (group / 4 * 2)) & 3) << 4;
         float scale = d * (float)(scale6 - 32);
-        const uint8_t *bytes = q + 32 * (group / 8) + 16 * (group % 2), *mask = high + 16 * (group % 2);
+        const uint8_t *bytes = q + 32 * (group / 8) + 16 * (group % 2),
+                      *mask = high + 16 * (group % 2);
         int shift = group / 2 % 4 * 2, bit = 1 << (group / 2);
         for (int i = 0; i < 16; i++)
-            out[16 * group + i] = scale * (float)(((bytes[i] >> shift) & 3) - (mask[i] & bit ? 0 : 4));
+            out[16 * group + i] =
+                scale * (float)(((bytes[i] >> shift) & 3) - (mask[i] & bit ? 0 : 4));
     }
 }
 
@@ -140,7 +149,8 @@ static void q4_k(const uint8_t *restrict block, float *restrict out)
     k_scales(block + 4, load_f16(block), load_f16(block + 2), scale, min);
     const uint8_t *q = block + 16;
     for (int pair = 0; pair < 4; pair++, q += 32, out += 64) {
-        float d0 = scale[2 * pair], m0 = min[2 * pair], d1 = scale[2 * pair + 1], m1 = min[2 * pair + 1];
+        float d0 = scale[2 * pair], m0 = min[2 * pair], d1 = scale[2 * pair + 1],
+              m1 = min[2 * pair + 1];
         for (int i = 0; i < 32; i++) {
             out[i] = d0 * (float)(int)(q[i] & 15) - m0;
             out[i + 32] = d1 * (float)(int)(q[i] >> 4) - m1;
@@ -154,7 +164,8 @@ static void q5_k(const uint8_t *restrict block, float *restrict out)
     k_scales(block + 4, load_f16(block), load_f16(block + 2), scale, min);
     const uint8_t *high = block + 16, *q = block + 48;
     for (int pair = 0; pair < 4; pair++, q += 32, out += 64) {
-        float d0 = scale[2 * pair], m0 = min[2 * pair], d1 = scale[2 * pair + 1], m1 = min[2 * pair + 1];
+        float d0 = scale[2 * pair], m0 = min[2 * pair], d1 = scale[2 * pair + 1],
+              m1 = min[2 * pair + 1];
         int bit0 = 1 << (2 * pair), bit1 = 2 << (2 * pair);
         for (int i = 0; i < 32; i++) {
             out[i] = d0 * (float)((q[i] & 15) + (high[i] & bit0 ? 16 : 0)) - m0;
@@ -186,8 +197,9 @@ static void q6_k(const uint8_t *restrict block, float *restrict out)
 typedef void block_fn(const uint8_t *restrict block, float *restrict out);
 
 static block_fn *const block_of[RF_DTYPE_LIMIT] = {
-    [RF_Q4_0] = q4_0, [RF_Q4_1] = q4_1, [RF_Q5_0] = q5_0, [RF_Q5_1] = q5_1, [RF_Q8_0] = q8_0,   [RF_Q2_K] = q2_k,
-    [RF_Q3_K] = q3_k, [RF_Q4_K] = q4_k, [RF_Q5_K] = q5_k, [RF_Q6_K] = q6_k, [RF_MXFP4] = mxfp4,
+    [RF_Q4_0] = q4_0, [RF_Q4_1] = q4_1, [RF_Q5_0] = q5_0,   [RF_Q5_1] = q5_1,
+    [RF_Q8_0] = q8_0, [RF_Q2_K] = q2_k, [RF_Q3_K] = q3_k,   [RF_Q4_K] = q4_k,
+    [RF_Q5_K] = q5_k, [RF_Q6_K] = q6_k, [RF_MXFP4] = mxfp4,
 };
 
 static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, size_t n)
@@ -225,7 +237,8 @@ void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t
     } else {
         const struct rf_dtype_info *info = rf_dtype_info(dtype);
         block_fn *block = block_of[dtype];
-        for (size_t i = 0; i < n; i += info->block_elems, bytes += info->block_bytes) block(bytes, out + i);
+        for (size_t i = 0; i < n; i += info->block_elems, bytes += info->block_bytes)
+            block(bytes, out + i);
     }
 }
 

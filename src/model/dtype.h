@@ -33,8 +33,9 @@ struct rf_dtype_info {
 /* NULL for a number that is none of the above. */
 const struct rf_dtype_info *rf_dtype_info(int64_t dtype);
 
-/* n elements (a multiple of the type's block) at `data`, which may be unaligned, to F32 or to BF16 (round to nearest
- * even; NaNs stay NaN). Each quantised value is computed in F32 exactly as ggml's dequantize_row_* defines it. */
+/* n elements (a multiple of the type's block) at `data`, which may be unaligned, to F32 or to BF16
+ * (round to nearest even; NaNs stay NaN). Each quantised value is computed in F32 exactly as ggml's
+ * dequantize_row_* defines it. */
 void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t n);
 void rf_dequantize_bf16(enum rf_dtype dtype, const void *data, uint16_t *out, size_t n);
 

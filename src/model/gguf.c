@@ -22,8 +22,8 @@ static int read_texts(const struct rf_gguf *gguf, struct rf_source *source)
     return 0;
 }
 
-int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data, size_t bytes,
-                 struct rf_error *error)
+int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,
+                 size_t bytes, struct rf_error *error)
 {
     struct rf_arena scratch = {.allocator = &source->private_->allocator};
     struct rf_gguf gguf = {.path = path, .error = error};

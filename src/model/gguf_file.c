@@ -1,5 +1,5 @@
-/* The walk over a GGUF header. Nothing in it is believed: counts are bounded by the bytes that are left before anything
- * is allocated for them, and every extent is taken from one cursor. */
+/* The walk over a GGUF header. Nothing in it is believed: counts are bounded by the bytes that are
+ * left before anything is allocated for them, and every extent is taken from one cursor. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,17 +44,22 @@ static int take_array(struct rf_cursor *cursor, struct rf_gguf_value *value)
     int n = rf_shown(value->key);
     const char *key = value->key.data;
     if (value->elem_type == RF_GGUF_ARRAY)
-        return rf_fail(cursor->error, RF_ERR_UNSUPPORTED, "%s: key %.*s is an array of arrays", cursor->path, n, key);
+        return rf_fail(cursor->error, RF_ERR_UNSUPPORTED, "%s: key %.*s is an array of arrays",
+                       cursor->path, n, key);
     if (value->elem_type >= RF_GGUF_TYPE_LIMIT)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s is an array of the unknown type %" PRIu32,
-                       cursor->path, n, key, value->elem_type);
+        return rf_fail(cursor->error, RF_ERR_FORMAT,
+                       "%s: key %.*s is an array of the unknown type %" PRIu32, cursor->path, n,
+                       key, value->elem_type);
     size_t start = cursor->at, elem_bytes = type_bytes(value->elem_type);
-    size_t least = elem_bytes ? elem_bytes : sizeof(uint64_t); /* a string has at least its length */
+    size_t least =
+        elem_bytes ? elem_bytes : sizeof(uint64_t); /* a string has at least its length */
     if (value->count > rf_cursor_left(cursor) / least)
         return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: key %.*s: an array of %" PRIu64 " elements does not fit the %zu bytes that are left",
+                       "%s: key %.*s: an array of %" PRIu64
+                       " elements does not fit the %zu bytes that are left",
                        cursor->path, n, key, value->count, rf_cursor_left(cursor));
-    if (elem_bytes) return rf_cursor_take(cursor, value->count * elem_bytes, "an array", &value->data);
+    if (elem_bytes)
+        return rf_cursor_take(cursor, value->count * elem_bytes, "an array", &value->data);
     value->data = cursor->data + start;
     struct rf_str string;
     for (uint64_t i = 0; i < value->count; i++) {
@@ -70,13 +75,13 @@ static int take_value(struct rf_cursor *cursor, struct rf_gguf_value *value)
     if (code) return code;
     int n = rf_shown(value->key);
     if (value->key.bytes == 0 || value->key.bytes > MAX_KEY_BYTES)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: a metadata key at byte %zu has %zu bytes", cursor->path,
-                       cursor->at, value->key.bytes);
+        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: a metadata key at byte %zu has %zu bytes",
+                       cursor->path, cursor->at, value->key.bytes);
     code = rf_cursor_u32(cursor, "the type of a metadata value", &value->type);
     if (code) return code;
     if (value->type >= RF_GGUF_TYPE_LIMIT)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s has the unknown type %" PRIu32, cursor->path, n,
-                       value->key.data, value->type);
+        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s has the unknown type %" PRIu32,
+                       cursor->path, n, value->key.data, value->type);
     size_t start = cursor->at;
     if (value->type == RF_GGUF_STRING) {
         struct rf_str string;
@@ -92,8 +97,9 @@ static int take_value(struct rf_cursor *cursor, struct rf_gguf_value *value)
         code = rf_cursor_take(cursor, type_bytes(value->type), "a metadata value", &value->data);
     if (!code) value->bytes = cursor->at - (size_t)(value->data - cursor->data);
     if (!code && value->type == RF_GGUF_BOOL && value->data[0] > 1)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s at byte %zu is a boolean of value %d", cursor->path,
-                       n, value->key.data, start, value->data[0]);
+        return rf_fail(cursor->error, RF_ERR_FORMAT,
+                       "%s: key %.*s at byte %zu is a boolean of value %d", cursor->path, n,
+                       value->key.data, start, value->data[0]);
     return code;
 }
 
@@ -115,9 +121,11 @@ const struct rf_gguf_value *rf_gguf_find(const struct rf_gguf *gguf, const char 
     return bsearch(&wanted, gguf->values, gguf->n_values, sizeof *gguf->values, by_key);
 }
 
-static int parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n, struct rf_arena *arena)
+static int parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n,
+                        struct rf_arena *arena)
 {
-    gguf->values = rf_arena_alloc(arena, (size_t)n, sizeof *gguf->values, "metadata", cursor->error);
+    gguf->values =
+        rf_arena_alloc(arena, (size_t)n, sizeof *gguf->values, "metadata", cursor->error);
     if (!gguf->values) return RF_ERR_MEMORY;
     gguf->n_values = (size_t)n;
     for (size_t i = 0; i < gguf->n_values; i++) {
@@ -128,8 +136,8 @@ static int parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t
     for (size_t i = 1; i < gguf->n_values; i++) {
         struct rf_str key = gguf->values[i].key;
         if (compare(gguf->values[i - 1].key, key) == 0)
-            return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s is there twice", cursor->path, rf_shown(key),
-                           key.data);
+            return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s is there twice",
+                           cursor->path, rf_shown(key), key.data);
     }
     return 0;
 }
@@ -140,13 +148,16 @@ static int read_alignment(struct rf_gguf *gguf)
     gguf->alignment = DEFAULT_ALIGNMENT;
     if (!value) return 0;
     if (value->type != RF_GGUF_U32)
-        return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key general.alignment must be of type UINT32 (4), not %" PRIu32,
+        return rf_fail(gguf->error, RF_ERR_FORMAT,
+                       "%s: key general.alignment must be of type UINT32 (4), not %" PRIu32,
                        gguf->path, value->type);
     gguf->alignment = rf_load_le(value->data, 4);
-    if (gguf->alignment < MIN_ALIGNMENT || gguf->alignment > MAX_ALIGNMENT || gguf->alignment & (gguf->alignment - 1))
+    if (gguf->alignment < MIN_ALIGNMENT || gguf->alignment > MAX_ALIGNMENT ||
+        gguf->alignment & (gguf->alignment - 1))
         return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: key general.alignment is %" PRIu64 "; it must be a power of two from %d to %d", gguf->path,
-                       gguf->alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
+                       "%s: key general.alignment is %" PRIu64
+                       "; it must be a power of two from %d to %d",
+                       gguf->path, gguf->alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
     return 0;
 }
 
@@ -170,7 +181,8 @@ static int tensor_bytes(struct rf_cursor *cursor, struct rf_tensor *tensor)
     const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
     if (tensor->ne[0] % info->block_elems)
         return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: tensor %s has rows of %" PRId64 " elements, but %s comes in blocks of %" PRIu32,
+                       "%s: tensor %s has rows of %" PRId64
+                       " elements, but %s comes in blocks of %" PRIu32,
                        cursor->path, tensor->name, tensor->ne[0], info->name, info->block_elems);
     uint64_t bytes = (uint64_t)tensor->ne[0] / info->block_elems;
     int wraps = rf_mul_wraps(bytes, info->block_bytes, &bytes);
@@ -183,26 +195,30 @@ static int tensor_bytes(struct rf_cursor *cursor, struct rf_tensor *tensor)
         return rf_fail(cursor->error, RF_ERR_FORMAT,
                        "%s: tensor %s of [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                        "] elements is larger than any file",
-                       cursor->path, tensor->name, tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]);
+                       cursor->path, tensor->name, tensor->ne[0], tensor->ne[1], tensor->ne[2],
+                       tensor->ne[3]);
     tensor->bytes = bytes;
     return 0;
 }
 
-static int take_tensor(struct rf_cursor *cursor, struct rf_source *source, struct rf_tensor *tensor, uint64_t *offset)
+static int take_tensor(struct rf_cursor *cursor, struct rf_source *source, struct rf_tensor *tensor,
+                       uint64_t *offset)
 {
     struct rf_str name;
     uint32_t n_dims, type;
     int code = take_string(cursor, "a tensor's name", &name);
     if (code) return code;
     if (name.bytes == 0 || name.bytes > MAX_NAME_BYTES || memchr(name.data, 0, name.bytes))
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: a tensor's name before byte %zu is not one (%zu bytes)",
-                       cursor->path, cursor->at, name.bytes);
+        return rf_fail(cursor->error, RF_ERR_FORMAT,
+                       "%s: a tensor's name before byte %zu is not one (%zu bytes)", cursor->path,
+                       cursor->at, name.bytes);
     tensor->name = rf_arena_strndup(&source->private_->arena, name.data, name.bytes, cursor->error);
     if (!tensor->name) return RF_ERR_MEMORY;
     code = rf_cursor_u32(cursor, "a tensor's number of dimensions", &n_dims);
     if (code) return code;
     if (n_dims < 1 || n_dims > 4)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: tensor %s has %" PRIu32 " dimensions; 1 to 4 are possible",
+        return rf_fail(cursor->error, RF_ERR_FORMAT,
+                       "%s: tensor %s has %" PRIu32 " dimensions; 1 to 4 are possible",
                        cursor->path, tensor->name, n_dims);
     tensor->n_dims = (int32_t)n_dims;
     for (uint32_t i = 0; i < 4; i++) {
@@ -210,8 +226,9 @@ static int take_tensor(struct rf_cursor *cursor, struct rf_source *source, struc
         if (i < n_dims) code = rf_cursor_u64(cursor, "a tensor's dimension", &ne);
         if (code) return code;
         if (ne < 1 || ne > INT64_MAX)
-            return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: tensor %s: dimension %" PRIu32 " is %" PRIu64,
-                           cursor->path, tensor->name, i, ne);
+            return rf_fail(cursor->error, RF_ERR_FORMAT,
+                           "%s: tensor %s: dimension %" PRIu32 " is %" PRIu64, cursor->path,
+                           tensor->name, i, ne);
         tensor->ne[i] = (int64_t)ne;
     }
     code = rf_cursor_u32(cursor, "a tensor's type", &type);
@@ -219,16 +236,17 @@ static int take_tensor(struct rf_cursor *cursor, struct rf_source *source, struc
     if (code) return code;
     if (!rf_dtype_info(type))
         return rf_fail(cursor->error, RF_ERR_UNSUPPORTED,
-                       "%s: tensor %s is of type %" PRIu32 " (%s), which is not read", cursor->path, tensor->name, type,
-                       foreign_type(type));
+                       "%s: tensor %s is of type %" PRIu32 " (%s), which is not read", cursor->path,
+                       tensor->name, type, foreign_type(type));
     tensor->dtype = (enum rf_dtype)type;
     return tensor_bytes(cursor, tensor);
 }
 
-static int parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, struct rf_source *source, uint64_t n,
-                         struct rf_arena *arena)
+static int parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, struct rf_source *source,
+                         uint64_t n, struct rf_arena *arena)
 {
-    source->tensors = rf_source_alloc(source, (size_t)n, sizeof *source->tensors, "tensors", gguf->error);
+    source->tensors =
+        rf_source_alloc(source, (size_t)n, sizeof *source->tensors, "tensors", gguf->error);
     uint64_t *offsets = rf_arena_alloc(arena, (size_t)n, sizeof *offsets, "tensors", gguf->error);
     if (!source->tensors || !offsets) return RF_ERR_MEMORY;
     source->n_tensors = (int32_t)n;
@@ -240,14 +258,16 @@ static int parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, struct 
     size_t padding = (size_t)((gguf->alignment - cursor->at % gguf->alignment) % gguf->alignment);
     size_t left = rf_cursor_left(cursor);
     size_t data_bytes = left > padding ? left - padding : 0;
-    const unsigned char *data = cursor->data + (left > padding ? cursor->at + padding : cursor->bytes);
+    const unsigned char *data =
+        cursor->data + (left > padding ? cursor->at + padding : cursor->bytes);
     for (int32_t i = 0; i < source->n_tensors; i++) {
         struct rf_tensor *tensor = &source->tensors[i];
         uint64_t offset = offsets[i], end;
         if (offset % gguf->alignment)
             return rf_fail(gguf->error, RF_ERR_FORMAT,
-                           "%s: tensor %s: offset %" PRIu64 " is not a multiple of the alignment, %" PRIu64, gguf->path,
-                           tensor->name, offset, gguf->alignment);
+                           "%s: tensor %s: offset %" PRIu64
+                           " is not a multiple of the alignment, %" PRIu64,
+                           gguf->path, tensor->name, offset, gguf->alignment);
         if (rf_add_wraps(offset, tensor->bytes, &end) || end > data_bytes)
             return rf_fail(gguf->error, RF_ERR_FORMAT,
                            "%s: tensor %s: %" PRIu64 " bytes at offset %" PRIu64
@@ -266,20 +286,24 @@ static int check_version(const struct rf_gguf *gguf)
     case 0x02000000u:
     case 0x03000000u:
         return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: is a big-endian GGUF file; only little-endian ones are read", gguf->path);
+                       "%s: is a big-endian GGUF file; only little-endian ones are read",
+                       gguf->path);
     default:
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED, "%s: is of GGUF version %" PRIu32 "; 2 and 3 are read",
-                       gguf->path, gguf->version);
+        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
+                       "%s: is of GGUF version %" PRIu32 "; 2 and 3 are read", gguf->path,
+                       gguf->version);
     }
 }
 
-int rf_gguf_parse(struct rf_gguf *gguf, struct rf_source *source, struct rf_arena *arena, const unsigned char *data,
-                  size_t bytes)
+int rf_gguf_parse(struct rf_gguf *gguf, struct rf_source *source, struct rf_arena *arena,
+                  const unsigned char *data, size_t bytes)
 {
     struct rf_cursor cursor = {data, bytes, 0, gguf->path, gguf->error};
     if (bytes < 4 || memcmp(data, "GGUF", 4) != 0)
         return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       bytes ? "%s: is not a GGUF file (it does not begin with \"GGUF\")" : "%s: is empty", gguf->path);
+                       bytes ? "%s: is not a GGUF file (it does not begin with \"GGUF\")"
+                             : "%s: is empty",
+                       gguf->path);
     cursor.at = 4;
     uint64_t n_tensors, n_values;
     int code = rf_cursor_u32(&cursor, "the version", &gguf->version);
@@ -289,10 +313,12 @@ int rf_gguf_parse(struct rf_gguf *gguf, struct rf_source *source, struct rf_aren
     if (code) return code;
     size_t left = rf_cursor_left(&cursor);
     if (n_values > left / MIN_VALUE_BYTES || n_values > MAX_ENTRIES)
-        return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: %" PRIu64 " metadata values do not fit a file of %zu bytes",
-                       gguf->path, n_values, bytes);
+        return rf_fail(gguf->error, RF_ERR_FORMAT,
+                       "%s: %" PRIu64 " metadata values do not fit a file of %zu bytes", gguf->path,
+                       n_values, bytes);
     if (n_tensors > left / MIN_TENSOR_BYTES || n_tensors > MAX_ENTRIES)
-        return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: %" PRIu64 " tensors do not fit a file of %zu bytes", gguf->path,
+        return rf_fail(gguf->error, RF_ERR_FORMAT,
+                       "%s: %" PRIu64 " tensors do not fit a file of %zu bytes", gguf->path,
                        n_tensors, bytes);
     code = parse_values(gguf, &cursor, n_values, arena);
     if (!code) code = read_alignment(gguf);

@@ -42,25 +42,28 @@ static int read_architecture(const struct rf_gguf *gguf, struct rf_source *sourc
     }
     if (!source->params.arch_name)
         return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: the architecture \"%.*s\" is not known; llama, qwen2 and qwen3 are", gguf->path,
-                       rf_shown(name), name.data);
+                       "%s: the architecture \"%.*s\" is not known; llama, qwen2 and qwen3 are",
+                       gguf->path, rf_shown(name), name.data);
     found = rf_gguf_string(gguf, "general.type", &type);
     if (found < 0) return found;
     if (found && !rf_str_is(type, "model"))
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED, "%s: general.type is \"%.*s\"; only a \"model\" can run",
-                       gguf->path, rf_shown(type), type.data);
+        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
+                       "%s: general.type is \"%.*s\"; only a \"model\" can run", gguf->path,
+                       rf_shown(type), type.data);
     int64_t n_parts = 1;
     found = rf_gguf_integer(gguf, "split.count", 0, UINT16_MAX, &n_parts);
     if (found < 0) return found;
     if (n_parts > 1)
         return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: is one of %" PRId64 " parts of a split model (split.count); merge them into one file first",
+                       "%s: is one of %" PRId64
+                       " parts of a split model (split.count); merge them into one file first",
                        gguf->path, n_parts);
     return 0;
 }
 
 /* A required count from 1 on. */
-static int need_count(const struct rf_gguf *gguf, const struct rf_source *source, const char *suffix, int32_t *count)
+static int need_count(const struct rf_gguf *gguf, const struct rf_source *source,
+                      const char *suffix, int32_t *count)
 {
     struct key key = key_of(source, suffix);
     int64_t value;
@@ -72,20 +75,21 @@ static int need_count(const struct rf_gguf *gguf, const struct rf_source *source
 }
 
 /* Likewise, with a value where the key is missing; 0: required. */
-static int count_per_layer(const struct rf_gguf *gguf, const struct rf_source *source, const char *suffix,
-                           int32_t otherwise, int32_t *count)
+static int count_per_layer(const struct rf_gguf *gguf, const struct rf_source *source,
+                           const char *suffix, int32_t otherwise, int32_t *count)
 {
     struct key key = key_of(source, suffix);
     int64_t value = otherwise;
-    int found = rf_gguf_integer_per_layer(gguf, key.text, source->params.n_layer, INT32_MAX, &value);
+    int found =
+        rf_gguf_integer_per_layer(gguf, key.text, source->params.n_layer, INT32_MAX, &value);
     if (found < 0) return found;
     if (!found && !otherwise) return rf_gguf_missing(gguf, key.text);
     *count = (int32_t)value;
     return 0;
 }
 
-static int optional_count(const struct rf_gguf *gguf, const struct rf_source *source, const char *suffix,
-                          int32_t *count)
+static int optional_count(const struct rf_gguf *gguf, const struct rf_source *source,
+                          const char *suffix, int32_t *count)
 {
     struct key key = key_of(source, suffix);
     int64_t value = *count;
@@ -95,7 +99,8 @@ static int optional_count(const struct rf_gguf *gguf, const struct rf_source *so
     return 0;
 }
 
-static int optional_float(const struct rf_gguf *gguf, const struct rf_source *source, const char *suffix, float *number)
+static int optional_float(const struct rf_gguf *gguf, const struct rf_source *source,
+                          const char *suffix, float *number)
 {
     struct key key = key_of(source, suffix);
     double value = (double)*number;
@@ -109,22 +114,26 @@ static int read_attention(const struct rf_gguf *gguf, struct rf_source *source)
 {
     struct rf_params *params = &source->params;
     int code = count_per_layer(gguf, source, "attention.head_count", 0, &params->n_head);
-    if (!code) code = count_per_layer(gguf, source, "attention.head_count_kv", params->n_head, &params->n_head_kv);
+    if (!code)
+        code = count_per_layer(gguf, source, "attention.head_count_kv", params->n_head,
+                               &params->n_head_kv);
     if (code) return code;
     int32_t head_dim = 0;
     code = optional_count(gguf, source, "attention.key_length", &head_dim);
     if (code) return code;
     if (head_dim == 0 && params->n_embd % params->n_head)
         return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: %" PRId32 " attention heads do not divide the embedding length, %" PRId32, gguf->path,
-                       params->n_head, params->n_embd);
+                       "%s: %" PRId32
+                       " attention heads do not divide the embedding length, %" PRId32,
+                       gguf->path, params->n_head, params->n_embd);
     params->head_dim = head_dim ? head_dim : params->n_embd / params->n_head;
     int32_t value_dim = params->head_dim;
     code = optional_count(gguf, source, "attention.value_length", &value_dim);
     if (code) return code;
     if (value_dim != params->head_dim)
         return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: heads have keys of %" PRId32 " but values of %" PRId32 " elements, which is not supported",
+                       "%s: heads have keys of %" PRId32 " but values of %" PRId32
+                       " elements, which is not supported",
                        gguf->path, params->head_dim, value_dim);
     params->rope_dim = params->head_dim;
     code = optional_count(gguf, source, "rope.dimension_count", &params->rope_dim);
@@ -137,7 +146,8 @@ static int read_attention(const struct rf_gguf *gguf, struct rf_source *source)
     return 0;
 }
 
-/* Scaling of the rotation: none, or linear. llama3's comes as a tensor of factors. A factor of 1 is no scaling. */
+/* Scaling of the rotation: none, or linear. llama3's comes as a tensor of factors. A factor of 1 is
+ * no scaling. */
 static int read_rope_scaling(const struct rf_gguf *gguf, struct rf_source *source)
 {
     struct rf_str type = {"linear", 6};
@@ -150,16 +160,20 @@ static int read_rope_scaling(const struct rf_gguf *gguf, struct rf_source *sourc
     if (!code) code = optional_float(gguf, source, "rope.scaling.factor", &factor);
     if (code) return code;
     if (factor == 0.0f) factor = 1.0f; /* llama.cpp: 0 is "not set" */
-    if (rf_str_is(type, "none") || (factor == 1.0f && (rf_str_is(type, "linear") || rf_str_is(type, "yarn")))) return 0;
+    if (rf_str_is(type, "none") ||
+        (factor == 1.0f && (rf_str_is(type, "linear") || rf_str_is(type, "yarn"))))
+        return 0;
     if (!rf_str_is(type, "linear"))
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: %s is \"%.*s\"; none, linear and llama3 (as rope_freqs.weight) are supported", gguf->path,
-                       type_key.text, rf_shown(type), type.data);
+        return rf_fail(
+            gguf->error, RF_ERR_UNSUPPORTED,
+            "%s: %s is \"%.*s\"; none, linear and llama3 (as rope_freqs.weight) are supported",
+            gguf->path, type_key.text, rf_shown(type), type.data);
     source->params.rope_scale = 1.0f / factor;
     return 0;
 }
 
-/* Keys that change the computation in a way that the forward pass does not know, unless they say "as usual". */
+/* Keys that change the computation in a way that the forward pass does not know, unless they say
+ * "as usual". */
 static int refuse_variants(const struct rf_gguf *gguf, const struct rf_source *source)
 {
     static const struct {
@@ -182,8 +196,8 @@ static int refuse_variants(const struct rf_gguf *gguf, const struct rf_source *s
         int found = rf_gguf_float(gguf, key.text, &value);
         if (found < 0) return found;
         if (value != 0 && value != keys[i].usual)
-            return rf_fail(gguf->error, RF_ERR_UNSUPPORTED, "%s: key %s is %g, which is not supported", gguf->path,
-                           key.text, value);
+            return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
+                           "%s: key %s is %g, which is not supported", gguf->path, key.text, value);
     }
     struct key experts = key_of(source, "expert_count");
     int64_t n_experts = 0;
@@ -191,18 +205,19 @@ static int refuse_variants(const struct rf_gguf *gguf, const struct rf_source *s
     if (found < 0) return found;
     if (n_experts > 0)
         return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: key %s is %" PRId64 "; mixtures of experts are not supported", gguf->path, experts.text,
-                       n_experts);
+                       "%s: key %s is %" PRId64 "; mixtures of experts are not supported",
+                       gguf->path, experts.text, n_experts);
     struct key causal = key_of(source, "attention.causal");
     int is_causal = 1;
     found = rf_gguf_bool(gguf, causal.text, &is_causal);
     if (found < 0) return found;
     if (!is_causal)
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED, "%s: key %s is false; only causal models can run", gguf->path,
-                       causal.text);
+        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
+                       "%s: key %s is false; only causal models can run", gguf->path, causal.text);
     struct key sections = key_of(source, "rope.dimension_sections");
     if (rf_gguf_find(gguf, sections.text))
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED, "%s: key %s is not supported", gguf->path, sections.text);
+        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED, "%s: key %s is not supported", gguf->path,
+                       sections.text);
     return 0;
 }
 

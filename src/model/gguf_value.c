@@ -7,16 +7,17 @@
 
 static const char *type_name(uint32_t type)
 {
-    static const char *const names[RF_GGUF_TYPE_LIMIT] = {"UINT8",  "INT8",    "UINT16", "INT16",  "UINT32",
-                                                          "INT32",  "FLOAT32", "BOOL",   "STRING", "ARRAY",
-                                                          "UINT64", "INT64",   "FLOAT64"};
+    static const char *const names[RF_GGUF_TYPE_LIMIT] = {
+        "UINT8", "INT8",   "UINT16", "INT16",  "UINT32", "INT32",  "FLOAT32",
+        "BOOL",  "STRING", "ARRAY",  "UINT64", "INT64",  "FLOAT64"};
     return names[type];
 }
 
-static int wrong_type(const struct rf_gguf *gguf, const char *key, uint32_t type, const char *wanted)
+static int wrong_type(const struct rf_gguf *gguf, const char *key, uint32_t type,
+                      const char *wanted)
 {
-    return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is of type %s, not %s", gguf->path, key, type_name(type),
-                   wanted);
+    return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is of type %s, not %s", gguf->path, key,
+                   type_name(type), wanted);
 }
 
 int rf_gguf_missing(const struct rf_gguf *gguf, const char *key)
@@ -29,7 +30,8 @@ static int is_integer(uint32_t type)
     return type <= RF_GGUF_I32 || type == RF_GGUF_U64 || type == RF_GGUF_I64;
 }
 
-/* An integer of any type; an unsigned one beyond INT64_MAX becomes INT64_MAX, which no caller accepts. */
+/* An integer of any type; an unsigned one beyond INT64_MAX becomes INT64_MAX, which no caller
+ * accepts. */
 static int64_t load_integer(uint32_t type, const unsigned char *data)
 {
     switch (type) {
@@ -47,14 +49,17 @@ static int64_t load_integer(uint32_t type, const unsigned char *data)
     }
 }
 
-static int in_range(const struct rf_gguf *gguf, const char *key, int64_t value, int64_t lowest, int64_t highest)
+static int in_range(const struct rf_gguf *gguf, const char *key, int64_t value, int64_t lowest,
+                    int64_t highest)
 {
     if (value >= lowest && value <= highest) return 1;
-    return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64,
-                   gguf->path, key, value, lowest, highest);
+    return rf_fail(gguf->error, RF_ERR_FORMAT,
+                   "%s: key %s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, gguf->path,
+                   key, value, lowest, highest);
 }
 
-int rf_gguf_integer(const struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest, int64_t *value)
+int rf_gguf_integer(const struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
+                    int64_t *value)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
     if (!found) return 0;
@@ -70,21 +75,25 @@ static size_t integer_bytes(uint32_t type)
     return type <= RF_GGUF_I8 ? 1 : type <= RF_GGUF_I16 ? 2 : type <= RF_GGUF_I32 ? 4 : 8;
 }
 
-int rf_gguf_integer_per_layer(const struct rf_gguf *gguf, const char *key, int64_t n, int64_t highest, int64_t *value)
+int rf_gguf_integer_per_layer(const struct rf_gguf *gguf, const char *key, int64_t n,
+                              int64_t highest, int64_t *value)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
-    if (!found || found->type != RF_GGUF_ARRAY) return rf_gguf_integer(gguf, key, 1, highest, value);
+    if (!found || found->type != RF_GGUF_ARRAY)
+        return rf_gguf_integer(gguf, key, 1, highest, value);
     if (!is_integer(found->elem_type)) return wrong_type(gguf, key, found->elem_type, "integers");
     if (found->count != (uint64_t)n)
         return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: key %s has %" PRIu64 " elements, but the model has %" PRId64 " layers", gguf->path, key,
-                       found->count, n);
+                       "%s: key %s has %" PRIu64 " elements, but the model has %" PRId64 " layers",
+                       gguf->path, key, found->count, n);
     int64_t first = load_integer(found->elem_type, found->data);
     for (uint64_t i = 1; i < found->count; i++) {
-        int64_t other = load_integer(found->elem_type, found->data + i * integer_bytes(found->elem_type));
+        int64_t other =
+            load_integer(found->elem_type, found->data + i * integer_bytes(found->elem_type));
         if (other != first)
             return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                           "%s: key %s differs between layers (%" PRId64 " and %" PRId64 "), which is not supported",
+                           "%s: key %s differs between layers (%" PRId64 " and %" PRId64
+                           "), which is not supported",
                            gguf->path, key, first, other);
     }
     int code = in_range(gguf, key, first, 1, highest);
@@ -126,14 +135,15 @@ int rf_gguf_string(const struct rf_gguf *gguf, const char *key, struct rf_str *v
     return 1;
 }
 
-int rf_gguf_array(const struct rf_gguf *gguf, const char *key, uint32_t elem_type, const struct rf_gguf_value **value)
+int rf_gguf_array(const struct rf_gguf *gguf, const char *key, uint32_t elem_type,
+                  const struct rf_gguf_value **value)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
     if (!found) return 0;
     if (found->type != RF_GGUF_ARRAY) return wrong_type(gguf, key, found->type, "ARRAY");
     if (found->elem_type != elem_type)
-        return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is an array of %s, not of %s", gguf->path, key,
-                       type_name(found->elem_type), type_name(elem_type));
+        return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is an array of %s, not of %s",
+                       gguf->path, key, type_name(found->elem_type), type_name(elem_type));
     *value = found;
     return 1;
 }

@@ -19,7 +19,8 @@ struct rf_gguf_copy_private {
 
 static int by_key_data(const void *a, const void *b)
 {
-    const char *x = ((const struct rf_gguf_value *)a)->key.data, *y = ((const struct rf_gguf_value *)b)->key.data;
+    const char *x = ((const struct rf_gguf_value *)a)->key.data,
+               *y = ((const struct rf_gguf_value *)b)->key.data;
     return (x > y) - (x < y);
 }
 
@@ -37,22 +38,26 @@ static int read_again(struct rf_gguf_copy *copy, const char *path, struct rf_err
     own->gguf = (struct rf_gguf){.path = path, .error = error};
     int code = rf_source_new(&own->tensors, &own->allocator, error);
     if (!code) code = rf_source_map(own->tensors, path, &mapping, error);
-    if (!code) code = rf_gguf_parse(&own->gguf, own->tensors, &own->arena, mapping.data, mapping.bytes);
+    if (!code)
+        code = rf_gguf_parse(&own->gguf, own->tensors, &own->arena, mapping.data, mapping.bytes);
     if (code) return code;
     copy->n_tensors = (size_t)own->tensors->n_tensors;
-    copy->tensors = rf_arena_alloc(&own->arena, copy->n_tensors, sizeof *copy->tensors, "tensors", error);
+    copy->tensors =
+        rf_arena_alloc(&own->arena, copy->n_tensors, sizeof *copy->tensors, "tensors", error);
     if (!copy->tensors) return RF_ERR_MEMORY;
     for (size_t i = 0; i < copy->n_tensors; i++) {
         const struct rf_tensor *tensor = &own->tensors->tensors[i];
         copy->tensors[i] = (struct rf_copied_tensor){.tensor = tensor, .dtype = tensor->dtype};
     }
-    if (own->gguf.n_values) qsort(own->gguf.values, own->gguf.n_values, sizeof *own->gguf.values, by_key_data);
-    if (copy->n_tensors) qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
+    if (own->gguf.n_values)
+        qsort(own->gguf.values, own->gguf.n_values, sizeof *own->gguf.values, by_key_data);
+    if (copy->n_tensors)
+        qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
     return 0;
 }
 
-int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path, const struct rf_allocator *allocator,
-                      struct rf_error *error)
+int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
+                      const struct rf_allocator *allocator, struct rf_error *error)
 {
     *copy = NULL;
     struct rf_gguf_copy *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
@@ -67,7 +72,8 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path, const struct
     int code = rf_source_open(&made->source, path, allocator, error);
     if (!code && strncmp(made->source->container, "GGUF", 4) != 0)
         code = rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written as it was read",
+                       "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written "
+                       "as it was read",
                        path, made->source->container);
     if (!code) code = read_again(made, path, error);
     if (code) {
@@ -101,7 +107,8 @@ struct output {
 
 static void put(struct output *output, const void *data, size_t n)
 {
-    if (!output->code) output->code = rf_bytes_append(output->allocator, output->bytes, data, n, output->error);
+    if (!output->code)
+        output->code = rf_bytes_append(output->allocator, output->bytes, data, n, output->error);
 }
 
 static void put_u32(struct output *output, uint32_t number)
@@ -174,14 +181,16 @@ static void put_set_key(struct output *output, const struct set_key *set)
 }
 
 /* A value with its key lies in one piece: length, key, type and value. */
-static void put_values(struct output *output, const struct rf_gguf *gguf, const struct set_key *sets, size_t n_sets)
+static void put_values(struct output *output, const struct rf_gguf *gguf,
+                       const struct set_key *sets, size_t n_sets)
 {
     for (size_t i = 0; i < gguf->n_values; i++) {
         const struct rf_gguf_value *value = &gguf->values[i];
         const struct set_key *set = NULL;
         for (size_t j = 0; j < n_sets; j++)
             if (rf_str_is(value->key, sets[j].key)) set = &sets[j];
-        const char *begin = value->key.data - sizeof(uint64_t), *end = (const char *)value->data + value->bytes;
+        const char *begin = value->key.data - sizeof(uint64_t),
+                   *end = (const char *)value->data + value->bytes;
         if (set)
             put_set_key(output, set);
         else
@@ -201,7 +210,8 @@ static void put_tensor(struct output *output, const struct rf_copied_tensor *cop
     put_u64(output, copied->offset);
 }
 
-int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint64_t *alignment, struct rf_error *error)
+int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint64_t *alignment,
+                        struct rf_error *error)
 {
     const struct rf_gguf *gguf = &copy->private_->gguf;
     struct output output = {&copy->private_->allocator, header, error, 0};
@@ -218,7 +228,8 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
         offset += (copied->bytes + *alignment - 1) & ~(*alignment - 1);
     }
     for (size_t j = 0; j < N_SETS; j++) {
-        for (size_t i = 0; i < gguf->n_values; i++) sets[j].is_there |= rf_str_is(gguf->values[i].key, sets[j].key);
+        for (size_t i = 0; i < gguf->n_values; i++)
+            sets[j].is_there |= rf_str_is(gguf->values[i].key, sets[j].key);
         n_values += !sets[j].is_there;
     }
     put(&output, "GGUF", 4);

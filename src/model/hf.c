@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *join(struct rf_source *source, const char *folder, const char *name, struct rf_error *error)
+static char *join(struct rf_source *source, const char *folder, const char *name,
+                  struct rf_error *error)
 {
     size_t n = strlen(folder), bytes = n + strlen(name) + 2;
     char *path = rf_source_alloc(source, bytes, 1, "path", error);
@@ -14,20 +15,21 @@ static char *join(struct rf_source *source, const char *folder, const char *name
 }
 
 /* Maps a file of the folder; one that is not there leaves *text alone. */
-static int map_text(struct rf_source *source, const char *folder, const char *name, struct rf_str *text,
-                    struct rf_error *error)
+static int map_text(struct rf_source *source, const char *folder, const char *name,
+                    struct rf_str *text, struct rf_error *error)
 {
     char *path = join(source, folder, name, error);
     if (!path) return RF_ERR_MEMORY;
     if (!rf_file_exists(path)) return 0;
     struct rf_mapping mapping;
     int code = rf_source_map(source, path, &mapping, error);
-    if (!code) *text = (struct rf_str){mapping.data ? (const char *)mapping.data : "", mapping.bytes};
+    if (!code)
+        *text = (struct rf_str){mapping.data ? (const char *)mapping.data : "", mapping.bytes};
     return code;
 }
 
-static int map_shard(struct rf_source *source, const char *folder, const char *name, struct rf_hf_shard *shard,
-                     struct rf_error *error)
+static int map_shard(struct rf_source *source, const char *folder, const char *name,
+                     struct rf_hf_shard *shard, struct rf_error *error)
 {
     struct rf_mapping mapping;
     shard->path = join(source, folder, name, error);
@@ -51,8 +53,8 @@ static int is_file_name(const char *name)
            strcmp(name + n - m, suffix) == 0;
 }
 
-int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index, const char ***names, size_t *n,
-                      struct rf_error *error)
+int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index,
+                      const char ***names, size_t *n, struct rf_error *error)
 {
     struct rf_json *document;
     int code = rf_json_parse(&document, path, index, error);
@@ -69,7 +71,8 @@ int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str 
         name = rf_json_text(value);
         if (!is_file_name(name.data))
             code = rf_fail(error, RF_ERR_FORMAT,
-                           "%s: weight_map names the file \"%.*s\"; a name in the same folder ending in .safetensors "
+                           "%s: weight_map names the file \"%.*s\"; a name in the same folder "
+                           "ending in .safetensors "
                            "is expected",
                            path, rf_shown(name), name.data);
         else
@@ -91,7 +94,8 @@ int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str 
     return code;
 }
 
-static int map_shards(struct rf_source *source, struct rf_hf_files *files, const char *shard, struct rf_error *error)
+static int map_shards(struct rf_source *source, struct rf_hf_files *files, const char *shard,
+                      struct rf_error *error)
 {
     const char *single[] = {shard ? shard : "model.safetensors"};
     const char **names = single;
@@ -105,14 +109,16 @@ static int map_shards(struct rf_source *source, struct rf_hf_files *files, const
         code = map_text(source, files->folder, index_name, &index, error);
         if (code) return code;
         if (!index.data)
-            return rf_fail(error, RF_ERR_IO, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+            return rf_fail(error, RF_ERR_IO,
+                           "%s: holds neither model.safetensors nor model.safetensors.index.json",
                            files->folder);
         path = join(source, files->folder, index_name, error);
         if (!path) return RF_ERR_MEMORY;
         code = rf_hf_shard_names(source, path, index, &names, &files->n_shards, error);
         if (code) return code;
     }
-    files->shards = rf_source_alloc(source, files->n_shards, sizeof *files->shards, "shards", error);
+    files->shards =
+        rf_source_alloc(source, files->n_shards, sizeof *files->shards, "shards", error);
     if (!files->shards) return RF_ERR_MEMORY;
     for (size_t i = 0; !code && i < files->n_shards; i++)
         code = map_shard(source, files->folder, names[i], &files->shards[i], error);
@@ -127,11 +133,13 @@ static int name_source(struct rf_source *source, const char *folder, struct rf_e
     size_t start = end;
     while (start > 0 && folder[start - 1] != '/') start--;
     int is_dots = strspn(folder + start, ".") >= end - start;
-    source->name = rf_arena_strndup(&source->private_->arena, folder + start, is_dots ? 0 : end - start, error);
+    source->name = rf_arena_strndup(&source->private_->arena, folder + start,
+                                    is_dots ? 0 : end - start, error);
     return source->name ? 0 : RF_ERR_MEMORY;
 }
 
-int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard, struct rf_error *error)
+int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard,
+                      struct rf_error *error)
 {
     struct rf_hf_files files = {.folder = folder};
     const struct {
@@ -154,7 +162,8 @@ int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *
     return code;
 }
 
-static int parse_text(struct rf_hf *hf, const char *name, struct rf_str text, struct rf_json **document)
+static int parse_text(struct rf_hf *hf, const char *name, struct rf_str text,
+                      struct rf_json **document)
 {
     if (!text.data) return 0;
     char path[512];
@@ -171,19 +180,29 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
     hf.scratch.allocator = &source->private_->allocator;
     source->container = "safetensors";
     int code = 0;
-    if (!files->config.data) code = rf_fail(error, RF_ERR_IO, "%s: config.json is missing", files->folder);
+    if (!files->config.data)
+        code = rf_fail(error, RF_ERR_IO, "%s: config.json is missing", files->folder);
     if (!code) code = parse_text(&hf, "config.json", files->config, &hf.config);
-    if (!code) code = parse_text(&hf, "generation_config.json", files->generation_config, &hf.generation_config);
-    if (!code) code = parse_text(&hf, "tokenizer_config.json", files->tokenizer_config, &hf.tokenizer_config);
+    if (!code)
+        code = parse_text(&hf, "generation_config.json", files->generation_config,
+                          &hf.generation_config);
+    if (!code)
+        code =
+            parse_text(&hf, "tokenizer_config.json", files->tokenizer_config, &hf.tokenizer_config);
     if (!code) code = parse_text(&hf, "tokenizer.json", files->tokenizer, &hf.tokenizer);
-    if (!code) code = parse_text(&hf, "chat_template.json", files->chat_template_json, &hf.chat_template);
+    if (!code)
+        code = parse_text(&hf, "chat_template.json", files->chat_template_json, &hf.chat_template);
     if (!code) code = rf_hf_read_params(&hf);
-    if (!code) code = rf_safetensors_read(&hf, rf_json_is_true(rf_json_get(hf.config, "tie_word_embeddings")));
+    if (!code)
+        code = rf_safetensors_read(&hf,
+                                   rf_json_is_true(rf_json_get(hf.config, "tie_word_embeddings")));
     if (!code) code = rf_tensors_sort(source, files->folder, rf_hf_tensor_name, error);
     if (!code) code = rf_layout_check(source, files->folder, rf_hf_tensor_name, error);
-    if (!code && source->params.tied_output && !rf_json_is_true(rf_json_get(hf.config, "tie_word_embeddings")))
+    if (!code && source->params.tied_output &&
+        !rf_json_is_true(rf_json_get(hf.config, "tie_word_embeddings")))
         code = rf_fail(error, RF_ERR_FORMAT,
-                       "%s: tensor lm_head.weight is missing, and config.json does not tie it to the embedding",
+                       "%s: tensor lm_head.weight is missing, and config.json does not tie it to "
+                       "the embedding",
                        files->folder);
     if (!code) code = rf_hf_read_vocab(&hf);
     rf_json_free(hf.config);

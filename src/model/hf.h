@@ -1,4 +1,5 @@
-/* A Hugging Face model folder: safetensors files with config.json and a tokenizer. Private to its reader. */
+/* A Hugging Face model folder: safetensors files with config.json and a tokenizer. Private to its
+ * reader. */
 #ifndef RF_MODEL_HF_H
 #define RF_MODEL_HF_H
 
@@ -12,7 +13,8 @@ struct rf_hf_shard {
     size_t bytes;
 };
 
-/* The bytes of a folder's files; data is NULL for one that is not there. They live as long as the source. */
+/* The bytes of a folder's files; data is NULL for one that is not there. They live as long as the
+ * source. */
 struct rf_hf_files {
     const char *folder;
     struct rf_str config, generation_config, tokenizer_config, tokenizer;
@@ -34,18 +36,19 @@ struct rf_hf {
 /* Everything from bytes in memory: what rf_hf_read_folder does once it has mapped the files. */
 int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct rf_error *error);
 /* The distinct shard names of a model.safetensors.index.json, in memory of the source. */
-int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index, const char ***names, size_t *n,
-                      struct rf_error *error);
+int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index,
+                      const char ***names, size_t *n, struct rf_error *error);
 
 int rf_hf_read_params(struct rf_hf *hf);
-/* Fills source->tensors, with names translated, from all shards. `tied` drops the output head that the configuration
- * says is the embedding. */
+/* Fills source->tensors, with names translated, from all shards. `tied` drops the output head that
+ * the configuration says is the embedding. */
 int rf_safetensors_read(struct rf_hf *hf, int tied);
 /* GGUF name to the folder's name, as rf_shown_name. */
 const char *rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
 int rf_hf_read_vocab(struct rf_hf *hf);
 
-/* Parts of rf_hf_read_vocab. The vocabulary has n_vocab places; one without a token yet has data NULL. */
+/* Parts of rf_hf_read_vocab. The vocabulary has n_vocab places; one without a token yet has data
+ * NULL. */
 int rf_hf_read_bpe(struct rf_hf *hf);
 int rf_hf_read_sentencepiece(struct rf_hf *hf);
 /* Puts a token in its place: the id must exist and not belong to another text. Copies the text. */

@@ -1,4 +1,5 @@
-/* tokenizer.json of a byte-level BPE: which pre-tokenizer it describes, its vocabulary and its merges. */
+/* tokenizer.json of a byte-level BPE: which pre-tokenizer it describes, its vocabulary and its
+ * merges. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static const struct {
 
 static int fail_unknown(const struct rf_hf *hf, const char *part, struct rf_str what)
 {
-    return rf_fail(hf->error, RF_ERR_UNSUPPORTED, "%s/tokenizer.json: %s \"%.*s\" is not one of a known tokenizer",
+    return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
+                   "%s/tokenizer.json: %s \"%.*s\" is not one of a known tokenizer",
                    hf->files->folder, part, rf_shown(what), what.data);
 }
 
@@ -27,18 +29,21 @@ static int is_type(const struct rf_json *value, const char *type)
     return rf_str_is(rf_json_text(rf_json_get(value, "type")), type);
 }
 
-/* ByteLevel as the known tokenizers have it: no prefix space; its own (gpt-2's) expression used or not. */
+/* ByteLevel as the known tokenizers have it: no prefix space; its own (gpt-2's) expression used or
+ * not. */
 static int is_byte_level(const struct rf_json *value, int use_regex)
 {
     int flag = 1; /* the default of use_regex */
     rf_json_bool(rf_json_get(value, "use_regex"), &flag);
-    return is_type(value, "ByteLevel") && !rf_json_is_true(rf_json_get(value, "add_prefix_space")) && flag == use_regex;
+    return is_type(value, "ByteLevel") &&
+           !rf_json_is_true(rf_json_get(value, "add_prefix_space")) && flag == use_regex;
 }
 
 static const char *pre_of_split(const struct rf_json *split)
 {
     struct rf_str pattern = rf_json_text(rf_json_get(rf_json_get(split, "pattern"), "Regex"));
-    if (!is_type(split, "Split") || !rf_str_is(rf_json_text(rf_json_get(split, "behavior")), "Isolated") ||
+    if (!is_type(split, "Split") ||
+        !rf_str_is(rf_json_text(rf_json_get(split, "behavior")), "Isolated") ||
         rf_json_is_true(rf_json_get(split, "invert")))
         return NULL;
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
@@ -66,14 +71,16 @@ static int read_pre_tokenizer(struct rf_hf *hf)
         return 0;
     }
     struct rf_str pattern = rf_json_text(rf_json_get(rf_json_get(first, "pattern"), "Regex"));
-    return fail_unknown(hf, "the pre-tokenizer", pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
+    return fail_unknown(hf, "the pre-tokenizer",
+                        pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
 }
 
 static int read_normalizer(struct rf_hf *hf)
 {
     const struct rf_json *normalizer = rf_json_get(hf->tokenizer, "normalizer");
     const struct rf_json *list = rf_json_get(normalizer, "normalizers");
-    if (is_type(normalizer, "Sequence") && rf_json_count(list) == 1) normalizer = rf_json_at(list, 0);
+    if (is_type(normalizer, "Sequence") && rf_json_count(list) == 1)
+        normalizer = rf_json_at(list, 0);
     if (normalizer && !is_type(normalizer, "NFC"))
         return fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(normalizer, "type")));
     hf->source->vocab.nfc = normalizer != NULL;
@@ -97,7 +104,8 @@ static int read_tokens(struct rf_hf *hf, const struct rf_json *model)
 {
     const struct rf_json *vocab = rf_json_get(model, "vocab"), *value;
     if (!rf_json_is_object(vocab))
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s/tokenizer.json: model.vocab is missing or not an object",
+        return rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s/tokenizer.json: model.vocab is missing or not an object",
                        hf->files->folder);
     struct rf_str text;
     for (void *at = NULL; rf_json_next(vocab, &at, &text, &value);) {
@@ -110,7 +118,8 @@ static int read_tokens(struct rf_hf *hf, const struct rf_json *model)
 }
 
 /* A merge is "a b" or, in newer files, ["a", "b"]. */
-static int read_merge(struct rf_hf *hf, const struct rf_json *value, size_t index, struct rf_merge *merge)
+static int read_merge(struct rf_hf *hf, const struct rf_json *value, size_t index,
+                      struct rf_merge *merge)
 {
     struct rf_str left = {"", 0}, right = {"", 0}, text;
     if (rf_json_string(value, &text)) {
@@ -125,8 +134,9 @@ static int read_merge(struct rf_hf *hf, const struct rf_json *value, size_t inde
     }
     if (left.bytes == 0 || right.bytes == 0 || memchr(left.data, ' ', left.bytes) ||
         memchr(right.data, ' ', right.bytes))
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s/tokenizer.json: model.merges[%zu] is not two pieces",
-                       hf->files->folder, index);
+        return rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s/tokenizer.json: model.merges[%zu] is not two pieces", hf->files->folder,
+                       index);
     char *copy = rf_source_alloc(hf->source, left.bytes + right.bytes, 1, "merges", hf->error);
     if (!copy) return RF_ERR_MEMORY;
     memcpy(copy, left.data, left.bytes);
@@ -140,7 +150,8 @@ static int read_merges(struct rf_hf *hf, const struct rf_json *model)
     struct rf_vocab *vocab = &hf->source->vocab;
     const struct rf_json *list = rf_json_get(model, "merges");
     if (!rf_json_is_array(list))
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s/tokenizer.json: model.merges is missing or not an array",
+        return rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s/tokenizer.json: model.merges is missing or not an array",
                        hf->files->folder);
     size_t n = rf_json_count(list);
     vocab->merges = rf_source_alloc(hf->source, n, sizeof *vocab->merges, "merges", hf->error);

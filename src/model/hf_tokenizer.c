@@ -1,4 +1,5 @@
-/* The vocabulary of a folder: which of its tokenizers is used, added tokens, special ids, habits, the chat template. */
+/* The vocabulary of a folder: which of its tokenizers is used, added tokens, special ids, habits,
+ * the chat template. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +11,18 @@ int rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_to
     struct rf_vocab *vocab = &hf->source->vocab;
     if (id < 0 || id >= vocab->n_tokens)
         return rf_fail(hf->error, RF_ERR_FORMAT,
-                       "%s: token \"%.*s\" has the id %" PRId64 ", but the embedding has %" PRId32 " rows",
+                       "%s: token \"%.*s\" has the id %" PRId64 ", but the embedding has %" PRId32
+                       " rows",
                        hf->files->folder, rf_shown(text), text.data, id, vocab->n_tokens);
     struct rf_str *place = &vocab->tokens[id];
-    if (place->data && (place->bytes != text.bytes || memcmp(place->data, text.data, text.bytes) != 0))
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s: tokens \"%.*s\" and \"%.*s\" both have the id %" PRId64,
-                       hf->files->folder, rf_shown(*place), place->data, rf_shown(text), text.data, id);
+    if (place->data &&
+        (place->bytes != text.bytes || memcmp(place->data, text.data, text.bytes) != 0))
+        return rf_fail(
+            hf->error, RF_ERR_FORMAT, "%s: tokens \"%.*s\" and \"%.*s\" both have the id %" PRId64,
+            hf->files->folder, rf_shown(*place), place->data, rf_shown(text), text.data, id);
     if (!place->data) {
-        char *copy = rf_arena_strndup(&hf->source->private_->arena, text.data, text.bytes, hf->error);
+        char *copy =
+            rf_arena_strndup(&hf->source->private_->arena, text.data, text.bytes, hf->error);
         if (!copy) return RF_ERR_MEMORY;
         *place = (struct rf_str){copy, text.bytes};
     }
@@ -41,16 +46,19 @@ static int add_token(struct rf_hf *hf, int64_t id, const struct rf_json *token)
     struct rf_vocab *vocab = &hf->source->vocab;
     struct rf_str text = rf_json_text(rf_json_get(token, "content"));
     if (text.bytes == 0)
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s: the added token of id %" PRId64 " has no content",
-                       hf->files->folder, id);
+        return rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s: the added token of id %" PRId64 " has no content", hf->files->folder,
+                       id);
     for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
         if (rf_json_is_true(rf_json_get(token, habits[i])))
             return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
-                           "%s: the added token \"%.*s\" has %s set, which is not supported", hf->files->folder,
-                           rf_shown(text), text.data, habits[i]);
-    enum rf_token_type type = rf_json_is_true(rf_json_get(token, "special")) ? RF_TOKEN_CONTROL : RF_TOKEN_USER_DEFINED;
+                           "%s: the added token \"%.*s\" has %s set, which is not supported",
+                           hf->files->folder, rf_shown(text), text.data, habits[i]);
+    enum rf_token_type type =
+        rf_json_is_true(rf_json_get(token, "special")) ? RF_TOKEN_CONTROL : RF_TOKEN_USER_DEFINED;
     /* sentencepiece's own unknown, control and byte pieces stay what they are. */
-    int own = id >= 0 && id < vocab->n_tokens && vocab->tokens[id].data && vocab->types[id] != RF_TOKEN_NORMAL;
+    int own = id >= 0 && id < vocab->n_tokens && vocab->tokens[id].data &&
+              vocab->types[id] != RF_TOKEN_NORMAL;
     return rf_hf_set_token(hf, id, text, own ? (enum rf_token_type)vocab->types[id] : type);
 }
 
@@ -70,7 +78,9 @@ static int read_added_tokens(struct rf_hf *hf)
     for (void *at = NULL; rf_json_next(map, &at, &key, &token);) {
         int64_t id = 0;
         for (size_t i = 0; i < key.bytes && id >= 0; i++)
-            id = key.data[i] >= '0' && key.data[i] <= '9' && id < INT32_MAX ? id * 10 + (key.data[i] - '0') : -1;
+            id = key.data[i] >= '0' && key.data[i] <= '9' && id < INT32_MAX
+                     ? id * 10 + (key.data[i] - '0')
+                     : -1;
         int code = add_token(hf, key.bytes ? id : -1, token);
         if (code) return code;
     }
@@ -94,8 +104,9 @@ static int fill_unused(struct rf_hf *hf)
 static int check_id(const struct rf_hf *hf, const char *file, const char *key, int64_t id)
 {
     if (id >= 0 && id < hf->source->vocab.n_tokens) return 0;
-    return rf_fail(hf->error, RF_ERR_FORMAT, "%s/%s: %s is not the id of one of the %" PRId32 " tokens",
-                   hf->files->folder, file, key, hf->source->vocab.n_tokens);
+    return rf_fail(hf->error, RF_ERR_FORMAT,
+                   "%s/%s: %s is not the id of one of the %" PRId32 " tokens", hf->files->folder,
+                   file, key, hf->source->vocab.n_tokens);
 }
 
 /* One of the ids at `key`: a number, or a list of them; -1 when there is none. */
@@ -107,12 +118,13 @@ static int32_t id_at(const struct rf_json *object, const char *key, size_t index
     else if (index > 0)
         value = NULL;
     int64_t id = -1;
-    if (rf_json_integer(value, &id) && (id < 0 || id > INT32_MAX)) id = INT32_MAX; /* refused by check_id */
+    if (rf_json_integer(value, &id) && (id < 0 || id > INT32_MAX))
+        id = INT32_MAX; /* refused by check_id */
     return (int32_t)id;
 }
 
-/* A special token: tokenizer_config.json names it by its text (a string, or an object with content; null is "none"),
- * config.json by its id. */
+/* A special token: tokenizer_config.json names it by its text (a string, or an object with content;
+ * null is "none"), config.json by its id. */
 static int read_special(struct rf_hf *hf, const char *text_key, const char *id_key, int32_t *id)
 {
     const struct rf_json *named = rf_json_get(hf->tokenizer_config, text_key);
@@ -120,7 +132,8 @@ static int read_special(struct rf_hf *hf, const char *text_key, const char *id_k
     if (rf_json_string(named, &text) || rf_json_string(rf_json_get(named, "content"), &text)) {
         *id = rf_hf_find_token(hf, text);
         if (*id >= 0) return 0;
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s/tokenizer_config.json: %s \"%.*s\" is not in the vocabulary",
+        return rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s/tokenizer_config.json: %s \"%.*s\" is not in the vocabulary",
                        hf->files->folder, text_key, rf_shown(text), text.data);
     }
     if (rf_json_has(hf->tokenizer_config, text_key)) {
@@ -133,7 +146,8 @@ static int read_special(struct rf_hf *hf, const char *text_key, const char *id_k
     return check_id(hf, "config.json", id_key, stated);
 }
 
-/* The generation configuration may name further tokens that end an answer; the first that is not eos becomes eot. */
+/* The generation configuration may name further tokens that end an answer; the first that is not
+ * eos becomes eot. */
 static int read_end_of_turn(struct rf_hf *hf)
 {
     static const char key[] = "eos_token_id";
@@ -164,8 +178,10 @@ static void read_habits(struct rf_hf *hf)
 {
     struct rf_vocab *vocab = &hf->source->vocab;
     int flag;
-    if (rf_json_bool(rf_json_get(hf->tokenizer_config, "add_bos_token"), &flag)) vocab->add_bos = (int8_t)flag;
-    if (rf_json_bool(rf_json_get(hf->tokenizer_config, "add_eos_token"), &flag)) vocab->add_eos = (int8_t)flag;
+    if (rf_json_bool(rf_json_get(hf->tokenizer_config, "add_bos_token"), &flag))
+        vocab->add_bos = (int8_t)flag;
+    if (rf_json_bool(rf_json_get(hf->tokenizer_config, "add_eos_token"), &flag))
+        vocab->add_eos = (int8_t)flag;
     const struct rf_json *single = single_template(rf_json_get(hf->tokenizer, "post_processor"));
     size_t n = rf_json_count(single);
     if (n > 0) {
@@ -178,7 +194,8 @@ static void read_habits(struct rf_hf *hf)
     }
 }
 
-/* In order: chat_template.jinja, tokenizer_config.json (one text, or a list of named ones), chat_template.json. */
+/* In order: chat_template.jinja, tokenizer_config.json (one text, or a list of named ones),
+ * chat_template.json. */
 static int read_chat_template(struct rf_hf *hf)
 {
     struct rf_str text = hf->files->chat_template_jinja;
@@ -194,7 +211,8 @@ static int read_chat_template(struct rf_hf *hf)
         text = rf_json_text(stated);
     }
     if (text.bytes == 0) return 0;
-    hf->source->chat_template = rf_arena_strndup(&hf->source->private_->arena, text.data, text.bytes, hf->error);
+    hf->source->chat_template =
+        rf_arena_strndup(&hf->source->private_->arena, text.data, text.bytes, hf->error);
     hf->source->chat_template_bytes = text.bytes;
     return hf->source->chat_template ? 0 : RF_ERR_MEMORY;
 }
@@ -203,7 +221,8 @@ static int contains_byte_level(const struct rf_json *pre)
 {
     const struct rf_json *list = rf_json_get(pre, "pretokenizers");
     for (size_t i = 0; i < rf_json_count(list); i++)
-        if (rf_str_is(rf_json_text(rf_json_get(rf_json_at(list, i), "type")), "ByteLevel")) return 1;
+        if (rf_str_is(rf_json_text(rf_json_get(rf_json_at(list, i), "type")), "ByteLevel"))
+            return 1;
     return rf_str_is(rf_json_text(rf_json_get(pre, "type")), "ByteLevel");
 }
 
@@ -222,15 +241,16 @@ static int read_tokenizer(struct rf_hf *hf)
         return rf_hf_read_sentencepiece(hf);
     }
     if (!hf->tokenizer)
-        return rf_fail(hf->error, RF_ERR_IO, "%s: holds neither tokenizer.json nor tokenizer.model", folder);
+        return rf_fail(hf->error, RF_ERR_IO, "%s: holds neither tokenizer.json nor tokenizer.model",
+                       folder);
     if (is_bpe)
-        return rf_fail(
-            hf->error, RF_ERR_UNSUPPORTED,
-            "%s/tokenizer.json: is a BPE in the style of sentencepiece; put the model's tokenizer.model beside it",
-            folder);
+        return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
+                       "%s/tokenizer.json: is a BPE in the style of sentencepiece; put the model's "
+                       "tokenizer.model beside it",
+                       folder);
     return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
-                   "%s/tokenizer.json: a model of type \"%.*s\" is not supported; BPE is", folder, rf_shown(type),
-                   type.data);
+                   "%s/tokenizer.json: a model of type \"%.*s\" is not supported; BPE is", folder,
+                   rf_shown(type), type.data);
 }
 
 int rf_hf_read_vocab(struct rf_hf *hf)
@@ -244,7 +264,8 @@ int rf_hf_read_vocab(struct rf_hf *hf)
     if (!vocab->tokens || !vocab->types) return RF_ERR_MEMORY;
     vocab->pre = (struct rf_str){"default", 7};
     vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;
-    vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->remove_extra_whitespaces = vocab->nfc = -1;
+    vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->remove_extra_whitespaces =
+        vocab->nfc = -1;
 
     int code = read_tokenizer(hf);
     if (!code) code = read_added_tokens(hf);

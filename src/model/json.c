@@ -1,4 +1,5 @@
-/* The one file that knows jansson. Its memory is its own: the allocator of the model does not see it. */
+/* The one file that knows jansson. Its memory is its own: the allocator of the model does not see
+ * it. */
 #include "model/json.h"
 
 #include <jansson.h>
@@ -9,7 +10,8 @@ static json_t *node(const struct rf_json *value)
     return (json_t *)(uintptr_t)value;
 }
 
-int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text, struct rf_error *error)
+int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text,
+                  struct rf_error *error)
 {
     json_error_t problem;
     json_t *parsed = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &problem);
@@ -17,8 +19,8 @@ int rf_json_parse(struct rf_json **document, const char *path, struct rf_str tex
     if (parsed) return 0;
     if (json_error_code(&problem) == json_error_out_of_memory)
         return rf_fail(error, RF_ERR_MEMORY, "%s: no memory for its JSON", path);
-    return rf_fail(error, RF_ERR_FORMAT, "%s: line %d, column %d: %s", path, problem.line, problem.column,
-                   problem.text);
+    return rf_fail(error, RF_ERR_FORMAT, "%s: line %d, column %d: %s", path, problem.line,
+                   problem.column, problem.text);
 }
 
 void rf_json_free(struct rf_json *document)
@@ -39,7 +41,8 @@ int rf_json_has(const struct rf_json *value, const char *key)
 
 size_t rf_json_count(const struct rf_json *value)
 {
-    return json_is_array(node(value)) ? json_array_size(node(value)) : json_object_size(node(value));
+    return json_is_array(node(value)) ? json_array_size(node(value))
+                                      : json_object_size(node(value));
 }
 
 const struct rf_json *rf_json_at(const struct rf_json *array, size_t index)
@@ -97,9 +100,11 @@ int rf_json_is_true(const struct rf_json *value)
     return json_is_true(node(value));
 }
 
-int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key, const struct rf_json **value)
+int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key,
+                 const struct rf_json **value)
 {
-    *iterator = *iterator ? json_object_iter_next(node(object), *iterator) : json_object_iter(node(object));
+    *iterator =
+        *iterator ? json_object_iter_next(node(object), *iterator) : json_object_iter(node(object));
     if (!*iterator) return 0;
     const char *text = json_object_iter_key(*iterator);
     *key = (struct rf_str){text, strlen(text)};

@@ -1,5 +1,6 @@
-/* JSON documents. Parsing is strict: duplicate keys, NaN, invalid UTF-8 and deep nesting are errors. A value may be NULL
- * wherever one is taken, and then has no kind, so that paths through a document need no checks on the way. */
+/* JSON documents. Parsing is strict: duplicate keys, NaN, invalid UTF-8 and deep nesting are
+ * errors. A value may be NULL wherever one is taken, and then has no kind, so that paths through a
+ * document need no checks on the way. */
 #ifndef RF_MODEL_JSON_H
 #define RF_MODEL_JSON_H
 
@@ -12,7 +13,8 @@
 struct rf_json; /* a value; it lives as long as its document */
 
 /* `path` names the file in the sentence. */
-int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text, struct rf_error *error);
+int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text,
+                  struct rf_error *error);
 void rf_json_free(struct rf_json *document);
 
 /* The member of an object; NULL when there is none, or it is null, or `value` is no object. */
@@ -36,7 +38,9 @@ struct rf_str rf_json_text(const struct rf_json *value);
 /* 1 for true, 0 for false and for any other kind. */
 int rf_json_is_true(const struct rf_json *value);
 
-/* Walks the members of an object: `for (void *i = NULL; rf_json_next(object, &i, &key, &value);)`. */
-int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key, const struct rf_json **value);
+/* Walks the members of an object: `for (void *i = NULL; rf_json_next(object, &i, &key, &value);)`.
+ */
+int rf_json_next(const struct rf_json *object, void **iterator, struct rf_str *key,
+                 const struct rf_json **value);
 
 #endif

@@ -1,6 +1,6 @@
-/* What every container's model must hold: parameters that go together, and exactly the tensors that the forward pass
- * computes with. A tensor that it would ignore (a bias, a router, an adapter) changes the model's answers, so it is an
- * error and not a remark. */
+/* What every container's model must hold: parameters that go together, and exactly the tensors that
+ * the forward pass computes with. A tensor that it would ignore (a bias, a router, an adapter)
+ * changes the model's answers, so it is an error and not a remark. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,8 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Addresses stand for places in files: mappings do not overlap. */
-static int check_overlap(const struct rf_source *source, const char *path, rf_shown_name *shown, struct rf_error *error)
+static int check_overlap(const struct rf_source *source, const char *path, rf_shown_name *shown,
+                         struct rf_error *error)
 {
     const struct rf_allocator *allocator = &source->private_->allocator;
     size_t n = (size_t)source->n_tensors;
@@ -47,7 +48,8 @@ static int check_overlap(const struct rf_source *source, const char *path, rf_sh
     return code;
 }
 
-int rf_tensors_sort(struct rf_source *source, const char *path, rf_shown_name *shown, struct rf_error *error)
+int rf_tensors_sort(struct rf_source *source, const char *path, rf_shown_name *shown,
+                    struct rf_error *error)
 {
     struct rf_tensor *tensors = source->tensors;
     if (source->n_tensors > 1) qsort(tensors, (size_t)source->n_tensors, sizeof *tensors, by_name);
@@ -74,14 +76,15 @@ int rf_params_check(const struct rf_params *params, const char *path, struct rf_
                   {"context length", params->n_ctx_train}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].value <= 0)
-            return rf_fail(error, RF_ERR_FORMAT, "%s: the number of %s is %" PRId32, path, counts[i].what,
-                           counts[i].value);
+            return rf_fail(error, RF_ERR_FORMAT, "%s: the number of %s is %" PRId32, path,
+                           counts[i].what, counts[i].value);
     if (params->n_head % params->n_head_kv)
         return rf_fail(error, RF_ERR_FORMAT,
-                       "%s: %" PRId32 " key/value heads do not divide %" PRId32 " attention heads", path,
-                       params->n_head_kv, params->n_head);
+                       "%s: %" PRId32 " key/value heads do not divide %" PRId32 " attention heads",
+                       path, params->n_head_kv, params->n_head);
     if ((int64_t)params->n_head * params->head_dim > INT32_MAX)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: %" PRId32 " attention heads of dimension %" PRId32 " are too many",
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: %" PRId32 " attention heads of dimension %" PRId32 " are too many",
                        path, params->n_head, params->head_dim);
     if (params->rope_dim <= 0 || params->rope_dim % 2 || params->rope_dim > params->head_dim)
         return rf_fail(error, RF_ERR_FORMAT,
@@ -89,13 +92,16 @@ int rf_params_check(const struct rf_params *params, const char *path, struct rf_
                        "; it must be even and at most the head dimension, %" PRId32,
                        path, params->rope_dim, params->head_dim);
     if (!isfinite(params->rms_eps) || params->rms_eps <= 0.0f)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the epsilon of the RMS norms is %g; it must be above 0", path,
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: the epsilon of the RMS norms is %g; it must be above 0", path,
                        (double)params->rms_eps);
     if (!isfinite(params->rope_theta) || params->rope_theta <= 0.0f)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the base frequency of the rotation (theta) is %g; it must be above 0",
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: the base frequency of the rotation (theta) is %g; it must be above 0",
                        path, (double)params->rope_theta);
     if (!isfinite(params->rope_scale) || params->rope_scale <= 0.0f)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the scale of the positions is %g; it must be above 0", path,
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: the scale of the positions is %g; it must be above 0", path,
                        (double)params->rope_scale);
     return 0;
 }
@@ -121,19 +127,22 @@ static int expect(struct layout *layout, const char *name, int64_t ne0, int64_t 
     const struct rf_tensor *tensor = rf_source_tensor(source, name);
     char buffer[256];
     if (!tensor)
-        return rf_fail(layout->error, RF_ERR_FORMAT, "%s: tensor %s is missing (stated number of layers: %" PRId32 ")",
-                       layout->path, shown_as(layout->shown, name, buffer, sizeof buffer), source->params.n_layer);
+        return rf_fail(layout->error, RF_ERR_FORMAT,
+                       "%s: tensor %s is missing (stated number of layers: %" PRId32 ")",
+                       layout->path, shown_as(layout->shown, name, buffer, sizeof buffer),
+                       source->params.n_layer);
     layout->expected[tensor - source->tensors] = 1;
     const int64_t *ne = tensor->ne;
     if (ne[0] == ne0 && ne[1] == ne1 && ne[2] == 1 && ne[3] == 1) return 0;
     return rf_fail(layout->error, RF_ERR_FORMAT,
                    "%s: tensor %s is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                    "], but the parameters ask for [%" PRId64 ", %" PRId64 "]",
-                   layout->path, shown_as(layout->shown, name, buffer, sizeof buffer), ne[0], ne[1], ne[2], ne[3], ne0,
-                   ne1);
+                   layout->path, shown_as(layout->shown, name, buffer, sizeof buffer), ne[0], ne[1],
+                   ne[2], ne[3], ne0, ne1);
 }
 
-static int expect_in_layer(struct layout *layout, int32_t layer, const char *suffix, int64_t ne0, int64_t ne1)
+static int expect_in_layer(struct layout *layout, int32_t layer, const char *suffix, int64_t ne0,
+                           int64_t ne1)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, suffix);
@@ -143,7 +152,8 @@ static int expect_in_layer(struct layout *layout, int32_t layer, const char *suf
 static int expect_layers(struct layout *layout)
 {
     const struct rf_params *p = &layout->source->params;
-    int64_t n_embd = p->n_embd, n_q = (int64_t)p->n_head * p->head_dim, n_kv = (int64_t)p->n_head_kv * p->head_dim;
+    int64_t n_embd = p->n_embd, n_q = (int64_t)p->n_head * p->head_dim,
+            n_kv = (int64_t)p->n_head_kv * p->head_dim;
     const struct {
         const char *suffix;
         int64_t ne0, ne1;
@@ -167,14 +177,16 @@ static int expect_layers(struct layout *layout)
     for (int32_t layer = 0; layer < p->n_layer; layer++) {
         for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
             if (!tensors[i].used) continue;
-            int code = expect_in_layer(layout, layer, tensors[i].suffix, tensors[i].ne0, tensors[i].ne1);
+            int code =
+                expect_in_layer(layout, layer, tensors[i].suffix, tensors[i].ne0, tensors[i].ne1);
             if (code) return code;
         }
     }
     return 0;
 }
 
-/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. The one tensor that is read on opening. */
+/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. The one tensor that is
+ * read on opening. */
 static int read_rope_freqs(struct layout *layout, const struct rf_tensor *tensor)
 {
     struct rf_params *params = &layout->source->params;
@@ -182,14 +194,17 @@ static int read_rope_freqs(struct layout *layout, const struct rf_tensor *tensor
     int code = expect(layout, tensor->name, n, 1);
     if (code) return code;
     if (rf_dtype_info(tensor->dtype)->block_elems != 1)
-        return rf_fail(layout->error, RF_ERR_UNSUPPORTED, "%s: tensor %s is %s; it must be of a float type",
-                       layout->path, tensor->name, rf_dtype_info(tensor->dtype)->name);
-    float *factors = rf_source_alloc(layout->source, (size_t)n, sizeof *factors, tensor->name, layout->error);
+        return rf_fail(layout->error, RF_ERR_UNSUPPORTED,
+                       "%s: tensor %s is %s; it must be of a float type", layout->path,
+                       tensor->name, rf_dtype_info(tensor->dtype)->name);
+    float *factors =
+        rf_source_alloc(layout->source, (size_t)n, sizeof *factors, tensor->name, layout->error);
     if (!factors) return RF_ERR_MEMORY;
     rf_dequantize_f32(tensor->dtype, tensor->data, factors, (size_t)n);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(factors[i]) || factors[i] <= 0.0f)
-            return rf_fail(layout->error, RF_ERR_FORMAT, "%s: tensor %s: element %" PRId64 " is %g; it must be above 0",
+            return rf_fail(layout->error, RF_ERR_FORMAT,
+                           "%s: tensor %s: element %" PRId64 " is %g; it must be above 0",
                            layout->path, tensor->name, i, (double)factors[i]);
     params->rope_freq_factors = factors;
     return 0;
@@ -201,23 +216,27 @@ static int expect_all(struct layout *layout)
     struct rf_params *params = &source->params;
     const struct rf_tensor *embedding = rf_source_tensor(source, "token_embd.weight");
     if (embedding && (embedding->ne[1] < 1 || embedding->ne[1] > INT32_MAX))
-        return rf_fail(layout->error, RF_ERR_FORMAT, "%s: tensor token_embd.weight has %" PRId64 " rows", layout->path,
+        return rf_fail(layout->error, RF_ERR_FORMAT,
+                       "%s: tensor token_embd.weight has %" PRId64 " rows", layout->path,
                        embedding->ne[1]);
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
     params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
-    params->qkv_bias = params->arch == RF_ARCH_QWEN2 || rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
+    params->qkv_bias =
+        params->arch == RF_ARCH_QWEN2 || rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
     params->qk_norm = params->arch == RF_ARCH_QWEN3;
 
     int code = expect(layout, "token_embd.weight", params->n_embd, params->n_vocab);
     if (!code) code = expect(layout, "output_norm.weight", params->n_embd, 1);
-    if (!code && !params->tied_output) code = expect(layout, "output.weight", params->n_embd, params->n_vocab);
+    if (!code && !params->tied_output)
+        code = expect(layout, "output.weight", params->n_embd, params->n_vocab);
     if (!code) code = expect_layers(layout);
     const struct rf_tensor *freqs = rf_source_tensor(source, "rope_freqs.weight");
     if (!code && freqs && params->arch == RF_ARCH_LLAMA) code = read_rope_freqs(layout, freqs);
     return code;
 }
 
-int rf_layout_check(struct rf_source *source, const char *path, rf_shown_name *shown, struct rf_error *error)
+int rf_layout_check(struct rf_source *source, const char *path, rf_shown_name *shown,
+                    struct rf_error *error)
 {
     const struct rf_allocator *allocator = &source->private_->allocator;
     struct layout layout = {source, path, shown, NULL, error};
@@ -228,7 +247,8 @@ int rf_layout_check(struct rf_source *source, const char *path, rf_shown_name *s
         char buffer[256];
         if (!layout.expected[i])
             code = rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "%s: tensor %.200s has no place in a %s model of %" PRId32 " layers as it is computed here",
+                           "%s: tensor %.200s has no place in a %s model of %" PRId32
+                           " layers as it is computed here",
                            path, shown_as(shown, source->tensors[i].name, buffer, sizeof buffer),
                            source->params.arch_name, source->params.n_layer);
     }

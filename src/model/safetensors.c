@@ -44,7 +44,8 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Translates between the two ways of naming; `to_gguf` gives the direction. 0 when the name is not known. */
+/* Translates between the two ways of naming; `to_gguf` gives the direction. 0 when the name is not
+ * known. */
 static int translate(const char *name, int to_gguf, char *buffer, size_t bytes)
 {
     for (size_t i = 0; i < sizeof whole_names / sizeof *whole_names; i++) {
@@ -58,8 +59,8 @@ static int translate(const char *name, int to_gguf, char *buffer, size_t bytes)
     if (!end || *end != '.') return 0;
     for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++) {
         if (strcmp(end + 1, to_gguf ? layer_names[i].hf : layer_names[i].gguf) != 0) continue;
-        snprintf(buffer, bytes, "%s%.*s.%s", to_gguf ? "blk." : "model.layers.", (int)(end - layer), layer,
-                 to_gguf ? layer_names[i].gguf : layer_names[i].hf);
+        snprintf(buffer, bytes, "%s%.*s.%s", to_gguf ? "blk." : "model.layers.", (int)(end - layer),
+                 layer, to_gguf ? layer_names[i].gguf : layer_names[i].hf);
         return 1;
     }
     return 0;
@@ -93,7 +94,8 @@ struct reader {
     int32_t count;
 };
 
-static int read_dtype(const struct reader *reader, const char *name, const struct rf_json *entry, enum rf_dtype *dtype)
+static int read_dtype(const struct reader *reader, const char *name, const struct rf_json *entry,
+                      enum rf_dtype *dtype)
 {
     static const struct {
         const char *name;
@@ -106,8 +108,8 @@ static int read_dtype(const struct reader *reader, const char *name, const struc
         return 0;
     }
     return rf_fail(reader->hf->error, RF_ERR_UNSUPPORTED,
-                   "%s: tensor %.200s is of type \"%.*s\"; F32, F16 and BF16 are read", reader->shard->path, name,
-                   rf_shown(text), text.data);
+                   "%s: tensor %.200s is of type \"%.*s\"; F32, F16 and BF16 are read",
+                   reader->shard->path, name, rf_shown(text), text.data);
 }
 
 /* [rows][columns] becomes ne = {columns, rows}. */
@@ -117,7 +119,8 @@ static int read_shape(const struct reader *reader, const char *name, const struc
     const struct rf_json *shape = rf_json_get(entry, "shape");
     size_t n = rf_json_count(shape);
     if (!rf_json_is_array(shape) || n < 1 || n > 4)
-        return rf_fail(reader->hf->error, RF_ERR_FORMAT, "%s: tensor %.200s: shape is missing or not of 1 to 4 numbers",
+        return rf_fail(reader->hf->error, RF_ERR_FORMAT,
+                       "%s: tensor %.200s: shape is missing or not of 1 to 4 numbers",
                        reader->shard->path, name);
     tensor->n_dims = (int32_t)n;
     tensor->bytes = rf_dtype_info(tensor->dtype)->block_bytes;
@@ -127,9 +130,10 @@ static int read_shape(const struct reader *reader, const char *name, const struc
         int64_t ne = 0;
         if (!rf_json_integer(rf_json_at(shape, n - 1 - i), &ne) || ne < 1 ||
             rf_mul_wraps(tensor->bytes, (uint64_t)ne, &tensor->bytes))
-            return rf_fail(reader->hf->error, RF_ERR_FORMAT,
-                           "%s: tensor %.200s: shape[%zu] is not a number from 1 on that a file can hold",
-                           reader->shard->path, name, n - 1 - i);
+            return rf_fail(
+                reader->hf->error, RF_ERR_FORMAT,
+                "%s: tensor %.200s: shape[%zu] is not a number from 1 on that a file can hold",
+                reader->shard->path, name, n - 1 - i);
         tensor->ne[i] = ne;
     }
     return 0;
@@ -142,15 +146,18 @@ static int read_place(const struct reader *reader, const char *name, const struc
     int64_t begin, end;
     if (rf_json_count(offsets) != 2 || !rf_json_integer(rf_json_at(offsets, 0), &begin) ||
         !rf_json_integer(rf_json_at(offsets, 1), &end) || begin < 0 || end < begin)
-        return rf_fail(reader->hf->error, RF_ERR_FORMAT, "%s: tensor %.200s: data_offsets are not two rising numbers",
+        return rf_fail(reader->hf->error, RF_ERR_FORMAT,
+                       "%s: tensor %.200s: data_offsets are not two rising numbers",
                        reader->shard->path, name);
     if ((uint64_t)end > reader->data_bytes)
         return rf_fail(reader->hf->error, RF_ERR_FORMAT,
-                       "%s: tensor %.200s ends at byte %" PRId64 " of the data, but the file has %zu",
+                       "%s: tensor %.200s ends at byte %" PRId64
+                       " of the data, but the file has %zu",
                        reader->shard->path, name, end, reader->data_bytes);
     if ((uint64_t)(end - begin) != tensor->bytes)
         return rf_fail(reader->hf->error, RF_ERR_FORMAT,
-                       "%s: tensor %.200s: data_offsets span %" PRId64 " bytes, but its shape needs %" PRIu64,
+                       "%s: tensor %.200s: data_offsets span %" PRId64
+                       " bytes, but its shape needs %" PRIu64,
                        reader->shard->path, name, end - begin, tensor->bytes);
     tensor->data = reader->data + begin;
     return 0;
@@ -162,12 +169,14 @@ static int read_tensor(struct reader *reader, const char *name, const struct rf_
     char translated[256];
     if (is_ignored(name)) return 0;
     if (!translate(name, 1, translated, sizeof translated))
-        return rf_fail(hf->error, RF_ERR_UNSUPPORTED, "%s: tensor %.200s is not one that a %s model computes with here",
+        return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
+                       "%s: tensor %.200s is not one that a %s model computes with here",
                        reader->shard->path, name, hf->source->params.arch_name);
     if (reader->tied && strcmp(translated, "output.weight") == 0) return 0;
     struct node *node = rf_arena_alloc(&hf->scratch, 1, sizeof *node, "tensors", hf->error);
     if (!node) return RF_ERR_MEMORY;
-    node->tensor.name = rf_arena_strndup(&hf->source->private_->arena, translated, strlen(translated), hf->error);
+    node->tensor.name =
+        rf_arena_strndup(&hf->source->private_->arena, translated, strlen(translated), hf->error);
     if (!node->tensor.name) return RF_ERR_MEMORY;
     int code = read_dtype(reader, name, entry, &node->tensor.dtype);
     if (!code) code = read_shape(reader, name, entry, &node->tensor);
@@ -188,19 +197,20 @@ static int read_shard(struct reader *reader)
     const unsigned char *header = NULL;
     int code = rf_cursor_u64(&cursor, "the length of the header", &header_bytes);
     if (!code && header_bytes > MAX_HEADER_BYTES)
-        code =
-            rf_fail(hf->error, RF_ERR_FORMAT, "%s: a header of %" PRIu64 " bytes is more than the %d that are allowed",
-                    shard->path, header_bytes, MAX_HEADER_BYTES);
+        code = rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s: a header of %" PRIu64 " bytes is more than the %d that are allowed",
+                       shard->path, header_bytes, MAX_HEADER_BYTES);
     if (!code) code = rf_cursor_take(&cursor, header_bytes, "the header", &header);
     if (code) return code;
     reader->data = cursor.data + cursor.at;
     reader->data_bytes = rf_cursor_left(&cursor);
     struct rf_json *document;
-    code =
-        rf_json_parse(&document, shard->path, (struct rf_str){(const char *)header, (size_t)header_bytes}, hf->error);
+    code = rf_json_parse(&document, shard->path,
+                         (struct rf_str){(const char *)header, (size_t)header_bytes}, hf->error);
     if (code) return code;
     if (!rf_json_is_object(document))
-        code = rf_fail(hf->error, RF_ERR_FORMAT, "%s: the header is not a JSON object", shard->path);
+        code =
+            rf_fail(hf->error, RF_ERR_FORMAT, "%s: the header is not a JSON object", shard->path);
     struct rf_str name;
     const struct rf_json *entry;
     for (void *at = NULL; !code && rf_json_next(document, &at, &name, &entry);)
@@ -218,8 +228,10 @@ int rf_safetensors_read(struct rf_hf *hf, int tied)
         if (code) return code;
     }
     struct rf_source *source = hf->source;
-    source->tensors = rf_source_alloc(source, (size_t)reader.count, sizeof *source->tensors, "tensors", hf->error);
+    source->tensors = rf_source_alloc(source, (size_t)reader.count, sizeof *source->tensors,
+                                      "tensors", hf->error);
     if (!source->tensors) return RF_ERR_MEMORY;
-    for (struct node *node = reader.first; node; node = node->next) source->tensors[source->n_tensors++] = node->tensor;
+    for (struct node *node = reader.first; node; node = node->next)
+        source->tensors[source->n_tensors++] = node->tensor;
     return 0;
 }

@@ -1,5 +1,6 @@
-/* tokenizer.model: a sentencepiece ModelProto (sentencepiece_model.proto of that project). The bytes are kept for the
- * library itself; pieces, types and ids are read here, as protocol buffer fields through the cursor. */
+/* tokenizer.model: a sentencepiece ModelProto (sentencepiece_model.proto of that project). The
+ * bytes are kept for the library itself; pieces, types and ids are read here, as protocol buffer
+ * fields through the cursor. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ static int take_varint(struct rf_cursor *cursor, uint64_t *value)
         *value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) return 0;
     }
-    return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: a number before byte %zu is too long", cursor->path, cursor->at);
+    return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: a number before byte %zu is too long",
+                   cursor->path, cursor->at);
 }
 
 static int take_field(struct rf_cursor *cursor, struct field *field)
@@ -41,7 +43,8 @@ static int take_field(struct rf_cursor *cursor, struct field *field)
     case WIRE_32: n = 4; break;
     case WIRE_BYTES: code = take_varint(cursor, &n); break;
     default:
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: the field before byte %zu is of the unknown kind %" PRIu32,
+        return rf_fail(cursor->error, RF_ERR_FORMAT,
+                       "%s: the field before byte %zu is of the unknown kind %" PRIu32,
                        cursor->path, cursor->at, field->wire);
     }
     if (!code) code = rf_cursor_take(cursor, n, "a field", &data);
@@ -55,7 +58,8 @@ static int take_field(struct rf_cursor *cursor, struct field *field)
 
 static struct rf_cursor inside(const struct rf_cursor *cursor, struct rf_str bytes)
 {
-    return (struct rf_cursor){(const unsigned char *)bytes.data, bytes.bytes, 0, cursor->path, cursor->error};
+    return (struct rf_cursor){(const unsigned char *)bytes.data, bytes.bytes, 0, cursor->path,
+                              cursor->error};
 }
 
 static int read_piece(struct rf_hf *hf, struct rf_cursor *cursor, int32_t id)
@@ -72,11 +76,13 @@ static int read_piece(struct rf_hf *hf, struct rf_cursor *cursor, int32_t id)
         if (field.number == 2 && field.wire == WIRE_32) score = (uint32_t)field.integer;
         if (field.number == 3 && field.wire == WIRE_VARINT) type = field.integer;
     }
-    int code = rf_hf_set_token(hf, id, text, type <= RF_TOKEN_BYTE ? (enum rf_token_type)type : RF_TOKEN_NORMAL);
+    int code = rf_hf_set_token(hf, id, text,
+                               type <= RF_TOKEN_BYTE ? (enum rf_token_type)type : RF_TOKEN_NORMAL);
     if (code) return code;
     if (type < RF_TOKEN_NORMAL || type > RF_TOKEN_BYTE)
-        return rf_fail(hf->error, RF_ERR_FORMAT, "%s: piece %" PRId32 " has the unknown type %" PRIu64, cursor->path,
-                       id, type);
+        return rf_fail(hf->error, RF_ERR_FORMAT,
+                       "%s: piece %" PRId32 " has the unknown type %" PRIu64, cursor->path, id,
+                       type);
     memcpy(&vocab->scores[id], &score, sizeof score);
     return 0;
 }
@@ -92,7 +98,8 @@ static int read_trainer(struct rf_hf *hf, struct rf_cursor *cursor)
         int code = take_field(cursor, &field);
         if (code) return code;
         if (field.wire != WIRE_VARINT) continue;
-        int32_t id = (int64_t)field.integer < 0 || field.integer > INT32_MAX ? -1 : (int32_t)field.integer;
+        int32_t id =
+            (int64_t)field.integer < 0 || field.integer > INT32_MAX ? -1 : (int32_t)field.integer;
         if (field.number == 3) kind = field.integer;
         if (field.number == 40) vocab->unk = id;
         if (field.number == 41) vocab->bos = id;
@@ -100,7 +107,8 @@ static int read_trainer(struct rf_hf *hf, struct rf_cursor *cursor)
         if (field.number == 43) vocab->pad = id;
     }
     if (kind != UNIGRAM && kind != BPE)
-        return rf_fail(hf->error, RF_ERR_UNSUPPORTED, "%s: model type %" PRIu64 " is neither unigram (1) nor BPE (2)",
+        return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
+                       "%s: model type %" PRIu64 " is neither unigram (1) nor BPE (2)",
                        cursor->path, kind);
     return 0;
 }

@@ -11,7 +11,8 @@ struct rf_mapped_file {
     struct rf_mapping mapping;
 };
 
-int rf_source_new(struct rf_source **source, const struct rf_allocator *allocator, struct rf_error *error)
+int rf_source_new(struct rf_source **source, const struct rf_allocator *allocator,
+                  struct rf_error *error)
 {
     *source = NULL;
     struct rf_source *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
@@ -34,18 +35,21 @@ void rf_source_close(struct rf_source *source)
     if (!source) return;
     struct rf_source_private *private_ = source->private_;
     struct rf_allocator allocator = private_->allocator;
-    for (struct rf_mapped_file *file = private_->files; file; file = file->next) rf_unmap_file(&file->mapping);
+    for (struct rf_mapped_file *file = private_->files; file; file = file->next)
+        rf_unmap_file(&file->mapping);
     rf_arena_free(&private_->arena);
     rf_free(&allocator, private_);
     rf_free(&allocator, source);
 }
 
-void *rf_source_alloc(struct rf_source *source, size_t count, size_t size, const char *what, struct rf_error *error)
+void *rf_source_alloc(struct rf_source *source, size_t count, size_t size, const char *what,
+                      struct rf_error *error)
 {
     return rf_arena_alloc(&source->private_->arena, count, size, what, error);
 }
 
-int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping *mapping, struct rf_error *error)
+int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping *mapping,
+                  struct rf_error *error)
 {
     struct rf_mapped_file *file = rf_source_alloc(source, 1, sizeof *file, path, error);
     if (!file) return RF_ERR_MEMORY;
@@ -78,8 +82,8 @@ static int read_safetensors_file(struct rf_source *source, const char *path, str
     return rf_hf_read_folder(source, folder, name, error);
 }
 
-int rf_source_open(struct rf_source **source, const char *path, const struct rf_allocator *allocator,
-                   struct rf_error *error)
+int rf_source_open(struct rf_source **source, const char *path,
+                   const struct rf_allocator *allocator, struct rf_error *error)
 {
     int code = rf_source_new(source, allocator, error);
     if (code) return code;

@@ -1,9 +1,9 @@
 /* A model file, whatever its container: parameters, vocabulary and tensors under one set of names.
  *
- * The names of tensors are GGUF's ("token_embd.weight", "blk.0.attn_q.weight"); the safetensors reader translates.
- * Opening reads and checks everything but the tensors' contents. Every size, offset, count and id that the structures
- * below hold has been checked: a tensor's bytes lie inside the mapped file, its dimensions agree with `params`, token
- * ids are < n_vocab. */
+ * The names of tensors are GGUF's ("token_embd.weight", "blk.0.attn_q.weight"); the safetensors
+ * reader translates. Opening reads and checks everything but the tensors' contents. Every size,
+ * offset, count and id that the structures below hold has been checked: a tensor's bytes lie inside
+ * the mapped file, its dimensions agree with `params`, token ids are < n_vocab. */
 #ifndef RF_MODEL_SOURCE_H
 #define RF_MODEL_SOURCE_H
 
@@ -17,8 +17,8 @@
 
 enum rf_arch { RF_ARCH_LLAMA = 1, RF_ARCH_QWEN2 = 2, RF_ARCH_QWEN3 = 3 };
 
-/* How a head's elements pair up for rotation: RF_ROPE_NORM rotates (2i, 2i+1), as GGUF's permuted llama weights want;
- * RF_ROPE_NEOX rotates (i, i + rope_dim/2). */
+/* How a head's elements pair up for rotation: RF_ROPE_NORM rotates (2i, 2i+1), as GGUF's permuted
+ * llama weights want; RF_ROPE_NEOX rotates (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
 struct rf_params {
@@ -30,7 +30,8 @@ struct rf_params {
     int32_t rope_dim;               /* elements of a head that rotate, even, <= head_dim */
     float rope_theta;               /* base frequency */
     float rope_scale;               /* positions are multiplied by this (linear scaling); 1: none */
-    const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling); NULL: none */
+    const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling);
+                                       NULL: none */
     int32_t tied_output;            /* the output head is token_embd.weight */
     int32_t qkv_bias;               /* attn_{q,k,v}.bias exist */
     int32_t qk_norm;                /* attn_{q,k}_norm.weight exist (qwen3) */
@@ -58,10 +59,10 @@ struct rf_source {
     struct rf_source_private *private_; /* mappings and memory, owned by the reader */
 };
 
-/* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. On failure nothing is kept.
- * The source is freed by rf_source_close whatever reader opened it. */
-int rf_source_open(struct rf_source **source, const char *path, const struct rf_allocator *allocator,
-                   struct rf_error *error);
+/* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. On
+ * failure nothing is kept. The source is freed by rf_source_close whatever reader opened it. */
+int rf_source_open(struct rf_source **source, const char *path,
+                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_source_close(struct rf_source *source);
 
 /* NULL when there is none of that name. */

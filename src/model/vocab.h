@@ -32,24 +32,27 @@ struct rf_merge {
 
 struct rf_vocab {
     enum rf_vocab_kind kind;
-    /* BPE: the pre-tokenizer by GGUF's names ("gpt-2", "llama-bpe", "qwen2", "smollm"); safetensors readers work it
-     * out of tokenizer.json. */
+    /* BPE: the pre-tokenizer by GGUF's names ("gpt-2", "llama-bpe", "qwen2", "smollm"); safetensors
+     * readers work it out of tokenizer.json. */
     struct rf_str pre;
     int32_t n_tokens;
-    struct rf_str *tokens;   /* [n_tokens]; BPE: in the byte-to-unicode alphabet, special ones as plain text */
+    struct rf_str
+        *tokens; /* [n_tokens]; BPE: in the byte-to-unicode alphabet, special ones as plain text */
     float *scores;           /* [n_tokens] or NULL */
     uint8_t *types;          /* [n_tokens], enum rf_token_type */
-    struct rf_merge *merges; /* [n_merges], by rank; both halves are stated by the file, neither is checked yet */
+    struct rf_merge *merges; /* [n_merges], by rank; both halves are stated by the file, neither is
+                                checked yet */
     size_t n_merges;
-    /* A serialised sentencepiece ModelProto (tokenizer.model), whose pieces tokens, scores and types hold too, with
-     * added tokens beyond them. bytes 0 when there is none. */
+    /* A serialised sentencepiece ModelProto (tokenizer.model), whose pieces tokens, scores and
+     * types hold too, with added tokens beyond them. bytes 0 when there is none. */
     struct rf_str spm_proto;
     int32_t bos, eos, unk, pad; /* -1: none. All are < n_tokens. */
     int32_t eot;                /* end of turn, where the file names one besides eos; -1: none */
     int8_t add_bos, add_eos;    /* 1, 0, or -1: the file does not say, the kind's habit holds */
     int8_t add_space_prefix;    /* likewise (sentencepiece's dummy prefix) */
     int8_t remove_extra_whitespaces;
-    int8_t ignore_merges; /* BPE: a word that is a token is that token, whatever the merges say (llama3) */
+    int8_t ignore_merges; /* BPE: a word that is a token is that token, whatever the merges say
+                             (llama3) */
     int8_t nfc;           /* 1: normalise to NFC first, 0: do not, -1: the pre-tokenizer's habit */
 };
 

@@ -28,7 +28,8 @@ enum rf_dtype rf_cast_type(enum rf_cast_target target, enum rf_dtype dtype, int6
     enum rf_dtype wanted = wanted_type(target, k);
     if (wanted == RF_BF16) return RF_BF16;
     uint32_t bits = bits_in_tenths(dtype);
-    if (bits <= MOST_BITS_OF_FOUR || bits <= bits_in_tenths(wanted) || k % rf_dtype_info(wanted)->block_elems)
+    if (bits <= MOST_BITS_OF_FOUR || bits <= bits_in_tenths(wanted) ||
+        k % rf_dtype_info(wanted)->block_elems)
         return dtype;
     return wanted;
 }
@@ -44,10 +45,11 @@ static enum rf_cast cast_to(enum rf_cast_target target, enum rf_dtype dtype)
     }
 }
 
-void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target, enum rf_dtype from, const void *data,
-                    enum rf_dtype to, void *out, size_t n)
+void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target,
+                    enum rf_dtype from, const void *data, enum rf_dtype to, void *out, size_t n)
 {
-    /* Floats that stay in the first cache; a multiple of every type's block, and of the casts' batches. */
+    /* Floats that stay in the first cache; a multiple of every type's block, and of the casts'
+     * batches. */
     enum { STRETCH = 1024 };
     float x[STRETCH];
     if (from == to) {
@@ -62,7 +64,9 @@ void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target
     const struct rf_dtype_info *in = rf_dtype_info(from), *made = rf_dtype_info(to);
     for (size_t i = 0; i < n; i += STRETCH) {
         size_t count = n - i < STRETCH ? n - i : STRETCH;
-        rf_dequantize_f32(from, (const char *)data + i / in->block_elems * in->block_bytes, x, count);
-        kernels->cast[cast_to(target, to)]((char *)out + i / made->block_elems * made->block_bytes, x, count);
+        rf_dequantize_f32(from, (const char *)data + i / in->block_elems * in->block_bytes, x,
+                          count);
+        kernels->cast[cast_to(target, to)]((char *)out + i / made->block_elems * made->block_bytes,
+                                           x, count);
     }
 }

@@ -1,5 +1,5 @@
-/* Weights to fewer bits: what drafts are made of at load, and what `riffle quantize` writes. The arithmetic is in
- * microkernels/cast.h, and the same bits on every tier. */
+/* Weights to fewer bits: what drafts are made of at load, and what `riffle quantize` writes. The
+ * arithmetic is in microkernels/cast.h, and the same bits on every tier. */
 #ifndef RF_QUANT_CAST_H
 #define RF_QUANT_CAST_H
 
@@ -15,13 +15,14 @@ enum rf_cast_target {
     RF_TARGET_BF16
 };
 
-/* The type that a matrix of `dtype` with rows of k values becomes: its own where that has no more bits (the 4.25, 4.5 and 4.56
- * of types of four bits are as many), or where k is no multiple of a block. RF_TARGET_BF16 takes all types. */
+/* The type that a matrix of `dtype` with rows of k values becomes: its own where that has no more
+ * bits (the 4.25, 4.5 and 4.56 of types of four bits are as many), or where k is no multiple of a
+ * block. RF_TARGET_BF16 takes all types. */
 enum rf_dtype rf_cast_type(enum rf_cast_target target, enum rf_dtype dtype, int64_t k);
 
-/* n values of the type `from`, of no alignment, to `to`, which rf_cast_type gave for this target: n is a multiple of both types'
- * blocks. */
-void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target, enum rf_dtype from, const void *data,
-                    enum rf_dtype to, void *out, size_t n);
+/* n values of the type `from`, of no alignment, to `to`, which rf_cast_type gave for this target: n
+ * is a multiple of both types' blocks. */
+void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target,
+                    enum rf_dtype from, const void *data, enum rf_dtype to, void *out, size_t n);
 
 #endif

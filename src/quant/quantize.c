@@ -77,9 +77,10 @@ static void cast_rows(void *argument, struct rf_worker *worker)
     const struct rf_quantize_options *options = stretch->options;
     size_t first;
     (void)worker;
-    while ((first = atomic_fetch_add_explicit(&stretch->next, stretch->rows_per_piece, memory_order_relaxed)) <
-           stretch->rows) {
-        size_t left = stretch->rows - first, rows = left < stretch->rows_per_piece ? left : stretch->rows_per_piece;
+    while ((first = atomic_fetch_add_explicit(&stretch->next, stretch->rows_per_piece,
+                                              memory_order_relaxed)) < stretch->rows) {
+        size_t left = stretch->rows - first,
+               rows = left < stretch->rows_per_piece ? left : stretch->rows_per_piece;
         rf_cast_values(options->kernels, options->target, stretch->tensor->dtype,
                        stretch->data + first * stretch->row_bytes, stretch->dtype,
                        stretch->out + first * stretch->out_row_bytes, rows * stretch->k);
@@ -146,7 +147,8 @@ static int write_file(struct job *job, const char *out, const struct rf_bytes *h
     job->file = &file;
     code = rf_new_file_write(&file, header->data, header->count, job->error);
     if (!code) code = report(job, 0);
-    for (size_t i = 0; !code && i < job->copy->n_tensors; i++) code = write_tensor(job, &job->copy->tensors[i]);
+    for (size_t i = 0; !code && i < job->copy->n_tensors; i++)
+        code = write_tensor(job, &job->copy->tensors[i]);
     if (!code) return rf_new_file_finish(&file, job->error);
     rf_new_file_drop(&file);
     return code;
@@ -156,7 +158,8 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
                 const struct rf_allocator *allocator, struct rf_error *error)
 {
     if (rf_same_file(in, out))
-        return rf_fail(error, RF_ERR_ARGUMENT, "%s: is the file that is read; the new one needs another name", out);
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%s: is the file that is read; the new one needs another name", out);
     if (rf_is_directory(out)) return rf_fail(error, RF_ERR_ARGUMENT, "%s: is a folder", out);
     struct job job = {.options = options, .error = error};
     struct rf_bytes header = {0};

@@ -15,9 +15,10 @@ struct rf_quantize_options {
     void *user;
 };
 
-/* `in`: a GGUF file; `out`: another one, replaced when the new one is whole. Norms, biases and what rf_cast_type leaves stay as they
- * are. So does the table of embeddings, but for floats, which become BF16, unless it is the output head too: then it is cast as
- * that is. Run as stored, the file's matrices are, bit for bit, those that RF_WEIGHTS_MXFP4 or RF_WEIGHTS_Q4 make of `in`. */
+/* `in`: a GGUF file; `out`: another one, replaced when the new one is whole. Norms, biases and what
+ * rf_cast_type leaves stay as they are. So does the table of embeddings, but for floats, which
+ * become BF16, unless it is the output head too: then it is cast as that is. Run as stored, the
+ * file's matrices are, bit for bit, those that RF_WEIGHTS_MXFP4 or RF_WEIGHTS_Q4 make of `in`. */
 int rf_quantize(const char *in, const char *out, const struct rf_quantize_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);
 

@@ -21,7 +21,8 @@ struct rf_bpe {
     int nfc, ignores_merges;
 };
 
-/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in order. */
+/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in
+ * order. */
 static int is_printable(unsigned byte)
 {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -30,7 +31,8 @@ static int is_printable(unsigned byte)
 static void make_alphabet(uint16_t alphabet[256])
 {
     uint16_t next = 0x100;
-    for (unsigned byte = 0; byte < 256; byte++) alphabet[byte] = is_printable(byte) ? (uint16_t)byte : next++;
+    for (unsigned byte = 0; byte < 256; byte++)
+        alphabet[byte] = is_printable(byte) ? (uint16_t)byte : next++;
 }
 
 /* The byte that a character of the alphabet stands for, or -1. */
@@ -67,11 +69,13 @@ size_t rf_bpe_spell(struct rf_str text, char *out)
 
 static int is_word_type(const struct rf_vocab *vocab, int32_t id)
 {
-    return !vocab->types || (vocab->types[id] != RF_TOKEN_CONTROL && vocab->types[id] != RF_TOKEN_USER_DEFINED &&
-                             vocab->types[id] != RF_TOKEN_UNKNOWN);
+    return !vocab->types ||
+           (vocab->types[id] != RF_TOKEN_CONTROL && vocab->types[id] != RF_TOKEN_USER_DEFINED &&
+            vocab->types[id] != RF_TOKEN_UNKNOWN);
 }
 
-/* Special tokens are in the index too, for merges that name them, but give way to a word's spelling. */
+/* Special tokens are in the index too, for merges that name them, but give way to a word's
+ * spelling. */
 static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *error)
 {
     const struct rf_vocab *vocab = bpe->vocab;
@@ -82,7 +86,8 @@ static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *e
         int32_t other = rf_strmap_put(&bpe->ids, id, 0);
         if (other == id) continue;
         if (is_word_type(vocab, id) == is_word_type(vocab, other))
-            return rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path, (int)other, (int)id,
+            return rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path,
+                           (int)other, (int)id,
                            (int)(vocab->tokens[id].bytes < 100 ? vocab->tokens[id].bytes : 100),
                            vocab->tokens[id].data);
         if (is_word_type(vocab, id)) rf_strmap_put(&bpe->ids, id, 1);
@@ -94,11 +99,13 @@ static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *e
         char spelling[4];
         struct rf_str text = {spelling, rf_utf8_encode(alphabet[byte], spelling)};
         bpe->byte_ids[byte] = rf_strmap_find(&bpe->ids, text, (struct rf_str){"", 0});
-        if (bpe->byte_ids[byte] >= 0 && !is_word_type(vocab, bpe->byte_ids[byte])) bpe->byte_ids[byte] = -1;
+        if (bpe->byte_ids[byte] >= 0 && !is_word_type(vocab, bpe->byte_ids[byte]))
+            bpe->byte_ids[byte] = -1;
         known += bpe->byte_ids[byte] >= 0;
     }
     if (known == 0)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: no token of the vocabulary is a single byte, as byte-level BPE needs",
+        return rf_fail(error, RF_ERR_FORMAT,
+                       "%s: no token of the vocabulary is a single byte, as byte-level BPE needs",
                        path);
     return 0;
 }
@@ -114,13 +121,15 @@ static int index_merges(struct rf_bpe *bpe, const char *path, struct rf_error *e
         struct rf_str left = vocab->merges[i].left, right = vocab->merges[i].right, none = {"", 0};
         int32_t left_id = left.bytes ? rf_strmap_find(&bpe->ids, left, none) : -1;
         int32_t right_id = right.bytes ? rf_strmap_find(&bpe->ids, right, none) : -1;
-        int32_t merged = left_id >= 0 && right_id >= 0 ? rf_strmap_find(&bpe->ids, left, right) : -1;
+        int32_t merged =
+            left_id >= 0 && right_id >= 0 ? rf_strmap_find(&bpe->ids, left, right) : -1;
         if (merged < 0)
-            return rf_fail(error, RF_ERR_FORMAT, "%s: merge %zu (\"%.*s\" + \"%.*s\") %s", path, i,
-                           (int)(left.bytes < 100 ? left.bytes : 100), left.bytes ? left.data : "",
-                           (int)(right.bytes < 100 ? right.bytes : 100), right.bytes ? right.data : "",
-                           left_id < 0 || right_id < 0 ? "joins something that is not in the vocabulary"
-                                                       : "makes a token that is not in the vocabulary");
+            return rf_fail(
+                error, RF_ERR_FORMAT, "%s: merge %zu (\"%.*s\" + \"%.*s\") %s", path, i,
+                (int)(left.bytes < 100 ? left.bytes : 100), left.bytes ? left.data : "",
+                (int)(right.bytes < 100 ? right.bytes : 100), right.bytes ? right.data : "",
+                left_id < 0 || right_id < 0 ? "joins something that is not in the vocabulary"
+                                            : "makes a token that is not in the vocabulary");
         rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
     }
     return 0;
@@ -132,10 +141,12 @@ int rf_bpe_new(struct rf_bpe **out, const struct rf_vocab *vocab, const char *pa
     *out = NULL;
     const struct rf_pretokenizer_info *info = rf_pretokenizer_find(vocab->pre);
     if (!info && vocab->pre.bytes == 0)
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file does not name its pre-tokenizer; known are %s", path,
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: the file does not name its pre-tokenizer; known are %s", path,
                        rf_pretokenizer_names());
     if (!info)
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: pre-tokenizer \"%.*s\" is not known; known are %s", path,
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: pre-tokenizer \"%.*s\" is not known; known are %s", path,
                        (int)(vocab->pre.bytes < 100 ? vocab->pre.bytes : 100), vocab->pre.data,
                        rf_pretokenizer_names());
     struct rf_bpe *bpe = rf_calloc(allocator, 1, sizeof *bpe, "tokenizer", error);
@@ -185,14 +196,15 @@ static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
     make_alphabet(alphabet);
     struct rf_str spelled = {spelling, 0};
     for (size_t i = 0; i < word.bytes; i++)
-        spelled.bytes += rf_utf8_encode(alphabet[(unsigned char)word.data[i]], spelling + spelled.bytes);
+        spelled.bytes +=
+            rf_utf8_encode(alphabet[(unsigned char)word.data[i]], spelling + spelled.bytes);
     int32_t id = rf_strmap_find(&bpe->ids, spelled, (struct rf_str){"", 0});
     return id >= 0 && is_word_type(bpe->vocab, id) ? id : -1;
 }
 
-/* The bytes of a word as symbols. A byte that the vocabulary lacks is left out, as HF's tokenizers do, but where it is
- * no part of a character, so that nobody could have trained on it: there U+FFFD takes its place. `symbols` has room for
- * three times the bytes. Returns the number of symbols. */
+/* The bytes of a word as symbols. A byte that the vocabulary lacks is left out, as HF's tokenizers
+ * do, but where it is no part of a character, so that nobody could have trained on it: there U+FFFD
+ * takes its place. `symbols` has room for three times the bytes. Returns the number of symbols. */
 static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t *symbols)
 {
     static const unsigned char replacement[3] = {0xef, 0xbf, 0xbd};
@@ -204,14 +216,16 @@ static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t
             symbols[n++] = id;
         } else if (broken) {
             for (int k = 0; k < 3; k++)
-                if (bpe->byte_ids[replacement[k]] >= 0) symbols[n++] = bpe->byte_ids[replacement[k]];
+                if (bpe->byte_ids[replacement[k]] >= 0)
+                    symbols[n++] = bpe->byte_ids[replacement[k]];
         }
     }
     return n;
 }
 
-static int encode_word(const struct rf_bpe *bpe, struct rf_str word, const struct rf_allocator *allocator,
-                       struct rf_tokens *tokens, struct rf_error *error)
+static int encode_word(const struct rf_bpe *bpe, struct rf_str word,
+                       const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                       struct rf_error *error)
 {
     enum { ORDINARY = 128 };
     int32_t on_stack[3 * ORDINARY], *symbols = on_stack;
@@ -227,14 +241,16 @@ static int encode_word(const struct rf_bpe *bpe, struct rf_str word, const struc
     size_t n = word_symbols(bpe, word, symbols);
     if (n) {
         int64_t left = rf_merge_word(&bpe->merges, symbols, n, allocator, error);
-        code = left < 0 ? (int)left : rf_tokens_append(allocator, tokens, symbols, (size_t)left, error);
+        code = left < 0 ? (int)left
+                        : rf_tokens_append(allocator, tokens, symbols, (size_t)left, error);
     }
     if (symbols != on_stack) rf_free(allocator, symbols);
     return code;
 }
 
-static int encode_normalised(const struct rf_bpe *bpe, const char *text, size_t n, const struct rf_allocator *allocator,
-                             struct rf_tokens *tokens, struct rf_error *error)
+static int encode_normalised(const struct rf_bpe *bpe, const char *text, size_t n,
+                             const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                             struct rf_error *error)
 {
     struct rf_words words;
     struct rf_str word;
@@ -248,10 +264,12 @@ static int encode_normalised(const struct rf_bpe *bpe, const char *text, size_t 
     return code;
 }
 
-int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n, const struct rf_allocator *allocator,
-                  struct rf_tokens *tokens, struct rf_error *error)
+int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
+                  const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                  struct rf_error *error)
 {
-    if (!bpe->nfc || rf_nfc_is_trivial(text, n)) return encode_normalised(bpe, text, n, allocator, tokens, error);
+    if (!bpe->nfc || rf_nfc_is_trivial(text, n))
+        return encode_normalised(bpe, text, n, allocator, tokens, error);
     struct rf_bytes normal = {0};
     int code = rf_nfc(text, n, allocator, &normal, error);
     if (!code) code = encode_normalised(bpe, normal.data, normal.count, allocator, tokens, error);

@@ -13,7 +13,8 @@ static uint32_t hash_pair(int32_t left, int32_t right)
 int rf_merges_init(struct rf_merges *merges, size_t n_merges, const struct rf_allocator *allocator,
                    struct rf_error *error)
 {
-    if (n_merges > INT32_MAX / 4) return rf_fail(error, RF_ERR_FORMAT, "%zu merges are too many", n_merges);
+    if (n_merges > INT32_MAX / 4)
+        return rf_fail(error, RF_ERR_FORMAT, "%zu merges are too many", n_merges);
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < n_merges) n_slots *= 2;
     merges->mask = (uint32_t)(n_slots - 1);
@@ -29,7 +30,8 @@ void rf_merges_free(struct rf_merges *merges, const struct rf_allocator *allocat
     merges->slots = NULL;
 }
 
-void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank, int32_t merged)
+void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank,
+                   int32_t merged)
 {
     uint32_t at = hash_pair(left, right) & merges->mask;
     struct rf_merge_slot *slot = &merges->slots[at];
@@ -40,7 +42,8 @@ void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_
     *slot = (struct rf_merge_slot){left, right, rank, merged};
 }
 
-const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32_t left, int32_t right)
+const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32_t left,
+                                           int32_t right)
 {
     if (left < 0 || right < 0) return NULL;
     for (uint32_t at = hash_pair(left, right) & merges->mask;; at = (at + 1) & merges->mask) {
@@ -52,11 +55,13 @@ const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32
 
 enum { SHORT_WORD = 48 };
 
-/* Looks at every pair for each merge: quadratic, but for words of ordinary length faster than a heap. */
+/* Looks at every pair for each merge: quadratic, but for words of ordinary length faster than a
+ * heap. */
 static size_t merge_short(const struct rf_merges *merges, int32_t *symbols, size_t n)
 {
     const struct rf_merge_slot *pairs[SHORT_WORD];
-    for (size_t i = 0; i + 1 < n; i++) pairs[i] = rf_merges_find(merges, symbols[i], symbols[i + 1]);
+    for (size_t i = 0; i + 1 < n; i++)
+        pairs[i] = rf_merges_find(merges, symbols[i], symbols[i + 1]);
     for (;;) {
         size_t best = n;
         int32_t rank = INT32_MAX;
@@ -105,8 +110,8 @@ static int before(const struct candidate *a, const struct candidate *b)
 static void push_pair(struct long_word *word, int32_t left)
 {
     if (left == NOWHERE || word->links[left].next == NOWHERE) return;
-    const struct rf_merge_slot *slot =
-        rf_merges_find(word->merges, word->links[left].symbol, word->links[word->links[left].next].symbol);
+    const struct rf_merge_slot *slot = rf_merges_find(word->merges, word->links[left].symbol,
+                                                      word->links[word->links[left].next].symbol);
     if (!slot) return;
     struct candidate candidate = {slot->rank, left, slot->merged};
     size_t at = word->n_heap++;
@@ -132,7 +137,8 @@ static struct candidate pop(struct long_word *word)
 static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size_t n,
                           const struct rf_allocator *allocator, struct rf_error *error)
 {
-    if (n > INT32_MAX / 4) return rf_fail(error, RF_ERR_ARGUMENT, "a word of %zu bytes is too long", n);
+    if (n > INT32_MAX / 4)
+        return rf_fail(error, RF_ERR_ARGUMENT, "a word of %zu bytes is too long", n);
     int64_t left = RF_ERR_MEMORY;
     struct long_word word = {.merges = merges};
     /* n - 1 pairs to begin with, and each of at most n - 1 merges takes one and adds two. */
@@ -141,7 +147,8 @@ static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size
     if (!word.links || !word.heap) goto end;
 
     for (size_t i = 0; i < n; i++)
-        word.links[i] = (struct link){symbols[i], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : NOWHERE};
+        word.links[i] =
+            (struct link){symbols[i], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : NOWHERE};
     for (size_t i = 0; i + 1 < n; i++) push_pair(&word, (int32_t)i);
     while (word.n_heap) {
         struct candidate candidate = pop(&word);
@@ -158,15 +165,16 @@ static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size
         push_pair(&word, candidate.at);
     }
     left = 0;
-    for (int32_t at = 0; at != NOWHERE; at = word.links[at].next) symbols[left++] = word.links[at].symbol;
+    for (int32_t at = 0; at != NOWHERE; at = word.links[at].next)
+        symbols[left++] = word.links[at].symbol;
 end:
     rf_free(allocator, word.heap);
     rf_free(allocator, word.links);
     return left;
 }
 
-int64_t rf_merge_word(const struct rf_merges *merges, int32_t *symbols, size_t n, const struct rf_allocator *allocator,
-                      struct rf_error *error)
+int64_t rf_merge_word(const struct rf_merges *merges, int32_t *symbols, size_t n,
+                      const struct rf_allocator *allocator, struct rf_error *error)
 {
     if (n <= SHORT_WORD) return (int64_t)merge_short(merges, symbols, n);
     return merge_long(merges, symbols, n, allocator, error);

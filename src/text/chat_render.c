@@ -35,8 +35,9 @@ static struct rf_str content_of(const struct rf_chat_message *message)
 
 static int is_space(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 static struct rf_str strip_left(struct rf_str text)
@@ -54,10 +55,12 @@ static struct rf_str strip_right(struct rf_str text)
 {
     while (text.bytes) {
         size_t length = 1;
-        while (length < 4 && length < text.bytes && ((unsigned char)text.data[text.bytes - length] & 0xc0) == 0x80)
+        while (length < 4 && length < text.bytes &&
+               ((unsigned char)text.data[text.bytes - length] & 0xc0) == 0x80)
             length++;
         const char *last = text.data + text.bytes - length;
-        if (rf_utf8_length(last, length) != length || !is_space(rf_utf8_decode(last, length))) break;
+        if (rf_utf8_length(last, length) != length || !is_space(rf_utf8_decode(last, length)))
+            break;
         text.bytes -= length;
     }
     return text;
@@ -69,14 +72,17 @@ static struct rf_str strip(struct rf_str text)
     return strip_right(strip_left(text));
 }
 
-static struct rf_str trimmed(const struct rf_chat_style *style, enum rf_chat_role role, struct rf_str content)
+static struct rf_str trimmed(const struct rf_chat_style *style, enum rf_chat_role role,
+                             struct rf_str content)
 {
-    static const unsigned flags[3] = {RF_CHAT_TRIM_SYSTEM, RF_CHAT_TRIM_USER, RF_CHAT_TRIM_ASSISTANT};
+    static const unsigned flags[3] = {RF_CHAT_TRIM_SYSTEM, RF_CHAT_TRIM_USER,
+                                      RF_CHAT_TRIM_ASSISTANT};
     return style->flags & flags[role] ? strip(content) : content;
 }
 
 /* 0 with the role of a message, or an error that names it. */
-static int read_role(struct rf_chat_output *out, const struct rf_chat_message *message, enum rf_chat_role *role)
+static int read_role(struct rf_chat_output *out, const struct rf_chat_message *message,
+                     enum rf_chat_role *role)
 {
     static const char *const names[] = {"system", "user", "assistant"};
     for (int i = 0; i < 3; i++) {
@@ -85,20 +91,21 @@ static int read_role(struct rf_chat_output *out, const struct rf_chat_message *m
             return 0;
         }
     }
-    return rf_fail(out->error, RF_ERR_ARGUMENT, "role \"%.40s\" is not known; system, user and assistant are",
-                   message->role);
+    return rf_fail(out->error, RF_ERR_ARGUMENT,
+                   "role \"%.40s\" is not known; system, user and assistant are", message->role);
 }
 
 static int refuse(struct rf_chat_output *out, size_t index, const char *sentence)
 {
-    return rf_fail(out->error, RF_ERR_ARGUMENT, "message %zu does not fit the model's chat template (%s): %s",
-                   index + 1, out->name, sentence);
+    return rf_fail(out->error, RF_ERR_ARGUMENT,
+                   "message %zu does not fit the model's chat template (%s): %s", index + 1,
+                   out->name, sentence);
 }
 
 /* ---- a marked turn for every message ---- */
 
-static int put_turn(struct rf_chat_output *out, const struct rf_chat_style *style, size_t index, enum rf_chat_role role,
-                    struct rf_str content)
+static int put_turn(struct rf_chat_output *out, const struct rf_chat_style *style, size_t index,
+                    enum rf_chat_role role, struct rf_str content)
 {
     if (!style->open[role])
         return refuse(out, index,
@@ -115,7 +122,8 @@ int rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style 
     enum rf_chat_role role = RF_CHAT_USER;
     size_t first = 0;
     int code = read_role(out, &messages[0], &role);
-    if (!code && role == RF_CHAT_SYSTEM && style->system_error) code = refuse(out, 0, style->system_error);
+    if (!code && role == RF_CHAT_SYSTEM && style->system_error)
+        code = refuse(out, 0, style->system_error);
     if (!code) code = put_special(out, style->begin);
     if (!code && style->head) {
         int given = role == RF_CHAT_SYSTEM;
@@ -134,24 +142,28 @@ int rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style 
         if (code) break;
         if (style->alternate_error && (role == RF_CHAT_USER) != (i % 2 == 0))
             return refuse(out, i, style->alternate_error);
-        if (role == RF_CHAT_SYSTEM && content.bytes == 0 && (style->flags & RF_CHAT_SKIP_EMPTY_SYSTEM)) continue;
+        if (role == RF_CHAT_SYSTEM && content.bytes == 0 &&
+            (style->flags & RF_CHAT_SKIP_EMPTY_SYSTEM))
+            continue;
         code = put_turn(out, style, i, role, content);
     }
     if (code) return code;
     int answered = (style->flags & RF_CHAT_ANSWERED) && role == RF_CHAT_ASSISTANT;
-    return put_special(out, out->add_generation_prompt && !answered ? style->generation : style->no_generation);
+    return put_special(out, out->add_generation_prompt && !answered ? style->generation
+                                                                    : style->no_generation);
 }
 
 /* ---- [INST]: Llama 2 and Mistral, where the system's words stand inside a user's turn ---- */
 
-static int put_user(struct rf_chat_output *out, const struct rf_chat_style *style, const struct rf_chat_message *system,
-                    struct rf_str content)
+static int put_user(struct rf_chat_output *out, const struct rf_chat_style *style,
+                    const struct rf_chat_message *system, struct rf_str content)
 {
     int code = put_special(out, style->open[RF_CHAT_USER]);
     if (system && !code) {
         const char *close = style->close[RF_CHAT_SYSTEM];
         struct rf_str after = {close, strlen(close)};
-        /* Llama 2 strips the whole of both: without words of the user's, the end of the system's. */
+        /* Llama 2 strips the whole of both: without words of the user's, the end of the system's.
+         */
         if (style->flags & RF_CHAT_TRIM_USER) content = strip_right(content);
         if ((style->flags & RF_CHAT_TRIM_USER) && content.bytes == 0) after = strip_right(after);
         code = put_special(out, style->open[RF_CHAT_SYSTEM]);
@@ -181,7 +193,8 @@ int rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *
         struct rf_str content = content_of(&messages[i]);
         code = read_role(out, &messages[i], &role);
         if (code) break;
-        if ((role == RF_CHAT_USER) != (i % 2 == 0)) return refuse(out, i + skipped, style->alternate_error);
+        if ((role == RF_CHAT_USER) != (i % 2 == 0))
+            return refuse(out, i + skipped, style->alternate_error);
         if (role == RF_CHAT_SYSTEM) return refuse(out, i + skipped, style->other_error);
         if (role == RF_CHAT_USER) {
             int here = style->flags & RF_CHAT_SYSTEM_LAST ? i + 1 == n_messages : i == 0;
@@ -193,8 +206,9 @@ int rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *
     }
     if (!code && !placed)
         code = refuse(out, 0,
-                      style->flags & RF_CHAT_SYSTEM_LAST ? "it puts the system message before a last user message"
-                                                         : "it puts the system message before a user message");
+                      style->flags & RF_CHAT_SYSTEM_LAST
+                          ? "it puts the system message before a last user message"
+                          : "it puts the system message before a user message");
     return code;
 }
 
@@ -231,7 +245,8 @@ static void split_thoughts(struct rf_str *content, struct rf_str *thoughts)
     if (!first) return;
     const char *end = whole.data + whole.bytes, *after = last + strlen(think_close);
     *content = strip_newlines((struct rf_str){after, (size_t)(end - after)}, 1, 0);
-    struct rf_str before = strip_newlines((struct rf_str){whole.data, (size_t)(first - whole.data)}, 0, 1);
+    struct rf_str before =
+        strip_newlines((struct rf_str){whole.data, (size_t)(first - whole.data)}, 0, 1);
     const char *open = find_text(before, think_open, 1);
     if (open) {
         open += strlen(think_open);
@@ -244,7 +259,8 @@ static void split_thoughts(struct rf_str *content, struct rf_str *thoughts)
 static int is_tool_response(struct rf_str text)
 {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
-    return text.bytes >= strlen(open) && memcmp(text.data, open, strlen(open)) == 0 && text.bytes >= strlen(close) &&
+    return text.bytes >= strlen(open) && memcmp(text.data, open, strlen(open)) == 0 &&
+           text.bytes >= strlen(close) &&
            memcmp(text.data + text.bytes - strlen(close), close, strlen(close)) == 0;
 }
 

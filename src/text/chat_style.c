@@ -5,20 +5,22 @@
 #define BOS RF_CHAT_BOS
 #define EOS RF_CHAT_EOS
 
-static const char alternate[] = "Conversation roles must alternate user/assistant/user/assistant/...";
+static const char alternate[] =
+    "Conversation roles must alternate user/assistant/user/assistant/...";
 static const char alternate_after_system[] =
-    "After the optional system message, conversation roles must alternate user/assistant/user/assistant/...";
+    "After the optional system message, conversation roles must alternate "
+    "user/assistant/user/assistant/...";
 static const char only_two_roles[] = "Only user and assistant roles are supported!";
-static const char only_first_system[] =
-    "Only user and assistant roles are supported, with the exception of an initial optional system message!";
+static const char only_first_system[] = "Only user and assistant roles are supported, with the "
+                                        "exception of an initial optional system message!";
 
 /* ---- turns ---- */
 
-#define CHATML                                                                                          \
-    .render = rf_chat_render_turns, .begin = "",                                                        \
-    .open = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},                  \
-    .close = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"}, .generation = "<|im_start|>assistant\n", \
-    .no_generation = ""
+#define CHATML                                                                         \
+    .render = rf_chat_render_turns, .begin = "",                                       \
+    .open = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"}, \
+    .close = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"},                         \
+    .generation = "<|im_start|>assistant\n", .no_generation = ""
 
 static const struct rf_chat_style chatml = {.name = "chatml", CHATML};
 static const struct rf_chat_style smollm2 = {
@@ -37,27 +39,30 @@ static const struct rf_chat_style qwen3 = {
     .generation = "<|im_start|>assistant\n",
     .no_generation = ""};
 
-static const struct rf_chat_style zephyr = {.name = "zephyr",
-                                            .render = rf_chat_render_turns,
-                                            .begin = "",
-                                            .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
-                                            .close = {EOS "\n", EOS "\n", EOS "\n"},
-                                            .generation = "<|assistant|>\n",
-                                            .no_generation = ""};
+static const struct rf_chat_style zephyr = {
+    .name = "zephyr",
+    .render = rf_chat_render_turns,
+    .begin = "",
+    .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
+    .close = {EOS "\n", EOS "\n", EOS "\n"},
+    .generation = "<|assistant|>\n",
+    .no_generation = ""};
 
-#define PHI3(start, end)                                                                                         \
-    .name = "phi3", .render = rf_chat_render_turns, .begin = start,                                              \
-    .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}, .close = {"<|end|>\n", "<|end|>\n", "<|end|>\n"}, \
-    .generation = "<|assistant|>\n", .no_generation = end
+#define PHI3(start, end)                                                               \
+    .name = "phi3", .render = rf_chat_render_turns, .begin = start,                    \
+    .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},                         \
+    .close = {"<|end|>\n", "<|end|>\n", "<|end|>\n"}, .generation = "<|assistant|>\n", \
+    .no_generation = end
 
 static const struct rf_chat_style phi3 = {PHI3("", EOS)};
 static const struct rf_chat_style phi3_5 = {PHI3("", EOS), .flags = RF_CHAT_SKIP_EMPTY_SYSTEM};
 static const struct rf_chat_style phi3_bos = {PHI3(BOS, EOS)};
 static const struct rf_chat_style phi3_answered = {PHI3("", ""), .flags = RF_CHAT_ANSWERED};
 
-#define PHI3_FIRST(start)                                                                             \
-    .name = "phi3", .render = rf_chat_render_turns, .begin = start, .open = {NULL, "<|user|>\n", ""}, \
-    .close = {"", "<|end|>\n<|assistant|>\n", "<|end|>\n"}, .generation = "", .no_generation = ""
+#define PHI3_FIRST(start)                                                                     \
+    .name = "phi3", .render = rf_chat_render_turns, .begin = start,                           \
+    .open = {NULL, "<|user|>\n", ""}, .close = {"", "<|end|>\n<|assistant|>\n", "<|end|>\n"}, \
+    .generation = "", .no_generation = ""
 
 static const struct rf_chat_style phi3_first = {PHI3_FIRST("")};
 static const struct rf_chat_style phi3_first_bos = {PHI3_FIRST(BOS)};
@@ -71,18 +76,21 @@ static const struct rf_chat_style phi3_first_bos = {PHI3_FIRST(BOS)};
 static const struct rf_chat_style llama3 = {.name = "llama3", LLAMA3, .no_generation = ""};
 static const struct rf_chat_style llama3_always = {
     .name = "llama3", LLAMA3, .no_generation = LLAMA3_HEADER("assistant")};
-/* The date is what the template states where it is not given one: the same prompt gives the same tokens every day. */
-static const struct rf_chat_style llama3_1 = {.name = "llama3.1",
-                                              LLAMA3,
-                                              .no_generation = "",
-                                              .head = LLAMA3_HEADER("system") "Cutting Knowledge Date: December 2023\n"
-                                                                              "Today Date: 26 Jul 2024\n\n"};
+/* The date is what the template states where it is not given one: the same prompt gives the same
+ * tokens every day. */
+static const struct rf_chat_style llama3_1 = {
+    .name = "llama3.1",
+    LLAMA3,
+    .no_generation = "",
+    .head = LLAMA3_HEADER("system") "Cutting Knowledge Date: December 2023\n"
+                                    "Today Date: 26 Jul 2024\n\n"};
 
-#define GEMMA(start)                                                                                            \
-    .name = "gemma", .render = rf_chat_render_turns, .flags = RF_CHAT_TRIM, .begin = start,                     \
-    .open = {"<start_of_turn>system\n", "<start_of_turn>user\n", "<start_of_turn>model\n"},                     \
-    .close = {"<end_of_turn>\n", "<end_of_turn>\n", "<end_of_turn>\n"}, .generation = "<start_of_turn>model\n", \
-    .no_generation = "", .alternate_error = alternate, .system_error = "System role not supported"
+#define GEMMA(start)                                                                           \
+    .name = "gemma", .render = rf_chat_render_turns, .flags = RF_CHAT_TRIM, .begin = start,    \
+    .open = {"<start_of_turn>system\n", "<start_of_turn>user\n", "<start_of_turn>model\n"},    \
+    .close = {"<end_of_turn>\n", "<end_of_turn>\n", "<end_of_turn>\n"},                        \
+    .generation = "<start_of_turn>model\n", .no_generation = "", .alternate_error = alternate, \
+    .system_error = "System role not supported"
 
 static const struct rf_chat_style gemma = {GEMMA(BOS)};
 static const struct rf_chat_style gemma_no_bos = {GEMMA("")};
@@ -114,7 +122,8 @@ static const struct rf_chat_style mistral_v1 = {.name = "mistral",
                                                 .other_error = only_first_system};
 static const struct rf_chat_style mistral_v3 = {.name = "mistral-v3",
                                                 .render = rf_chat_render_inst,
-                                                .flags = RF_CHAT_SYSTEM_LAST | RF_CHAT_TRIM_ASSISTANT,
+                                                .flags =
+                                                    RF_CHAT_SYSTEM_LAST | RF_CHAT_TRIM_ASSISTANT,
                                                 .begin = BOS,
                                                 .open = {"", "[INST] ", " "},
                                                 .close = {"\n\n", "[/INST]", EOS},
@@ -138,30 +147,32 @@ static const struct rf_chat_style mistral_v7 = {.name = "mistral-v7",
 
 /* ---- by name and by form ---- */
 
-const struct rf_chat_style *const rf_chat_styles[] = {&chatml,     &llama2,       &llama3,     &llama3_1, &mistral,
-                                                      &mistral_v3, &mistral_nemo, &mistral_v7, &zephyr,   &gemma,
-                                                      &phi3,       &smollm2,      &qwen2_5,    &qwen3,    NULL};
+const struct rf_chat_style *const rf_chat_styles[] = {
+    &chatml, &llama2, &llama3, &llama3_1, &mistral, &mistral_v3, &mistral_nemo, &mistral_v7,
+    &zephyr, &gemma,  &phi3,   &smollm2,  &qwen2_5, &qwen3,      NULL};
 
 const char *const *rf_chat_template_names(void)
 {
-    static const char *const names[] = {"chatml",     "llama2",       "llama3",     "llama3.1", "mistral",
-                                        "mistral-v3", "mistral-nemo", "mistral-v7", "zephyr",   "gemma",
-                                        "phi3",       "smollm2",      "qwen2.5",    "qwen3",    NULL};
+    static const char *const names[] = {
+        "chatml",     "llama2",       "llama3",     "llama3.1", "mistral",
+        "mistral-v3", "mistral-nemo", "mistral-v7", "zephyr",   "gemma",
+        "phi3",       "smollm2",      "qwen2.5",    "qwen3",    NULL};
     return names;
 }
 
-/* A fingerprint stands for every template of that form, however it is laid out. test/data/text/templates has a source
- * for each line; the error for an unknown template states its fingerprint. */
+/* A fingerprint stands for every template of that form, however it is laid out.
+ * test/data/text/templates has a source for each line; the error for an unknown template states its
+ * fingerprint. */
 static const struct {
     uint64_t fingerprint;
     const struct rf_chat_style *style;
 } forms[] = {
-    {0x1cfd1f30611b75b3u, &chatml},         /* OpenHermes, Yi and many others */
-    {0xb5fca1b9748ce269u, &chatml},         /* with a default system prompt: Qwen 1.5 and 2, SmolLM2 */
-    {0x1e409e29f1ceedcdu, &qwen2_5},        /* Qwen2.5, Qwen2.5-Coder */
-    {0xa1ca911e8435a1f2u, &qwen3},          /* Qwen3 */
-    {0x8820983a96d9795bu, &llama2},         /* Llama 2 Chat */
-    {0xa681c70f6802215eu, &llama3},         /* Llama 3 Instruct */
+    {0x1cfd1f30611b75b3u, &chatml},  /* OpenHermes, Yi and many others */
+    {0xb5fca1b9748ce269u, &chatml},  /* with a default system prompt: Qwen 1.5 and 2, SmolLM2 */
+    {0x1e409e29f1ceedcdu, &qwen2_5}, /* Qwen2.5, Qwen2.5-Coder */
+    {0xa1ca911e8435a1f2u, &qwen3},   /* Qwen3 */
+    {0x8820983a96d9795bu, &llama2},  /* Llama 2 Chat */
+    {0xa681c70f6802215eu, &llama3},  /* Llama 3 Instruct */
     {0xb3ca7d1ef4400b1au, &llama3_always},  /* Llama 3 Instruct, first version */
     {0x0d418de79bbb0273u, &llama3_1},       /* Llama 3.1, 3.2 and 3.3 Instruct */
     {0x5a3855770d358b06u, &mistral},        /* Mistral 7B Instruct v0.2, Mixtral 8x7B Instruct */

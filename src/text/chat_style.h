@@ -29,28 +29,32 @@ typedef int (*rf_chat_render_fn)(struct rf_chat_output *out, const struct rf_cha
                                  const struct rf_chat_message *messages, size_t n_messages);
 
 enum {
-    RF_CHAT_TRIM_USER = 1, /* contents lose white space at both ends, as Python's strip() takes it */
+    RF_CHAT_TRIM_USER =
+        1, /* contents lose white space at both ends, as Python's strip() takes it */
     RF_CHAT_TRIM_ASSISTANT = 2,
     RF_CHAT_TRIM_SYSTEM = 4,
     RF_CHAT_TRIM = 7,
     RF_CHAT_SKIP_EMPTY_SYSTEM = 8, /* a system message without content is left out */
     RF_CHAT_ANSWERED = 16,         /* no generation prompt after an assistant's message */
-    RF_CHAT_SYSTEM_LAST = 32       /* [INST] styles: the system message goes before the last user message */
+    RF_CHAT_SYSTEM_LAST =
+        32 /* [INST] styles: the system message goes before the last user message */
 };
 
 struct rf_chat_style {
     const char *name;
     rf_chat_render_fn render;
     unsigned flags;
-    const char *begin;              /* before the first message */
-    const char *open[3], *close[3]; /* around a message, by role; open NULL: the template drops such messages */
-    const char *head;               /* opens a system message that every conversation begins with, given or not */
-    const char *default_system;     /* of the template as its name stands for it; NULL: none */
-    const char *generation;         /* the end, with and without a generation prompt */
+    const char *begin; /* before the first message */
+    const char *open[3],
+        *close[3];    /* around a message, by role; open NULL: the template drops such messages */
+    const char *head; /* opens a system message that every conversation begins with, given or not */
+    const char *default_system; /* of the template as its name stands for it; NULL: none */
+    const char *generation;     /* the end, with and without a generation prompt */
     const char *no_generation;
-    const char *alternate_error; /* where users and assistants must alternate: what the template says */
-    const char *system_error;    /* where the first message must not be the system's */
-    const char *other_error;     /* [INST] styles: where a system message comes later */
+    const char
+        *alternate_error; /* where users and assistants must alternate: what the template says */
+    const char *system_error; /* where the first message must not be the system's */
+    const char *other_error;  /* [INST] styles: where a system message comes later */
 };
 
 /* The styles that can be chosen by name, ended by NULL. */

@@ -32,7 +32,8 @@ static void list_names(char *list, size_t room)
 
 /* The style of a template's source, and its default system prompt. */
 static int recognise(const char *source, size_t n, const struct rf_allocator *allocator,
-                     const struct rf_chat_style **style, char **default_system, struct rf_error *error)
+                     const struct rf_chat_style **style, char **default_system,
+                     struct rf_error *error)
 {
     struct rf_template_form form;
     const char *why = NULL;
@@ -40,35 +41,41 @@ static int recognise(const char *source, size_t n, const struct rf_allocator *al
     list_names(names, sizeof names);
     int code = rf_template_form(source, n, allocator, &form, &why, error);
     if (code > 0)
-        return rf_fail(
-            error, RF_ERR_UNSUPPORTED,
-            "the model's chat template is not one of the known ones (it has %s); choose one with --template: %s", why,
-            names);
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "the model's chat template is not one of the known ones (it has %s); choose "
+                       "one with --template: %s",
+                       why, names);
     if (code < 0) return code;
     *style = rf_chat_style_of_form(form.fingerprint);
     if (!*style)
-        code = rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "the model's chat template is not one of the known ones (its form is %016" PRIx64
-                       "); choose one with --template: %s",
-                       form.fingerprint, names);
+        code = rf_fail(
+            error, RF_ERR_UNSUPPORTED,
+            "the model's chat template is not one of the known ones (its form is %016" PRIx64
+            "); choose one with --template: %s",
+            form.fingerprint, names);
     if (!code && form.has_default_system) {
-        *default_system = rf_strndup(allocator, form.default_system.data, form.default_system.count, error);
+        *default_system =
+            rf_strndup(allocator, form.default_system.data, form.default_system.count, error);
         if (!*default_system) code = RF_ERR_MEMORY;
     }
     rf_template_form_free(allocator, &form);
     return code;
 }
 
-/* Templates that differ in nothing but the default system prompt have the name of the model that it belongs to. */
+/* Templates that differ in nothing but the default system prompt have the name of the model that it
+ * belongs to. */
 static const char *name_of(const struct rf_chat_style *style, const char *default_system)
 {
-    for (const struct rf_chat_style *const *other = rf_chat_styles; default_system && *other; other++)
-        if ((*other)->default_system && strcmp((*other)->default_system, default_system) == 0) return (*other)->name;
+    for (const struct rf_chat_style *const *other = rf_chat_styles; default_system && *other;
+         other++)
+        if ((*other)->default_system && strcmp((*other)->default_system, default_system) == 0)
+            return (*other)->name;
     return style->name;
 }
 
-int rf_chat_template_new(struct rf_chat_template **out, const char *source, size_t source_bytes, const char *name,
-                         const char *bos, const char *eos, const struct rf_allocator *allocator, struct rf_error *error)
+int rf_chat_template_new(struct rf_chat_template **out, const char *source, size_t source_bytes,
+                         const char *name, const char *bos, const char *eos,
+                         const struct rf_allocator *allocator, struct rf_error *error)
 {
     const struct rf_chat_style *style = NULL;
     char *default_system = NULL, names[256];
@@ -78,15 +85,17 @@ int rf_chat_template_new(struct rf_chat_template **out, const char *source, size
     if (name) {
         style = style_of_name(name);
         if (!style)
-            return rf_fail(error, RF_ERR_ARGUMENT, "there is no chat template \"%.40s\"; --template takes one of: %s",
-                           name, names);
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "there is no chat template \"%.40s\"; --template takes one of: %s", name,
+                           names);
         if (style->default_system) {
-            default_system = rf_strndup(allocator, style->default_system, strlen(style->default_system), error);
+            default_system =
+                rf_strndup(allocator, style->default_system, strlen(style->default_system), error);
             if (!default_system) return RF_ERR_MEMORY;
         }
     } else if (!source || source_bytes == 0) {
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "the model has no chat template; choose one with --template: %s",
-                       names);
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "the model has no chat template; choose one with --template: %s", names);
     } else {
         code = recognise(source, source_bytes, allocator, &style, &default_system, error);
         if (code) return code;
@@ -96,7 +105,8 @@ int rf_chat_template_new(struct rf_chat_template **out, const char *source, size
         rf_free(allocator, default_system);
         return RF_ERR_MEMORY;
     }
-    *chat = (struct rf_chat_template){.allocator = allocator, .style = style, .default_system = default_system};
+    *chat = (struct rf_chat_template){
+        .allocator = allocator, .style = style, .default_system = default_system};
     chat->name = name_of(style, default_system);
     chat->bos = rf_strndup(allocator, bos, strlen(bos), error);
     chat->eos = chat->bos ? rf_strndup(allocator, eos, strlen(eos), error) : NULL;
@@ -124,7 +134,8 @@ const char *rf_chat_template_name(const struct rf_chat_template *chat)
 
 /* ---- rendering ---- */
 
-/* Adjacent text of one kind is one segment; where it lies is set when all of it has been written. */
+/* Adjacent text of one kind is one segment; where it lies is set when all of it has been written.
+ */
 static int add_segment(struct rf_chat_output *out, size_t n, int special)
 {
     struct rf_rendered *rendered = out->rendered;
@@ -134,9 +145,11 @@ static int add_segment(struct rf_chat_output *out, size_t n, int special)
     }
     if (rendered->n_segments == rendered->cap_segments) {
         size_t cap = rendered->cap_segments ? rendered->cap_segments * 2 : 16;
-        struct rf_segment *grown = rf_malloc(out->allocator, cap, sizeof *grown, "rendered messages", out->error);
+        struct rf_segment *grown =
+            rf_malloc(out->allocator, cap, sizeof *grown, "rendered messages", out->error);
         if (!grown) return RF_ERR_MEMORY;
-        if (rendered->n_segments) memcpy(grown, rendered->segments, rendered->n_segments * sizeof *grown);
+        if (rendered->n_segments)
+            memcpy(grown, rendered->segments, rendered->n_segments * sizeof *grown);
         rf_free(out->allocator, rendered->segments);
         rendered->segments = grown;
         rendered->cap_segments = cap;
@@ -152,8 +165,9 @@ int rf_chat_put(struct rf_chat_output *out, const char *text, size_t n, int spec
     return code ? code : add_segment(out, n, special);
 }
 
-int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages, size_t n_messages,
-                   int add_generation_prompt, const struct rf_allocator *allocator, struct rf_rendered *rendered,
+int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,
+                   size_t n_messages, int add_generation_prompt,
+                   const struct rf_allocator *allocator, struct rf_rendered *rendered,
                    struct rf_error *error)
 {
     struct rf_chat_output out = {.allocator = allocator,
@@ -165,7 +179,8 @@ int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_mes
                                  .default_system = chat->default_system,
                                  .add_generation_prompt = add_generation_prompt};
     *rendered = (struct rf_rendered){0};
-    if (n_messages == 0) return rf_fail(error, RF_ERR_ARGUMENT, "a conversation needs at least one message");
+    if (n_messages == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "a conversation needs at least one message");
     for (size_t i = 0; i < n_messages; i++)
         if (!messages[i].role || !messages[i].content)
             return rf_fail(error, RF_ERR_ARGUMENT, "message %zu has no %s", i + 1,

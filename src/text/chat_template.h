@@ -16,26 +16,29 @@ struct rf_chat_message {
 /* A recognised template: immutable, no memory of its own but for what `recognise` allocates. */
 struct rf_chat_template;
 
-/* From the file's Jinja source, or by name ("chatml", "llama3", ...) when `name` is not NULL. A source that is not
- * recognised, or an unknown name, is an error that lists the names and says how to choose (--template). bos and eos
- * are the texts of those tokens, "" if there are none; some templates write them. */
-int rf_chat_template_new(struct rf_chat_template **chat, const char *source, size_t source_bytes, const char *name,
-                         const char *bos, const char *eos, const struct rf_allocator *allocator,
-                         struct rf_error *error);
+/* From the file's Jinja source, or by name ("chatml", "llama3", ...) when `name` is not NULL. A
+ * source that is not recognised, or an unknown name, is an error that lists the names and says how
+ * to choose (--template). bos and eos are the texts of those tokens, "" if there are none; some
+ * templates write them. */
+int rf_chat_template_new(struct rf_chat_template **chat, const char *source, size_t source_bytes,
+                         const char *name, const char *bos, const char *eos,
+                         const struct rf_allocator *allocator, struct rf_error *error);
 void rf_chat_template_free(struct rf_chat_template *chat);
 const char *rf_chat_template_name(const struct rf_chat_template *chat);
 /* All names, ended by NULL. */
 const char *const *rf_chat_template_names(void);
 
-/* The rendered conversation as segments: `special` for the template's own text, not for contents. Roles that the
- * template does not know, or that come in an order it refuses, are errors that say so. The texts live in `rendered`. */
+/* The rendered conversation as segments: `special` for the template's own text, not for contents.
+ * Roles that the template does not know, or that come in an order it refuses, are errors that say
+ * so. The texts live in `rendered`. */
 struct rf_rendered {
     struct rf_bytes text;
     struct rf_segment *segments; /* their text points into text.data */
     size_t n_segments, cap_segments;
 };
-int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages, size_t n_messages,
-                   int add_generation_prompt, const struct rf_allocator *allocator, struct rf_rendered *rendered,
+int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,
+                   size_t n_messages, int add_generation_prompt,
+                   const struct rf_allocator *allocator, struct rf_rendered *rendered,
                    struct rf_error *error);
 void rf_rendered_free(const struct rf_allocator *allocator, struct rf_rendered *rendered);
 

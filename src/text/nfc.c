@@ -5,7 +5,8 @@
 
 #include "text/utf8.h"
 
-/* The lead byte of U+0300, the first character that is a combining mark or has another reason to change. */
+/* The lead byte of U+0300, the first character that is a combining mark or has another reason to
+ * change. */
 enum { FIRST_LEAD = 0xcc };
 
 int rf_nfc_is_trivial(const char *text, size_t n)
@@ -20,8 +21,8 @@ static int combining_class(int32_t code_point)
     return utf8proc_get_property(code_point)->combining_class;
 }
 
-/* Sorts combining marks by their class, stably: counting, because a hostile text is one long run of them and
- * utf8proc's own ordering takes quadratic time. */
+/* Sorts combining marks by their class, stably: counting, because a hostile text is one long run of
+ * them and utf8proc's own ordering takes quadratic time. */
 static void order_marks(int32_t *marks, size_t n, int32_t *scratch)
 {
     size_t start[257] = {0};
@@ -32,15 +33,18 @@ static void order_marks(int32_t *marks, size_t n, int32_t *scratch)
 }
 
 /* One well-formed stretch: decompose, order, compose (Unicode 15, section 3.11). */
-static int normalise(const char *text, size_t n, const struct rf_allocator *allocator, struct rf_bytes *out,
-                     struct rf_error *error)
+static int normalise(const char *text, size_t n, const struct rf_allocator *allocator,
+                     struct rf_bytes *out, struct rf_error *error)
 {
-    /* A character of b bytes decomposes canonically into at most 4 characters, and into at most 2 b. */
+    /* A character of b bytes decomposes canonically into at most 4 characters, and into at most 2
+     * b. */
     enum { MOST = 4 };
     size_t count = 0;
     int code = 0;
-    int32_t *points = rf_malloc(allocator, n * 2 + MOST, sizeof *points, "text to normalise", error);
-    int32_t *scratch = rf_malloc(allocator, n * 2 + MOST, sizeof *scratch, "text to normalise", error);
+    int32_t *points =
+        rf_malloc(allocator, n * 2 + MOST, sizeof *points, "text to normalise", error);
+    int32_t *scratch =
+        rf_malloc(allocator, n * 2 + MOST, sizeof *scratch, "text to normalise", error);
     if (!points || !scratch) {
         code = RF_ERR_MEMORY;
         goto end;
@@ -48,9 +52,10 @@ static int normalise(const char *text, size_t n, const struct rf_allocator *allo
     for (size_t at = 0; at < n;) {
         size_t length = rf_utf8_length(text + at, n - at);
         int boundary = 0;
-        utf8proc_ssize_t made = utf8proc_decompose_char((int32_t)rf_utf8_decode(text + at, length), points + count,
-                                                        (utf8proc_ssize_t)(n * 2 + MOST - count),
-                                                        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
+        utf8proc_ssize_t made =
+            utf8proc_decompose_char((int32_t)rf_utf8_decode(text + at, length), points + count,
+                                    (utf8proc_ssize_t)(n * 2 + MOST - count),
+                                    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
         if (made < 0 || (size_t)made > n * 2 + MOST - count) {
             code = rf_fail(error, RF_ERR_SYSTEM, "libutf8proc cannot decompose a character: %s",
                            made < 0 ? utf8proc_errmsg(made) : "it is too long");
@@ -65,11 +70,12 @@ static int normalise(const char *text, size_t n, const struct rf_allocator *allo
         if (end - i > 1) order_marks(points + i, end - i, scratch);
         i = end + 1;
     }
-    utf8proc_ssize_t composed =
-        utf8proc_normalize_utf32(points, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    utf8proc_ssize_t composed = utf8proc_normalize_utf32(points, (utf8proc_ssize_t)count,
+                                                         UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     for (utf8proc_ssize_t i = 0; i < composed && !code; i++) {
         char bytes[4];
-        code = rf_bytes_append(allocator, out, bytes, rf_utf8_encode((uint32_t)points[i], bytes), error);
+        code = rf_bytes_append(allocator, out, bytes, rf_utf8_encode((uint32_t)points[i], bytes),
+                               error);
     }
 end:
     rf_free(allocator, scratch);

@@ -7,8 +7,8 @@
 
 /* 1 if a glance tells that the text is in form C already: it has no character from U+0300 up. */
 int rf_nfc_is_trivial(const char *text, size_t n);
-/* Appends the text in form C to `out`; bytes that are not UTF-8 pass unchanged. Time grows linearly, also for long
- * runs of combining marks. */
+/* Appends the text in form C to `out`; bytes that are not UTF-8 pass unchanged. Time grows
+ * linearly, also for long runs of combining marks. */
 int rf_nfc(const char *text, size_t n, const struct rf_allocator *allocator, struct rf_bytes *out,
            struct rf_error *error);
 

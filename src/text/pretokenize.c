@@ -11,16 +11,20 @@
 #define S "\\t-\\r\\x{85}\\p{Z}"
 /* The patterns as the models' tokenizer.json files state them, \s and \S written out. */
 #define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
-#define WORDS_GPT2 CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "])|[" S "]+"
-/* Digits are cut off one by one before GPT-2's pattern sees the rest, so that white space before a digit stands at an
- * end of its piece: in one pattern, the lookahead lets digits count as that end. */
-#define WORDS_SMOLLM CONTRACTIONS "|\\p{N}| ?\\p{L}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "\\p{N}])|[" S "]+"
-#define WORDS_LLAMA3(digits)                                                                              \
-    "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" S "\\p{L}\\p{N}]+[\\r\\n]*|[" S \
-    "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
+#define WORDS_GPT2 \
+    CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "])|[" S "]+"
+/* Digits are cut off one by one before GPT-2's pattern sees the rest, so that white space before a
+ * digit stands at an end of its piece: in one pattern, the lookahead lets digits count as that end.
+ */
+#define WORDS_SMOLLM \
+    CONTRACTIONS "|\\p{N}| ?\\p{L}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "\\p{N}])|[" S "]+"
+#define WORDS_LLAMA3(digits)                                                \
+    "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" S \
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
 
 static const struct rf_pretokenizer_info gpt2 = {"gpt-2", WORDS_GPT2, 0, 0, 0};
-static const struct rf_pretokenizer_info llama3 = {"llama-bpe", WORDS_LLAMA3("\\p{N}{1,3}"), 0, 1, 1};
+static const struct rf_pretokenizer_info llama3 = {"llama-bpe", WORDS_LLAMA3("\\p{N}{1,3}"), 0, 1,
+                                                   1};
 static const struct rf_pretokenizer_info qwen2 = {"qwen2", WORDS_LLAMA3("\\p{N}"), 1, 0, 0};
 static const struct rf_pretokenizer_info smollm = {"smollm", WORDS_SMOLLM, 0, 0, 0};
 
@@ -33,7 +37,8 @@ static const struct {
 const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i].name) == name.bytes && memcmp(known[i].name, name.data, name.bytes) == 0)
+        if (strlen(known[i].name) == name.bytes &&
+            memcmp(known[i].name, name.data, name.bytes) == 0)
             return known[i].info;
     return NULL;
 }
@@ -67,26 +72,29 @@ int rf_pretokenizer_new(struct rf_pretokenizer **out, const struct rf_pretokeniz
     struct rf_pretokenizer *pre = rf_calloc(allocator, 1, sizeof *pre, "word pattern", error);
     if (!pre) return RF_ERR_MEMORY;
     pre->allocator = allocator;
-    pre->context = pcre2_general_context_create(pcre2_take, pcre2_give, (void *)(uintptr_t)allocator);
+    pre->context =
+        pcre2_general_context_create(pcre2_take, pcre2_give, (void *)(uintptr_t)allocator);
     if (pre->context) pre->limits = pcre2_match_context_create(pre->context);
-    pcre2_compile_context *compile = pre->limits ? pcre2_compile_context_create(pre->context) : NULL;
+    pcre2_compile_context *compile =
+        pre->limits ? pcre2_compile_context_create(pre->context) : NULL;
     if (!compile) {
         rf_pretokenizer_free(pre);
         return rf_fail(error, RF_ERR_MEMORY, "word pattern: no memory");
     }
     int number;
     PCRE2_SIZE where;
-    pre->code = pcre2_compile((PCRE2_SPTR)info->pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &number, &where,
-                              compile);
+    pre->code = pcre2_compile((PCRE2_SPTR)info->pattern, PCRE2_ZERO_TERMINATED,
+                              PCRE2_UTF | PCRE2_UCP, &number, &where, compile);
     pcre2_compile_context_free(compile);
     if (!pre->code) {
         int code = number == PCRE2_ERROR_HEAP_FAILED ? RF_ERR_MEMORY : RF_ERR_SYSTEM;
         rf_pretokenizer_free(pre);
-        return rf_fail(error, code, "libpcre2 cannot compile the word pattern of \"%s\" (error %d at %zu)", info->name,
-                       number, (size_t)where);
+        return rf_fail(error, code,
+                       "libpcre2 cannot compile the word pattern of \"%s\" (error %d at %zu)",
+                       info->name, number, (size_t)where);
     }
-    /* Without machine code (a system that forbids it) the interpreter does the same, more slowly. Neither may give up
-     * on a long run of spaces: the patterns cannot backtrack exponentially. */
+    /* Without machine code (a system that forbids it) the interpreter does the same, more slowly.
+     * Neither may give up on a long run of spaces: the patterns cannot backtrack exponentially. */
     (void)pcre2_jit_compile(pre->code, PCRE2_JIT_COMPLETE);
     pcre2_set_match_limit(pre->limits, UINT32_MAX);
     *out = pre;
@@ -102,8 +110,8 @@ void rf_pretokenizer_free(struct rf_pretokenizer *pre)
     rf_free(pre->allocator, pre);
 }
 
-int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, const char *text, size_t bytes,
-                   struct rf_error *error)
+int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, const char *text,
+                   size_t bytes, struct rf_error *error)
 {
     *words = (struct rf_words){.pre = pre, .text = text, .bytes = bytes};
     words->valid = rf_utf8_valid_prefix(text, bytes);
@@ -117,15 +125,18 @@ int rf_words_next(struct rf_words *words, struct rf_str *word, struct rf_error *
     size_t at = words->at, end;
     if (at == words->bytes) return 0;
     if (at == words->valid) {
-        for (end = at + 1; end < words->bytes && !rf_utf8_length(words->text + end, words->bytes - end);) end++;
+        for (end = at + 1;
+             end < words->bytes && !rf_utf8_length(words->text + end, words->bytes - end);)
+            end++;
         words->valid = end + rf_utf8_valid_prefix(words->text + end, words->bytes - end);
     } else {
-        int count = pcre2_match(words->pre->code, (PCRE2_SPTR)words->text + at, words->valid - at, 0,
-                                PCRE2_NO_UTF_CHECK, words->match, words->pre->limits);
+        int count = pcre2_match(words->pre->code, (PCRE2_SPTR)words->text + at, words->valid - at,
+                                0, PCRE2_NO_UTF_CHECK, words->match, words->pre->limits);
         if (count < 0 && count != PCRE2_ERROR_NOMATCH)
             return rf_fail(error, count == PCRE2_ERROR_NOMEMORY ? RF_ERR_MEMORY : RF_ERR_SYSTEM,
                            "libpcre2 cannot cut the text into words (error %d)", count);
-        /* The patterns match at every position; were one to leave a gap, the gap would be a word. */
+        /* The patterns match at every position; were one to leave a gap, the gap would be a word.
+         */
         end = words->valid;
         if (count > 0) {
             const PCRE2_SIZE *span = pcre2_get_ovector_pointer(words->match);

@@ -28,8 +28,8 @@ int rf_pretokenizer_new(struct rf_pretokenizer **pre, const struct rf_pretokeniz
                         const struct rf_allocator *allocator, struct rf_error *error);
 void rf_pretokenizer_free(struct rf_pretokenizer *pre);
 
-/* One walk over a text. Every byte of it is in exactly one word; a run of bytes that are not UTF-8 is a word of its
- * own. */
+/* One walk over a text. Every byte of it is in exactly one word; a run of bytes that are not UTF-8
+ * is a word of its own. */
 struct rf_words {
     const struct rf_pretokenizer *pre;
     void *match; /* PCRE2's match data */
@@ -39,8 +39,8 @@ struct rf_words {
     size_t valid; /* the end of the well-formed stretch that `at` is in */
 };
 
-int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, const char *text, size_t bytes,
-                   struct rf_error *error);
+int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, const char *text,
+                   size_t bytes, struct rf_error *error);
 /* 1 with a word, 0 at the end, or a negative code. */
 int rf_words_next(struct rf_words *words, struct rf_str *word, struct rf_error *error);
 void rf_words_end(struct rf_words *words);

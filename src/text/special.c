@@ -13,8 +13,8 @@ static int compare_entries(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-int rf_special_init(struct rf_special *special, struct rf_special_entry *entries, int32_t n_entries, const char *path,
-                    const struct rf_allocator *allocator, struct rf_error *error)
+int rf_special_init(struct rf_special *special, struct rf_special_entry *entries, int32_t n_entries,
+                    const char *path, const struct rf_allocator *allocator, struct rf_error *error)
 {
     *special = (struct rf_special){.entries = entries};
     if (n_entries) qsort(entries, (size_t)n_entries, sizeof *entries, compare_entries);
@@ -27,13 +27,14 @@ int rf_special_init(struct rf_special *special, struct rf_special_entry *entries
         const struct rf_special_entry *entry = &entries[i];
         int code = 0;
         if (entry->text.bytes > RF_SPECIAL_MAX_BYTES)
-            code =
-                rf_fail(error, RF_ERR_UNSUPPORTED, "%s: special token %d is %zu bytes long; at most %d are supported",
-                        path, (int)entry->id, entry->text.bytes, RF_SPECIAL_MAX_BYTES);
+            code = rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "%s: special token %d is %zu bytes long; at most %d are supported", path,
+                           (int)entry->id, entry->text.bytes, RF_SPECIAL_MAX_BYTES);
         else if (i && entry->text.bytes == entry[-1].text.bytes &&
                  memcmp(entry->text.data, entry[-1].text.data, entry->text.bytes) == 0)
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: special tokens %d and %d are both \"%.*s\"", path,
-                           (int)entry[-1].id, (int)entry->id, (int)entry->text.bytes, entry->text.data);
+            code = rf_fail(error, RF_ERR_FORMAT, "%s: special tokens %d and %d are both \"%.*s\"",
+                           path, (int)entry[-1].id, (int)entry->id, (int)entry->text.bytes,
+                           entry->text.data);
         if (code) {
             rf_special_free(special, allocator);
             return code;
@@ -48,8 +49,10 @@ void rf_special_free(struct rf_special *special, const struct rf_allocator *allo
     special->entries = NULL;
 }
 
-/* First entry of low .. high - 1, all equal in their first `depth` bytes, whose next byte is >= byte. */
-static int32_t lower_bound(const struct rf_special_entry *entries, int32_t low, int32_t high, size_t depth, int byte)
+/* First entry of low .. high - 1, all equal in their first `depth` bytes, whose next byte is >=
+ * byte. */
+static int32_t lower_bound(const struct rf_special_entry *entries, int32_t low, int32_t high,
+                           size_t depth, int byte)
 {
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
@@ -62,8 +65,8 @@ static int32_t lower_bound(const struct rf_special_entry *entries, int32_t low, 
     return low;
 }
 
-const struct rf_special_entry *rf_special_match(const struct rf_special *special, const char *text, size_t n,
-                                                size_t n_control)
+const struct rf_special_entry *rf_special_match(const struct rf_special *special, const char *text,
+                                                size_t n, size_t n_control)
 {
     const struct rf_special_entry *longest = NULL;
     int byte = (unsigned char)text[0];

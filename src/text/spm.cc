@@ -42,7 +42,8 @@ int fail_exception(struct rf_error *error, const char *what)
     } catch (const std::bad_alloc &) {
         return rf_fail(error, RF_ERR_MEMORY, "%s: no memory for sentencepiece", what);
     } catch (const std::exception &exception) {
-        return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece failed: %s", what, exception.what());
+        return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece failed: %s", what,
+                       exception.what());
     } catch (...) {
         return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece failed", what);
     }
@@ -50,8 +51,9 @@ int fail_exception(struct rf_error *error, const char *what)
 
 } // namespace
 
-extern "C" int rf_spm_new(struct rf_spm **out, const struct rf_bytes *proto, const struct rf_bytes *prefixed,
-                          const char *path, const struct rf_allocator *allocator, struct rf_error *error)
+extern "C" int rf_spm_new(struct rf_spm **out, const struct rf_bytes *proto,
+                          const struct rf_bytes *prefixed, const char *path,
+                          const struct rf_allocator *allocator, struct rf_error *error)
 {
     *out = nullptr;
     void *memory = rf_malloc(allocator, 1, sizeof(rf_spm), "tokenizer", error);
@@ -88,7 +90,8 @@ extern "C" void rf_spm_free(struct rf_spm *spm)
 }
 
 extern "C" int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
-                             const struct rf_allocator *allocator, struct rf_tokens *tokens, struct rf_error *error)
+                             const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                             struct rf_error *error)
 {
     try {
         std::vector<int> ids;
@@ -105,9 +108,11 @@ extern "C" int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t 
             status = spm->plain.Encode(absl::string_view(text, n), &ids);
         }
         if (!status.ok())
-            return rf_fail(error, RF_ERR_FORMAT, "sentencepiece cannot encode the text: %s", status.ToString().c_str());
+            return rf_fail(error, RF_ERR_FORMAT, "sentencepiece cannot encode the text: %s",
+                           status.ToString().c_str());
         static_assert(sizeof(int) == sizeof(int32_t), "sentencepiece's ids are 32 bits wide");
-        return rf_tokens_append(allocator, tokens, reinterpret_cast<const int32_t *>(ids.data()), ids.size(), error);
+        return rf_tokens_append(allocator, tokens, reinterpret_cast<const int32_t *>(ids.data()),
+                                ids.size(), error);
     } catch (...) {
         return fail_exception(error, "encoding a text");
     }

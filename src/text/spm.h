@@ -10,15 +10,16 @@
 
 struct rf_spm;
 
-/* From a serialised ModelProto that spm_model.c has made, so that sentencepiece finds nothing to stumble over.
- * `prefixed` is the same model with add_dummy_prefix set, or NULL where a leading space does the same. sentencepiece
- * takes its memory from C++'s heap, not from the allocator. */
-int rf_spm_new(struct rf_spm **spm, const struct rf_bytes *proto, const struct rf_bytes *prefixed, const char *path,
-               const struct rf_allocator *allocator, struct rf_error *error);
+/* From a serialised ModelProto that spm_model.c has made, so that sentencepiece finds nothing to
+ * stumble over. `prefixed` is the same model with add_dummy_prefix set, or NULL where a leading
+ * space does the same. sentencepiece takes its memory from C++'s heap, not from the allocator. */
+int rf_spm_new(struct rf_spm **spm, const struct rf_bytes *proto, const struct rf_bytes *prefixed,
+               const char *path, const struct rf_allocator *allocator, struct rf_error *error);
 void rf_spm_free(struct rf_spm *spm);
 
 /* Appends the ids of n bytes of text; `prefix`: with sentencepiece's space in front. */
 int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
-                  const struct rf_allocator *allocator, struct rf_tokens *tokens, struct rf_error *error);
+                  const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                  struct rf_error *error);
 
 #endif

@@ -81,37 +81,43 @@ static int read_field(struct cursor *cursor, struct field *field)
     return 1;
 }
 
-static int read_specs(struct rf_spm_model *model, const struct field *spec, const char *path, struct rf_error *error)
+static int read_specs(struct rf_spm_model *model, const struct field *spec, const char *path,
+                      struct rf_error *error)
 {
     struct cursor cursor = spec->bytes;
     struct field field;
     int more;
     while ((more = read_field(&cursor, &field)) > 0) {
-        if (spec->number == MODEL_TRAINER && field.number == TRAINER_MODEL_TYPE && field.wire == WIRE_VARINT) {
+        if (spec->number == MODEL_TRAINER && field.number == TRAINER_MODEL_TYPE &&
+            field.wire == WIRE_VARINT) {
             if (field.value != UNIGRAM && field.value != BPE)
-                return rf_fail(error, RF_ERR_UNSUPPORTED,
-                               "%s: sentencepiece model type %llu is not supported, only unigram and BPE are", path,
-                               (unsigned long long)field.value);
+                return rf_fail(
+                    error, RF_ERR_UNSUPPORTED,
+                    "%s: sentencepiece model type %llu is not supported, only unigram and BPE are",
+                    path, (unsigned long long)field.value);
             model->unigram = field.value == UNIGRAM;
         } else if (spec->number == MODEL_NORMALIZER && field.number == NORMALIZER_CHARSMAP &&
                    field.wire == WIRE_BYTES && field.value > 0) {
             return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "%s: the sentencepiece model has normalisation rules of its own, which are not supported",
+                           "%s: the sentencepiece model has normalisation rules of its own, which "
+                           "are not supported",
                            path);
         } else if (spec->number == MODEL_NORMALIZER && field.number == NORMALIZER_DUMMY_PREFIX &&
                    field.wire == WIRE_VARINT) {
             model->add_dummy_prefix = field.value != 0;
-        } else if (spec->number == MODEL_NORMALIZER && field.number == NORMALIZER_REMOVE_WHITESPACE &&
-                   field.wire == WIRE_VARINT) {
+        } else if (spec->number == MODEL_NORMALIZER &&
+                   field.number == NORMALIZER_REMOVE_WHITESPACE && field.wire == WIRE_VARINT) {
             model->remove_extra_whitespaces = field.value != 0;
         }
     }
-    if (more < 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
+    if (more < 0)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
     return 0;
 }
 
 /* What the proto says besides its pieces, which the vocabulary has. */
-static int read_proto(struct rf_spm_model *model, struct rf_str proto, const char *path, struct rf_error *error)
+static int read_proto(struct rf_spm_model *model, struct rf_str proto, const char *path,
+                      struct rf_error *error)
 {
     const unsigned char *data = (const unsigned char *)proto.data;
     struct cursor cursor = {data, data + proto.bytes};
@@ -119,11 +125,14 @@ static int read_proto(struct rf_spm_model *model, struct rf_str proto, const cha
     int more;
     model->unigram = model->remove_extra_whitespaces = 1; /* the defaults of the proto */
     while ((more = read_field(&cursor, &field)) > 0) {
-        if (field.wire != WIRE_BYTES || (field.number != MODEL_TRAINER && field.number != MODEL_NORMALIZER)) continue;
+        if (field.wire != WIRE_BYTES ||
+            (field.number != MODEL_TRAINER && field.number != MODEL_NORMALIZER))
+            continue;
         int code = read_specs(model, &field, path, error);
         if (code) return code;
     }
-    if (more < 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
+    if (more < 0)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
     return 0;
 }
 
@@ -149,21 +158,23 @@ static int check_bytes(struct rf_spm_model *model, const char *path, struct rf_e
             return rf_fail(error, RF_ERR_FORMAT,
                            "%s: token %d is a byte token, but its text \"%.*s\" is none of "
                            "<0x00> to <0xFF>",
-                           path, (int)id, (int)(model->pieces[id].bytes < 100 ? model->pieces[id].bytes : 100),
+                           path, (int)id,
+                           (int)(model->pieces[id].bytes < 100 ? model->pieces[id].bytes : 100),
                            model->pieces[id].data);
         model->bytes[value] = id; /* none comes twice: duplicates have been refused */
         found++;
     }
     for (int byte = 0; found && byte < 256; byte++)
         if (model->bytes[byte] < 0)
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: the vocabulary has byte tokens for %d of 256 bytes; <0x%02X> is missing", path, found,
-                           (unsigned)byte);
+            return rf_fail(
+                error, RF_ERR_FORMAT,
+                "%s: the vocabulary has byte tokens for %d of 256 bytes; <0x%02X> is missing", path,
+                found, (unsigned)byte);
     return 0;
 }
 
-static int check_pieces(struct rf_spm_model *model, const char *path, const struct rf_allocator *allocator,
-                        struct rf_error *error)
+static int check_pieces(struct rf_spm_model *model, const char *path,
+                        const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct rf_strmap seen;
     int words = 0;
@@ -172,43 +183,52 @@ static int check_pieces(struct rf_spm_model *model, const char *path, const stru
     for (int32_t id = 0; id < model->n_pieces && !code; id++) {
         struct rf_str piece = model->pieces[id];
         if (model->types[id] < RF_TOKEN_NORMAL || model->types[id] > RF_TOKEN_BYTE) {
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: token %d has a type that does not exist (%d)", path, (int)id,
-                           (int)model->types[id]);
+            code = rf_fail(error, RF_ERR_FORMAT, "%s: token %d has a type that does not exist (%d)",
+                           path, (int)id, (int)model->types[id]);
         } else if (!isfinite(model->scores[id])) {
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: the score of token %d is not a finite number", path, (int)id);
+            code = rf_fail(error, RF_ERR_FORMAT, "%s: the score of token %d is not a finite number",
+                           path, (int)id);
         } else if (piece.bytes == 0) {
             model->types[id] = RF_TOKEN_CONTROL; /* a place without a token */
         } else if (piece.bytes > LONGEST_PIECE) {
-            code = rf_fail(error, RF_ERR_UNSUPPORTED, "%s: token %d is %zu bytes long; at most %d are supported", path,
+            code = rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "%s: token %d is %zu bytes long; at most %d are supported", path,
                            (int)id, piece.bytes, LONGEST_PIECE);
         } else if (memchr(piece.data, 0, piece.bytes)) {
             code = rf_fail(error, RF_ERR_FORMAT, "%s: token %d holds a zero byte", path, (int)id);
         } else {
             int32_t other = rf_strmap_put(&seen, id, 0);
             if (other != id)
-                code = rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path, (int)other,
-                               (int)id, (int)(piece.bytes < 100 ? piece.bytes : 100), piece.data);
+                code = rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path,
+                               (int)other, (int)id, (int)(piece.bytes < 100 ? piece.bytes : 100),
+                               piece.data);
             words |= model->types[id] == RF_TOKEN_NORMAL || model->types[id] == RF_TOKEN_BYTE;
         }
     }
     rf_strmap_free(&seen, allocator);
-    if (!code && !words) code = rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary has no word pieces", path);
+    if (!code && !words)
+        code = rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary has no word pieces", path);
     if (!code) code = check_bytes(model, path, error);
     if (!code && model->unk < 0 && model->bytes[0] < 0)
-        code = rf_fail(
-            error, RF_ERR_FORMAT,
-            "%s: the vocabulary has neither an unknown token nor byte tokens, so not every text can be encoded", path);
+        code = rf_fail(error, RF_ERR_FORMAT,
+                       "%s: the vocabulary has neither an unknown token nor byte tokens, so not "
+                       "every text can be encoded",
+                       path);
     return code;
 }
 
 int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, const char *path,
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
-    *model = (struct rf_spm_model){.unk = -1, .unigram = 0, .add_dummy_prefix = 1, .remove_extra_whitespaces = 0};
+    *model = (struct rf_spm_model){
+        .unk = -1, .unigram = 0, .add_dummy_prefix = 1, .remove_extra_whitespaces = 0};
     int code = vocab->spm_proto.bytes ? read_proto(model, vocab->spm_proto, path, error) : 0;
     if (code) return code;
-    if (vocab->n_tokens <= 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
-    if (!vocab->scores) return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece vocabulary has no scores", path);
+    if (vocab->n_tokens <= 0)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
+    if (!vocab->scores)
+        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece vocabulary has no scores",
+                       path);
 
     size_t n = (size_t)vocab->n_tokens;
     model->n_pieces = vocab->n_tokens;
@@ -219,11 +239,13 @@ int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, 
     for (int32_t id = 0; id < model->n_pieces; id++)
         model->types[id] = vocab->types ? vocab->types[id] : RF_TOKEN_NORMAL;
     if (vocab->add_space_prefix >= 0) model->add_dummy_prefix = vocab->add_space_prefix;
-    if (vocab->remove_extra_whitespaces >= 0) model->remove_extra_whitespaces = vocab->remove_extra_whitespaces;
+    if (vocab->remove_extra_whitespaces >= 0)
+        model->remove_extra_whitespaces = vocab->remove_extra_whitespaces;
 
     for (int32_t id = 0; id < model->n_pieces && model->unk < 0; id++)
         if (model->types[id] == RF_TOKEN_UNKNOWN) model->unk = id;
-    if (vocab->unk >= 0 && vocab->unk < model->n_pieces && model->types[vocab->unk] != RF_TOKEN_BYTE)
+    if (vocab->unk >= 0 && vocab->unk < model->n_pieces &&
+        model->types[vocab->unk] != RF_TOKEN_BYTE)
         model->unk = vocab->unk;
     code = check_pieces(model, path, allocator, error);
     if (code) rf_spm_model_free(model, allocator);
@@ -264,8 +286,8 @@ static void put_bytes(struct message *message, unsigned field, const void *data,
     message->n += n;
 }
 
-static int append_message(const struct rf_allocator *allocator, struct rf_bytes *proto, unsigned field,
-                          const struct message *message, struct rf_error *error)
+static int append_message(const struct rf_allocator *allocator, struct rf_bytes *proto,
+                          unsigned field, const struct message *message, struct rf_error *error)
 {
     struct message head;
     head.n = 0;
@@ -275,8 +297,8 @@ static int append_message(const struct rf_allocator *allocator, struct rf_bytes 
     return code ? code : rf_bytes_append(allocator, proto, message->data, message->n, error);
 }
 
-static int append_piece(const struct rf_allocator *allocator, struct rf_bytes *proto, struct rf_str text, float score,
-                        int type, struct rf_error *error)
+static int append_piece(const struct rf_allocator *allocator, struct rf_bytes *proto,
+                        struct rf_str text, float score, int type, struct rf_error *error)
 {
     struct message piece;
     piece.n = 0;
@@ -289,8 +311,9 @@ static int append_piece(const struct rf_allocator *allocator, struct rf_bytes *p
     return append_message(allocator, proto, MODEL_PIECES, &piece, error);
 }
 
-int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix, const struct rf_allocator *allocator,
-                       struct rf_bytes *proto, struct rf_error *error)
+int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
+                       const struct rf_allocator *allocator, struct rf_bytes *proto,
+                       struct rf_error *error)
 {
     int code = 0;
     for (int32_t id = 0; id <= model->n_pieces && !code; id++) {
@@ -299,20 +322,24 @@ int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix, c
         int is_unknown = id == model->n_pieces || id == model->unk;
         int type = is_unknown ? RF_TOKEN_UNKNOWN : model->types[id];
         if (type == RF_TOKEN_NORMAL || type == RF_TOKEN_UNUSED || type == RF_TOKEN_BYTE) {
-            code = append_piece(allocator, proto, model->pieces[id], model->scores[id], type, error);
+            code =
+                append_piece(allocator, proto, model->pieces[id], model->scores[id], type, error);
             continue;
         }
-        /* A control piece of one letter would be found in words: no text has the name that it gets. */
+        /* A control piece of one letter would be found in words: no text has the name that it gets.
+         */
         char name[16];
         struct rf_str text = {name, (size_t)snprintf(name, sizeof name, "\xff%d", (int)id)};
-        code = append_piece(allocator, proto, text, 0, is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL, error);
+        code = append_piece(allocator, proto, text, 0,
+                            is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL, error);
     }
     struct message trainer, normalizer;
     trainer.n = normalizer.n = 0;
     put_number(&trainer, TRAINER_MODEL_TYPE, model->unigram ? UNIGRAM : BPE);
     put_number(&trainer, TRAINER_BYTE_FALLBACK, model->bytes[0] >= 0);
     put_number(&normalizer, NORMALIZER_DUMMY_PREFIX, (uint64_t)add_dummy_prefix);
-    put_number(&normalizer, NORMALIZER_REMOVE_WHITESPACE, (uint64_t)model->remove_extra_whitespaces);
+    put_number(&normalizer, NORMALIZER_REMOVE_WHITESPACE,
+               (uint64_t)model->remove_extra_whitespaces);
     put_number(&normalizer, NORMALIZER_ESCAPE_WHITESPACE, 1);
     if (!code) code = append_message(allocator, proto, MODEL_TRAINER, &trainer, error);
     if (!code) code = append_message(allocator, proto, MODEL_NORMALIZER, &normalizer, error);

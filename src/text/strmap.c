@@ -2,10 +2,12 @@
 
 #include <string.h>
 
-/* FNV-1a over 64 bits goes on from any state, so that a merge's two halves hash like the token they make. */
+/* FNV-1a over 64 bits goes on from any state, so that a merge's two halves hash like the token they
+ * make. */
 static uint64_t hash_bytes(uint64_t state, struct rf_str s)
 {
-    for (size_t i = 0; i < s.bytes; i++) state = (state ^ (unsigned char)s.data[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < s.bytes; i++)
+        state = (state ^ (unsigned char)s.data[i]) * 0x100000001b3u;
     return state;
 }
 
@@ -47,7 +49,8 @@ int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
             return id;
         }
         const struct rf_str *other = &map->keys[slot->id];
-        if (slot->hash == hash && other->bytes == key.bytes && memcmp(other->data, key.data, key.bytes) == 0) {
+        if (slot->hash == hash && other->bytes == key.bytes &&
+            memcmp(other->data, key.data, key.bytes) == 0) {
             int32_t found = slot->id;
             if (replace) slot->id = id;
             return found;
@@ -63,7 +66,8 @@ int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct 
         if (slot.id < 0) return -1;
         if (slot.hash != hash) continue;
         const struct rf_str *key = &map->keys[slot.id];
-        if (key->bytes == first.bytes + second.bytes && memcmp(key->data, first.data, first.bytes) == 0 &&
+        if (key->bytes == first.bytes + second.bytes &&
+            memcmp(key->data, first.data, first.bytes) == 0 &&
             (second.bytes == 0 || memcmp(key->data + first.bytes, second.data, second.bytes) == 0))
             return slot.id;
     }

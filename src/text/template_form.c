@@ -64,7 +64,8 @@ static const char *find(const char *text, size_t n, const char *wanted)
 static int take_default_system(struct reader *r, size_t *begin, size_t *end)
 {
     static const char open[] = "<|im_start|>system\n", close[] = "<|im_end|>\n";
-    const char *text = r->pending.data, *found = r->pending.count ? find(text, r->pending.count, open) : NULL;
+    const char *text = r->pending.data,
+               *found = r->pending.count ? find(text, r->pending.count, open) : NULL;
     *begin = *end = r->pending.count;
     if (!found || r->form->has_default_system) return 0;
     size_t from = (size_t)(found - text) + strlen(open);
@@ -73,7 +74,8 @@ static int take_default_system(struct reader *r, size_t *begin, size_t *end)
     *begin = from;
     *end = (size_t)(stop - text);
     r->form->has_default_system = 1;
-    return rf_bytes_append(r->allocator, &r->form->default_system, text + *begin, *end - *begin, r->error);
+    return rf_bytes_append(r->allocator, &r->form->default_system, text + *begin, *end - *begin,
+                           r->error);
 }
 
 static int flush_text(struct reader *r)
@@ -110,15 +112,17 @@ static int keep_tag(struct reader *r, const char *open, size_t first, size_t end
 /* {{ a + 'b' + c }} puts out the same as {{ a }}b{{ c }}: what is added here are strings. */
 static int read_output(struct reader *r)
 {
-    static const char *const opaque[] = {"if", "else", "or", "and", "not", "in", "is", "==", "!=", "<",
-                                         ">",  "<=",   ">=", "-",   "*",   "/",  "%",  "//", "**", ","};
+    static const char *const opaque[] = {"if", "else", "or", "and", "not", "in", "is",
+                                         "==", "!=",   "<",  ">",   "<=",  ">=", "-",
+                                         "*",  "/",    "%",  "//",  "**",  ","};
     const struct rf_tag *tag = r->tag;
     if (tag->n_tokens == 0) return unknown(r, "an empty output tag");
     int depth = 0, whole = 0;
     for (size_t i = 0; i < tag->n_tokens; i++) {
         depth += rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{");
         depth -= rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}");
-        for (size_t k = 0; k < sizeof opaque / sizeof *opaque && depth == 0; k++) whole |= rf_tag_is(tag, i, opaque[k]);
+        for (size_t k = 0; k < sizeof opaque / sizeof *opaque && depth == 0; k++)
+            whole |= rf_tag_is(tag, i, opaque[k]);
     }
     if (is_dead(r)) return 0;
     if (whole) return keep_tag(r, "{{", 0, tag->n_tokens, "}}");
@@ -131,8 +135,9 @@ static int read_output(struct reader *r)
         }
         if (i == first) return unknown(r, "a sum with a part missing");
         int constant = i - first == 1 && tag->tokens[first].kind == RF_TAG_STRING;
-        int code = constant ? keep_text(r, tag->tokens[first].text.data, tag->tokens[first].text.bytes)
-                            : keep_tag(r, "{{", first, i, "}}");
+        int code = constant
+                       ? keep_text(r, tag->tokens[first].text.data, tag->tokens[first].text.bytes)
+                       : keep_tag(r, "{{", first, i, "}}");
         if (code) return code;
         first = i + 1;
     }
@@ -142,7 +147,8 @@ static int read_output(struct reader *r)
 static int read_set(struct reader *r)
 {
     const struct rf_tag *tag = r->tag;
-    if (tag->n_tokens < 4 || tag->tokens[1].kind != RF_TAG_NAME) return unknown(r, "that form of {% set %}");
+    if (tag->n_tokens < 4 || tag->tokens[1].kind != RF_TAG_NAME)
+        return unknown(r, "that form of {% set %}");
     int simple = rf_tag_is(tag, 2, "="), member = rf_tag_is(tag, 2, ".") && rf_tag_is(tag, 4, "=");
     if (!simple && !member) return unknown(r, "that form of {% set %}");
     if (is_dead(r)) return 0;
@@ -190,9 +196,12 @@ static int next_branch(struct reader *r)
     case KEPT:
     case KEPT_SKIPPED: {
         int code = flush_text(r);
-        *branch = truth == RF_FALSE ? KEPT_SKIPPED : truth == RF_TRUE && !is_else ? KEPT_LAST : KEPT;
+        *branch = truth == RF_FALSE              ? KEPT_SKIPPED
+                  : truth == RF_TRUE && !is_else ? KEPT_LAST
+                                                 : KEPT;
         if (code || truth == RF_FALSE) return code;
-        return truth == RF_TRUE ? keep_tag(r, "{%else", 0, 0, "%}") : keep_tag(r, "{%", 0, tag->n_tokens, "%}");
+        return truth == RF_TRUE ? keep_tag(r, "{%else", 0, 0, "%}")
+                                : keep_tag(r, "{%", 0, tag->n_tokens, "%}");
     }
     case KEPT_LAST: *branch = KEPT_OVER; return flush_text(r);
     case TAKEN: *branch = OVER; return 0;
@@ -208,7 +217,8 @@ static int next_branch(struct reader *r)
 static int close_block(struct reader *r)
 {
     int is_for = rf_tag_is(r->tag, 0, "endfor");
-    if (r->depth == 0 || r->blocks[r->depth - 1].is_for != is_for) return unknown(r, "blocks that do not match");
+    if (r->depth == 0 || r->blocks[r->depth - 1].is_for != is_for)
+        return unknown(r, "blocks that do not match");
     enum branch branch = r->blocks[--r->depth].branch;
     if (branch == TAKEN || branch == SKIPPED || branch == OVER) return 0;
     return keep_tag(r, is_for ? "{%endfor" : "{%endif", 0, 0, "%}");
@@ -217,8 +227,10 @@ static int close_block(struct reader *r)
 static int read_block(struct reader *r)
 {
     const struct rf_tag *tag = r->tag;
-    int bare = rf_tag_is(tag, 0, "else") || rf_tag_is(tag, 0, "endif") || rf_tag_is(tag, 0, "endfor");
-    if (bare != (tag->n_tokens == 1)) return unknown(r, "a statement with too little or too much in it");
+    int bare =
+        rf_tag_is(tag, 0, "else") || rf_tag_is(tag, 0, "endif") || rf_tag_is(tag, 0, "endfor");
+    if (bare != (tag->n_tokens == 1))
+        return unknown(r, "a statement with too little or too much in it");
     if (rf_tag_is(tag, 0, "if") || rf_tag_is(tag, 0, "for")) return open_block(r);
     if (rf_tag_is(tag, 0, "elif") || rf_tag_is(tag, 0, "else")) return next_branch(r);
     if (rf_tag_is(tag, 0, "endif") || rf_tag_is(tag, 0, "endfor")) return close_block(r);
@@ -247,7 +259,8 @@ static size_t text_end(const struct reader *r, size_t begin, size_t end, char ki
     return stop;
 }
 
-/* What a closing brace swallows: all space after '-', else one newline after blocks and comments. */
+/* What a closing brace swallows: all space after '-', else one newline after blocks and comments.
+ */
 static void skip_after_tag(struct reader *r, char kind, char sign)
 {
     if (sign == '-')
@@ -273,7 +286,8 @@ static int read_all(struct reader *r)
     int code = 0;
     while (r->at < r->n && !code) {
         size_t begin = r->at, open = begin;
-        while (open < r->n && !(r->source[open] == '{' && open + 1 < r->n && strchr("{%#", r->source[open + 1])))
+        while (open < r->n &&
+               !(r->source[open] == '{' && open + 1 < r->n && strchr("{%#", r->source[open + 1])))
             open++;
         if (open == r->n) return keep_text(r, r->source + begin, r->n - begin);
         char kind = r->source[open + 1], sign = open + 2 < r->n ? r->source[open + 2] : 0;
@@ -311,13 +325,14 @@ static size_t normalise_newlines(const char *source, size_t n, char *out)
     return made && out[made - 1] == '\n' ? made - 1 : made;
 }
 
-int rf_template_form(const char *source, size_t n, const struct rf_allocator *allocator, struct rf_template_form *form,
-                     const char **why, struct rf_error *error)
+int rf_template_form(const char *source, size_t n, const struct rf_allocator *allocator,
+                     struct rf_template_form *form, const char **why, struct rf_error *error)
 {
     *form = (struct rf_template_form){.fingerprint = 0xcbf29ce484222325u};
     struct reader r = {.allocator = allocator, .error = error, .form = form};
     int code = RF_ERR_MEMORY;
-    char *text = rf_malloc(allocator, n, 2, "chat template", error); /* the source, then its strings */
+    char *text =
+        rf_malloc(allocator, n, 2, "chat template", error); /* the source, then its strings */
     r.tag = rf_malloc(allocator, 1, sizeof *r.tag, "chat template", error);
     if (text && r.tag) {
         r.source = text;
@@ -329,7 +344,8 @@ int rf_template_form(const char *source, size_t n, const struct rf_allocator *al
         if (!code) code = flush_text(&r);
     }
     for (size_t i = 0; i < form->text.count; i++)
-        form->fingerprint = (form->fingerprint ^ (unsigned char)form->text.data[i]) * 0x100000001b3u;
+        form->fingerprint =
+            (form->fingerprint ^ (unsigned char)form->text.data[i]) * 0x100000001b3u;
     *why = r.why;
     rf_bytes_free(allocator, &r.pending);
     rf_free(allocator, r.tag);

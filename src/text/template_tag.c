@@ -24,7 +24,8 @@ static int is_text(struct rf_str s, const char *text)
 }
 
 /* A string literal; *at is at its quote, then behind it. */
-static const char *read_string(struct rf_tag *tag, const char *source, size_t n, size_t *at, struct rf_str *value)
+static const char *read_string(struct rf_tag *tag, const char *source, size_t n, size_t *at,
+                               struct rf_str *value)
 {
     static const char escapes[] = "n\nr\rt\t\\\\''\"\"";
     char quote = source[(*at)++];
@@ -48,10 +49,12 @@ static const char *read_string(struct rf_tag *tag, const char *source, size_t n,
     return NULL;
 }
 
-const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t at, const char *close)
+const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t at,
+                        const char *close)
 {
-    static const char operators[][3] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "/", "*", "%", "~", "[",
-                                        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
+    static const char operators[][3] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "/",
+                                        "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                        ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     int depth = 0;
     tag->n_tokens = 0;
     while (at < n) {
@@ -101,20 +104,23 @@ const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t
 
 int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text)
 {
-    return i < tag->n_tokens && tag->tokens[i].kind != RF_TAG_STRING && is_text(tag->tokens[i].text, text);
+    return i < tag->n_tokens && tag->tokens[i].kind != RF_TAG_STRING &&
+           is_text(tag->tokens[i].text, text);
 }
 
 /* ['role'] or ['content'] after something: the same as .role, for messages. */
 static int is_subscript(const struct rf_tag *tag, size_t first, size_t i, size_t end)
 {
-    if (i == first || i + 3 > end || !rf_tag_is(tag, i, "[") || !rf_tag_is(tag, i + 2, "]")) return 0;
+    if (i == first || i + 3 > end || !rf_tag_is(tag, i, "[") || !rf_tag_is(tag, i + 2, "]"))
+        return 0;
     if (tag->tokens[i - 1].kind != RF_TAG_NAME && !rf_tag_is(tag, i - 1, "]")) return 0;
     const struct rf_tag_token *key = &tag->tokens[i + 1];
-    return key->kind == RF_TAG_STRING && (is_text(key->text, "role") || is_text(key->text, "content"));
+    return key->kind == RF_TAG_STRING &&
+           (is_text(key->text, "role") || is_text(key->text, "content"));
 }
 
-static int write_token(const struct rf_tag_token *token, const struct rf_allocator *allocator, struct rf_bytes *out,
-                       struct rf_error *error)
+static int write_token(const struct rf_tag_token *token, const struct rf_allocator *allocator,
+                       struct rf_bytes *out, struct rf_error *error)
 {
     if (token->kind != RF_TAG_STRING)
         return rf_bytes_append(allocator, out, token->text.data, token->text.bytes, error);
@@ -127,20 +133,21 @@ static int write_token(const struct rf_tag_token *token, const struct rf_allocat
     return code ? code : rf_bytes_append(allocator, out, "\"", 1, error);
 }
 
-int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end, const struct rf_allocator *allocator,
-                 struct rf_bytes *out, struct rf_error *error)
+int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end,
+                 const struct rf_allocator *allocator, struct rf_bytes *out, struct rf_error *error)
 {
     int code = 0;
     for (size_t i = first; i < end && !code; i++) {
         if (is_subscript(tag, first, i, end)) {
             code = rf_bytes_append(allocator, out, ".", 1, error);
             if (!code)
-                code =
-                    rf_bytes_append(allocator, out, tag->tokens[i + 1].text.data, tag->tokens[i + 1].text.bytes, error);
+                code = rf_bytes_append(allocator, out, tag->tokens[i + 1].text.data,
+                                       tag->tokens[i + 1].text.bytes, error);
             i += 2;
             continue;
         }
-        int words = i > first && tag->tokens[i].kind != RF_TAG_OPERATOR && tag->tokens[i - 1].kind != RF_TAG_OPERATOR;
+        int words = i > first && tag->tokens[i].kind != RF_TAG_OPERATOR &&
+                    tag->tokens[i - 1].kind != RF_TAG_OPERATOR;
         if (words) code = rf_bytes_append(allocator, out, " ", 1, error);
         if (!code) code = write_token(&tag->tokens[i], allocator, out, error);
     }
@@ -151,9 +158,9 @@ int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end, const struc
 
 int rf_tag_absent_variable(struct rf_str name)
 {
-    static const char *const absent[RF_TAG_N_ABSENT] = {"tools",           "custom_tools", "builtin_tools",
-                                                        "documents",       "date_string",  "tools_in_user_message",
-                                                        "enable_thinking", "strftime_now"};
+    static const char *const absent[RF_TAG_N_ABSENT] = {
+        "tools",       "custom_tools",          "builtin_tools",   "documents",
+        "date_string", "tools_in_user_message", "enable_thinking", "strftime_now"};
     for (int i = 0; i < RF_TAG_N_ABSENT; i++)
         if (is_text(name, absent[i])) return i;
     return -1;
@@ -171,7 +178,8 @@ static enum rf_truth test_truth(const struct rf_tag *tag, size_t first, size_t e
     if (first >= end || tag->tokens[first].kind != RF_TAG_NAME) return RF_UNKNOWN;
     struct rf_str name = tag->tokens[first].text;
     int variable = rf_tag_absent_variable(name);
-    if (end - first == 1) return variable >= 0 && states[variable] != RF_TAG_SET ? RF_FALSE : RF_UNKNOWN;
+    if (end - first == 1)
+        return variable >= 0 && states[variable] != RF_TAG_SET ? RF_FALSE : RF_UNKNOWN;
     if (!rf_tag_is(tag, first + 1, "is")) return RF_UNKNOWN;
     int is_not = rf_tag_is(tag, first + 2, "not");
     if (end - first != (is_not ? 4u : 3u)) return RF_UNKNOWN;

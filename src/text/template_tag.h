@@ -27,19 +27,26 @@ struct rf_tag {
 };
 
 /* Reads tokens from source[at] to `close` ("%}" or "}}"). NULL, or why it cannot. */
-const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t at, const char *close);
+const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t at,
+                        const char *close);
 
 /* 1 if token i is the operator or name `text`. */
 int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text);
 
 /* Appends tokens first .. end - 1 in one way of writing; message['role'] becomes message.role. */
-int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end, const struct rf_allocator *allocator,
-                 struct rf_bytes *out, struct rf_error *error);
+int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end,
+                 const struct rf_allocator *allocator, struct rf_bytes *out,
+                 struct rf_error *error);
 
-/* The name of the variable i that a template may ask for and that is not given to it here, or -1. */
+/* The name of the variable i that a template may ask for and that is not given to it here, or -1.
+ */
 int rf_tag_absent_variable(struct rf_str name);
 
-enum rf_tag_state { RF_TAG_UNDEFINED = 0, RF_TAG_NONE, RF_TAG_SET }; /* of an absent variable, after {% set %} */
+enum rf_tag_state {
+    RF_TAG_UNDEFINED = 0,
+    RF_TAG_NONE,
+    RF_TAG_SET
+}; /* of an absent variable, after {% set %} */
 enum { RF_TAG_N_ABSENT = 8 };
 enum rf_truth { RF_FALSE = 0, RF_TRUE = 1, RF_UNKNOWN = 2 };
 

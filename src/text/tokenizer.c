@@ -22,9 +22,9 @@ struct rf_tokenizer {
     struct rf_special special;
     int32_t n_tokens;
     const struct rf_str *tokens; /* [n_tokens], as the file spells them */
-    uint8_t *types;              /* [n_tokens], control tokens that a file calls user-defined set right */
-    struct rf_str *texts;        /* [n_tokens], the bytes that each stands for */
-    char *arena;                 /* what texts point into */
+    uint8_t *types;       /* [n_tokens], control tokens that a file calls user-defined set right */
+    struct rf_str *texts; /* [n_tokens], the bytes that each stands for */
+    char *arena;          /* what texts point into */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
@@ -41,7 +41,8 @@ static const char *const end_names[] = {
 static int is_end_name(struct rf_str text)
 {
     for (size_t i = 0; i < sizeof end_names / sizeof *end_names; i++)
-        if (strlen(end_names[i]) == text.bytes && memcmp(end_names[i], text.data, text.bytes) == 0) return 1;
+        if (strlen(end_names[i]) == text.bytes && memcmp(end_names[i], text.data, text.bytes) == 0)
+            return 1;
     return 0;
 }
 
@@ -64,7 +65,8 @@ static int set_types(struct rf_tokenizer *t, struct rf_error *error)
     if (!t->types) return RF_ERR_MEMORY;
     for (int32_t id = 0; id < t->n_tokens; id++) {
         uint8_t type = types ? types[id] : RF_TOKEN_NORMAL;
-        int stated = id == t->eos || id == vocab->eot, special = type == RF_TOKEN_USER_DEFINED || is_control_type(type);
+        int stated = id == t->eos || id == vocab->eot,
+            special = type == RF_TOKEN_USER_DEFINED || is_control_type(type);
         int ends = stated || (special && is_end_name(t->tokens[id]));
         if (type == RF_TOKEN_USER_DEFINED && (ends || id == t->bos)) type = RF_TOKEN_CONTROL;
         t->types[id] = type;
@@ -124,7 +126,8 @@ static int set_special(struct rf_tokenizer *t, const char *path, struct rf_error
     int32_t n = 0;
     for (int32_t id = 0; id < t->n_tokens; id++)
         n += t->types[id] == RF_TOKEN_CONTROL || t->types[id] == RF_TOKEN_USER_DEFINED;
-    struct rf_special_entry *entries = rf_malloc(t->allocator, (size_t)n, sizeof *entries, "special tokens", error);
+    struct rf_special_entry *entries =
+        rf_malloc(t->allocator, (size_t)n, sizeof *entries, "special tokens", error);
     if (!entries) return RF_ERR_MEMORY;
     n = 0;
     for (int32_t id = 0; id < t->n_tokens; id++) {
@@ -144,10 +147,12 @@ static int make_spm(struct rf_tokenizer *t, const char *path, struct rf_error *e
     t->tokens = t->model.pieces;
     t->space_prefix = t->model.add_dummy_prefix;
     code = rf_spm_model_write(&t->model, 0, t->allocator, &proto, error);
-    /* sentencepiece drops leading spaces when it removes extra ones, so that it must add the prefix itself. */
+    /* sentencepiece drops leading spaces when it removes extra ones, so that it must add the prefix
+     * itself. */
     int twice = t->model.remove_extra_whitespaces && t->space_prefix;
     if (!code && twice) code = rf_spm_model_write(&t->model, 1, t->allocator, &prefixed, error);
-    if (!code) code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, path, t->allocator, error);
+    if (!code)
+        code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, path, t->allocator, error);
     rf_bytes_free(t->allocator, &proto);
     rf_bytes_free(t->allocator, &prefixed);
     return code;
@@ -158,7 +163,8 @@ static int make(struct rf_tokenizer *t, const char *path, struct rf_error *error
     const struct rf_vocab *vocab = t->vocab;
     int code;
     if (vocab->kind == RF_VOCAB_BPE) {
-        if (vocab->n_tokens <= 0) return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
+        if (vocab->n_tokens <= 0)
+            return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
         code = rf_bpe_new(&t->bpe, vocab, path, t->allocator, error);
         if (code) return code;
         t->n_tokens = vocab->n_tokens;
@@ -171,7 +177,8 @@ static int make(struct rf_tokenizer *t, const char *path, struct rf_error *error
         t->adds_bos = 1;
         snprintf(t->name, sizeof t->name, "sentencepiece");
     } else {
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file has no vocabulary that can be used", path);
+        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file has no vocabulary that can be used",
+                       path);
     }
     t->bos = checked_id(t, vocab->bos);
     t->eos = checked_id(t, vocab->eos);
@@ -232,12 +239,13 @@ static int encode_pieces(struct encoding *e, const char *text, size_t n)
     for (size_t at = 0; at < n && !code;) {
         size_t valid = bytes_known ? rf_utf8_valid_prefix(text + at, n - at) : n - at;
         if (valid || prefix)
-            code = rf_spm_encode(e->t->spm, text + at, valid, prefix, e->allocator, e->tokens, e->error);
+            code = rf_spm_encode(e->t->spm, text + at, valid, prefix, e->allocator, e->tokens,
+                                 e->error);
         prefix = 0;
         at += valid;
         if (at < n && !code)
-            code =
-                rf_tokens_append(e->allocator, e->tokens, &e->t->model.bytes[(unsigned char)text[at++]], 1, e->error);
+            code = rf_tokens_append(e->allocator, e->tokens,
+                                    &e->t->model.bytes[(unsigned char)text[at++]], 1, e->error);
     }
     return code;
 }
@@ -246,13 +254,14 @@ static int encode_pieces(struct encoding *e, const char *text, size_t n)
 static int encode_stretch(struct encoding *e, const char *text, size_t n)
 {
     if (n == 0) return 0;
-    int code =
-        e->t->bpe ? rf_bpe_encode(e->t->bpe, text, n, e->allocator, e->tokens, e->error) : encode_pieces(e, text, n);
+    int code = e->t->bpe ? rf_bpe_encode(e->t->bpe, text, n, e->allocator, e->tokens, e->error)
+                         : encode_pieces(e, text, n);
     e->prefix = 0;
     return code;
 }
 
-/* Text behind a special token gets the space prefix again, as in llama.cpp and HF's legacy Llama tokenizers. */
+/* Text behind a special token gets the space prefix again, as in llama.cpp and HF's legacy Llama
+ * tokenizers. */
 static int encode_special(struct encoding *e, int32_t id)
 {
     e->prefix = 1;
@@ -267,7 +276,8 @@ struct special_run {
     size_t end;              /* the end of the latest special run */
 };
 
-/* Bytes from `at` to the end of the special run that it lies in; 0 outside one. `at` never goes back. */
+/* Bytes from `at` to the end of the special run that it lies in; 0 outside one. `at` never goes
+ * back. */
 static size_t special_bytes(struct special_run *run, size_t at)
 {
     while (run->next < run->n_segments && run->counted <= at) {
@@ -283,8 +293,8 @@ static size_t special_bytes(struct special_run *run, size_t at)
     return run->end > at ? run->end - at : 0;
 }
 
-static int encode_text(struct encoding *e, const char *text, size_t n, const struct rf_segment *segments,
-                       size_t n_segments)
+static int encode_text(struct encoding *e, const char *text, size_t n,
+                       const struct rf_segment *segments, size_t n_segments)
 {
     struct special_run run = {.segments = segments, .n_segments = n_segments};
     const struct rf_special *special = &e->t->special;
@@ -296,7 +306,8 @@ static int encode_text(struct encoding *e, const char *text, size_t n, const str
             at++;
             continue;
         }
-        const struct rf_special_entry *found = rf_special_match(special, text + at, n - at, special_bytes(&run, at));
+        const struct rf_special_entry *found =
+            rf_special_match(special, text + at, n - at, special_bytes(&run, at));
         if (!found) {
             at++;
             continue;
@@ -309,9 +320,9 @@ static int encode_text(struct encoding *e, const char *text, size_t n, const str
     return code ? code : encode_stretch(e, text + begin, n - begin);
 }
 
-int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *segments, size_t n_segments,
-                        unsigned flags, const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                        struct rf_error *error)
+int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *segments,
+                        size_t n_segments, unsigned flags, const struct rf_allocator *allocator,
+                        struct rf_tokens *tokens, struct rf_error *error)
 {
     struct encoding e = {t, allocator, tokens, error, !(flags & RF_ENCODE_CONTINUE)};
     struct rf_bytes joined = {0};
@@ -330,7 +341,8 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
         struct special_run run = {.segments = segments, .n_segments = n_segments};
         const struct rf_special_entry *first =
             n ? rf_special_match(&t->special, text, n, special_bytes(&run, 0)) : NULL;
-        if (!first || first->id != t->bos) code = rf_tokens_append(allocator, tokens, &t->bos, 1, error);
+        if (!first || first->id != t->bos)
+            code = rf_tokens_append(allocator, tokens, &t->bos, 1, error);
     }
     if (!code) code = encode_text(&e, text, n, segments, n_segments);
     if (code) tokens->count = before;
@@ -354,7 +366,8 @@ int32_t rf_tokenizer_n_tokens(const struct rf_tokenizer *t)
 
 enum rf_token_type rf_token_kind(const struct rf_tokenizer *t, int32_t token)
 {
-    return token >= 0 && token < t->n_tokens ? (enum rf_token_type)t->types[token] : RF_TOKEN_UNUSED;
+    return token >= 0 && token < t->n_tokens ? (enum rf_token_type)t->types[token]
+                                             : RF_TOKEN_UNUSED;
 }
 
 int rf_tokenizer_strips_first_space(const struct rf_tokenizer *t)

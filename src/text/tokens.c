@@ -2,11 +2,12 @@
 
 #include <string.h>
 
-int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens, const int32_t *ids, size_t n,
-                     struct rf_error *error)
+int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                     const int32_t *ids, size_t n, struct rf_error *error)
 {
     if (n == 0) return 0;
-    if (n > SIZE_MAX / 16 - tokens->count) return rf_fail(error, RF_ERR_MEMORY, "more tokens than memory can hold");
+    if (n > SIZE_MAX / 16 - tokens->count)
+        return rf_fail(error, RF_ERR_MEMORY, "more tokens than memory can hold");
     if (tokens->count + n > tokens->cap) {
         size_t cap = tokens->cap ? tokens->cap * 2 : 256;
         while (cap < tokens->count + n) cap *= 2;

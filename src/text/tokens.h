@@ -5,7 +5,7 @@
 #include "text/tokenizer.h"
 
 /* Appends n ids; on failure the array keeps what it had. */
-int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens, const int32_t *ids, size_t n,
-                     struct rf_error *error);
+int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens,
+                     const int32_t *ids, size_t n, struct rf_error *error);
 
 #endif

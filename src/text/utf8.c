@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Unicode 15, table 3-7: what the lead byte asks for. Returns the length, 0 for a byte that leads nothing. */
+/* Unicode 15, table 3-7: what the lead byte asks for. Returns the length, 0 for a byte that leads
+ * nothing. */
 static size_t lead(unsigned char byte, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;
@@ -58,7 +59,8 @@ uint32_t rf_utf8_decode(const char *text, size_t length)
 {
     static const unsigned char mask[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     uint32_t code_point = (unsigned char)text[0] & mask[length];
-    for (size_t i = 1; i < length; i++) code_point = code_point << 6 | ((unsigned char)text[i] & 0x3f);
+    for (size_t i = 1; i < length; i++)
+        code_point = code_point << 6 | ((unsigned char)text[i] & 0x3f);
     return code_point;
 }
 

@@ -1,4 +1,5 @@
-/* Answers of a session, taken in any way that the interface offers, so that chains can be compared with plain decoding. */
+/* Answers of a session, taken in any way that the interface offers, so that chains can be compared
+ * with plain decoding. */
 #ifndef RF_TEST_API_ANSWERS_H
 #define RF_TEST_API_ANSWERS_H
 
@@ -35,7 +36,8 @@ static inline void make_prompts(const riffle_model *model, struct prompt prompts
 {
     static const char *const texts[] = {
         "Once upon a time, there was a little girl who had a red ball.",
-        "One day, Tom and Lily went to the park. Tom said, \"I want to swing.\" Lily said, \"I want to swing too.\"",
+        "One day, Tom and Lily went to the park. Tom said, \"I want to swing.\" Lily said, \"I "
+        "want to swing too.\"",
         "The big dog was sad. He did not have a friend.\n\nThe big dog was"};
     static const char *const words[] = {"tree", "happy", "the", "car", "and", "9",
                                         "!",    "blue",  "sky", "x",   "\n",  "run"};
@@ -49,7 +51,8 @@ static inline void make_prompts(const riffle_model *model, struct prompt prompts
             strcat(text, words[next_random(&random) % (sizeof words / sizeof *words)]);
             strcat(text, " ");
         }
-        int64_t n = riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, prompts[p].tokens, LONGEST_PROMPT);
+        int64_t n = riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS,
+                                    prompts[p].tokens, LONGEST_PROMPT);
         CHECK_MSG(n > 0 && n <= LONGEST_PROMPT, "prompt %d has %lld tokens", p, (long long)n);
         prompts[p].n = (int32_t)n;
     }
@@ -78,7 +81,8 @@ static inline riffle_session *open_with(riffle_model *model, const struct settin
     options.threads = setting->threads;
     riffle_session *session;
     if (riffle_session_open(&session, model, &options) < 0) {
-        fprintf(stderr, "%s: %s\n", setting->chain ? setting->chain : "the model's chain", riffle_last_error());
+        fprintf(stderr, "%s: %s\n", setting->chain ? setting->chain : "the model's chain",
+                riffle_last_error());
         exit(1);
     }
     return session;
@@ -110,18 +114,22 @@ static inline int listen(void *user, const riffle_event *event)
     const int32_t *held;
     int32_t told = answer->n - listener->n_before;
     int32_t n_held = riffle_session_tokens(listener->session, &held);
-    listener->is_alone &=
-        n_held >= told && held[n_held - 1] == event->token &&
-        memcmp(held + n_held - told, answer->tokens + listener->n_before, (size_t)told * sizeof *held) == 0;
+    listener->is_alone &= n_held >= told && held[n_held - 1] == event->token &&
+                          memcmp(held + n_held - told, answer->tokens + listener->n_before,
+                                 (size_t)told * sizeof *held) == 0;
     return told == listener->stop_after;
 }
 
-/* riffle_generate from where the session is; adds to the answer. stop_after: tokens after which the callback stops it. */
-static inline int64_t add_generated(riffle_session *session, const riffle_generate_options *options, int32_t stop_after,
-                                    struct answer *answer)
+/* riffle_generate from where the session is; adds to the answer. stop_after: tokens after which the
+ * callback stops it. */
+static inline int64_t add_generated(riffle_session *session, const riffle_generate_options *options,
+                                    int32_t stop_after, struct answer *answer)
 {
-    struct listener listener = {
-        .session = session, .answer = answer, .n_before = answer->n, .stop_after = stop_after, .is_alone = 1};
+    struct listener listener = {.session = session,
+                                .answer = answer,
+                                .n_before = answer->n,
+                                .stop_after = stop_after,
+                                .is_alone = 1};
     const char *sentence;
     int32_t n_before = riffle_session_tokens(session, NULL);
     int64_t n = CHECK_OK(riffle_generate(session, options, listen, &listener));
@@ -143,9 +151,10 @@ static inline int64_t add_tokens(riffle_session *session, int32_t max, struct an
     return add_generated(session, &options, 0, answer);
 }
 
-/* riffle_step to exactly `max` tokens or the end of the context, with caps that are taken in turn. */
-static inline void add_steps(riffle_session *session, const size_t *caps, size_t n_caps, int32_t max,
-                             struct answer *answer)
+/* riffle_step to exactly `max` tokens or the end of the context, with caps that are taken in turn.
+ */
+static inline void add_steps(riffle_session *session, const size_t *caps, size_t n_caps,
+                             int32_t max, struct answer *answer)
 {
     int32_t end = answer->n + max;
     for (size_t i = 0; answer->n < end; i++) {
@@ -159,23 +168,26 @@ static inline void add_steps(riffle_session *session, const size_t *caps, size_t
     }
 }
 
-static inline void check_same_ids(const struct answer *got, const struct answer *wanted, const char *what)
+static inline void check_same_ids(const struct answer *got, const struct answer *wanted,
+                                  const char *what)
 {
     int32_t at = 0;
     while (at < got->n && at < wanted->n && got->tokens[at] == wanted->tokens[at]) at++;
-    CHECK_MSG(at == got->n && at == wanted->n, "%s: %d tokens, not %d; the first that differs is %d", what, got->n,
-              wanted->n, at);
+    CHECK_MSG(at == got->n && at == wanted->n,
+              "%s: %d tokens, not %d; the first that differs is %d", what, got->n, wanted->n, at);
 }
 
-static inline void check_same_answer(const struct answer *got, const struct answer *wanted, const char *what)
+static inline void check_same_answer(const struct answer *got, const struct answer *wanted,
+                                     const char *what)
 {
     check_same_ids(got, wanted, what);
     CHECK_MSG(got->bytes == wanted->bytes && memcmp(got->text, wanted->text, got->bytes) == 0,
-              "%s: the text is \"%.*s\", not \"%.*s\"", what, (int)got->bytes, got->text, (int)wanted->bytes,
-              wanted->text);
-    CHECK_MSG(got->finish == wanted->finish, "%s: finish %d, not %d", what, (int)got->finish, (int)wanted->finish);
-    CHECK_MSG(strcmp(got->sentence, wanted->sentence) == 0, "%s: \"%s\", not \"%s\"", what, got->sentence,
-              wanted->sentence);
+              "%s: the text is \"%.*s\", not \"%.*s\"", what, (int)got->bytes, got->text,
+              (int)wanted->bytes, wanted->text);
+    CHECK_MSG(got->finish == wanted->finish, "%s: finish %d, not %d", what, (int)got->finish,
+              (int)wanted->finish);
+    CHECK_MSG(strcmp(got->sentence, wanted->sentence) == 0, "%s: \"%s\", not \"%s\"", what,
+              got->sentence, wanted->sentence);
 }
 
 /* Of a session's levels but the target. */

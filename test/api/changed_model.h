@@ -34,7 +34,10 @@ static inline unsigned char *behind(struct file *file, const char *name)
     exit(1);
 }
 
-enum { VALUE = 4, ARRAY = 16 }; /* bytes behind a key: a type; and for an array the type and number of its elements */
+enum {
+    VALUE = 4,
+    ARRAY = 16
+}; /* bytes behind a key: a type; and for an array the type and number of its elements */
 enum { VOCAB = 512, FIRST_PIECE = 259, ROW = 64 * sizeof(float) };
 
 static inline uint64_t number_at(const unsigned char *at)
@@ -65,13 +68,15 @@ static inline void swap(void *a, void *b, size_t bytes)
     }
 }
 
-/* The same model, but that pieces of equal length have changed places: it says the same in other ids. */
+/* The same model, but that pieces of equal length have changed places: it says the same in other
+ * ids. */
 static inline void change_places(struct file *file)
 {
     unsigned char *texts[VOCAB], *at = behind(file, "tokenizer.ggml.tokens") + ARRAY;
     for (int i = 0; i < VOCAB; at += 8 + number_at(at), i++) texts[i] = at;
     unsigned char *scores = behind(file, "tokenizer.ggml.scores") + ARRAY;
-    unsigned char *tables[] = {tensor_data(file, "token_embd.weight"), tensor_data(file, "output.weight")};
+    unsigned char *tables[] = {tensor_data(file, "token_embd.weight"),
+                               tensor_data(file, "output.weight")};
     int swapped = 0;
     for (uint64_t length = 1; length < 20; length++) {
         int low = FIRST_PIECE, high = VOCAB - 1;
@@ -81,7 +86,8 @@ static inline void change_places(struct file *file)
             if (low >= high) break;
             swap(texts[low] + 8, texts[high] + 8, length);
             swap(scores + 4 * low, scores + 4 * high, 4);
-            for (int t = 0; t < 2; t++) swap(tables[t] + ROW * (size_t)low, tables[t] + ROW * (size_t)high, ROW);
+            for (int t = 0; t < 2; t++)
+                swap(tables[t] + ROW * (size_t)low, tables[t] + ROW * (size_t)high, ROW);
             swapped++;
         }
     }

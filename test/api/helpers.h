@@ -1,4 +1,5 @@
-/* What the tests of the public interface share: a tiny model, a prompt, and a greedy answer as a list of tokens. */
+/* What the tests of the public interface share: a tiny model, a prompt, and a greedy answer as a
+ * list of tokens. */
 #ifndef RF_TEST_API_HELPERS_H
 #define RF_TEST_API_HELPERS_H
 
@@ -21,7 +22,8 @@ static inline int64_t check_ok(int64_t result, const char *call, int line)
 
 static inline void check_fails(int64_t result, int code, const char *call, int line)
 {
-    CHECK_MSG(result == code, "line %d: %s gives %lld, not %d", line, call, (long long)result, code);
+    CHECK_MSG(result == code, "line %d: %s gives %lld, not %d", line, call, (long long)result,
+              code);
     CHECK_MSG(riffle_last_error()[0] != '\0', "line %d: %s fails without a sentence", line, call);
 }
 
@@ -63,7 +65,8 @@ struct tokens {
 static inline struct tokens tokenize(const riffle_model *model, const char *text)
 {
     struct tokens tokens;
-    tokens.count = (int32_t)riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, tokens.ids, MAX_TOKENS);
+    tokens.count = (int32_t)riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS,
+                                            tokens.ids, MAX_TOKENS);
     if (tokens.count < 0 || tokens.count > MAX_TOKENS) {
         fprintf(stderr, "cannot tokenize: %s\n", riffle_last_error());
         exit(1);
@@ -89,7 +92,8 @@ static inline struct tokens session_tokens(const riffle_session *session)
 static inline int collect_token(void *user, const riffle_event *event)
 {
     struct tokens *tokens = user;
-    if (event->token >= 0 && tokens->count < MAX_TOKENS) tokens->ids[tokens->count++] = event->token;
+    if (event->token >= 0 && tokens->count < MAX_TOKENS)
+        tokens->ids[tokens->count++] = event->token;
     return 0;
 }
 

@@ -31,8 +31,8 @@ static inline void meter_release(void *user, void *memory, size_t bytes)
 
 static inline void check_all_released(const struct meter *meter, size_t n, const char *call)
 {
-    CHECK_MSG(meter->bytes_out == 0 && meter->blocks_out == 0, "%s with failing allocation %zu keeps %zu blocks", call,
-              n, meter->blocks_out);
+    CHECK_MSG(meter->bytes_out == 0 && meter->blocks_out == 0,
+              "%s with failing allocation %zu keeps %zu blocks", call, n, meter->blocks_out);
 }
 
 #endif

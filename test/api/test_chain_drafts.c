@@ -1,6 +1,7 @@
-/* Draft models that nobody would choose: with another vocabulary, with a shorter one, with a context that is too small, with
- * weights that are no numbers. The text is the target's own, the draft gives what it can, and it is never an error. The
- * drafts are the small model itself, its file changed. */
+/* Draft models that nobody would choose: with another vocabulary, with a shorter one, with a
+ * context that is too small, with weights that are no numbers. The text is the target's own, the
+ * draft gives what it can, and it is never an error. The drafts are the small model itself, its
+ * file changed. */
 #include <math.h>
 
 #include "api/answers.h"
@@ -10,7 +11,8 @@
 /* The same model without its last tokens. */
 static void shorten(struct file *file, int n)
 {
-    unsigned char *from = behind(file, "tokenizer.ggml.tokens") + ARRAY, *data = tensor_data(file, "token_embd.weight");
+    unsigned char *from = behind(file, "tokenizer.ggml.tokens") + ARRAY,
+                  *data = tensor_data(file, "token_embd.weight");
     static const char *const arrays[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"};
     static const char *const tables[] = {"token_embd.weight", "output.weight"};
     uint64_t kept = (uint64_t)(VOCAB - n);
@@ -92,17 +94,21 @@ struct drafted {
     uint64_t drafted, accepted;
 };
 
-/* All prompts, greedy and drawn, by rounds of 4 and by the pace. Returns what was drafted in the former. */
-static struct drafted check_draft(const char *chain, const char *draft, int32_t n_ctx, const char *what)
+/* All prompts, greedy and drawn, by rounds of 4 and by the pace. Returns what was drafted in the
+ * former. */
+static struct drafted check_draft(const char *chain, const char *draft, int32_t n_ctx,
+                                  const char *what)
 {
     static struct answer got[N_PROMPTS];
     struct drafted found = {0, 0};
     riffle_model *model = open_with_draft(chain, draft);
     for (int32_t gamma = 0; gamma <= 4; gamma += 4) {
-        riffle_session *session = open_with(model, &(struct setting){.gamma = gamma, .n_ctx = n_ctx, .threads = 1});
+        riffle_session *session =
+            open_with(model, &(struct setting){.gamma = gamma, .n_ctx = n_ctx, .threads = 1});
         for (int draws = 0; draws < 2; draws++) {
             answer_all(session, got, draws);
-            for (int p = 0; p < N_PROMPTS; p++) check_same_answer(&got[p], draws ? &drawn[p] : &greedy[p], what);
+            for (int p = 0; p < N_PROMPTS; p++)
+                check_same_answer(&got[p], draws ? &drawn[p] : &greedy[p], what);
             if (gamma && !draws) found.drafted = count_drafted(session, &found.accepted);
         }
         riffle_session_close(session);
@@ -120,7 +126,8 @@ static void another_vocabulary(const char *path)
     struct drafted found = check_draft("draft", path, 0, "pieces in other places");
     CHECK_MSG(found.accepted > found.drafted / 2, "of %llu translated tokens %llu were right",
               (unsigned long long)found.drafted, (unsigned long long)found.accepted);
-    found = check_draft("ngram > draft:mxfp4 > mxfp4", path, 600, "pieces in other places, below a cast");
+    found = check_draft("ngram > draft:mxfp4 > mxfp4", path, 600,
+                        "pieces in other places, below a cast");
     CHECK(found.accepted > 0);
 }
 
@@ -132,8 +139,8 @@ static void fill(unsigned char *data, size_t bytes, uint64_t *random)
     }
 }
 
-/* Random weights under a byte-level vocabulary of letters, which lacks most characters and needs several tokens for each of the
- * target's. */
+/* Random weights under a byte-level vocabulary of letters, which lacks most characters and needs
+ * several tokens for each of the target's. */
 static void a_vocabulary_of_letters(const char *path)
 {
     static struct w_file file;
@@ -178,8 +185,9 @@ static void a_vocabulary_of_letters(const char *path)
         struct drafted found = check_draft("ngram > draft > mxfp4", path, 0, "letters");
         CHECK(found.drafted > 0);
         found = check_draft("draft", path, 0, "letters alone");
-        CHECK_MSG((found.drafted > 0) == (contexts[c] > 16), "letters, context %u: %llu tokens were drafted",
-                  contexts[c], (unsigned long long)found.drafted);
+        CHECK_MSG((found.drafted > 0) == (contexts[c] > 16),
+                  "letters, context %u: %llu tokens were drafted", contexts[c],
+                  (unsigned long long)found.drafted);
     }
 }
 
@@ -210,8 +218,8 @@ static void a_small_context(const char *path)
         memcpy(behind(&file, "llama.context_length") + VALUE, &contexts[c], 4);
         write_model(file.data, file.bytes, path);
         struct drafted found = check_draft("draft", path, 0, "a small context");
-        CHECK_MSG((found.accepted > 0) == (contexts[c] >= 17), "context %u: %llu tokens were right", contexts[c],
-                  (unsigned long long)found.accepted);
+        CHECK_MSG((found.accepted > 0) == (contexts[c] >= 17), "context %u: %llu tokens were right",
+                  contexts[c], (unsigned long long)found.accepted);
         if (contexts[c] < 17 || contexts[c] == 40)
             check_draft("ngram > draft > mxfp4", path, 0, "a small context, between others");
         change_places(&file);

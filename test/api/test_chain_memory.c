@@ -1,10 +1,12 @@
-/* Every allocation of a model and a session with many levels fails once, and may be the last that fails: the call says so, all
- * is released, and a session that was answering goes on with the same text. */
+/* Every allocation of a model and a session with many levels fails once, and may be the last that
+ * fails: the call says so, all is released, and a session that was answering goes on with the same
+ * text. */
 #include "api/answers.h"
 #include "api/changed_model.h"
 #include "api/meter.h"
 
-static char foreign[4096], chain[4300]; /* the path of a draft with another vocabulary, and a chain with it */
+static char foreign[4096],
+    chain[4300]; /* the path of a draft with another vocabulary, and a chain with it */
 
 enum { WANTED = 20 };
 
@@ -62,8 +64,8 @@ static void opening_a_session(riffle_model *model, struct meter *meter)
         int opened = code == 0;
         if (opened) code = riffle_fork(&copy, session);
         done = meter->calls < n;
-        CHECK_MSG(code == (done ? 0 : RIFFLE_ERR_MEMORY) && !copy == !done, "failing allocation %zu gives %d: %s", n,
-                  code, riffle_last_error());
+        CHECK_MSG(code == (done ? 0 : RIFFLE_ERR_MEMORY) && !copy == !done,
+                  "failing allocation %zu gives %d: %s", n, code, riffle_last_error());
         CHECK(!session == !opened);
         riffle_session_close(copy);
         riffle_session_close(session);
@@ -77,7 +79,8 @@ static void opening_a_session(riffle_model *model, struct meter *meter)
 static void answering(riffle_model *model, struct meter *meter, const struct prompt *prompt)
 {
     static struct answer wanted, got;
-    riffle_session *plain = open_with(model, &(struct setting){.chain = "none", .n_ctx = 96, .threads = 1});
+    riffle_session *plain =
+        open_with(model, &(struct setting){.chain = "none", .n_ctx = 96, .threads = 1});
     begin(plain, prompt);
     wanted = (struct answer){.n = 0};
     add_tokens(plain, WANTED, &wanted);
@@ -96,10 +99,11 @@ static void answering(riffle_model *model, struct meter *meter, const struct pro
         int64_t code = riffle_generate(session, &options, collect_token, &told);
         done = meter->calls < n;
         meter->fail_at = 0;
-        CHECK_MSG(code == (done ? WANTED : RIFFLE_ERR_MEMORY), "failing allocation %zu gives %lld: %s", n,
-                  (long long)code, riffle_last_error());
+        CHECK_MSG(code == (done ? WANTED : RIFFLE_ERR_MEMORY),
+                  "failing allocation %zu gives %lld: %s", n, (long long)code, riffle_last_error());
         failed += !done;
-        /* What the callback was not told of for want of memory may be committed: one token at most. */
+        /* What the callback was not told of for want of memory may be committed: one token at most.
+         */
         const int32_t *held;
         got = (struct answer){.n = riffle_session_tokens(session, &held) - prompt->n};
         CHECK(got.n == told.count || got.n == told.count + !done);

@@ -1,5 +1,6 @@
-/* Sessions with chains that are disturbed: cancelled within the passes of every level, and led back, forked, saved, scored and
- * read to in any order, beside a plain session that goes the same way. */
+/* Sessions with chains that are disturbed: cancelled within the passes of every level, and led
+ * back, forked, saved, scored and read to in any order, beside a plain session that goes the same
+ * way. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -7,13 +8,14 @@
 #include "api/answers.h"
 #include "api/handles.h"
 
-static const struct setting settings[] = {{.chain = "ngram", .gamma = 4},
-                                          {.chain = "mxfp4", .gamma = 5},
-                                          {.chain = "draft", .gamma = 3},
-                                          {.chain = "ngram > mxfp4", .gamma = 0},
-                                          {.chain = "ngram > draft > mxfp4", .gamma = 0},
-                                          {.chain = "ngram > draft > mxfp4 > q4", .gamma = 4},
-                                          {.chain = "draft > q4", .gamma = 15, .min_confidence = 0.4f}};
+static const struct setting settings[] = {
+    {.chain = "ngram", .gamma = 4},
+    {.chain = "mxfp4", .gamma = 5},
+    {.chain = "draft", .gamma = 3},
+    {.chain = "ngram > mxfp4", .gamma = 0},
+    {.chain = "ngram > draft > mxfp4", .gamma = 0},
+    {.chain = "ngram > draft > mxfp4 > q4", .gamma = 4},
+    {.chain = "draft > q4", .gamma = 15, .min_confidence = 0.4f}};
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static riffle_model *open_model(void)
@@ -41,7 +43,8 @@ static riffle_session *open_setting(riffle_model *model, int s, int32_t n_ctx, i
 
 /* ---- cancelling ---- */
 
-/* The backend of every level, but that the session is cancelled when a certain layer of a certain pass begins. */
+/* The backend of every level, but that the session is cancelled when a certain layer of a certain
+ * pass begins. */
 static struct {
     const struct rf_backend_ops *real;
     riffle_session *session;
@@ -49,7 +52,8 @@ static struct {
 } saboteur;
 
 static void sabotaged_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                                struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out)
+                                struct rf_rows rows, const struct rf_buffer *q,
+                                struct rf_buffer *out)
 {
     if (saboteur.real->is_leader(worker) && --saboteur.left == 0) riffle_cancel(saboteur.session);
     saboteur.real->attention(context, worker, layer, rows, q, out);
@@ -68,8 +72,8 @@ static void sabotage(riffle_model *model)
 
 enum { WANTED = 24 };
 
-/* Cancelled in each layer of each pass in turn: the session is at the token that was told last, and goes on as if nothing
- * had been. */
+/* Cancelled in each layer of each pass in turn: the session is at the token that was told last, and
+ * goes on as if nothing had been. */
 static void passes_are_cancelled(riffle_model *model, const struct prompt *prompt)
 {
     static struct answer wanted, got;
@@ -181,9 +185,11 @@ struct pair {
 static void check_alike(const struct pair *pair)
 {
     const int32_t *a, *b;
-    int32_t n = riffle_session_tokens(pair->plain, &a), n_drafting = riffle_session_tokens(pair->drafting, &b);
+    int32_t n = riffle_session_tokens(pair->plain, &a),
+            n_drafting = riffle_session_tokens(pair->drafting, &b);
     CHECK_MSG(n == n_drafting && (n == 0 || memcmp(a, b, (size_t)n * sizeof *a) == 0),
-              "%s, step %d: the sessions differ: %d and %d tokens", pair->what, pair->step, n, n_drafting);
+              "%s, step %d: the sessions differ: %d and %d tokens", pair->what, pair->step, n,
+              n_drafting);
 }
 
 static void read_tokens(struct pair *pair, uint64_t *random)
@@ -232,7 +238,8 @@ static void step_some(struct pair *pair, uint64_t *random)
 
 static void rewind_both(struct pair *pair, uint64_t *random)
 {
-    int32_t n = riffle_session_tokens(pair->plain, NULL), to = n - (int32_t)(next_random(random) % 24);
+    int32_t n = riffle_session_tokens(pair->plain, NULL),
+            to = n - (int32_t)(next_random(random) % 24);
     if (next_random(random) % 8 == 0) to = (int32_t)(next_random(random) % (uint32_t)(n + 1));
     if (to < 1) to = 1;
     CHECK_OK(riffle_rewind(pair->plain, to));
@@ -244,7 +251,8 @@ static void compare_logits(const struct pair *pair)
     static float wanted[VOCAB], got[VOCAB];
     CHECK_OK(riffle_logits(pair->plain, wanted, VOCAB));
     CHECK_OK(riffle_logits(pair->drafting, got, VOCAB));
-    CHECK_MSG(memcmp(got, wanted, sizeof got) == 0, "%s, step %d: the logits differ", pair->what, pair->step);
+    CHECK_MSG(memcmp(got, wanted, sizeof got) == 0, "%s, step %d: the logits differ", pair->what,
+              pair->step);
 }
 
 static void compare_scores(const struct pair *pair, uint64_t *random)
@@ -256,15 +264,17 @@ static void compare_scores(const struct pair *pair, uint64_t *random)
     int code = riffle_score(pair->plain, tokens, n, first, wanted);
     CHECK_INT(riffle_score(pair->drafting, tokens, n, first, got), code);
     if (code == 0)
-        CHECK_MSG(memcmp(got, wanted, (n - first) * sizeof *got) == 0, "%s, step %d: the scores differ", pair->what,
-                  pair->step);
+        CHECK_MSG(memcmp(got, wanted, (n - first) * sizeof *got) == 0,
+                  "%s, step %d: the scores differ", pair->what, pair->step);
 }
 
 /* The copies go on, the first ones end. */
 static void fork_both(struct pair *pair)
 {
     riffle_session *plain, *drafting;
-    if (CHECK_OK(riffle_fork(&plain, pair->plain)) < 0 || CHECK_OK(riffle_fork(&drafting, pair->drafting)) < 0) exit(1);
+    if (CHECK_OK(riffle_fork(&plain, pair->plain)) < 0 ||
+        CHECK_OK(riffle_fork(&drafting, pair->drafting)) < 0)
+        exit(1);
     riffle_session_close(pair->plain);
     riffle_session_close(pair->drafting);
     pair->plain = plain;
@@ -294,7 +304,8 @@ static void sample_otherwise(struct pair *pair, uint64_t *random)
 
 static void chat_with_both(struct pair *pair, uint64_t *random)
 {
-    static const riffle_message messages[] = {{"user", "Hi."}, {"assistant", "The ball."}, {"user", "Why?"}};
+    static const riffle_message messages[] = {
+        {"user", "Hi."}, {"assistant", "The ball."}, {"user", "Why?"}};
     size_t n = 1 + next_random(random) % 3;
     int64_t read = riffle_chat_prefill(pair->plain, messages, n);
     CHECK_INT(riffle_chat_prefill(pair->drafting, messages, n), read);
@@ -309,9 +320,10 @@ static void sessions_go_the_same_way(riffle_model *model, int s)
     temporary_path("drafting-state", paths[1], sizeof paths[1]);
     const char *const both[] = {paths[0], paths[1]};
     uint64_t random = 88172645463325252u + (uint64_t)s;
-    struct pair pair = {.plain = open_with(model, &(struct setting){.chain = "none", .n_ctx = N_CTX, .threads = 1}),
-                        .drafting = open_setting(model, s, N_CTX, 1),
-                        .what = settings[s].chain};
+    struct pair pair = {
+        .plain = open_with(model, &(struct setting){.chain = "none", .n_ctx = N_CTX, .threads = 1}),
+        .drafting = open_setting(model, s, N_CTX, 1),
+        .what = settings[s].chain};
     int32_t bos = 1;
     CHECK_OK(riffle_prefill(pair.plain, &bos, 1));
     CHECK_OK(riffle_prefill(pair.drafting, &bos, 1));
@@ -331,7 +343,10 @@ static void sessions_go_the_same_way(riffle_model *model, int s)
         case 11: compare_logits(&pair); break;
         case 12: compare_scores(&pair, &random); break;
         case 13: fork_both(&pair); break;
-        case 14: next_random(&random) % 2 ? save_and_load(&pair, &random, both) : chat_with_both(&pair, &random); break;
+        case 14:
+            next_random(&random) % 2 ? save_and_load(&pair, &random, both)
+                                     : chat_with_both(&pair, &random);
+            break;
         default: sample_otherwise(&pair, &random); break;
         }
         check_alike(&pair);

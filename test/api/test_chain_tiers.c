@@ -1,5 +1,5 @@
-/* Chains on every tier that this machine has, or whose instructions can be performed for it (test/emulate.h): on each of
- * them they write what plain decoding writes there. */
+/* Chains on every tier that this machine has, or whose instructions can be performed for it
+ * (test/emulate.h): on each of them they write what plain decoding writes there. */
 #include "api/answers.h"
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
@@ -18,8 +18,8 @@ static riffle_model *open_on_tier(int tier, const char *path, const riffle_model
     if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, &error);
     if (!code) code = rf_api_open_team(model, options, &error);
     if (!code)
-        code = rf_model_load(&model->model, model->source, backend, model->cost.form, model->team, NULL, NULL,
-                             &model->allocator, &error);
+        code = rf_model_load(&model->model, model->source, backend, model->cost.form, model->team,
+                             NULL, NULL, &model->allocator, &error);
     if (!code) code = rf_drafts_load(model, options, tier, &error);
     if (!code) code = rf_api_measure_team(model, &error);
     CHECK_MSG(code == 0, "tier %s: %s", rf_tier_name((enum rf_tier)tier), error.text);
@@ -27,7 +27,8 @@ static riffle_model *open_on_tier(int tier, const char *path, const riffle_model
     return model;
 }
 
-static void check_model(int tier, const char *path, const char *weights, const char *draft, int is_slow)
+static void check_model(int tier, const char *path, const char *weights, const char *draft,
+                        int is_slow)
 {
     static const struct setting settings[] = {{.gamma = 15, .threads = 1},
                                               {.chain = "draft:mxfp4", .gamma = 4, .threads = 1},
@@ -59,8 +60,8 @@ static void check_model(int tier, const char *path, const char *weights, const c
         session = open_with(model, &settings[s]);
         for (int p = 0; p < (settings[s].threads > 1 ? 1 : n_prompts); p++) {
             char what[128];
-            snprintf(what, sizeof what, "%s, %s as %s, setting %d, prompt %d", rf_tier_name((enum rf_tier)tier), path,
-                     weights, s, p);
+            snprintf(what, sizeof what, "%s, %s as %s, setting %d, prompt %d",
+                     rf_tier_name((enum rf_tier)tier), path, weights, s, p);
             begin(session, &prompts[p]);
             got = (struct answer){.n = 0};
             add_tokens(session, n, &got);
@@ -78,9 +79,12 @@ int main(void)
     int can_emulate = emulate_install() == 0;
     for (int tier = 0; tier < RF_TIER_COUNT; tier++) {
         const char *name = rf_tier_name((enum rf_tier)tier);
-        int is_native = rf_cpu_has_tier((enum rf_tier)tier), is_slow = !is_native || tier == RF_TIER_SCALAR;
-        if (!rf_kernels(tier) || (!is_native && !(can_emulate && emulate_can_run((enum rf_tier)tier)))) {
-            printf("%s: not checked, this machine lacks it, and it cannot be emulated here\n", name);
+        int is_native = rf_cpu_has_tier((enum rf_tier)tier),
+            is_slow = !is_native || tier == RF_TIER_SCALAR;
+        if (!rf_kernels(tier) ||
+            (!is_native && !(can_emulate && emulate_can_run((enum rf_tier)tier)))) {
+            printf("%s: not checked, this machine lacks it, and it cannot be emulated here\n",
+                   name);
             continue;
         }
         uint64_t before = emulate_count();

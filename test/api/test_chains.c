@@ -1,5 +1,6 @@
-/* Chains write what plain decoding writes: a small real model, as a float and as a quantised file, each the other's draft,
- * with every kind of level, fixed and measured lengths, and every way to ask for tokens. */
+/* Chains write what plain decoding writes: a small real model, as a float and as a quantised file,
+ * each the other's draft, with every kind of level, fixed and measured lengths, and every way to
+ * ask for tokens. */
 #include "api/answers.h"
 
 /* All levels that a model can have before the target; sessions choose among them. */
@@ -47,7 +48,8 @@ static riffle_model *open_model(const struct target *target, const char *chain, 
 }
 
 static struct prompt prompts[N_PROMPTS];
-static struct answer plain[N_PROMPTS], cut[N_PROMPTS], brief[N_PROMPTS]; /* LONG, SHORT and BRIEF tokens */
+static struct answer plain[N_PROMPTS], cut[N_PROMPTS],
+    brief[N_PROMPTS]; /* LONG, SHORT and BRIEF tokens */
 
 static void answer_plainly(riffle_model *model)
 {
@@ -70,7 +72,8 @@ static void answer_plainly(riffle_model *model)
 /* One session answers all prompts, most of them briefly, each in another way; `turn` chooses. */
 static void check_setting(riffle_model *model, const struct setting *setting, int turn)
 {
-    static const size_t one[] = {1}, three[] = {3}, sixteen[] = {16}, mixed[] = {5, 1, 1000, 2, 16, 3};
+    static const size_t one[] = {1}, three[] = {3}, sixteen[] = {16},
+                        mixed[] = {5, 1, 1000, 2, 16, 3};
     static const struct {
         const size_t *caps;
         size_t n;
@@ -81,11 +84,14 @@ static void check_setting(riffle_model *model, const struct setting *setting, in
     for (int i = 0; i < 3; i++) {
         int p = (turn * 3 + i) % N_PROMPTS, way = (turn + i) % N_WAYS;
         int is_long = i == 0 && way == 0;
-        const struct answer *wanted = setting->threads > 1 ? &brief[p] : is_long ? &plain[p] : &cut[p];
+        const struct answer *wanted = setting->threads > 1 ? &brief[p]
+                                      : is_long            ? &plain[p]
+                                                           : &cut[p];
         char what[256];
-        snprintf(what, sizeof what, "%s, gamma %d, min. confidence %.1f, threads %d, prompt %d, way %d",
-                 setting->chain ? setting->chain : "the model's chain", setting->gamma, (double)setting->min_confidence,
-                 setting->threads, p, way);
+        snprintf(what, sizeof what,
+                 "%s, gamma %d, min. confidence %.1f, threads %d, prompt %d, way %d",
+                 setting->chain ? setting->chain : "the model's chain", setting->gamma,
+                 (double)setting->min_confidence, setting->threads, p, way);
         begin(session, &prompts[p]);
         got = (struct answer){.n = 0};
         if (ways[way].caps) {
@@ -98,7 +104,8 @@ static void check_setting(riffle_model *model, const struct setting *setting, in
     }
     uint64_t accepted, drafted = count_drafted(session, &accepted);
     if (setting->gamma && setting->min_confidence == 0.0f)
-        CHECK_MSG(drafted > 0 && accepted > 0, "%s, gamma %d: nothing was drafted", setting->chain, setting->gamma);
+        CHECK_MSG(drafted > 0 && accepted > 0, "%s, gamma %d: nothing was drafted", setting->chain,
+                  setting->gamma);
     riffle_session_close(session);
 }
 
@@ -123,13 +130,15 @@ static void chains_write_what_plain_decoding_writes(void)
             model = open_model(&targets[t], "auto", with_draft ? targets[t].draft : NULL);
             answer_plainly(model);
             for (int i = 0; i < 3; i++, turn++)
-                check_setting(model, &(struct setting){.threads = 1 + i, .gamma = i == 1 ? 4 : 0}, turn);
+                check_setting(model, &(struct setting){.threads = 1 + i, .gamma = i == 1 ? 4 : 0},
+                              turn);
             riffle_model_close(model);
         }
     }
 }
 
-/* At the end of a small context the answer ends as it would without drafts, with the same sentence. */
+/* At the end of a small context the answer ends as it would without drafts, with the same sentence.
+ */
 static void the_context_ends_answers_alike(riffle_model *model)
 {
     static const size_t caps[] = {16, 4};
@@ -150,8 +159,8 @@ static void the_context_ends_answers_alike(riffle_model *model)
             setting.chain = chains[c];
             for (int32_t gamma = 0; gamma <= 15; gamma = gamma ? gamma + 11 : 4) {
                 char what[128];
-                snprintf(what, sizeof what, "%s, gamma %d, context %d", chains[c] ? chains[c] : "the model's chain",
-                         gamma, n_ctx);
+                snprintf(what, sizeof what, "%s, gamma %d, context %d",
+                         chains[c] ? chains[c] : "the model's chain", gamma, n_ctx);
                 setting.gamma = gamma;
                 session = open_with(model, &setting);
                 begin(session, &prompt);
@@ -169,14 +178,16 @@ static void the_context_ends_answers_alike(riffle_model *model)
     }
 }
 
-/* A callback that stops leaves exactly the tokens that it was told of, and what follows is what would have come. */
+/* A callback that stops leaves exactly the tokens that it was told of, and what follows is what
+ * would have come. */
 static void a_callback_stops_anywhere(riffle_model *model, const char *chain, int32_t gamma)
 {
     static struct answer got;
     riffle_generate_options options;
     riffle_generate_options_init(&options, sizeof options);
     options.ignore_eos = 1;
-    riffle_session *session = open_with(model, &(struct setting){.chain = chain, .gamma = gamma, .threads = 1});
+    riffle_session *session =
+        open_with(model, &(struct setting){.chain = chain, .gamma = gamma, .threads = 1});
     for (int32_t each = 1; each < SHORT; each++) {
         begin(session, &prompts[each % 2]);
         got = (struct answer){.n = 0};
@@ -199,7 +210,8 @@ static void stop_texts_end_answers_alike(riffle_model *model, const char *chain,
 {
     static struct answer wanted, got;
     riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1}),
-                   *drafting = open_with(model, &(struct setting){.chain = chain, .gamma = gamma, .threads = 1});
+                   *drafting = open_with(
+                       model, &(struct setting){.chain = chain, .gamma = gamma, .threads = 1});
     for (int p = 0; p < 3; p++) {
         for (size_t at = 3; at + 6 < cut[p].bytes; at += 7) {
             char stop[8] = "";
@@ -250,10 +262,11 @@ static void an_end_of_text_ends_answers_alike(void)
     /* Each of the tokens of an answer may be the one that ends it. */
     for (int32_t at = 2; at < 24; at += 3) {
         write_talkative_model(path, cut[0].tokens[at]);
-        riffle_model *model =
-            open_model(&(struct target){path, "stored", NULL}, "ngram > draft > mxfp4", QUANTISED_MODEL);
+        riffle_model *model = open_model(&(struct target){path, "stored", NULL},
+                                         "ngram > draft > mxfp4", QUANTISED_MODEL);
         CHECK_INT(riffle_token_is_end(model, cut[0].tokens[at]), 1);
-        riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
+        riffle_session *session =
+            open_with(model, &(struct setting){.chain = "none", .threads = 1});
         for (int c = 0; c < 3; c++) {
             riffle_session *drafting = open_with(model, &(struct setting){.gamma = c == 0   ? 0
                                                                                    : c == 1 ? 15
@@ -270,7 +283,8 @@ static void an_end_of_text_ends_answers_alike(void)
                     add_generated(session, &options, 0, &wanted);
                     add_generated(drafting, &options, 0, &got);
                     check_same_answer(&got, &wanted, "to the end of the text");
-                    if (p == 0 && i == 0) CHECK(wanted.finish == RIFFLE_FINISH_STOP && wanted.n <= at);
+                    if (p == 0 && i == 0)
+                        CHECK(wanted.finish == RIFFLE_FINISH_STOP && wanted.n <= at);
                     /* The end is not committed: whoever goes on says how. */
                     static const int32_t more[] = {403, 407};
                     CHECK_OK(riffle_prefill(session, more, 2));
@@ -297,7 +311,8 @@ static void drawn_answers_are_the_seeds(riffle_model *model)
         sampling.repeat_penalty = seed % 2 ? 1.3f : 1.0f;
         sampling.repeat_last_n = seed == 1 ? -1 : 16;
         const struct prompt *prompt = &prompts[seed % N_PROMPTS];
-        riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
+        riffle_session *session =
+            open_with(model, &(struct setting){.chain = "none", .threads = 1});
         CHECK_OK(riffle_session_set_sampling(session, &sampling));
         begin(session, prompt);
         wanted = (struct answer){.n = 0};
@@ -305,12 +320,14 @@ static void drawn_answers_are_the_seeds(riffle_model *model)
         riffle_session_close(session);
         for (int c = 0; c < N_CHAINS; c++) {
             for (int32_t gamma = 0; gamma <= 4; gamma += 4) {
-                session = open_with(model, &(struct setting){.chain = chains[c], .gamma = gamma, .threads = 1});
+                session = open_with(
+                    model, &(struct setting){.chain = chains[c], .gamma = gamma, .threads = 1});
                 CHECK_OK(riffle_session_set_sampling(session, &sampling));
                 begin(session, prompt);
                 got = (struct answer){.n = 0};
                 add_tokens(session, LONG, &got);
-                check_same_answer(&got, &wanted, chains[c] ? chains[c] : "the model's chain, drawn");
+                check_same_answer(&got, &wanted,
+                                  chains[c] ? chains[c] : "the model's chain, drawn");
                 riffle_session_close(session);
             }
         }

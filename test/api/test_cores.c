@@ -1,4 +1,5 @@
-/* riffle_cores: the plan of this machine and of another one, structures of other sizes, and wrong requests. */
+/* riffle_cores: the plan of this machine and of another one, structures of other sizes, and wrong
+ * requests. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stddef.h>
@@ -65,11 +66,13 @@ static void test_sizes(void)
     CHECK_INT(riffle_cores(&none, NULL, 0, NULL, NULL), RIFFLE_ERR_ARGUMENT);
 }
 
-static void check_refused(const char *cores, int32_t threads, uint32_t flags, int code, const char *says)
+static void check_refused(const char *cores, int32_t threads, uint32_t flags, int code,
+                          const char *says)
 {
     riffle_cores_options options = options_of(cores, threads, flags);
     CHECK_INT(riffle_cores(&options, NULL, 0, NULL, NULL), code);
-    CHECK_MSG(strstr(riffle_last_error(), says) != NULL, "\"%s\" does not say \"%s\"", riffle_last_error(), says);
+    CHECK_MSG(strstr(riffle_last_error(), says) != NULL, "\"%s\" does not say \"%s\"",
+              riffle_last_error(), says);
 }
 
 int main(void)

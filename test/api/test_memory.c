@@ -1,4 +1,5 @@
-/* Every allocation fails once: the call says so, everything is released, and the same call then works. */
+/* Every allocation fails once: the call says so, everything is released, and the same call then
+ * works. */
 #include "api/meter.h"
 
 static riffle_model_options metered(struct meter *meter, riffle_allocator *allocator)
@@ -23,8 +24,9 @@ static void opening_a_model(const char *path)
         int code = riffle_model_open(&model, path, &options);
         done = meter.calls < n;
         if (!done) {
-            CHECK_MSG(code == RIFFLE_ERR_MEMORY && model == NULL, "open with failing allocation %zu gives %d: %s", n,
-                      code, riffle_last_error());
+            CHECK_MSG(code == RIFFLE_ERR_MEMORY && model == NULL,
+                      "open with failing allocation %zu gives %d: %s", n, code,
+                      riffle_last_error());
         } else {
             CHECK_OK(code);
         }
@@ -34,7 +36,8 @@ static void opening_a_model(const char *path)
     CHECK(n > 20); /* the allocator is the one that is used */
 }
 
-/* What a session does in one go, so that one sweep covers all of it: a code of the first call that failed, else 0. */
+/* What a session does in one go, so that one sweep covers all of it: a code of the first call that
+ * failed, else 0. */
 static int64_t work(riffle_model *model, struct tokens *tokens)
 {
     static const riffle_message messages[] = {{"user", "Tell me about the red ball."}};
@@ -84,8 +87,8 @@ static void working_with_a_session(const char *path)
         meter.calls = 0;
         meter.fail_at = n;
         int64_t code = work(model, &got);
-        CHECK_MSG(code == RIFFLE_ERR_MEMORY, "failing allocation %zu gives %lld: %s", n, (long long)code,
-                  riffle_last_error());
+        CHECK_MSG(code == RIFFLE_ERR_MEMORY, "failing allocation %zu gives %lld: %s", n,
+                  (long long)code, riffle_last_error());
         CHECK_MSG(meter.bytes_out == idle.bytes_out, "failing allocation %zu is not released", n);
     }
     meter.fail_at = 0;

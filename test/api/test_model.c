@@ -22,12 +22,14 @@ static void a_model_says_what_it_is(const riffle_model *model)
     CHECK_INT(info.eos_token, 2);
     CHECK_INT(info.adds_bos, 1);
     CHECK_INT(info.file_bytes, 1185376);
-    const uint64_t kv = 5 * 2 * 4 * 8 * 2; /* layers, keys and values, heads, elements, F16; rows may be padded */
+    const uint64_t kv =
+        5 * 2 * 4 * 8 * 2; /* layers, keys and values, heads, elements, F16; rows may be padded */
     CHECK(info.kv_bytes_per_token >= kv && info.kv_bytes_per_token <= 2 * kv);
     CHECK(info.n_params > 250000 && info.n_params < 300000);
 }
 
-/* A caller built against an older header has smaller structures: nothing beyond their size is read or written. */
+/* A caller built against an older header has smaller structures: nothing beyond their size is read
+ * or written. */
 static void older_structures_work(riffle_model *model)
 {
     riffle_model_options options;
@@ -72,7 +74,8 @@ static void bad_models_are_refused(void)
     riffle_model_options_init(&options, sizeof options);
     options.chat_template = "nonsense";
     CHECK(riffle_model_open(&model, TINY_MODEL, &options) < 0);
-    CHECK(strstr(riffle_last_error(), "nonsense") != NULL && strstr(riffle_last_error(), "chatml") != NULL);
+    CHECK(strstr(riffle_last_error(), "nonsense") != NULL &&
+          strstr(riffle_last_error(), "chatml") != NULL);
 }
 
 static void null_arguments_are_errors(riffle_model *model)
@@ -107,7 +110,8 @@ static void text_goes_to_tokens_and_back(const riffle_model *model)
 {
     static const char text[] = "Once upon a time, there was a caf\xc3\xa9.";
     int32_t tokens[64];
-    int64_t n = CHECK_OK(riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, tokens, 64));
+    int64_t n =
+        CHECK_OK(riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, tokens, 64));
     static const int32_t begin[] = {1, 403, 407, 261, 378};
     CHECK(n > 5 && memcmp(tokens, begin, sizeof begin) == 0);
 
@@ -119,7 +123,8 @@ static void text_goes_to_tokens_and_back(const riffle_model *model)
     CHECK_INT(riffle_tokenize(model, text, strlen(text), 0, NULL, 0), n - 1);
 
     char back[128];
-    int64_t bytes = CHECK_OK(riffle_detokenize(model, tokens, (size_t)n, RIFFLE_DETOKENIZE_START, back, sizeof back));
+    int64_t bytes = CHECK_OK(
+        riffle_detokenize(model, tokens, (size_t)n, RIFFLE_DETOKENIZE_START, back, sizeof back));
     CHECK(bytes == (int64_t)strlen(text) && memcmp(back, text, (size_t)bytes) == 0);
     CHECK_INT(riffle_detokenize(model, tokens, (size_t)n, RIFFLE_DETOKENIZE_START, NULL, 0), bytes);
     /* In the middle of a text the space of the first word is a space. */
@@ -133,20 +138,23 @@ static void text_goes_to_tokens_and_back(const riffle_model *model)
 
     static const int32_t outside[] = {512, -1};
     CHECK_FAILS(riffle_detokenize(model, outside, 1, 0, back, sizeof back), RIFFLE_ERR_ARGUMENT);
-    CHECK_FAILS(riffle_detokenize(model, outside + 1, 1, 0, back, sizeof back), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_detokenize(model, outside + 1, 1, 0, back, sizeof back),
+                RIFFLE_ERR_ARGUMENT);
 }
 
 static void conversations_are_formatted(const riffle_model *model)
 {
     static const riffle_message messages[] = {{"system", "Be kind."}, {"user", "Hello"}};
     static const char wanted[] =
-        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
+        "<|im_start|>system\nBe "
+        "kind.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
     char text[256];
     int64_t n = CHECK_OK(riffle_chat_format(model, messages, 2, 1, text, sizeof text));
     CHECK(n == (int64_t)strlen(wanted) && memcmp(text, wanted, (size_t)n) == 0);
     CHECK_INT(riffle_chat_format(model, messages, 2, 1, NULL, 0), n);
     static const riffle_message without_content[] = {{"user", NULL}};
-    CHECK_FAILS(riffle_chat_format(model, without_content, 1, 1, text, sizeof text), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_chat_format(model, without_content, 1, 1, text, sizeof text),
+                RIFFLE_ERR_ARGUMENT);
 
     /* A file without a template and no name given: the error says how to choose. */
     riffle_model *plain;
@@ -170,10 +178,10 @@ static void a_header_opens_without_weights(void)
     riffle_model_close(model);
 }
 
-/* The greedy answer with weights as asked for, on some threads; what the model says of itself goes to *info, its strings
- * to `weights` and `note`. */
-static struct tokens answer(const char *asked, int32_t threads, riffle_model_info *info, char weights[16],
-                            char note[64])
+/* The greedy answer with weights as asked for, on some threads; what the model says of itself goes
+ * to *info, its strings to `weights` and `note`. */
+static struct tokens answer(const char *asked, int32_t threads, riffle_model_info *info,
+                            char weights[16], char note[64])
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
@@ -206,9 +214,11 @@ static void quantised_files_run_in_their_own_bits(void)
     CHECK_STR(weights, "bf16");
     CHECK_STR(note, "");
     CHECK_INT(stored.n_params, bf16.n_params);
-    /* Per layer: in Q4_0 q and o [64][64], in Q4_1 k [32][64] and up [172][64], in 8 bits v [32][64] and gate [172][64],
-     * where 172 rows take eleven panels; down [64][172] in BF16, two norms of 64. Then the head in Q8_0 and its norm. */
-    const uint64_t layer = 2 * 64 * 36 + 32 * 40 + 176 * 40 + (32 + 176) * 68 + 64 * 172 * 2 + 2 * 64 * 4;
+    /* Per layer: in Q4_0 q and o [64][64], in Q4_1 k [32][64] and up [172][64], in 8 bits v
+     * [32][64] and gate [172][64], where 172 rows take eleven panels; down [64][172] in BF16, two
+     * norms of 64. Then the head in Q8_0 and its norm. */
+    const uint64_t layer =
+        2 * 64 * 36 + 32 * 40 + 176 * 40 + (32 + 176) * 68 + 64 * 172 * 2 + 2 * 64 * 4;
     CHECK_INT(stored.weight_bytes, 5 * layer + 512 * 68 + 64 * 4);
     CHECK(stored.resident_bytes < bf16.resident_bytes && stored.weight_bytes < bf16.weight_bytes);
     CHECK(stored.mapped_bytes >= 512 * 68); /* the embedding table among them */
@@ -257,7 +267,8 @@ static void codes_have_names(void)
 {
     for (int code = 0; code >= -9; code--) CHECK(riffle_strerror(code)[0] != '\0');
     char version[32];
-    snprintf(version, sizeof version, "%d.%d.%d", RIFFLE_VERSION_MAJOR, RIFFLE_VERSION_MINOR, RIFFLE_VERSION_PATCH);
+    snprintf(version, sizeof version, "%d.%d.%d", RIFFLE_VERSION_MAJOR, RIFFLE_VERSION_MINOR,
+             RIFFLE_VERSION_PATCH);
     CHECK_STR(riffle_version(), version);
 }
 

@@ -1,5 +1,5 @@
-/* What is kept of a machine's pace in the cache folder: written when a session that has worked is closed, taken up by the
- * next, and never in anyone's way. */
+/* What is kept of a machine's pace in the cache folder: written when a session that has worked is
+ * closed, taken up by the next, and never in anyone's way. */
 #define _DEFAULT_SOURCE
 #include <dirent.h>
 #include <sys/stat.h>
@@ -65,7 +65,8 @@ static void work(riffle_model *model, const struct setting *setting, int32_t max
 
 static void costs_are_kept(riffle_model *model)
 {
-    const struct setting alone = {.threads = 1}, cast = {.chain = "mxfp4", .gamma = 2, .threads = 1};
+    const struct setting alone = {.threads = 1},
+                         cast = {.chain = "mxfp4", .gamma = 2, .threads = 1};
     char path[8192] = "", text[4096] = "";
     int known;
     CHECK_INT(list_files(path, sizeof path), 0);
@@ -124,7 +125,8 @@ static void damaged_files_are_no_matter(riffle_model *model)
         "riffle pace 2\n\"target\" 1 1 1 1",
         "riffle pace 1\n\"target\" 1 1 1 1",
         "riffle pace 1\n\"target\" nan 1 inf 1 -1 1 0 1 1e300 1\n\"\n\"\"\n\x01\n\"mxfp4",
-        "riffle pace 1\n\"target\" 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 "
+        "riffle pace 1\n\"target\" 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 "
+        "1e-6 4 1e-6 4 1e-6 4 "
         "1e-6 4 1e-6 4 1e-6 4 1e-6 99999999999999999999\n",
         NULL /* a long one */};
     char path[8192] = "";

@@ -1,6 +1,7 @@
-/* Sampling through whole chains of a real model: every chain writes the text that the seed has without one, and over many
- * seeds two tokens together have the target's distribution (chi-square; the limit is passed once in ten thousand choices
- * of seeds, and these are fixed). test/spec/test_sampling.c has the same for single levels, and for broken ones. */
+/* Sampling through whole chains of a real model: every chain writes the text that the seed has
+ * without one, and over many seeds two tokens together have the target's distribution (chi-square;
+ * the limit is passed once in ten thousand choices of seeds, and these are fixed).
+ * test/speculate/test_sampling.c has the same for single levels, and for broken ones. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -26,7 +27,8 @@ static const struct {
               {"ngram > stories260K-q.gguf > mxfp4", 0, 0.0f}};
 enum { N_CHAINS = sizeof chains / sizeof *chains };
 
-static riffle_session *open_session(riffle_model *model, const char *chain, int32_t gamma, float min_confidence)
+static riffle_session *open_session(riffle_model *model, const char *chain, int32_t gamma,
+                                    float min_confidence)
 {
     riffle_session_options options;
     riffle_session_options_init(&options, sizeof options);
@@ -42,8 +44,8 @@ static riffle_session *open_session(riffle_model *model, const char *chain, int3
 }
 
 /* The n tokens that a seed puts after the prompt. */
-static void write_tokens(riffle_session *session, const riffle_sampling *settings, uint64_t seed, int32_t n,
-                         int32_t *tokens)
+static void write_tokens(riffle_session *session, const riffle_sampling *settings, uint64_t seed,
+                         int32_t n, int32_t *tokens)
 {
     riffle_sampling sampling = *settings;
     sampling.seed = seed;
@@ -73,21 +75,24 @@ static void check_same_text(riffle_model *model, const riffle_sampling *settings
     enum { TEXTS = 12 };
     int32_t plain[TEXTS][LONG], drafted[LONG];
     riffle_session *session = open_session(model, "none", 0, 0.0f);
-    for (int s = 0; session && s < TEXTS; s++) write_tokens(session, settings, (uint64_t)s, LONG, plain[s]);
+    for (int s = 0; session && s < TEXTS; s++)
+        write_tokens(session, settings, (uint64_t)s, LONG, plain[s]);
     riffle_session_close(session);
     for (int c = 0; c < N_CHAINS; c++) {
         session = open_session(model, chains[c].chain, chains[c].gamma, chains[c].min_confidence);
         for (int s = 0; session && s < TEXTS; s++) {
             write_tokens(session, settings, (uint64_t)s, LONG, drafted);
-            CHECK_MSG(memcmp(drafted, plain[s], sizeof drafted) == 0, "%s, gamma %d: seed %d has another text",
-                      chains[c].chain, chains[c].gamma, s);
+            CHECK_MSG(memcmp(drafted, plain[s], sizeof drafted) == 0,
+                      "%s, gamma %d: seed %d has another text", chains[c].chain, chains[c].gamma,
+                      s);
         }
         if (session && chains[c].gamma) CHECK(accepted(session) > 0);
         riffle_session_close(session);
     }
 }
 
-/* The target's joint distribution of two tokens, in groups of tokens of about the same probability at each place. */
+/* The target's joint distribution of two tokens, in groups of tokens of about the same probability
+ * at each place. */
 struct joint {
     int group[2][VOCAB];
     double p[CELLS];
@@ -128,20 +133,23 @@ static void find_joint(riffle_model *model, const struct rf_sampling *settings, 
     riffle_session_close(session);
 }
 
-static void check_distribution(riffle_model *model, const riffle_sampling *settings, const struct joint *joint)
+static void check_distribution(riffle_model *model, const riffle_sampling *settings,
+                               const struct joint *joint)
 {
     for (int c = 0; c < N_CHAINS; c++) {
         int32_t counts[CELLS] = {0}, tokens[4];
-        riffle_session *session = open_session(model, chains[c].chain, chains[c].gamma, chains[c].min_confidence);
+        riffle_session *session =
+            open_session(model, chains[c].chain, chains[c].gamma, chains[c].min_confidence);
         for (uint64_t seed = 0; session && seed < SEEDS; seed++) {
             write_tokens(session, settings, seed, 4, tokens);
             counts[joint->group[0][tokens[0]] * GROUPS + joint->group[1][tokens[1]]]++;
         }
         riffle_session_close(session);
         double excess = chi_square_excess(counts, joint->p, CELLS);
-        printf("%-36s gamma %d: chi-square %.2f of its limit\n", chains[c].chain, chains[c].gamma, excess);
-        CHECK_MSG(excess < 1.0, "%s, gamma %d: chi-square is %.2f of its limit", chains[c].chain, chains[c].gamma,
-                  excess);
+        printf("%-36s gamma %d: chi-square %.2f of its limit\n", chains[c].chain, chains[c].gamma,
+               excess);
+        CHECK_MSG(excess < 1.0, "%s, gamma %d: chi-square is %.2f of its limit", chains[c].chain,
+                  chains[c].gamma, excess);
     }
 }
 
@@ -154,7 +162,8 @@ int main(void)
     int code = riffle_model_open(&model, "stories260K.gguf", &options);
     CHECK_MSG(code == 0, "%s", riffle_last_error());
     if (code) return check_result();
-    int64_t n = riffle_tokenize(model, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, prompt, CAP);
+    int64_t n = riffle_tokenize(model, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS,
+                                prompt, CAP);
     CHECK(n > 0 && n <= CAP);
     n_prompt = (size_t)n;
 
@@ -166,8 +175,8 @@ int main(void)
     sampling.repeat_penalty = 1.2f;
     check_same_text(model, &sampling);
 
-    sampling =
-        (riffle_sampling){.struct_size = sizeof sampling, .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f};
+    sampling = (riffle_sampling){
+        .struct_size = sizeof sampling, .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f};
     struct rf_sampling inner = {.temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f};
     static struct joint joint;
     find_joint(model, &inner, &joint);

@@ -1,4 +1,5 @@
-/* Sessions: reading, generating, cancelling, going back, several at a time: the second and third section of riffle.h. */
+/* Sessions: reading, generating, cancelling, going back, several at a time: the second and third
+ * section of riffle.h. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -71,7 +72,8 @@ static void a_full_context_ends_the_answer(riffle_model *model)
 
     const char *sentence;
     struct tokens answer = generate(session, 0);
-    CHECK(answer.count >= 12 && answer.count <= 13); /* the last one needs no place, as it is never read */
+    CHECK(answer.count >= 12 &&
+          answer.count <= 13); /* the last one needs no place, as it is never read */
     CHECK_INT(riffle_session_finish(session, &sentence), RIFFLE_FINISH_LENGTH);
     CHECK(strstr(sentence, "32") != NULL);
     CHECK(riffle_session_tokens(session, NULL) <= 32);
@@ -97,7 +99,8 @@ static void stepping_equals_generating(riffle_model *model)
     CHECK_OK(riffle_rewind(session, prompt.count));
     struct tokens stepped = {.count = 0};
     while (stepped.count < 40) {
-        int64_t n = CHECK_OK(riffle_step(session, stepped.ids + stepped.count, (size_t)(40 - stepped.count)));
+        int64_t n = CHECK_OK(
+            riffle_step(session, stepped.ids + stepped.count, (size_t)(40 - stepped.count)));
         CHECK(n >= 1 && n <= 40 - stepped.count);
         if (n < 1) break;
         stepped.count += (int32_t)n;
@@ -141,9 +144,12 @@ static void the_text_is_that_of_the_tokens(riffle_model *model)
     struct tokens held = session_tokens(session);
     char text[4096];
     int64_t before = CHECK_OK(riffle_detokenize(model, held.ids, (size_t)prompt.count, 0, NULL, 0));
-    int64_t bytes = CHECK_OK(riffle_detokenize(model, held.ids, (size_t)held.count, 0, text, sizeof text));
-    CHECK_MSG(bytes - before == (int64_t)all.bytes && memcmp(text + before, all.text, all.bytes) == 0,
-              "streamed \"%.*s\", not \"%.*s\"", (int)all.bytes, all.text, (int)(bytes - before), text + before);
+    int64_t bytes =
+        CHECK_OK(riffle_detokenize(model, held.ids, (size_t)held.count, 0, text, sizeof text));
+    CHECK_MSG(bytes - before == (int64_t)all.bytes &&
+                  memcmp(text + before, all.text, all.bytes) == 0,
+              "streamed \"%.*s\", not \"%.*s\"", (int)all.bytes, all.text, (int)(bytes - before),
+              text + before);
 
     /* A stop text, here from the middle of what comes, ends the answer before it. */
     char stop[8] = "";
@@ -156,7 +162,8 @@ static void the_text_is_that_of_the_tokens(riffle_model *model)
     struct gathered part = {.bytes = 0};
     CHECK_OK(riffle_generate(session, &options, gather, &part));
     CHECK_INT(riffle_session_finish(session, NULL), RIFFLE_FINISH_STOP);
-    CHECK_MSG(at && part.bytes == (size_t)(at - all.text) && memcmp(part.text, all.text, part.bytes) == 0,
+    CHECK_MSG(at && part.bytes == (size_t)(at - all.text) &&
+                  memcmp(part.text, all.text, part.bytes) == 0,
               "stopped at \"%s\" with \"%.*s\"", stop, (int)part.bytes, part.text);
     riffle_session_close(session);
 }
@@ -179,7 +186,8 @@ static void a_callback_can_stop_at_every_token(riffle_model *model)
         CHECK_INT(riffle_session_tokens(session, NULL), prompt.count + n);
         /* What comes next is what would have come. */
         struct tokens rest = generate(session, 24 - n);
-        CHECK(rest.count == 24 - n && memcmp(rest.ids, whole.ids + n, (size_t)rest.count * sizeof *rest.ids) == 0);
+        CHECK(rest.count == 24 - n &&
+              memcmp(rest.ids, whole.ids + n, (size_t)rest.count * sizeof *rest.ids) == 0);
     }
     riffle_session_close(session);
 }
@@ -294,7 +302,8 @@ static void a_fork_lives_alone(riffle_model *model)
     CHECK_OK(riffle_rewind(session, 2));
     generate(session, 8);
     struct tokens held = session_tokens(copy);
-    CHECK(held.count == prompt.count + 25 && memcmp(held.ids + prompt.count + 5, ours.ids, 20 * 4) == 0);
+    CHECK(held.count == prompt.count + 25 &&
+          memcmp(held.ids + prompt.count + 5, ours.ids, 20 * 4) == 0);
     riffle_session_close(session);
     CHECK_INT(generate(copy, 4).count, 4);
     riffle_session_close(copy);
@@ -353,7 +362,8 @@ static void a_seed_repeats_its_text(riffle_model *model)
     struct tokens prompt = tokenize(model, prompt_text);
     CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
     struct tokens greedy = generate(session, 64);
-    struct tokens first = sampled(session, prompt.count, 7), second = sampled(session, prompt.count, 7);
+    struct tokens first = sampled(session, prompt.count, 7),
+                  second = sampled(session, prompt.count, 7);
     struct tokens other = sampled(session, prompt.count, 8);
     CHECK(same_tokens(&first, &second));
     CHECK(!same_tokens(&first, &other) && !same_tokens(&first, &greedy));
@@ -364,7 +374,8 @@ static void a_seed_repeats_its_text(riffle_model *model)
     riffle_session_close(session);
 }
 
-/* log p of each token from scoring equals that from the logits before it, up to the rounding of another path. */
+/* log p of each token from scoring equals that from the logits before it, up to the rounding of
+ * another path. */
 static void scores_agree_with_logits(riffle_model *model)
 {
     enum { N_VOCAB = 512 };
@@ -382,12 +393,14 @@ static void scores_agree_with_logits(riffle_model *model)
         for (int v = 1; v < N_VOCAB; v++) largest = logits[v] > largest ? logits[v] : largest;
         for (int v = 0; v < N_VOCAB; v++) sum += exp(logits[v] - largest);
         double wanted = logits[prompt.ids[i + 1]] - largest - log(sum);
-        CHECK_MSG(fabs(logprobs[i] - wanted) < 0.02, "token %d scores %f, not %f", i + 1, logprobs[i], wanted);
+        CHECK_MSG(fabs(logprobs[i] - wanted) < 0.02, "token %d scores %f, not %f", i + 1,
+                  logprobs[i], wanted);
     }
     riffle_session_close(session);
 }
 
-/* A second turn reads what is new; saying the same again reads at most the one token whose logits are wanted. */
+/* A second turn reads what is new; saying the same again reads at most the one token whose logits
+ * are wanted. */
 static void a_chat_reads_only_what_is_new(riffle_model *model)
 {
     riffle_session *session = open_session(model, 1024, 2);
@@ -409,7 +422,8 @@ static void a_chat_reads_only_what_is_new(riffle_model *model)
     CHECK(kept >= first);
     CHECK_INT(read, after.count - kept);
 
-    /* Another conversation: what it shares with this one stays, and the session ends up where a fresh one would. */
+    /* Another conversation: what it shares with this one stays, and the session ends up where a
+     * fresh one would. */
     messages[0].content = "Tell me a story about a dog.";
     CHECK_OK(riffle_chat_prefill(session, messages, 1));
     riffle_session *fresh = open_session(model, 1024, 2);

@@ -28,7 +28,8 @@ static void write_file(const char *path, const unsigned char *data, size_t bytes
 }
 
 /* A load that failed left the session where it was: its next tokens are `wanted`. */
-static void check_untouched(riffle_session *session, const struct tokens *held, const struct tokens *wanted)
+static void check_untouched(riffle_session *session, const struct tokens *held,
+                            const struct tokens *wanted)
 {
     struct tokens now = session_tokens(session);
     CHECK(same_tokens(&now, held));

@@ -1,5 +1,6 @@
-/* Panels hold the values of the file: random blocks of every quantised type, repacked, and the panels read back with the
- * plainest reading of microkernels/panel.h, against rf_dequantize_f32, bit for bit. */
+/* Panels hold the values of the file: random blocks of every quantised type, repacked, and the
+ * panels read back with the plainest reading of microkernels/panel.h, against rf_dequantize_f32,
+ * bit for bit. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,13 +19,15 @@ static const struct type {
     enum rf_dtype dtype;
     enum rf_format format;
     int halves[2]; /* where a block has its F16 numbers; -1: none */
-} types[] = {
-    {RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},  {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},    {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},
-    {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},   {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},   {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
-    {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}}, {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}}, {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},
-    {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},   {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}}};
+} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},  {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
+             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},  {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
+             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},  {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
+             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}}, {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
+             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},   {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
+             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}}};
 
-/* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones among them. */
+/* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones
+ * among them. */
 static void fill(const struct type *type, uint8_t *data, size_t bytes)
 {
     size_t block = rf_dtype_info(type->dtype)->block_bytes;
@@ -43,17 +46,20 @@ static float f16(const uint8_t *list, size_t r)
 /* The value of row r and place j in a panel of rows of k values. */
 static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, size_t r, size_t j)
 {
-    static const float e2m1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    static const float e2m1[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                   0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const uint8_t *block = panel + j / 32 * layout->block_bytes;
-    const uint8_t *scales = panel + k / 32 * layout->block_bytes + j / layout->unit * layout->scale_bytes;
+    const uint8_t *scales =
+        panel + k / 32 * layout->block_bytes + j / layout->unit * layout->scale_bytes;
     size_t i = j % 32, group = j % 256 / 16;
     int code;
     if (layout->bits == 8) {
         code = block[i / 4 * 64 + 4 * r + i % 4];
     } else {
         code = block[i / 8 * 64 + 4 * r + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15;
-        if (layout->bits == 6) code += 16 * (block[256 + i / 16 * 64 + 4 * r + i % 4] >> (i % 16 / 4 * 2) & 3);
+        if (layout->bits == 6)
+            code += 16 * (block[256 + i / 16 * 64 + 4 * r + i % 4] >> (i % 16 / 4 * 2) & 3);
     }
     switch (format) {
     case RF_FORMAT_MXFP4: return scales[r] ? 2 * e2m1[code] * ldexpf(1, scales[r] - 127) : 0;
@@ -66,7 +72,8 @@ static float panel_value(enum rf_format format, const uint8_t *panel, size_t k, 
         float b = f16(scales + 192, 16 + r) * (float)rf_q4k_scale(scales, 8 + group / 2, r);
         return s * (float)code + b;
     }
-    case RF_FORMAT_Q6_K: return f16(scales + 256, r) * (float)(int8_t)scales[16 * group + r] * (float)(code - 32);
+    case RF_FORMAT_Q6_K:
+        return f16(scales + 256, r) * (float)(int8_t)scales[16 * group + r] * (float)(code - 32);
     case RF_FORMAT_Q8_K: {
         float s = f16(scales + 512, r) * (float)(int8_t)scales[16 * group + r];
         float b = f16(scales + 512, 16 + r) * (float)(int8_t)scales[256 + 16 * group + r];
@@ -85,7 +92,8 @@ static int same(float a, float b)
 static void values_are_the_files(const struct type *type, size_t m, size_t k)
 {
     const struct rf_dtype_info *info = rf_dtype_info(type->dtype);
-    size_t row_bytes = k / info->block_elems * info->block_bytes, panel_bytes = rf_panel_bytes(type->format, k);
+    size_t row_bytes = k / info->block_elems * info->block_bytes,
+           panel_bytes = rf_panel_bytes(type->format, k);
     uint8_t *data = malloc(m * row_bytes + 1), *panel = malloc(panel_bytes + 1);
     float *wanted = malloc(k * sizeof *wanted);
     if (!data || !panel || !wanted) exit(1);
@@ -101,13 +109,16 @@ static void values_are_the_files(const struct type *type, size_t m, size_t k)
             if (r < rows) rf_dequantize_f32(type->dtype, row, wanted, k);
             size_t off = 0;
             for (size_t j = 0; j < k; j++) {
-                if (type->dtype == RF_MXFP4 && r < rows && row[j / 32 * info->block_bytes] < 2) wanted[j] = 0;
+                if (type->dtype == RF_MXFP4 && r < rows && row[j / 32 * info->block_bytes] < 2)
+                    wanted[j] = 0;
                 off += !same(panel_value(type->format, panel, k, r, j), wanted[j]);
             }
-            CHECK_MSG(off == 0, "%s, %zu rows of %zu: row %zu has %zu other values", info->name, m, k, first + r, off);
+            CHECK_MSG(off == 0, "%s, %zu rows of %zu: row %zu has %zu other values", info->name, m,
+                      k, first + r, off);
         }
-        size_t used = k / 32 * rf_panel_layout(type->format)->block_bytes +
-                      k / rf_panel_layout(type->format)->unit * rf_panel_layout(type->format)->scale_bytes;
+        size_t used =
+            k / 32 * rf_panel_layout(type->format)->block_bytes +
+            k / rf_panel_layout(type->format)->unit * rf_panel_layout(type->format)->scale_bytes;
         for (size_t i = used; i < panel_bytes; i++) CHECK_INT(panel[i], 0);
     }
     free(data);

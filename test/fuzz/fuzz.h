@@ -1,4 +1,5 @@
-/* The entry point of a fuzz target, called by libFuzzer or by standalone.c. It must not keep, leak or crash. */
+/* The entry point of a fuzz target, called by libFuzzer or by standalone.c. It must not keep, leak
+ * or crash. */
 #ifndef RF_TEST_FUZZ_H
 #define RF_TEST_FUZZ_H
 

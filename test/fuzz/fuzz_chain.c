@@ -1,11 +1,12 @@
-/* A chain as somebody wrote it: what is accepted keeps the promises of chain.h, what is not says why. */
+/* A chain as somebody wrote it: what is accepted keeps the promises of chain.h, what is not says
+ * why. */
 #include "fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "spec/chain.h"
+#include "speculate/chain.h"
 
 static void expect(int condition, const char *what)
 {
@@ -19,8 +20,10 @@ static void check_levels(const struct rf_chain *chain)
     expect(chain->n_levels >= 1 && chain->n_levels <= RF_CHAIN_MAX_LEVELS, "number of levels");
     for (int32_t i = 0; i < chain->n_levels; i++) {
         const struct rf_chain_level *level = &chain->levels[i];
-        expect(memchr(level->name, 0, sizeof level->name) != NULL && level->name[0], "a name without an end");
-        expect((level->kind == RF_LEVEL_TARGET) == (i == chain->n_levels - 1), "the target's place");
+        expect(memchr(level->name, 0, sizeof level->name) != NULL && level->name[0],
+               "a name without an end");
+        expect((level->kind == RF_LEVEL_TARGET) == (i == chain->n_levels - 1),
+               "the target's place");
         expect(level->kind != RF_LEVEL_NGRAM || i == 0, "the table's place");
         expect(i == 0 || level->kind >= level[-1].kind, "the order of costs");
     }
@@ -48,7 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         char *part = malloc(cap ? cap : 1); /* of exactly its size, for a sanitizer */
         if (!part) break;
         rf_chain_format(&chain, part, cap);
-        if (cap) expect(strlen(part) <= n && memcmp(part, whole, strlen(part)) == 0, "a cut is no beginning");
+        if (cap)
+            expect(strlen(part) <= n && memcmp(part, whole, strlen(part)) == 0,
+                   "a cut is no beginning");
         free(part);
     }
     free(text);

@@ -1,6 +1,7 @@
-/* The reader of Hugging Face folders on any files. The input is the files one after the other, with SEPARATOR between
- * them: config.json, generation_config.json, tokenizer_config.json, tokenizer.json, tokenizer.model, the index, then one
- * or more safetensors files. An empty file is one that is not there. */
+/* The reader of Hugging Face folders on any files. The input is the files one after the other, with
+ * SEPARATOR between them: config.json, generation_config.json, tokenizer_config.json,
+ * tokenizer.json, tokenizer.model, the index, then one or more safetensors files. An empty file is
+ * one that is not there. */
 #include "fuzz/fuzz.h"
 #include "fuzz/touch.h"
 #include "model/hf.h"
@@ -13,7 +14,9 @@ enum { SEPARATOR_BYTES = sizeof separator - 1, MAX_SHARDS = 4 };
 static struct rf_str next_file(const uint8_t **data, size_t *bytes)
 {
     size_t n = 0;
-    while (n < *bytes && (*bytes - n < SEPARATOR_BYTES || memcmp(*data + n, separator, SEPARATOR_BYTES) != 0)) n++;
+    while (n < *bytes &&
+           (*bytes - n < SEPARATOR_BYTES || memcmp(*data + n, separator, SEPARATOR_BYTES) != 0))
+        n++;
     struct rf_str file = {n ? (const char *)*data : NULL, n};
     size_t used = n < *bytes ? n + SEPARATOR_BYTES : n;
     *data += used;
@@ -33,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct rf_str index = next_file(&data, &bytes);
     while (files.n_shards < MAX_SHARDS && bytes > 0) {
         struct rf_str shard = next_file(&data, &bytes);
-        shards[files.n_shards++] = (struct rf_hf_shard){"fuzz", (const unsigned char *)shard.data, shard.bytes};
+        shards[files.n_shards++] =
+            (struct rf_hf_shard){"fuzz", (const unsigned char *)shard.data, shard.bytes};
     }
     struct rf_source *source;
     struct rf_error error = {0};

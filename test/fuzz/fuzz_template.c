@@ -1,4 +1,5 @@
-/* A chat template and a conversation out of the input: "SOURCE\0ROLE\0CONTENT\0ROLE\0CONTENT...". */
+/* A chat template and a conversation out of the input: "SOURCE\0ROLE\0CONTENT\0ROLE\0CONTENT...".
+ */
 #include "fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -9,13 +10,15 @@
 
 enum { MAX_MESSAGES = 32 };
 
-static void render(const struct rf_chat_template *chat, const struct rf_chat_message *messages, size_t n)
+static void render(const struct rf_chat_template *chat, const struct rf_chat_message *messages,
+                   size_t n)
 {
     for (int generation = 0; generation < 2; generation++) {
         struct rf_rendered rendered;
         struct rf_error error;
         size_t total = 0;
-        if (rf_chat_render(chat, messages, n, generation, &rf_system_allocator, &rendered, &error)) continue;
+        if (rf_chat_render(chat, messages, n, generation, &rf_system_allocator, &rendered, &error))
+            continue;
         for (size_t i = 0; i < rendered.n_segments; i++) total += rendered.segments[i].bytes;
         if (total != rendered.text.count) abort();
         rf_rendered_free(&rf_system_allocator, &rendered);
@@ -40,12 +43,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     struct rf_chat_template *chat;
     struct rf_error error;
-    if (!rf_chat_template_new(&chat, text, source, NULL, "<s>", "</s>", &rf_system_allocator, &error)) {
+    if (!rf_chat_template_new(&chat, text, source, NULL, "<s>", "</s>", &rf_system_allocator,
+                              &error)) {
         render(chat, messages, n);
         rf_chat_template_free(chat);
     }
     for (const char *const *name = rf_chat_template_names(); *name; name++) {
-        if (rf_chat_template_new(&chat, NULL, 0, *name, "<s>", "</s>", &rf_system_allocator, &error)) abort();
+        if (rf_chat_template_new(&chat, NULL, 0, *name, "<s>", "</s>", &rf_system_allocator,
+                                 &error))
+            abort();
         render(chat, messages, n);
         rf_chat_template_free(chat);
     }

@@ -1,8 +1,9 @@
 /* A vocabulary and a text out of the input: making the tokenizer may fail, nothing else may.
  *
- * Byte 0: bit 0 sentencepiece, bits 1-2 pre-tokenizer, bit 3 without the 256 bytes, bit 4 extra white space removed.
- * Byte 1: number of tokens, byte 2: number of merges; then for each token its length, type, score and text; for each
- * merge two token numbers; the rest is text, its segments ended by 0xfe (special) and 0xff (not). */
+ * Byte 0: bit 0 sentencepiece, bits 1-2 pre-tokenizer, bit 3 without the 256 bytes, bit 4 extra
+ * white space removed. Byte 1: number of tokens, byte 2: number of merges; then for each token its
+ * length, type, score and text; for each merge two token numbers; the rest is text, its segments
+ * ended by 0xfe (special) and 0xff (not). */
 #include "fuzz/fuzz.h"
 
 #include <math.h>
@@ -28,8 +29,11 @@ static uint8_t take(struct input *input)
 static size_t spell_byte(int byte, int spm, char *out)
 {
     if (spm) return (size_t)snprintf(out, 8, "<0x%02X>", (unsigned)byte);
-    int printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-    int c = byte <= 0x20 ? 0x100 + byte : byte >= 0x7f && byte <= 0xa0 ? 0x121 + byte - 0x7f : 0x143;
+    int printable =
+        (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    int c = byte <= 0x20                   ? 0x100 + byte
+            : byte >= 0x7f && byte <= 0xa0 ? 0x121 + byte - 0x7f
+                                           : 0x143;
     if (printable) c = byte;
     if (c < 0x80) {
         out[0] = (char)c;
@@ -49,10 +53,12 @@ static void fill(struct rf_vocab *vocab, struct input *input, char (*spellings)[
     vocab->pre = (struct rf_str){pre[flags >> 1 & 3], strlen(pre[flags >> 1 & 3])};
     vocab->n_tokens = base + n_tokens;
     vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;
-    vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->ignore_merges = vocab->nfc = -1;
+    vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->ignore_merges = vocab->nfc =
+        -1;
     vocab->remove_extra_whitespaces = (int8_t)(flags >> 4 & 1);
     for (int i = 0; i < base; i++) {
-        vocab->tokens[i] = (struct rf_str){spellings[i], i < 256 ? spell_byte(i, spm, spellings[i]) : 5};
+        vocab->tokens[i] =
+            (struct rf_str){spellings[i], i < 256 ? spell_byte(i, spm, spellings[i]) : 5};
         vocab->types[i] = i == 256 ? RF_TOKEN_UNKNOWN : spm ? RF_TOKEN_BYTE : RF_TOKEN_NORMAL;
     }
     if (base) memcpy(spellings[256], "<unk>", 5);
@@ -67,8 +73,8 @@ static void fill(struct rf_vocab *vocab, struct input *input, char (*spellings)[
     }
     for (int i = 0; i < n_merges && vocab->n_tokens; i++) {
         int left = take(input) | take(input) << 8, right = take(input) | take(input) << 8;
-        vocab->merges[vocab->n_merges++] =
-            (struct rf_merge){vocab->tokens[left % vocab->n_tokens], vocab->tokens[right % vocab->n_tokens]};
+        vocab->merges[vocab->n_merges++] = (struct rf_merge){
+            vocab->tokens[left % vocab->n_tokens], vocab->tokens[right % vocab->n_tokens]};
     }
 }
 
@@ -92,11 +98,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (const uint8_t *p = begin; p <= input.end && n_segments < 64; p++) {
         if (p < input.end && *p < 0xfe) continue;
         int special = p < input.end && *p == 0xfe;
-        segments[n_segments++] = (struct rf_segment){(const char *)begin, (size_t)(p - begin), special};
+        segments[n_segments++] =
+            (struct rf_segment){(const char *)begin, (size_t)(p - begin), special};
         begin = p + 1;
     }
     struct rf_tokens ids = {0};
-    if (rf_tokenizer_encode(tokenizer, segments, n_segments, RF_ENCODE_BOS, &rf_system_allocator, &ids, &error)) {
+    if (rf_tokenizer_encode(tokenizer, segments, n_segments, RF_ENCODE_BOS, &rf_system_allocator,
+                            &ids, &error)) {
         fprintf(stderr, "encoding fails: %s\n", error.text);
         abort();
     }

@@ -1,4 +1,5 @@
-/* Runs a fuzz target without libFuzzer: every file of a folder, then mutations of them from a fixed seed.
+/* Runs a fuzz target without libFuzzer: every file of a folder, then mutations of them from a fixed
+ * seed.
  *
  *     fuzz_NAME FOLDER COUNT      replay FOLDER, then COUNT mutations
  *     fuzz_NAME FILE              replay one file
@@ -52,7 +53,8 @@ static int read_seed(const char *path, struct seed *seed)
     return 0;
 }
 
-/* The input lies in a block of exactly its size, so that a sanitizer sees every byte read beyond it. */
+/* The input lies in a block of exactly its size, so that a sanitizer sees every byte read beyond
+ * it. */
 static void run(const uint8_t *data, size_t bytes)
 {
     uint8_t *exact = malloc(bytes ? bytes : 1);
@@ -62,8 +64,8 @@ static void run(const uint8_t *data, size_t bytes)
     free(exact);
 }
 
-/* One change: a bit, a byte, an integer of 1 to 8 bytes set to a value at some border, a run copied over another, a run
- * removed, or the end cut off. */
+/* One change: a bit, a byte, an integer of 1 to 8 bytes set to a value at some border, a run copied
+ * over another, a run removed, or the end cut off. */
 static size_t mutate(uint8_t *data, size_t bytes)
 {
     static const uint64_t borders[] = {0,
@@ -89,7 +91,8 @@ static size_t mutate(uint8_t *data, size_t bytes)
     case 2: {
         uint64_t value = borders[random_below(sizeof borders / sizeof *borders)];
         size_t width = (size_t)1 << random_below(4);
-        for (size_t i = 0; i < width && at + i < bytes; i++) data[at + i] = (uint8_t)(value >> (8 * i));
+        for (size_t i = 0; i < width && at + i < bytes; i++)
+            data[at + i] = (uint8_t)(value >> (8 * i));
         break;
     }
     case 3: {
@@ -142,7 +145,8 @@ int main(int argc, char **argv)
         if (!copy) return 1;
         memcpy(copy, seed->data, seed->bytes);
         size_t bytes = seed->bytes;
-        for (size_t changes = 1 + random_below(4); changes > 0; changes--) bytes = mutate(copy, bytes);
+        for (size_t changes = 1 + random_below(4); changes > 0; changes--)
+            bytes = mutate(copy, bytes);
         run(copy, bytes);
         free(copy);
     }

@@ -1,4 +1,5 @@
-/* Reads every byte that an opened source promises, so that a sanitizer sees a promise that was not kept. */
+/* Reads every byte that an opened source promises, so that a sanitizer sees a promise that was not
+ * kept. */
 #ifndef RF_TEST_TOUCH_H
 #define RF_TEST_TOUCH_H
 
@@ -23,7 +24,8 @@ static inline void touch_source(const struct rf_source *source)
     const struct rf_vocab *vocab = &source->vocab;
     for (int32_t i = 0; i < vocab->n_tokens; i++) touch_str(vocab->tokens[i]);
     touch_bytes((const char *)vocab->types, (size_t)vocab->n_tokens);
-    if (vocab->scores) touch_bytes((const char *)vocab->scores, (size_t)vocab->n_tokens * sizeof *vocab->scores);
+    if (vocab->scores)
+        touch_bytes((const char *)vocab->scores, (size_t)vocab->n_tokens * sizeof *vocab->scores);
     for (size_t i = 0; i < vocab->n_merges; i++) {
         touch_str(vocab->merges[i].left);
         touch_str(vocab->merges[i].right);
@@ -33,7 +35,8 @@ static inline void touch_source(const struct rf_source *source)
         if (rf_source_tensor(source, tensor->name) != tensor) abort();
         touch_bytes(tensor->data, (size_t)tensor->bytes);
         float values[256];
-        rf_dequantize_f32(tensor->dtype, tensor->data, values, rf_dtype_info(tensor->dtype)->block_elems);
+        rf_dequantize_f32(tensor->dtype, tensor->data, values,
+                          rf_dtype_info(tensor->dtype)->block_elems);
     }
     touch_str(vocab->pre);
     touch_str(vocab->spm_proto);

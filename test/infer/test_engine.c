@@ -1,4 +1,5 @@
-/* The forward pass of every tier that this machine has, against test/reference.c and against itself. */
+/* The forward pass of every tier that this machine has, against test/reference.c and against
+ * itself. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,15 +12,18 @@
 #include "reference.h"
 #include "synthetic.h"
 
-/* Engine and reference round at the same places; they differ in the order of F32 sums, by 1e-7, and where that moves an
- * activation over a BF16 border, by a step of 2^-8 in that one activation, which later layers and positions see. The
- * largest relative error seen so is 7e-3; a wrong rotation, bias, head or norm gives 2e-2 to 2. */
+/* Engine and reference round at the same places; they differ in the order of F32 sums, by 1e-7, and
+ * where that moves an activation over a BF16 border, by a step of 2^-8 in that one activation,
+ * which later layers and positions see. The largest relative error seen so is 7e-3; a wrong
+ * rotation, bias, head or norm gives 2e-2 to 2. */
 #define TOLERANCE 1.2e-2
-/* Where activations are rounded to 8 bits the step is 2^-7 of the largest of 32: 1.0e-2 seen. (Of normally distributed
- * rows the whole of that rounding is worth 5e-3 of a layer's result; the reference does it too.) */
+/* Where activations are rounded to 8 bits the step is 2^-7 of the largest of 32: 1.0e-2 seen. (Of
+ * normally distributed rows the whole of that rounding is worth 5e-3 of a layer's result; the
+ * reference does it too.) */
 #define TOLERANCE_8_BITS 1.8e-2
-/* A position whose activations crossed no border agrees to the sums' 1e-7. In the first layer there are always some (a
- * quarter at least, seen), and none at all when a single rounding is missing or in another place. */
+/* A position whose activations crossed no border agrees to the sums' 1e-7. In the first layer there
+ * are always some (a quarter at least, seen), and none at all when a single rounding is missing or
+ * in another place. */
 #define SAME 1e-5
 
 /* Enough that positions cross the border between two chunks of attention (256). */
@@ -32,21 +36,26 @@ struct engine {
     struct rf_activations activations;
 };
 
-static void engine_open(struct engine *engine, const struct rf_source *source, enum rf_weight_form form,
-                        enum rf_tier tier, int threads, enum rf_kv_type kv)
+static void engine_open(struct engine *engine, const struct rf_source *source,
+                        enum rf_weight_form form, enum rf_tier tier, int threads,
+                        enum rf_kv_type kv)
 {
     struct rf_error error = {.text = ""};
     struct rf_backend *backend;
     engine->crew = crew_open(threads);
     int code = rf_cpu_backend_new(&backend, (int)tier, &rf_system_allocator, &error);
     if (!code)
-        code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL, &rf_system_allocator,
-                             &error);
-    const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = MAX_ROWS, .team = engine->crew.team, .kv = kv};
+        code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL,
+                             &rf_system_allocator, &error);
+    const struct rf_context_shape shape = {.params = &source->params,
+                                           .n_ctx = N_TOKENS,
+                                           .max_rows = MAX_ROWS,
+                                           .team = engine->crew.team,
+                                           .kv = kv};
     if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
     if (!code)
-        code = rf_activations_new(&engine->activations, engine->context, engine->model, MAX_ROWS, MAX_ROWS, &error);
+        code = rf_activations_new(&engine->activations, engine->context, engine->model, MAX_ROWS,
+                                  MAX_ROWS, &error);
     if (code) {
         fprintf(stderr, "%s\n", error.text);
         exit(1);
@@ -62,7 +71,8 @@ static void engine_close(struct engine *engine)
 
 typedef void observe_fn(void *user, int32_t layer, const struct rf_buffer *x);
 
-/* Reads tokens[first .. first + n_rows) at their positions and copies their logits to [n_rows][n_vocab]. */
+/* Reads tokens[first .. first + n_rows) at their positions and copies their logits to
+ * [n_rows][n_vocab]. */
 static void engine_pass(struct engine *engine, const int32_t *tokens, int32_t first, int32_t n_rows,
                         observe_fn *observe, void *user, float *logits)
 {
@@ -77,7 +87,8 @@ static void engine_pass(struct engine *engine, const int32_t *tokens, int32_t fi
     CHECK_INT(rf_forward(&pass), 0);
     size_t n_vocab = (size_t)engine->model->source->params.n_vocab;
     for (int32_t i = 0; i < n_rows; i++)
-        memcpy(logits + (size_t)i * n_vocab, engine->model->backend->ops->row(engine->activations.logits, i),
+        memcpy(logits + (size_t)i * n_vocab,
+               engine->model->backend->ops->row(engine->activations.logits, i),
                n_vocab * sizeof *logits);
 }
 
@@ -102,7 +113,8 @@ static void trace_engine(void *user, int32_t layer, const struct rf_buffer *x)
     trace->calls++;
     if (layer < 0) return;
     for (int32_t i = 0; i < trace->n_rows; i++)
-        memcpy(trace_row(trace, layer, i), trace->ops->row(x, i), (size_t)trace->n_embd * sizeof(float));
+        memcpy(trace_row(trace, layer, i), trace->ops->row(x, i),
+               (size_t)trace->n_embd * sizeof(float));
 }
 
 static void trace_reference(void *user, int32_t layer, int32_t position, const float *hidden)
@@ -139,12 +151,12 @@ static float *floats(size_t n)
     return values;
 }
 
-static void check_off(const struct subject *subject, enum rf_tier tier, const char *what, int32_t layer,
-                      int32_t position, double off, double *worst)
+static void check_off(const struct subject *subject, enum rf_tier tier, const char *what,
+                      int32_t layer, int32_t position, double off, double *worst)
 {
     double tolerance = subject->form == RF_WEIGHTS_BF16 ? TOLERANCE : TOLERANCE_8_BITS;
-    CHECK_MSG(off < tolerance, "%s, %s: the %s of layer %d at position %d is off by %.1e", subject->name,
-              rf_tier_name(tier), what, layer, position, off);
+    CHECK_MSG(off < tolerance, "%s, %s: the %s of layer %d at position %d is off by %.1e",
+              subject->name, rf_tier_name(tier), what, layer, position, off);
     *worst = off > *worst ? off : *worst;
 }
 
@@ -152,10 +164,14 @@ static void every_layer_agrees(const struct subject *subject, enum rf_tier tier)
 {
     const struct rf_params *p = &subject->source->params;
     size_t n_embd = (size_t)p->n_embd, n_vocab = (size_t)p->n_vocab;
-    float *hidden = floats((size_t)p->n_layer * N_TOKENS * n_embd), *logits = floats(N_TOKENS * n_vocab);
+    float *hidden = floats((size_t)p->n_layer * N_TOKENS * n_embd),
+          *logits = floats(N_TOKENS * n_vocab);
     struct engine engine;
     engine_open(&engine, subject->source, subject->form, tier, 2, RF_KV_F16);
-    struct trace trace = {.ops = engine.model->backend->ops, .hidden = hidden, .n_embd = p->n_embd, .n_rows = N_TOKENS};
+    struct trace trace = {.ops = engine.model->backend->ops,
+                          .hidden = hidden,
+                          .n_embd = p->n_embd,
+                          .n_rows = N_TOKENS};
     engine_pass(&engine, subject->tokens, 0, N_TOKENS, trace_engine, &trace, logits);
     engine_close(&engine);
 
@@ -164,16 +180,17 @@ static void every_layer_agrees(const struct subject *subject, enum rf_tier tier)
     int32_t same = 0;
     for (int32_t i = 0; i < N_TOKENS; i++) {
         for (int32_t layer = 0; layer < p->n_layer; layer++) {
-            double off = relative_error(trace_row(&trace, layer, i), trace_row(&subject->reference, layer, i), n_embd);
+            double off = relative_error(trace_row(&trace, layer, i),
+                                        trace_row(&subject->reference, layer, i), n_embd);
             check_off(subject, tier, "output", layer, i, off, &worst);
             same += layer == 0 && off < SAME;
         }
         size_t row = (size_t)i * n_vocab;
-        check_off(subject, tier, "logits", p->n_layer, i, relative_error(logits + row, subject->logits + row, n_vocab),
-                  &worst);
+        check_off(subject, tier, "logits", p->n_layer, i,
+                  relative_error(logits + row, subject->logits + row, n_vocab), &worst);
     }
-    CHECK_MSG(same > N_TOKENS / 10, "%s, %s: only %d positions are the same after the first layer", subject->name,
-              rf_tier_name(tier), same);
+    CHECK_MSG(same > N_TOKENS / 10, "%s, %s: only %d positions are the same after the first layer",
+              subject->name, rf_tier_name(tier), same);
     printf("%s, %s: off by at most %.1e\n", subject->name, rf_tier_name(tier), worst);
     free(hidden);
     free(logits);
@@ -181,8 +198,10 @@ static void every_layer_agrees(const struct subject *subject, enum rf_tier tier)
 
 /* ---- against itself ---- */
 
-/* The logits of every token: the first `begin` read in one pass, the others in passes of `rows` rows. */
-static void read_in_passes(struct engine *engine, const int32_t *tokens, int32_t begin, int32_t rows, float *logits)
+/* The logits of every token: the first `begin` read in one pass, the others in passes of `rows`
+ * rows. */
+static void read_in_passes(struct engine *engine, const int32_t *tokens, int32_t begin,
+                           int32_t rows, float *logits)
 {
     size_t n_vocab = (size_t)engine->model->source->params.n_vocab;
     for (int32_t at = 0, n = begin ? begin : rows; at < N_TOKENS; at += n, n = rows) {
@@ -192,27 +211,31 @@ static void read_in_passes(struct engine *engine, const int32_t *tokens, int32_t
 }
 
 /* `thorough`: every reading of the list, else the first few. */
-static void rows_are_independent(const struct subject *subject, enum rf_tier tier, enum rf_kv_type kv, int thorough)
+static void rows_are_independent(const struct subject *subject, enum rf_tier tier,
+                                 enum rf_kv_type kv, int thorough)
 {
     enum { BEGIN = 240 }; /* small passes need to be seen on both sides of a chunk's border only */
     /* The first reading is what the others are compared with. */
     static const struct {
         int threads;
         int32_t begin, rows;
-    } readings[] = {{1, 0, 1},     {2, 0, N_TOKENS}, {3, BEGIN, 16}, {2, BEGIN, 7}, {1, 0, N_TOKENS},
-                    {2, BEGIN, 1}, {2, BEGIN, 2},    {2, BEGIN, 3},  {2, BEGIN, 5}, {2, BEGIN, 8},
-                    {2, 0, 16},    {2, 0, 33},       {2, 0, 64},     {3, BEGIN, 4}, {3, 0, N_TOKENS}};
+    } readings[] = {{1, 0, 1},        {2, 0, N_TOKENS}, {3, BEGIN, 16},  {2, BEGIN, 7},
+                    {1, 0, N_TOKENS}, {2, BEGIN, 1},    {2, BEGIN, 2},   {2, BEGIN, 3},
+                    {2, BEGIN, 5},    {2, BEGIN, 8},    {2, 0, 16},      {2, 0, 33},
+                    {2, 0, 64},       {3, BEGIN, 4},    {3, 0, N_TOKENS}};
     size_t n_vocab = (size_t)subject->source->params.n_vocab;
     float *first = floats(N_TOKENS * n_vocab), *other = floats(N_TOKENS * n_vocab);
     for (size_t k = 0; k < (thorough ? sizeof readings / sizeof *readings : 4); k++) {
         struct engine engine;
         engine_open(&engine, subject->source, subject->form, tier, readings[k].threads, kv);
-        read_in_passes(&engine, subject->tokens, readings[k].begin, readings[k].rows, k == 0 ? first : other);
+        read_in_passes(&engine, subject->tokens, readings[k].begin, readings[k].rows,
+                       k == 0 ? first : other);
         engine_close(&engine);
         for (size_t i = 0; k > 0 && i < N_TOKENS; i++) {
-            CHECK_MSG(memcmp(first + i * n_vocab, other + i * n_vocab, n_vocab * sizeof *first) == 0,
-                      "%s, %s: position %zu has other logits in passes of %d rows with %d threads", subject->name,
-                      rf_tier_name(tier), i, readings[k].rows, readings[k].threads);
+            CHECK_MSG(memcmp(first + i * n_vocab, other + i * n_vocab, n_vocab * sizeof *first) ==
+                          0,
+                      "%s, %s: position %zu has other logits in passes of %d rows with %d threads",
+                      subject->name, rf_tier_name(tier), i, readings[k].rows, readings[k].threads);
         }
     }
     free(first);
@@ -269,7 +292,8 @@ static void scores_are_log_softmax(const struct subject *subject, enum rf_tier t
         for (size_t v = 1; v < n_vocab; v++) largest = row[v] > largest ? row[v] : largest;
         for (size_t v = 0; v < n_vocab; v++) sum += exp(row[v] - largest);
         double wanted = row[tokens[i + 1]] - largest - log(sum);
-        CHECK_MSG(fabs(logprobs[i] - wanted) < 1e-5, "score %d is %.7f, not %.7f", i, logprobs[i], wanted);
+        CHECK_MSG(fabs(logprobs[i] - wanted) < 1e-5, "score %d is %.7f, not %.7f", i, logprobs[i],
+                  wanted);
     }
     engine_close(&engine);
     free(logits);
@@ -277,10 +301,12 @@ static void scores_are_log_softmax(const struct subject *subject, enum rf_tier t
 
 /* ---- the models ---- */
 
-static void check_model(const char *name, const struct rf_source *source, enum rf_weight_form form, int thorough)
+static void check_model(const char *name, const struct rf_source *source, enum rf_weight_form form,
+                        int thorough)
 {
     const struct rf_params *p = &source->params;
-    struct subject subject = {.name = name, .source = source, .form = form, .reference = {.n_embd = p->n_embd}};
+    struct subject subject = {
+        .name = name, .source = source, .form = form, .reference = {.n_embd = p->n_embd}};
     enum reference_rounding rounding = form == RF_WEIGHTS_BF16 ? REFERENCE_BF16 : REFERENCE_STORED;
     uint32_t random = 1;
     for (int i = 0; i < N_TOKENS; i++) {
@@ -289,15 +315,16 @@ static void check_model(const char *name, const struct rf_source *source, enum r
     }
     subject.reference.hidden = floats((size_t)p->n_layer * N_TOKENS * (size_t)p->n_embd);
     subject.logits = floats(N_TOKENS * (size_t)p->n_vocab);
-    CHECK_INT(reference_logits(source, rounding, subject.tokens, N_TOKENS, trace_reference, &subject.reference,
-                               subject.logits),
+    CHECK_INT(reference_logits(source, rounding, subject.tokens, N_TOKENS, trace_reference,
+                               &subject.reference, subject.logits),
               0);
     struct rf_error error;
     for (int i = 0; i < RF_TIER_COUNT; i++) {
         enum rf_tier tier = (enum rf_tier)i;
         struct rf_backend *backend;
         if (!rf_cpu_has_tier(tier)) continue;
-        if (rf_cpu_backend_new(&backend, i, &rf_system_allocator, &error)) continue; /* it has no kernels */
+        if (rf_cpu_backend_new(&backend, i, &rf_system_allocator, &error))
+            continue; /* it has no kernels */
         backend->ops->free(backend);
         every_layer_agrees(&subject, tier);
         rows_are_independent(&subject, tier, RF_KV_F16, thorough);
@@ -309,8 +336,8 @@ static void check_model(const char *name, const struct rf_source *source, enum r
     free(subject.logits);
 }
 
-static void check_synthetic(const char *name, const struct rf_params *params, const enum rf_dtype *types,
-                            size_t n_types, enum rf_weight_form form)
+static void check_synthetic(const char *name, const struct rf_params *params,
+                            const enum rf_dtype *types, size_t n_types, enum rf_weight_form form)
 {
     struct rf_source *source = synthetic_new(params, types, n_types);
     CHECK(source != NULL);
@@ -318,8 +345,8 @@ static void check_synthetic(const char *name, const struct rf_params *params, co
     synthetic_free(source);
 }
 
-/* Matrices in every type of blocks of 32, and floats among them, so that layers that share their input differ in form; no
- * number of rows is a multiple of 16 but for the widths. */
+/* Matrices in every type of blocks of 32, and floats among them, so that layers that share their
+ * input differ in form; no number of rows is a multiple of 16 but for the widths. */
 static void check_blocks_of_32(void)
 {
     static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1, RF_Q5_0,
@@ -341,13 +368,16 @@ static void check_blocks_of_32(void)
                                      .rope_scale = 1.0f,
                                      .tied_output = 1,
                                      .qkv_bias = 1};
-    check_synthetic("blocks of 32", &params, types, sizeof types / sizeof *types, RF_WEIGHTS_STORED);
-    check_synthetic("blocks of 32 in BF16", &params, types, sizeof types / sizeof *types, RF_WEIGHTS_BF16);
+    check_synthetic("blocks of 32", &params, types, sizeof types / sizeof *types,
+                    RF_WEIGHTS_STORED);
+    check_synthetic("blocks of 32 in BF16", &params, types, sizeof types / sizeof *types,
+                    RF_WEIGHTS_BF16);
 }
 
 static void check_blocks_of_256(void)
 {
-    static const enum rf_dtype types[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K, RF_Q3_K, RF_Q4_K, RF_BF16};
+    static const enum rf_dtype types[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K,
+                                          RF_Q3_K, RF_Q4_K, RF_BF16};
     const struct rf_params params = {.arch = RF_ARCH_LLAMA,
                                      .arch_name = "llama",
                                      .n_layer = 1,
@@ -363,8 +393,10 @@ static void check_blocks_of_256(void)
                                      .rope_dim = 64,
                                      .rope_theta = 1e4f,
                                      .rope_scale = 1.0f};
-    check_synthetic("blocks of 256", &params, types, sizeof types / sizeof *types, RF_WEIGHTS_STORED);
-    check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types, RF_WEIGHTS_BF16);
+    check_synthetic("blocks of 256", &params, types, sizeof types / sizeof *types,
+                    RF_WEIGHTS_STORED);
+    check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types,
+                    RF_WEIGHTS_BF16);
 }
 
 int main(void)
@@ -378,7 +410,8 @@ int main(void)
     check_model("stories260K", source, RF_WEIGHTS_BF16, 1);
     rf_source_close(source);
 
-    /* What stories260K has not: biases, the other pairing, a tied head, odd widths, three query heads to one of keys. */
+    /* What stories260K has not: biases, the other pairing, a tied head, odd widths, three query
+     * heads to one of keys. */
     struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
                               .arch_name = "qwen2",
                               .n_layer = 2,
@@ -400,7 +433,8 @@ int main(void)
     check_synthetic("qwen2, F32", &qwen2, &f32, 1, RF_WEIGHTS_BF16);
     check_synthetic("qwen2, BF16", &qwen2, &bf16, 1, RF_WEIGHTS_BF16);
 
-    struct rf_params qwen3 = qwen2; /* heads whose sum is not the width, norms of heads, one key head for all */
+    struct rf_params qwen3 =
+        qwen2; /* heads whose sum is not the width, norms of heads, one key head for all */
     qwen3.arch = RF_ARCH_QWEN3;
     qwen3.arch_name = "qwen3";
     qwen3.n_head = 4;

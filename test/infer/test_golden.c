@@ -1,11 +1,14 @@
-/* Logits of real models against those that scripts/oracle.py computed, and greedy decoding against its ids.
+/* Logits of real models against those that scripts/oracle.py computed, and greedy decoding against
+ * its ids.
  *
- *     test_golden GOLDEN.txt [MODEL]     without MODEL, $RIFFLE_TEST_MODEL; without that the test is skipped (77)
+ *     test_golden GOLDEN.txt [MODEL]     without MODEL, $RIFFLE_TEST_MODEL; without that the test
+ * is skipped (77)
  *
- * The tolerances. Engine and oracle round at the same places and differ only in the order of F32 sums. Such a difference of
- * 1e-7 moves an activation over a BF16 border now and then, which is a step of 2^-8, and thirty layers pass it on: the
- * oracle itself, run with sums in F64 instead of F32, moves its logits (of standard deviation 3 to 7) by up to 0.11 root
- * mean square and 0.33 at most. Twice that is allowed. */
+ * The tolerances. Engine and oracle round at the same places and differ only in the order of F32
+ * sums. Such a difference of 1e-7 moves an activation over a BF16 border now and then, which is a
+ * step of 2^-8, and thirty layers pass it on: the oracle itself, run with sums in F64 instead of
+ * F32, moves its logits (of standard deviation 3 to 7) by up to 0.11 root mean square and 0.33 at
+ * most. Twice that is allowed. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -56,14 +59,17 @@ static int read_golden(FILE *file, struct golden *golden)
     int32_t n_top = read_count(file, "top", MAX_LOGITS);
     if (n_top < 0 || read_pairs(file, golden->ids, golden->logits, n_top)) return -1;
     int32_t n_spread = read_count(file, "spread", MAX_LOGITS - n_top);
-    if (n_spread < 0 || read_pairs(file, golden->ids + n_top, golden->logits + n_top, n_spread)) return -1;
+    if (n_spread < 0 || read_pairs(file, golden->ids + n_top, golden->logits + n_top, n_spread))
+        return -1;
     golden->n_logits = n_top + n_spread;
     golden->n_greedy = read_count(file, "greedy", MAX_TOKENS);
-    return golden->n_greedy < 0 || read_pairs(file, golden->greedy, golden->leads, golden->n_greedy) ? -1 : 1;
+    return golden->n_greedy < 0 || read_pairs(file, golden->greedy, golden->leads, golden->n_greedy)
+               ? -1
+               : 1;
 }
 
-static void check_logits(riffle_session *session, const struct golden *golden, float *logits, size_t n_vocab,
-                         const char *how)
+static void check_logits(riffle_session *session, const struct golden *golden, float *logits,
+                         size_t n_vocab, const char *how)
 {
     CHECK_INT(riffle_logits(session, logits, n_vocab), 0);
     double squares = 0, largest = 0;
@@ -73,8 +79,9 @@ static void check_logits(riffle_session *session, const struct golden *golden, f
         if (!(off <= largest)) largest = off;
     }
     double rms = sqrt(squares / golden->n_logits);
-    CHECK_MSG(rms < RMS_TOLERANCE && largest < MAX_TOLERANCE, "%d tokens %s: logits are off by %.3f rms, %.3f at most",
-              golden->n_prompt, how, rms, largest);
+    CHECK_MSG(rms < RMS_TOLERANCE && largest < MAX_TOLERANCE,
+              "%d tokens %s: logits are off by %.3f rms, %.3f at most", golden->n_prompt, how, rms,
+              largest);
     printf("%d tokens %s: rms %.4f, max %.4f\n", golden->n_prompt, how, rms, largest);
 }
 
@@ -83,8 +90,8 @@ static void check_greedy(riffle_session *session, const struct golden *golden)
     for (int32_t i = 0; i < golden->n_greedy && golden->leads[i] > MAX_TOLERANCE / 2; i++) {
         int32_t token = -1;
         CHECK_INT(riffle_step(session, &token, 1), 1);
-        CHECK_MSG(token == golden->greedy[i], "token %d after %d is %d, not %d", i, golden->n_prompt, token,
-                  golden->greedy[i]);
+        CHECK_MSG(token == golden->greedy[i], "token %d after %d is %d, not %d", i,
+                  golden->n_prompt, token, golden->greedy[i]);
         if (token != golden->greedy[i]) return;
     }
 }
@@ -106,7 +113,8 @@ int main(int argc, char **argv)
     riffle_session_options options;
     riffle_session_options_init(&options, sizeof options);
     options.n_ctx = MAX_TOKENS;
-    if (!file || riffle_model_open(&model, path, &model_options) || riffle_session_open(&session, model, &options)) {
+    if (!file || riffle_model_open(&model, path, &model_options) ||
+        riffle_session_open(&session, model, &options)) {
         fprintf(stderr, "%s\n", file ? riffle_last_error() : "no golden file");
         return 1;
     }
@@ -121,7 +129,8 @@ int main(int argc, char **argv)
         check_logits(session, &golden, logits, (size_t)info.n_vocab, "at once");
         check_greedy(session, &golden);
         CHECK_INT(riffle_rewind(session, 0), 0);
-        for (int32_t i = 0; i < golden.n_prompt; i++) CHECK_INT(riffle_prefill(session, golden.prompt + i, 1), 0);
+        for (int32_t i = 0; i < golden.n_prompt; i++)
+            CHECK_INT(riffle_prefill(session, golden.prompt + i, 1), 0);
         check_logits(session, &golden, logits, (size_t)info.n_vocab, "one by one");
     }
     CHECK_MSG(state == 0, "%s is malformed", argv[1]);

@@ -1,5 +1,5 @@
-/* The sampling chain: order of operations, ranges, ties, seeds, and agreement with a plain one written twice over. Whether
- * draws follow the probabilities is test/spec/test_sampling.c. */
+/* The sampling chain: order of operations, ranges, ties, seeds, and agreement with a plain one
+ * written twice over. Whether draws follow the probabilities is test/speculate/test_sampling.c. */
 #include <math.h>
 
 #include "check.h"
@@ -30,13 +30,15 @@ static int32_t choose(const float *logits, const int32_t *history, int32_t n)
 {
     struct rf_error error = {0};
     struct rf_choice choice = {.token = -1};
-    CHECK_MSG(rf_sampler_choose(sampler, logits, history, n, &choice, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_sampler_choose(sampler, logits, history, n, &choice, &error) == 0, "%s",
+              error.text);
     CHECK(choice.confidence > 0.0f && choice.confidence <= 1.0f);
     return choice.token;
 }
 
 /* Which ids 2000 draws, each with a seed of its own, come upon, as a bit mask. */
-static unsigned reached(const struct rf_sampling *sampling, const float *logits, const int32_t *history, int32_t n)
+static unsigned reached(const struct rf_sampling *sampling, const float *logits,
+                        const int32_t *history, int32_t n)
 {
     struct rf_error error;
     struct rf_sampling seeded = *sampling;
@@ -119,8 +121,10 @@ static void check_seeds(void)
     for (int i = 0; i < PLACES; i++) other_seed += choose(logits, history, i) == first[i];
     for (int i = 1; i < PLACES; i++) neighbours += first[i] == first[i - 1];
     /* An eighth is 25, with a standard deviation of 4.7. */
-    CHECK_MSG(other_seed > 5 && other_seed < 45, "%d of %d are the other seed's", other_seed, PLACES);
-    CHECK_MSG(neighbours > 5 && neighbours < 45, "%d of %d are their neighbours'", neighbours, PLACES);
+    CHECK_MSG(other_seed > 5 && other_seed < 45, "%d of %d are the other seed's", other_seed,
+              PLACES);
+    CHECK_MSG(neighbours > 5 && neighbours < 45, "%d of %d are their neighbours'", neighbours,
+              PLACES);
 }
 
 static void check_confidence(void)
@@ -134,7 +138,8 @@ static void check_confidence(void)
     CHECK_INT(rf_sampler_set(sampler, &s, &error), 0);
     CHECK_INT(rf_sampler_choose(sampler, logits, NULL, 0, &choice, &error), 0);
     /* 1/2 of 31/32. */
-    CHECK_MSG(fabs((double)choice.confidence - 16.0 / 31.0) < 1e-6, "%g", (double)choice.confidence);
+    CHECK_MSG(fabs((double)choice.confidence - 16.0 / 31.0) < 1e-6, "%g",
+              (double)choice.confidence);
     for (int cut = 0; cut < 2; cut++) {
         s.temperature = 0.5f;
         s.top_k = cut ? 2 : 0;
@@ -144,7 +149,8 @@ static void check_confidence(void)
         for (int i = 0; i < 5; i++)
             if (!cut || i < 2) total += exp((double)logits[i] / 0.5);
         double wanted = exp((double)logits[choice.token] / 0.5) / total;
-        CHECK_MSG(fabs((double)choice.confidence - wanted) < 1e-6, "%g, not %g", (double)choice.confidence, wanted);
+        CHECK_MSG(fabs((double)choice.confidence - wanted) < 1e-6, "%g, not %g",
+                  (double)choice.confidence, wanted);
     }
     /* At the lowest temperatures there is, the greatest. */
     s = plain;
@@ -167,7 +173,8 @@ static double random_normal(uint64_t *state)
     return sum;
 }
 
-/* Every short cut (what is not sorted, not summed, not entered into the race) leaves the choice as it is. */
+/* Every short cut (what is not sorted, not summed, not entered into the race) leaves the choice as
+ * it is. */
 static void check_against_plain(void)
 {
     struct rf_error error;
@@ -189,7 +196,8 @@ static void check_against_plain(void)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
             CHECK_INT(rf_sampler_set(sampler, &cuts[c], &error), 0);
             for (int32_t n = 0; n < 8; n++) {
-                for (int i = 0; i < MANY; i++) logits[i] = (float)(widths[w] * random_normal(&state));
+                for (int i = 0; i < MANY; i++)
+                    logits[i] = (float)(widths[w] * random_normal(&state));
                 plain_probabilities(&cuts[c], logits, MANY, p);
                 CHECK_INT(choose(logits, history, n), plain_choice(cuts[c].seed, n, p, MANY));
             }
@@ -212,7 +220,8 @@ static void check_refusals(void)
     bad[5].min_p = NAN;
     bad[6].repeat_penalty = 0.0f;
     bad[7].repeat_last_n = -2;
-    for (int i = 0; i < 8; i++) CHECK_INT(rf_sampler_set(sampler, &bad[i], &error), RF_ERR_ARGUMENT);
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(rf_sampler_set(sampler, &bad[i], &error), RF_ERR_ARGUMENT);
     CHECK_INT(rf_sampler_set(sampler, &plain, &error), 0);
     const float nothing[N] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     CHECK_INT(rf_sampler_choose(sampler, nothing, NULL, 0, &choice, &error), RF_ERR_FORMAT);
@@ -223,7 +232,8 @@ static void check_refusals(void)
 int main(void)
 {
     struct rf_error error = {0};
-    CHECK_MSG(rf_sampler_new(&sampler, N, first_above, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_sampler_new(&sampler, N, first_above, &rf_system_allocator, &error) == 0, "%s",
+              error.text);
     check_greedy();
     check_cuts();
     check_seeds();

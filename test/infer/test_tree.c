@@ -1,5 +1,6 @@
-/* Passes over trees of drafts: each row gets, bit for bit, what plain decoding of its path gives, and after a path has been
- * kept the text goes on as if it had been decoded. On every tier that this machine has. */
+/* Passes over trees of drafts: each row gets, bit for bit, what plain decoding of its path gives,
+ * and after a path has been kept the text goes on as if it had been decoded. On every tier that
+ * this machine has. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -24,18 +25,23 @@ struct engine {
     struct rf_activations activations;
 };
 
-static void engine_open(struct engine *engine, const struct rf_source *source, enum rf_weight_form form,
-                        struct rf_backend *backend, int threads, enum rf_kv_type kv)
+static void engine_open(struct engine *engine, const struct rf_source *source,
+                        enum rf_weight_form form, struct rf_backend *backend, int threads,
+                        enum rf_kv_type kv)
 {
     struct rf_error error = {.text = ""};
     engine->crew = crew_open(threads);
-    int code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL, &rf_system_allocator,
-                             &error);
-    const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_CTX, .max_rows = N_TEXT, .team = engine->crew.team, .kv = kv};
+    int code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL,
+                             &rf_system_allocator, &error);
+    const struct rf_context_shape shape = {.params = &source->params,
+                                           .n_ctx = N_CTX,
+                                           .max_rows = N_TEXT,
+                                           .team = engine->crew.team,
+                                           .kv = kv};
     if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
     if (!code)
-        code = rf_activations_new(&engine->activations, engine->context, engine->model, N_TEXT, RF_TREE_ROWS, &error);
+        code = rf_activations_new(&engine->activations, engine->context, engine->model, N_TEXT,
+                                  RF_TREE_ROWS, &error);
     if (code) {
         fprintf(stderr, "%s\n", error.text);
         exit(1);
@@ -50,7 +56,8 @@ static void engine_close(struct engine *engine)
 }
 
 /* Reads the rows, and leaves the logits of the first n_logits of them. */
-static void read_rows(struct engine *engine, const int32_t *tokens, struct rf_rows rows, int32_t n_logits)
+static void read_rows(struct engine *engine, const int32_t *tokens, struct rf_rows rows,
+                      int32_t n_logits)
 {
     struct rf_pass pass = {.model = engine->model,
                            .context = engine->context,
@@ -86,7 +93,8 @@ static void tree_make(struct tree *tree, uint32_t *state, int32_t n_vocab)
         tree->tokens[i] = (int32_t)random_below(state, (uint32_t)n_vocab);
         tree->parents[i] = any;
         if (kind == STAR) tree->parents[i] = -1;
-        if (kind == CHAIN || (kind == BUSHY_CHAIN && random_below(state, 4))) tree->parents[i] = i - 1;
+        if (kind == CHAIN || (kind == BUSHY_CHAIN && random_below(state, 4)))
+            tree->parents[i] = i - 1;
     }
 }
 
@@ -107,7 +115,8 @@ struct subject {
 };
 
 /* Decodes every path of the tree on its own, and compares. */
-static void every_row_is_as_decoded(struct subject *subject, const struct tree *tree, int32_t first_pos)
+static void every_row_is_as_decoded(struct subject *subject, const struct tree *tree,
+                                    int32_t first_pos)
 {
     size_t bytes = (size_t)subject->params->n_vocab * sizeof(float);
     char done[RF_TREE_ROWS] = {0};
@@ -118,9 +127,12 @@ static void every_row_is_as_decoded(struct subject *subject, const struct tree *
             read_rows(&subject->plain, &tree->tokens[path[i]],
                       (struct rf_rows){.n_rows = 1, .first_pos = first_pos + i}, 1);
             for (int e = 0; e < N_ENGINES && !done[path[i]]; e++)
-                CHECK_MSG(memcmp(logits(&subject->plain, 0), logits(&subject->engines[e], path[i]), bytes) == 0,
-                          "%s, %s, %d threads: row %d of %d, the %dth of its path, after %d tokens has other logits",
-                          subject->name, rf_tier_name(subject->tier), e + 1, path[i], tree->n, i, first_pos);
+                CHECK_MSG(memcmp(logits(&subject->plain, 0), logits(&subject->engines[e], path[i]),
+                                 bytes) == 0,
+                          "%s, %s, %d threads: row %d of %d, the %dth of its path, after %d tokens "
+                          "has other logits",
+                          subject->name, rf_tier_name(subject->tier), e + 1, path[i], tree->n, i,
+                          first_pos);
             done[path[i]] = 1;
         }
     }
@@ -133,38 +145,49 @@ static void trees_follow_each_other(struct subject *subject, int32_t first_pos, 
         struct tree tree;
         tree_make(&tree, state, subject->params->n_vocab);
         struct rf_rows rows = {.n_rows = tree.n, .first_pos = first_pos, .parents = tree.parents};
-        for (int e = 0; e < N_ENGINES; e++) read_rows(&subject->engines[e], tree.tokens, rows, tree.n);
+        for (int e = 0; e < N_ENGINES; e++)
+            read_rows(&subject->engines[e], tree.tokens, rows, tree.n);
         every_row_is_as_decoded(subject, &tree, first_pos);
 
-        int32_t path[RF_TREE_ROWS], n = tree_path(&tree, (int32_t)random_below(state, (uint32_t)tree.n + 1) - 1, path);
+        int32_t path[RF_TREE_ROWS],
+            n = tree_path(&tree, (int32_t)random_below(state, (uint32_t)tree.n + 1) - 1, path);
         for (int e = 0; e < N_ENGINES; e++)
-            subject->plain.model->backend->ops->kv_keep(subject->engines[e].context, first_pos, path, n);
+            subject->plain.model->backend->ops->kv_keep(subject->engines[e].context, first_pos,
+                                                        path, n);
         for (int32_t i = 0; i < n; i++, first_pos++)
-            read_rows(&subject->plain, &tree.tokens[path[i]], (struct rf_rows){.n_rows = 1, .first_pos = first_pos}, 0);
+            read_rows(&subject->plain, &tree.tokens[path[i]],
+                      (struct rf_rows){.n_rows = 1, .first_pos = first_pos}, 0);
     }
 }
 
-static void check_model(const char *name, const struct rf_source *source, enum rf_weight_form form, enum rf_kv_type kv)
+static void check_model(const char *name, const struct rf_source *source, enum rf_weight_form form,
+                        enum rf_kv_type kv)
 {
-    /* Descending: a tree takes the place of the text that follows. 255 and 256 tokens are where a chunk ends. */
+    /* Descending: a tree takes the place of the text that follows. 255 and 256 tokens are where a
+     * chunk ends. */
     static const int32_t prefixes[] = {512, 511, 497, 257, 256, 255, 254, 250, 246, 17, 1, 0};
     struct subject subject = {.name = name, .params = &source->params};
     uint32_t state = 1;
     int32_t text[N_TEXT];
-    for (int i = 0; i < N_TEXT; i++) text[i] = (int32_t)random_below(&state, (uint32_t)source->params.n_vocab);
+    for (int i = 0; i < N_TEXT; i++)
+        text[i] = (int32_t)random_below(&state, (uint32_t)source->params.n_vocab);
     for (int t = 0; t < RF_TIER_COUNT; t++) {
         struct rf_backend *backends[N_ENGINES + 1];
         struct rf_error error;
         subject.tier = (enum rf_tier)t;
         if (!rf_cpu_has_tier(subject.tier)) continue;
-        if (rf_cpu_backend_new(&backends[0], t, &rf_system_allocator, &error)) continue; /* it has no kernels */
+        if (rf_cpu_backend_new(&backends[0], t, &rf_system_allocator, &error))
+            continue; /* it has no kernels */
         for (int e = 1; e <= N_ENGINES; e++)
             CHECK_INT(rf_cpu_backend_new(&backends[e], t, &rf_system_allocator, &error), 0);
         engine_open(&subject.plain, source, form, backends[N_ENGINES], 1, kv);
-        for (int e = 0; e < N_ENGINES; e++) engine_open(&subject.engines[e], source, form, backends[e], e + 1, kv);
-        for (int32_t i = 0; i < N_TEXT; i += 16) /* passes of few rows share work in other ways than those of many */
+        for (int e = 0; e < N_ENGINES; e++)
+            engine_open(&subject.engines[e], source, form, backends[e], e + 1, kv);
+        for (int32_t i = 0; i < N_TEXT;
+             i += 16) /* passes of few rows share work in other ways than those of many */
             read_rows(&subject.plain, text + i, (struct rf_rows){.n_rows = 16, .first_pos = i}, 0);
-        for (int e = 0; e < N_ENGINES; e++) read_rows(&subject.engines[e], text, (struct rf_rows){.n_rows = N_TEXT}, 0);
+        for (int e = 0; e < N_ENGINES; e++)
+            read_rows(&subject.engines[e], text, (struct rf_rows){.n_rows = N_TEXT}, 0);
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
             trees_follow_each_other(&subject, prefixes[i], &state);
         engine_close(&subject.plain);
@@ -172,8 +195,9 @@ static void check_model(const char *name, const struct rf_source *source, enum r
     }
 }
 
-static void check_synthetic(const char *name, const struct rf_params *params, const enum rf_dtype *types,
-                            size_t n_types, enum rf_weight_form form, enum rf_kv_type kv)
+static void check_synthetic(const char *name, const struct rf_params *params,
+                            const enum rf_dtype *types, size_t n_types, enum rf_weight_form form,
+                            enum rf_kv_type kv)
 {
     struct rf_source *source = synthetic_new(params, types, n_types);
     CHECK(source != NULL);
@@ -183,7 +207,8 @@ static void check_synthetic(const char *name, const struct rf_params *params, co
 
 int main(void)
 {
-    static const enum rf_dtype bf16 = RF_BF16, mixed[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1};
+    static const enum rf_dtype bf16 = RF_BF16,
+                               mixed[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1};
     /* Three query heads to one of keys, heads of no multiple of 16. */
     struct rf_params params = {.arch = RF_ARCH_QWEN2,
                                .arch_name = "qwen2",
@@ -206,8 +231,10 @@ int main(void)
     check_synthetic("qwen2, KV in BF16", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_BF16);
     params.n_embd = 96; /* whole blocks of 32, of which quantised matrices consist */
     params.n_head = 8;
-    check_synthetic("mixed", &params, mixed, sizeof mixed / sizeof *mixed, RF_WEIGHTS_STORED, RF_KV_F16);
-    params.arch = RF_ARCH_QWEN3; /* one key head for all, norms of heads, whole blocks in each head */
+    check_synthetic("mixed", &params, mixed, sizeof mixed / sizeof *mixed, RF_WEIGHTS_STORED,
+                    RF_KV_F16);
+    params.arch =
+        RF_ARCH_QWEN3; /* one key head for all, norms of heads, whole blocks in each head */
     params.arch_name = "qwen3";
     params.n_head = 4;
     params.n_head_kv = 1;

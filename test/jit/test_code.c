@@ -1,5 +1,6 @@
-/* Generated code as code: what instructions it is made of, that it leaves the caller's registers alone, that its memory is
- * never writable and executable at a time, and what happens where executable memory is refused. */
+/* Generated code as code: what instructions it is made of, that it leaves the caller's registers
+ * alone, that its memory is never writable and executable at a time, and what happens where
+ * executable memory is refused. */
 #define _GNU_SOURCE
 #include <Zydis/Zydis.h>
 #include <errno.h>
@@ -20,8 +21,8 @@
 #include "jit/panels.h"
 #include "platform/cpu.h"
 
-static const char *const form_names[RF_PANELS_FORM_COUNT] = {"avx2", "avxvnni", "avxvnni (EVEX)", "avxvnniint8",
-                                                             "avx512"};
+static const char *const form_names[RF_PANELS_FORM_COUNT] = {"avx2", "avxvnni", "avxvnni (EVEX)",
+                                                             "avxvnniint8", "avx512"};
 
 /* Counts of what a function's instructions need. */
 struct census {
@@ -29,7 +30,8 @@ struct census {
     int vnni, signed_vnni, maddubs, permb, wide, other_extension;
 };
 
-/* vpdpbssd is newer than Zydis 4.0; it is vpdpbusd's VEX form with the prefix F2 (pp 3) in place of 66 (pp 1). */
+/* vpdpbssd is newer than Zydis 4.0; it is vpdpbusd's VEX form with the prefix F2 (pp 3) in place of
+ * 66 (pp 1). */
 static int take_back_to_vpdpbusd(uint8_t *code)
 {
     if (code[0] != 0xc4 || (code[1] & 0x1f) != 2 || (code[2] & 3) != 3 || code[3] != 0x50) return 0;
@@ -72,7 +74,8 @@ static struct census take_census(uint8_t *code, size_t bytes, enum rf_panels_for
         ZydisDecodedInstruction found;
         ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
         int is_signed = take_back_to_vpdpbusd(code + at);
-        if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code + at, bytes - at, &found, operands))) {
+        if (!ZYAN_SUCCESS(
+                ZydisDecoderDecodeFull(&decoder, code + at, bytes - at, &found, operands))) {
             census.unknown++;
             at++;
             continue;
@@ -97,16 +100,18 @@ static void check_function(enum rf_panels_form form, enum rf_format format, int 
     struct rf_error error = {0};
     struct rf_assembler assembler = {.code = code, .capacity = sizeof code};
     rf_panels_emit(&assembler, form, format, n, p);
-    CHECK_MSG(rf_asm_finish(&assembler, &error) == 0, "%s n=%d p=%d: %s", form_names[form], n, p, error.text);
+    CHECK_MSG(rf_asm_finish(&assembler, &error) == 0, "%s n=%d p=%d: %s", form_names[form], n, p,
+              error.text);
     struct census found = take_census(code, assembler.used, form);
     int is_512 = form == RF_PANELS_AVX512, is_evex = is_512 || form == RF_PANELS_AVXVNNI_EVEX;
     int products = (is_512 ? 8 : 16) * n * p;
     CHECK_MSG(!found.unknown && !found.other_extension && found.instructions > products &&
                   (found.evex > 0) == is_evex && (found.wide > 0) == is_512,
-              "%s %s n=%d p=%d: %d instructions, of them %d EVEX, %d of 512 bits, %d of other extensions; %d bytes "
+              "%s %s n=%d p=%d: %d instructions, of them %d EVEX, %d of 512 bits, %d of other "
+              "extensions; %d bytes "
               "unknown",
-              form_names[form], rf_panel_layout(format)->name, n, p, found.instructions, found.evex, found.wide,
-              found.other_extension, found.unknown);
+              form_names[form], rf_panel_layout(format)->name, n, p, found.instructions, found.evex,
+              found.wide, found.other_extension, found.unknown);
     CHECK_INT(found.vnni, form == RF_PANELS_AVX2 || form == RF_PANELS_AVXVNNIINT8 ? 0 : products);
     CHECK_INT(found.signed_vnni, form == RF_PANELS_AVXVNNIINT8 ? products : 0);
     CHECK_INT(found.maddubs, form == RF_PANELS_AVX2 ? products : 0);
@@ -157,25 +162,27 @@ static int machine_has(enum rf_panels_form form)
     }
 }
 
-/* Calls with known values in the registers that a function must give back, and returns which differ afterwards, a bit
- * each: RBX, RBP, R12 to R15. */
+/* Calls with known values in the registers that a function must give back, and returns which differ
+ * afterwards, a bit each: RBX, RBP, R12 to R15. */
 static unsigned registers_changed(rf_panels_fn *fn, struct rf_panels_call *call)
 {
     uint64_t after[6] = {0};
-    __asm__ volatile("sub $128, %%rsp\n" /* the red zone */
-                     "push %%rbx\n push %%rbp\n push %%r12\n push %%r13\n push %%r14\n push %%r15\n push %%rdx\n"
-                     "mov $101, %%ebx\n mov $102, %%ebp\n mov $103, %%r12d\n"
-                     "mov $104, %%r13d\n mov $105, %%r14d\n mov $106, %%r15d\n"
-                     "call *%%rax\n"
-                     "pop %%rdx\n"
-                     "mov %%rbx, (%%rdx)\n mov %%rbp, 8(%%rdx)\n mov %%r12, 16(%%rdx)\n"
-                     "mov %%r13, 24(%%rdx)\n mov %%r14, 32(%%rdx)\n mov %%r15, 40(%%rdx)\n"
-                     "pop %%r15\n pop %%r14\n pop %%r13\n pop %%r12\n pop %%rbp\n pop %%rbx\n"
-                     "add $128, %%rsp\n"
-                     : "+a"(fn), "+D"(call)
-                     : "d"(after)
-                     : "rcx", "rsi", "r8", "r9", "r10", "r11", "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
-                       "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+    __asm__ volatile(
+        "sub $128, %%rsp\n" /* the red zone */
+        "push %%rbx\n push %%rbp\n push %%r12\n push %%r13\n push %%r14\n push %%r15\n push %%rdx\n"
+        "mov $101, %%ebx\n mov $102, %%ebp\n mov $103, %%r12d\n"
+        "mov $104, %%r13d\n mov $105, %%r14d\n mov $106, %%r15d\n"
+        "call *%%rax\n"
+        "pop %%rdx\n"
+        "mov %%rbx, (%%rdx)\n mov %%rbp, 8(%%rdx)\n mov %%r12, 16(%%rdx)\n"
+        "mov %%r13, 24(%%rdx)\n mov %%r14, 32(%%rdx)\n mov %%r15, 40(%%rdx)\n"
+        "pop %%r15\n pop %%r14\n pop %%r13\n pop %%r12\n pop %%rbp\n pop %%rbx\n"
+        "add $128, %%rsp\n"
+        : "+a"(fn), "+D"(call)
+        : "d"(after)
+        : "rcx", "rsi", "r8", "r9", "r10", "r11", "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3",
+          "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
+          "xmm14", "xmm15");
     unsigned changed = 0;
     for (unsigned i = 0; i < 6; i++) changed |= (unsigned)(after[i] != 101 + i) << i;
     return changed;
@@ -190,8 +197,8 @@ static void permissions_at(const void *address, char out[5])
     while (maps && fgets(line, sizeof line, maps)) {
         unsigned long from, to;
         char permissions[5];
-        if (sscanf(line, "%lx-%lx %4s", &from, &to, permissions) == 3 && (unsigned long)(uintptr_t)address >= from &&
-            (unsigned long)(uintptr_t)address < to)
+        if (sscanf(line, "%lx-%lx %4s", &from, &to, permissions) == 3 &&
+            (unsigned long)(uintptr_t)address >= from && (unsigned long)(uintptr_t)address < to)
             strcpy(out, permissions);
     }
     if (maps) fclose(maps);
@@ -200,7 +207,8 @@ static void permissions_at(const void *address, char out[5])
 static void check_generated(enum rf_panels_form form)
 {
     enum { UNITS = 2, MOST_BLOCKS = UNITS * RF_SUPERBLOCK / RF_BLOCK };
-    static alignas(64) uint8_t panels[RF_PANELS_MOST][UNITS * 3392]; /* Q6_K has the largest units */
+    static alignas(64)
+        uint8_t panels[RF_PANELS_MOST][UNITS * 3392]; /* Q6_K has the largest units */
     static alignas(64) struct rf_a8 rows[RF_PANELS_MOST_ROWS][MOST_BLOCKS];
     static struct rf_panels_call call;
     struct rf_panels_kernels kernels;
@@ -294,7 +302,8 @@ static void check_refusal(void)
     int status = 0;
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_REFUSED_HERE)
-        printf("not checked: this system has no filter for system calls, so that nothing refuses executable memory\n");
+        printf("not checked: this system has no filter for system calls, so that nothing refuses "
+               "executable memory\n");
     else
         CHECK_INT(WEXITSTATUS(status), 0);
 }
@@ -305,6 +314,7 @@ int main(void)
     check_refusal();
     check_assembler_errors();
     check_instructions();
-    for (int form = 0; form < RF_PANELS_FORM_COUNT; form++) check_generated((enum rf_panels_form)form);
+    for (int form = 0; form < RF_PANELS_FORM_COUNT; form++)
+        check_generated((enum rf_panels_form)form);
     return check_result();
 }

@@ -1,5 +1,5 @@
-/* Generated kernels against the reference, whose bits they promise: every number of rows, panels that do not divide into
- * streams, operands that end where an unreadable page begins. */
+/* Generated kernels against the reference, whose bits they promise: every number of rows, panels
+ * that do not divide into streams, operands that end where an unreadable page begins. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ struct guarded {
 static struct guarded guard(size_t bytes)
 {
     struct guarded made = {.map_bytes = (bytes + PAGE - 1) / PAGE * PAGE + PAGE};
-    made.map = mmap(NULL, made.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    made.map =
+        mmap(NULL, made.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made.map == MAP_FAILED || mprotect(made.map + made.map_bytes - PAGE, PAGE, PROT_NONE)) {
         perror("guard pages");
         exit(1);
@@ -49,7 +50,8 @@ struct subject {
     const struct rf_kernels *table;
 };
 
-static void multiply(const struct subject *subject, enum rf_format format, const struct rf_linear_args *args)
+static void multiply(const struct subject *subject, enum rf_format format,
+                     const struct rf_linear_args *args)
 {
     if (subject->generated)
         rf_panels_linear(subject->generated, format, args);
@@ -64,14 +66,16 @@ static uint8_t exponent(void)
     return kind == 0 ? 0 : kind == 1 ? (uint8_t)(next() % 256) : (uint8_t)(110 + next() % 20);
 }
 
-/* Any codes; scales of either sign, whose F16 parts, the last of a unit, are zero or between 2^-9 and 2^4. */
+/* Any codes; scales of either sign, whose F16 parts, the last of a unit, are zero or between 2^-9
+ * and 2^4. */
 static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     size_t codes = k / RF_BLOCK * layout->block_bytes, bytes = layout->scale_bytes;
     size_t halves = format == RF_FORMAT_Q4_K ? 64 : format == RF_FORMAT_Q6_K ? 32 : bytes;
     for (size_t i = 0; i < rf_panel_bytes(format, k); i++) panel[i] = (unsigned char)next();
-    for (unsigned char *scales = panel + codes; scales < panel + codes + k / layout->unit * bytes; scales += bytes) {
+    for (unsigned char *scales = panel + codes; scales < panel + codes + k / layout->unit * bytes;
+         scales += bytes) {
         for (size_t i = 0; format == RF_FORMAT_MXFP4 && i < bytes; i++) scales[i] = exponent();
         for (size_t i = bytes - halves; format != RF_FORMAT_MXFP4 && i < bytes; i += 2) {
             uint32_t half = (next() & 0x83ff) | (6 + next() % 13) << 10;
@@ -82,18 +86,21 @@ static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
     }
 }
 
-static void check_shape(const struct subject *subject, enum rf_format format, size_t m, size_t n, size_t k)
+static void check_shape(const struct subject *subject, enum rf_format format, size_t m, size_t n,
+                        size_t k)
 {
     const struct rf_kernels *ref = rf_kernels(RF_TIER_SCALAR);
     size_t panel_bytes = rf_panel_bytes(format, k), panels = (m + 15) / 16, ldy = m + 5;
-    struct guarded w = guard(panels * panel_bytes), x = guard(ref->packed_bytes[RF_OPERAND_A8](n, k));
+    struct guarded w = guard(panels * panel_bytes),
+                   x = guard(ref->packed_bytes[RF_OPERAND_A8](n, k));
     for (size_t p = 0; p < panels; p++) fill_panel(format, w.data + p * panel_bytes, k);
     float *row = malloc(k * sizeof *row), *bias = malloc(m * sizeof *bias);
     float *got = malloc(n * ldy * sizeof *got), *wanted = malloc(n * ldy * sizeof *wanted);
     for (size_t i = 0; i < n; i++) {
         /* Rows of extremes have the largest sums that there can be. */
         for (size_t j = 0; j < k; j++)
-            row[j] = i % 3 == 2 ? (next() % 2 ? 127.0f : -127.0f) : (float)((int)(next() % 2001) - 1000) * 0.013f;
+            row[j] = i % 3 == 2 ? (next() % 2 ? 127.0f : -127.0f)
+                                : (float)((int)(next() % 2001) - 1000) * 0.013f;
         if (i % 5 == 4)
             for (size_t j = 0; j < k; j++) row[j] = 127.0f;
         ref->pack[RF_OPERAND_A8](x.data, i, row, k);
@@ -114,8 +121,9 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
         ref->linear[format](&args);
         args.y = got;
         multiply(subject, format, &args);
-        CHECK_MSG(memcmp(got, wanted, n * ldy * sizeof *got) == 0, "%s, %s: m=%zu n=%zu k=%zu form %d differs",
-                  subject->name, rf_panel_layout(format)->name, m, n, k, form);
+        CHECK_MSG(memcmp(got, wanted, n * ldy * sizeof *got) == 0,
+                  "%s, %s: m=%zu n=%zu k=%zu form %d differs", subject->name,
+                  rf_panel_layout(format)->name, m, n, k, form);
     }
     free(row);
     free(bias);
@@ -155,7 +163,8 @@ static void check_form(enum rf_panels_form form, const char *name, int native, i
     struct subject subject = {.name = name, .generated = &kernels};
     uint64_t before = emulate_count();
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
-        if (rf_panels_can(form, (enum rf_format)format)) check_form_format(&subject, (enum rf_format)format, !native);
+        if (rf_panels_can(form, (enum rf_format)format))
+            check_form_format(&subject, (enum rf_format)format, !native);
     printf("%-14s %s\n", name, native ? "natively" : "emulated");
     if (!native) CHECK(emulate_count() > before);
     rf_panels_free(&kernels);
@@ -171,7 +180,8 @@ static void ask(void *argument, struct rf_worker *worker)
 {
     struct race *race = argument;
     rf_team_barrier(worker);
-    for (int i = worker->index; i < 4; i += worker->count) race->found[i] = rf_cpu_kernels(race->tier);
+    for (int i = worker->index; i < 4; i += worker->count)
+        race->found[i] = rf_cpu_kernels(race->tier);
 }
 
 /* The formats that a tier has generated kernels for, and up to how many rows. */
@@ -180,7 +190,9 @@ static size_t generated_rows(int tier, enum rf_format format)
     int has_512 = tier == RF_TIER_AVX512 || tier == RF_TIER_AMX;
     int is_512 = rf_panels_can(RF_PANELS_AVX512, format), is_256 = format == RF_FORMAT_MXFP4;
     if (tier == RF_TIER_SCALAR || !(has_512 ? is_512 : is_256)) return 0;
-    return tier == RF_TIER_AVX512 ? SIZE_MAX : tier == RF_TIER_AMX ? RF_AMX_LEAST_ROWS - 1 : RF_PANELS_MOST_ROWS;
+    return tier == RF_TIER_AVX512 ? SIZE_MAX
+           : tier == RF_TIER_AMX  ? RF_AMX_LEAST_ROWS - 1
+                                  : RF_PANELS_MOST_ROWS;
 }
 
 static void check_tier(int tier)
@@ -203,7 +215,8 @@ static void check_tier(int tier)
         CHECK((table->linear[format] != rf_kernels(tier)->linear[format]) == (rows > 0));
         /* Through the place where compiled kernels take over, if they do. */
         for (size_t n = 1; rows && n <= RF_PANELS_MOST_ROWS + 2; n++)
-            check_shape(&subject, (enum rf_format)format, 37, n, rf_panel_layout((enum rf_format)format)->unit);
+            check_shape(&subject, (enum rf_format)format, 37, n,
+                        rf_panel_layout((enum rf_format)format)->unit);
     }
 }
 
@@ -211,7 +224,8 @@ int main(void)
 {
     int emulates = emulate_install() == 0, has_avx512 = rf_cpu_has_tier(RF_TIER_AVX512);
     check_form(RF_PANELS_AVX2, "avx2", rf_cpu_has_tier(RF_TIER_AVX2), 0);
-    check_form(RF_PANELS_AVXVNNI, "avxvnni", rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex(),
+    check_form(RF_PANELS_AVXVNNI, "avxvnni",
+               rf_cpu_has_tier(RF_TIER_AVXVNNI) && !rf_cpu_needs_evex(),
                emulates && emulate_can_run(RF_TIER_AVXVNNI));
     check_form(RF_PANELS_AVXVNNI_EVEX, "avxvnni (EVEX)", has_avx512, 0);
     check_form(RF_PANELS_AVXVNNIINT8, "avxvnniint8", rf_cpu_has_tier(RF_TIER_AVXVNNIINT8),

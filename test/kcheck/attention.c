@@ -12,8 +12,9 @@ struct shape {
     int bf16;
 };
 
-static float *attend(struct kcheck *check, const struct rf_kernels *kernels, const struct shape *shape,
-                     const float *const *q, const int32_t *visible, const uint16_t *k, const uint16_t *v, size_t n_q)
+static float *attend(struct kcheck *check, const struct rf_kernels *kernels,
+                     const struct shape *shape, const float *const *q, const int32_t *visible,
+                     const uint16_t *k, const uint16_t *v, size_t n_q)
 {
     size_t ldo = rf_padded(shape->dim) + 2;
     float *out = kcheck_guarded(n_q * ldo * sizeof *out);
@@ -39,12 +40,14 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
            v_bytes = shape->positions * padded * sizeof(uint16_t);
     size_t q_bytes = shape->dim * sizeof(float);
     uint16_t (*half)(float) = shape->bf16 ? rf_f32_to_bf16 : rf_f32_to_f16;
-    /* Positions after the written ones stay NaN in K: no query sees them, so no result may show them. */
+    /* Positions after the written ones stay NaN in K: no query sees them, so no result may show
+     * them. */
     uint16_t *k = kcheck_guarded(k_bytes), *v = kcheck_guarded(v_bytes);
     for (size_t p = 0; p < shape->positions; p++) {
         for (size_t j = 0; j < shape->dim; j++)
             k[p / 16 * 16 * shape->dim + j * 16 + p % 16] = half(kcheck_normal(check));
-        for (size_t j = 0; j < padded; j++) v[p * padded + j] = j < shape->dim ? half(kcheck_normal(check)) : 0;
+        for (size_t j = 0; j < padded; j++)
+            v[p * padded + j] = j < shape->dim ? half(kcheck_normal(check)) : 0;
     }
     float *q[MAX_QUERIES];
     const float *queries[MAX_QUERIES];
@@ -60,10 +63,12 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
     float *got = attend(check, check->kernels, shape, queries, visible, k, v, shape->n_q);
     for (size_t i = 0; i < shape->n_q; i++) {
         for (size_t j = 0; j < ldo; j++)
-            kcheck_near(check, (double)got[i * ldo + j], (double)wanted[i * ldo + j],
-                        1e-5 * (1.0 + (double)fabsf(wanted[i * ldo + padded + 1])),
-                        "attention_%s dim=%zu queries=%zu positions=%zu visible=%d: query %zu, element %zu",
-                        shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, shape->positions, visible[i], i, j);
+            kcheck_near(
+                check, (double)got[i * ldo + j], (double)wanted[i * ldo + j],
+                1e-5 * (1.0 + (double)fabsf(wanted[i * ldo + padded + 1])),
+                "attention_%s dim=%zu queries=%zu positions=%zu visible=%d: query %zu, element %zu",
+                shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, shape->positions, visible[i],
+                i, j);
         float *single = attend(check, check->kernels, shape, queries + i, visible + i, k, v, 1);
         kcheck_same(check, single, got + i * ldo, ldo * sizeof *got,
                     "attention_%s dim=%zu queries=%zu: bits of query %zu depend on the others",

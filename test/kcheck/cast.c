@@ -1,4 +1,5 @@
-/* Casts of weights: the same bits on every tier. What they should be is test/quant/test_cast.c's to say. */
+/* Casts of weights: the same bits on every tier. What they should be is test/quant/test_cast.c's to
+ * say. */
 #include <math.h>
 
 #include "kcheck/kcheck.h"
@@ -19,7 +20,8 @@ static const struct {
 /* 32 weights: ordinary ones, or of the kinds that need care. */
 static void fill(struct kcheck *check, float *x, int hard)
 {
-    static const float extremes[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-140f, 3e38f, -1e5f, 0x1p-24f, 1.0f};
+    static const float extremes[] = {0.0f,      -0.0f, INFINITY, -INFINITY, NAN,
+                                     0x1p-140f, 3e38f, -1e5f,    0x1p-24f,  1.0f};
     int kind = hard ? (int)(kcheck_random(check) % 8) : 0;
     for (size_t i = 0; i < 32; i++) {
         float v = kcheck_normal(check);

@@ -1,5 +1,6 @@
-/* Generated kernels one by one, called as the backend's code calls them: every format, every number of rows and of panels,
- * to the reference's bits. Their instructions are all written by hand, so that registers are worth a look. */
+/* Generated kernels one by one, called as the backend's code calls them: every format, every number
+ * of rows and of panels, to the reference's bits. Their instructions are all written by hand, so
+ * that registers are worth a look. */
 #include "kcheck/kcheck.h"
 
 #include <string.h>
@@ -20,12 +21,14 @@ static const struct form {
 };
 
 /* [n] rows and [p] panels, the panels `part` bytes apart and farther than one needs. */
-static void check_function(struct kcheck *check, const struct rf_panels_kernels *kernels, enum rf_format format,
-                           size_t n, size_t p, size_t k)
+static void check_function(struct kcheck *check, const struct rf_panels_kernels *kernels,
+                           enum rf_format format, size_t n, size_t p, size_t k)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    size_t panel_bytes = rf_panel_bytes(format, k), part = panel_bytes + 64, w_bytes = (p - 1) * part + panel_bytes;
-    size_t x_bytes, y_bytes = p * n * RF_PANEL_ROWS * sizeof(float), hard = kcheck_between(check, 0, 1);
+    size_t panel_bytes = rf_panel_bytes(format, k), part = panel_bytes + 64,
+           w_bytes = (p - 1) * part + panel_bytes;
+    size_t x_bytes, y_bytes = p * n * RF_PANEL_ROWS * sizeof(float),
+                    hard = kcheck_between(check, 0, 1);
     uint8_t *w = kcheck_guarded(w_bytes);
     float *x = kcheck_guarded(n * k * sizeof *x), *wanted = kcheck_guarded(y_bytes);
     struct rf_panels_call *call = kcheck_guarded(sizeof *call);
@@ -40,7 +43,8 @@ static void check_function(struct kcheck *check, const struct rf_panels_kernels 
     call->rows = rows;
     call->row_bytes = rf_a8_stride(k) * sizeof(struct rf_a8);
     call->units = k / layout->unit;
-    kcheck_call(check, forms[kernels->form].name, (kcheck_kernel *)kernels->fn[format][n - 1][p - 1],
+    kcheck_call(check, forms[kernels->form].name,
+                (kcheck_kernel *)kernels->fn[format][n - 1][p - 1],
                 (uint64_t[4]){kcheck_pointer(call)}, 0.0f);
     for (size_t i = 0; i < p; i++) {
         struct rf_linear_args args = {.y = wanted + i * n * RF_PANEL_ROWS,
@@ -53,13 +57,15 @@ static void check_function(struct kcheck *check, const struct rf_panels_kernels 
                                       .k = k};
         check->ref->linear[format](&args);
     }
-    kcheck_same(check, call->sums, wanted, y_bytes, "%s, %zu rows, %zu panels, k=%zu: bits differ from the reference's",
-                layout->name, n, p, k);
+    kcheck_same(check, call->sums, wanted, y_bytes,
+                "%s, %zu rows, %zu panels, k=%zu: bits differ from the reference's", layout->name,
+                n, p, k);
     size_t used = p * n + n; /* products are laid aside behind the results */
     if (used < sizeof call->sums / sizeof *call->sums) {
         static const uint8_t none[sizeof call->sums];
         kcheck_same(check, call->sums[used], none, sizeof call->sums - used * sizeof *call->sums,
-                    "%s, %zu rows, %zu panels: something is written behind the sums", layout->name, n, p);
+                    "%s, %zu rows, %zu panels: something is written behind the sums", layout->name,
+                    n, p);
     }
     kcheck_release(w, w_bytes);
     kcheck_release(x, n * k * sizeof *x);

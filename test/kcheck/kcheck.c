@@ -1,5 +1,6 @@
-/* Checks every kernel of every tier against the scalar reference: natively where this machine has the tier, else with its
- * missing instructions emulated (emulate.h), on fewer shapes, or, where that cannot be, not at all; each is said.
+/* Checks every kernel of every tier against the scalar reference: natively where this machine has
+ * the tier, else with its missing instructions emulated (emulate.h), on fewer shapes, or, where
+ * that cannot be, not at all; each is said.
  *
  *     kcheck [SEED] [--tier NAME]
  */
@@ -74,7 +75,8 @@ static void report(struct kcheck *check, const char *format, va_list arguments)
     fputc('\n', stderr);
 }
 
-void kcheck_near(struct kcheck *check, double got, double wanted, double tolerance, const char *format, ...)
+void kcheck_near(struct kcheck *check, double got, double wanted, double tolerance,
+                 const char *format, ...)
 {
     check->checks++;
     if (fabs(got - wanted) <= tolerance || (got == wanted && isinf(got))) return;
@@ -82,10 +84,12 @@ void kcheck_near(struct kcheck *check, double got, double wanted, double toleran
     va_start(arguments, format);
     report(check, format, arguments);
     va_end(arguments);
-    if (check->failures <= SHOWN) fprintf(stderr, "    got %.9g, wanted %.9g within %.3g\n", got, wanted, tolerance);
+    if (check->failures <= SHOWN)
+        fprintf(stderr, "    got %.9g, wanted %.9g within %.3g\n", got, wanted, tolerance);
 }
 
-void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size_t bytes, const char *format, ...)
+void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size_t bytes,
+                 const char *format, ...)
 {
     check->checks++;
     if (memcmp(got, wanted, bytes) == 0) return;
@@ -128,7 +132,8 @@ void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel
     check->called[check->n_called++] = kernel;
 }
 
-/* Every pointer of the table, one that was added since this was written, too. What is too small for one is a size. */
+/* Every pointer of the table, one that was added since this was written, too. What is too small for
+ * one is a size. */
 static void check_all_called(struct kcheck *check)
 {
     enum { LARGEST_SIZE = 4096 };
@@ -164,7 +169,8 @@ static void report_crashes(void)
     const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         struct sigaction before;
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) signal(signals[i], on_crash);
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            signal(signals[i], on_crash);
     }
 }
 
@@ -194,7 +200,8 @@ static void conclude(const struct kcheck *check, struct totals *totals)
 {
     printf("%-26s %d checks, %d failed", check->name, check->checks, check->failures);
     if (check->emulated)
-        printf(" (emulated: %llu instructions)", (unsigned long long)(emulate_count() - check->emulated_before));
+        printf(" (emulated: %llu instructions)",
+               (unsigned long long)(emulate_count() - check->emulated_before));
     printf("\n");
     fflush(stdout);
     totals->checks += check->checks;
@@ -210,8 +217,8 @@ static void check_table(struct kcheck *check, struct totals *totals)
     kcheck_rows(check);
     kcheck_cast(check);
     check_all_called(check);
-    kcheck_near(check, (double)(check->kernels->linear_rows % RF_PANEL_ROWS), 0, 0, "linear_rows is %zu",
-                check->kernels->linear_rows);
+    kcheck_near(check, (double)(check->kernels->linear_rows % RF_PANEL_ROWS), 0, 0,
+                "linear_rows is %zu", check->kernels->linear_rows);
     conclude(check, totals);
 }
 
@@ -238,13 +245,16 @@ static void check_tier(enum rf_tier tier, const struct options *options, struct 
     }
 }
 
-/* The tier avxvnni has two encodings of the same kernels, of which the machine's table holds one. */
+/* The tier avxvnni has two encodings of the same kernels, of which the machine's table holds one.
+ */
 static void check_other_encoding(const struct options *options, struct totals *totals)
 {
     int vex = rf_cpu_needs_evex();
     const char *name = vex ? "avxvnni (VEX)" : "avxvnni (EVEX)";
     struct rf_kernels kernels;
-    if (!runs(name, !vex && rf_cpu_has_tier(RF_TIER_AVX512), vex ? RF_TIER_AVXVNNI : RF_TIER_AVX512, options)) return;
+    if (!runs(name, !vex && rf_cpu_has_tier(RF_TIER_AVX512), vex ? RF_TIER_AVXVNNI : RF_TIER_AVX512,
+              options))
+        return;
     rf_kernels_init_ref(&kernels);
     rf_kernels_init_avx2(&kernels);
     if (vex)

@@ -1,5 +1,6 @@
-/* What the kernel checks share. Each family's file loops over shapes with odd edges, calls the reference and the kernel on
- * random operands between guard pages, with poisoned outputs, and compares. */
+/* What the kernel checks share. Each family's file loops over shapes with odd edges, calls the
+ * reference and the kernel on random operands between guard pages, with poisoned outputs, and
+ * compares. */
 #ifndef RF_TEST_KCHECK_H
 #define RF_TEST_KCHECK_H
 
@@ -12,19 +13,21 @@ typedef void kcheck_kernel(void); /* any kernel; see kcheck_call */
 
 struct kcheck {
     const struct rf_kernels *kernels, *ref;
-    const struct rf_kernels *generated; /* the same with generated kernels laid over (cpu/tiers.h), or NULL */
+    const struct rf_kernels
+        *generated; /* the same with generated kernels laid over (cpu/tiers.h), or NULL */
     const char *name;
-    int emulated;          /* some of the instructions are: each takes microseconds, so fewer shapes must do */
-    int has_tiles;         /* the table may use tiles, and must release them */
-    uint32_t vector_bytes; /* see kcheck_vector_bytes */
+    int emulated;  /* some of the instructions are: each takes microseconds, so fewer shapes must do
+                    */
+    int has_tiles; /* the table may use tiles, and must release them */
+    uint32_t vector_bytes;            /* see kcheck_vector_bytes */
     uint64_t random, emulated_before; /* instructions, when it began */
     int failures, checks;
     kcheck_kernel *called[256]; /* the kernels that were called */
     int n_called;
 };
 
-/* bytes of memory that ends where an unreadable page begins; aligned as far as its size allows (a multiple of 64 gives 64).
- * Filled with a pattern that is a NaN in every float format. */
+/* bytes of memory that ends where an unreadable page begins; aligned as far as its size allows (a
+ * multiple of 64 gives 64). Filled with a pattern that is a NaN in every float format. */
 void *kcheck_guarded(size_t bytes);
 void kcheck_release(void *memory, size_t bytes);
 
@@ -37,34 +40,39 @@ size_t kcheck_between(struct kcheck *check, size_t low, size_t high);
 size_t kcheck_shapes(const struct kcheck *check, size_t n, size_t few);
 
 /* Fails unless |got - wanted| <= tolerance, naming the kernel and the place. */
-void kcheck_near(struct kcheck *check, double got, double wanted, double tolerance, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void kcheck_near(struct kcheck *check, double got, double wanted, double tolerance,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Fails unless the bytes are equal. */
-void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size_t bytes, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void kcheck_same(struct kcheck *check, const void *got, const void *wanted, size_t bytes,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Calls a kernel that takes up to four integers or pointers and, in any place among them, a float. Fails unless it leaves
- * registers and control words as the ABI asks, the upper halves of vector registers zero and the tiles released. */
-uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kernel, const uint64_t arguments[4],
-                     float number);
-/* Of the registers whose upper halves kcheck_call looks at: 0 without AVX, and in builds whose compiler does not clear them
- * (gcc does from -O2 on). */
+/* Calls a kernel that takes up to four integers or pointers and, in any place among them, a float.
+ * Fails unless it leaves registers and control words as the ABI asks, the upper halves of vector
+ * registers zero and the tiles released. */
+uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kernel,
+                     const uint64_t arguments[4], float number);
+/* Of the registers whose upper halves kcheck_call looks at: 0 without AVX, and in builds whose
+ * compiler does not clear them (gcc does from -O2 on). */
 uint32_t kcheck_vector_bytes(void);
-/* Notes a call that is about to be made, for kcheck_all_called and for the message if it crashes. */
+/* Notes a call that is about to be made, for kcheck_all_called and for the message if it crashes.
+ */
 void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel);
 
 /* n rows of k values as an operand, in guarded memory of *bytes. */
-void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form, const float *x,
-                  size_t n, size_t k, size_t *bytes);
-void kcheck_multiply(struct kcheck *check, const char *name, rf_linear_fn *linear, const struct rf_linear_args *args);
+void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form,
+                  const float *x, size_t n, size_t k, size_t *bytes);
+void kcheck_multiply(struct kcheck *check, const char *name, rf_linear_fn *linear,
+                     const struct rf_linear_args *args);
 
 /* Weights: codes and scales; hard ones: extremes. */
-void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k, int hard);
-/* 32 activations. Hard ones: all -127 or 127 in 8 bits, one large among small, nothing. Some 2^-20, so that the greatest
- * scale of MXFP4, 2^127, leaves results finite. */
+void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k,
+                       int hard);
+/* 32 activations. Hard ones: all -127 or 127 in 8 bits, one large among small, nothing. Some 2^-20,
+ * so that the greatest scale of MXFP4, 2^127, leaves results finite. */
 void kcheck_fill_block(struct kcheck *check, float *x, int hard);
 
-/* Results of a linear layer lie this far apart from row to row, so that what is written beyond a row shows. */
+/* Results of a linear layer lie this far apart from row to row, so that what is written beyond a
+ * row shows. */
 static inline size_t kcheck_ldy(size_t m)
 {
     return m + 5;

@@ -13,7 +13,8 @@ struct operands {
 };
 
 /* All of y = W x^T with one call, into guarded memory. */
-static float *multiply(struct kcheck *check, const struct rf_kernels *kernels, const struct operands *o, int accumulate)
+static float *multiply(struct kcheck *check, const struct rf_kernels *kernels,
+                       const struct operands *o, int accumulate)
 {
     size_t bytes;
     float *y = kcheck_results(o->n, o->m, accumulate);
@@ -39,7 +40,8 @@ static float *multiply_singly(struct kcheck *check, const struct operands *o)
     float *y = kcheck_results(o->n, o->m, 0);
     for (size_t i = 0; i < o->n; i++) {
         size_t bytes;
-        void *packed = kcheck_pack(check, check->kernels, RF_OPERAND_BF16, o->x + i * o->k, 1, o->k, &bytes);
+        void *packed =
+            kcheck_pack(check, check->kernels, RF_OPERAND_BF16, o->x + i * o->k, 1, o->k, &bytes);
         for (size_t r = 0; r < o->m; r++) {
             struct rf_linear_args args = {.y = y + i * kcheck_ldy(o->m) + r,
                                           .ldy = 1,
@@ -89,7 +91,8 @@ static void check_shape(struct kcheck *check, size_t m, size_t n, size_t k)
     for (size_t i = 0; i < m; i++) bias[i] = kcheck_normal(check);
     size_t ldy = kcheck_ldy(m), y_bytes = kcheck_y_bytes(n, m);
 
-    /* Plain; with a bias; with a bias, accumulating. Bits are compared with single calls in the first two. */
+    /* Plain; with a bias; with a bias, accumulating. Bits are compared with single calls in the
+     * first two. */
     int first = check->emulated ? (int)(n % 2) : 0, forms = check->emulated ? first + 1 : 3;
     for (int form = first; form < forms; form++) {
         o.bias = form ? bias : NULL;
@@ -100,13 +103,14 @@ static void check_shape(struct kcheck *check, size_t m, size_t n, size_t k)
                 /* k products, exact, summed in F32 in another order. */
                 double tolerance = 0x1p-23 * (sqrt((double)k) + 2.0) * (magnitude(&o, i, r) + 4.0);
                 kcheck_near(check, (double)got[i * ldy + r], (double)wanted[i * ldy + r], tolerance,
-                            "linear BF16 m=%zu n=%zu k=%zu form %d: row %zu, weight %zu", m, n, k, form, i, r);
+                            "linear BF16 m=%zu n=%zu k=%zu form %d: row %zu, weight %zu", m, n, k,
+                            form, i, r);
             }
         kcheck_gaps(check, "linear BF16", got, n, m);
         if (form < 2) {
             float *single = multiply_singly(check, &o);
-            kcheck_same(check, got, single, y_bytes, "linear BF16 m=%zu n=%zu k=%zu: bits depend on the call's shape",
-                        m, n, k);
+            kcheck_same(check, got, single, y_bytes,
+                        "linear BF16 m=%zu n=%zu k=%zu: bits depend on the call's shape", m, n, k);
             kcheck_release(single, y_bytes);
         }
         kcheck_release(wanted, y_bytes);
@@ -126,5 +130,6 @@ void kcheck_linear(struct kcheck *check)
     check_shape(check, 24, 64, kcheck_shapes(check, 1536, 96));
     check_shape(check, 9, 37, kcheck_shapes(check, 8960, 160));
     for (size_t i = 0; i < kcheck_shapes(check, 40, 5); i++)
-        check_shape(check, kcheck_between(check, 1, 40), kcheck_between(check, 1, 40), kcheck_between(check, 1, 400));
+        check_shape(check, kcheck_between(check, 1, 40), kcheck_between(check, 1, 40),
+                    kcheck_between(check, 1, 400));
 }

@@ -1,4 +1,5 @@
-/* Weights in panels times rows of 8 bits, which every tier computes to the reference's bits, and of 16 bits. */
+/* Weights in panels times rows of 8 bits, which every tier computes to the reference's bits, and of
+ * 16 bits. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,8 @@ static void fill_codes(struct kcheck *check, enum rf_format format, uint8_t *blo
 /* Scales of the format's kind; hard ones: none, the least, the greatest, negative. */
 static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *scales, int hard)
 {
-    static const float hard_scales[] = {0.0f, -0.0f, 0x1p-24f, -0x1p-24f, 0x1p-14f, 65504.0f, -65504.0f, 1.0f};
+    static const float hard_scales[] = {0.0f,     -0.0f,    0x1p-24f,  -0x1p-24f,
+                                        0x1p-14f, 65504.0f, -65504.0f, 1.0f};
     static const uint8_t hard_exponents[] = {0, 1, 2, 127, 253, 254};
     size_t bytes = rf_panel_layout(format)->scale_bytes, halves = bytes;
     for (size_t i = 0; i < bytes; i++) {
@@ -72,12 +74,15 @@ static void fill_scales(struct kcheck *check, enum rf_format format, uint8_t *sc
     }
 }
 
-void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k, int hard)
+void kcheck_fill_panel(struct kcheck *check, enum rf_format format, uint8_t *panel, size_t k,
+                       int hard)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    for (size_t i = 0; i < k / RF_BLOCK; i++) fill_codes(check, format, panel + i * layout->block_bytes, hard);
+    for (size_t i = 0; i < k / RF_BLOCK; i++)
+        fill_codes(check, format, panel + i * layout->block_bytes, hard);
     panel += k / RF_BLOCK * layout->block_bytes;
-    for (size_t i = 0; i < k / layout->unit; i++) fill_scales(check, format, panel + i * layout->scale_bytes, hard);
+    for (size_t i = 0; i < k / layout->unit; i++)
+        fill_scales(check, format, panel + i * layout->scale_bytes, hard);
 }
 
 void kcheck_fill_block(struct kcheck *check, float *x, int hard)
@@ -96,15 +101,17 @@ void kcheck_fill_block(struct kcheck *check, float *x, int hard)
 }
 
 /* All of y with one call; or, `singly`, one row and one panel a call. */
-static float *multiply(struct kcheck *check, const struct product *product, int by_reference, const struct operands *o,
-                       int accumulate, int singly)
+static float *multiply(struct kcheck *check, const struct product *product, int by_reference,
+                       const struct operands *o, int accumulate, int singly)
 {
     const struct rf_kernels *table = by_reference ? check->ref : check->kernels;
     float *y = kcheck_results(o->n, o->m, accumulate);
-    size_t rows = singly ? 1 : o->n, weights = singly ? RF_PANEL_ROWS : o->m, ldy = kcheck_ldy(o->m);
+    size_t rows = singly ? 1 : o->n, weights = singly ? RF_PANEL_ROWS : o->m,
+           ldy = kcheck_ldy(o->m);
     for (size_t i = 0; i < o->n; i += rows) {
         size_t bytes;
-        void *packed = kcheck_pack(check, table, product->form, o->x + i * o->k, rows, o->k, &bytes);
+        void *packed =
+            kcheck_pack(check, table, product->form, o->x + i * o->k, rows, o->k, &bytes);
         for (size_t r = 0; r < o->m; r += weights) {
             struct rf_linear_args args = {.y = y + i * ldy + r,
                                           .ldy = ldy,
@@ -116,15 +123,18 @@ static float *multiply(struct kcheck *check, const struct product *product, int 
                                           .k = o->k,
                                           .bias = o->bias ? o->bias + r : NULL,
                                           .accumulate = accumulate};
-            kcheck_multiply(check, product->name, by_reference ? product->reference : product->kernel, &args);
+            kcheck_multiply(check, product->name,
+                            by_reference ? product->reference : product->kernel, &args);
         }
         kcheck_release(packed, bytes);
     }
     return y;
 }
 
-/* Of MXFP4 times 16-bit rows: the sums of the products' magnitudes, which rounding errors are measured by. */
-static float *magnitudes(struct kcheck *check, const struct product *product, const struct operands *o)
+/* Of MXFP4 times 16-bit rows: the sums of the products' magnitudes, which rounding errors are
+ * measured by. */
+static float *magnitudes(struct kcheck *check, const struct product *product,
+                         const struct operands *o)
 {
     struct operands positive = *o;
     positive.bias = NULL;
@@ -132,7 +142,8 @@ static float *magnitudes(struct kcheck *check, const struct product *product, co
     positive.x = kcheck_guarded(o->n * o->k * sizeof *o->x);
     for (size_t i = 0; i < o->n * o->k; i++) positive.x[i] = fabsf(o->x[i]);
     for (size_t i = 0; i < o->bytes; i++) {
-        int is_code = i % o->panel_bytes < o->k / RF_BLOCK * rf_panel_layout(product->format)->block_bytes;
+        int is_code =
+            i % o->panel_bytes < o->k / RF_BLOCK * rf_panel_layout(product->format)->block_bytes;
         positive.panels[i] = is_code ? o->panels[i] & 0x77 : o->panels[i]; /* the codes' signs */
     }
     float *sums = multiply(check, product, 1, &positive, 0, 0);
@@ -141,10 +152,12 @@ static float *magnitudes(struct kcheck *check, const struct product *product, co
     return sums;
 }
 
-static void check_product(struct kcheck *check, const struct product *product, const struct operands *o, int accumulate)
+static void check_product(struct kcheck *check, const struct product *product,
+                          const struct operands *o, int accumulate)
 {
     size_t y_bytes = kcheck_y_bytes(o->n, o->m), ldy = kcheck_ldy(o->m);
-    float *wanted = multiply(check, product, 1, o, accumulate, 0), *got = multiply(check, product, 0, o, accumulate, 0);
+    float *wanted = multiply(check, product, 1, o, accumulate, 0),
+          *got = multiply(check, product, 0, o, accumulate, 0);
     float *sums = product->form == RF_OPERAND_A16 ? magnitudes(check, product, o) : NULL;
     for (size_t i = 0; i < o->n; i++)
         for (size_t r = 0; r < o->m; r++) {
@@ -152,19 +165,22 @@ static void check_product(struct kcheck *check, const struct product *product, c
             /* Exact in 8 bits; else k F32 additions in another order. */
             double tolerance = sums ? 0x1p-23 * (double)o->k * ((double)sums[at] + 4.0) : 0.0;
             kcheck_near(check, (double)got[at], (double)wanted[at], tolerance,
-                        "%s m=%zu n=%zu k=%zu: row %zu, weight %zu", product->name, o->m, o->n, o->k, i, r);
+                        "%s m=%zu n=%zu k=%zu: row %zu, weight %zu", product->name, o->m, o->n,
+                        o->k, i, r);
         }
     kcheck_gaps(check, product->name, got, o->n, o->m);
     float *single = multiply(check, product, 0, o, accumulate, 1);
-    kcheck_same(check, got, single, y_bytes, "%s m=%zu n=%zu k=%zu: bits depend on the call's shape", product->name,
-                o->m, o->n, o->k);
+    kcheck_same(check, got, single, y_bytes,
+                "%s m=%zu n=%zu k=%zu: bits depend on the call's shape", product->name, o->m, o->n,
+                o->k);
     if (sums) kcheck_release(sums, y_bytes);
     kcheck_release(single, y_bytes);
     kcheck_release(wanted, y_bytes);
     kcheck_release(got, y_bytes);
 }
 
-static void check_shape(struct kcheck *check, const struct product *product, size_t m, size_t n, size_t k, int hard)
+static void check_shape(struct kcheck *check, const struct product *product, size_t m, size_t n,
+                        size_t k, int hard)
 {
     struct operands o = {.m = m, .n = n, .k = k, .panel_bytes = rf_panel_bytes(product->format, k)};
     size_t panels = (m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
@@ -195,19 +211,23 @@ static void check_pack(struct kcheck *check, size_t k)
         float *x = kcheck_guarded(x_bytes);
         for (size_t i = 0; i < 2 * k; i++) {
             x[i] = kcheck_normal(check) * (i / 32 % 5 == 3 ? 1e-3f : 20.0f);
-            if (i / 32 % 7 == 2) x[i] = (float)((int)(kcheck_random(check) % 255) - 127) + 0.5f; /* ties */
+            if (i / 32 % 7 == 2)
+                x[i] = (float)((int)(kcheck_random(check) % 255) - 127) + 0.5f; /* ties */
             if (i / 32 % 7 == 5) x[i] = 0.0f;
             if (i / 32 % 7 == 6)
-                x[i] = ldexpf(copysignf(1.0f + fabsf(x[i]), x[i]), -104); /* about where values stop to count */
+                x[i] = ldexpf(copysignf(1.0f + fabsf(x[i]), x[i]),
+                              -104); /* about where values stop to count */
         }
         void *got = kcheck_guarded(bytes), *wanted = kcheck_guarded(bytes);
         for (uint64_t i = 0; i < 2; i++) {
             uint64_t arguments[4] = {kcheck_pointer(wanted), i, kcheck_pointer(x + i * k), k};
             kcheck_call(check, "pack", (kcheck_kernel *)check->ref->pack[form], arguments, 0.0f);
             arguments[0] = kcheck_pointer(got);
-            kcheck_call(check, "pack", (kcheck_kernel *)check->kernels->pack[form], arguments, 0.0f);
+            kcheck_call(check, "pack", (kcheck_kernel *)check->kernels->pack[form], arguments,
+                        0.0f);
         }
-        kcheck_same(check, got, wanted, bytes, "operand form %d, k=%zu: bits differ from the reference's", form, k);
+        kcheck_same(check, got, wanted, bytes,
+                    "operand form %d, k=%zu: bits differ from the reference's", form, k);
         kcheck_release(got, bytes);
         kcheck_release(wanted, bytes);
         kcheck_release(x, x_bytes);
@@ -221,7 +241,8 @@ static void check_shapes(struct kcheck *check, const struct product *product)
     for (size_t n = 1; n <= 8; n++)
         check_shape(check, product, 21, kcheck_shapes(check, n + 8 * (n % 2), n), unit * 2, 1);
     for (size_t m = 1; m <= 5; m++)
-        check_shape(check, product, m * 16 + m % 3, kcheck_between(check, 1, kcheck_shapes(check, 40, 9)), unit * 2, 0);
+        check_shape(check, product, m * 16 + m % 3,
+                    kcheck_between(check, 1, kcheck_shapes(check, 40, 9)), unit * 2, 0);
     check_shape(check, product, 150, 3, unit * 3, 0);
     check_shape(check, product, 48, 35, kcheck_shapes(check, 1024, unit), 0);
 }

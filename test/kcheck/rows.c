@@ -9,7 +9,8 @@ static void norm(struct kcheck *check, const struct rf_kernels *kernels, float *
                  const float *weight, size_t n)
 {
     kcheck_call(check, "rms_norm", (kcheck_kernel *)kernels->rms_norm,
-                (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), kcheck_pointer(weight), n}, 1e-5f);
+                (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), kcheck_pointer(weight), n},
+                1e-5f);
 }
 
 static void check_norm(struct kcheck *check, size_t n, float size)
@@ -24,8 +25,8 @@ static void check_norm(struct kcheck *check, size_t n, float size)
     norm(check, check->ref, wanted, x, weight, n);
     norm(check, check->kernels, got, x, weight, n);
     for (size_t i = 0; i < n; i++)
-        kcheck_near(check, (double)got[i], (double)wanted[i], 1e-6 * (1.0 + fabs((double)wanted[i])),
-                    "rms_norm n=%zu: element %zu", n, i);
+        kcheck_near(check, (double)got[i], (double)wanted[i],
+                    1e-6 * (1.0 + fabs((double)wanted[i])), "rms_norm n=%zu: element %zu", n, i);
     memcpy(again, x, bytes);
     norm(check, check->kernels, again, again, weight, n);
     kcheck_same(check, again, got, bytes, "rms_norm n=%zu: in place it gives other bits", n);
@@ -45,21 +46,26 @@ static void check_gate(struct kcheck *check, size_t n)
     const struct rf_kernels *tables[] = {check->ref, check->kernels};
     float *results[] = {wanted, got};
     for (size_t i = 0; i < 2; i++)
-        kcheck_call(check, "silu_gate", (kcheck_kernel *)tables[i]->silu_gate,
-                    (uint64_t[4]){kcheck_pointer(results[i]), kcheck_pointer(gate), kcheck_pointer(up), n}, 0.0f);
+        kcheck_call(
+            check, "silu_gate", (kcheck_kernel *)tables[i]->silu_gate,
+            (uint64_t[4]){kcheck_pointer(results[i]), kcheck_pointer(gate), kcheck_pointer(up), n},
+            0.0f);
     for (size_t i = 0; i < n; i++)
-        kcheck_near(check, (double)got[i], (double)wanted[i], 2e-6 * (1e-6 + fabs((double)wanted[i])) + 1e-30,
+        kcheck_near(check, (double)got[i], (double)wanted[i],
+                    2e-6 * (1e-6 + fabs((double)wanted[i])) + 1e-30,
                     "silu_gate n=%zu: element %zu, gate %g", n, i, (double)gate[i]);
     float *all[] = {gate, up, got, wanted};
     for (size_t i = 0; i < 4; i++) kcheck_release(all[i], bytes);
 }
 
-/* Every value that a conversion must get right: signs, subnormals, ties, overflow, infinities, NaN. */
+/* Every value that a conversion must get right: signs, subnormals, ties, overflow, infinities, NaN.
+ */
 static float hard_value(struct kcheck *check)
 {
-    static const float special[] = {0.0f,       -0.0f,     65504.0f,   65519.9f, 65520.0f,     -1e30f,
-                                    0x1p-24f,   0x1p-25f,  0x1.8p-25f, 0x1p-14f, 0x1.ffcp-15f, 0x1.001p0f,
-                                    0x1.003p0f, 0x1.01p0f, 0x1.03p0f,  0x1p-126f};
+    static const float special[] = {0.0f,       -0.0f,     65504.0f,     65519.9f,
+                                    65520.0f,   -1e30f,    0x1p-24f,     0x1p-25f,
+                                    0x1.8p-25f, 0x1p-14f,  0x1.ffcp-15f, 0x1.001p0f,
+                                    0x1.003p0f, 0x1.01p0f, 0x1.03p0f,    0x1p-126f};
     uint32_t choice = kcheck_random(check) % 40;
     if (choice < sizeof special / sizeof *special) return special[choice];
     if (choice == 20) return INFINITY;
@@ -67,9 +73,11 @@ static float hard_value(struct kcheck *check)
     return ldexpf(kcheck_normal(check), (int)(kcheck_random(check) % 50) - 30);
 }
 
-static void convert(struct kcheck *check, const char *name, kcheck_kernel *kernel, void *out, const void *x, size_t n)
+static void convert(struct kcheck *check, const char *name, kcheck_kernel *kernel, void *out,
+                    const void *x, size_t n)
 {
-    kcheck_call(check, name, kernel, (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), n}, 0.0f);
+    kcheck_call(check, name, kernel, (uint64_t[4]){kcheck_pointer(out), kcheck_pointer(x), n},
+                0.0f);
 }
 
 static void check_conversions(struct kcheck *check, size_t n)
@@ -81,15 +89,18 @@ static void check_conversions(struct kcheck *check, size_t n)
     for (size_t i = 0; i < n; i++) {
         uint16_t wanted = rf_f32_to_f16(x[i]);
         int both_nan = isnan(x[i]) && (got[i] & 0x7c00) == 0x7c00 && (got[i] & 0x3ff);
-        kcheck_near(check, both_nan ? 0 : got[i], both_nan ? 0 : wanted, 0, "f32_to_f16 n=%zu: %a", n, (double)x[i]);
+        kcheck_near(check, both_nan ? 0 : got[i], both_nan ? 0 : wanted, 0, "f32_to_f16 n=%zu: %a",
+                    n, (double)x[i]);
     }
     convert(check, "f32_to_bf16", (kcheck_kernel *)check->kernels->f32_to_bf16, got, x, n);
     for (size_t i = 0; i < n; i++)
-        kcheck_near(check, got[i], rf_f32_to_bf16(x[i]), 0, "f32_to_bf16 n=%zu: %a", n, (double)x[i]);
+        kcheck_near(check, got[i], rf_f32_to_bf16(x[i]), 0, "f32_to_bf16 n=%zu: %a", n,
+                    (double)x[i]);
     convert(check, "bf16_to_f32", (kcheck_kernel *)check->kernels->bf16_to_f32, wide, got, n);
     for (size_t i = 0; i < n; i++) {
         float wanted = rf_bf16_to_f32(got[i]);
-        kcheck_same(check, &wide[i], &wanted, sizeof wanted, "bf16_to_f32 n=%zu: 0x%04x", n, got[i]);
+        kcheck_same(check, &wide[i], &wanted, sizeof wanted, "bf16_to_f32 n=%zu: 0x%04x", n,
+                    got[i]);
     }
     kcheck_release(x, n * sizeof *x);
     kcheck_release(wide, n * sizeof *wide);
@@ -100,14 +111,17 @@ static void check_conversions(struct kcheck *check, size_t n)
 static void check_first_above(struct kcheck *check, size_t n)
 {
     float *x = kcheck_guarded(n * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = kcheck_random(check) % 19 ? (float)(kcheck_random(check) % 64) : NAN;
+    for (size_t i = 0; i < n; i++)
+        x[i] = kcheck_random(check) % 19 ? (float)(kcheck_random(check) % 64) : NAN;
     for (int t = -1; t < 66; t += 5) {
         float threshold = t < 0 ? -INFINITY : (float)t;
         size_t wanted = 0;
         while (wanted < n && !(x[wanted] > threshold)) wanted++;
-        uint64_t got = kcheck_call(check, "first_above", (kcheck_kernel *)check->kernels->first_above,
-                                   (uint64_t[4]){kcheck_pointer(x), n}, threshold);
-        kcheck_near(check, (double)got, (double)wanted, 0, "first_above n=%zu, threshold %g", n, (double)threshold);
+        uint64_t got =
+            kcheck_call(check, "first_above", (kcheck_kernel *)check->kernels->first_above,
+                        (uint64_t[4]){kcheck_pointer(x), n}, threshold);
+        kcheck_near(check, (double)got, (double)wanted, 0, "first_above n=%zu, threshold %g", n,
+                    (double)threshold);
     }
     kcheck_release(x, n * sizeof *x);
 }
@@ -116,7 +130,8 @@ static void check_first_above(struct kcheck *check, size_t n)
 static void check_stream(struct kcheck *check, size_t n)
 {
     uint64_t *data = kcheck_guarded(n), sum[2];
-    for (size_t i = 0; i < n / sizeof *data; i++) data[i] = (uint64_t)kcheck_random(check) << 32 | kcheck_random(check);
+    for (size_t i = 0; i < n / sizeof *data; i++)
+        data[i] = (uint64_t)kcheck_random(check) << 32 | kcheck_random(check);
     for (size_t i = 0; i < 2; i++)
         sum[i] = kcheck_call(check, "read_stream", (kcheck_kernel *)check->kernels->read_stream,
                              (uint64_t[4]){kcheck_pointer(data), n}, 0.0f);

@@ -1,4 +1,5 @@
-/* A small GGUF writer: a file as lists of metadata and tensors that a test edits before they become bytes. */
+/* A small GGUF writer: a file as lists of metadata and tensors that a test edits before they become
+ * bytes. */
 #ifndef RF_TEST_GGUF_WRITER_H
 #define RF_TEST_GGUF_WRITER_H
 
@@ -7,7 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { W_U8 = 0, W_U32 = 4, W_I32 = 5, W_F32 = 6, W_BOOL = 7, W_STRING = 8, W_ARRAY = 9, W_U64 = 10, W_F64 = 12 };
+enum {
+    W_U8 = 0,
+    W_U32 = 4,
+    W_I32 = 5,
+    W_F32 = 6,
+    W_BOOL = 7,
+    W_STRING = 8,
+    W_ARRAY = 9,
+    W_U64 = 10,
+    W_F64 = 12
+};
 
 struct w_value {
     char key[96];
@@ -86,7 +97,8 @@ static inline void w_string(struct w_file *file, const char *key, const char *te
     w_add_string(w_set(file, key, W_STRING), text);
 }
 
-static inline struct w_value *w_array(struct w_file *file, const char *key, uint32_t elem_type, uint64_t count)
+static inline struct w_value *w_array(struct w_file *file, const char *key, uint32_t elem_type,
+                                      uint64_t count)
 {
     struct w_value *value = w_set(file, key, W_ARRAY);
     w_add(value, &elem_type, 4);
@@ -94,13 +106,15 @@ static inline struct w_value *w_array(struct w_file *file, const char *key, uint
     return value;
 }
 
-static inline void w_strings(struct w_file *file, const char *key, const char *const *texts, size_t n)
+static inline void w_strings(struct w_file *file, const char *key, const char *const *texts,
+                             size_t n)
 {
     struct w_value *value = w_array(file, key, W_STRING, n);
     for (size_t i = 0; i < n; i++) w_add_string(value, texts[i]);
 }
 
-static inline void w_numbers(struct w_file *file, const char *key, uint32_t elem_type, const void *numbers, size_t n)
+static inline void w_numbers(struct w_file *file, const char *key, uint32_t elem_type,
+                             const void *numbers, size_t n)
 {
     w_add(w_array(file, key, elem_type, n), numbers, 4 * n);
 }
@@ -143,11 +157,13 @@ static inline void w_drop_tensor(struct w_file *file, const char *name)
     file->n_tensors = kept;
 }
 
-/* The bytes of the file (free them); *header_bytes is where the tensors' data begins. The data is 1.0f throughout. */
+/* The bytes of the file (free them); *header_bytes is where the tensors' data begins. The data
+ * is 1.0f throughout. */
 static inline unsigned char *w_bytes(const struct w_file *file, size_t *bytes, size_t *header_bytes)
 {
     size_t cap = 4096 + file->data_bytes;
-    for (size_t i = 0; i < file->n_values; i++) cap += 32 + sizeof file->values[i].key + file->values[i].bytes;
+    for (size_t i = 0; i < file->n_values; i++)
+        cap += 32 + sizeof file->values[i].key + file->values[i].bytes;
     for (size_t i = 0; i < file->n_tensors; i++) cap += 160;
     unsigned char *data = malloc(cap), *at = data;
     if (!data) abort();
@@ -183,14 +199,16 @@ static inline unsigned char *w_bytes(const struct w_file *file, size_t *bytes, s
     return data;
 }
 
-/* A model of one layer with everything that it needs: embedding 8, 2 heads (1 for keys and values), feed-forward 16. */
+/* A model of one layer with everything that it needs: embedding 8, 2 heads (1 for keys and values),
+ * feed-forward 16. */
 static inline void w_model(struct w_file *file, const char *arch, uint64_t n_vocab)
 {
     static const struct {
         const char *suffix;
         uint32_t number;
-    } counts[] = {{"block_count", 1},          {"context_length", 64},      {"embedding_length", 8},
-                  {"feed_forward_length", 16}, {"attention.head_count", 2}, {"attention.head_count_kv", 1},
+    } counts[] = {{"block_count", 1},          {"context_length", 64},
+                  {"embedding_length", 8},     {"feed_forward_length", 16},
+                  {"attention.head_count", 2}, {"attention.head_count_kv", 1},
                   {"rope.dimension_count", 4}};
     static const struct {
         const char *name;

@@ -1,4 +1,5 @@
-/* A small model folder as texts: every file is a string that a test changes by replacing a part of it. */
+/* A small model folder as texts: every file is a string that a test changes by replacing a part of
+ * it. */
 #ifndef RF_TEST_HF_WRITER_H
 #define RF_TEST_HF_WRITER_H
 
@@ -20,8 +21,9 @@ enum {
 };
 
 static const char *const hf_names[HF_FILES] = {
-    "config.json",     "generation_config.json",       "tokenizer_config.json", "tokenizer.json",
-    "tokenizer.model", "model.safetensors.index.json", "model.safetensors",     "model-2.safetensors"};
+    "config.json",       "generation_config.json", "tokenizer_config.json",
+    "tokenizer.json",    "tokenizer.model",        "model.safetensors.index.json",
+    "model.safetensors", "model-2.safetensors"};
 
 struct hf_text {
     char data[6000];
@@ -36,7 +38,8 @@ struct hf_model {
 
 static inline void hf_set(struct hf_model *model, int file, const char *text)
 {
-    model->texts[file].bytes = (size_t)snprintf(model->texts[file].data, sizeof model->texts[file].data, "%s", text);
+    model->texts[file].bytes =
+        (size_t)snprintf(model->texts[file].data, sizeof model->texts[file].data, "%s", text);
 }
 
 /* 1 if there was something to replace. The text may hold zero bytes. */
@@ -51,7 +54,8 @@ static inline int hf_replace(struct hf_text *text, const char *from, const char 
     return 1;
 }
 
-static inline void hf_tensor(struct hf_model *model, int shard, const char *name, size_t rows, size_t columns)
+static inline void hf_tensor(struct hf_model *model, int shard, const char *name, size_t rows,
+                             size_t columns)
 {
     struct hf_text *text = &model->texts[HF_HEADER + shard];
     size_t bytes = 4 * rows * (columns ? columns : 1), at = model->data_bytes[shard];
@@ -60,9 +64,10 @@ static inline void hf_tensor(struct hf_model *model, int shard, const char *name
         snprintf(shape, sizeof shape, "%zu,%zu", rows, columns);
     else
         snprintf(shape, sizeof shape, "%zu", rows);
-    text->bytes += (size_t)snprintf(text->data + text->bytes, sizeof text->data - text->bytes,
-                                    "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                                    text->bytes > 1 ? "," : "", name, shape, at, at + bytes);
+    text->bytes +=
+        (size_t)snprintf(text->data + text->bytes, sizeof text->data - text->bytes,
+                         "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+                         text->bytes > 1 ? "," : "", name, shape, at, at + bytes);
     model->data_bytes[shard] += bytes;
 }
 
@@ -93,46 +98,59 @@ static inline void hf_tensors(struct hf_model *model, int n_shards, size_t n_voc
     }
     for (int shard = 0; shard < n_shards; shard++) {
         struct hf_text *text = &model->texts[HF_HEADER + shard];
-        text->bytes += (size_t)snprintf(text->data + text->bytes, sizeof text->data - text->bytes, "}");
+        text->bytes +=
+            (size_t)snprintf(text->data + text->bytes, sizeof text->data - text->bytes, "}");
     }
 }
 
-/* Qwen2 with a byte-level BPE, tied, in one file; the embedding has a row more than there are tokens. */
+/* Qwen2 with a byte-level BPE, tied, in one file; the embedding has a row more than there are
+ * tokens. */
 static inline void hf_qwen2(struct hf_model *model)
 {
     memset(model, 0, sizeof *model);
     hf_set(model, HF_CONFIG,
            "{\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",\"hidden_size\":8,"
-           "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
-           "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-06,\"rope_theta\":1000000.0,\"hidden_act\":\"silu\","
-           "\"tie_word_embeddings\":true,\"use_sliding_window\":false,\"sliding_window\":16,\"bos_token_id\":4,"
+           "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_"
+           "value_heads\":1,"
+           "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-06,\"rope_theta\":1000000.0,"
+           "\"hidden_act\":\"silu\","
+           "\"tie_word_embeddings\":true,\"use_sliding_window\":false,\"sliding_window\":16,\"bos_"
+           "token_id\":4,"
            "\"eos_token_id\":4}");
     hf_set(model, HF_GENERATION, "{\"eos_token_id\":[5,4]}");
-    hf_set(
-        model, HF_TOKENIZER_CONFIG,
-        "{\"add_bos_token\":false,\"bos_token\":null,\"eos_token\":\"<|end|>\",\"pad_token\":{\"content\":\"<|pad|>\"},"
-        "\"chat_template\":\"{{ messages }}\"}");
-    hf_set(
-        model, HF_TOKENIZER,
-        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":4,\"content\":\"<|pad|>\",\"special\":true,\"lstrip\":false},"
-        "{\"id\":5,\"content\":\"<|end|>\",\"special\":true},{\"id\":6,\"content\":\"<tool>\",\"special\":false}],"
-        "\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
-        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{"
-        "L}+|"
-        "\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
-        "\"behavior\":\"Isolated\",\"invert\":false},"
-        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false}]},"
-        "\"post_processor\":{\"type\":\"ByteLevel\"},"
-        "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":\"\","
-        "\"end_of_word_suffix\":\"\",\"byte_fallback\":false,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120a\":3},"
-        "\"merges\":[\"a b\",[\"\\u0120\",\"a\"]]}}");
+    hf_set(model, HF_TOKENIZER_CONFIG,
+           "{\"add_bos_token\":false,\"bos_token\":null,\"eos_token\":\"<|end|>\",\"pad_token\":{"
+           "\"content\":\"<|pad|>\"},"
+           "\"chat_template\":\"{{ messages }}\"}");
+    hf_set(model, HF_TOKENIZER,
+           "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":4,\"content\":\"<|pad|>\",\"special\":"
+           "true,\"lstrip\":false},"
+           "{\"id\":5,\"content\":\"<|end|>\",\"special\":true},{\"id\":6,\"content\":\"<tool>\","
+           "\"special\":false}],"
+           "\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\","
+           "\"pretokenizers\":["
+           "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^"
+           "\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{"
+           "L}+|"
+           "\\\\p{N}| "
+           "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+           "\"behavior\":\"Isolated\",\"invert\":false},"
+           "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_"
+           "regex\":false}]},"
+           "\"post_processor\":{\"type\":\"ByteLevel\"},"
+           "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_"
+           "prefix\":\"\","
+           "\"end_of_word_suffix\":\"\",\"byte_fallback\":false,\"vocab\":{\"a\":0,\"b\":1,\"ab\":"
+           "2,\"\\u0120a\":3},"
+           "\"merges\":[\"a b\",[\"\\u0120\",\"a\"]]}}");
     hf_tensors(model, 1, 8, 1);
 }
 
 /* Llama 3 style scaling, two shards, a sentencepiece model. */
 static inline void hf_llama(struct hf_model *model)
 {
-    /* Pieces <unk> (unknown), <s>, </s> (control), <0x0A> (byte), U+2581, "a"; trainer_spec: BPE; normalizer_spec. */
+    /* Pieces <unk> (unknown), <s>, </s> (control), <0x0A> (byte), U+2581, "a"; trainer_spec: BPE;
+     * normalizer_spec. */
     static const char proto[] = "\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"
                                 "\x0a\x07\x0a\x03<s>\x18\x03"
                                 "\x0a\x08\x0a\x04</s>\x18\x03"
@@ -143,21 +161,27 @@ static inline void hf_llama(struct hf_model *model)
                                 "\x12\x02\x18\x02"
                                 "\x1a\x04\x18\x01\x20\x00";
     memset(model, 0, sizeof *model);
-    hf_set(model, HF_CONFIG,
-           "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":8,\"intermediate_size\":16,"
-           "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":4,"
-           "\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-05,\"tie_word_embeddings\":false,"
-           "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
-           "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}}");
+    hf_set(
+        model, HF_CONFIG,
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":8,\"intermediate_size\":16,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":"
+        "4,"
+        "\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-05,\"tie_word_embeddings\":false,"
+        "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_"
+        "freq_factor\":1.0,"
+        "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}}");
     hf_set(model, HF_TOKENIZER_CONFIG,
            "{\"added_tokens_decoder\":{\"0\":{\"content\":\"<unk>\",\"special\":true},"
-           "\"6\":{\"content\":\"<|im_end|>\",\"special\":true}},\"eos_token\":\"<|im_end|>\",\"add_bos_token\":true,"
-           "\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"y\"}]}");
+           "\"6\":{\"content\":\"<|im_end|>\",\"special\":true}},\"eos_token\":\"<|im_end|>\","
+           "\"add_bos_token\":true,"
+           "\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"},{\"name\":\"default\","
+           "\"template\":\"y\"}]}");
     memcpy(model->texts[HF_SENTENCEPIECE].data, proto, sizeof proto - 1);
     model->texts[HF_SENTENCEPIECE].bytes = sizeof proto - 1;
     hf_set(model, HF_INDEX,
            "{\"metadata\":{},\"weight_map\":{\"model.norm.weight\":\"model.safetensors\","
-           "\"lm_head.weight\":\"model-2.safetensors\",\"model.embed_tokens.weight\":\"model.safetensors\"}}");
+           "\"lm_head.weight\":\"model-2.safetensors\",\"model.embed_tokens.weight\":\"model."
+           "safetensors\"}}");
     hf_tensors(model, 2, 8, 0);
     model->texts[HF_HEADER2].bytes--;
     hf_tensor(model, 1, "lm_head.weight", 8, 8);

@@ -1,5 +1,5 @@
-/* Dequantisation against the reference's own results (scripts/make_dequant_fixtures.py), F16 and the rounding to BF16
- * against arithmetic in double precision. */
+/* Dequantisation against the reference's own results (scripts/make_dequant_fixtures.py), F16 and
+ * the rounding to BF16 against arithmetic in double precision. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static void test_type(enum rf_dtype dtype)
     unsigned char *blocks = read_file(info->name, "blocks", &block_bytes);
     unsigned char *wanted = read_file(info->name, "f32", &wanted_bytes);
     size_t n = block_bytes / info->block_bytes * info->block_elems;
-    CHECK_MSG(n > 0 && n * 4 == wanted_bytes, "dequant/%s: fixture of %zu and %zu bytes", info->name, block_bytes,
-              wanted_bytes);
+    CHECK_MSG(n > 0 && n * 4 == wanted_bytes, "dequant/%s: fixture of %zu and %zu bytes",
+              info->name, block_bytes, wanted_bytes);
     /* One byte further: data in a file need not be aligned. */
     unsigned char *unaligned = malloc(block_bytes + 1);
     float *f32 = malloc((n + 1) * sizeof *f32);
@@ -75,14 +75,17 @@ static void test_type(enum rf_dtype dtype)
             if (isnan(value)) {
                 same = isnan(f32[i]);
                 /* BF16 itself is copied; all else becomes a quiet NaN. */
-                same_bf16 = (bf16[i] & 0x7f80) == 0x7f80 && (bf16[i] & (dtype == RF_BF16 ? 0x7f : 0x40));
+                same_bf16 =
+                    (bf16[i] & 0x7f80) == 0x7f80 && (bf16[i] & (dtype == RF_BF16 ? 0x7f : 0x40));
             } else {
                 same = bits_of(f32[i]) == bits_of(value);
                 same_bf16 = bf16[i] == bf16_by_arithmetic(value);
             }
             wrong += !same || !same_bf16;
-            CHECK_MSG(same, "%s: element %zu is %a, not %a", info->name, i, (double)f32[i], (double)value);
-            CHECK_MSG(same_bf16, "%s: element %zu of %a is 0x%04x in BF16", info->name, i, (double)value, bf16[i]);
+            CHECK_MSG(same, "%s: element %zu is %a, not %a", info->name, i, (double)f32[i],
+                      (double)value);
+            CHECK_MSG(same_bf16, "%s: element %zu of %a is 0x%04x in BF16", info->name, i,
+                      (double)value, bf16[i]);
         }
         /* A range of whole blocks in the middle is the same as that part of the whole. */
         size_t skip = info->block_elems * 3;
@@ -163,8 +166,9 @@ static void test_table(void)
 
 int main(void)
 {
-    static const enum rf_dtype types[] = {RF_F16,  RF_BF16, RF_Q4_0, RF_Q4_1, RF_Q5_0, RF_Q5_1, RF_Q8_0,
-                                          RF_Q2_K, RF_Q3_K, RF_Q4_K, RF_Q5_K, RF_Q6_K, RF_MXFP4};
+    static const enum rf_dtype types[] = {RF_F16,  RF_BF16, RF_Q4_0, RF_Q4_1, RF_Q5_0,
+                                          RF_Q5_1, RF_Q8_0, RF_Q2_K, RF_Q3_K, RF_Q4_K,
+                                          RF_Q5_K, RF_Q6_K, RF_MXFP4};
     test_table();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) test_type(types[i]);
     test_every_half();

@@ -1,5 +1,6 @@
-/* The GGUF reader: a good file gives what it says; a bad one gives an error that names the file and the thing, keeps no
- * memory and no mapping. Bad files are made here: a small good one with one thing changed. */
+/* The GGUF reader: a good file gives what it says; a bad one gives an error that names the file and
+ * the thing, keeps no memory and no mapping. Bad files are made here: a small good one with one
+ * thing changed. */
 #define _DEFAULT_SOURCE
 #include <float.h>
 #include <math.h>
@@ -12,7 +13,8 @@
 
 static char folder[512], path[600];
 
-/* Opens the bytes as a file and sees that nothing is left behind. On success the source is closed as well. */
+/* Opens the bytes as a file and sees that nothing is left behind. On success the source is closed
+ * as well. */
 static int open_bytes(const void *data, size_t bytes, struct probe *probe, struct rf_error *error)
 {
     struct rf_allocator allocator = probe_allocator(probe);
@@ -20,7 +22,8 @@ static int open_bytes(const void *data, size_t bytes, struct probe *probe, struc
     *error = (struct rf_error){0};
     if (probe_write(path, data, bytes)) return 1;
     int code = rf_source_open(&source, path, &allocator, error);
-    CHECK_MSG(code == 0 || (source == NULL && error->code == code), "code %d, error's code %d", code, error->code);
+    CHECK_MSG(code == 0 || (source == NULL && error->code == code), "code %d, error's code %d",
+              code, error->code);
     rf_source_close(source);
     CHECK_MSG(probe->live == 0, "%ld blocks are left after \"%s\"", probe->live, error->text);
     CHECK_MSG(probe_mappings(path) <= 0, "the mapping is left after \"%s\"", error->text);
@@ -93,105 +96,139 @@ static const struct mutation llama_mutations[] = {
     {"has 0 bytes", F, RENAME, .target = "llama.block_count", .text = ""},
     {"tokenizer.ggml.tokens", F, SET_COUNT, .target = "tokenizer.ggml.tokens", .number = BIG},
     {"tokenizer.ggml.tokens", F, SET_COUNT, .target = "tokenizer.ggml.tokens", .number = 1u << 28},
-    {"tokenizer.ggml.scores", F, SET_COUNT, .target = "tokenizer.ggml.scores", .number = BIG / 4 + 1},
+    {"tokenizer.ggml.scores", F, SET_COUNT, .target = "tokenizer.ggml.scores",
+     .number = BIG / 4 + 1},
     {"array of arrays", U, SET_ELEM_TYPE, .target = "tokenizer.ggml.tokens", .number = W_ARRAY},
     {"unknown type 77", F, SET_ELEM_TYPE, .target = "tokenizer.ggml.tokens", .number = 77},
-    {"tokenizer.ggml.scores is an array of INT32", F, SET_ELEM_TYPE, .target = "tokenizer.ggml.scores",
-     .number = W_I32},
-    {"tokenizer.ggml.token_type is an array of FLOAT32", F, SET_ELEM_TYPE, .target = "tokenizer.ggml.token_type",
-     .number = W_F32},
+    {"tokenizer.ggml.scores is an array of INT32", F, SET_ELEM_TYPE,
+     .target = "tokenizer.ggml.scores", .number = W_I32},
+    {"tokenizer.ggml.token_type is an array of FLOAT32", F, SET_ELEM_TYPE,
+     .target = "tokenizer.ggml.token_type", .number = W_F32},
     {"boolean of value 2", F, SET_BOOL, .target = "tokenizer.ggml.add_bos_token", .number = 2},
-    {"tokenizer.ggml.add_bos_token is of type UINT32", F, SET_U32, .target = "tokenizer.ggml.add_bos_token",
-     .number = 1},
+    {"tokenizer.ggml.add_bos_token is of type UINT32", F, SET_U32,
+     .target = "tokenizer.ggml.add_bos_token", .number = 1},
     /* alignment */
-    {"general.alignment must be of type UINT32", F, SET_U64, .target = "general.alignment", .number = 32},
-    {"general.alignment must be of type UINT32", F, SET_STRING, .target = "general.alignment", .text = "32"},
+    {"general.alignment must be of type UINT32", F, SET_U64, .target = "general.alignment",
+     .number = 32},
+    {"general.alignment must be of type UINT32", F, SET_STRING, .target = "general.alignment",
+     .text = "32"},
     {"general.alignment is 0", F, SET_U32, .target = "general.alignment", .number = 0},
     {"general.alignment is 33", F, SET_U32, .target = "general.alignment", .number = 33},
     {"general.alignment is 1;", F, SET_U32, .target = "general.alignment", .number = 1},
-    {"general.alignment is 2147483648", F, SET_U32, .target = "general.alignment", .number = 0x80000000u},
+    {"general.alignment is 2147483648", F, SET_U32, .target = "general.alignment",
+     .number = 0x80000000u},
     {"not a multiple of the alignment", F, SET_U32, .target = "general.alignment", .number = 4096},
     /* the architecture */
     {"general.architecture is missing", F, DROP, .target = "general.architecture"},
     {"\"mamba\" is not known", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
-    {"general.architecture is of type UINT32", F, SET_U32, .target = "general.architecture", .number = 1},
+    {"general.architecture is of type UINT32", F, SET_U32, .target = "general.architecture",
+     .number = 1},
     {"general.type is \"adapter\"", U, SET_STRING, .target = "general.type", .text = "adapter"},
     {"split.count", U, SET_U32, .target = "split.count", .number = 3},
     {"llama.expert_count is 8", U, SET_U32, .target = "llama.expert_count", .number = 8},
-    {"llama.attn_logit_softcapping", U, SET_F32, .target = "llama.attn_logit_softcapping", .real = 30},
+    {"llama.attn_logit_softcapping", U, SET_F32, .target = "llama.attn_logit_softcapping",
+     .real = 30},
     {"llama.logit_scale", U, SET_F32, .target = "llama.logit_scale", .real = 0.5},
     {"llama.attention.causal", U, SET_BOOL, .target = "llama.attention.causal", .number = 0},
     /* parameters */
     {"llama.block_count is missing", F, DROP, .target = "llama.block_count"},
     {"llama.block_count is 0", F, SET_U32, .target = "llama.block_count", .number = 0},
     {"blk.1.attn_norm.weight is missing", F, SET_U32, .target = "llama.block_count", .number = 2},
-    {"blk.1.attn_norm.weight is missing", F, SET_U32, .target = "llama.block_count", .number = 0x7fffffff},
-    {"llama.block_count is 4294967295", F, SET_U32, .target = "llama.block_count", .number = 0xffffffffu},
+    {"blk.1.attn_norm.weight is missing", F, SET_U32, .target = "llama.block_count",
+     .number = 0x7fffffff},
+    {"llama.block_count is 4294967295", F, SET_U32, .target = "llama.block_count",
+     .number = 0xffffffffu},
     {"llama.block_count is of type FLOAT32", F, SET_F32, .target = "llama.block_count", .real = 1},
     {"llama.block_count", F, SET_U64, .target = "llama.block_count", .number = BIG},
     {"llama.context_length is 0", F, SET_U32, .target = "llama.context_length", .number = 0},
     {"llama.context_length is missing", F, DROP, .target = "llama.context_length"},
     {"llama.embedding_length is 0", F, SET_U32, .target = "llama.embedding_length", .number = 0},
-    {"token_embd.weight is [8, 6, 1, 1], but", F, SET_U32, .target = "llama.embedding_length", .number = 16},
+    {"token_embd.weight is [8, 6, 1, 1], but", F, SET_U32, .target = "llama.embedding_length",
+     .number = 16},
     {"llama.feed_forward_length is missing", F, DROP, .target = "llama.feed_forward_length"},
     {"blk.0.ffn_gate.weight is [8, 16, 1, 1], but the parameters ask for [8, 32]", F, SET_U32,
      .target = "llama.feed_forward_length", .number = 32},
     {"llama.attention.head_count is missing", F, DROP, .target = "llama.attention.head_count"},
-    {"llama.attention.head_count is 0", F, SET_U32, .target = "llama.attention.head_count", .number = 0},
-    {"3 attention heads do not divide", F, SET_U32, .target = "llama.attention.head_count", .number = 3},
-    {"llama.attention.head_count_kv is 0", F, SET_U32, .target = "llama.attention.head_count_kv", .number = 0},
-    {"3 key/value heads do not divide 2", F, SET_U32, .target = "llama.attention.head_count_kv", .number = 3},
+    {"llama.attention.head_count is 0", F, SET_U32, .target = "llama.attention.head_count",
+     .number = 0},
+    {"3 attention heads do not divide", F, SET_U32, .target = "llama.attention.head_count",
+     .number = 3},
+    {"llama.attention.head_count_kv is 0", F, SET_U32, .target = "llama.attention.head_count_kv",
+     .number = 0},
+    {"3 key/value heads do not divide 2", F, SET_U32, .target = "llama.attention.head_count_kv",
+     .number = 3},
     {"blk.0.attn_k.weight", F, SET_U32, .target = "llama.attention.head_count_kv", .number = 2},
-    {"blk.0.attn_q.weight is [8, 8", F, SET_U32, .target = "llama.attention.key_length", .number = 8},
+    {"blk.0.attn_q.weight is [8, 8", F, SET_U32, .target = "llama.attention.key_length",
+     .number = 8},
     {"too many", F, SET_U32, .target = "llama.attention.key_length", .number = 0x7ffffffe},
     {"values of 2 elements", U, SET_U32, .target = "llama.attention.value_length", .number = 2},
     {"the rotated dimension is 3", F, SET_U32, .target = "llama.rope.dimension_count", .number = 3},
     {"the rotated dimension is 6", F, SET_U32, .target = "llama.rope.dimension_count", .number = 6},
-    {"llama.rope.dimension_count is 0", F, SET_U32, .target = "llama.rope.dimension_count", .number = 0},
-    {"epsilon of the RMS norms is 0", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon", .real = 0},
-    {"epsilon of the RMS norms is -1", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon", .real = -1},
-    {"epsilon of the RMS norms is nan", F, SET_F32, .target = "llama.attention.layer_norm_rms_epsilon",
-     .real = (double)NAN},
-    {"epsilon of the RMS norms is inf", F, SET_F64, .target = "llama.attention.layer_norm_rms_epsilon",
-     .real = (double)INFINITY},
-    {"layer_norm_rms_epsilon is missing", F, DROP, .target = "llama.attention.layer_norm_rms_epsilon"},
+    {"llama.rope.dimension_count is 0", F, SET_U32, .target = "llama.rope.dimension_count",
+     .number = 0},
+    {"epsilon of the RMS norms is 0", F, SET_F32,
+     .target = "llama.attention.layer_norm_rms_epsilon", .real = 0},
+    {"epsilon of the RMS norms is -1", F, SET_F32,
+     .target = "llama.attention.layer_norm_rms_epsilon", .real = -1},
+    {"epsilon of the RMS norms is nan", F, SET_F32,
+     .target = "llama.attention.layer_norm_rms_epsilon", .real = (double)NAN},
+    {"epsilon of the RMS norms is inf", F, SET_F64,
+     .target = "llama.attention.layer_norm_rms_epsilon", .real = (double)INFINITY},
+    {"layer_norm_rms_epsilon is missing", F, DROP,
+     .target = "llama.attention.layer_norm_rms_epsilon"},
     {"theta) is 0", F, SET_F32, .target = "llama.rope.freq_base", .real = 0},
     {"theta) is nan", F, SET_F32, .target = "llama.rope.freq_base", .real = (double)NAN},
-    {"llama.rope.freq_base is of type UINT32", F, SET_U32, .target = "llama.rope.freq_base", .number = 10000},
+    {"llama.rope.freq_base is of type UINT32", F, SET_U32, .target = "llama.rope.freq_base",
+     .number = 10000},
     {"scale of the positions is", F, SET_F32, .target = "llama.rope.scaling.factor", .real = -2},
-    {"scale of the positions is", F, SET_F32, .target = "llama.rope.scaling.factor", .real = (double)NAN},
+    {"scale of the positions is", F, SET_F32, .target = "llama.rope.scaling.factor",
+     .real = (double)NAN},
     {"\"longrope\"", U, SET_STRING, .target = "llama.rope.scaling.type", .text = "longrope"},
     /* tensors */
     {"has 0 dimensions", F, TENSOR_DIMS, .target = "blk.0.attn_q.weight", .number = 0},
     {"has 5 dimensions", F, TENSOR_DIMS, .target = "blk.0.attn_q.weight", .number = 5},
-    {"has 4294967295 dimensions", F, TENSOR_DIMS, .target = "blk.0.attn_q.weight", .number = 0xffffffffu},
+    {"has 4294967295 dimensions", F, TENSOR_DIMS, .target = "blk.0.attn_q.weight",
+     .number = 0xffffffffu},
     {"dimension 0 is 0", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = 0},
-    {"dimension 1 is 18446744073709551615", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = BIG, .index = 1},
-    {"larger than any file", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = BIG / 2, .index = 1},
-    {"larger than any file", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = (uint64_t)1 << 60, .index = 1},
-    {"go beyond the", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = 1u << 30, .index = 1},
+    {"dimension 1 is 18446744073709551615", F, TENSOR_NE, .target = "blk.0.attn_q.weight",
+     .number = BIG, .index = 1},
+    {"larger than any file", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = BIG / 2,
+     .index = 1},
+    {"larger than any file", F, TENSOR_NE, .target = "blk.0.attn_q.weight",
+     .number = (uint64_t)1 << 60, .index = 1},
+    {"go beyond the", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = 1u << 30,
+     .index = 1},
     {"blk.0.attn_q.weight", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = 4, .index = 1},
     {"type 20 (IQ4_NL)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 20},
     {"type 4 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 4},
-    {"type 4294967295 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 0xffffffffu},
+    {"type 4294967295 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight",
+     .number = 0xffffffffu},
     {"Q8_0 comes in blocks of 32", F, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 8},
-    {"not a multiple of the alignment", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = 8},
+    {"not a multiple of the alignment", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight",
+     .number = 8},
     {"overlap", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = 32},
     {"overlap", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = 0},
     {"go beyond the", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = BIG - 31},
-    {"go beyond the", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = (uint64_t)1 << 40},
+    {"go beyond the", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight",
+     .number = (uint64_t)1 << 40},
     {"two tensors are called blk.0.attn_k.weight", F, TENSOR_NAME, .target = "blk.0.attn_v.weight",
      .text = "blk.0.attn_k.weight"},
     {"a tensor's name", F, TENSOR_NAME, .target = "blk.0.attn_v.weight", .text = ""},
-    {"blk.0.attn_v.weight is missing", F, TENSOR_NAME, .target = "blk.0.attn_v.weight", .text = "blk.0.attn_w.weight"},
+    {"blk.0.attn_v.weight is missing", F, TENSOR_NAME, .target = "blk.0.attn_v.weight",
+     .text = "blk.0.attn_w.weight"},
     {"blk.0.ffn_down.weight is missing", F, TENSOR_DROP, .target = "blk.0.ffn_down.weight"},
     {"token_embd.weight is missing", F, TENSOR_DROP, .target = "token_embd.weight"},
     {"output_norm.weight is missing", F, TENSOR_DROP, .target = "output_norm.weight"},
-    {"blk.0.attn_output.bias has no place", U, TENSOR_ADD, .target = "blk.0.attn_output.bias", .number = 8},
-    {"blk.0.ffn_gate_inp.weight has no place", U, TENSOR_ADD, .target = "blk.0.ffn_gate_inp.weight", .number = 8},
-    {"blk.1.attn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.1.attn_norm.weight", .number = 8},
-    {"blk.00.attn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.00.attn_norm.weight", .number = 8},
-    {"blk.0.attn_q_norm.weight has no place", U, TENSOR_ADD, .target = "blk.0.attn_q_norm.weight", .number = 4},
+    {"blk.0.attn_output.bias has no place", U, TENSOR_ADD, .target = "blk.0.attn_output.bias",
+     .number = 8},
+    {"blk.0.ffn_gate_inp.weight has no place", U, TENSOR_ADD, .target = "blk.0.ffn_gate_inp.weight",
+     .number = 8},
+    {"blk.1.attn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.1.attn_norm.weight",
+     .number = 8},
+    {"blk.00.attn_norm.weight has no place", U, TENSOR_ADD, .target = "blk.00.attn_norm.weight",
+     .number = 8},
+    {"blk.0.attn_q_norm.weight has no place", U, TENSOR_ADD, .target = "blk.0.attn_q_norm.weight",
+     .number = 4},
     {"blk.0.attn_k.bias is missing", F, TENSOR_ADD, .target = "blk.0.attn_q.bias", .number = 8},
     {"rope_freqs.weight is [3", F, TENSOR_ADD, .target = "rope_freqs.weight", .number = 3},
     {"output.weight is [8, 5", F, TENSOR_NE, .target = "output.weight", .number = 5, .index = 1},
@@ -199,20 +236,26 @@ static const struct mutation llama_mutations[] = {
     {"tokenizer.ggml.model is missing", F, DROP, .target = "tokenizer.ggml.model"},
     {"\"t5\"", U, SET_STRING, .target = "tokenizer.ggml.model", .text = "t5"},
     {"tokenizer.ggml.tokens is missing", F, DROP, .target = "tokenizer.ggml.tokens"},
-    {"tokenizer.ggml.tokens is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.tokens", .text = "a"},
-    {"tokenizer.ggml.bos_token_id is 6", F, SET_U32, .target = "tokenizer.ggml.bos_token_id", .number = 6},
-    {"tokenizer.ggml.eos_token_id is 4294967294", F, SET_U32, .target = "tokenizer.ggml.eos_token_id",
-     .number = 0xfffffffeu},
-    {"tokenizer.ggml.eot_token_id is 99", F, SET_U32, .target = "tokenizer.ggml.eot_token_id", .number = 99},
-    {"tokenizer.ggml.unknown_token_id is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.unknown_token_id",
-     .text = "0"},
-    {"token 5 has the unknown type", F, SET_ELEM, .target = "tokenizer.ggml.token_type", .number = 7, .index = 5},
-    {"token 5 has the unknown type", F, SET_ELEM, .target = "tokenizer.ggml.token_type", .number = 257, .index = 5},
-    {"score of token 4 is not a finite number", F, SET_ELEM, .target = "tokenizer.ggml.scores", .number = 0x7fc00000u,
-     .index = 4},
+    {"tokenizer.ggml.tokens is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.tokens",
+     .text = "a"},
+    {"tokenizer.ggml.bos_token_id is 6", F, SET_U32, .target = "tokenizer.ggml.bos_token_id",
+     .number = 6},
+    {"tokenizer.ggml.eos_token_id is 4294967294", F, SET_U32,
+     .target = "tokenizer.ggml.eos_token_id", .number = 0xfffffffeu},
+    {"tokenizer.ggml.eot_token_id is 99", F, SET_U32, .target = "tokenizer.ggml.eot_token_id",
+     .number = 99},
+    {"tokenizer.ggml.unknown_token_id is of type STRING", F, SET_STRING,
+     .target = "tokenizer.ggml.unknown_token_id", .text = "0"},
+    {"token 5 has the unknown type", F, SET_ELEM, .target = "tokenizer.ggml.token_type",
+     .number = 7, .index = 5},
+    {"token 5 has the unknown type", F, SET_ELEM, .target = "tokenizer.ggml.token_type",
+     .number = 257, .index = 5},
+    {"score of token 4 is not a finite number", F, SET_ELEM, .target = "tokenizer.ggml.scores",
+     .number = 0x7fc00000u, .index = 4},
     {"reads \"<0x-1>\"", F, SET_TOKEN_TEXT, .target = "tokenizer.ggml.tokens", .text = "<0x-1>"},
     {"reads \"<0xg0>\"", F, SET_TOKEN_TEXT, .target = "tokenizer.ggml.tokens", .text = "<0xg0>"},
-    {"tokenizer.chat_template is of type UINT32", F, SET_U32, .target = "tokenizer.chat_template", .number = 1},
+    {"tokenizer.chat_template is of type UINT32", F, SET_U32, .target = "tokenizer.chat_template",
+     .number = 1},
     {"general.name is of type UINT32", F, SET_U32, .target = "general.name", .number = 1},
 };
 
@@ -225,11 +268,13 @@ static const struct mutation qwen2_mutations[] = {
     {"tokenizer.ggml.merges[0] is \"ab \"", F, MERGE, .text = "ab "},
     {"tokenizer.ggml.merges[0] is \"a b c\"", F, MERGE, .text = "a b c"},
     {"tokenizer.ggml.merges[0] is \"\"", F, MERGE, .text = ""},
-    {"tokenizer.ggml.merges is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.merges", .text = "a b"},
-    {"has 5 tokens, but token_embd.weight has 4 rows", F, TENSOR_NE, .target = "token_embd.weight", .number = 4,
-     .index = 1},
+    {"tokenizer.ggml.merges is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.merges",
+     .text = "a b"},
+    {"has 5 tokens, but token_embd.weight has 4 rows", F, TENSOR_NE, .target = "token_embd.weight",
+     .number = 4, .index = 1},
     {"rope_freqs.weight has no place", U, TENSOR_ADD, .target = "rope_freqs.weight", .number = 2},
-    {"qwen2.rope.scaling.type is \"yarn\"", U, SET_STRING, .target = "qwen2.rope.scaling.type", .text = "yarn"},
+    {"qwen2.rope.scaling.type is \"yarn\"", U, SET_STRING, .target = "qwen2.rope.scaling.type",
+     .text = "yarn"},
 };
 
 static struct w_value *value_of(struct w_file *file, const char *key)
@@ -264,7 +309,9 @@ static void apply(struct w_file *file, const struct mutation *m)
     case SET_ELEM: memcpy(value_of(file, m->target)->data + 12 + 4 * m->index, &number, 4); break;
     case SET_TOKEN_TEXT: set_byte_token(file, m->text); break;
     case DROP: w_drop(file, m->target); break;
-    case RENAME: snprintf(value_of(file, m->target)->key, sizeof file->values->key, "%s", m->text); break;
+    case RENAME:
+        snprintf(value_of(file, m->target)->key, sizeof file->values->key, "%s", m->text);
+        break;
     case TENSOR_DIMS: tensor->n_dims = number; break;
     case TENSOR_NE: tensor->ne[m->index] = m->number; break;
     case TENSOR_TYPE: tensor->type = number; break;
@@ -291,10 +338,13 @@ static void test_mutation(void (*make)(struct w_file *), const struct mutation *
     struct rf_error error;
     int code = open_bytes(data, bytes, &probe, &error);
     const char *target = m->target ? m->target : "";
-    CHECK_MSG(code == m->code, "%s (%s): code %d, not %d: \"%s\"", m->sentence, target, code, m->code, error.text);
-    CHECK_MSG(strstr(error.text, m->sentence), "\"%s\" does not say \"%s\"", error.text, m->sentence);
+    CHECK_MSG(code == m->code, "%s (%s): code %d, not %d: \"%s\"", m->sentence, target, code,
+              m->code, error.text);
+    CHECK_MSG(strstr(error.text, m->sentence), "\"%s\" does not say \"%s\"", error.text,
+              m->sentence);
     CHECK_MSG(strstr(error.text, path), "\"%s\" does not name the file", error.text);
-    CHECK_MSG(probe.largest < 1 << 20, "a file of %zu bytes made %zu bytes be asked for", bytes, probe.largest);
+    CHECK_MSG(probe.largest < 1 << 20, "a file of %zu bytes made %zu bytes be asked for", bytes,
+              probe.largest);
     free(data);
 }
 
@@ -313,24 +363,29 @@ static void test_good_llama(void)
     const struct rf_params *p = &source->params;
     CHECK_STR(p->arch_name, "llama");
     CHECK(p->arch == RF_ARCH_LLAMA && p->rope_style == RF_ROPE_NORM);
-    CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 && p->head_dim == 4);
+    CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 &&
+          p->head_dim == 4);
     CHECK(p->n_ff == 16 && p->n_vocab == 6 && p->n_ctx_train == 64 && p->rope_dim == 4);
-    CHECK(p->rms_eps == 1e-5f && p->rope_theta == 10000.0f && p->rope_scale == 1.0f && !p->rope_freq_factors);
+    CHECK(p->rms_eps == 1e-5f && p->rope_theta == 10000.0f && p->rope_scale == 1.0f &&
+          !p->rope_freq_factors);
     CHECK(!p->tied_output && !p->qkv_bias && !p->qk_norm);
     CHECK_STR(source->container, "GGUF v2");
     CHECK_STR(source->name, "tiny");
-    CHECK(source->chat_template_bytes == 14 && memcmp(source->chat_template, "{{ messages }}", 14) == 0);
+    CHECK(source->chat_template_bytes == 14 &&
+          memcmp(source->chat_template, "{{ messages }}", 14) == 0);
     CHECK(source->file_bytes == bytes);
     CHECK_INT(source->n_tensors, 12);
     const struct rf_tensor *tensor = rf_source_tensor(source, "blk.0.ffn_down.weight");
-    CHECK(tensor && tensor->ne[0] == 16 && tensor->ne[1] == 8 && tensor->n_dims == 2 && tensor->bytes == 512);
+    CHECK(tensor && tensor->ne[0] == 16 && tensor->ne[1] == 8 && tensor->n_dims == 2 &&
+          tensor->bytes == 512);
     float one = 0;
     if (tensor) memcpy(&one, (const char *)tensor->data + 508, 4);
     CHECK(one == 1.0f);
     CHECK(!rf_source_tensor(source, "blk.0.ffn_down") && !rf_source_tensor(source, "") &&
           !rf_source_tensor(source, "z"));
     const struct rf_vocab *v = &source->vocab;
-    CHECK(v->kind == RF_VOCAB_SENTENCEPIECE && v->n_tokens == 6 && v->scores && v->scores[5] == -2.0f);
+    CHECK(v->kind == RF_VOCAB_SENTENCEPIECE && v->n_tokens == 6 && v->scores &&
+          v->scores[5] == -2.0f);
     CHECK(v->bos == 1 && v->eos == 2 && v->unk == 0 && v->pad == -1 && v->eot == -1);
     CHECK(v->add_bos == 1 && v->add_eos == -1 && v->types[3] == RF_TOKEN_BYTE);
     CHECK(v->tokens[5].bytes == 1 && v->tokens[5].data[0] == 'a' && v->spm_proto.bytes == 0);
@@ -399,11 +454,14 @@ static void test_good_variants(void)
     source = open_edited(w_qwen2, with_layer_arrays);
     if (source) {
         const struct rf_vocab *v = &source->vocab;
-        CHECK(source->params.qkv_bias && source->params.tied_output && source->params.rope_style == RF_ROPE_NEOX);
+        CHECK(source->params.qkv_bias && source->params.tied_output &&
+              source->params.rope_style == RF_ROPE_NEOX);
         CHECK(source->params.rope_scale == 1.0f);
-        CHECK(v->kind == RF_VOCAB_BPE && v->n_merges == 2 && rf_str_is(v->pre, "qwen2") && !v->scores);
+        CHECK(v->kind == RF_VOCAB_BPE && v->n_merges == 2 && rf_str_is(v->pre, "qwen2") &&
+              !v->scores);
         CHECK(rf_str_is(v->merges[1].left, "\xc4\xa0") && rf_str_is(v->merges[1].right, "a"));
-        CHECK(v->bos == -1 && v->eos == 4 && v->ignore_merges == 0 && v->add_bos == -1 && v->nfc == -1);
+        CHECK(v->bos == -1 && v->eos == 4 && v->ignore_merges == 0 && v->add_bos == -1 &&
+              v->nfc == -1);
     }
     rf_source_close(source);
 
@@ -416,9 +474,11 @@ static void test_stories(void)
 {
     struct rf_source *source = NULL;
     struct rf_error error = {0};
-    CHECK_MSG(rf_source_open(&source, "stories260K.gguf", &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, "stories260K.gguf", &rf_system_allocator, &error) == 0, "%s",
+              error.text);
     if (source) {
-        CHECK(source->params.n_layer == 5 && source->params.n_vocab == 512 && source->n_tensors == 48);
+        CHECK(source->params.n_layer == 5 && source->params.n_vocab == 512 &&
+              source->n_tensors == 48);
         CHECK(source->params.rope_theta == 10000.0f && source->vocab.add_bos == -1);
     }
     rf_source_close(source);
@@ -452,7 +512,8 @@ static void test_truncation(void (*make)(struct w_file *))
         int code = read_memory(data, n, &error);
         /* Padding behind the last tensor is nobody's. */
         if (n + 16 >= bytes && code == 0) continue;
-        CHECK_MSG(code == RF_ERR_FORMAT && strstr(error.text, "memory"), "cut at %zu: %d \"%s\"", n, code, error.text);
+        CHECK_MSG(code == RF_ERR_FORMAT && strstr(error.text, "memory"), "cut at %zu: %d \"%s\"", n,
+                  code, error.text);
     }
     CHECK_MSG(read_memory(data, bytes, &error) == 0, "%s", error.text);
     free(data);
@@ -471,8 +532,8 @@ static void test_corruption(void (*make)(struct w_file *))
             struct rf_error error = {0};
             data[i] ^= flips[j];
             int code = read_memory(data, bytes, &error);
-            CHECK_MSG(code == 0 ? !error.text[0] : error.text[0] != 0, "byte %zu: code %d, \"%s\"", i, code,
-                      error.text);
+            CHECK_MSG(code == 0 ? !error.text[0] : error.text[0] != 0, "byte %zu: code %d, \"%s\"",
+                      i, code, error.text);
             data[i] ^= flips[j];
         }
     }
@@ -493,13 +554,15 @@ static void test_allocation_failures(void (*make)(struct w_file *))
         struct probe probe = {.fail_at = n};
         int code = open_bytes(data, bytes, &probe, &error);
         if (code == 0) break;
-        CHECK_MSG(code == RF_ERR_MEMORY && strstr(error.text, "memory"), "request %ld: %d \"%s\"", n, code, error.text);
+        CHECK_MSG(code == RF_ERR_MEMORY && strstr(error.text, "memory"), "request %ld: %d \"%s\"",
+                  n, code, error.text);
     }
     CHECK_MSG(n > 5 && n < 1000, "opening made %ld requests", n - 1);
     free(data);
 }
 
-/* Many keys and tensors are read in little more than linear time: this would not end if it were quadratic. */
+/* Many keys and tensors are read in little more than linear time: this would not end if it were
+ * quadratic. */
 static void test_many_entries(void)
 {
     enum { N = 200000 };
@@ -542,7 +605,8 @@ static void test_paths(void)
 {
     struct rf_source *source = (struct rf_source *)folder;
     struct rf_error error = {0};
-    CHECK_INT(rf_source_open(&source, "no/such/file.gguf", &rf_system_allocator, &error), RF_ERR_IO);
+    CHECK_INT(rf_source_open(&source, "no/such/file.gguf", &rf_system_allocator, &error),
+              RF_ERR_IO);
     CHECK(source == NULL && strstr(error.text, "no/such/file.gguf: cannot open"));
     CHECK_INT(rf_source_open(&source, "/dev/null", &rf_system_allocator, &error), RF_ERR_IO);
     CHECK(strstr(error.text, "not a regular file"));

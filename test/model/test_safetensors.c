@@ -1,5 +1,6 @@
-/* The reader of Hugging Face folders: good ones give what they say, bad ones an error that names file and thing. Bad
- * folders are made here: a small good one with one text in one file replaced. */
+/* The reader of Hugging Face folders: good ones give what they say, bad ones an error that names
+ * file and thing. Bad folders are made here: a small good one with one text in one file replaced.
+ */
 #define _DEFAULT_SOURCE
 #include <math.h>
 #include <sys/stat.h>
@@ -48,7 +49,8 @@ static void write_model(const struct hf_model *model)
 
 static void use_shards(struct hf_model *model)
 {
-    while (hf_replace(&model->texts[HF_INDEX], "\"model.safetensors\"", "\"model-1.safetensors\"")) continue;
+    while (hf_replace(&model->texts[HF_INDEX], "\"model.safetensors\"", "\"model-1.safetensors\""))
+        continue;
 }
 
 static int open_folder(const char *path, struct probe *probe, struct rf_error *error)
@@ -81,14 +83,16 @@ static const struct mutation qwen2_mutations[] = {
     {"config.json: line 1", F, HF_CONFIG, "1e-06", "1e999"},
     {"duplicate", F, HF_CONFIG, "\"hidden_act\"", "\"hidden_size\""},
     {"\"GPT2LMHeadModel\" is not known", U, HF_CONFIG, "Qwen2ForCausalLM", "GPT2LMHeadModel"},
-    {"architectures is missing", F, HF_CONFIG, "\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",",
-     ""},
+    {"architectures is missing", F, HF_CONFIG,
+     "\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",", ""},
     {"hidden_size is missing", F, HF_CONFIG, "hidden_size", "hidden_sizes"},
     {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":8.5"},
     {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":-8"},
-    {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8", "\"hidden_size\":\"8\""},
+    {"hidden_size is not a whole number", F, HF_CONFIG, "\"hidden_size\":8",
+     "\"hidden_size\":\"8\""},
     {"num_hidden_layers is not a whole number", F, HF_CONFIG, "layers\":1", "layers\":99999999999"},
-    {"model.layers.1.input_layernorm.weight is missing", F, HF_CONFIG, "layers\":1", "layers\":2147483647"},
+    {"model.layers.1.input_layernorm.weight is missing", F, HF_CONFIG, "layers\":1",
+     "layers\":2147483647"},
     {"does not divide hidden_size", F, HF_CONFIG, "attention_heads\":2", "attention_heads\":3"},
     {"do not divide", F, HF_CONFIG, "key_value_heads\":1", "key_value_heads\":5"},
     {"model.layers.0.self_attn.k_proj.weight is [8, 4, 1, 1]", F, HF_CONFIG, "key_value_heads\":1",
@@ -97,9 +101,12 @@ static const struct mutation qwen2_mutations[] = {
     {"rms_norm_eps is not a number", F, HF_CONFIG, "1e-06", "\"1e-6\""},
     {"theta", F, HF_CONFIG, "1000000.0", "-1"},
     {"hidden_act is \"gelu\"", U, HF_CONFIG, "silu", "gelu"},
-    {"quantization_config", U, HF_CONFIG, "\"hidden_act\"", "\"quantization_config\":{},\"hidden_act\""},
-    {"partial_rotary_factor", U, HF_CONFIG, "\"hidden_act\"", "\"partial_rotary_factor\":0.5,\"hidden_act\""},
-    {"\"yarn\"", U, HF_CONFIG, "\"hidden_act\"", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4},\"hidden_act\""},
+    {"quantization_config", U, HF_CONFIG, "\"hidden_act\"",
+     "\"quantization_config\":{},\"hidden_act\""},
+    {"partial_rotary_factor", U, HF_CONFIG, "\"hidden_act\"",
+     "\"partial_rotary_factor\":0.5,\"hidden_act\""},
+    {"\"yarn\"", U, HF_CONFIG, "\"hidden_act\"",
+     "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4},\"hidden_act\""},
     {"factor of rope_scaling", F, HF_CONFIG, "\"hidden_act\"",
      "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0},\"hidden_act\""},
     {"lm_head.weight is missing", F, HF_CONFIG, "embeddings\":true", "embeddings\":false"},
@@ -120,10 +127,13 @@ static const struct mutation qwen2_mutations[] = {
     {"model.embed_tokens.weight: data_offsets", F, HF_HEADER, "[0,256]", "[0]"},
     {"overlap", F, HF_HEADER, "[0,256]", "[4,260]"},
     {"ends at byte 99999999", F, HF_HEADER, "[0,256]", "[99999743,99999999]"},
-    {"model.layers.0.mlp.bias is not one", U, HF_HEADER, "layers.0.mlp.up_proj.weight", "layers.0.mlp.bias"},
-    {"model.layers.00.mlp.up_proj.weight is not one", U, HF_HEADER, "layers.0.mlp.up", "layers.00.mlp.up"},
+    {"model.layers.0.mlp.bias is not one", U, HF_HEADER, "layers.0.mlp.up_proj.weight",
+     "layers.0.mlp.bias"},
+    {"model.layers.00.mlp.up_proj.weight is not one", U, HF_HEADER, "layers.0.mlp.up",
+     "layers.00.mlp.up"},
     {"duplicate", F, HF_HEADER, "mlp.up_proj", "mlp.gate_proj"},
-    {"model.layers.0.mlp.up_proj.weight is missing", F, HF_HEADER, "layers.0.mlp.up", "layers.1.mlp.up"},
+    {"model.layers.0.mlp.up_proj.weight is missing", F, HF_HEADER, "layers.0.mlp.up",
+     "layers.1.mlp.up"},
     {"self_attn.v_proj.bias is missing", F, HF_HEADER, "v_proj.bias", "rotary_emb.inv_freq"},
     /* the tokenizer */
     {"holds neither tokenizer.json", IO, HF_TOKENIZER, NULL, NULL},
@@ -131,7 +141,8 @@ static const struct mutation qwen2_mutations[] = {
     {"the pre-tokenizer", U, HF_TOKENIZER, "Isolated", "Removed"},
     {"the pre-tokenizer", U, HF_TOKENIZER, "\"invert\":false", "\"invert\":true"},
     {"the pre-tokenizer", U, HF_TOKENIZER, "\"use_regex\":false", "\"use_regex\":true"},
-    {"the pre-tokenizer", U, HF_TOKENIZER, "\"add_prefix_space\":false", "\"add_prefix_space\":true"},
+    {"the pre-tokenizer", U, HF_TOKENIZER, "\"add_prefix_space\":false",
+     "\"add_prefix_space\":true"},
     {"tokenizer.model beside it", U, HF_TOKENIZER, "\"ByteLevel\"", "\"Metaspace\""},
     {"type \"Unigram\"", U, HF_TOKENIZER, "\"BPE\"", "\"Unigram\""},
     {"the normalizer \"NFKC\"", U, HF_TOKENIZER, "NFC", "NFKC"},
@@ -149,24 +160,29 @@ static const struct mutation qwen2_mutations[] = {
     {"model.merges[1]", F, HF_TOKENIZER, "[\"\\u0120\",\"a\"]", "[\"\\u0120\",\"a\",\"b\"]"},
     {"model.merges is missing", F, HF_TOKENIZER, "\"merges\"", "\"mergers\""},
     {"model.vocab is missing", F, HF_TOKENIZER, "\"vocab\"", "\"words\""},
-    {"eos_token \"<|fin|>\" is not in the vocabulary", F, HF_TOKENIZER_CONFIG, "<|end|>", "<|fin|>"},
-    {"generation_config.json: is not a JSON object", F, HF_GENERATION, "{\"eos_token_id\":[5,4]}", "[5,4]"},
+    {"eos_token \"<|fin|>\" is not in the vocabulary", F, HF_TOKENIZER_CONFIG, "<|end|>",
+     "<|fin|>"},
+    {"generation_config.json: is not a JSON object", F, HF_GENERATION, "{\"eos_token_id\":[5,4]}",
+     "[5,4]"},
     {"generation_config.json: eos_token_id is not the id", F, HF_GENERATION, "[5,4]", "[5,8]"},
     {"generation_config.json: eos_token_id is not the id", F, HF_GENERATION, "[5,4]", "-3"},
 };
 
 static const struct mutation llama_mutations[] = {
     {"names the file \"../x.safetensors\"", F, HF_INDEX, "model-2.safetensors", "../x.safetensors"},
-    {"names the file \"/etc/x.safetensors\"", F, HF_INDEX, "model-2.safetensors", "/etc/x.safetensors"},
+    {"names the file \"/etc/x.safetensors\"", F, HF_INDEX, "model-2.safetensors",
+     "/etc/x.safetensors"},
     {"names the file \"passwd\"", F, HF_INDEX, "model-2.safetensors", "passwd"},
     {"names the file \"\"", F, HF_INDEX, "\"model-2.safetensors\"", "7"},
     {"model-9.safetensors: cannot open", IO, HF_INDEX, "model-2", "model-9"},
     {"weight_map is missing", F, HF_INDEX, "weight_map", "weight_maps"},
-    {"two tensors are called model.norm.weight", F, HF_HEADER2, "model.layers.0.input_layernorm.weight",
-     "model.norm.weight"},
-    {"the llama3 scaling needs", F, HF_CONFIG, "\"high_freq_factor\":4.0", "\"high_freq_factor\":1.0"},
+    {"two tensors are called model.norm.weight", F, HF_HEADER2,
+     "model.layers.0.input_layernorm.weight", "model.norm.weight"},
+    {"the llama3 scaling needs", F, HF_CONFIG, "\"high_freq_factor\":4.0",
+     "\"high_freq_factor\":1.0"},
     {"the llama3 scaling needs", F, HF_CONFIG, "original_max", "max"},
-    {"low_freq_factor is not a number", F, HF_CONFIG, "\"low_freq_factor\":1.0", "\"low_freq_factor\":\"1\""},
+    {"low_freq_factor is not a number", F, HF_CONFIG, "\"low_freq_factor\":1.0",
+     "\"low_freq_factor\":\"1\""},
     {"piece 3 has the unknown type 7", F, HF_SENTENCEPIECE, "<0x0A>\x18\x06", "<0x0A>\x18\x07"},
     {"reads \"<0x-1>\"", F, HF_SENTENCEPIECE, "<0x0A>", "<0x-1>"},
     {"model type 4", U, HF_SENTENCEPIECE, "\x12\x02\x18\x02", "\x12\x02\x18\x04"},
@@ -184,15 +200,18 @@ static void test_mutation(void (*make)(struct hf_model *), const struct mutation
     make(&model);
     if (model.texts[HF_INDEX].bytes) use_shards(&model);
     if (m->from)
-        CHECK_MSG(hf_replace(&model.texts[m->file], m->from, m->to), "nothing to replace for \"%s\"", m->sentence);
+        CHECK_MSG(hf_replace(&model.texts[m->file], m->from, m->to),
+                  "nothing to replace for \"%s\"", m->sentence);
     else
         model.texts[m->file].bytes = 0;
     write_model(&model);
     struct probe probe = {0};
     struct rf_error error;
     int code = open_folder(folder, &probe, &error);
-    CHECK_MSG(code == m->code, "%s: code %d, not %d: \"%s\"", m->sentence, code, m->code, error.text);
-    CHECK_MSG(strstr(error.text, m->sentence), "\"%s\" does not say \"%s\"", error.text, m->sentence);
+    CHECK_MSG(code == m->code, "%s: code %d, not %d: \"%s\"", m->sentence, code, m->code,
+              error.text);
+    CHECK_MSG(strstr(error.text, m->sentence), "\"%s\" does not say \"%s\"", error.text,
+              m->sentence);
     CHECK_MSG(strstr(error.text, folder), "\"%s\" does not name the folder", error.text);
 }
 
@@ -215,23 +234,29 @@ static void test_good_qwen2(void)
     if (!source) return;
     const struct rf_params *p = &source->params;
     CHECK_STR(p->arch_name, "qwen2");
-    CHECK(p->rope_style == RF_ROPE_NEOX && p->rope_theta == 1e6f && p->rope_scale == 1.0f && p->rms_eps == 1e-6f);
-    CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 && p->head_dim == 4);
-    CHECK(p->n_ff == 16 && p->n_vocab == 8 && p->n_ctx_train == 64 && p->tied_output && p->qkv_bias);
+    CHECK(p->rope_style == RF_ROPE_NEOX && p->rope_theta == 1e6f && p->rope_scale == 1.0f &&
+          p->rms_eps == 1e-6f);
+    CHECK(p->n_layer == 1 && p->n_embd == 8 && p->n_head == 2 && p->n_head_kv == 1 &&
+          p->head_dim == 4);
+    CHECK(p->n_ff == 16 && p->n_vocab == 8 && p->n_ctx_train == 64 && p->tied_output &&
+          p->qkv_bias);
     CHECK_STR(source->container, "safetensors");
     CHECK_STR(source->name, strrchr(folder, '/') + 1);
     CHECK(source->chat_template_bytes == 14);
     const struct rf_tensor *down = rf_source_tensor(source, "blk.0.ffn_down.weight");
-    CHECK(down && down->ne[0] == 16 && down->ne[1] == 8 && down->bytes == 512 && down->dtype == RF_F32);
+    CHECK(down && down->ne[0] == 16 && down->ne[1] == 8 && down->bytes == 512 &&
+          down->dtype == RF_F32);
     const struct rf_vocab *v = &source->vocab;
-    CHECK(v->kind == RF_VOCAB_BPE && rf_str_is(v->pre, "qwen2") && v->nfc == 1 && v->ignore_merges == 0);
+    CHECK(v->kind == RF_VOCAB_BPE && rf_str_is(v->pre, "qwen2") && v->nfc == 1 &&
+          v->ignore_merges == 0);
     CHECK(v->n_tokens == 8 &&
           rf_str_is(v->tokens[3], "\xc4\xa0"
                                   "a") &&
           rf_str_is(v->tokens[7], "[PAD7]"));
-    CHECK(v->types[0] == RF_TOKEN_NORMAL && v->types[5] == RF_TOKEN_CONTROL && v->types[6] == RF_TOKEN_USER_DEFINED &&
-          v->types[7] == RF_TOKEN_UNUSED);
-    CHECK(v->n_merges == 2 && rf_str_is(v->merges[1].left, "\xc4\xa0") && rf_str_is(v->merges[0].right, "b"));
+    CHECK(v->types[0] == RF_TOKEN_NORMAL && v->types[5] == RF_TOKEN_CONTROL &&
+          v->types[6] == RF_TOKEN_USER_DEFINED && v->types[7] == RF_TOKEN_UNUSED);
+    CHECK(v->n_merges == 2 && rf_str_is(v->merges[1].left, "\xc4\xa0") &&
+          rf_str_is(v->merges[0].right, "b"));
     CHECK(v->bos == -1 && v->eos == 5 && v->eot == 4 && v->pad == 4 && v->unk == -1);
     CHECK(v->add_bos == 0 && v->add_eos == 0);
     rf_source_close(source);
@@ -245,42 +270,52 @@ static void test_good_llama(void)
     struct rf_source *source = open_good(&model, folder);
     if (!source) return;
     const struct rf_params *p = &source->params;
-    CHECK(p->arch == RF_ARCH_LLAMA && p->rope_style == RF_ROPE_NEOX && !p->tied_output && !p->qkv_bias);
-    /* transformers' rule: the wavelength 2 pi is short and stays; 2 pi sqrt(500000) = 4443 lies between 8192/4 and
-     * 8192/1, where smooth = (8192 / 4443 - 1) / 3. */
+    CHECK(p->arch == RF_ARCH_LLAMA && p->rope_style == RF_ROPE_NEOX && !p->tied_output &&
+          !p->qkv_bias);
+    /* transformers' rule: the wavelength 2 pi is short and stays; 2 pi sqrt(500000) = 4443 lies
+     * between 8192/4 and 8192/1, where smooth = (8192 / 4443 - 1) / 3. */
     CHECK(p->rope_freq_factors && p->rope_freq_factors[0] == 1.0f);
     double smooth = (8192.0 / (2 * acos(-1.0) * sqrt(500000.0)) - 1) / 3;
-    if (p->rope_freq_factors) CHECK(fabs((double)p->rope_freq_factors[1] - 1 / ((1 - smooth) / 8 + smooth)) < 1e-6);
+    if (p->rope_freq_factors)
+        CHECK(fabs((double)p->rope_freq_factors[1] - 1 / ((1 - smooth) / 8 + smooth)) < 1e-6);
     const struct rf_vocab *v = &source->vocab;
-    CHECK(v->kind == RF_VOCAB_SENTENCEPIECE && v->spm_proto.bytes == model.texts[HF_SENTENCEPIECE].bytes);
+    CHECK(v->kind == RF_VOCAB_SENTENCEPIECE &&
+          v->spm_proto.bytes == model.texts[HF_SENTENCEPIECE].bytes);
     CHECK(v->n_tokens == 8 && rf_str_is(v->tokens[4], "\xe2\x96\x81") && v->scores[5] == -2.0f);
-    CHECK(v->types[0] == RF_TOKEN_UNKNOWN && v->types[3] == RF_TOKEN_BYTE && v->types[6] == RF_TOKEN_CONTROL);
+    CHECK(v->types[0] == RF_TOKEN_UNKNOWN && v->types[3] == RF_TOKEN_BYTE &&
+          v->types[6] == RF_TOKEN_CONTROL);
     CHECK(v->bos == 1 && v->eos == 6 && v->unk == 0 && v->pad == -1 && v->add_bos == 1);
     CHECK(v->add_space_prefix == 1 && v->remove_extra_whitespaces == 0);
     CHECK(source->chat_template_bytes == 1 && source->chat_template[0] == 'y');
     rf_source_close(source);
 }
 
-/* Other pre-tokenizers, a template that adds BOS, a window that limits the context, biases of another architecture. */
+/* Other pre-tokenizers, a template that adds BOS, a window that limits the context, biases of
+ * another architecture. */
 static void test_good_variants(void)
 {
     static struct hf_model model;
     hf_qwen2(&model);
     struct hf_text *tokenizer = &model.texts[HF_TOKENIZER], *config = &model.texts[HF_CONFIG];
-    CHECK(hf_replace(tokenizer, "\\\\p{N}|", "\\\\p{N}{1,3}|") && hf_replace(tokenizer, "{\"type\":\"NFC\"}", "null") &&
+    CHECK(hf_replace(tokenizer, "\\\\p{N}|", "\\\\p{N}{1,3}|") &&
+          hf_replace(tokenizer, "{\"type\":\"NFC\"}", "null") &&
           hf_replace(tokenizer, "\"dropout\"", "\"ignore_merges\":true,\"dropout\"") &&
-          hf_replace(
-              tokenizer, "{\"type\":\"ByteLevel\"}",
-              "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\","
-              "\"single\":[{\"SpecialToken\":{\"id\":\"<|pad|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\"}}]}]}") &&
+          hf_replace(tokenizer, "{\"type\":\"ByteLevel\"}",
+                     "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":"
+                     "\"TemplateProcessing\","
+                     "\"single\":[{\"SpecialToken\":{\"id\":\"<|pad|>\",\"type_id\":0}},{"
+                     "\"Sequence\":{\"id\":\"A\"}}]}]}") &&
           hf_replace(config, "use_sliding_window\":false", "use_sliding_window\":true") &&
           hf_replace(config, "Qwen2ForCausalLM", "LlamaForCausalLM") &&
-          hf_replace(config, "\"hidden_act\"", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"hidden_act\""));
+          hf_replace(config, "\"hidden_act\"",
+                     "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"hidden_act\""));
     struct rf_source *source = open_good(&model, folder);
     if (source) {
-        CHECK(rf_str_is(source->vocab.pre, "llama-bpe") && source->vocab.nfc == 0 && source->vocab.ignore_merges == 1);
+        CHECK(rf_str_is(source->vocab.pre, "llama-bpe") && source->vocab.nfc == 0 &&
+              source->vocab.ignore_merges == 1);
         CHECK(source->vocab.add_bos == 1 && source->vocab.add_eos == 0);
-        CHECK(source->params.n_ctx_train == 16 && source->params.rope_scale == 0.25f && source->params.qkv_bias);
+        CHECK(source->params.n_ctx_train == 16 && source->params.rope_scale == 0.25f &&
+              source->params.qkv_bias);
     }
     rf_source_close(source);
 
@@ -296,7 +331,8 @@ static void test_good_variants(void)
     rf_source_close(source);
 }
 
-static int read_memory(const struct hf_model *model, const unsigned char *shard, size_t bytes, struct rf_error *error)
+static int read_memory(const struct hf_model *model, const unsigned char *shard, size_t bytes,
+                       struct rf_error *error)
 {
     struct probe probe = {0};
     struct rf_allocator allocator = probe_allocator(&probe);
@@ -306,8 +342,10 @@ static int read_memory(const struct hf_model *model, const unsigned char *shard,
     memcpy(copy, shard, bytes);
     struct rf_hf_shard shards[] = {{"memory", copy, bytes}};
     struct rf_hf_files files = {.folder = "memory", .shards = shards, .n_shards = 1};
-    struct rf_str *texts[] = {&files.config, &files.generation_config, &files.tokenizer_config, &files.tokenizer};
-    for (int i = 0; i < 4; i++) *texts[i] = (struct rf_str){model->texts[i].data, model->texts[i].bytes};
+    struct rf_str *texts[] = {&files.config, &files.generation_config, &files.tokenizer_config,
+                              &files.tokenizer};
+    for (int i = 0; i < 4; i++)
+        *texts[i] = (struct rf_str){model->texts[i].data, model->texts[i].bytes};
     int code = rf_hf_read(source, &files, error);
     rf_source_close(source);
     free(copy);
@@ -325,7 +363,8 @@ static void test_truncation_and_corruption(void)
     for (size_t n = 0; n < bytes; n++) {
         error = (struct rf_error){0};
         int code = read_memory(&model, data, n, &error);
-        CHECK_MSG(code == RF_ERR_FORMAT && strstr(error.text, "memory"), "cut at %zu: %d \"%s\"", n, code, error.text);
+        CHECK_MSG(code == RF_ERR_FORMAT && strstr(error.text, "memory"), "cut at %zu: %d \"%s\"", n,
+                  code, error.text);
     }
     CHECK_MSG(read_memory(&model, data, bytes, &error) == 0, "%s", error.text);
     for (size_t i = 0; i < bytes - model.data_bytes[0]; i++) {

@@ -12,7 +12,8 @@ static char folder[512], path[600];
 
 static void test_blocks(void)
 {
-    static const size_t sizes[] = {1, 63, 64, 65, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 5 << 20};
+    static const size_t sizes[] = {1,      63, 64, 65, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1,
+                                   5 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *memory = rf_system_allocator.alloc(NULL, sizes[i]);
         CHECK_MSG(memory && (uintptr_t)memory % 64 == 0, "%zu bytes: %p", sizes[i], (void *)memory);

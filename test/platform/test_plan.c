@@ -1,5 +1,5 @@
-/* Plans for the machines of data/topology, beside those that were read by people; what the policy says about quotas; and wrong
- * requests. `test_plan print` writes the plans anew. */
+/* Plans for the machines of data/topology, beside those that were read by people; what the policy
+ * says about quotas; and wrong requests. `test_plan print` writes the plans anew. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -34,7 +34,8 @@ static const char *const machines[] = {
 static const struct {
     const char *cores;
     int threads;
-} requests[] = {{"auto", 0}, {"p", 0}, {"e", 0}, {"all", 0}, {"0-3,12", 0}, {"auto", 3}, {"auto", 10}, {"e", 12}};
+} requests[] = {{"auto", 0},   {"p", 0},    {"e", 0},     {"all", 0},
+                {"0-3,12", 0}, {"auto", 3}, {"auto", 10}, {"e", 12}};
 
 static void use_machine(const char *name)
 {
@@ -50,7 +51,8 @@ struct run {
 
 static void end_run(struct run *run, FILE *out)
 {
-    if (run->first >= 0) fprintf(out, run->last > run->first ? " %d-%d" : " %d", run->first, run->last);
+    if (run->first >= 0)
+        fprintf(out, run->last > run->first ? " %d-%d" : " %d", run->first, run->last);
     run->first = -1;
 }
 
@@ -68,24 +70,27 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* "P 1.00 1.00: 0 2 4, E 0.75 0.49: 12-15; sibling: 1 3 5": the seats in their order, with kind and speeds where these change,
- * and what is left out. */
+/* "P 1.00 1.00: 0 2 4, E 0.75 0.49: 12-15; sibling: 1 3 5": the seats in their order, with kind and
+ * speeds where these change, and what is left out. */
 static void print_plan(const struct rf_plan *plan, FILE *out)
 {
-    static const char *const reasons[] = {"", "not allowed", "sibling", "low power", "kind", "quota", "threads"};
+    static const char *const reasons[] = {"",     "not allowed", "sibling", "low power",
+                                          "kind", "quota",       "threads"};
     struct run run = {-1, -1};
     int n = plan->topology.n_cpus, *numbers = calloc((size_t)n, sizeof *numbers);
     for (int s = 0; s < plan->n_seats; s++) {
         const struct rf_seat *seat = &plan->seats[s], *before = s ? seat - 1 : NULL;
-        if (!before || before->kind != seat->kind || before->decode != seat->decode || before->prompt != seat->prompt) {
+        if (!before || before->kind != seat->kind || before->decode != seat->decode ||
+            before->prompt != seat->prompt) {
             end_run(&run, out);
-            fprintf(out, "%s%s %.2f %.2f:", s ? ", " : "", rf_core_kind_name(seat->kind), (double)seat->decode,
-                    (double)seat->prompt);
+            fprintf(out, "%s%s %.2f %.2f:", s ? ", " : "", rf_core_kind_name(seat->kind),
+                    (double)seat->decode, (double)seat->prompt);
         }
         if (seat->cpu >= 0) print_number(&run, plan->topology.cpus[seat->cpu].cpu, out);
     }
     end_run(&run, out);
-    if (plan->n_seats > plan->n_placed) fprintf(out, ", %d without a place", plan->n_seats - plan->n_placed);
+    if (plan->n_seats > plan->n_placed)
+        fprintf(out, ", %d without a place", plan->n_seats - plan->n_placed);
     for (int r = 1; r <= RF_LEFT_THREADS; r++) {
         int count = 0;
         for (int i = 0; i < n; i++)
@@ -109,16 +114,17 @@ static void print_plans(FILE *out)
             fprintf(out, "\n%s: %s\n", machines[m], error.text);
             continue;
         }
-        fprintf(out, "\n%s: %s; %d CPUs, %d cores, %d packages, %d kinds, %s\n", machines[m], topology.model,
-                topology.n_cpus, topology.n_cores, topology.n_packages, topology.n_kinds,
-                topology.note[0] ? topology.note : "nothing lacking");
+        fprintf(out, "\n%s: %s; %d CPUs, %d cores, %d packages, %d kinds, %s\n", machines[m],
+                topology.model, topology.n_cpus, topology.n_cores, topology.n_packages,
+                topology.n_kinds, topology.note[0] ? topology.note : "nothing lacking");
         rf_topology_free(&topology);
         for (size_t r = 0; r < sizeof requests / sizeof *requests; r++) {
             struct rf_plan plan;
             fprintf(out, "  %s", requests[r].cores);
             if (requests[r].threads) fprintf(out, " %d", requests[r].threads);
             fprintf(out, ": ");
-            if (rf_plan_new(&plan, requests[r].cores, requests[r].threads, &rf_system_allocator, &error)) {
+            if (rf_plan_new(&plan, requests[r].cores, requests[r].threads, &rf_system_allocator,
+                            &error)) {
                 fprintf(out, "error: %s\n", error.text);
                 continue;
             }
@@ -173,7 +179,8 @@ static struct rf_topology machine_of(int n, int threads, int efficient, int quot
     return made;
 }
 
-static void check_made(struct rf_topology machine, const char *cores, int threads, int seats, int placed, int binds)
+static void check_made(struct rf_topology machine, const char *cores, int threads, int seats,
+                       int placed, int binds)
 {
     struct rf_error error = {0};
     struct rf_plan plan;
@@ -183,8 +190,8 @@ static void check_made(struct rf_topology machine, const char *cores, int thread
     if (code) return;
     CHECK_INT(plan.n_seats, seats);
     CHECK_INT(plan.n_placed, placed);
-    CHECK_MSG(plan.binds == binds, "cores %s, threads %d of %d: binds is %d%s", cores, threads, plan.topology.n_cpus,
-              plan.binds, is_other ? " elsewhere" : "");
+    CHECK_MSG(plan.binds == binds, "cores %s, threads %d of %d: binds is %d%s", cores, threads,
+              plan.topology.n_cpus, plan.binds, is_other ? " elsewhere" : "");
     int works = 0;
     for (int s = 0; s < plan.n_seats; s++) {
         CHECK((plan.seats[s].cpu >= 0) == (s < placed));
@@ -198,7 +205,8 @@ static void check_made(struct rf_topology machine, const char *cores, int thread
 
 static void test_binding(void)
 {
-    check_made(machine_of(4, 1, 0, 0), NULL, 0, 4, 4, 0);   /* all of equal cores: binding would change nothing */
+    check_made(machine_of(4, 1, 0, 0), NULL, 0, 4, 4,
+               0); /* all of equal cores: binding would change nothing */
     check_made(machine_of(4, 1, 0, 0), "all", 9, 9, 4, 0);  /* more workers than there are places */
     check_made(machine_of(4, 1, 0, 0), "auto", 2, 2, 2, 0); /* any two will do */
     check_made(machine_of(4, 1, 0, 0), "2-3", 0, 2, 2, 1);  /* these two were meant */
@@ -224,7 +232,8 @@ static void test_quota(void)
     check_made(machine_of(8, 2, 0, 3), "p", 0, 3, 3, 0);
 }
 
-static void check_refused(struct rf_topology machine, const char *cores, int threads, const char *sentence)
+static void check_refused(struct rf_topology machine, const char *cores, int threads,
+                          const char *sentence)
 {
     struct rf_error error = {0};
     struct rf_plan plan;
@@ -234,16 +243,19 @@ static void check_refused(struct rf_topology machine, const char *cores, int thr
 
 static void test_refused(void)
 {
-    static const char *const unreadable[] = {"",   " ",   "P",    "auto,p", "0,",  ",0", "3-1",   "0-",
-                                             "-1", "0 1", "0--1", "0x1",    "1.0", "+1", "e0,1 ", "0-3:2"};
+    static const char *const unreadable[] = {"",    " ",  "P",     "auto,p", "0,",   ",0",
+                                             "3-1", "0-", "-1",    "0 1",    "0--1", "0x1",
+                                             "1.0", "+1", "e0,1 ", "0-3:2"};
     for (size_t i = 0; i < sizeof unreadable / sizeof *unreadable; i++) {
         char sentence[256];
-        snprintf(sentence, sizeof sentence,
-                 "cores %s: is not auto, p, e, all, or CPU numbers from small to large such as 0-3,8",
-                 unreadable[i][0] ? unreadable[i] : "''");
+        snprintf(
+            sentence, sizeof sentence,
+            "cores %s: is not auto, p, e, all, or CPU numbers from small to large such as 0-3,8",
+            unreadable[i][0] ? unreadable[i] : "''");
         check_refused(machine_of(4, 1, 0, 0), unreadable[i], 0, sentence);
     }
-    check_refused(machine_of(2, 1, 0, 0), "99", 0, "cores 99: this machine has no CPU 99 (it has 0-1)");
+    check_refused(machine_of(2, 1, 0, 0), "99", 0,
+                  "cores 99: this machine has no CPU 99 (it has 0-1)");
     check_refused(machine_of(2, 1, 0, 0), "0-99999999999999999999", 0,
                   "cores 0-99999999999999999999: this machine has no CPU 2 (it has 0-1)");
     struct rf_topology gaps = machine_of(4, 1, 0, 0);
@@ -252,8 +264,10 @@ static void test_refused(void)
     struct rf_topology same = machine_of(4, 1, 0, 0);
     memcpy(same.cpus, gaps.cpus, 4 * sizeof *gaps.cpus);
     check_refused(gaps, "0-2", 0, "cores 0-2: this machine has no CPU 2 (it has 0-1,8-9)");
-    check_refused(same, "1,9", 0, "cores 1,9: CPU 9 is not allowed by the affinity mask or the container");
-    check_refused(machine_of(4, 1, 0, 0), "e", 0, "cores e: this machine has no E cores: all of its cores are equal");
+    check_refused(same, "1,9", 0,
+                  "cores 1,9: CPU 9 is not allowed by the affinity mask or the container");
+    check_refused(machine_of(4, 1, 0, 0), "e", 0,
+                  "cores e: this machine has no E cores: all of its cores are equal");
     check_refused(machine_of(4, 1, 0, 0), "p", -1, "threads -1: not between 0 and 1024");
     check_refused(machine_of(4, 1, 0, 0), "p", 1025, "threads 1025: not between 0 and 1024");
     struct rf_topology efficient = machine_of(4, 1, 2, 0);
@@ -286,7 +300,8 @@ static void check_file(const char *path, const char *content, int code, const ch
     }
     setenv("HWLOC_XMLFILE", path, 1);
     CHECK_INT(rf_topology_read(&topology, &rf_system_allocator, &error), code);
-    CHECK_MSG(strstr(error.text, sentence) && strstr(error.text, path), "%s: \"%s\"", path, error.text);
+    CHECK_MSG(strstr(error.text, sentence) && strstr(error.text, path), "%s: \"%s\"", path,
+              error.text);
     CHECK(topology.cpus == NULL);
 }
 
@@ -297,7 +312,8 @@ static void test_files(void)
     snprintf(path, sizeof path, "%s/topology.xml", folder);
     check_file(path, NULL, RF_ERR_IO, "No such file");
     check_file(path, "", RF_ERR_FORMAT, "is not the XML of a topology");
-    check_file(path, "<?xml version=\"1.0\"?>\n<html/>\n", RF_ERR_FORMAT, "is not the XML of a topology");
+    check_file(path, "<?xml version=\"1.0\"?>\n<html/>\n", RF_ERR_FORMAT,
+               "is not the XML of a topology");
     check_file(path, "0 1 2 3\n", RF_ERR_FORMAT, "is not the XML of a topology");
     remove(path);
     rmdir(folder);
@@ -374,7 +390,8 @@ static void test_quota_files(void)
     CHECK_INT(rf_cpu_quota(root), 1);
     put(root, "sys/fs/cgroup/a/b/cpu.max", "900000 0\n");
     CHECK_INT(rf_cpu_quota(root), 3);
-    put(root, "proc/self/cgroup", "0::/of/the/host\n"); /* a container that sees its own root only */
+    put(root, "proc/self/cgroup",
+        "0::/of/the/host\n"); /* a container that sees its own root only */
     CHECK_INT(rf_cpu_quota(root), 0);
     put(root, "sys/fs/cgroup/cpu.max", "400000 100000\n");
     CHECK_INT(rf_cpu_quota(root), 4);
@@ -410,18 +427,21 @@ static void test_kinds(void)
     rf_core_kinds(atoms, 2, note, sizeof note);
     CHECK(atoms[0].kind == RF_CORE_P && atoms[1].kind == RF_CORE_P);
     /* Capacities alone. */
-    struct rf_core_traits capacities[3] = {{.has_kind = 1, .efficiency = 0, .capacity = 500, .l2_bytes = 1 << 20},
-                                           {.has_kind = 1, .efficiency = 1, .capacity = 1000, .l2_bytes = 1 << 20},
-                                           {.has_kind = 1, .efficiency = 2, .capacity = 1024, .l2_bytes = 1 << 20}};
+    struct rf_core_traits capacities[3] = {
+        {.has_kind = 1, .efficiency = 0, .capacity = 500, .l2_bytes = 1 << 20},
+        {.has_kind = 1, .efficiency = 1, .capacity = 1000, .l2_bytes = 1 << 20},
+        {.has_kind = 1, .efficiency = 2, .capacity = 1024, .l2_bytes = 1 << 20}};
     rf_core_kinds(capacities, 3, note, sizeof note);
-    CHECK(capacities[0].kind == RF_CORE_E && capacities[1].kind == RF_CORE_P && capacities[2].kind == RF_CORE_P);
+    CHECK(capacities[0].kind == RF_CORE_E && capacities[1].kind == RF_CORE_P &&
+          capacities[2].kind == RF_CORE_P);
     /* Nothing but an order. */
-    struct rf_core_traits ranks[2] = {{.has_kind = 1, .efficiency = 0}, {.has_kind = 1, .efficiency = 1}};
+    struct rf_core_traits ranks[2] = {{.has_kind = 1, .efficiency = 0},
+                                      {.has_kind = 1, .efficiency = 1}};
     rf_core_kinds(ranks, 2, note, sizeof note);
     CHECK(ranks[0].kind == RF_CORE_E && ranks[1].kind == RF_CORE_P);
-    CHECK_STR(note,
-              "hwloc knows no types of cores, no frequencies and no caches here; cores are told apart by the order of "
-              "their kinds");
+    CHECK_STR(note, "hwloc knows no types of cores, no frequencies and no caches here; cores are "
+                    "told apart by the order of "
+                    "their kinds");
     rf_core_kinds(NULL, 0, note, sizeof note);
 }
 

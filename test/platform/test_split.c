@@ -1,5 +1,5 @@
-/* How work is split, as arithmetic: no threads, and a clock that is a variable. The machines here are functions that say how long
- * a pass takes. */
+/* How work is split, as arithmetic: no threads, and a clock that is a variable. The machines here
+ * are functions that say how long a pass takes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -112,25 +112,29 @@ static void check_shares(void)
             const struct rf_split_kind kind = {.active = count, .speed = copy};
             rf_split_shares(&kind, everyone, count, shares);
             for (int i = 0; i < count; i++)
-                CHECK_MSG(fabs(shares[i] - copy[i] / sum) < 1e-6, "speeds %zu: worker %d of %d gets %g, not %g", s, i,
-                          count, (double)shares[i], copy[i] / sum);
+                CHECK_MSG(fabs(shares[i] - copy[i] / sum) < 1e-6,
+                          "speeds %zu: worker %d of %d gets %g, not %g", s, i, count,
+                          (double)shares[i], copy[i] / sum);
             /* The last worker, alone and before the first. */
             const int some[] = {count - 1, 0};
             rf_split_shares(&kind, some, 1, shares);
             CHECK(shares[0] == 1.0f || copy[count - 1] == 0.0);
             rf_split_shares(&kind, some, 2, shares);
             if (copy[0] > 0.0 && copy[count - 1] > 0.0)
-                CHECK(fabs((double)shares[0] - copy[count - 1] / (copy[0] + copy[count - 1])) < 1e-6);
+                CHECK(fabs((double)shares[0] - copy[count - 1] / (copy[0] + copy[count - 1])) <
+                      1e-6);
         }
 }
 
 /* ---- speeds ---- */
 
-/* Virtual seconds go by, in steps after which the shares are corrected, with workers that are so fast. */
+/* Virtual seconds go by, in steps after which the shares are corrected, with workers that are so
+ * fast. */
 static void let_work(struct rf_split_kind *kind, const double *speeds, double step, double seconds)
 {
     for (double t = 0.0; t < seconds - step / 2; t += step)
-        for (int i = 0; i < kind->active; i++) rf_split_learn(kind, i, speeds[i] * step, step, step);
+        for (int i = 0; i < kind->active; i++)
+            rf_split_learn(kind, i, speeds[i] * step, step, step);
 }
 
 /* The greatest error of a worker's share, as a part of the right one. */
@@ -149,7 +153,8 @@ static double share_error(const struct rf_split_kind *kind, const double *speeds
 static void check_learning(void)
 {
     static const double steps[] = {1e-4, 5e-4, 3e-3};
-    const double equal[] = {9e9, 9e9, 9e9, 9e9}, unlike[] = {9e9, 5e9, 4e9, 10e9}, held_up[] = {9e9, 1.25e9, 4e9, 10e9};
+    const double equal[] = {9e9, 9e9, 9e9, 9e9}, unlike[] = {9e9, 5e9, 4e9, 10e9},
+                 held_up[] = {9e9, 1.25e9, 4e9, 10e9};
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         struct rf_split *split = new_split(4, 4, NULL);
         struct rf_split_kind *kind = &split->kinds[RF_WORK_ONE];
@@ -159,13 +164,15 @@ static void check_learning(void)
         let_work(kind, equal, steps[s], 0.020);
         CHECK_MSG(share_error(kind, equal) < 0.2, "unlike to equal: %g", share_error(kind, equal));
         let_work(kind, unlike, steps[s], 0.020);
-        CHECK_MSG(share_error(kind, unlike) < 0.2, "equal to unlike: %g", share_error(kind, unlike));
+        CHECK_MSG(share_error(kind, unlike) < 0.2, "equal to unlike: %g",
+                  share_error(kind, unlike));
         let_work(kind, unlike, steps[s], 0.200);
         CHECK_MSG(share_error(kind, unlike) < 0.01, "still unlike: %g", share_error(kind, unlike));
         /* Something comes to worker 1, and goes. */
         for (int turn = 0; turn < 3; turn++) {
             let_work(kind, held_up, steps[s], 0.020);
-            CHECK_MSG(share_error(kind, held_up) < 0.2, "disturbed: %g", share_error(kind, held_up));
+            CHECK_MSG(share_error(kind, held_up) < 0.2, "disturbed: %g",
+                      share_error(kind, held_up));
             let_work(kind, unlike, steps[s], 0.020);
             CHECK_MSG(share_error(kind, unlike) < 0.2, "left alone: %g", share_error(kind, unlike));
         }
@@ -190,7 +197,9 @@ static void check_noisy_speeds(void)
     double worst = 0.0;
     for (int i = 0; i < 4000; i++) {
         for (int w = 0; w < 4; w++)
-            rf_split_learn(kind, w, speeds[w] * step * (1.0 + 0.1 * (2 * random_number(&random) - 1)), step, step);
+            rf_split_learn(kind, w,
+                           speeds[w] * step * (1.0 + 0.1 * (2 * random_number(&random) - 1)), step,
+                           step);
         if (i > 200) worst = fmax(worst, share_error(kind, speeds));
     }
     CHECK_MSG(worst < 0.05, "with times that differ by 10 %%, shares do by %.1f %%", 100 * worst);
@@ -227,8 +236,9 @@ static void check_forgetting(void)
     }
 }
 
-/* A worker that is too slow for a single grain of a share is asked again and again, and the others do not wait for it much. Shares
- * are whole grains here, rounded down; the first three do the rest. */
+/* A worker that is too slow for a single grain of a share is asked again and again, and the others
+ * do not wait for it much. Shares are whole grains here, rounded down; the first three do the rest.
+ */
 static void check_slow_worker(double slowness)
 {
     enum { GRAINS = 64 };
@@ -265,10 +275,10 @@ static void check_slow_worker(double slowness)
     }
     double over = now / ((double)grains / (3 * fast)) - 1.0;
     CHECK_MSG(asked >= 10 && idle > 1000 && over < 0.1,
-              "a worker %g times slower was asked %d times in %.1f s, which costs %.1f %%", slowness, asked, now,
-              100 * over);
-    printf("a worker %g times slower: asked %d times in %.1f s, %.1f %% of the time\n", slowness, asked, now,
-           100 * over);
+              "a worker %g times slower was asked %d times in %.1f s, which costs %.1f %%",
+              slowness, asked, now, 100 * over);
+    printf("a worker %g times slower: asked %d times in %.1f s, %.1f %% of the time\n", slowness,
+           asked, now, 100 * over);
     rf_split_free(split);
 }
 
@@ -276,7 +286,8 @@ static void check_slow_worker(double slowness)
 
 typedef double machine_fn(int workers, int rows, double now);
 
-/* Memory gives all to two workers, and others are in their way; of more rows there is arithmetic for all. */
+/* Memory gives all to two workers, and others are in their way; of more rows there is arithmetic
+ * for all. */
 static double two_for_one_row(int workers, int rows, double now)
 {
     static const double one[] = {0, 10, 6, 6.5, 7.2, 8, 9, 10, 11};
@@ -303,7 +314,8 @@ static double gentle(int workers, int rows, double now)
     return 1e-3 * ms[workers];
 }
 
-/* From the 20th to the 40th second another process takes the last core, and whoever waits for that waits twice as long. */
+/* From the 20th to the 40th second another process takes the last core, and whoever waits for that
+ * waits twice as long. */
 static double disturbed(int workers, int rows, double now)
 {
     int is_held_up = now > 20.0 && now < 40.0 && workers == WORKERS;
@@ -352,23 +364,26 @@ static struct account live(struct life *life, double end)
     return account;
 }
 
-/* The number of workers goes to the best one in the first seconds, and stays there at the cost of a few trials. */
-static void check_steady(const char *name, machine_fn *machine, int others, double settling, double end, int best,
-                         double least_at_best, double most_over)
+/* The number of workers goes to the best one in the first seconds, and stays there at the cost of a
+ * few trials. */
+static void check_steady(const char *name, machine_fn *machine, int others, double settling,
+                         double end, int best, double least_at_best, double most_over)
 {
     static const double noises[] = {0.0, 0.05, 0.2};
     for (size_t k = 0; k < sizeof noises / sizeof *noises; k++)
         for (uint64_t seed = 1; seed <= 5; seed++) {
-            struct life life = {new_split(WORKERS, WORKERS, NULL), machine, 0.0, noises[k], seed, others, 0};
+            struct life life = {
+                new_split(WORKERS, WORKERS, NULL), machine, 0.0, noises[k], seed, others, 0};
             live(&life, settling);
             struct account account = live(&life, end);
             CHECK_MSG(account.at_best >= least_at_best && account.over <= most_over,
-                      "%s, noise %.2f, seed %d: %.1f %% of passes had %d workers, it cost %.2f %%", name, noises[k],
-                      (int)seed, 100 * account.at_best, best, 100 * account.over);
+                      "%s, noise %.2f, seed %d: %.1f %% of passes had %d workers, it cost %.2f %%",
+                      name, noises[k], (int)seed, 100 * account.at_best, best, 100 * account.over);
             if (noises[k] == 0.0) CHECK_INT(life.split->kinds[RF_WORK_ONE].active, best);
             if (seed == 1)
-                printf("%s, noise %.2f: %.1f %% of passes at the best number, trials cost %.2f %%\n", name, noises[k],
-                       100 * account.at_best, 100 * account.over);
+                printf(
+                    "%s, noise %.2f: %.1f %% of passes at the best number, trials cost %.2f %%\n",
+                    name, noises[k], 100 * account.at_best, 100 * account.over);
             rf_split_free(life.split);
         }
 }
@@ -382,16 +397,17 @@ static void check_disturbed(double noise)
         struct account held_up = live(&life, 40.0);
         live(&life, 42.0);
         struct account again = live(&life, 60.0);
-        CHECK_MSG(
-            calm.at_best > 0.95 && held_up.at_best > 0.9 && again.at_best > 0.95,
-            "noise %.1f: the best number before, while and after a process takes a core: %.0f %%, %.0f %%, %.0f %%",
-            noise, 100 * calm.at_best, 100 * held_up.at_best, 100 * again.at_best);
+        CHECK_MSG(calm.at_best > 0.95 && held_up.at_best > 0.9 && again.at_best > 0.95,
+                  "noise %.1f: the best number before, while and after a process takes a core: "
+                  "%.0f %%, %.0f %%, %.0f %%",
+                  noise, 100 * calm.at_best, 100 * held_up.at_best, 100 * again.at_best);
         CHECK(calm.over < 0.02 && held_up.over < 0.04 && again.over < 0.02);
         rf_split_free(life.split);
     }
 }
 
-/* Passes of 5 ms, in each of which all wait so long for one worker, as a part of it. Returns in how many it took part. */
+/* Passes of 5 ms, in each of which all wait so long for one worker, as a part of it. Returns in how
+ * many it took part. */
 static int wait_for(struct rf_split *split, int held_up, double part, double *now, int passes)
 {
     int members[WORKERS], n = 0;
@@ -402,21 +418,24 @@ static int wait_for(struct rf_split *split, int held_up, double part, double *no
         for (int i = 0; i < count; i++) {
             CHECK(i == 0 || members[i] > members[i - 1]);
             is_in |= members[i] == held_up;
-            rf_split_waited(&split->kinds[RF_WORK_MANY], members[i], members[i] == held_up ? part * 5e-3 : 0.0, 5e-3);
+            rf_split_waited(&split->kinds[RF_WORK_MANY], members[i],
+                            members[i] == held_up ? part * 5e-3 : 0.0, 5e-3);
         }
         n += is_in;
     }
     return n;
 }
 
-/* Who holds up the others more than its share is worth is left out, for longer and longer, and comes back. */
+/* Who holds up the others more than its share is worth is left out, for longer and longer, and
+ * comes back. */
 static void check_left_out(void)
 {
     struct rf_split *split = new_split(WORKERS, WORKERS, NULL);
     double now = 100.0;
     CHECK_INT(wait_for(split, 3, 0.1, &now, 400), 400); /* less than an eighth: worth it */
     int first = wait_for(split, 3, 0.5, &now, 400), later = wait_for(split, 3, 0.5, &now, 2000);
-    CHECK_MSG(first >= 2 && first < 60, "held up for half of the time, worker 3 took part in %d of 400 passes", first);
+    CHECK_MSG(first >= 2 && first < 60,
+              "held up for half of the time, worker 3 took part in %d of 400 passes", first);
     CHECK_MSG(later >= 2 && later < 60, "and then in %d of 2000", later);
     CHECK(wait_for(split, 3, 0.0, &now, 5000) > 1500); /* at most 16 s after the last time */
     CHECK_INT(wait_for(split, 3, 0.0, &now, 400), 400);
@@ -426,7 +445,8 @@ static void check_left_out(void)
     CHECK_INT(rf_split_members(split, 64, 2, now, members), 2);
     rf_split_free(split);
 
-    split = new_split(2, 2, NULL); /* of two, one that is there half of the time is still worth it */
+    split =
+        new_split(2, 2, NULL); /* of two, one that is there half of the time is still worth it */
     CHECK_INT(wait_for(split, 1, 0.45, &now, 400), 400);
     rf_split_free(split);
 
@@ -456,7 +476,8 @@ static void check_left_out_in_trial(void)
         rf_split_took(split, 1, workers, now, 0.01);
         CHECK(isfinite(kind->next_trial) && isfinite(kind->trial_sum));
     }
-    CHECK_MSG(was_out && trials >= 3, "after a worker was left out in a trial there were %d more", trials);
+    CHECK_MSG(was_out && trials >= 3, "after a worker was left out in a trial there were %d more",
+              trials);
     rf_split_free(split);
 }
 
@@ -528,7 +549,8 @@ int main(void)
     check_slow_worker(200);
     check_slow_worker(5000);
     check_steady("two of eight for one row", two_for_one_row, 0, 5.0, 60.0, 2, 0.75, 0.03);
-    check_steady("the same among passes of eight rows", two_for_one_row, 4, 5.0, 60.0, 2, 0.75, 0.04);
+    check_steady("the same among passes of eight rows", two_for_one_row, 4, 5.0, 60.0, 2, 0.75,
+                 0.04);
     check_steady("all pay", all_pay, 0, 1.0, 60.0, 8, 0.95, 0.02);
     check_steady("all pay in long passes", all_pay_long, 0, 10.0, 600.0, 8, 0.9, 0.03);
     check_steady("each costs a little", gentle, 0, 10.0, 120.0, 2, 0.2, 0.06);

@@ -1,5 +1,5 @@
-/* How a team shares work: every item is done once and barriers hold, whatever the items, their grain and cost, the number of
- * workers, what is believed of their speeds, and who is held up. */
+/* How a team shares work: every item is done once and barriers hold, whatever the items, their
+ * grain and cost, the number of workers, what is believed of their speeds, and who is held up. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -63,16 +63,19 @@ static struct job *new_job(void)
 static void check_job(struct job *job, int count, int most, const char *what)
 {
     int n = job->count, others = 0;
-    CHECK_MSG(n >= 1 && n <= most && (count == 0 || n == count), "%s: %d workers, not %d of %d", what, n, count, most);
+    CHECK_MSG(n >= 1 && n <= most && (count == 0 || n == count), "%s: %d workers, not %d of %d",
+              what, n, count, most);
     for (int i = 0; i < MOST_WORKERS; i++) others += job->seen[i] != (i < n);
-    CHECK_MSG(others == 0, "%s: %d workers ran not at all, or twice, or without being asked", what, others);
+    CHECK_MSG(others == 0, "%s: %d workers ran not at all, or twice, or without being asked", what,
+              others);
     CHECK_MSG(job->early == 0, "%s: a barrier was left early %d times", what, job->early);
     CHECK_MSG(job->unseen == 0, "%s: %d values were not seen after a barrier", what, job->unseen);
     for (int r = 0; r < ROUNDS; r++) {
         int wrong = 0;
-        for (size_t i = 0; i < ITEMS; i++) wrong += job->rounds[r].taken[i] != (i < job->rounds[r].n);
-        CHECK_MSG(wrong == 0, "%s, n=%zu, grain=%zu: %d items were not taken exactly once", what, job->rounds[r].n,
-                  job->rounds[r].grain, wrong);
+        for (size_t i = 0; i < ITEMS; i++)
+            wrong += job->rounds[r].taken[i] != (i < job->rounds[r].n);
+        CHECK_MSG(wrong == 0, "%s, n=%zu, grain=%zu: %d items were not taken exactly once", what,
+                  job->rounds[r].n, job->rounds[r].grain, wrong);
     }
     free(job);
 }
@@ -122,13 +125,15 @@ static void check_speeds(struct rf_team *team, const struct speeds *speeds)
     struct rf_split *split = split_with(team, speeds);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char what[128];
-        snprintf(what, sizeof what, "%d workers, %s, a pass of %d rows", rf_team_size(team), speeds->name, rows[i]);
+        snprintf(what, sizeof what, "%d workers, %s, a pass of %d rows", rf_team_size(team),
+                 speeds->name, rows[i]);
         check_pass(team, split, rows[i], what);
     }
     for (int kind = 0; kind < RF_WORK_KINDS; kind++)
         for (int i = 0; i < rf_team_size(team); i++) {
             double speed = split->kinds[kind].speed[i];
-            CHECK_MSG(isfinite(speed) && speed >= 0.0, "%s: worker %d has learnt the speed %g", speeds->name, i, speed);
+            CHECK_MSG(isfinite(speed) && speed >= 0.0, "%s: worker %d has learnt the speed %g",
+                      speeds->name, i, speed);
         }
     rf_split_free(split);
 }
@@ -143,7 +148,8 @@ static void check_team(int threads)
         snprintf(what, sizeof what, "%d of %d workers", count, threads);
         check_run(crew.team, count, what);
     }
-    for (size_t i = 0; i < sizeof believed / sizeof *believed; i++) check_speeds(crew.team, &believed[i]);
+    for (size_t i = 0; i < sizeof believed / sizeof *believed; i++)
+        check_speeds(crew.team, &believed[i]);
     crew_close(&crew);
 }
 
@@ -191,7 +197,11 @@ static void check_short_runs(void)
     CHECK_INT(tally.workers, wanted);
     CHECK_INT(tally.items, RUNS * 64);
     for (int i = 0; i < RUNS; i++)
-        rf_team_run_split(crew.team, crew.split, i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : 40, count_items, &tally);
+        rf_team_run_split(crew.team, crew.split,
+                          i % 3 == 0   ? 1
+                          : i % 3 == 1 ? 5
+                                       : 40,
+                          count_items, &tally);
     CHECK_INT(tally.items, 2 * RUNS * 64);
     crew_close(&crew);
 }
@@ -229,9 +239,10 @@ static void check_large(void)
                 struct rf_split *split = split_with(crew.team, &believed[b]);
                 struct range range = {.n = sizes[s], .grain = grains[g]};
                 rf_team_run_split(crew.team, split, 1, add_pieces, &range);
-                CHECK_MSG(range.outside == 0 && range.length == range.n && range.sum == range.n * (range.n - 1) / 2,
-                          "%s: of %zu items, grain %zu, %zu were handed out", believed[b].name, range.n, range.grain,
-                          (size_t)range.length);
+                CHECK_MSG(range.outside == 0 && range.length == range.n &&
+                              range.sum == range.n * (range.n - 1) / 2,
+                          "%s: of %zu items, grain %zu, %zu were handed out", believed[b].name,
+                          range.n, range.grain, (size_t)range.length);
                 rf_split_free(split);
             }
     crew_close(&crew);
@@ -284,8 +295,8 @@ static void check_shares(void)
         for (int i = 0; i < size; i++) {
             double wanted = passes[p].dealt * GRAINS * GRAIN * ladder->of[i] / sum;
             CHECK_MSG(fabs((double)pieces.first[i] - wanted) <= 2 * GRAIN,
-                      "of %d rows worker %d of %d is dealt %zu items, not %.0f", passes[p].rows, i, size,
-                      pieces.first[i], wanted);
+                      "of %d rows worker %d of %d is dealt %zu items, not %.0f", passes[p].rows, i,
+                      size, pieces.first[i], wanted);
         }
     }
     /* Equally: one piece for each; of a pass, for each that has a core. */
@@ -325,7 +336,8 @@ static void check_slowed(void)
     crew_close(&crew);
 }
 
-/* Work that costs something teaches speeds, in the units of the cost; work that does not leaves them alone. */
+/* Work that costs something teaches speeds, in the units of the cost; work that does not leaves
+ * them alone. */
 static void check_learning(void)
 {
     static const struct speeds ones = {"ones", {1, 1, 1, 1, 1, 1, 1, 1}};
@@ -333,7 +345,8 @@ static void check_learning(void)
     struct rf_split *split = split_with(crew.team, &ones);
     struct range range = {.n = 1000, .grain = 1};
     rf_team_run_split(crew.team, split, 4, add_pieces, &range);
-    for (int i = 0; i < rf_team_size(crew.team); i++) CHECK(split->kinds[RF_WORK_FEW].speed[i] == 1.0);
+    for (int i = 0; i < rf_team_size(crew.team); i++)
+        CHECK(split->kinds[RF_WORK_FEW].speed[i] == 1.0);
     struct tally tally = {0};
     rf_team_run_split(crew.team, split, 4, count_items, &tally);
     CHECK(split->kinds[RF_WORK_FEW].speed[0] > 1.0); /* items a second */

@@ -1,4 +1,5 @@
-/* A team's life: what it takes while idle, teams beside each other, and what is left when one cannot be made. The linker's
+/* A team's life: what it takes while idle, teams beside each other, and what is left when one
+ * cannot be made. The linker's
  * --wrap brings the library's threads here, so that the system can refuse one. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,12 +17,15 @@
 
 static _Atomic int creations, refused_creation, joins;
 
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
 int __real_pthread_join(pthread_t thread, void **result);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
 int __wrap_pthread_join(pthread_t thread, void **result);
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument)
 {
     if (atomic_fetch_add(&creations, 1) + 1 == refused_creation) return EAGAIN;
     return __real_pthread_create(thread, attributes, run, argument);
@@ -49,7 +53,8 @@ static void check_refused_threads(void)
         CHECK_INT(code, is_done ? 0 : RF_ERR_SYSTEM);
         CHECK((team != NULL) == is_done);
         if (code) {
-            CHECK_MSG(strstr(error.text, "threads: ") == error.text, "the error is \"%s\"", error.text);
+            CHECK_MSG(strstr(error.text, "threads: ") == error.text, "the error is \"%s\"",
+                      error.text);
             CHECK_INT(joins, creations - 1);
             refusals++;
         }
@@ -140,8 +145,9 @@ static double processor_seconds(void)
            1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-/* Workers that wait sleep. After a run each may spin for some 0.1 ms first, and what instruments the program has threads of its
- * own; one worker that kept spinning would take a hundred times the former, up to the whole half second. */
+/* Workers that wait sleep. After a run each may spin for some 0.1 ms first, and what instruments
+ * the program has threads of its own; one worker that kept spinning would take a hundred times the
+ * former, up to the whole half second. */
 static void check_idle(void)
 {
     static const double HALF = 0.5, MOST = 0.05;
@@ -154,8 +160,9 @@ static void check_idle(void)
         nanosleep(&wait, NULL);
         double used = processor_seconds() - before;
         CHECK_MSG(used < MOST,
-                  "a team that has run with %d workers and is idle took %.0f ms of processor time in %.0f ms", count,
-                  1e3 * used, 1e3 * HALF);
+                  "a team that has run with %d workers and is idle took %.0f ms of processor time "
+                  "in %.0f ms",
+                  count, 1e3 * used, 1e3 * HALF);
     }
     crew_close(&crew);
 }
@@ -190,7 +197,8 @@ static void check_like(void)
     /* It begins with what is known of the first one's workers. */
     struct rf_split *split = NULL;
     CHECK_INT(rf_team_split_new(other, &split, &rf_system_allocator, &error), 0);
-    for (int i = 0; i < size; i++) CHECK(split->kinds[RF_WORK_ONE].speed[i] == crew.split->kinds[RF_WORK_ONE].speed[i]);
+    for (int i = 0; i < size; i++)
+        CHECK(split->kinds[RF_WORK_ONE].speed[i] == crew.split->kinds[RF_WORK_ONE].speed[i]);
     work(other, split, 1);
     rf_split_free(split);
 
@@ -297,8 +305,11 @@ static void check_bound(void)
         CPU_SET(cpu, &places.wanted[cpus[found].kind]);
         found++;
     }
-    struct rf_plan plan = {
-        .topology = {.cpus = cpus, .n_cpus = SEATS}, .seats = seats, .n_seats = SEATS, .n_placed = SEATS, .binds = 1};
+    struct rf_plan plan = {.topology = {.cpus = cpus, .n_cpus = SEATS},
+                           .seats = seats,
+                           .n_seats = SEATS,
+                           .n_placed = SEATS,
+                           .binds = 1};
     struct rf_error error = {.text = ""};
     struct rf_team *team, *like;
     CHECK_INT(rf_team_new(&team, &plan, &rf_system_allocator, &error), 0);

@@ -85,7 +85,8 @@ static void check_mxfp4(void)
         float scale = ldexpf(1, turn % 200 - 100);
         for (int i = 0; i < 32; i++) x[i] = scale * (turn % 2 ? next_normal() : next_laplace());
         mxfp4_is_the_definition(x);
-        for (int i = 0; i < 32; i++) x[i] = scale * (float)((int)(next_uniform() * 65) - 32); /* ties */
+        for (int i = 0; i < 32; i++)
+            x[i] = scale * (float)((int)(next_uniform() * 65) - 32); /* ties */
         x[turn % 32] = 32 * scale;
         mxfp4_is_the_definition(x);
     }
@@ -105,8 +106,8 @@ static void check_mxfp4(void)
     }
 }
 
-/* The least squared error of 32 values on any grid of 16 steps that a fine search finds: `spread` of their range, from
- * `start` on. Symmetric ones have code 8 at zero. */
+/* The least squared error of 32 values on any grid of 16 steps that a fine search finds: `spread`
+ * of their range, from `start` on. Symmetric ones have code 8 at zero. */
 static double best_grid_error(const float *x, int symmetric)
 {
     double low = x[0], high = x[0], best = INFINITY;
@@ -117,7 +118,9 @@ static double best_grid_error(const float *x, int symmetric)
     double extreme = -low > high ? low : high;
     for (int a = 0; a < 60; a++)
         for (int b = 0; b < (symmetric ? 1 : 40); b++) {
-            double scale = symmetric ? -extreme / (6.0 + 0.06 * a) : (high - low) / (10.0 + 0.12 * a), sum = 0;
+            double scale =
+                       symmetric ? -extreme / (6.0 + 0.06 * a) : (high - low) / (10.0 + 0.12 * a),
+                   sum = 0;
             double minimum = symmetric ? -8 * scale : low + (b - 10) * 0.1 * scale;
             for (int i = 0; i < 32; i++) {
                 double q = fmin(15, fmax(0, nearbyint((x[i] - minimum) / scale)));
@@ -129,7 +132,8 @@ static double best_grid_error(const float *x, int symmetric)
 }
 
 /* The squared error of x in that type and back, over the sum of squares. */
-static double relative_error(enum rf_cast_target target, enum rf_dtype dtype, const float *x, size_t n)
+static double relative_error(enum rf_cast_target target, enum rf_dtype dtype, const float *x,
+                             size_t n)
 {
     uint8_t *blocks = malloc(2 * n);
     float *values = malloc(n * sizeof *values);
@@ -163,15 +167,19 @@ static void check_grids(const char *name, float (*next)(void))
     double q4_0 = relative_error(RF_TARGET_Q4_0, RF_Q4_0, x, N);
     double q4_1 = relative_error(RF_TARGET_Q4, RF_Q4_1, x, N);
     double q4_k = relative_error(RF_TARGET_Q4, RF_Q4_K, x, N);
-    printf("%s: mxfp4 floor %.4f, best %.4f, q4_0 %.4f (search %.4f), q4_1 %.4f (search %.4f), q4_k %.4f\n", name,
-           sqrt(floor), sqrt(best), sqrt(q4_0), sqrt(symmetric), sqrt(q4_1), sqrt(affine), sqrt(q4_k));
+    printf("%s: mxfp4 floor %.4f, best %.4f, q4_0 %.4f (search %.4f), q4_1 %.4f (search %.4f), "
+           "q4_k %.4f\n",
+           name, sqrt(floor), sqrt(best), sqrt(q4_0), sqrt(symmetric), sqrt(q4_1), sqrt(affine),
+           sqrt(q4_k));
     CHECK(best < floor && q4_0 < best && q4_k < q4_0 && q4_1 < q4_k);
     CHECK_MSG(q4_0 < 1.05 * symmetric, "%s: q4_0 %.3e, search %.3e", name, q4_0, symmetric);
     CHECK_MSG(q4_1 < 1.08 * affine, "%s: q4_1 %.3e, search %.3e", name, q4_1, affine);
 }
 
-/* Weights that were on a grid and were widened to BF16 are found again but for what F16 and BF16 round. */
-static void check_widened(enum rf_dtype dtype, enum rf_cast_target target, int scale_at, int minimum_at)
+/* Weights that were on a grid and were widened to BF16 are found again but for what F16 and BF16
+ * round. */
+static void check_widened(enum rf_dtype dtype, enum rf_cast_target target, int scale_at,
+                          int minimum_at)
 {
     enum { BLOCKS = 64 };
     static uint8_t blocks[BLOCKS * 144];
@@ -179,14 +187,17 @@ static void check_widened(enum rf_dtype dtype, enum rf_cast_target target, int s
     static float x[256 * BLOCKS];
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
     size_t n = BLOCKS * info->block_elems;
-    for (size_t i = 0; i < BLOCKS * info->block_bytes; i++) blocks[i] = (uint8_t)(256 * next_uniform());
+    for (size_t i = 0; i < BLOCKS * info->block_bytes; i++)
+        blocks[i] = (uint8_t)(256 * next_uniform());
     for (size_t i = 0; i < BLOCKS; i++) {
         uint16_t d = rf_f32_to_f16((float)(0.001 + 0.01 * next_uniform()));
         memcpy(blocks + i * info->block_bytes + scale_at, &d, sizeof d);
-        d = rf_f32_to_f16((float)((dtype == RF_Q4_K ? 7.5 : -7.5) * (0.001 + 0.01 * next_uniform())));
+        d = rf_f32_to_f16(
+            (float)((dtype == RF_Q4_K ? 7.5 : -7.5) * (0.001 + 0.01 * next_uniform())));
         memcpy(blocks + i * info->block_bytes + minimum_at, &d, sizeof d);
         /* As whoever made them leaves them: the greatest scale and minimum are 63. */
-        if (dtype == RF_Q4_K) blocks[i * info->block_bytes + 4] = blocks[i * info->block_bytes + 8] = 63;
+        if (dtype == RF_Q4_K)
+            blocks[i * info->block_bytes + 4] = blocks[i * info->block_bytes + 8] = 63;
     }
     rf_dequantize_bf16(dtype, blocks, wide, n);
     for (size_t i = 0; i < n; i++) x[i] = rf_bf16_to_f32(wide[i]);
@@ -207,7 +218,8 @@ static void check_q8_0(void)
         rf_cast_values(kernels, RF_TARGET_Q8_0, RF_F32, x, RF_Q8_0, block, 32);
         uint16_t d = rf_f32_to_f16(largest / 127);
         CHECK(memcmp(block, &d, sizeof d) == 0);
-        for (int i = 0; i < 32; i++) CHECK_INT((int8_t)block[2 + i], (int)roundf(x[i] * (1 / (largest / 127))));
+        for (int i = 0; i < 32; i++)
+            CHECK_INT((int8_t)block[2 + i], (int)roundf(x[i] * (1 / (largest / 127))));
     }
 }
 
@@ -230,7 +242,8 @@ static void check_types(void)
         {RF_TARGET_BF16, RF_F16, 7, RF_BF16},        {RF_TARGET_BF16, RF_Q4_K, 256, RF_BF16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CHECK_MSG(rf_cast_type(cases[i].target, cases[i].from, cases[i].k) == cases[i].to, "case %zu", i);
+        CHECK_MSG(rf_cast_type(cases[i].target, cases[i].from, cases[i].k) == cases[i].to,
+                  "case %zu", i);
 }
 
 /* Other types are cast as the floats that they stand for, in stretches that are not visible. */

@@ -1,4 +1,5 @@
-/* A model loaded in a form of four bits gives, bit for bit, the logits of a model whose file holds the cast. */
+/* A model loaded in a form of four bits gives, bit for bit, the logits of a model whose file holds
+ * the cast. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -12,7 +13,8 @@
 
 enum { N_TOKENS = 20, MAX_TENSORS = 64 };
 
-static void logits_of(const struct rf_source *source, enum rf_weight_form form, int tier, int threads, float *logits)
+static void logits_of(const struct rf_source *source, enum rf_weight_form form, int tier,
+                      int threads, float *logits)
 {
     struct rf_error error = {.text = ""};
     struct rf_backend *backend;
@@ -23,7 +25,9 @@ static void logits_of(const struct rf_source *source, enum rf_weight_form form, 
     const struct rf_context_shape shape = {
         .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .team = crew.team};
     int code = rf_cpu_backend_new(&backend, tier, &rf_system_allocator, &error);
-    if (!code) code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL, &rf_system_allocator, &error);
+    if (!code)
+        code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL,
+                             &rf_system_allocator, &error);
     if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
     if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
     if (code) {
@@ -41,7 +45,8 @@ static void logits_of(const struct rf_source *source, enum rf_weight_form form, 
     CHECK_INT(rf_forward(&pass), 0);
     size_t n_vocab = (size_t)source->params.n_vocab;
     for (int32_t i = 0; i < N_TOKENS; i++)
-        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i), n_vocab * sizeof *logits);
+        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i),
+               n_vocab * sizeof *logits);
     backend->ops->context_free(context);
     rf_model_free(model);
     crew_close(&crew);
@@ -55,7 +60,9 @@ static void cast_matrices(struct rf_source *source, enum rf_cast_target target, 
         struct rf_tensor *tensor = &source->tensors[i];
         enum rf_dtype to = rf_cast_type(target, tensor->dtype, tensor->ne[0]);
         owned[i] = NULL;
-        if (tensor->n_dims < 2 || to == tensor->dtype || strcmp(tensor->name, "token_embd.weight") == 0) continue;
+        if (tensor->n_dims < 2 || to == tensor->dtype ||
+            strcmp(tensor->name, "token_embd.weight") == 0)
+            continue;
         size_t n = (size_t)(tensor->ne[0] * tensor->ne[1]);
         tensor->bytes = n / rf_dtype_info(to)->block_elems * rf_dtype_info(to)->block_bytes;
         owned[i] = malloc(tensor->bytes);
@@ -69,10 +76,12 @@ static void cast_matrices(struct rf_source *source, enum rf_cast_target target, 
 static void check_form(const struct rf_params *params, const enum rf_dtype *types, size_t n_types,
                        enum rf_weight_form form, enum rf_cast_target target)
 {
-    struct rf_source *source = synthetic_new(params, types, n_types), *cast = synthetic_new(params, types, n_types);
+    struct rf_source *source = synthetic_new(params, types, n_types),
+                     *cast = synthetic_new(params, types, n_types);
     void *owned[MAX_TENSORS];
     size_t n = N_TOKENS * (size_t)params->n_vocab;
-    float *got = calloc(n, sizeof *got), *wanted = calloc(n, sizeof *wanted), *plain = calloc(n, sizeof *plain);
+    float *got = calloc(n, sizeof *got), *wanted = calloc(n, sizeof *wanted),
+          *plain = calloc(n, sizeof *plain);
     if (!source || !cast || !got || !wanted || !plain || source->n_tensors > MAX_TENSORS) exit(1);
     cast_matrices(cast, target, owned);
     int best = rf_kernels_best_tier();
@@ -92,8 +101,11 @@ static void check_form(const struct rf_params *params, const enum rf_dtype *type
     /* What it takes is known before: the panels of the cast. */
     struct rf_weight_cost cost, stored;
     struct rf_error error;
-    CHECK_INT(rf_weight_cost(source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, &error), 0);
-    CHECK_INT(rf_weight_cost(cast, RF_WEIGHTS_STORED, rf_cpu_weight_bytes, &rf_system_allocator, &stored, &error), 0);
+    CHECK_INT(
+        rf_weight_cost(source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, &error), 0);
+    CHECK_INT(rf_weight_cost(cast, RF_WEIGHTS_STORED, rf_cpu_weight_bytes, &rf_system_allocator,
+                             &stored, &error),
+              0);
     CHECK_INT(cost.form, form);
     CHECK_INT(cost.pass_bytes, stored.pass_bytes);
     CHECK_INT(cost.resident_bytes, stored.resident_bytes);
@@ -137,7 +149,8 @@ static int stop_at_once(void *user, uint64_t done, uint64_t total)
 }
 
 /* Every allocation of a load fails once; then it is cancelled. */
-static void failing_loads_keep_nothing(const struct rf_params *params, const enum rf_dtype *types, size_t n_types)
+static void failing_loads_keep_nothing(const struct rf_params *params, const enum rf_dtype *types,
+                                       size_t n_types)
 {
     struct rf_source *source = synthetic_new(params, types, n_types);
     if (!source) exit(1);
@@ -151,7 +164,8 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
         struct rf_model *model = NULL;
         int code = rf_cpu_backend_new(&backend, 0, &allocator, &error);
         if (!code)
-            code = rf_model_load(&model, source, backend, RF_WEIGHTS_MXFP4, crew.team, NULL, NULL, &allocator, &error);
+            code = rf_model_load(&model, source, backend, RF_WEIGHTS_MXFP4, crew.team, NULL, NULL,
+                                 &allocator, &error);
         done = meter.calls < n;
         CHECK_INT(code, done ? 0 : RF_ERR_MEMORY);
         CHECK((model != NULL) == done);
@@ -166,7 +180,8 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
     struct rf_backend *backend;
     struct rf_model *model;
     CHECK_INT(rf_cpu_backend_new(&backend, 0, &allocator, &error), 0);
-    CHECK_INT(rf_model_load(&model, source, backend, RF_WEIGHTS_Q4, crew.team, stop_at_once, NULL, &allocator, &error),
+    CHECK_INT(rf_model_load(&model, source, backend, RF_WEIGHTS_Q4, crew.team, stop_at_once, NULL,
+                            &allocator, &error),
               RF_ERR_CANCELLED);
     CHECK(model == NULL);
     CHECK_INT(meter.blocks_out, 0);
@@ -176,7 +191,8 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
 
 int main(void)
 {
-    static const enum rf_dtype floats[] = {RF_BF16}, mixed[] = {RF_BF16, RF_Q8_0, RF_Q5_1, RF_F32, RF_Q4_0, RF_F16},
+    static const enum rf_dtype floats[] = {RF_BF16},
+                               mixed[] = {RF_BF16, RF_Q8_0, RF_Q5_1, RF_F32, RF_Q4_0, RF_F16},
                                large[] = {RF_BF16, RF_Q6_K, RF_Q4_K, RF_BF16, RF_Q5_K, RF_Q8_0};
     struct rf_params params = {.arch = RF_ARCH_QWEN2,
                                .arch_name = "qwen2",

@@ -53,7 +53,9 @@ static void logits_of(const char *path, enum rf_weight_form form, float *logits)
     const struct rf_context_shape shape = {
         .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .team = crew.team};
     int code = rf_cpu_backend_new(&backend, rf_kernels_best_tier(), &rf_system_allocator, &error);
-    if (!code) code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL, &rf_system_allocator, &error);
+    if (!code)
+        code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL,
+                             &rf_system_allocator, &error);
     if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
     if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
     if (code) {
@@ -71,7 +73,8 @@ static void logits_of(const char *path, enum rf_weight_form form, float *logits)
     CHECK_INT(rf_forward(&pass), 0);
     size_t n_vocab = (size_t)source->params.n_vocab;
     for (int32_t i = 0; i < N_TOKENS; i++)
-        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i), n_vocab * sizeof *logits);
+        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i),
+               n_vocab * sizeof *logits);
     backend->ops->context_free(context);
     rf_model_free(model);
     crew_close(&crew);
@@ -88,7 +91,8 @@ static void the_file_is_the_draft(const char *in, const char *type, enum rf_weig
     memset(got, 0, sizeof got);
     logits_of(in, form, wanted);
     logits_of(output, RF_WEIGHTS_STORED, got);
-    CHECK_MSG(memcmp(got, wanted, sizeof got) == 0, "%s as %s: other logits than those of the cast at load", in, type);
+    CHECK_MSG(memcmp(got, wanted, sizeof got) == 0,
+              "%s as %s: other logits than those of the cast at load", in, type);
     logits_of(in, RF_WEIGHTS_BF16, got);
     if (form != RF_WEIGHTS_BF16) CHECK(memcmp(got, wanted, sizeof got) != 0);
 }
@@ -101,8 +105,8 @@ static enum rf_dtype type_in(const struct rf_source *source, const char *name)
 }
 
 /* q: 64 values a row; ffn_down: 172, no multiple of 32. */
-static void check_types(const char *in, const char *type, enum rf_dtype q, enum rf_dtype down, enum rf_dtype table,
-                        enum rf_dtype head)
+static void check_types(const char *in, const char *type, enum rf_dtype q, enum rf_dtype down,
+                        enum rf_dtype table, enum rf_dtype head)
 {
     CHECK_OK(riffle_quantize(in, output, type, NULL));
     struct rf_source *source = open_source(output);
@@ -128,7 +132,8 @@ static void parse(struct parsed *parsed, const char *path)
     parsed->gguf = (struct rf_gguf){.path = path, .error = &parsed->error};
     if (rf_source_new(&parsed->source, &rf_system_allocator, &parsed->error) ||
         rf_source_map(parsed->source, path, &parsed->mapping, &parsed->error) ||
-        rf_gguf_parse(&parsed->gguf, parsed->source, &parsed->arena, parsed->mapping.data, parsed->mapping.bytes)) {
+        rf_gguf_parse(&parsed->gguf, parsed->source, &parsed->arena, parsed->mapping.data,
+                      parsed->mapping.bytes)) {
         fprintf(stderr, "%s\n", parsed->error.text);
         exit(1);
     }
@@ -160,10 +165,13 @@ static void metadata_stays(const char *in, const char *type, size_t n_new, int64
         const struct rf_gguf_value *value = &before.gguf.values[i];
         char key[128];
         snprintf(key, sizeof key, "%.*s", (int)value->key.bytes, value->key.data);
-        if (strcmp(key, "general.file_type") == 0 || strcmp(key, "general.quantization_version") == 0) continue;
+        if (strcmp(key, "general.file_type") == 0 ||
+            strcmp(key, "general.quantization_version") == 0)
+            continue;
         const struct rf_gguf_value *copy = rf_gguf_find(&after.gguf, key);
         CHECK_MSG(copy && copy->type == value->type && copy->elem_type == value->elem_type &&
-                      copy->bytes == value->bytes && memcmp(copy->data, value->data, value->bytes) == 0,
+                      copy->bytes == value->bytes &&
+                      memcmp(copy->data, value->data, value->bytes) == 0,
                   "%s is not what it was", key);
     }
     /* The order of names is the file's own, too. */
@@ -175,7 +183,8 @@ static void metadata_stays(const char *in, const char *type, size_t n_new, int64
         CHECK(memcmp(a->ne, b->ne, sizeof a->ne) == 0);
         CHECK(last == NULL || (const char *)b->data > last);
         last = b->data;
-        if (a->dtype == b->dtype) CHECK(a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0);
+        if (a->dtype == b->dtype)
+            CHECK(a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0);
     }
     parsed_free(&before);
     parsed_free(&after);
@@ -213,7 +222,8 @@ static void the_rules_differ(void)
         struct rf_source *source = open_source(output);
         const struct rf_tensor *tensor = rf_source_tensor(source, "output.weight");
         /* The exponents: the better one is never the lower. */
-        for (uint64_t at = 0; tensor && at < tensor->bytes; at += 17) sum[i] += ((const uint8_t *)tensor->data)[at];
+        for (uint64_t at = 0; tensor && at < tensor->bytes; at += 17)
+            sum[i] += ((const uint8_t *)tensor->data)[at];
         rf_source_close(source);
     }
     CHECK(sum[1] > sum[0]);
@@ -278,7 +288,8 @@ static void only_gguf_is_read(void)
         if (bytes == 0) continue;
         unsigned char *shard = i >= HF_HEADER ? hf_shard(&model, i - HF_HEADER, &bytes) : NULL;
         FILE *file = fopen(paths[i], "wb");
-        CHECK(file && fwrite(shard ? (const char *)shard : model.texts[i].data, 1, bytes, file) == bytes);
+        CHECK(file &&
+              fwrite(shard ? (const char *)shard : model.texts[i].data, 1, bytes, file) == bytes);
         if (file) fclose(file);
         free(shard);
     }
@@ -355,13 +366,15 @@ static void every_allocation_may_fail(void)
     size_t n = 1;
     for (int done = 0; !done; n++) {
         struct meter meter = {.fail_at = n};
-        riffle_allocator allocator = {.alloc = meter_alloc, .release = meter_release, .user = &meter};
+        riffle_allocator allocator = {
+            .alloc = meter_alloc, .release = meter_release, .user = &meter};
         riffle_quantize_options options;
         riffle_quantize_options_init(&options, sizeof options);
         options.allocator = &allocator;
         int code = riffle_quantize(TINY_MODEL, output, "mxfp4", &options);
         done = meter.calls < n;
-        CHECK_MSG(code == (done ? 0 : RIFFLE_ERR_MEMORY), "allocation %zu: %d, %s", n, code, riffle_last_error());
+        CHECK_MSG(code == (done ? 0 : RIFFLE_ERR_MEMORY), "allocation %zu: %d, %s", n, code,
+                  riffle_last_error());
         CHECK_INT(meter.blocks_out, 0);
         CHECK_INT(files_in_folder(), done);
     }

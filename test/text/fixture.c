@@ -64,8 +64,8 @@ int fixture_vocab_open(struct fixture_vocab *fixture, const char *path)
     fixture->data = fixture_read(path, NULL);
     if (!fixture->data) return -1;
     char *at = fixture->data, *line = fixture_line(&at);
-    if (!line ||
-        sscanf(line, "%15s %31s %d %d %d %d %d %d", kind, pre, &n_tokens, &n_merges, &bos, &eos, &unk, &prefix) != 8) {
+    if (!line || sscanf(line, "%15s %31s %d %d %d %d %d %d", kind, pre, &n_tokens, &n_merges, &bos,
+                        &eos, &unk, &prefix) != 8) {
         fprintf(stderr, "%s: the head is wrong\n", path);
         return -1;
     }

@@ -1,8 +1,11 @@
-/* Chat templates: each recognised one renders as Jinja does; what is not known is refused and says how to choose.
+/* Chat templates: each recognised one renders as Jinja does; what is not known is refused and says
+ * how to choose.
  *
- * test/data/text/templates/NAME.jinja is a model's template, NAME.chat what Jinja makes of the conversations in
- * conversations.txt with it: "name", "bos" and "eos"; then for each conversation without and with a generation prompt
- * "= RENDERING", "! ERROR", or "-" where the template would drop a message silently and Riffle refuses. */
+ * test/data/text/templates/NAME.jinja is a model's template, NAME.chat what Jinja makes of the
+ * conversations in conversations.txt with it: "name", "bos" and "eos"; then for each conversation
+ * without and with a generation prompt
+ * "= RENDERING", "! ERROR", or "-" where the template would drop a message silently and Riffle
+ * refuses. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -64,43 +67,50 @@ static void open_conversations(struct conversations *c)
         char *space = strchr(line, ' ');
         *space = 0;
         space[1 + fixture_unescape(space + 1)] = 0;
-        c->messages[c->n - 1][c->n_messages[c->n - 1]++] = (struct rf_chat_message){line, space + 1};
+        c->messages[c->n - 1][c->n_messages[c->n - 1]++] =
+            (struct rf_chat_message){line, space + 1};
     }
     CHECK(c->n > 20);
 }
 
-/* The segments cover the text, alternate in kind, and hold contents and nothing else where they are not special. */
+/* The segments cover the text, alternate in kind, and hold contents and nothing else where they are
+ * not special. */
 static void check_segments(const struct rf_rendered *rendered)
 {
     size_t at = 0;
     for (size_t i = 0; i < rendered->n_segments; i++) {
-        CHECK(rendered->segments[i].text == rendered->text.data + at && rendered->segments[i].bytes > 0);
+        CHECK(rendered->segments[i].text == rendered->text.data + at &&
+              rendered->segments[i].bytes > 0);
         if (i) CHECK(rendered->segments[i].special != rendered->segments[i - 1].special);
         at += rendered->segments[i].bytes;
     }
     CHECK_INT(at, rendered->text.count);
 }
 
-static void check_rendering(const struct rf_chat_template *chat, const char *name, const struct conversations *c,
-                            size_t index, int generation, char *wanted)
+static void check_rendering(const struct rf_chat_template *chat, const char *name,
+                            const struct conversations *c, size_t index, int generation,
+                            char *wanted)
 {
     struct rf_rendered rendered;
     struct rf_error error = {0};
-    int code = rf_chat_render(chat, c->messages[index], c->n_messages[index], generation, memory, &rendered, &error);
+    int code = rf_chat_render(chat, c->messages[index], c->n_messages[index], generation, memory,
+                              &rendered, &error);
     size_t bytes = fixture_unescape(wanted);
     wanted[bytes] = 0;
     if (wanted[0] == '=') {
         CHECK_MSG(code == 0, "%s, conversation %zu: %s", name, index, error.text);
-        CHECK_MSG(code || (rendered.text.count == bytes - 2 && memcmp(rendered.text.data, wanted + 2, bytes - 2) == 0),
-                  "%s, conversation %zu, generation %d:\ngot    %.*s\nwanted %s", name, index, generation,
-                  (int)rendered.text.count, rendered.text.data, wanted + 2);
+        CHECK_MSG(code || (rendered.text.count == bytes - 2 &&
+                           memcmp(rendered.text.data, wanted + 2, bytes - 2) == 0),
+                  "%s, conversation %zu, generation %d:\ngot    %.*s\nwanted %s", name, index,
+                  generation, (int)rendered.text.count, rendered.text.data, wanted + 2);
         if (!code) check_segments(&rendered);
     } else {
         CHECK_MSG(code == RF_ERR_ARGUMENT, "%s, conversation %zu is rendered as %.*s", name, index,
                   (int)rendered.text.count, rendered.text.data);
         if (wanted[0] == '!')
-            CHECK_MSG(strstr(error.text, wanted + 2) != NULL, "%s, conversation %zu: \"%s\" lacks \"%s\"", name, index,
-                      error.text, wanted + 2);
+            CHECK_MSG(strstr(error.text, wanted + 2) != NULL,
+                      "%s, conversation %zu: \"%s\" lacks \"%s\"", name, index, error.text,
+                      wanted + 2);
     }
     rf_rendered_free(memory, &rendered);
 }
@@ -139,9 +149,20 @@ static void check_template(const char *name, const struct conversations *c)
 /* A model's template chosen by its name renders as the template itself. */
 static void check_names(const struct conversations *c)
 {
-    static const char *const sources[] = {
-        "chatml",     "llama2", "llama3", "llama3.1", "mistral-old", "mistral-v3",         "mistral-nemo",
-        "mistral-v7", "zephyr", "gemma",  "phi3",     "smollm2",     "qwen2.5-coder-1.5b", "qwen3"};
+    static const char *const sources[] = {"chatml",
+                                          "llama2",
+                                          "llama3",
+                                          "llama3.1",
+                                          "mistral-old",
+                                          "mistral-v3",
+                                          "mistral-nemo",
+                                          "mistral-v7",
+                                          "zephyr",
+                                          "gemma",
+                                          "phi3",
+                                          "smollm2",
+                                          "qwen2.5-coder-1.5b",
+                                          "qwen3"};
     const char *const *names = rf_chat_template_names();
     size_t n = 0;
     for (; names[n]; n++) {
@@ -152,15 +173,21 @@ static void check_names(const struct conversations *c)
         CHECK(n < sizeof sources / sizeof *sources);
         snprintf(path, sizeof path, "text/templates/%s.jinja", sources[n]);
         char *source = fixture_read(path, &bytes);
-        CHECK_INT(rf_chat_template_new(&by_name, NULL, 0, names[n], "<s>", "</s>", memory, &error), 0);
-        CHECK_INT(rf_chat_template_new(&by_source, source, bytes, NULL, "<s>", "</s>", memory, &error), 0);
+        CHECK_INT(rf_chat_template_new(&by_name, NULL, 0, names[n], "<s>", "</s>", memory, &error),
+                  0);
+        CHECK_INT(
+            rf_chat_template_new(&by_source, source, bytes, NULL, "<s>", "</s>", memory, &error),
+            0);
         CHECK_STR(rf_chat_template_name(by_name), names[n]);
         for (size_t i = 0; i < c->n; i++) {
             struct rf_rendered a, b;
-            int code_a = rf_chat_render(by_name, c->messages[i], c->n_messages[i], 1, memory, &a, &error);
-            int code_b = rf_chat_render(by_source, c->messages[i], c->n_messages[i], 1, memory, &b, &error);
+            int code_a =
+                rf_chat_render(by_name, c->messages[i], c->n_messages[i], 1, memory, &a, &error);
+            int code_b =
+                rf_chat_render(by_source, c->messages[i], c->n_messages[i], 1, memory, &b, &error);
             CHECK_INT(code_a, code_b);
-            CHECK(a.text.count == b.text.count && (!a.text.count || !memcmp(a.text.data, b.text.data, a.text.count)));
+            CHECK(a.text.count == b.text.count &&
+                  (!a.text.count || !memcmp(a.text.data, b.text.data, a.text.count)));
             rf_rendered_free(memory, &a);
             rf_rendered_free(memory, &b);
         }
@@ -175,10 +202,11 @@ static void check_refused(const char *source, const char *what)
 {
     struct rf_chat_template *chat = NULL;
     struct rf_error error = {0};
-    int code = rf_chat_template_new(&chat, source, strlen(source), NULL, "<s>", "</s>", memory, &error);
+    int code =
+        rf_chat_template_new(&chat, source, strlen(source), NULL, "<s>", "</s>", memory, &error);
     CHECK_MSG(code == RF_ERR_UNSUPPORTED, "%s: code %d", what, code);
-    CHECK_MSG(strstr(error.text, "--template") != NULL && strstr(error.text, "chatml") != NULL, "%s: \"%s\"", what,
-              error.text);
+    CHECK_MSG(strstr(error.text, "--template") != NULL && strstr(error.text, "chatml") != NULL,
+              "%s: \"%s\"", what, error.text);
     rf_chat_template_free(chat);
 }
 
@@ -189,9 +217,11 @@ static void check_unknown(void)
         "",
         "Hello",
         "{% for message in messages %}{{ message['content'] }}{% endfor %}",
-        "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\\n' }}{% endfor %}",
+        "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\\n' }}{% "
+        "endfor %}",
         "{% macro turn(m) %}{{ m }}{% endmacro %}{% for m in messages %}{{ turn(m) }}{% endfor %}",
-        "{{ bos_token }}{% for message in messages %}{{ 'GPT4 Correct ' + message['role'].title() }}{% endfor %}",
+        "{{ bos_token }}{% for message in messages %}{{ 'GPT4 Correct ' + message['role'].title() "
+        "}}{% endfor %}",
         "{% for message in messages %}",
         "{% endfor %}",
         "{{ 'no end ",
@@ -208,7 +238,8 @@ static void check_unknown(void)
         "{% set x %}y{% endset %}",
         "{{ a ] }}",
     };
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) check_refused(sources[i], sources[i]);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        check_refused(sources[i], sources[i]);
 
     static const char *const changes[][3] = {
         {"chatml", "<|im_end|>' + '\\n'", "<|im_end|>'"},
@@ -218,7 +249,8 @@ static void check_unknown(void)
         {"chatml", "{{'<|im_start|>'", "{{bos_token + '<|im_start|>'"},
         {"chatml", "message['role']", "message['name']"},
         {"qwen2.5-coder-0.5b", "not message.tool_calls", "message.tool_calls"},
-        {"qwen2.5-coder-0.5b", "{%- for message in messages %}", "{%- for message in messages[1:] %}"},
+        {"qwen2.5-coder-0.5b", "{%- for message in messages %}",
+         "{%- for message in messages[1:] %}"},
         {"smollm2", "!= 'system'", "== 'system'"},
         {"smollm2", "loop.first", "loop.last"},
         {"llama2", "content.strip()", "content"},
@@ -239,7 +271,8 @@ static void check_unknown(void)
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char path[128];
         snprintf(path, sizeof path, "text/templates/%s.jinja", changes[i][0]);
-        char *source = fixture_read(path, NULL), *at = source ? strstr(source, changes[i][1]) : NULL;
+        char *source = fixture_read(path, NULL),
+             *at = source ? strstr(source, changes[i][1]) : NULL;
         CHECK_MSG(at != NULL, "%s has no %s", changes[i][0], changes[i][1]);
         if (at) {
             char *changed = malloc(strlen(source) + strlen(changes[i][2]) + 1);
@@ -260,18 +293,26 @@ static void check_relatives(void)
     static const struct {
         const char *source, *name, *rendering;
     } relatives[] = {
-        {"{%- for message in messages -%}\n  {{- \"<|im_start|>\" ~ message.role ~ \"\\n\" -}}\r\n {{- "
+        {"{%- for message in messages -%}\n  {{- \"<|im_start|>\" ~ message.role ~ \"\\n\" -}}\r\n "
+         "{{- "
          "message[\"content\"] -}}"
-         "{# end #}<|im_end|>\n{% endfor -%}\n {%- if add_generation_prompt -%} {{ '<|im_start|>' + 'assistant\\n' }}"
+         "{# end #}<|im_end|>\n{% endfor -%}\n {%- if add_generation_prompt -%} {{ '<|im_start|>' "
+         "+ 'assistant\\n' }}"
          "{%- endif -%}",
          "chatml", "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"},
-        {"{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
-         "Be {brief}.\\n<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
-         "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+        {"{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+         "'<|im_start|>system\n"
+         "Be {brief}.\\n<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
+         "message['content'] + "
+         "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+         "'<|im_start|>assistant\n' }}{% endif %}",
          "chatml",
-         "<|im_start|>system\nBe {brief}.\n<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"},
-        {"{% if tools %}anything {{ tools | tojson }}{% for t in tools %}{{ t }}{% endfor %}{% endif %}"
-         "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+         "<|im_start|>system\nBe "
+         "{brief}.\n<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"},
+        {"{% if tools %}anything {{ tools | tojson }}{% for t in tools %}{{ t }}{% endfor %}{% "
+         "endif %}"
+         "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content "
+         "+ '<|im_end|>\\n' }}"
          "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{{ '' }}{% endif %}",
          "chatml", "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"},
     };
@@ -281,8 +322,9 @@ static void check_relatives(void)
         struct rf_rendered rendered;
         struct rf_error error = {0};
         const char *source = relatives[i].source;
-        CHECK_MSG(rf_chat_template_new(&chat, source, strlen(source), NULL, "", "", memory, &error) == 0, "%zu: %s", i,
-                  error.text);
+        CHECK_MSG(
+            rf_chat_template_new(&chat, source, strlen(source), NULL, "", "", memory, &error) == 0,
+            "%zu: %s", i, error.text);
         if (!chat) continue;
         CHECK_STR(rf_chat_template_name(chat), relatives[i].name);
         CHECK_INT(rf_chat_render(chat, &message, 1, 1, memory, &rendered, &error), 0);
@@ -299,9 +341,12 @@ static void check_arguments(void)
     struct rf_chat_template *chat;
     struct rf_rendered rendered;
     struct rf_error error = {0};
-    CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatm", "", "", memory, &error), RF_ERR_ARGUMENT);
-    CHECK(strstr(error.text, "\"chatm\"") && strstr(error.text, "--template") && strstr(error.text, "llama2"));
-    CHECK_INT(rf_chat_template_new(&chat, NULL, 0, NULL, "", "", memory, &error), RF_ERR_UNSUPPORTED);
+    CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatm", "", "", memory, &error),
+              RF_ERR_ARGUMENT);
+    CHECK(strstr(error.text, "\"chatm\"") && strstr(error.text, "--template") &&
+          strstr(error.text, "llama2"));
+    CHECK_INT(rf_chat_template_new(&chat, NULL, 0, NULL, "", "", memory, &error),
+              RF_ERR_UNSUPPORTED);
     CHECK(strstr(error.text, "--template") != NULL);
     CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatml", "", "", memory, &error), 0);
     struct rf_chat_message messages[] = {{"user", "x"}, {"tool", "y"}, {"user", NULL}, {NULL, "z"}};
@@ -317,7 +362,8 @@ int main(void)
 {
     static struct conversations conversations;
     open_conversations(&conversations);
-    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) check_template(templates[i], &conversations);
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++)
+        check_template(templates[i], &conversations);
     check_names(&conversations);
     check_unknown();
     check_relatives();

@@ -1,4 +1,5 @@
-/* Every allocation of text/ fails once: an error of its own kind, nothing leaked, nothing half done. */
+/* Every allocation of text/ fails once: an error of its own kind, nothing leaked, nothing half
+ * done. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -46,7 +47,8 @@ static int encode(const struct rf_allocator *memory, struct rf_error *error)
     static char text[3000];
     for (size_t i = 0; i < sizeof text; i++) text[i] = "ab e\xcc\x81 \xff"[i % 9];
     memset(text, 'a', 500); /* a long word */
-    struct rf_segment segments[3] = {{"<|im_start|>x", 13, 1}, {text, sizeof text, 0}, {"<|im_end|>", 10, 1}};
+    struct rf_segment segments[3] = {
+        {"<|im_start|>x", 13, 1}, {text, sizeof text, 0}, {"<|im_end|>", 10, 1}};
     struct rf_tokens tokens = {0};
     int code = rf_tokenizer_encode(made, segments, 3, RF_ENCODE_BOS, memory, &tokens, error);
     CHECK(code == 0 ? tokens.count > 100 : tokens.count == 0);
@@ -56,19 +58,23 @@ static int encode(const struct rf_allocator *memory, struct rf_error *error)
 
 static int chat(const struct rf_allocator *memory, struct rf_error *error)
 {
-    static char source[] = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-                           "{{ '<|im_start|>system\nHi<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + "
-                           "'\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-                           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-    static const struct rf_chat_message messages[] = {{"user", "a"},      {"assistant", "b"}, {"user", "c"},
-                                                      {"assistant", "d"}, {"user", "e"},      {"assistant", "f"},
-                                                      {"user", "g"},      {"assistant", "h"}, {"user", "i"}};
+    static char source[] =
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+        "{{ '<|im_start|>system\nHi<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + "
+        "'\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    static const struct rf_chat_message messages[] = {
+        {"user", "a"},      {"assistant", "b"}, {"user", "c"},
+        {"assistant", "d"}, {"user", "e"},      {"assistant", "f"},
+        {"user", "g"},      {"assistant", "h"}, {"user", "i"}};
     struct rf_chat_template *template_;
     struct rf_rendered rendered;
-    int code = rf_chat_template_new(&template_, source, strlen(source), NULL, "<s>", "</s>", memory, error);
+    int code = rf_chat_template_new(&template_, source, strlen(source), NULL, "<s>", "</s>", memory,
+                                    error);
     if (code) return code;
     code = rf_chat_render(template_, messages, 9, 1, memory, &rendered, error);
-    CHECK(code == 0 ? rendered.n_segments > 10 : rendered.segments == NULL && rendered.text.data == NULL);
+    CHECK(code == 0 ? rendered.n_segments > 10
+                    : rendered.segments == NULL && rendered.text.data == NULL);
     rf_rendered_free(memory, &rendered);
     rf_chat_template_free(template_);
     return code;
@@ -83,10 +89,11 @@ static void sweep(const char *what, int (*work)(const struct rf_allocator *, str
         struct rf_allocator memory = {counting_alloc, counting_release, &counting};
         error = (struct rf_error){0};
         int code = work(&memory, &error);
-        CHECK_MSG(counting.blocks == 0, "%s, allocation %ld: %ld blocks leak", what, n, counting.blocks);
+        CHECK_MSG(counting.blocks == 0, "%s, allocation %ld: %ld blocks leak", what, n,
+                  counting.blocks);
         if (code == 0) break;
-        CHECK_MSG(code == RF_ERR_MEMORY && error.text[0], "%s, allocation %ld: code %d, \"%s\"", what, n, code,
-                  error.text);
+        CHECK_MSG(code == RF_ERR_MEMORY && error.text[0], "%s, allocation %ld: code %d, \"%s\"",
+                  what, n, code, error.text);
         if (n > 100000) break;
     }
     CHECK_MSG(n > 2 && n < 100000, "%s makes %ld allocations", what, n);
@@ -94,7 +101,8 @@ static void sweep(const char *what, int (*work)(const struct rf_allocator *, str
 
 int main(void)
 {
-    static const char *const paths[] = {"text/bpe-qwen2.vocab", "text/bpe-llama-bpe.vocab", "text/spm-bpe.vocab"};
+    static const char *const paths[] = {"text/bpe-qwen2.vocab", "text/bpe-llama-bpe.vocab",
+                                        "text/spm-bpe.vocab"};
     for (int i = 0; i < 3; i++) {
         struct fixture_vocab fixture;
         struct counting counting = {-1, 0};

@@ -1,6 +1,8 @@
-/* Ids against the reference libraries' on the nasty strings of test/data/text, and what tokens decode to.
+/* Ids against the reference libraries' on the nasty strings of test/data/text, and what tokens
+ * decode to.
  *
- *     test_tokenizer [VOCAB IDS STRINGS]      with arguments: one vocabulary, for comparing a whole model's */
+ *     test_tokenizer [VOCAB IDS STRINGS]      with arguments: one vocabulary, for comparing a whole
+ * model's */
 #include <stdlib.h>
 
 #include "check.h"
@@ -19,7 +21,8 @@ static struct rf_tokenizer *open_tokenizer(const struct rf_vocab *vocab, const c
     return tokenizer;
 }
 
-static struct rf_tokens encode(const struct rf_tokenizer *tokenizer, struct rf_str text, int special, unsigned flags)
+static struct rf_tokens encode(const struct rf_tokenizer *tokenizer, struct rf_str text,
+                               int special, unsigned flags)
 {
     struct rf_segment segment = {text.data, text.bytes, special};
     struct rf_tokens tokens = {0};
@@ -29,12 +32,14 @@ static struct rf_tokens encode(const struct rf_tokenizer *tokenizer, struct rf_s
     return tokens;
 }
 
-static struct rf_bytes decode(const struct rf_tokenizer *tokenizer, const struct rf_tokens *tokens, int special)
+static struct rf_bytes decode(const struct rf_tokenizer *tokenizer, const struct rf_tokens *tokens,
+                              int special)
 {
     struct rf_bytes text = {0};
     for (size_t i = 0; i < tokens->count; i++) {
         struct rf_str piece = rf_token_text(tokenizer, tokens->ids[i], special);
-        if (rf_bytes_append(memory, &text, piece.data, piece.bytes, NULL)) CHECK_MSG(0, "no memory");
+        if (rf_bytes_append(memory, &text, piece.data, piece.bytes, NULL))
+            CHECK_MSG(0, "no memory");
     }
     return text;
 }
@@ -47,7 +52,8 @@ static void show(const char *what, const int32_t *ids, size_t n)
 }
 
 /* Every string with and without special tokens; returns how many were compared. */
-static size_t compare(const struct rf_tokenizer *tokenizer, const struct fixture_strings *strings, const char *path)
+static size_t compare(const struct rf_tokenizer *tokenizer, const struct fixture_strings *strings,
+                      const char *path)
 {
     char *data = fixture_read(path, NULL), *at = data;
     size_t compared = 0;
@@ -62,9 +68,10 @@ static size_t compare(const struct rf_tokenizer *tokenizer, const struct fixture
             if (!line) goto end;
             if (strcmp(line, "=") != 0) lines[i] = line;
             struct rf_tokens tokens = encode(tokenizer, strings->strings[i], special, 0);
-            int same = strcmp(lines[i], "?") == 0 || fixture_same_ids(lines[i], tokens.ids, tokens.count);
-            CHECK_MSG(same, "%s: case %zu (%.60s), special %d: wanted %.200s", path, i, strings->strings[i].data,
-                      special, lines[i]);
+            int same =
+                strcmp(lines[i], "?") == 0 || fixture_same_ids(lines[i], tokens.ids, tokens.count);
+            CHECK_MSG(same, "%s: case %zu (%.60s), special %d: wanted %.200s", path, i,
+                      strings->strings[i].data, special, lines[i]);
             if (!same) show("got", tokens.ids, tokens.count);
             rf_tokens_free(memory, &tokens);
             compared++;
@@ -96,7 +103,8 @@ static void check_broken_bytes(const struct rf_tokenizer *tokenizer, const char 
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         struct rf_tokens tokens = encode(tokenizer, broken[i], 0, RF_ENCODE_CONTINUE);
         struct rf_bytes text = decode(tokenizer, &tokens, 1);
-        CHECK_MSG(text.count == broken[i].bytes && memcmp(text.data, broken[i].data, text.count) == 0,
+        CHECK_MSG(text.count == broken[i].bytes &&
+                      memcmp(text.data, broken[i].data, text.count) == 0,
                   "%s: broken text %zu comes back as %.*s", name, i, (int)text.count, text.data);
         rf_bytes_free(memory, &text);
         rf_tokens_free(memory, &tokens);
@@ -112,14 +120,19 @@ static void check_segments(const struct rf_tokenizer *tokenizer, const struct rf
         struct rf_str name = vocab->tokens[id];
         for (size_t cut = 0; cut <= name.bytes; cut++) {
             for (int special = 0; special < 4; special++) {
-                struct rf_segment segments[3] = {
-                    {name.data, cut, special & 1}, {"", 0, 0}, {name.data + cut, name.bytes - cut, special >> 1}};
-                int whole = special == 3 || (special == 1 && cut == name.bytes) || (special == 2 && cut == 0);
+                struct rf_segment segments[3] = {{name.data, cut, special & 1},
+                                                 {"", 0, 0},
+                                                 {name.data + cut, name.bytes - cut, special >> 1}};
+                int whole = special == 3 || (special == 1 && cut == name.bytes) ||
+                            (special == 2 && cut == 0);
                 struct rf_tokens tokens = {0};
-                CHECK_INT(rf_tokenizer_encode(tokenizer, segments, 3, RF_ENCODE_CONTINUE, memory, &tokens, &error), 0);
+                CHECK_INT(rf_tokenizer_encode(tokenizer, segments, 3, RF_ENCODE_CONTINUE, memory,
+                                              &tokens, &error),
+                          0);
                 int found = 0;
                 for (size_t i = 0; i < tokens.count; i++) found |= tokens.ids[i] == id;
-                CHECK_MSG(found == whole, "%.*s cut at %zu, special %d", (int)name.bytes, name.data, cut, special);
+                CHECK_MSG(found == whole, "%.*s cut at %zu, special %d", (int)name.bytes, name.data,
+                          cut, special);
                 rf_tokens_free(memory, &tokens);
             }
         }
@@ -127,7 +140,8 @@ static void check_segments(const struct rf_tokenizer *tokenizer, const struct rf
 }
 
 /* The borders of segments do not split words. */
-static void check_borders(const struct rf_tokenizer *tokenizer, const struct fixture_strings *strings)
+static void check_borders(const struct rf_tokenizer *tokenizer,
+                          const struct fixture_strings *strings)
 {
     for (size_t i = 0; i < strings->n; i++) {
         struct rf_str text = strings->strings[i];
@@ -136,7 +150,8 @@ static void check_borders(const struct rf_tokenizer *tokenizer, const struct fix
         size_t a = text.bytes / 3, b = text.bytes / 2;
         struct rf_segment segments[3] = {
             {text.data, a, 0}, {text.data + a, b - a, 0}, {text.data + b, text.bytes - b, 0}};
-        CHECK(rf_tokenizer_encode(tokenizer, segments, 3, RF_ENCODE_BOS, memory, &parts, NULL) == 0);
+        CHECK(rf_tokenizer_encode(tokenizer, segments, 3, RF_ENCODE_BOS, memory, &parts, NULL) ==
+              0);
         CHECK(whole.count == parts.count &&
               (!whole.count || memcmp(whole.ids, parts.ids, whole.count * sizeof *whole.ids) == 0));
         rf_tokens_free(memory, &whole);
@@ -152,18 +167,21 @@ static int contains(struct rf_str text, const char *wanted)
     return 0;
 }
 
-static void check_round_trip(const struct rf_tokenizer *tokenizer, const struct fixture_strings *strings,
-                             const char *name)
+static void check_round_trip(const struct rf_tokenizer *tokenizer,
+                             const struct fixture_strings *strings, const char *name)
 {
     int pieces = rf_tokenizer_strips_first_space(tokenizer);
     for (size_t i = 0; i < strings->n; i++) {
         struct rf_str text = strings->strings[i];
-        /* sentencepiece cannot tell U+2581 from a space, and puts a space behind a user-defined token. */
+        /* sentencepiece cannot tell U+2581 from a space, and puts a space behind a user-defined
+         * token. */
         if (pieces && (contains(text, "\xe2\x96\x81") || contains(text, "<tool>"))) continue;
         struct rf_tokens tokens = encode(tokenizer, text, 0, RF_ENCODE_CONTINUE);
         struct rf_bytes back = decode(tokenizer, &tokens, 0);
-        CHECK_MSG(back.count == text.bytes && (text.bytes == 0 || memcmp(back.data, text.data, text.bytes) == 0),
-                  "%s: case %zu (%.60s) comes back as %.*s", name, i, text.data, (int)back.count, back.data);
+        CHECK_MSG(back.count == text.bytes &&
+                      (text.bytes == 0 || memcmp(back.data, text.data, text.bytes) == 0),
+                  "%s: case %zu (%.60s) comes back as %.*s", name, i, text.data, (int)back.count,
+                  back.data);
         rf_bytes_free(memory, &back);
         rf_tokens_free(memory, &tokens);
     }
@@ -183,7 +201,8 @@ static void check_bpe(const char *pre, const char *name, const struct fixture_st
         CHECK_INT(compare(tokenizer, strings, ids), 2 * strings->n);
         check_segments(tokenizer, &fixture.vocab);
         check_borders(tokenizer, strings);
-        /* smollm's vocabulary lacks some bytes, and qwen2 normalises: they do not give every text back. */
+        /* smollm's vocabulary lacks some bytes, and qwen2 normalises: they do not give every text
+         * back. */
         int exact = strcmp(pre, "smollm") != 0 && strcmp(pre, "qwen2") != 0;
         if (exact) check_round_trip(tokenizer, strings, name);
         if (exact) check_broken_bytes(tokenizer, name);
@@ -219,7 +238,8 @@ static void check_tokens(void)
     CHECK_INT(rf_tokenizer_bos(tokenizer), bos);
     CHECK_INT(rf_tokenizer_eos(tokenizer), eot);
     CHECK(rf_token_is_end(tokenizer, eot) && rf_token_is_end(tokenizer, end));
-    CHECK(!rf_token_is_end(tokenizer, bos) && !rf_token_is_end(tokenizer, endless) && !rf_token_is_end(tokenizer, -1));
+    CHECK(!rf_token_is_end(tokenizer, bos) && !rf_token_is_end(tokenizer, endless) &&
+          !rf_token_is_end(tokenizer, -1));
     CHECK_INT(rf_token_text(tokenizer, eot, 0).bytes, 0);
     CHECK_INT(rf_token_text(tokenizer, eot, 1).bytes, strlen("<|eot_id|>"));
     CHECK_INT(rf_token_text(tokenizer, tool, 0).bytes, strlen("<tool_call>"));
@@ -227,13 +247,15 @@ static void check_tokens(void)
     CHECK_INT(rf_token_text(tokenizer, v->n_tokens, 1).bytes, 0);
 
     struct rf_str hello = {"hello", 5}, begun = {"<|begin_of_text|>hello", 22};
-    struct rf_tokens plain = encode(tokenizer, hello, 1, 0), with = encode(tokenizer, hello, 1, RF_ENCODE_BOS);
+    struct rf_tokens plain = encode(tokenizer, hello, 1, 0),
+                     with = encode(tokenizer, hello, 1, RF_ENCODE_BOS);
     struct rf_tokens stated = encode(tokenizer, begun, 1, RF_ENCODE_BOS);
     struct rf_tokens typed = encode(tokenizer, begun, 0, RF_ENCODE_BOS);
     struct rf_tokens more = encode(tokenizer, hello, 1, RF_ENCODE_BOS | RF_ENCODE_CONTINUE);
     CHECK_INT(with.count, plain.count + 1);
     CHECK_INT(with.ids[0], bos);
-    CHECK(stated.count == with.count && memcmp(stated.ids, with.ids, with.count * sizeof *with.ids) == 0);
+    CHECK(stated.count == with.count &&
+          memcmp(stated.ids, with.ids, with.count * sizeof *with.ids) == 0);
     CHECK(typed.ids[0] == bos && typed.ids[1] != bos);
     CHECK_INT(more.count, plain.count);
     rf_tokens_free(memory, &plain);
@@ -247,10 +269,12 @@ static void check_tokens(void)
     tokenizer = open_tokenizer(v, "llama");
     CHECK_INT(rf_tokenizer_adds_bos(tokenizer), 0);
     rf_tokenizer_free(tokenizer);
-    v->types[eot] = v->types[end] = RF_TOKEN_USER_DEFINED; /* some files do; they stay control tokens */
+    v->types[eot] = v->types[end] =
+        RF_TOKEN_USER_DEFINED; /* some files do; they stay control tokens */
     tokenizer = open_tokenizer(v, "llama");
     struct rf_tokens content = encode(tokenizer, (struct rf_str){"<|eot_id|><|end|>", 17}, 0, 0);
-    for (size_t i = 0; i < content.count; i++) CHECK(content.ids[i] != eot && content.ids[i] != end);
+    for (size_t i = 0; i < content.count; i++)
+        CHECK(content.ids[i] != eot && content.ids[i] != end);
     CHECK(rf_token_is_end(tokenizer, end));
     rf_tokens_free(memory, &content);
     rf_tokenizer_free(tokenizer);
@@ -291,7 +315,8 @@ int main(int argc, char **argv)
     if (argc == 4) {
         struct fixture_vocab fixture;
         struct fixture_strings strings;
-        if (fixture_vocab_open(&fixture, argv[1]) || fixture_strings_open(&strings, argv[3])) return 1;
+        if (fixture_vocab_open(&fixture, argv[1]) || fixture_strings_open(&strings, argv[3]))
+            return 1;
         struct rf_tokenizer *tokenizer = open_tokenizer(&fixture.vocab, argv[1]);
         if (tokenizer) printf("%zu compared\n", compare(tokenizer, &strings, argv[2]));
         rf_tokenizer_free(tokenizer);

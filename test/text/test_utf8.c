@@ -17,14 +17,27 @@ static void check_code_points(void)
         size_t length = rf_utf8_encode(c, bytes);
         int surrogate = c >= 0xd800 && c <= 0xdfff;
         if (rf_utf8_length(bytes, length) != (surrogate ? 0 : length) ||
-            (!surrogate && rf_utf8_decode(bytes, length) != c) || rf_utf8_length(bytes, length - 1) != 0)
+            (!surrogate && rf_utf8_decode(bytes, length) != c) ||
+            rf_utf8_length(bytes, length - 1) != 0)
             CHECK_MSG(0, "U+%04X", (unsigned)c);
     }
-    static const char *const wrong[] = {
-        "\x80",         "\xbf",         "\xc0\x80",         "\xc1\xbf",         "\xe0\x80\x80",     "\xe0\x9f\xbf",
-        "\xed\xa0\x80", "\xed\xbf\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-        "\xff",         "\xc3(",        "\xe2\x82("};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) CHECK_INT(rf_utf8_length(wrong[i], strlen(wrong[i])), 0);
+    static const char *const wrong[] = {"\x80",
+                                        "\xbf",
+                                        "\xc0\x80",
+                                        "\xc1\xbf",
+                                        "\xe0\x80\x80",
+                                        "\xe0\x9f\xbf",
+                                        "\xed\xa0\x80",
+                                        "\xed\xbf\xbf",
+                                        "\xf0\x80\x80\x80",
+                                        "\xf0\x8f\xbf\xbf",
+                                        "\xf4\x90\x80\x80",
+                                        "\xf5\x80\x80\x80",
+                                        "\xff",
+                                        "\xc3(",
+                                        "\xe2\x82("};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK_INT(rf_utf8_length(wrong[i], strlen(wrong[i])), 0);
     CHECK_INT(rf_utf8_valid_prefix("abcdefghijklm\xc3\xa9z\xff", 17), 16);
     CHECK_INT(rf_utf8_valid_prefix("abcdefgh", 8), 8);
     CHECK_INT(rf_utf8_valid_prefix("", 0), 0);
@@ -75,8 +88,8 @@ static void check_nfc(const char *text, const char *wanted)
     struct rf_bytes out = {0};
     struct rf_error error = {0};
     CHECK_MSG(rf_nfc(text, strlen(text), memory, &out, &error) == 0, "%s", error.text);
-    CHECK_MSG(out.count == strlen(wanted) && memcmp(out.data, wanted, out.count) == 0, "%s becomes %.*s, not %s", text,
-              (int)out.count, out.data, wanted);
+    CHECK_MSG(out.count == strlen(wanted) && memcmp(out.data, wanted, out.count) == 0,
+              "%s becomes %.*s, not %s", text, (int)out.count, out.data, wanted);
     rf_bytes_free(memory, &out);
 }
 

@@ -1,4 +1,5 @@
-/* Vocabularies of hostile files: a clear error, or a tokenizer that works; never an end of the process. */
+/* Vocabularies of hostile files: a clear error, or a tokenizer that works; never an end of the
+ * process. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,8 +13,8 @@ static const struct rf_allocator *const memory = &rf_system_allocator;
 /* Makes a tokenizer and encodes a few texts with it, if that works. */
 static int try_vocab(const struct rf_vocab *vocab, struct rf_error *error)
 {
-    static const char *const texts[] = {"Hello world",     "", " ", "\xff\xfe", "\xe2\x96\x81\xe2\x96\x81",
-                                        "a<|im_end|>b</s>"};
+    static const char *const texts[] = {
+        "Hello world", "", " ", "\xff\xfe", "\xe2\x96\x81\xe2\x96\x81", "a<|im_end|>b</s>"};
     struct rf_tokenizer *tokenizer = NULL;
     *error = (struct rf_error){0};
     int code = rf_tokenizer_new(&tokenizer, vocab, "bad.gguf", memory, error);
@@ -21,8 +22,10 @@ static int try_vocab(const struct rf_vocab *vocab, struct rf_error *error)
     for (size_t i = 0; i < sizeof texts / sizeof *texts && tokenizer; i++) {
         struct rf_tokens tokens = {0};
         struct rf_segment segment = {texts[i], strlen(texts[i]), 1};
-        CHECK(rf_tokenizer_encode(tokenizer, &segment, 1, RF_ENCODE_BOS, memory, &tokens, error) == 0);
-        for (size_t k = 0; k < tokens.count; k++) CHECK(tokens.ids[k] >= 0 && tokens.ids[k] < vocab->n_tokens);
+        CHECK(rf_tokenizer_encode(tokenizer, &segment, 1, RF_ENCODE_BOS, memory, &tokens, error) ==
+              0);
+        for (size_t k = 0; k < tokens.count; k++)
+            CHECK(tokens.ids[k] >= 0 && tokens.ids[k] < vocab->n_tokens);
         rf_tokens_free(memory, &tokens);
     }
     rf_tokenizer_free(tokenizer);
@@ -34,8 +37,8 @@ static void refused(const struct rf_vocab *vocab, int code, const char *part, co
     struct rf_error error;
     int got = try_vocab(vocab, &error);
     CHECK_MSG(got == code, "%s: code %d, \"%s\"", what, got, error.text);
-    CHECK_MSG(strstr(error.text, "bad.gguf") && strstr(error.text, part), "%s: \"%s\" lacks \"%s\"", what, error.text,
-              part);
+    CHECK_MSG(strstr(error.text, "bad.gguf") && strstr(error.text, part), "%s: \"%s\" lacks \"%s\"",
+              what, error.text, part);
 }
 
 static void accepted(const struct rf_vocab *vocab, const char *what)
@@ -123,7 +126,8 @@ static void check_spm(void)
     accepted(v, "a name of our own");
     v->tokens[last] = last_text;
     int32_t letter = 0;
-    while (letter < last && !(v->tokens[letter].bytes == 1 && v->tokens[letter].data[0] == 'l')) letter++;
+    while (letter < last && !(v->tokens[letter].bytes == 1 && v->tokens[letter].data[0] == 'l'))
+        letter++;
     CHECK(letter < last);
     for (int type = RF_TOKEN_UNKNOWN; type <= RF_TOKEN_USER_DEFINED; type++) {
         v->types[letter] = (uint8_t)type;
@@ -174,7 +178,8 @@ static void check_proto(void)
     accepted(v, "a unigram model in the end");
     for (size_t i = 1; i < 6; i++) {
         v->spm_proto.bytes = i;
-        if (i == 1 || i == 2 || i == 3 || i == 5) refused(v, RF_ERR_FORMAT, "damaged", "a truncated model");
+        if (i == 1 || i == 2 || i == 3 || i == 5)
+            refused(v, RF_ERR_FORMAT, "damaged", "a truncated model");
     }
     memset(v->types, RF_TOKEN_UNUSED, (size_t)v->n_tokens);
     v->spm_proto.bytes = 6;

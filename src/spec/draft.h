@@ -1,9 +1,0 @@
-/* What drafters hand to judges. */
-#ifndef RF_SPEC_DRAFT_H
-#define RF_SPEC_DRAFT_H
-
-#include "infer/sampler.h"
-
-enum { RF_MAX_DRAFT = 15 }; /* rows of one verification, less the row that is read anyway */
-
-#endif

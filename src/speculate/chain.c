@@ -1,0 +1,262 @@
+#include "speculate/chain.h"
+
+#include <string.h>
+
+struct span {
+    const char *at;
+    size_t bytes;
+};
+
+static const struct {
+    const char *name;
+    enum rf_weight_form form;
+    int self; /* also a level by itself: the target's weights in this form */
+} forms[] = {
+    {"mxfp4", RF_WEIGHTS_MXFP4, 1},
+    {"q4", RF_WEIGHTS_Q4, 1},
+    {"stored", RF_WEIGHTS_STORED, 1},
+    {"bf16", RF_WEIGHTS_BF16, 0},
+};
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
+static int is(struct span span, const char *word)
+{
+    return strlen(word) == span.bytes && memcmp(span.at, word, span.bytes) == 0;
+}
+
+static int find_form(struct span word)
+{
+    for (int i = 0; i < N_FORMS; i++)
+        if (is(word, forms[i].name)) return i;
+    return -1;
+}
+
+static int is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static struct span trim(struct span span)
+{
+    while (span.bytes && is_space(span.at[0])) span.at++, span.bytes--;
+    while (span.bytes && is_space(span.at[span.bytes - 1])) span.bytes--;
+    return span;
+}
+
+static int is_word(struct span span)
+{
+    for (size_t i = 0; i < span.bytes; i++) {
+        char c = span.at[i], lower = (char)(c | 0x20);
+        if ((c < '0' || c > '9') && (lower < 'a' || lower > 'z')) return 0;
+    }
+    return 1;
+}
+
+/* How much of a level an error sentence quotes. */
+static int shown(struct span span)
+{
+    return span.bytes < 100 ? (int)span.bytes : 100;
+}
+
+/* Splits "tiny.gguf:mxfp4" at its last ':', unless what follows could not be meant as a form. */
+static int split_form(struct span *level, int *form, struct rf_error *error)
+{
+    *form = -1;
+    size_t colon = level->bytes;
+    while (colon > 0 && level->at[colon - 1] != ':') colon--;
+    if (colon == 0) return 0;
+    struct span tail = trim((struct span){level->at + colon, level->bytes - colon});
+    struct span head = trim((struct span){level->at, colon - 1});
+    if (!is_word(tail)) return 0;
+    *form = find_form(tail);
+    if (*form < 0)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: \"%.*s\" has the form \"%.*s\", which is not known; known are "
+                       "mxfp4, q4, bf16 and "
+                       "stored",
+                       shown(*level), level->at, shown(tail), tail.at);
+    if (head.bytes == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "chain: \"%.*s\" names no model before the ':'",
+                       shown(*level), level->at);
+    *level = head;
+    return 0;
+}
+
+static int parse_level(struct rf_chain_level *level, struct span text, struct rf_error *error)
+{
+    struct span name = text;
+    int form, code = split_form(&name, &form, error);
+    if (code) return code;
+    if (is(name, "auto") || is(name, "none"))
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: \"%.*s\" is a whole chain and no level of one", shown(name),
+                       name.at);
+    *level = (struct rf_chain_level){.kind = RF_LEVEL_MODEL, .form = RF_WEIGHTS_STORED};
+    if (is(name, "ngram")) level->kind = RF_LEVEL_NGRAM;
+    if (is(name, "target")) level->kind = RF_LEVEL_TARGET;
+    int self = find_form(name);
+    if (self >= 0) {
+        if (!forms[self].self)
+            return rf_fail(
+                error, RF_ERR_ARGUMENT,
+                "chain: a draft of the target's own weights is mxfp4, q4 or stored, not \"%s\"",
+                forms[self].name);
+        level->kind = RF_LEVEL_SELF;
+        level->form = forms[self].form;
+    }
+    if (form >= 0 && level->kind != RF_LEVEL_MODEL)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: \"%.*s\" takes no form after ':', only models do", shown(name),
+                       name.at);
+    if (name.bytes >= sizeof level->name)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: the level \"%.*s...\" is longer than %d bytes", shown(name), name.at,
+                       RF_CHAIN_NAME_BYTES - 1);
+    if (form >= 0) level->form = forms[form].form;
+    memcpy(level->name, name.at, name.bytes);
+    return 0;
+}
+
+/* What a level may not be, given those before it. */
+static int check_order(const struct rf_chain *chain, const struct rf_chain_level *level,
+                       struct rf_error *error)
+{
+    const struct rf_chain_level *last =
+        chain->n_levels ? &chain->levels[chain->n_levels - 1] : NULL;
+    if (last && last->kind == RF_LEVEL_TARGET)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: \"%.100s\" stands after the target, which is the last level",
+                       level->name);
+    for (int32_t i = 0; i < chain->n_levels; i++) {
+        const struct rf_chain_level *other = &chain->levels[i];
+        if (other->kind == level->kind && other->form == level->form &&
+            strcmp(other->name, level->name) == 0)
+            return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level \"%.100s\" occurs twice",
+                           level->name);
+    }
+    if (last && level->kind == RF_LEVEL_NGRAM)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: \"ngram\" is the cheapest level and can only be the first");
+    if (last && last->kind == RF_LEVEL_SELF && level->kind == RF_LEVEL_MODEL)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: \"%s\" stands before the model \"%.100s\"; the cheaper level comes "
+                       "first, and a draft "
+                       "of the target's own weights is the dearest",
+                       last->name, level->name);
+    return 0;
+}
+
+static int append_level(struct rf_chain *chain, const struct rf_chain_level *level,
+                        struct rf_error *error)
+{
+    int32_t most = level->kind == RF_LEVEL_TARGET ? RF_CHAIN_MAX_LEVELS : RF_CHAIN_MAX_LEVELS - 1;
+    int code = check_order(chain, level, error);
+    if (code) return code;
+    if (chain->n_levels == most)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: it has more than %d levels before the target",
+                       RF_CHAIN_MAX_LEVELS - 1);
+    chain->levels[chain->n_levels++] = *level;
+    return 0;
+}
+
+static int parse_levels(struct rf_chain *chain, struct span rest, struct rf_error *error)
+{
+    static const struct rf_chain_level target = {
+        .kind = RF_LEVEL_TARGET, .form = RF_WEIGHTS_STORED, .name = "target"};
+    for (int more = 1; more;) {
+        const char *border = memchr(rest.at, '>', rest.bytes);
+        more = border != NULL;
+        struct span text = {rest.at, more ? (size_t)(border - rest.at) : rest.bytes};
+        struct rf_chain_level level;
+        rest.at += text.bytes + (size_t)more;
+        rest.bytes -= text.bytes + (size_t)more;
+        text = trim(text);
+        if (text.bytes == 0)
+            return rf_fail(error, RF_ERR_ARGUMENT, "chain: level %d is empty",
+                           (int)chain->n_levels + 1);
+        int code = parse_level(&level, text, error);
+        if (!code) code = append_level(chain, &level, error);
+        if (code) return code;
+    }
+    return chain->levels[chain->n_levels - 1].kind == RF_LEVEL_TARGET
+               ? 0
+               : append_level(chain, &target, error);
+}
+
+int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *error)
+{
+    *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
+    struct span whole = trim((struct span){text, strlen(text)});
+    if (whole.bytes == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: it is empty; write \"none\" for no drafts, or levels such as "
+                       "\"ngram > mxfp4\"");
+    if (is(whole, "auto")) {
+        chain->choice = RF_CHAIN_AUTO;
+        return 0;
+    }
+    if (is(whole, "none")) whole = (struct span){"target", 6};
+    int code = parse_levels(chain, whole, error);
+    if (code) *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
+    return code;
+}
+
+/* A text that is being cut to the size of its buffer, at a character's border. */
+struct writer {
+    char *out;
+    size_t cap, n;
+};
+
+static void put(struct writer *w, const char *text, size_t bytes)
+{
+    if (w->cap == 0) return;
+    size_t room = w->cap - 1 - w->n;
+    if (bytes > room) {
+        bytes = room;
+        while (bytes && ((unsigned char)text[bytes] & 0xc0) == 0x80) bytes--;
+        w->cap = w->n + bytes + 1;
+    }
+    memcpy(w->out + w->n, text, bytes);
+    w->n += bytes;
+    w->out[w->n] = 0;
+}
+
+static void put_level(struct writer *w, const struct rf_chain_level *level)
+{
+    static const char suffix[] = ".gguf";
+    size_t end = strlen(level->name), begin;
+    if (level->kind != RF_LEVEL_MODEL) {
+        put(w, level->name, end);
+        return;
+    }
+    while (end > 1 && level->name[end - 1] == '/') end--;
+    for (begin = end; begin > 0 && level->name[begin - 1] != '/'; begin--) continue;
+    if (begin == end) begin = 0;
+    size_t cut = sizeof suffix - 1;
+    if (end - begin > cut && memcmp(level->name + end - cut, suffix, cut) == 0) end -= cut;
+    put(w, level->name + begin, end - begin);
+    for (int i = 0; i < N_FORMS; i++) {
+        if (forms[i].form != level->form || level->form == RF_WEIGHTS_STORED) continue;
+        put(w, ":", 1);
+        put(w, forms[i].name, strlen(forms[i].name));
+    }
+}
+
+void rf_chain_format(const struct rf_chain *chain, char *out, size_t cap)
+{
+    struct writer w = {out, cap, 0};
+    if (cap) out[0] = 0;
+    if (chain->choice == RF_CHAIN_AUTO) put(&w, "auto", 4);
+    for (int32_t i = 0; i < chain->n_levels; i++) {
+        if (i) put(&w, " > ", 3);
+        put_level(&w, &chain->levels[i]);
+    }
+}
+
+void rf_chain_level_name(const struct rf_chain_level *level, char *out, size_t cap)
+{
+    struct writer w = {out, cap, 0};
+    if (cap) out[0] = 0;
+    put_level(&w, level);
+}
