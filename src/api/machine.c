@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "api/handles.h"
-#include "cpu/cpu_backend.h"
 #include "cpu/tiers.h"
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
@@ -93,16 +92,4 @@ int riffle_machine_get(riffle_machine *machine, size_t machine_size)
     snprintf(found.note, sizeof found.note, "%s", rf_cpu_kernels_note(tier));
     rf_api_give(machine, machine_size, &found, sizeof found);
     return 0;
-}
-
-int riffle_measure_read(int32_t threads, double *bytes_per_second)
-{
-    if (!bytes_per_second) return rf_api_error(RIFFLE_ERR_ARGUMENT, "bytes_per_second is NULL");
-    struct rf_error error;
-    int tier;
-    int code = rf_api_tier(&tier, &error);
-    if (!code) code = rf_api_threads(threads, &threads, &error);
-    if (!code)
-        code = rf_cpu_measure_read(tier, threads, &rf_system_allocator, bytes_per_second, &error);
-    return code ? rf_api_fail(&error) : 0;
 }

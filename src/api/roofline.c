@@ -1,4 +1,6 @@
 /* riffle_roofline: which kernels are measured, in which order. */
+#include <riffle_experimental.h>
+
 #include <stdio.h>
 #include <string.h>
 

@@ -301,14 +301,3 @@ void riffle_session_reset_stats(riffle_session *session)
     session->first_pass = session->session->passes;
     memset(session->levels.cascade->stats, 0, sizeof session->levels.cascade->stats);
 }
-
-int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
-                        double *seconds)
-{
-    if (!session || !seconds)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "seconds" : "session");
-    struct rf_error error;
-    atomic_store(&session->session->cancel, 0);
-    int code = rf_session_time_passes(session->session, rows, context, repeats, seconds, &error);
-    return code ? rf_api_fail(&error) : 0;
-}

@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
+#include "riffle_experimental.h"
 
 enum { DEFAULT_TOKENS = 160, WARM_UP_TOKENS = 16, SPARE_TOKENS = 16 };
 

@@ -3,7 +3,7 @@
 #define CLI_ROOFLINE_H
 
 #include "cli/buffer.h"
-#include "riffle.h"
+#include "riffle_experimental.h"
 
 struct roofline {
     riffle_ceiling *ceilings; /* of each number of threads the same ones */

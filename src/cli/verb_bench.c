@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "platform/terminal.h"
+#include "riffle_experimental.h"
 
 enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, PASSES = 3, REPEATS = 5 };
 const int32_t bench_pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};

@@ -12,7 +12,7 @@
 #include "cli/roofline.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
-#include "riffle.h"
+#include "riffle_experimental.h"
 
 struct measuring {
     struct roofline roofline;

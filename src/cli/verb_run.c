@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
+#include "riffle_experimental.h"
 
 struct answer {
     const struct cli_options *options;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "api/helpers.h"
+#include "riffle_experimental.h"
 
 static const char prompt_text[] = "Once upon a time, there was a little girl who had a red ball.";
 
