@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "cpu/cpu.h"
 #include "cpu/tiers.h"
 #include "microkernels/peak.h"
@@ -191,12 +192,6 @@ static const double *plain_loop(char **memory, const float *w, float offset, con
 
 /* ---- Measuring ---- */
 
-static int by_size(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static double time_passes(const struct way *way, size_t n, size_t passes)
 {
     way->multiply(way, n); /* the cache held another way's weights */
@@ -243,8 +238,7 @@ static int measure(struct way *ways, size_t n_ways, size_t n, double *rates)
     for (size_t w = 0; w < n_ways; w++) {
         rates[w] = 0;
         if (!passes[w]) continue;
-        qsort(seconds[w], ROUNDS, sizeof *seconds[w], by_size);
-        rates[w] = 2e-9 * M * K * (double)n / seconds[w][ROUNDS / 2];
+        rates[w] = 2e-9 * M * K * (double)n / rf_median(seconds[w], ROUNDS);
     }
     return wrong;
 }

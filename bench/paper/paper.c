@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "base/median.h"
 #include "cpu/calibrate.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/roofline.h"
 #include "paper/drawn.h"
 #include "paper/shapes.h"
 #include "platform/clock.h"
@@ -193,12 +195,6 @@ static void close_world(struct world *world)
 
 /* ---- passes ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int print_costs(struct world *world, struct rf_error *error)
 {
     static const int order[PARTS] = {TARGET, MXFP4, DRAFT};
@@ -212,8 +208,7 @@ static int print_costs(struct world *world, struct rf_error *error)
             int code = rf_session_time_passes(world->roles[order[i]].session, rows, PROMPT,
                                               PASS_REPEATS, seconds, error);
             if (code) return code;
-            qsort(seconds, PASS_REPEATS, sizeof *seconds, by_value);
-            printf("  %18.2f", 1e3 * seconds[PASS_REPEATS / 2]);
+            printf("  %18.2f", 1e3 * rf_median(seconds, PASS_REPEATS));
             fflush(stdout);
         }
         printf("\n");

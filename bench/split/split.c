@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/handles.h"
+#include "base/median.h"
 #include "platform/clock.h"
 
 enum { MAX_SLOW = 16, MAX_CASES = 16, MAX_ROWS = 8, CONTEXT = 64, BARRIERS = 100000 };
@@ -169,18 +170,6 @@ static double disturbed(riffle_session *session, const struct disturbance *what,
     return rate;
 }
 
-static int by_size(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, by_size);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
 static int measure(riffle_session *session, const struct options *options, int rows,
                    const struct disturbance *what, struct rf_error *error)
 {
@@ -200,7 +189,7 @@ static int measure(riffle_session *session, const struct options *options, int r
             if (rates[way][round] < 0.0) code = error->code;
         }
     for (int way = 0; way < WAYS; way++) {
-        middle[way] = median(rates[way], options->rounds);
+        middle[way] = rf_median(rates[way], (size_t)options->rounds);
         free(rates[way]);
     }
     if (code) return code;
@@ -227,7 +216,8 @@ static int barriers(riffle_session *session, struct rf_error *error)
     if (code) return code;
     uint64_t before = rf_team_barriers(session->team);
     code = rf_session_time_passes(session->session, 1, CONTEXT, 1, &begin, error);
-    double count = (double)(rf_team_barriers(session->team) - before), usual = median(pass, few);
+    double count = (double)(rf_team_barriers(session->team) - before),
+           usual = rf_median(pass, (size_t)few);
     printf("barriers: %.0f ns each, %.0f in a pass over one row: %.2f %% of its %.2f ms\n\n",
            each * 1e9, count, 100.0 * each * count / usual, usual * 1e3);
     return code;

@@ -69,9 +69,6 @@ void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_s
 
 /* The tier that models are opened with. Fails when RIFFLE_CPU asks for one that cannot be had. */
 int rf_api_tier(int *tier, struct rf_error *error);
-/* The tier of that name, if the machine has it and there are kernels for it. `source`: who asked,
- * for the sentence. */
-int rf_api_find_tier(const char *source, const char *name, struct rf_error *error);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 

@@ -21,32 +21,12 @@ const char *riffle_version(void)
 #undef TEXT
 }
 
-int rf_api_find_tier(const char *source, const char *name, struct rf_error *error)
-{
-    int tier = rf_tier_by_name(name);
-    if (tier < 0)
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "%s: there is no cpu tier \"%s\" (known: scalar, avx2, avxvnni, "
-                       "avxvnniint8, avx512, amx)",
-                       source, name);
-    const char *best = rf_tier_name((enum rf_tier)rf_kernels_best_tier());
-    if (!rf_cpu_has_tier((enum rf_tier)tier))
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: this machine lacks the cpu tier %s; its best is %s", source, name,
-                       best);
-    if (!rf_kernels(tier))
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: this version has no kernels for the cpu tier %s; the best is %s",
-                       source, name, best);
-    return tier;
-}
-
 int rf_api_tier(int *tier, struct rf_error *error)
 {
     int wanted = atomic_load(&forced_tier);
     const char *name = getenv("RIFFLE_CPU");
     if (wanted < 0 && name && *name) {
-        wanted = rf_api_find_tier("RIFFLE_CPU", name, error);
+        wanted = rf_cpu_find_tier("RIFFLE_CPU", name, error);
         if (wanted < 0) return wanted;
     }
     *tier = wanted >= 0 ? wanted : rf_kernels_best_tier();
@@ -60,7 +40,7 @@ int riffle_set_cpu(const char *name)
         return 0;
     }
     struct rf_error error;
-    int tier = rf_api_find_tier("riffle_set_cpu", name, &error);
+    int tier = rf_cpu_find_tier("riffle_set_cpu", name, &error);
     if (tier < 0) return rf_api_fail(&error);
     atomic_store(&forced_tier, tier);
     return 0;

@@ -2,7 +2,7 @@
 #include <riffle_experimental.h>
 
 #include "api/handles.h"
-#include "cpu/cpu_backend.h"
+#include "cpu/roofline.h"
 #include "platform/memory.h"
 
 int riffle_measure_read(int32_t threads, double *bytes_per_second)
@@ -25,5 +25,86 @@ int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, 
     struct rf_error error;
     atomic_store(&session->session->cancel, 0);
     int code = rf_session_time_passes(session->session, rows, context, repeats, seconds, &error);
+    return code ? rf_api_fail(&error) : 0;
+}
+
+void riffle_roofline_options_init(riffle_roofline_options *options, size_t struct_size)
+{
+    riffle_roofline_options defaults = {.struct_size = struct_size};
+    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
+}
+
+/* The caller's callbacks, each of which may be NULL. */
+struct roofline_caller {
+    const riffle_roofline_options *options;
+    riffle_on_ceiling on_ceiling;
+    riffle_on_roofline_row on_row;
+    void *user;
+};
+
+static int give_ceiling(void *user, const char *key, const char *name, int32_t threads,
+                        struct rf_ceiling found)
+{
+    const struct roofline_caller *caller = user;
+    riffle_ceiling ceiling = {key, name, threads, found.usual, found.best};
+    return caller->on_ceiling && caller->on_ceiling(caller->user, &ceiling);
+}
+
+static int give_row(void *user, const struct rf_roofline_row *found)
+{
+    const struct roofline_caller *caller = user;
+    const struct rf_roofline_result *result = &found->result;
+    riffle_roofline_row row = {.kernel = found->kernel,
+                               .tier = found->tier,
+                               .form = found->form,
+                               .where = found->in_cache ? "cache" : "memory",
+                               .ceiling = found->ceiling,
+                               .binds = result->compute_binds ? "compute" : "memory",
+                               .threads = found->threads,
+                               .rows = found->rows,
+                               .m = (int64_t)result->m,
+                               .k = (int64_t)result->k,
+                               .bytes_per_second = result->bytes_per_second,
+                               .ops_per_second = result->operations_per_second,
+                               .ops_per_byte = result->operations_per_byte,
+                               .percent_of_read = 100 * result->of_read,
+                               .percent_of_compute = 100 * result->of_peak};
+    return caller->on_row && caller->on_row(caller->user, &row);
+}
+
+static int give_progress(void *user, uint64_t done, uint64_t total)
+{
+    const riffle_roofline_options *options = ((const struct roofline_caller *)user)->options;
+    return options->progress && options->progress(options->progress_user, "measuring", done, total);
+}
+
+int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
+                    riffle_on_roofline_row on_row, void *user)
+{
+    struct rf_error error;
+    riffle_roofline_options asked;
+    riffle_roofline_options_init(&asked, sizeof asked);
+    int code = rf_api_take(&asked, sizeof asked, options, "riffle_roofline_options");
+    if (code) return code;
+    struct roofline_caller caller = {&asked, on_ceiling, on_row, user};
+    const struct rf_roofline_callbacks callbacks = {give_ceiling, give_row, give_progress, &caller};
+    struct rf_roofline_request request = {.tiers = asked.tiers,
+                                          .kernels = asked.kernels,
+                                          .rows = asked.rows,
+                                          .n_rows = asked.rows ? asked.n_rows : 0,
+                                          .n_shapes = asked.shapes ? asked.n_shapes : 0,
+                                          .also_one_thread = !asked.threads,
+                                          .rounds = asked.rounds,
+                                          .pool_bytes = asked.pool_bytes};
+    struct rf_roofline_shape *shapes = rf_malloc(&rf_system_allocator, request.n_shapes,
+                                                 sizeof *shapes, "roofline shapes", &error);
+    if (!shapes) return rf_api_fail(&error);
+    for (size_t i = 0; i < request.n_shapes; i++)
+        shapes[i] = (struct rf_roofline_shape){asked.shapes[i].m, asked.shapes[i].k};
+    request.shapes = shapes;
+    if (!asked.tiers) code = rf_api_tier(&request.tier, &error);
+    if (!code) code = rf_api_threads(asked.threads, &request.threads, &error);
+    if (!code) code = rf_cpu_roofline(&request, &callbacks, &rf_system_allocator, &error);
+    rf_free(&rf_system_allocator, shapes);
     return code ? rf_api_fail(&error) : 0;
 }

@@ -1,8 +1,8 @@
-/* What a weight stream can reach at best on this machine. */
-#include <stdlib.h>
+/* Memory read bandwidth: the upper limit for streaming weights. */
 #include <string.h>
 
-#include "cpu/cpu_backend.h"
+#include "base/median.h"
+#include "cpu/roofline.h"
 #include "microkernels/kernels.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
@@ -35,18 +35,10 @@ static void stream_part(void *argument, struct rf_worker *worker)
     }
 }
 
-static int by_size(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Four times the last-level cache, so that next to nothing of it is left when a pass comes round
- * again. */
-static uint64_t pool_bytes(void)
+uint64_t rf_cpu_pool_bytes(uint64_t least)
 {
     uint64_t pool = 4 * (uint64_t)rf_cpu_cache_bytes(), memory = rf_memory_physical() / 4;
-    if (pool < LEAST_POOL) pool = LEAST_POOL;
+    if (pool < least) pool = least;
     if (pool > MOST_POOL) pool = MOST_POOL;
     return pool < memory ? pool : memory;
 }
@@ -54,7 +46,7 @@ static uint64_t pool_bytes(void)
 int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
                         double *bytes_per_second, struct rf_error *error)
 {
-    uint64_t pool = pool_bytes();
+    uint64_t pool = rf_cpu_pool_bytes(LEAST_POOL);
     struct stream stream = {.kernels = rf_kernels(tier), .threads = threads, .fill = 1};
     stream.bytes = (size_t)pool / (size_t)threads / (4 * PAGE) * (4 * PAGE);
     struct rf_team *team = NULL;
@@ -73,8 +65,7 @@ int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *alloca
             rf_team_run(team, 0, stream_part, &stream);
             rates[i] = (double)stream.bytes * threads / (rf_clock_seconds() - start);
         }
-        qsort(rates, PASSES, sizeof *rates, by_size);
-        *bytes_per_second = rates[PASSES / 2];
+        *bytes_per_second = rf_median(rates, PASSES);
     }
     rf_free(allocator, stream.pool);
     rf_team_free(team);

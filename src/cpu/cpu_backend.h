@@ -14,10 +14,4 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
 struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request);
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
 
-/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several
- * passes over a pool of four times the last-level cache (256 MiB to 2 GiB, at most a quarter of the
- * memory). */
-int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
-                        double *bytes_per_second, struct rf_error *error);
-
 #endif

@@ -1,565 +1,267 @@
-/* Kernels beside the machine's limits, as the backend calls them: workers share the rows of a
- * matrix (the chunks of a layer's keys and values), and one matrix after another comes out of a
- * pool that no cache holds. */
+/* Which kernels of which tiers are measured, with which sizes, and in which order. */
 #include "cpu/roofline.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cpu/cpu.h"
-#include "platform/clock.h"
+#include "cpu/roofline_measure.h"
+#include "cpu/tiers.h"
 #include "platform/cpu.h"
-#include "platform/memory.h"
-#include "platform/team.h"
 
-enum {
-    READ_BLOCK = 1 << 20, /* bytes of the pool that a worker reads at a time */
-    PAGE = 4096,
-    CACHED_BYTES = 384 * 1024, /* of weights for each worker: the second cache holds them */
-    HEADS = 2,                 /* KV heads of a layer */
-    CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
-    FIRST_ROUNDS = 7, /* of the ceilings by themselves */
-    SEEN = 1024,
-    LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
+enum { MOST_TIERS = 16, MOST_ROWS = 512, ROUNDS = 11, MOST_ROUNDS = 1000 };
+
+static const int64_t MOST_M = 1 << 20, MOST_K = 1 << 17;
+static const struct rf_roofline_shape default_shape = {8192, 8192};
+static const int32_t default_rows[] = {1, 2, 4, 8, 16, 128};
+
+struct run {
+    struct rf_roofline_request asked; /* with defaults filled in */
+    const struct rf_roofline_callbacks *to;
+    int tiers[MOST_TIERS];
+    int n_tiers;
+    struct rf_roofline *roofline; /* NULL: measurements are only counted */
+    uint64_t done, total;         /* measurements */
 };
 
-static const uint64_t LEAST_POOL = (uint64_t)1 << 30, MOST_POOL = (uint64_t)2 << 30,
-                      SMALLEST_POOL = (uint64_t)64 << 20;
-/* How long a ceiling or a kernel is measured at a time, in seconds. */
-static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
-                    LONGEST = 40e-3;
+/* Copies the next name of a list separated by commas to name[cap], without spaces around it.
+ * Returns the rest of the list, or NULL at its end. */
+static const char *next_name(const char *list, char *name, size_t cap)
+{
+    size_t n = strcspn(list, ","), first = strspn(list, " ");
+    const char *after = list[n] ? list + n + 1 : NULL;
+    if (first > n) first = n;
+    while (n > first && list[n - 1] == ' ') n--;
+    snprintf(name, cap, "%.*s", (int)(n - first), list + first);
+    return after;
+}
 
-#define A8(name, format)                  \
-    {                                     \
-        name, 0, format, RF_OPERAND_A8, 0 \
+static int take_tiers(struct run *run, struct rf_error *error)
+{
+    char name[64];
+    if (!run->asked.tiers) run->tiers[run->n_tiers++] = run->asked.tier;
+    for (const char *list = run->asked.tiers; list;) {
+        list = next_name(list, name, sizeof name);
+        int tier = rf_cpu_find_tier("roofline", name, error);
+        if (tier < 0) return tier;
+        if (run->n_tiers == MOST_TIERS)
+            return rf_fail(error, RF_ERR_ARGUMENT, "roofline: more than %d tiers", MOST_TIERS);
+        run->tiers[run->n_tiers++] = tier;
     }
-const struct rf_roofline_kernel rf_roofline_kernels[] = {
-    {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
-    A8("linear_mxfp4_a8", RF_FORMAT_MXFP4),
-    A8("linear_q4_0_a8", RF_FORMAT_Q4_0),
-    A8("linear_q4_1_a8", RF_FORMAT_Q4_1),
-    A8("linear_q4_k_a8", RF_FORMAT_Q4_K),
-    A8("linear_q6_k_a8", RF_FORMAT_Q6_K),
-    A8("linear_q8_0_a8", RF_FORMAT_Q8_0),
-    A8("linear_q8_1_a8", RF_FORMAT_Q8_1),
-    A8("linear_q8_k_a8", RF_FORMAT_Q8_K),
-    {"linear_mxfp4_a16", 0, RF_FORMAT_MXFP4, RF_OPERAND_A16, 0},
-    {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
-    {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 1},
-    {NULL, 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
-};
-#undef A8
-
-/* The latest measurements of a ceiling. */
-struct seen {
-    double rates[SEEN], best;
-    size_t count;
-};
-
-struct rf_roofline {
-    const struct rf_allocator *allocator;
-    uint64_t (*read_stream)(const void *data, size_t n);
-    char *pool;
-    size_t pool_bytes, cursor; /* what comes next has not been touched for the longest time */
-    int most_threads, threads;
-    struct rf_team *team;
-    double read;
-    double peaks[RF_PEAK_COUNT];
-    struct seen reads_seen, peaks_seen[RF_PEAK_COUNT];
-    struct rf_peak_loop loops[RF_PEAK_COUNT];
-};
-
-/* `bytes` of the pool at a cursor, which moves on. */
-static char *take(const struct rf_roofline *roofline, size_t *cursor, size_t bytes)
-{
-    if (*cursor + bytes > roofline->pool_bytes) *cursor = 0;
-    char *at = roofline->pool + *cursor;
-    *cursor += (bytes + PAGE - 1) / PAGE * PAGE;
-    return at;
-}
-
-static double timed(const struct rf_roofline *roofline, rf_team_fn fn, void *argument)
-{
-    double start = rf_clock_seconds();
-    rf_team_run(roofline->team, 0, fn, argument);
-    return rf_clock_seconds() - start;
-}
-
-static int by_size(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, by_size);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
-static double see(struct seen *seen, double rate)
-{
-    seen->rates[seen->count++ % SEEN] = rate;
-    if (rate > seen->best) seen->best = rate;
-    return rate;
-}
-
-/* Sorts what was seen, whose order does not matter. */
-static double usual(struct seen *seen)
-{
-    return seen->count ? median(seen->rates, (int)(seen->count < SEEN ? seen->count : SEEN)) : 0;
-}
-
-/* ---- The pool ---- */
-
-/* Numbers that are harmless whatever a kernel takes them for: any two of these bytes are a normal
- * F16 and BF16, each is a scale of MXFP4 that is no extreme. */
-static void fill(void *argument, struct rf_worker *worker)
-{
-    const struct rf_roofline *roofline = argument;
-    size_t words = roofline->pool_bytes / sizeof(uint64_t), count = (size_t)worker->count;
-    uint64_t *pool = (uint64_t *)(void *)roofline->pool,
-             state = 0x9e3779b97f4a7c15u * (uint64_t)(worker->index + 1);
-    for (size_t i = words / count * (size_t)worker->index,
-                end = worker->index + 1 == worker->count ? words : i + words / count;
-         i < end; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        pool[i] = (state & 0x0707070707070707u) + 0x2c2c2c2c2c2c2c2cu;
-    }
-}
-
-static uint64_t default_pool(void)
-{
-    uint64_t pool = 4 * (uint64_t)rf_cpu_cache_bytes(), memory = rf_memory_physical() / 4;
-    if (pool < LEAST_POOL) pool = LEAST_POOL;
-    if (pool > MOST_POOL) pool = MOST_POOL;
-    return pool < memory ? pool : memory;
-}
-
-int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int threads,
-                    const struct rf_allocator *allocator, struct rf_error *error)
-{
-    *roofline = NULL;
-    if (!pool_bytes) pool_bytes = default_pool();
-    if (pool_bytes < SMALLEST_POOL) pool_bytes = SMALLEST_POOL;
-    struct rf_roofline *made = rf_calloc(allocator, 1, sizeof *made, "roofline", error);
-    if (!made) return RF_ERR_MEMORY;
-    made->allocator = allocator;
-    made->read_stream = rf_kernels(rf_kernels_best_tier())->read_stream;
-    made->most_threads = made->threads = threads;
-    made->pool_bytes = (size_t)(pool_bytes / READ_BLOCK * READ_BLOCK);
-    made->pool = rf_malloc(allocator, made->pool_bytes, 1, "pool of the roofline", error);
-    int code =
-        made->pool ? rf_team_of(&made->team, NULL, threads, allocator, error) : RF_ERR_MEMORY;
-    if (code) {
-        rf_roofline_free(made);
-        return code;
-    }
-    rf_team_run(made->team, 0, fill, made);
-    *roofline = made;
     return 0;
 }
 
-void rf_roofline_free(struct rf_roofline *roofline)
+static int kernel_is_wanted(const struct run *run, const struct rf_roofline_kernel *kernel)
 {
-    if (!roofline) return;
-    rf_team_free(roofline->team);
-    rf_free(roofline->allocator, roofline->pool);
-    rf_free(roofline->allocator, roofline);
-}
-
-uint64_t rf_roofline_pool_bytes(const struct rf_roofline *roofline)
-{
-    return roofline->pool_bytes;
-}
-
-/* ---- The ceilings ---- */
-
-struct read {
-    const struct rf_roofline *roofline;
-    const char *data;
-    size_t blocks;
-};
-
-static void read_part(void *argument, struct rf_worker *worker)
-{
-    const struct read *read = argument;
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, read->blocks, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end)) {
-        /* What nobody looks at need not be read. */
-        volatile uint64_t sum = read->roofline->read_stream(read->data + begin * READ_BLOCK,
-                                                            (end - begin) * READ_BLOCK);
-        (void)sum;
+    char name[64];
+    if (!run->asked.kernels) return 1;
+    for (const char *list = run->asked.kernels; list;) {
+        list = next_name(list, name, sizeof name);
+        if (strstr(kernel->name, name)) return 1;
     }
+    return 0;
 }
 
-/* Bytes a second of reading for about so long. */
-static double measure_read(struct rf_roofline *roofline, double seconds)
+static int check_kernels(const struct run *run, struct rf_error *error)
 {
-    size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
-    size_t blocks = (size_t)(seconds * roofline->reads_seen.best / READ_BLOCK);
-    if (blocks < least) blocks = least;
-    if (blocks > most) blocks = most;
-    struct read read = {roofline, NULL, blocks};
-    read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
-    return see(&roofline->reads_seen,
-               (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read));
+    char name[64], known[512] = "";
+    for (const char *list = run->asked.kernels; list;) {
+        int found = 0;
+        list = next_name(list, name, sizeof name);
+        for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name; kernel++)
+            found |= name[0] && strstr(kernel->name, name);
+        if (found) continue;
+        for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name;
+             kernel++) {
+            size_t n = strlen(known);
+            snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", kernel->name);
+        }
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "roofline: no kernel has \"%s\" in its name (known: %s)", name, known);
+    }
+    return 0;
 }
 
-struct issue {
-    struct rf_peak_loop loop;
-    uint64_t loops;
-    int threads;
-};
-
-static void issue_part(void *argument, struct rf_worker *worker)
+static int check_numbers(struct run *run, struct rf_error *error)
 {
-    const struct issue *issue = argument;
-    for (int part = worker->index; part < issue->threads; part += worker->count)
-        issue->loop.run(issue->loops);
+    struct rf_roofline_request *asked = &run->asked;
+    if (!asked->n_shapes) {
+        asked->shapes = &default_shape;
+        asked->n_shapes = 1;
+    }
+    if (!asked->n_rows) {
+        asked->rows = default_rows;
+        asked->n_rows = sizeof default_rows / sizeof *default_rows;
+    }
+    if (asked->rounds == 0) asked->rounds = ROUNDS;
+    if (asked->rounds < 1 || asked->rounds > MOST_ROUNDS)
+        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rounds: not between 1 and %d",
+                       asked->rounds, MOST_ROUNDS);
+    for (size_t i = 0; i < asked->n_rows; i++)
+        if (asked->rows[i] < 1 || asked->rows[i] > MOST_ROWS)
+            return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rows: not between 1 and %d",
+                           asked->rows[i], MOST_ROWS);
+    for (size_t i = 0; i < asked->n_shapes; i++) {
+        struct rf_roofline_shape shape = asked->shapes[i];
+        if (shape.m < 1 || shape.m > MOST_M || shape.k < 1 || shape.k > MOST_K ||
+            shape.k % RF_SUPERBLOCK)
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "roofline: the shape %lldx%lld: M must be between 1 and %lld, K a "
+                           "multiple of %d up to %lld",
+                           (long long)shape.m, (long long)shape.k, (long long)MOST_M, RF_SUPERBLOCK,
+                           (long long)MOST_K);
+    }
+    return 0;
 }
 
-/* Operations a second of an instruction for about so long. */
-static double measure_peak(struct rf_roofline *roofline, enum rf_peak peak, double seconds)
+static int cancelled(struct rf_error *error)
 {
-    const struct rf_peak_loop *loop = &roofline->loops[peak];
-    double each = loop->operations * roofline->threads;
-    struct issue issue = {
-        *loop, (uint64_t)(seconds * roofline->peaks_seen[peak].best / each) + LEAST_LOOPS,
-        roofline->threads};
-    return see(&roofline->peaks_seen[peak],
-               (double)issue.loops * each / timed(roofline, issue_part, &issue));
+    return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
 }
 
-int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error)
+static int report_ceilings(const struct run *run, int32_t threads, struct rf_error *error)
 {
-    if (threads > roofline->most_threads) threads = roofline->most_threads;
-    if (threads == roofline->threads && roofline->read > 0) return 0;
-    struct rf_team *team;
-    int code = rf_team_of(&team, NULL, threads, roofline->allocator, error);
-    if (code) return code;
-    rf_team_free(roofline->team);
-    roofline->team = team;
-    roofline->threads = threads;
-
-    roofline->reads_seen = (struct seen){0};
-    /* The first measurements only tell how much is to be done in a time. */
-    for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 0);
-    roofline->reads_seen.count = 0;
-    for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 6 * READ_TIME);
+    struct rf_ceiling found = rf_roofline_read_ceiling(run->roofline);
+    if (run->to->ceiling(run->to->user, "read", "reading memory", threads, found))
+        return cancelled(error);
     for (int p = 0; p < RF_PEAK_COUNT; p++) {
         enum rf_peak peak = (enum rf_peak)p;
-        roofline->peaks_seen[peak] = (struct seen){0};
-        if (!rf_peak_find(peak, &roofline->loops[peak])) continue;
-        for (int i = 0; i < FIRST_ROUNDS; i++) measure_peak(roofline, peak, 0);
-        roofline->peaks_seen[peak].count = 0;
-        for (int i = 0; i < FIRST_ROUNDS; i++) measure_peak(roofline, peak, 3 * PEAK_TIME);
+        found = rf_roofline_peak_ceiling(run->roofline, peak);
+        if (found.usual > 0 &&
+            run->to->ceiling(run->to->user, rf_peak_key(peak), rf_peak_name(peak), threads, found))
+            return cancelled(error);
     }
-    rf_roofline_settle(roofline);
     return 0;
 }
 
-void rf_roofline_settle(struct rf_roofline *roofline)
-{
-    roofline->read = usual(&roofline->reads_seen);
-    for (int peak = 0; peak < RF_PEAK_COUNT; peak++)
-        roofline->peaks[peak] = usual(&roofline->peaks_seen[peak]);
-}
-
-struct rf_ceiling rf_roofline_read_ceiling(const struct rf_roofline *roofline)
-{
-    return (struct rf_ceiling){roofline->read, roofline->reads_seen.best};
-}
-
-struct rf_ceiling rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak)
-{
-    return (struct rf_ceiling){roofline->peaks[peak], roofline->peaks_seen[peak].best};
-}
-
-/* ---- The kernels ---- */
-
-/* Items are rows of weights, or chunks of keys and values. */
-struct work {
-    const struct rf_roofline *roofline;
-    const struct rf_roofline_case *what;
-    void (*part)(const struct work *work, const char *data, size_t begin, size_t end, size_t slot);
-    size_t items, grain,
-        call; /* grain: that are shared at a time; call: that a kernel gets at a time */
-    size_t unit, unit_bytes; /* items that lie together, and their bytes */
-    double item_operations;
-    void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
-    float *y; /* [slots][slot_floats] */
-    size_t ldy, slot_floats;
-    const float **q; /* attention's lists, the same for every call */
-    int32_t *visible;
-    size_t passes; /* over all items */
-    size_t cursor; /* in the pool, at the first pass */
+/* What is being measured. */
+struct place {
+    int32_t threads;
+    int tier;
+    const char *form;
+    const struct rf_kernels *table;
+    size_t most_rows; /* that kernels of this form take */
+    struct rf_roofline_shape shape;
+    const struct rf_roofline_kernel *kernel;
 };
 
-static size_t work_bytes(const struct work *work)
+static int stop(void *user)
 {
-    return (work->items + work->unit - 1) / work->unit * work->unit_bytes;
+    const struct run *run = user;
+    return run->to->progress(run->to->user, run->done, run->total);
 }
 
-static void linear_part(const struct work *work, const char *weights, size_t begin, size_t end,
-                        size_t slot)
+static int measure(struct run *run, const struct place *place, int32_t rows, int in_cache,
+                   struct rf_error *error)
 {
-    const struct rf_roofline_case *what = work->what;
-    rf_linear_fn *linear = what->kernel->operand == RF_OPERAND_A16
-                               ? what->table->linear_mxfp4_a16
-                               : what->table->linear[what->kernel->format];
-    for (size_t r = begin, m; r < end; r += m) {
-        m = end - r < work->call ? end - r : work->call;
-        struct rf_linear_args args = {
-            .y = work->y + slot * work->slot_floats + r,
-            .ldy = work->ldy,
-            .w = weights + r / work->unit * work->unit_bytes,
-            .ldw = what->kernel->format == RF_FORMAT_BF16 ? what->k : work->unit_bytes,
-            .x = work->x,
-            .m = m,
-            .n = what->rows,
-            .k = what->k};
-        linear(&args);
-    }
-}
-
-static size_t chunk_bytes(void)
-{
-    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) *
-           sizeof(uint16_t);
-}
-
-static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end,
-                           size_t slot)
-{
-    const struct rf_roofline_case *what = work->what;
-    size_t n_q = what->rows * RF_ROOFLINE_GROUP;
-    for (size_t item = begin; item < end; item++) {
-        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * chunk_bytes());
-        struct rf_attention_args args = {.q = work->q,
-                                         .visible = work->visible,
-                                         .n_q = n_q,
-                                         .k = k,
-                                         .v = k + (size_t)RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM,
-                                         .head_dim = RF_ROOFLINE_HEAD_DIM,
-                                         .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
-                                         .out = work->y + slot * work->slot_floats +
-                                                item * n_q * work->ldy,
-                                         .ldo = work->ldy};
-        if (what->kernel->bf16_kv)
-            what->table->attention_bf16(&args);
-        else
-            what->table->attention_f16(&args);
-    }
-}
-
-static void stream(void *argument, struct rf_worker *worker)
-{
-    const struct work *work = argument;
-    size_t cursor = work->cursor, begin, end;
-    for (size_t pass = 0; pass < work->passes; pass++) {
-        const char *data = take(work->roofline, &cursor, work_bytes(work));
-        struct rf_share share;
-        rf_share_begin(&share, worker, work->items, work->grain, 0.0);
-        while (rf_share_next(&share, &begin, &end)) work->part(work, data, begin, end, 0);
-        rf_team_barrier(worker);
-    }
-}
-
-static void repeat(void *argument, struct rf_worker *worker)
-{
-    const struct work *work = argument;
-    size_t bytes = (work_bytes(work) + PAGE - 1) / PAGE * PAGE;
-    for (int slot = worker->index; slot < work->roofline->threads; slot += worker->count)
-        for (size_t pass = 0; pass < work->passes; pass++)
-            work->part(work, work->roofline->pool + (size_t)slot * bytes, 0, work->items,
-                       (size_t)slot);
-}
-
-static int linear_work(struct work *work, struct rf_error *error)
-{
-    const struct rf_roofline_case *what = work->what;
-    const struct rf_allocator *allocator = work->roofline->allocator;
-    int panels = what->kernel->format != RF_FORMAT_BF16;
-    work->part = linear_part;
-    work->unit = panels ? RF_PANEL_ROWS : 1;
-    work->unit_bytes =
-        panels ? rf_panel_bytes(what->kernel->format, what->k) : what->k * sizeof(uint16_t);
-    work->item_operations = 2.0 * (double)what->rows * (double)what->k;
-    work->items = what->m;
-    if (what->in_cache) {
-        size_t rows = CACHED_BYTES / work->unit_bytes * work->unit / RF_PANEL_ROWS * RF_PANEL_ROWS;
-        if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
-        if (rows < work->items) work->items = rows;
-    }
-    struct cpu_pieces pieces = cpu_pieces(what->table, !panels, work->unit_bytes / work->unit,
-                                          work->items, work->roofline->threads, what->rows);
-    work->grain = pieces.grain;
-    work->call = pieces.call;
-    work->ldy = rf_padded(work->items);
-    work->slot_floats = what->rows * work->ldy;
-
-    enum rf_operand form = what->kernel->operand;
-    float *x = rf_malloc(allocator, what->k, sizeof *x, "roofline", error);
-    work->x = rf_malloc(allocator, what->table->packed_bytes[form](what->rows, what->k), 1,
-                        "roofline", error);
-    if (x && work->x)
-        for (size_t i = 0; i < what->rows; i++) {
-            for (size_t j = 0; j < what->k; j++) x[j] = (float)((i + 7 * j) % 31) / 16.0f - 0.9f;
-            what->table->pack[form](work->x, i, x, what->k);
-        }
-    rf_free(allocator, x);
-    return x && work->x ? 0 : RF_ERR_MEMORY;
-}
-
-static int attention_work(struct work *work, struct rf_error *error)
-{
-    const struct rf_allocator *allocator = work->roofline->allocator;
-    size_t queries = work->what->rows * RF_ROOFLINE_GROUP;
-    work->part = attention_part;
-    work->unit = work->grain = 1;
-    work->unit_bytes = chunk_bytes();
-    work->items = work->what->in_cache ? 1 : CHUNKS;
-    work->item_operations = 4.0 * (double)queries * RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM;
-    work->ldy = rf_padded(RF_ROOFLINE_HEAD_DIM) + 2;
-    work->slot_floats = work->items * queries * work->ldy;
-
-    float *x = rf_malloc(allocator, queries, RF_ROOFLINE_HEAD_DIM * sizeof *x, "roofline", error);
-    work->x = x;
-    work->q = rf_malloc(allocator, queries, sizeof *work->q, "roofline", error);
-    work->visible = rf_malloc(allocator, queries, sizeof *work->visible, "roofline", error);
-    if (!x || !work->q || !work->visible) return RF_ERR_MEMORY;
-    for (size_t i = 0; i < queries * RF_ROOFLINE_HEAD_DIM; i++)
-        x[i] = (float)(i % 31) / 16.0f - 0.9f;
-    for (size_t i = 0; i < queries; i++) {
-        work->q[i] = x + i * RF_ROOFLINE_HEAD_DIM;
-        work->visible[i] = RF_ATTENTION_CHUNK;
-    }
-    return 0;
-}
-
-static double run(struct rf_roofline *roofline, struct work *work)
-{
-    if (work->what->in_cache) return timed(roofline, repeat, work);
-    work->cursor = roofline->cursor;
-    double seconds = timed(roofline, stream, work);
-    for (size_t pass = 0; pass < work->passes; pass++)
-        take(roofline, &roofline->cursor, work_bytes(work));
-    return seconds;
-}
-
-/* Chooses how much a round runs: passes enough to be measured, and only the first rows of a matrix
- * that would take too long. */
-static int set_size(struct rf_roofline *roofline, struct work *work, struct rf_error *error)
-{
-    size_t all = work->items, atom = work->part == linear_part ? RF_PANEL_ROWS : 1;
-    size_t least = atom * (size_t)(work->what->in_cache ? 1 : roofline->threads);
-    /* A matrix for each worker in a cache; else one that leaves the pool room for what is measured
-     * in between. */
-    size_t part = work->what->in_cache ? roofline->pool_bytes / (size_t)roofline->threads
-                                       : roofline->pool_bytes / 4;
-    size_t fits = part / work->unit_bytes * work->unit / atom * atom;
-    if (all > fits) all = fits;
-    if (all == 0)
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "the shape %zux%zu is too large for a pool of %zu MiB", work->what->m,
-                       work->what->k, roofline->pool_bytes >> 20);
-    work->items = all < least ? all : least;
-    work->passes = 1;
-    run(roofline, work); /* touches everything once */
-    double each = run(roofline, work) / (double)work->items;
-    work->items = all;
-    if (each * (double)all > LONGEST) {
-        size_t some = (size_t)(LONGEST / each) / atom * atom;
-        work->items = some < least ? (least < all ? least : all) : some;
-    }
-    double wanted = work->what->in_cache ? CACHED_TIME : KERNEL_TIME,
-           pass = each * (double)work->items;
-    double most =
-        work->what->in_cache ? 1e6 : (double)roofline->pool_bytes / 4 / (double)work_bytes(work);
-    double passes = ceil(wanted / (pass > 1e-9 ? pass : 1e-9));
-    work->passes = (size_t)(passes > most ? most : passes);
-    if (work->passes < 1) work->passes = 1;
-    return 0;
-}
-
-struct ceilings {
-    double read, peak;
-};
-
-static struct ceilings measure_ceilings(struct rf_roofline *roofline,
-                                        const struct rf_roofline_case *what)
-{
-    struct ceilings now = {roofline->read, measure_peak(roofline, what->peak, PEAK_TIME)};
-    /* Kernels that work in a cache are not to find it full of something else. */
-    if (!what->in_cache) now.read = measure_read(roofline, READ_TIME);
-    return now;
-}
-
-static int measure_rounds(struct rf_roofline *roofline, struct work *work, int rounds,
-                          double *values, int (*stop)(void *user), void *user,
-                          struct rf_roofline_result *result)
-{
-    double *seconds = values, *of_read = values + rounds, *of_peak = of_read + rounds,
-           *lower = of_peak + rounds;
-    double times = (double)work->passes * (work->what->in_cache ? roofline->threads : 1);
-    double bytes = times * (double)work_bytes(work),
-           operations = times * (double)work->items * work->item_operations;
-    result->operations_per_byte = operations / bytes;
-    struct ceilings before = measure_ceilings(roofline, work->what);
-    for (int i = 0; i < rounds; i++) {
-        if (stop(user)) return 1;
-        seconds[i] = run(roofline, work);
-        struct ceilings after = measure_ceilings(roofline, work->what);
-        double read = (before.read + after.read) / 2, peak = (before.peak + after.peak) / 2;
-        of_read[i] = bytes / seconds[i] / read;
-        of_peak[i] = operations / seconds[i] / peak;
-        lower[i] = peak / (read * result->operations_per_byte); /* below 1: compute's roof */
-        before = after;
-    }
-    result->bytes_per_second = bytes / median(seconds, rounds);
-    result->operations_per_second = result->bytes_per_second * result->operations_per_byte;
-    result->of_read = median(of_read, rounds);
-    result->of_peak = median(of_peak, rounds);
-    result->compute_binds = work->what->in_cache || median(lower, rounds) < 1;
-    return 0;
-}
-
-int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what,
-                        int rounds, int (*stop)(void *user), void *user,
-                        struct rf_roofline_result *result, struct rf_error *error)
-{
-    const struct rf_allocator *allocator = roofline->allocator;
-    struct work work = {.roofline = roofline, .what = what};
-    *result = (struct rf_roofline_result){0};
+    struct rf_roofline_case what = {
+        .kernel = place->kernel,
+        .table = place->table,
+        .peak = place->kernel->is_attention
+                    ? rf_peak_of_floats(place->tier)
+                    : rf_peak_of(place->kernel->operand, place->tier, (size_t)rows),
+        .m = (size_t)place->shape.m,
+        .k = (size_t)place->shape.k,
+        .rows = (size_t)rows,
+        .in_cache = in_cache};
+    struct rf_roofline_row row = {.kernel = place->kernel->name,
+                                  .tier = rf_tier_name((enum rf_tier)place->tier),
+                                  .form = place->form,
+                                  .ceiling = rf_peak_key(what.peak),
+                                  .in_cache = in_cache,
+                                  .threads = place->threads,
+                                  .rows = rows};
     int code =
-        what->kernel->is_attention ? attention_work(&work, error) : linear_work(&work, error);
-    double *values =
-        code ? NULL : rf_malloc(allocator, (size_t)rounds, 4 * sizeof *values, "roofline", error);
-    size_t slots = what->in_cache ? (size_t)roofline->threads : 1;
-    if (values)
-        work.y = rf_malloc(allocator, slots * work.slot_floats, sizeof *work.y, "roofline", error);
-    if (!work.y) code = RF_ERR_MEMORY;
-    if (!code) code = set_size(roofline, &work, error);
-    if (!code) {
-        if (measure_rounds(roofline, &work, rounds, values, stop, user, result))
-            code = rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
-        result->m = what->in_cache ? work.items : what->m;
-        result->k = what->k;
-        if (what->kernel->is_attention) {
-            result->m = what->in_cache ? RF_ATTENTION_CHUNK : RF_ROOFLINE_CONTEXT;
-            result->k = RF_ROOFLINE_HEAD_DIM;
+        rf_roofline_measure(run->roofline, &what, run->asked.rounds, stop, run, &row.result, error);
+    if (code) return code;
+    run->done++;
+    return run->to->row(run->to->user, &row) ? cancelled(error) : 0;
+}
+
+static int measure_kernel(struct run *run, const struct place *place, struct rf_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < run->asked.n_rows && !code; i++) {
+        int32_t rows = run->asked.rows[i];
+        if ((size_t)rows > place->most_rows) continue;
+        for (int in_cache = 0; in_cache < 2 && !code; in_cache++) {
+            if (run->roofline)
+                code = measure(run, place, rows, in_cache, error);
+            else
+                run->total++;
         }
     }
-    rf_free(allocator, work.y);
-    rf_free(allocator, values);
-    rf_free(allocator, work.visible);
-    rf_free(allocator, work.q);
-    rf_free(allocator, work.x);
+    return code;
+}
+
+/* The generated kernel if there is one, then the compiled one. */
+static int measure_forms(struct run *run, struct place *place, struct rf_error *error)
+{
+    const struct rf_roofline_kernel *kernel = place->kernel;
+    int code = 0;
+    if (!kernel->is_attention && kernel->operand == rf_operand_of(kernel->format)) {
+        place->form = "generated";
+        place->table = rf_cpu_kernels(place->tier);
+        place->most_rows = rf_cpu_generated_rows(place->tier, kernel->format);
+        if (place->most_rows) code = measure_kernel(run, place, error);
+    }
+    place->form = "compiled";
+    place->table = rf_kernels(place->tier);
+    place->most_rows = kernel->is_attention ? RF_ROOFLINE_MAX_QUERY_ROWS : SIZE_MAX;
+    return code ? code : measure_kernel(run, place, error);
+}
+
+/* All kernels of a tier. Attention is measured once, as the shapes do not apply to it. */
+static int measure_tier(struct run *run, int32_t threads, int tier, struct rf_error *error)
+{
+    int code = 0;
+    struct place place = {.threads = threads, .tier = tier};
+    for (size_t i = 0; i < run->asked.n_shapes && !code; i++)
+        for (place.kernel = rf_roofline_kernels; place.kernel->name && !code; place.kernel++) {
+            place.shape = run->asked.shapes[i];
+            if (!kernel_is_wanted(run, place.kernel) || (place.kernel->is_attention && i > 0))
+                continue;
+            code = measure_forms(run, &place, error);
+        }
+    return code;
+}
+
+static int measure_all(struct run *run, struct rf_error *error)
+{
+    const int32_t threads[2] = {1, run->asked.threads};
+    const int first = run->asked.also_one_thread && run->asked.threads > 1 ? 0 : 1;
+    int code = 0;
+    for (int t = first; run->roofline && t < 2 && !code; t++) {
+        code = rf_roofline_use_threads(run->roofline, threads[t], error);
+        if (!code) code = report_ceilings(run, threads[t], error);
+    }
+    for (int t = first; t < 2 && !code; t++) {
+        if (run->roofline) code = rf_roofline_use_threads(run->roofline, threads[t], error);
+        for (int i = 0; i < run->n_tiers && !code; i++)
+            code = measure_tier(run, threads[t], run->tiers[i], error);
+        if (!run->roofline || code) continue;
+        rf_roofline_settle(run->roofline);
+        code = report_ceilings(run, threads[t], error);
+    }
+    return code;
+}
+
+int rf_cpu_roofline(const struct rf_roofline_request *request,
+                    const struct rf_roofline_callbacks *callbacks,
+                    const struct rf_allocator *allocator, struct rf_error *error)
+{
+    struct run run = {.asked = *request, .to = callbacks};
+    int code = take_tiers(&run, error);
+    if (!code) code = check_kernels(&run, error);
+    if (!code) code = check_numbers(&run, error);
+    if (!code) code = measure_all(&run, error);
+    if (!code && !run.total)
+        code = rf_fail(error, RF_ERR_ARGUMENT,
+                       "roofline: nothing to measure: attention takes at most %d rows",
+                       RF_ROOFLINE_MAX_QUERY_ROWS);
+    if (!code)
+        code =
+            rf_roofline_new(&run.roofline, request->pool_bytes, request->threads, allocator, error);
+    if (!code) code = measure_all(&run, error);
+    rf_roofline_free(run.roofline);
     return code;
 }

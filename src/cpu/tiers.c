@@ -129,3 +129,23 @@ const char *rf_cpu_kernels_note(int tier)
     const struct tier *found = made(tier);
     return found ? found->note : "";
 }
+
+int rf_cpu_find_tier(const char *source, const char *name, struct rf_error *error)
+{
+    int tier = rf_tier_by_name(name);
+    if (tier < 0)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%s: there is no cpu tier \"%s\" (known: scalar, avx2, avxvnni, "
+                       "avxvnniint8, avx512, amx)",
+                       source, name);
+    const char *best = rf_tier_name((enum rf_tier)rf_kernels_best_tier());
+    if (!rf_cpu_has_tier((enum rf_tier)tier))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: this machine lacks the cpu tier %s; its best is %s", source, name,
+                       best);
+    if (!rf_kernels(tier))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: this version has no kernels for the cpu tier %s; the best is %s",
+                       source, name, best);
+    return tier;
+}

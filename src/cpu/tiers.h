@@ -3,6 +3,7 @@
 #ifndef RF_CPU_TIERS_H
 #define RF_CPU_TIERS_H
 
+#include "base/error.h"
 #include "microkernels/kernels.h"
 
 /* The table of a tier, or NULL where rf_kernels has none. The processor must have the tier, or
@@ -15,5 +16,8 @@ size_t rf_cpu_generated_rows(int tier, enum rf_format format);
 /* Why the tier's table holds no generated kernels although there are some for it: one sentence
  * without a full stop; or "". */
 const char *rf_cpu_kernels_note(int tier);
+/* The tier of that name, if the machine has it and there are kernels for it; else an error. The
+ * sentence begins with `source`, which names what asked. */
+int rf_cpu_find_tier(const char *source, const char *name, struct rf_error *error);
 
 #endif

@@ -1,0 +1,21 @@
+/* The median of measurements. */
+#ifndef RF_BASE_MEDIAN_H
+#define RF_BASE_MEDIAN_H
+
+#include <stdlib.h>
+
+static inline int rf_compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Sorts the values. Of an even number the mean of the middle two; 0 of none. */
+static inline double rf_median(double *values, size_t n)
+{
+    if (n == 0) return 0;
+    qsort(values, n, sizeof *values, rf_compare_doubles);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+#endif
