@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "cli/bench_prompts.h"
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "platform/terminal.h"
@@ -194,4 +194,21 @@ void bench_prompts_free(struct bench_prompts *prompts)
     }
     free(prompts->items);
     *prompts = (struct bench_prompts){NULL, 0};
+}
+
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,
+                      struct buffer *text)
+{
+    if (raw) {
+        buffer_append(text, prompt->text, prompt->bytes);
+        return CLI_OK;
+    }
+    const riffle_message message = {"user", prompt->text};
+    int64_t bytes = riffle_chat_format(engine->model, &message, 1, 1, NULL, 0);
+    if (bytes < 0) return cli_library_failed((int)bytes);
+    char *formatted = cli_allocate((size_t)bytes + 1, 1);
+    riffle_chat_format(engine->model, &message, 1, 1, formatted, (size_t)bytes);
+    buffer_append(text, formatted, (size_t)bytes);
+    free(formatted);
+    return CLI_OK;
 }

@@ -1,10 +1,11 @@
-/* What bench --suite shows. */
+#include "cli/bench_report.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "base/median.h"
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -13,17 +14,14 @@
 
 enum { NAME_WIDTH = 20 };
 
+double bench_speedup(const struct bench_row *row)
+{
+    return row->seconds > 0 ? row->plain_seconds / row->seconds : 0;
+}
+
 static double plain_tps(const struct bench_row *row)
 {
     return rate((uint64_t)row->tokens, row->plain_seconds);
-}
-
-/* Plain decoding reads all weights for each token but the first, which the prompt's last pass gave.
- */
-static double percent_of_read(const struct bench_report *report, const struct bench_row *row)
-{
-    double bytes = (double)report->engine->info.weight_bytes * (row->tokens - 1);
-    return row->plain_seconds > 0 ? 100 * bytes / row->plain_seconds / row->read : 0;
 }
 
 static double prefill_tps(const struct bench_row *row)
@@ -41,6 +39,14 @@ static double first_token(const struct bench_row *row)
     return row->first_token_seconds;
 }
 
+/* Plain decoding reads all weights for each token except the first, which the prompt's last pass
+ * gives. */
+static double percent_of_read(const struct bench_report *report, const struct bench_row *row)
+{
+    double bytes = (double)report->engine->info.weight_bytes * (row->tokens - 1);
+    return row->plain_seconds > 0 ? 100 * bytes / row->plain_seconds / row->read : 0;
+}
+
 /* The rows of one chain. */
 struct summary {
     double mean, least; /* of the speed-ups: geometric mean, minimum */
@@ -56,7 +62,7 @@ static double median_of(const struct bench_report *report, size_t chain,
     size_t n = 0;
     for (size_t i = 0; i < report->n_rows; i++)
         if (report->rows[i].chain == chain) values[n++] = value(&report->rows[i]);
-    double median = bench_median(values, n);
+    double median = rf_median(values, n);
     free(values);
     return median;
 }
@@ -71,7 +77,7 @@ static double median_percent_of_read(const struct bench_report *report)
     double *values = cli_allocate(report->n_rows, sizeof *values);
     for (size_t i = 0; i < report->n_rows; i++)
         values[i] = percent_of_read(report, &report->rows[i]);
-    double median = bench_median(values, report->n_rows);
+    double median = rf_median(values, report->n_rows);
     free(values);
     return median;
 }
@@ -157,7 +163,7 @@ void bench_print_summary(const struct bench_report *report)
     printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
            "%.2f s\n",
            median_of(report, 0, plain_tps), median_percent_of_read(report),
-           bench_median(report->reads, report->n_reads) / 1e9,
+           rf_median(report->reads, report->n_reads) / 1e9,
            median_of(report, 0, plain_first_token));
     for (size_t i = 0; i < report->n_chains; i++) {
         struct summary summary = summarise(report, i);
@@ -226,19 +232,16 @@ void bench_print_json(const struct bench_report *report)
 {
     struct json_writer json = {0};
     jw_object(&json, NULL);
-    engine_write_model(report->engine, &json);
-    jw_object(&json, "machine");
-    jw_string(&json, "cpu", report->machine.cpu);
-    jw_int(&json, "threads", report->chains[0].threads);
-    jw_number(&json, "read_gbps", bench_median(report->reads, report->n_reads) / 1e9);
-    jw_end_object(&json);
-    jw_object(&json, "plain");
-    jw_number(&json, "decode_tps", median_of(report, 0, plain_tps));
-    jw_number(&json, "prefill_tps", median_of(report, 0, prefill_tps));
-    jw_number(&json, "percent_of_read", median_percent_of_read(report));
-    jw_number(&json, "first_token_s", median_of(report, 0, plain_first_token));
-    bench_write_passes(&json, report->pass_seconds);
-    jw_end_object(&json);
+    const struct bench_plain plain = {.cpu = report->machine.cpu,
+                                      .threads = report->chains[0].threads,
+                                      .read = rf_median(report->reads, report->n_reads),
+                                      .decode_tps = median_of(report, 0, plain_tps),
+                                      .prefill_tps = median_of(report, 0, prefill_tps),
+                                      .percent_of_read = median_percent_of_read(report),
+                                      .first_token_seconds =
+                                          median_of(report, 0, plain_first_token),
+                                      .pass_seconds = report->pass_seconds};
+    bench_write_plain(&json, report->engine, &plain);
     jw_string(&json, "suite", report->options->suite);
     jw_array(&json, "prompts");
     for (size_t i = 0; i < report->prompts->count; i++)

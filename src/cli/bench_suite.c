@@ -1,11 +1,13 @@
-/* bench --suite: real prompts, each answered by plain decoding and by every chain in turn. Clocks
- * and neighbours change within seconds, so each chain's time is compared with the plain ones just
- * before and after it. Greedy answers of one length, so that all must be the same tokens. */
+/* bench --suite: each prompt is answered by plain decoding and by every chain in turn. Clocks and
+ * other load change within seconds, so each chain is compared with plain decoding just before and
+ * after it. Answers are greedy and of one length, so all must have the same tokens. */
+#include "cli/bench_suite.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "cli/output.h"
@@ -173,11 +175,6 @@ static int repeat_once(struct suite *suite, size_t prompt, struct bench_row *row
     return status;
 }
 
-double bench_speedup(const struct bench_row *row)
-{
-    return row->seconds > 0 ? row->plain_seconds / row->seconds : 0;
-}
-
 static int by_speedup(const void *a, const void *b)
 {
     double x = bench_speedup(a), y = bench_speedup(b);
@@ -240,23 +237,6 @@ static const char *widest(const struct text_list *chains)
         found = chains->items[i];
     }
     return found;
-}
-
-int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,
-                      struct buffer *text)
-{
-    if (raw) {
-        buffer_append(text, prompt->text, prompt->bytes);
-        return CLI_OK;
-    }
-    const riffle_message message = {"user", prompt->text};
-    int64_t bytes = riffle_chat_format(engine->model, &message, 1, 1, NULL, 0);
-    if (bytes < 0) return cli_library_failed((int)bytes);
-    char *formatted = cli_allocate((size_t)bytes + 1, 1);
-    riffle_chat_format(engine->model, &message, 1, 1, formatted, (size_t)bytes);
-    buffer_append(text, formatted, (size_t)bytes);
-    free(formatted);
-    return CLI_OK;
 }
 
 /* Tokens that the longest prompt and its answer need, at least. */

@@ -1,22 +1,18 @@
-/* Speed beside what the machine can do. Clocks and neighbours change within seconds, so the
- * memory's bandwidth is measured before and after each round of passes, a round's figure is a ratio
- * to the mean of the two, and the median of the rounds is shown. */
+/* Speed against the machine's memory bandwidth. Clocks and other load change within seconds, so the
+ * bandwidth is measured before and after each round of passes. A round's figure is a ratio to the
+ * mean of the two, and the median of the rounds is shown. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "cli/bench.h"
+#include "base/median.h"
+#include "cli/bench_plain.h"
+#include "cli/bench_suite.h"
 #include "cli/buffer.h"
 #include "cli/cli.h"
-#include "cli/engine.h"
-#include "cli/json.h"
-#include "cli/options.h"
 #include "cli/output.h"
-#include "platform/terminal.h"
 #include "riffle_experimental.h"
 
-enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, PASSES = 3, REPEATS = 5 };
-const int32_t bench_pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};
+enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, REPEATS = 5 };
 
 static const char prompt_text[] =
     "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream "
@@ -37,48 +33,6 @@ struct rounds {
     double *read, *decode_tps, *prefill_tps, *percent_of_read;
     double *pass_seconds[BENCH_PASS_SIZES];
 };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_median(const double *values, size_t n)
-{
-    if (n == 0) return 0;
-    double *sorted = cli_allocate(n, sizeof *sorted);
-    memcpy(sorted, values, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    double result = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-    free(sorted);
-    return result;
-}
-
-int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_PASS_SIZES])
-{
-    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
-        double values[PASSES];
-        for (int pass = 0; pass < PASSES; pass++) {
-            if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
-            int code = riffle_measure_pass(session, bench_pass_rows[r], context, 1, &values[pass]);
-            if (code < 0) return code;
-        }
-        seconds[r] = bench_median(values, PASSES);
-    }
-    return RIFFLE_OK;
-}
-
-void bench_write_passes(struct json_writer *json, const double seconds[BENCH_PASS_SIZES])
-{
-    jw_object(json, "pass_seconds");
-    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
-        char key[16];
-        snprintf(key, sizeof key, "%d", bench_pass_rows[r]);
-        jw_number(json, key, seconds[r]);
-    }
-    jw_end_object(json);
-}
 
 static struct rounds rounds_new(int32_t count)
 {
@@ -183,21 +137,18 @@ static void print_json(const struct engine *engine, const struct rounds *rounds,
     size_t n = (size_t)rounds->count;
     double pass_seconds[BENCH_PASS_SIZES];
     for (int r = 0; r < BENCH_PASS_SIZES; r++)
-        pass_seconds[r] = bench_median(rounds->pass_seconds[r], n);
+        pass_seconds[r] = rf_median(rounds->pass_seconds[r], n);
     struct json_writer json = {0};
     jw_object(&json, NULL);
-    engine_write_model(engine, &json);
-    jw_object(&json, "machine");
-    jw_string(&json, "cpu", cpu);
-    jw_int(&json, "threads", threads);
-    jw_number(&json, "read_gbps", bench_median(rounds->read, n) / 1e9);
-    jw_end_object(&json);
-    jw_object(&json, "plain");
-    jw_number(&json, "decode_tps", bench_median(rounds->decode_tps, n));
-    jw_number(&json, "prefill_tps", bench_median(rounds->prefill_tps, n));
-    jw_number(&json, "percent_of_read", bench_median(rounds->percent_of_read, n));
-    bench_write_passes(&json, pass_seconds);
-    jw_end_object(&json);
+    const struct bench_plain plain = {.cpu = cpu,
+                                      .threads = threads,
+                                      .read = rf_median(rounds->read, n),
+                                      .decode_tps = rf_median(rounds->decode_tps, n),
+                                      .prefill_tps = rf_median(rounds->prefill_tps, n),
+                                      .percent_of_read = rf_median(rounds->percent_of_read, n),
+                                      .first_token_seconds = -1,
+                                      .pass_seconds = pass_seconds};
+    bench_write_plain(&json, engine, &plain);
     jw_array(&json, "rows");
     jw_end_array(&json);
     jw_array(&json, "summary");
@@ -215,14 +166,14 @@ static void print_text(const struct engine *engine, const struct rounds *rounds,
     printf(", weights %s, %s\n", engine->info.weights,
            human_bytes(engine->info.weight_bytes, bytes));
     printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads,
-           threads == 1 ? "" : "s", bench_median(rounds->read, n) / 1e9);
-    printf("prefill   %.1f tokens/s (%d tokens)\n", bench_median(rounds->prefill_tps, n),
+           threads == 1 ? "" : "s", rf_median(rounds->read, n) / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", rf_median(rounds->prefill_tps, n),
            PROMPT_TOKENS);
     printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n",
-           bench_median(rounds->decode_tps, n), bench_median(rounds->percent_of_read, n));
+           rf_median(rounds->decode_tps, n), rf_median(rounds->percent_of_read, n));
     for (int r = 0; r < BENCH_PASS_SIZES; r++)
         printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r],
-               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * bench_median(rounds->pass_seconds[r], n));
+               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * rf_median(rounds->pass_seconds[r], n));
 }
 
 int verb_bench(const struct cli_options *options)
