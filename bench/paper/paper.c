@@ -370,8 +370,7 @@ static int run(const struct options *options, struct rf_error *error)
     if (!code) code = open_world(&world, error);
     if (!code) {
         printf("%s: %s in BF16 (%.2f GB a pass), its MXFP4 cast (%.2f GB), %s in %s (%.2f GB); "
-               "random weights, made in "
-               "%.0f s\n"
+               "random weights, made in %.0f s\n"
                "%s, %d thread%s\n",
                setup->title, setup->target->name, (double)world.roles[TARGET].pass_bytes / 1e9,
                (double)world.roles[MXFP4].pass_bytes / 1e9, setup->draft->name,

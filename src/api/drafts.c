@@ -177,8 +177,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
     if (drafts->bytes + model->cost.resident_bytes > rf_memory_physical())
         return rf_fail(error, RF_ERR_MEMORY,
                        "%s: the weights take %.1f GB of memory and those of its drafts %.1f GB, "
-                       "this machine has %.1f GB: "
-                       "choose a smaller chain (--chain)",
+                       "this machine has %.1f GB: the chain is too large",
                        model->source->name, (double)model->cost.resident_bytes * 1e-9,
                        (double)drafts->bytes * 1e-9, (double)rf_memory_physical() * 1e-9);
     int code = 0;

@@ -4,7 +4,6 @@
 
 #include "api/handles.h"
 
-/* The public codes are the engine's. */
 _Static_assert((int)RIFFLE_OK == (int)RF_OK && (int)RIFFLE_ERR_ARGUMENT == (int)RF_ERR_ARGUMENT &&
                    (int)RIFFLE_ERR_MEMORY == (int)RF_ERR_MEMORY &&
                    (int)RIFFLE_ERR_IO == (int)RF_ERR_IO &&
@@ -13,10 +12,14 @@ _Static_assert((int)RIFFLE_OK == (int)RF_OK && (int)RIFFLE_ERR_ARGUMENT == (int)
                    (int)RIFFLE_ERR_CONTEXT == (int)RF_ERR_CONTEXT &&
                    (int)RIFFLE_ERR_CANCELLED == (int)RF_ERR_CANCELLED &&
                    (int)RIFFLE_ERR_SYSTEM == (int)RF_ERR_SYSTEM,
-               "a code has another number inside");
+               "riffle_code differs from rf_code");
 
-/* One sentence a thread, as errno is: it serves calls that fail before there is a handle, and
- * models that threads share. */
+_Static_assert((int)RIFFLE_MAX_LEVELS == (int)RF_MAX_LEVELS &&
+                   (int)RIFFLE_MAX_DRAFT == (int)RF_MAX_DRAFT,
+               "the arrays of riffle_stats differ from those of the cascade");
+
+/* One sentence for each thread, like errno: a call can fail before there is a handle, and threads
+ * share models. */
 static _Thread_local struct rf_error last_error;
 
 int rf_api_fail(const struct rf_error *error)

@@ -66,9 +66,7 @@ static int open_chat(riffle_model *model, const char *name, struct rf_error *err
 
     if (!name && !source->chat_template) {
         rf_fail(&model->chat_error, RF_ERR_UNSUPPORTED,
-                "%s: the file has no chat template; choose one (--template), or use the text as it "
-                "is (--raw)",
-                source->name);
+                "%s: the file has no chat template, and no chat_template was chosen", source->name);
         return 0;
     }
     int code =

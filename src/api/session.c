@@ -4,8 +4,6 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-enum { DEFAULT_CTX = 8192 };
-
 void riffle_session_options_init(riffle_session_options *options, size_t struct_size)
 {
     riffle_session_options defaults = {.struct_size = struct_size, .kv = "f16"};
@@ -21,12 +19,12 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
         return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16 and bf16", kv);
     shape->kv = strcmp(kv, "f16") == 0 ? RF_KV_F16 : RF_KV_BF16;
     if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "a context of %d tokens: the model was trained on %d", options->n_ctx,
-                       params->n_ctx_train);
+        return rf_fail(error, RF_ERR_ARGUMENT, "n_ctx %d: the model was trained on %d tokens",
+                       options->n_ctx, params->n_ctx_train);
     shape->n_ctx = options->n_ctx;
     if (shape->n_ctx == 0)
-        shape->n_ctx = params->n_ctx_train < DEFAULT_CTX ? params->n_ctx_train : DEFAULT_CTX;
+        shape->n_ctx =
+            params->n_ctx_train < RIFFLE_DEFAULT_CTX ? params->n_ctx_train : RIFFLE_DEFAULT_CTX;
 
     riffle_model_info info;
     riffle_model_get_info(model, &info, sizeof info);
@@ -34,8 +32,7 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
              memory = rf_memory_physical();
     if (kv_bytes > memory)
         return rf_fail(error, RF_ERR_MEMORY,
-                       "a context of %d tokens takes %.1f GB, this machine has %.1f GB: choose a "
-                       "smaller one (--ctx)",
+                       "n_ctx %d: such a context takes %.1f GB, this machine has %.1f GB",
                        shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
     return 0;
 }
@@ -149,7 +146,7 @@ static int check_tokens(const riffle_session *session, const int32_t *tokens, si
     const struct rf_session *state = session->session;
     if (n_tokens > (size_t)(state->shape.n_ctx - state->n_tokens))
         return rf_api_error(RIFFLE_ERR_CONTEXT,
-                            "%zu tokens do not fit: the context holds %d, of which %d are taken",
+                            "%zu tokens do not fit the context: n_ctx is %d, of which %d are taken",
                             n_tokens, state->shape.n_ctx, state->n_tokens);
     return 0;
 }

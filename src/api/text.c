@@ -219,9 +219,8 @@ int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messa
     if (!code) code = plan(session, &rendered, &tokens, &keep, &first, &error);
     size_t n = tokens.count - first;
     if (!code && (size_t)keep + n > (size_t)session->session->shape.n_ctx)
-        code =
-            rf_fail(&error, RF_ERR_CONTEXT, "the conversation has %zu tokens, the context holds %d",
-                    (size_t)keep + n, session->session->shape.n_ctx);
+        code = rf_fail(&error, RF_ERR_CONTEXT, "the conversation has %zu tokens, n_ctx is %d",
+                       (size_t)keep + n, session->session->shape.n_ctx);
     if (code) {
         code = rf_api_fail(&error);
     } else {

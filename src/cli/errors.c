@@ -1,5 +1,6 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "cli/cli.h"
@@ -11,7 +12,7 @@ static void sentence(const char *format, va_list arguments)
     char text[1024];
     struct rf_error error;
     vsnprintf(text, sizeof text, format, arguments);
-    rf_fail(&error, RF_ERR_ARGUMENT, "%s", text); /* makes the text printable */
+    rf_fail(&error, RF_ERR_ARGUMENT, "%s", text); /* replaces bytes that are not printable */
     fflush(stdout);
     fprintf(stderr, "riffle: %s\n", error.text);
 }
@@ -36,9 +37,30 @@ int cli_usage_error(const char *verb, const char *format, ...)
     return CLI_USAGE;
 }
 
+/* Fields of the API, which the library's sentences name, and the options that set them. */
+static const struct {
+    const char *field, *options;
+} options_of_fields[] = {
+    {"chain", "--chain"},
+    {"chat_template", "--template or --raw"},
+    {"n_ctx", "--ctx"},
+};
+
+/* Whether `word` stands alone in the text: not within a path, a key or another word. */
+static int names(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += n)
+        if ((at == text || at[-1] == ' ') && strchr(" :,;", at[n])) return 1;
+    return 0;
+}
+
 int cli_library_failed(int code)
 {
     if (code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0) return CLI_INTERRUPTED;
     const char *text = riffle_last_error();
+    for (size_t i = 0; i < sizeof options_of_fields / sizeof *options_of_fields; i++)
+        if (names(text, options_of_fields[i].field))
+            return cli_fail("%s (choose with %s)", text, options_of_fields[i].options);
     return cli_fail("%s", text[0] ? text : riffle_strerror(code));
 }

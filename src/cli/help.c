@@ -6,7 +6,7 @@
 
 enum { WIDTH = 100, INDENT = 24 };
 
-/* `text` in lines of at most WIDTH characters, each but the first indented. */
+/* Prints `text` in lines of at most WIDTH characters, and indents all but the first. */
 static void wrapped(FILE *out, const char *text, int indent)
 {
     int column = indent;
@@ -45,9 +45,8 @@ void help_program(FILE *out)
           "from `riffle models`.\n"
           "\nThe answer goes to standard output, everything else to standard error.\n"
           "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
-          "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... forces a lower tier of instructions, "
-          "RIFFLE_MODELS is the\n"
-          "folder of the models, NO_COLOR turns colours off.\n",
+          "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... selects a lower instruction tier,\n"
+          "RIFFLE_MODELS is the folder of the models, NO_COLOR turns colours off.\n",
           out);
 }
 
@@ -55,7 +54,10 @@ void help_verb(FILE *out, const struct verb *verb)
 {
     fprintf(out, "riffle %s: %s\n\nUsage: riffle %s %s\n", verb->name, verb->summary, verb->name,
             verb->arguments);
-    if (verb->help) fprintf(out, "\n%s\n", verb->help);
+    if (verb->help) {
+        fputc('\n', out);
+        wrapped(out, verb->help, 0);
+    }
     fputs("\nOptions:\n", out);
     for (const struct option *option = option_table; option->name; option++) {
         char name[64];

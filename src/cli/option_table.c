@@ -7,6 +7,8 @@
 #include "cli/options.h"
 
 #define AT(field) offsetof(struct cli_options, field)
+#define LITERAL(x) #x
+#define TEXT(x) LITERAL(x)
 
 enum {
     GENERATES = VERB_CHAT | VERB_RUN,
@@ -22,165 +24,148 @@ const struct option option_table[] = {
     {"--system", NULL, "TEXT", OPTION_TEXT, GENERATES, AT(system), 0, 0, NULL,
      "instructions before the conversation"},
     {"--raw", NULL, NULL, OPTION_FLAG, VERB_RUN | VERB_BENCH, AT(raw), 0, 0, NULL,
-     "feed the text as it is, without the chat template (BOS comes first where the model adds "
-     "one)"},
+     "read the text as it is, without the chat template; BOS comes first if the model adds one"},
     {"--special", NULL, NULL, OPTION_FLAG, READS, AT(special), 0, 0, NULL,
-     "the text of a special token, like <|im_start|>, becomes that token (run: with --raw)"},
+     "read the text of a special token, such as <|im_start|>, as that token (run: with --raw)"},
     {"--no-bos", NULL, NULL, OPTION_FLAG, VERB_TOKENIZE, AT(no_bos), 0, 0, NULL,
-     "leave out the BOS token that the model adds before a text"},
+     "omit the BOS token that the model adds before a text"},
     {"--template", NULL, "NAME", OPTION_TEXT, GENERATES | VERB_BENCH, AT(chat_template), 0, 0, NULL,
      "chat template to use instead of the one in the file"},
     {"--max-tokens", NULL, "N", OPTION_INT, GENERATES, AT(max_tokens), 0, INT32_MAX, NULL,
-     "tokens that an answer may have; 0, the default: until the model ends it or the context is "
-     "full"},
+     "most tokens of an answer; 0 (default): until the model ends it or the context is full"},
     {"--suite", NULL, "SUITE", OPTION_TEXT, VERB_BENCH, AT(suite), 0, 0, NULL,
-     "prompts that every chain answers beside plain decoding: code, qa, hard, or a FILE (JSONL, or "
-     "text: one prompt)"},
+     "prompts to answer with every chain and with plain decoding: code, qa, hard, or a FILE "
+     "(JSONL, or text as one prompt)"},
     {"--prompts", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_prompts), 1, INT32_MAX, NULL,
      "with --suite: only its first N prompts"},
     {"--max-tokens", NULL, "N", OPTION_INT, VERB_BENCH, AT(max_tokens), 1, INT32_MAX, NULL,
-     "with --suite: tokens of each answer, which goes on past its end (default 160)"},
+     "with --suite: tokens of each answer; an end-of-text token does not stop it (default 160)"},
     {"--stop", NULL, "TEXT", OPTION_TEXTS, GENERATES, AT(stop), 0, 0, NULL,
-     "a text that ends the answer and is not part of it; may be given several times"},
+     "end the answer before this text; may be given several times"},
     {"--temp", NULL, "T", OPTION_FLOAT, GENERATES, AT(sampling.temperature), 0, 100, NULL,
-     "temperature; 0, the default, always takes the likeliest token"},
+     "temperature; 0 (default): always the most likely token"},
     {"--top-k", NULL, "K", OPTION_INT, GENERATES, AT(sampling.top_k), 0, INT32_MAX, NULL,
-     "choose among the K likeliest tokens (default 40; 0: all)"},
+     "choose among the K most likely tokens (default 40; 0: all)"},
     {"--top-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.top_p), 0, 1, NULL,
-     "choose among the likeliest tokens that together have probability P (default 0.95; 1: all)"},
+     "choose among the most likely tokens with total probability P (default 0.95; 1: all)"},
     {"--min-p", NULL, "P", OPTION_FLOAT, GENERATES, AT(sampling.min_p), 0, 1, NULL,
-     "leave out tokens less probable than P times the likeliest (default 0.05; 0: none)"},
+     "exclude tokens less likely than P times the most likely one (default 0.05; 0: none)"},
     {"--repeat-penalty", NULL, "R", OPTION_FLOAT, GENERATES, AT(sampling.repeat_penalty), 0.01, 100,
-     NULL, "make tokens that occurred lately less likely (1, the default: off)"},
+     NULL, "make recent tokens less likely (1 (default): off)"},
     {"--repeat-last-n", NULL, "N", OPTION_INT, GENERATES, AT(sampling.repeat_last_n), -1, INT32_MAX,
-     NULL, "how many tokens 'lately' is (default 64; -1: the whole context)"},
+     NULL, "tokens that count as recent (default 64; -1: the whole context)"},
     {"--seed", NULL, "S", OPTION_SEED, GENERATES, AT(sampling.seed), 0, 0, NULL,
-     "the same seed gives the same text; without it each run differs if T is above 0"},
+     "the same seed gives the same text; by default each run with T above 0 differs"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
      "score only the first N windows (default: all)"},
     {"--repeats", NULL, "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
-     "rounds of measurement, of which medians are shown (default 5; with --suite 1)"},
+     "rounds of measurement; medians are shown (default 5; with --suite 1)"},
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
-     "with --suite: how to speculate, as in chat and run (default auto); several are measured in "
-     "turn"},
+     "with --suite: how to speculate, as in chat and run (default auto); may be given several "
+     "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
-     "how to speculate: 'auto' (default), 'none', or levels from cheap to dear, such as 'ngram > "
-     "draft > mxfp4': "
-     "ngram, "
-     "a model, mxfp4, q4, stored; the answer is the model's own with any"},
+     "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
+     "'ngram > draft > mxfp4'. A level is ngram, a model, mxfp4, q4 or stored. The chain does not "
+     "change the answer"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
      NULL,
-     "a small model that drafts, for 'auto' and for a level called draft (bench: with --suite)"},
+     "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
     {"--gamma", NULL, "N", OPTION_INT, GENERATES | VERB_BENCH, AT(gamma), 1, RIFFLE_MAX_DRAFT, NULL,
-     "draft N tokens in every round, instead of as many as pay by measurement (bench: with "
-     "--suite)"},
+     "draft N tokens in every round (default: adaptive, by measurement; bench: with --suite)"},
     {"--min-confidence", NULL, "P", OPTION_FLOAT, GENERATES | VERB_BENCH, AT(min_confidence), 0, 1,
-     NULL,
-     "with --gamma: a draft ends before a token that its level gives less than this probability"},
+     NULL, "with --gamma: end a draft before a token of lower probability"},
     {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0,
      "stored|bf16",
-     "the model's precision: 'stored' (default) or 'bf16'; `riffle info` says what is used"},
+     "the precision of the weights: 'stored' (default) or 'bf16'; `riffle info` shows what is "
+     "used"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES, AT(threads), 1, 1024, NULL,
-     "threads that compute (default: one for each core that --cores chooses)"},
+     "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
-     "which cores compute: auto (default: P and E cores), p, e, all (low-power cores, too), or CPU "
-     "numbers such as "
-     "0-3,8; "
-     "`riffle cores` shows the plan"},
+     "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
+     "numbers such as 0-3,8; `riffle cores` shows the plan"},
     {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|q8_0|bf16",
-     "of the matrices: mxfp4, q4 (Q4_K, or Q4_1 where rows are no multiple of 256), q4_0, q8_0 or "
-     "bf16"},
+     "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
+     "256), q4_0, q8_0 or bf16"},
     {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
-     "with --type mxfp4, the exponents: 'best' (default) of two by squared error, or 'floor' as "
-     "OCP prescribes"},
+     "with --type mxfp4, how exponents are chosen: 'best' (default): of two, the one with less "
+     "squared error; 'floor': as OCP specifies"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
-     "threads that compute (default: one for each core)"},
+     "worker threads (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,
-     "only kernels with NAME in theirs, such as mxfp4 or attention (default: all)"},
+     "only kernels whose name contains NAME, such as mxfp4 or attention (default: all)"},
     {"--tier", NULL, "TIER", OPTION_LIST, VERB_ROOFLINE, AT(tiers), 0, 0, NULL,
-     "the kernels of this tier, such as avx2 (default: those in use)"},
+     "the kernels of this tier, such as avx2 (default: the tier in use)"},
     {"--shape", NULL, "MxK", OPTION_LIST, VERB_ROOFLINE, AT(shapes), 0, 0, NULL,
      "M outputs and K inputs of a linear layer, K a multiple of 256 (default 8192x8192)"},
     {"--rows", NULL, "N", OPTION_LIST, VERB_ROOFLINE, AT(rows), 0, 0, NULL,
      "rows of activations (default 1,2,4,8,16,128; attention takes up to 16)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(threads), 1, 1024, NULL,
-     "threads that compute (default: one, then one for each core)"},
+     "worker threads (default: one, then one for each core)"},
     {"--repeats", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(rounds), 1, 1000, NULL,
-     "rounds of measurement, of which medians are shown (default 11)"},
+     "rounds of measurement; medians are shown (default 11)"},
     {"--pool", NULL, "MIB", OPTION_INT, VERB_ROOFLINE, AT(pool_mib), 64, INT32_MAX, NULL,
-     "memory that weights stream from (default: four times the last-level cache, between 1024 and "
-     "2048, at most a "
-     "quarter of the memory)"},
+     "memory to stream weights from (default: four times the last-level cache, at least 1024, at "
+     "most 2048 or a quarter of the memory)"},
     {"--svg", NULL, "FILE", OPTION_TEXT, VERB_ROOFLINE, AT(svg), 0, 0, NULL,
-     "the picture as well, as SVG"},
+     "also write the roofline plot to FILE as SVG"},
     {"--ctx", NULL, "N", OPTION_INT, GENERATES | VERB_INFO, AT(n_ctx), 8, INT32_MAX, NULL,
-     "tokens that the conversation can hold (default: what the model was trained on, at most "
-     "8192)"},
+     "capacity of the context in tokens (default: what the model was trained on, at most " TEXT(
+         RIFFLE_DEFAULT_CTX) ")"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
     {"--json", NULL, NULL, OPTION_FLAG,
      (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT,
-     AT(json), 0, 0, NULL, "one JSON object on standard output at the end, and nothing else there"},
+     AT(json), 0, 0, NULL,
+     "print one JSON object at the end, and nothing else, on standard output"},
     {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL,
-     "with --json: the answer's token ids as well"},
+     "with --json: also the token ids of the answer"},
     {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
-     "what is loaded and how fast it was, on standard error, also where that is not a terminal"},
+     "report the model and speeds on standard error even if that is not a terminal"},
     {NULL, NULL, NULL, OPTION_FLAG, 0, 0, 0, 0, NULL, NULL},
 };
 
 const struct verb verb_table[] = {
     {"chat", VERB_CHAT, 1, verb_chat, "MODEL [options]", "talk in the terminal",
-     "Ctrl-C stops an answer, a second one leaves; Ctrl-D leaves as well. A line that ends in \\ "
-     "goes on in the next;\n"
-     "a block between two \"\"\" may have many lines. /help inside the chat lists its commands.\n"
-     "If standard input is not a terminal, each line of it is a message and only the answers are "
-     "printed."},
+     "Ctrl-C stops an answer; pressed again, it leaves. Ctrl-D leaves, too. A line that ends in \\ "
+     "continues in the next; a block between two \"\"\" may have many lines. /help inside the chat "
+     "lists its commands. If standard input is not a terminal, each line of it is a message, and "
+     "only the answers are printed."},
     {"run", VERB_RUN, 1, verb_run, "MODEL [-p TEXT | -f FILE] [options]", "one answer, streamed",
      "The text is a user's message in the model's chat template. One newline at the end of a file "
-     "or of standard "
-     "input\n"
-     "is dropped, except with --raw."},
+     "or of standard input is removed, except with --raw."},
     {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]",
      "decoding, prompts and chains beside this machine's limit",
-     "Decoding reads all weights once for each token, so its speed is shown as per cent of the "
-     "memory bandwidth that "
-     "is\n"
-     "measured between the passes. With --suite real prompts are answered plainly and with each "
-     "--chain, in turn; the\n"
-     "token ids are compared on the way, and a difference ends with status 1."},
+     "Decoding reads all weights once for each token, so its speed is shown as a percentage of the "
+     "memory bandwidth, which is measured between the passes. With --suite, prompts are answered "
+     "by plain decoding and by each --chain in turn; if their token ids differ, the exit status is "
+     "1."},
     {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]",
      "quality, with standard error",
-     "The text is cut into windows of the context length; the second half of each window is "
-     "scored. A window begins\n"
-     "with BOS where the model adds one. Compare models on the same text and the same --ctx only."},
+     "The text is cut into windows of the context length, and the second half of each window is "
+     "scored. A window begins with BOS if the model adds one. Only compare results for the same "
+     "text and the same --ctx."},
     {"tokenize", VERB_TOKENIZE, 1, verb_tokenize, "MODEL [-p TEXT | -f FILE] [options]",
      "ids and pieces", NULL},
     {"info", VERB_INFO, 1, verb_info, "MODEL [options]",
      "what is in the file, what it will cost in memory", NULL},
     {"quantize", VERB_QUANTIZE, 2, verb_quantize, "MODEL OUT --type T [options]",
      "a GGUF file with other types of weights",
-     "Norms, biases and matrices that have no more bits than T stay as they are, and so do "
-     "embeddings that are not "
-     "the\n"
-     "output head too. OUT appears when it is whole. `--type mxfp4` and `--type q4` write what "
-     "drafts are cast to at "
-     "load."},
+     "Norms, biases, and matrices that already have no more bits than T keep their type. So do "
+     "embeddings that are not also the output head. OUT is only replaced by a complete file. "
+     "`--type mxfp4` and `--type q4` write the same weights that a chain casts at load."},
     {"cores", VERB_CORES, 0, verb_cores, "[options]",
      "the machine's cores and how work is split over them",
-     "Shares are measured in some tenths of a second, and corrected all the while when a model "
-     "runs. With "
-     "HWLOC_XMLFILE=FILE\n"
-     "the plan is for the machine that FILE describes (lstopo FILE.xml writes one), and its shares "
-     "are estimated."},
+     "The shares are measured in some tenths of a second; while a model runs, they are adjusted "
+     "continuously. With HWLOC_XMLFILE=FILE the plan is for the machine that FILE describes "
+     "(lstopo FILE.xml writes one), and its shares are estimated."},
     {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]",
      "kernels against this machine's measured limits",
-     "First how fast this machine reads memory and issues the instructions that the kernels live "
-     "on, then each kernel\n"
-     "beside these ceilings. Options that name what is measured take lists (1,2,4) and may be "
-     "given several times."},
+     "Measures how fast this machine reads memory and issues the instructions that the kernels "
+     "depend on, then each kernel against these ceilings. --kernel, --tier, --shape and --rows "
+     "take lists (1,2,4) and may be given several times."},
     {"models", VERB_MODELS, 0, verb_models, "[options]",
      "known models, and where each is on this disk",
-     "Models are looked for in $RIFFLE_MODELS, else in riffle/models in $XDG_DATA_HOME, else in\n"
+     "Models are searched in $RIFFLE_MODELS, else in riffle/models in $XDG_DATA_HOME, else in "
      "~/.local/share/riffle/models. scripts/get-model NAME fetches one."},
     {NULL, 0, 0, NULL, NULL, NULL, NULL},
 };

@@ -204,10 +204,8 @@ static int check_chain(const struct cli_options *options, const struct verb *ver
     if (options->draft && !options->draft[0])
         return cli_usage_error(verb->name, "--draft is an empty text");
     if (options->draft && !has_draft)
-        return cli_usage_error(
-            verb->name,
-            "--draft has no place in that chain: it is for 'auto', and for chains with a "
-            "level called draft");
+        return cli_usage_error(verb->name, "--draft has no place in that chain: it is for 'auto', "
+                                           "and for chains with a level called draft");
     if (options->min_confidence > 0 && !options->gamma)
         return cli_usage_error(
             verb->name, "--min-confidence needs --gamma: without it drafts are as long as pays");

@@ -156,9 +156,8 @@ static void draw_frame(struct picture *picture)
     const riffle_roofline_row *first = picture->first;
     put(picture,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-        "height=\"%d\" "
-        "font-family=\"Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" "
-        "fill=\"#37474f\">\n",
+        "height=\"%d\" font-family=\"Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\" "
+        "font-size=\"12\" fill=\"#37474f\">\n",
         WIDTH, HEIGHT, WIDTH, HEIGHT);
     put(picture, "<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#ffffff\"/>\n", WIDTH, HEIGHT);
     put(picture, "<text x=\"%d\" y=\"28\" font-size=\"17\" font-weight=\"600\" fill=\"#1c2b33\">",
@@ -167,8 +166,7 @@ static void draw_frame(struct picture *picture)
         first->threads, first->threads == 1 ? "" : "s");
     put(picture,
         "<text x=\"%d\" y=\"48\" fill=\"#607d8b\">%lld \xc3\x97 %lld, streamed from memory; in "
-        "each point the rows of "
-        "activations</text>\n",
+        "each point the rows of activations</text>\n",
         LEFT, (long long)first->m, (long long)first->k);
 }
 
@@ -238,8 +236,7 @@ static void draw_roofs(struct picture *picture)
         LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP);
     put(picture,
         "<g clip-path=\"url(#plot)\">\n<path d=\"M%.1f %.1fL%.1f %.1fH%dV%dH%.1fZ\" "
-        "fill=\"#f1f5f9\" "
-        "fill-opacity=\"0.7\"/>\n",
+        "fill=\"#f1f5f9\" fill-opacity=\"0.7\"/>\n",
         slope.x0, slope.y0, slope.x1, slope.y1, RIGHT, BOTTOM, slope.x0);
     put(picture, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#263238\" stroke-width=\"2\"/>\n",
         slope.x0, slope.y0, slope.x1, slope.y1);
@@ -259,9 +256,8 @@ static void label_roofs(struct picture *picture)
     struct slope slope = slope_of(picture, ceiling_gops(picture, order[n - 1]));
     double above = 1e9,
            angle = atan2(slope.y1 - slope.y0, slope.x1 - slope.x0) * 180 / 3.14159265358979;
-    put(picture,
-        "<g clip-path=\"url(#plot)\" fill=\"#263238\" stroke=\"#ffffff\" stroke-width=\"3\" "
-        "stroke-linejoin=\"round\" paint-order=\"stroke\">\n");
+    put(picture, "<g clip-path=\"url(#plot)\" fill=\"#263238\" stroke=\"#ffffff\" "
+                 "stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\">\n");
     for (int i = 0; i < n; i++) {
         double gops = ceiling_gops(picture, order[i]), y = y_of(picture, gops);
         /* Below its line where the one above leaves no room. */
@@ -306,8 +302,7 @@ static void draw_series(struct picture *picture, const struct series *series)
                 series->hollow ? series->colour : "#ffffff");
             put(picture,
                 "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" font-weight=\"600\" "
-                "text-anchor=\"middle\" "
-                "fill=\"%s\">%d</text>\n",
+                "text-anchor=\"middle\" fill=\"%s\">%d</text>\n",
                 x, y + 3, wide ? 8 : 9, series->hollow ? series->colour : "#ffffff", row->rows);
         }
         if (!points) put(picture, "\"/>\n");

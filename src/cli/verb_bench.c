@@ -16,16 +16,11 @@ enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, REPEATS = 
 
 static const char prompt_text[] =
     "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream "
-    "breaks into small "
-    "waves, "
-    "takes up air, and clears. Anglers like such places, because trout wait behind the larger "
-    "stones for what the "
-    "current brings. A pool lies below each riffle, deep and slow; there the river drops the "
-    "gravel that it carried "
-    "and "
-    "begins to cut a new bank. Seen from a hill, pools and riffles follow each other at even "
-    "distances, about five to "
-    "seven times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
+    "breaks into small waves, takes up air, and clears. Anglers like such places, because trout "
+    "wait behind the larger stones for what the current brings. A pool lies below each riffle, "
+    "deep and slow; there the river drops the gravel that it carried and begins to cut a new bank. "
+    "Seen from a hill, pools and riffles follow each other at even distances, about five to seven "
+    "times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
 /* One value a round. */
 struct rounds {

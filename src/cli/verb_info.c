@@ -13,14 +13,13 @@ struct cost {
     uint64_t weight_bytes, kv_bytes, draft_bytes, total_bytes, memory_bytes;
 };
 
-enum { DEFAULT_CTX_LIMIT = 8192 }; /* of riffle_session_options.n_ctx */
-
 static struct cost cost_of(const riffle_model_info *info, const riffle_machine *machine,
                            int32_t n_ctx)
 {
     struct cost cost = {.n_ctx = n_ctx};
     if (cost.n_ctx == 0)
-        cost.n_ctx = info->n_ctx_train < DEFAULT_CTX_LIMIT ? info->n_ctx_train : DEFAULT_CTX_LIMIT;
+        cost.n_ctx =
+            info->n_ctx_train < RIFFLE_DEFAULT_CTX ? info->n_ctx_train : RIFFLE_DEFAULT_CTX;
     cost.weight_bytes = info->mapped_bytes + info->resident_bytes;
     cost.kv_bytes = info->kv_bytes_per_token * (uint64_t)cost.n_ctx;
     cost.draft_bytes = info->draft_bytes;

@@ -190,8 +190,7 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
         status = cli_library_failed(code);
     if (status == CLI_OK && roofline_was_disturbed(&measuring.roofline))
         fputs("riffle: the ceilings moved by more than a quarter while the kernels were measured; "
-              "on a machine that does "
-              "nothing else the figures mean more\n",
+              "on a machine that does nothing else the figures mean more\n",
               stderr);
     if (status == CLI_OK && options->svg) status = write_picture(&measuring.roofline, options->svg);
     if (status == CLI_OK && options->json) write_json(&measuring.roofline, &machine);

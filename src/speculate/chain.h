@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "infer/backend.h"
+#include "speculate/draft.h"
 
 enum rf_level_kind {
     RF_LEVEL_NGRAM, /* "ngram" */
@@ -14,7 +15,7 @@ enum rf_level_kind {
     RF_LEVEL_TARGET /* "target"; always the last */
 };
 
-enum { RF_CHAIN_MAX_LEVELS = 8, RF_CHAIN_NAME_BYTES = 512 };
+enum { RF_CHAIN_MAX_LEVELS = RF_MAX_LEVELS, RF_CHAIN_NAME_BYTES = 512 };
 
 struct rf_chain_level {
     enum rf_level_kind kind;

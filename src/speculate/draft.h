@@ -4,6 +4,9 @@
 
 #include "infer/sampler.h"
 
-enum { RF_MAX_DRAFT = 15 }; /* rows of one verification, less the row that is read anyway */
+enum {
+    RF_MAX_DRAFT = 15, /* rows of one verification, less the row that is read anyway */
+    RF_MAX_LEVELS = 8  /* of a chain, the target included */
+};
 
 #endif

@@ -24,7 +24,7 @@
 #include "speculate/level.h"
 
 enum {
-    RF_PACE_LEVELS = 8,
+    RF_PACE_LEVELS = RF_MAX_LEVELS,
     RF_PACE_ROWS = RF_MAX_DRAFT + 1,
     RF_PACE_BUCKETS = 12 /* of confidence */
 };

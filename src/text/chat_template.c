@@ -42,8 +42,8 @@ static int recognise(const char *source, size_t n, const struct rf_allocator *al
     int code = rf_template_form(source, n, allocator, &form, &why, error);
     if (code > 0)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "the model's chat template is not one of the known ones (it has %s); choose "
-                       "one with --template: %s",
+                       "the model's chat template is not one of the known ones (it has %s); "
+                       "chat_template may be %s",
                        why, names);
     if (code < 0) return code;
     *style = rf_chat_style_of_form(form.fingerprint);
@@ -51,7 +51,7 @@ static int recognise(const char *source, size_t n, const struct rf_allocator *al
         code = rf_fail(
             error, RF_ERR_UNSUPPORTED,
             "the model's chat template is not one of the known ones (its form is %016" PRIx64
-            "); choose one with --template: %s",
+            "); chat_template may be %s",
             form.fingerprint, names);
     if (!code && form.has_default_system) {
         *default_system =
@@ -86,8 +86,7 @@ int rf_chat_template_new(struct rf_chat_template **out, const char *source, size
         style = style_of_name(name);
         if (!style)
             return rf_fail(error, RF_ERR_ARGUMENT,
-                           "there is no chat template \"%.40s\"; --template takes one of: %s", name,
-                           names);
+                           "chat_template \"%.40s\" is not known; it may be %s", name, names);
         if (style->default_system) {
             default_system =
                 rf_strndup(allocator, style->default_system, strlen(style->default_system), error);
@@ -95,7 +94,7 @@ int rf_chat_template_new(struct rf_chat_template **out, const char *source, size
         }
     } else if (!source || source_bytes == 0) {
         return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "the model has no chat template; choose one with --template: %s", names);
+                       "the model has no chat template; chat_template may be %s", names);
     } else {
         code = recognise(source, source_bytes, allocator, &style, &default_system, error);
         if (code) return code;

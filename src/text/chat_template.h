@@ -18,7 +18,7 @@ struct rf_chat_template;
 
 /* From the file's Jinja source, or by name ("chatml", "llama3", ...) when `name` is not NULL. A
  * source that is not recognised, or an unknown name, is an error that lists the names and says how
- * to choose (--template). bos and eos are the texts of those tokens, "" if there are none; some
+ * to choose. bos and eos are the texts of those tokens, "" if there are none; some
  * templates write them. */
 int rf_chat_template_new(struct rf_chat_template **chat, const char *source, size_t source_bytes,
                          const char *name, const char *bos, const char *eos,

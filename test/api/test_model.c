@@ -160,7 +160,7 @@ static void conversations_are_formatted(const riffle_model *model)
     riffle_model *plain;
     CHECK_OK(riffle_model_open(&plain, TINY_MODEL, NULL));
     CHECK(riffle_chat_format(plain, messages, 2, 1, text, sizeof text) < 0);
-    CHECK(strstr(riffle_last_error(), "--template") != NULL);
+    CHECK(strstr(riffle_last_error(), "chat_template") != NULL);
     riffle_model_close(plain);
 }
 

@@ -108,7 +108,8 @@ class Pipe(Case):
     def test_full_context(self):
         result = self.riffle("chat", MODEL, "--template", "chatml", "--ctx", "64", stdin="word " * 100 + "\nmore\n")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("64", result.err)
+        self.assertIn("n_ctx is 64", result.err)
+        self.assertIn("(choose with --ctx)", result.err)
 
     def test_reads_only_what_is_new(self):
         """The second turn's prompt holds the first turn, but is not read again."""

@@ -77,12 +77,12 @@ class Machine(Case):
         self.fails(1, "bench", MODEL, env=nonsense, says="nonsense")
 
     def test_unknown_template(self):
-        self.fails(1, "run", MODEL, "-p", "a", "--template", "nonsense", says=["nonsense", "chatml"])
+        self.fails(1, "run", MODEL, "-p", "a", "--template", "nonsense", says=["nonsense", "chatml", "--template"])
         self.fails(1, "chat", MODEL, "--template", "nonsense", says=["nonsense", "chatml"])
 
     def test_no_template(self):
         """stories260K has none: nothing is guessed, and the sentence says how to choose."""
-        self.fails(1, "run", MODEL, "-p", "a", says="--template")
+        self.fails(1, "run", MODEL, "-p", "a", says="(choose with --template or --raw)")
         self.fails(1, "chat", MODEL, says="--template")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")

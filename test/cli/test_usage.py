@@ -101,10 +101,11 @@ class Options(Case):
             self.fails(2, *run, "--chain", chain, "--draft", MODEL, says=["--draft", "no place"])
         self.fails(2, "info", MODEL, "--gamma", "2", says=["--gamma", "run"])
         self.fails(2, "bench", MODEL, "--gamma", "2", says=["--gamma", "--suite"])
-        self.fails(1, *run, "--chain", "", says="chain: it is empty")
+        self.fails(1, *run, "--chain", "", says=["chain: it is empty", "(choose with --chain)"])
         self.fails(1, *run, "--chain", "mxfp4 > ngram", says=["ngram", "first"])
         self.fails(1, *run, "--chain", "draft", says="draft")
         self.fails(1, *run, "--chain", "ngrm > mxfp4", says=["ngrm", "did you mean ngram?"])
+        self.assertNotIn("choose with", self.fails(1, "run", "chain.gguf", "-p", "a").err)
 
     def test_together(self):
         self.fails(2, "run", MODEL, "-p", "a", "-f", "b", says=["-p", "-f"])

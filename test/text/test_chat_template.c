@@ -205,7 +205,7 @@ static void check_refused(const char *source, const char *what)
     int code =
         rf_chat_template_new(&chat, source, strlen(source), NULL, "<s>", "</s>", memory, &error);
     CHECK_MSG(code == RF_ERR_UNSUPPORTED, "%s: code %d", what, code);
-    CHECK_MSG(strstr(error.text, "--template") != NULL && strstr(error.text, "chatml") != NULL,
+    CHECK_MSG(strstr(error.text, "chat_template") != NULL && strstr(error.text, "chatml") != NULL,
               "%s: \"%s\"", what, error.text);
     rf_chat_template_free(chat);
 }
@@ -343,11 +343,11 @@ static void check_arguments(void)
     struct rf_error error = {0};
     CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatm", "", "", memory, &error),
               RF_ERR_ARGUMENT);
-    CHECK(strstr(error.text, "\"chatm\"") && strstr(error.text, "--template") &&
+    CHECK(strstr(error.text, "\"chatm\"") && strstr(error.text, "chat_template") &&
           strstr(error.text, "llama2"));
     CHECK_INT(rf_chat_template_new(&chat, NULL, 0, NULL, "", "", memory, &error),
               RF_ERR_UNSUPPORTED);
-    CHECK(strstr(error.text, "--template") != NULL);
+    CHECK(strstr(error.text, "chat_template") != NULL);
     CHECK_INT(rf_chat_template_new(&chat, NULL, 0, "chatml", "", "", memory, &error), 0);
     struct rf_chat_message messages[] = {{"user", "x"}, {"tool", "y"}, {"user", NULL}, {NULL, "z"}};
     CHECK_INT(rf_chat_render(chat, messages, 0, 1, memory, &rendered, &error), RF_ERR_ARGUMENT);
