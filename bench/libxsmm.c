@@ -1,10 +1,8 @@
-/* Riffle's kernels beside those of libxsmm 1.17: a matrix that the second cache holds times 1 to
- * 128 rows, on one thread.
- *
- * libxsmm's results are first compared with a plain loop's (kcheck does that for Riffle's). Then,
- * for each number of rows, all ways to multiply take turns, and a figure is the median of the
- * rounds. Packing is not counted on either side. The last line tells whether the number of rows
- * changed a result's bits. Ends with 1 if a result was wrong. */
+/* Compares Riffle's kernels with those of libxsmm 1.17: a matrix that fits in the L2 cache times 1
+ * to 128 rows, on one thread. First libxsmm's results are checked against a plain loop (kcheck does
+ * that for Riffle's). Then, for each number of rows, all ways to multiply run in turn; figures are
+ * medians of the rounds. Packing is not counted on either side. The last line tells whether the
+ * number of rows changed a result's bits. The exit status is 1 if a result was wrong. */
 #include <libxsmm.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,8 +22,7 @@ enum {
     M = 128, /* rows of weights, which are 768 KiB in F32 */
     K = 1536,
     MOST_ROWS = 128,
-    TILE_ROWS =
-        16, /* x SCALED_MB integer sums are scaled at a time: they stay in the first cache */
+    TILE_ROWS = 16, /* x SCALED_MB integer sums are scaled at a time: they fit in the L1 cache */
     SCALED_MB = 64,
     ROUNDS = 15,
     MOST_WAYS = 6,
@@ -40,7 +37,7 @@ struct way {
     const void *w, *x;
     void *y; /* [MOST_ROWS][M], the same for all ways */
 
-    struct rf_peak_loop peak; /* an instruction's limit: as many operations without operands */
+    struct rf_peak_loop peak; /* an instruction's limit: as many operations on registers only */
 
     const struct rf_kernels *kernels; /* Riffle's */
     enum rf_format format;
@@ -54,11 +51,11 @@ struct way {
     double unit;            /* of results that are integers; 0: they are F32 */
     const double *expected; /* [MOST_ROWS][M] */
 
-    float first_row[M]; /* of results, when the call had one row */
-    int bits_differ;    /* when it had more */
+    float first_row[M]; /* of results, for a call with one row */
+    int bits_differ;    /* for a call with more */
 };
 
-/* All operands lie in one block, from which parts are taken and not given back. */
+/* All operands are allocated from one block and never freed. */
 static void *take(char **memory, size_t bytes)
 {
     void *part = *memory;
@@ -80,7 +77,7 @@ static void multiply_nothing(const struct way *way, size_t n)
     way->peak.run((uint64_t)(2.0 * M * K * (double)n / way->peak.operations));
 }
 
-/* As the backend calls a kernel: many rows meet one piece of the weights after another. */
+/* Calls a kernel as the backend does: all rows with one piece of the weights after another. */
 static void multiply_riffle(const struct way *way, size_t n)
 {
     int bf16 = way->format == RF_FORMAT_BF16;
@@ -108,7 +105,7 @@ static void multiply_xsmm(const struct way *way, size_t n)
 
 #define WITH_AVX512 __attribute__((target("avx512f,fma,prefer-vector-width=512")))
 
-/* The sums of one group of k, [rows][SCALED_MB], scaled and added to y. */
+/* Scales the sums of one group of k, [rows][SCALED_MB], and adds them to y. */
 WITH_AVX512 static void add_scaled(float *restrict y, const int32_t *restrict sums,
                                    const float *restrict scales, const struct rf_a8 *restrict a8,
                                    size_t rows)
@@ -118,7 +115,7 @@ WITH_AVX512 static void add_scaled(float *restrict y, const int32_t *restrict su
             y[r] = fmaf((float)(sums[r] + a8->m128) * a8->d, scales[r], y[r]);
 }
 
-/* Late scaling, which Q8_0 and MXFP4 ask for: the exact sum of each 32 products becomes F32 and is
+/* Late scaling, as needed for Q8_0 and MXFP4: the exact sum of 32 products is converted to F32 and
  * scaled. */
 static void multiply_xsmm_scaled(const struct way *way, size_t n)
 {
@@ -194,7 +191,7 @@ static const double *plain_loop(char **memory, const float *w, float offset, con
 
 static double time_passes(const struct way *way, size_t n, size_t passes)
 {
-    way->multiply(way, n); /* the cache held another way's weights */
+    way->multiply(way, n); /* warms up: the cache holds another way's weights */
     double start = rf_clock_seconds();
     for (size_t pass = 0; pass < passes; pass++) way->multiply(way, n);
     return (rf_clock_seconds() - start) / (double)passes;
@@ -212,8 +209,8 @@ static int is_right(const struct way *way, size_t n)
     return 1;
 }
 
-/* 1e9 operations a second of each way, 0 of those that are missing or wrong. The number of wrong
- * ones. */
+/* Measures 1e9 operations per second for each way; 0 for those that are missing or wrong. Returns
+ * the number of wrong ones. */
 static int measure(struct way *ways, size_t n_ways, size_t n, double *rates)
 {
     double seconds[MOST_WAYS][ROUNDS];
@@ -273,7 +270,7 @@ static struct way peak_way(enum rf_peak peak)
     return way;
 }
 
-/* w and x are integers / 128, so that BF16 and 8 bits hold them, too; x has a 127 in each block
+/* w and x are integers / 128, so BF16 and 8 bits represent them exactly; x has a 127 in each block
  * of 32. */
 struct operands {
     float *w, *x, *y;
@@ -328,8 +325,7 @@ static int compare_f32(char *memory, const struct operands *operands)
     return print_table("BF16 beside F32 on AVX2", ways, sizeof ways / sizeof *ways);
 }
 
-/* Any codes and scales do for Riffle's panels: these are no extremes, whatever they are taken for.
- */
+/* Codes and scales for Riffle's panels: moderate values in every format. */
 static const void *make_panels(char **memory, enum rf_format format)
 {
     size_t bytes = M / RF_PANEL_ROWS * rf_panel_bytes(format, K);

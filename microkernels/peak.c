@@ -1,11 +1,11 @@
-/* The loops are assembly, so that no compiler shortens, reorders or spills them, and this file
- * needs no flags. */
+/* The loops are assembly, so that compilers do not shorten, reorder or spill them, and this file
+ * needs no target flags. */
 #include "microkernels/peak.h"
 
 #include "microkernels/amx/tier.h"
 #include "platform/cpu.h"
 
-/* Twelve accumulators: two units with a latency of six are busy with them. */
+/* Twelve accumulators keep two units with a latency of six cycles busy. */
 #define TWELVE(step)                                                                          \
     step("0") step("1") step("2") step("3") step("4") step("5") step("6") step("7") step("8") \
         step("9") step("10") step("11")

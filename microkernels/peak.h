@@ -1,8 +1,6 @@
-/* How many operations a second the instructions give that the kernels live on: the compute ceilings
- * of `riffle roofline`.
- *
- * Each loop issues one kind of instruction on enough independent accumulators to cover its latency,
- * with all operands in registers. So it shows what the execution units can do, and nothing of
+/* The compute ceilings of `riffle roofline`: operations per second of the instructions that kernels
+ * mainly consist of. Each loop issues one kind of instruction on enough independent accumulators to
+ * cover its latency, with all operands in registers. So it measures the execution units without
  * loads, unpacking or scaling. */
 #ifndef RF_MICROKERNELS_PEAK_H
 #define RF_MICROKERNELS_PEAK_H
@@ -12,7 +10,7 @@
 #include "microkernels/kernels.h"
 
 enum rf_peak {
-    RF_PEAK_SSE_F32, /* mulps, addps: what every x86-64 has */
+    RF_PEAK_SSE_F32, /* mulps, addps: every x86-64 has them */
     RF_PEAK_FMA_256, /* vfmadd231ps */
     RF_PEAK_MADDUBS, /* vpmaddubsw, and one vpmaddwd for each four, 256 bits: AVX2's dot product of
                         bytes */
@@ -37,9 +35,10 @@ struct rf_peak_loop {
 /* 1, or 0 if this processor lacks the instruction. */
 int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop);
 
-/* What linear layers with n such rows of activations live on in a tier (an enum rf_tier)... */
+/* The instruction that limits linear layers with n rows of activations in this form, in a tier (an
+ * enum rf_tier). */
 enum rf_peak rf_peak_of(enum rf_operand form, int tier, size_t n);
-/* ... and what everything else does. */
+/* The instruction that limits everything else. */
 enum rf_peak rf_peak_of_floats(int tier);
 
 #endif

@@ -1,6 +1,5 @@
-/* What measured shares are worth: passes of a model with workers slowed down, or with a process
- * that really takes a core, beside the same with equal shares and beside what the workers' speeds
- * add up to. */
+/* What measured shares gain: passes of a model with slowed workers, or with a process that occupies
+ * a core. They are compared with equal shares and with the sum of the workers' speeds. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -22,7 +21,7 @@ struct slow {
     double factor, period;
 };
 
-/* What happens to the workers at the same time. */
+/* What disturbs the workers at the same time. */
 struct disturbance {
     char name[80];
     struct slow slow[MAX_SLOW];
@@ -40,15 +39,14 @@ struct options {
 static const char usage[] =
     "Usage: bench_split MODEL [options]\n"
     "\n"
-    "  --case WHAT      a disturbance: I:FACTOR makes worker I that many times slower, "
-    "I:FACTOR:SECONDS does so in every\n"
-    "                   second half of so many seconds, several with commas; cpuN keeps CPU N busy "
-    "with another process.\n"
-    "                   May be given several times (default: 1:2  1:4  1:3:0.2  cpuN of the last "
-    "CPU)\n"
+    "  --case WHAT      a disturbance; may be given several times. I:FACTOR slows worker I down "
+    "by\n"
+    "                   FACTOR, and I:FACTOR:SECONDS does so during alternate half-periods of\n"
+    "                   SECONDS; several workers are separated by commas. cpuN keeps CPU N busy\n"
+    "                   with another process. Default: 1:2  1:4  1:3:0.2  cpuN of the last CPU\n"
     "  --rows N         passes over N rows (several times; default: 1, 8 and 256)\n"
     "  --seconds S      of each measurement (default 1)\n"
-    "  --rounds N       of which medians are shown (default 5)\n"
+    "  --rounds N       rounds of measurement; medians are shown (default 5)\n"
     "  --weights W --threads N --cores C    as for riffle\n";
 
 static int parse_case(struct disturbance *to, const char *text)
@@ -178,7 +176,7 @@ static int measure(riffle_session *session, const struct options *options, int r
         rates[way] = calloc((size_t)options->rounds, sizeof(double));
     for (int round = 0; round < options->rounds && !code; round++)
         for (int way = 0; way < WAYS && !code; way++) {
-            /* What the disturbance before taught is to be forgotten. */
+            /* Forget the shares learned under the previous disturbance. */
             if (way == PLAIN && passes(session->session, rows, options->seconds, error) < 0.0)
                 code = error->code;
             if (code) break;
@@ -237,7 +235,7 @@ static int run(riffle_session *session, const struct options *options, struct rf
 {
     int code = check_workers(session, options, error);
     if (code) return code;
-    /* Read once, so that passes after it are alone. */
+    /* Read it once, so that later passes do not include it. */
     int32_t text[CONTEXT] = {0};
     if (riffle_prefill(session, text, CONTEXT) != 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "%s", riffle_last_error());

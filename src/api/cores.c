@@ -1,4 +1,4 @@
-/* riffle_cores: the plan of the cores, with what each of its workers can do. */
+/* riffle_cores: the plan of the cores, and the speeds of its workers. */
 #include <stdio.h>
 
 #include "api/handles.h"
@@ -14,8 +14,8 @@ void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* Puts measured speeds in the place of the plan's estimates. A worker that decoding does without
- * has none there. */
+/* Replaces the plan's estimates by measured speeds; 0 for a worker that this kind of work does not
+ * use. */
 static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
 {
     const struct rf_split_kind *decode = &split->kinds[RF_WORK_ONE],
@@ -49,7 +49,7 @@ static int report(const struct rf_plan *plan, riffle_on_core on_core, void *user
                   struct rf_error *error)
 {
     double decode = 0, prompt = 0;
-    /* Workers without a place take no part while those with one are enough. */
+    /* Workers without a hardware thread have no share. */
     for (int s = 0; s < plan->n_placed; s++) {
         decode += (double)plan->seats[s].decode;
         prompt += (double)plan->seats[s].prompt;

@@ -9,7 +9,7 @@
 #include "platform/memory.h"
 #include "platform/plan.h"
 
-/* What riffle_set_cpu asked for: an enum rf_tier, or -1. Process-wide, as the processor is. */
+/* The tier of riffle_set_cpu: an enum rf_tier, or -1. One for the process. */
 static atomic_int forced_tier = -1;
 
 const char *riffle_version(void)

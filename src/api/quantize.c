@@ -1,4 +1,4 @@
-/* riffle_quantize: names to what they mean. */
+/* riffle_quantize: resolves names and calls rf_quantize. */
 #include "quant/quantize.h"
 
 #include <string.h>

@@ -52,7 +52,7 @@ int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size
     return (int64_t)total;
 }
 
-/* Renders a conversation, checking the caller's arguments. */
+/* Checks the caller's arguments and renders the conversation. */
 static int render(const riffle_model *model, const riffle_message *messages, size_t n_messages,
                   int add_generation_prompt, struct rf_rendered *rendered, struct rf_error *error)
 {
@@ -92,7 +92,7 @@ int64_t riffle_chat_format(const riffle_model *model, const riffle_message *mess
     return code ? rf_api_fail(&error) : (int64_t)bytes;
 }
 
-/* Tokens and the place in a text that they spell. */
+/* A position in tokens and in the text that they spell. */
 struct walk {
     const struct rf_tokenizer *tokenizer;
     const int32_t *ids;
@@ -100,7 +100,7 @@ struct walk {
     size_t at; /* bytes */
 };
 
-/* A BOS that the tokenizer added is not in the template's text. */
+/* Skips a BOS that the tokenizer added, as it is not in the template's text. */
 static struct walk walk_begin(const struct rf_tokenizer *tokenizer,
                               const struct rf_rendered *rendered, const int32_t *ids, size_t n)
 {
@@ -114,8 +114,8 @@ static struct walk walk_begin(const struct rf_tokenizer *tokenizer,
     return walk;
 }
 
-/* How many bytes of the rendered text the session's tokens spell, all of them; -1 if they spell
- * something else. */
+/* The bytes of the rendered text that all of the session's tokens spell; -1 if they spell something
+ * else. */
 static int64_t spelled(const riffle_session *session, const struct rf_rendered *rendered)
 {
     const struct rf_session *state = session->session;
@@ -131,7 +131,8 @@ static int64_t spelled(const riffle_session *session, const struct rf_rendered *
     return (int64_t)walk.at;
 }
 
-/* Steps to the next control token and past it: its id, and its place in *at; -1 at the end. */
+/* Advances past the next control token. Returns its id and sets *at to its position; -1 at the
+ * end. */
 static int32_t next_control(struct walk *walk, size_t *at)
 {
     while (walk->i < walk->n) {
@@ -144,8 +145,8 @@ static int32_t next_control(struct walk *walk, size_t *at)
     return -1;
 }
 
-/* 1 if the session has control tokens where the conversation has them, and nowhere else, in the
- * first `known` bytes: the same bytes may be a control token's name that a person wrote. */
+/* 1 if session and conversation have the same control tokens at the same positions in the first
+ * `known` bytes. Equal bytes are not enough: a user may have typed the name of a control token. */
 static int same_controls(const riffle_session *session, const struct rf_rendered *rendered,
                          const struct rf_tokens *conversation, size_t known)
 {
@@ -180,9 +181,9 @@ static int encode_from(const riffle_model *model, const struct rf_rendered *rend
     return code;
 }
 
-/* The tokens that are to follow the first *keep of the session. A session that spells the beginning
- * of the conversation goes on from there, whatever tokens it spells it with; else the longest
- * common beginning of the tokens is kept. */
+/* Finds the tokens to append after the first *keep tokens of the session. If the session spells the
+ * beginning of the conversation, with whatever tokens, it keeps them all; else it keeps the longest
+ * common prefix of the tokens. */
 static int plan(const riffle_session *session, const struct rf_rendered *rendered,
                 struct rf_tokens *tokens, int32_t *keep, size_t *first, struct rf_error *error)
 {

@@ -1,5 +1,5 @@
-/* Prompts for bench --suite. A JSONL file of the usual test sets is taken as it is: what a line
- * means is told by its keys. */
+/* Prompts for bench --suite. JSONL files of common test sets can be used directly: the keys of a
+ * line tell which set it is from. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +15,13 @@ static const size_t most_file_bytes = (size_t)64 << 20;
 static void add(struct bench_prompts *prompts, struct buffer *name, struct buffer *text)
 {
     prompts->items = cli_reallocate(prompts->items, prompts->count + 1, sizeof *prompts->items);
-    /* An empty buffer has no data. */
+    /* An empty buffer's data is NULL. */
     buffer_puts(name, "");
     buffer_puts(text, "");
     prompts->items[prompts->count++] = (struct bench_prompt){name->data, text->data, text->count};
 }
 
-/* task_id, question_id or name, else the line. */
+/* Named by task_id, question_id or name, else by the line. */
 static void name_of(const json_t *object, size_t line, struct buffer *name)
 {
     static const char *const keys[] = {"task_id", "question_id", "name", NULL};
@@ -52,8 +52,8 @@ static void text_of(const json_t *string, struct buffer *text)
     buffer_append(text, json_string_value(string), json_string_length(string));
 }
 
-/* HumanEval has "prompt" and "entry_point", MT-bench "turns" (the first is taken), GSM8K
- * "question", MBPP "text"; anybody else "prompt". 0 when it is none of these. */
+/* HumanEval has "prompt" and "entry_point", MT-bench "turns" (only the first is used), GSM8K
+ * "question", MBPP "text"; others have "prompt". 0 for any other object. */
 static int prompt_of(const json_t *object, int raw, struct buffer *text)
 {
     const json_t *prompt = json_object_get(object, "prompt"),
@@ -80,8 +80,7 @@ static int prompt_of(const json_t *object, int raw, struct buffer *text)
 static int read_line(struct bench_prompts *prompts, const char *file, size_t number,
                      const char *line, size_t n, int raw)
 {
-    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte.
-     */
+    /* jansson rejects \u0000 by default, so no text holds a zero byte. */
     json_error_t reason;
     json_t *object = json_loadb(line, n, 0, &reason);
     if (!object)
@@ -123,7 +122,7 @@ static int read_lines(struct bench_prompts *prompts, const char *file, const cha
     return CLI_OK;
 }
 
-/* By its name, or because its first line is a JSON object. */
+/* By its name, or if its first line is a JSON object. */
 static int is_jsonl(const char *file, const char *text, size_t bytes)
 {
     size_t n = strlen(file), start = strspn(text, " \t\r\n");

@@ -113,7 +113,7 @@ static void print_padded(const char *name)
     printf("%*s", shown < NAME_WIDTH ? NAME_WIDTH - shown : 1, "");
 }
 
-/* A letter for each chain where there are several. */
+/* A letter for each chain if there are several. */
 static char letter(const struct bench_report *report, size_t chain)
 {
     return report->n_chains > 1 ? (char)('A' + chain % 26) : ' ';

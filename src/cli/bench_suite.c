@@ -17,7 +17,7 @@
 
 enum { DEFAULT_TOKENS = 160, WARM_UP_TOKENS = 16, SPARE_TOKENS = 16 };
 
-/* A session with a chain of its own, and its last answer. The first is plain decoding. */
+/* A session with its own chain, and its last answer. The first lane decodes plainly. */
 struct lane {
     riffle_session *session;
     int32_t prompt_tokens, tokens;
@@ -34,7 +34,7 @@ struct suite {
     riffle_stats *chains;
     struct lane *lanes;
     size_t n_lanes;
-    struct bench_row *repeats; /* [repeats][chains] of the prompt at hand */
+    struct bench_row *repeats; /* [repeats][chains] of the current prompt */
     struct progress progress;
     uint64_t answers_done, answers;
 };
@@ -77,8 +77,8 @@ static int read_prompt(struct suite *suite, struct lane *lane, const struct benc
     return CLI_OK;
 }
 
-/* Everything from the beginning, as a user has it: a draft reads the prompt within the time of
- * decoding. */
+/* Starts from an empty session, as a user does. The time that a draft model takes to read the
+ * prompt counts as decoding. */
 static int answer(struct suite *suite, struct lane *lane, const struct bench_prompt *prompt,
                   int32_t max_tokens)
 {
@@ -141,8 +141,8 @@ static void compare(struct bench_row *row, const struct lane *plain, const struc
     row->got = i < lane->tokens ? lane->ids[i] : -1;
 }
 
-/* All chains once, then plain decoding again; `rows` has one row a chain. The plain lane holds an
- * answer already. */
+/* Answers once with each chain, then again with plain decoding; `rows` has one row for each chain.
+ * The plain lane already holds an answer. */
 static int repeat_once(struct suite *suite, size_t prompt, struct bench_row *rows)
 {
     struct lane *plain = &suite->lanes[0];
@@ -181,7 +181,7 @@ static int by_speedup(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The repeat with the median speed-up stands for all, but a difference in any is shown. */
+/* Reports the repeat with the median speed-up, and a difference in tokens in any repeat. */
 static struct bench_row choose_repeat(struct suite *suite, size_t chain)
 {
     size_t n_chains = suite->report.n_chains, n = (size_t)suite->report.repeats;
@@ -221,8 +221,8 @@ static int measure_prompt(struct suite *suite, size_t prompt)
 
 /* ---- the suite ---- */
 
-/* Of several chains the others are parts: the one with the most levels; auto, which is not known
- * yet, if it is there. */
+/* The chain to open the model with: the one with the most levels, as the others are parts of it.
+ * "auto" comes first, as its levels are not known yet. */
 static const char *widest(const struct text_list *chains)
 {
     const char *found = "auto";
@@ -239,7 +239,7 @@ static const char *widest(const struct text_list *chains)
     return found;
 }
 
-/* Tokens that the longest prompt and its answer need, at least. */
+/* Tokens that the longest prompt and its answer need. */
 static int count_context(struct suite *suite, int32_t *n_ctx)
 {
     size_t most = 0;
@@ -292,7 +292,7 @@ static int measure(struct suite *suite)
     struct bench_report *report = &suite->report;
     struct lane *plain = &suite->lanes[0];
     double read;
-    /* A first, short answer touches everything once and is not counted. */
+    /* A short first answer warms everything up and is not counted. */
     int32_t warm_up = report->max_tokens < WARM_UP_TOKENS ? report->max_tokens : WARM_UP_TOKENS;
     int status = CLI_OK;
     for (size_t i = 0; i < suite->n_lanes && status == CLI_OK; i++) {
@@ -347,7 +347,7 @@ static void close_all(struct suite *suite)
     bench_prompts_free(&suite->prompts);
 }
 
-/* The first difference, as a sentence. */
+/* Fails with a sentence about the first difference. */
 static int check_identical(const struct bench_report *report)
 {
     for (size_t i = 0; i < report->n_rows; i++) {

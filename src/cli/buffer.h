@@ -1,11 +1,10 @@
-/* A growing text. Where there is no memory the program ends with a sentence: it has nothing to
- * save. */
+/* A growing text. The program exits with a sentence if memory runs out: it has nothing to save. */
 #ifndef CLI_BUFFER_H
 #define CLI_BUFFER_H
 
 #include <stddef.h>
 
-/* data is NULL or ends with a zero that is not counted. All zero is an empty buffer. */
+/* `data` is NULL or ends with a zero byte that is not counted. All zero is an empty buffer. */
 struct buffer {
     char *data;
     size_t count, cap;

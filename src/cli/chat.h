@@ -1,4 +1,5 @@
-/* A chat: what the loop (verb_chat.c) and the slash commands (chat_commands.c) share. */
+/* The state of a chat, shared by the loop (verb_chat.c) and the slash commands
+ * (chat_commands.c). */
 #ifndef CLI_CHAT_H
 #define CLI_CHAT_H
 
@@ -10,9 +11,9 @@ struct chat {
     const struct cli_options *options;
     struct engine engine;
     struct conversation conversation;
-    int interactive;        /* a person types at a terminal */
-    int stats_after_answer; /* one line of figures */
-    int paints;             /* tokens have the colour of the level that proposed them first */
+    int interactive;        /* standard input is a terminal */
+    int stats_after_answer; /* print a line of figures */
+    int paints;             /* tokens have the colour of the level that first proposed them */
 };
 
 enum command_result { COMMAND_DONE, COMMAND_FAILED, COMMAND_EXIT };

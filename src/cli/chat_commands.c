@@ -56,7 +56,7 @@ static enum command_result run_stats(struct chat *chat, const char *argument)
     return COMMAND_DONE;
 }
 
-/* A session of another chain takes the place of the chat's, with the same tokens. */
+/* Replaces the chat's session by one with another chain and the same tokens. */
 static enum command_result change_chain(struct chat *chat, const char *chain)
 {
     struct engine *engine = &chat->engine;
@@ -156,14 +156,14 @@ static enum command_result run_exit(struct chat *chat, const char *argument)
 static const struct command commands[] = {
     {"/help", "", "this list", run_help},
     {"/stats", "[on|off]",
-     "figures so far; on and off: a line of them after each answer, and tokens in the colours of "
-     "their levels",
+     "statistics so far; on, off: a line after each answer, and tokens in the colours of their "
+     "levels",
      run_stats},
     {"/chain", "[CHAIN]",
      "the chain of levels that answers, and why; with CHAIN: answer with that one", run_chain},
     {"/save", "FILE", "write the conversation as JSON", run_save},
-    {"/load", "FILE", "go on with a saved conversation", run_load},
-    {"/reset", "", "begin a new conversation; the system message stays", run_reset},
+    {"/load", "FILE", "continue a saved conversation", run_load},
+    {"/reset", "", "start a new conversation; the system message stays", run_reset},
     {"/system", "TEXT", "set the system message; without TEXT: show it", run_system},
     {"/exit", "", "leave, as Ctrl-D does", run_exit},
 };
@@ -178,9 +178,9 @@ static enum command_result run_help(struct chat *chat, const char *argument)
         snprintf(name, sizeof name, "%s %s", commands[i].name, commands[i].argument);
         fprintf(stderr, "  %-16s %s\n", name, commands[i].help);
     }
-    fputs("A line that ends in \\ goes on in the next; a block between two \"\"\" may have many "
-          "lines. Ctrl-C stops an\n"
-          "answer. A message that begins with a slash needs a space before it.\n",
+    fputs("A line that ends in \\ continues in the next; a block between two \"\"\" may have many "
+          "lines.\nCtrl-C stops an answer. A message that begins with a slash needs a space before "
+          "it.\n",
           stderr);
     return COMMAND_DONE;
 }

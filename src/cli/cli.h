@@ -1,5 +1,4 @@
-/* What the verbs of the `riffle` program share: exit statuses, their entry points, sentences for
- * people. */
+/* What the verbs of the `riffle` program share: exit statuses, entry points, error sentences. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -7,7 +6,7 @@ struct cli_options;
 
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
-/* One verb each. They return an exit status, having said on standard error what failed. */
+/* The verbs. They return an exit status; if it is not CLI_OK, standard error has a sentence. */
 int verb_chat(const struct cli_options *options);
 int verb_run(const struct cli_options *options);
 int verb_bench(const struct cli_options *options);
@@ -25,14 +24,14 @@ int verb_models(const struct cli_options *options);
 #    define CLI_PRINTF(text, first)
 #endif
 
-/* One sentence on standard error; control bytes of names and texts in it are shown as '?'. Returns
- * CLI_FAILED. */
+/* Prints one sentence on standard error, with '?' for control bytes. Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
-/* The same for wrong usage, with a pointer to the help of `verb` (may be NULL). Returns CLI_USAGE.
- */
+/* The same for wrong usage, with a reference to the help of `verb` (may be NULL). Returns
+ * CLI_USAGE. */
 int cli_usage_error(const char *verb, const char *format, ...) CLI_PRINTF(2, 3);
-/* The sentence of a library call that returned `code`. CLI_INTERRUPTED, silently, if the user
- * stopped it. */
+/* Prints the sentence of the library call that returned `code`, and the option for a field that it
+ * names. Returns CLI_FAILED. If the user stopped the call, prints nothing and returns
+ * CLI_INTERRUPTED. */
 int cli_library_failed(int code);
 
 #endif

@@ -127,8 +127,7 @@ int conversation_load(struct conversation *conversation, const char *path)
     if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK)
         return cli_fail("%s", error.text);
 
-    /* jansson refuses \u0000 in texts unless it is asked to allow it: no message holds a zero byte.
-     */
+    /* jansson rejects \u0000 by default, so no text holds a zero byte. */
     json_error_t reason;
     json_t *root = json_loadb(text, bytes, 0, &reason);
     free(text);

@@ -13,9 +13,9 @@ struct cores {
     size_t count;
 };
 
-/* In words: the machine, its workers, how their shares are known. */
+/* Text: the machine, its workers, and whether their shares are measured. */
 void cores_print_summary(const struct cores *cores);
-/* A cell for each worker and each idle core, by package and kind, with bars for their shares. */
+/* A picture with a cell for each worker and each idle core, by package and kind. */
 void cores_print_picture(const struct cores *cores);
 /* What is left out, and why. */
 void cores_print_left_out(const struct cores *cores);

@@ -1,4 +1,4 @@
-/* The words and the picture of `riffle cores`. */
+/* The text and the picture of `riffle cores`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,7 @@ void cores_print_summary(const struct cores *cores)
 struct group {
     const riffle_core **cells;
     size_t count;
-    int by_l2, by_l3; /* a bar stands between caches of that level */
+    int by_l2, by_l3; /* a bar separates caches of that level */
     int cell_width;
 };
 
@@ -130,7 +130,7 @@ static int works(const struct cores *cores, int32_t core)
     return 0;
 }
 
-/* Threads that work, and the first one of every core that does not. */
+/* Threads that work, and the first thread of every idle core. */
 static struct group collect(const struct cores *cores, int32_t package, int kind)
 {
     struct group group = {.cells = cli_allocate(cores->count + 1, sizeof *group.cells),
@@ -153,15 +153,15 @@ static struct group collect(const struct cores *cores, int32_t package, int kind
     return group;
 }
 
-/* Whether a bar stands before the cell. */
+/* Whether a bar precedes the cell. */
 static int is_border(const struct group *group, size_t i)
 {
     const riffle_core *a = group->cells[i - 1], *b = group->cells[i];
     return (group->by_l2 && a->l2 != b->l2) || (group->by_l3 && a->l3 != b->l3);
 }
 
-/* The end of the line that begins with cell `first`: where it is full, at a border if there is one.
- */
+/* The end of the line that begins with cell `first`: where it is full, or at the last border before
+ * that. */
 static size_t line_end(const struct group *group, size_t first)
 {
     int width = LABEL + group->cell_width;
@@ -182,7 +182,7 @@ static double share_of(const riffle_core *core, enum line line)
     return line == LINE_DECODE ? core->decode_share : core->prompt_share;
 }
 
-/* An eighth to eight of them; a dot for nothing. */
+/* One to eight eighths; a dot for nothing. */
 static const char *bar(double share, double most)
 {
     static const char *const bars[] = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -285,7 +285,7 @@ static int by_number(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* "1, 3, 12-19", in lines of WIDTH; each but the first is indented by two. */
+/* "1, 3, 12-19", in lines of WIDTH; all but the first are indented by two. */
 static void print_numbers(const int32_t *numbers, size_t n, const char *before, const char *after)
 {
     int column = printf("%s", before);

@@ -17,7 +17,7 @@ static void cancel_session(void *user)
     riffle_cancel(user);
 }
 
-/* A level that is not there, and is nearly called like one that is no model. */
+/* The name of a level that `name` probably misspells; NULL: none. */
 static const char *nearest_level(const char *name)
 {
     static const char *const levels[] = {"ngram", "draft", "mxfp4", "q4", "stored", "target"};
@@ -26,7 +26,7 @@ static const char *nearest_level(const char *name)
     return best.name;
 }
 
-/* riffle_model_options.find_model: what MODEL means holds in a chain too. */
+/* riffle_model_options.find_model: a chain takes the same names as MODEL. */
 static int find_model(void *user, const char *name, char *path, size_t cap)
 {
     struct engine *engine = user;
@@ -47,7 +47,7 @@ static int find_model(void *user, const char *name, char *path, size_t cap)
     return engine->explained;
 }
 
-/* The draft model that was named or is listed, for free(); NULL where there is none. */
+/* The draft model that was named, or is listed for this model, for free(); NULL: none. */
 static char *find_draft(struct engine *engine, const struct cli_options *options, int *status)
 {
     *status = CLI_OK;
@@ -93,7 +93,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.draft = draft;
     model_options.find_model = find_model;
     model_options.find_user = engine;
-    /* Without a place for it the pace is measured anew each time. */
+    /* Without a folder, the pace is measured anew each time. */
     if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0 &&
         cache_folder(cache, sizeof cache) == 0 && rf_make_folder(cache) == 0)
         model_options.cache_folder = cache;
@@ -118,8 +118,7 @@ static void print_note(void)
         fprintf(stderr, "riffle: %s\n", machine.note);
 }
 
-/* Where the cores are not what one would think: another machine's, or fewer than the threads that
- * were asked for. */
+/* Warns if the cores are those of another machine, or fewer than the requested threads. */
 static void print_cores(const struct cli_options *options)
 {
     riffle_cores_options asked;
@@ -225,7 +224,7 @@ void engine_introduce(const struct engine *engine, const struct cli_options *opt
 int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes,
                          unsigned flags, size_t *count)
 {
-    /* A token seldom has less than one byte of text; where it does, the second call has room. */
+    /* A token rarely has less than one byte of text; then a second call has enough room. */
     size_t cap = bytes + 16;
     for (;;) {
         int32_t *tokens = cli_allocate(cap, sizeof *tokens);

@@ -1,4 +1,4 @@
-/* The one text that run, tokenize and perplexity work on: -p, -f or standard input. */
+/* The input text of run, tokenize and perplexity: -p, -f or standard input. */
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
 

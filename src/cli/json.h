@@ -1,5 +1,5 @@
-/* Writes JSON (RFC 8259): values in the order of the calls, commas and quotes by itself. Numbers
- * have the C form in every locale (the program never sets LC_NUMERIC). */
+/* Writes JSON (RFC 8259): values in the order of the calls, with commas and quotes. Numbers do not
+ * depend on the locale, as the program never sets LC_NUMERIC. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 

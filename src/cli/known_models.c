@@ -11,7 +11,7 @@
 
 enum { LONGEST_PATH = 4096 };
 
-/* The field at *p up to a tab or the end of the line, and *p behind it. */
+/* The field at *p up to a tab or the end of the line; advances *p past it. */
 static char *next_field(const char **p)
 {
     size_t n = strcspn(*p, "\t\n");
@@ -54,7 +54,7 @@ void known_models_free(struct known_models *known)
     *known = (struct known_models){NULL, 0};
 }
 
-/* What is wrong, or NULL. */
+/* NULL, or a sentence about what is wrong. */
 static const char *find_folder(char *path, size_t cap)
 {
     const char *chosen = getenv("RIFFLE_MODELS");
@@ -103,8 +103,8 @@ static char *file_of(const struct known_model *model)
     return NULL;
 }
 
-/* The model of that name or beginning; *n_found is how many there are. `names` gets those of the
- * candidates. */
+/* The model whose name is or begins with `name`. Counts the candidates in *n_found and lists them
+ * in `names`. */
 static const struct known_model *lookup(const struct known_models *known, const char *name,
                                         size_t *n_found, struct buffer *names)
 {

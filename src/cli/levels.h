@@ -1,4 +1,4 @@
-/* The levels of a chain, for people and as JSON. */
+/* The levels of a chain, as text and as JSON. */
 #ifndef CLI_LEVELS_H
 #define CLI_LEVELS_H
 
@@ -10,14 +10,14 @@
 /* The member "levels" of an object. */
 void levels_write(struct json_writer *json, const riffle_stats *stats);
 
-/* A table with a line for each level, and for those that draft for the target how much was kept,
- * place by place. */
+/* A table with a line for each level. For levels that draft for the target also the percentage
+ * accepted at each place of a draft. */
 void levels_print(FILE *out, const riffle_stats *stats);
 
-/* The escape sequence in which a token's text is painted; "" for the target's own. `level` as in
+/* The escape sequence for the colour of a token's text; "" for the target's tokens. `level` as in
  * riffle_event. */
 const char *level_colour(int32_t level);
-/* The names of the levels, each in its colour, on a line. */
+/* Prints the names of the levels on a line, each in its colour. */
 void levels_print_legend(FILE *out, const riffle_stats *stats);
 
 #endif

@@ -11,15 +11,14 @@
 
 enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64 };
 
-/* https://en.wikipedia.org/wiki/Bracketed-paste: the terminal marks what is pasted, once it is
- * asked to. */
+/* https://en.wikipedia.org/wiki/Bracketed-paste: on request, the terminal marks pasted text. */
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l",
                   paste_end[] = "\033[201~";
 
 struct line_editor {
     EditLine *edit;
     History *history;
-    char history_path[LONGEST_PATH]; /* "" if it cannot be kept */
+    char history_path[LONGEST_PATH]; /* "" if there is none */
     char prompt[PROMPT_BYTES];
     int interrupted, had_text;
 };
@@ -36,7 +35,7 @@ static char *prompt_of(EditLine *edit)
     return owner(edit)->prompt;
 }
 
-/* The next byte of the terminal, or -1. */
+/* The terminal's next byte, or -1. */
 static int next_byte(struct line_editor *editor)
 {
     char c;
@@ -49,7 +48,7 @@ static int next_byte(struct line_editor *editor)
     return got == 1 ? (unsigned char)c : -1;
 }
 
-/* libedit's reader of characters. It is our own so that Ctrl-C ends the wait. */
+/* Reads a character for libedit; unlike libedit's own reader, Ctrl-C ends the wait. */
 static int read_character(EditLine *edit, wchar_t *character)
 {
     struct line_editor *editor = owner(edit);
@@ -64,14 +63,13 @@ static int read_character(EditLine *edit, wchar_t *character)
             *character = (wchar_t)rf_utf8_decode(bytes, n);
             return 1;
         }
-        /* Nothing that began like this is a character: it is dropped, as a broken key press would
-         * be. */
+        /* No character begins like this: drop it. */
         if (n == sizeof bytes || (byte < 0x80 && n > 1)) n = 0;
     }
 }
 
-/* Runs at the mark that begins a paste: takes all up to the end mark into the line, newlines
- * included, so that nothing is sent before the user says so. */
+/* Runs at the start mark of a paste. Inserts everything up to the end mark into the line, with
+ * newlines, so that nothing is sent before the user presses Enter. */
 static unsigned char paste(EditLine *edit, int key)
 {
     (void)key;
@@ -132,7 +130,7 @@ struct line_editor *line_editor_new(void)
     el_set(editor->edit, EL_EDITOR, "emacs");
     el_set(editor->edit, EL_GETCFN, read_character);
     el_set(editor->edit, EL_PROMPT_ESC, prompt_of, '\1');
-    /* The wide form: the narrow one keeps copies of the names that it never frees. */
+    /* The wide form: the narrow one leaks copies of the names. */
     el_wset(editor->edit, EL_ADDFN, L"riffle-paste", L"insert pasted text", paste);
     el_set(editor->edit, EL_BIND, "\\e[200~", "riffle-paste", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
@@ -151,16 +149,16 @@ void line_editor_free(struct line_editor *editor)
 enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line)
 {
     int n = 0;
-    /* libedit draws an escape with the character after it, so the last one stands before the space.
-     */
+    /* libedit draws an escape with the character after it, so the last escape precedes the
+     * space. */
     int bold = rf_terminal_colour(RF_STDERR);
     snprintf(editor->prompt, sizeof editor->prompt, "%s%c%s ", bold ? "\1\033[1m\1" : "", mark,
              bold ? "\1\033[0m\1" : "");
     editor->interrupted = 0;
     buffer_clear(line);
 
-    /* Before the prompt is seen: libedit itself prepares the terminal after it, and what is typed
-     * in between is lost. */
+    /* Before the prompt appears: libedit prepares the terminal only after it, and loses what is
+     * typed in between. */
     el_set(editor->edit, EL_PREP_TERM, 1);
     fputs(paste_on, stderr);
     fflush(stderr);
@@ -187,6 +185,6 @@ void line_editor_remember(struct line_editor *editor, const char *message)
     HistEvent event;
     if (!editor->history) return;
     history(editor->history, &event, H_ENTER, message);
-    /* Saved at once: a session may end in any way. */
+    /* Saved immediately, as the process may be killed. */
     if (editor->history_path[0]) history(editor->history, &event, H_SAVE, editor->history_path);
 }

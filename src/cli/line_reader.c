@@ -11,8 +11,8 @@ static const char block_mark[] = "\"\"\"";
 static const size_t longest_line = (size_t)64 << 20;
 
 struct line_reader {
-    struct line_editor *editor; /* NULL where standard input is not a terminal */
-    char chunk[4096];           /* of standard input, read but not used yet */
+    struct line_editor *editor; /* NULL if standard input is not a terminal */
+    char chunk[4096];           /* of standard input, read but not yet used */
     size_t chunk_begin, chunk_end;
     size_t line_number;
 };
@@ -99,15 +99,15 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         result == READ_TEXT && line.count >= n_mark && memcmp(line.data, block_mark, n_mark) == 0;
     size_t skip = in_block ? n_mark : 0;
     while (result == READ_TEXT) {
-        /* Whether more lines follow, and what of this one is a mark. An empty line has no data. */
+        /* Whether more lines follow, and which part of this line is a mark. An empty line's data is
+         * NULL. */
         int closed = in_block && line.count >= skip + n_mark && ends_with(&line, block_mark);
         int goes_on = !in_block && ends_with(&line, "\\");
         if (closed) drop_end(&line, n_mark);
         if (goes_on) drop_end(&line, 1);
         if (line.count > skip) buffer_append(message, line.data + skip, line.count - skip);
         if (in_block ? closed : !goes_on) break;
-        /* The line of the opening mark holds text of the message only if something follows the
-         * mark. */
+        /* The line of the opening mark is part of the message only if text follows the mark. */
         if (!(in_block && skip && line.count == skip)) buffer_append(message, "\n", 1);
         skip = 0;
         result = read_line(reader, '.', &line);
@@ -117,7 +117,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         }
         if (result == READ_INTERRUPTED) result = reader->editor ? READ_CLEARED : READ_INTERRUPTED;
     }
-    /* The closing mark on a line of its own ends the line before it. */
+    /* A closing mark on its own line ends the line before it. */
     if (result == READ_TEXT && in_block && message->count && ends_with(message, "\n"))
         drop_end(message, 1);
     if (result == READ_TEXT && !message->data) buffer_append(message, "", 0);

@@ -1,5 +1,5 @@
-/* What a user types: lines with editing and history on a terminal, plain lines otherwise; messages
- * made of them. */
+/* Reads the user's messages: lines with editing and history on a terminal, plain lines
+ * otherwise. */
 #ifndef CLI_LINE_READER_H
 #define CLI_LINE_READER_H
 
@@ -10,19 +10,19 @@
 enum read_result {
     READ_TEXT,
     READ_END,         /* end of input, Ctrl-D */
-    READ_CLEARED,     /* Ctrl-C dropped what was typed */
-    READ_INTERRUPTED, /* Ctrl-C where there was nothing to drop */
+    READ_CLEARED,     /* Ctrl-C cleared what was typed */
+    READ_INTERRUPTED, /* Ctrl-C at an empty prompt */
     READ_FAILED       /* with a sentence on standard error */
 };
 
 struct line_reader;
 
-/* `interactive` edits on standard error, so that standard output holds answers only. Never NULL. */
+/* `interactive`: edits on standard error, as standard output is for answers only. Never NULL. */
 struct line_reader *line_reader_new(int interactive);
 void line_reader_free(struct line_reader *reader);
 
-/* One message: a line; lines that end in \ with those that follow them; or all between two """. The
- * message is in `message`, without the marks. */
+/* Reads one message into `message`, without its marks: a line, lines joined by a final \, or
+ * everything between two """. */
 enum read_result line_reader_message(struct line_reader *reader, struct buffer *message);
 
 #endif

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     int status = dispatch(argc, argv, start_seconds);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK) {
-        /* A reader that went away needs no message. */
+        /* No message if the reader has gone away. */
         if (errno == EPIPE) return CLI_FAILED;
         return cli_fail("cannot write to standard output: %s",
                         errno ? strerror(errno) : "an earlier write failed");

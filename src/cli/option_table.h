@@ -1,4 +1,4 @@
-/* The table behind options.h: what each option is called, takes and means. */
+/* The table behind options.h: the name, value and meaning of each option. */
 #ifndef CLI_OPTION_TABLE_H
 #define CLI_OPTION_TABLE_H
 
@@ -20,7 +20,7 @@ enum option_kind {
 struct option {
     const char *name;   /* "--threads" */
     const char *letter; /* "-p", or NULL */
-    const char *value;  /* how the help calls the value; NULL for a flag */
+    const char *value;  /* name of the value in the help; NULL for a flag */
     enum option_kind kind;
     unsigned verbs; /* enum verb_bit */
     size_t offset;  /* into struct cli_options */

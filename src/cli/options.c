@@ -28,8 +28,8 @@ const char *verb_nearest(const char *text)
     return best.name;
 }
 
-/* `name` has n characters. NULL if the verb does not have it; then *other is an option of that name
- * of other verbs. */
+/* Finds the verb's option `name`, of n characters. If the verb lacks it, returns NULL and sets
+ * *other to an option of other verbs with that name, or NULL. */
 static const struct option *find(const char *name, size_t n, unsigned verb,
                                  const struct option **other)
 {
@@ -72,8 +72,8 @@ static int unknown(const struct verb *verb, const char *name, size_t n, const st
     return CLI_USAGE;
 }
 
-/* Decimal digits with an optional sign and, for reals, point and exponent: strtod alone also takes
- * spaces, hexadecimal numbers, "inf" and "nan". */
+/* Only decimal digits, a sign and, for reals, point and exponent: strtod alone also accepts spaces,
+ * hexadecimal numbers, "inf" and "nan". */
 static int looks_like_number(const char *text, const char *allowed)
 {
     return text[0] && text[strspn(text, allowed)] == 0;
@@ -130,7 +130,7 @@ static int is_choice(const char *choices, const char *text)
     return 0;
 }
 
-/* One more value of a list. */
+/* Appends a value to a list. */
 static int append(const struct verb *verb, const struct option *option, const char *text,
                   char **list)
 {
@@ -145,7 +145,7 @@ static int append(const struct verb *verb, const struct option *option, const ch
     return 0;
 }
 
-/* One more text of several. */
+/* Appends a text to a list. */
 static int add_text(const struct verb *verb, const struct option *option, const char *text,
                     struct text_list *list)
 {
@@ -178,7 +178,7 @@ static int set_value(struct cli_options *options, const struct verb *verb,
     return 0;
 }
 
-/* Whether a draft model given beside the chain has a place in it. */
+/* Whether the chain uses the model of --draft. */
 static int chain_has_draft(const char *chain)
 {
     static const char blank[] = " \t\r\n", draft[] = "draft";
@@ -212,8 +212,8 @@ static int check_chain(const struct cli_options *options, const struct verb *ver
     return 0;
 }
 
-/* What the machine does not have is better known before a model is loaded. Other failures come
- * again where they matter. */
+/* Fails for cores that the machine lacks, before a model is loaded. Other failures are reported
+ * when the model is opened. */
 static int check_cores(const struct cli_options *options, const struct verb *verb)
 {
     riffle_cores_options asked;
@@ -225,7 +225,7 @@ static int check_cores(const struct cli_options *options, const struct verb *ver
                                        : 0;
 }
 
-/* What no single option can tell. */
+/* Checks options against each other. */
 static int check_together(const struct cli_options *options, const struct verb *verb)
 {
     if (verb->n_arguments > 0 && !options->model)

@@ -1,4 +1,4 @@
-/* The options of all verbs: one table, one parser, and the help that is made from them. */
+/* The options of all verbs: one table, one parser, and the help generated from them. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -31,15 +31,14 @@ struct cli_options {
     double start_seconds; /* the clock when the program began */
     const char *verb;
     const char *model; /* NULL where the verb takes none */
-    const char *out;   /* a second one, of quantize */
+    const char *out;   /* the output file of quantize */
     const char *type, *rule;
 
-    const char *chain, *draft, *weights,
-        *chat_template; /* draft: NULL, or MODEL as people write it */
-    int32_t gamma;      /* 0: as many as pay */
+    const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
+    int32_t gamma;                                       /* 0: adaptive */
     float min_confidence;
-    int32_t threads, n_ctx; /* 0: the library's choice */
-    const char *cores;      /* NULL: the library's choice */
+    int32_t threads, n_ctx; /* 0: the library's default */
+    const char *cores;      /* NULL: the library's default */
 
     const char *prompt, *file, *system;
     struct text_list stop;
@@ -49,15 +48,15 @@ struct cli_options {
     riffle_sampling sampling;
     int has_seed;
 
-    int32_t chunks, repeats; /* 0: all; the verb's choice */
+    int32_t chunks, repeats; /* 0: all; the verb's default */
 
     const char *suite;       /* of prompts; NULL: none */
-    struct text_list chains; /* to measure beside plain decoding */
+    struct text_list chains; /* to compare with plain decoding */
     int32_t n_prompts;       /* 0: all of the suite */
 
     char *tiers, *kernels, *shapes, *rows; /* separated by commas, for free(); NULL: not given */
     const char *svg;
-    int32_t rounds, pool_mib; /* 0: the library's choice */
+    int32_t rounds, pool_mib; /* 0: the library's default */
 
     int json, ids, verbose;
 };
@@ -67,23 +66,22 @@ struct verb {
     enum verb_bit bit;
     int n_arguments; /* MODEL, OUT */
     int (*run)(const struct cli_options *options);
-    const char *arguments; /* after the name, in the usage line */
+    const char *arguments; /* in the usage line, after the name */
     const char *summary;   /* a few words */
-    const char *help;      /* what a user must know beyond the options */
+    const char *help;      /* one paragraph; NULL: none */
 };
 
-/* NULL if there is none of that name. */
+/* NULL if there is no such verb. */
 const struct verb *verb_find(const char *name);
 
-/* Parses what follows the verb. 0; 1 if --help was asked for; CLI_USAGE with a sentence on standard
- * error. */
+/* Parses what follows the verb. 0; 1 for --help; or CLI_USAGE with a sentence on standard error. */
 int options_parse(struct cli_options *options, const struct verb *verb, int argc, char **argv);
 void options_free(struct cli_options *options);
 
 void help_program(FILE *out);
 void help_verb(FILE *out, const struct verb *verb);
 
-/* The known name that `text` was probably meant to be, or NULL. */
+/* The name that `text` probably misspells, or NULL. */
 const char *verb_nearest(const char *text);
 
 #endif

@@ -6,7 +6,7 @@
 #include "cli/buffer.h"
 #include "platform/terminal.h"
 
-/* `kept` are the control characters that may stay. */
+/* Control characters in `kept` are not escaped. */
 static void escape_controls(struct buffer *out, const char *text, size_t n, const char *kept)
 {
     for (size_t i = 0; i < n;) {
@@ -49,7 +49,7 @@ int print_name(FILE *out, const char *name)
     int characters = 0;
     escape_controls(&safe, name, strlen(name), "");
     if (safe.count) fwrite(safe.data, 1, safe.count, out);
-    /* All but the bytes that go on with a character. */
+    /* Counts all bytes but those that continue a character. */
     for (size_t i = 0; i < safe.count; i++)
         characters += ((unsigned char)safe.data[i] & 0xc0) != 0x80;
     buffer_free(&safe);

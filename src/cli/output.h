@@ -1,4 +1,4 @@
-/* The model's text and numbers on their way to people. */
+/* Output of a model's text, names and numbers. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
@@ -8,13 +8,13 @@
 
 #include "riffle.h"
 
-/* Writes text of a model to standard output at once. On a terminal control characters, which could
- * move the cursor or retitle the window, are shown as \xNN; a pipe gets the bytes as they are.
- * `after` follows as it is. 0, or -1 where nobody reads any more. */
+/* Writes text of a model to standard output and flushes it. On a terminal control characters, which
+ * could move the cursor or change the window's title, are shown as \xNN; a pipe gets the original
+ * bytes. `after` follows unchanged. 0, or -1 if the output cannot be written. */
 int output_text(const char *text, size_t n, const char *after);
 
-/* A name or a text that a file brought, on one line: all control characters are shown as \xNN.
- * Returns how many characters were shown. */
+/* Prints a name or text from a file on one line, with all control characters as \xNN. Returns the
+ * number of characters shown. */
 int print_name(FILE *out, const char *name);
 
 /* "98.4 MB" */
@@ -22,7 +22,7 @@ const char *human_bytes(uint64_t bytes, char text[32]);
 /* "134.5 million" */
 const char *human_count(uint64_t count, char text[32]);
 
-/* Tokens per second; 0 where there is no time to divide by. */
+/* Tokens per second; 0 if `seconds` is 0. */
 double rate(uint64_t tokens, double seconds);
 
 const char *finish_name(riffle_finish finish);

@@ -1,5 +1,5 @@
-/* One line on standard error about work that takes longer than half a second, if that is a
- * terminal; it disappears when the work is done. */
+/* Progress on standard error, if that is a terminal: one line for work that takes longer than half
+ * a second. It disappears when the work is done. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
@@ -12,17 +12,17 @@ struct progress {
     double start_seconds, drawn_seconds;
 };
 
-/* A riffle_progress_fn whose user is a struct progress: also stops the work after an interrupt. */
+/* A riffle_progress_fn whose user is a struct progress. Stops the work after an interrupt. */
 int progress_update(void *user, const char *stage, uint64_t done, uint64_t total);
 
-/* The same with words of the caller's own behind the percentage. */
+/* The same with a note after the percentage. */
 int progress_update_note(struct progress *progress, const char *stage, uint64_t done,
                          uint64_t total, const char *note);
 
-/* Takes the line away until the next update, so that something else can be printed. */
+/* Removes the line until the next update, so that something else can be printed. */
 void progress_hide(struct progress *progress);
 
-/* Takes the line away; what comes next is new work. */
+/* Removes the line and prepares for other work. */
 void progress_clear(struct progress *progress);
 
 #endif

@@ -1,6 +1,5 @@
-/* The picture of `riffle roofline`: both axes logarithmic, the memory's speed a diagonal, the
- * instructions' issue rates horizontal, each kernel a line of points with its number of rows in
- * them. */
+/* The plot of `riffle roofline`, with logarithmic axes: memory bandwidth is a diagonal, issue rates
+ * of instructions are horizontal, and each kernel is a line of points labelled with their rows. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@ enum {
     WIDTH = 880,
     HEIGHT = 560,
     LEFT = 62,
-    RIGHT = 700, /* of the plot; the legend is beside it */
+    RIGHT = 700, /* of the plot; the legend is to the right of it */
     TOP = 66,
     BOTTOM = 504,
     MOST_SERIES = 32,
@@ -28,13 +27,13 @@ enum { N_COLOURS = sizeof colours / sizeof *colours };
 struct series {
     const char *kernel, *form;
     const char *colour;
-    int hollow; /* the other form of the same kernel is there too */
+    int hollow; /* the plot also has the other form of this kernel */
 };
 
 struct picture {
     const struct roofline *roofline;
     struct buffer *svg;
-    const riffle_roofline_row *first; /* of what is shown */
+    const riffle_roofline_row *first; /* of the rows that are shown */
     struct series series[MOST_SERIES];
     int n_series;
     const char *ceilings[MOST_CEILINGS];
@@ -65,8 +64,8 @@ static double y_of(const struct picture *picture, double gops)
            (BOTTOM - TOP) * log(gops / picture->y_low) / log(picture->y_high / picture->y_low);
 }
 
-/* Streamed from memory, with all threads, of the first tier, and of the first shape of its kernel.
- */
+/* Shows rows streamed from memory, with all threads, of the first tier, and of the kernel's first
+ * shape. */
 static int is_shown(const struct picture *picture, const riffle_roofline_row *row)
 {
     const struct roofline *roofline = picture->roofline;
@@ -80,8 +79,8 @@ static int is_shown(const struct picture *picture, const riffle_roofline_row *ro
     return 0;
 }
 
-/* By its ratio to the lower roof: roofs and kernels were measured in different seconds, their
- * ratios in the same ones. */
+/* From the ratio to the lower ceiling: ratios compare measurements of the same time, while the
+ * ceilings and kernels shown are from different times. */
 static double height_of(const struct picture *picture, const riffle_roofline_row *row)
 {
     double compute = roofline_ceiling(picture->roofline, row->ceiling, row->threads) / 1e9;
@@ -125,7 +124,7 @@ static double ceiling_gops(const struct picture *picture, int i)
            1e9;
 }
 
-/* What is shown, and axes on which all of it lies. */
+/* Selects what is shown, and axes that cover it. */
 static void lay_out(struct picture *picture)
 {
     const struct roofline *roofline = picture->roofline;
@@ -143,7 +142,7 @@ static void lay_out(struct picture *picture)
         top = fmax(top, height_of(picture, row));
     }
     for (int i = 0; i < picture->n_ceilings; i++) top = fmax(top, ceiling_gops(picture, i));
-    /* The corner where the highest roofs meet is to be seen. */
+    /* Include the corner where the highest ceilings meet. */
     picture->x_high = fmax(picture->x_high, top / picture->read);
     picture->x_low /= 1.7;
     picture->x_high *= 2.2;
@@ -215,7 +214,7 @@ static int lower_first(const struct picture *picture, int *order)
     return picture->n_ceilings;
 }
 
-/* The memory's line from (x0, y0) to (x1, y1), where the highest ceiling begins. */
+/* The bandwidth line from (x0, y0) to (x1, y1), where the highest ceiling begins. */
 struct slope {
     double x0, y0, x1, y1;
 };
@@ -249,7 +248,7 @@ static void draw_roofs(struct picture *picture)
     put(picture, "</g>\n");
 }
 
-/* After the points, and with a halo, so that they stay readable among them. */
+/* Drawn after the points and with a halo, to stay readable. */
 static void label_roofs(struct picture *picture)
 {
     int order[MOST_CEILINGS], n = lower_first(picture, order);
@@ -260,7 +259,7 @@ static void label_roofs(struct picture *picture)
                  "stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\">\n");
     for (int i = 0; i < n; i++) {
         double gops = ceiling_gops(picture, order[i]), y = y_of(picture, gops);
-        /* Below its line where the one above leaves no room. */
+        /* Below its line if the one above leaves no room. */
         int crowded = i + 1 < n && y - y_of(picture, ceiling_gops(picture, order[i + 1])) < 18;
         double label = crowded && above - y > 32 ? y + 15 : y - 6;
         put(picture, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s: %.0f GOP/s</text>\n",
@@ -309,7 +308,7 @@ static void draw_series(struct picture *picture, const struct series *series)
     }
 }
 
-/* "linear_mxfp4_a8" is "MXFP4 x A8" for people, "attention_f16" "attention, F16". */
+/* "linear_mxfp4_a8" is shown as "MXFP4 x A8", "attention_f16" as "attention, F16". */
 static void title_of(const char *kernel, char title[64])
 {
     static const char linear[] = "linear_", attention[] = "attention_";
@@ -356,7 +355,7 @@ void roofline_draw(const struct roofline *roofline, struct buffer *svg)
     draw_frame(&picture);
     draw_axes(&picture);
     draw_roofs(&picture);
-    /* The first kernels lie on top. */
+    /* The first kernels are drawn last, on top. */
     for (int i = picture.n_series - 1; i >= 0; i--) draw_series(&picture, &picture.series[i]);
     label_roofs(&picture);
     draw_legend(&picture);

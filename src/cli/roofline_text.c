@@ -77,7 +77,7 @@ static void print_heading(const struct roofline *roofline, const riffle_roofline
     printf("  rows       GB/s   of read      GOP/s  of compute  bound by      GOP/s  of compute\n");
 }
 
-/* That of the lower roof is what counts. */
+/* The percentage of the lower ceiling is the relevant one. */
 static void print_percent(double percent, int counts)
 {
     int bold = counts && rf_terminal_colour(RF_STDOUT);

@@ -4,7 +4,7 @@
 
 enum { LONGEST = 64 };
 
-/* Levenshtein's distance: characters to insert, delete or exchange. */
+/* Levenshtein distance: characters to insert, delete or replace. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     size_t row[LONGEST + 1];
@@ -24,7 +24,7 @@ static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
 
 struct suggestion suggestion_for(const char *written)
 {
-    /* One slip in three characters, and at least two of them. */
+    /* Allows one slip in three characters, and at least two. */
     size_t n = strlen(written) / 3;
     return (struct suggestion){written, NULL, (n < 2 ? 2 : n) + 1};
 }
@@ -33,7 +33,7 @@ void suggestion_offer(struct suggestion *best, const char *name)
 {
     size_t n = strlen(best->written), n_name = strlen(name), d;
     if (n > LONGEST || n_name > LONGEST) return;
-    /* A beginning of a name is near, however short. */
+    /* A prefix of a name is near, however short. */
     if (n > 2 && n < n_name && strncmp(name, best->written, n) == 0)
         d = 0;
     else

@@ -1,4 +1,4 @@
-/* "Did you mean ...": the nearest of some names. */
+/* "Did you mean X?": the nearest of some names. */
 #ifndef CLI_SUGGEST_H
 #define CLI_SUGGEST_H
 

@@ -51,7 +51,7 @@ static void rounds_free(struct rounds *rounds)
     for (int i = 0; i < BENCH_PASS_SIZES; i++) free(rounds->pass_seconds[i]);
 }
 
-/* The prompt's tokens, repeated to exactly PROMPT_TOKENS. */
+/* Repeats the prompt's tokens to exactly PROMPT_TOKENS. */
 static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
 {
     size_t n;
@@ -63,7 +63,8 @@ static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS
     return n ? CLI_OK : cli_fail("the model's tokenizer makes no token of an English text");
 }
 
-/* Prefill and decoding as a user has them, then single passes. 0 or a library's code. */
+/* Measures prefill and decoding as a user sees them, then single passes. 0 or a code of the
+ * library. */
 static int measure_round(struct engine *engine, const int32_t *prompt, struct rounds *rounds,
                          int32_t i)
 {
@@ -71,7 +72,7 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     riffle_generate_options generate;
     riffle_stats stats;
     riffle_generate_options_init(&generate, sizeof generate);
-    generate.max_tokens = 1 + DECODE_TOKENS; /* the prompt's last pass gives the first */
+    generate.max_tokens = 1 + DECODE_TOKENS; /* the prompt's last pass gives the first token */
     generate.ignore_eos = 1;
 
     int code = riffle_rewind(session, 0);
@@ -104,7 +105,7 @@ static int measure(struct engine *engine, struct rounds *rounds)
     int status = make_prompt(engine, prompt);
     if (status != CLI_OK) return status;
 
-    /* A first round touches everything once and is not counted. */
+    /* The first round warms everything up and is not counted. */
     int code = measure_round(engine, prompt, rounds, 0);
     if (code == RIFFLE_OK) code = riffle_session_get_stats(engine->session, &stats, sizeof stats);
     if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &before);

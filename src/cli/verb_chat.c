@@ -9,10 +9,10 @@
 #include "cli/output.h"
 #include "platform/terminal.h"
 
-/* What Ctrl-C has led to. */
+/* The effect of earlier Ctrl-Cs. */
 struct leaving {
-    int armed;     /* the next Ctrl-C at an empty prompt leaves */
-    int explained; /* the user was told so */
+    int armed;     /* the next Ctrl-C at an empty prompt ends the chat */
+    int explained; /* the user was told about it */
 };
 
 struct turn {
@@ -48,7 +48,7 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
             colour ? "\033[0m" : "");
 }
 
-/* Sentences after an answer that ended before its time. */
+/* Explains why an answer ended early. */
 static void explain_length(const struct chat *chat, const char *sentence)
 {
     int full = riffle_session_tokens(chat->engine.session, NULL) >=
@@ -63,8 +63,8 @@ static int cancelled(int64_t code)
     return code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0;
 }
 
-/* Generates the answer to the conversation as it stands and streams it. A negative code with what
- * was said so far in `turn`, or 0. */
+/* Generates the answer to the conversation and streams it. 0, or a negative code with the text so
+ * far in `turn`. */
 static int64_t generate(struct chat *chat, struct turn *turn)
 {
     riffle_session *session = chat->engine.session;
@@ -86,8 +86,8 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     return n < 0 ? n : 0;
 }
 
-/* One message and its answer. What the model said stays in the conversation, also if it was
- * stopped; a message without any answer does not. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
+/* Handles one message and its answer. A partial answer stays in the conversation; a message without
+ * any answer is removed. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
 static int answer(struct chat *chat, const char *message, size_t n_message)
 {
     riffle_stats before, after;
@@ -138,7 +138,7 @@ static int is_blank(const char *text)
     return text[strspn(text, " \t\n")] == 0;
 }
 
-/* At a terminal a failed turn is told and the chat goes on; a script ends at the first one. */
+/* At a terminal the chat continues after a failed turn; a script ends at the first one. */
 static int converse(struct chat *chat, struct line_reader *reader)
 {
     struct buffer message = {0};
@@ -193,7 +193,7 @@ int verb_chat(const struct cli_options *options)
         engine_introduce(&chat.engine, options, "; /help lists commands");
     if (options->system) conversation_set_system(&chat.conversation, options->system);
 
-    /* A model without a chat template fails here, not after the first message was typed. */
+    /* Fail for a model without a chat template now, not after the first message. */
     riffle_message probe = {"user", "Hello"};
     int64_t n = riffle_chat_format(chat.engine.model, &probe, 1, 1, NULL, 0);
     if (n < 0) {

@@ -1,4 +1,4 @@
-/* Which cores work, and with what share. */
+/* Which cores work, and their shares of the work. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void write_kind(struct json_writer *json, const struct cores *cores, cons
     jw_end_object(json);
 }
 
-/* A number, or null where it is not known. */
+/* A number, or null if unknown. */
 static void write_known(struct json_writer *json, const char *key, int32_t value, int is_known)
 {
     if (is_known)

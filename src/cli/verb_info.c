@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 
-/* What the model will need once it is open. */
+/* The memory that the opened model will need. */
 struct cost {
     int32_t n_ctx;
     uint64_t weight_bytes, kv_bytes, draft_bytes, total_bytes, memory_bytes;

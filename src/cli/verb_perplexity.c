@@ -1,7 +1,7 @@
-/* Perplexity as llama.cpp's tool of that name computes it, so that figures can be compared: the
- * text is cut into windows of n_ctx tokens, what is left over is not used; in each window the
- * tokens n_ctx/2 + 1 .. n_ctx - 1 are scored, given all before them in the window, whose first
- * token is replaced by BOS where the model adds one. */
+/* Perplexity as computed by llama.cpp's tool of that name, so that results can be compared. The
+ * text is cut into windows of n_ctx tokens; the remainder is not used. Tokens n_ctx/2 + 1 .. n_ctx
+ * - 1 of a window are scored, given all tokens before them in it. BOS replaces the window's first
+ * token if the model adds BOS. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static double perplexity_of(const struct score *score)
     return exp(score->sum / (double)score->count);
 }
 
-/* Of the perplexity: the standard error of the mean of -log p, carried through exp. */
+/* Standard error of the perplexity: that of the mean of -log p, propagated through exp. */
 static double standard_error_of(const struct score *score)
 {
     double n = (double)score->count, mean = score->sum / n;
@@ -33,7 +33,7 @@ static double standard_error_of(const struct score *score)
     return variance > 0 && n > 1 ? sqrt(variance / (n - 1)) * exp(mean) : 0;
 }
 
-/* Adds the windows to `score`. 0 or a library's code. */
+/* Adds the windows to `score`. 0 or a code of the library. */
 static int score_windows(struct engine *engine, int32_t *tokens, size_t n_windows, size_t n_ctx,
                          struct score *score)
 {

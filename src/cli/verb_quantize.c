@@ -32,7 +32,7 @@ static void print_result(const char *path, const riffle_model_info *before,
             human_bytes(before->file_bytes, from), after->stored_types, seconds);
 }
 
-/* Reads both headers, so that what is said is what lies on the disk. */
+/* Reads both headers, to report what is on the disk. */
 static int describe(const char *in, const char *out, double seconds, int as_json)
 {
     const char *paths[2] = {in, out};

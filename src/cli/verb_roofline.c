@@ -24,7 +24,7 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
 {
     struct measuring *measuring = user;
     struct roofline *roofline = &measuring->roofline;
-    /* Later ones are the better ones. */
+    /* Later reports are more precise. */
     for (size_t i = 0; i < roofline->n_ceilings; i++) {
         riffle_ceiling *known = &roofline->ceilings[i];
         if (known->threads != ceiling->threads || strcmp(known->key, ceiling->key) != 0) continue;
@@ -160,8 +160,7 @@ static int write_picture(const struct roofline *roofline, const char *path)
     return code ? cli_fail("%s", error.text) : CLI_OK;
 }
 
-/* Whether a file can be written there is better known before a minute of measuring than after it.
- */
+/* Checks that the file can be written before a minute of measuring, not after it. */
 static int check_picture(const char *path)
 {
     struct rf_error error;

@@ -8,7 +8,7 @@
 #include "cli/json.h"
 #include "cli/options.h"
 
-/* The bytes of one token; control tokens as their text. 0, or a library's code. */
+/* The bytes of one token; control tokens give their text. 0 or a code of the library. */
 static int piece_of(const riffle_model *model, int32_t token, struct buffer *piece)
 {
     char room[256];
@@ -43,7 +43,7 @@ static int print_tokens(const struct engine *engine, const int32_t *tokens, size
         if (code != RIFFLE_OK) break;
         jw_text(&json, NULL, piece.data ? piece.data : "", piece.count);
         if (as_json) continue;
-        /* The quoting of JSON keeps each piece on its line and shows every space. */
+        /* JSON quoting keeps each piece on its line and shows all spaces. */
         jw_text(&line, NULL, piece.data ? piece.data : "", piece.count);
         printf("%7d  %s\n", tokens[i], line.text.data);
         buffer_clear(&line.text);

@@ -1,6 +1,5 @@
-/* Kernels beside the machine's limits, as the backend calls them: workers share the rows of a
- * matrix (the chunks of a layer's keys and values), and one matrix after another comes out of a
- * pool that no cache holds. */
+/* Calls kernels as the backend does: workers share the rows of a matrix, or the chunks of a layer's
+ * keys and values. Matrices are taken in turn from a pool that is larger than any cache. */
 #include "cpu/roofline_measure.h"
 
 #include <math.h>
@@ -14,16 +13,16 @@
 enum {
     READ_BLOCK = 1 << 20, /* bytes of the pool that a worker reads at a time */
     PAGE = 4096,
-    CACHED_BYTES = 384 * 1024, /* of weights for each worker: the second cache holds them */
+    CACHED_BYTES = 384 * 1024, /* of weights for each worker: fits in the L2 cache */
     HEADS = 2,                 /* KV heads of a layer */
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
-    FIRST_ROUNDS = 7, /* of the ceilings by themselves */
+    FIRST_ROUNDS = 7, /* of the ceilings alone */
     SEEN = 1024,
     LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
 };
 
 static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_t)64 << 20;
-/* How long a ceiling or a kernel is measured at a time, in seconds. */
+/* Seconds of one measurement of a ceiling or a kernel. */
 static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
                     LONGEST = 40e-3;
 
@@ -58,7 +57,7 @@ struct rf_roofline {
     const struct rf_allocator *allocator;
     uint64_t (*read_stream)(const void *data, size_t n);
     char *pool;
-    size_t pool_bytes, cursor; /* what comes next has not been touched for the longest time */
+    size_t pool_bytes, cursor; /* the data at the cursor is the least recently used */
     int most_threads, threads;
     struct rf_team *team;
     double read;
@@ -67,7 +66,7 @@ struct rf_roofline {
     struct rf_peak_loop loops[RF_PEAK_COUNT];
 };
 
-/* `bytes` of the pool at a cursor, which moves on. */
+/* Returns `bytes` of the pool at the cursor and advances it. */
 static char *take(const struct rf_roofline *roofline, size_t *cursor, size_t bytes)
 {
     if (*cursor + bytes > roofline->pool_bytes) *cursor = 0;
@@ -90,7 +89,6 @@ static double see(struct seen *seen, double rate)
     return rate;
 }
 
-/* Sorts what was seen, whose order does not matter. */
 static double usual(struct seen *seen)
 {
     return rf_median(seen->rates, seen->count < SEEN ? seen->count : SEEN);
@@ -98,8 +96,8 @@ static double usual(struct seen *seen)
 
 /* ---- The pool ---- */
 
-/* Numbers that are harmless whatever a kernel takes them for: any two of these bytes are a normal
- * F16 and BF16, each is a scale of MXFP4 that is no extreme. */
+/* Values that are valid in every format: any two of these bytes are a normal F16 and BF16, and each
+ * byte is a moderate MXFP4 scale. */
 static void fill(void *argument, struct rf_worker *worker)
 {
     const struct rf_roofline *roofline = argument;
@@ -163,14 +161,14 @@ static void read_part(void *argument, struct rf_worker *worker)
     size_t begin, end;
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
     while (rf_share_next(&share, &begin, &end)) {
-        /* What nobody looks at need not be read. */
+        /* Without a use of the sum, the compiler could remove the reads. */
         volatile uint64_t sum = read->roofline->read_stream(read->data + begin * READ_BLOCK,
                                                             (end - begin) * READ_BLOCK);
         (void)sum;
     }
 }
 
-/* Bytes a second of reading for about so long. */
+/* Reads for about `seconds`. Returns bytes per second. */
 static double measure_read(struct rf_roofline *roofline, double seconds)
 {
     size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
@@ -196,7 +194,7 @@ static void issue_part(void *argument, struct rf_worker *worker)
         issue->loop.run(issue->loops);
 }
 
-/* Operations a second of an instruction for about so long. */
+/* Issues an instruction for about `seconds`. Returns operations per second. */
 static double measure_peak(struct rf_roofline *roofline, enum rf_peak peak, double seconds)
 {
     const struct rf_peak_loop *loop = &roofline->loops[peak];
@@ -220,7 +218,7 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
     roofline->threads = threads;
 
     roofline->reads_seen = (struct seen){0};
-    /* The first measurements only tell how much is to be done in a time. */
+    /* The first measurements only calibrate the amount of work. */
     for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 0);
     roofline->reads_seen.count = 0;
     for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 6 * READ_TIME);
@@ -261,8 +259,8 @@ struct work {
     const struct rf_roofline_case *what;
     void (*part)(const struct work *work, const char *data, size_t begin, size_t end, size_t slot);
     size_t items, grain,
-        call; /* grain: that are shared at a time; call: that a kernel gets at a time */
-    size_t unit, unit_bytes; /* items that lie together, and their bytes */
+        call; /* grain: dealt to a worker at a time; call: passed to a kernel at a time */
+    size_t unit, unit_bytes; /* items stored together, and their bytes */
     double item_operations;
     void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
     float *y; /* [slots][slot_floats] */
@@ -425,14 +423,14 @@ static double run(struct rf_roofline *roofline, struct work *work)
     return seconds;
 }
 
-/* Chooses how much a round runs: passes enough to be measured, and only the first rows of a matrix
+/* Chooses the work of a round: enough passes to be measured, and only the first rows of a matrix
  * that would take too long. */
 static int set_size(struct rf_roofline *roofline, struct work *work, struct rf_error *error)
 {
     size_t all = work->items, atom = work->part == linear_part ? RF_PANEL_ROWS : 1;
     size_t least = atom * (size_t)(work->what->in_cache ? 1 : roofline->threads);
-    /* A matrix for each worker in a cache; else one that leaves the pool room for what is measured
-     * in between. */
+    /* In a cache: one matrix for each worker. Else one matrix that leaves room in the pool for the
+     * measurements between rounds. */
     size_t part = work->what->in_cache ? roofline->pool_bytes / (size_t)roofline->threads
                                        : roofline->pool_bytes / 4;
     size_t fits = part / work->unit_bytes * work->unit / atom * atom;
@@ -443,7 +441,7 @@ static int set_size(struct rf_roofline *roofline, struct work *work, struct rf_e
                        work->what->k, roofline->pool_bytes >> 20);
     work->items = all < least ? all : least;
     work->passes = 1;
-    run(roofline, work); /* touches everything once */
+    run(roofline, work); /* warms up */
     double each = run(roofline, work) / (double)work->items;
     work->items = all;
     if (each * (double)all > LONGEST) {
@@ -468,7 +466,7 @@ static struct ceilings measure_ceilings(struct rf_roofline *roofline,
                                         const struct rf_roofline_case *what)
 {
     struct ceilings now = {roofline->read, measure_peak(roofline, what->peak, PEAK_TIME)};
-    /* Kernels that work in a cache are not to find it full of something else. */
+    /* Reading the pool would evict the data of kernels that work in a cache. */
     if (!what->in_cache) now.read = measure_read(roofline, READ_TIME);
     return now;
 }
@@ -492,7 +490,8 @@ static int measure_rounds(struct rf_roofline *roofline, struct work *work, int r
         double read = (before.read + after.read) / 2, peak = (before.peak + after.peak) / 2;
         of_read[i] = bytes / seconds[i] / read;
         of_peak[i] = operations / seconds[i] / peak;
-        lower[i] = peak / (read * result->operations_per_byte); /* below 1: compute's roof */
+        lower[i] =
+            peak / (read * result->operations_per_byte); /* below 1: the compute ceiling binds */
         before = after;
     }
     result->bytes_per_second = bytes / rf_median(seconds, n);
