@@ -22,34 +22,19 @@ static const char prompt_text[] =
     "Seen from a hill, pools and riffles follow each other at even distances, about five to seven "
     "times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
-/* One value a round. */
+/* One value for each round. */
+enum series {
+    READ,
+    DECODE_TPS,
+    PREFILL_TPS,
+    PERCENT_OF_READ,
+    PASS,
+    SERIES = PASS + BENCH_PASS_SIZES
+};
 struct rounds {
     int32_t count;
-    double *read, *decode_tps, *prefill_tps, *percent_of_read;
-    double *pass_seconds[BENCH_PASS_SIZES];
+    double *values[SERIES];
 };
-
-static struct rounds rounds_new(int32_t count)
-{
-    size_t n = (size_t)count;
-    struct rounds rounds = {.count = count};
-    rounds.read = cli_allocate(n, sizeof(double));
-    rounds.decode_tps = cli_allocate(n, sizeof(double));
-    rounds.prefill_tps = cli_allocate(n, sizeof(double));
-    rounds.percent_of_read = cli_allocate(n, sizeof(double));
-    for (int i = 0; i < BENCH_PASS_SIZES; i++)
-        rounds.pass_seconds[i] = cli_allocate(n, sizeof(double));
-    return rounds;
-}
-
-static void rounds_free(struct rounds *rounds)
-{
-    free(rounds->read);
-    free(rounds->decode_tps);
-    free(rounds->prefill_tps);
-    free(rounds->percent_of_read);
-    for (int i = 0; i < BENCH_PASS_SIZES; i++) free(rounds->pass_seconds[i]);
-}
 
 /* Repeats the prompt's tokens to exactly PROMPT_TOKENS. */
 static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
@@ -85,14 +70,14 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     if (n < 0) return (int)n;
     code = riffle_session_get_stats(session, &stats, sizeof stats);
     if (code < 0) return code;
-    rounds->prefill_tps[i] = rate(stats.prefill_tokens, stats.prefill_seconds);
-    rounds->decode_tps[i] = rate(DECODE_TOKENS, stats.decode_seconds);
+    rounds->values[PREFILL_TPS][i] = rate(stats.prefill_tokens, stats.prefill_seconds);
+    rounds->values[DECODE_TPS][i] = rate(DECODE_TOKENS, stats.decode_seconds);
     code = riffle_rewind(session, PROMPT_TOKENS);
     if (code < 0) return code;
     double seconds[BENCH_PASS_SIZES];
     code = bench_passes(session, PROMPT_TOKENS, seconds);
     for (int r = 0; r < BENCH_PASS_SIZES && code == RIFFLE_OK; r++)
-        rounds->pass_seconds[r][i] = seconds[r];
+        rounds->values[PASS + r][i] = seconds[r];
     return code;
 }
 
@@ -114,9 +99,10 @@ static int measure(struct engine *engine, struct rounds *rounds)
         code = measure_round(engine, prompt, rounds, i);
         if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &after);
         if (code != RIFFLE_OK) break;
-        rounds->read[i] = (before + after) / 2;
-        rounds->percent_of_read[i] =
-            100 * rounds->decode_tps[i] * (double)engine->info.weight_bytes / rounds->read[i];
+        rounds->values[READ][i] = (before + after) / 2;
+        rounds->values[PERCENT_OF_READ][i] = 100 * rounds->values[DECODE_TPS][i] *
+                                             (double)engine->info.weight_bytes /
+                                             rounds->values[READ][i];
         before = after;
         snprintf(note, sizeof note, "round %d of %d", i + 1, rounds->count);
         if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count,
@@ -127,24 +113,11 @@ static int measure(struct engine *engine, struct rounds *rounds)
     return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
 }
 
-static void print_json(const struct engine *engine, const struct rounds *rounds, const char *cpu,
-                       int32_t threads)
+static void print_json(const struct engine *engine, const struct bench_plain *plain)
 {
-    size_t n = (size_t)rounds->count;
-    double pass_seconds[BENCH_PASS_SIZES];
-    for (int r = 0; r < BENCH_PASS_SIZES; r++)
-        pass_seconds[r] = rf_median(rounds->pass_seconds[r], n);
     struct json_writer json = {0};
     jw_object(&json, NULL);
-    const struct bench_plain plain = {.cpu = cpu,
-                                      .threads = threads,
-                                      .read = rf_median(rounds->read, n),
-                                      .decode_tps = rf_median(rounds->decode_tps, n),
-                                      .prefill_tps = rf_median(rounds->prefill_tps, n),
-                                      .percent_of_read = rf_median(rounds->percent_of_read, n),
-                                      .first_token_seconds = -1,
-                                      .pass_seconds = pass_seconds};
-    bench_write_plain(&json, engine, &plain);
+    bench_write_plain(&json, engine, plain);
     jw_array(&json, "rows");
     jw_end_array(&json);
     jw_array(&json, "summary");
@@ -153,23 +126,40 @@ static void print_json(const struct engine *engine, const struct rounds *rounds,
     jw_print(&json);
 }
 
-static void print_text(const struct engine *engine, const struct rounds *rounds, const char *cpu,
-                       int32_t threads)
+static void print_text(const struct engine *engine, const struct bench_plain *plain)
 {
-    size_t n = (size_t)rounds->count;
     char bytes[32];
     print_name(stdout, engine_model_name(engine));
     printf(", weights %s, %s\n", engine->info.weights,
            human_bytes(engine->info.weight_bytes, bytes));
-    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads,
-           threads == 1 ? "" : "s", rf_median(rounds->read, n) / 1e9);
-    printf("prefill   %.1f tokens/s (%d tokens)\n", rf_median(rounds->prefill_tps, n),
-           PROMPT_TOKENS);
-    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n",
-           rf_median(rounds->decode_tps, n), rf_median(rounds->percent_of_read, n));
+    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", plain->cpu, plain->threads,
+           plain->threads == 1 ? "" : "s", plain->read / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", plain->prefill_tps, PROMPT_TOKENS);
+    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", plain->decode_tps,
+           plain->percent_of_read);
     for (int r = 0; r < BENCH_PASS_SIZES; r++)
         printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r],
-               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * rf_median(rounds->pass_seconds[r], n));
+               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * plain->pass_seconds[r]);
+}
+
+static void print(const struct engine *engine, struct rounds *rounds, const char *cpu,
+                  int32_t threads, int as_json)
+{
+    double medians[SERIES];
+    for (int s = 0; s < SERIES; s++)
+        medians[s] = rf_median(rounds->values[s], (size_t)rounds->count);
+    const struct bench_plain plain = {.cpu = cpu,
+                                      .threads = threads,
+                                      .read = medians[READ],
+                                      .decode_tps = medians[DECODE_TPS],
+                                      .prefill_tps = medians[PREFILL_TPS],
+                                      .percent_of_read = medians[PERCENT_OF_READ],
+                                      .first_token_seconds = -1,
+                                      .pass_seconds = &medians[PASS]};
+    if (as_json)
+        print_json(engine, &plain);
+    else
+        print_text(engine, &plain);
 }
 
 int verb_bench(const struct cli_options *options)
@@ -183,7 +173,9 @@ int verb_bench(const struct cli_options *options)
     int status = engine_open_session(&engine, &plain, SESSION_TOKENS);
     if (status != CLI_OK) return status;
 
-    struct rounds rounds = rounds_new(options->repeats ? options->repeats : REPEATS);
+    struct rounds rounds = {.count = options->repeats ? options->repeats : REPEATS};
+    for (int s = 0; s < SERIES; s++)
+        rounds.values[s] = cli_allocate((size_t)rounds.count, sizeof *rounds.values[s]);
     status = measure(&engine, &rounds);
     if (status == CLI_OK) {
         int code = riffle_machine_get(&machine, sizeof machine);
@@ -191,12 +183,10 @@ int verb_bench(const struct cli_options *options)
             code = riffle_session_get_stats(engine.session, &stats, sizeof stats);
         if (code != RIFFLE_OK)
             status = cli_library_failed(code);
-        else if (options->json)
-            print_json(&engine, &rounds, machine.cpu, stats.threads);
         else
-            print_text(&engine, &rounds, machine.cpu, stats.threads);
+            print(&engine, &rounds, machine.cpu, stats.threads, options->json);
     }
-    rounds_free(&rounds);
+    for (int s = 0; s < SERIES; s++) free(rounds.values[s]);
     engine_close(&engine);
     return status;
 }
