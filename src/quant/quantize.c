@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/gguf_write.h"
+#include "model/tensors.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/team.h"
@@ -49,7 +50,7 @@ static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_te
                              enum rf_cast_target target)
 {
     if (tensor->n_dims < 2) return tensor->dtype;
-    if (strcmp(tensor->name, "token_embd.weight") == 0 && !copy->source->params.tied_output &&
+    if (strcmp(tensor->name, RF_TOKEN_EMBD) == 0 && !copy->source->params.tied_output &&
         target != RF_TARGET_BF16) {
         int is_float = rf_dtype_info(tensor->dtype)->block_elems == 1;
         return is_float ? RF_BF16 : tensor->dtype;
