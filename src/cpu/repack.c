@@ -294,22 +294,30 @@ static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block
     }
 }
 
+/* X(type, format, block): the format that holds a type's values, and what fills it. */
+#define EACH_TYPE(X)       \
+    X(MXFP4, MXFP4, mxfp4) \
+    X(Q4_0, Q4_0, q4_0)    \
+    X(Q4_1, Q4_1, q4_1)    \
+    X(Q4_K, Q4_K, q4_k)    \
+    X(Q6_K, Q6_K, q6_k)    \
+    X(Q8_0, Q8_0, q8_0)    \
+    X(Q5_0, Q8_0, q5_0)    \
+    X(Q5_1, Q8_1, q5_1)    \
+    X(Q2_K, Q8_K, q2_k)    \
+    X(Q3_K, Q8_K, q3_k)    \
+    X(Q5_K, Q8_K, q5_k)
+
+/* The float types have no row: their format is 0, RF_FORMAT_BF16. */
+static const enum rf_format formats[RF_DTYPE_LIMIT] = {
+#define FORMAT_OF(TYPE, FORMAT, block) [RF_##TYPE] = RF_FORMAT_##FORMAT,
+    EACH_TYPE(FORMAT_OF)
+#undef FORMAT_OF
+};
+
 enum rf_format cpu_format_of(enum rf_dtype dtype)
 {
-    switch (dtype) {
-    case RF_MXFP4: return RF_FORMAT_MXFP4;
-    case RF_Q4_0: return RF_FORMAT_Q4_0;
-    case RF_Q4_1: return RF_FORMAT_Q4_1;
-    case RF_Q4_K: return RF_FORMAT_Q4_K;
-    case RF_Q6_K: return RF_FORMAT_Q6_K;
-    case RF_Q5_0:
-    case RF_Q8_0: return RF_FORMAT_Q8_0;
-    case RF_Q5_1: return RF_FORMAT_Q8_1;
-    case RF_Q2_K:
-    case RF_Q3_K:
-    case RF_Q5_K: return RF_FORMAT_Q8_K;
-    default: return RF_FORMAT_BF16;
-    }
+    return formats[dtype];
 }
 
 void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows,
@@ -330,17 +338,10 @@ void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, s
     if (rows < RF_PANEL_ROWS) memset(panel, 0, used);
     memset((uint8_t *)panel + used, 0, bytes - used);
     switch (dtype) {
-    case RF_MXFP4: walk(&in, panel, mxfp4); break;
-    case RF_Q4_0: walk(&in, panel, q4_0); break;
-    case RF_Q4_1: walk(&in, panel, q4_1); break;
-    case RF_Q5_0: walk(&in, panel, q5_0); break;
-    case RF_Q5_1: walk(&in, panel, q5_1); break;
-    case RF_Q8_0: walk(&in, panel, q8_0); break;
-    case RF_Q2_K: walk(&in, panel, q2_k); break;
-    case RF_Q3_K: walk(&in, panel, q3_k); break;
-    case RF_Q4_K: walk(&in, panel, q4_k); break;
-    case RF_Q5_K: walk(&in, panel, q5_k); break;
-    case RF_Q6_K: walk(&in, panel, q6_k); break;
+#define FILL(TYPE, FORMAT, block) \
+    case RF_##TYPE: walk(&in, panel, block); break;
+        EACH_TYPE(FILL)
+#undef FILL
     default: break;
     }
 }

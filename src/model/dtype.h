@@ -33,6 +33,9 @@ struct rf_dtype_info {
 /* NULL for a number that is none of the above. */
 const struct rf_dtype_info *rf_dtype_info(int64_t dtype);
 
+/* The bytes of n elements of one of the above types; n is a multiple of its block. */
+size_t rf_dtype_bytes(enum rf_dtype dtype, size_t n);
+
 /* n elements (a multiple of the type's block) at `data`, which may be unaligned, to F32 or to BF16
  * (round to nearest even; NaNs stay NaN). Each quantised value is computed in F32 exactly as ggml's
  * dequantize_row_* defines it. */

@@ -150,17 +150,12 @@ static uint32_t file_type_of(enum rf_dtype dtype)
     return 0;
 }
 
-static uint64_t elements_of(const struct rf_tensor *tensor)
-{
-    return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
-}
-
 static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
 {
     uint64_t elements[RF_DTYPE_LIMIT] = {0};
     int most = RF_F32;
     for (size_t i = 0; i < copy->n_tensors; i++)
-        elements[copy->tensors[i].dtype] += elements_of(copy->tensors[i].tensor);
+        elements[copy->tensors[i].dtype] += rf_tensor_elements(copy->tensors[i].tensor);
     for (int t = 0; t < RF_DTYPE_LIMIT; t++)
         if (elements[t] > elements[most]) most = t;
     return (enum rf_dtype)most;
@@ -222,8 +217,7 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
     *alignment = gguf->alignment;
     for (size_t i = 0; i < copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &copy->tensors[i];
-        const struct rf_dtype_info *info = rf_dtype_info(copied->dtype);
-        copied->bytes = elements_of(copied->tensor) / info->block_elems * info->block_bytes;
+        copied->bytes = rf_dtype_bytes(copied->dtype, (size_t)rf_tensor_elements(copied->tensor));
         copied->offset = offset;
         offset += (copied->bytes + *alignment - 1) & ~(*alignment - 1);
     }

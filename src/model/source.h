@@ -46,6 +46,13 @@ struct rf_tensor {
     uint64_t bytes;
 };
 
+static inline uint64_t rf_tensor_elements(const struct rf_tensor *tensor)
+{
+    uint64_t n = 1;
+    for (int32_t d = 0; d < tensor->n_dims; d++) n *= (uint64_t)tensor->ne[d];
+    return n;
+}
+
 struct rf_source {
     struct rf_params params;
     struct rf_vocab vocab;

@@ -38,12 +38,6 @@ struct job {
     struct rf_error *error;
 };
 
-static size_t row_bytes_of(enum rf_dtype dtype, size_t k)
-{
-    const struct rf_dtype_info *info = rf_dtype_info(dtype);
-    return k / info->block_elems * info->block_bytes;
-}
-
 /* ---- what becomes of each tensor ---- */
 
 static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
@@ -64,7 +58,7 @@ static void choose_types(struct job *job)
     for (size_t i = 0; i < job->copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &job->copy->tensors[i];
         copied->dtype = type_of(job->copy, copied->tensor, job->options->target);
-        size_t row = row_bytes_of(copied->dtype, (size_t)copied->tensor->ne[0]);
+        size_t row = rf_dtype_bytes(copied->dtype, (size_t)copied->tensor->ne[0]);
         if (job->buffer_bytes < row) job->buffer_bytes = row;
         job->total += copied->tensor->bytes;
     }
@@ -112,8 +106,9 @@ static int report(struct job *job, uint64_t bytes)
 static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor;
-    size_t k = (size_t)tensor->ne[0], out_row_bytes = row_bytes_of(copied->dtype, k);
-    size_t row_bytes = row_bytes_of(tensor->dtype, k), n_rows = (size_t)(tensor->bytes / row_bytes);
+    size_t k = (size_t)tensor->ne[0], out_row_bytes = rf_dtype_bytes(copied->dtype, k);
+    size_t row_bytes = rf_dtype_bytes(tensor->dtype, k),
+           n_rows = (size_t)(tensor->bytes / row_bytes);
     size_t most = job->buffer_bytes / out_row_bytes;
     int code = 0;
     for (size_t row = 0, rows; !code && row < n_rows; row += rows) {
