@@ -133,7 +133,9 @@ int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
         /* A tied table is counted with the output head, which reads all of it. */
         if (request->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
         struct rf_weight_bytes taken = bytes(request);
-        cost->n_params += rf_tensor_elements(request->tensor);
+        uint64_t n = 1;
+        for (int32_t d = 0; d < request->tensor->n_dims; d++) n *= (uint64_t)request->tensor->ne[d];
+        cost->n_params += n;
         cost->pass_bytes += taken.pass;
         cost->mapped_bytes += taken.mapped;
         cost->resident_bytes += taken.resident;

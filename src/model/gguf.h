@@ -75,6 +75,11 @@ int rf_gguf_missing(const struct rf_gguf *gguf, const char *key);
  * was parsed. */
 struct rf_str rf_gguf_next_string(const unsigned char **data);
 
+/* Reads a GGUF file that is in memory and stays there as long as the source lives. On failure the
+ * caller closes the source. */
+int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,
+                 size_t bytes, struct rf_error *error);
+
 /* All but n_vocab and what depends on tensors. */
 int rf_gguf_read_params(const struct rf_gguf *gguf, struct rf_source *source);
 int rf_gguf_read_vocab(const struct rf_gguf *gguf, struct rf_source *source);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/gguf.h"
+#include "model/open.h"
 #include "model/reader.h"
 
 enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };

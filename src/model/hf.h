@@ -33,7 +33,11 @@ struct rf_hf {
     struct rf_error *error;
 };
 
-/* Everything from bytes in memory: what rf_hf_read_folder does once it has mapped the files. */
+/* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
+ * else NULL. On failure the caller closes the source. */
+int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard,
+                      struct rf_error *error);
+/* The part of rf_hf_read_folder that follows the mapping of the files. */
 int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct rf_error *error);
 /* The distinct shard names of a model.safetensors.index.json, in memory of the source. */
 int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index,

@@ -63,6 +63,13 @@ int rf_tensors_sort(struct rf_source *source, const char *path, rf_shown_name *s
     return check_overlap(source, path, shown, error);
 }
 
+const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name)
+{
+    const struct rf_tensor wanted = {.name = name};
+    if (source->n_tensors == 0) return NULL;
+    return bsearch(&wanted, source->tensors, (size_t)source->n_tensors, sizeof wanted, by_name);
+}
+
 int rf_params_check(const struct rf_params *params, const char *path, struct rf_error *error)
 {
     const struct {

@@ -63,12 +63,4 @@ int rf_vocab_check(const struct rf_source *source, const char *path, struct rf_e
  * no window. */
 void rf_params_limit_window(struct rf_params *params, int64_t window);
 
-/* The containers' readers. `data` must live as long as the source; on failure the caller closes the
- * source. */
-int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,
-                 size_t bytes, struct rf_error *error);
-/* A folder, or one .safetensors file (then `shard` is its name in the folder, else NULL). */
-int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard,
-                      struct rf_error *error);
-
 #endif

@@ -66,10 +66,6 @@ struct rf_source {
     struct rf_source_private *private_; /* mappings and memory, owned by the reader */
 };
 
-/* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. On
- * failure nothing is kept. The source is freed by rf_source_close whatever reader opened it. */
-int rf_source_open(struct rf_source **source, const char *path,
-                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_source_close(struct rf_source *source);
 
 /* NULL when there is none of that name. */

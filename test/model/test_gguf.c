@@ -6,7 +6,9 @@
 #include <math.h>
 
 #include "check.h"
+#include "model/gguf.h"
 #include "model/gguf_writer.h"
+#include "model/open.h"
 #include "model/probe.h"
 #include "model/reader.h"
 #include "model/source.h"

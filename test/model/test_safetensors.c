@@ -9,7 +9,7 @@
 #include "model/hf.h"
 #include "model/hf_writer.h"
 #include "model/probe.h"
-#include "model/source.h"
+#include "model/open.h"
 
 static char folder[512];
 

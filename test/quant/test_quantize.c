@@ -12,6 +12,7 @@
 #include "microkernels/kernels.h"
 #include "model/gguf.h"
 #include "model/hf_writer.h"
+#include "model/open.h"
 #include "model/reader.h"
 #include "platform/memory.h"
 
