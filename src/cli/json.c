@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 static void quoted(struct buffer *out, const char *text, size_t n)
 {
     buffer_append(out, "\"", 1);
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)text[i];
-        size_t length = utf8_length(text + i, n - i);
+        size_t length = rf_utf8_length(text + i, n - i);
         char escape[8];
         if (length == 0) {
             buffer_puts(out, "\xef\xbf\xbd");

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/utf8.h"
 #include "platform/terminal.h"
 
 enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64 };
@@ -59,9 +59,9 @@ static int read_character(EditLine *edit, wchar_t *character)
         int byte = next_byte(editor);
         if (byte < 0) return editor->interrupted ? -1 : 0;
         bytes[n++] = (char)byte;
-        size_t length = utf8_length(bytes, n);
+        size_t length = rf_utf8_length(bytes, n);
         if (length == n) {
-            *character = (wchar_t)utf8_code_point(bytes, n);
+            *character = (wchar_t)rf_utf8_decode(bytes, n);
             return 1;
         }
         /* Nothing that began like this is a character: it is dropped, as a broken key press would

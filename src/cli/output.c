@@ -2,21 +2,21 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/buffer.h"
-#include "cli/utf8.h"
 #include "platform/terminal.h"
 
 /* `kept` are the control characters that may stay. */
 static void escape_controls(struct buffer *out, const char *text, size_t n, const char *kept)
 {
     for (size_t i = 0; i < n;) {
-        size_t length = utf8_length(text + i, n - i);
+        size_t length = rf_utf8_length(text + i, n - i);
         if (length == 0) {
             buffer_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
             i++;
             continue;
         }
-        unsigned code = utf8_code_point(text + i, length);
+        unsigned code = rf_utf8_decode(text + i, length);
         if ((code < 0x20 || (code >= 0x7f && code < 0xa0)) &&
             !(code && code < 0x20 && strchr(kept, (int)code))) {
             char escape[8];

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tokens.h"
-#include "text/utf8.h"
 
 /* The draft's last TAIL tokens are encoded again with what follows them, since a word may have gone
  * on; of these, the first MARGIN only lead on, as they lack what stands before them. No more than

@@ -3,12 +3,12 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/bpe_merge.h"
 #include "text/nfc.h"
 #include "text/pretokenize.h"
 #include "text/strmap.h"
 #include "text/tokens.h"
-#include "text/utf8.h"
 
 struct rf_bpe {
     const struct rf_allocator *allocator;

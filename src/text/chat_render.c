@@ -1,8 +1,8 @@
 /* The three ways in which the known templates put a conversation into text. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/chat_style.h"
-#include "text/utf8.h"
 
 /* ---- pieces ---- */
 

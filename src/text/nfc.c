@@ -3,7 +3,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* The lead byte of U+0300, the first character that is a combining mark or has another reason to
  * change. */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* White space as Unicode and Oniguruma (HF's engine) have it. PCRE2's own \s differs in U+180E. */
 #define S "\\t-\\r\\x{85}\\p{Z}"

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/bpe.h"
 #include "text/special.h"
 #include "text/spm.h"
 #include "text/spm_model.h"
 #include "text/tokens.h"
-#include "text/utf8.h"
 
 enum { MAX_END_TOKENS = 32 };
 

@@ -1,10 +1,10 @@
 /* UTF-8: what is well-formed, whole characters out of a stream of bytes, normalisation form C. */
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "check.h"
 #include "platform/memory.h"
 #include "text/nfc.h"
-#include "text/utf8.h"
 #include "text/utf8_stream.h"
 
 static const struct rf_allocator *const memory = &rf_system_allocator;

@@ -1,6 +1,6 @@
 /* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
-#ifndef RF_TEXT_UTF8_H
-#define RF_TEXT_UTF8_H
+#ifndef RF_BASE_UTF8_H
+#define RF_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
