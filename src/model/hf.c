@@ -20,7 +20,7 @@ static int map_text(struct rf_source *source, const char *folder, const char *na
 {
     char *path = join(source, folder, name, error);
     if (!path) return RF_ERR_MEMORY;
-    if (!rf_file_exists(path)) return 0;
+    if (rf_file_bytes(path) < 0) return 0;
     struct rf_mapping mapping;
     int code = rf_source_map(source, path, &mapping, error);
     if (!code)
@@ -104,7 +104,7 @@ static int map_shards(struct rf_source *source, struct rf_hf_files *files, const
     if (!path) return RF_ERR_MEMORY;
     files->n_shards = 1;
     int code = 0;
-    if (!shard && !rf_file_exists(path)) {
+    if (!shard && rf_file_bytes(path) < 0) {
         static const char index_name[] = "model.safetensors.index.json";
         code = map_text(source, files->folder, index_name, &index, error);
         if (code) return code;

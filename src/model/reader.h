@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/arena.h"
 #include "model/source.h"
-#include "platform/memory.h"
+#include "platform/file.h"
 
 struct rf_source_private {
     struct rf_allocator allocator; /* a copy: the caller's may go */

@@ -6,7 +6,6 @@
 #include "model/gguf_write.h"
 #include "model/tensors.h"
 #include "platform/file.h"
-#include "platform/memory.h"
 #include "platform/team.h"
 
 enum {

@@ -3,6 +3,7 @@
 #include "fuzz/touch.h"
 #include "model/gguf.h"
 #include "model/reader.h"
+#include "platform/memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

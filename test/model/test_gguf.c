@@ -12,6 +12,7 @@
 #include "model/probe.h"
 #include "model/reader.h"
 #include "model/source.h"
+#include "platform/memory.h"
 
 static char folder[512], path[600];
 

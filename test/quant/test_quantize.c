@@ -14,6 +14,7 @@
 #include "model/hf_writer.h"
 #include "model/open.h"
 #include "model/reader.h"
+#include "platform/file.h"
 #include "platform/memory.h"
 
 static char folder[256], output[512];
