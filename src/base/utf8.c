@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Unicode 15, table 3-7: what the lead byte asks for. Returns the length, 0 for a byte that leads
- * nothing. */
+/* Unicode 15, table 3-7: the length of the character that the byte leads, 0 if it leads none, and
+ * the range of the second byte. */
 static size_t lead(unsigned char byte, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;

@@ -1,7 +1,7 @@
-/* Each function below takes one block of a file's type to its places in a unit of a panel: codes to
- * row r's 32-bit lane of every vector, scales to entry r of every list. Codes move in 64-bit words,
- * eight at a time, one a byte; where a type keeps its bits is model/dequant.c's to explain.
- * Little-endian hosts only, as there. */
+/* Each function below repacks one block of a file's type: its codes go to row r's 32-bit lane of
+ * every vector of a unit, its scales to entry r of every list. Codes are handled in 64-bit words of
+ * eight, one in each byte. src/model/dequant.c explains the bits of each type. Little-endian hosts
+ * only, as there. */
 #include "cpu/repack.h"
 
 #include <string.h>
@@ -27,9 +27,9 @@ static inline void store32(uint8_t *p, uint32_t word)
     memcpy(p, &word, sizeof word);
 }
 
-/* ---- codes of 32 values, in four words, to a row's lane of a block ---- */
+/* ---- 32 codes in four words, to a row's lane of a block ---- */
 
-/* Eight 4-bit codes: the first four to low nibbles, the others to high ones. */
+/* Eight 4-bit codes: the first four become low nibbles, the others high nibbles. */
 static inline uint32_t nibbles(uint64_t codes)
 {
     return (uint32_t)(codes | codes >> 28);
@@ -182,8 +182,8 @@ static inline void q4_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
     put_negative_f16(scales + 192, 16 + r, block + 2);
 }
 
-/* 32 codes of Q6_K, whose low nibbles are in 32 bytes, at bit 0 or 4, and whose upper bits in 32
- * others. */
+/* 32 codes of Q6_K. Their low nibbles are at bit 0 or 4 of 32 bytes, their upper bits in 32 other
+ * bytes. */
 static inline void q6_k_codes(const uint8_t *low, int low_shift, const uint8_t *high,
                               int high_shift, uint8_t *lane)
 {
@@ -277,10 +277,10 @@ struct rows {
     size_t unit_codes_bytes, scale_bytes; /* of a unit, in the panel */
 };
 
-/* Unit by unit, so that the panel is written from front to back. Sixteen rows side by side are more
- * streams than memory likes, and short ones: the next panel's bytes, which lie together, are
- * prefetched meanwhile (past the last panel that does no harm). Inlined into every case below, and
- * `block` with it. */
+/* Goes unit by unit, so that the panel is written from front to back. Reading sixteen rows in
+ * parallel makes many short streams, which hardware prefetches badly. So this prefetches the next
+ * panel's bytes, which are contiguous; past the last panel that does no harm. Each case below
+ * inlines this function and its `block`. */
 static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block)
 {
     uint8_t *codes = panel, *scales = panel + rows->units * rows->unit_codes_bytes;
@@ -294,7 +294,8 @@ static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block
     }
 }
 
-/* X(type, format, block): the format that holds a type's values, and what fills it. */
+/* X(type, format, block): the format that holds the type's values, and the function that repacks a
+ * block. */
 #define EACH_TYPE(X)       \
     X(MXFP4, MXFP4, mxfp4) \
     X(Q4_0, Q4_0, q4_0)    \

@@ -12,8 +12,8 @@ enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };
 struct rf_gguf_copy_private {
     struct rf_allocator allocator;
     struct rf_arena arena;     /* of the lists below */
-    struct rf_gguf gguf;       /* its values in the file's order: rf_gguf_find is not for it */
-    struct rf_source *tensors; /* the same file once more: names and places only */
+    struct rf_gguf gguf;       /* values in the file's order, so rf_gguf_find does not work on it */
+    struct rf_source *tensors; /* the same file, parsed once more for names and places */
 };
 
 /* ---- opening ---- */
@@ -128,7 +128,7 @@ static void put_string(struct output *output, const char *text)
     put(output, text, strlen(text));
 }
 
-/* llama.cpp's number for a file most of whose weights are of that type (LLAMA_FTYPE). */
+/* llama.cpp's number (LLAMA_FTYPE) for a file whose weights are mostly of that type. */
 static uint32_t file_type_of(enum rf_dtype dtype)
 {
     switch (dtype) {
@@ -162,7 +162,7 @@ static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
     return (enum rf_dtype)most;
 }
 
-/* The keys that the types of tensors decide. */
+/* The keys whose values depend on the types of the tensors. */
 struct set_key {
     const char *key;
     uint32_t number;
@@ -176,7 +176,7 @@ static void put_set_key(struct output *output, const struct set_key *set)
     put_u32(output, set->number);
 }
 
-/* A value with its key lies in one piece: length, key, type and value. */
+/* A value and its key are contiguous in the file: length, key, type and value. */
 static void put_values(struct output *output, const struct rf_gguf *gguf,
                        const struct set_key *sets, size_t n_sets)
 {

@@ -1,6 +1,6 @@
-/* What every container's model must hold: parameters that go together, and exactly the tensors that
- * the forward pass computes with. A tensor that it would ignore (a bias, a router, an adapter)
- * changes the model's answers, so it is an error and not a remark. */
+/* Checks of a model that do not depend on its container: the parameters agree with each other, and
+ * the tensors are exactly those that the forward pass computes with. Ignoring a tensor (a bias, a
+ * router, an adapter) would change the answers, so an unknown one is an error. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Addresses stand for places in files: mappings do not overlap. */
+/* Addresses stand for places in files, since mappings do not overlap. */
 static int check_overlap(const struct rf_source *source, const char *path, rf_shown_name *shown,
                          struct rf_error *error)
 {
@@ -119,16 +119,15 @@ void rf_params_limit_window(struct rf_params *params, int64_t window)
     if (window > 0 && window < params->n_ctx_train) params->n_ctx_train = (int32_t)window;
 }
 
-/* The walk over the expected tensors. */
 struct layout {
     struct rf_source *source;
     const char *path;
     rf_shown_name *shown;
-    unsigned char *expected; /* [n_tensors]: this one has a place in the model */
+    unsigned char *expected; /* [n_tensors]: 1 for a tensor that the architecture has */
     struct rf_error *error;
 };
 
-/* A tensor of ne0 x ne1 (ne1 is 1 for vectors). */
+/* Expects a tensor of ne0 x ne1 (ne1 is 1 for vectors). */
 static int expect(struct layout *layout, const char *name, int64_t ne0, int64_t ne1)
 {
     const struct rf_source *source = layout->source;
@@ -175,7 +174,7 @@ static int expect_tensors(struct layout *layout)
     return code;
 }
 
-/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. The one tensor that is
+/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. No other tensor is
  * read on opening. */
 static int read_rope_freqs(struct layout *layout, const struct rf_tensor *tensor)
 {

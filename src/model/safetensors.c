@@ -1,5 +1,6 @@
-/* The safetensors container: eight bytes of length, a JSON header, then the tensors' bytes.
- * The format: README of the safetensors project. Names and dimensions become GGUF's. */
+/* The safetensors container: eight bytes of length, a JSON header, then the tensors' bytes. The
+ * format: README of the safetensors project. The reader translates names and dimensions to
+ * GGUF's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
 static const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES)};
 #undef NAMES
 
-/* A number without leading zeros, as layers are counted; NULL if there is none. */
+/* Skips a layer number, which has no leading zeros. NULL if there is none. */
 static const char *skip_layer(const char *text)
 {
     size_t n = strspn(text, "0123456789");
@@ -26,8 +27,7 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Translates between the two ways of naming; `to_gguf` gives the direction. 0 when the name is not
- * known. */
+/* Translates a tensor's name; `to_gguf` gives the direction. 0 when the name is not known. */
 static int translate(const char *name, int to_gguf, char *buffer, size_t bytes)
 {
     for (size_t i = 0; i < RF_MODEL_TENSORS; i++) {
@@ -55,12 +55,12 @@ const char *rf_hf_tensor_name(const char *name, char *buffer, size_t bytes)
 
 static int is_ignored(const char *name)
 {
-    static const char suffix[] = ".rotary_emb.inv_freq"; /* a constant that old exports kept */
+    static const char suffix[] = ".rotary_emb.inv_freq"; /* a constant that old exports contain */
     size_t n = strlen(name), m = sizeof suffix - 1;
     return n >= m && strcmp(name + n - m, suffix) == 0;
 }
 
-/* Tensors as they are met, until their number is known. */
+/* A list of the tensors, until their number is known. */
 struct node {
     struct rf_tensor tensor;
     struct node *next;
@@ -69,7 +69,7 @@ struct node {
 struct reader {
     struct rf_hf *hf;
     const struct rf_hf_shard *shard;
-    const unsigned char *data; /* behind the header */
+    const unsigned char *data; /* after the header */
     size_t data_bytes;
     int tied;
     struct node *first;

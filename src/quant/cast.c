@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST_BITS_OF_FOUR = 46 }; /* tenths */
+enum { MOST_BITS_OF_FOUR = 46 }; /* in tenths */
 
-/* What each target makes, and how. A second way is for rows that are no multiple of a superblock.
- */
+/* The type and the kernel of each target. The second way is for rows that are not a multiple of a
+ * superblock. */
 static const struct way {
     enum rf_dtype dtype;
     enum rf_cast cast;

@@ -9,11 +9,11 @@
 #include "platform/team.h"
 
 enum {
-    BUFFER_BYTES = 8 << 20,  /* of the new file, between two writes */
-    PIECE_ELEMENTS = 1 << 16 /* about as many as a worker takes at a time */
+    BUFFER_BYTES = 8 << 20,  /* of the new file, collected between two writes */
+    PIECE_ELEMENTS = 1 << 16 /* approximate work unit of a worker */
 };
 
-/* Some rows of a tensor, on all cores. */
+/* Rows of a tensor that the team casts together. */
 struct stretch {
     const struct rf_quantize_options *options;
     const struct rf_tensor *tensor;
@@ -22,7 +22,7 @@ struct stretch {
     char *out;
     size_t k, row_bytes, out_row_bytes;
     size_t rows, rows_per_piece;
-    _Atomic size_t next; /* row that nobody has taken */
+    _Atomic size_t next; /* the first row that no worker has taken */
 };
 
 struct job {
@@ -37,7 +37,7 @@ struct job {
     struct rf_error *error;
 };
 
-/* ---- what becomes of each tensor ---- */
+/* ---- the new types ---- */
 
 static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
                              enum rf_cast_target target)
