@@ -4,6 +4,7 @@
  * only, as there. */
 #include "cpu/repack.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const uint64_t BIT = 0x0101010101010101u; /* of each byte */
@@ -327,6 +328,7 @@ void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, s
     enum rf_format format = cpu_format_of(dtype);
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    assert(format != RF_FORMAT_BF16 && rows >= 1 && rows <= RF_PANEL_ROWS && k % layout->unit == 0);
     const struct rows in = {.data = data,
                             .bytes = row_bytes,
                             .count = rows,

@@ -3,6 +3,7 @@
 #ifndef RF_MODEL_CURSOR_H
 #define RF_MODEL_CURSOR_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,7 @@ struct rf_cursor {
 
 static inline size_t rf_cursor_left(const struct rf_cursor *cursor)
 {
+    assert(cursor->at <= cursor->bytes);
     return cursor->bytes - cursor->at;
 }
 

@@ -2,6 +2,7 @@
  * operations are those of ggml's dequantize_row_* functions, so that the values have the same bits.
  * The loops suit the compiler's vectoriser: 32-bit integers, no branches, and a table of masks
  * instead of shifts that differ by lane. */
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -237,6 +238,7 @@ void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t
     } else {
         const struct rf_dtype_info *info = rf_dtype_info(dtype);
         block_fn *block = block_of[dtype];
+        assert(n % info->block_elems == 0);
         for (size_t i = 0; i < n; i += info->block_elems, bytes += info->block_bytes)
             block(bytes, out + i);
     }
@@ -251,9 +253,8 @@ void rf_dequantize_bf16(enum rf_dtype dtype, const void *data, uint16_t *out, si
     /* Small enough for the first cache; a multiple of every type's block. */
     enum { STRETCH = 256 };
     float buffer[STRETCH];
-    const struct rf_dtype_info *info = rf_dtype_info(dtype);
     const uint8_t *bytes = data;
-    size_t step = (size_t)STRETCH / info->block_elems * info->block_bytes;
+    size_t step = rf_dtype_bytes(dtype, STRETCH);
     for (size_t i = 0; i < n; i += STRETCH, bytes += step) {
         size_t count = n - i < STRETCH ? n - i : STRETCH;
         rf_dequantize_f32(dtype, bytes, buffer, count);

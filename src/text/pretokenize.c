@@ -94,7 +94,7 @@ int rf_pretokenizer_new(struct rf_pretokenizer **out, const struct rf_pretokeniz
                        info->name, number, (size_t)where);
     }
     /* Where the system forbids machine code, the interpreter gives the same result, more slowly.
-     * The limits are off, because a long run of spaces may exceed them. The patterns cannot
+     * There is no match limit, since a long run of spaces would exceed it; the patterns cannot
      * backtrack exponentially. */
     (void)pcre2_jit_compile(pre->code, PCRE2_JIT_COMPLETE);
     pcre2_set_match_limit(pre->limits, UINT32_MAX);
