@@ -39,24 +39,24 @@ static const struct instruction vector_ops[RF_VECTOR_OP_COUNT] = {
     [RF_VFMADD231PS] = {ZYDIS_MNEMONIC_VFMADD231PS, ZYDIS_MNEMONIC_VFMADD231PS, 0},
 };
 
-struct rf_source rf_reg(int number)
+struct rf_asm_source rf_reg(int number)
 {
-    return (struct rf_source){.kind = RF_SOURCE_REGISTER, .value = number};
+    return (struct rf_asm_source){.kind = RF_SOURCE_REGISTER, .value = number};
 }
 
-struct rf_source rf_imm(int value)
+struct rf_asm_source rf_imm(int value)
 {
-    return (struct rf_source){.kind = RF_SOURCE_IMMEDIATE, .value = value};
+    return (struct rf_asm_source){.kind = RF_SOURCE_IMMEDIATE, .value = value};
 }
 
-struct rf_source rf_mem(struct rf_address address)
+struct rf_asm_source rf_mem(struct rf_address address)
 {
-    return (struct rf_source){.kind = RF_SOURCE_MEMORY, .address = address};
+    return (struct rf_asm_source){.kind = RF_SOURCE_MEMORY, .address = address};
 }
 
-struct rf_source rf_mem_each(struct rf_address address)
+struct rf_asm_source rf_mem_each(struct rf_address address)
 {
-    return (struct rf_source){.kind = RF_SOURCE_BROADCAST, .address = address};
+    return (struct rf_asm_source){.kind = RF_SOURCE_BROADCAST, .address = address};
 }
 
 static void append(struct rf_assembler *assembler, const uint8_t *bytes, size_t n)
@@ -133,7 +133,7 @@ static ZydisEncoderOperand vector_register(const struct rf_assembler *assembler,
 /* to, [left,] source [, immediate]; EVEX forms name the mask register k0, which is none, after
  * their first operand. */
 static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instruction *instruction,
-                              int to, int left, struct rf_source source, int immediate)
+                              int to, int left, struct rf_asm_source source, int immediate)
 {
     ZydisEncoderRequest request = {
         .allowed_encodings =
@@ -171,19 +171,20 @@ static void make_signed(struct rf_assembler *assembler, uint8_t *vpdpbusd)
         vpdpbusd[2] |= 3;
 }
 
-void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to, struct rf_source source)
+void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to,
+                 struct rf_asm_source source)
 {
     encode_vector(assembler, &moves[move], to, -1, source, -1);
 }
 
 void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left,
-                   struct rf_source source)
+                   struct rf_asm_source source)
 {
     uint8_t *at = encode_vector(assembler, &vector_ops[op], to, left, source, -1);
     if (op == RF_VPDPBSSD) make_signed(assembler, at);
 }
 
-void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source,
+void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_asm_source source,
                     int table)
 {
     static const struct instruction instruction = {ZYDIS_MNEMONIC_INVALID,

@@ -53,17 +53,17 @@ enum rf_source_kind {
     RF_SOURCE_BROADCAST,
     RF_SOURCE_IMMEDIATE
 };
-struct rf_source {
+struct rf_asm_source {
     enum rf_source_kind kind;
     int value; /* register number or immediate */
     struct rf_address address;
 };
 
-struct rf_source rf_reg(int number);
-struct rf_source rf_imm(int value);
-struct rf_source rf_mem(struct rf_address address);
+struct rf_asm_source rf_reg(int number);
+struct rf_asm_source rf_imm(int value);
+struct rf_asm_source rf_mem(struct rf_address address);
 /* One 32-bit element for all lanes; EVEX only. */
-struct rf_source rf_mem_each(struct rf_address address);
+struct rf_asm_source rf_mem_each(struct rf_address address);
 
 /* Two operands: to, source. */
 enum rf_move {
@@ -99,12 +99,12 @@ enum rf_vector_op {
 };
 
 void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to,
-                 struct rf_source source);
+                 struct rf_asm_source source);
 void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left,
-                   struct rf_source source);
+                   struct rf_asm_source source);
 /* to = a function of to, left and source, bit by bit, of which `table` is the truth table:
  * vpternlogd. */
-void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_source source,
+void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_asm_source source,
                     int table);
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from);
 void rf_asm_vzeroupper(struct rf_assembler *assembler);

@@ -44,7 +44,7 @@ static inline struct rf_address rf_in_call(size_t offset)
     return rf_at(reg_call, (int)offset);
 }
 
-static inline struct rf_source rf_constant(size_t offset)
+static inline struct rf_asm_source rf_constant(size_t offset)
 {
     return rf_mem(rf_at(reg_constants, (int)offset));
 }

@@ -1,37 +1,40 @@
-/* How quantised weights and their 8-bit rows lie in memory: one layout for every tier, made once
- * when a model is loaded.
+/* clang-format off */
+/* The layout in memory of quantised weights and of 8-bit activations. It is the same for every
+ * tier. Weights take it once, when a model is loaded.
  *
- * Weights lie in panels of 16 rows; a panel holds all codes of its rows, then all of their scales,
+ * Weights lie in panels of 16 rows. A panel holds all codes of its rows, then all of their scales,
  * each in the order of k:
  *
  *     panel = [k/32 blocks of codes][k/unit groups of scales][padding to 64 bytes]
  *
- * A block of codes covers 32 values of k of the 16 rows r. 4-bit codes: four 64-byte vectors j =
- * 0..3, whose byte 4r + t has in its low nibble the code of k = 8j + t and in its high nibble that
- * of k = 8j + 4 + t, t = 0..3. 6-bit codes: the low nibbles so, then two vectors h = 0, 1 with the
- * upper two bits: byte 4r + t has at bits 0, 2, 4, 6 those of k = 16h + t, + 4, + 8, + 12. 8-bit
- * codes: eight vectors j, byte 4r + t that of k = 4j + t. So a 32-bit lane is a row, and holds what
- * one instruction of the dot-product kind sums.
+ * A block of codes covers 32 values of k of the 16 rows r. It consists of vectors of 64 bytes, in
+ * which a 32-bit lane is a row and holds what one dot-product instruction sums:
  *
- * The value of a code c is  s (c - offset) + b,  with a scale s and, in some formats, a minimum b
- * for each row and each group of 32 or 16 values of k; below, [16] runs over the rows of the panel:
+ *     4 bits  vectors j = 0 .. 3: byte 4r + t (t = 0 .. 3) holds the code of k = 8j + t in its low
+ *             nibble and the code of k = 8j + 4 + t in its high nibble
+ *     6 bits  the low four bits as above, then vectors h = 0, 1 with the upper two bits: byte
+ *             4r + t holds at bits 0, 2, 4, 6 those of k = 16h + t, + 4, + 8, + 12
+ *     8 bits  vectors j = 0 .. 7: byte 4r + t holds the code of k = 4j + t
  *
- *     format  code  offset  group  unit  scales of a unit
- *     MXFP4    4*     12     32     32   uint8 e[16]                     s = 2^(e - 127), 0 for e =
- * 0; * through a table Q4_0     4       8     32     32   F16 d[16]                       s = d
- *     Q4_1     4       0     32     32   F16 d[16], b[16]                s = d
- *     Q4_K     4       0     32    256   6-bit a[16][16] (rf_q4k_scales), F16 d[16], n[16]
- *                                                                        s = d a[group], b = n a[8
- * + group] Q6_K     6      32     16    256   int8 a[16 groups][16], F16 d[16]      s = d a Q8_0 8
- * 128     32     32   F16 d[16]                       s = d Q8_1     8       0     32     32   F16
- * d[16], b[16]                s = d Q8_K     8       0     16    256   int8 a[16][16], int8
- * m[16][16], F16 d[16], n[16]    s = d a, b = n m
+ * The value of a code c is  s (c - offset) + b.  Each row has a scale s, and in some formats a
+ * minimum b, for each group of values of k. A unit stores these numbers; [16] runs over the rows of
+ * the panel:
  *
- * Codes of Q8_1 and Q8_K are below 64: both hold formats of fewer bits.
- * MXFP4's codes stand for the 8-bit values of rf_mxfp4_codes, which are 2 * E2M1 + 12; e is one
- * less than the file's.
+ *     MXFP4       uint8 e[16]                                   s = 2^(e - 127), 0 for e = 0
+ *     Q4_0, Q8_0  F16 d[16]                                     s = d
+ *     Q4_1, Q8_1  F16 d[16], b[16]                              s = d
+ *     Q4_K        6-bit a[16][16] (rf_q4k_scale), F16 d[16], n[16]
+ *                                                               s = d a[group], b = n a[8 + group]
+ *     Q6_K        int8 a[16 groups][16], F16 d[16]              s = d a
+ *     Q8_K        int8 a[16 groups][16], m[16 groups][16], F16 d[16], n[16]
+ *                                                               s = d a, b = n m
  *
- * A matrix whose rows are no multiple of 16 ends with rows of zero scales. */
+ * Codes of Q8_1 and Q8_K are below 64: both formats hold types of fewer bits.
+ * A code of MXFP4 is an index into rf_mxfp4_codes, whose entries are 2 * E2M1 + 12. Its e is the
+ * file's exponent minus 1.
+ *
+ * If the number of rows of a matrix is no multiple of 16, its last panel ends in rows of zero
+ * scales. */
 #ifndef RF_MICROKERNELS_PANEL_H
 #define RF_MICROKERNELS_PANEL_H
 
@@ -40,46 +43,57 @@
 
 enum { RF_PANEL_ROWS = 16, RF_BLOCK = 32, RF_SUPERBLOCK = 256 };
 
+/* One row for each format: X(name, FORMAT, bits, offset, group, has_min, unit, scale_bytes), where
+ * the numbers are fields of struct rf_panel_layout. */
+#define RF_EACH_PANEL_FORMAT(X) \
+    X(mxfp4, MXFP4, 4, 12,  32, 0, 32,  16)  \
+    X(q4_0,  Q4_0,  4, 8,   32, 0, 32,  32)  \
+    X(q4_1,  Q4_1,  4, 0,   32, 1, 32,  64)  \
+    X(q4_k,  Q4_K,  4, 0,   32, 1, 256, 256) \
+    X(q6_k,  Q6_K,  6, 32,  16, 0, 256, 288) \
+    X(q8_0,  Q8_0,  8, 128, 32, 0, 32,  32)  \
+    X(q8_1,  Q8_1,  8, 0,   32, 1, 32,  64)  \
+    X(q8_k,  Q8_K,  8, 0,   16, 1, 256, 576)
+
 enum rf_format {
     RF_FORMAT_BF16, /* no panels: rows as the model's file has them */
-    RF_FORMAT_MXFP4,
-    RF_FORMAT_Q4_0,
-    RF_FORMAT_Q4_1,
-    RF_FORMAT_Q4_K,
-    RF_FORMAT_Q6_K,
-    RF_FORMAT_Q8_0,
-    RF_FORMAT_Q8_1,
-    RF_FORMAT_Q8_K,
+#define RF_ROW(name, FORMAT, ...) RF_FORMAT_##FORMAT,
+    RF_EACH_PANEL_FORMAT(RF_ROW)
+#undef RF_ROW
     RF_FORMAT_COUNT
 };
 
-/* X(name, FORMAT) for each format of panels: what a tier says of all of them, said once. */
-#define RF_EACH_PANEL_FORMAT(X)                                                         \
-    X(mxfp4, MXFP4)                                                                     \
-    X(q4_0, Q4_0) X(q4_1, Q4_1) X(q4_k, Q4_K) X(q6_k, Q6_K) X(q8_0, Q8_0) X(q8_1, Q8_1) \
-        X(q8_k, Q8_K)
-
 struct rf_panel_layout {
-    const char *name;
+    const char *name;   /* "Q4_K" */
     int bits;           /* of a code */
-    int offset;         /* that is taken from a code */
+    int offset;         /* subtracted from a code */
     size_t group;       /* values of k that share a scale: 32 or 16 */
     int has_min;        /* there is a b */
-    size_t block_bytes; /* codes of 32 values of k */
     size_t unit;        /* values of k whose scales lie together; k is a multiple */
     size_t scale_bytes; /* of a unit */
+    size_t block_bytes; /* codes of 32 values of k of 16 rows */
 };
 
-/* NULL for BF16. */
-const struct rf_panel_layout *rf_panel_layout(enum rf_format format);
-/* From the start of one panel to the next; a multiple of 64. */
+/* Inline, so that kernels fold the traits of their format into constants. BF16 has only a name. */
+static inline const struct rf_panel_layout *rf_panel_layout(enum rf_format format)
+{
+#define RF_ROW(name, FORMAT, bits, offset, group, has_min, unit, scale_bytes) \
+    {#FORMAT, bits, offset, group, has_min, unit, scale_bytes, bits * RF_BLOCK * RF_PANEL_ROWS / 8},
+    static const struct rf_panel_layout layouts[] = {{.name = "BF16"},
+                                                     RF_EACH_PANEL_FORMAT(RF_ROW)};
+#undef RF_ROW
+    return &layouts[format];
+}
+/* clang-format on */
+
+/* From the start of one panel to the next, rounded up to a multiple of 64. */
 size_t rf_panel_bytes(enum rf_format format, size_t k);
 
 extern const uint8_t rf_mxfp4_codes[16];
 
-/* 32 values of one row of activations in 8 bits, symmetric around zero (QSpec's and ML-SpecQD's
- * draft precision): d = max|x| / 127,  q = x / d rounded to the nearest, ties to even with what the
- * formats' offsets and minimums need of the sum of q. One cache line. */
+/* 32 values of one row of activations in 8 bits, symmetric around zero (the draft precision of
+ * QSpec and ML-SpecQD): d = max|x| / 127,  q = x / d rounded to nearest, ties to even. The other
+ * fields are what the offsets and minima of the formats need of the sum of q. One cache line. */
 struct rf_a8 {
     int8_t q[32];
     float d;
@@ -91,14 +105,14 @@ struct rf_a8 {
     int32_t unused;
 };
 
-/* What the values of a block are multiplied by to become codes; max: the greatest |x|. What is next
- * to nothing counts as nothing, so that 127 / max is finite; so does what is not finite. */
+/* The factor that turns the values of a block into codes; max: the greatest |x|. It is 0 where max
+ * is not finite, or so small that 127 / max would overflow. */
 static inline float rf_a8_inverse(float max)
 {
     return max > 0x1p-100f && max <= 3.4028234e38f ? 127.0f / max : 0.0f;
 }
 
-/* Fills in all of a block but its codes, whose halves have these sums. */
+/* Fills in everything but the codes. sum0 and sum1: the sums of the two halves of the codes. */
 static inline void rf_a8_complete(struct rf_a8 *block, float max, int32_t sum0, int32_t sum1)
 {
     int32_t sum = sum0 + sum1;
@@ -112,16 +126,16 @@ static inline void rf_a8_complete(struct rf_a8 *block, float max, int32_t sum0, 
     block->unused = 0;
 }
 
-/* Blocks from row to row: an odd number, so that rows do not meet in the same sets of a cache. */
+/* Blocks from row to row. The number is odd, so that rows fall into different sets of a cache. */
 static inline size_t rf_a8_stride(size_t k)
 {
     return k / RF_BLOCK | 1;
 }
 
-/* The 6-bit numbers a[i][r] of a Q4_K unit: number i of row r is at place p = 16 i + r of four
- * vectors of 64. The first three are the low 6 bits of the 192 bytes; the fourth is made of their
- * upper two: place p of it has its bits 0-1, 2-3 and 4-5 above those of the bytes p, 64 + p and 128
- * + p. */
+/* The 6-bit number a[i][r] of a Q4_K unit. Number i of row r is at place p = 16 i + r of four
+ * vectors of 64 numbers. The first three vectors are the low 6 bits of the 192 bytes. The fourth
+ * consists of the upper 2 bits: bits 0-1 of its place p come from byte p, bits 2-3 from byte 64 +
+ * p, bits 4-5 from byte 128 + p. */
 static inline int rf_q4k_scale(const uint8_t packed[192], size_t i, size_t r)
 {
     size_t vector = i / 4, place = i % 4 * 16 + r;

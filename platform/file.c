@@ -1,18 +1,155 @@
-#define _POSIX_C_SOURCE 200809L
+/* Files and folders on Linux and other POSIX systems. */
+#define _DEFAULT_SOURCE
 #include "platform/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "platform/terminal.h"
 
-static int cannot_write(const char *path, int cause, struct rf_error *error)
+int64_t rf_file_bytes(const char *path)
 {
-    return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", path, strerror(cause));
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return -1;
+    return (int64_t)status.st_size;
+}
+
+int rf_path_exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+int rf_is_directory(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int rf_same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+static int fail_path(struct rf_error *error, const char *path, const char *what, int number)
+{
+    char reason[128];
+    if (strerror_r(number, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "error %d", number);
+    return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", path, what, reason);
+}
+
+/* A descriptor of a regular file, or a negative code. */
+static int open_regular(const char *path, uint64_t *bytes, struct rf_error *error)
+{
+    /* O_NONBLOCK: a pipe is refused below instead of waited for. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return fail_path(error, path, "open", errno);
+    struct stat status;
+    int code = 0;
+    if (fstat(descriptor, &status))
+        code = fail_path(error, path, "ask for its size", errno);
+    else if (S_ISDIR(status.st_mode))
+        code = rf_fail(error, RF_ERR_IO, "%s: is a folder, not a file", path);
+    else if (!S_ISREG(status.st_mode))
+        code = rf_fail(error, RF_ERR_IO, "%s: is not a regular file", path);
+    else if (status.st_size < 0 || (uint64_t)status.st_size > SIZE_MAX)
+        code = rf_fail(error, RF_ERR_IO, "%s: is too large for this machine's address space", path);
+    if (code) {
+        close(descriptor);
+        return code;
+    }
+    *bytes = (uint64_t)status.st_size;
+    return descriptor;
+}
+
+int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error)
+{
+    *mapping = (struct rf_mapping){0};
+    uint64_t bytes = 0;
+    int descriptor = open_regular(path, &bytes, error);
+    if (descriptor < 0) return descriptor;
+    int code = 0;
+    if (bytes > 0) {
+        void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (map == MAP_FAILED)
+            code = fail_path(error, path, "map", errno);
+        else
+            *mapping = (struct rf_mapping){map, (size_t)bytes};
+    }
+    close(descriptor);
+    return code;
+}
+
+void rf_unmap_file(struct rf_mapping *mapping)
+{
+    if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->bytes);
+    *mapping = (struct rf_mapping){0};
+}
+
+static int64_t file_read(int file, char *data, size_t n)
+{
+    for (;;) {
+        if (rf_interrupts()) return RF_READ_INTERRUPTED;
+        ssize_t got = read(file, data, n);
+        if (got >= 0) return got;
+        if (errno != EINTR) return RF_READ_FAILED;
+    }
+}
+
+int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error)
+{
+    const char *name = path ? path : "standard input";
+    int code = RF_OK, file = STDIN_FILENO;
+    size_t count = 0, cap = 65536;
+    *data = NULL;
+    *bytes = 0;
+    if (path) {
+        file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0) return rf_fail(error, RF_ERR_IO, "cannot open %s: %s", name, strerror(errno));
+    }
+    char *block = malloc(cap + 1);
+    if (!block) code = rf_fail(error, RF_ERR_MEMORY, "no memory to read %s", name);
+    while (code == RF_OK) {
+        if (count == cap) {
+            char *larger = realloc(block, 2 * cap + 1);
+            if (!larger) {
+                code = rf_fail(error, RF_ERR_MEMORY,
+                               "no memory to read %s: it has more than %zu bytes", name, cap);
+                break;
+            }
+            block = larger;
+            cap *= 2;
+        }
+        int64_t got = path ? file_read(file, block + count, cap - count)
+                           : rf_stdin_read(block + count, cap - count);
+        if (got == RF_READ_END) break;
+        if (got == RF_READ_INTERRUPTED)
+            code = rf_fail(error, RF_ERR_CANCELLED, "interrupted while reading %s", name);
+        else if (got < 0)
+            code = rf_fail(error, RF_ERR_IO, "cannot read %s: %s", name, strerror(errno));
+        else if ((count += (size_t)got) > limit)
+            code =
+                rf_fail(error, RF_ERR_IO,
+                        "%s has more than %zu bytes, the most that can be read here", name, limit);
+    }
+    if (path) close(file);
+    if (code != RF_OK) {
+        free(block);
+        return code;
+    }
+    block[count] = 0;
+    *data = block;
+    *bytes = count;
+    return RF_OK;
 }
 
 int rf_new_file_open(struct rf_new_file *file, const char *path, struct rf_error *error)
@@ -22,7 +159,7 @@ int rf_new_file_open(struct rf_new_file *file, const char *path, struct rf_error
     if (length < 0 || (size_t)length >= sizeof file->temporary)
         return rf_fail(error, RF_ERR_ARGUMENT, "%.200s...: the path is too long", path);
     file->file = mkstemp(file->temporary);
-    if (file->file < 0) return cannot_write(path, errno, error);
+    if (file->file < 0) return fail_path(error, path, "be written", errno);
     return 0;
 }
 
@@ -34,7 +171,7 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
         ssize_t written =
             write(file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return cannot_write(file->path, errno, error);
+        if (written < 0) return fail_path(error, file->path, "be written", errno);
         at += written;
         bytes -= (size_t)written;
     }
@@ -57,7 +194,7 @@ int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
     }
     if (!failed) return 0;
     unlink(file->temporary);
-    return cannot_write(file->path, cause, error);
+    return fail_path(error, file->path, "be written", cause);
 }
 
 void rf_new_file_drop(struct rf_new_file *file)
@@ -79,9 +216,39 @@ int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans,
     return code;
 }
 
-int rf_same_file(const char *a, const char *b)
+int rf_user_folder(enum rf_folder folder, char *path, size_t cap)
 {
-    struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
+    static const struct {
+        const char *variable, *below_home;
+    } known[] = {
+        [RF_FOLDER_DATA] = {"XDG_DATA_HOME", ".local/share"},
+        [RF_FOLDER_STATE] = {"XDG_STATE_HOME", ".local/state"},
+        [RF_FOLDER_CACHE] = {"XDG_CACHE_HOME", ".cache"},
+    };
+    const char *base = getenv(known[folder].variable), *home = getenv("HOME");
+    int n;
+    /* The XDG rules: a relative path is invalid and must be ignored. */
+    if (base && base[0] == '/')
+        n = snprintf(path, cap, "%s", base);
+    else if (home && home[0])
+        n = snprintf(path, cap, "%s/%s", home, known[folder].below_home);
+    else
+        return -1;
+    return n < 0 || (size_t)n >= cap ? -1 : 0;
+}
+
+int rf_make_folder(const char *path)
+{
+    size_t n = strlen(path);
+    char *part = malloc(n + 1);
+    if (!part) return -1;
+    int result = 0;
+    for (size_t i = 1; i <= n && result == 0; i++) {
+        if (path[i] != '/' && path[i] != 0) continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, 0700) != 0 && errno != EEXIST) result = -1;
+    }
+    free(part);
+    return result;
 }

@@ -1,36 +1,64 @@
-/* Writing files. */
+/* Files and folders. */
 #ifndef RF_PLATFORM_FILE_H
 #define RF_PLATFORM_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-struct rf_error;
+#include "base/error.h"
 
-struct rf_span {
-    const void *data;
+/* The size of a regular file in bytes; -1 where there is none at `path`. */
+int64_t rf_file_bytes(const char *path);
+/* 1 if there is anything at `path`. */
+int rf_path_exists(const char *path);
+int rf_is_directory(const char *path);
+/* 1 if both paths lead to one file that exists. */
+int rf_same_file(const char *a, const char *b);
+
+struct rf_mapping {
+    const unsigned char *data; /* NULL for an empty file */
     size_t bytes;
 };
 
-/* A new file that takes the place of `path` only when it is whole; until then it lies beside it
- * under another name. After rf_new_file_open, which keeps nothing where it fails, either
- * rf_new_file_finish or rf_new_file_drop ends it. */
+/* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path.
+ */
+int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error);
+void rf_unmap_file(struct rf_mapping *mapping);
+
+/* Reads a whole file, or standard input where `path` is NULL, into a block for free() that ends in
+ * a zero, which *bytes does not count. Refuses more than `limit` bytes. RF_ERR_CANCELLED when
+ * interrupted (platform/terminal.h). */
+int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error);
+
+/* A new file takes the place of `path` when it is finished. Until then it lies beside it under
+ * another name. rf_new_file_open keeps nothing where it fails; where it succeeds, either
+ * rf_new_file_finish or rf_new_file_drop must follow. */
 struct rf_new_file {
-    const char *path; /* the caller's, which must stay */
+    const char *path; /* owned by the caller, valid until the end */
     int file;
     char temporary[4096];
 };
 int rf_new_file_open(struct rf_new_file *file, const char *path, struct rf_error *error);
 int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
                       struct rf_error *error);
-/* Where it fails, the file is dropped. */
+/* Drops the file where it fails. */
 int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error);
 void rf_new_file_drop(struct rf_new_file *file);
 
-/* The spans one after another. */
+struct rf_span {
+    const void *data;
+    size_t bytes;
+};
+/* Writes a new file of these spans, one after another. */
 int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans,
                   struct rf_error *error);
 
-/* 1 if both paths lead to one file that exists. */
-int rf_same_file(const char *a, const char *b);
+enum rf_folder { RF_FOLDER_DATA, RF_FOLDER_STATE, RF_FOLDER_CACHE };
+/* The user's folder of that kind by the XDG rules
+ * (https://specifications.freedesktop.org/basedir-spec), without the program's name. 0, or -1 where
+ * no home folder is known or the path does not fit. */
+int rf_user_folder(enum rf_folder folder, char *path, size_t cap);
+/* Makes a folder and those above it, readable by the user alone. 0 or -1. */
+int rf_make_folder(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* The terminal, the user's folders and interrupts, as the command line needs them. */
+/* The terminal and interrupts, as the command line needs them. */
 #ifndef RF_PLATFORM_TERMINAL_H
 #define RF_PLATFORM_TERMINAL_H
 
@@ -31,23 +31,6 @@ enum { RF_READ_END = 0, RF_READ_FAILED = -1, RF_READ_INTERRUPTED = -2 };
 /* Reads what standard input has, at most n bytes, and waits if it has nothing. The number of bytes,
  * or one of the above; an interrupt that is counted ends the wait. */
 int64_t rf_stdin_read(char *data, size_t n);
-
-/* The size of a regular file in bytes, or -1. */
-int64_t rf_file_bytes(const char *path);
-/* 1 if there is anything at `path`. */
-int rf_path_exists(const char *path);
-/* A whole file, or standard input where `path` is NULL, in a block for free(), with a terminating
- * zero that is not counted. More than `limit` bytes are refused. RF_ERR_CANCELLED when interrupted.
- */
-int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error);
-
-enum rf_folder { RF_FOLDER_DATA, RF_FOLDER_STATE, RF_FOLDER_CACHE };
-/* The user's folder of that kind by the XDG rules
- * (https://specifications.freedesktop.org/basedir-spec), without the program's name. 0, or -1 where
- * no home folder is known or it does not fit. */
-int rf_user_folder(enum rf_folder folder, char *path, size_t cap);
-/* Makes a folder, and those above it, readable by the user alone. 0 or -1. */
-int rf_make_folder(const char *path);
 
 /* A number that differs from run to run. */
 uint32_t rf_entropy(void);

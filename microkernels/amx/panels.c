@@ -58,7 +58,7 @@ INLINE void scale(enum rf_format format, float acc[SIDE][16], const int32_t sums
 INLINE void panel(const struct rf_linear_args *args, enum rf_format format, size_t index,
                   const struct rows *rows, float acc[ROWS][16])
 {
-    size_t blocks = args->k / RF_BLOCK, block_bytes = block_bytes_of(format),
+    size_t blocks = args->k / RF_BLOCK, block_bytes = rf_panel_layout(format)->block_bytes,
            row_bytes = rows->stride * sizeof(struct rf_a8);
     size_t scale_bytes = rf_panel_layout(format)->scale_bytes;
     int halves = is_by_16(format) ? 2 : 1, group = RF_BLOCK / halves;
@@ -128,7 +128,7 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
     _tile_release();
 }
 
-#define LINEAR(name, FORMAT)                                     \
+#define LINEAR(name, FORMAT, ...)                                \
     static void linear_##name(const struct rf_linear_args *args) \
     {                                                            \
         if (args->n < RF_AMX_LEAST_ROWS)                         \
@@ -140,7 +140,7 @@ RF_EACH_PANEL_FORMAT(LINEAR)
 
 void rf_amx_init_panels(struct rf_kernels *kernels)
 {
-#define SET(name, FORMAT) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+#define SET(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET
 }

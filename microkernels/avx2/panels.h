@@ -16,11 +16,6 @@ enum {
     PREFETCH = 2048 /* bytes ahead in a stream of codes */
 };
 
-INLINE int is_8bit(enum rf_format format)
-{
-    return format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K;
-}
-
 INLINE __m256i load(const uint8_t *from)
 {
     return _mm256_load_si256((const __m256i *)(const void *)from);
@@ -31,7 +26,7 @@ INLINE __m256i load(const uint8_t *from)
 INLINE void decode(enum rf_format format, const uint8_t *block, int part, __m256i codes[4])
 {
     __m256i nibble = _mm256_set1_epi8(15);
-    if (is_8bit(format)) {
+    if (rf_panel_layout(format)->bits == 8) {
 #pragma GCC unroll 4
         for (int v = 0; v < 4; v++) codes[v] = load(block + 64 * (4 * part + v));
         return;
@@ -101,7 +96,7 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
     __m256i low = _mm256_add_epi16(pairs[0], pairs[1]), high = _mm256_add_epi16(pairs[2], pairs[3]);
     /* Codes of 24 leave room for four steps (4 * 2 * 24 * 127 = 24384), codes of 63 for two
      * (32004). */
-    if (!is_8bit(format) && format != RF_FORMAT_Q6_K)
+    if (rf_panel_layout(format)->bits == 4)
         return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(low, high), ones));
     return _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_madd_epi16(low, ones)),
                             _mm256_madd_epi16(high, ones));
@@ -186,11 +181,11 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
                  size_t step, size_t i, int np, int nr)
 {
     size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k);
-    int by_16 = format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K,
-        super = by_16 || format == RF_FORMAT_Q4_K;
-    int has_min = format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q4_K;
-    size_t block_bytes = format == RF_FORMAT_Q6_K ? 384 : is_8bit(format) ? 512 : 256;
-    size_t scale_bytes = rf_panel_layout(format)->scale_bytes, gap = step * args->ldw;
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    int by_16 = layout->group == 16, super = layout->unit == RF_SUPERBLOCK,
+        has_min = layout->has_min && !by_16;
+    size_t block_bytes = layout->block_bytes, scale_bytes = layout->scale_bytes,
+           gap = step * args->ldw;
     const struct rf_a8 *x = (const struct rf_a8 *)args->x + i * stride;
     const uint8_t *codes_at = (const uint8_t *)args->w + first * args->ldw,
                   *scales_at = codes_at + blocks * block_bytes;
@@ -274,7 +269,7 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
     }
 }
 
-#define LINEAR(name, FORMAT)                                     \
+#define LINEAR(name, FORMAT, ...)                                \
     static void linear_##name(const struct rf_linear_args *args) \
     {                                                            \
         linear(args, RF_FORMAT_##FORMAT);                        \
@@ -283,7 +278,7 @@ RF_EACH_PANEL_FORMAT(LINEAR)
 
 static void init_panels(struct rf_kernels *kernels)
 {
-#define SET(name, FORMAT) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+#define SET(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET
 }

@@ -45,7 +45,7 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
                  size_t step, size_t i, int np, int nr, int prefetch)
 {
     size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k),
-           block_bytes = block_bytes_of(format);
+           block_bytes = rf_panel_layout(format)->block_bytes;
     size_t scale_bytes = rf_panel_layout(format)->scale_bytes, gap = step * args->ldw;
     int halves = is_by_16(format) ? 2 : 1, stays = np * nr <= 8;
     const struct rf_a8 *x = (const struct rf_a8 *)args->x + i * stride;
@@ -204,7 +204,7 @@ static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_
     }
 }
 
-#define LINEAR(name, FORMAT)                                                                    \
+#define LINEAR(name, FORMAT, ...)                                                               \
     static void linear_##name##_1(const struct rf_linear_args *args, size_t first, size_t step, \
                                   size_t i, size_t n, int prefetch)                             \
     {                                                                                           \
@@ -233,7 +233,7 @@ static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_
 RF_EACH_PANEL_FORMAT(LINEAR)
 
 rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT] = {
-#define ENTRY(name, FORMAT) [RF_FORMAT_##FORMAT] = linear_##name,
+#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = linear_##name,
     RF_EACH_PANEL_FORMAT(ENTRY)
 #undef ENTRY
 };

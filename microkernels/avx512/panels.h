@@ -11,32 +11,22 @@
 /* avx512's kernels, by format. */
 extern rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT];
 
-INLINE int is_8bit(enum rf_format format)
-{
-    return format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K;
-}
-
 /* 1 where groups are of 16 values, not 32. */
 INLINE int is_by_16(enum rf_format format)
 {
-    return format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K;
+    return rf_panel_layout(format)->group == 16;
 }
 
 /* 1 where scales lie in units of 256 values. */
 INLINE int is_super(enum rf_format format)
 {
-    return format == RF_FORMAT_Q4_K || is_by_16(format);
+    return rf_panel_layout(format)->unit == RF_SUPERBLOCK;
 }
 
 /* 1 where a group of 32 has a minimum, to be multiplied by d_sum. */
 INLINE int has_min(enum rf_format format)
 {
-    return format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q4_K;
-}
-
-INLINE size_t block_bytes_of(enum rf_format format)
-{
-    return format == RF_FORMAT_Q6_K ? 384 : is_8bit(format) ? 512 : 256;
+    return rf_panel_layout(format)->has_min && !is_by_16(format);
 }
 
 /* What takes a format's offset off the sum over one row's group; `half` of a block where groups are
@@ -55,7 +45,7 @@ INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
 /* Two vectors of codes: k = 8j .. 8j + 3 of each row, and the four after them. */
 INLINE void decode(enum rf_format format, const uint8_t *block, int j, __m512i codes[2])
 {
-    if (is_8bit(format)) {
+    if (rf_panel_layout(format)->bits == 8) {
         codes[0] = _mm512_load_si512(block + 128 * j);
         codes[1] = _mm512_load_si512(block + 128 * j + 64);
         return;

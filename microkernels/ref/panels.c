@@ -124,7 +124,7 @@ static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
                          (const struct rf_a8 *)args->x + i * rf_a8_stride(args->k), args->k));
 }
 
-#define LINEAR(name, FORMAT)                                     \
+#define LINEAR(name, FORMAT, ...)                                \
     static void linear_##name(const struct rf_linear_args *args) \
     {                                                            \
         linear_a8(args, RF_FORMAT_##FORMAT);                     \
@@ -160,7 +160,7 @@ void rf_ref_init_panels(struct rf_kernels *kernels)
     kernels->packed_bytes[RF_OPERAND_A16] = a16_bytes;
     kernels->pack[RF_OPERAND_A8] = pack_a8;
     kernels->pack[RF_OPERAND_A16] = pack_a16;
-#define SET(name, FORMAT) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+#define SET(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET
     kernels->linear_mxfp4_a16 = linear_mxfp4_a16;

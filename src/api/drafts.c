@@ -6,6 +6,7 @@
 
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
+#include "model/open.h"
 #include "platform/memory.h"
 #include "speculate/vocab_pair.h"
 

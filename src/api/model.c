@@ -3,6 +3,7 @@
 
 #include "api/handles.h"
 #include "cpu/cpu_backend.h"
+#include "model/open.h"
 #include "platform/memory.h"
 
 void riffle_model_options_init(riffle_model_options *options, size_t struct_size)

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-/* In front of every block, so that the block itself stays 64-byte aligned. */
+/* Precedes every block and keeps it 64-byte aligned. */
 struct header {
     size_t bytes;
     unsigned char pad[64 - sizeof(size_t)];

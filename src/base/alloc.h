@@ -1,6 +1,5 @@
-/* Where memory comes from. Everything that a model or a session keeps is taken through the
- * allocator that its owner was opened with, so that a host can count it and the tests can make any
- * one call fail. */
+/* Allocation. All memory that a model or a session keeps comes from the allocator that its owner
+ * was opened with. So a host can count it, and tests can make any single call fail. */
 #ifndef RF_BASE_ALLOC_H
 #define RF_BASE_ALLOC_H
 
@@ -14,14 +13,13 @@ struct rf_allocator {
     void *user;
 };
 
-/* The blocks below carry their size, so that rf_free needs no second argument. */
+/* The functions below store a block's size in front of it, so rf_free needs no size. */
 
-/* `count` elements of `size` bytes, zeroed; NULL with an error when the product wraps or there is
- * no memory. `what` names the thing in the error sentence. count 0 gives a valid pointer. */
+/* `count` elements of `size` bytes, zeroed. NULL with an error when the product wraps or memory is
+ * short; `what` names the thing in the sentence. count 0 gives a valid pointer. */
 void *rf_calloc(const struct rf_allocator *allocator, size_t count, size_t size, const char *what,
                 struct rf_error *error);
-/* As rf_calloc, but the contents are undefined: for large buffers that are written before they are
- * read. */
+/* As rf_calloc, but uninitialised: for large buffers that are written before they are read. */
 void *rf_malloc(const struct rf_allocator *allocator, size_t count, size_t size, const char *what,
                 struct rf_error *error);
 void rf_free(const struct rf_allocator *allocator, void *memory);
@@ -29,7 +27,7 @@ void rf_free(const struct rf_allocator *allocator, void *memory);
 char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t n,
                  struct rf_error *error);
 
-/* A growing array of bytes. On failure it keeps what it had. */
+/* A growing array of bytes. A failed call leaves it unchanged. */
 struct rf_bytes {
     char *data;
     size_t count, cap;

@@ -1,5 +1,5 @@
-/* Errors as values: a call that can fail takes a struct rf_error * and returns 0 or a negative
- * riffle_code, having written one sentence that names the file, tensor, option or byte. */
+/* Errors are values. A call that can fail takes a struct rf_error * and returns 0, or a negative
+ * riffle_code and one sentence that names the file, tensor, option or byte. */
 #ifndef RF_BASE_ERROR_H
 #define RF_BASE_ERROR_H
 
@@ -20,9 +20,8 @@ struct rf_error {
     char text[512];
 };
 
-/* Writes the sentence and returns `code`, so that a caller can `return rf_fail(...)`. Text that
- * does not fit is cut at a character's border; bytes that are not printable UTF-8 (a hostile file's
- * strings) are shown as '?'. */
+/* Writes the sentence and returns `code`, so that callers can `return rf_fail(...)`. Long text is
+ * cut between characters. Bytes that are not printable UTF-8 (from a hostile file) become '?'. */
 int rf_fail(struct rf_error *error, int code, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))

@@ -1,6 +1,6 @@
 /* The 16-bit float formats, one value at a time. Conversions to them round to nearest even and make
- * NaNs quiet; conversions from them keep every bit. Masks stand for conditions where loops are to
- * be vectorised. */
+ * NaNs quiet. Conversions from them are exact. Masks replace conditions where the compiler must
+ * vectorise. */
 #ifndef RF_BASE_HALF_H
 #define RF_BASE_HALF_H
 
@@ -41,7 +41,7 @@ static inline float rf_f16_to_f32(uint16_t half)
     uint32_t is_denormal = 0u - (uint32_t)(rest < 0x0400u),
              is_special = 0u - (uint32_t)(rest >= 0x7c00u);
     uint32_t normal = (rest << 13) + (112u << 23) + (is_special & (112u << 23));
-    /* No float denormal on the way, so the thread's flush-to-zero mode does not matter. */
+    /* No intermediate float is denormal, so the thread's flush-to-zero mode does not matter. */
     uint32_t denormal = rf_float_bits((float)(int32_t)rest * 0x1p-24f);
     return rf_bits_float(sign | (normal & ~is_denormal) | (denormal & is_denormal));
 }

@@ -1,9 +1,10 @@
 #include "base/utf8.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* Unicode 15, table 3-7: what the lead byte asks for. Returns the length, 0 for a byte that leads
- * nothing. */
+/* Unicode 15, table 3-7: the length of the character that the byte leads, 0 if it leads none, and
+ * the range of the second byte. */
 static size_t lead(unsigned char byte, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;
@@ -58,6 +59,7 @@ size_t rf_utf8_length(const char *text, size_t n)
 uint32_t rf_utf8_decode(const char *text, size_t length)
 {
     static const unsigned char mask[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    assert(length >= 1 && length <= 4);
     uint32_t code_point = (unsigned char)text[0] & mask[length];
     for (size_t i = 1; i < length; i++)
         code_point = code_point << 6 | ((unsigned char)text[i] & 0x3f);
@@ -66,6 +68,7 @@ uint32_t rf_utf8_decode(const char *text, size_t length)
 
 size_t rf_utf8_encode(uint32_t c, char *out)
 {
+    assert(c <= 0x10ffff);
     if (c < 0x80) {
         out[0] = (char)c;
         return 1;

@@ -8,7 +8,7 @@
 #include "cli/bench_prompts.h"
 #include "cli/buffer.h"
 #include "cli/cli.h"
-#include "platform/terminal.h"
+#include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;
 

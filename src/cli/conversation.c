@@ -9,7 +9,7 @@
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "cli/json.h"
-#include "platform/terminal.h"
+#include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;
 

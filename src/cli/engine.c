@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/suggest.h"
 #include "platform/clock.h"
+#include "platform/file.h"
 #include "platform/terminal.h"
 
 static void cancel_session(void *user)

@@ -5,6 +5,7 @@
 
 #include "cli/buffer.h"
 #include "cli/cli.h"
+#include "platform/file.h"
 #include "platform/terminal.h"
 
 static const size_t most_bytes = (size_t)1 << 30;

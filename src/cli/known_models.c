@@ -7,7 +7,7 @@
 #include "cli/buffer.h"
 #include "cli/cli.h"
 #include "cli/suggest.h"
-#include "platform/terminal.h"
+#include "platform/file.h"
 
 enum { LONGEST_PATH = 4096 };
 

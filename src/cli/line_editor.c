@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "platform/file.h"
 #include "platform/terminal.h"
 
 enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64 };

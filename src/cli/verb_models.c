@@ -8,7 +8,7 @@
 #include "cli/known_models.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "platform/terminal.h"
+#include "platform/file.h"
 
 enum { LONGEST_PATH = 4096 };
 

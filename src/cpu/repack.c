@@ -1,9 +1,10 @@
-/* Each function below takes one block of a file's type to its places in a unit of a panel: codes to
- * row r's 32-bit lane of every vector, scales to entry r of every list. Codes move in 64-bit words,
- * eight at a time, one a byte; where a type keeps its bits is model/dequant.c's to explain.
- * Little-endian hosts only, as there. */
+/* Each function below repacks one block of a file's type: its codes go to row r's 32-bit lane of
+ * every vector of a unit, its scales to entry r of every list. Codes are handled in 64-bit words of
+ * eight, one in each byte. src/model/dequant.c explains the bits of each type. Little-endian hosts
+ * only, as there. */
 #include "cpu/repack.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const uint64_t BIT = 0x0101010101010101u; /* of each byte */
@@ -27,9 +28,9 @@ static inline void store32(uint8_t *p, uint32_t word)
     memcpy(p, &word, sizeof word);
 }
 
-/* ---- codes of 32 values, in four words, to a row's lane of a block ---- */
+/* ---- 32 codes in four words, to a row's lane of a block ---- */
 
-/* Eight 4-bit codes: the first four to low nibbles, the others to high ones. */
+/* Eight 4-bit codes: the first four become low nibbles, the others high nibbles. */
 static inline uint32_t nibbles(uint64_t codes)
 {
     return (uint32_t)(codes | codes >> 28);
@@ -182,8 +183,8 @@ static inline void q4_k(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
     put_negative_f16(scales + 192, 16 + r, block + 2);
 }
 
-/* 32 codes of Q6_K, whose low nibbles are in 32 bytes, at bit 0 or 4, and whose upper bits in 32
- * others. */
+/* 32 codes of Q6_K. Their low nibbles are at bit 0 or 4 of 32 bytes, their upper bits in 32 other
+ * bytes. */
 static inline void q6_k_codes(const uint8_t *low, int low_shift, const uint8_t *high,
                               int high_shift, uint8_t *lane)
 {
@@ -277,10 +278,10 @@ struct rows {
     size_t unit_codes_bytes, scale_bytes; /* of a unit, in the panel */
 };
 
-/* Unit by unit, so that the panel is written from front to back. Sixteen rows side by side are more
- * streams than memory likes, and short ones: the next panel's bytes, which lie together, are
- * prefetched meanwhile (past the last panel that does no harm). Inlined into every case below, and
- * `block` with it. */
+/* Goes unit by unit, so that the panel is written from front to back. Reading sixteen rows in
+ * parallel makes many short streams, which hardware prefetches badly. So this prefetches the next
+ * panel's bytes, which are contiguous; past the last panel that does no harm. Each case below
+ * inlines this function and its `block`. */
 static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block)
 {
     uint8_t *codes = panel, *scales = panel + rows->units * rows->unit_codes_bytes;
@@ -294,22 +295,31 @@ static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block
     }
 }
 
+/* X(type, format, block): the format that holds the type's values, and the function that repacks a
+ * block. */
+#define EACH_TYPE(X)       \
+    X(MXFP4, MXFP4, mxfp4) \
+    X(Q4_0, Q4_0, q4_0)    \
+    X(Q4_1, Q4_1, q4_1)    \
+    X(Q4_K, Q4_K, q4_k)    \
+    X(Q6_K, Q6_K, q6_k)    \
+    X(Q8_0, Q8_0, q8_0)    \
+    X(Q5_0, Q8_0, q5_0)    \
+    X(Q5_1, Q8_1, q5_1)    \
+    X(Q2_K, Q8_K, q2_k)    \
+    X(Q3_K, Q8_K, q3_k)    \
+    X(Q5_K, Q8_K, q5_k)
+
+/* The float types have no row: their format is 0, RF_FORMAT_BF16. */
+static const enum rf_format formats[RF_DTYPE_LIMIT] = {
+#define FORMAT_OF(TYPE, FORMAT, block) [RF_##TYPE] = RF_FORMAT_##FORMAT,
+    EACH_TYPE(FORMAT_OF)
+#undef FORMAT_OF
+};
+
 enum rf_format cpu_format_of(enum rf_dtype dtype)
 {
-    switch (dtype) {
-    case RF_MXFP4: return RF_FORMAT_MXFP4;
-    case RF_Q4_0: return RF_FORMAT_Q4_0;
-    case RF_Q4_1: return RF_FORMAT_Q4_1;
-    case RF_Q4_K: return RF_FORMAT_Q4_K;
-    case RF_Q6_K: return RF_FORMAT_Q6_K;
-    case RF_Q5_0:
-    case RF_Q8_0: return RF_FORMAT_Q8_0;
-    case RF_Q5_1: return RF_FORMAT_Q8_1;
-    case RF_Q2_K:
-    case RF_Q3_K:
-    case RF_Q5_K: return RF_FORMAT_Q8_K;
-    default: return RF_FORMAT_BF16;
-    }
+    return formats[dtype];
 }
 
 void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows,
@@ -318,6 +328,7 @@ void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, s
     enum rf_format format = cpu_format_of(dtype);
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    assert(format != RF_FORMAT_BF16 && rows >= 1 && rows <= RF_PANEL_ROWS && k % layout->unit == 0);
     const struct rows in = {.data = data,
                             .bytes = row_bytes,
                             .count = rows,
@@ -330,17 +341,10 @@ void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, s
     if (rows < RF_PANEL_ROWS) memset(panel, 0, used);
     memset((uint8_t *)panel + used, 0, bytes - used);
     switch (dtype) {
-    case RF_MXFP4: walk(&in, panel, mxfp4); break;
-    case RF_Q4_0: walk(&in, panel, q4_0); break;
-    case RF_Q4_1: walk(&in, panel, q4_1); break;
-    case RF_Q5_0: walk(&in, panel, q5_0); break;
-    case RF_Q5_1: walk(&in, panel, q5_1); break;
-    case RF_Q8_0: walk(&in, panel, q8_0); break;
-    case RF_Q2_K: walk(&in, panel, q2_k); break;
-    case RF_Q3_K: walk(&in, panel, q3_k); break;
-    case RF_Q4_K: walk(&in, panel, q4_k); break;
-    case RF_Q5_K: walk(&in, panel, q5_k); break;
-    case RF_Q6_K: walk(&in, panel, q6_k); break;
+#define FILL(TYPE, FORMAT, block) \
+    case RF_##TYPE: walk(&in, panel, block); break;
+        EACH_TYPE(FILL)
+#undef FILL
     default: break;
     }
 }

@@ -37,13 +37,6 @@ struct load {
     void *user;
 };
 
-static uint64_t elements_of(const struct rf_tensor *tensor)
-{
-    uint64_t n = 1;
-    for (int32_t d = 0; d < tensor->n_dims; d++) n *= (uint64_t)tensor->ne[d];
-    return n;
-}
-
 static enum rf_cast_target target_of(enum rf_weight_form form)
 {
     return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4
@@ -80,7 +73,8 @@ static int usable_in_place(const struct rf_weight_request *request)
 /* Of the memory that a tensor needs where it is not used in place. */
 static size_t converted_bytes(const struct rf_weight_request *request)
 {
-    size_t elements = (size_t)elements_of(request->tensor), k = (size_t)request->tensor->ne[0];
+    size_t elements = (size_t)rf_tensor_elements(request->tensor),
+           k = (size_t)request->tensor->ne[0];
     enum rf_format format = format_of(request);
     if (request->role == RF_WEIGHT_VECTOR) return elements * sizeof(float);
     if (format == RF_FORMAT_BF16) return elements * sizeof(uint16_t);
@@ -98,17 +92,10 @@ struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *reque
 
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 {
-    enum rf_format format = cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK));
-    return format == RF_FORMAT_BF16 ? "BF16" : rf_panel_layout(format)->name;
+    return rf_panel_layout(cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK)))->name;
 }
 
 /* ---- on all cores ---- */
-
-static size_t row_bytes_of(enum rf_dtype dtype, size_t k)
-{
-    const struct rf_dtype_info *info = rf_dtype_info(dtype);
-    return k / info->block_elems * info->block_bytes;
-}
 
 /* `blocks`: room for a panel's rows of the type that they are cast to. */
 static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end,
@@ -116,8 +103,8 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
 {
     const struct rf_weight *weight = job->weight;
     enum rf_dtype from = job->tensor->dtype, to = job->dtype;
-    size_t k = (size_t)weight->columns, from_bytes = row_bytes_of(from, k),
-           to_bytes = row_bytes_of(to, k);
+    size_t k = (size_t)weight->columns, from_bytes = rf_dtype_bytes(from, k),
+           to_bytes = rf_dtype_bytes(to, k);
     for (size_t p = (size_t)begin; p < (size_t)end; p++) {
         size_t row = p * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
         size_t rows = left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS;
@@ -132,9 +119,8 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
 
 static void convert(const struct job *job, uint64_t begin, uint64_t end)
 {
-    const struct rf_dtype_info *info = rf_dtype_info(job->tensor->dtype);
     const char *data =
-        (const char *)job->tensor->data + begin / info->block_elems * info->block_bytes;
+        (const char *)job->tensor->data + rf_dtype_bytes(job->tensor->dtype, (size_t)begin);
     if (job->weight->f32)
         rf_dequantize_f32(job->tensor->dtype, data, (float *)job->out + begin,
                           (size_t)(end - begin));
@@ -211,7 +197,7 @@ static void add_job(struct load *load, const struct rf_weight_request *request,
                         .offset = offset,
                         .first_piece = load->n_pieces};
     if (weight->format == RF_FORMAT_BF16) {
-        job->items = elements_of(request->tensor);
+        job->items = rf_tensor_elements(request->tensor);
         job->items_per_piece = PIECE_ELEMENTS;
     } else {
         uint64_t panel = RF_PANEL_ROWS * (uint64_t)weight->columns;
@@ -219,7 +205,7 @@ static void add_job(struct load *load, const struct rf_weight_request *request,
         job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
         if (job->dtype != request->tensor->dtype) {
             /* Whole cache lines, so that no two workers write to one. */
-            size_t bytes = RF_PANEL_ROWS * row_bytes_of(job->dtype, (size_t)weight->columns);
+            size_t bytes = RF_PANEL_ROWS * rf_dtype_bytes(job->dtype, (size_t)weight->columns);
             bytes = (bytes + 63) & ~(size_t)63;
             if (load->blocks_bytes < bytes) load->blocks_bytes = bytes;
         }
@@ -232,7 +218,7 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
 {
     const struct rf_tensor *tensor = request->tensor;
     weight->columns = tensor->ne[0];
-    weight->rows = (int64_t)elements_of(tensor) / tensor->ne[0];
+    weight->rows = (int64_t)rf_tensor_elements(tensor) / tensor->ne[0];
     if (request->role == RF_WEIGHT_MATRIX) {
         weight->format = format_of(request);
         weight->ld = (size_t)weight->columns;

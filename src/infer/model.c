@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/tensors.h"
+
 /* The requests for all weights of a model, in one list: what loading asks of the backend, and what
  * the costs add up. */
 struct list {
@@ -13,7 +15,8 @@ struct list {
     int code;
 };
 
-enum { PER_LAYER = 14, GLOBAL = 3 };
+_Static_assert(sizeof(struct rf_layer) == RF_LAYER_TENSORS * sizeof(struct rf_weight *),
+               "struct rf_layer has one field for each row of RF_EACH_LAYER_TENSOR");
 
 /* Adds the tensor of that name; the reader has checked that the architecture's tensors exist. */
 static void want(struct list *list, const char *name, enum rf_weight_role role,
@@ -41,25 +44,11 @@ static void want_in_layer(struct list *list, int32_t layer, const char *name,
 /* Where an architecture with the same parts in other places or under other names would differ. */
 static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
 {
-    const struct rf_params *params = &list->source->params;
-    want_in_layer(list, i, "attn_norm.weight", RF_WEIGHT_VECTOR, &layer->attn_norm);
-    want_in_layer(list, i, "attn_q.weight", RF_WEIGHT_MATRIX, &layer->q);
-    want_in_layer(list, i, "attn_k.weight", RF_WEIGHT_MATRIX, &layer->k);
-    want_in_layer(list, i, "attn_v.weight", RF_WEIGHT_MATRIX, &layer->v);
-    want_in_layer(list, i, "attn_output.weight", RF_WEIGHT_MATRIX, &layer->o);
-    if (params->qkv_bias) {
-        want_in_layer(list, i, "attn_q.bias", RF_WEIGHT_VECTOR, &layer->q_bias);
-        want_in_layer(list, i, "attn_k.bias", RF_WEIGHT_VECTOR, &layer->k_bias);
-        want_in_layer(list, i, "attn_v.bias", RF_WEIGHT_VECTOR, &layer->v_bias);
-    }
-    if (params->qk_norm) {
-        want_in_layer(list, i, "attn_q_norm.weight", RF_WEIGHT_VECTOR, &layer->q_norm);
-        want_in_layer(list, i, "attn_k_norm.weight", RF_WEIGHT_VECTOR, &layer->k_norm);
-    }
-    want_in_layer(list, i, "ffn_norm.weight", RF_WEIGHT_VECTOR, &layer->ffn_norm);
-    want_in_layer(list, i, "ffn_gate.weight", RF_WEIGHT_MATRIX, &layer->gate);
-    want_in_layer(list, i, "ffn_up.weight", RF_WEIGHT_MATRIX, &layer->up);
-    want_in_layer(list, i, "ffn_down.weight", RF_WEIGHT_MATRIX, &layer->down);
+    const struct rf_params *p = &list->source->params;
+#define WANT(field, gguf, hf, role, ne0, ne1, condition) \
+    if (condition) want_in_layer(list, i, gguf, RF_WEIGHT_##role, &layer->field);
+    RF_EACH_LAYER_TENSOR(WANT)
+#undef WANT
 }
 
 /* Asks for `form`; but floats as they are stored are BF16. */
@@ -77,18 +66,18 @@ static int want_all(struct list *list, const struct rf_source *source, enum rf_w
                     struct rf_model *model, const struct rf_allocator *allocator,
                     struct rf_error *error)
 {
-    const struct rf_params *params = &source->params;
+    const struct rf_params *p = &source->params;
     *list = (struct list){.source = source, .error = error};
-    list->requests = rf_calloc(allocator, (size_t)params->n_layer * PER_LAYER + GLOBAL,
+    list->requests = rf_calloc(allocator, (size_t)p->n_layer * RF_LAYER_TENSORS + RF_MODEL_TENSORS,
                                sizeof *list->requests, "weights", error);
     model->layers =
-        rf_calloc(allocator, (size_t)params->n_layer, sizeof *model->layers, "layers", error);
+        rf_calloc(allocator, (size_t)p->n_layer, sizeof *model->layers, "layers", error);
     if (!list->requests || !model->layers) return RF_ERR_MEMORY;
-    want(list, "token_embd.weight", RF_WEIGHT_TABLE, &model->token_embd);
-    for (int32_t i = 0; i < params->n_layer; i++) want_layer(list, i, &model->layers[i]);
-    want(list, "output_norm.weight", RF_WEIGHT_VECTOR, &model->output_norm);
-    want(list, params->tied_output ? "token_embd.weight" : "output.weight", RF_WEIGHT_MATRIX,
-         &model->output);
+#define WANT(field, gguf, hf, role, ne0, ne1, condition) \
+    want(list, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
+    RF_EACH_MODEL_TENSOR(WANT)
+#undef WANT /* a tied output head has no tensor but the embedding table */
+    for (int32_t i = 0; i < p->n_layer; i++) want_layer(list, i, &model->layers[i]);
     if (!list->code) choose_form(list, form);
     return list->code;
 }

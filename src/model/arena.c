@@ -30,7 +30,7 @@ void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const ch
         return NULL;
     }
     size_t bytes = (count * size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1);
-    if (bytes == 0) bytes = ALIGNMENT; /* nothing is a valid pointer, too */
+    if (bytes == 0) bytes = ALIGNMENT; /* an empty request gets a valid pointer, too */
     unsigned char *memory;
     if (bytes > SMALL_BLOCK / 4) {
         memory = add_block(arena, bytes, what, error);

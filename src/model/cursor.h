@@ -1,14 +1,15 @@
-/* The one way in which file headers are read: a place in a block of bytes that cannot leave it, and
- * arithmetic on sizes that tells when it wraps. */
+/* All file headers are read through a cursor: a position in a block of bytes that never leaves the
+ * block. The arithmetic on sizes reports when it wraps. */
 #ifndef RF_MODEL_CURSOR_H
 #define RF_MODEL_CURSOR_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
-/* Non-zero when the result does not fit; it is then not to be used. */
+/* Non-zero when the result does not fit. The result is then invalid. */
 static inline int rf_add_wraps(uint64_t a, uint64_t b, uint64_t *sum)
 {
     return __builtin_add_overflow(a, b, sum);
@@ -22,16 +23,17 @@ static inline int rf_mul_wraps(uint64_t a, uint64_t b, uint64_t *product)
 struct rf_cursor {
     const unsigned char *data;
     size_t bytes, at;
-    const char *path; /* names the file in sentences */
+    const char *path; /* of the file, for error sentences */
     struct rf_error *error;
 };
 
 static inline size_t rf_cursor_left(const struct rf_cursor *cursor)
 {
+    assert(cursor->at <= cursor->bytes);
     return cursor->bytes - cursor->at;
 }
 
-/* The next n bytes, in place. 0, or RF_ERR_FORMAT with a sentence that says where the file ended
+/* Takes the next n bytes, in place. RF_ERR_FORMAT with a sentence that says where the file ended
  * inside `what`. */
 int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what,
                    const unsigned char **data);
@@ -40,7 +42,7 @@ int rf_cursor_u8(struct rf_cursor *cursor, const char *what, uint8_t *value);
 int rf_cursor_u32(struct rf_cursor *cursor, const char *what, uint32_t *value);
 int rf_cursor_u64(struct rf_cursor *cursor, const char *what, uint64_t *value);
 
-/* A little-endian integer of 1, 2, 4 or 8 bytes that was taken already. */
+/* Decodes a little-endian integer of 1, 2, 4 or 8 bytes. */
 uint64_t rf_load_le(const unsigned char *data, size_t bytes);
 
 #endif

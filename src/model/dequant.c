@@ -1,7 +1,8 @@
-/* Quantised blocks back to floats. Each function below undoes one block; the formulas and the order
- * of operations are those of ggml's dequantize_row_* functions, so that the values are the same
- * bits. The loops are written for the compiler's vectoriser: integers of 32 bits, no branch, a
- * table of masks instead of shifts that differ by lane. */
+/* Quantised blocks back to floats. Each function below converts one block. Formulas and order of
+ * operations are those of ggml's dequantize_row_* functions, so that the values have the same bits.
+ * The loops suit the compiler's vectoriser: 32-bit integers, no branches, and a table of masks
+ * instead of shifts that differ by lane. */
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -84,8 +85,8 @@ static void q8_0(const uint8_t *restrict block, float *restrict out)
 }
 
 /* OCP Microscaling Formats v1.0, section 5.3: an E8M0 scale and 32 E2M1 elements. The table holds
- * twice the elements' values, the scale half of its own: as in ggml, where scales 0 and 1 give
- * denormals and 255 is not taken for NaN. */
+ * twice the values of the elements, and the scale is halved to match. As in ggml, scales 0 and 1
+ * give denormals, and 255 is not treated as NaN. */
 static void mxfp4(const uint8_t *restrict block, float *restrict out)
 {
     static const float doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -237,6 +238,7 @@ void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t
     } else {
         const struct rf_dtype_info *info = rf_dtype_info(dtype);
         block_fn *block = block_of[dtype];
+        assert(n % info->block_elems == 0);
         for (size_t i = 0; i < n; i += info->block_elems, bytes += info->block_bytes)
             block(bytes, out + i);
     }
@@ -248,12 +250,11 @@ void rf_dequantize_bf16(enum rf_dtype dtype, const void *data, uint16_t *out, si
         if (n) memcpy(out, data, n * sizeof *out);
         return;
     }
-    /* A stretch of floats that stays in the first cache; a multiple of every type's block. */
+    /* Small enough for the first cache; a multiple of every type's block. */
     enum { STRETCH = 256 };
     float buffer[STRETCH];
-    const struct rf_dtype_info *info = rf_dtype_info(dtype);
     const uint8_t *bytes = data;
-    size_t step = (size_t)STRETCH / info->block_elems * info->block_bytes;
+    size_t step = rf_dtype_bytes(dtype, STRETCH);
     for (size_t i = 0; i < n; i += STRETCH, bytes += step) {
         size_t count = n - i < STRETCH ? n - i : STRETCH;
         rf_dequantize_f32(dtype, bytes, buffer, count);

@@ -1,6 +1,6 @@
 #include "model/dtype.h"
 
-#include <stddef.h>
+#include <assert.h>
 
 /* Block geometry of GGUF's types: docs/gguf.md of the ggml project. */
 static const struct rf_dtype_info types[RF_DTYPE_LIMIT] = {
@@ -15,4 +15,11 @@ const struct rf_dtype_info *rf_dtype_info(int64_t dtype)
 {
     if (dtype < 0 || dtype >= RF_DTYPE_LIMIT || !types[dtype].name) return NULL;
     return &types[dtype];
+}
+
+size_t rf_dtype_bytes(enum rf_dtype dtype, size_t n)
+{
+    const struct rf_dtype_info *info = &types[dtype];
+    assert(n % info->block_elems == 0);
+    return n / info->block_elems * info->block_bytes;
 }

@@ -1,5 +1,6 @@
 /* GGUF as a container: a header, typed metadata under keys, and named tensors. Private to the
- * reader of GGUF models. The format: docs/gguf.md of the ggml project, versions 2 and 3. */
+ * reader and the writer of GGUF models. The format: docs/gguf.md of the ggml project, versions 2
+ * and 3. */
 #ifndef RF_MODEL_GGUF_H
 #define RF_MODEL_GGUF_H
 
@@ -28,9 +29,9 @@ enum rf_gguf_type {
     RF_GGUF_TYPE_LIMIT = 13
 };
 
-/* A metadata value, in place. Its extent was checked: `data` holds `bytes` bytes, which are `count`
- * elements of `elem_type` for an array (strings with their lengths), the text without its length
- * for a string. */
+/* A metadata value, in place. The parser has checked its extent: `data` holds `bytes` bytes. For an
+ * array these are `count` elements of `elem_type` (strings with their lengths), for a string the
+ * text without its length. */
 struct rf_gguf_value {
     struct rf_str key;
     uint32_t type, elem_type;
@@ -48,34 +49,39 @@ struct rf_gguf {
     size_t n_values;
 };
 
-/* Reads header, metadata and tensor infos; fills source->tensors (in the file's order). The values
+/* Reads header, metadata and tensor infos. Fills source->tensors in the file's order. The values
  * live in `arena`. */
 int rf_gguf_parse(struct rf_gguf *gguf, struct rf_source *source, struct rf_arena *arena,
                   const unsigned char *data, size_t bytes);
 
-/* The calls below return 1 when the key is there, 0 when it is not (then *value is untouched), or a
- * negative code when its type or value is wrong, with a sentence that names the key. */
+/* The calls below return 1 when the key exists and 0 when it does not; *value is then untouched.
+ * They return a negative code when its type or value is wrong, with a sentence that names the
+ * key. */
 int rf_gguf_integer(const struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
                     int64_t *value);
 int rf_gguf_float(const struct rf_gguf *gguf, const char *key, double *value);
 int rf_gguf_bool(const struct rf_gguf *gguf, const char *key, int *value);
 int rf_gguf_string(const struct rf_gguf *gguf, const char *key, struct rf_str *value);
-/* An array of that element type. */
+/* An array with elements of type `elem_type`. */
 int rf_gguf_array(const struct rf_gguf *gguf, const char *key, uint32_t elem_type,
                   const struct rf_gguf_value **value);
-/* One integer for all layers, or an array of n of them that are all equal (RF_ERR_UNSUPPORTED if
- * they are not). */
+/* One integer for all layers, or an array of n equal ones. RF_ERR_UNSUPPORTED if they differ. */
 int rf_gguf_integer_per_layer(const struct rf_gguf *gguf, const char *key, int64_t n,
                               int64_t highest, int64_t *value);
 
 /* NULL when there is none. */
 const struct rf_gguf_value *rf_gguf_find(const struct rf_gguf *gguf, const char *key);
 int rf_gguf_missing(const struct rf_gguf *gguf, const char *key);
-/* The next string of an array of strings; advances `data`. The array's extent was checked when it
- * was parsed. */
+/* Returns the next string of an array of strings and advances `data`. The parser has checked the
+ * array's extent. */
 struct rf_str rf_gguf_next_string(const unsigned char **data);
 
-/* All but n_vocab and what depends on tensors. */
+/* Reads a GGUF file that is in memory and stays there as long as the source lives. On failure the
+ * caller closes the source. */
+int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,
+                 size_t bytes, struct rf_error *error);
+
+/* Reads everything but n_vocab and what depends on tensors. */
 int rf_gguf_read_params(const struct rf_gguf *gguf, struct rf_source *source);
 int rf_gguf_read_vocab(const struct rf_gguf *gguf, struct rf_source *source);
 

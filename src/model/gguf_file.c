@@ -1,5 +1,5 @@
-/* The walk over a GGUF header. Nothing in it is believed: counts are bounded by the bytes that are
- * left before anything is allocated for them, and every extent is taken from one cursor. */
+/* Parses a GGUF header. No number in it is trusted: before anything is allocated, its count is
+ * checked against the bytes that are left, and every extent is taken from one cursor. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 enum {
     MAX_KEY_BYTES = 65535, /* the format's limit */
     MAX_NAME_BYTES = 255,  /* ggml's own is 63 */
-    MAX_ENTRIES = 1 << 20, /* of metadata values, of tensors: a sparse file can claim any size */
+    MAX_ENTRIES = 1 << 20, /* of metadata values or tensors: a sparse file can claim any size */
     MIN_VALUE_BYTES = 8 + 4 + 1,
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8,
     DEFAULT_ALIGNMENT = 32,
@@ -161,7 +161,7 @@ static int read_alignment(struct rf_gguf *gguf)
     return 0;
 }
 
-/* ggml's names of types that are not read here, so that the sentence can name them. */
+/* ggml's names of types that we do not read, for the error sentence. */
 static const char *foreign_type(uint32_t type)
 {
     static const struct {

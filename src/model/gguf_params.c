@@ -16,7 +16,7 @@ static const struct {
     {"qwen3", RF_ARCH_QWEN3, RF_ROPE_NEOX},
 };
 
-/* "llama.block_count"; every architecture's name and suffix fit. */
+/* "llama.block_count": room for every architecture's name and every suffix. */
 struct key {
     char text[80];
 };
@@ -61,7 +61,7 @@ static int read_architecture(const struct rf_gguf *gguf, struct rf_source *sourc
     return 0;
 }
 
-/* A required count from 1 on. */
+/* A required count, at least 1. */
 static int need_count(const struct rf_gguf *gguf, const struct rf_source *source,
                       const char *suffix, int32_t *count)
 {
@@ -74,7 +74,7 @@ static int need_count(const struct rf_gguf *gguf, const struct rf_source *source
     return 0;
 }
 
-/* Likewise, with a value where the key is missing; 0: required. */
+/* A count with a default where the key is missing; default 0: the key is required. */
 static int count_per_layer(const struct rf_gguf *gguf, const struct rf_source *source,
                            const char *suffix, int32_t otherwise, int32_t *count)
 {
@@ -146,8 +146,8 @@ static int read_attention(const struct rf_gguf *gguf, struct rf_source *source)
     return 0;
 }
 
-/* Scaling of the rotation: none, or linear. llama3's comes as a tensor of factors. A factor of 1 is
- * no scaling. */
+/* RoPE scaling: none or linear. The llama3 scaling comes as a tensor of factors. A factor of 1
+ * means no scaling. */
 static int read_rope_scaling(const struct rf_gguf *gguf, struct rf_source *source)
 {
     struct rf_str type = {"linear", 6};
@@ -172,13 +172,13 @@ static int read_rope_scaling(const struct rf_gguf *gguf, struct rf_source *sourc
     return 0;
 }
 
-/* Keys that change the computation in a way that the forward pass does not know, unless they say
- * "as usual". */
+/* Keys that change the computation in ways that the forward pass does not implement. They are
+ * errors unless they have their usual values. */
 static int refuse_variants(const struct rf_gguf *gguf, const struct rf_source *source)
 {
     static const struct {
         const char *suffix;
-        double usual; /* besides 0, which means "not set" */
+        double usual; /* accepted besides 0, which means "not set" */
     } keys[] = {{"attention.scale", 0},
                 {"attention.clamp_kqv", 0},
                 {"attn_logit_softcapping", 0},

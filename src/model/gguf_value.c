@@ -1,4 +1,4 @@
-/* Metadata values by key and wanted type. */
+/* Looks up metadata values by key and expected type. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static int is_integer(uint32_t type)
     return type <= RF_GGUF_I32 || type == RF_GGUF_U64 || type == RF_GGUF_I64;
 }
 
-/* An integer of any type; an unsigned one beyond INT64_MAX becomes INT64_MAX, which no caller
+/* An integer of any type. An unsigned one beyond INT64_MAX becomes INT64_MAX, which no caller
  * accepts. */
 static int64_t load_integer(uint32_t type, const unsigned char *data)
 {

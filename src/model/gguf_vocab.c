@@ -28,7 +28,7 @@ static int read_kind(const struct rf_gguf *gguf, struct rf_vocab *vocab)
     return found < 0 ? found : 0;
 }
 
-/* An array that must have an element for every token. */
+/* An array with one element for each token. */
 static int per_token_array(const struct rf_gguf *gguf, const struct rf_vocab *vocab,
                            const char *key, uint32_t elem_type, const struct rf_gguf_value **value)
 {
@@ -73,7 +73,7 @@ static int read_tokens(const struct rf_gguf *gguf, struct rf_source *source)
     memset(vocab->types, RF_TOKEN_NORMAL, n);
     for (size_t i = 0; found && i < n; i++) {
         uint64_t type = rf_load_le(types->data + 4 * i, 4);
-        /* What does not fit the byte becomes 0, which is no type. */
+        /* A value that does not fit a byte becomes 0, which is no type. */
         vocab->types[i] = type <= UINT8_MAX ? (uint8_t)type : 0;
     }
     return 0;
@@ -110,7 +110,8 @@ static int read_merges(const struct rf_gguf *gguf, struct rf_source *source)
     return 0;
 }
 
-/* A token id; absent: `otherwise` where the vocabulary has it. All bits set, or -1, is "none". */
+/* A token id. If the key is missing, it is `otherwise` where the vocabulary has that id. All bits
+ * set, or -1, means "none". */
 static int read_id(const struct rf_gguf *gguf, const struct rf_vocab *vocab, const char *key,
                    int32_t otherwise, int32_t *id)
 {
@@ -150,7 +151,7 @@ static int read_flag(const struct rf_gguf *gguf, const char *key, int8_t *flag)
 
 static int read_flags(const struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
-    /* llama.cpp: the llama 3 pre-tokenizer brings these habits with it. */
+    /* As in llama.cpp, the llama 3 pre-tokenizer implies these settings. */
     int llama3 = vocab->kind == RF_VOCAB_BPE &&
                  (rf_str_is(vocab->pre, "llama-bpe") || rf_str_is(vocab->pre, "llama3") ||
                   rf_str_is(vocab->pre, "llama-v3"));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/gguf.h"
+#include "model/open.h"
 #include "model/reader.h"
 
 enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };
@@ -11,8 +12,8 @@ enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };
 struct rf_gguf_copy_private {
     struct rf_allocator allocator;
     struct rf_arena arena;     /* of the lists below */
-    struct rf_gguf gguf;       /* its values in the file's order: rf_gguf_find is not for it */
-    struct rf_source *tensors; /* the same file once more: names and places only */
+    struct rf_gguf gguf;       /* values in the file's order, so rf_gguf_find does not work on it */
+    struct rf_source *tensors; /* the same file, parsed once more for names and places */
 };
 
 /* ---- opening ---- */
@@ -127,7 +128,7 @@ static void put_string(struct output *output, const char *text)
     put(output, text, strlen(text));
 }
 
-/* llama.cpp's number for a file most of whose weights are of that type (LLAMA_FTYPE). */
+/* llama.cpp's number (LLAMA_FTYPE) for a file whose weights are mostly of that type. */
 static uint32_t file_type_of(enum rf_dtype dtype)
 {
     switch (dtype) {
@@ -150,23 +151,18 @@ static uint32_t file_type_of(enum rf_dtype dtype)
     return 0;
 }
 
-static uint64_t elements_of(const struct rf_tensor *tensor)
-{
-    return (uint64_t)(tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3]);
-}
-
 static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
 {
     uint64_t elements[RF_DTYPE_LIMIT] = {0};
     int most = RF_F32;
     for (size_t i = 0; i < copy->n_tensors; i++)
-        elements[copy->tensors[i].dtype] += elements_of(copy->tensors[i].tensor);
+        elements[copy->tensors[i].dtype] += rf_tensor_elements(copy->tensors[i].tensor);
     for (int t = 0; t < RF_DTYPE_LIMIT; t++)
         if (elements[t] > elements[most]) most = t;
     return (enum rf_dtype)most;
 }
 
-/* The keys that the types of tensors decide. */
+/* The keys whose values depend on the types of the tensors. */
 struct set_key {
     const char *key;
     uint32_t number;
@@ -180,7 +176,7 @@ static void put_set_key(struct output *output, const struct set_key *set)
     put_u32(output, set->number);
 }
 
-/* A value with its key lies in one piece: length, key, type and value. */
+/* A value and its key are contiguous in the file: length, key, type and value. */
 static void put_values(struct output *output, const struct rf_gguf *gguf,
                        const struct set_key *sets, size_t n_sets)
 {
@@ -222,8 +218,7 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
     *alignment = gguf->alignment;
     for (size_t i = 0; i < copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &copy->tensors[i];
-        const struct rf_dtype_info *info = rf_dtype_info(copied->dtype);
-        copied->bytes = elements_of(copied->tensor) / info->block_elems * info->block_bytes;
+        copied->bytes = rf_dtype_bytes(copied->dtype, (size_t)rf_tensor_elements(copied->tensor));
         copied->offset = offset;
         offset += (copied->bytes + *alignment - 1) & ~(*alignment - 1);
     }

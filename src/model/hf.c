@@ -1,4 +1,4 @@
-/* Finds and maps a folder's files, and reads them in order. */
+/* Finds and maps the files of a folder, then reads them in order. */
 #include "model/hf.h"
 
 #include <stdio.h>
@@ -14,13 +14,13 @@ static char *join(struct rf_source *source, const char *folder, const char *name
     return path;
 }
 
-/* Maps a file of the folder; one that is not there leaves *text alone. */
+/* Maps a file of the folder. Leaves *text alone if there is no such file. */
 static int map_text(struct rf_source *source, const char *folder, const char *name,
                     struct rf_str *text, struct rf_error *error)
 {
     char *path = join(source, folder, name, error);
     if (!path) return RF_ERR_MEMORY;
-    if (!rf_file_exists(path)) return 0;
+    if (rf_file_bytes(path) < 0) return 0;
     struct rf_mapping mapping;
     int code = rf_source_map(source, path, &mapping, error);
     if (!code)
@@ -44,7 +44,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A name from the file is opened, so it must not lead out of the folder. */
+/* The name comes from a file and is opened, so it must not lead out of the folder. */
 static int is_file_name(const char *name)
 {
     static const char suffix[] = ".safetensors";
@@ -84,7 +84,7 @@ int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str 
         for (i = 0; i < count; i++)
             if (i == 0 || strcmp(list[i], list[*n - 1]) != 0) list[(*n)++] = list[i];
         *names = list;
-        /* The texts move out of the document, which goes. */
+        /* The document is freed below, so copy the names out of it. */
         for (i = 0; !code && i < *n; i++) {
             list[i] = rf_arena_strndup(&source->private_->arena, list[i], strlen(list[i]), error);
             if (!list[i]) code = RF_ERR_MEMORY;
@@ -104,7 +104,7 @@ static int map_shards(struct rf_source *source, struct rf_hf_files *files, const
     if (!path) return RF_ERR_MEMORY;
     files->n_shards = 1;
     int code = 0;
-    if (!shard && !rf_file_exists(path)) {
+    if (!shard && rf_file_bytes(path) < 0) {
         static const char index_name[] = "model.safetensors.index.json";
         code = map_text(source, files->folder, index_name, &index, error);
         if (code) return code;
@@ -125,7 +125,7 @@ static int map_shards(struct rf_source *source, struct rf_hf_files *files, const
     return code;
 }
 
-/* The last part of the folder's path. */
+/* Names the model after the last part of the folder's path. */
 static int name_source(struct rf_source *source, const char *folder, struct rf_error *error)
 {
     size_t end = strlen(folder);

@@ -13,7 +13,7 @@ struct rf_hf_shard {
     size_t bytes;
 };
 
-/* The bytes of a folder's files; data is NULL for one that is not there. They live as long as the
+/* The bytes of a folder's files; data is NULL for a missing file. They live as long as the
  * source. */
 struct rf_hf_files {
     const char *folder;
@@ -24,7 +24,7 @@ struct rf_hf_files {
     size_t n_shards;
 };
 
-/* A folder while it is read: its JSON, parsed; NULL for a file that is not there. */
+/* A folder while it is read. The JSON documents are parsed; NULL for a missing file. */
 struct rf_hf {
     struct rf_source *source;
     const struct rf_hf_files *files;
@@ -33,27 +33,31 @@ struct rf_hf {
     struct rf_error *error;
 };
 
-/* Everything from bytes in memory: what rf_hf_read_folder does once it has mapped the files. */
+/* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
+ * else NULL. On failure the caller closes the source. */
+int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *shard,
+                      struct rf_error *error);
+/* The part of rf_hf_read_folder that follows the mapping of the files. */
 int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct rf_error *error);
-/* The distinct shard names of a model.safetensors.index.json, in memory of the source. */
+/* The distinct shard names of a model.safetensors.index.json, allocated in the source. */
 int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index,
                       const char ***names, size_t *n, struct rf_error *error);
 
 int rf_hf_read_params(struct rf_hf *hf);
-/* Fills source->tensors, with names translated, from all shards. `tied` drops the output head that
- * the configuration says is the embedding. */
+/* Fills source->tensors from all shards and translates the names. `tied`: skips the output head,
+ * since the configuration says that it is the embedding. */
 int rf_safetensors_read(struct rf_hf *hf, int tied);
-/* GGUF name to the folder's name, as rf_shown_name. */
+/* Translates a GGUF name to the folder's name, as rf_shown_name. */
 const char *rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
 int rf_hf_read_vocab(struct rf_hf *hf);
 
-/* Parts of rf_hf_read_vocab. The vocabulary has n_vocab places; one without a token yet has data
- * NULL. */
+/* Parts of rf_hf_read_vocab. The vocabulary has n_vocab entries; data is NULL for one without a
+ * token. */
 int rf_hf_read_bpe(struct rf_hf *hf);
 int rf_hf_read_sentencepiece(struct rf_hf *hf);
-/* Puts a token in its place: the id must exist and not belong to another text. Copies the text. */
+/* Sets the entry `id` to a copy of the text. The id must exist and must not have another text. */
 int rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type);
-/* -1 when there is none of that text. */
+/* -1 when no token has that text. */
 int32_t rf_hf_find_token(const struct rf_hf *hf, struct rf_str text);
 
 #endif

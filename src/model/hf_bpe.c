@@ -1,5 +1,5 @@
-/* tokenizer.json of a byte-level BPE: which pre-tokenizer it describes, its vocabulary and its
- * merges. */
+/* The tokenizer.json of a byte-level BPE: finds out which pre-tokenizer it describes, and reads its
+ * vocabulary and merges. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -29,8 +29,8 @@ static int is_type(const struct rf_json *value, const char *type)
     return rf_str_is(rf_json_text(rf_json_get(value, "type")), type);
 }
 
-/* ByteLevel as the known tokenizers have it: no prefix space; its own (gpt-2's) expression used or
- * not. */
+/* ByteLevel as the known tokenizers have it: without a prefix space, with or without its own
+ * (gpt-2's) expression. */
 static int is_byte_level(const struct rf_json *value, int use_regex)
 {
     int flag = 1; /* the default of use_regex */

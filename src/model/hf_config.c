@@ -1,4 +1,4 @@
-/* config.json: the parameters, with transformers' defaults. */
+/* Reads the parameters from config.json, with transformers' defaults. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -8,8 +8,7 @@
 static const struct {
     const char *class_name, *model_type, *arch_name;
     enum rf_arch arch;
-    int32_t n_head_kv,
-        head_dim;   /* where the file does not say; 0: as many as heads, embedding / heads */
+    int32_t n_head_kv, head_dim; /* defaults; 0: as many as heads, embedding / heads */
     int has_window; /* sliding_window counts unless use_sliding_window says otherwise */
 } classes[] = {
     {"LlamaForCausalLM", "llama", "llama", RF_ARCH_LLAMA, 0, 0, 0},
@@ -18,7 +17,7 @@ static const struct {
     {"Qwen3ForCausalLM", "qwen3", "qwen3", RF_ARCH_QWEN3, 32, 128, 0},
 };
 
-/* 1: there, 0: not there (or null), negative: not of that kind or range. */
+/* 1: exists, 0: missing or null, negative: wrong kind or out of range. */
 static int get_integer(const struct rf_hf *hf, const struct rf_json *object, const char *key,
                        int64_t *value)
 {
@@ -50,7 +49,7 @@ static int missing(const struct rf_hf *hf, const char *key)
                    key);
 }
 
-/* A count; `otherwise` 0: it must be there. */
+/* A count with the default `otherwise`; 0: it is required. */
 static int count(const struct rf_hf *hf, const char *key, int32_t otherwise, int32_t *value)
 {
     int64_t integer = otherwise;
@@ -102,9 +101,9 @@ static int refuse_variants(const struct rf_hf *hf)
     return 0;
 }
 
-/* The llama3 rule of transformers (modeling_rope_utils.py, _compute_llama3_parameters): long
- * wavelengths turn slower by `factor`, short ones stay, between them the two are blended. Here as
- * divisors of the frequencies. */
+/* The llama3 rule of transformers (modeling_rope_utils.py, _compute_llama3_parameters), as divisors
+ * of the frequencies: long wavelengths rotate slower by `factor`, short ones are unchanged, and the
+ * two are blended in between. */
 static int llama3_factors(struct rf_hf *hf, const struct rf_json *scaling, double factor)
 {
     struct rf_params *params = &hf->source->params;
@@ -140,7 +139,7 @@ static int llama3_factors(struct rf_hf *hf, const struct rf_json *scaling, doubl
     return 0;
 }
 
-/* rope_scaling, or rope_parameters in newer files, where the base frequency lies as well. */
+/* Reads rope_scaling, or rope_parameters in newer files, which also holds the base frequency. */
 static int read_rope(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->source->params;
@@ -181,7 +180,7 @@ int rf_hf_read_params(struct rf_hf *hf)
     params->arch = classes[class].arch;
     params->arch_name = classes[class].arch_name;
     params->rope_style =
-        RF_ROPE_NEOX; /* these weights are not permuted, whatever the architecture */
+        RF_ROPE_NEOX; /* safetensors weights are not permuted, whatever the architecture */
     code = count(hf, "num_hidden_layers", 0, &params->n_layer);
     if (!code) code = count(hf, "hidden_size", 0, &params->n_embd);
     if (!code) code = count(hf, "intermediate_size", 0, &params->n_ff);
@@ -189,7 +188,7 @@ int rf_hf_read_params(struct rf_hf *hf)
     if (!code) code = count(hf, "num_attention_heads", 0, &params->n_head);
     if (code) return code;
     int32_t n_head_kv = classes[class].n_head_kv ? classes[class].n_head_kv : params->n_head;
-    /* A null is as good as an absence, but means "as many as heads". */
+    /* A null means "as many as heads", an absent key the default of the class. */
     if (rf_json_has(hf->config, "num_key_value_heads")) n_head_kv = params->n_head;
     int32_t head_dim =
         classes[class].head_dim ? classes[class].head_dim : params->n_embd / params->n_head;
@@ -215,7 +214,7 @@ int rf_hf_read_params(struct rf_hf *hf)
     if (use_window ? rf_json_is_true(use_window) : classes[class].has_window)
         rf_params_limit_window(params, window);
 
-    /* Before and after: the scaling counts on the dimensions. */
+    /* Check before and after: read_rope relies on valid dimensions. */
     params->rope_theta = 10000.0f;
     params->rope_scale = 1.0f;
     code = rf_params_check(params, hf->files->folder, hf->error);

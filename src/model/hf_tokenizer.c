@@ -1,5 +1,5 @@
-/* The vocabulary of a folder: which of its tokenizers is used, added tokens, special ids, habits,
- * the chat template. */
+/* The vocabulary of a folder: chooses its tokenizer and reads added tokens, special ids, settings
+ * and the chat template. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,13 +56,14 @@ static int add_token(struct rf_hf *hf, int64_t id, const struct rf_json *token)
                            hf->files->folder, rf_shown(text), text.data, habits[i]);
     enum rf_token_type type =
         rf_json_is_true(rf_json_get(token, "special")) ? RF_TOKEN_CONTROL : RF_TOKEN_USER_DEFINED;
-    /* sentencepiece's own unknown, control and byte pieces stay what they are. */
+    /* Unknown, control and byte pieces of sentencepiece keep their types. */
     int own = id >= 0 && id < vocab->n_tokens && vocab->tokens[id].data &&
               vocab->types[id] != RF_TOKEN_NORMAL;
     return rf_hf_set_token(hf, id, text, own ? (enum rf_token_type)vocab->types[id] : type);
 }
 
-/* A list in tokenizer.json; where that is missing, an object by id in tokenizer_config.json. */
+/* Added tokens: a list in tokenizer.json or, where that is missing, an object by id in
+ * tokenizer_config.json. */
 static int read_added_tokens(struct rf_hf *hf)
 {
     const struct rf_json *list = rf_json_get(hf->tokenizer, "added_tokens");
@@ -109,7 +110,7 @@ static int check_id(const struct rf_hf *hf, const char *file, const char *key, i
                    file, key, hf->source->vocab.n_tokens);
 }
 
-/* One of the ids at `key`: a number, or a list of them; -1 when there is none. */
+/* One of the ids at `key`, which is a number or a list of them. -1 when there is none. */
 static int32_t id_at(const struct rf_json *object, const char *key, size_t index)
 {
     const struct rf_json *value = rf_json_get(object, key);
@@ -123,7 +124,7 @@ static int32_t id_at(const struct rf_json *object, const char *key, size_t index
     return (int32_t)id;
 }
 
-/* A special token: tokenizer_config.json names it by its text (a string, or an object with content;
+/* A special token. tokenizer_config.json names it by its text (a string, or an object with content;
  * null is "none"), config.json by its id. */
 static int read_special(struct rf_hf *hf, const char *text_key, const char *id_key, int32_t *id)
 {
@@ -146,7 +147,7 @@ static int read_special(struct rf_hf *hf, const char *text_key, const char *id_k
     return check_id(hf, "config.json", id_key, stated);
 }
 
-/* The generation configuration may name further tokens that end an answer; the first that is not
+/* The generation configuration may list further tokens that end an answer. The first that is not
  * eos becomes eot. */
 static int read_end_of_turn(struct rf_hf *hf)
 {
@@ -163,7 +164,7 @@ static int read_end_of_turn(struct rf_hf *hf)
     return 0;
 }
 
-/* The template of a TemplateProcessing post-processor for one text, alone or in a Sequence. */
+/* The template for one text of a TemplateProcessing post-processor, alone or in a Sequence. */
 static const struct rf_json *single_template(const struct rf_json *processor)
 {
     const struct rf_json *list = rf_json_get(processor, "processors");
@@ -185,7 +186,7 @@ static void read_habits(struct rf_hf *hf)
     const struct rf_json *single = single_template(rf_json_get(hf->tokenizer, "post_processor"));
     size_t n = rf_json_count(single);
     if (n > 0) {
-        /* What the template puts around the text is what the fast tokenizers do. */
+        /* Fast tokenizers add the tokens that the template puts around the text. */
         vocab->add_bos = rf_json_get(rf_json_at(single, 0), "SpecialToken") != NULL;
         vocab->add_eos = n > 1 && rf_json_get(rf_json_at(single, n - 1), "SpecialToken") != NULL;
     } else if (vocab->kind == RF_VOCAB_BPE) {
@@ -194,8 +195,8 @@ static void read_habits(struct rf_hf *hf)
     }
 }
 
-/* In order: chat_template.jinja, tokenizer_config.json (one text, or a list of named ones),
- * chat_template.json. */
+/* Looks in this order: chat_template.jinja, tokenizer_config.json (one text, or a list of named
+ * ones), chat_template.json. */
 static int read_chat_template(struct rf_hf *hf)
 {
     struct rf_str text = hf->files->chat_template_jinja;

@@ -1,5 +1,5 @@
-/* The one file that knows jansson. Its memory is its own: the allocator of the model does not see
- * it. */
+/* The only file that uses jansson. jansson allocates by itself: the allocator of the model does not
+ * see it. */
 #include "model/json.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* JSON documents. Parsing is strict: duplicate keys, NaN, invalid UTF-8 and deep nesting are
- * errors. A value may be NULL wherever one is taken, and then has no kind, so that paths through a
- * document need no checks on the way. */
+ * errors. Every function accepts NULL for a value, and NULL is of no kind. So a path through a
+ * document needs no checks on the way. */
 #ifndef RF_MODEL_JSON_H
 #define RF_MODEL_JSON_H
 
@@ -12,22 +12,22 @@
 
 struct rf_json; /* a value; it lives as long as its document */
 
-/* `path` names the file in the sentence. */
+/* `path` names the file in error sentences. */
 int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text,
                   struct rf_error *error);
 void rf_json_free(struct rf_json *document);
 
-/* The member of an object; NULL when there is none, or it is null, or `value` is no object. */
+/* The member of an object. NULL when it is missing or null, or when `value` is not an object. */
 const struct rf_json *rf_json_get(const struct rf_json *value, const char *key);
 /* 1 also for a member that is null. */
 int rf_json_has(const struct rf_json *value, const char *key);
-/* Elements of an array or members of an object, else 0. */
+/* The number of elements of an array or of members of an object; else 0. */
 size_t rf_json_count(const struct rf_json *value);
 const struct rf_json *rf_json_at(const struct rf_json *array, size_t index);
 int rf_json_is_object(const struct rf_json *value);
 int rf_json_is_array(const struct rf_json *value);
 
-/* 1 and the value, or 0 when it is of another kind. A number is an integer or a real. */
+/* 1 and the value, or 0 when it is of another kind. Integers and reals are numbers. */
 int rf_json_string(const struct rf_json *value, struct rf_str *string);
 int rf_json_integer(const struct rf_json *value, int64_t *integer);
 int rf_json_number(const struct rf_json *value, double *number);

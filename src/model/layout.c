@@ -1,6 +1,6 @@
-/* What every container's model must hold: parameters that go together, and exactly the tensors that
- * the forward pass computes with. A tensor that it would ignore (a bias, a router, an adapter)
- * changes the model's answers, so it is an error and not a remark. */
+/* Checks of a model that do not depend on its container: the parameters agree with each other, and
+ * the tensors are exactly those that the forward pass computes with. Ignoring a tensor (a bias, a
+ * router, an adapter) would change the answers, so an unknown one is an error. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/reader.h"
+#include "model/tensors.h"
 
 static const char *shown_as(rf_shown_name *shown, const char *name, char *buffer, size_t bytes)
 {
@@ -26,7 +27,7 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Addresses stand for places in files: mappings do not overlap. */
+/* Addresses stand for places in files, since mappings do not overlap. */
 static int check_overlap(const struct rf_source *source, const char *path, rf_shown_name *shown,
                          struct rf_error *error)
 {
@@ -62,6 +63,13 @@ int rf_tensors_sort(struct rf_source *source, const char *path, rf_shown_name *s
     return check_overlap(source, path, shown, error);
 }
 
+const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name)
+{
+    const struct rf_tensor wanted = {.name = name};
+    if (source->n_tensors == 0) return NULL;
+    return bsearch(&wanted, source->tensors, (size_t)source->n_tensors, sizeof wanted, by_name);
+}
+
 int rf_params_check(const struct rf_params *params, const char *path, struct rf_error *error)
 {
     const struct {
@@ -82,7 +90,7 @@ int rf_params_check(const struct rf_params *params, const char *path, struct rf_
         return rf_fail(error, RF_ERR_FORMAT,
                        "%s: %" PRId32 " key/value heads do not divide %" PRId32 " attention heads",
                        path, params->n_head_kv, params->n_head);
-    if ((int64_t)params->n_head * params->head_dim > INT32_MAX)
+    if (rf_n_q(params) > INT32_MAX)
         return rf_fail(error, RF_ERR_FORMAT,
                        "%s: %" PRId32 " attention heads of dimension %" PRId32 " are too many",
                        path, params->n_head, params->head_dim);
@@ -111,16 +119,15 @@ void rf_params_limit_window(struct rf_params *params, int64_t window)
     if (window > 0 && window < params->n_ctx_train) params->n_ctx_train = (int32_t)window;
 }
 
-/* The walk over the expected tensors. */
 struct layout {
     struct rf_source *source;
     const char *path;
     rf_shown_name *shown;
-    unsigned char *expected; /* [n_tensors]: this one has a place in the model */
+    unsigned char *expected; /* [n_tensors]: 1 for a tensor that the architecture has */
     struct rf_error *error;
 };
 
-/* A tensor of ne0 x ne1 (ne1 is 1 for vectors). */
+/* Expects a tensor of ne0 x ne1 (ne1 is 1 for vectors). */
 static int expect(struct layout *layout, const char *name, int64_t ne0, int64_t ne1)
 {
     const struct rf_source *source = layout->source;
@@ -141,51 +148,33 @@ static int expect(struct layout *layout, const char *name, int64_t ne0, int64_t 
                    ne[2], ne[3], ne0, ne1);
 }
 
-static int expect_in_layer(struct layout *layout, int32_t layer, const char *suffix, int64_t ne0,
-                           int64_t ne1)
-{
-    char name[64];
-    snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, suffix);
-    return expect(layout, name, ne0, ne1);
-}
+struct shape {
+    const char *name;
+    int64_t ne0, ne1;
+    int used;
+};
+#define SHAPE(field, gguf, hf, role, ne0, ne1, condition) {gguf, ne0, ne1, condition},
 
-static int expect_layers(struct layout *layout)
+static int expect_tensors(struct layout *layout)
 {
     const struct rf_params *p = &layout->source->params;
-    int64_t n_embd = p->n_embd, n_q = (int64_t)p->n_head * p->head_dim,
-            n_kv = (int64_t)p->n_head_kv * p->head_dim;
-    const struct {
-        const char *suffix;
-        int64_t ne0, ne1;
-        int used;
-    } tensors[] = {
-        {"attn_norm.weight", n_embd, 1, 1},
-        {"attn_q.weight", n_embd, n_q, 1},
-        {"attn_k.weight", n_embd, n_kv, 1},
-        {"attn_v.weight", n_embd, n_kv, 1},
-        {"attn_q.bias", n_q, 1, p->qkv_bias},
-        {"attn_k.bias", n_kv, 1, p->qkv_bias},
-        {"attn_v.bias", n_kv, 1, p->qkv_bias},
-        {"attn_q_norm.weight", p->head_dim, 1, p->qk_norm},
-        {"attn_k_norm.weight", p->head_dim, 1, p->qk_norm},
-        {"attn_output.weight", n_q, n_embd, 1},
-        {"ffn_norm.weight", n_embd, 1, 1},
-        {"ffn_gate.weight", n_embd, p->n_ff, 1},
-        {"ffn_up.weight", n_embd, p->n_ff, 1},
-        {"ffn_down.weight", p->n_ff, n_embd, 1},
-    };
-    for (int32_t layer = 0; layer < p->n_layer; layer++) {
-        for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-            if (!tensors[i].used) continue;
-            int code =
-                expect_in_layer(layout, layer, tensors[i].suffix, tensors[i].ne0, tensors[i].ne1);
-            if (code) return code;
+    const struct shape in_model[] = {RF_EACH_MODEL_TENSOR(SHAPE)};
+    const struct shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
+    int code = 0;
+    for (int i = 0; !code && i < RF_MODEL_TENSORS; i++)
+        if (in_model[i].used)
+            code = expect(layout, in_model[i].name, in_model[i].ne0, in_model[i].ne1);
+    for (int32_t layer = 0; !code && layer < p->n_layer; layer++)
+        for (int i = 0; !code && i < RF_LAYER_TENSORS; i++) {
+            char name[64];
+            if (!in_layer[i].used) continue;
+            snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, in_layer[i].name);
+            code = expect(layout, name, in_layer[i].ne0, in_layer[i].ne1);
         }
-    }
-    return 0;
+    return code;
 }
 
-/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. The one tensor that is
+/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. No other tensor is
  * read on opening. */
 static int read_rope_freqs(struct layout *layout, const struct rf_tensor *tensor)
 {
@@ -214,10 +203,10 @@ static int expect_all(struct layout *layout)
 {
     struct rf_source *source = layout->source;
     struct rf_params *params = &source->params;
-    const struct rf_tensor *embedding = rf_source_tensor(source, "token_embd.weight");
+    const struct rf_tensor *embedding = rf_source_tensor(source, RF_TOKEN_EMBD);
     if (embedding && (embedding->ne[1] < 1 || embedding->ne[1] > INT32_MAX))
         return rf_fail(layout->error, RF_ERR_FORMAT,
-                       "%s: tensor token_embd.weight has %" PRId64 " rows", layout->path,
+                       "%s: tensor " RF_TOKEN_EMBD " has %" PRId64 " rows", layout->path,
                        embedding->ne[1]);
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
     params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
@@ -225,11 +214,7 @@ static int expect_all(struct layout *layout)
         params->arch == RF_ARCH_QWEN2 || rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
     params->qk_norm = params->arch == RF_ARCH_QWEN3;
 
-    int code = expect(layout, "token_embd.weight", params->n_embd, params->n_vocab);
-    if (!code) code = expect(layout, "output_norm.weight", params->n_embd, 1);
-    if (!code && !params->tied_output)
-        code = expect(layout, "output.weight", params->n_embd, params->n_vocab);
-    if (!code) code = expect_layers(layout);
+    int code = expect_tensors(layout);
     const struct rf_tensor *freqs = rf_source_tensor(source, "rope_freqs.weight");
     if (!code && freqs && params->arch == RF_ARCH_LLAMA) code = read_rope_freqs(layout, freqs);
     return code;

@@ -1,42 +1,25 @@
-/* The safetensors container: eight bytes of length, a JSON header, then the tensors' bytes.
- * The format: README of the safetensors project. Names and dimensions become GGUF's. */
+/* The safetensors container: eight bytes of length, a JSON header, then the tensors' bytes. The
+ * format: README of the safetensors project. The reader translates names and dimensions to
+ * GGUF's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/cursor.h"
 #include "model/hf.h"
+#include "model/tensors.h"
 
 enum { MAX_HEADER_BYTES = 100 << 20 /* the reference reader's limit */ };
 
-static const struct {
-    const char *hf, *gguf;
-} whole_names[] = {
-    {"model.embed_tokens.weight", "token_embd.weight"},
-    {"model.norm.weight", "output_norm.weight"},
-    {"lm_head.weight", "output.weight"},
+struct name {
+    const char *gguf, *hf;
 };
+#define NAMES(field, gguf, hf, ...) {gguf, hf},
+static const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
+static const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES)};
+#undef NAMES
 
-static const struct {
-    const char *hf, *gguf;
-} layer_names[] = {
-    {"input_layernorm.weight", "attn_norm.weight"},
-    {"self_attn.q_proj.weight", "attn_q.weight"},
-    {"self_attn.k_proj.weight", "attn_k.weight"},
-    {"self_attn.v_proj.weight", "attn_v.weight"},
-    {"self_attn.o_proj.weight", "attn_output.weight"},
-    {"self_attn.q_proj.bias", "attn_q.bias"},
-    {"self_attn.k_proj.bias", "attn_k.bias"},
-    {"self_attn.v_proj.bias", "attn_v.bias"},
-    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
-    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
-    {"post_attention_layernorm.weight", "ffn_norm.weight"},
-    {"mlp.gate_proj.weight", "ffn_gate.weight"},
-    {"mlp.up_proj.weight", "ffn_up.weight"},
-    {"mlp.down_proj.weight", "ffn_down.weight"},
-};
-
-/* A number without leading zeros, as layers are counted; NULL if there is none. */
+/* Skips a layer number, which has no leading zeros. NULL if there is none. */
 static const char *skip_layer(const char *text)
 {
     size_t n = strspn(text, "0123456789");
@@ -44,20 +27,19 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Translates between the two ways of naming; `to_gguf` gives the direction. 0 when the name is not
- * known. */
+/* Translates a tensor's name; `to_gguf` gives the direction. 0 when the name is not known. */
 static int translate(const char *name, int to_gguf, char *buffer, size_t bytes)
 {
-    for (size_t i = 0; i < sizeof whole_names / sizeof *whole_names; i++) {
-        if (strcmp(name, to_gguf ? whole_names[i].hf : whole_names[i].gguf) != 0) continue;
-        snprintf(buffer, bytes, "%s", to_gguf ? whole_names[i].gguf : whole_names[i].hf);
+    for (size_t i = 0; i < RF_MODEL_TENSORS; i++) {
+        if (strcmp(name, to_gguf ? model_names[i].hf : model_names[i].gguf) != 0) continue;
+        snprintf(buffer, bytes, "%s", to_gguf ? model_names[i].gguf : model_names[i].hf);
         return 1;
     }
     const char *prefix = to_gguf ? "model.layers." : "blk.";
     if (strncmp(name, prefix, strlen(prefix)) != 0) return 0;
     const char *layer = name + strlen(prefix), *end = skip_layer(layer);
     if (!end || *end != '.') return 0;
-    for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++) {
+    for (size_t i = 0; i < RF_LAYER_TENSORS; i++) {
         if (strcmp(end + 1, to_gguf ? layer_names[i].hf : layer_names[i].gguf) != 0) continue;
         snprintf(buffer, bytes, "%s%.*s.%s", to_gguf ? "blk." : "model.layers.", (int)(end - layer),
                  layer, to_gguf ? layer_names[i].gguf : layer_names[i].hf);
@@ -73,12 +55,12 @@ const char *rf_hf_tensor_name(const char *name, char *buffer, size_t bytes)
 
 static int is_ignored(const char *name)
 {
-    static const char suffix[] = ".rotary_emb.inv_freq"; /* a constant that old exports kept */
+    static const char suffix[] = ".rotary_emb.inv_freq"; /* a constant that old exports contain */
     size_t n = strlen(name), m = sizeof suffix - 1;
     return n >= m && strcmp(name + n - m, suffix) == 0;
 }
 
-/* Tensors as they are met, until their number is known. */
+/* A list of the tensors, until their number is known. */
 struct node {
     struct rf_tensor tensor;
     struct node *next;
@@ -87,7 +69,7 @@ struct node {
 struct reader {
     struct rf_hf *hf;
     const struct rf_hf_shard *shard;
-    const unsigned char *data; /* behind the header */
+    const unsigned char *data; /* after the header */
     size_t data_bytes;
     int tied;
     struct node *first;

@@ -1,6 +1,6 @@
 /* tokenizer.model: a sentencepiece ModelProto (sentencepiece_model.proto of that project). The
- * bytes are kept for the library itself; pieces, types and ids are read here, as protocol buffer
- * fields through the cursor. */
+ * library gets its bytes. This file reads pieces, types and ids from it, as protocol buffer fields
+ * through the cursor. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ static int read_piece(struct rf_hf *hf, struct rf_cursor *cursor, int32_t id)
     return 0;
 }
 
-/* The default ids are the proto's own; -1 switches a token off. */
+/* The defaults are the proto's. -1 means that the token does not exist. */
 static int read_trainer(struct rf_hf *hf, struct rf_cursor *cursor)
 {
     enum { UNIGRAM = 1, BPE = 2 };

@@ -1,9 +1,9 @@
-/* A model file, whatever its container: parameters, vocabulary and tensors under one set of names.
+/* A model file, whatever its container: parameters, vocabulary and tensors.
  *
  * The names of tensors are GGUF's ("token_embd.weight", "blk.0.attn_q.weight"); the safetensors
- * reader translates. Opening reads and checks everything but the tensors' contents. Every size,
- * offset, count and id that the structures below hold has been checked: a tensor's bytes lie inside
- * the mapped file, its dimensions agree with `params`, token ids are < n_vocab. */
+ * reader translates. Opening checks every size, offset, count and id that the structures below
+ * hold: a tensor's bytes lie inside the mapped file, its dimensions agree with `params`, token ids
+ * are < n_vocab. */
 #ifndef RF_MODEL_SOURCE_H
 #define RF_MODEL_SOURCE_H
 
@@ -17,8 +17,8 @@
 
 enum rf_arch { RF_ARCH_LLAMA = 1, RF_ARCH_QWEN2 = 2, RF_ARCH_QWEN3 = 3 };
 
-/* How a head's elements pair up for rotation: RF_ROPE_NORM rotates (2i, 2i+1), as GGUF's permuted
- * llama weights want; RF_ROPE_NEOX rotates (i, i + rope_dim/2). */
+/* Which elements of a head rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted llama
+ * weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
 struct rf_params {
@@ -27,7 +27,7 @@ struct rf_params {
     int32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
     float rms_eps; /* of every RMS norm */
     enum rf_rope_style rope_style;
-    int32_t rope_dim;               /* elements of a head that rotate, even, <= head_dim */
+    int32_t rope_dim;               /* rotated elements of a head: even, <= head_dim */
     float rope_theta;               /* base frequency */
     float rope_scale;               /* positions are multiplied by this (linear scaling); 1: none */
     const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling);
@@ -41,15 +41,22 @@ struct rf_tensor {
     const char *name;
     enum rf_dtype dtype;
     int32_t n_dims;
-    int64_t ne[4];    /* ne[0] is the fastest: a weight of a linear layer is ne = {n_in, n_out} */
-    const void *data; /* in the mapped file; no alignment is promised */
+    int64_t ne[4];    /* ne[0] is contiguous: a weight of a linear layer is ne = {n_in, n_out} */
+    const void *data; /* in the mapped file, not aligned */
     uint64_t bytes;
 };
+
+static inline uint64_t rf_tensor_elements(const struct rf_tensor *tensor)
+{
+    uint64_t n = 1;
+    for (int32_t d = 0; d < tensor->n_dims; d++) n *= (uint64_t)tensor->ne[d];
+    return n;
+}
 
 struct rf_source {
     struct rf_params params;
     struct rf_vocab vocab;
-    const char *name;          /* general.name, or the folder's; "" */
+    const char *name;          /* general.name, or the folder's name; may be "" */
     const char *container;     /* "GGUF v3", "safetensors" */
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
@@ -59,10 +66,6 @@ struct rf_source {
     struct rf_source_private *private_; /* mappings and memory, owned by the reader */
 };
 
-/* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. On
- * failure nothing is kept. The source is freed by rf_source_close whatever reader opened it. */
-int rf_source_open(struct rf_source **source, const char *path,
-                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_source_close(struct rf_source *source);
 
 /* NULL when there is none of that name. */

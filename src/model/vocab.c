@@ -1,4 +1,4 @@
-/* The checks of a vocabulary that do not depend on where it came from. */
+/* Checks of a vocabulary that do not depend on its container. */
 #include "model/vocab.h"
 
 #include <ctype.h>

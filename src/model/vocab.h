@@ -1,4 +1,4 @@
-/* The vocabulary as a model file states it: plain data for text/ to build a tokenizer from. */
+/* The vocabulary as a model file states it: plain data, from which text/ builds a tokenizer. */
 #ifndef RF_MODEL_VOCAB_H
 #define RF_MODEL_VOCAB_H
 
@@ -11,7 +11,7 @@ enum rf_vocab_kind {
     RF_VOCAB_BPE = 2            /* "gpt2": byte-level BPE with merges */
 };
 
-/* GGUF's tokenizer.ggml.token_type, which is sentencepiece's. */
+/* GGUF's tokenizer.ggml.token_type; the numbers are sentencepiece's. */
 enum rf_token_type {
     RF_TOKEN_NORMAL = 1,
     RF_TOKEN_UNKNOWN = 2,
@@ -22,7 +22,7 @@ enum rf_token_type {
 };
 
 struct rf_str {
-    const char *data; /* not terminated; may hold any byte */
+    const char *data; /* not terminated; any bytes */
     size_t bytes;
 };
 
@@ -32,28 +32,27 @@ struct rf_merge {
 
 struct rf_vocab {
     enum rf_vocab_kind kind;
-    /* BPE: the pre-tokenizer by GGUF's names ("gpt-2", "llama-bpe", "qwen2", "smollm"); safetensors
-     * readers work it out of tokenizer.json. */
+    /* BPE: GGUF's name of the pre-tokenizer ("gpt-2", "llama-bpe", "qwen2", "smollm"). The
+     * safetensors reader derives it from tokenizer.json. */
     struct rf_str pre;
     int32_t n_tokens;
     struct rf_str
         *tokens; /* [n_tokens]; BPE: in the byte-to-unicode alphabet, special ones as plain text */
     float *scores;           /* [n_tokens] or NULL */
     uint8_t *types;          /* [n_tokens], enum rf_token_type */
-    struct rf_merge *merges; /* [n_merges], by rank; both halves are stated by the file, neither is
-                                checked yet */
+    struct rf_merge *merges; /* [n_merges], by rank; text/ checks the halves */
     size_t n_merges;
-    /* A serialised sentencepiece ModelProto (tokenizer.model), whose pieces tokens, scores and
-     * types hold too, with added tokens beyond them. bytes 0 when there is none. */
+    /* A serialised sentencepiece ModelProto (tokenizer.model); bytes is 0 when there is none.
+     * tokens, scores and types contain its pieces, followed by added tokens. */
     struct rf_str spm_proto;
     int32_t bos, eos, unk, pad; /* -1: none. All are < n_tokens. */
     int32_t eot;                /* end of turn, where the file names one besides eos; -1: none */
-    int8_t add_bos, add_eos;    /* 1, 0, or -1: the file does not say, the kind's habit holds */
-    int8_t add_space_prefix;    /* likewise (sentencepiece's dummy prefix) */
+    int8_t add_bos, add_eos;    /* 1, 0, or -1: not stated, the default of the kind applies */
+    int8_t add_space_prefix;    /* as above (sentencepiece's dummy prefix) */
     int8_t remove_extra_whitespaces;
-    int8_t ignore_merges; /* BPE: a word that is a token is that token, whatever the merges say
+    int8_t ignore_merges; /* BPE: a word that is a token becomes that token, whatever the merges say
                              (llama3) */
-    int8_t nfc;           /* 1: normalise to NFC first, 0: do not, -1: the pre-tokenizer's habit */
+    int8_t nfc; /* 1: normalise to NFC first, 0: do not, -1: the default of the pre-tokenizer */
 };
 
 #endif

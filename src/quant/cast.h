@@ -1,5 +1,5 @@
-/* Weights to fewer bits: what drafts are made of at load, and what `riffle quantize` writes. The
- * arithmetic is in microkernels/cast.h, and the same bits on every tier. */
+/* Casts weights to fewer bits, for drafts at load and for `riffle quantize`. microkernels/cast.h
+ * defines the arithmetic, which gives the same bits on every tier. */
 #ifndef RF_QUANT_CAST_H
 #define RF_QUANT_CAST_H
 
@@ -8,20 +8,20 @@
 
 enum rf_cast_target {
     RF_TARGET_MXFP4,       /* the better of two exponents */
-    RF_TARGET_MXFP4_FLOOR, /* the exponent that OCP and ML-SpecQD prescribe */
-    RF_TARGET_Q4,          /* Q4_K, or Q4_1 where rows are no multiple of 256 */
+    RF_TARGET_MXFP4_FLOOR, /* the exponent of the rule of OCP and ML-SpecQD */
+    RF_TARGET_Q4,          /* Q4_K, or Q4_1 where rows are not a multiple of 256 */
     RF_TARGET_Q4_0,
     RF_TARGET_Q8_0,
     RF_TARGET_BF16
 };
 
-/* The type that a matrix of `dtype` with rows of k values becomes: its own where that has no more
- * bits (the 4.25, 4.5 and 4.56 of types of four bits are as many), or where k is no multiple of a
- * block. RF_TARGET_BF16 takes all types. */
+/* The type that a matrix of `dtype` with rows of k values becomes. It keeps its type if that has no
+ * more bits than the target (all 4-bit types, of 4.25 to 4.56 bits, count as equal), or if k is not
+ * a multiple of the target's block. RF_TARGET_BF16 converts all types. */
 enum rf_dtype rf_cast_type(enum rf_cast_target target, enum rf_dtype dtype, int64_t k);
 
-/* n values of the type `from`, of no alignment, to `to`, which rf_cast_type gave for this target: n
- * is a multiple of both types' blocks. */
+/* Converts n values of type `from`, which may be unaligned, to type `to`, the result of
+ * rf_cast_type for this target. n is a multiple of both types' blocks. */
 void rf_cast_values(const struct rf_kernels *kernels, enum rf_cast_target target,
                     enum rf_dtype from, const void *data, enum rf_dtype to, void *out, size_t n);
 

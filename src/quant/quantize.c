@@ -4,16 +4,16 @@
 #include <string.h>
 
 #include "model/gguf_write.h"
+#include "model/tensors.h"
 #include "platform/file.h"
-#include "platform/memory.h"
 #include "platform/team.h"
 
 enum {
-    BUFFER_BYTES = 8 << 20,  /* of the new file, between two writes */
-    PIECE_ELEMENTS = 1 << 16 /* about as many as a worker takes at a time */
+    BUFFER_BYTES = 8 << 20,  /* of the new file, collected between two writes */
+    PIECE_ELEMENTS = 1 << 16 /* approximate work unit of a worker */
 };
 
-/* Some rows of a tensor, on all cores. */
+/* Rows of a tensor that the team casts together. */
 struct stretch {
     const struct rf_quantize_options *options;
     const struct rf_tensor *tensor;
@@ -22,7 +22,7 @@ struct stretch {
     char *out;
     size_t k, row_bytes, out_row_bytes;
     size_t rows, rows_per_piece;
-    _Atomic size_t next; /* row that nobody has taken */
+    _Atomic size_t next; /* the first row that no worker has taken */
 };
 
 struct job {
@@ -37,19 +37,13 @@ struct job {
     struct rf_error *error;
 };
 
-static size_t row_bytes_of(enum rf_dtype dtype, size_t k)
-{
-    const struct rf_dtype_info *info = rf_dtype_info(dtype);
-    return k / info->block_elems * info->block_bytes;
-}
-
-/* ---- what becomes of each tensor ---- */
+/* ---- the new types ---- */
 
 static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
                              enum rf_cast_target target)
 {
     if (tensor->n_dims < 2) return tensor->dtype;
-    if (strcmp(tensor->name, "token_embd.weight") == 0 && !copy->source->params.tied_output &&
+    if (strcmp(tensor->name, RF_TOKEN_EMBD) == 0 && !copy->source->params.tied_output &&
         target != RF_TARGET_BF16) {
         int is_float = rf_dtype_info(tensor->dtype)->block_elems == 1;
         return is_float ? RF_BF16 : tensor->dtype;
@@ -63,7 +57,7 @@ static void choose_types(struct job *job)
     for (size_t i = 0; i < job->copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &job->copy->tensors[i];
         copied->dtype = type_of(job->copy, copied->tensor, job->options->target);
-        size_t row = row_bytes_of(copied->dtype, (size_t)copied->tensor->ne[0]);
+        size_t row = rf_dtype_bytes(copied->dtype, (size_t)copied->tensor->ne[0]);
         if (job->buffer_bytes < row) job->buffer_bytes = row;
         job->total += copied->tensor->bytes;
     }
@@ -111,8 +105,9 @@ static int report(struct job *job, uint64_t bytes)
 static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor;
-    size_t k = (size_t)tensor->ne[0], out_row_bytes = row_bytes_of(copied->dtype, k);
-    size_t row_bytes = row_bytes_of(tensor->dtype, k), n_rows = (size_t)(tensor->bytes / row_bytes);
+    size_t k = (size_t)tensor->ne[0], out_row_bytes = rf_dtype_bytes(copied->dtype, k);
+    size_t row_bytes = rf_dtype_bytes(tensor->dtype, k),
+           n_rows = (size_t)(tensor->bytes / row_bytes);
     size_t most = job->buffer_bytes / out_row_bytes;
     int code = 0;
     for (size_t row = 0, rows; !code && row < n_rows; row += rows) {

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "platform/file.h"
-#include "platform/memory.h"
 
 enum {
     FILE_BYTES = 16384,

@@ -21,8 +21,8 @@ struct rf_bpe {
     int nfc, ignores_merges;
 };
 
-/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in
- * order. */
+/* GPT-2's byte alphabet: a printable Latin-1 character stands for its own byte; the other 68 bytes
+ * are U+0100 and the following characters, in order. */
 static int is_printable(unsigned byte)
 {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -35,7 +35,7 @@ static void make_alphabet(uint16_t alphabet[256])
         alphabet[byte] = is_printable(byte) ? (uint16_t)byte : next++;
 }
 
-/* The byte that a character of the alphabet stands for, or -1. */
+/* The byte for a character of the alphabet, or -1. */
 static int alphabet_byte(uint32_t code_point)
 {
     if (code_point < 0x100) return is_printable(code_point) ? (int)code_point : -1;
@@ -74,15 +74,15 @@ static int is_word_type(const struct rf_vocab *vocab, int32_t id)
             vocab->types[id] != RF_TOKEN_UNKNOWN);
 }
 
-/* Special tokens are in the index too, for merges that name them, but give way to a word's
- * spelling. */
+/* Merges may name special tokens, so the index holds them too. The spelling of an ordinary token
+ * replaces them. */
 static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *error)
 {
     const struct rf_vocab *vocab = bpe->vocab;
     int code = rf_strmap_init(&bpe->ids, vocab->tokens, vocab->n_tokens, bpe->allocator, error);
     if (code) return code;
     for (int32_t id = 0; id < vocab->n_tokens; id++) {
-        if (vocab->tokens[id].bytes == 0) continue; /* a place without a token */
+        if (vocab->tokens[id].bytes == 0) continue; /* an id without a token */
         int32_t other = rf_strmap_put(&bpe->ids, id, 0);
         if (other == id) continue;
         if (is_word_type(vocab, id) == is_word_type(vocab, other))
@@ -186,10 +186,10 @@ const char *rf_bpe_pre_name(const struct rf_bpe *bpe)
     return bpe->info->name;
 }
 
-/* The id of a word that is a token as it stands, or -1. */
+/* The id of a word that is a token by itself, or -1. */
 static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
 {
-    enum { LONGEST = 256 }; /* longer tokens than this are made by merges alone */
+    enum { LONGEST = 256 }; /* longer tokens are made by merges only */
     char spelling[2 * LONGEST];
     uint16_t alphabet[256];
     if (word.bytes > LONGEST) return -1;
@@ -202,9 +202,9 @@ static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
     return id >= 0 && is_word_type(bpe->vocab, id) ? id : -1;
 }
 
-/* The bytes of a word as symbols. A byte that the vocabulary lacks is left out, as HF's tokenizers
- * do, but where it is no part of a character, so that nobody could have trained on it: there U+FFFD
- * takes its place. `symbols` has room for three times the bytes. Returns the number of symbols. */
+/* Turns the bytes of a word into symbols and returns their number. `symbols` has room for three
+ * times the bytes. A byte without a token is left out, as in HF's tokenizers. But a byte that
+ * belongs to no character cannot have been in the training text; U+FFFD replaces it. */
 static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t *symbols)
 {
     static const unsigned char replacement[3] = {0xef, 0xbf, 0xbd};

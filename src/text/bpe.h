@@ -14,17 +14,17 @@ int rf_bpe_new(struct rf_bpe **bpe, const struct rf_vocab *vocab, const char *pa
                const struct rf_allocator *allocator, struct rf_error *error);
 void rf_bpe_free(struct rf_bpe *bpe);
 
-/* Appends the ids of a text without special tokens. */
+/* Appends the ids of a text that has no special tokens. */
 int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
                   const struct rf_allocator *allocator, struct rf_tokens *tokens,
                   struct rf_error *error);
 
-/* Writes the bytes that a token's spelling in GPT-2's byte alphabet stands for, at most text.bytes
- * of them, and returns how many. A spelling with a character outside the alphabet stands for
- * itself. */
+/* Writes the bytes for a token's spelling in GPT-2's byte alphabet, at most text.bytes of them, and
+ * returns their number. A spelling with a character outside the alphabet is copied. */
 size_t rf_bpe_spell(struct rf_str text, char *out);
 
-/* What the pre-tokenizer's name tells: that a text begins with BOS; its name, without aliases. */
+/* Facts that follow from the pre-tokenizer's name: whether a text begins with BOS, and the name
+ * without aliases. */
 int rf_bpe_adds_bos(const struct rf_bpe *bpe);
 const char *rf_bpe_pre_name(const struct rf_bpe *bpe);
 

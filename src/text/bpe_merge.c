@@ -55,8 +55,8 @@ const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32
 
 enum { SHORT_WORD = 48 };
 
-/* Looks at every pair for each merge: quadratic, but for words of ordinary length faster than a
- * heap. */
+/* Looks at every pair for each merge. This is quadratic, but faster than a heap for words of
+ * ordinary length. */
 static size_t merge_short(const struct rf_merges *merges, int32_t *symbols, size_t n)
 {
     const struct rf_merge_slot *pairs[SHORT_WORD];
@@ -83,7 +83,7 @@ static size_t merge_short(const struct rf_merges *merges, int32_t *symbols, size
     }
 }
 
-/* Symbols as a linked list, pairs that could merge in a heap. */
+/* Symbols in a linked list, pairs that could merge in a heap. */
 struct link {
     int32_t symbol; /* GONE: merged into its left neighbour */
     int32_t previous, next;
@@ -141,7 +141,7 @@ static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size
         return rf_fail(error, RF_ERR_ARGUMENT, "a word of %zu bytes is too long", n);
     int64_t left = RF_ERR_MEMORY;
     struct long_word word = {.merges = merges};
-    /* n - 1 pairs to begin with, and each of at most n - 1 merges takes one and adds two. */
+    /* There are n - 1 pairs at first. Each of at most n - 1 merges removes one and adds two. */
     word.links = rf_malloc(allocator, n, sizeof *word.links, "a long word", error);
     word.heap = rf_malloc(allocator, 2 * n, sizeof *word.heap, "a long word", error);
     if (!word.links || !word.heap) goto end;
@@ -156,7 +156,8 @@ static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size
         if (link->symbol == GONE || link->next == NOWHERE) continue;
         struct link *right = &word.links[link->next];
         const struct rf_merge_slot *slot = rf_merges_find(merges, link->symbol, right->symbol);
-        if (!slot || slot->rank != candidate.rank) continue; /* one of the two has changed since */
+        if (!slot || slot->rank != candidate.rank)
+            continue; /* one of the two symbols has changed since */
         link->symbol = candidate.merged;
         right->symbol = GONE;
         link->next = right->next;

@@ -1,4 +1,4 @@
-/* The merging of one word's symbols. */
+/* Merges the symbols of one word. */
 #ifndef RF_TEXT_BPE_MERGE_H
 #define RF_TEXT_BPE_MERGE_H
 
@@ -20,16 +20,16 @@ struct rf_merges {
 int rf_merges_init(struct rf_merges *merges, size_t n_merges, const struct rf_allocator *allocator,
                    struct rf_error *error);
 void rf_merges_free(struct rf_merges *merges, const struct rf_allocator *allocator);
-/* A pair that comes again keeps its last rank, as in HF's tokenizers. */
+/* If a pair is added again, its last rank counts, as in HF's tokenizers. */
 void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank,
                    int32_t merged);
-/* NULL when the two do not merge. */
+/* NULL when the pair does not merge. */
 const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32_t left,
                                            int32_t right);
 
-/* Merges the pair of lowest rank, the leftmost of equals, until none is left, in place. Returns the
- * number of symbols that remain, or a negative code. Short words take no memory; long ones O(n),
- * and O(n log n) time. */
+/* Merges in place, the pair of lowest rank first and the leftmost of equals, until none is left.
+ * Returns the number of symbols that remain, or a negative code. Short words need no allocation;
+ * long ones need O(n) memory and O(n log n) time. */
 int64_t rf_merge_word(const struct rf_merges *merges, int32_t *symbols, size_t n,
                       const struct rf_allocator *allocator, struct rf_error *error);
 

@@ -1,4 +1,4 @@
-/* The three ways in which the known templates put a conversation into text. */
+/* The three ways in which the known templates render a conversation. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -6,7 +6,7 @@
 
 /* ---- pieces ---- */
 
-/* A style's own text, with the model's tokens where it wants BOS and EOS. */
+/* Appends a style's own text and inserts the model's BOS and EOS tokens. */
 static int put_special(struct rf_chat_output *out, const char *text)
 {
     static const char marks[] = RF_CHAT_BOS RF_CHAT_EOS;
@@ -80,7 +80,7 @@ static struct rf_str trimmed(const struct rf_chat_style *style, enum rf_chat_rol
     return style->flags & flags[role] ? strip(content) : content;
 }
 
-/* 0 with the role of a message, or an error that names it. */
+/* 0 and the role of a message, or an error that names the role. */
 static int read_role(struct rf_chat_output *out, const struct rf_chat_message *message,
                      enum rf_chat_role *role)
 {
@@ -153,7 +153,7 @@ int rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style 
                                                                     : style->no_generation);
 }
 
-/* ---- [INST]: Llama 2 and Mistral, where the system's words stand inside a user's turn ---- */
+/* ---- [INST]: Llama 2 and Mistral, where a user's turn contains the system message ---- */
 
 static int put_user(struct rf_chat_output *out, const struct rf_chat_style *style,
                     const struct rf_chat_message *system, struct rf_str content)
@@ -162,8 +162,8 @@ static int put_user(struct rf_chat_output *out, const struct rf_chat_style *styl
     if (system && !code) {
         const char *close = style->close[RF_CHAT_SYSTEM];
         struct rf_str after = {close, strlen(close)};
-        /* Llama 2 strips the whole of both: without words of the user's, the end of the system's.
-         */
+        /* Llama 2 strips the system message and the user's text as one string. If the user's text
+         * is empty, this strips the end of the system message. */
         if (style->flags & RF_CHAT_TRIM_USER) content = strip_right(content);
         if ((style->flags & RF_CHAT_TRIM_USER) && content.bytes == 0) after = strip_right(after);
         code = put_special(out, style->open[RF_CHAT_SYSTEM]);
@@ -212,7 +212,7 @@ int rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *
     return code;
 }
 
-/* ---- Qwen3: turns, with the assistant's thoughts taken out of earlier answers ---- */
+/* ---- Qwen3: turns; earlier answers lose their thoughts ---- */
 
 static const char think_open[] = "<think>", think_close[] = "</think>";
 
@@ -236,7 +236,7 @@ static struct rf_str strip_newlines(struct rf_str text, int left, int right)
     return text;
 }
 
-/* What stands after the last </think>, and the thoughts before the first. */
+/* The text after the last </think>, and the thoughts before the first. */
 static void split_thoughts(struct rf_str *content, struct rf_str *thoughts)
 {
     struct rf_str whole = *content;

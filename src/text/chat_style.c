@@ -76,8 +76,8 @@ static const struct rf_chat_style phi3_first_bos = {PHI3_FIRST(BOS)};
 static const struct rf_chat_style llama3 = {.name = "llama3", LLAMA3, .no_generation = ""};
 static const struct rf_chat_style llama3_always = {
     .name = "llama3", LLAMA3, .no_generation = LLAMA3_HEADER("assistant")};
-/* The date is what the template states where it is not given one: the same prompt gives the same
- * tokens every day. */
+/* Where no date is given, the template states a fixed one. So the same prompt gives the same tokens
+ * every day. */
 static const struct rf_chat_style llama3_1 = {
     .name = "llama3.1",
     LLAMA3,
@@ -160,8 +160,8 @@ const char *const *rf_chat_template_names(void)
     return names;
 }
 
-/* A fingerprint stands for every template of that form, however it is laid out.
- * test/data/text/templates has a source for each line; the error for an unknown template states its
+/* One fingerprint covers all templates of the same form, whatever their layout.
+ * test/data/text/templates has a source for each line. The error for an unknown template states its
  * fingerprint. */
 static const struct {
     uint64_t fingerprint;
@@ -173,11 +173,12 @@ static const struct {
     {0xa1ca911e8435a1f2u, &qwen3},   /* Qwen3 */
     {0x8820983a96d9795bu, &llama2},  /* Llama 2 Chat */
     {0xa681c70f6802215eu, &llama3},  /* Llama 3 Instruct */
-    {0xb3ca7d1ef4400b1au, &llama3_always},  /* Llama 3 Instruct, first version */
-    {0x0d418de79bbb0273u, &llama3_1},       /* Llama 3.1, 3.2 and 3.3 Instruct */
-    {0x5a3855770d358b06u, &mistral},        /* Mistral 7B Instruct v0.2, Mixtral 8x7B Instruct */
-    {0xce85d1e2af2f2af6u, &mistral_0_1},    /* Mistral 7B Instruct v0.1 */
-    {0xb53bebe116106084u, &mistral_v1},     /* the two above, since they take a system message */
+    {0xb3ca7d1ef4400b1au, &llama3_always}, /* Llama 3 Instruct, first version */
+    {0x0d418de79bbb0273u, &llama3_1},      /* Llama 3.1, 3.2 and 3.3 Instruct */
+    {0x5a3855770d358b06u, &mistral},       /* Mistral 7B Instruct v0.2, Mixtral 8x7B Instruct */
+    {0xce85d1e2af2f2af6u, &mistral_0_1},   /* Mistral 7B Instruct v0.1 */
+    {0xb53bebe116106084u,
+     &mistral_v1}, /* later versions of the two above, which accept a system message */
     {0xfaf9624c1fc6d2ffu, &mistral_v3},     /* Mistral 7B Instruct v0.3, Mistral Large 2407 */
     {0xf200e1eb3bd3c6eau, &mistral_nemo},   /* Mistral Nemo Instruct */
     {0xe00d8ad2e59c906au, &mistral_v7},     /* Mistral Large 2411 */

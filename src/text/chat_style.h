@@ -1,4 +1,4 @@
-/* How the known chat templates put a conversation into text. */
+/* How the known chat templates render a conversation. */
 #ifndef RF_TEXT_CHAT_STYLE_H
 #define RF_TEXT_CHAT_STYLE_H
 
@@ -9,11 +9,11 @@
 
 enum rf_chat_role { RF_CHAT_SYSTEM, RF_CHAT_USER, RF_CHAT_ASSISTANT };
 
-/* In the texts of a style these stand for the model's BOS and EOS tokens. */
+/* Placeholders in the texts of a style: the model's BOS and EOS tokens. */
 #define RF_CHAT_BOS "\1"
 #define RF_CHAT_EOS "\2"
 
-/* A rendering under way. */
+/* The state of a rendering. */
 struct rf_chat_output {
     const struct rf_allocator *allocator;
     struct rf_rendered *rendered;
@@ -29,8 +29,7 @@ typedef int (*rf_chat_render_fn)(struct rf_chat_output *out, const struct rf_cha
                                  const struct rf_chat_message *messages, size_t n_messages);
 
 enum {
-    RF_CHAT_TRIM_USER =
-        1, /* contents lose white space at both ends, as Python's strip() takes it */
+    RF_CHAT_TRIM_USER = 1, /* contents are stripped at both ends, like Python's strip() */
     RF_CHAT_TRIM_ASSISTANT = 2,
     RF_CHAT_TRIM_SYSTEM = 4,
     RF_CHAT_TRIM = 7,
@@ -46,15 +45,15 @@ struct rf_chat_style {
     unsigned flags;
     const char *begin; /* before the first message */
     const char *open[3],
-        *close[3];    /* around a message, by role; open NULL: the template drops such messages */
-    const char *head; /* opens a system message that every conversation begins with, given or not */
-    const char *default_system; /* of the template as its name stands for it; NULL: none */
-    const char *generation;     /* the end, with and without a generation prompt */
+        *close[3];    /* around a message, by role; open NULL: the template skips such messages */
+    const char *head; /* opens the system message; set where the template always writes one */
+    const char *default_system; /* of the template that the name refers to; NULL: none */
+    const char *generation;     /* after the last message, with and without a generation prompt */
     const char *no_generation;
     const char
-        *alternate_error; /* where users and assistants must alternate: what the template says */
-    const char *system_error; /* where the first message must not be the system's */
-    const char *other_error;  /* [INST] styles: where a system message comes later */
+        *alternate_error; /* error text of the template where user and assistant must alternate */
+    const char *system_error; /* error text where the first message must not be a system message */
+    const char *other_error;  /* [INST] styles: error text for a later system message */
 };
 
 /* The styles that can be chosen by name, ended by NULL. */
@@ -62,7 +61,7 @@ extern const struct rf_chat_style *const rf_chat_styles[];
 /* By the fingerprint of a template's form (template_form.h); NULL for an unknown one. */
 const struct rf_chat_style *rf_chat_style_of_form(uint64_t fingerprint);
 
-/* Appends to the rendering; `special`: the template's own text. */
+/* Appends to the rendering. `special`: the text is the template's own. */
 int rf_chat_put(struct rf_chat_output *out, const char *text, size_t n, int special);
 
 /* The ways to render; chat_render.c. */

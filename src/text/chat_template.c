@@ -30,7 +30,7 @@ static void list_names(char *list, size_t room)
         used += (size_t)snprintf(list + used, room - used, "%s%s", used ? ", " : "", *name);
 }
 
-/* The style of a template's source, and its default system prompt. */
+/* Finds the style of a template's source, and its default system prompt. */
 static int recognise(const char *source, size_t n, const struct rf_allocator *allocator,
                      const struct rf_chat_style **style, char **default_system,
                      struct rf_error *error)
@@ -62,8 +62,8 @@ static int recognise(const char *source, size_t n, const struct rf_allocator *al
     return code;
 }
 
-/* Templates that differ in nothing but the default system prompt have the name of the model that it
- * belongs to. */
+/* Templates that differ only in their default system prompt share a form. The prompt tells which
+ * model's name applies. */
 static const char *name_of(const struct rf_chat_style *style, const char *default_system)
 {
     for (const struct rf_chat_style *const *other = rf_chat_styles; default_system && *other;
@@ -133,8 +133,8 @@ const char *rf_chat_template_name(const struct rf_chat_template *chat)
 
 /* ---- rendering ---- */
 
-/* Adjacent text of one kind is one segment; where it lies is set when all of it has been written.
- */
+/* Adjacent text of one kind becomes one segment. Its pointer is set at the end, when the text no
+ * longer moves. */
 static int add_segment(struct rf_chat_output *out, size_t n, int special)
 {
     struct rf_rendered *rendered = out->rendered;

@@ -1,4 +1,4 @@
-/* Chat templates: the known ones, rendered exactly as Jinja renders the real template. */
+/* Renders the known chat templates exactly as Jinja renders the originals. */
 #ifndef RF_TEXT_CHAT_TEMPLATE_H
 #define RF_TEXT_CHAT_TEMPLATE_H
 
@@ -13,7 +13,7 @@ struct rf_chat_message {
     const char *content;
 };
 
-/* A recognised template: immutable, no memory of its own but for what `recognise` allocates. */
+/* A recognised template. Immutable. It owns only what rf_chat_template_recognise allocates. */
 struct rf_chat_template;
 
 /* From the file's Jinja source, or by name ("chatml", "llama3", ...) when `name` is not NULL. A
@@ -28,9 +28,9 @@ const char *rf_chat_template_name(const struct rf_chat_template *chat);
 /* All names, ended by NULL. */
 const char *const *rf_chat_template_names(void);
 
-/* The rendered conversation as segments: `special` for the template's own text, not for contents.
- * Roles that the template does not know, or that come in an order it refuses, are errors that say
- * so. The texts live in `rendered`. */
+/* Renders a conversation to segments. `special` is set for the template's own text, not for
+ * contents. An unknown role, or one that the template does not accept at its place, is an error
+ * that says so. `rendered` owns the texts. */
 struct rf_rendered {
     struct rf_bytes text;
     struct rf_segment *segments; /* their text points into text.data */

@@ -5,8 +5,7 @@
 
 #include "base/utf8.h"
 
-/* The lead byte of U+0300, the first character that is a combining mark or has another reason to
- * change. */
+/* The lead byte of U+0300. Characters below are already in form C and never combine. */
 enum { FIRST_LEAD = 0xcc };
 
 int rf_nfc_is_trivial(const char *text, size_t n)
@@ -21,8 +20,8 @@ static int combining_class(int32_t code_point)
     return utf8proc_get_property(code_point)->combining_class;
 }
 
-/* Sorts combining marks by their class, stably: counting, because a hostile text is one long run of
- * them and utf8proc's own ordering takes quadratic time. */
+/* Sorts combining marks by their class, stably. This counts classes, because a hostile text may be
+ * one long run of marks, for which utf8proc's own sort is quadratic. */
 static void order_marks(int32_t *marks, size_t n, int32_t *scratch)
 {
     size_t start[257] = {0};
@@ -32,12 +31,11 @@ static void order_marks(int32_t *marks, size_t n, int32_t *scratch)
     memcpy(marks, scratch, n * sizeof *marks);
 }
 
-/* One well-formed stretch: decompose, order, compose (Unicode 15, section 3.11). */
+/* Normalises well-formed text: decompose, order, compose (Unicode 15, section 3.11). */
 static int normalise(const char *text, size_t n, const struct rf_allocator *allocator,
                      struct rf_bytes *out, struct rf_error *error)
 {
-    /* A character of b bytes decomposes canonically into at most 4 characters, and into at most 2
-     * b. */
+    /* A character of b bytes decomposes canonically into at most 4 characters and at most 2 b. */
     enum { MOST = 4 };
     size_t count = 0;
     int code = 0;

@@ -9,13 +9,13 @@
 
 /* White space as Unicode and Oniguruma (HF's engine) have it. PCRE2's own \s differs in U+180E. */
 #define S "\\t-\\r\\x{85}\\p{Z}"
-/* The patterns as the models' tokenizer.json files state them, \s and \S written out. */
+/* The patterns of the models' tokenizer.json files, with \s and \S written out. */
 #define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
 #define WORDS_GPT2 \
     CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "])|[" S "]+"
-/* Digits are cut off one by one before GPT-2's pattern sees the rest, so that white space before a
- * digit stands at an end of its piece: in one pattern, the lookahead lets digits count as that end.
- */
+/* HF splits off single digits before it applies GPT-2's pattern to the rest, so white space before
+ * a digit stands at the end of its piece. In this single pattern, the lookahead treats a digit as
+ * that end. */
 #define WORDS_SMOLLM \
     CONTRACTIONS "|\\p{N}| ?\\p{L}+| ?[^" S "\\p{L}\\p{N}]+|[" S "]+(?![^" S "\\p{N}])|[" S "]+"
 #define WORDS_LLAMA3(digits)                                                \
@@ -93,8 +93,9 @@ int rf_pretokenizer_new(struct rf_pretokenizer **out, const struct rf_pretokeniz
                        "libpcre2 cannot compile the word pattern of \"%s\" (error %d at %zu)",
                        info->name, number, (size_t)where);
     }
-    /* Without machine code (a system that forbids it) the interpreter does the same, more slowly.
-     * Neither may give up on a long run of spaces: the patterns cannot backtrack exponentially. */
+    /* Where the system forbids machine code, the interpreter gives the same result, more slowly.
+     * There is no match limit, since a long run of spaces would exceed it; the patterns cannot
+     * backtrack exponentially. */
     (void)pcre2_jit_compile(pre->code, PCRE2_JIT_COMPLETE);
     pcre2_set_match_limit(pre->limits, UINT32_MAX);
     *out = pre;
@@ -135,8 +136,7 @@ int rf_words_next(struct rf_words *words, struct rf_str *word, struct rf_error *
         if (count < 0 && count != PCRE2_ERROR_NOMATCH)
             return rf_fail(error, count == PCRE2_ERROR_NOMEMORY ? RF_ERR_MEMORY : RF_ERR_SYSTEM,
                            "libpcre2 cannot cut the text into words (error %d)", count);
-        /* The patterns match at every position; were one to leave a gap, the gap would be a word.
-         */
+        /* The patterns match at every position. If one left a gap, the gap would be a word. */
         end = words->valid;
         if (count > 0) {
             const PCRE2_SIZE *span = pcre2_get_ovector_pointer(words->match);

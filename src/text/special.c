@@ -49,8 +49,8 @@ void rf_special_free(struct rf_special *special, const struct rf_allocator *allo
     special->entries = NULL;
 }
 
-/* First entry of low .. high - 1, all equal in their first `depth` bytes, whose next byte is >=
- * byte. */
+/* The first of the entries low .. high - 1 whose byte at `depth` is >= byte. All of them have the
+ * same first `depth` bytes. */
 static int32_t lower_bound(const struct rf_special_entry *entries, int32_t low, int32_t high,
                            size_t depth, int byte)
 {

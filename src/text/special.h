@@ -1,5 +1,4 @@
-/* Finds the texts of special tokens in a text, as HF's added-token trie does: leftmost first, then
- * longest. */
+/* Finds special tokens in a text, as HF's added-token trie does: leftmost first, then longest. */
 #ifndef RF_TEXT_SPECIAL_H
 #define RF_TEXT_SPECIAL_H
 
@@ -10,7 +9,8 @@
 #include "base/error.h"
 #include "model/vocab.h"
 
-/* Longer texts are refused: the time of a search is bounded by this times the text's length. */
+/* Longer special tokens are refused: a search takes time up to this bound times the text's
+ * length. */
 enum { RF_SPECIAL_MAX_BYTES = 256 };
 
 struct rf_special_entry {
@@ -20,17 +20,17 @@ struct rf_special_entry {
 };
 
 struct rf_special {
-    struct rf_special_entry *entries; /* sorted by text, no two alike */
-    int32_t first[257]; /* entries that begin with byte b: first[b] .. first[b + 1] - 1 */
+    struct rf_special_entry *entries; /* sorted by text, without duplicates */
+    int32_t first[257];               /* entries first[b] .. first[b + 1] - 1 begin with byte b */
 };
 
-/* Takes over `entries`, a block of the allocator, whatever it returns. Fails on texts that are
+/* Takes ownership of `entries`, a block of the allocator, on failure too. Fails on texts that are
  * equal or too long. */
 int rf_special_init(struct rf_special *special, struct rf_special_entry *entries, int32_t n_entries,
                     const char *path, const struct rf_allocator *allocator, struct rf_error *error);
 void rf_special_free(struct rf_special *special, const struct rf_allocator *allocator);
 
-/* The longest token at the beginning of text, or NULL; control tokens only within its first
+/* The longest token at the beginning of the text, or NULL. Control tokens must lie within the first
  * n_control bytes. */
 const struct rf_special_entry *rf_special_match(const struct rf_special *special, const char *text,
                                                 size_t n, size_t n_control);

@@ -1,4 +1,4 @@
-/* SentencePiece behind C: the only C++ of the project is spm.cc. */
+/* SentencePiece behind a C interface. spm.cc is the only C++ file of the project. */
 #ifndef RF_TEXT_SPM_H
 #define RF_TEXT_SPM_H
 
@@ -10,14 +10,14 @@
 
 struct rf_spm;
 
-/* From a serialised ModelProto that spm_model.c has made, so that sentencepiece finds nothing to
- * stumble over. `prefixed` is the same model with add_dummy_prefix set, or NULL where a leading
- * space does the same. sentencepiece takes its memory from C++'s heap, not from the allocator. */
+/* Makes a processor from a serialised ModelProto, which spm_model.c has made safe for the library.
+ * `prefixed` is the same model with add_dummy_prefix set; NULL where a leading space has the same
+ * effect. sentencepiece allocates from the C++ heap, not from the allocator. */
 int rf_spm_new(struct rf_spm **spm, const struct rf_bytes *proto, const struct rf_bytes *prefixed,
                const char *path, const struct rf_allocator *allocator, struct rf_error *error);
 void rf_spm_free(struct rf_spm *spm);
 
-/* Appends the ids of n bytes of text; `prefix`: with sentencepiece's space in front. */
+/* Appends the ids of n bytes of text. `prefix`: with sentencepiece's space in front. */
 int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
                   const struct rf_allocator *allocator, struct rf_tokens *tokens,
                   struct rf_error *error);

@@ -6,10 +6,10 @@
 
 #include "text/strmap.h"
 
-/* libsentencepiece recurses over pieces of type UNUSED, so length is depth. */
+/* libsentencepiece recurses over pieces of type UNUSED, so a piece's length bounds the depth. */
 enum { LONGEST_PIECE = 2048 };
 
-/* sentencepiece_model.proto: the fields that matter here. */
+/* Field numbers of sentencepiece_model.proto. */
 enum {
     MODEL_PIECES = 1,
     MODEL_TRAINER = 2,
@@ -54,7 +54,7 @@ static int read_varint(struct cursor *cursor, uint64_t *value)
     return -1;
 }
 
-/* 1 with a field, 0 at the end, -1 where the bytes are no protocol buffer. */
+/* 1 and a field, 0 at the end, -1 where the bytes are not a protocol buffer. */
 static int read_field(struct cursor *cursor, struct field *field)
 {
     uint64_t key;
@@ -115,7 +115,7 @@ static int read_specs(struct rf_spm_model *model, const struct field *spec, cons
     return 0;
 }
 
-/* What the proto says besides its pieces, which the vocabulary has. */
+/* Reads everything of the proto but its pieces, which the vocabulary has. */
 static int read_proto(struct rf_spm_model *model, struct rf_str proto, const char *path,
                       struct rf_error *error)
 {
@@ -123,7 +123,7 @@ static int read_proto(struct rf_spm_model *model, struct rf_str proto, const cha
     struct cursor cursor = {data, data + proto.bytes};
     struct field field;
     int more;
-    model->unigram = model->remove_extra_whitespaces = 1; /* the defaults of the proto */
+    model->unigram = model->remove_extra_whitespaces = 1; /* the proto's defaults */
     while ((more = read_field(&cursor, &field)) > 0) {
         if (field.wire != WIRE_BYTES ||
             (field.number != MODEL_TRAINER && field.number != MODEL_NORMALIZER))
@@ -161,7 +161,7 @@ static int check_bytes(struct rf_spm_model *model, const char *path, struct rf_e
                            path, (int)id,
                            (int)(model->pieces[id].bytes < 100 ? model->pieces[id].bytes : 100),
                            model->pieces[id].data);
-        model->bytes[value] = id; /* none comes twice: duplicates have been refused */
+        model->bytes[value] = id; /* duplicates have been refused */
         found++;
     }
     for (int byte = 0; found && byte < 256; byte++)
@@ -189,7 +189,7 @@ static int check_pieces(struct rf_spm_model *model, const char *path,
             code = rf_fail(error, RF_ERR_FORMAT, "%s: the score of token %d is not a finite number",
                            path, (int)id);
         } else if (piece.bytes == 0) {
-            model->types[id] = RF_TOKEN_CONTROL; /* a place without a token */
+            model->types[id] = RF_TOKEN_CONTROL; /* an id without a token */
         } else if (piece.bytes > LONGEST_PIECE) {
             code = rf_fail(error, RF_ERR_UNSUPPORTED,
                            "%s: token %d is %zu bytes long; at most %d are supported", path,
@@ -260,7 +260,7 @@ void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *al
 
 /* ---- writing protocol buffers ---- */
 
-/* A message small enough for the stack: a piece of the longest kind, or a spec. */
+/* A small message on the stack: a piece of the greatest length, or a spec. */
 struct message {
     unsigned char data[LONGEST_PIECE + 64];
     size_t n;
@@ -317,7 +317,7 @@ int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
 {
     int code = 0;
     for (int32_t id = 0; id <= model->n_pieces && !code; id++) {
-        /* With byte tokens nothing is unknown, but libsentencepiece insists on a piece for it. */
+        /* With byte tokens nothing is unknown, but libsentencepiece requires an unknown piece. */
         if (id == model->n_pieces && model->unk >= 0) break;
         int is_unknown = id == model->n_pieces || id == model->unk;
         int type = is_unknown ? RF_TOKEN_UNKNOWN : model->types[id];
@@ -326,8 +326,8 @@ int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
                 append_piece(allocator, proto, model->pieces[id], model->scores[id], type, error);
             continue;
         }
-        /* A control piece of one letter would be found in words: no text has the name that it gets.
-         */
+        /* A control piece of one letter would be found in words. So it gets a name that no text
+         * contains. */
         char name[16];
         struct rf_str text = {name, (size_t)snprintf(name, sizeof name, "\xff%d", (int)id)};
         code = append_piece(allocator, proto, text, 0,

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* FNV-1a over 64 bits goes on from any state, so that a merge's two halves hash like the token they
- * make. */
+/* 64-bit FNV-1a. It can continue from any state, so the two halves of a merge hash like the token
+ * that they form. */
 static uint64_t hash_bytes(uint64_t state, struct rf_str s)
 {
     for (size_t i = 0; i < s.bytes; i++)
@@ -22,7 +22,7 @@ static const uint64_t hash_start = 0xcbf29ce484222325u;
 int rf_strmap_init(struct rf_strmap *map, const struct rf_str *keys, int32_t n_keys,
                    const struct rf_allocator *allocator, struct rf_error *error)
 {
-    /* At most 2/3 full. */
+    /* The table stays at most 2/3 full. */
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < (size_t)n_keys) n_slots *= 2;
     *map = (struct rf_strmap){.keys = keys, .mask = (uint32_t)(n_slots - 1)};

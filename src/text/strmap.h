@@ -1,5 +1,5 @@
-/* From the bytes of a token to its id: a hash table with open addressing over strings that live
- * elsewhere. */
+/* Maps the bytes of a token to its id: a hash table with open addressing. It does not own the
+ * strings. */
 #ifndef RF_TEXT_STRMAP_H
 #define RF_TEXT_STRMAP_H
 
@@ -19,13 +19,13 @@ struct rf_strmap {
     uint32_t mask;
 };
 
-/* Room for n_keys strings of `keys`, which must outlive the map. */
+/* Makes room for n_keys strings of `keys`, which must outlive the map. */
 int rf_strmap_init(struct rf_strmap *map, const struct rf_str *keys, int32_t n_keys,
                    const struct rf_allocator *allocator, struct rf_error *error);
 void rf_strmap_free(struct rf_strmap *map, const struct rf_allocator *allocator);
 
-/* Enters keys[id]. Returns id, or the id that already has these bytes: then nothing changes unless
- * `replace`. */
+/* Adds keys[id] and returns id. If the bytes are there already, returns their id, and `replace`
+ * decides whether the new id takes its place. */
 int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace);
 /* The id of the concatenation of two strings (the second may be empty), or -1. */
 int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct rf_str second);

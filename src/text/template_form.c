@@ -4,15 +4,15 @@
 
 #include "text/template_tag.h"
 
-/* What becomes of a block's tags and of the branch that is being read. */
+/* What happens to a block's tags and to the branch that is read. */
 enum branch {
-    KEPT,         /* the tags stay, the branch too */
+    KEPT,         /* tags and branch stay */
     KEPT_SKIPPED, /* the tags stay, this branch cannot be taken */
     KEPT_LAST,    /* the tags stay, this branch is always taken when it is reached */
     KEPT_OVER,    /* a branch after KEPT_LAST */
-    TAKEN,        /* always taken: no tags */
+    TAKEN,        /* always taken, and the tags go */
     SKIPPED,      /* never taken; one of the next may be */
-    OVER          /* nothing that follows is taken; or all of it lies in such a branch */
+    OVER          /* nothing that follows is taken, or everything is inside such a branch */
 };
 
 enum { MAX_DEPTH = 32 };
@@ -23,7 +23,7 @@ struct reader {
     struct rf_template_form *form;
     const char *source;
     size_t n, at;
-    struct rf_bytes pending; /* constant text since the last tag that stayed */
+    struct rf_bytes pending; /* constant text after the last tag that stayed */
     struct rf_tag *tag;
     enum rf_tag_state states[RF_TAG_N_ABSENT];
     struct {
@@ -60,7 +60,7 @@ static const char *find(const char *text, size_t n, const char *wanted)
     return NULL;
 }
 
-/* "\S" in the form stands for the default system prompt, which is noted. */
+/* "\S" in the form stands for the default system prompt, which is stored. */
 static int take_default_system(struct reader *r, size_t *begin, size_t *end)
 {
     static const char open[] = "<|im_start|>system\n", close[] = "<|im_end|>\n";
@@ -109,7 +109,7 @@ static int keep_tag(struct reader *r, const char *open, size_t first, size_t end
     return code ? code : append(r, close, strlen(close));
 }
 
-/* {{ a + 'b' + c }} puts out the same as {{ a }}b{{ c }}: what is added here are strings. */
+/* {{ a + 'b' + c }} prints the same as {{ a }}b{{ c }}, since the operands are strings. */
 static int read_output(struct reader *r)
 {
     static const char *const opaque[] = {"if", "else", "or", "and", "not", "in", "is",
@@ -245,7 +245,7 @@ static int is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The text before a tag that opens at `end`, after "{%-" or lstrip_blocks have taken their part. */
+/* The text before a tag that opens at `end`, without what "{%-" or lstrip_blocks remove. */
 static size_t text_end(const struct reader *r, size_t begin, size_t end, char kind, char sign)
 {
     size_t stop = end;
@@ -253,14 +253,14 @@ static size_t text_end(const struct reader *r, size_t begin, size_t end, char ki
         while (stop > begin && is_space(r->source[stop - 1])) stop--;
     } else if (sign != '+' && kind != '{') {
         while (stop > begin && r->source[stop - 1] != '\n' && is_space(r->source[stop - 1])) stop--;
-        /* Only where nothing but space stands between the line's beginning and the tag. */
+        /* Only where there is only white space between the beginning of the line and the tag. */
         if (stop > 0 && r->source[stop - 1] != '\n') stop = end;
     }
     return stop;
 }
 
-/* What a closing brace swallows: all space after '-', else one newline after blocks and comments.
- */
+/* Skips what a closing brace removes: all white space after '-', else one newline after blocks and
+ * comments. */
 static void skip_after_tag(struct reader *r, char kind, char sign)
 {
     if (sign == '-')
@@ -310,7 +310,7 @@ static int read_all(struct reader *r)
     return code;
 }
 
-/* Newlines of any kind become \n, and the last one goes, as in Jinja. */
+/* All newlines become \n, and the last one is removed, as in Jinja. */
 static size_t normalise_newlines(const char *source, size_t n, char *out)
 {
     size_t made = 0;

@@ -23,7 +23,7 @@ static int is_text(struct rf_str s, const char *text)
     return strlen(text) == s.bytes && memcmp(s.data, text, s.bytes) == 0;
 }
 
-/* A string literal; *at is at its quote, then behind it. */
+/* Reads a string literal. *at is at its quote, afterwards behind it. */
 static const char *read_string(struct rf_tag *tag, const char *source, size_t n, size_t *at,
                                struct rf_str *value)
 {
@@ -108,7 +108,7 @@ int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text)
            is_text(tag->tokens[i].text, text);
 }
 
-/* ['role'] or ['content'] after something: the same as .role, for messages. */
+/* ['role'] or ['content'] after a message is the same as .role or .content. */
 static int is_subscript(const struct rf_tag *tag, size_t first, size_t i, size_t end)
 {
     if (i == first || i + 3 > end || !rf_tag_is(tag, i, "[") || !rf_tag_is(tag, i + 2, "]"))
@@ -194,7 +194,7 @@ static enum rf_truth test_truth(const struct rf_tag *tag, size_t first, size_t e
     return is_not ? negate(truth) : truth;
 }
 
-/* Where `word` stands outside brackets in first .. end - 1, or end. */
+/* The index of `word` outside brackets in first .. end - 1, or end. */
 static size_t find_word(const struct rf_tag *tag, size_t first, size_t end, const char *word)
 {
     int depth = 0;

@@ -1,4 +1,4 @@
-/* The inside of one Jinja tag: its tokens, and what is known about its condition. */
+/* One Jinja tag: its tokens, and what is known about its condition. */
 #ifndef RF_TEXT_TEMPLATE_TAG_H
 #define RF_TEXT_TEMPLATE_TAG_H
 
@@ -12,7 +12,7 @@ enum rf_tag_token_kind { RF_TAG_NAME, RF_TAG_NUMBER, RF_TAG_STRING, RF_TAG_OPERA
 
 struct rf_tag_token {
     enum rf_tag_token_kind kind;
-    struct rf_str text; /* a string's value, escapes resolved, lies in `strings` of the tag */
+    struct rf_str text; /* the value of a string, escapes resolved, is in `strings` of the tag */
 };
 
 enum { RF_TAG_MAX_TOKENS = 256 };
@@ -20,33 +20,32 @@ enum { RF_TAG_MAX_TOKENS = 256 };
 struct rf_tag {
     struct rf_tag_token tokens[RF_TAG_MAX_TOKENS];
     size_t n_tokens;
-    char *strings; /* room for the values of strings: as long as the template */
+    char *strings; /* room for the values of strings: the length of the template */
     size_t strings_used;
     size_t end; /* in the source, after the closing brace */
     char sign;  /* '-' or '+' before the closing brace, 0 for none */
 };
 
-/* Reads tokens from source[at] to `close` ("%}" or "}}"). NULL, or why it cannot. */
+/* Reads tokens from source[at] to `close` ("%}" or "}}"). NULL, or the reason for failing. */
 const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t at,
                         const char *close);
 
 /* 1 if token i is the operator or name `text`. */
 int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text);
 
-/* Appends tokens first .. end - 1 in one way of writing; message['role'] becomes message.role. */
+/* Appends tokens first .. end - 1 in their normal form; message['role'] becomes message.role. */
 int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end,
                  const struct rf_allocator *allocator, struct rf_bytes *out,
                  struct rf_error *error);
 
-/* The name of the variable i that a template may ask for and that is not given to it here, or -1.
- */
+/* The name of variable i that templates may ask for and that we never set, or -1. */
 int rf_tag_absent_variable(struct rf_str name);
 
 enum rf_tag_state {
     RF_TAG_UNDEFINED = 0,
     RF_TAG_NONE,
     RF_TAG_SET
-}; /* of an absent variable, after {% set %} */
+}; /* of a missing variable, after {% set %} */
 enum { RF_TAG_N_ABSENT = 8 };
 enum rf_truth { RF_FALSE = 0, RF_TRUE = 1, RF_UNKNOWN = 2 };
 

@@ -21,17 +21,17 @@ struct rf_tokenizer {
     struct rf_spm_model model; /* with spm */
     struct rf_special special;
     int32_t n_tokens;
-    const struct rf_str *tokens; /* [n_tokens], as the file spells them */
-    uint8_t *types;       /* [n_tokens], control tokens that a file calls user-defined set right */
-    struct rf_str *texts; /* [n_tokens], the bytes that each stands for */
-    char *arena;          /* what texts point into */
+    const struct rf_str *tokens; /* [n_tokens], the file's spellings */
+    uint8_t *types; /* [n_tokens], corrected for control tokens that a file calls user-defined */
+    struct rf_str *texts; /* [n_tokens], the bytes of each */
+    char *arena;          /* the memory of texts */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
     int adds_bos, space_prefix;
 };
 
-/* Tokens that end an answer, by the name that chat models give them. */
+/* The names that chat models give to tokens that end an answer. */
 static const char *const end_names[] = {
     "<|im_end|>", "<|eot_id|>",    "<|end_of_text|>", "<|endoftext|>", "<|eom_id|>",
     "<|end|>",    "<end_of_turn>", "<|end_of_turn|>", "<|return|>",    "</s>",
@@ -56,7 +56,7 @@ static int32_t checked_id(const struct rf_tokenizer *t, int32_t id)
     return id >= 0 && id < t->n_tokens ? id : -1;
 }
 
-/* Some files call their end token user-defined: then what a person writes could end the turn. */
+/* Some files call their end token user-defined. Then a user's text could end the turn. */
 static int set_types(struct rf_tokenizer *t, struct rf_error *error)
 {
     const struct rf_vocab *vocab = t->vocab;
@@ -112,7 +112,7 @@ static int set_texts(struct rf_tokenizer *t, struct rf_error *error)
         out += bytes;
     }
     if (t->spm && t->model.bytes[0] >= 0) {
-        for (int byte = 0; byte < 256; byte++) { /* "<0x0A>" is longer than what it stands for */
+        for (int byte = 0; byte < 256; byte++) { /* "<0x0A>" is longer than its byte */
             struct rf_str *text = &t->texts[t->model.bytes[byte]];
             t->arena[text->data - t->arena] = (char)byte;
             text->bytes = 1;
@@ -147,7 +147,7 @@ static int make_spm(struct rf_tokenizer *t, const char *path, struct rf_error *e
     t->tokens = t->model.pieces;
     t->space_prefix = t->model.add_dummy_prefix;
     code = rf_spm_model_write(&t->model, 0, t->allocator, &proto, error);
-    /* sentencepiece drops leading spaces when it removes extra ones, so that it must add the prefix
+    /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
      * itself. */
     int twice = t->model.remove_extra_whitespaces && t->space_prefix;
     if (!code && twice) code = rf_spm_model_write(&t->model, 1, t->allocator, &prefixed, error);
@@ -227,10 +227,11 @@ struct encoding {
     const struct rf_allocator *allocator;
     struct rf_tokens *tokens;
     struct rf_error *error;
-    int prefix; /* sentencepiece: the next stretch of text gets the space prefix */
+    int prefix; /* sentencepiece: the next text gets the space prefix */
 };
 
-/* Broken bytes become byte tokens where there are any; else sentencepiece makes U+FFFD of them. */
+/* Invalid bytes become byte tokens where the vocabulary has them. Otherwise sentencepiece makes
+ * U+FFFD of them. */
 static int encode_pieces(struct encoding *e, const char *text, size_t n)
 {
     int code = 0;
@@ -250,7 +251,7 @@ static int encode_pieces(struct encoding *e, const char *text, size_t n)
     return code;
 }
 
-/* A stretch without special tokens. */
+/* Encodes text without special tokens. */
 static int encode_stretch(struct encoding *e, const char *text, size_t n)
 {
     if (n == 0) return 0;
@@ -260,7 +261,7 @@ static int encode_stretch(struct encoding *e, const char *text, size_t n)
     return code;
 }
 
-/* Text behind a special token gets the space prefix again, as in llama.cpp and HF's legacy Llama
+/* Text after a special token gets the space prefix again, as in llama.cpp and in HF's legacy Llama
  * tokenizers. */
 static int encode_special(struct encoding *e, int32_t id)
 {
@@ -268,23 +269,22 @@ static int encode_special(struct encoding *e, int32_t id)
     return rf_tokens_append(e->allocator, e->tokens, &id, 1, e->error);
 }
 
-/* Where control tokens may be: segments that are `special`, those that touch taken together. */
+/* Tracks where control tokens may be: in runs of adjacent `special` segments. */
 struct special_run {
     const struct rf_segment *segments;
-    size_t n_segments, next; /* the first segment that is not yet counted */
+    size_t n_segments, next; /* the first segment that has not been counted */
     size_t counted;          /* bytes of the segments before `next` */
-    size_t end;              /* the end of the latest special run */
+    size_t end;              /* the end of the last special run */
 };
 
-/* Bytes from `at` to the end of the special run that it lies in; 0 outside one. `at` never goes
- * back. */
+/* The bytes from `at` to the end of its special run; 0 outside one. `at` never decreases. */
 static size_t special_bytes(struct special_run *run, size_t at)
 {
     while (run->next < run->n_segments && run->counted <= at) {
         run->counted += run->segments[run->next].bytes;
         if (run->segments[run->next++].special) run->end = run->counted;
     }
-    /* A run goes on through the special segments that follow it. */
+    /* A run includes the special segments that follow it. */
     while (run->end == run->counted && run->end > at && run->next < run->n_segments &&
            (run->segments[run->next].special || run->segments[run->next].bytes == 0)) {
         run->counted += run->segments[run->next++].bytes;
@@ -350,7 +350,7 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
     return code;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 struct rf_str rf_token_text(const struct rf_tokenizer *t, int32_t token, int special)
 {

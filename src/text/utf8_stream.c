@@ -1,5 +1,6 @@
 #include "text/utf8_stream.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -14,6 +15,7 @@ size_t rf_utf8_stream_push(struct rf_utf8_stream *stream, const char *bytes, siz
 {
     size_t written = 0;
     for (size_t i = 0; i < n; i++) {
+        assert(stream->n_pending < sizeof stream->pending);
         stream->pending[stream->n_pending++] = bytes[i];
         while (stream->n_pending) {
             int partial;

@@ -1,7 +1,9 @@
 /* The GGUF reader on any bytes. */
 #include "fuzz/fuzz.h"
 #include "fuzz/touch.h"
+#include "model/gguf.h"
 #include "model/reader.h"
+#include "platform/memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

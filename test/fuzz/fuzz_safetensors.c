@@ -5,6 +5,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/touch.h"
 #include "model/hf.h"
+#include "platform/memory.h"
 
 static const char separator[] = "\n====\n";
 

@@ -7,6 +7,7 @@
 #include "cpu/cpu_backend.h"
 #include "crew.h"
 #include "infer/forward.h"
+#include "model/open.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
 #include "reference.h"

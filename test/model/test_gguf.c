@@ -6,10 +6,13 @@
 #include <math.h>
 
 #include "check.h"
+#include "model/gguf.h"
 #include "model/gguf_writer.h"
+#include "model/open.h"
 #include "model/probe.h"
 #include "model/reader.h"
 #include "model/source.h"
+#include "platform/memory.h"
 
 static char folder[512], path[600];
 

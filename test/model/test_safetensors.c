@@ -8,8 +8,9 @@
 #include "check.h"
 #include "model/hf.h"
 #include "model/hf_writer.h"
+#include "model/open.h"
 #include "model/probe.h"
-#include "model/source.h"
+#include "platform/memory.h"
 
 static char folder[512];
 

@@ -12,7 +12,9 @@
 #include "microkernels/kernels.h"
 #include "model/gguf.h"
 #include "model/hf_writer.h"
+#include "model/open.h"
 #include "model/reader.h"
+#include "platform/file.h"
 #include "platform/memory.h"
 
 static char folder[256], output[512];

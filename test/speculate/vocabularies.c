@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/open.h"
 #include "platform/memory.h"
 
 static const struct {

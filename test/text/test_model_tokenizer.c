@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "fixture.h"
-#include "model/source.h"
+#include "model/open.h"
 #include "platform/memory.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"

@@ -1,0 +1,48 @@
+#include "model/open.h"
+
+#include <string.h>
+
+#include "model/gguf.h"
+#include "model/hf.h"
+#include "model/reader.h"
+
+static int ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
+}
+
+/* A .safetensors file is read with the JSON files beside it. */
+static int read_safetensors_file(struct rf_source *source, const char *path, struct rf_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *folder = ".";
+    if (slash) {
+        size_t n = slash == path ? 1 : (size_t)(slash - path);
+        folder = rf_arena_strndup(&source->private_->arena, path, n, error);
+        if (!folder) return RF_ERR_MEMORY;
+    }
+    return rf_hf_read_folder(source, folder, name, error);
+}
+
+int rf_source_open(struct rf_source **source, const char *path,
+                   const struct rf_allocator *allocator, struct rf_error *error)
+{
+    int code = rf_source_new(source, allocator, error);
+    if (code) return code;
+    if (rf_is_directory(path)) {
+        code = rf_hf_read_folder(*source, path, NULL, error);
+    } else if (ends_with(path, ".safetensors")) {
+        code = read_safetensors_file(*source, path, error);
+    } else {
+        struct rf_mapping mapping;
+        code = rf_source_map(*source, path, &mapping, error);
+        if (!code) code = rf_gguf_read(*source, path, mapping.data, mapping.bytes, error);
+    }
+    if (code) {
+        rf_source_close(*source);
+        *source = NULL;
+    }
+    return code;
+}

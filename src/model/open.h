@@ -1,0 +1,13 @@
+/* Opening a model, whatever its container. The readers do not know of this header. */
+#ifndef RF_MODEL_OPEN_H
+#define RF_MODEL_OPEN_H
+
+#include "model/source.h"
+
+/* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. Reads
+ * and checks everything but the contents of tensors. On failure nothing is kept. rf_source_close
+ * frees the source. */
+int rf_source_open(struct rf_source **source, const char *path,
+                   const struct rf_allocator *allocator, struct rf_error *error);
+
+#endif

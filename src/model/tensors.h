@@ -1,0 +1,53 @@
+/* The tensors of a model: their names in both containers, roles and shapes, each stated once. */
+#ifndef RF_MODEL_TENSORS_H
+#define RF_MODEL_TENSORS_H
+
+#include "model/source.h"
+
+#define RF_TOKEN_EMBD "token_embd.weight"
+
+/* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
+ * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
+ * prefix. Shape and condition are expressions over `p`, a const struct rf_params * that must be in
+ * scope where X uses them. In a GGUF file a layer's names follow "blk.N.", in a safetensors file
+ * "model.layers.N.". */
+/* clang-format off */
+#define RF_EACH_MODEL_TENSOR(X) \
+    X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
+    X(output_norm, "output_norm.weight", "model.norm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(output, "output.weight", "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
+
+#define RF_EACH_LAYER_TENSOR(X) \
+    X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q(p), 1) \
+    X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
+    X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
+    X(o, "attn_output.weight", "self_attn.o_proj.weight", MATRIX, rf_n_q(p), p->n_embd, 1) \
+    X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q(p), 1, p->qkv_bias) \
+    X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
+    X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
+    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, p->head_dim, 1, p->qk_norm) \
+    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, p->head_dim, 1, p->qk_norm) \
+    X(ffn_norm, "ffn_norm.weight", "post_attention_layernorm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, p->n_ff, 1) \
+    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, p->n_ff, 1) \
+    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, p->n_ff, p->n_embd, 1)
+/* clang-format on */
+
+#define RF_COUNT_TENSOR(...) +1
+enum {
+    RF_MODEL_TENSORS = RF_EACH_MODEL_TENSOR(RF_COUNT_TENSOR),
+    RF_LAYER_TENSORS = RF_EACH_LAYER_TENSOR(RF_COUNT_TENSOR)
+};
+
+static inline int64_t rf_n_q(const struct rf_params *params)
+{
+    return (int64_t)params->n_head * params->head_dim;
+}
+
+static inline int64_t rf_n_kv(const struct rf_params *params)
+{
+    return (int64_t)params->n_head_kv * params->head_dim;
+}
+
+#endif
