@@ -68,8 +68,7 @@ int rf_cpu_has_tier(enum rf_tier tier)
 
     if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25)))
         return 0; /* tile state; BF16, TILE, INT8 */
-    /* Linux lets a process use the tiles' large state only on request, which holds for all of its
-     * threads. */
+    /* Linux allows the tiles' large state only on request. One request holds for all threads. */
     return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 

@@ -1,4 +1,4 @@
-/* Memory and files as the operating system gives them. */
+/* Memory and mapped files. */
 #ifndef RF_PLATFORM_MEMORY_H
 #define RF_PLATFORM_MEMORY_H
 
@@ -7,8 +7,7 @@
 
 #include "base/alloc.h"
 
-/* The default allocator: aligned blocks; those of 2 MiB and more are pages of their own with huge
- * pages asked for. */
+/* The default allocator. Blocks of 2 MiB and more are mapped with huge pages where possible. */
 extern const struct rf_allocator rf_system_allocator;
 
 struct rf_mapping {
