@@ -1,16 +1,28 @@
 #include "jit/frame.h"
 
-/* A form's functions: `rows` at most; up to `few` rows meet four panels at once, more meet two. */
-static const struct shape {
-    size_t rows, few;
-} of_256 = {16, 8}, of_512 = {8, 4};
-
 enum {
-    MOST_BYTES = 2 << 20, /* of a form's functions, with room to spare */
+    MOST_BYTES = 2 << 20, /* more than all functions of a form need */
     BY_TWO = 2,
     BY_FOUR = 4,
+    ROWS_256 = 16,
+    FEW_256 = 8,
+    ROWS_512 = 8,
+    FEW_512 = 4,
     DECODING_ROWS = 16
 };
+_Static_assert(ROWS_256 <= (int)RF_PANELS_MOST_ROWS && ROWS_512 <= (int)RF_PANELS_MOST_ROWS &&
+                   BY_FOUR <= (int)RF_PANELS_MOST,
+               "rf_panels_kernels.fn holds every function");
+_Static_assert(ROWS_256 *BY_TWO <= (int)RF_PANELS_MOST_SUMS &&
+                   FEW_256 * BY_FOUR <= (int)RF_PANELS_MOST_SUMS &&
+                   ROWS_512 * BY_TWO <= (int)RF_PANELS_MOST_SUMS &&
+                   FEW_512 * BY_FOUR <= (int)RF_PANELS_MOST_SUMS,
+               "rf_panels_call.sums holds every function's sums");
+
+/* A function takes at most `rows` rows: up to `few` with four panels at once, more with two. */
+static const struct shape {
+    size_t rows, few;
+} of_256 = {ROWS_256, FEW_256}, of_512 = {ROWS_512, FEW_512};
 
 static const struct shape *shape_of(enum rf_panels_form form)
 {

@@ -23,6 +23,7 @@ static const struct form {
     [RF_PANELS_AVXVNNI_EVEX] = {1, DOT_BUSD},
     [RF_PANELS_AVXVNNIINT8] = {0, DOT_BSSD},
 };
+_Static_assert(sizeof forms / sizeof *forms == RF_PANELS_AVX512, "all forms of 256 bits");
 
 enum {
     HALVES = 2,

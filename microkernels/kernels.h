@@ -17,6 +17,7 @@ enum {
     RF_KV_BLOCK = 16,        /* positions that lie interleaved in the K cache */
     RF_ATTENTION_CHUNK = 256 /* positions of one attention call; chunks start at its multiples */
 };
+_Static_assert(RF_ATTENTION_CHUNK % RF_KV_BLOCK == 0, "chunks are whole blocks");
 
 /* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k.
  * w, BF16: row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from

@@ -10,8 +10,9 @@
 #include "platform/memory.h"
 #include "platform/topology.h"
 
-static const char *const tier_names[RF_TIER_COUNT] = {"scalar",      "avx2",   "avxvnni",
-                                                      "avxvnniint8", "avx512", "amx"};
+static const char *const tier_names[] = {"scalar",      "avx2",   "avxvnni",
+                                         "avxvnniint8", "avx512", "amx"};
+_Static_assert(sizeof tier_names / sizeof *tier_names == RF_TIER_COUNT, "a name for each tier");
 
 const char *rf_tier_name(enum rf_tier tier)
 {

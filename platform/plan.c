@@ -7,7 +7,9 @@
 enum choice { CHOICE_AUTO, CHOICE_P, CHOICE_E, CHOICE_ALL, CHOICE_LIST };
 
 static const char *const choice_names[] = {"auto", "p", "e", "all"};
-static const char *const kind_names[RF_CORE_KINDS] = {"P", "E", "LP"};
+_Static_assert(sizeof choice_names / sizeof *choice_names == CHOICE_LIST, "a name for each choice");
+static const char *const kind_names[] = {"P", "E", "LP"};
+_Static_assert(sizeof kind_names / sizeof *kind_names == RF_CORE_KINDS, "a name for each kind");
 
 const char *rf_core_kind_name(enum rf_core_kind kind)
 {

@@ -6,8 +6,7 @@
 
 #include "microkernels/avx2/math.h"
 #include "microkernels/avx2/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum { MAX_QUERIES = 4 }; /* of a tile, with two accumulators each */
 

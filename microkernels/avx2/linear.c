@@ -10,8 +10,7 @@
 
 #include "base/half.h"
 #include "microkernels/avx2/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum {
     MAX_TILE = 10,   /* accumulators of a tile: 16 registers less operands */
@@ -48,9 +47,7 @@ INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
     __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     __m128 c4 = _mm_add_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
     __m128 d4 = _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
-    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
-    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
-    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+    return rf_sum4(a4, b4, c4, d4);
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
@@ -60,15 +57,7 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     __m256 zero = _mm256_setzero_ps();
     __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero,
                       count > 3 ? acc[3] : zero);
-    float sums[4];
-    _mm_storeu_ps(sums, sum);
-#pragma GCC unroll 4
-    for (int t = 0; t < count; t++) {
-        size_t at = r + (size_t)t * step;
-        float value = sums[t];
-        if (args->bias) value += args->bias[at];
-        y[at] = args->accumulate ? y[at] + value : value;
-    }
+    rf_store4(args, y, r, step, sum, count);
 }
 
 /* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride

@@ -8,8 +8,7 @@
 #include <immintrin.h>
 
 #include "microkernels/kernels.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum {
     MAX_TILE = 16,  /* accumulators of a tile: halves of panels times rows */

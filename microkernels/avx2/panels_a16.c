@@ -3,8 +3,7 @@
 #include <immintrin.h>
 
 #include "microkernels/avx2/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum { MAX_ROWS = 4, PREFETCH = 2048 };
 

@@ -7,8 +7,7 @@
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
 #include "microkernels/avx512/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum {
     MAX_QUERIES = 6,  /* of a tile */

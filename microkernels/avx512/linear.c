@@ -8,8 +8,7 @@
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 /* Which lines of weights a walk asks for ahead of their use: all of them, or, where two walks pass
  * over the same weights, each its half of what comes next. */
@@ -61,9 +60,7 @@ INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
     __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b8), _mm256_extractf128_ps(b8, 1));
     __m128 c4 = _mm_add_ps(_mm256_castps256_ps128(c8), _mm256_extractf128_ps(c8, 1));
     __m128 d4 = _mm_add_ps(_mm256_castps256_ps128(d8), _mm256_extractf128_ps(d8, 1));
-    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
-    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
-    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+    return rf_sum4(a4, b4, c4, d4);
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
@@ -80,15 +77,7 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
         _mm_mask_storeu_ps(y + r, mask, sum);
         return;
     }
-    float sums[4];
-    _mm_storeu_ps(sums, sum);
-#pragma GCC unroll 4
-    for (int t = 0; t < count; t++) {
-        size_t at = r + (size_t)t * step;
-        float value = sums[t];
-        if (args->bias) value += args->bias[at];
-        y[at] = args->accumulate ? y[at] + value : value;
-    }
+    rf_store4(args, y, r, step, sum, count);
 }
 
 /* The products of vectors begin .. end - 1 of mr weight rows, r and every step-th after it, and nr

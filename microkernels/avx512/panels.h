@@ -5,8 +5,7 @@
 #include <immintrin.h>
 
 #include "microkernels/kernels.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 /* avx512's kernels, by format. */
 extern rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT];

@@ -8,8 +8,7 @@
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum { MAX_ROWS = 8, PREFETCH = 4096 };
 

@@ -17,6 +17,9 @@ enum {
     WORTH_SAVING = 4,
     TRUSTED_TOKENS = 12
 };
+_Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
+                   FILE_BYTES >= RF_PACE_LEVELS * LINE_BYTES,
+               "a line for each level fits");
 
 static const char first_line[] = "riffle pace 1\n";
 
