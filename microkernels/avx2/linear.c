@@ -1,10 +1,10 @@
 /* BF16 weights times packed rows with shifts and FMA.
  *
  * A BF16 value is the upper half of an F32. Sixteen weights are one load; a shift gives the even
- * ones as F32, a mask the odd ones. Rows are packed to match: of every 16 values (rounded to BF16)
- * the 8 even ones as F32, then the 8 odd ones. Every result has one accumulator of 8 lanes, lane l
- * summing 16c + 2l, then 16c + 2l + 1, over c in order, and one fixed tree that adds the lanes;
- * tiles only share loads. */
+ * ones as F32, a mask the odd ones. Rows are packed to match: of every 16 values, rounded to BF16,
+ * the 8 even ones as F32, then the 8 odd ones. Every result has one accumulator of 8 lanes. Lane l
+ * adds 16c + 2l, then 16c + 2l + 1, over c in order, and one fixed tree adds the lanes. Tiles only
+ * share loads. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -13,14 +13,13 @@
 #include "microkernels/x86.h"
 
 enum {
-    MAX_TILE = 10,   /* accumulators of a tile: 16 registers less operands */
-    PIECE = 16,      /* weight rows that are read again, from a cache, for each four rows */
-    PREFETCH = 3072, /* bytes ahead in a stream of weights */
+    MAX_TILE = 10,   /* accumulators of a tile: 16 registers minus operands */
+    PIECE = 16,      /* weight rows read again, from a cache, for each four rows */
+    PREFETCH = 3072, /* prefetch distance in a stream of weights, in bytes */
     PIECE_AHEAD = 2048
 };
 
-/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of
- * a cache. */
+/* An odd number of cache lines, so that rows of 2^n values do not share the same cache sets. */
 static size_t row_floats(size_t k)
 {
     return ((k + 15) / 16 | 1) * 16;
@@ -39,8 +38,7 @@ static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
         to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
 }
 
-/* The sums of the lanes of a, b, c, d, by the same tree each: 128-bit halves, pairs (0,2) and
- * (1,3), then both. */
+/* The sums of the lanes of a, b, c, d: 128-bit halves, then rf_sum4's tree. */
 INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m128 a4 = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -84,8 +82,8 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
     }
 }
 
-/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to
- * prefetch ahead in each weight row's stream. */
+/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: prefetch
+ * distance in bytes. */
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr,
                  int ahead)
 {
@@ -119,8 +117,8 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
         finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
 }
 
-/* All weight rows times nr packed rows from i. The call's rows are cut into mr parts, each walked
- * from end to end: a few long streams are what memory serves best. */
+/* All weight rows times nr packed rows from i. Weight rows are cut into mr parts, each read from
+ * end to end: memory is fastest with a few long streams. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, int ahead)
 {
     size_t part = args->m / (size_t)mr;

@@ -1,4 +1,4 @@
-/* The decoding of panels that AVX-512's and AMX's kernels share. */
+/* Decoding of panels for the AVX-512 and AMX kernels. */
 #ifndef RF_MICROKERNELS_AVX512_PANELS_H
 #define RF_MICROKERNELS_AVX512_PANELS_H
 
@@ -15,19 +15,19 @@ INLINE int is_8bit(enum rf_format format)
     return format == RF_FORMAT_Q8_0 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K;
 }
 
-/* 1 where groups are of 16 values, not 32. */
+/* 1 if groups have 16 values, not 32. */
 INLINE int is_by_16(enum rf_format format)
 {
     return format == RF_FORMAT_Q6_K || format == RF_FORMAT_Q8_K;
 }
 
-/* 1 where scales lie in units of 256 values. */
+/* 1 if scales are stored for units of 256 values. */
 INLINE int is_super(enum rf_format format)
 {
     return format == RF_FORMAT_Q4_K || is_by_16(format);
 }
 
-/* 1 where a group of 32 has a minimum, to be multiplied by d_sum. */
+/* 1 if a group of 32 has a minimum, which is multiplied by d_sum. */
 INLINE int has_min(enum rf_format format)
 {
     return format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q4_K;
@@ -38,8 +38,8 @@ INLINE size_t block_bytes_of(enum rf_format format)
     return format == RF_FORMAT_Q6_K ? 384 : is_8bit(format) ? 512 : 256;
 }
 
-/* What takes a format's offset off the sum over one row's group; `half` of a block where groups are
- * of 16. */
+/* The first value of the sum over a row's group, which subtracts the format's offset. `half`: of a
+ * block, where groups have 16 values. */
 INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
 {
     switch (format) {
@@ -61,8 +61,8 @@ INLINE void decode(enum rf_format format, const uint8_t *block, int j, __m512i c
     }
     __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
     if (format == RF_FORMAT_MXFP4) {
-        /* Of an index six bits count, of which the upper two are the neighbour's; the table is
-         * there four times. */
+        /* vpermb uses six bits of an index. The upper two belong to the next code, so the table is
+         * repeated four times. */
         __m512i table =
             _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
         codes[0] = _mm512_permutexvar_epi8(low, table);

@@ -1,4 +1,4 @@
-/* Weights in panels times rows of 8 or 16 bits: the definition, one result at a time. */
+/* Weights in panels times 8-bit or 16-bit rows: the definition, one result at a time. */
 #include <math.h>
 #include <string.h>
 
