@@ -1,4 +1,4 @@
-/* Blocks, mappings and files as platform/memory.h promises them. */
+/* Blocks, mappings and files of platform/memory.h. */
 #define _DEFAULT_SOURCE
 #include "platform/memory.h"
 
