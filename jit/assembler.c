@@ -3,8 +3,8 @@
 #include <Zydis/Zydis.h>
 #include <string.h>
 
-/* An instruction's name in either encoding, and the bytes of its memory operand where that is no
- * whole vector: a number of bytes, or minus the part of a vector. */
+/* An instruction's mnemonic in both encodings, and the size of its memory operand. 0: a whole
+ * vector; > 0: so many bytes; < 0: that fraction of a vector, -4 for a quarter. */
 struct instruction {
     ZydisMnemonic vex, evex;
     int memory;
@@ -70,7 +70,7 @@ static void append(struct rf_assembler *assembler, const uint8_t *bytes, size_t 
     assembler->used += n;
 }
 
-/* Encodes the request; returns where the instruction begins, or NULL. */
+/* Encodes the request. Returns the first byte of the instruction, or NULL. */
 static uint8_t *encode(struct rf_assembler *assembler, ZydisEncoderRequest *request)
 {
     uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH];
@@ -130,8 +130,8 @@ static ZydisEncoderOperand vector_register(const struct rf_assembler *assembler,
     return register_operand((ZydisRegister)(first + number));
 }
 
-/* to, [left,] source [, immediate]; EVEX forms name the mask register k0, which is none, after
- * their first operand. */
+/* Operands: to, [left,] source [, immediate]. EVEX forms have the mask register k0 (no mask) after
+ * the first. */
 static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instruction *instruction,
                               int to, int left, struct rf_asm_source source, int immediate)
 {
@@ -158,10 +158,9 @@ static uint8_t *encode_vector(struct rf_assembler *assembler, const struct instr
     return encode(assembler, &request);
 }
 
-/* vpdpbssd is newer than Zydis 4.0. It is VEX.256.F2.0F38.W0 50 /r where vpdpbusd, which Zydis
- * knows, is VEX.256.66.0F38.W0 50 /r (Intel SDM, volume 2): the one in place of the other but for
- * two bits of the three-byte prefix C4 [R X B map] [W vvvv L pp], pp being 1 for 66 and 3 for F2.
- */
+/* Zydis 4.0 lacks vpdpbssd, VEX.256.F2.0F38.W0 50 /r. Zydis encodes vpdpbusd, VEX.256.66.0F38.W0 50
+ * /r (Intel SDM, volume 2), which differs in two bits of the three-byte prefix C4 [R X B map] [W
+ * vvvv L pp]: pp is 1 for 66 and 3 for F2. */
 static void make_signed(struct rf_assembler *assembler, uint8_t *vpdpbusd)
 {
     if (!vpdpbusd) return;
@@ -204,7 +203,7 @@ void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from
     encode(assembler, &request);
 }
 
-/* An instruction of up to two general operands. */
+/* Emits an instruction with up to two general operands. */
 static void encode_general(struct rf_assembler *assembler, ZydisMnemonic mnemonic, int count,
                            ZydisEncoderOperand first, ZydisEncoderOperand second)
 {

@@ -1,9 +1,8 @@
-/* An assembler for the instructions that generated kernels are made of. Zydis encodes them; this
- * header keeps it out of sight and keeps the generators readable.
+/* An assembler for the instructions of generated kernels. Zydis encodes them; only assembler.c
+ * includes it.
  *
- * A call that cannot be encoded, or that does not fit, marks the assembler as failed; what follows
- * is then ignored, and rf_asm_finish says so. So a generator emits without asking, and asks once.
- */
+ * A call that cannot be encoded, or does not fit, marks the assembler as failed. Later calls do
+ * nothing then, and rf_asm_finish returns the error. So generators check for errors once. */
 #ifndef RF_JIT_ASSEMBLER_H
 #define RF_JIT_ASSEMBLER_H
 
@@ -41,7 +40,7 @@ struct rf_address {
 struct rf_assembler {
     uint8_t *code;
     size_t used, capacity;
-    int vector_bytes; /* of a vector register: 32 or 64 */
+    int vector_bytes; /* size of a vector register: 32 or 64 */
     int evex;         /* EVEX encodings: 32 registers, broadcast operands */
     const char *failed;
 };
@@ -62,18 +61,18 @@ struct rf_asm_source {
 struct rf_asm_source rf_reg(int number);
 struct rf_asm_source rf_imm(int value);
 struct rf_asm_source rf_mem(struct rf_address address);
-/* One 32-bit element for all lanes; EVEX only. */
+/* One 32-bit element, broadcast to all lanes; EVEX only. */
 struct rf_asm_source rf_mem_each(struct rf_address address);
 
 /* Two operands: to, source. */
 enum rf_move {
     RF_VMOVDQU,
     RF_VMOVUPS,
-    RF_VPBROADCASTD, /* a 32-bit element of memory to all lanes */
-    RF_VPMOVZXBD,    /* bytes of memory or of the low lanes to 32-bit lanes */
+    RF_VPBROADCASTD, /* a 32-bit element in memory to all lanes */
+    RF_VPMOVZXBD,    /* bytes in memory or the low lanes to 32-bit lanes */
     RF_VPMOVSXBD,
     RF_VCVTDQ2PS,
-    RF_VCVTPH2PS, /* F16 values of memory */
+    RF_VCVTPH2PS, /* F16 values in memory */
     RF_MOVE_COUNT
 };
 
@@ -81,7 +80,7 @@ enum rf_move {
 enum rf_vector_op {
     RF_VPAND,
     RF_VPXOR,
-    RF_VPSRLW, /* by an immediate, as the next two */
+    RF_VPSRLW, /* shifts by an immediate */
     RF_VPSLLW,
     RF_VPSLLD,
     RF_VPSHUFB,
@@ -102,33 +101,32 @@ void rf_asm_move(struct rf_assembler *assembler, enum rf_move move, int to,
                  struct rf_asm_source source);
 void rf_asm_vector(struct rf_assembler *assembler, enum rf_vector_op op, int to, int left,
                    struct rf_asm_source source);
-/* to = a function of to, left and source, bit by bit, of which `table` is the truth table:
- * vpternlogd. */
+/* vpternlogd: each bit of `to` is looked up in `table` by the bits of to, left and source. */
 void rf_asm_ternary(struct rf_assembler *assembler, int to, int left, struct rf_asm_source source,
                     int table);
 void rf_asm_store(struct rf_assembler *assembler, struct rf_address to, int from);
 void rf_asm_vzeroupper(struct rf_assembler *assembler);
 
-/* 64 bits each. */
+/* 64-bit instructions. */
 void rf_asm_load(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from);
 void rf_asm_address(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address address);
 void rf_asm_constant(struct rf_assembler *assembler, enum rf_gpr to, const void *address);
 void rf_asm_set(struct rf_assembler *assembler, enum rf_gpr to, int immediate);
 void rf_asm_add(struct rf_assembler *assembler, enum rf_gpr to, int immediate);
-/* Compares, for the moves that follow it. */
+/* Compares for the conditional moves that follow. */
 void rf_asm_compare(struct rf_assembler *assembler, enum rf_gpr left, int immediate);
 void rf_asm_load_if_equal(struct rf_assembler *assembler, enum rf_gpr to, struct rf_address from);
 void rf_asm_push(struct rf_assembler *assembler, enum rf_gpr from);
 void rf_asm_pop(struct rf_assembler *assembler, enum rf_gpr to);
-/* Into the second cache. */
+/* Prefetches into the L2 cache. */
 void rf_asm_prefetch(struct rf_assembler *assembler, struct rf_address address);
-/* Counts down and goes back to the place in the code, unless it has reached zero. */
+/* Decrements the counter and jumps back to a position in the code, unless it has reached zero. */
 void rf_asm_loop(struct rf_assembler *assembler, enum rf_gpr counter, size_t place);
 void rf_asm_return(struct rf_assembler *assembler);
-/* Fills up to the next multiple of 64 bytes. */
+/* Pads the code to a multiple of 64 bytes. */
 void rf_asm_align(struct rf_assembler *assembler);
 
-/* 0, or RF_ERR_SYSTEM with the first thing that went wrong. */
+/* 0, or RF_ERR_SYSTEM with the first error. */
 int rf_asm_finish(const struct rf_assembler *assembler, struct rf_error *error);
 
 #endif

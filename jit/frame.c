@@ -1,6 +1,6 @@
 #include "jit/frame.h"
 
-/* Those registers that the System V calling convention gives back to the caller as they were. */
+/* The callee-saved registers of the System V calling convention. */
 static const enum rf_gpr saved[] = {RF_RBX, RF_RBP, RF_R12, RF_R13, RF_R14, RF_R15};
 enum { SAVED = sizeof saved / sizeof *saved };
 
@@ -24,7 +24,8 @@ static const struct rf_frame_constants constants = {
 #undef TIMES32
 #undef TIMES64
 
-/* Element i (0 .. 3) of what lies `step` apart from base on; step3 is three times the step. */
+/* The address of element i (0 .. 3); elements are `step` apart, and step3 is three times the step.
+ */
 static struct rf_address at_step(enum rf_gpr base, enum rf_gpr step, enum rf_gpr step3, int i,
                                  int displacement)
 {
@@ -86,9 +87,8 @@ void rf_frame_begin(const struct rf_frame *frame)
     }
 }
 
-/* From as many units before the end as one looks ahead, it is the beginning of what comes next that
- * is asked for: what lies behind a panel may be its neighbour's middle, or nothing that is read
- * soon. */
+/* In the last `ahead` units the prefetches go to the beginning of the next panels. What lies behind
+ * a panel in memory may not be read soon. */
 void rf_frame_unit(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;

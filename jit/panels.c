@@ -1,16 +1,28 @@
 #include "jit/frame.h"
 
-/* A form's functions: `rows` at most; up to `few` rows meet four panels at once, more meet two. */
-static const struct shape {
-    size_t rows, few;
-} of_256 = {16, 8}, of_512 = {8, 4};
-
 enum {
-    MOST_BYTES = 2 << 20, /* of a form's functions, with room to spare */
+    MOST_BYTES = 2 << 20, /* more than all functions of a form need */
     BY_TWO = 2,
     BY_FOUR = 4,
+    ROWS_256 = 16,
+    FEW_256 = 8,
+    ROWS_512 = 8,
+    FEW_512 = 4,
     DECODING_ROWS = 16
 };
+_Static_assert(ROWS_256 <= (int)RF_PANELS_MOST_ROWS && ROWS_512 <= (int)RF_PANELS_MOST_ROWS &&
+                   BY_FOUR <= (int)RF_PANELS_MOST,
+               "rf_panels_kernels.fn holds every function");
+_Static_assert((int)RF_PANELS_MOST_SUMS >= ROWS_256 * BY_TWO &&
+                   (int)RF_PANELS_MOST_SUMS >= FEW_256 * BY_FOUR &&
+                   (int)RF_PANELS_MOST_SUMS >= ROWS_512 * BY_TWO &&
+                   (int)RF_PANELS_MOST_SUMS >= FEW_512 * BY_FOUR,
+               "rf_panels_call.sums holds every function's sums");
+
+/* A function takes at most `rows` rows: up to `few` with four panels at once, more with two. */
+static const struct shape {
+    size_t rows, few;
+} of_256 = {ROWS_256, FEW_256}, of_512 = {ROWS_512, FEW_512};
 
 static const struct shape *shape_of(enum rf_panels_form form)
 {
@@ -77,7 +89,7 @@ void rf_panels_free(struct rf_panels_kernels *kernels)
     *kernels = (struct rf_panels_kernels){0};
 }
 
-/* The 16 sums of one row and one panel, whose first weight row is r, to where they belong. */
+/* Writes the 16 sums of one row and one panel, whose first weight row is r, to y. */
 static void finish(const struct rf_linear_args *args, size_t i, size_t r,
                    const float sums[RF_PANEL_ROWS])
 {
@@ -95,7 +107,7 @@ static void finish(const struct rf_linear_args *args, size_t i, size_t r,
     }
 }
 
-/* A range of rows of a call, which all panels meet. */
+/* Some rows of a call, which are multiplied by all panels. */
 struct walk {
     const struct rf_panels_kernels *kernels;
     enum rf_format format;
@@ -103,14 +115,14 @@ struct walk {
     size_t begin, end;
 };
 
-/* `count` panels, `step` apart, from panel `first` on, times n rows from i. */
+/* Multiplies `count` panels, first, first + step, ..., by n rows from i. */
 static void tile(const struct walk *walk, size_t first, size_t step, size_t count, size_t i,
                  size_t n)
 {
     const struct rf_linear_args *args = walk->args;
     const struct rf_panel_layout *layout = rf_panel_layout(walk->format);
     size_t stride = rf_a8_stride(args->k), on = (step == 1 ? count : 1) * args->ldw;
-    struct rf_panels_call call; /* what it does not say here is the function's own */
+    struct rf_panels_call call; /* its other members are set for each tile */
     call.codes = (const uint8_t *)args->w + first * args->ldw;
     call.scales = call.codes + args->k / RF_BLOCK * layout->block_bytes;
     call.next_codes = call.codes + on;
@@ -125,8 +137,8 @@ static void tile(const struct walk *walk, size_t first, size_t step, size_t coun
             finish(args, i + a, (first + p * step) * RF_PANEL_ROWS, call.sums[p * n + a]);
 }
 
-/* The same for all of the walk's rows. The first tile fetches the weights into a cache, where the
- * next ones find them. */
+/* The same for all rows of the walk. The first tile brings the weights into a cache for the next
+ * ones. */
 static void panels(const struct walk *walk, size_t first, size_t step, size_t count)
 {
     size_t most = rf_panels_rows(walk->kernels->form);
@@ -134,7 +146,7 @@ static void panels(const struct walk *walk, size_t first, size_t step, size_t co
         tile(walk, first, step, count, i, walk->end - i < most ? walk->end - i : most);
 }
 
-/* The panels from `first` to `end`, one after another. */
+/* Multiplies panels first .. end - 1, one after another. */
 static void neighbours(const struct walk *walk, size_t first, size_t end, size_t count)
 {
     for (; first < end; first += count) {
@@ -150,14 +162,14 @@ void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format fo
     size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS,
            count = rf_panels_at_once(kernels->form, args->n);
     if (args->n <= DECODING_ROWS) {
-        /* As many parts as panels are walked at once, each walked from end to end: a few long
-         * streams are what memory serves best. */
+        /* Panels are cut into as many parts as a function takes panels, and each part is read from
+         * end to end: memory is fastest with a few long streams. */
         size_t part = all / count;
         for (size_t first = 0; first < part; first++) panels(&walk, first, part, count);
         neighbours(&walk, part * count, all, count);
         return;
     }
-    /* A prompt: rows that stay in the nearest cache past all panels. */
+    /* A prompt: a few rows stay in the L1 cache while all panels pass. */
     for (; walk.begin < args->n; walk.begin = walk.end) {
         walk.end = walk.begin + rf_panels_rows(kernels->form);
         if (walk.end > args->n) walk.end = args->n;

@@ -1,15 +1,15 @@
-/* Emits one kernel of 256 bits for MXFP4: p panels of 16 weight rows, each a stream of its own,
- * times n rows of activations.
+/* Emits one 256-bit kernel for MXFP4: p panels of 16 weight rows, each a separate stream, times n
+ * rows of activations.
  *
- * A block of 32 values of k is one turn of the loop. Of each panel, the block's codes are looked up
- * into registers, of which number c (0 .. 7) holds in each 32-bit lane, which is a weight row, the
- * values of k = 4c .. 4c + 3. Then every row of activations takes eight dot products with them into
- * an integer accumulator, which is scaled into the F32 sum. Some rows are interleaved, since each
- * dot product waits for the one before it.
+ * Each turn of the loop handles a block of 32 values of k. The block's codes of each panel are
+ * looked up into registers. Each 32-bit lane is a weight row; register c (0 .. 7) holds the values
+ * k = 4c .. 4c + 3. Every row of activations takes eight dot products with these registers into an
+ * integer accumulator, which is scaled into the F32 sum. Some rows are interleaved, since each dot
+ * product waits for the one before it.
  *
- * A panel is two vectors, halves that are worked on together, so that they share what is broadcast.
- * Where there are 16 registers, they hold half of a block's codes: all rows take four dot products
- * with these, then, in a second phase, four with the rest. */
+ * A panel is two vectors. Both halves are handled together, so that they share the broadcast
+ * values. With 16 registers only half of a block's codes fit: all rows take four dot products with
+ * these and then, in a second phase, four with the rest. */
 #include "jit/frame.h"
 
 enum dot { DOT_MADDUBS, DOT_BUSD, DOT_BSSD };
@@ -23,11 +23,12 @@ static const struct form {
     [RF_PANELS_AVXVNNI_EVEX] = {1, DOT_BUSD},
     [RF_PANELS_AVXVNNIINT8] = {0, DOT_BSSD},
 };
+_Static_assert(sizeof forms / sizeof *forms == RF_PANELS_AVX512, "all forms of 256 bits");
 
 enum {
     HALVES = 2,
-    CODES = 8,    /* times HALVES: vectors of codes that cover a block */
-    AHEAD = 2048, /* bytes of codes from a load to its prefetch */
+    CODES = 8,    /* times HALVES: vectors of codes in a block */
+    AHEAD = 2048, /* prefetch distance in bytes of codes */
 };
 
 struct kernel {
@@ -35,23 +36,22 @@ struct kernel {
     struct form form;
     int phases;        /* 1 or 2 */
     int together;      /* rows that are interleaved */
-    int products_stay; /* in registers from phase to phase; else in memory, which is the nearest
-                          cache */
+    int products_stay; /* in registers from phase to phase; else in memory, that is, the L1 cache */
     /* Vector registers: first the codes of a phase, [CODES / phases][HALVES], then the scales,
      * [HALVES]. */
     int scale;
-    int ones;      /* of vpmaddwd */
+    int ones;      /* operand of vpmaddwd */
     int product;   /* [together][HALVES] */
     int temporary; /* and the one before it */
 };
 
-/* A vector of products that wait for their second phase. */
+/* The address of a vector of products between the phases. */
 static struct rf_address product_at(const struct kernel *kernel, int row, int half)
 {
     return rf_sum_at(&kernel->frame, (kernel->frame.p * kernel->frame.n + row) * HALVES + half);
 }
 
-/* A phase's codes of a panel, and its scales, into their registers. */
+/* Loads a panel's codes of a phase, and its scales, into their registers. */
 static void look_up(const struct kernel *kernel, int panel, int phase)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -81,9 +81,8 @@ static void look_up(const struct kernel *kernel, int panel, int phase)
     }
 }
 
-/* A phase's products of `count` rows, by instructions that add four products to a 32-bit lane.
- * Unsigned codes are 12 too large, so that the sums start at -12 times the sum of a row's values.
- */
+/* Emits a phase's products of `count` rows, by instructions that add four products to a 32-bit
+ * lane. Unsigned codes are 12 too large, so sums start at -12 times the sum of the row's values. */
 static void dot_products(const struct kernel *kernel, int first, int count, int phase)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -110,8 +109,8 @@ static void dot_products(const struct kernel *kernel, int first, int count, int 
         }
 }
 
-/* A phase's products of one row, in pairs of 16 bits. A pair is at most 24 * 127 * 2 = 6096, so
- * that five fit into 16 bits; a phase sums four. */
+/* Emits a phase's products of one row with 16-bit sums of pairs. A pair is at most 24 * 127 * 2 =
+ * 6096, so that five fit into 16 bits; a phase adds four. */
 static void pair_products(const struct kernel *kernel, int row, int phase)
 {
     struct rf_assembler *out = kernel->frame.out;

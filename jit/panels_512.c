@@ -1,35 +1,35 @@
-/* Emits one kernel of 512 bits: p panels of 16 weight rows, each a stream of its own, times n rows
- * of activations.
+/* Emits one 512-bit kernel: p panels of 16 weight rows, each a separate stream, times n rows of
+ * activations.
  *
- * A block of 32 values of k is one turn of the loop. All n * p products of the block stay in
- * registers: the block's codes are decoded two vectors at a time, 8 values of k, and every row's
- * values, once broadcast, meet all panels, because a core loads two vectors in the time of two dot
- * products. Then the products are scaled into F32 sums, in registers where there are enough, else
- * in memory, which is the nearest cache. */
+ * Each turn of the loop handles a block of 32 values of k. All n * p products of the block stay in
+ * registers. The block's codes are decoded two vectors, or 8 values of k, at a time, and every
+ * row's values are broadcast once for all panels, because a core loads two vectors in the time of
+ * two dot products. Then the products are scaled into the F32 sums, which are in registers or,
+ * where these do not suffice, in memory, that is, the L1 cache. */
 #include "jit/frame.h"
 
 enum {
-    AHEAD_FEW = 1024, /* bytes of codes from a load to its prefetch, about: with one row, */
-    AHEAD = 2048      /* with more, and in formats with units of 256, where it is one unit */
+    AHEAD_FEW = 1024, /* prefetch distance in bytes of codes: with one row */
+    AHEAD = 2048      /* with more rows; formats with units of 256 use one unit */
 };
 
-/* General registers of units of 256, in place of pointers to rows from the ninth on: the scales'
- * numbers of a block, and the blocks that are left. */
+/* General registers for units of 256, instead of pointers to rows from the ninth on: the scales'
+ * numbers of a block, and the number of blocks left. */
 static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
 
-/* What a kernel must know of a format beyond its layout. */
+/* What a kernel needs to know of a format besides its layout. */
 struct traits {
-    int offset_at; /* of what products start from, in a row's block; -1: zero */
+    int offset_at; /* offset in a row's block of the products' first value; -1: zero */
     int super;     /* scales lie in units of 8 blocks */
-    int halves;    /* groups of a block */
+    int halves;    /* groups in a block */
 };
 
 struct kernel {
     struct rf_frame frame;
     enum rf_format format;
     struct traits traits;
-    int rows_stay; /* the two vectors of every row are held while panels are decoded one by one;
-                      else all panels' codes */
+    int rows_stay; /* 1: every row's two vectors stay in registers while panels are decoded one by
+                      one; 0: all panels' codes do */
     /* Vector registers: the products come first, [p][n]. */
     int code, value, scale, minimum, mask, upper, temporary;
 };
@@ -53,7 +53,7 @@ static int product(const struct kernel *kernel, int panel, int row)
     return panel * kernel->frame.n + row;
 }
 
-/* Vectors 2j and 2j + 1 of a panel's codes to two registers. */
+/* Decodes vectors 2j and 2j + 1 of a panel's codes into two registers. */
 static void decode(const struct kernel *kernel, int panel, int j, int to)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -65,8 +65,8 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
     }
     rf_asm_move(out, RF_VMOVDQU, high, rf_mem(rf_in_panel(reg_codes, panel, 64 * j)));
     if (kernel->format == RF_FORMAT_MXFP4) {
-        /* Of an index six bits count, of which the upper two are the neighbour's; the table is
-         * there four times. */
+        /* vpermb uses six bits of an index. The upper two belong to the next code, so the table is
+         * repeated four times. */
         rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->mask));
         rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
         rf_asm_vector(out, RF_VPERMB, high, high, rf_reg(kernel->mask));
@@ -76,7 +76,8 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
     rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
     rf_asm_vector(out, RF_VPAND, high, high, rf_reg(kernel->mask));
     if (kernel->format != RF_FORMAT_Q6_K) return;
-    /* The upper two bits of four vectors lie in one; each two are moved to bits 4 and 5. */
+    /* One vector holds the upper two bits of four vectors. Each pair of bits moves to bits 4 and 5.
+     */
     static const int left[4] = {4, 2, 0, -2};
     for (int v = 0; v < 2; v++) {
         int shift = left[j % 2 * 2 + v], bits = kernel->temporary;
@@ -89,7 +90,7 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
     }
 }
 
-/* The products of vectors 2j and 2j + 1. */
+/* Emits the products of vectors 2j and 2j + 1. */
 static void multiply(const struct kernel *kernel, int j)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -119,7 +120,7 @@ static void multiply(const struct kernel *kernel, int j)
     }
 }
 
-/* Where products start, so that the codes' offset is taken off. */
+/* Starts the products so that the codes' offset is subtracted. */
 static void start(const struct kernel *kernel, int half)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -135,7 +136,7 @@ static void start(const struct kernel *kernel, int half)
         }
 }
 
-/* A panel's scales of a group to their register, and its minimums. */
+/* Loads a panel's scales and minimums of a group. */
 static void load_scales(const struct kernel *kernel, int panel, int half)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -203,7 +204,7 @@ static void block(const struct kernel *kernel)
     }
 }
 
-/* The numbers of a Q4_K unit from 6 bits (rf_q4k_scale) to bytes in memory. */
+/* Unpacks the 6-bit numbers of a Q4_K unit (rf_q4k_scale) to bytes in memory. */
 static void unpack(const struct kernel *kernel, int panel)
 {
     struct rf_assembler *out = kernel->frame.out;
@@ -258,7 +259,7 @@ static void assign_registers(struct kernel *kernel)
     kernel->frame.sum = next + n * p <= REGISTERS ? next : -1;
 }
 
-/* The eight blocks of a unit of 256 values. */
+/* Emits the eight blocks of a unit of 256 values. */
 static void superblock(const struct kernel *kernel)
 {
     struct rf_assembler *out = kernel->frame.out;

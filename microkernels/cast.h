@@ -1,11 +1,11 @@
-/* Weights to blocks of fewer bits, as a GGUF file has them. Every tier compiles this source for its
- * own vectors; its bits are the same on all of them, because every sum runs in the order that is
- * written here.
+/* Casts weights to blocks of fewer bits, as in a GGUF file. Every tier compiles this source for its
+ * own vectors. The bits are the same on all tiers, because every sum runs in the order written
+ * here.
  *
- * Sixteen blocks of 32 values are worked on side by side: value j of block l is t[j][l], so that a
- * block is a lane, sums cross no lanes, and each inner loop over l is one vector operation or a
- * few. A loop holds one comparison at most: where a second one depends on the first, gcc sees
- * control flow and leaves the loop scalar. */
+ * Sixteen blocks of 32 values are cast side by side: value j of block l is t[j][l]. So a block is a
+ * lane, no sum crosses lanes, and each inner loop over l is a few vector operations. A loop holds
+ * at most one comparison: with a second one that depends on the first, gcc sees control flow and
+ * does not vectorise the loop. */
 #ifndef RF_MICROKERNELS_CAST_H
 #define RF_MICROKERNELS_CAST_H
 
@@ -18,15 +18,13 @@ enum {
     CAST_LANES = 16,
     CAST_BLOCK = 32,
     CAST_BATCH = CAST_LANES * CAST_BLOCK,
-    CAST_MAGIC = 0x4b400000, /* the bits of 1.5 * 2^23: what is added to it is rounded to an
-                                integer, ties to even */
-    CAST_SUM_STEP =
-        4 /* values that are summed in registers between two visits of the sums in memory */
+    CAST_MAGIC = 0x4b400000, /* bits of 1.5 * 2^23: adding it rounds to an integer, ties to even */
+    CAST_SUM_STEP = 4 /* values summed in registers before they are added to the sums in memory */
 };
 
 /* Scales are F16, at most 65504. */
 #define CAST_LIMIT 0x1p17f
-/* Keeps divisors from zero; of no block that is worth a scale. */
+/* Lower bound of divisors; smaller than any block's that has a scale. */
 #define CAST_TINY 0x1p-60f
 
 typedef float cast_values[CAST_BLOCK][CAST_LANES];
@@ -53,14 +51,14 @@ static inline void cast_at_least(cast_lanes x, float least)
     for (size_t l = 0; l < CAST_LANES; l++) x[l] = cast_greater(x[l], least);
 }
 
-/* 1 / scale; of a scale of nothing, something finite. */
+/* 1 / scale; finite for a scale of 0. */
 static inline void cast_invert(cast_lanes inverse, const cast_lanes scale)
 {
     for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = cast_greater(scale[l], CAST_TINY);
     for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 1.0f / inverse[l];
 }
 
-/* Greatest magnitude `limit`; a NaN becomes 0. */
+/* Limits the magnitude to `limit`; a NaN becomes 0. */
 static inline void cast_take(cast_values t, const float *x, float limit)
 {
     float y[CAST_BATCH];
@@ -71,7 +69,7 @@ static inline void cast_take(cast_values t, const float *x, float limit)
         for (size_t l = 0; l < CAST_LANES; l++) t[j][l] = y[l * CAST_BLOCK + j];
 }
 
-/* v to the nearest integer from 0 to `top`, as bits above CAST_MAGIC. Integers compare as the
+/* v rounded to an integer from 0 to `top`, as bits above CAST_MAGIC. These integers compare as the
  * floats do. */
 static inline int32_t cast_code_bits(float v, int32_t top)
 {
@@ -85,8 +83,8 @@ static inline float cast_code(float v, int32_t top)
     return rf_bits_float((uint32_t)cast_code_bits(v, top)) - 0x1.8p23f;
 }
 
-/* Blocks whose byte i holds the code of value i below that of value 16 + i; `out`: the first
- * block's codes. */
+/* Writes blocks whose byte i holds the code of value i in its low half and that of value 16 + i in
+ * its high half. `out`: the first block's codes. */
 static inline void cast_put_nibbles(uint8_t *out, size_t block_bytes, cast_codes c)
 {
     uint32_t words[4][CAST_LANES];
@@ -104,22 +102,21 @@ static inline void cast_put_nibbles(uint8_t *out, size_t block_bytes, cast_codes
 
 /* ---- MXFP4: E2M1 codes, a power of two for each block (OCP Microscaling Formats 1.0) ---- */
 
-/* The bits of the power of two that E2M1's numbers around a are half apart in; below 1 they are as
- * at 1. */
+/* The bits of the power of two of which E2M1's numbers around a are half apart; below 1, as at 1.
+ */
 static inline int32_t cast_e2m1_unit(float a)
 {
     int32_t bits = (int32_t)(rf_float_bits(a) & 0x7f800000u);
     return bits > 0x3f800000 ? bits : 0x3f800000;
 }
 
-/* To be added to a: 1.5 * 2^22 times that power of two. The sum is a to the nearest number of E2M1,
- * ties to even. */
+/* 1.5 * 2^22 times that power of two. Adding it to a rounds a to E2M1, ties to even. */
 static inline int32_t cast_e2m1_magic(int32_t unit)
 {
     return unit + 0x0b400000;
 }
 
-/* The sum of squares of what rounding changes, in units of the scale. */
+/* The squared rounding error, in units of the scale. */
 static inline void cast_mxfp4_error(cast_lanes error, cast_values t, const cast_lanes inverse)
 {
     for (size_t l = 0; l < CAST_LANES; l++) error[l] = 0.0f;
@@ -146,22 +143,22 @@ static inline void cast_mxfp4_codes(cast_codes c, cast_values t, const cast_lane
         }
 }
 
-/* The scale 2^(floor(log2 max) - 2), or, if `best`, twice that where it leaves less squared error:
- * the maximum is then between 2 and 4 instead of 4 and 8, of which all above 6 is lost. */
+/* The scale 2^(floor(log2 max) - 2) or, if `best`, twice that where it leaves less squared error.
+ * The maximum is then between 2 and 4 instead of 4 and 8, where values above 6 are cut off. */
 static inline void cast_mxfp4_batch(uint8_t *out, const float *x, int best)
 {
     cast_values t;
     cast_codes c;
     cast_lanes inverse, half, error, half_error;
     int32_t exponent[CAST_LANES], none[CAST_LANES];
-    cast_take(t, x, 0x1.8p127f); /* of either scale the greatest number that F32 has, too */
+    cast_take(t, x, 0x1.8p127f); /* so that both scales are finite */
     for (size_t l = 0; l < CAST_LANES; l++) exponent[l] = 0;
     for (size_t j = 0; j < CAST_BLOCK; j++)
         for (size_t l = 0; l < CAST_LANES; l++) {
             int32_t magnitude = (int32_t)(rf_float_bits(t[j][l]) & 0x7fffffffu);
             exponent[l] = magnitude > exponent[l] ? magnitude : exponent[l];
         }
-    /* A block of next to nothing is nothing. */
+    /* Blocks of tiny values become zero. */
     for (size_t l = 0; l < CAST_LANES; l++) {
         none[l] = exponent[l] >> 23 < 8 ? -1 : 0;
         exponent[l] = (exponent[l] >> 23) - 2;
@@ -192,7 +189,7 @@ static void cast_mxfp4_best_16(uint8_t *out, const float *x)
 
 /* ---- affine grids: x = scale * code + minimum, codes 0 to 15 ---- */
 
-/* Of the codes that the values have on a grid: the sums of q, q^2 and x q. */
+/* Sums over the values' codes q on a grid: of q, q^2 and x q. */
 struct cast_sums {
     cast_lanes q, qq, xq;
 };
@@ -226,8 +223,8 @@ struct cast_fit {
     cast_lanes sum; /* of x */
 };
 
-/* Takes, where it explains more, the grid of least squares for the codes that the values have on
- * the given one. Its minimum is at most `highest`, which is 0 or out of reach. */
+/* Fits a grid by least squares to the codes that the values have on the given grid, and keeps it
+ * where it explains more. Its minimum is at most `highest`, which is 0 or infinite. */
 static inline void cast_improve(struct cast_fit *fit, cast_values t, const cast_lanes inverse,
                                 const cast_lanes minimum, float highest)
 {
@@ -256,8 +253,8 @@ static inline void cast_improve(struct cast_fit *fit, cast_values t, const cast_
 }
 
 /* Tries grids whose 15, 14 and 13 steps span the values, which finds the grid of values that were
- * on one, and one of 16 steps that cuts their ends off; then the least squares of the best of these
- * once more. */
+ * on one, and a grid of 16 steps that cuts off the extremes. Then the best grid is fitted once
+ * more. */
 static inline void cast_fit_grid(struct cast_fit *fit, cast_values t, float highest)
 {
     static const float steps[] = {15, 14, 13, 16};
@@ -332,12 +329,12 @@ static void cast_q4_1_16(uint8_t *out, const float *x)
 /* ---- Q4_K: 256 values, eight affine grids whose scales and minima are 6-bit multiples of two
  * numbers ---- */
 
-/* One superblock's lanes. */
+/* The lanes of one superblock. */
 enum { CAST_GROUPS = 8 };
 
 struct cast_q4_k {
     cast_lanes scale, minimum; /* 0 to 63 */
-    cast_lanes d, m;           /* what they are multiples of; minima are subtracted */
+    cast_lanes d, m;           /* units of scale and minimum; minima are subtracted */
 };
 
 static inline void cast_set_multiples(struct cast_q4_k *grid, size_t first, float d, float m)
@@ -348,7 +345,7 @@ static inline void cast_set_multiples(struct cast_q4_k *grid, size_t first, floa
     }
 }
 
-/* The greatest scale and the lowest minimum become 63, the others the nearest multiples. */
+/* The greatest scale and the lowest minimum become 63; the others are rounded to multiples. */
 static inline void cast_q4_k_grid(struct cast_q4_k *grid, const struct cast_fit *fit)
 {
     for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS) {
@@ -375,7 +372,7 @@ static inline void cast_q4_k_products(const struct cast_q4_k *grid, cast_lanes s
     for (size_t l = 0; l < CAST_LANES; l++) minimum[l] = -(grid->m[l] * grid->minimum[l]);
 }
 
-/* d and m by least squares over the superblock, all else being what it is. */
+/* Fits d and m by least squares over the superblock, with scales, minima and codes fixed. */
 static inline void cast_q4_k_refine(struct cast_q4_k *grid, const struct cast_fit *fit,
                                     cast_values t)
 {
@@ -444,7 +441,7 @@ static void cast_q4_k_16(uint8_t *out, const float *x)
 
 /* ---- symmetric grids ---- */
 
-/* The value of the greatest magnitude, with its sign, but not nothing. */
+/* The value of the greatest magnitude, with its sign; not 0. */
 static inline void cast_extreme(cast_lanes extreme, cast_values t)
 {
     cast_lanes low, high;
@@ -458,8 +455,8 @@ static inline void cast_extreme(cast_lanes extreme, cast_values t)
     for (size_t l = 0; l < CAST_LANES; l++) extreme[l] = -low[l] > high[l] ? low[l] : high[l];
 }
 
-/* x = d (code - 8). The value of the greatest magnitude falls on code 0 or a little beyond: d is
- * the least squares of the best of these tries. */
+/* x = d (code - 8). In each try the value of the greatest magnitude has code 0 or lies a little
+ * beyond. d is the least-squares fit to the best try. */
 static void cast_q4_0_16(uint8_t *out, const float *x)
 {
     static const float steps[] = {8, 7.25f, 6.5f, 8.75f, 9.5f};
@@ -501,8 +498,8 @@ static void cast_q4_0_16(uint8_t *out, const float *x)
     cast_put_nibbles(out + 2, 18, c);
 }
 
-/* As ggml defines it: d = max / 127, x / d rounded half away from zero with d in F32, then d in
- * F16. */
+/* ggml's definition: d = max / 127; x / d is rounded half away from zero with d in F32; then d
+ * becomes F16. */
 static void cast_q8_0_16(uint8_t *out, const float *x)
 {
     cast_values t;
@@ -528,7 +525,7 @@ static void cast_q8_0_16(uint8_t *out, const float *x)
 
 /* ---- rows ---- */
 
-/* n values in batches; the last one is filled up with zeros. */
+/* Casts n values in batches; the last one is padded with zeros. */
 static inline void cast_all(uint8_t *out, const float *x, size_t n, size_t block_bytes,
                             void (*batch)(uint8_t *out, const float *x))
 {

@@ -1,10 +1,11 @@
+/* The tables of all tiers: the reference first, then each tier over the ones below it. */
 #include "microkernels/kernels.h"
 
 #include <stdatomic.h>
 
 #include "platform/cpu.h"
 
-/* The ladder of a tier: each rung starts from the one below it. */
+/* Fills a table with the kernels of the tiers below and then of the tier itself. */
 static int fill(struct rf_kernels *kernels, int tier)
 {
     rf_kernels_init_ref(kernels);
@@ -12,7 +13,7 @@ static int fill(struct rf_kernels *kernels, int tier)
     case RF_TIER_SCALAR: return 1;
     case RF_TIER_AVX2: rf_kernels_init_avx2(kernels); return 1;
     case RF_TIER_AVXVNNI:
-    case RF_TIER_AVXVNNIINT8: /* what it has of its own is generated (jit/) */
+    case RF_TIER_AVXVNNIINT8: /* its own kernels are generated (jit/) */
         rf_kernels_init_avx2(kernels);
         if (rf_cpu_needs_evex())
             rf_kernels_init_avxvnni_evex(kernels);
@@ -34,7 +35,7 @@ static int fill(struct rf_kernels *kernels, int tier)
 
 const struct rf_kernels *rf_kernels(int tier)
 {
-    /* Built once; threads that come at the same time write the same pointers. */
+    /* Each table is built once, by the first thread that asks for it; others wait. */
     static struct rf_kernels tables[RF_TIER_COUNT];
     static _Atomic int
         state[RF_TIER_COUNT]; /* 0: not built, 1: being built, 2: ready, 3: no kernels */

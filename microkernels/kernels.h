@@ -1,8 +1,8 @@
-/* The arithmetic: one table of function pointers, filled first with the scalar reference, which
- * defines what each kernel computes, then overwritten by the tiers that the machine has
- * (docs/kernels.md).
+/* The arithmetic: one table of function pointers for each tier. It is filled with the scalar
+ * reference, which defines what each kernel computes, and then overwritten with the tier's own
+ * kernels (docs/kernels.md).
  *
- * Row independence. For every kernel, the bits of a result row depend on that row's operands alone:
+ * Row independence: for every kernel, the bits of a result row depend on that row's operands alone,
  * not on how many rows, queries or weights the call holds. Each sum of a tier runs in one fixed
  * order, whatever tile it is computed in. Between tiers results differ by rounding. */
 #ifndef RF_MICROKERNELS_KERNELS_H
@@ -17,13 +17,13 @@ enum {
     RF_KV_BLOCK = 16,        /* positions that lie interleaved in the K cache */
     RF_ATTENTION_CHUNK = 256 /* positions of one attention call; chunks start at its multiples */
 };
+_Static_assert(RF_ATTENTION_CHUNK % RF_KV_BLOCK == 0, "chunks are whole blocks");
 
-/* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k.
- * w, BF16: row-major, ldw elements from row to row, no alignment beyond 2 bytes; read in place from
- * the model's file. w, other formats: panels (panel.h), 64-byte aligned, ldw bytes from panel to
- * panel; k is a multiple of the format's unit. x: rows packed in the form that the format wants
- * (rf_operand_of), of which the first n are meant; 64-byte aligned. y: F32, ldy elements from row
- * to row. */
+/* y[i][r] = sum_j w[r][j] * x[i][j], + bias[r], + y[i][r] if accumulate; i < n, r < m, j < k. w,
+ * BF16: row-major, rows ldw elements apart, 2-byte aligned; read in place from the model's file. w,
+ * other formats: panels (panel.h), 64-byte aligned, ldw bytes apart; k is a multiple of the
+ * format's unit. x: rows packed in the format's operand form (rf_operand_of), of which the first n
+ * are used; 64-byte aligned. y: F32, rows ldy elements apart. */
 struct rf_linear_args {
     float *y;
     size_t ldy;
@@ -37,12 +37,12 @@ struct rf_linear_args {
 
 typedef void rf_linear_fn(const struct rf_linear_args *args);
 
-/* The forms that rows of activations take as operands. */
+/* The forms of packed rows of activations. */
 enum rf_operand {
-    RF_OPERAND_BF16, /* each value rounded to BF16; the order is the tier's own */
+    RF_OPERAND_BF16, /* values rounded to BF16; each tier has its own order */
     RF_OPERAND_A8,   /* struct rf_a8 [n][rf_a8_stride(k)] */
-    RF_OPERAND_A16, /* each value rounded to BF16, for panels: [n][rf_a16_stride(k)], of each four k
-                       in the order 0, 2, 1, 3 */
+    RF_OPERAND_A16, /* values rounded to BF16, for panels: [n][rf_a16_stride(k)]; each four k in the
+                       order 0, 2, 1, 3 */
     RF_OPERAND_COUNT
 };
 
@@ -51,7 +51,7 @@ static inline enum rf_operand rf_operand_of(enum rf_format format)
     return format == RF_FORMAT_BF16 ? RF_OPERAND_BF16 : RF_OPERAND_A8;
 }
 
-/* Values from row to row: an odd number of cache lines. k is a multiple of 32. */
+/* Values from one row to the next: an odd number of cache lines. k is a multiple of 32. */
 static inline size_t rf_a16_stride(size_t k)
 {
     return (k / RF_BLOCK | 1) * RF_BLOCK;
@@ -75,11 +75,11 @@ struct rf_attention_args {
     size_t ldo;
 };
 
-/* Casts of weights (cast.h): to which blocks, and by which rule. */
+/* Casts of weights (cast.h): the blocks' type and the rule. */
 enum rf_cast {
-    RF_CAST_MXFP4_FLOOR, /* the exponent of OCP's and ML-SpecQD's rule: floor(log2 max) - 2 */
-    RF_CAST_MXFP4,       /* that exponent or the next, whichever leaves less squared error */
-    RF_CAST_Q4_0,        /* the others: scales, and minima, by least squares over several tries */
+    RF_CAST_MXFP4_FLOOR, /* exponent by OCP's and ML-SpecQD's rule: floor(log2 max) - 2 */
+    RF_CAST_MXFP4,       /* that exponent or the next, by the squared error */
+    RF_CAST_Q4_0,        /* this and the next two: least squares over several tries */
     RF_CAST_Q4_1,
     RF_CAST_Q4_K,
     RF_CAST_Q8_0, /* ggml's own rule */
@@ -87,21 +87,24 @@ enum rf_cast {
 };
 
 struct rf_kernels {
-    /* Operands: the bytes of n rows of k values, and writing row i of them. Each row is written by
-     * itself, in any order, by any thread. For A8 and A16 k is a multiple of 32. */
+    /* Operands: the size in bytes of n packed rows of k values, and the function that packs row i.
+     * Rows are packed independently, in any order, by any thread. For A8 and A16 k is a multiple of
+     * 32. */
     size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
     void (*pack[RF_OPERAND_COUNT])(void *packed, size_t row, const float *x, size_t k);
 
-    /* BF16: products are exact, sums are F32, in an order of the tier's own.
-     * Other formats, on every tier to the same bits: for each result and group of k in order, with
-     * the exact integer i = sum (c - offset) q:  acc = fma(i * d, s, acc), then, where there is a
-     * minimum, acc = fma(b, d_sum, acc); in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
+    /* BF16: exact products, F32 sums in the tier's own order. Other formats give the same bits on
+     * every tier. For each result and group of k in order, with the exact integer i = sum (c -
+     * offset) q:
+     *
+     *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
+     *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    /* MXFP4 weights times A16 rows: 16-bit activations. For each block of 32 in order: acc =
-     * fma(sum of the products, s, acc), the sum in F32 and in an order of the tier's own. */
+    /* MXFP4 weights times A16 rows (16-bit activations). For each block of 32 in order: acc =
+     * fma(sum of the products, s, acc); the sum is F32 in the tier's own order. */
     rf_linear_fn *linear_mxfp4_a16;
-    size_t linear_rows; /* weight rows to share work by: a multiple of 16 and of the height of every
-                           tile */
+    size_t linear_rows; /* weight rows in a unit of work: a multiple of 16 and of every tile's
+                           height */
 
     void (*attention_f16)(const struct rf_attention_args *args);
     void (*attention_bf16)(const struct rf_attention_args *args);
@@ -115,16 +118,15 @@ struct rf_kernels {
     void (*f32_to_bf16)(uint16_t *out, const float *x, size_t n);
     void (*bf16_to_f32)(float *out, const uint16_t *x, size_t n);
 
-    /* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. */
+    /* The index of the first x[i] > threshold, or n. A NaN does not count. */
     size_t (*first_above)(const float *x, size_t n, float threshold);
 
-    /* n values, a multiple of the type's block, to blocks as a model's file has them; the same bits
-     * on every tier. No alignment. What is not finite counts as the greatest finite number, a NaN
-     * as 0. */
+    /* Casts n values, a multiple of the type's block, to blocks as in a GGUF file; the same bits on
+     * every tier. No alignment. Infinities count as the greatest finite number, NaN as 0. */
     void (*cast[RF_CAST_COUNT])(void *blocks, const float *x, size_t n);
 
-    /* Reads n bytes (a multiple of 4096) at full speed; the result keeps a compiler from dropping
-     * the loads. */
+    /* Reads n bytes, a multiple of 4096, at full speed. The result keeps the compiler from dropping
+     * loads. */
     uint64_t (*read_stream)(const void *data, size_t n);
 };
 
@@ -133,13 +135,13 @@ static inline size_t rf_padded(size_t n)
     return (n + 15) & ~(size_t)15;
 }
 
-/* The table of a tier (an enum rf_tier), or NULL if this build has no kernels of its own for it.
- * Which tiers the machine can run is rf_cpu_has_tier's to say. */
+/* The table of a tier (an enum rf_tier), or NULL if this build has no kernels for it. Whether the
+ * machine can run it: rf_cpu_has_tier. */
 const struct rf_kernels *rf_kernels(int tier);
-/* The best tier that the machine can run and that has kernels here. */
+/* The best tier that the machine can run and that this build has. */
 int rf_kernels_best_tier(void);
 
-/* What each tier overwrites. */
+/* Each overwrites a table's entries with its tier's kernels. */
 void rf_kernels_init_ref(struct rf_kernels *kernels);
 void rf_kernels_init_avx2(struct rf_kernels *kernels);
 void rf_kernels_init_avxvnni(struct rf_kernels *kernels);

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The same caches; where these are unknown, as many threads. An L2 for several cores may show fewer
- * of them when some are switched off, and so may a core its threads: neither counts where sizes do.
- */
+/* 1 if both have the same caches or, where sizes are unknown, as many threads. How many cores share
+ * an L2 and how many threads a core has count only where sizes are unknown: some may be switched
+ * off. */
 static int same_structure(const struct rf_core_traits *a, const struct rf_core_traits *b)
 {
     if (a->l1_bytes && b->l1_bytes && a->l1_bytes != b->l1_bytes) return 0;
@@ -32,7 +32,7 @@ static int alike(const struct rf_core_traits *a, const struct rf_core_traits *b)
     return same_structure(a, b) && similar_speed(a, b);
 }
 
-/* Whether `a` looks faster: by the first of these that is known of both and differs. */
+/* 1 if `a` looks faster, by the first of these figures that is known of both and differs. */
 static int faster(const struct rf_core_traits *a, const struct rf_core_traits *b)
 {
     if (a->type && b->type && a->type != b->type) return a->type < b->type;
@@ -55,12 +55,12 @@ static enum rf_core_kind kind_of(enum rf_core_type type, int is_outside)
     return type == RF_TYPE_LOW_POWER || is_outside ? RF_CORE_LP : RF_CORE_E;
 }
 
-/* What all cores together tell. */
+/* What is known of all cores together. */
 struct summary {
-    int leader;                                  /* the fastest, as it looks */
-    int l3, types, kinds, ranks, speeds, caches; /* cores that have them */
-    int outside;                /* some are low-power cores for the lack of an L3 */
-    int by_structure, by_speed; /* what set cores without a type apart */
+    int leader;                                  /* the core that looks fastest */
+    int l3, types, kinds, ranks, speeds, caches; /* how many cores have each */
+    int outside;                /* some cores are low-power because they have no L3 */
+    int by_structure, by_speed; /* what told cores without a type apart */
 };
 
 static struct summary summarise(const struct rf_core_traits *cores, int n)
@@ -103,7 +103,7 @@ struct list {
     int count;
 };
 
-/* One more of "a, b and c": the last that was added is still in `next`. */
+/* Items are joined by '|' until print_list knows how many there are. */
 static void add(struct list *list, const char *item)
 {
     size_t at = strlen(list->text);

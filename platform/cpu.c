@@ -10,8 +10,9 @@
 #include "platform/memory.h"
 #include "platform/topology.h"
 
-static const char *const tier_names[RF_TIER_COUNT] = {"scalar",      "avx2",   "avxvnni",
-                                                      "avxvnniint8", "avx512", "amx"};
+static const char *const tier_names[] = {"scalar",      "avx2",   "avxvnni",
+                                         "avxvnniint8", "avx512", "amx"};
+_Static_assert(sizeof tier_names / sizeof *tier_names == RF_TIER_COUNT, "a name for each tier");
 
 const char *rf_tier_name(enum rf_tier tier)
 {
@@ -68,8 +69,7 @@ int rf_cpu_has_tier(enum rf_tier tier)
 
     if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25)))
         return 0; /* tile state; BF16, TILE, INT8 */
-    /* Linux lets a process use the tiles' large state only on request, which holds for all of its
-     * threads. */
+    /* Linux allows the tiles' large state only on request. One request holds for all threads. */
     return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* A tier is a coherent bundle of instruction sets, as processors really have them; each holds
- * kernels of its own. */
+/* A tier is a set of instruction sets that occur together in processors. Each has its own kernels.
+ */
 enum rf_tier {
     RF_TIER_SCALAR,
     RF_TIER_AVX2,        /* AVX2, FMA, F16C */
@@ -21,10 +21,10 @@ const char *rf_tier_name(enum rf_tier tier);
 int rf_tier_by_name(const char *name);
 /* 1 if the processor and the operating system can run the tier. */
 int rf_cpu_has_tier(enum rf_tier tier);
-/* 1 if the tier avxvnni runs here, but in AVX-512's encoding (EVEX) only. */
+/* 1 if the tier avxvnni runs here only in AVX-512's encoding (EVEX). */
 int rf_cpu_needs_evex(void);
 
-/* Bytes of all last-level caches together; 0 if unknown. Costs some milliseconds. */
+/* Bytes of all last-level caches together; 0: unknown. Takes some milliseconds. */
 size_t rf_cpu_cache_bytes(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory for code that is generated at run time: written first, then executable, never both. */
+/* Memory for code that is generated at run time: first writable, then executable, never both. */
 #ifndef RF_PLATFORM_EXECUTABLE_H
 #define RF_PLATFORM_EXECUTABLE_H
 
@@ -13,8 +13,8 @@ struct rf_executable {
 
 /* At least `bytes` of writable memory that is not executable. */
 int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_error *error);
-/* Makes it executable and no longer writable. Fails with RF_ERR_SYSTEM where the system forbids
- * executable memory; the memory stays writable then, to be freed. */
+/* Makes it executable and read-only. RF_ERR_SYSTEM: the system forbids executable memory; the
+ * memory then stays writable and must still be freed. */
 int rf_executable_seal(struct rf_executable *executable, struct rf_error *error);
 void rf_executable_free(struct rf_executable *executable);
 

@@ -180,7 +180,7 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
 
 int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
 {
-    /* mkstemp is stricter than what a person expects of a file of theirs. */
+    /* mkstemp allows the owner only; users expect their umask. */
     mode_t mask = umask(0);
     umask(mask);
     int failed = fchmod(file->file, 0666 & ~mask), cause = errno;

@@ -12,7 +12,7 @@
 
 enum { HUGE_PAGE = 2 << 20, CACHE_LINE = 64 };
 
-/* Blocks of whole huge pages: mapped with room to spare, then cut to the border. */
+/* Blocks of whole huge pages: mapped with one page too many, then cut to the page border. */
 static void *map_block(size_t bytes)
 {
     if (bytes > SIZE_MAX - 2 * (size_t)HUGE_PAGE) return NULL;
@@ -25,7 +25,7 @@ static void *map_block(size_t bytes)
     if (before) munmap(map, before);
     if (after) munmap(map + before + size, after);
 #if defined(MADV_HUGEPAGE)
-    madvise(map + before, size, MADV_HUGEPAGE); /* a wish: small pages do as well */
+    madvise(map + before, size, MADV_HUGEPAGE); /* may fail: small pages work too */
 #endif
     return map + before;
 }
@@ -59,9 +59,9 @@ static int read_number(const char *path, uint64_t *number)
     return found;
 }
 
-/* The lowest limit on the way from a control group up to the root of its hierarchy. Inside a
- * container the path may be the host's and not exist here; the walk then ends at the root, which is
- * the container's own group. */
+/* The lowest limit from a control group up to the root of its hierarchy. In a container the path
+ * may be the host's and not exist; the walk then ends at the root, which is the container's group.
+ */
 static uint64_t group_limit(const char *root, const char *group, const char *file, uint64_t limit)
 {
     char at[1024];

@@ -7,8 +7,7 @@
 
 #include "base/alloc.h"
 
-/* The default allocator: aligned blocks; those of 2 MiB and more are pages of their own with huge
- * pages asked for. */
+/* The default allocator. Blocks of 2 MiB and more are mapped with huge pages where possible. */
 extern const struct rf_allocator rf_system_allocator;
 
 uint64_t rf_memory_physical(void); /* bytes; the container's limit where that is lower */

@@ -7,7 +7,9 @@
 enum choice { CHOICE_AUTO, CHOICE_P, CHOICE_E, CHOICE_ALL, CHOICE_LIST };
 
 static const char *const choice_names[] = {"auto", "p", "e", "all"};
-static const char *const kind_names[RF_CORE_KINDS] = {"P", "E", "LP"};
+_Static_assert(sizeof choice_names / sizeof *choice_names == CHOICE_LIST, "a name for each choice");
+static const char *const kind_names[] = {"P", "E", "LP"};
+_Static_assert(sizeof kind_names / sizeof *kind_names == RF_CORE_KINDS, "a name for each kind");
 
 const char *rf_core_kind_name(enum rf_core_kind kind)
 {
@@ -28,7 +30,7 @@ const char *rf_left_out_reason(enum rf_left_out reason)
     return "";
 }
 
-/* A hardware thread that may work, with what its place in the order depends on. */
+/* A hardware thread that may work, and the keys of its place in the order. */
 struct candidate {
     int cpu;   /* index */
     int round; /* threads of its core before it */
@@ -38,14 +40,14 @@ struct candidate {
     int mhz;
 };
 
-/* What a plan is made from. */
+/* The state while a plan is made. */
 struct draft {
     const struct rf_topology *topology;
     const char *cores;
     enum choice choice;
     unsigned char *named;         /* [n_cpus], of a list */
     struct candidate *candidates; /* [n_cpus] */
-    int n_candidates, n_first;    /* the first ones work unless fewer threads are wanted */
+    int n_candidates, n_first;    /* these come first, and work unless fewer threads are wanted */
 };
 
 /* The smallest CPU number above `number`, or -1. */
@@ -59,7 +61,7 @@ static int next_number(const struct rf_topology *topology, int number)
     return next;
 }
 
-/* "0-3,8": the CPU numbers that there are. */
+/* Writes the CPU numbers that exist as "0-3,8". */
 static void print_numbers(const struct rf_topology *topology, char *text, size_t cap)
 {
     size_t at = 0;
@@ -99,8 +101,7 @@ static int name_cpu(struct draft *draft, long number, struct rf_error *error)
     return 0;
 }
 
-/* A number without sign and spaces; -1 where there is none. What is too large for any CPU is
- * clamped. */
+/* Parses a number without sign and spaces; -1: none. Numbers too large for any CPU are clamped. */
 static long take_number(const char **text)
 {
     if (**text < '0' || **text > '9') return -1;
@@ -169,8 +170,8 @@ static enum rf_left_out consider(const struct draft *draft, int i)
     return cpu->sibling ? RF_LEFT_SIBLING : RF_NOT_LEFT_OUT;
 }
 
-/* Threads of the same core, and (of as many threads) cores of the same L2, that are candidates
- * before it. */
+/* Sets `round` and `in_l2`: earlier candidates on the same core, and earlier cores of that round
+ * with the same L2. */
 static void place(struct draft *draft, struct candidate *added)
 {
     const struct rf_cpu *cpus = draft->topology->cpus, *cpu = &cpus[added->cpu];
@@ -220,21 +221,19 @@ static int find_candidates(struct draft *draft, enum rf_left_out *left_out, stru
                    topology->n_kinds == 1 ? ": all of its cores are equal" : "");
 }
 
-/* Speeds relative to a P core, before anything is measured. Arithmetic goes with the clock, and an
- * efficient core does less of it in a cycle: half of a P core's in Gracemont (two vector units of
- * 128 bits against two of 256), nearly as much in Skymont (four of 128); 0.65 lies between. A core
- * with a P core's caches is of its design and differs by the clock alone. Reading memory hardly
- * depends on the clock; fewer misses in flight, and outside the ring a longer way, are what slows
- * it. Unknown clocks are guessed from processors with both kinds. */
+/* Estimated speeds relative to a P core. Compute-bound speed follows the clock, times what an
+ * efficient core does in a cycle: half of a P core's work in Gracemont (two 128-bit vector units
+ * against two of 256), nearly all of it in Skymont (four of 128). 0.65 lies between. A core with a
+ * P core's caches has its design and differs by the clock alone. Memory-bound speed hardly depends
+ * on the clock; it is limited by fewer outstanding misses and, outside the ring, by a longer path.
+ * Where clocks are unknown the figures are guesses from processors with both kinds. */
 static void estimate(const struct rf_topology *topology, const struct rf_cpu *cpu, float *decode,
                      float *prompt)
 {
     static const float clock_guess[] = {1, 0.75f, 0.5f}, of_memory[] = {1, 0.75f, 0.4f},
                        of_cycle[] = {1, 0.65f, 0.65f};
     const struct rf_cpu *best = cpu; /* a P core */
-    int own_mhz = 0,
-        best_mhz =
-            0; /* fastest of the kind: what a single favoured core reaches alone says little */
+    int own_mhz = 0, best_mhz = 0;   /* fastest of the kind: a single favoured core says little */
     for (int i = 0; i < topology->n_cpus; i++) {
         const struct rf_cpu *other = &topology->cpus[i];
         if (other->kind == cpu->kind && other->max_mhz > own_mhz) own_mhz = other->max_mhz;
@@ -248,8 +247,8 @@ static void estimate(const struct rf_topology *topology, const struct rf_cpu *cp
     *prompt = clock * (same_design ? 1 : of_cycle[cpu->kind]);
 }
 
-/* The workers' seats: those of a core share its speed, and who has none is as slow as the slowest.
- */
+/* The workers' seats. Workers on one core share its speed; one without a core is as slow as the
+ * slowest. */
 static void fill_seats(struct rf_plan *plan, const struct draft *draft)
 {
     const struct rf_cpu *cpus = plan->topology.cpus;
@@ -277,7 +276,7 @@ static void fill_seats(struct rf_plan *plan, const struct draft *draft)
     for (int s = plan->n_placed; s < plan->n_seats; s++) plan->seats[s] = slowest;
 }
 
-/* Second threads of a core that stays idle are left out for what its first one is. */
+/* Second threads of an idle core are left out for the same reason as its first. */
 static void explain(struct rf_plan *plan, const struct draft *draft, enum rf_left_out why)
 {
     const struct rf_cpu *cpus = plan->topology.cpus;
@@ -297,7 +296,7 @@ static int must_bind(const struct rf_plan *plan, enum choice choice)
     int first = -1, kinds_differ = 0, keeps_out = 0;
     if (!topology->is_this_system) return 0;
     if (topology->openmp_binds)
-        return 1; /* it would put the first of a team's threads where the caller is */
+        return 1; /* it would put the team's first thread on the caller's core */
     for (int i = 0; i < topology->n_cpus; i++) {
         if (!topology->cpus[i].is_allowed) continue;
         if (first < 0) first = i;

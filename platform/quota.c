@@ -6,8 +6,8 @@
 
 enum { LONGEST = 4096 };
 
-/* The first one or two numbers of a small file: quota and period in microseconds. How many there
- * are; "max" is no number. */
+/* Reads the first one or two numbers of a small file: quota and period in microseconds. Returns how
+ * many there are; "max" is not a number. */
 static int read_numbers(const char *folder, const char *group, const char *file, long long *first,
                         long long *second)
 {
@@ -28,8 +28,9 @@ static int lower(int limit, long long quota, long long period)
     return cpus < INT_MAX && (limit == 0 || cpus < limit) ? (int)cpus : limit;
 }
 
-/* From a group up to the root of its hierarchy. Inside a container the path may be the host's and
- * not exist here; the walk then ends at the root, which is the container's own group. */
+/* The lowest quota from a control group up to the root of its hierarchy. In a container the path
+ * may be the host's and not exist; the walk then ends at the root, which is the container's group.
+ */
 static int group_limit(const char *folder, const char *group, int version, int limit)
 {
     char at[LONGEST];

@@ -1,38 +1,83 @@
 #include "platform/split.h"
 
+#include <assert.h>
 #include <math.h>
 
-/* Neighbours in memory make measured speeds wander by a few per cent, which must not show in the
- * shares, while a worker that really changes is to be followed at once. Seconds of a long and a
- * short average; how far the short one must be off to be believed, and for how long it then is. */
-static const double MEMORY = 0.060, RECENT = 0.004, OFF = 0.15, UNSETTLED = 0.016;
-/* A worker that got nothing is believed to be e times as fast after so many seconds, from that part
- * of the fastest one's speed up to all of it, until it is measured. So one that is really slow gets
- * too much for a moment now and then. */
-static const double FORGETTING = 0.050, LEAST = 1e-3;
-/* Of the usual time: what another number of workers must reach to be taken; by how much the passes
- * of a trial together may miss that, so that what is close is looked at for long; from where on
- * passes bring a trial forward, if there are SURPRISES in a row. */
-static const double BETTER = 0.985, PATIENCE = 0.08, SURPRISE = 1.25;
-/* Seconds between trials: at least, at most, and after a change, which may have been for a moment's
- * sake. */
-static const double OFTEN = 0.25, SELDOM = 30.0, SOON = 0.05;
-/* The longest time for which a false alarm keeps the next away. */
-static const double ALARM = 8.0;
-/* Of all time, that trials may cost. */
-static const double LOSS = 0.01;
-/* The most, but for that, where not all workers take part, since nothing tells that a core is free
- * again. */
-static const double AGAIN = 1.0;
-/* A worker for which all others wait longer than this multiple of its share, and a little, is worth
- * less than nothing; it is left out for so many seconds, twice as many each time that it comes back
- * no better. The time is averaged over LATE seconds. */
-static const double WORTH = 1.3, LITTLE = 0.06, LATE = 0.05, OUT = 0.5, LONGEST_OUT = 16.0;
-enum { TRIAL_PASSES = 8, SURPRISES = 2, FAILURES = 7, ARRAYS = 6 };
+/* The tuned figures. All were chosen by hand. test_split bounds what they cost in simulations, and
+ * docs/cores.md has measured results. Times are in seconds. */
+static const struct {
+    /* A worker's speed. Other users of the memory make single measurements vary by a few per cent,
+     * which must not move the shares; a real change must move them at once. With `now` the speed
+     * since the last correction, `seconds` ago:
+     *     recent += (now - recent) * (1 - exp(-seconds / recent_memory))
+     *     speed  += (now - speed)  * (1 - exp(-seconds / memory))
+     * and speed = recent for `unsettled` seconds after |recent / speed - 1| > off. */
+    double memory, recent_memory, off, unsettled;
+    /* A worker that got no work is not measured. Until it is,
+     *     speed = min(fastest, max(speed, least_speed * fastest) * exp(seconds / forgetting)) */
+    double forgetting, least_speed;
+
+    /* A trial gives passes to another number of workers. Each term is of a pass of the trial:
+     *     missed = sum(seconds / usual seconds - better)
+     * It ends when missed >= patience, or after trial_passes. Below 0, the number is adopted. */
+    double better, patience;
+    int trial_passes;
+    double usual_gain; /* usual += usual_gain * (seconds - usual) */
+    /* The next trial comes after_change seconds after a change, and otherwise after
+     *     min(max(lost / loss, often * 2^floor(failures / 2)), seldom)
+     * with `lost` the seconds that the trial lost, and `failures` the trials in a row that changed
+     * nothing, counted up to most_failures. */
+    double after_change, loss, often, seldom;
+    int most_failures;
+    /* Limit of the second term while not all workers take part: nothing else tells that a core has
+     * become free again. */
+    double seldom_with_fewer;
+    /* `surprises` passes in a row that take longer than surprise * usual bring the trial forward,
+     * and not again for alarm seconds: twice as many each time, from `often` up to longest_alarm,
+     * until a trial changes something. */
+    double surprise;
+    int surprises;
+    double longest_alarm;
+
+    /* A worker is left out when
+     *     part of the time in which all others wait for it > worth * its share + small_wait
+     * The time is averaged over late_memory seconds. It is left out for first_outing seconds; twice
+     * as long as before, up to longest_outing, when it comes back no better. */
+    double worth, small_wait, late_memory, first_outing, longest_outing;
+} tuning = {
+    .memory = 0.060,
+    .recent_memory = 0.004,
+    .off = 0.15,
+    .unsettled = 0.016,
+    .forgetting = 0.050,
+    .least_speed = 1e-3,
+    .better = 0.985,
+    .patience = 0.08,
+    .trial_passes = 8,
+    .usual_gain = 0.25,
+    .after_change = 0.05,
+    .loss = 0.01,
+    .often = 0.25,
+    .seldom = 30.0,
+    .most_failures = 14,
+    .seldom_with_fewer = 1.0,
+    .surprise = 1.25,
+    .surprises = 2,
+    .longest_alarm = 8.0,
+    .worth = 1.3,
+    .small_wait = 0.06,
+    .late_memory = 0.05,
+    .first_outing = 0.5,
+    .longest_outing = 16.0,
+};
+
+enum { ARRAYS = 6 }; /* of each kind: speed, recent, unsettled, late, out, outing */
 
 int rf_split_new(struct rf_split **split, int n_workers, int n_places, const struct rf_split *first,
                  const struct rf_allocator *allocator, struct rf_error *error)
 {
+    assert(n_places >= 1 && n_places <= n_workers);
+    assert(!first || first->n_workers == n_workers);
     *split = NULL;
     struct rf_split *made = rf_calloc(allocator, 1, sizeof *made, "split", error);
     if (!made) return RF_ERR_MEMORY;
@@ -71,13 +116,14 @@ void rf_split_free(struct rf_split *split)
 
 int rf_split_neighbour(const struct rf_split *split, int active, int up)
 {
+    assert(active >= 1 && active <= split->n_workers);
     int step = active / 4 > 1 ? active / 4 : 1;
     int next = up ? active + step : active - step;
     if (next > split->n_places) next = active < split->n_places ? split->n_places : active;
     return next < 1 ? 1 : next;
 }
 
-/* Those who join are believed to be like the rest, until they are measured. */
+/* Workers that join have at least half of the others' mean speed, until they are measured. */
 static void welcome(struct rf_split_kind *kind, int active, int joined)
 {
     double sum = 0.0;
@@ -88,8 +134,9 @@ static void welcome(struct rf_split_kind *kind, int active, int joined)
 
 int rf_split_workers(struct rf_split *split, int n_rows, double now)
 {
+    assert(n_rows >= 1);
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
-    /* Of many rows a pass takes long, and all workers are wanted. */
+    /* No trials with many rows: such passes are long, few, and use all workers. */
     if (n_rows > RF_SPLIT_ROWS || split->usual[n_rows] <= 0.0) return kind->active;
     if (!kind->trial && now >= kind->next_trial) {
         int next = rf_split_neighbour(split, kind->active, kind->tries_up);
@@ -112,16 +159,16 @@ static void forget_usual(struct rf_split *split, const struct rf_split_kind *kin
         if (&split->kinds[rf_work_of(rows)] == kind) split->usual[rows] = 0.0;
 }
 
-/* Leaves a worker out that costs more than it gives. */
+/* 1 if worker i costs more than it gives: it is left out from now on. */
 static int holds_up(struct rf_split_kind *kind, int i, int workers, double now)
 {
     double sum = 0.0;
     for (int other = 0; other < workers; other++)
         if (kind->out[other] <= now) sum += kind->speed[other];
-    if (kind->late[i] <= WORTH * kind->speed[i] / sum + LITTLE) return 0;
-    /* Back no better? */
-    kind->outing[i] = now < kind->out[i] + kind->outing[i] ? 2.0 * kind->outing[i] : OUT;
-    if (kind->outing[i] > LONGEST_OUT) kind->outing[i] = LONGEST_OUT;
+    if (kind->late[i] <= tuning.worth * kind->speed[i] / sum + tuning.small_wait) return 0;
+    int is_no_better = now < kind->out[i] + kind->outing[i];
+    double outing = is_no_better ? 2.0 * kind->outing[i] : tuning.first_outing;
+    kind->outing[i] = fmin(outing, tuning.longest_outing);
     kind->out[i] = now + kind->outing[i];
     kind->late[i] = 0.0;
     kind->recent[i] = -1.0;
@@ -133,15 +180,16 @@ int rf_split_members(struct rf_split *split, int n_rows, int workers, double now
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
     int count = 0, left_out = 0,
         most = workers > split->n_places ? split->n_workers : split->n_places;
+    assert(workers >= 1 && workers <= split->n_workers);
     for (int i = 0; i < most && count < workers; i++) {
         if (i > 0 && kind->out[i] <= now && holds_up(kind, i, workers, now)) left_out = 1;
         if (i == 0 || kind->out[i] <= now) members[count++] = i;
     }
     if (left_out) {
         forget_usual(split, kind);
-        /* A trial has nothing left to be compared with. */
+        /* The usual times, with which a trial compares, are gone. */
         kind->trial = 0;
-        kind->next_trial = fmax(kind->next_trial, now + SOON);
+        kind->next_trial = fmax(kind->next_trial, now + tuning.after_change);
     }
     return count;
 }
@@ -152,38 +200,39 @@ void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, 
     if (n_rows > RF_SPLIT_ROWS || (!kind->trial && workers != kind->active)) return;
     double *usual = &split->usual[n_rows];
     if (!kind->trial || workers != kind->trial) {
-        kind->surprises = *usual > 0.0 && seconds > SURPRISE * *usual ? kind->surprises + 1 : 0;
-        if (kind->surprises >= SURPRISES && now > kind->alarm) {
-            /* A false alarm doubles the time to the next. */
-            kind->alarm_wait = fmin(fmax(OFTEN, 2.0 * kind->alarm_wait), ALARM);
+        kind->surprises =
+            *usual > 0.0 && seconds > tuning.surprise * *usual ? kind->surprises + 1 : 0;
+        if (kind->surprises >= tuning.surprises && now > kind->alarm) {
+            kind->alarm_wait =
+                fmin(fmax(tuning.often, 2.0 * kind->alarm_wait), tuning.longest_alarm);
             kind->alarm = now + kind->alarm_wait;
             kind->next_trial = now;
         }
-        *usual += (seconds - *usual) * (*usual > 0.0 ? 0.25 : 1.0);
+        *usual += (seconds - *usual) * (*usual > 0.0 ? tuning.usual_gain : 1.0);
         return;
     }
+    assert(*usual > 0.0); /* rf_split_workers begins no trial before */
     kind->trial_sum += seconds / *usual;
-    double missed = kind->trial_sum - BETTER * ++kind->trial_passes;
-    if (missed < PATIENCE && kind->trial_passes < TRIAL_PASSES) return;
+    double missed = kind->trial_sum - tuning.better * ++kind->trial_passes;
+    if (missed < tuning.patience && kind->trial_passes < tuning.trial_passes) return;
     kind->trial = 0;
     if (missed < 0.0) {
         kind->active = workers;
-        kind->next_trial = now + SOON;
+        kind->next_trial = now + tuning.after_change;
         kind->failures = 0;
         kind->alarm_wait = 0.0;
         forget_usual(split, kind);
         return;
     }
-    /* The longer nothing has changed, the longer it will last. */
     double lost = (kind->trial_sum - kind->trial_passes) * *usual,
-           calm = ldexp(OFTEN, kind->failures / 2);
-    if (kind->failures < 2 * FAILURES) kind->failures++;
-    if (kind->active < split->n_places) calm = fmin(calm, AGAIN);
-    kind->next_trial = now + fmin(fmax(lost / LOSS, calm), SELDOM);
+           calm = ldexp(tuning.often, kind->failures / 2);
+    if (kind->failures < tuning.most_failures) kind->failures++;
+    if (kind->active < split->n_places) calm = fmin(calm, tuning.seldom_with_fewer);
+    kind->next_trial = now + fmin(fmax(lost / tuning.loss, calm), tuning.seldom);
     kind->tries_up = !kind->tries_up;
 }
 
-/* How far an average over so many seconds goes towards what the last of them showed. */
+/* The weight of the last `seconds` in an average over `memory` seconds. */
 static double towards(double seconds, double memory)
 {
     return 1.0 - exp(-seconds / memory);
@@ -192,33 +241,36 @@ static double towards(double seconds, double memory)
 void rf_split_learn(struct rf_split_kind *kind, int i, double work, double busy, double seconds)
 {
     double *speed = &kind->speed[i], *recent = &kind->recent[i], *unsettled = &kind->unsettled[i];
+    assert(seconds > 0.0 && work >= 0.0 && busy >= 0.0);
     if (busy > 0.0) {
         double now = work / busy;
         if (*recent == 0.0) *recent = *speed;
         if (*recent < 0.0) *recent = now;
-        *recent += (now - *recent) * towards(seconds, RECENT);
-        *unsettled = fabs(*recent / *speed - 1.0) > OFF ? UNSETTLED : *unsettled - seconds;
+        *recent += (now - *recent) * towards(seconds, tuning.recent_memory);
+        *unsettled =
+            fabs(*recent / *speed - 1.0) > tuning.off ? tuning.unsettled : *unsettled - seconds;
         if (*unsettled > 0.0)
             *speed = *recent;
         else
-            *speed += (now - *speed) * towards(seconds, MEMORY);
+            *speed += (now - *speed) * towards(seconds, tuning.memory);
         return;
     }
     double best = *speed;
     for (int other = 0; other < kind->active; other++)
         if (kind->speed[other] > best) best = kind->speed[other];
-    *speed = fmin(best, fmax(*speed, LEAST * best) * exp(seconds / FORGETTING));
+    *speed = fmin(best, fmax(*speed, tuning.least_speed * best) * exp(seconds / tuning.forgetting));
     *recent = -1.0;
 }
 
 void rf_split_waited(struct rf_split_kind *kind, int i, double waited, double seconds)
 {
-    kind->late[i] += (waited / seconds - kind->late[i]) * towards(seconds, LATE);
+    kind->late[i] += (waited / seconds - kind->late[i]) * towards(seconds, tuning.late_memory);
 }
 
 void rf_split_shares(const struct rf_split_kind *kind, const int *members, int count, float *shares)
 {
     double sum = 0.0;
     for (int i = 0; i < count; i++) sum += kind->speed[members[i]];
+    assert(sum > 0.0);
     for (int i = 0; i < count; i++) shares[i] = (float)(kind->speed[members[i]] / sum);
 }

@@ -1,6 +1,17 @@
+/* Only the threads come from OpenMP: one parallel region per team, which lasts as long as the team.
+ * Its runs, barriers and shares of work are made here, because OpenMP's own lack what they need:
+ *   - A smaller OpenMP region ends the threads that it does not need. Here a run wakes as many
+ *     workers as pay, and the others sleep on.
+ *   - An OpenMP barrier does not say who came last and by how much. The split learns from that.
+ *   - OpenMP's static schedule gives equal shares, and its dynamic one knows no speeds.
+ *   - OMP_WAIT_POLICY lets waiting threads spin or sleep in the whole process. Here a waiting
+ * worker spins for some microseconds and then sleeps. OpenMP still starts and ends the threads, so
+ * that its limits, its binding and the tools that follow it (ThreadSanitizer's libarcher) hold for
+ * them. */
 #define _GNU_SOURCE
 #include "platform/team.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <omp.h>
@@ -16,20 +27,24 @@
 
 #include "platform/clock.h"
 
+/* Chosen by hand; docs/cores.md has measured results. */
 static const double REDEAL = 0.5e-3; /* seconds of work between corrections of the shares */
+/* The part of each matrix that is not dealt out, but taken by workers as they get ready. A prompt's
+ * passes are long enough for the shares to be wrong by their end. */
+static const double TAIL = 1.0 / 16, PROMPT_TAIL = 0.5;
 enum {
-    GROUP = 4,     /* workers */
-    SPINS = 2000,  /* looks at a word before sleeping: 50 to 100 microseconds */
+    GROUP = 4,     /* workers that meet at one counter */
+    SPINS = 2000,  /* reads of a word before sleeping: 50 to 100 microseconds */
     MASK_SETS = 4, /* of 1024 CPUs each, in an affinity mask */
     MASK_BYTES = MASK_SETS * sizeof(cpu_set_t)
 };
 
-/* What one worker alone writes while it works, and the last at a barrier reads. */
+/* Written by one worker while it works; read by the last worker to arrive at a barrier. */
 struct slot {
     _Alignas(64) double work, busy; /* since the last correction of the shares */
-    double waited;                  /* in that time, by all others for this worker alone */
-    double ended; /* when it was done with the measured share before a barrier; 0: no such share */
-    int position; /* index in the run under way */
+    double waited; /* seconds in that time that all others waited for this worker */
+    double ended;  /* when it finished the measured share before a barrier; 0: no such share */
+    int position;  /* index in the current run */
     double factor, period; /* rf_team_slow */
     enum rf_core_kind kind;
 };
@@ -37,15 +52,15 @@ struct slot {
 /* Many workers meet in groups first, so that no word is written by all of them in turn. */
 struct meeting {
     _Alignas(64) _Atomic uint32_t arrived;
-    _Atomic double ended; /* of the last that came; 0: not known */
-    /* Where all meet, and written by the last that comes: */
-    _Atomic size_t taken;        /* grains of the tail of the share under way */
+    _Atomic double ended; /* slot.ended of the worker that arrived last; 0: not known */
+    /* Used where all workers meet, and reset by the last to arrive: */
+    _Atomic size_t taken;        /* grains taken of the current share's tail */
     _Atomic uint32_t generation; /* meetings of two workers */
 };
 
 /* Where one worker waits between runs. */
 struct gate {
-    _Alignas(64) _Atomic uint32_t calls; /* to work, or to leave */
+    _Alignas(64) _Atomic uint32_t calls; /* number of calls to work or to leave */
     _Atomic uint32_t asleep;
 };
 
@@ -54,26 +69,26 @@ struct rf_team {
     int size, places;
     struct slot *slots; /* [size] */
     struct gate *gates; /* [size] */
-    int *members;       /* [size] of the run under way: which worker has which index */
-    float *shares;      /* [size] of the run under way, by index: rf_split_shares */
+    int *members;       /* [size] the worker at each index of the current run */
+    float *shares;      /* [size] its share of the work: rf_split_shares */
     int equally, slowed;
     const struct rf_split *measured;
 
-    pthread_t host; /* enters the parallel region; its first worker is number 1 */
+    pthread_t host; /* enters the parallel region, and is worker 1 */
     int has_host;
-    _Atomic uint32_t threads; /* that the region has; 0: not known yet */
+    _Atomic uint32_t threads; /* of the region; 0: not known yet */
     _Atomic int leave;
 
     int binds;
     cpu_set_t masks[RF_CORE_KINDS][MASK_SETS], callers[MASK_SETS];
 
-    /* Of the run under way. */
+    /* The current run. */
     rf_team_fn fn;
     void *argument;
     int count, spins;
     struct rf_split_kind *kind; /* NULL: equal shares */
-    double tail;                /* part of the work that is not dealt out */
-    float largest;              /* share */
+    double tail;                /* TAIL or PROMPT_TAIL */
+    float largest;              /* of `shares` */
 
     struct {
         struct meeting all, *groups; /* groups: [size / GROUP, rounded up] */
@@ -108,11 +123,11 @@ static void change(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
 
 static void bind_to(const cpu_set_t *mask)
 {
-    sched_setaffinity(0, MASK_BYTES,
-                      mask); /* a core that has gone since the plan was made: any other will do */
+    /* It fails when the cores have gone since the plan was made; then any other will do. */
+    sched_setaffinity(0, MASK_BYTES, mask);
 }
 
-/* A worker's life, but for the caller's. */
+/* The loop of each worker except the caller. */
 static void serve(struct rf_team *team, int index)
 {
     char name[16];
@@ -125,15 +140,15 @@ static void serve(struct rf_team *team, int index)
         wait_for_change(&gate->calls, calls, &gate->asleep, spins);
         if (atomic_load(&team->leave)) return;
         struct rf_worker worker = {team, team->slots[index].position, team->count};
-        spins = team->spins; /* after the barrier the next run may begin */
+        spins = team->spins; /* read before the barrier: then the next run may change it */
         team->fn(team->argument, &worker);
         rf_team_barrier(&worker);
     }
 }
 
-/* Its region is the team's life. A thread of its own enters it, since OpenMP keeps a pool of
- * threads for each thread that enters regions: the caller's other regions, and callers that come
- * and go, would end and start our workers. */
+/* The thread that enters the region. It is not the caller's, because OpenMP keeps a pool of threads
+ * for each thread that enters regions: other regions of the caller, and callers that come and go,
+ * would end and start our workers. */
 static void *host(void *argument)
 {
     struct rf_team *team = argument;
@@ -156,7 +171,7 @@ static void *wait_for_release(void *argument)
     return NULL;
 }
 
-/* OpenMP's runtime ends the process when it cannot create a thread, so find out whether it can. */
+/* Fails when the system does not give n threads. OpenMP's runtime would end the process. */
 static int probe_threads(int n, const struct rf_allocator *allocator, struct rf_error *error)
 {
     pthread_t *threads = rf_malloc(allocator, (size_t)n, sizeof *threads, "worker threads", error);
@@ -175,7 +190,7 @@ static int probe_threads(int n, const struct rf_allocator *allocator, struct rf_
     return 0;
 }
 
-/* Workers leave all signals but those of faults to the program's own threads. */
+/* Workers block all signals except those of faults, which leaves them to the program's threads. */
 static int start_host(struct rf_team *team)
 {
     static const int faults[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGSYS};
@@ -197,14 +212,14 @@ static int start(struct rf_team *team, struct rf_error *error)
                        team->size);
     team->has_host = 1;
     while (atomic_load(&team->threads) == 0) futex(&team->threads, FUTEX_WAIT_PRIVATE, 0);
-    /* OMP_THREAD_LIMIT and OMP_DYNAMIC may have made it fewer. */
+    /* OMP_THREAD_LIMIT and OMP_DYNAMIC can make them fewer than asked for. */
     team->size = 1 + (int)atomic_load(&team->threads);
     if (team->places > team->size) team->places = team->size;
     rf_team_begin_with(team, team->measured);
     return 0;
 }
 
-/* Hardware threads that the caller may run on, and with it workers that are not bound. */
+/* Hardware threads that the caller, and workers that are not bound, may run on. */
 static int usable_cpus(void)
 {
     cpu_set_t mask[MASK_SETS];
@@ -218,7 +233,7 @@ static void seat(struct rf_team *team, const struct rf_plan *plan)
     for (int i = 0; i < team->size; i++) {
         const struct rf_seat *seat = &plan->seats[i];
         team->slots[i].kind = seat->kind;
-        /* A worker without a place of its own goes where others of its kind are. */
+        /* A worker without a core of its own shares the cores of its kind. */
         if (seat->cpu >= 0)
             CPU_SET_S((size_t)plan->topology.cpus[seat->cpu].cpu, MASK_BYTES,
                       team->masks[seat->kind]);
@@ -236,11 +251,12 @@ static void seat_like(struct rf_team *team, const struct rf_team *other)
     for (int i = 0; i < team->size; i++) team->slots[i].kind = other->slots[i].kind;
 }
 
-/* Either by a plan or like another team. */
+/* One of `plan` and `other` is NULL. */
 static int team_new(struct rf_team **team, int size, const struct rf_plan *plan,
                     const struct rf_team *other, const struct rf_allocator *allocator,
                     struct rf_error *error)
 {
+    assert(size >= 1 && !plan != !other);
     *team = NULL;
     struct rf_team *made = rf_calloc(allocator, 1, sizeof *made, "worker team", error);
     if (!made) return RF_ERR_MEMORY;
@@ -333,8 +349,8 @@ int rf_team_split_new(const struct rf_team *team, struct rf_split **split,
     return rf_split_new(split, team->size, team->places, team->measured, allocator, error);
 }
 
-/* Shares for the work to come, from what the workers did since they were last corrected: `seconds`
- * ago. */
+/* Shares for the coming work, from what the workers did since the last correction, `seconds` ago.
+ */
 static void deal(struct rf_team *team, double seconds)
 {
     struct rf_split_kind *kind = team->equally ? NULL : team->kind;
@@ -354,9 +370,10 @@ static void deal(struct rf_team *team, double seconds)
         if (team->largest < team->shares[i]) team->largest = team->shares[i];
 }
 
-/* With `count` members. */
+/* Runs fn on members[0 .. count). */
 static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
+    assert(count >= 1 && count <= team->size && team->members[0] == 0);
     struct rf_worker worker = {team, 0, count};
     team->fn = fn;
     team->argument = argument;
@@ -368,7 +385,7 @@ static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
         call(team, team->members[i]);
     }
     if (team->binds) {
-        /* The caller's thread is not ours: it gets its own mask back. */
+        /* The caller's thread gets its own mask back. */
         int known = sched_getaffinity(0, MASK_BYTES, team->callers) == 0;
         if (known) bind_to(team->masks[team->slots[0].kind]);
         fn(argument, &worker);
@@ -379,7 +396,6 @@ static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
     rf_team_barrier(&worker);
 }
 
-/* The first workers, whatever is known of them. */
 static int first_members(struct rf_team *team, int count)
 {
     for (int i = 0; i < count; i++) team->members[i] = i;
@@ -389,32 +405,30 @@ static int first_members(struct rf_team *team, int count)
 void rf_team_run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
 {
     team->kind = NULL;
-    team->tail = 1.0 / 16;
-    run(team,
-        first_members(team, count == 0           ? team->places
-                            : count < team->size ? count
-                                                 : team->size),
-        fn, argument);
+    team->tail = TAIL;
+    if (count == 0) count = team->places;
+    run(team, first_members(team, count < team->size ? count : team->size), fn, argument);
 }
 
 void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows, rf_team_fn fn,
                        void *argument)
 {
+    assert(split->n_workers == team->size);
     double begin = rf_clock_seconds();
     int workers = rf_split_workers(split, n_rows, begin);
     int count = team->equally ? first_members(team, team->places)
                               : rf_split_members(split, n_rows, workers, begin, team->members);
     team->kind = &split->kinds[rf_work_of(n_rows)];
-    team->tail = n_rows > RF_SPLIT_ROWS ? 0.5 : 1.0 / 16;
+    team->tail = n_rows > RF_SPLIT_ROWS ? PROMPT_TAIL : TAIL;
     run(team, count, fn, argument);
-    /* What is left of the last correction. A pass whose work is not measured teaches nothing. */
+    /* What was done since the last correction; nothing where no work is measured. */
     if (team->slots[0].busy > 0.0) deal(team, team->slots[0].busy);
     double end = rf_clock_seconds();
     if (!team->equally) rf_split_took(split, n_rows, workers, end, end - begin);
 }
 
-/* 1 to the last of `count` that come to a meeting. *before: the latest time at which another was
- * done, as far as is known. */
+/* Returns 1 to the last of `count` workers to arrive. *before is raised to the slot.ended of the
+ * worker that arrived before this one. */
 static int arrive(struct meeting *meeting, uint32_t count, double ended, double *before)
 {
     double last = atomic_load_explicit(&meeting->ended, memory_order_relaxed);
@@ -426,7 +440,7 @@ static int arrive(struct meeting *meeting, uint32_t count, double ended, double 
     return 1;
 }
 
-/* 1 to the last of all. */
+/* Returns 1 to the last worker of the run to arrive. */
 static int arrive_as(struct rf_team *team, const struct rf_worker *worker, struct slot *slot)
 {
     uint32_t count = (uint32_t)worker->count, group = (uint32_t)worker->index / GROUP;
@@ -446,11 +460,11 @@ void rf_team_barrier(struct rf_worker *worker)
 {
     struct rf_team *team = worker->team;
     if (worker->count == 1) return;
-    int spins = team->spins; /* once all have come, the next run may begin */
+    int spins = team->spins; /* read before all have arrived: then the next run may change it */
     struct slot *slot = &team->slots[team->members[worker->index]];
-    /* Where somebody waits: of two, beside the word that the other one writes when it comes, so
-     * that a single cache line goes to and fro; of more, away from it, since each that comes would
-     * take it from all that wait. */
+    /* The word that waiting workers read. Two workers use the cache line that the other one writes
+     * on arrival, so that one line travels between them. More workers use another line, since each
+     * arrival would take the line from all that wait. */
     _Atomic uint32_t *word = &team->barrier.generation;
     if (worker->count == 2) {
         word = &team->barrier.all.generation;
@@ -458,7 +472,7 @@ void rf_team_barrier(struct rf_worker *worker)
     }
     uint32_t generation = atomic_load_explicit(word, memory_order_acquire);
     if (arrive_as(team, worker, slot)) {
-        /* The others wait: what is the team's may be changed by this one. */
+        /* All others wait, so this worker may change the team. */
         atomic_store_explicit(&team->barrier.all.taken, 0, memory_order_relaxed);
         if (slot->busy > REDEAL) deal(team, slot->busy);
         change(word, &team->barrier.sleepers);
@@ -467,8 +481,8 @@ void rf_team_barrier(struct rf_worker *worker)
     wait_for_change(word, generation, &team->barrier.sleepers, spins);
 }
 
-/* Grains of `dealt` that the first `count` workers get; each the whole ones of its own share, since
- * one too many for a slow worker would hold up all. */
+/* Grains of `dealt` that the first `count` workers get. Each share is rounded down, since one grain
+ * too many for a slow worker would hold up all. */
 static size_t dealt_to(const struct rf_team *team, size_t dealt, int count)
 {
     size_t sum = 0;
@@ -479,6 +493,7 @@ static size_t dealt_to(const struct rf_team *team, size_t dealt, int count)
 void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, size_t grain,
                     double cost)
 {
+    assert(grain > 0);
     const struct rf_team *team = worker->team;
     size_t grains = (n + grain - 1) / grain, i = (size_t)worker->index,
            count = (size_t)worker->count, first, end;
@@ -498,7 +513,7 @@ void rf_share_begin(struct rf_share *share, struct rf_worker *worker, size_t n, 
     if (cost > 0.0 || team->slowed) share->since = share->handed = rf_clock_seconds();
 }
 
-/* Makes the piece that the worker has just done take as long as rf_team_slow says. */
+/* Waits until the last piece has taken as long as rf_team_slow demands. */
 static void drag(struct rf_share *share, const struct slot *slot)
 {
     double now = rf_clock_seconds(), until = now + (now - share->handed) * (slot->factor - 1.0);
@@ -506,8 +521,8 @@ static void drag(struct rf_share *share, const struct slot *slot)
     while ((share->handed = rf_clock_seconds()) < until) __builtin_ia32_pause();
 }
 
-/* Takes some of the tail: the less, the fewer grains are left and the slower the worker. None,
- * where the fastest worker would have done all that is left before this one had done a grain. */
+/* Takes some grains of the tail: fewer when fewer are left and when the worker is slow. It takes
+ * none when the fastest worker could do all that is left before this one had done a grain. */
 static size_t take(struct rf_team *team, const struct rf_worker *worker, size_t tail, size_t *first)
 {
     float share = team->shares[worker->index];
@@ -554,6 +569,7 @@ int rf_share_next(struct rf_share *share, size_t *begin, size_t *end)
 
 void rf_team_slow(struct rf_team *team, int i, double factor, double period)
 {
+    assert(i >= 0 && i < team->size && factor >= 1.0);
     team->slots[i].factor = factor;
     team->slots[i].period = period;
     team->slowed = 0;

@@ -41,8 +41,8 @@ void rf_terminal_use_utf8(void)
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "en_US.UTF-8");
 }
 
-/* A signal belongs to the process, so its state does as well. The pipe ends a wait for input even
- * where the signal was delivered to another thread, or just before the wait began. */
+/* Signals belong to the process, so their state is static. The pipe ends a wait for input even
+ * where another thread received the signal, or where it came just before the wait began. */
 enum { UNANSWERED_INTERRUPTS = 3 };
 static struct {
     volatile sig_atomic_t count;

@@ -28,7 +28,7 @@ void rf_topology_free(struct rf_topology *topology)
     *topology = (struct rf_topology){0};
 }
 
-/* Without it, as in some containers, hwloc finds nothing and says so on standard error. */
+/* Without /sys, as in some containers, hwloc finds nothing and prints errors. */
 static int has_sysfs(void)
 {
     return access("/sys/devices/system/cpu", R_OK) == 0;
@@ -40,7 +40,7 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* What the processors' maker or a file wrote, on one line. */
+/* Copies text from outside without its control characters. */
 static void copy_name(char *to, size_t cap, const char *from)
 {
     while (isspace((unsigned char)*from)) from++;
@@ -61,7 +61,7 @@ static int by_core(const void *left, const void *right)
     return (a->cpu > b->cpu) - (a->cpu < b->cpu);
 }
 
-/* As long as the kernel wants it, for CPU_FREE; NULL where there is none. */
+/* The process's affinity mask in the kernel's size, to be freed with CPU_FREE; NULL: none. */
 static cpu_set_t *affinity(size_t *bytes)
 {
     for (size_t cpus = 1024; cpus <= MOST_CPUS; cpus *= 2) {
@@ -129,7 +129,7 @@ static size_t cache_size(hwloc_obj_t cache)
                : 0;
 }
 
-/* Of the core that the processor `pu` belongs to. */
+/* The traits of `core`, to which the hardware thread `pu` belongs. */
 static struct rf_core_traits traits_of(hwloc_topology_t hwloc, hwloc_obj_t pu, hwloc_obj_t core)
 {
     struct rf_core_traits traits = {.efficiency = -1, .n_threads = 1};
@@ -172,7 +172,7 @@ static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc,
             has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
         hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, pu);
         hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu);
-        /* Threads follow each other by core; one that belongs to none counts as one. */
+        /* Threads are sorted by core. One without a core counts as a core. */
         if (i > 0 && (!core || core != before)) next++;
         before = core;
         topology->cpus[i] = (struct rf_cpu){
@@ -239,8 +239,8 @@ static uint64_t last_level_bytes(hwloc_topology_t hwloc)
     return bytes;
 }
 
-/* Where OMP_PROC_BIND or its kin is set, OpenMP has bound the first thread to the first of its
- * places before anybody could ask; what the process may use is all of them. */
+/* With OMP_PROC_BIND or a similar variable, OpenMP binds the first thread to its first place as the
+ * program starts. The process may still use all of OpenMP's places. */
 static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask,
                              struct rf_error *error)
 {
@@ -259,8 +259,8 @@ static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask,
     return 0;
 }
 
-/* The processors that this process may use. On this system all of its threads count: one that is
- * bound says nothing of the others. */
+/* The hardware threads that this process may use. On this system the masks of all its threads are
+ * united, since a single thread may be bound. */
 static int read_allowed(struct rf_topology *topology, hwloc_topology_t hwloc,
                         hwloc_bitmap_t allowed, struct rf_error *error)
 {
@@ -320,7 +320,7 @@ static int read_loaded(struct rf_topology *topology, hwloc_topology_t hwloc, str
     return code;
 }
 
-/* Only what is asked for below: devices cost milliseconds. */
+/* Only what is needed below: reading devices takes milliseconds. */
 static int choose_objects(hwloc_topology_t hwloc)
 {
     static const hwloc_obj_type_t wanted[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L1CACHE,
@@ -328,15 +328,15 @@ static int choose_objects(hwloc_topology_t hwloc)
     int failed = hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         failed |= hwloc_topology_set_type_filter(hwloc, wanted[i], HWLOC_TYPE_FILTER_KEEP_ALL);
-    /* What this process may not use is shown as well, and why. */
+    /* Hardware threads that the process may not use are listed too. */
     return failed | hwloc_topology_set_flags(hwloc, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
 }
 
-/* hwloc itself falls back to this machine, silently, when it cannot open the file. */
+/* hwloc silently falls back to this machine when it cannot open the file. */
 static int load(hwloc_topology_t hwloc, const char *file, struct rf_error *error)
 {
     int refused = file && hwloc_topology_set_xml(hwloc, file) != 0;
-    if (refused && errno != EINVAL) { /* which is about what is in it */
+    if (refused && errno != EINVAL) { /* EINVAL is about the file's contents */
         char reason[128];
         const char *text = strerror_r(errno, reason, sizeof reason);
         return rf_fail(error, RF_ERR_IO, "HWLOC_XMLFILE: %s: %s", file, text);

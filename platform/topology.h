@@ -1,5 +1,5 @@
-/* The machine's hardware threads, as hwloc (2.4 or newer) knows them, with what is missing there
- * made up for and said. */
+/* The machine's hardware threads, from hwloc (2.4 or newer). Missing data is replaced by
+ * assumptions, which `note` states. */
 #ifndef RF_PLATFORM_TOPOLOGY_H
 #define RF_PLATFORM_TOPOLOGY_H
 
@@ -18,14 +18,14 @@ enum rf_core_kind {
 
 /* One hardware thread. */
 struct rf_cpu {
-    int cpu;           /* the system's number, as taskset and `lscpu -e` have it */
-    int core, package; /* hwloc's logical numbers; threads of one core share `core` */
-    int sibling;       /* 0 for the first thread of its core that may be used, then 1, ... */
-    int l2, l3;        /* which cache of that level it uses, as a number, or -1 */
+    int cpu;                   /* the system's number, as in `lscpu -e` */
+    int core, package;         /* hwloc's logical numbers; threads of one core share `core` */
+    int sibling;               /* 0 for the first usable thread of its core, then 1, ... */
+    int l2, l3;                /* number of its cache of that level, or -1 */
     size_t l1_bytes, l2_bytes; /* of the caches for data; 0: unknown */
     enum rf_core_kind kind;
     int max_mhz;    /* 0: unknown */
-    int is_allowed; /* by the affinity mask and the cgroup's cpuset */
+    int is_allowed; /* by affinity mask and cpuset */
 };
 
 struct rf_topology {
@@ -35,25 +35,23 @@ struct rf_topology {
     int n_kinds;        /* kinds that occur; 1: all cores are equal */
     int is_this_system; /* 0: HWLOC_XMLFILE describes another machine, on which nothing can be bound
                            or measured */
-    int openmp_binds;   /* OpenMP binds threads here to places of its own choice: OMP_PROC_BIND and
-                           its kin */
+    int openmp_binds;   /* OpenMP binds threads itself (OMP_PROC_BIND and similar variables) */
     int quota;          /* whole CPUs that the cgroup's quota allows; 0: no limit */
     uint64_t cache_bytes; /* of all last-level caches together; 0: unknown */
     char source[256];     /* of another machine's topology: the file's name; "" for this system */
     char model[96];       /* of the processor; "" if unknown */
-    char note[256]; /* what the data lacked and what was done about it, a sentence without a full
-                       stop; "" if nothing */
+    char note[256]; /* missing data and what was assumed: a sentence without a full stop, or "" */
 };
 
-/* Reads the machine, or the one that the file in the environment variable HWLOC_XMLFILE describes;
- * a file that cannot be read is an error. Where hwloc can tell nothing (a container without /sys),
- * the affinity mask alone counts. Costs some milliseconds. On failure nothing needs to be freed. */
+/* Reads this machine, or the one in the file that HWLOC_XMLFILE names; an unreadable file is an
+ * error. Where hwloc finds nothing (a container without /sys), only the affinity mask is used.
+ * Takes some milliseconds. On failure nothing needs to be freed. */
 int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *allocator,
                      struct rf_error *error);
 void rf_topology_free(struct rf_topology *topology);
 
-/* From now on hwloc writes nothing to standard error, whatever it finds in a file. For programs,
- * before they start threads: it changes the environment. */
+/* Stops hwloc's messages on standard error. For programs, before they start threads: it changes the
+ * environment. */
 void rf_topology_silence(void);
 
 #endif

@@ -30,7 +30,7 @@ build() {
 }
 
 # Instrumented builds stop at -O1: at -O3 the compilers take minutes for one file of kernels.
-instrumented=(-DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g" "-DCMAKE_CXX_FLAGS=-O1 -g")
+instrumented=(-DCMAKE_BUILD_TYPE=None -DRIFFLE_ASSERTS=ON "-DCMAKE_C_FLAGS=-O1 -g" "-DCMAKE_CXX_FLAGS=-O1 -g")
 
 # The fuzz targets with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer.
 build_fuzz() {

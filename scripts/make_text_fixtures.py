@@ -18,30 +18,14 @@ Formats (all text; %XX stands for a byte):
                 "special" the same cases with special tokens recognised, "=" where that changes nothing
   *.chat        see test/text/test_chat_template.c
 """
+
 import os
 import sys
 
-from text_cases import STRINGS, corpus  # beside this file
+from text_cases import STRINGS, corpus, escape, escape_text, write  # beside this file
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 OUT = os.path.join(ROOT, "test", "data", "text")
-
-
-def escape(data: bytes) -> str:
-    return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b"%@" else "%%%02X" % b for b in data)
-
-
-def escape_text(text: str) -> str:
-    """As escape, but printable text outside ASCII stays readable."""
-    out = []
-    for c in text:
-        o = ord(c)
-        if (0x21 <= o <= 0x7E and c not in "%@") or (o >= 0xA1 and c.isprintable() and not c.isspace()
-                                                    and not 0x300 <= o < 0x370 and not 0xD800 <= o < 0xE000):
-            out.append(c)
-        else:
-            out.append("".join("%%%02X" % b for b in c.encode("utf-8")))
-    return "".join(out)
 
 
 def ids_line(ids) -> str:
@@ -66,12 +50,6 @@ def ids_line(ids) -> str:
 def both(plain, special):
     """Lines without and with special tokens recognised; "=" where they agree."""
     return plain + ["special"] + ["=" if a == b else b for a, b in zip(plain, special)]
-
-
-def write(directory, name, lines):
-    os.makedirs(directory, exist_ok=True)
-    with open(os.path.join(directory, name), "w", encoding="utf-8", newline="\n") as f:
-        f.write("\n".join(lines) + "\n")
 
 
 def expand(case):

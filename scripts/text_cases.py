@@ -1,5 +1,6 @@
 """The texts that make_text_fixtures.py trains small vocabularies on, and the nasty strings that tokenizers are compared
-on. All of it was written for this project or generated here."""
+on, and how both are written to files. All of it was written for this project or generated here."""
+import os
 import random
 
 PROSE = [
@@ -109,3 +110,26 @@ def make_strings():
 
 
 STRINGS = make_strings()
+
+
+def escape(data: bytes) -> str:
+    return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b"%@" else "%%%02X" % b for b in data)
+
+
+def escape_text(text: str) -> str:
+    """As escape, but printable text outside ASCII stays readable."""
+    out = []
+    for c in text:
+        o = ord(c)
+        if (0x21 <= o <= 0x7E and c not in "%@") or (o >= 0xA1 and c.isprintable() and not c.isspace()
+                                                    and not 0x300 <= o < 0x370 and not 0xD800 <= o < 0xE000):
+            out.append(c)
+        else:
+            out.append("".join("%%%02X" % b for b in c.encode("utf-8")))
+    return "".join(out)
+
+
+def write(directory, name, lines):
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, name), "w", encoding="utf-8", newline="\n") as f:
+        f.write("\n".join(lines) + "\n")

@@ -90,7 +90,7 @@ def drops(env, source, conversation, bos, eos):
 
 
 def make(directory):
-    from make_text_fixtures import escape_text, write
+    from text_cases import escape_text, write
     lines = []
     for conversation in CONVERSATIONS:
         lines.append("chat")

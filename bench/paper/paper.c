@@ -261,7 +261,8 @@ static int new_cascade(struct world *world, const struct chain *chain, int readi
         levels[i] = (struct rf_level){.ops = &drawn_level_ops,
                                       .self = &role->level,
                                       .cost = which == TARGET ? 1.0 : 0.01 + 1.05 * share,
-                                      .acceptance = which == MXFP4 ? 0.88 : 0.7};
+                                      .acceptance = which == MXFP4 ? 0.88 : 0.7,
+                                      .has_passes = 1};
     }
     int32_t capacity = PROMPT + world->options->tokens + WARM_UP + MOST_ROWS;
     int code = rf_cascade_new(cascade, levels, chain->n, capacity, &rf_system_allocator, error);

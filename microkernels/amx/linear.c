@@ -1,10 +1,9 @@
 /* BF16 weights times packed rows with AMX tiles (tdpbf16ps).
  *
- * Row-major weights are operand A as they lie in the file: 16 weight rows of 32 values. Rows of
- * activations are packed as operand B: for 16 rows and 32 values, pair j of every row side by side,
- * [16 pairs][16 rows][2]. C is 16 weights x 16 rows. So one to sixteen rows cost the same and
- * nothing of the weights is repacked. Each result sums its products over the pairs in order,
- * whatever else the tile holds. */
+ * Row-major weights are operand A as in the file: 16 weight rows of 32 values. Rows of activations
+ * are packed as operand B: for 16 rows and 32 values, [16 pairs][16 rows][2]. C is 16 weights x 16
+ * rows. So one to sixteen rows cost the same, and weights need no packing. Each result adds its
+ * products over the pairs in order, whatever else the tile holds. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -16,9 +15,9 @@ enum {
     DEPTH = 32,
     TILE_BYTES = 1024,
     ROW_BYTES = 64,
-    AHEAD = 512,   /* bytes from weights in use to those that are prefetched */
+    AHEAD = 512,   /* prefetch distance in bytes */
     STRETCH = 16,  /* chunks of k: 32 KiB of 32 weight rows */
-    MOST_PAIRS = 8 /* of tiles of rows whose sums wait at a time */
+    MOST_PAIRS = 8 /* pairs of tiles of rows whose sums wait at a time */
 };
 
 static size_t chunks(size_t k)
@@ -55,8 +54,8 @@ static void configure(void)
     _tile_loadconfig(&config);
 }
 
-/* Where a tile of weights is read from: in place, or from a copy padded with zeros at the matrix's
- * edges. */
+/* The address of a tile of weights: in place or, at the matrix's edges, a copy padded with zeros.
+ */
 struct source {
     const void *at;
     size_t stride;
@@ -74,7 +73,7 @@ static struct source weights_at(const struct rf_linear_args *args, size_t r, siz
     return (struct source){copy, ROW_BYTES};
 }
 
-/* rows[i] becomes what column i was. */
+/* Transposes: rows[i] becomes column i. */
 static void transpose(__m512 rows[SIDE])
 {
     __m512 t[SIDE];
@@ -122,8 +121,8 @@ static void finish(const struct rf_linear_args *args, size_t r, size_t i, float 
     }
 }
 
-/* Asks for what sixteen weight rows need a few steps later: in these rows, or at the beginning of
- * the sixteen after them. */
+/* Prefetches what sixteen weight rows need a few steps later: in these rows, or at the beginning of
+ * the next sixteen. */
 static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
 {
     size_t at = chunk * ROW_BYTES + AHEAD, row = at < args->k * sizeof(uint16_t) ? r : r + SIDE - 1;
@@ -133,8 +132,7 @@ static void prefetch(const struct rf_linear_args *args, size_t r, size_t chunk)
 }
 
 /* One tile of weights from r times one tile of rows from i: the decoding shape. Two tiles side by
- * side would share the load of the rows, but 32 rows of weights are more streams than memory serves
- * well. */
+ * side would share the load of the rows, but 32 weight rows are too many streams for memory. */
 static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
 {
     _Alignas(64) uint16_t copy[SIDE][DEPTH];
@@ -153,7 +151,7 @@ static void one_by_one(const struct rf_linear_args *args, size_t r, size_t i)
 }
 
 /* 32 whole weight rows from r times 32 rows from i (the second 16 may be fewer), chunks begin ..
- * end - 1 of k. Between the stretches of k the sums wait in `kept`. */
+ * end - 1 of k. Between stretches of k the sums are in `kept`. */
 static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, size_t begin,
                        size_t end, float kept[4][SIDE][SIDE])
 {
@@ -195,8 +193,8 @@ static void two_by_two(const struct rf_linear_args *args, size_t r, size_t i, si
 }
 
 /* All weight rows times `pairs` times 32 rows from i: the prompt shape. A stretch of k of 32 weight
- * rows stays in the first cache while all rows of activations pass, so that of every four tiles
- * only two come from the second. */
+ * rows stays in the L1 cache while all rows of activations pass, so that only two of four tiles
+ * come from the L2 cache. */
 static void block(const struct rf_linear_args *args, size_t i, size_t pairs)
 {
     _Alignas(64) float kept[MOST_PAIRS][4][SIDE][SIDE];

@@ -1,9 +1,9 @@
-/* Weights in panels times many rows of 8 bits with AMX tiles (tdpbsud).
+/* Weights in panels times many 8-bit rows with AMX tiles (tdpbsud).
  *
- * A decoded group of a panel, [k/4][16 rows][4], is operand B as it is; 16 rows of activations, 64
- * bytes from block to block, are operand A. Each group's integers leave the tile to be scaled, so
- * that results are the same bits as everywhere. Few rows, which wait for memory, are left to
- * avx512's kernels. */
+ * A decoded group of a panel, [k/4][16 rows][4], is operand B as it is. 16 rows of activations,
+ * with blocks 64 bytes apart, are operand A. Each group's integers leave the tile to be scaled, so
+ * that results have the same bits as on other tiers. Few rows, which are bound by memory, are left
+ * to avx512's kernels. */
 #include <immintrin.h>
 
 #include "microkernels/amx/tier.h"
@@ -12,7 +12,7 @@
 
 enum { SIDE = 16, ROWS = 2 * SIDE };
 
-/* Rows of activations of one pass over a panel. */
+/* The rows of activations of one pass over a panel. */
 struct rows {
     const struct rf_a8 *x;
     size_t stride, n; /* n <= ROWS */

@@ -10,7 +10,7 @@ struct rf_tile_config {
     uint8_t rows[16];
 };
 
-/* Rows of 8 bits that tiles take; fewer are left to avx512's kernels. */
+/* The least number of 8-bit rows for tiles; fewer are left to avx512's kernels. */
 enum { RF_AMX_LEAST_ROWS = 17 };
 
 void rf_amx_init_panels(struct rf_kernels *kernels);

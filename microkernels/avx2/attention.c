@@ -1,13 +1,12 @@
 /* Attention over one chunk. Scores: 16 positions are two vectors (K is stored so), summed over
  * head_dim in order; values: 8 elements of the head are 8 lanes, summed over positions in order.
- * Tiles share loads and never change a sum's order. */
+ * Tiles share loads and never change the order of a sum. */
 #include <immintrin.h>
 #include <math.h>
 
 #include "microkernels/avx2/math.h"
 #include "microkernels/avx2/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum { MAX_QUERIES = 4 }; /* of a tile, with two accumulators each */
 
@@ -49,7 +48,7 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
     }
 }
 
-/* Turns scores into weights exp(s - max), zeros beyond `visible` up to `padded`. */
+/* Replaces scores by weights exp(s - max), with zeros from `visible` to `padded`. */
 static void soften(float *score, size_t visible, size_t padded, float *max_out, float *sum_out)
 {
     __m256 lowest = _mm256_set1_ps(-INFINITY), max = lowest, sum = _mm256_setzero_ps();

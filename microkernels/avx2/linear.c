@@ -1,27 +1,25 @@
 /* BF16 weights times packed rows with shifts and FMA.
  *
  * A BF16 value is the upper half of an F32. Sixteen weights are one load; a shift gives the even
- * ones as F32, a mask the odd ones. Rows are packed to match: of every 16 values (rounded to BF16)
- * the 8 even ones as F32, then the 8 odd ones. Every result has one accumulator of 8 lanes, lane l
- * summing 16c + 2l, then 16c + 2l + 1, over c in order, and one fixed tree that adds the lanes;
- * tiles only share loads. */
+ * ones as F32, a mask the odd ones. Rows are packed to match: of every 16 values, rounded to BF16,
+ * the 8 even ones as F32, then the 8 odd ones. Every result has one accumulator of 8 lanes. Lane l
+ * adds 16c + 2l, then 16c + 2l + 1, over c in order, and one fixed tree adds the lanes. Tiles only
+ * share loads. */
 #include <immintrin.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "microkernels/avx2/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum {
-    MAX_TILE = 10,   /* accumulators of a tile: 16 registers less operands */
-    PIECE = 16,      /* weight rows that are read again, from a cache, for each four rows */
-    PREFETCH = 3072, /* bytes ahead in a stream of weights */
+    MAX_TILE = 10,   /* accumulators of a tile: 16 registers minus operands */
+    PIECE = 16,      /* weight rows read again, from a cache, for each four rows */
+    PREFETCH = 3072, /* prefetch distance in a stream of weights, in bytes */
     PIECE_AHEAD = 2048
 };
 
-/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of
- * a cache. */
+/* An odd number of cache lines, so that rows of 2^n values do not share the same cache sets. */
 static size_t row_floats(size_t k)
 {
     return ((k + 15) / 16 | 1) * 16;
@@ -40,17 +38,14 @@ static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
         to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));
 }
 
-/* The sums of the lanes of a, b, c, d, by the same tree each: 128-bit halves, pairs (0,2) and
- * (1,3), then both. */
+/* The sums of the lanes of a, b, c, d: 128-bit halves, then rf_sum4's tree. */
 INLINE __m128 sum4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m128 a4 = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     __m128 c4 = _mm_add_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
     __m128 d4 = _mm_add_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
-    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
-    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
-    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+    return rf_sum4(a4, b4, c4, d4);
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
@@ -60,15 +55,7 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     __m256 zero = _mm256_setzero_ps();
     __m128 sum = sum4(acc[0], count > 1 ? acc[1] : zero, count > 2 ? acc[2] : zero,
                       count > 3 ? acc[3] : zero);
-    float sums[4];
-    _mm_storeu_ps(sums, sum);
-#pragma GCC unroll 4
-    for (int t = 0; t < count; t++) {
-        size_t at = r + (size_t)t * step;
-        float value = sums[t];
-        if (args->bias) value += args->bias[at];
-        y[at] = args->accumulate ? y[at] + value : value;
-    }
+    rf_store4(args, y, r, step, sum, count);
 }
 
 /* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride
@@ -95,8 +82,8 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
     }
 }
 
-/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: bytes to
- * prefetch ahead in each weight row's stream. */
+/* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: prefetch
+ * distance in bytes. */
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr,
                  int ahead)
 {
@@ -130,8 +117,8 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
         finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
 }
 
-/* All weight rows times nr packed rows from i. The call's rows are cut into mr parts, each walked
- * from end to end: a few long streams are what memory serves best. */
+/* All weight rows times nr packed rows from i. Weight rows are cut into mr parts, each read from
+ * end to end: memory is fastest with a few long streams. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, int ahead)
 {
     size_t part = args->m / (size_t)mr;

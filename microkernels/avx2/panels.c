@@ -1,10 +1,9 @@
-/* Weights in panels on AVX2, whose byte products go by way of 16-bit sums; and rows as their
- * operands. */
+/* Weights in panels on AVX2, with 16-bit sums of byte products; and the packing of rows. */
 #include "microkernels/avx2/panels.h"
 
 #include "microkernels/avx2/tier.h"
 
-/* The sum, and the greatest, of eight lanes. */
+/* Sum and maximum of eight lanes. */
 static int32_t sum8(__m256i v)
 {
     __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -34,7 +33,7 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
         for (int v = 0; v < 4; v++)
             q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values[v], _mm256_set1_ps(inverse)));
         int sum0 = sum8(_mm256_add_epi32(q[0], q[1])), sum1 = sum8(_mm256_add_epi32(q[2], q[3]));
-        /* The packing instructions work in halves of a register; the permutation puts its fours in
+        /* The packing instructions work within halves of a register; the permutation restores the
          * order. */
         __m256i bytes =
             _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));

@@ -1,19 +1,18 @@
-/* Weights in panels times rows of 8 bits, 8 weight rows in 8 lanes. A template: the file that
- * includes it may define RF_DPBUSD(sum, codes, q), the instruction that multiplies unsigned by
- * signed bytes and adds fours of them; without it vpmaddubsw and vpmaddwd do the same in 16-bit
- * steps. Either way sums are exact, so all tiers agree.
+/* Weights in panels times 8-bit rows; 8 weight rows are 8 lanes. This is a template. The including
+ * file may define RF_DPBUSD(sum, codes, q), the instruction that multiplies unsigned by signed
+ * bytes and adds each four products. Otherwise vpmaddubsw and vpmaddwd do the same with 16-bit
+ * sums. All sums are exact, so all tiers agree.
  *
- * A half of a panel's block is taken in two parts of 16 k: four vectors of codes stay in registers
+ * Half a panel's block is handled in two parts of 16 k: four vectors of codes stay in registers
  * while all rows of activations pass, with one integer accumulator each. */
 #include <immintrin.h>
 
 #include "microkernels/kernels.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum {
     MAX_TILE = 16,  /* accumulators of a tile: halves of panels times rows */
-    PREFETCH = 2048 /* bytes ahead in a stream of codes */
+    PREFETCH = 2048 /* prefetch distance in bytes of codes */
 };
 
 INLINE __m256i load(const uint8_t *from)
@@ -21,7 +20,7 @@ INLINE __m256i load(const uint8_t *from)
     return _mm256_load_si256((const __m256i *)(const void *)from);
 }
 
-/* Part `part` (0, 1) of a block's codes, 8 rows from the one that `block` was advanced to: vector v
+/* Decodes part `part` (0, 1) of a block's codes for the 8 rows at which `block` points. Vector v
  * holds k = 16 part + 4v .. + 3. */
 INLINE void decode(enum rf_format format, const uint8_t *block, int part, __m256i codes[4])
 {
@@ -55,7 +54,7 @@ INLINE __m256i broadcast(const int8_t *q, int v)
     return _mm256_set1_epi32(((const int32_t *)(const void *)q)[v]);
 }
 
-/* What a sum starts from, so that the codes' offset is taken off. */
+/* The first value of a sum, which subtracts the codes' offset. */
 INLINE __m256i start(enum rf_format format, const struct rf_a8 *x, int part)
 {
     switch (format) {
@@ -80,8 +79,8 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
 #else
     __m256i ones = _mm256_set1_epi16(1), pairs[4];
     if (format == RF_FORMAT_Q8_0) {
-        /* Bytes above 127 would overflow the 16-bit steps: signed codes, their signs moved to the
-         * row; 2 * 128 * 127 fits. */
+        /* Bytes above 127 would overflow 16-bit sums. Codes are signed here and their signs move to
+         * the row: 2 * 128 * 127 fits. */
 #    pragma GCC unroll 4
         for (int v = 0; v < 4; v++) {
             __m256i code = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
@@ -94,7 +93,7 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
 #    pragma GCC unroll 4
     for (int v = 0; v < 4; v++) pairs[v] = _mm256_maddubs_epi16(codes[v], broadcast(q, v));
     __m256i low = _mm256_add_epi16(pairs[0], pairs[1]), high = _mm256_add_epi16(pairs[2], pairs[3]);
-    /* Codes of 24 leave room for four steps (4 * 2 * 24 * 127 = 24384), codes of 63 for two
+    /* Codes up to 24 allow four additions (4 * 2 * 24 * 127 = 24384), codes up to 63 allow two
      * (32004). */
     if (rf_panel_layout(format)->bits == 4)
         return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(low, high), ones));
@@ -243,8 +242,7 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
     }
 }
 
-/* All panels times nr rows from i; the call's panels are cut into np parts, each walked from end to
- * end. */
+/* All panels times nr rows from i. Panels are cut into np parts, each read from end to end. */
 INLINE void stream(const struct rf_linear_args *args, enum rf_format format, size_t i, int np,
                    int nr)
 {

@@ -1,10 +1,9 @@
-/* MXFP4 panels times rows of 16 bits on AVX2: codes and values become F32 on the way (QSpec's
- * verifying half). */
+/* MXFP4 panels times 16-bit rows on AVX2: codes and values are widened to F32 (the verifying half
+ * of QSpec). */
 #include <immintrin.h>
 
 #include "microkernels/avx2/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum { MAX_ROWS = 4, PREFETCH = 2048 };
 
@@ -14,7 +13,7 @@ INLINE __m256 value(__m256i codes, int bit)
     __m256 table = _mm256_setr_ps(0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 6.0f, 8.0f, 12.0f);
     __m256i sign =
         _mm256_and_si256(_mm256_slli_epi32(codes, 28 - bit), _mm256_set1_epi32((int)0x80000000));
-    /* Of an index the instruction looks at three bits. */
+    /* The instruction uses three bits of an index. */
     return _mm256_xor_ps(_mm256_permutevar8x32_ps(table, _mm256_srli_epi32(codes, bit)),
                          _mm256_castsi256_ps(sign));
 }

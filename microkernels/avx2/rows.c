@@ -1,4 +1,4 @@
-/* The work on single rows: norm, gate, conversions. */
+/* Operations on single rows: norm, gate, conversions. */
 #include <immintrin.h>
 #include <math.h>
 
@@ -77,7 +77,7 @@ static size_t first_above(const float *x, size_t n, float threshold)
 
 static uint64_t read_stream(const void *data, size_t n)
 {
-    /* Four streams a quarter apart, prefetched: one alone does not fill the memory's queues. */
+    /* Four streams, a quarter apart, with prefetches: one stream does not saturate memory. */
     const char *at = data;
     size_t quarter = n / 4;
     __m256i sum[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),

@@ -1,20 +1,19 @@
 /* Attention over one chunk. Scores: 16 positions are 16 lanes (K is stored so), summed over
  * head_dim in order; values: 16 elements of the head are 16 lanes, summed over positions in order.
- * Tiles share loads and never change a sum's order. */
+ * Tiles share loads and never change the order of a sum. */
 #include <immintrin.h>
 #include <math.h>
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
 #include "microkernels/avx512/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum {
     MAX_QUERIES = 6,  /* of a tile */
     SCORE_BLOCKS = 4, /* K blocks of a tile: 6 x 4 accumulators */
-    VALUE_LANES = 4,  /* vectors of the head of a tile: likewise */
-    ROWS_AHEAD = 48   /* of V, from a load to its prefetch */
+    VALUE_LANES = 4,  /* vectors of the head in a tile: 6 x 4 accumulators */
+    ROWS_AHEAD = 48   /* prefetch distance in rows of V */
 };
 
 INLINE __m512 load16(const uint16_t *from, int bf16)
@@ -62,7 +61,7 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
                              _mm512_mul_ps(acc[a * blocks + s], scale));
 }
 
-/* Turns scores into weights exp(s - max), zeros beyond `visible` up to `padded`. */
+/* Replaces scores by weights exp(s - max), with zeros from `visible` to `padded`. */
 static void soften(float *score, size_t visible, size_t padded, float *max_out, float *sum_out)
 {
     __m512 max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();

@@ -1,33 +1,31 @@
 /* BF16 weights times packed BF16 rows with vdpbf16ps (AVX512_BF16).
  *
- * One form serves one row and five hundred: every result has one accumulator of 16 lanes, lane l
- * summing the products of j = 32c + 2l and 32c + 2l + 1 over the chunks c in order, and one fixed
- * tree that adds the lanes. How many results a tile holds changes only which loads are shared. So a
- * prompt read in blocks gets the bits that decoding gets. */
+ * One form serves one row and five hundred. Every result has one accumulator of 16 lanes. Lane l
+ * adds the products of j = 32c + 2l and 32c + 2l + 1 over the chunks c in order, and one fixed tree
+ * adds the lanes. The number of results in a tile changes only which loads are shared. So a prompt
+ * read in blocks gets the bits that decoding gets. */
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
+#include "microkernels/x86.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Which lines of weights a walk asks for ahead of their use: all of them, or, where two walks pass
- * over the same weights, each its half of what comes next. */
+/* Which cache lines of weights a walk prefetches: all or, where two walks use the same weights,
+ * each its half of what comes next. */
 enum lines { ALL_LINES, EVEN_LINES, ODD_LINES };
 
 enum {
-    MAX_TILE = 24, /* accumulators of a tile; 8 of the 32 registers stay for operands */
-    /* Bytes ahead in a stream of weights, with one row, with two or three, with more: the less a
-     * stream waits for products, the more of it the processor's own prefetching sees to. */
+    MAX_TILE = 24, /* accumulators of a tile: 32 registers minus 8 operands */
+    /* Prefetch distance in bytes with one row, with two or three, with more. The less a stream
+     * waits for products, the more the processor prefetches by itself. */
     AHEAD_ONE = 1024,
     AHEAD_TWO = 2048,
     AHEAD_MORE = 3072,
-    PIECE = 24, /* weight rows that are read twice */
-    LONG = 3072 /* values of a row, eight of which do not leave room in the nearest cache */
+    PIECE = 24, /* weight rows read twice */
+    LONG = 3072 /* values of a row; eight longer rows fill the L1 cache */
 };
 
-/* An odd number of cache lines, so that the rows of a power of two do not meet in the same sets of
- * a cache. */
+/* An odd number of cache lines, so that rows of 2^n values do not share the same cache sets. */
 static size_t row_bytes(size_t k)
 {
     return ((k * sizeof(uint16_t) + 63) / 64 | 1) * 64;
@@ -49,8 +47,7 @@ static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
     }
 }
 
-/* The sums of the lanes of a, b, c, d. The tree is the same for each: 256-bit halves, 128-bit
- * halves, pairs (0,2) and (1,3), then both. */
+/* The sums of the lanes of a, b, c, d: 256-bit halves, 128-bit halves, then rf_sum4's tree. */
 INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
 {
     __m256 a8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -61,9 +58,7 @@ INLINE __m128 sum4(__m512 a, __m512 b, __m512 c, __m512 d)
     __m128 b4 = _mm_add_ps(_mm256_castps256_ps128(b8), _mm256_extractf128_ps(b8, 1));
     __m128 c4 = _mm_add_ps(_mm256_castps256_ps128(c8), _mm256_extractf128_ps(c8, 1));
     __m128 d4 = _mm_add_ps(_mm256_castps256_ps128(d8), _mm256_extractf128_ps(d8, 1));
-    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
-    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
-    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+    return rf_sum4(a4, b4, c4, d4);
 }
 
 /* Writes the lane sums of `count` (1..4) results of weights r, r + step, ... */
@@ -80,20 +75,11 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
         _mm_mask_storeu_ps(y + r, mask, sum);
         return;
     }
-    float sums[4];
-    _mm_storeu_ps(sums, sum);
-#pragma GCC unroll 4
-    for (int t = 0; t < count; t++) {
-        size_t at = r + (size_t)t * step;
-        float value = sums[t];
-        if (args->bias) value += args->bias[at];
-        y[at] = args->accumulate ? y[at] + value : value;
-    }
+    rf_store4(args, y, r, step, sum, count);
 }
 
-/* The products of vectors begin .. end - 1 of mr weight rows, r and every step-th after it, and nr
- * packed rows from i, added to acc. `ahead`: bytes from the weights in use to the lines of them
- * that are prefetched. */
+/* Adds to acc the products of vectors begin .. end - 1 of mr weight rows, r and every step-th after
+ * it, and nr packed rows from i. `ahead`: prefetch distance in bytes. */
 INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr,
                      int nr, size_t begin, size_t end, size_t ahead, enum lines lines, __m512 *acc)
 {
@@ -119,7 +105,7 @@ INLINE void multiply(const struct rf_linear_args *args, size_t r, size_t step, s
     }
 }
 
-/* The products of what is left of k after whole vectors; then all sums to where they belong. */
+/* Adds the products of the rest of k after whole vectors, then writes all sums. */
 INLINE void complete(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr,
                      int nr, __m512 *acc)
 {
@@ -160,9 +146,8 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     complete(args, r, step, i, mr, nr, acc);
 }
 
-/* All weight rows times nr packed rows from i: the decoding shape, bound by the stream of weights.
- * The call's rows are cut into mr parts, each walked from end to end: a few long streams are what
- * memory serves best. */
+/* All weight rows times nr packed rows from i: the decoding shape, bound by memory. Weight rows are
+ * cut into mr parts, each read from end to end: memory is fastest with a few long streams. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead,
                    enum lines lines)
 {
@@ -171,9 +156,9 @@ INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, 
     for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, ahead, lines);
 }
 
-/* All weight rows times nr packed rows from i, which are too long for the nearest cache: it would
- * be filled with them for every three rows of weights. So DEPTH vectors of them at a time meet BAND
- * tiles, whose sums wait in memory meanwhile. The order of additions is that of `stream`. */
+/* All weight rows times nr packed rows from i that are too long for the L1 cache: every three rows
+ * of weights would load them again. So DEPTH vectors of them at a time are multiplied by BAND
+ * tiles, whose sums wait in memory. The order of additions is that of `stream`. */
 INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
 {
     enum { MR = 3, BAND = 4, DEPTH = 32, AHEAD = 2048 };
@@ -183,7 +168,7 @@ INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
         size_t band = part - r < BAND ? part - r : BAND;
         for (size_t begin = 0; begin < whole; begin += DEPTH) {
             size_t end = begin + DEPTH < whole ? begin + DEPTH : whole, ahead = AHEAD;
-            /* What comes after a row's end is the next band. */
+            /* After a row's end comes the next band. */
             if (begin * 64 + AHEAD >= row_end) ahead += (BAND - 1) * args->ldw * sizeof(uint16_t);
             for (size_t t = 0; t < band; t++) {
                 __m512 sums[MAX_TILE];
@@ -202,8 +187,8 @@ INLINE void stream_deep(const struct rf_linear_args *args, size_t i, int nr)
     for (size_t r = part * MR; r < args->m; r++) tile(args, r, 1, i, 1, nr, AHEAD, ALL_LINES);
 }
 
-/* The prompt shape, bound by the products: packed rows outside, so that six of them stay in the
- * nearest cache while the weights of the call pass by in the next one. */
+/* The prompt shape, bound by arithmetic: six packed rows stay in the L1 cache while the call's
+ * weights pass in the L2 cache. */
 static void block(const struct rf_linear_args *args, size_t n)
 {
     for (size_t i = 0; i + 6 <= n; i += 6) {
@@ -242,9 +227,8 @@ static void few_deep(const struct rf_linear_args *args, size_t i, size_t n)
     }
 }
 
-/* More rows than a tile holds, too few for blocks: weights pass twice, the second time from the
- * second cache. Memory must not rest meanwhile, so that each pass asks for half of the next piece.
- */
+/* More rows than a tile holds, but too few for blocks: weights are read twice, the second time from
+ * the L2 cache. Each pass prefetches half of the next piece, so that memory stays busy. */
 static void halves(const struct rf_linear_args *args)
 {
     struct rf_linear_args piece = *args;

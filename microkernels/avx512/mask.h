@@ -11,7 +11,7 @@ static inline __mmask16 rf_mask16(size_t left)
     return (__mmask16)(left >= 16 ? 0xffffu : (1u << left) - 1u);
 }
 
-/* The lanes that are left of those after the first 16. */
+/* The same for lanes 16 .. 31. */
 static inline __mmask16 rf_mask16_high(size_t left)
 {
     return rf_mask16(left > 16 ? left - 16 : 0);

@@ -1,9 +1,9 @@
-/* Weights in panels times rows of 8 bits with vpdpbusd (AVX512_VNNI): 16 lanes are 16 weight rows.
+/* Weights in panels times 8-bit rows with vpdpbusd (AVX512_VNNI); 16 lanes are 16 weight rows.
  *
- * A block of 32 k of a panel becomes eight vectors of codes, each four values of k for every row; a
- * row of activations meets them as broadcast words. One tile serves several panels, which lie far
- * apart, so that memory sees a few long streams; what it computes for a result never depends on its
- * shape. */
+ * A block of 32 k of a panel becomes eight vectors of codes, each with four values of k for every
+ * row. A row of activations is multiplied as broadcast words. One tile handles several panels that
+ * are far apart in memory, since memory is fastest with a few long streams. The tile's shape never
+ * changes a result. */
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
@@ -13,7 +13,7 @@
 enum {
     MAX_PANELS = 4,
     MAX_TILE = 16,  /* integer accumulators of a tile: rows times panels */
-    PREFETCH = 4096 /* bytes ahead in a stream of codes */
+    PREFETCH = 4096 /* prefetch distance in bytes of codes */
 };
 
 INLINE __m512i broadcast(const int8_t *q, int v)
@@ -31,9 +31,8 @@ INLINE void store(const struct rf_linear_args *args, size_t panel, size_t i, __m
     _mm512_mask_storeu_ps(y, mask, sum);
 }
 
-/* Where the compiler cannot tell what a pointer points to, it leaves there what it would else move
- * to registers, and then out of them again, in the middle of a loop that has no register to spare.
- */
+/* Hides from the compiler where a pointer points. Otherwise it moves loads into registers that a
+ * loop does not have to spare, and spills them. */
 INLINE float *opaque(float *memory)
 {
     __asm__("" : "+r"(memory));
@@ -137,7 +136,7 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
 typedef void walk_fn(const struct rf_linear_args *args, size_t first, size_t step, size_t i,
                      size_t n, int prefetch);
 
-/* One panel alone: what is left over where panels are walked by twos and fours. */
+/* One panel: the rest where two or four panels are handled at once. */
 INLINE void walk_1(const struct rf_linear_args *args, enum rf_format format, size_t first, size_t i,
                    size_t n, int prefetch)
 {
@@ -180,8 +179,8 @@ INLINE void walk_4(const struct rf_linear_args *args, enum rf_format format, siz
     }
 }
 
-/* Up to 16 rows: the decoding shape. The call's panels are cut into np parts, each walked from end
- * to end; rows after the first eight find the weights in a cache. */
+/* Up to 16 rows: the decoding shape. Panels are cut into np parts, each read from end to end. Rows
+ * after the first eight find the weights in a cache. */
 static void stream(const struct rf_linear_args *args, walk_fn *walk, size_t np, walk_fn *walk_alone)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, part = panels / np;
@@ -193,7 +192,7 @@ static void stream(const struct rf_linear_args *args, walk_fn *walk, size_t np, 
     for (size_t p = part * np; p < panels; p++) walk_alone(args, p, 1, 0, args->n, 1);
 }
 
-/* The prompt shape: eight rows of activations, which stay in the nearest cache, past all panels. */
+/* The prompt shape: eight rows of activations stay in the L1 cache while all panels pass. */
 static void block(const struct rf_linear_args *args, walk_fn *walk_by_two, walk_fn *walk_alone)
 {
     size_t panels = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;

@@ -1,36 +1,35 @@
-/* The decoding of panels that AVX-512's and AMX's kernels share. */
+/* Decoding of panels for the AVX-512 and AMX kernels. */
 #ifndef RF_MICROKERNELS_AVX512_PANELS_H
 #define RF_MICROKERNELS_AVX512_PANELS_H
 
 #include <immintrin.h>
 
 #include "microkernels/kernels.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 /* avx512's kernels, by format. */
 extern rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT];
 
-/* 1 where groups are of 16 values, not 32. */
+/* 1 if groups have 16 values, not 32. */
 INLINE int is_by_16(enum rf_format format)
 {
     return rf_panel_layout(format)->group == 16;
 }
 
-/* 1 where scales lie in units of 256 values. */
+/* 1 if scales are stored for units of 256 values. */
 INLINE int is_super(enum rf_format format)
 {
     return rf_panel_layout(format)->unit == RF_SUPERBLOCK;
 }
 
-/* 1 where a group of 32 has a minimum, to be multiplied by d_sum. */
+/* 1 if a group of 32 has a minimum, which is multiplied by d_sum. */
 INLINE int has_min(enum rf_format format)
 {
     return rf_panel_layout(format)->has_min && !is_by_16(format);
 }
 
-/* What takes a format's offset off the sum over one row's group; `half` of a block where groups are
- * of 16. */
+/* The first value of the sum over a row's group, which subtracts the format's offset. `half`: of a
+ * block, where groups have 16 values. */
 INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
 {
     switch (format) {
@@ -52,8 +51,8 @@ INLINE void decode(enum rf_format format, const uint8_t *block, int j, __m512i c
     }
     __m512i low = _mm512_load_si512(block + 64 * j), high = _mm512_srli_epi16(low, 4);
     if (format == RF_FORMAT_MXFP4) {
-        /* Of an index six bits count, of which the upper two are the neighbour's; the table is
-         * there four times. */
+        /* vpermb uses six bits of an index. The upper two belong to the next code, so the table is
+         * repeated four times. */
         __m512i table =
             _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)rf_mxfp4_codes));
         codes[0] = _mm512_permutexvar_epi8(low, table);

@@ -1,19 +1,19 @@
-/* MXFP4 panels times rows of 16 bits with vdpbf16ps: codes become BF16 values on the way (QSpec's
- * verifying half).
+/* MXFP4 panels times 16-bit rows with vdpbf16ps: codes become BF16 values (the verifying half of
+ * QSpec).
  *
- * A 32-bit lane of a vector of codes holds eight of one weight row. Four table look-ups of 16-bit
- * words give them in pairs (0,2), (1,3), (4,6), (5,7), which is the order that the rows of
- * activations are packed in. */
+ * A 32-bit lane of a vector of codes holds eight codes of one weight row. Four look-ups of 16-bit
+ * words give them in pairs (0,2), (1,3), (4,6), (5,7), which is the order in which rows of
+ * activations are packed. */
 #include <immintrin.h>
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "microkernels/x86.h"
 
 enum { MAX_ROWS = 8, PREFETCH = 4096 };
 
-/* Twice the values of E2M1 in BF16, two times: the fifth bit of an index is a neighbour's. */
+/* Twice the values of E2M1 in BF16. The table is repeated, since the fifth bit of an index belongs
+ * to the next code. */
 INLINE __m512i values(void)
 {
     __m256i once = _mm256_setr_epi16(0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40c0, 0x4100, 0x4140,

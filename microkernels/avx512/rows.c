@@ -1,4 +1,4 @@
-/* The work on single rows: norm, gate, conversions. */
+/* Operations on single rows: norm, gate, conversions. */
 #include <immintrin.h>
 #include <math.h>
 
@@ -8,7 +8,7 @@
 
 static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
-    /* Squares in double: two accumulators of eight lanes, as the reference sums in double too. */
+    /* Two accumulators of eight doubles; the reference also sums in double. */
     __m512d low = _mm512_setzero_pd(), high = low;
     for (size_t i = 0; i < n; i += 16) {
         __m512 v = _mm512_maskz_loadu_ps(rf_mask16(n - i), x + i);
@@ -78,8 +78,8 @@ static size_t first_above(const float *x, size_t n, float threshold)
 
 static uint64_t read_stream(const void *data, size_t n)
 {
-    /* One stream, asked for 4 KiB ahead into the second cache: within some per cent of the fastest
-     * of the ways that were tried (docs/kernels.md). */
+    /* One stream, prefetched 4 KiB ahead into the L2 cache: within some per cent of the fastest way
+     * that was tried (docs/kernels.md). */
     const char *at = data;
     __m512i sum[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
                       _mm512_setzero_si512()};

@@ -1,6 +1,5 @@
-/* Weights in panels on AVX-VNNI. Compiled twice: with the VEX form of vpdpbusd, which client
- * processors have, and with the EVEX form on 256 bits (RF_EVEX_TWIN), so that the tier also runs on
- * processors with AVX-512 VNNI alone. */
+/* Weights in panels on AVX-VNNI. Compiled twice: with vpdpbusd's VEX form, for client processors,
+ * and with its EVEX form on 256 bits (RF_EVEX_TWIN), for processors with AVX-512 VNNI alone. */
 #ifdef RF_EVEX_TWIN
 #    define RF_DPBUSD _mm256_dpbusd_epi32
 #    define INIT rf_kernels_init_avxvnni_evex

@@ -1,4 +1,4 @@
-/* Weights in panels times rows of 8 or 16 bits: the definition, one result at a time. */
+/* Weights in panels times 8-bit or 16-bit rows: the definition, one result at a time. */
 #include <math.h>
 #include <string.h>
 
@@ -32,11 +32,13 @@ static size_t a16_bytes(size_t n, size_t k)
     return n * rf_a16_stride(k) * sizeof(uint16_t);
 }
 
+/* RF_OPERAND_A16 */
+static const size_t a16_order[4] = {0, 2, 1, 3};
+
 static void pack_a16(void *packed, size_t row, const float *x, size_t k)
 {
-    static const size_t place[4] = {0, 2, 1, 3};
     uint16_t *to = (uint16_t *)packed + row * rf_a16_stride(k);
-    for (size_t j = 0; j < k; j++) to[j] = rf_f32_to_bf16(x[j - j % 4 + place[j % 4]]);
+    for (size_t j = 0; j < k; j++) to[j] = rf_f32_to_bf16(x[j - j % 4 + a16_order[j % 4]]);
 }
 
 /* The code of row r and value j (0 .. 31) in a block. */
@@ -133,7 +135,6 @@ RF_EACH_PANEL_FORMAT(LINEAR)
 
 static void linear_mxfp4_a16(const struct rf_linear_args *args)
 {
-    static const size_t place[4] = {0, 2, 1, 3};
     for (size_t i = 0; i < args->n; i++) {
         const uint16_t *x = (const uint16_t *)args->x + i * rf_a16_stride(args->k);
         for (size_t row = 0; row < args->m; row++) {
@@ -144,7 +145,8 @@ static void linear_mxfp4_a16(const struct rf_linear_args *args)
                 float sum = 0.0f, s, none;
                 for (size_t j = 0; j < RF_BLOCK; j++) {
                     int code = code_of(RF_FORMAT_MXFP4, panel + b * 256, r, j) - 12;
-                    sum += (float)code * rf_bf16_to_f32(x[b * RF_BLOCK + j - j % 4 + place[j % 4]]);
+                    sum += (float)code *
+                           rf_bf16_to_f32(x[b * RF_BLOCK + j - j % 4 + a16_order[j % 4]]);
                 }
                 scale_of(RF_FORMAT_MXFP4, panel + args->k / RF_BLOCK * 256, b, r, &s, &none);
                 acc = fmaf(sum, s, acc);

@@ -1,4 +1,4 @@
-/* The scalar reference: the definition of every kernel, in the plainest loops. */
+/* The scalar reference: the definition of every kernel, in plain loops. */
 #include <math.h>
 #include <string.h>
 

@@ -111,8 +111,8 @@ int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model 
         }
         const struct draft_weights *weights = &drafts->weights[at];
         parts->chain.levels[l] = drafts->chain.levels[at];
-        levels[l] =
-            (struct rf_level){.ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0};
+        levels[l] = (struct rf_level){
+            .ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0, .has_passes = 1};
         switch (parts->chain.levels[l].kind) {
         case RF_LEVEL_NGRAM:
             code = rf_ngram_new(&part->ngram, session->shape.n_ctx, &model->allocator, error);

@@ -105,7 +105,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
     int32_t before = cascade->n_text;
     for (int32_t d = 0; d < judge; d++) {
         const struct rf_level *level = &cascade->levels[d];
-        if (level->cost > 0.0) {
+        if (level->has_passes) {
             unread[d] = cascade->is_damaged[d]
                             ? INT32_MAX
                             : level->ops->unread(level->self, cascade->text, cascade->n_text);
@@ -122,7 +122,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
     int32_t drafter;
     if (cascade->gamma) {
         /* The level next below; the free one below that drafts for it in turn. */
-        drafter = judge - 1 >= 0 && cascade->levels[judge - 1].cost > 0.0 ? judge - 1 : -1;
+        drafter = judge - 1 >= 0 && cascade->levels[judge - 1].has_passes ? judge - 1 : -1;
         if (drafter >= 0 && unread[drafter] == INT32_MAX) drafter = -1;
         value = drafter >= 0 ? best_value + 1.0 : 0.0;
     } else {

@@ -10,7 +10,7 @@ struct span {
 static const struct {
     const char *name;
     enum rf_weight_form form;
-    int self; /* also a level by itself: the target's weights in this form */
+    int self; /* may stand alone: the target's weights in this form */
 } forms[] = {
     {"mxfp4", RF_WEIGHTS_MXFP4, 1},
     {"q4", RF_WEIGHTS_Q4, 1},
@@ -52,13 +52,13 @@ static int is_word(struct span span)
     return 1;
 }
 
-/* How much of a level an error sentence quotes. */
+/* The part of a level's text that an error sentence quotes. */
 static int shown(struct span span)
 {
     return span.bytes < 100 ? (int)span.bytes : 100;
 }
 
-/* Splits "tiny.gguf:mxfp4" at its last ':', unless what follows could not be meant as a form. */
+/* Splits "tiny.gguf:mxfp4" at its last ':' if what follows may be meant as a form. */
 static int split_form(struct span *level, int *form, struct rf_error *error)
 {
     *form = -1;
@@ -117,7 +117,7 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     return 0;
 }
 
-/* What a level may not be, given those before it. */
+/* Fails for a level that may not follow those before it. */
 static int check_order(const struct rf_chain *chain, const struct rf_chain_level *level,
                        struct rf_error *error)
 {
@@ -202,7 +202,7 @@ int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *er
     return code;
 }
 
-/* A text that is being cut to the size of its buffer, at a character's border. */
+/* Text that is cut to its buffer's size at a character's border. */
 struct writer {
     char *out;
     size_t cap, n;

@@ -43,9 +43,9 @@ struct rf_level_ops {
 struct rf_level {
     const struct rf_level_ops *ops; /* either choose and keep, or draft */
     void *self;
-    double cost; /* the first guess of a pass over one row, with the target's as 1; 0 of a level
-                    without passes */
+    double cost;       /* the first guess of a pass over one row, with the target's as 1 */
     double acceptance; /* the first guess of the share of its tokens that levels above keep */
+    int has_passes;    /* 0: drafts cost no pass, as an n-gram table's; `cost` is then not used */
 };
 
 #endif

@@ -1,36 +1,37 @@
 #include "speculate/ngram.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* Texts are indexed by their endings of these lengths. A place that is found by one of them is
- * compared with the text token by token, up to LONGEST: the true length of the match decides, the
- * orders only where one looks. */
+/* Texts are indexed by their endings of these lengths. Indexing only finds candidate places. Each
+ * is then compared with the text token by token, up to LONGEST, and the true length of the match
+ * counts. */
 enum { N_ORDERS = 4, LONGEST = 32, MAX_PLACES = 16, MAX_PROBES = 24 };
-static const int32_t orders[N_ORDERS] = {1, 2, 4, 8};
+static const int32_t orders[] = {1, 2, 4, 8};
+_Static_assert(sizeof orders / sizeof *orders == N_ORDERS, "a length for each order");
 
-/* A place p stands for "after text[0 .. p) came text[p]". Places with one hash form a list from the
- * latest to the first, so that adding a place at a list's head is undone exactly by taking it off.
- */
+/* Place p stands for "after text[0 .. p) came text[p]". Places with the same hash form a list from
+ * the latest to the first, so that removing a place from the head of a list undoes adding it. */
 struct rf_ngram {
     const struct rf_allocator *allocator;
     int32_t capacity, n;
     uint32_t mask;
     int32_t *text;             /* [capacity] */
-    int32_t *heads;            /* [N_ORDERS][mask + 1]: the latest place, or 0 */
-    int32_t (*prev)[N_ORDERS]; /* [capacity]: the place before with that hash, or 0 */
+    int32_t *heads;            /* [N_ORDERS][mask + 1]: latest place, or 0 */
+    int32_t (*prev)[N_ORDERS]; /* [capacity]: the previous place with that hash, or 0 */
 };
 
-/* The end of a text that a draft makes longer. */
+/* A text's last tokens, to which a draft is being added. */
 struct window {
     int32_t tokens[2 * LONGEST];
     int32_t n;
 };
 
-/* Where the text's ending occurred before, the latest first. */
+/* Earlier places of the text's ending, the latest first. */
 struct places {
     int32_t at[MAX_PLACES];
-    int32_t length[MAX_PLACES]; /* of the match, 1 .. LONGEST */
+    int32_t length[MAX_PLACES]; /* of each match, 1 .. LONGEST */
     int32_t n;
 };
 
@@ -68,8 +69,8 @@ void rf_ngram_free(struct rf_ngram *g)
     rf_free(g->allocator, g);
 }
 
-/* The heads of the lists for the endings of the n tokens before `end`; returns how many orders
- * there are. */
+/* Finds the heads of the lists for the endings of the n tokens before `end`. Returns how many
+ * orders the text is long enough for. */
 static int find_lists(const struct rf_ngram *g, const int32_t *end, int32_t n, int32_t **lists)
 {
     uint64_t hash = 0;
@@ -98,7 +99,10 @@ static void remove_place(struct rf_ngram *g, int32_t place)
 {
     int32_t *lists[N_ORDERS];
     int n = find_lists(g, g->text + place, place, lists);
-    for (int i = 0; i < n; i++) *lists[i] = g->prev[place][i];
+    for (int i = 0; i < n; i++) {
+        assert(*lists[i] == place); /* places are removed in the reverse order of adding */
+        *lists[i] = g->prev[place][i];
+    }
 }
 
 void rf_ngram_sync(struct rf_ngram *g, const int32_t *tokens, int32_t n, int32_t kept)
@@ -125,7 +129,7 @@ static int32_t match_length(const struct rf_ngram *g, int32_t place, const struc
     return length;
 }
 
-/* `list` is of one order; only places before `limit` count. */
+/* Adds the places of one order's list; only those before `limit` count. */
 static void collect(const struct rf_ngram *g, const struct window *w, int order, int32_t place,
                     int32_t limit, struct places *places)
 {
@@ -140,7 +144,7 @@ static void collect(const struct rf_ngram *g, const struct window *w, int order,
     }
 }
 
-/* What the chosen continuation rests on. */
+/* What the confidence in the chosen continuation is computed from. */
 struct evidence {
     int32_t token;
     int32_t length; /* of its longest match */
@@ -148,7 +152,7 @@ struct evidence {
     float share;    /* of the weight of all places */
 };
 
-/* Longer matches weigh more, and later ones: models go on as they last did. */
+/* Longer and later matches weigh more: models tend to repeat their latest continuation. */
 static struct evidence choose(const struct rf_ngram *g, const struct places *places)
 {
     struct evidence best = {0};
@@ -182,11 +186,12 @@ static float share_of(const struct rf_ngram *g, const struct places *places, int
     return places->n ? (float)count / (float)places->n : 0;
 }
 
-/* Logistic regression (scripts/fit_ngram.py) on 48 thousand tokens by Qwen2.5's vocabulary: greedy
- * answers of Qwen2.5-Coder-1.5B to HumanEval's and MT-bench's prompts, HumanEval's own solutions,
- * and with little weight WikiText-2. On each of them the share of right tokens among those of one
- * confidence is within a few per cent of it, but for people's prose, where it is up to ten lower.
- * `last_share` is the token's share of what followed the text's last token. */
+/* Confidence by logistic regression (scripts/fit_ngram.py), fitted to 48 thousand tokens of
+ * Qwen2.5's vocabulary: greedy answers of Qwen2.5-Coder-1.5B to HumanEval's and MT-bench's prompts,
+ * HumanEval's solutions, and, with a small weight, WikiText-2. On each of them the share of right
+ * tokens at a given confidence is within a few per cent of that confidence; in WikiText-2 it is up
+ * to ten per cent lower. `last_share`: the token's share of what followed the text's last token
+ * before. */
 static float confidence(const struct evidence *e, float last_share)
 {
     float logit = -4.02f + 0.72f * log2f((float)e->length) + 0.54f * log2f((float)e->count) +

@@ -1,56 +1,124 @@
 #include "speculate/pace.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How much slower passes over more rows are expected to be before they are measured: wide weights
- * are read at the memory's pace up to about 8 rows, narrow ones ask for more arithmetic a byte
- * (docs/kernels.md has the figures). */
-static const double wide_shape[RF_PACE_ROWS] = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10,
-                                                1.20, 1.30, 1.40, 1.50, 1.58, 1.66, 1.74, 1.82};
-static const double narrow_shape[RF_PACE_ROWS] = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47,
-                                                  1.63, 1.79, 1.95, 2.11, 2.26, 2.41, 2.56, 2.70};
+/* The tuned figures. All were chosen by hand; those marked (traces) on the recorded drafts of 12
+ * code and 10 chat answers, with pass costs as on a machine that reads 35 GB/s. test_cascade bounds
+ * what they lose against the best fixed draft length. */
+static const struct {
+    /* Costs. First guess of a pass over r rows, in passes over one row:
+     *     seconds[r] = cost * (cost < narrow_below ? narrow : wide)[r]
+     * BF16 weights (wide) are read at the speed of memory up to about 8 rows; weights of 4 to 8
+     * bits (narrow) need more arithmetic for each byte. docs/kernels.md measures both. */
+    double wide[RF_PACE_ROWS], narrow[RF_PACE_ROWS];
+    double narrow_below; /* cost of one row, with the target's as 1 */
 
-static const double edges[RF_PACE_BUCKETS - 1] = {0.1, 0.2,  0.35, 0.5,   0.65,  0.8,
-                                                  0.9, 0.95, 0.98, 0.995, 0.9995};
+    /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
+     *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
+     * The gain falls with the passes over n rows seen so far: below few_seen, below some_seen,
+     * more. least_gain depends on whether r itself has been measured. */
+    double gain_few, gain_some, gain_many;
+    uint32_t few_seen, some_seen;
+    double neighbour_gain;
+    double least_gain_measured, least_gain_guessed;
+    double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
+    double largest_first_error; /* likewise in a level's first passes; 0.7 is a factor of 2 */
+    uint32_t first_passes;      /* that many */
+    uint32_t counted_passes;    /* limit of rf_pace_cost.seen and .measured */
 
-static const double FADE_ROUNDS = 0.94;  /* of the rates of rounds, at each round */
-static const double FADE_JUDGED = 0.985; /* of counts, at each token judged */
-static const double PRIOR_JUDGED = 3.0;  /* tokens that a first guess counts for, in a bucket */
-static const double PRIOR_TOKENS = 2.0;  /* likewise of what a level drafts */
-static const double MANY_TOKENS =
-    10.0; /* from which on what a level drafted says something of others */
-static const double PRIOR_ROUNDS = 2.0; /* rounds that a first guess counts for */
-static const double EXPLORING = 0.006;  /* of all tokens, that looking again may cost */
-static const double FEW_JUDGED = 6.0;   /* tokens, up to which a drafter is hardly known */
-static const double LOOKING =
-    0.02; /* of the time saved, that a look at one that is hardly known may cost */
-static const double SPENDING =
-    0.4; /* of the time saved, or to be saved, that reading a text may cost */
-static const double READING = 0.015;     /* of the time that plain decoding would take, likewise */
-static const double LARGEST_STEP = 0.25; /* of a cost's logarithm, at one measurement */
-static const double LARGEST_SURPRISE = 0.7; /* likewise, at the first ones */
+    /* seconds per drafted token = (seconds + prior_tokens * spared * pass over one row)
+     *                             / (tokens + prior_tokens)                             (traces) */
+    double prior_tokens;
+    double known_tokens; /* a level that yielded fewer says nothing of other levels (traces) */
+
+    /* Acceptance. Upper ends of the buckets of confidence; narrower where drafters are sure. */
+    double edges[RF_PACE_BUCKETS - 1];
+    /* P(kept | confidence) = (kept + prior_judged * guess) / (judged + prior_judged), with
+     *     guess = own_opinion * confidence + (1 - own_opinion) * level's acceptance */
+    double prior_judged; /* tokens */
+    double own_opinion;
+    double fade_judged;  /* judged, kept *= this, at each judged token: a memory of 67 tokens */
+    double fade_request; /* all counts *= this, when a request begins */
+
+    /* Rounds. mean draft = (prior_rounds * best length + drafted) / (prior_rounds + rounds) */
+    double prior_rounds;
+    double fade_rounds; /* sums over rounds *= this, at each round: a memory of 17 rounds */
+
+    /* A drafter that loses `loss` tokens a round is tried all the same when
+     *     loss <= look_again * tokens since its last round
+     *             + (judged < hardly_known ? look_first * tokens in the time saved so far : 0)
+     * docs/speculation.md states both shares as promises to the user. */
+    double look_again;
+    double look_first;   /* (traces) */
+    double hardly_known; /* judged tokens */
+
+    /* A drafter reads an unknown text when (traces)
+     *     seconds of reading < spend_saved * seconds saved so far
+     *                          + spend_plain * seconds of plain decoding of what is to come
+     *                          + spend_saved * seconds that the drafter is expected to save */
+    double spend_saved, spend_plain;
+    int32_t least_horizon; /* tokens to come, at least */
+    int32_t first_horizon; /* and before the first request begins */
+} tuning = {
+    .wide = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10, 1.20, 1.30, 1.40, 1.50, 1.58, 1.66,
+             1.74, 1.82},
+    .narrow = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47, 1.63, 1.79, 1.95, 2.11, 2.26, 2.41,
+               2.56, 2.70},
+    .narrow_below = 0.5,
+    .gain_few = 0.6,
+    .gain_some = 0.3,
+    .gain_many = 0.12,
+    .few_seen = 2,
+    .some_seen = 8,
+    .neighbour_gain = 0.7,
+    .least_gain_measured = 0.15,
+    .least_gain_guessed = 0.5,
+    .largest_error = 0.25,
+    .largest_first_error = 0.7,
+    .first_passes = 3,
+    .counted_passes = 1000,
+    .prior_tokens = 2.0,
+    .known_tokens = 10.0,
+    .edges = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995},
+    .prior_judged = 3.0,
+    .own_opinion = 0.5,
+    .fade_judged = 0.985,
+    .fade_request = 0.5,
+    .prior_rounds = 2.0,
+    .fade_rounds = 0.94,
+    .look_again = 0.006,
+    .look_first = 0.02,
+    .hardly_known = 6.0,
+    .spend_saved = 0.4,
+    .spend_plain = 0.015,
+    .least_horizon = 128,
+    .first_horizon = 256,
+};
 
 static int bucket_of(double confidence)
 {
     int b = 0;
-    while (b < RF_PACE_BUCKETS - 1 && confidence >= edges[b]) b++;
+    while (b < RF_PACE_BUCKETS - 1 && confidence >= tuning.edges[b]) b++;
     return b;
 }
 
 void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels)
 {
+    assert(n_levels >= 1 && n_levels <= RF_PACE_LEVELS && levels[n_levels - 1].has_passes);
     memset(pace, 0, sizeof *pace);
     pace->n_levels = n_levels;
     for (int32_t l = 0; l < n_levels; l++) {
-        pace->guess[l] = levels[l].cost;
+        assert(!levels[l].has_passes || levels[l].cost > 0.0);
+        pace->has_passes[l] = levels[l].has_passes;
         pace->acceptance[l] = levels[l].acceptance;
-        const double *shape = levels[l].cost < 0.5 ? narrow_shape : wide_shape;
+        const double *shape = levels[l].cost < tuning.narrow_below ? tuning.narrow : tuning.wide;
         for (int r = 0; r < RF_PACE_ROWS; r++)
             pace->costs[l].seconds[r] = levels[l].cost * shape[r];
     }
-    pace->horizon = 256;
+    pace->horizon = tuning.first_horizon;
 }
 
 void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
@@ -61,14 +129,14 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
             for (int b = 0; b < RF_PACE_BUCKETS; b++) {
-                pair->judged[b] *= 0.5;
-                pair->kept[b] *= 0.5;
+                pair->judged[b] *= tuning.fade_request;
+                pair->kept[b] *= tuning.fade_request;
             }
-            pair->all_judged *= 0.5;
-            pair->all_kept *= 0.5;
-            pair->rounds *= 0.5;
-            pair->drafted *= 0.5;
-            pair->yielded *= 0.5;
+            pair->all_judged *= tuning.fade_request;
+            pair->all_kept *= tuning.fade_request;
+            pair->rounds *= tuning.fade_request;
+            pair->drafted *= tuning.fade_request;
+            pair->yielded *= tuning.fade_request;
         }
     }
 }
@@ -85,48 +153,53 @@ static double clamp(double x, double limit)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-/* A measurement moves its own number of rows most, its neighbours less, and all of them a little:
- * the machine as a whole may have become slower. A single one may be a disturbance, so it moves
- * nothing far once there are several. */
+/* A measurement moves the cost of its own number of rows most, that of similar numbers less, and
+ * all of them a little, since the machine as a whole may have become slower. A single pass may have
+ * been disturbed, so it moves nothing far once several were measured. */
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
 {
     if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
+    assert(level >= 0 && level < pace->n_levels && pace->has_passes[level]);
     struct rf_pace_cost *cost = &pace->costs[level];
     double error = log(seconds / cost->seconds[rows - 1]);
     uint32_t seen = cost->measured;
     if (seen == 0) {
-        /* What was not measured yet follows the first measurement, and the target's once more:
-         * guesses are shares of its cost. */
+        /* The first measurement of any level turns all guesses into seconds. So does the target's
+         * own first measurement: guesses are shares of its cost. */
         int leads = !pace->has_unit || level == pace->n_levels - 1, is_guess = 1;
         for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
-        double factor = exp(leads && is_guess ? error : clamp(error, LARGEST_SURPRISE));
+        double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));
         for (int32_t l = 0; l < pace->n_levels; l++)
             if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
         pace->has_unit = 1;
     } else {
-        double gain = cost->seen[rows - 1] < 2 ? 0.6 : cost->seen[rows - 1] < 8 ? 0.3 : 0.12;
-        error = clamp(error, seen < 3 ? LARGEST_SURPRISE : LARGEST_STEP);
+        double gain = cost->seen[rows - 1] < tuning.few_seen    ? tuning.gain_few
+                      : cost->seen[rows - 1] < tuning.some_seen ? tuning.gain_some
+                                                                : tuning.gain_many;
+        error = clamp(error, seen < tuning.first_passes ? tuning.largest_first_error
+                                                        : tuning.largest_error);
         for (int r = 0; r < RF_PACE_ROWS; r++) {
-            double share = pow(0.7, abs(r + 1 - rows)), least = cost->seen[r] ? 0.15 : 0.5;
+            double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
+                   least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
             cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
         }
     }
-    if (cost->seen[rows - 1] < 1000) cost->seen[rows - 1]++;
-    if (cost->measured < 1000) cost->measured++;
+    if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
+    if (cost->measured < tuning.counted_passes) cost->measured++;
 }
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
 {
     if (rows < 1) rows = 1;
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
-    /* More rows never cost less: what says so is noise. */
+    /* More rows never cost less; a measurement that says so is noise. */
     double most = 0.0;
     for (int r = 0; r < rows; r++)
         if (pace->costs[level].seconds[r] > most) most = pace->costs[level].seconds[r];
     return most;
 }
 
-/* Of a number of rows that is a mean. */
+/* Seconds of a pass over a mean number of rows. */
 static double cost_between(const struct rf_pace *pace, int32_t level, double rows)
 {
     int32_t below = (int32_t)rows;
@@ -139,19 +212,20 @@ static double one_more_row(const struct rf_pace *pace, int32_t level, int32_t ro
     return rf_pace_cost(pace, level, rows + 1) - rf_pace_cost(pace, level, rows);
 }
 
-/* Seconds for a token that this level drafts. As long as it drafted little: what a pass takes, less
- * what free drafts spare the other levels. */
+/* Seconds for a token that this level drafts. While it has drafted little, this is near the cost of
+ * a pass, less the share of passes that drafts spared other levels. */
 static double drafting_cost(const struct rf_pace *pace, int32_t level)
 {
     const struct rf_pace_judge *at = &pace->judges[level];
     double alone = rf_pace_cost(pace, level, 1), spared = 1.0;
     for (int32_t l = 0; l + 1 < pace->n_levels; l++) {
         const struct rf_pace_judge *other = &pace->judges[l];
-        if (l == level || other->tokens < MANY_TOKENS) continue;
+        if (l == level || other->tokens < tuning.known_tokens) continue;
         double share = other->seconds / (other->tokens * rf_pace_cost(pace, l, 1));
         if (share < spared) spared = share;
     }
-    return (at->seconds + PRIOR_TOKENS * spared * alone) / (at->tokens + PRIOR_TOKENS);
+    return (at->seconds + tuning.prior_tokens * spared * alone) /
+           (at->tokens + tuning.prior_tokens);
 }
 
 /* ---- acceptance ---- */
@@ -161,24 +235,25 @@ double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t j
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     int b = bucket_of(confidence);
-    /* The first guess is the drafter's own, half-way to what is usual for a drafter of its kind. */
-    double guess = pace->guess[drafter] > 0.0 ? 0.5 * confidence + 0.5 * pace->acceptance[drafter]
-                                              : confidence;
-    return (pair->kept[b] + PRIOR_JUDGED * guess) / (pair->judged[b] + PRIOR_JUDGED);
+    /* A model's confidence is corrected by what is usual for a drafter of its kind. */
+    double own = pace->has_passes[drafter] ? tuning.own_opinion : 1.0;
+    double guess = own * confidence + (1.0 - own) * pace->acceptance[drafter];
+    return (pair->kept[b] + tuning.prior_judged * guess) / (pair->judged[b] + tuning.prior_judged);
 }
 
 void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
                     int kept)
 {
+    assert(drafter >= 0 && drafter < judge && judge < pace->n_levels);
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     int b = bucket_of(confidence);
-    pair->judged[b] = pair->judged[b] * FADE_JUDGED + 1.0;
-    pair->kept[b] = pair->kept[b] * FADE_JUDGED + (kept ? 1.0 : 0.0);
-    pair->all_judged = pair->all_judged * FADE_JUDGED + 1.0;
-    pair->all_kept = pair->all_kept * FADE_JUDGED + (kept ? 1.0 : 0.0);
+    pair->judged[b] = pair->judged[b] * tuning.fade_judged + 1.0;
+    pair->kept[b] = pair->kept[b] * tuning.fade_judged + (kept ? 1.0 : 0.0);
+    pair->all_judged = pair->all_judged * tuning.fade_judged + 1.0;
+    pair->all_kept = pair->all_kept * tuning.fade_judged + (kept ? 1.0 : 0.0);
 }
 
-/* What other judges make of a drafter says something of this one, too. */
+/* The share of a drafter's tokens that this judge keeps. Other judges' decisions are the prior. */
 static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
@@ -187,18 +262,20 @@ static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32
         judged += pace->pairs[drafter][j].all_judged;
         kept += pace->pairs[drafter][j].all_kept;
     }
-    double anywhere = (kept + PRIOR_JUDGED * pace->acceptance[drafter]) / (judged + PRIOR_JUDGED);
-    return (pair->all_kept + PRIOR_JUDGED * anywhere) / (pair->all_judged + PRIOR_JUDGED);
+    double anywhere =
+        (kept + tuning.prior_judged * pace->acceptance[drafter]) / (judged + tuning.prior_judged);
+    return (pair->all_kept + tuning.prior_judged * anywhere) /
+           (pair->all_judged + tuning.prior_judged);
 }
 
 /* ---- decisions ---- */
 
-/* Of a round with this model drafter: what such rounds gave, and as long as there were few, what
- * constant acceptance and the costs say of the best length. */
+/* What a round with a model drafter is expected to yield and to take. */
 struct prospect {
     double tokens, seconds;
 };
 
+/* The mean of recent rounds. The prior is the draft length that is best for constant acceptance. */
 static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
@@ -213,12 +290,13 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
         drafted = g;
         tokens = yield;
     }
-    drafted = (drafted * PRIOR_ROUNDS + pair->drafted) / (PRIOR_ROUNDS + pair->rounds);
-    tokens = (tokens * PRIOR_ROUNDS + pair->yielded) / (PRIOR_ROUNDS + pair->rounds);
+    drafted =
+        (drafted * tuning.prior_rounds + pair->drafted) / (tuning.prior_rounds + pair->rounds);
+    tokens = (tokens * tuning.prior_rounds + pair->yielded) / (tuning.prior_rounds + pair->rounds);
     return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + drafted)};
 }
 
-/* Tokens a second at this judge without free drafts, and without `but`. */
+/* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
 static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 {
     double best = 1.0 / rf_pace_cost(pace, judge, 1);
@@ -260,21 +338,20 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge
     return best;
 }
 
-/* Whether a text that a drafter does not know yet is worth reading for it: paid from what drafts
- * have saved in this request, and from a small share of what is still to come; from a larger one if
- * it is known to help. */
+/* 1 if the drafter may spend the time to read `unread` tokens: see tuning.spend_saved. */
 static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unread)
 {
     if (unread < RF_PACE_ROWS) return 1;
     int32_t target = pace->n_levels - 1;
     double reading = unread * rf_pace_cost(pace, drafter, RF_PACE_ROWS) / RF_PACE_ROWS;
     double plain = rf_pace_cost(pace, target, 1),
-           horizon = pace->horizon < 128 ? 128 : pace->horizon;
-    double budget = SPENDING * pace->judges[target].saved_seconds + READING * horizon * plain;
-    if (pace->pairs[drafter][target].all_judged >= MANY_TOKENS) {
+           horizon = pace->horizon < tuning.least_horizon ? tuning.least_horizon : pace->horizon;
+    double budget = tuning.spend_saved * pace->judges[target].saved_seconds +
+                    tuning.spend_plain * horizon * plain;
+    if (pace->pairs[drafter][target].all_judged >= tuning.known_tokens) {
         struct prospect with = expect(pace, drafter, target);
         double gain = horizon * (1.0 / rate(pace, target, drafter) - with.seconds / with.tokens);
-        if (gain > 0.0) budget += SPENDING * gain;
+        if (gain > 0.0) budget += tuning.spend_saved * gain;
     }
     return reading < budget;
 }
@@ -283,21 +360,20 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
                         double *value)
 {
     int32_t best = -1;
+    assert(judge >= 0 && judge < pace->n_levels);
     for (int32_t d = 0; d < judge; d++)
-        pace->usable[d] = pace->guess[d] > 0.0 && can_afford(pace, d, unread[d]);
+        pace->usable[d] = pace->has_passes[d] && can_afford(pace, d, unread[d]);
     double lambda = rate(pace, judge, -1);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
         struct prospect prospect = expect(pace, d, judge);
         double worth = prospect.tokens - lambda * prospect.seconds;
-        /* One that is not worth it is tried again when that costs next to nothing of what came
-         * since. */
         double loss = *value - worth;
         const struct rf_pace_pair *pair = &pace->pairs[d][judge];
-        double allowed = EXPLORING * pair->idle_tokens;
-        if (pair->all_judged < FEW_JUDGED)
-            allowed += LOOKING * lambda * pace->judges[judge].saved_seconds;
+        double allowed = tuning.look_again * pair->idle_tokens;
+        if (pair->all_judged < tuning.hardly_known)
+            allowed += tuning.look_first * lambda * pace->judges[judge].saved_seconds;
         if (loss > 0.0 && loss > allowed) continue;
         best = d;
         if (worth > *value) *value = worth;
@@ -308,18 +384,20 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
 void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made,
                    int32_t drafted, int32_t yielded, double reading)
 {
+    assert(judge >= 0 && judge < pace->n_levels && drafter < judge);
+    assert(drafted >= 0 && drafted <= RF_MAX_DRAFT && yielded >= 1);
     struct rf_pace_judge *at = &pace->judges[judge];
     double seconds = rf_pace_cost(pace, judge, drafted + 1);
-    if (drafter >= 0 && pace->guess[drafter] > 0.0) seconds += made * drafting_cost(pace, drafter);
-    at->tokens = at->tokens * FADE_ROUNDS + yielded;
-    at->seconds = at->seconds * FADE_ROUNDS + seconds;
+    if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
+    at->tokens = at->tokens * tuning.fade_rounds + yielded;
+    at->seconds = at->seconds * tuning.fade_rounds + seconds;
     at->saved_seconds += yielded * rf_pace_cost(pace, judge, 1) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    pair->rounds = pair->rounds * FADE_ROUNDS + 1.0;
-    pair->drafted = pair->drafted * FADE_ROUNDS + made;
-    pair->yielded = pair->yielded * FADE_ROUNDS + yielded;
+    pair->rounds = pair->rounds * tuning.fade_rounds + 1.0;
+    pair->drafted = pair->drafted * tuning.fade_rounds + made;
+    pair->yielded = pair->yielded * tuning.fade_rounds + yielded;
     pair->idle_tokens = 0.0;
 }

@@ -1,6 +1,6 @@
-/* The first line says what the file is; then one line a level: its name in quotes, for 1, 2, ...
- * rows the seconds of a pass and how many passes that is from, and of how many tokens that were
- * judged lately how many were kept. */
+/* The first line identifies the file. Then comes one line for each level: its name in quotes; for
+ * 1, 2, ... rows the seconds of a pass and the number of passes measured; then the recently judged
+ * tokens and how many of them were kept. */
 #include "speculate/pace_file.h"
 
 #include <stdio.h>
@@ -16,6 +16,9 @@ enum {
     WORTH_SAVING = 4,
     TRUSTED_TOKENS = 12
 };
+_Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
+                   FILE_BYTES >= RF_PACE_LEVELS * LINE_BYTES,
+               "a line for each level fits");
 
 static const char first_line[] = "riffle pace 1\n";
 
@@ -24,7 +27,7 @@ struct lines {
     size_t bytes;
 };
 
-/* The file's text behind the first line; empty where there is none. */
+/* Reads the file's text after the first line; empty where there is none. */
 static void read_lines(struct lines *lines, const char *path)
 {
     struct rf_mapping file;
@@ -41,7 +44,7 @@ static void read_lines(struct lines *lines, const char *path)
     lines->text[lines->bytes] = 0;
 }
 
-/* The next line from *at on, without its end; 0 at the end. */
+/* Copies the next line from *at on, without its end. Returns 0 at the end of the text. */
 static int next_line(const struct lines *lines, size_t *at, char line[LINE_BYTES])
 {
     if (*at >= lines->bytes) return 0;
@@ -54,7 +57,7 @@ static int next_line(const struct lines *lines, size_t *at, char line[LINE_BYTES
     return 1;
 }
 
-/* 1 if the line is of the level of that name; *rest is then what follows the name. */
+/* 1 if the line is of the level `name`; *rest is then what follows the name. */
 static int is_of(const char *line, const char *name, const char **rest)
 {
     size_t length = strlen(name);
@@ -100,7 +103,7 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
         for (int32_t l = 0; l < pace->n_levels; l++)
             if (is_of(line, names[l], &rest)) parse(rest, &known[l]);
     if (!known[target].is_known) return;
-    /* Guesses for the other levels are shares of the target's cost. */
+    /* Levels that the file lacks have guesses, which are shares of the target's cost. */
     double unit = known[target].cost.seconds[0] / pace->costs[target].seconds[0];
     for (int32_t l = 0; l < pace->n_levels; l++) {
         if (!known[l].is_known) {

@@ -5,24 +5,24 @@
 #include "base/utf8.h"
 #include "text/tokens.h"
 
-/* The draft's last TAIL tokens are encoded again with what follows them, since a word may have gone
- * on; of these, the first MARGIN only lead on, as they lack what stands before them. No more than
- * MAX_TAIL are taken where the borders of tokens are not borders of the text. CONTEXT tokens of the
- * target stand before what the draft wrote when that is encoded. */
+/* The draft's last TAIL tokens are encoded again with what follows them, since a word may have
+ * grown. The first MARGIN of these are not taken: they lack the text before them. At most MAX_TAIL
+ * tokens are encoded again where borders of tokens are not borders of the text. CONTEXT tokens of
+ * the target precede what the draft wrote when that is encoded. */
 enum { TAIL = 8, MARGIN = 2, MAX_TAIL = 32, CONTEXT = 4 };
-/* Bytes that an encoder left out are tried again together with what follows them, if they are no
- * more than these. */
+/* At most so many bytes that an encoder left out are tried again together with what follows them.
+ */
 enum { MAX_GAP = 64 };
 
-/* How often the last token of a draft is right though the text may make it longer: measured for
- * SmolLM2's vocabulary of 49 thousand and Qwen2.5's of 152 thousand, 0.86 in code and 0.96 in
+/* The share of drafts whose last token is right although the text may make it longer. Measured with
+ * SmolLM2's vocabulary (49 thousand tokens) and Qwen2.5's (152 thousand): 0.86 in code, 0.96 in
  * prose. */
 static const float last_is_whole = 0.9f;
 
 enum { NO_BORDER = -1 };
 
-/* Offsets count the bytes of the text, and one for each control token. A stretch is the text
- * between two of these. */
+/* Offsets count the bytes of the text and one for each control token. A stretch is the text between
+ * two control tokens. */
 struct rf_translator {
     const struct rf_allocator *allocator;
     const struct rf_tokenizer *target, *draft;
@@ -31,13 +31,13 @@ struct rf_translator {
     int32_t text_cap, n_text;
     int32_t *text;
     int64_t *text_end; /* offset behind each */
-    int32_t *stretch;  /* index of the first token of the stretch that each is in; behind it, for a
-                          control token */
+    int32_t *stretch;  /* index of the first token of each token's stretch; of a control token: the
+                          next index */
 
     int32_t token_cap, n_tokens;
     int32_t *tokens;
-    int64_t *token_end; /* NO_BORDER where the token's end is not known in the text */
-    int64_t covered;    /* the text before this offset is in `tokens` */
+    int64_t *token_end; /* NO_BORDER: its end in the text is unknown */
+    int64_t covered;    /* `tokens` holds the text before this offset */
 
     struct rf_bytes bytes; /* what is being encoded */
     struct rf_tokens ids;
@@ -94,8 +94,8 @@ void rf_translator_free(struct rf_translator *t)
 
 /* ---- the text as bytes ---- */
 
-/* A token's text where it stands: at the beginning of a stretch, sentencepiece's space is not part
- * of the text. */
+/* A token's text at its place. At the beginning of a stretch it lacks sentencepiece's leading
+ * space. */
 static struct rf_str text_of(const struct rf_tokenizer *tokenizer, int32_t token, int begins)
 {
     struct rf_str text = rf_token_text(tokenizer, token, 0);
@@ -114,7 +114,7 @@ static int32_t stretch_of(const struct rf_translator *t, int32_t n)
     return n ? t->stretch[n - 1] : 0;
 }
 
-/* Puts the text from offset `from`, which is in the last stretch, to the end into t->bytes. */
+/* Copies the text from offset `from`, which is in the last stretch, to its end into t->bytes. */
 static int gather(struct rf_translator *t, int64_t from, struct rf_error *error)
 {
     int32_t first = stretch_of(t, t->n_text), low = first, high = t->n_text;
@@ -173,9 +173,9 @@ static int push(struct rf_translator *t, int32_t token, int64_t end, struct rf_e
     return 0;
 }
 
-/* Where each of the tokens first .. n_tokens - 1 ends, which were made from t->bytes, the text from
- * offset `from` on. An encoder may have changed the text (it normalises, or lacks bytes): what is
- * alike at the beginning and at the end has borders, what is between has none. */
+/* Sets the ends of the tokens first .. n_tokens - 1, which were made from t->bytes, the text from
+ * offset `from` on. The encoder may have changed the text by normalising or leaving out bytes.
+ * Tokens in the common beginning and end get borders; those between get none. */
 static void find_borders(struct rf_translator *t, int32_t first, int64_t from, size_t bytes,
                          int begins)
 {
@@ -204,7 +204,7 @@ static void find_borders(struct rf_translator *t, int32_t first, int64_t from, s
     for (int32_t i = low; i < high - 1; i++) t->token_end[i] = NO_BORDER;
 }
 
-/* The draft's tokens that are encoded again, kept for comparison. */
+/* Copies of the draft's tokens that are encoded again, for comparison. */
 struct tail {
     int32_t tokens[MAX_TAIL];
     int64_t ends[MAX_TAIL];
@@ -229,9 +229,9 @@ static struct tail take_tail(struct rf_translator *t, int64_t stretch_begin)
     return tail;
 }
 
-/* The new tokens from `first` on begin in the middle of a text that the old ones before them saw
- * more of: takes the old ones up to the first border, MARGIN tokens on, where both have just had
- * the same token. */
+/* The new tokens from `first` on were encoded without the text before them, unlike the old tokens
+ * at the same place. This keeps the old tokens up to the first common border, MARGIN tokens on,
+ * where both have just had the same token. */
 static int splice(struct rf_translator *t, const struct tail *old, int32_t first,
                   struct rf_error *error)
 {
@@ -265,7 +265,7 @@ static int begins_stretch(const struct rf_translator *t, int64_t offset, int64_t
            (t->n_tokens == 0 || rf_token_is_control(t->draft, t->tokens[t->n_tokens - 1]));
 }
 
-/* Encodes the last stretch from the draft's tail on. `ended`: no more text comes in it. */
+/* Encodes the last stretch from the draft's tail on. `ended`: the stretch is complete. */
 static int encode_tail(struct rf_translator *t, int ended, struct rf_error *error)
 {
     int32_t stretch = stretch_of(t, t->n_text);
@@ -319,7 +319,7 @@ static void add_text(struct rf_translator *t, int32_t token)
     t->stretch[t->n_text++] = stretch;
 }
 
-/* Forgets what came after the first n tokens of the text. */
+/* Removes all but the first n tokens of the text. */
 static void rewind_to(struct rf_translator *t, int32_t n)
 {
     int64_t end = text_end(t, n);
@@ -328,7 +328,7 @@ static void rewind_to(struct rf_translator *t, int32_t n)
     while (t->n_tokens &&
            (t->token_end[t->n_tokens - 1] == NO_BORDER || t->token_end[t->n_tokens - 1] > end)) {
         t->n_tokens--;
-        t->covered = 0; /* whatever had been left out behind them */
+        t->covered = 0; /* also what an encoder left out behind them */
     }
 }
 
@@ -367,7 +367,7 @@ int32_t rf_translator_read(struct rf_translator *t, const int32_t *text, int32_t
 
 /* ---- writing ---- */
 
-/* What the draft wrote, as bytes behind those that were held back. */
+/* What the draft wrote, as bytes after those that were held back. */
 struct writing {
     const struct rf_choice *written;
     int32_t n;        /* tokens of text */
@@ -379,8 +379,7 @@ struct writing {
     int draft_begins; /* and what was written, one of the draft's */
 };
 
-/* Appends what was written to the context that is in t->bytes. 1: it can be translated; 0: it
- * contradicts the text. */
+/* Appends what was written to the context in t->bytes. Returns 0 if it contradicts the text. */
 static int append_written(struct rf_translator *t, struct writing *w, int32_t n,
                           struct rf_error *error)
 {
@@ -420,7 +419,7 @@ static int64_t skip_context(const struct rf_translator *t, const struct writing 
     return at == w->context ? (int64_t)i : -1;
 }
 
-/* The draft's confidence in the bytes from..to of what was written (held bytes counted). */
+/* The draft's confidence in bytes [from, to) of what was written, held bytes included. */
 static float confidence(const struct rf_translator *t, const struct writing *w, size_t from,
                         size_t to)
 {
@@ -472,14 +471,14 @@ int32_t rf_translator_write(struct rf_translator *t, const struct rf_choice *wri
     w.draft_begins = begins_stretch(t, t->covered, text_end(t, stretch));
     int code = gather(t, text_end(t, first), error);
     if (t->n_text > stretch && t->bytes.count == 0)
-        w.begins = 0; /* tokens without text are there */
+        w.begins = 0; /* tokens without text come first */
     if (!code) code = append_written(t, &w, n, error);
     if (code <= 0) return code;
     int64_t skipped = -1;
     code = encode(t->target, t->bytes.data, w.end, w.begins, t, error);
     if (!code) skipped = skip_context(t, &w);
     if (!code && skipped < 0) {
-        /* Here the text's end is inside of a token, but not in what the target has read. */
+        /* The text's end is inside a token here, but not in what the target has read. */
         w.begins = 0;
         skipped = 0;
         code = encode(t->target, t->bytes.data + w.context, w.end - w.context, 0, t, error);

@@ -1,12 +1,12 @@
 /* Drafts by a model with another vocabulary, through text (Universal Assisted Generation; Timor et
- * al. 2025): the draft reads the target's text in its own tokens, and what it writes becomes tokens
- * of the target.
+ * al. 2025). The draft reads the target's text in its own tokens, and its output is converted to
+ * the target's tokens.
  *
- * A round: rf_translator_read, then the draft's model follows the tokens that it gives and chooses
- * some more, then rf_translator_write. Text that the target takes comes back with the next read.
+ * A round: rf_translator_read; the draft's model reads these tokens and chooses some more; then
+ * rf_translator_write. Text that the target accepts is part of the next read.
  *
- * Nothing here is exact by necessity: a draft is judged by the target. But what write gives back is
- * byte for byte what the draft wrote, or the beginning of it. */
+ * The conversion may be imperfect, since the target judges all drafts. But the text of what write
+ * returns is, byte for byte, what the draft wrote or a beginning of it. */
 #ifndef RF_SPECULATE_TRANSLATE_H
 #define RF_SPECULATE_TRANSLATE_H
 
@@ -23,28 +23,29 @@ int rf_translator_new(struct rf_translator **translator, const struct rf_tokeniz
 void rf_translator_free(struct rf_translator *translator);
 
 /* The draft's tokens for text[0 .. n), any tokens of the target; a view until the next read.
- * Returns how many, or a negative code: RF_ERR_CONTEXT when either is longer than was promised.
+ * Returns how many, or a negative code: RF_ERR_CONTEXT when either is longer than rf_translator_new
+ * allowed.
  *
- * The tokens begin with the draft's BOS where its model adds one. Control tokens become those that
- * correspond, and are left out where there are none. The bytes of an unfinished character at the
- * end are held back until it is finished.
+ * The tokens begin with the draft's BOS where its model adds one. Control tokens become the
+ * corresponding ones, or are left out. The bytes of an unfinished character at the end are held
+ * back until it is finished.
  *
- * What the text shares with the last read's is kept: but for the last few tokens before the first
- * that differs, so are the draft's tokens, and with them what its model has read. Time grows with
- * what is new, but for one comparison of ids. */
+ * Where the text agrees with that of the last read, the draft's tokens stay the same, except for a
+ * few before the first difference. So its model need not read them again. The time is linear in the
+ * new text, plus one comparison of ids. */
 int32_t rf_translator_read(struct rf_translator *translator, const int32_t *text, int32_t n,
                            const int32_t **tokens, struct rf_error *error);
 
-/* Tokens of the target for what the draft wrote behind the tokens of the last read: at most `max`,
+/* Tokens of the target for what the draft wrote after the tokens of the last read: at most `max`,
  * whose text is that of written[0 .. n) or a beginning of it. Returns how many, or a negative code.
  *
- * 0 when the draft contradicts the bytes that were held back. An unfinished character at the end is
- * left out. A control token ends the text; one that corresponds to it comes last. `whole`: also the
- * last token, though it might become a part of a longer one if the text went on.
+ * Returns 0 when the draft contradicts the bytes that were held back. An unfinished character at
+ * the end is left out. A control token ends the text; a corresponding one comes last. `whole`: also
+ * return the last token, which more text might make longer. Worth setting: with vocabularies of
+ * some ten thousand tokens it is right nine times out of ten.
  *
- * A token is as sure as the draft's tokens that begin in it are together, or as the one that it is
- * inside of; the last one of `whole` a little less. It pays to set it: between vocabularies of some
- * ten thousand tokens that one is right nine times out of ten. */
+ * The confidence of a token is the product of those of the draft's tokens that begin in it, or that
+ * of the one it is inside of; that of the last one of `whole` is a little lower. */
 int32_t rf_translator_write(struct rf_translator *translator, const struct rf_choice *written,
                             int32_t n, int whole, int32_t max, struct rf_choice *out,
                             struct rf_error *error);

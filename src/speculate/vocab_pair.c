@@ -15,7 +15,7 @@ static int same_text(struct rf_str a, struct rf_str b)
     return a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
 }
 
-/* Tokens that were put into a vocabulary when it was finished: fine-tuned models replace them. */
+/* Tokens added to a finished vocabulary; fine-tuned models replace them. */
 static int is_added(const struct rf_tokenizer *tokenizer, int32_t token)
 {
     return rf_token_is_control(tokenizer, token) ||
@@ -49,7 +49,7 @@ int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, in
     return alike > 0 && alone <= alike / 16;
 }
 
-/* The names of a vocabulary's control tokens, ready to be looked for. */
+/* A map from the names of a vocabulary's control tokens to their ids. */
 struct names {
     struct rf_str *texts;
     int32_t *ids;
@@ -99,7 +99,7 @@ static int32_t counterpart(const struct rf_tokenizer *from, const struct rf_toke
     int32_t at = text.bytes ? rf_strmap_find(&names->map, text, none) : -1;
     if (at >= 0) return names->ids[at];
     if (rf_token_is_end(from, token))
-        return rf_tokenizer_eos(to); /* some models' BOS is one of these */
+        return rf_tokenizer_eos(to); /* the BOS of some models also ends answers */
     return token == rf_tokenizer_bos(from) ? rf_tokenizer_bos(to) : -1;
 }
 

@@ -1,18 +1,18 @@
-/* Two vocabularies beside each other: whether their tokens are the same, and which control tokens
+/* Comparison of two vocabularies: whether their tokens are the same, and which control tokens
  * correspond. */
 #ifndef RF_SPECULATE_VOCAB_PAIR_H
 #define RF_SPECULATE_VOCAB_PAIR_H
 
 #include "text/tokenizer.h"
 
-/* 1 when an id means the same text in both, as far as both have it; then *n_shared (may be NULL) is
- * how many ids, from 0 on, both know. What may differ: the number of rows; places that are unused
- * in one; the names of control and added tokens; and behind the shorter vocabulary's end a few
- * tokens of text, one for sixteen that are the same at most. Reads every token once: about a
+/* 1 when every id that both vocabularies have means the same text. *n_shared (may be NULL) is then
+ * how many ids, from 0 on, both know. These may differ: the number of rows; places that are unused
+ * in one; names of control and added tokens; and, after the end of the shorter vocabulary, a few
+ * text tokens: at most one for sixteen that are the same. Reads every token once, about a
  * millisecond for 150 000. */
 int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, int32_t *n_shared);
 
-/* From control tokens of one vocabulary to those of another. */
+/* A map from the control tokens of one vocabulary to those of another. */
 struct rf_control_map {
     struct rf_control_pair {
         int32_t from, to;
@@ -20,13 +20,13 @@ struct rf_control_map {
     int32_t n;
 };
 
-/* A token is mapped to the control token with its name; without one, tokens that end an answer to
- * EOS, and BOS to BOS. */
+/* Tokens are mapped by name. Those without a counterpart: tokens that end an answer to EOS, BOS to
+ * BOS. */
 int rf_control_map_init(struct rf_control_map *map, const struct rf_tokenizer *from,
                         const struct rf_tokenizer *to, const struct rf_allocator *allocator,
                         struct rf_error *error);
 void rf_control_map_free(struct rf_control_map *map, const struct rf_allocator *allocator);
-/* -1: nothing corresponds. */
+/* -1: no token corresponds. */
 int32_t rf_control_map_find(const struct rf_control_map *map, int32_t token);
 
 /* 1 for tokens without text: control tokens and the unknown token. */

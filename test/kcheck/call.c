@@ -1,11 +1,11 @@
-/* Calls a kernel as compiled code would, and looks at what it leaves behind. */
+/* Calls a kernel as compiled code would and checks the state that it leaves. */
 #include <immintrin.h>
 #include <string.h>
 
 #include "kcheck/kcheck.h"
 #include "platform/cpu.h"
 
-/* What the call takes and what it left; the assembly below knows the offsets. */
+/* The call's arguments and the state after it. The assembly below depends on the offsets. */
 struct call {
     uint64_t arguments[4];
     float number;
@@ -30,7 +30,7 @@ _Static_assert(offsetof(struct call, mxcsr_before) == 80 && offsetof(struct call
 _Static_assert(offsetof(struct call, saved_before) == 96 && offsetof(struct call, vectors) == 192,
                "known below");
 
-/* Where the assembly finds the call again, whatever the kernel did to the registers and the stack.
+/* The current call, so that the assembly finds it whatever the kernel did to registers and stack.
  */
 __attribute__((used)) static struct call *volatile current_call;
 
@@ -83,7 +83,7 @@ run(__attribute__((unused)) struct call *call)
             "ret\n");
 }
 
-/* A configuration in use tells that tiles were not released. */
+/* A tile configuration in use means that tiles were not released. */
 __attribute__((target("amx-tile"))) static int tiles_in_use(void)
 {
     _Alignas(64) uint8_t config[64];

@@ -1,5 +1,4 @@
-/* Casts of weights: the same bits on every tier. What they should be is test/quant/test_cast.c's to
- * say. */
+/* Casts of weights give the same bits on every tier. test/quant/test_cast.c checks which. */
 #include <math.h>
 
 #include "kcheck/kcheck.h"

@@ -1,6 +1,6 @@
-/* Generated kernels one by one, called as the backend's code calls them: every format, every number
- * of rows and of panels, to the reference's bits. Their instructions are all written by hand, so
- * that registers are worth a look. */
+/* Checks generated kernels one by one, called as the backend calls them: every format, number of
+ * rows and number of panels gives the reference's bits. Their instructions are emitted by hand, so
+ * registers are checked too. */
 #include "kcheck/kcheck.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static void check_function(struct kcheck *check, const struct rf_panels_kernels 
     memset(call->sums, 0, sizeof call->sums);
     call->codes = w;
     call->scales = w + k / RF_BLOCK * layout->block_bytes;
-    call->next_codes = call->next_scales = NULL; /* asked for, never read */
+    call->next_codes = call->next_scales = NULL; /* prefetched, never read */
     call->part = part;
     call->rows = rows;
     call->row_bytes = rf_a8_stride(k) * sizeof(struct rf_a8);
@@ -60,7 +60,7 @@ static void check_function(struct kcheck *check, const struct rf_panels_kernels 
     kcheck_same(check, call->sums, wanted, y_bytes,
                 "%s, %zu rows, %zu panels, k=%zu: bits differ from the reference's", layout->name,
                 n, p, k);
-    size_t used = p * n + n; /* products are laid aside behind the results */
+    size_t used = p * n + n; /* products are stored behind the results */
     if (used < sizeof call->sums / sizeof *call->sums) {
         static const uint8_t none[sizeof call->sums];
         kcheck_same(check, call->sums[used], none, sizeof call->sums - used * sizeof *call->sums,

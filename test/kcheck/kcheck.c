@@ -116,7 +116,7 @@ void kcheck_gaps(struct kcheck *check, const char *name, const float *y, size_t 
                     "%s m=%zu n=%zu: something is written behind row %zu", name, m, n, i);
 }
 
-/* What the handler of a crash says. */
+/* Prints what was called before a crash. */
 static const char *volatile running_table, *volatile running_kernel;
 
 void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel)
@@ -132,8 +132,8 @@ void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel
     check->called[check->n_called++] = kernel;
 }
 
-/* Every pointer of the table, one that was added since this was written, too. What is too small for
- * one is a size. */
+/* Checks that every pointer in the table was called, also one added later. Values too small for a
+ * pointer are sizes. */
 static void check_all_called(struct kcheck *check)
 {
     enum { LARGEST_SIZE = 4096 };
@@ -163,7 +163,7 @@ static void on_crash(int number)
     signal(number, SIG_DFL);
 }
 
-/* Leaves signals alone that somebody else has a handler for: a sanitizer says more. */
+/* Keeps handlers that are installed already: a sanitizer's messages say more. */
 static void report_crashes(void)
 {
     const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
@@ -208,7 +208,7 @@ static void conclude(const struct kcheck *check, struct totals *totals)
     totals->failures += check->failures;
 }
 
-/* All kernels of a table that this machine runs, natively or not. */
+/* Checks all kernels of a table that this machine runs, natively or emulated. */
 static void check_table(struct kcheck *check, struct totals *totals)
 {
     kcheck_linear(check);
@@ -222,7 +222,7 @@ static void check_table(struct kcheck *check, struct totals *totals)
     conclude(check, totals);
 }
 
-/* 1 if it runs, one way or the other; else says why not. */
+/* 1 if the tier runs natively or emulated; otherwise prints why not. */
 static int runs(const char *name, int native, enum rf_tier tier, const struct options *options)
 {
     if (native || (options->can_emulate && emulate_can_run(tier))) return 1;
@@ -245,8 +245,7 @@ static void check_tier(enum rf_tier tier, const struct options *options, struct 
     }
 }
 
-/* The tier avxvnni has two encodings of the same kernels, of which the machine's table holds one.
- */
+/* avxvnni has its kernels in two encodings; the machine's table has one. */
 static void check_other_encoding(const struct options *options, struct totals *totals)
 {
     int vex = rf_cpu_needs_evex();

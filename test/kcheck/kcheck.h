@@ -16,8 +16,8 @@ struct kcheck {
     const struct rf_kernels
         *generated; /* the same with generated kernels laid over (cpu/tiers.h), or NULL */
     const char *name;
-    int emulated;  /* some of the instructions are: each takes microseconds, so fewer shapes must do
-                    */
+    int emulated;  /* 1: some instructions are emulated, each in microseconds, so fewer shapes are
+                      checked */
     int has_tiles; /* the table may use tiles, and must release them */
     uint32_t vector_bytes;            /* see kcheck_vector_bytes */
     uint64_t random, emulated_before; /* instructions, when it began */
@@ -36,7 +36,7 @@ uint32_t kcheck_random(struct kcheck *check);
 float kcheck_normal(struct kcheck *check);
 /* Uniform in [low, high]. */
 size_t kcheck_between(struct kcheck *check, size_t low, size_t high);
-/* n, or, where instructions are emulated, a few. */
+/* n, or fewer where instructions are emulated. */
 size_t kcheck_shapes(const struct kcheck *check, size_t n, size_t few);
 
 /* Fails unless |got - wanted| <= tolerance, naming the kernel and the place. */

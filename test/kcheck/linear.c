@@ -34,7 +34,7 @@ static float *multiply(struct kcheck *check, const struct rf_kernels *kernels,
     return y;
 }
 
-/* The same, one row and one weight at a time: what row independence promises the same bits for. */
+/* The same, one row and one weight per call. Row independence promises the same bits. */
 static float *multiply_singly(struct kcheck *check, const struct operands *o)
 {
     float *y = kcheck_results(o->n, o->m, 0);

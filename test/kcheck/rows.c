@@ -126,7 +126,7 @@ static void check_first_above(struct kcheck *check, size_t n)
     kcheck_release(x, n * sizeof *x);
 }
 
-/* It reads all n bytes and no other; what it returns is of no use, but depends on them alone. */
+/* It reads exactly n bytes. The result has no meaning, but depends on these bytes alone. */
 static void check_stream(struct kcheck *check, size_t n)
 {
     uint64_t *data = kcheck_guarded(n), sum[2];
@@ -164,7 +164,7 @@ void kcheck_rows(struct kcheck *check)
     for (size_t n = 1; n <= 40; n++) {
         check_norm(check, n, 10.0f);
         check_norm(check, n, 0.0f);
-        check_norm(check, n, 1e-4f); /* beside the epsilon */
+        check_norm(check, n, 1e-4f); /* values near epsilon */
         check_gate(check, n);
         check_conversions(check, n);
     }

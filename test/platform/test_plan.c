@@ -1,5 +1,5 @@
-/* Plans for the machines of data/topology, beside those that were read by people; what the policy
- * says about quotas; and wrong requests. `test_plan print` writes the plans anew. */
+/* Compares plans for the machines in data/topology with expected texts that a person has reviewed;
+ * also quotas and wrong requests. `test_plan print` writes the texts again. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ static void use_machine(const char *name)
     setenv("HWLOC_XMLFILE", path, 1);
 }
 
-/* A CPU number after those that were printed: " 0", " 0-3" with those that follow each other. */
+/* Prints CPU numbers: " 0", or " 0-3" for consecutive ones. */
 struct run {
     int first, last; /* not printed yet; first is -1 where there is none */
 };
@@ -70,8 +70,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* "P 1.00 1.00: 0 2 4, E 0.75 0.49: 12-15; sibling: 1 3 5": the seats in their order, with kind and
- * speeds where these change, and what is left out. */
+/* Prints "P 1.00 1.00: 0 2 4, E 0.75 0.49: 12-15; sibling: 1 3 5": the seats in order, with kind
+ * and speeds where these change, and what is left out. */
 static void print_plan(const struct rf_plan *plan, FILE *out)
 {
     static const char *const reasons[] = {"",     "not allowed", "sibling", "low power",
@@ -135,7 +135,7 @@ static void print_plans(FILE *out)
     }
 }
 
-/* Line by line, so that a difference is seen. */
+/* Compares line by line, so that differences show. */
 static void check_plans(void)
 {
     char wanted[8192], got[8192];
@@ -208,8 +208,8 @@ static void test_binding(void)
     check_made(machine_of(4, 1, 0, 0), NULL, 0, 4, 4,
                0); /* all of equal cores: binding would change nothing */
     check_made(machine_of(4, 1, 0, 0), "all", 9, 9, 4, 0);  /* more workers than there are places */
-    check_made(machine_of(4, 1, 0, 0), "auto", 2, 2, 2, 0); /* any two will do */
-    check_made(machine_of(4, 1, 0, 0), "2-3", 0, 2, 2, 1);  /* these two were meant */
+    check_made(machine_of(4, 1, 0, 0), "auto", 2, 2, 2, 0); /* any two cores */
+    check_made(machine_of(4, 1, 0, 0), "2-3", 0, 2, 2, 1);  /* exactly these two */
     check_made(machine_of(4, 1, 0, 0), "0-3", 0, 4, 4, 0);
     check_made(machine_of(4, 2, 0, 0), "auto", 0, 4, 4, 1); /* second threads are kept out */
     check_made(machine_of(4, 2, 0, 0), "auto", 8, 8, 8, 0);
@@ -226,7 +226,7 @@ static void test_quota(void)
 {
     check_made(machine_of(8, 1, 0, 3), "auto", 0, 3, 3, 0);
     check_made(machine_of(8, 1, 0, 30), "auto", 0, 8, 8, 0);
-    check_made(machine_of(8, 1, 0, 3), "auto", 5, 5, 5, 0); /* asked for */
+    check_made(machine_of(8, 1, 0, 3), "auto", 5, 5, 5, 0); /* requested */
     check_made(machine_of(8, 1, 0, 1), "0-3", 0, 4, 4, 1);
     check_made(machine_of(8, 1, 6, 3), "all", 0, 3, 3, 1);
     check_made(machine_of(8, 2, 0, 3), "p", 0, 3, 3, 0);
@@ -334,7 +334,7 @@ static void test_this_machine(void)
     rf_plan_free(&plan);
 }
 
-/* A plan under every failure of an allocation: an error that says so, and nothing left behind. */
+/* Each allocation fails once: the plan returns the error and leaks nothing. */
 static void test_memory(void)
 {
     use_machine("arrowlake-225u");
@@ -390,8 +390,7 @@ static void test_quota_files(void)
     CHECK_INT(rf_cpu_quota(root), 1);
     put(root, "sys/fs/cgroup/a/b/cpu.max", "900000 0\n");
     CHECK_INT(rf_cpu_quota(root), 3);
-    put(root, "proc/self/cgroup",
-        "0::/of/the/host\n"); /* a container that sees its own root only */
+    put(root, "proc/self/cgroup", "0::/of/the/host\n"); /* a container sees only its own root */
     CHECK_INT(rf_cpu_quota(root), 0);
     put(root, "sys/fs/cgroup/cpu.max", "400000 100000\n");
     CHECK_INT(rf_cpu_quota(root), 4);
@@ -413,7 +412,8 @@ static void test_quota_files(void)
 static void test_kinds(void)
 {
     char note[256];
-    /* One core whose second thread is switched off, one whose neighbour is: still equal. */
+    /* A core with its second thread off and one with its L2 partner off are still equal to the
+     * others. */
     struct rf_core_traits equal[3] = {
         {.efficiency = -1, .l1_bytes = 32768, .l2_bytes = 1 << 20, .n_threads = 2, .n_sharing = 2},
         {.efficiency = -1, .l1_bytes = 32768, .l2_bytes = 1 << 20, .n_threads = 1, .n_sharing = 2},
@@ -421,12 +421,12 @@ static void test_kinds(void)
     rf_core_kinds(equal, 3, note, sizeof note);
     for (int i = 0; i < 3; i++) CHECK_INT(equal[i].kind, RF_CORE_P);
     CHECK_STR(note, "");
-    /* Atoms alone, as in an N100. */
+    /* Only Atoms, as in an N100. */
     struct rf_core_traits atoms[2] = {{.has_kind = 1, .type = RF_TYPE_ATOM, .l2_bytes = 1 << 21},
                                       {.has_kind = 1, .type = RF_TYPE_ATOM, .l2_bytes = 1 << 21}};
     rf_core_kinds(atoms, 2, note, sizeof note);
     CHECK(atoms[0].kind == RF_CORE_P && atoms[1].kind == RF_CORE_P);
-    /* Capacities alone. */
+    /* Only capacities. */
     struct rf_core_traits capacities[3] = {
         {.has_kind = 1, .efficiency = 0, .capacity = 500, .l2_bytes = 1 << 20},
         {.has_kind = 1, .efficiency = 1, .capacity = 1000, .l2_bytes = 1 << 20},
@@ -434,7 +434,7 @@ static void test_kinds(void)
     rf_core_kinds(capacities, 3, note, sizeof note);
     CHECK(capacities[0].kind == RF_CORE_E && capacities[1].kind == RF_CORE_P &&
           capacities[2].kind == RF_CORE_P);
-    /* Nothing but an order. */
+    /* Only hwloc's ranks. */
     struct rf_core_traits ranks[2] = {{.has_kind = 1, .efficiency = 0},
                                       {.has_kind = 1, .efficiency = 1}};
     rf_core_kinds(ranks, 2, note, sizeof note);

@@ -1,5 +1,5 @@
-/* How a team shares work: every item is done once and barriers hold, whatever the items, their
- * grain and cost, the number of workers, what is believed of their speeds, and who is held up. */
+/* How a team shares work: every item is done once and barriers hold, for any items, grain, cost,
+ * number of workers, assumed speeds and disturbances. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static struct job *new_job(void)
     return job;
 }
 
-/* What a run leaves: `count` workers (0: any number up to `most`) have done all once. */
+/* Checks a run: `count` workers (0: any number up to `most`) have done all items once. */
 static void check_job(struct job *job, int count, int most, const char *what)
 {
     int n = job->count, others = 0;
@@ -168,7 +168,7 @@ static void check_counts_in_turn(void)
     crew_close(&crew);
 }
 
-/* Of every run each worker does one item or more; nobody waits for the next. */
+/* Each worker does at least one item in every run; runs follow without a pause. */
 struct tally {
     _Atomic int workers, items;
 };
@@ -227,7 +227,7 @@ static void add_pieces(void *argument, struct rf_worker *worker)
     }
 }
 
-/* More than a float can count. */
+/* More items than a float can count. */
 static void check_large(void)
 {
     static const size_t sizes[] = {(1 << 24) - 1, (1 << 24) + 1, 33554467, 1000000007};
@@ -283,7 +283,7 @@ static void check_shares(void)
 {
     static const struct {
         int rows;
-        double dealt; /* the rest stays for whoever comes */
+        double dealt; /* the rest is the tail */
     } passes[] = {{1, 15.0 / 16}, {16, 15.0 / 16}, {64, 0.5}};
     const struct speeds *ladder = &believed[4];
     struct crew crew = crew_open(4);
@@ -316,7 +316,7 @@ static void check_shares(void)
     crew_close(&crew);
 }
 
-/* Worker i takes several times as long, always or now and then. */
+/* Worker i takes several times as long, always or in alternate periods. */
 static void check_slowed(void)
 {
     struct crew crew = crew_open(4);
@@ -336,8 +336,7 @@ static void check_slowed(void)
     crew_close(&crew);
 }
 
-/* Work that costs something teaches speeds, in the units of the cost; work that does not leaves
- * them alone. */
+/* Work with a cost teaches speeds, in units of the cost; work without leaves them unchanged. */
 static void check_learning(void)
 {
     static const struct speeds ones = {"ones", {1, 1, 1, 1, 1, 1, 1, 1}};

@@ -1,6 +1,6 @@
-/* A team's life: what it takes while idle, teams beside each other, and what is left when one
- * cannot be made. The linker's
- * --wrap brings the library's threads here, so that the system can refuse one. */
+/* The life of a team: processor time while idle, several teams, and clean-up when one cannot be
+ * made. The linker's --wrap replaces the functions that start and join threads, so that the test
+ * can refuse one. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -145,9 +145,9 @@ static double processor_seconds(void)
            1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-/* Workers that wait sleep. After a run each may spin for some 0.1 ms first, and what instruments
- * the program has threads of its own; one worker that kept spinning would take a hundred times the
- * former, up to the whole half second. */
+/* Waiting workers sleep. After a run each may spin for 0.1 ms first, and instrumentation has
+ * threads of its own. A worker that kept spinning would use a hundred times as much, up to the
+ * whole half second. */
 static void check_idle(void)
 {
     static const double HALF = 0.5, MOST = 0.05;
@@ -194,7 +194,7 @@ static void check_like(void)
     CHECK_INT(rf_team_places(other), rf_team_places(crew.team));
     work(crew.team, NULL, size);
     work(other, NULL, size);
-    /* It begins with what is known of the first one's workers. */
+    /* It begins with the measured speeds of the first team. */
     struct rf_split *split = NULL;
     CHECK_INT(rf_team_split_new(other, &split, &rf_system_allocator, &error), 0);
     for (int i = 0; i < size; i++)
@@ -202,7 +202,7 @@ static void check_like(void)
     work(other, split, 1);
     rf_split_free(split);
 
-    /* What was measured with another number of workers says nothing. */
+    /* A measurement with another number of workers is ignored. */
     struct rf_split *shorter;
     CHECK_INT(rf_split_new(&shorter, 1, 1, NULL, &rf_system_allocator, &error), 0);
     shorter->kinds[RF_WORK_ONE].speed[0] = 17.0;
@@ -216,7 +216,7 @@ static void check_like(void)
     struct rf_team *third = NULL;
     rf_team_free(other);
     CHECK_INT(rf_team_like(&third, crew.team, &rf_system_allocator, &error), 0);
-    crew_close(&crew); /* what was made like it lives on, but for the measurement */
+    crew_close(&crew); /* the team made like it remains, without the measurement */
     if (third) rf_team_begin_with(third, NULL);
     if (third) work(third, NULL, size);
     rf_team_free(third);
@@ -264,7 +264,7 @@ static void check_callers(void)
         pthread_join(callers[i].thread, NULL);
         CHECK_INT(callers[i].wrong, 0);
     }
-    /* The team that was lent has lost its caller, and finds another. */
+    /* The team's first caller has ended; another thread uses it. */
     work(lent.team, lent.split, 1);
     work(lent.team, NULL, rf_team_size(lent.team));
     crew_close(&lent);
@@ -297,7 +297,7 @@ static void check_bound(void)
     struct places places = {.elsewhere = 0};
     struct rf_seat seats[SEATS] = {{.cpu = 0}, {.cpu = 1}, {.cpu = 2}};
     int found = 0;
-    /* Where there are too few for all, some seats share one. */
+    /* With too few cores some seats share one. */
     for (size_t cpu = 0; found < SEATS; cpu = (cpu + 1) % CPU_SETSIZE) {
         if (!CPU_ISSET(cpu, &before)) continue;
         cpus[found].cpu = (int)cpu;
@@ -327,7 +327,7 @@ static void check_bound(void)
 
 int main(void)
 {
-    /* First, as threads of teams that are gone may not be gone yet. */
+    /* First, since threads of freed teams may still be ending. */
     check_idle();
     check_freed_at_once();
     check_like();

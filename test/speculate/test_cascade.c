@@ -130,8 +130,8 @@ static void add(struct chain *chain, int is_free, double agrees, double row_cost
     int32_t l = chain->n++;
     chain->scripts[l] =
         (struct script){l + 1, agrees, row_cost, more_cost, informative, 0, 0, {0}, 0, 0};
-    chain->levels[l] =
-        (struct rf_level){is_free ? &drafters : &judges, &chain->scripts[l], row_cost, 0.8};
+    chain->levels[l] = (struct rf_level){is_free ? &drafters : &judges, &chain->scripts[l],
+                                         row_cost, 0.8, !is_free};
 }
 
 static void add_target(struct chain *chain, double row_cost)

@@ -152,10 +152,10 @@ static struct rf_cascade *open_cascade(const struct chain *chain)
     struct rf_error error = {.text = ""};
     struct rf_level levels[LEVELS + 1];
     int32_t n = 0;
-    if (chain->counts) levels[n++] = (struct rf_level){&counting_ops, NULL, 0.0, 0.3};
+    if (chain->counts) levels[n++] = (struct rf_level){&counting_ops, NULL, 0.0, 0.3, 0};
     for (int l = chain->first; l <= chain->last; l++) {
         scripted[l].fault = l == chain->last ? chain->fault : FAULTLESS;
-        levels[n++] = (struct rf_level){&scripted_ops, &scripted[l], 0.05 * (l + 1), 0.7};
+        levels[n++] = (struct rf_level){&scripted_ops, &scripted[l], 0.05 * (l + 1), 0.7, 1};
     }
     levels[n - 1].cost = 1.0;
     struct rf_cascade *cascade;
