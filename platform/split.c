@@ -137,7 +137,7 @@ int rf_split_workers(struct rf_split *split, int n_rows, double now)
     assert(n_rows >= 1);
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
     /* No trials with many rows: such passes are long, few, and use all workers. */
-    if (n_rows > RF_SPLIT_ROWS || split->usual[n_rows] <= 0.0) return kind->active;
+    if (n_rows > RF_FEW_ROWS || split->usual[n_rows] <= 0.0) return kind->active;
     if (!kind->trial && now >= kind->next_trial) {
         int next = rf_split_neighbour(split, kind->active, kind->tries_up);
         if (next == kind->active) {
@@ -155,7 +155,7 @@ int rf_split_workers(struct rf_split *split, int n_rows, double now)
 
 static void forget_usual(struct rf_split *split, const struct rf_split_kind *kind)
 {
-    for (int rows = 1; rows <= RF_SPLIT_ROWS; rows++)
+    for (int rows = 1; rows <= RF_FEW_ROWS; rows++)
         if (&split->kinds[rf_work_of(rows)] == kind) split->usual[rows] = 0.0;
 }
 
@@ -197,7 +197,7 @@ int rf_split_members(struct rf_split *split, int n_rows, int workers, double now
 void rf_split_took(struct rf_split *split, int n_rows, int workers, double now, double seconds)
 {
     struct rf_split_kind *kind = &split->kinds[rf_work_of(n_rows)];
-    if (n_rows > RF_SPLIT_ROWS || (!kind->trial && workers != kind->active)) return;
+    if (n_rows > RF_FEW_ROWS || (!kind->trial && workers != kind->active)) return;
     double *usual = &split->usual[n_rows];
     if (!kind->trial || workers != kind->trial) {
         kind->surprises =

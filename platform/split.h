@@ -14,15 +14,16 @@
 /* Kinds of passes, by their number of rows. */
 enum rf_work {
     RF_WORK_ONE,  /* one row: bound by memory */
-    RF_WORK_FEW,  /* up to RF_SPLIT_ROWS, as in verification */
+    RF_WORK_FEW,  /* up to RF_FEW_ROWS, as in verification */
     RF_WORK_MANY, /* more, as in prompts: bound by arithmetic */
     RF_WORK_KINDS
 };
-enum { RF_SPLIT_ROWS = 16 };
+/* Rows of a pass that costs little more than a pass over one: a verification. */
+enum { RF_FEW_ROWS = 16 };
 
 static inline enum rf_work rf_work_of(int n_rows)
 {
-    return n_rows == 1 ? RF_WORK_ONE : n_rows <= RF_SPLIT_ROWS ? RF_WORK_FEW : RF_WORK_MANY;
+    return n_rows == 1 ? RF_WORK_ONE : n_rows <= RF_FEW_ROWS ? RF_WORK_FEW : RF_WORK_MANY;
 }
 
 struct rf_split_kind {
@@ -51,8 +52,8 @@ struct rf_split {
     const struct rf_allocator *allocator;
     int n_workers, n_places;
     struct rf_split_kind kinds[RF_WORK_KINDS];
-    double usual[RF_SPLIT_ROWS + 1]; /* seconds of a pass, by its rows; 0: not known yet */
-    double *storage;                 /* the kinds' arrays */
+    double usual[RF_FEW_ROWS + 1]; /* seconds of a pass, by its rows; 0: not known yet */
+    double *storage;               /* the kinds' arrays */
 };
 
 /* n_places workers of n_workers have a core of their own; passes begin with these. `first`: a

@@ -419,7 +419,7 @@ void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows,
     int count = team->equally ? first_members(team, team->places)
                               : rf_split_members(split, n_rows, workers, begin, team->members);
     team->kind = &split->kinds[rf_work_of(n_rows)];
-    team->tail = n_rows > RF_SPLIT_ROWS ? PROMPT_TAIL : TAIL;
+    team->tail = n_rows > RF_FEW_ROWS ? PROMPT_TAIL : TAIL;
     run(team, count, fn, argument);
     /* What was done since the last correction; nothing where no work is measured. */
     if (team->slots[0].busy > 0.0) deal(team, team->slots[0].busy);

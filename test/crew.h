@@ -14,21 +14,29 @@ struct crew {
     struct rf_split *split;
 };
 
-static inline struct crew crew_open(int threads)
+/* A split by which worker i has 1 / (1 + i) of the first one's speed. */
+static inline struct rf_split *crew_split(int size)
 {
-    struct crew crew = {0};
+    struct rf_split *split;
     struct rf_error error = {.text = ""};
-    int code = rf_team_of(&crew.team, NULL, threads, &rf_system_allocator, &error);
-    if (!code) {
-        int size = rf_team_size(crew.team);
-        code = rf_split_new(&crew.split, size, size, NULL, &rf_system_allocator, &error);
-        for (int kind = 0; !code && kind < RF_WORK_KINDS; kind++)
-            for (int i = 0; i < size; i++) crew.split->kinds[kind].speed[i] = 1.0 / (1 + i);
-    }
-    if (code) {
+    if (rf_split_new(&split, size, size, NULL, &rf_system_allocator, &error)) {
         fprintf(stderr, "%s\n", error.text);
         exit(1);
     }
+    for (int kind = 0; kind < RF_WORK_KINDS; kind++)
+        for (int i = 0; i < size; i++) split->kinds[kind].speed[i] = 1.0 / (1 + i);
+    return split;
+}
+
+static inline struct crew crew_open(int threads)
+{
+    struct crew crew;
+    struct rf_error error = {.text = ""};
+    if (rf_team_of(&crew.team, NULL, threads, &rf_system_allocator, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    crew.split = crew_split(rf_team_size(crew.team));
     rf_team_begin_with(crew.team, crew.split);
     return crew;
 }

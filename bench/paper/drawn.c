@@ -66,23 +66,24 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
                   struct rf_error *error)
 {
     struct drawn_level *level = self;
-    uint64_t texts[RF_MAX_DRAFT + 1];
+    const struct rf_draft *draft = question->draft;
+    uint64_t texts[RF_DRAFT_ROWS + 1];
     int code = rf_model_level_ops.choose(&level->model, question, choices, error);
     if (code) return code;
     texts[0] = text_of(question->text, question->n);
     choices[0] = draw(level, texts[0]);
-    for (int32_t i = 0; i < question->n_draft; i++) {
-        int32_t parent = question->parents ? question->parents[i] : i - 1;
-        texts[i + 1] = with_token(texts[parent + 1], question->text[question->n + i]);
+    for (int32_t i = 0; i < draft->n; i++) {
+        texts[i + 1] = with_token(texts[draft->parents[i] + 1], draft->tokens[i]);
         choices[i + 1] = draw(level, texts[i + 1]);
     }
     return 0;
 }
 
-static void keep(void *self, const int32_t *path, int32_t n)
+static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
+                struct rf_error *error)
 {
     struct drawn_level *level = self;
-    rf_model_level_ops.keep(&level->model, path, n);
+    return rf_model_level_ops.keep(&level->model, text, n, path, k, error);
 }
 
 static int32_t unread(void *self, const int32_t *text, int32_t n)
@@ -91,4 +92,11 @@ static int32_t unread(void *self, const int32_t *text, int32_t n)
     return rf_model_level_ops.unread(&level->model, text, n);
 }
 
-const struct rf_level_ops drawn_level_ops = {.choose = choose, .keep = keep, .unread = unread};
+static void rewind_level(void *self, int32_t n)
+{
+    struct drawn_level *level = self;
+    rf_model_level_ops.rewind(&level->model, n);
+}
+
+const struct rf_level_ops drawn_level_ops = {
+    .choose = choose, .keep = keep, .unread = unread, .rewind = rewind_level};

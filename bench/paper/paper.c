@@ -11,13 +11,10 @@
 
 #include "api/handles.h"
 #include "base/median.h"
-#include "cpu/calibrate.h"
-#include "cpu/cpu_backend.h"
-#include "cpu/roofline.h"
+#include "cpu/cpu.h"
 #include "paper/drawn.h"
 #include "paper/shapes.h"
 #include "platform/clock.h"
-#include "platform/cpu.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
 
@@ -82,7 +79,8 @@ struct options {
 struct role {
     struct rf_source *source; /* of the MXFP4 cast: the target's */
     struct rf_model *model;
-    struct rf_session *session;
+    struct rf_view *view;
+    struct rf_sequence *sequence; /* of the MXFP4 cast: the target's */
     struct rf_sampler *sampler;
     struct drawn_level level;
     uint64_t pass_bytes;
@@ -91,11 +89,12 @@ struct role {
 struct world {
     const struct options *options;
     struct role roles[PARTS];
-    int tier;
-    struct rf_team *team;      /* of all models and sessions: only one of them runs at a time */
-    struct rf_split *measured; /* what its workers can do with the target's weights */
-    int32_t n_vocab;           /* tokens that all models have */
-    int32_t *text, *truth;
+    struct rf_backend_options device;
+    struct rf_backend *backend;
+    struct rf_queue *queue; /* of all models: only one of them works at a time */
+    int32_t n_vocab;        /* tokens that all models have */
+    int32_t n_ctx;          /* that a text can have */
+    int32_t *truth;         /* [n_ctx] */
 };
 
 struct result {
@@ -106,42 +105,44 @@ struct result {
 
 /* ---- models ---- */
 
+static int open_sequence(struct world *world, int which, struct rf_error *error)
+{
+    struct role *role = &world->roles[which];
+    const struct rf_sequence_shape shape = {.n_ctx = world->n_ctx, .kv = RF_KV_F16};
+    if (which != MXFP4)
+        return rf_sequence_new(&role->sequence, role->view, &shape, &rf_system_allocator, error);
+    role->sequence = world->roles[TARGET].sequence;
+    return 0;
+}
+
 static int open_role(struct world *world, int which, enum rf_weight_form form,
                      struct rf_error *error)
 {
     struct role *role = &world->roles[which];
-    struct rf_backend *backend;
     struct rf_weight_cost cost;
     int code =
-        rf_weight_cost(role->source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, error);
+        rf_weight_cost(role->source, form, rf_backend_kinds[0], &rf_system_allocator, &cost, error);
     role->pass_bytes = cost.pass_bytes;
-    if (!code) code = rf_cpu_backend_new(&backend, world->tier, &rf_system_allocator, error);
     if (!code)
-        code = rf_model_load(&role->model, role->source, backend, form, world->team, NULL, NULL,
-                             &rf_system_allocator, error);
-    if (!code && which == TARGET) {
-        code = rf_cpu_calibrate(&world->measured, backend, world->team, error);
-        rf_team_begin_with(world->team, world->measured);
-    }
+        code = rf_model_load(&role->model, role->source, world->queue, form, NULL, NULL, error);
+    if (!code && which == TARGET)
+        code = world->backend->ops->queue_calibrate(world->queue, role->model->weights, error);
     if (code) return code;
 
-    const struct rf_session_shape shape = {.n_ctx = PROMPT + world->options->tokens + WARM_UP +
-                                                    MOST_ROWS,
-                                           .team = world->team,
-                                           .kv = RF_KV_F16};
-    if (which == MXFP4)
-        code = rf_session_new_sharing(&role->session, role->model, world->roles[TARGET].session,
-                                      error);
-    else
-        code = rf_session_new(&role->session, role->model, &shape, error);
+    int32_t most = which == MXFP4 ? RF_TREE_ROWS : RF_PROMPT_ROWS;
+    const struct rf_view_options view = {.kv = RF_KV_F16,
+                                         .max_rows = most < world->n_ctx ? most : world->n_ctx};
+    code = rf_view_new(&role->view, role->model, world->queue, &view, error);
+    if (!code) code = open_sequence(world, which, error);
     if (!code)
-        code = rf_sampler_new(&role->sampler, world->n_vocab, role->model->backend->first_above,
+        code = rf_sampler_new(&role->sampler, world->n_vocab, world->backend->first_above,
                               &rf_system_allocator, error);
     if (code) return code;
     if (which == DRAFT)
-        rf_model_level_of_draft(&role->level.model, role->session, role->sampler, world->n_vocab);
+        rf_model_level_of_draft(&role->level.model, role->view, role->sequence, role->sampler,
+                                world->n_vocab);
     else
-        rf_model_level_of_target(&role->level.model, role->session, role->sampler);
+        rf_model_level_of_target(&role->level.model, role->view, role->sequence, role->sampler);
     role->level.n_vocab = world->n_vocab;
     role->level.errors = (uint64_t)which + 1;
     role->level.luck = world->options->independent ? (uint64_t)which + 101 : 100;
@@ -159,38 +160,36 @@ static int open_world(struct world *world, struct rf_error *error)
         return rf_fail(error, RF_ERR_MEMORY,
                        "%s and its drafts take %.1f GB, this machine has %.1f GB",
                        setup->target->name, need / 1e9, (double)rf_memory_physical() / 1e9);
-    int code = shape_open(&world->roles[TARGET].source, setup->target, world->team, error);
-    if (!code) code = shape_open(&world->roles[DRAFT].source, setup->draft, world->team, error);
+    struct rf_team *team = ((struct cpu_queue *)world->queue)->team;
+    int code = shape_open(&world->roles[TARGET].source, setup->target, team, error);
+    if (!code) code = shape_open(&world->roles[DRAFT].source, setup->draft, team, error);
     world->roles[MXFP4].source = world->roles[TARGET].source;
     if (!code) code = open_role(world, TARGET, RF_WEIGHTS_BF16, error);
     if (!code) code = open_role(world, MXFP4, RF_WEIGHTS_MXFP4, error);
     if (!code) code = open_role(world, DRAFT, setup->draft_form, error);
-    size_t n = PROMPT + (size_t)(world->options->tokens + WARM_UP + MOST_ROWS);
     if (!code)
-        world->text = rf_calloc(&rf_system_allocator, n, sizeof *world->text, "tokens", error);
-    if (!code)
-        world->truth = rf_calloc(&rf_system_allocator, n, sizeof *world->truth, "tokens", error);
-    if (!code && (!world->text || !world->truth)) code = RF_ERR_MEMORY;
+        world->truth = rf_calloc(&rf_system_allocator, (size_t)world->n_ctx, sizeof *world->truth,
+                                 "tokens", error);
+    if (!code && !world->truth) code = RF_ERR_MEMORY;
     if (code) return code;
-    for (size_t i = 0; i < n; i++)
-        world->truth[i] = drawn_truth(world->truth, (int32_t)i, world->n_vocab);
+    for (int32_t i = 0; i < world->n_ctx; i++)
+        world->truth[i] = drawn_truth(world->truth, i, world->n_vocab);
     return 0;
 }
 
 static void close_world(struct world *world)
 {
-    /* Drafts first: the cast shares the target's context. */
     for (int i = 0; i < PARTS; i++) {
         struct role *role = &world->roles[i];
-        rf_session_free(role->session);
+        if (i != MXFP4) rf_sequence_free(role->sequence);
+        rf_view_free(role->view);
         rf_sampler_free(role->sampler);
         rf_model_free(role->model);
         if (i != MXFP4) shape_close(role->source);
     }
-    rf_free(&rf_system_allocator, world->text);
     rf_free(&rf_system_allocator, world->truth);
-    rf_team_free(world->team);
-    rf_split_free(world->measured);
+    if (world->queue) world->backend->ops->queue_free(world->queue);
+    if (world->backend) world->backend->ops->free(world->backend);
 }
 
 /* ---- passes ---- */
@@ -205,8 +204,9 @@ static int print_costs(struct world *world, struct rf_error *error)
     for (int32_t rows = 1; rows <= MOST_ROWS; rows++) {
         printf("%4d", rows);
         for (int i = 0; i < PARTS; i++) {
-            int code = rf_session_time_passes(world->roles[order[i]].session, rows, PROMPT,
-                                              PASS_REPEATS, seconds, error);
+            const struct role *role = &world->roles[order[i]];
+            int code = rf_sequence_time_passes(role->sequence, role->view, rows, PROMPT,
+                                               PASS_REPEATS, seconds, error);
             if (code) return code;
             printf("  %18.2f", 1e3 * rf_median(seconds, PASS_REPEATS));
             fflush(stdout);
@@ -222,24 +222,24 @@ static int print_costs(struct world *world, struct rf_error *error)
 static int decode(struct world *world, struct rf_cascade *cascade, int32_t tokens, double *seconds,
                   struct rf_error *error)
 {
-    struct rf_session *target = world->roles[TARGET].session;
+    const struct role *target = &world->roles[TARGET];
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     int32_t n = PROMPT;
     double start = 0.0;
-    for (int i = 0; i < PARTS; i++) rf_session_rewind(world->roles[i].session, 0);
-    memcpy(world->text, world->truth, PROMPT * sizeof *world->text);
-    int code = rf_session_read(target, world->text, PROMPT, NULL, NULL, error);
+    rf_sequence_set_follower(target->sequence, &cascade->follower);
+    rf_sequence_rewind(target->sequence, 0);
+    int code = rf_sequence_prefill(target->sequence, target->view, world->truth, PROMPT, NULL, NULL,
+                                   error);
     rf_pace_begin(&cascade->pace, tokens);
     while (!code && n < PROMPT + tokens) {
-        int32_t made = rf_cascade_round(cascade, world->text, n, PROMPT + tokens - n, yield, error);
+        int32_t made = rf_cascade_round(cascade, PROMPT + tokens - n, yield, error);
         if (made < 0) return made;
-        for (int32_t i = 0; i < made; i++) {
+        for (int32_t i = 0; !code && i < made; i++, n++) {
             if (yield[i].token != world->truth[n])
                 return rf_fail(error, RF_ERR_ARGUMENT, "token %d is %d, the target's own is %d", n,
                                yield[i].token, world->truth[n]);
-            world->text[n++] = yield[i].token;
+            code = rf_sequence_commit(target->sequence, error);
         }
-        code = rf_session_commit(target, yield[made - 1].token, error);
         if (n == PROMPT + made) start = rf_clock_seconds();
     }
     *seconds = (rf_clock_seconds() - start) / (tokens - 1);
@@ -257,15 +257,15 @@ static int new_cascade(struct world *world, const struct chain *chain, int readi
         double share = (double)role->pass_bytes / (double)world->roles[TARGET].pass_bytes;
         double ratio = setup->ratios[which];
         role->level.rate = reading == 0 || which == TARGET ? ratio : drawn_rate(ratio, PAPER_DRAFT);
-        /* The guesses that sessions begin with (src/api/cascade_parts.c). */
+        /* The guesses that sessions begin with (src/api/levels.c). */
         levels[i] = (struct rf_level){.ops = &drawn_level_ops,
                                       .self = &role->level,
                                       .cost = which == TARGET ? 1.0 : 0.01 + 1.05 * share,
                                       .acceptance = which == MXFP4 ? 0.88 : 0.7,
                                       .has_passes = 1};
     }
-    int32_t capacity = PROMPT + world->options->tokens + WARM_UP + MOST_ROWS;
-    int code = rf_cascade_new(cascade, levels, chain->n, capacity, &rf_system_allocator, error);
+    int code = rf_cascade_new(cascade, levels, chain->n, world->roles[TARGET].sequence,
+                              &rf_system_allocator, error);
     if (!code) (*cascade)->gamma = world->options->gamma;
     return code;
 }
@@ -357,16 +357,38 @@ static int print_chains(struct world *world, double read, struct rf_error *error
     return 0;
 }
 
+static int open_device(struct world *world, struct rf_device_info *device,
+                       struct rf_queue_info *queue, struct rf_error *error)
+{
+    const struct rf_backend_kind *kind = rf_backend_kinds[0];
+    const struct rf_queue_options options = {.threads = world->options->threads};
+    rf_api_device(&world->device);
+    int code = kind->describe(&world->device, device, error);
+    if (!code) code = kind->open(&world->backend, &world->device, &rf_system_allocator, error);
+    if (!code)
+        code = world->backend->ops->queue_new(&world->queue, world->backend, &options, NULL, error);
+    if (!code) world->backend->ops->queue_info(world->queue, queue);
+    return code;
+}
+
+static int measure_read(const struct world *world, int32_t threads, double *bytes_per_second,
+                        struct rf_error *error)
+{
+    return rf_backend_kinds[0]->measure_read(&world->device, threads, &rf_system_allocator,
+                                             bytes_per_second, error);
+}
+
 static int run(const struct options *options, struct rf_error *error)
 {
-    struct world world = {.options = options};
+    struct world world = {.options = options,
+                          .n_ctx = PROMPT + options->tokens + WARM_UP + MOST_ROWS};
     const struct setup *setup = options->setup;
+    struct rf_device_info device;
+    struct rf_queue_info queue = {0};
     double before, after;
-    int code = rf_api_tier(&world.tier, error);
-    if (!code) code = rf_team_of(&world.team, NULL, options->threads, &rf_system_allocator, error);
-    if (code) return code;
-    int threads = rf_team_size(world.team);
-    code = rf_cpu_measure_read(world.tier, threads, &rf_system_allocator, &before, error);
+    int code = open_device(&world, &device, &queue, error);
+    int32_t threads = queue.threads;
+    if (!code) code = measure_read(&world, threads, &before, error);
     double start = rf_clock_seconds();
     if (!code) code = open_world(&world, error);
     if (!code) {
@@ -376,12 +398,12 @@ static int run(const struct options *options, struct rf_error *error)
                setup->title, setup->target->name, (double)world.roles[TARGET].pass_bytes / 1e9,
                (double)world.roles[MXFP4].pass_bytes / 1e9, setup->draft->name,
                setup->draft_form == RF_WEIGHTS_BF16 ? "BF16" : "MXFP4",
-               (double)world.roles[DRAFT].pass_bytes / 1e9, rf_clock_seconds() - start,
-               rf_tier_name((enum rf_tier)world.tier), threads, threads == 1 ? "" : "s");
+               (double)world.roles[DRAFT].pass_bytes / 1e9, rf_clock_seconds() - start, device.tier,
+               threads, threads == 1 ? "" : "s");
         code = print_costs(&world, error);
     }
     if (!code && !options->costs_only) {
-        code = rf_cpu_measure_read(world.tier, threads, &rf_system_allocator, &after, error);
+        code = measure_read(&world, threads, &after, error);
         if (!code) code = print_chains(&world, (before + after) / 2, error);
     }
     close_world(&world);

@@ -12,6 +12,7 @@
 
 #include "api/handles.h"
 #include "base/median.h"
+#include "cpu/cpu.h"
 #include "platform/clock.h"
 
 enum { MAX_SLOW = 16, MAX_CASES = 16, MAX_ROWS = 8, CONTEXT = 64, BARRIERS = 100000 };
@@ -134,13 +135,25 @@ static double ideal(const struct disturbance *what, int workers)
     return (what->busy_cpu >= 0 ? sum - 0.5 : sum) / workers;
 }
 
+static struct rf_team *team_of(const riffle_session *session)
+{
+    return ((struct cpu_queue *)session->queue)->team;
+}
+
+static int time_passes(riffle_session *session, int rows, int n, double *seconds,
+                       struct rf_error *error)
+{
+    return rf_sequence_time_passes(session->sequence, session->view, rows, CONTEXT, n, seconds,
+                                   error);
+}
+
 /* Passes per second, for about so long. */
-static double passes(struct rf_session *session, int rows, double seconds, struct rf_error *error)
+static double passes(riffle_session *session, int rows, double seconds, struct rf_error *error)
 {
     double took, begin = rf_clock_seconds(), now = begin;
     int n = 0;
     do {
-        if (rf_session_time_passes(session, rows, CONTEXT, 1, &took, error) != 0) return -1.0;
+        if (time_passes(session, rows, 1, &took, error) != 0) return -1.0;
         now = rf_clock_seconds();
         n++;
     } while (now - begin < seconds);
@@ -151,14 +164,14 @@ static double disturbed(riffle_session *session, const struct disturbance *what,
                         int rows, double seconds, struct rf_error *error)
 {
     pid_t child = what && what->busy_cpu >= 0 ? keep_busy(what->busy_cpu) : 0;
-    rf_team_deal_equally(session->team, equally);
+    rf_team_deal_equally(team_of(session), equally);
     for (int i = 0; what && i < what->n_slow; i++)
-        rf_team_slow(session->team, what->slow[i].worker, what->slow[i].factor,
+        rf_team_slow(team_of(session), what->slow[i].worker, what->slow[i].factor,
                      what->slow[i].period);
-    double rate = passes(session->session, rows, seconds, error);
+    double rate = passes(session, rows, seconds, error);
     for (int i = 0; what && i < what->n_slow; i++)
-        rf_team_slow(session->team, what->slow[i].worker, 1.0, 0.0);
-    rf_team_deal_equally(session->team, 0);
+        rf_team_slow(team_of(session), what->slow[i].worker, 1.0, 0.0);
+    rf_team_deal_equally(team_of(session), 0);
     if (child > 0) {
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
@@ -177,7 +190,7 @@ static int measure(riffle_session *session, const struct options *options, int r
     for (int round = 0; round < options->rounds && !code; round++)
         for (int way = 0; way < WAYS && !code; way++) {
             /* Forget the shares learned under the previous disturbance. */
-            if (way == PLAIN && passes(session->session, rows, options->seconds, error) < 0.0)
+            if (way == PLAIN && passes(session, rows, options->seconds, error) < 0.0)
                 code = error->code;
             if (code) break;
             rates[way][round] = disturbed(session, way == PLAIN ? NULL : what, way == EQUAL, rows,
@@ -189,7 +202,7 @@ static int measure(riffle_session *session, const struct options *options, int r
         free(rates[way]);
     }
     if (code) return code;
-    double part = ideal(what, rf_team_places(session->team)), best = part * middle[PLAIN];
+    double part = ideal(what, rf_team_places(team_of(session))), best = part * middle[PLAIN];
     printf("%5d  %-16s %9.2f %8.1f %% %12.1f %% %14.1f %%\n", rows, what->name, middle[PLAIN],
            100.0 * part, 100.0 * middle[EQUAL] / best, 100.0 * middle[MEASURED] / best);
     fflush(stdout);
@@ -206,13 +219,13 @@ static int barriers(riffle_session *session, struct rf_error *error)
 {
     int n = BARRIERS, few = 20;
     double begin = rf_clock_seconds(), pass[20];
-    rf_team_run(session->team, 0, meet, &n);
+    rf_team_run(team_of(session), 0, meet, &n);
     double each = (rf_clock_seconds() - begin) / BARRIERS;
-    int code = rf_session_time_passes(session->session, 1, CONTEXT, few, pass, error);
+    int code = time_passes(session, 1, few, pass, error);
     if (code) return code;
-    uint64_t before = rf_team_barriers(session->team);
-    code = rf_session_time_passes(session->session, 1, CONTEXT, 1, &begin, error);
-    double count = (double)(rf_team_barriers(session->team) - before),
+    uint64_t before = rf_team_barriers(team_of(session));
+    code = time_passes(session, 1, 1, &begin, error);
+    double count = (double)(rf_team_barriers(team_of(session)) - before),
            usual = rf_median(pass, (size_t)few);
     printf("barriers: %.0f ns each, %.0f in a pass over one row: %.2f %% of its %.2f ms\n\n",
            each * 1e9, count, 100.0 * each * count / usual, usual * 1e3);
@@ -222,7 +235,7 @@ static int barriers(riffle_session *session, struct rf_error *error)
 static int check_workers(riffle_session *session, const struct options *options,
                          struct rf_error *error)
 {
-    int size = rf_team_size(session->team);
+    int size = rf_team_size(team_of(session));
     for (int c = 0; c < options->n_cases; c++)
         for (int i = 0; i < options->cases[c].n_slow; i++)
             if (options->cases[c].slow[i].worker >= size)
@@ -239,7 +252,7 @@ static int run(riffle_session *session, const struct options *options, struct rf
     int32_t text[CONTEXT] = {0};
     if (riffle_prefill(session, text, CONTEXT) != 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "%s", riffle_last_error());
-    printf("%s, %d workers\n", options->model, rf_team_places(session->team));
+    printf("%s, %d workers\n", options->model, rf_team_places(team_of(session)));
     code = barriers(session, error);
     printf(" rows  disturbance      passes/s     ideal   equal shares   measured shares    (of the "
            "ideal)\n");

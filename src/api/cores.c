@@ -2,11 +2,8 @@
 #include <stdio.h>
 
 #include "api/handles.h"
-#include "cpu/calibrate.h"
 #include "platform/memory.h"
 #include "platform/plan.h"
-#include "platform/split.h"
-#include "platform/team.h"
 
 void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size)
 {
@@ -14,34 +11,14 @@ void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* Replaces the plan's estimates by measured speeds; 0 for a worker that this kind of work does not
- * use. */
-static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
-{
-    const struct rf_split_kind *decode = &split->kinds[RF_WORK_ONE],
-                               *prompt = &split->kinds[RF_WORK_MANY];
-    for (int s = 0; s < plan->n_placed; s++) {
-        plan->seats[s].decode = s < decode->active ? (float)decode->speed[s] : 0;
-        plan->seats[s].prompt = s < prompt->active ? (float)prompt->speed[s] : 0;
-    }
-}
-
 static int measure(struct rf_plan *plan, riffle_cores_info *info, struct rf_error *error)
 {
-    struct rf_team *team = NULL;
-    struct rf_split *split = NULL;
-    int tier;
-    int code = rf_api_tier(&tier, error);
-    if (!code) code = rf_team_new(&team, plan, &rf_system_allocator, error);
-    if (!code)
-        code = rf_cpu_calibrate_machine(&split, tier, team, &rf_system_allocator,
-                                        &info->read_bytes_per_second, error);
-    if (!code && split) {
-        take_speeds(plan, split);
-        info->measured = 1;
-    }
-    rf_split_free(split);
-    rf_team_free(team);
+    struct rf_backend_options options;
+    rf_api_device(&options);
+    int32_t n_measured = 0;
+    int code = rf_backend_kinds[0]->measure_cores(&options, plan, &rf_system_allocator, &n_measured,
+                                                  &info->read_bytes_per_second, error);
+    info->measured = n_measured > 0;
     return code;
 }
 
@@ -103,7 +80,8 @@ int riffle_cores(const riffle_cores_options *options, riffle_cores_info *info, s
     snprintf(found.model, sizeof found.model, "%s", topology->model);
     snprintf(found.note, sizeof found.note, "%s", topology->note);
     int is_worth_it = topology->is_this_system && plan.n_placed > 1;
-    if (asked.flags & RIFFLE_CORES_MEASURE && is_worth_it) code = measure(&plan, &found, &error);
+    if (asked.flags & RIFFLE_CORES_MEASURE && is_worth_it && rf_backend_kinds[0]->measure_cores)
+        code = measure(&plan, &found, &error);
     if (!code && on_core) code = report(&plan, on_core, user, &error);
     rf_plan_free(&plan);
     if (code) return rf_api_fail(&error);

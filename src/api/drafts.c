@@ -1,11 +1,10 @@
 /* Which drafts a model has, and their weights. */
-#include "api/drafts.h"
+#include "api/levels.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
-#include "cpu/cpu_backend.h"
 #include "model/open.h"
 #include "platform/memory.h"
 #include "speculate/vocab_pair.h"
@@ -33,7 +32,7 @@ static int weight_cost(const struct riffle_model *model, const struct rf_source 
                        enum rf_weight_form form, struct rf_weight_cost *cost,
                        struct rf_error *error)
 {
-    return rf_weight_cost(source, form, rf_cpu_weight_bytes, &model->allocator, cost, error);
+    return rf_weight_cost(source, form, rf_backend_kinds[0], &model->allocator, cost, error);
 }
 
 /* "auto": what is cheap always, a cast where it is much narrower than the target, a draft model
@@ -47,7 +46,8 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
     if (code) return code;
     const char *draft = options->draft ? ", and the draft model of this target" : "";
     drafts->chain.choice = RF_CHAIN_LEVELS;
-    add_level(&drafts->chain, RF_LEVEL_NGRAM, RF_WEIGHTS_STORED, "ngram");
+    add_level(&drafts->chain, RF_LEVEL_DRAFTER, RF_WEIGHTS_STORED, "ngram")->drafter =
+        rf_drafter_find("ngram", strlen("ngram"));
     if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
     const char *form = model->cost.form == RF_WEIGHTS_BF16 ? "BF16" : "stored";
     if (bits(&model->cost) < CAST_FROM_BITS) {
@@ -170,7 +170,7 @@ static int report_cast(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "loading drafts", done, total);
 }
 
-int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options, int tier,
+int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options,
                    struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
@@ -185,14 +185,10 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
-        struct rf_backend *backend;
         if (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF) continue;
-        code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
-        if (!code)
-            code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
-                                 backend, level->form, model->team,
-                                 report.progress ? report_cast : NULL, &report, &model->allocator,
-                                 error);
+        code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
+                             model->queue, level->form, report.progress ? report_cast : NULL,
+                             &report, error);
     }
     return code;
 }
@@ -200,7 +196,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
 void rf_drafts_free(struct riffle_model *model)
 {
     rf_free(&model->allocator, model->drafts.pace_path);
-    for (int32_t l = 0; l < RF_CHAIN_MAX_LEVELS; l++) {
+    for (int32_t l = 0; l < RF_MAX_LEVELS; l++) {
         struct draft_weights *weights = &model->drafts.weights[l];
         rf_model_free(weights->model);
         rf_tokenizer_free(weights->tokenizer);

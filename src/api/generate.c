@@ -33,7 +33,7 @@ int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *
     struct rf_error error;
     code = rf_sampler_set(session->sampler, &inner, &error);
     if (code) return rf_api_fail(&error);
-    rf_cascade_parts_set_sampling(&session->levels, session->sampler);
+    rf_levels_set_sampling(&session->levels, session->sampler);
     return 0;
 }
 
@@ -41,19 +41,6 @@ void riffle_generate_options_init(riffle_generate_options *options, size_t struc
 {
     riffle_generate_options defaults = {.struct_size = struct_size};
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
-}
-
-/* One round: between 1 and `max` tokens. All but the last are committed and read; that one is the
- * caller's to commit. */
-static int32_t next_tokens(riffle_session *session, int32_t max, struct rf_yield *yield,
-                           struct rf_error *error)
-{
-    struct rf_session *state = session->session;
-    if (state->n_tokens == 0)
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "a session without tokens has nothing to go on from");
-    return rf_cascade_round(session->levels.cascade, state->tokens, state->n_tokens, max, yield,
-                            error);
 }
 
 /* The text on its way out: whole characters only, and nothing that may turn out to be the beginning
@@ -149,16 +136,13 @@ static int tell(struct output *output, int32_t token, int32_t level, struct rf_s
 }
 
 /* Commits the tokens of a round one by one, as if the target had been asked for each: the callback
- * finds the session as it is after its token. Returns 1 when there is a reason to end; what the
- * round has beyond that stays uncommitted. */
+ * finds the session as it is after its token. Returns 1 when there is a reason to end. */
 static int commit(riffle_session *session, const riffle_generate_options *options,
                   struct output *output, const struct rf_yield *yield, int32_t n,
                   int64_t *generated, riffle_on_event on_event, void *user, struct rf_error *error)
 {
     const struct rf_tokenizer *tokenizer = session->model->tokenizer;
-    struct rf_session *state = session->session;
-    int32_t target = session->levels.cascade->n_levels - 1;
-    rf_session_rewind(state, state->n_tokens - (n - 1));
+    int32_t target = session->levels.n_levels - 1;
     for (int32_t i = 0; i < n; i++) {
         int32_t token = yield[i].token;
         int stop = 0;
@@ -166,22 +150,27 @@ static int commit(riffle_session *session, const riffle_generate_options *option
             finish(session, RIFFLE_FINISH_STOP, "");
             return 1;
         }
-        if (rf_session_commit(state, token, error)) {
+        if (rf_sequence_commit(session->sequence, error)) {
             finish(session, RIFFLE_FINISH_LENGTH, error->text);
             return 1;
         }
-        if (i < n - 1) state->n_read = state->n_tokens; /* by the pass that judged it */
         ++*generated;
         session->generated_tokens++;
         int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0),
                         on_event, user, &stop, error);
         if (code) return code;
-        if (output->stopped || stop || atomic_load(&state->cancel)) {
+        if (output->stopped || stop || atomic_load(&session->cancel)) {
             finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
             return 1;
         }
     }
     return 0;
+}
+
+/* What a round drafted beyond the committed tokens is taken back. */
+static void drop_ahead(riffle_session *session)
+{
+    rf_sequence_rewind(session->sequence, rf_sequence_n_committed(session->sequence));
 }
 
 /* The loop; returns the number of tokens committed, or a code. */
@@ -197,14 +186,16 @@ static int64_t generate(riffle_session *session, const riffle_generate_options *
             finish(session, RIFFLE_FINISH_LENGTH, "");
             break;
         }
-        int32_t n = next_tokens(session, left > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)left,
-                                yield, error);
+        int32_t n =
+            rf_cascade_round(session->levels.cascade,
+                             left > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)left, yield, error);
         if (n == RF_ERR_CANCELLED) {
             finish(session, RIFFLE_FINISH_CANCELLED, "");
             break;
         }
         if (n < 0) return n;
         ended = commit(session, options, output, yield, n, &generated, on_event, user, error);
+        drop_ahead(session);
         if (ended < 0) return ended;
     }
     int ignored, code = 0;
@@ -230,7 +221,7 @@ int64_t riffle_generate(riffle_session *session, const riffle_generate_options *
     struct output output = {.options = &chosen, .allocator = &session->model->allocator};
     struct rf_error error;
     double start = rf_clock_seconds();
-    atomic_store(&session->session->cancel, 0);
+    atomic_store(&session->cancel, 0);
     finish(session, RIFFLE_FINISH_NONE, "");
     rf_pace_begin(&session->levels.cascade->pace,
                   chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
@@ -253,12 +244,13 @@ int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
                             !session ? "session is NULL" : "there is no room for tokens");
     struct rf_error error;
     double start = rf_clock_seconds();
-    atomic_store(&session->session->cancel, 0);
+    atomic_store(&session->cancel, 0);
     struct rf_yield yield[RF_MAX_DRAFT + 1];
-    int32_t n =
-        next_tokens(session, cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, yield, &error);
-    if (n > 0 && rf_session_commit(session->session, yield[n - 1].token, &error))
-        n = n > 1 ? n - 1 : error.code;
+    int32_t most = cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, committed = 0;
+    int32_t n = rf_cascade_round(session->levels.cascade, most, yield, &error);
+    while (committed < n && !rf_sequence_commit(session->sequence, &error)) committed++;
+    drop_ahead(session);
+    if (n > 0) n = committed ? committed : error.code;
     session->decode_seconds += rf_clock_seconds() - start;
     if (n < 0) return rf_api_fail(&error);
     for (int32_t i = 0; i < n; i++) tokens[i] = yield[i].token;

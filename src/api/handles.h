@@ -7,14 +7,13 @@
 
 #include <stdatomic.h>
 
-#include "api/drafts.h"
+#include "api/levels.h"
 #include "base/alloc.h"
 #include "base/error.h"
 #include "infer/model.h"
 #include "infer/sampler.h"
-#include "infer/session.h"
+#include "infer/sequence.h"
 #include "model/source.h"
-#include "platform/team.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -29,27 +28,28 @@ struct riffle_model {
     char *stored_types, *weights_note;
     struct drafts drafts;
 
-    /* teams.c. The team that loaded the model is lent to one session at a time; others get teams of
-     * their own. */
-    struct rf_team *team, *_Atomic idle_team;
-    struct rf_split *measured; /* speeds of its workers; NULL: of one */
+    struct rf_backend *backend; /* NULL when only the header was opened */
+    const char *tier;           /* of the backend */
+    struct rf_queue *queue;     /* loaded the model; no session has it while its holders are 0 */
     char *cores;
     int32_t threads; /* that were asked for */
 };
 
 struct riffle_session {
     riffle_model *model;
-    struct rf_team *team;
-    struct rf_session *session;
+    struct rf_queue *queue;
+    struct rf_view *view; /* the target's */
+    struct rf_sequence *sequence;
     struct rf_sampler *sampler;
-    struct cascade_parts levels;
+    struct levels levels;
+    atomic_int cancel; /* set from anywhere; stops the pass under way */
     riffle_progress_fn progress;
     void *progress_user;
     riffle_finish finish;
     char finish_sentence[512];
     uint64_t prefill_tokens, generated_tokens;
     double prefill_seconds, decode_seconds;
-    uint64_t first_pass; /* of the session's passes, for the statistics since the last reset */
+    uint64_t first_pass; /* of the view's passes, for the statistics since the last reset */
 };
 
 /* Keeps the sentence for riffle_last_error() and returns its code. */
@@ -67,19 +67,22 @@ int rf_api_take(void *ours, size_t our_size, const void *given, const char *name
 /* Copies as much of a result as the caller's structure holds. */
 void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);
 
-/* The tier that models are opened with. Fails when RIFFLE_CPU asks for one that cannot be had. */
-int rf_api_tier(int *tier, struct rf_error *error);
+/* The device that models are opened on, as riffle_set_cpu or RIFFLE_CPU have it. */
+void rf_api_device(struct rf_backend_options *options);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 
-/* The model's team, then what its workers can do with its weights; and its end. */
-int rf_api_open_team(riffle_model *model, const riffle_model_options *options,
-                     struct rf_error *error);
-int rf_api_measure_team(riffle_model *model, struct rf_error *error);
-void rf_api_close_team(riffle_model *model);
-/* A session's team, and what becomes of it. `cores`: NULL: the model's. */
-int rf_api_take_team(struct rf_team **team, riffle_model *model, const char *cores, int32_t threads,
-                     struct rf_error *error);
-void rf_api_return_team(riffle_model *model, struct rf_team *team);
+/* Loads the weights of a model whose header and backend are open. */
+int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
+                        struct rf_error *error);
+
+/* The model's queue, which is freed with its backend. */
+int rf_api_open_queue(riffle_model *model, const riffle_model_options *options,
+                      struct rf_error *error);
+/* A session's queue, another session with the same one, and its end. `cores`: NULL: the model's. */
+int rf_api_take_queue(struct rf_queue **queue, riffle_model *model, const char *cores,
+                      int32_t threads, struct rf_error *error);
+void rf_api_share_queue(struct rf_queue *queue);
+void rf_api_return_queue(riffle_model *model, struct rf_queue *queue);
 
 #endif

@@ -3,14 +3,12 @@
 #include <stdlib.h>
 
 #include "api/handles.h"
-#include "cpu/tiers.h"
-#include "microkernels/kernels.h"
-#include "platform/cpu.h"
 #include "platform/memory.h"
 #include "platform/plan.h"
 
-/* The tier of riffle_set_cpu: an enum rf_tier, or -1. One for the process. */
-static atomic_int forced_tier = -1;
+/* What riffle_set_cpu asked for: a kind's own name of a tier, or NULL. Process-wide, as the
+ * processor is. */
+static _Atomic(const char *) forced_tier;
 
 const char *riffle_version(void)
 {
@@ -21,28 +19,23 @@ const char *riffle_version(void)
 #undef TEXT
 }
 
-int rf_api_tier(int *tier, struct rf_error *error)
+void rf_api_device(struct rf_backend_options *options)
 {
-    int wanted = atomic_load(&forced_tier);
+    *options =
+        (struct rf_backend_options){.tier = atomic_load(&forced_tier), .asker = "riffle_set_cpu"};
     const char *name = getenv("RIFFLE_CPU");
-    if (wanted < 0 && name && *name) {
-        wanted = rf_cpu_find_tier("RIFFLE_CPU", name, error);
-        if (wanted < 0) return wanted;
-    }
-    *tier = wanted >= 0 ? wanted : rf_kernels_best_tier();
-    return 0;
+    if (!options->tier && name && *name)
+        *options = (struct rf_backend_options){.tier = name, .asker = "RIFFLE_CPU"};
 }
 
 int riffle_set_cpu(const char *name)
 {
-    if (!name) {
-        atomic_store(&forced_tier, -1);
-        return 0;
-    }
+    const struct rf_backend_options options = {.tier = name, .asker = "riffle_set_cpu"};
+    struct rf_device_info info;
     struct rf_error error;
-    int tier = rf_cpu_find_tier("riffle_set_cpu", name, &error);
-    if (tier < 0) return rf_api_fail(&error);
-    atomic_store(&forced_tier, tier);
+    int code = rf_backend_kinds[0]->describe(&options, &info, &error);
+    if (code) return rf_api_fail(&error);
+    atomic_store(&forced_tier, name ? info.tier : NULL);
     return 0;
 }
 
@@ -60,16 +53,17 @@ int riffle_machine_get(riffle_machine *machine, size_t machine_size)
 {
     if (!machine) return rf_api_error(RIFFLE_ERR_ARGUMENT, "machine is NULL");
     struct rf_error error;
-    int tier;
+    struct rf_backend_options options;
+    struct rf_device_info info;
     riffle_machine found = {.memory_bytes = rf_memory_physical(),
                             .peak_rss_bytes = rf_memory_peak_rss()};
-    int code = rf_api_tier(&tier, &error);
+    rf_api_device(&options);
+    int code = rf_backend_kinds[0]->describe(&options, &info, &error);
     if (!code) code = rf_api_threads(0, &found.cores, &error);
     if (code) return rf_api_fail(&error);
-    snprintf(found.cpu, sizeof found.cpu, "%s", rf_tier_name((enum rf_tier)tier));
-    snprintf(found.cpu_best, sizeof found.cpu_best, "%s",
-             rf_tier_name((enum rf_tier)rf_kernels_best_tier()));
-    snprintf(found.note, sizeof found.note, "%s", rf_cpu_kernels_note(tier));
+    snprintf(found.cpu, sizeof found.cpu, "%s", info.tier);
+    snprintf(found.cpu_best, sizeof found.cpu_best, "%s", info.best_tier);
+    snprintf(found.note, sizeof found.note, "%s", info.note);
     rf_api_give(machine, machine_size, &found, sizeof found);
     return 0;
 }

@@ -2,18 +2,21 @@
 #include <riffle_experimental.h>
 
 #include "api/handles.h"
-#include "cpu/roofline.h"
 #include "platform/memory.h"
 
 int riffle_measure_read(int32_t threads, double *bytes_per_second)
 {
     if (!bytes_per_second) return rf_api_error(RIFFLE_ERR_ARGUMENT, "bytes_per_second is NULL");
     struct rf_error error;
-    int tier;
-    int code = rf_api_tier(&tier, &error);
-    if (!code) code = rf_api_threads(threads, &threads, &error);
+    struct rf_backend_options options;
+    const struct rf_backend_kind *kind = rf_backend_kinds[0];
+    rf_api_device(&options);
+    int code = rf_api_threads(threads, &threads, &error);
+    if (!code && !kind->measure_read)
+        code = rf_fail(&error, RF_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
     if (!code)
-        code = rf_cpu_measure_read(tier, threads, &rf_system_allocator, bytes_per_second, &error);
+        code =
+            kind->measure_read(&options, threads, &rf_system_allocator, bytes_per_second, &error);
     return code ? rf_api_fail(&error) : 0;
 }
 
@@ -23,8 +26,9 @@ int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, 
     if (!session || !seconds)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "seconds" : "session");
     struct rf_error error;
-    atomic_store(&session->session->cancel, 0);
-    int code = rf_session_time_passes(session->session, rows, context, repeats, seconds, &error);
+    atomic_store(&session->cancel, 0);
+    int code = rf_sequence_time_passes(session->sequence, session->view, rows, context, repeats,
+                                       seconds, &error);
     return code ? rf_api_fail(&error) : 0;
 }
 
@@ -102,9 +106,13 @@ int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on
     for (size_t i = 0; i < request.n_shapes; i++)
         shapes[i] = (struct rf_roofline_shape){asked.shapes[i].m, asked.shapes[i].k};
     request.shapes = shapes;
-    if (!asked.tiers) code = rf_api_tier(&request.tier, &error);
-    if (!code) code = rf_api_threads(asked.threads, &request.threads, &error);
-    if (!code) code = rf_cpu_roofline(&request, &callbacks, &rf_system_allocator, &error);
+    struct rf_backend_options device;
+    const struct rf_backend_kind *kind = rf_backend_kinds[0];
+    rf_api_device(&device);
+    code = rf_api_threads(asked.threads, &request.threads, &error);
+    if (!code && !kind->roofline)
+        code = rf_fail(&error, RF_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
+    if (!code) code = kind->roofline(&device, &request, &callbacks, &rf_system_allocator, &error);
     rf_free(&rf_system_allocator, shapes);
     return code ? rf_api_fail(&error) : 0;
 }

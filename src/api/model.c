@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "api/handles.h"
-#include "cpu/cpu_backend.h"
 #include "model/open.h"
 #include "platform/memory.h"
 
@@ -43,7 +42,7 @@ static int describe_weights(riffle_model *model, struct rf_error *error)
     for (int t = 0; t < RF_DTYPE_LIMIT && length < sizeof text; t++) {
         if (model->cost.form != RF_WEIGHTS_STORED || !model->cost.matrices[t]) continue;
         const char *from = rf_dtype_info(t)->name,
-                   *to = rf_cpu_weight_format((enum rf_dtype)t, model->cost.form);
+                   *to = rf_backend_kinds[0]->weight_format((enum rf_dtype)t, model->cost.form);
         if (strcmp(from, to) == 0) continue;
         int added = snprintf(text + length, sizeof text - length, "%s%s as %s", length ? ", " : "",
                              from, to);
@@ -89,26 +88,35 @@ static int report_load(void *user, uint64_t done, uint64_t total)
     return report->progress(report->user, "loading", done, total);
 }
 
-static int load_weights(riffle_model *model, const riffle_model_options *options,
+int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error)
 {
     struct load_progress report = {options->progress, options->progress_user};
-    struct rf_backend *backend;
-    int tier;
-    int code = rf_api_tier(&tier, error);
-    if (!code && model->cost.resident_bytes > rf_memory_physical())
+    int code = 0;
+    if (model->cost.resident_bytes > rf_memory_physical())
         code = rf_fail(error, RF_ERR_MEMORY,
                        "%s: the weights take %.1f GB of memory, this machine has %.1f GB",
                        model->source->name, (double)model->cost.resident_bytes * 1e-9,
                        (double)rf_memory_physical() * 1e-9);
-    if (!code) code = rf_api_open_team(model, options, error);
-    if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, error);
+    if (!code) code = rf_api_open_queue(model, options, error);
     if (!code)
-        code =
-            rf_model_load(&model->model, model->source, backend, model->cost.form, model->team,
-                          report.progress ? report_load : NULL, &report, &model->allocator, error);
-    if (!code) code = rf_drafts_load(model, options, tier, error);
-    if (!code) code = rf_api_measure_team(model, error);
+        code = rf_model_load(&model->model, model->source, model->queue, model->cost.form,
+                             report.progress ? report_load : NULL, &report, error);
+    if (!code) code = rf_drafts_load(model, options, error);
+    if (!code)
+        code = model->backend->ops->queue_calibrate(model->queue, model->model->weights, error);
+    return code;
+}
+
+static int open_backend(riffle_model *model, struct rf_error *error)
+{
+    const struct rf_backend_kind *kind = rf_backend_kinds[0];
+    struct rf_backend_options device;
+    struct rf_device_info info;
+    rf_api_device(&device);
+    int code = kind->describe(&device, &info, error);
+    if (!code) code = kind->open(&model->backend, &device, &model->allocator, error);
+    if (!code) model->tier = info.tier;
     return code;
 }
 
@@ -127,12 +135,14 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
                                 error);
     if (!code) code = describe_types(model, error);
     if (!code)
-        code = rf_weight_cost(model->source, form, rf_cpu_weight_bytes, &model->allocator,
+        code = rf_weight_cost(model->source, form, rf_backend_kinds[0], &model->allocator,
                               &model->cost, error);
     if (!code) code = describe_weights(model, error);
     if (!code) code = open_chat(model, options->chat_template, error);
     if (!code) code = rf_drafts_choose(model, options, error);
-    if (!code && !(options->flags & RIFFLE_OPEN_HEADER)) code = load_weights(model, options, error);
+    if (code || options->flags & RIFFLE_OPEN_HEADER) return code;
+    code = open_backend(model, error);
+    if (!code) code = rf_api_load_weights(model, options, error);
     return code;
 }
 
@@ -173,7 +183,9 @@ void riffle_model_close(riffle_model *model)
     struct rf_allocator allocator = model->allocator;
     rf_drafts_free(model);
     rf_model_free(model->model);
-    rf_api_close_team(model);
+    if (model->queue) model->backend->ops->queue_free(model->queue);
+    if (model->backend) model->backend->ops->free(model->backend);
+    rf_free(&allocator, model->cores);
     rf_chat_template_free(model->chat);
     rf_tokenizer_free(model->tokenizer);
     rf_source_close(model->source);
@@ -188,7 +200,6 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "info" : "model");
     const struct rf_source *source = model->source;
     const struct rf_params *params = &source->params;
-    uint64_t kv_row = (uint64_t)params->head_dim + ((uint64_t)params->head_dim + 15) / 16 * 16;
     riffle_model_info found = {
         .name = source->name,
         .architecture = params->arch_name,
@@ -203,7 +214,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weight_bytes = model->cost.pass_bytes,
         .mapped_bytes = model->cost.mapped_bytes,
         .resident_bytes = model->cost.resident_bytes,
-        .kv_bytes_per_token = (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * kv_row * 2,
+        .kv_bytes_per_token = rf_backend_kinds[0]->kv_bytes(params, RF_KV_F16),
         .chain = model->drafts.chain_text,
         .chain_note = model->drafts.note,
         .draft_bytes = model->drafts.bytes,

@@ -5,6 +5,7 @@
 
 #include "api/handles.h"
 #include "microkernels/kernels.h"
+#include "platform/cpu.h"
 #include "platform/memory.h"
 
 void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size)
@@ -72,12 +73,15 @@ int riffle_quantize(const char *in, const char *out, const char *type,
     struct report report = {chosen.progress, chosen.progress_user};
     struct rf_quantize_options work = {.progress = chosen.progress ? report_progress : NULL,
                                        .user = &report};
-    int tier = 0;
+    struct rf_backend_options device;
+    struct rf_device_info info;
+    rf_api_device(&device);
     code = find_target(type, chosen.rule, &work.target, &error);
     if (!code) code = rf_api_threads(chosen.threads, &work.threads, &error);
-    if (!code) code = rf_api_tier(&tier, &error);
+    if (!code) code = rf_backend_kinds[0]->describe(&device, &info, &error);
     if (!code) {
-        work.kernels = rf_kernels(tier);
+        int tier = rf_tier_by_name(info.tier);
+        work.kernels = rf_kernels(tier < 0 ? rf_kernels_best_tier() : tier);
         code = rf_quantize(in, out, &work, &allocator, &error);
     }
     return code ? rf_api_fail(&error) : 0;

@@ -11,7 +11,7 @@ void riffle_session_options_init(riffle_session_options *options, size_t struct_
 }
 
 static int choose_shape(const riffle_model *model, const riffle_session_options *options,
-                        struct rf_session_shape *shape, struct rf_error *error)
+                        struct rf_sequence_shape *shape, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
     const char *kv = options->kv ? options->kv : "f16";
@@ -37,17 +37,25 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     return 0;
 }
 
-static int open_parts(riffle_session *session, const struct rf_session_shape *shape,
-                      const struct rf_chain *chain, struct rf_error *error)
+/* The session's queue is there. `from`: whose tokens the new one's sequence has; NULL: none. */
+static int open_parts(riffle_session *session, const struct rf_sequence_shape *shape,
+                      struct rf_sequence *from, const struct rf_chain *chain,
+                      struct rf_error *error)
 {
-    riffle_model *model = session->model;
-    int code = rf_session_new(&session->session, model->model, shape, error);
+    const riffle_model *model = session->model;
+    const struct rf_view_options options = {
+        .kv = shape->kv,
+        .max_rows = shape->n_ctx < RF_PROMPT_ROWS ? shape->n_ctx : RF_PROMPT_ROWS,
+        .cancel = &session->cancel};
+    int code = rf_view_new(&session->view, model->model, session->queue, &options, error);
+    if (!code)
+        code = from ? rf_sequence_fork(&session->sequence, from, session->view, error)
+                    : rf_sequence_new(&session->sequence, session->view, shape, &model->allocator,
+                                      error);
     if (!code)
         code = rf_sampler_new(&session->sampler, model->source->params.n_vocab,
-                              model->model->backend->first_above, &model->allocator, error);
-    if (!code)
-        code = rf_cascade_parts_new(&session->levels, model, chain, session->session,
-                                    session->sampler, error);
+                              model->backend->first_above, &model->allocator, error);
+    if (!code) code = rf_levels_open(session, chain, error);
     return code;
 }
 
@@ -81,7 +89,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     if (!model->model)
         return rf_api_error(RIFFLE_ERR_ARGUMENT,
                             "the model was opened with RIFFLE_OPEN_HEADER: it has no weights");
-    struct rf_session_shape shape;
+    struct rf_sequence_shape shape;
     struct rf_chain asked;
     const struct rf_chain *chain;
     struct rf_error error;
@@ -93,9 +101,9 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     opened->model = model;
     opened->progress = chosen.progress;
     opened->progress_user = chosen.progress_user;
-    code = rf_api_take_team(&opened->team, model, chosen.cores, chosen.threads, &error);
-    shape.team = opened->team;
-    if (!code) code = open_parts(opened, &shape, chain, &error);
+    code = rf_api_take_queue(&opened->queue, model, chosen.cores, chosen.threads, &error);
+    if (!code) code = open_parts(opened, &shape, NULL, chain, &error);
+    if (!code) code = rf_levels_load_pace(opened, &error);
     if (code) {
         riffle_session_close(opened);
         return rf_api_fail(&error);
@@ -114,22 +122,23 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
 void riffle_session_close(riffle_session *session)
 {
     if (!session) return;
-    rf_cascade_parts_free(&session->levels, &session->model->allocator);
+    rf_levels_close(&session->levels, &session->model->allocator);
     rf_sampler_free(session->sampler);
-    rf_session_free(session->session);
-    rf_api_return_team(session->model, session->team);
+    rf_sequence_free(session->sequence);
+    rf_view_free(session->view);
+    rf_api_return_queue(session->model, session->queue);
     rf_free(&session->model->allocator, session);
 }
 
 int32_t riffle_session_tokens(const riffle_session *session, const int32_t **tokens)
 {
-    if (tokens) *tokens = session ? session->session->tokens : NULL;
-    return session ? session->session->n_tokens : 0;
+    if (tokens) *tokens = session ? rf_sequence_tokens(session->sequence) : NULL;
+    return session ? rf_sequence_n_committed(session->sequence) : 0;
 }
 
 int32_t riffle_session_n_ctx(const riffle_session *session)
 {
-    return session ? session->session->shape.n_ctx : 0;
+    return session ? rf_sequence_n_ctx(session->sequence) : 0;
 }
 
 static int report_read(void *user, int32_t done, int32_t total)
@@ -143,11 +152,12 @@ static int check_tokens(const riffle_session *session, const int32_t *tokens, si
 {
     if (!session || (!tokens && n_tokens))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "tokens" : "session");
-    const struct rf_session *state = session->session;
-    if (n_tokens > (size_t)(state->shape.n_ctx - state->n_tokens))
+    int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
+    int32_t n = rf_sequence_n_committed(session->sequence);
+    if (n_tokens > (size_t)(n_ctx - n))
         return rf_api_error(RIFFLE_ERR_CONTEXT,
                             "%zu tokens do not fit the context: n_ctx is %d, of which %d are taken",
-                            n_tokens, state->shape.n_ctx, state->n_tokens);
+                            n_tokens, n_ctx, n);
     return 0;
 }
 
@@ -157,11 +167,11 @@ int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_toke
     if (code) return code;
     struct rf_error error;
     double start = rf_clock_seconds();
-    int32_t before = session->session->n_tokens;
-    atomic_store(&session->session->cancel, 0);
-    code = rf_session_read(session->session, tokens, (int32_t)n_tokens,
-                           session->progress ? report_read : NULL, session, &error);
-    int32_t read = session->session->n_tokens - before;
+    int32_t before = rf_sequence_n_committed(session->sequence);
+    atomic_store(&session->cancel, 0);
+    code = rf_sequence_prefill(session->sequence, session->view, tokens, (int32_t)n_tokens,
+                               session->progress ? report_read : NULL, session, &error);
+    int32_t read = rf_sequence_n_committed(session->sequence) - before;
     session->prefill_tokens += (uint64_t)(read > 0 ? read : 0);
     session->prefill_seconds += rf_clock_seconds() - start;
     return code ? rf_api_fail(&error) : 0;
@@ -177,9 +187,9 @@ int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens
                             n_tokens);
     if (!logprobs && first < n_tokens) return rf_api_error(RIFFLE_ERR_ARGUMENT, "logprobs is NULL");
     struct rf_error error;
-    atomic_store(&session->session->cancel, 0);
-    code = rf_session_score(session->session, tokens, (int32_t)n_tokens, (int32_t)first, logprobs,
-                            &error);
+    atomic_store(&session->cancel, 0);
+    code = rf_sequence_score(session->sequence, session->view, tokens, (int32_t)n_tokens,
+                             (int32_t)first, logprobs, &error);
     return code ? rf_api_fail(&error) : 0;
 }
 
@@ -192,25 +202,26 @@ int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "room for %zu logits: the vocabulary has %zu",
                             n_logits, n_vocab);
     struct rf_error error;
-    atomic_store(&session->session->cancel, 0);
-    const float *found = rf_session_logits(session->session, &error);
-    if (!found) return rf_api_fail(&error);
+    atomic_store(&session->cancel, 0);
+    const float *found;
+    int code = rf_sequence_answer(session->sequence, session->view, &found, &error);
+    if (code) return rf_api_fail(&error);
     memcpy(logits, found, n_vocab * sizeof *logits);
     return 0;
 }
 
 void riffle_cancel(riffle_session *session)
 {
-    if (session) atomic_store(&session->session->cancel, 1);
+    if (session) atomic_store(&session->cancel, 1);
 }
 
 int riffle_rewind(riffle_session *session, int32_t n_tokens)
 {
     if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
-    if (n_tokens < 0 || n_tokens > session->session->n_tokens)
+    if (n_tokens < 0 || n_tokens > rf_sequence_n_committed(session->sequence))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "cannot rewind to %d of %d tokens", n_tokens,
-                            session->session->n_tokens);
-    rf_session_rewind(session->session, n_tokens);
+                            rf_sequence_n_committed(session->sequence));
+    rf_sequence_rewind(session->sequence, n_tokens);
     return 0;
 }
 
@@ -219,39 +230,27 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     if (!copy || !session)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", copy ? "session" : "copy");
     *copy = NULL;
-    const struct rf_session *from = session->session;
-    const struct rf_backend_ops *ops = from->model->backend->ops;
-    const struct rf_allocator *allocator = &session->model->allocator;
+    const struct levels *levels = &session->levels;
+    const struct rf_sequence_shape shape = {.n_ctx = rf_sequence_n_ctx(session->sequence),
+                                            .kv = session->view->shape.kv};
     struct rf_error error;
-    riffle_session *forked = rf_calloc(allocator, 1, sizeof *forked, "session", &error);
+    riffle_session *forked =
+        rf_calloc(&session->model->allocator, 1, sizeof *forked, "session", &error);
     if (!forked) return rf_api_fail(&error);
     forked->model = session->model;
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
-    struct rf_session_shape shape = from->shape;
-    int code = rf_team_like(&forked->team, session->team, allocator, &error);
-    shape.team = forked->team;
-    if (!code) code = open_parts(forked, &shape, &session->levels.chain, &error);
-    void *kv = code ? NULL
-                    : rf_malloc(allocator, (size_t)ops->kv_bytes(from->context, from->n_read), 1,
-                                "fork", &error);
-    if (!kv) {
+    forked->queue = session->queue;
+    rf_api_share_queue(session->queue);
+    if (open_parts(forked, &shape, session->sequence, &levels->chain, &error)) {
         riffle_session_close(forked);
         return rf_api_fail(&error);
     }
-    ops->kv_save(from->context, from->n_read, kv);
-    ops->kv_load(forked->session->context, from->n_read, kv);
-    rf_free(allocator, kv);
-    if (from->n_tokens)
-        memcpy(forked->session->tokens, from->tokens,
-               (size_t)from->n_tokens * sizeof *from->tokens);
-    forked->session->n_tokens = from->n_tokens;
-    forked->session->n_read = from->n_read;
     rf_sampler_copy(forked->sampler, session->sampler);
-    rf_cascade_parts_set_sampling(&forked->levels, session->sampler);
-    forked->levels.cascade->gamma = session->levels.cascade->gamma;
-    forked->levels.cascade->min_confidence = session->levels.cascade->min_confidence;
-    forked->levels.cascade->pace = session->levels.cascade->pace;
+    rf_levels_set_sampling(&forked->levels, session->sampler);
+    forked->levels.cascade->gamma = levels->cascade->gamma;
+    forked->levels.cascade->min_confidence = levels->cascade->min_confidence;
+    forked->levels.cascade->pace = levels->cascade->pace;
     *copy = forked;
     return 0;
 }
@@ -264,9 +263,12 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
                           .generated_tokens = session->generated_tokens,
                           .prefill_seconds = session->prefill_seconds,
                           .decode_seconds = session->decode_seconds,
-                          .threads = rf_team_size(session->team),
                           .n_levels = session->levels.n_levels};
+    const struct rf_backend_ops *ops = session->model->backend->ops;
     const struct rf_cascade *cascade = session->levels.cascade;
+    struct rf_queue_info queue;
+    ops->queue_info(session->queue, &queue);
+    found.threads = queue.threads;
     rf_chain_format(&session->levels.chain, found.chain, sizeof found.chain);
     for (int32_t l = 0; l < found.n_levels; l++) {
         const struct rf_cascade_stats *from = &cascade->stats[l];
@@ -276,15 +278,15 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
         to->drafted = from->drafted;
         to->accepted = from->accepted;
         to->seconds = from->seconds;
-        const struct rf_session *runs =
-            l + 1 < found.n_levels ? session->levels.parts[l].session : session->session;
-        if (runs) found.level_threads[l] = rf_session_workers(runs);
+        const struct rf_view *view =
+            l + 1 < found.n_levels ? session->levels.parts[l].view : session->view;
+        if (view) found.level_threads[l] = ops->view_threads(view, 1);
         memcpy(to->judged_at, from->judged_at, sizeof to->judged_at);
         memcpy(to->accepted_at, from->accepted_at, sizeof to->accepted_at);
     }
     /* The target's are also those that read the prompt. */
     riffle_level_stats *target = &found.levels[found.n_levels - 1];
-    target->passes = session->session->passes - session->first_pass;
+    target->passes = session->view->passes - session->first_pass;
     target->seconds += session->prefill_seconds;
     rf_api_give(stats, stats_size, &found, sizeof found);
     return 0;
@@ -295,6 +297,6 @@ void riffle_session_reset_stats(riffle_session *session)
     if (!session) return;
     session->prefill_tokens = session->generated_tokens = 0;
     session->prefill_seconds = session->decode_seconds = 0.0;
-    session->first_pass = session->session->passes;
+    session->first_pass = session->view->passes;
     memset(session->levels.cascade->stats, 0, sizeof session->levels.cascade->stats);
 }

@@ -54,26 +54,29 @@ int riffle_state_save(const riffle_session *session, const char *path)
 {
     if (!session || !path)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
-    const struct rf_session *state = session->session;
-    const struct rf_backend_ops *ops = state->model->backend->ops;
+    struct rf_sequence *sequence = session->sequence;
+    int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_read(sequence);
+    if (n_read > n) n_read = n;
     struct header header = {.version = VERSION,
-                            .kv = (uint32_t)state->shape.kv,
+                            .kv = (uint32_t)session->view->shape.kv,
                             .model = fingerprint(session->model),
-                            .n_tokens = state->n_tokens,
-                            .n_read = state->n_read,
-                            .kv_bytes = ops->kv_bytes(state->context, state->n_read)};
+                            .n_tokens = n,
+                            .n_read = n_read,
+                            .kv_bytes = rf_sequence_kv_bytes(sequence, n_read)};
     memcpy(header.magic, magic, sizeof magic);
     struct rf_error error;
     void *kv =
         rf_malloc(&session->model->allocator, (size_t)header.kv_bytes, 1, "session state", &error);
     if (!kv) return rf_api_fail(&error);
-    ops->kv_save(state->context, state->n_read, kv);
-    size_t tokens_bytes = (size_t)state->n_tokens * sizeof *state->tokens;
-    header.content =
-        checksum(checksum(header.model, state->tokens, tokens_bytes), kv, (size_t)header.kv_bytes);
-    const struct rf_span spans[] = {
-        {&header, sizeof header}, {state->tokens, tokens_bytes}, {kv, (size_t)header.kv_bytes}};
-    int code = rf_write_file(path, spans, 3, &error);
+    int code = rf_sequence_kv_save(sequence, kv, &error);
+    const int32_t *tokens = rf_sequence_tokens(sequence);
+    size_t tokens_bytes = (size_t)n * sizeof *tokens, kv_bytes = (size_t)header.kv_bytes;
+    if (!code) {
+        header.content = checksum(checksum(header.model, tokens, tokens_bytes), kv, kv_bytes);
+        const struct rf_span spans[] = {
+            {&header, sizeof header}, {tokens, tokens_bytes}, {kv, kv_bytes}};
+        code = rf_write_file(path, spans, 3, &error);
+    }
     rf_free(&session->model->allocator, kv);
     return code ? rf_api_fail(&error) : 0;
 }
@@ -82,7 +85,7 @@ int riffle_state_save(const riffle_session *session, const char *path)
 static int check(const riffle_session *session, const char *path, const struct rf_mapping *file,
                  const struct header *header, struct rf_error *error)
 {
-    const struct rf_session *state = session->session;
+    int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
     if (file->bytes < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
         return rf_fail(error, RF_ERR_FORMAT, "%s: not a saved session", path);
     if (header->version != VERSION)
@@ -91,17 +94,17 @@ static int check(const riffle_session *session, const char *path, const struct r
                        header->version, VERSION);
     if (header->model != fingerprint(session->model))
         return rf_fail(error, RF_ERR_ARGUMENT, "%s: a saved session of another model", path);
-    if (header->kv != (uint32_t)state->shape.kv)
+    if (header->kv != (uint32_t)session->view->shape.kv)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "%s: its KV cache has another type than this session's", path);
     if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
         return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: %d tokens, of which %d are read", path,
                        header->n_tokens, header->n_read);
-    if (header->n_tokens > state->shape.n_ctx)
+    if (header->n_tokens > n_ctx)
         return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path,
-                       header->n_tokens, state->shape.n_ctx);
+                       header->n_tokens, n_ctx);
     size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t);
-    uint64_t kv_bytes = state->model->backend->ops->kv_bytes(state->context, header->n_read);
+    uint64_t kv_bytes = rf_sequence_kv_bytes(session->sequence, header->n_read);
     if (header->kv_bytes != kv_bytes || file->bytes != sizeof *header + tokens_bytes + kv_bytes)
         return rf_fail(error, RF_ERR_FORMAT,
                        "%s: damaged: %zu bytes, not the %" PRIu64 " of its %d tokens", path,
@@ -125,7 +128,6 @@ int riffle_state_load(riffle_session *session, const char *path)
 {
     if (!session || !path)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
-    struct rf_session *state = session->session;
     struct rf_mapping file;
     struct rf_error error;
     int code = rf_map_file(&file, path, &error);
@@ -134,15 +136,10 @@ int riffle_state_load(riffle_session *session, const char *path)
     if (file.bytes >= sizeof header) memcpy(&header, file.data, sizeof header);
     code = check(session, path, &file, &header, &error);
     if (!code) {
-        size_t tokens_bytes = (size_t)header.n_tokens * sizeof *state->tokens;
-        rf_session_rewind(state, 0);
-        memcpy(state->tokens, file.data + sizeof header, tokens_bytes);
-        state->model->backend->ops->kv_load(state->context, header.n_read,
-                                            file.data + sizeof header + tokens_bytes);
-        state->n_tokens = header.n_tokens;
-        state->n_read = header.n_read;
-        state->has_logits = 0;
-        state->writer = state;
+        const unsigned char *content = file.data + sizeof header;
+        size_t tokens_bytes = (size_t)header.n_tokens * sizeof(int32_t);
+        code = rf_sequence_load(session->sequence, (const int32_t *)(const void *)content,
+                                header.n_tokens, header.n_read, content + tokens_bytes, &error);
     }
     rf_unmap_file(&file);
     return code ? rf_api_fail(&error) : 0;

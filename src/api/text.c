@@ -118,9 +118,9 @@ static struct walk walk_begin(const struct rf_tokenizer *tokenizer,
  * else. */
 static int64_t spelled(const riffle_session *session, const struct rf_rendered *rendered)
 {
-    const struct rf_session *state = session->session;
-    struct walk walk =
-        walk_begin(session->model->tokenizer, rendered, state->tokens, (size_t)state->n_tokens);
+    const int32_t *tokens = rf_sequence_tokens(session->sequence);
+    struct walk walk = walk_begin(session->model->tokenizer, rendered, tokens,
+                                  (size_t)rf_sequence_n_committed(session->sequence));
     for (; walk.i < walk.n; walk.i++) {
         struct rf_str piece = rf_token_text(walk.tokenizer, walk.ids[walk.i], 1);
         if (piece.bytes > rendered->text.count - walk.at ||
@@ -151,8 +151,8 @@ static int same_controls(const riffle_session *session, const struct rf_rendered
                          const struct rf_tokens *conversation, size_t known)
 {
     const struct rf_tokenizer *tokenizer = session->model->tokenizer;
-    const struct rf_session *state = session->session;
-    struct walk ours = walk_begin(tokenizer, rendered, state->tokens, (size_t)state->n_tokens);
+    struct walk ours = walk_begin(tokenizer, rendered, rf_sequence_tokens(session->sequence),
+                                  (size_t)rf_sequence_n_committed(session->sequence));
     struct walk theirs = walk_begin(tokenizer, rendered, conversation->ids, conversation->count);
     for (;;) {
         size_t our_place = 0, their_place = 0;
@@ -187,20 +187,20 @@ static int encode_from(const riffle_model *model, const struct rf_rendered *rend
 static int plan(const riffle_session *session, const struct rf_rendered *rendered,
                 struct rf_tokens *tokens, int32_t *keep, size_t *first, struct rf_error *error)
 {
-    const struct rf_session *state = session->session;
+    const int32_t *held = rf_sequence_tokens(session->sequence);
+    int32_t n_held = rf_sequence_n_committed(session->sequence);
     int code = encode_from(session->model, rendered, 0, RF_ENCODE_BOS, tokens, error);
     if (code) return code;
-    int64_t known = state->n_tokens ? spelled(session, rendered) : -1;
+    int64_t known = n_held ? spelled(session, rendered) : -1;
     *first = 0;
     if (known >= 0 && (size_t)known < rendered->text.count &&
         same_controls(session, rendered, tokens, (size_t)known)) {
-        *keep = state->n_tokens;
+        *keep = n_held;
         tokens->count = 0;
         return encode_from(session->model, rendered, (size_t)known, RF_ENCODE_CONTINUE, tokens,
                            error);
     }
-    while (*first < tokens->count && *first < (size_t)state->n_tokens &&
-           tokens->ids[*first] == state->tokens[*first])
+    while (*first < tokens->count && *first < (size_t)n_held && tokens->ids[*first] == held[*first])
         (*first)++;
     *keep = (int32_t)*first;
     return 0;
@@ -219,13 +219,14 @@ int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messa
     int code = render(model, messages, n_messages, 1, &rendered, &error);
     if (!code) code = plan(session, &rendered, &tokens, &keep, &first, &error);
     size_t n = tokens.count - first;
-    if (!code && (size_t)keep + n > (size_t)session->session->shape.n_ctx)
+    int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
+    if (!code && (size_t)keep + n > (size_t)n_ctx)
         code = rf_fail(&error, RF_ERR_CONTEXT, "the conversation has %zu tokens, n_ctx is %d",
-                       (size_t)keep + n, session->session->shape.n_ctx);
+                       (size_t)keep + n, n_ctx);
     if (code) {
         code = rf_api_fail(&error);
     } else {
-        rf_session_rewind(session->session, keep);
+        rf_sequence_rewind(session->sequence, keep);
         code = riffle_prefill(session, tokens.ids + first, n);
     }
     rf_tokens_free(&model->allocator, &tokens);

@@ -21,7 +21,7 @@ double bench_speedup(const struct bench_row *row)
 
 static double plain_tps(const struct bench_row *row)
 {
-    return rate((uint64_t)row->tokens, row->plain_seconds);
+    return tokens_per_second((uint64_t)row->tokens, row->plain_seconds);
 }
 
 static double prefill_tps(const struct bench_row *row)
@@ -69,7 +69,7 @@ static double median_of(const struct bench_report *report, size_t chain,
 
 static double tps(const struct bench_row *row)
 {
-    return rate((uint64_t)row->tokens, row->seconds);
+    return tokens_per_second((uint64_t)row->tokens, row->seconds);
 }
 
 static double median_percent_of_read(const struct bench_report *report)

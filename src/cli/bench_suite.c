@@ -35,7 +35,7 @@ struct suite {
     struct lane *lanes;
     size_t n_lanes;
     struct bench_row *repeats; /* [repeats][chains] of the current prompt */
-    struct progress progress;
+    struct progress_line progress;
     uint64_t answers_done, answers;
 };
 
@@ -170,7 +170,8 @@ static int repeat_once(struct suite *suite, size_t prompt, struct bench_row *row
         rows[i].plain_seconds = (before.stats.decode_seconds + plain->stats.decode_seconds) / 2;
         rows[i].plain_first_token_seconds =
             (before.first_token_seconds + plain->first_token_seconds) / 2;
-        rows[i].plain_prefill_tps = rate(plain->stats.prefill_tokens, plain->stats.prefill_seconds);
+        rows[i].plain_prefill_tps =
+            tokens_per_second(plain->stats.prefill_tokens, plain->stats.prefill_seconds);
     }
     return status;
 }

@@ -48,10 +48,10 @@ static enum command_result run_stats(struct chat *chat, const char *argument)
             riffle_session_n_ctx(chat->engine.session));
     fprintf(stderr, "read       %llu tokens at %.1f tokens/s\n",
             (unsigned long long)stats.prefill_tokens,
-            rate(stats.prefill_tokens, stats.prefill_seconds));
+            tokens_per_second(stats.prefill_tokens, stats.prefill_seconds));
     fprintf(stderr, "generated  %llu tokens at %.1f tokens/s\n",
             (unsigned long long)stats.generated_tokens,
-            rate(stats.generated_tokens, stats.decode_seconds));
+            tokens_per_second(stats.generated_tokens, stats.decode_seconds));
     levels_print(stderr, &stats);
     return COMMAND_DONE;
 }

@@ -13,7 +13,7 @@ struct engine {
     riffle_model *model;
     riffle_session *session; /* NULL if only the model was opened */
     riffle_model_info info;
-    struct progress progress;
+    struct progress_line progress;
     double load_seconds;
     struct listed_draft listed; /* for --chain auto without --draft */
     int explained; /* a sentence already reports a model of the chain that was not found */

@@ -83,7 +83,7 @@ const char *human_count(uint64_t count, char text[32])
     return scaled((double)count, units, text);
 }
 
-double rate(uint64_t tokens, double seconds)
+double tokens_per_second(uint64_t tokens, double seconds)
 {
     return seconds > 0 ? (double)tokens / seconds : 0;
 }

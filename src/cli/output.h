@@ -23,7 +23,7 @@ const char *human_bytes(uint64_t bytes, char text[32]);
 const char *human_count(uint64_t count, char text[32]);
 
 /* Tokens per second; 0 if `seconds` is 0. */
-double rate(uint64_t tokens, double seconds);
+double tokens_per_second(uint64_t tokens, double seconds);
 
 const char *finish_name(riffle_finish finish);
 

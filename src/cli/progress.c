@@ -8,7 +8,7 @@
 
 static const double show_after_seconds = 0.5, draw_every_seconds = 0.1;
 
-void progress_hide(struct progress *progress)
+void progress_hide(struct progress_line *progress)
 {
     if (progress->shown) {
         fputs("\r\033[K", stderr);
@@ -17,13 +17,13 @@ void progress_hide(struct progress *progress)
     progress->shown = 0;
 }
 
-void progress_clear(struct progress *progress)
+void progress_clear(struct progress_line *progress)
 {
     progress_hide(progress);
-    *progress = (struct progress){0};
+    *progress = (struct progress_line){0};
 }
 
-int progress_update_note(struct progress *progress, const char *stage, uint64_t done,
+int progress_update_note(struct progress_line *progress, const char *stage, uint64_t done,
                          uint64_t total, const char *note)
 {
     double now = rf_clock_seconds();
@@ -49,7 +49,7 @@ int progress_update_note(struct progress *progress, const char *stage, uint64_t 
 
 int progress_update(void *user, const char *stage, uint64_t done, uint64_t total)
 {
-    struct progress *progress = user;
+    struct progress_line *progress = user;
     char note[64] = "";
     double elapsed = rf_clock_seconds() - progress->start_seconds;
     if (strcmp(stage, "prefill") == 0 && progress->stage[0] && elapsed > 0)

@@ -5,24 +5,24 @@
 
 #include <stdint.h>
 
-struct progress {
+struct progress_line {
     int shown; /* a line is on the screen */
     char stage[32];
     uint64_t start_done;
     double start_seconds, drawn_seconds;
 };
 
-/* A riffle_progress_fn whose user is a struct progress. Stops the work after an interrupt. */
+/* A riffle_progress_fn whose user is a struct progress_line. Stops the work after an interrupt. */
 int progress_update(void *user, const char *stage, uint64_t done, uint64_t total);
 
 /* The same with a note after the percentage. */
-int progress_update_note(struct progress *progress, const char *stage, uint64_t done,
+int progress_update_note(struct progress_line *progress, const char *stage, uint64_t done,
                          uint64_t total, const char *note);
 
 /* Removes the line until the next update, so that something else can be printed. */
-void progress_hide(struct progress *progress);
+void progress_hide(struct progress_line *progress);
 
 /* Removes the line and prepares for other work. */
-void progress_clear(struct progress *progress);
+void progress_clear(struct progress_line *progress);
 
 #endif

@@ -5,7 +5,7 @@
 #include "cli/buffer.h"
 #include "riffle_experimental.h"
 
-struct roofline {
+struct roofline_results {
     riffle_ceiling *ceilings; /* the same ones for each number of threads */
     size_t n_ceilings;
     riffle_roofline_row *rows; /* alternately from memory and in a cache */
@@ -13,21 +13,21 @@ struct roofline {
 };
 
 /* 0 if not measured. */
-double roofline_ceiling(const struct roofline *roofline, const char *key, int32_t threads);
+double roofline_ceiling(const struct roofline_results *roofline, const char *key, int32_t threads);
 /* The display name of a ceiling. */
-const char *roofline_ceiling_name(const struct roofline *roofline, const char *key);
+const char *roofline_ceiling_name(const struct roofline_results *roofline, const char *key);
 /* The largest number of threads of any ceiling. */
-int32_t roofline_threads(const struct roofline *roofline);
+int32_t roofline_threads(const struct roofline_results *roofline);
 
 /* Whether the ceilings varied by more than a quarter: other load disturbed them. */
-int roofline_was_disturbed(const struct roofline *roofline);
+int roofline_was_disturbed(const struct roofline_results *roofline);
 
 /* Tables on standard output: the ceilings, and the last row with its headings if they are due. */
-void roofline_print_ceilings(const struct roofline *roofline);
-void roofline_print_last(const struct roofline *roofline);
+void roofline_print_ceilings(const struct roofline_results *roofline);
+void roofline_print_last(const struct roofline_results *roofline);
 
 /* The roofline plot as SVG: operations per second over operations per byte, for the first tier and
  * shape and all threads. */
-void roofline_draw(const struct roofline *roofline, struct buffer *svg);
+void roofline_draw(const struct roofline_results *roofline, struct buffer *svg);
 
 #endif

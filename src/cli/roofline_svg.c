@@ -31,7 +31,7 @@ struct series {
 };
 
 struct picture {
-    const struct roofline *roofline;
+    const struct roofline_results *roofline;
     struct buffer *svg;
     const riffle_roofline_row *first; /* of the rows that are shown */
     struct series series[MOST_SERIES];
@@ -68,7 +68,7 @@ static double y_of(const struct picture *picture, double gops)
  * shape. */
 static int is_shown(const struct picture *picture, const riffle_roofline_row *row)
 {
-    const struct roofline *roofline = picture->roofline;
+    const struct roofline_results *roofline = picture->roofline;
     if (strcmp(row->where, "memory") != 0 || row->threads != roofline_threads(roofline)) return 0;
     if (strcmp(row->tier, roofline->rows[0].tier) != 0) return 0;
     for (size_t i = 0; i < roofline->n_rows; i++) {
@@ -127,7 +127,7 @@ static double ceiling_gops(const struct picture *picture, int i)
 /* Selects what is shown, and axes that cover it. */
 static void lay_out(struct picture *picture)
 {
-    const struct roofline *roofline = picture->roofline;
+    const struct roofline_results *roofline = picture->roofline;
     double top = 0;
     picture->read = roofline_ceiling(roofline, "read", roofline_threads(roofline)) / 1e9;
     picture->x_low = picture->y_low = INFINITY;
@@ -277,7 +277,7 @@ static void label_roofs(struct picture *picture)
 
 static void draw_series(struct picture *picture, const struct series *series)
 {
-    const struct roofline *roofline = picture->roofline;
+    const struct roofline_results *roofline = picture->roofline;
     int n = 0;
     put(picture,
         "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" stroke-opacity=\"0.55\" d=\"",
@@ -347,7 +347,7 @@ static void draw_legend(struct picture *picture)
     }
 }
 
-void roofline_draw(const struct roofline *roofline, struct buffer *svg)
+void roofline_draw(const struct roofline_results *roofline, struct buffer *svg)
 {
     struct picture picture = {.roofline = roofline, .svg = svg};
     lay_out(&picture);

@@ -5,7 +5,7 @@
 #include "cli/roofline.h"
 #include "platform/terminal.h"
 
-double roofline_ceiling(const struct roofline *roofline, const char *key, int32_t threads)
+double roofline_ceiling(const struct roofline_results *roofline, const char *key, int32_t threads)
 {
     for (size_t i = 0; i < roofline->n_ceilings; i++)
         if (strcmp(roofline->ceilings[i].key, key) == 0 && roofline->ceilings[i].threads == threads)
@@ -13,14 +13,14 @@ double roofline_ceiling(const struct roofline *roofline, const char *key, int32_
     return 0;
 }
 
-const char *roofline_ceiling_name(const struct roofline *roofline, const char *key)
+const char *roofline_ceiling_name(const struct roofline_results *roofline, const char *key)
 {
     for (size_t i = 0; i < roofline->n_ceilings; i++)
         if (strcmp(roofline->ceilings[i].key, key) == 0) return roofline->ceilings[i].name;
     return key;
 }
 
-int32_t roofline_threads(const struct roofline *roofline)
+int32_t roofline_threads(const struct roofline_results *roofline)
 {
     int32_t threads = 1;
     for (size_t i = 0; i < roofline->n_ceilings; i++)
@@ -28,7 +28,7 @@ int32_t roofline_threads(const struct roofline *roofline)
     return threads;
 }
 
-int roofline_was_disturbed(const struct roofline *roofline)
+int roofline_was_disturbed(const struct roofline_results *roofline)
 {
     for (size_t i = 0; i < roofline->n_ceilings; i++)
         if (roofline->ceilings[i].per_second < 0.75 * roofline->ceilings[i].best) return 1;
@@ -42,7 +42,7 @@ static void print_threads(int32_t threads)
     printf(" %12s", text);
 }
 
-void roofline_print_ceilings(const struct roofline *roofline)
+void roofline_print_ceilings(const struct roofline_results *roofline)
 {
     int32_t most = roofline_threads(roofline), least = roofline->ceilings[0].threads;
     printf("%-28s", "ceilings of this machine");
@@ -66,7 +66,7 @@ static int same_table(const riffle_roofline_row *a, const riffle_roofline_row *b
            a->k == b->k;
 }
 
-static void print_heading(const struct roofline *roofline, const riffle_roofline_row *row)
+static void print_heading(const struct roofline_results *roofline, const riffle_roofline_row *row)
 {
     int attention = strncmp(row->kernel, "attention", strlen("attention")) == 0;
     printf("\n%s, %lld %s %lld, %s, %s, %d thread%s; compute ceiling: %s\n", row->kernel,
@@ -84,7 +84,7 @@ static void print_percent(double percent, int counts)
     printf("%s%6.1f %%%s", bold ? "\033[1m" : "", percent, bold ? "\033[0m" : "");
 }
 
-void roofline_print_last(const struct roofline *roofline)
+void roofline_print_last(const struct roofline_results *roofline)
 {
     size_t n = roofline->n_rows;
     const riffle_roofline_row *memory = &roofline->rows[n - 2], *cache = &roofline->rows[n - 1];

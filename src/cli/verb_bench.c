@@ -70,8 +70,8 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     if (n < 0) return (int)n;
     code = riffle_session_get_stats(session, &stats, sizeof stats);
     if (code < 0) return code;
-    rounds->values[PREFILL_TPS][i] = rate(stats.prefill_tokens, stats.prefill_seconds);
-    rounds->values[DECODE_TPS][i] = rate(DECODE_TOKENS, stats.decode_seconds);
+    rounds->values[PREFILL_TPS][i] = tokens_per_second(stats.prefill_tokens, stats.prefill_seconds);
+    rounds->values[DECODE_TPS][i] = tokens_per_second(DECODE_TOKENS, stats.decode_seconds);
     code = riffle_rewind(session, PROMPT_TOKENS);
     if (code < 0) return code;
     double seconds[BENCH_PASS_SIZES];
@@ -84,7 +84,7 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
 static int measure(struct engine *engine, struct rounds *rounds)
 {
     int32_t prompt[PROMPT_TOKENS];
-    struct progress progress = {0};
+    struct progress_line progress = {0};
     double before, after;
     riffle_stats stats;
     int status = make_prompt(engine, prompt);

@@ -43,8 +43,9 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
     int colour = rf_terminal_colour(RF_STDERR);
     fprintf(stderr, "%s%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s%s\n",
             colour ? "\033[2m" : "", (unsigned long long)generated,
-            rate(generated, after->decode_seconds - before->decode_seconds),
-            (unsigned long long)read, rate(read, after->prefill_seconds - before->prefill_seconds),
+            tokens_per_second(generated, after->decode_seconds - before->decode_seconds),
+            (unsigned long long)read,
+            tokens_per_second(read, after->prefill_seconds - before->prefill_seconds),
             colour ? "\033[0m" : "");
 }
 

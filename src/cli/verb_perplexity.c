@@ -39,7 +39,7 @@ static int score_windows(struct engine *engine, int32_t *tokens, size_t n_window
 {
     size_t first = n_ctx / 2 + 1;
     double *logprobs = cli_allocate(n_ctx - first, sizeof *logprobs);
-    struct progress progress = {0};
+    struct progress_line progress = {0};
     int code = RIFFLE_OK;
     for (size_t i = 0; i < n_windows && code == RIFFLE_OK; i++) {
         int32_t *window = tokens + i * n_ctx;

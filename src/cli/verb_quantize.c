@@ -54,7 +54,7 @@ static int describe(const char *in, const char *out, double seconds, int as_json
 
 int verb_quantize(const struct cli_options *options)
 {
-    struct progress progress = {0};
+    struct progress_line progress = {0};
     riffle_quantize_options quantize_options;
     char *path = model_path(options->model);
     if (!path) return CLI_FAILED;

@@ -15,15 +15,15 @@
 #include "riffle_experimental.h"
 
 struct measuring {
-    struct roofline roofline;
-    struct progress progress;
+    struct roofline_results roofline;
+    struct progress_line progress;
     int silent; /* no tables: JSON comes at the end */
 };
 
 static int on_ceiling(void *user, const riffle_ceiling *ceiling)
 {
     struct measuring *measuring = user;
-    struct roofline *roofline = &measuring->roofline;
+    struct roofline_results *roofline = &measuring->roofline;
     /* Later reports are more precise. */
     for (size_t i = 0; i < roofline->n_ceilings; i++) {
         riffle_ceiling *known = &roofline->ceilings[i];
@@ -40,7 +40,7 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
 static int on_row(void *user, const riffle_roofline_row *row)
 {
     struct measuring *measuring = user;
-    struct roofline *roofline = &measuring->roofline;
+    struct roofline_results *roofline = &measuring->roofline;
     roofline->rows = cli_reallocate(roofline->rows, roofline->n_rows + 1, sizeof *roofline->rows);
     roofline->rows[roofline->n_rows++] = *row;
     if (!measuring->silent && strcmp(row->where, "cache") == 0) {
@@ -100,7 +100,7 @@ static riffle_shape *parse_shapes(const char *text, size_t *count)
     }
 }
 
-static void write_json(const struct roofline *roofline, const riffle_machine *machine)
+static void write_json(const struct roofline_results *roofline, const riffle_machine *machine)
 {
     struct json_writer json = {0};
     int32_t threads = roofline_threads(roofline);
@@ -149,7 +149,7 @@ static void write_json(const struct roofline *roofline, const riffle_machine *ma
     jw_print(&json);
 }
 
-static int write_picture(const struct roofline *roofline, const char *path)
+static int write_picture(const struct roofline_results *roofline, const char *path)
 {
     struct buffer svg = {0};
     struct rf_error error;

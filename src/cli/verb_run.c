@@ -16,7 +16,7 @@
 
 struct answer {
     const struct cli_options *options;
-    struct progress *progress;
+    struct progress_line *progress;
     struct buffer text;
     struct buffer ids; /* of int32_t */
     double first_token_seconds;
@@ -130,8 +130,10 @@ static void print_json(const struct engine *engine, const struct answer *answer,
         jw_number(&json, "first_token_s", answer->first_token_seconds);
     else
         jw_null(&json, "first_token_s");
-    jw_number(&json, "prefill_tps", rate(stats->prefill_tokens, stats->prefill_seconds));
-    jw_number(&json, "decode_tps", rate(stats->generated_tokens, stats->decode_seconds));
+    jw_number(&json, "prefill_tps",
+              tokens_per_second(stats->prefill_tokens, stats->prefill_seconds));
+    jw_number(&json, "decode_tps",
+              tokens_per_second(stats->generated_tokens, stats->decode_seconds));
     jw_uint(&json, "peak_rss_bytes", machine->peak_rss_bytes);
     if (options->sampling.temperature > 0) jw_uint(&json, "seed", options->sampling.seed);
     engine_write_model(engine, &json);
@@ -153,9 +155,10 @@ static void print_summary(const struct engine *engine, const struct answer *answ
                           const riffle_stats *stats)
 {
     fprintf(stderr, "%lld tokens read at %.1f tokens/s, %lld generated at %.1f tokens/s",
-            (long long)answer->prompt_tokens, rate(stats->prefill_tokens, stats->prefill_seconds),
+            (long long)answer->prompt_tokens,
+            tokens_per_second(stats->prefill_tokens, stats->prefill_seconds),
             (long long)answer->generated_tokens,
-            rate(stats->generated_tokens, stats->decode_seconds));
+            tokens_per_second(stats->generated_tokens, stats->decode_seconds));
     if (answer->has_token)
         fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
     fprintf(stderr, " (loading %.2f s)\n", engine->load_seconds);

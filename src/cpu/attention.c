@@ -7,117 +7,165 @@
  *
  * Rows of a tree are taken branch by branch: of a chunk that the pass writes to, the one worker
  * that has it lays a branch's keys and values at their positions, so that the kernel sees a plain
- * sequence, then the next branch's, and puts all back in the end. A plain draft is the tree with
- * one branch, which lies where it should. */
+ * sequence, then the next branch's, and puts all back in the end. */
 #include <math.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
 
-enum {
-    FEW_ROWS = RF_TREE_ROWS,
-    ROW_TILE = 16 /* rows that a worker takes at a time when there are many */
-};
+enum { ROW_TILE = 16 /* rows that a worker takes at a time when there are many */ };
 
-/* A worker's lists for one call of the kernel: the queries of up to ROW_TILE rows and one KV head.
- */
+/* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */
 struct attention_scratch {
-    const float **q;
-    int32_t *visible;
-    float *partial; /* [queries][padded_dim + 2] */
-    float *merged;  /* likewise */
+    const float **q;  /* [queries] */
+    int32_t *visible; /* [queries] */
+    float *partial;   /* [ROW_TILE * heads of a group][padded_dim + 2] */
+    float *merged;    /* likewise */
 };
 
-static size_t group_size(const struct rf_context *context)
+/* Heads of queries that share one of keys. */
+static size_t group_size(const struct cpu_view *view)
 {
-    return (size_t)(context->shape.params->n_head / context->shape.params->n_head_kv);
+    return (size_t)(view->params->n_head / view->params->n_head_kv);
 }
 
-static size_t result_floats(const struct rf_context *context)
+static size_t result_floats(const struct cpu_view *view)
 {
-    return context->padded_dim + 2;
+    return view->padded_dim + 2;
 }
 
-int cpu_attention_new(struct rf_context *context, struct rf_error *error)
+int cpu_attention_new(struct cpu_view *view, struct rf_error *error)
 {
-    const struct rf_allocator *allocator = context->backend->allocator;
-    const struct rf_params *params = context->shape.params;
-    size_t chunks = ((size_t)context->shape.n_ctx + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
-    size_t queries = group_size(context) * ROW_TILE;
-    size_t few = context->shape.max_rows < FEW_ROWS ? (size_t)context->shape.max_rows : FEW_ROWS;
-
-    context->partials = rf_malloc(allocator, few * (size_t)params->n_head * chunks,
-                                  result_floats(context) * sizeof(float), "attention", error);
-    context->attended = rf_malloc(allocator, (size_t)context->shape.max_rows,
-                                  (size_t)params->n_head * (size_t)params->head_dim * sizeof(float),
-                                  "attention", error);
-    context->scratch = rf_calloc(allocator, (size_t)rf_team_size(context->shape.team),
-                                 sizeof *context->scratch, "attention", error);
-    if (!context->partials || !context->attended || !context->scratch) return RF_ERR_MEMORY;
-    for (int32_t t = 0; t < rf_team_size(context->shape.team); t++) {
-        struct attention_scratch *scratch = &context->scratch[t];
-        scratch->q = rf_malloc(allocator, queries, sizeof *scratch->q, "attention", error);
-        scratch->visible =
-            rf_malloc(allocator, queries, sizeof *scratch->visible, "attention", error);
-        scratch->partial = rf_malloc(allocator, queries, result_floats(context) * sizeof(float),
-                                     "attention", error);
-        scratch->merged = rf_malloc(allocator, queries, result_floats(context) * sizeof(float),
-                                    "attention", error);
+    const struct rf_params *params = view->params;
+    size_t queries = group_size(view) * RF_TREE_ROWS, tile = group_size(view) * ROW_TILE;
+    size_t workers = (size_t)rf_team_size(view->queue->team), n_head = (size_t)params->n_head;
+    view->padded_dim = rf_padded((size_t)params->head_dim);
+    size_t result = result_floats(view) * sizeof(float);
+    view->attended = cpu_view_alloc(view, (size_t)view->base.shape.max_rows * n_head,
+                                    (size_t)params->head_dim * sizeof(float), error);
+    view->tree_entries = cpu_view_alloc(view, (size_t)params->n_head_kv * RF_TREE_ROWS,
+                                        cpu_entry_elements(params) * sizeof(uint16_t), error);
+    view->scratch = cpu_view_alloc(view, workers, sizeof *view->scratch, error);
+    if (!view->attended || !view->tree_entries || !view->scratch) return RF_ERR_MEMORY;
+    for (size_t t = 0; t < workers; t++) {
+        struct attention_scratch *scratch = &view->scratch[t];
+        scratch->q = cpu_view_alloc(view, queries, sizeof *scratch->q, error);
+        scratch->visible = cpu_view_alloc(view, queries, sizeof *scratch->visible, error);
+        scratch->partial = cpu_view_alloc(view, tile, result, error);
+        scratch->merged = cpu_view_alloc(view, tile, result, error);
         if (!scratch->q || !scratch->visible || !scratch->partial || !scratch->merged)
             return RF_ERR_MEMORY;
     }
     return 0;
 }
 
-void cpu_attention_free(struct rf_context *context)
+uint16_t *cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row)
 {
-    const struct rf_allocator *allocator = context->backend->allocator;
-    for (int32_t t = 0; context->scratch && t < rf_team_size(context->shape.team); t++) {
-        rf_free(allocator, context->scratch[t].q);
-        rf_free(allocator, context->scratch[t].visible);
-        rf_free(allocator, context->scratch[t].partial);
-        rf_free(allocator, context->scratch[t].merged);
-    }
-    rf_free(allocator, context->scratch);
-    rf_free(allocator, context->attended);
-    rf_free(allocator, context->partials);
+    return view->tree_entries + (head * RF_TREE_ROWS + row) * cpu_entry_elements(view->params);
 }
 
-/* Makes row `row` of q, which sees `seen` positions of the cache, the i-th of the lists for a KV
- * head and a chunk. */
-static void ask(const struct rf_context *context, struct attention_scratch *scratch, size_t i,
-                const struct rf_buffer *q, size_t row, size_t seen, size_t head, size_t chunk)
+/* ---- before a pass ---- */
+
+static int has_few_rows(const struct cpu_view *view)
 {
-    size_t dim = (size_t)context->shape.params->head_dim, group = group_size(context);
-    size_t start = chunk * RF_ATTENTION_CHUNK;
-    size_t visible = seen <= start                       ? 0
-                     : seen - start < RF_ATTENTION_CHUNK ? seen - start
-                                                         : RF_ATTENTION_CHUNK;
-    for (size_t g = 0; g < group; g++) {
-        scratch->q[i * group + g] = buffer_row(q, row) + (head * group + g) * dim;
-        scratch->visible[i * group + g] = (int32_t)visible;
+    return view->has_trees || view->n_rows <= RF_FEW_ROWS;
+}
+
+static void find_branches(const struct rf_rows *rows, int32_t *order, size_t *branch_end)
+{
+    char taken[RF_MAX_ROWS] = {0};
+    size_t begin = 0, b = 0;
+    for (int32_t last = rows->n - 1; last >= 0; last--) {
+        if (taken[last]) continue;
+        size_t n = 0;
+        for (int32_t i = last; i >= 0 && !taken[i]; n++) {
+            taken[i] = 1;
+            i = rows->parents ? rows->parents[i] : i - 1;
+        }
+        branch_end[b++] = begin + n;
+        for (int32_t i = last; n > 0; i = rows->parents ? rows->parents[i] : i - 1)
+            order[begin + --n] = i;
+        begin = branch_end[b - 1];
+    }
+}
+
+int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = view->queue->base.backend->allocator;
+    const struct rf_params *params = view->params;
+    size_t longest = 0, floats = 0, items = 0, n_head = (size_t)params->n_head;
+    int is_few = has_few_rows(view);
+    for (int32_t g = 0; g < view->pass->n_groups; g++) {
+        struct cpu_group *group = &view->groups[g];
+        size_t n = (size_t)group->rows->n, n_ctx = (size_t)group->cache->base.shape.n_ctx;
+        if (longest < n_ctx) longest = n_ctx;
+        group->chunks = cpu_chunks((size_t)group->rows->first_pos + n);
+        group->first_item = items;
+        group->partials = floats;
+        items +=
+            (size_t)params->n_head_kv * (is_few ? group->chunks : (n + ROW_TILE - 1) / ROW_TILE);
+        if (!is_few) continue;
+        floats += n * n_head * group->chunks * result_floats(view);
+        group->order = view->order + group->first;
+        group->branch_end = view->branch_ends + group->first;
+        find_branches(group->rows, view->order + group->first, view->branch_ends + group->first);
+    }
+    view->n_items = items;
+    if (floats <= view->n_partials) return 0;
+    /* For any pass over contexts of this length. Pages that are never written take no memory. */
+    size_t rows = view->has_trees ? RF_TREE_ROWS : RF_FEW_ROWS;
+    view->n_partials = 0;
+    rf_free(allocator, view->partials);
+    floats = rows * n_head * cpu_chunks(longest) * result_floats(view);
+    view->partials = rf_malloc(allocator, floats, sizeof *view->partials, "attention", error);
+    if (!view->partials) return RF_ERR_MEMORY;
+    view->n_partials = floats;
+    return 0;
+}
+
+/* The group that an item belongs to. */
+static const struct cpu_group *group_of_item(const struct cpu_view *view, size_t item)
+{
+    int32_t g = view->pass->n_groups - 1;
+    while (view->groups[g].first_item > item) g--;
+    return &view->groups[g];
+}
+
+/* ---- one call of the kernel ---- */
+
+/* Makes row `row` of the pass the i-th of the lists for a KV head and a chunk. */
+static void ask(const struct cpu_view *view, struct attention_scratch *scratch, size_t i,
+                const struct cpu_buffer *q, size_t row, size_t head, size_t chunk)
+{
+    size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
+    size_t start = chunk * RF_ATTENTION_CHUNK, seen = (size_t)view->rows[row].position + 1;
+    size_t visible = seen <= start ? 0 : seen - start;
+    if (visible > RF_ATTENTION_CHUNK) visible = RF_ATTENTION_CHUNK;
+    for (size_t h = 0; h < heads; h++) {
+        scratch->q[i * heads + h] = buffer_row(q, row) + (head * heads + h) * dim;
+        scratch->visible[i * heads + h] = (int32_t)visible;
     }
 }
 
 /* Partial results of the first n rows of the lists over one chunk, to out. */
-static void partial(const struct rf_context *context, const struct attention_scratch *scratch,
-                    size_t n, int32_t layer, size_t head, size_t chunk, float *out)
+static void partial(const struct cpu_view *view, const struct attention_scratch *scratch, size_t n,
+                    const struct cpu_cache *cache, int32_t layer, size_t head, size_t chunk,
+                    float *out)
 {
-    const struct rf_kernels *kernels = context->backend->kernels;
-    size_t dim = (size_t)context->shape.params->head_dim;
+    size_t dim = (size_t)view->params->head_dim;
     struct rf_attention_args args = {.q = scratch->q,
                                      .visible = scratch->visible,
-                                     .n_q = n * group_size(context),
-                                     .k = k_cache(context, chunk, layer, head),
-                                     .v = v_cache(context, chunk, layer, head),
+                                     .n_q = n * group_size(view),
+                                     .k = k_cache(cache, chunk, layer, head),
+                                     .v = v_cache(cache, chunk, layer, head),
                                      .head_dim = dim,
                                      .scale = 1.0f / sqrtf((float)dim),
                                      .out = out,
-                                     .ldo = result_floats(context)};
-    if (context->shape.kv == RF_KV_F16)
-        kernels->attention_f16(&args);
+                                     .ldo = result_floats(view)};
+    if (cache->base.shape.kv == RF_KV_F16)
+        view->kernels->attention_f16(&args);
     else
-        kernels->attention_bf16(&args);
+        view->kernels->attention_bf16(&args);
 }
 
 /* Takes a later chunk's partial result into the running one. */
@@ -144,178 +192,165 @@ static void finish(float *out, const float *running, size_t dim, size_t padded)
     for (size_t j = 0; j < dim; j++) out[j] = running[j] * scale;
 }
 
-static float *attended_row(const struct rf_context *context, size_t row)
+static float *attended_row(const struct cpu_view *view, size_t row)
 {
-    return context->attended +
-           row * (size_t)context->shape.params->n_head * (size_t)context->shape.params->head_dim;
+    return view->attended + row * (size_t)view->params->n_head * (size_t)view->params->head_dim;
 }
 
-/* The rows of a pass, branch by branch: a branch ends with a row that none follows, and has those
- * rows of its path that no branch before it has. */
-struct branches {
-    size_t depth[FEW_ROWS];  /* of each row */
-    int32_t order[FEW_ROWS]; /* rows */
-    size_t end[FEW_ROWS];    /* of each branch, in `order` */
-};
+/* ---- few rows ---- */
 
-static void branches_find(struct branches *branches, const struct rf_rows *rows)
-{
-    char taken[FEW_ROWS] = {0};
-    for (int32_t i = 0; i < rows->n_rows; i++) branches->depth[i] = (size_t)row_depth(rows, i);
-    size_t begin = 0, b = 0;
-    for (int32_t last = rows->n_rows - 1; last >= 0; last--) {
-        if (taken[last]) continue;
-        size_t n = 0;
-        for (int32_t i = last; i >= 0 && !taken[i]; i = row_parent(rows, i), n++) taken[i] = 1;
-        branches->end[b++] = begin + n;
-        for (int32_t i = last; n > 0; i = row_parent(rows, i)) branches->order[begin + --n] = i;
-        begin = branches->end[b - 1];
-    }
-}
-
-/* A KV head and chunk of a layer that one worker has, and which row's entry lies at each slot from
- * first_pos on. */
+/* A KV head and chunk of a layer that one worker has, and which row's entry lies at each slot. */
 struct lent_chunk {
-    struct rf_context *context;
-    const struct rf_rows *rows;
+    const struct cpu_view *view;
+    const struct cpu_group *group;
     size_t head, chunk;
     int32_t layer;
-    int32_t at[FEW_ROWS];
+    int32_t at[RF_TREE_ROWS];
 };
 
+/* `place`: from the first position of the group's rows on. */
 static void lay(struct lent_chunk *lent, size_t place, int32_t row)
 {
-    size_t pos = (size_t)lent->rows->first_pos + place;
+    const struct cpu_group *group = lent->group;
+    size_t pos = (size_t)group->rows->first_pos + place;
     if (lent->at[place] == row || pos / RF_ATTENTION_CHUNK != lent->chunk) return;
-    cpu_kv_put(lent->context, lent->layer, lent->head, pos,
-               cpu_tree_entry(lent->context, lent->head, (size_t)row));
+    cpu_cache_put(group->cache, lent->layer, lent->head, pos,
+                  cpu_tree_entry(lent->view, lent->head, group->first + (size_t)row));
     lent->at[place] = row;
 }
 
-/* Partial results of all rows, in the order of `branches`, for one KV head over one chunk. */
-static void partial_of_branches(struct rf_context *context, struct attention_scratch *scratch,
-                                int32_t layer, const struct rf_rows *rows,
-                                const struct branches *branches, const struct rf_buffer *q,
-                                size_t head, size_t chunk, float *out)
+/* Partial results of all rows of a group, branch by branch, for one KV head over one chunk. */
+static void partial_of_branches(const struct cpu_view *view, struct attention_scratch *scratch,
+                                const struct cpu_group *group, int32_t layer,
+                                const struct cpu_buffer *q, size_t head, size_t chunk, float *out)
 {
-    size_t n_rows = (size_t)rows->n_rows, first_pos = (size_t)rows->first_pos;
-    int is_written =
-        (chunk + 1) * RF_ATTENTION_CHUNK > first_pos; /* else it is the same for all branches */
+    const struct rf_rows *rows = group->rows;
+    const struct cpu_row *of_pass = view->rows + group->first;
+    size_t n_rows = (size_t)rows->n, result = group_size(view) * result_floats(view);
+    /* A chunk that the pass does not write to is the same for all branches. */
+    int is_written = (chunk + 1) * RF_ATTENTION_CHUNK > (size_t)rows->first_pos;
     struct lent_chunk lent = {
-        .context = context, .rows = rows, .head = head, .chunk = chunk, .layer = layer};
+        .view = view, .group = group, .head = head, .chunk = chunk, .layer = layer};
     for (size_t i = 0; i < n_rows; i++) lent.at[i] = (int32_t)i;
 
     for (size_t begin = 0, b = 0, end; begin < n_rows; begin = end, b++) {
-        end = is_written ? branches->end[b] : n_rows;
-        for (int32_t row = branches->order[end - 1]; is_written && row >= 0;
-             row = row_parent(rows, row))
-            lay(&lent, branches->depth[row], row);
-        for (size_t i = begin; i < end; i++) {
-            size_t row = (size_t)branches->order[i];
-            ask(context, scratch, i - begin, q, row, first_pos + branches->depth[row] + 1, head,
-                chunk);
-        }
-        partial(context, scratch, end - begin, layer, head, chunk,
-                out + begin * group_size(context) * result_floats(context));
+        end = is_written ? group->branch_end[b] : n_rows;
+        for (int32_t row = group->order[end - 1]; is_written && rows->parents && row >= 0;
+             row = rows->parents[row])
+            lay(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
+        for (size_t i = begin; i < end; i++)
+            ask(view, scratch, i - begin, q, group->first + (size_t)group->order[i], head, chunk);
+        partial(view, scratch, end - begin, group->cache, layer, head, chunk, out + begin * result);
     }
     for (size_t i = 0; i < n_rows; i++) lay(&lent, i, (int32_t)i);
 }
 
-static void few_rows(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                     struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out)
+/* One head of the i-th row in a group's order, from its partial results over all chunks. */
+static void merge_chunks(const struct cpu_view *view, const struct cpu_group *group, size_t i,
+                         size_t h, float *running)
 {
-    const struct rf_params *params = context->shape.params;
-    size_t n_rows = (size_t)rows.n_rows, group = group_size(context),
-           dim = (size_t)params->head_dim;
-    size_t chunks = ((size_t)rows.first_pos + n_rows + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
-    size_t floats = result_floats(context), queries = n_rows * group;
-    struct branches branches;
+    size_t heads = group_size(view), floats = result_floats(view);
+    size_t queries = (size_t)group->rows->n * heads;
+    const float *of_head = view->partials + group->partials +
+                           (h / heads * group->chunks * queries + i * heads + h % heads) * floats;
+    merge_begin(running, view->padded_dim);
+    for (size_t c = 0; c < group->chunks; c++)
+        merge(running, of_head + c * queries * floats, view->padded_dim);
+}
+
+static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
+                     const struct cpu_buffer *q, struct cpu_buffer *out)
+{
+    struct attention_scratch *scratch = &view->scratch[worker->index];
+    size_t n_head = (size_t)view->params->n_head, dim = (size_t)view->params->head_dim;
     struct rf_share share;
     size_t begin, end;
-    branches_find(&branches, &rows);
 
-    /* partials: [head][chunk][row in the order of branches][head of the group] */
-    rf_share_begin(&share, worker, (size_t)params->n_head_kv * chunks, 1, 0.0);
+    /* partials of a group: [KV head][chunk][row in the order of branches][head of the KV head] */
+    rf_share_begin(&share, worker, view->n_items, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++)
-            partial_of_branches(context, &context->scratch[worker->index], layer, &rows, &branches,
-                                q, item / chunks, item % chunks,
-                                context->partials + item * queries * floats);
+        for (size_t item = begin; item < end; item++) {
+            const struct cpu_group *group = group_of_item(view, item);
+            size_t at = item - group->first_item;
+            size_t results = (size_t)group->rows->n * group_size(view) * result_floats(view);
+            partial_of_branches(view, scratch, group, layer, q, at / group->chunks,
+                                at % group->chunks,
+                                view->partials + group->partials + at * results);
+        }
     rf_team_barrier(worker);
 
     /* Heads by themselves where these are parts of an operand's row. */
-    size_t parts = has_parts(out) && dim % RF_BLOCK == 0 ? (size_t)params->n_head : 1;
-    size_t heads = (size_t)params->n_head / parts;
-    rf_share_begin(&share, worker, n_rows * parts, 1, 0.0);
+    size_t parts = has_parts(out) && dim % RF_BLOCK == 0 ? n_head : 1, heads = n_head / parts;
+    rf_share_begin(&share, worker, view->n_rows * parts, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
-            size_t i = item / parts, row = (size_t)branches.order[i], first = item % parts * heads;
-            float *running = context->scratch[worker->index].merged;
+            const struct cpu_group *group = &view->groups[view->rows[item / parts].group];
+            size_t i = item / parts - group->first, first = item % parts * heads;
+            size_t row = group->first + (size_t)group->order[i];
+            float *attended = attended_row(view, row);
             for (size_t h = first; h < first + heads; h++) {
-                const float *of_head =
-                    context->partials +
-                    ((h / group * chunks) * queries + i * group + h % group) * floats;
-                merge_begin(running, context->padded_dim);
-                for (size_t c = 0; c < chunks; c++)
-                    merge(running, of_head + c * queries * floats, context->padded_dim);
-                finish(attended_row(context, row) + h * dim, running, dim, context->padded_dim);
+                merge_chunks(view, group, i, h, scratch->merged);
+                finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
             }
             if (parts == 1)
-                pack_row(context, out, row, attended_row(context, row));
+                cpu_pack_row(view, out, row, attended);
             else
-                pack_part(context, out, row, first * dim, dim,
-                          attended_row(context, row) + first * dim);
+                cpu_pack_part(view, out, row, first * dim, dim, attended + first * dim);
         }
     rf_team_barrier(worker);
 }
 
-static void many_rows(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                      struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out)
+/* ---- many rows ---- */
+
+static void attend_tile(const struct cpu_view *view, struct attention_scratch *scratch,
+                        const struct cpu_group *group, int32_t layer, const struct cpu_buffer *q,
+                        size_t head, size_t tile)
 {
-    const struct rf_params *params = context->shape.params;
-    struct attention_scratch *scratch = &context->scratch[worker->index];
-    size_t n_rows = (size_t)rows.n_rows, group = group_size(context),
-           dim = (size_t)params->head_dim;
-    size_t tiles = (n_rows + ROW_TILE - 1) / ROW_TILE, floats = result_floats(context);
+    size_t heads = group_size(view), dim = (size_t)view->params->head_dim;
+    size_t floats = result_floats(view), left = (size_t)group->rows->n - tile * ROW_TILE;
+    size_t first = group->first + tile * ROW_TILE, n = left < ROW_TILE ? left : ROW_TILE;
+    size_t chunks = cpu_chunks((size_t)view->rows[first + n - 1].position + 1);
+    for (size_t i = 0; i < n * heads; i++)
+        merge_begin(scratch->merged + i * floats, view->padded_dim);
+    for (size_t c = 0; c < chunks; c++) {
+        for (size_t i = 0; i < n; i++) ask(view, scratch, i, q, first + i, head, c);
+        partial(view, scratch, n, group->cache, layer, head, c, scratch->partial);
+        for (size_t i = 0; i < n * heads; i++)
+            merge(scratch->merged + i * floats, scratch->partial + i * floats, view->padded_dim);
+    }
+    for (size_t i = 0; i < n * heads; i++)
+        finish(attended_row(view, first + i / heads) + (head * heads + i % heads) * dim,
+               scratch->merged + i * floats, dim, view->padded_dim);
+}
+
+static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
+                      const struct cpu_buffer *q, struct cpu_buffer *out)
+{
     struct rf_share share;
     size_t begin, end;
-
-    rf_share_begin(&share, worker, (size_t)params->n_head_kv * tiles, 1, 0.0);
+    rf_share_begin(&share, worker, view->n_items, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
-            size_t head = item / tiles, row = item % tiles * ROW_TILE;
-            size_t n = n_rows - row < ROW_TILE ? n_rows - row : ROW_TILE;
-            size_t chunks =
-                ((size_t)rows.first_pos + row + n + RF_ATTENTION_CHUNK - 1) / RF_ATTENTION_CHUNK;
-            for (size_t i = 0; i < n * group; i++)
-                merge_begin(scratch->merged + i * floats, context->padded_dim);
-            for (size_t c = 0; c < chunks; c++) {
-                for (size_t i = 0; i < n; i++)
-                    ask(context, scratch, i, q, row + i, (size_t)rows.first_pos + row + i + 1, head,
-                        c);
-                partial(context, scratch, n, layer, head, c, scratch->partial);
-                for (size_t i = 0; i < n * group; i++)
-                    merge(scratch->merged + i * floats, scratch->partial + i * floats,
-                          context->padded_dim);
-            }
-            for (size_t i = 0; i < n * group; i++)
-                finish(attended_row(context, row + i / group) + (head * group + i % group) * dim,
-                       scratch->merged + i * floats, dim, context->padded_dim);
+            const struct cpu_group *group = group_of_item(view, item);
+            size_t at = item - group->first_item;
+            size_t tiles = ((size_t)group->rows->n + ROW_TILE - 1) / ROW_TILE;
+            attend_tile(view, &view->scratch[worker->index], group, layer, q, at / tiles,
+                        at % tiles);
         }
     rf_team_barrier(worker);
 
-    rf_share_begin(&share, worker, n_rows, 4, 0.0);
+    rf_share_begin(&share, worker, view->n_rows, 4, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t row = begin; row < end; row++)
-            pack_row(context, out, row, attended_row(context, row));
+            cpu_pack_row(view, out, row, attended_row(view, row));
     rf_team_barrier(worker);
 }
 
-void cpu_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                   struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out)
+void cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
+                   const struct cpu_buffer *q, struct cpu_buffer *out)
 {
-    if (rows.n_rows <= FEW_ROWS)
-        few_rows(context, worker, layer, rows, q, out);
+    if (has_few_rows(view))
+        few_rows(view, worker, layer, q, out);
     else
-        many_rows(context, worker, layer, rows, q, out);
+        many_rows(view, worker, layer, q, out);
 }

@@ -164,21 +164,22 @@ static int calibrate(struct rf_split **split, const struct rf_kernels *kernels,
     return code;
 }
 
-int rf_cpu_calibrate(struct rf_split **split, struct rf_backend *base, struct rf_team *team,
+int rf_cpu_calibrate(struct rf_split **split, const struct rf_weights *base, struct rf_team *team,
                      struct rf_error *error)
 {
-    const struct cpu_backend *backend = (const struct cpu_backend *)base;
+    const struct cpu_weights *weights = (const struct cpu_weights *)base;
     const struct rf_weight *largest = NULL;
     *split = NULL;
-    for (size_t i = 0; i < backend->n_weights; i++) {
-        const struct rf_weight *weight = &backend->weights[i];
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        const struct rf_weight *weight = &weights->tensors[i];
         if (weight->data &&
             (!largest || weight->rows * weight->columns > largest->rows * largest->columns))
             largest = weight;
     }
     double all;
     if (rf_team_places(team) == 1 || !largest) return 0;
-    return calibrate(split, backend->kernels, largest, team, backend->allocator, &all, error);
+    return calibrate(split, kernels_of(base->backend), largest, team, base->backend->allocator,
+                     &all, error);
 }
 
 struct pool {

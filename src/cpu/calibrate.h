@@ -7,12 +7,12 @@
 #include "platform/split.h"
 #include "platform/team.h"
 
-/* Streams the backend's own weights past one row, then a few of them past many rows, and makes a
+/* Streams the weights past one row, then a few of them past many rows, and makes a
  * split of what was seen: the workers' speeds, and how many of them pay where memory is the limit.
  * Takes some milliseconds for each number of workers that it tries, 0.2 s at most; *split stays
  * NULL for a team of one. */
-int rf_cpu_calibrate(struct rf_split **split, struct rf_backend *backend, struct rf_team *team,
-                     struct rf_error *error);
+int rf_cpu_calibrate(struct rf_split **split, const struct rf_weights *weights,
+                     struct rf_team *team, struct rf_error *error);
 
 /* The same without a model, on weights of its own. *bytes_per_second: what all workers read
  * together. */

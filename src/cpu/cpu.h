@@ -1,10 +1,16 @@
-/* The structures that this room's files share. */
+/* The structures that the files of the cores' backend share. Each begins with the base that
+ * infer/backend.h gives it. */
 #ifndef RF_CPU_CPU_H
 #define RF_CPU_CPU_H
 
 #include "cpu/cpu_backend.h"
+#include "infer/backend.h"
 #include "microkernels/kernels.h"
+#include "platform/lock.h"
 #include "platform/team.h"
+
+_Static_assert((int)RF_KV_POSITIONS == (int)RF_ATTENTION_CHUNK,
+               "a block of the cache is a chunk of attention");
 
 struct rf_weight {
     int64_t rows, columns;
@@ -33,15 +39,92 @@ static inline size_t weight_row_bytes(const struct rf_weight *weight)
 
 struct cpu_backend {
     struct rf_backend base;
-    const struct rf_allocator *allocator;
     const struct rf_kernels *kernels;
-    struct rf_weight *weights; /* of all requests */
-    size_t n_weights;
-    void *converted; /* one block for all weights that are not used in place */
 };
 
-struct rf_buffer {
-    struct rf_buffer *next;
+struct cpu_queue {
+    struct rf_queue base;
+    struct rf_team *team;
+    struct rf_lock turn;             /* of the one who uses the team */
+    struct rf_split *own;            /* measured by queue_calibrate, or NULL */
+    const struct rf_split *measured; /* that views begin with: `own`, or another queue's, or NULL */
+};
+
+struct cpu_weights {
+    struct rf_weights base;
+    struct rf_weight *tensors; /* of all requests */
+    size_t n_tensors;
+    void *converted; /* one block for all that is not used in place */
+};
+
+static inline const struct rf_kernels *kernels_of(const struct rf_backend *backend)
+{
+    return ((const struct cpu_backend *)backend)->kernels;
+}
+
+/* ---- cache.c ---- */
+
+struct cpu_block {
+    atomic_int holders; /* caches */
+    uint16_t *data;     /* [layer][KV head]: K in blocks of 16 positions, then V rows */
+};
+
+struct cpu_cache {
+    struct rf_cache base;
+    struct cpu_block **blocks; /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written */
+    size_t padded_dim;         /* of a head in V */
+    size_t k_elements;         /* K of one block, layer and head; V follows */
+    size_t kv_elements;        /* K and V of one block, layer and head */
+};
+
+static inline size_t cpu_chunks(size_t positions)
+{
+    return (positions + RF_KV_POSITIONS - 1) / RF_KV_POSITIONS;
+}
+
+/* K and V of one layer and KV head over the positions from chunk * RF_KV_POSITIONS on. */
+static inline uint16_t *k_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
+                                size_t head)
+{
+    size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
+    return cache->blocks[chunk]->data + index * cache->kv_elements;
+}
+
+static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
+                                size_t head)
+{
+    return k_cache(cache, chunk, layer, head) + cache->k_elements;
+}
+
+int cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                  const struct rf_cache_shape *shape, struct rf_error *error);
+int cpu_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
+                   struct rf_error *error);
+void cpu_cache_free(struct rf_cache *cache);
+void cpu_cache_trim(struct rf_cache *cache, int32_t n);
+int cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
+                   struct rf_error *error);
+uint64_t cpu_cache_bytes(const struct rf_cache *cache, int32_t n);
+int cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
+int cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
+/* Makes the blocks of the positions [first, first + n) the cache's own, with what they hold of the
+ * positions before. */
+int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
+/* Writes one head's key or value (F32) at a position. */
+void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                         const float *key);
+void cpu_cache_store_value(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                           const float *value);
+/* Elements of one head's entry: the key [head_dim], the value [padded_dim]. And copying one. */
+size_t cpu_entry_elements(const struct rf_params *params);
+void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                   uint16_t *entry);
+void cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                   const uint16_t *entry);
+
+/* ---- view.c ---- */
+
+struct cpu_buffer {
     float *data;                   /* of an F32 buffer */
     void *forms[RF_OPERAND_COUNT]; /* of an operand: its rows as the kernels pack them, in each form
                                       that is wanted */
@@ -49,105 +132,95 @@ struct rf_buffer {
     size_t width;
 };
 
-/* The passes over one model's weights on a context: how they are split. */
-struct stream {
-    struct stream *next;
-    const struct rf_backend *readers;
-    struct rf_split *split;
+/* A row of the pass at hand. */
+struct cpu_row {
+    int32_t token, position;
+    int32_t slot;  /* of its cache */
+    int32_t group; /* which of the pass */
 };
 
-struct rf_context {
-    struct cpu_backend *backend;
-    struct rf_context_shape shape;
-    struct rf_buffer *buffers;
-    struct stream *streams;
+/* The rows of one sequence in the pass at hand. Branch by branch: a branch ends with a row that
+ * none follows, and has those rows of its path that no branch before it has. Rows without parents
+ * are one branch. */
+struct cpu_group {
+    const struct rf_rows *rows;
+    struct cpu_cache *cache;
+    size_t first;             /* of its rows among those of the pass */
+    size_t chunks;            /* of positions that some row sees */
+    size_t first_item;        /* of its heads and chunks among those of the pass (attention.c) */
+    size_t partials;          /* where its partial results begin, in floats */
+    const int32_t *order;     /* [rows->n] its rows, branch by branch */
+    const size_t *branch_end; /* of each branch, in `order` */
+};
 
-    size_t padded_dim;  /* of a head in V and in attention's results */
-    uint16_t *kv;       /* [chunk][layer][KV head]: K blocks, then V rows (kv.c) */
-    size_t k_elements;  /* K of one chunk, layer and head; V follows */
-    size_t kv_elements; /* K and V of one chunk, layer and head */
+struct cpu_owned {
+    struct cpu_owned *next;
+    void *memory;
+};
+
+struct cpu_view {
+    struct rf_view base;
+    struct cpu_queue *queue;
+    const struct rf_kernels *kernels;
+    const struct rf_params *params;
+    struct rf_split *split;
+    int is_ready;            /* what follows has been made: at the first pass */
+    struct cpu_owned *owned; /* its memory */
+    struct cpu_buffer buffers[RF_MAX_SLOTS];
+    rf_linear_fn *linear[RF_FORMAT_COUNT];
+    enum rf_operand operand[RF_FORMAT_COUNT]; /* that linear[] takes */
 
     float *worker_rows; /* [workers][worker_row_floats] */
     size_t worker_row_floats;
+    double *inverse_frequency;     /* [rope_dim/2] */
+    float *rotations;              /* [max_rows][rope_dim/2][2]: cos, sin */
+    struct cpu_answer_part *parts; /* answer.c */
 
-    double *inverse_frequency; /* [rope_dim/2] */
-    float *rotations;          /* [max_rows][rope_dim/2][2]: cos, sin */
-
-    /* Attention's partial results and per-worker lists; see attention.c. */
+    /* attention.c */
+    size_t padded_dim; /* of a head in V and in attention's results */
     float *partials;
-    float *attended; /* [max_rows][n_head][head_dim] */
+    size_t n_partials; /* floats */
+    float *attended;   /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
-    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the layer at hand, the rows of a tree
-                               (cpu_kv_get) */
+    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the layer at hand, a tree's rows */
+
+    /* The pass at hand. */
+    const struct rf_pass *pass;
+    size_t n_rows, n_items;
+    int has_trees, stopped;
+    struct cpu_row *rows;     /* [max_rows] */
+    struct cpu_group *groups; /* [max_rows] */
+    int32_t *order;           /* [max_rows] */
+    size_t *branch_ends;      /* [max_rows] */
 };
 
-/* The row that row i follows, or -1. */
-static inline int32_t row_parent(const struct rf_rows *rows, int32_t i)
-{
-    return rows->parents ? rows->parents[i] : i - 1;
-}
-
-/* How many rows row i follows: its position is first_pos + this. */
-static inline int32_t row_depth(const struct rf_rows *rows, int32_t i)
-{
-    if (!rows->parents) return i;
-    int32_t depth = 0;
-    while ((i = rows->parents[i]) >= 0) depth++;
-    return depth;
-}
-
-static inline float *buffer_row(const struct rf_buffer *buffer, size_t i)
+static inline float *buffer_row(const struct cpu_buffer *buffer, size_t i)
 {
     return buffer->data + i * (buffer->row_bytes / sizeof(float));
 }
 
-/* Writes row i of an operand. */
-static inline void pack_row(const struct rf_context *context, struct rf_buffer *operand, size_t i,
-                            const float *x)
-{
-    for (int form = 0; form < RF_OPERAND_COUNT; form++)
-        if (operand->forms[form])
-            context->backend->kernels->pack[form](operand->forms[form], i, x, operand->width);
-}
-
 /* 1 if rows of an operand can be written in parts: blocks of RF_BLOCK values stand for themselves
  * in 8 and 16 bits, while the order of BF16 rows is the tier's own. */
-static inline int has_parts(const struct rf_buffer *operand)
+static inline int has_parts(const struct cpu_buffer *operand)
 {
     return !operand->forms[RF_OPERAND_BF16];
 }
 
+/* activations.c: memory that lives until cpu_view_release. */
+void *cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error);
+void cpu_view_release(struct cpu_view *view);
+/* Writes row i of an operand. */
+void cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                  const float *x);
 /* Writes the values [first, first + n) of row i of an operand that has parts; both are multiples of
  * RF_BLOCK. */
-static inline void pack_part(const struct rf_context *context, struct rf_buffer *operand, size_t i,
-                             size_t first, size_t n, const float *x)
-{
-    const struct rf_kernels *kernels = context->backend->kernels;
-    struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];
-    uint16_t *a16 = operand->forms[RF_OPERAND_A16];
-    if (a8)
-        kernels->pack[RF_OPERAND_A8](a8 + i * rf_a8_stride(operand->width) + first / RF_BLOCK, 0, x,
-                                     n);
-    if (a16)
-        kernels->pack[RF_OPERAND_A16](a16 + i * rf_a16_stride(operand->width) + first, 0, x, n);
-}
+void cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
+                   size_t n, const float *x);
 
-/* K and V of one layer and KV head over the chunk of positions from chunk * RF_ATTENTION_CHUNK on.
- */
-static inline uint16_t *k_cache(const struct rf_context *context, size_t chunk, int32_t layer,
-                                size_t head)
-{
-    const struct rf_params *params = context->shape.params;
-    size_t index =
-        (chunk * (size_t)params->n_layer + (size_t)layer) * (size_t)params->n_head_kv + head;
-    return context->kv + index * context->kv_elements;
-}
-
-static inline uint16_t *v_cache(const struct rf_context *context, size_t chunk, int32_t layer,
-                                size_t head)
-{
-    return k_cache(context, chunk, layer, head) + context->k_elements;
-}
+int cpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,
+                 struct rf_error *error);
+void cpu_view_free(struct rf_view *view);
+int cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
 
 /* How `total` weight rows of (at most) row_bytes each are shared and taken: a prompt's rows of
  * activations are taken past one piece of weights after another, few rows let the weights stream by
@@ -159,36 +232,27 @@ struct cpu_pieces {
 struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
                              size_t total, int workers, size_t n_rows);
 
-/* weights.c */
-int cpu_weights_load(struct rf_backend *backend, const struct rf_weight_request *requests,
-                     int32_t n_requests, struct rf_team *team, rf_load_progress progress,
-                     void *user, struct rf_error *error);
+/* ---- the others ---- */
 
-/* kv.c */
-int cpu_kv_new(struct rf_context *context, struct rf_error *error);
-void cpu_kv_free(struct rf_context *context);
-uint64_t cpu_kv_bytes(const struct rf_context *context, int32_t n);
-void cpu_kv_save(const struct rf_context *context, int32_t n, void *out);
-void cpu_kv_load(struct rf_context *context, int32_t n, const void *in);
-void cpu_kv_keep(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n);
-/* Writes one head's key or value (F32) at a position. */
-void cpu_kv_store_key(struct rf_context *context, int32_t layer, size_t head, size_t pos,
-                      const float *key);
-void cpu_kv_store_value(struct rf_context *context, int32_t layer, size_t head, size_t pos,
-                        const float *value);
-/* Copies one head's entry at a position: the key [head_dim] and the value [padded_dim], in the
- * cache's type. */
-void cpu_kv_get(const struct rf_context *context, int32_t layer, size_t head, size_t pos,
-                uint16_t *entry);
-void cpu_kv_put(struct rf_context *context, int32_t layer, size_t head, size_t pos,
-                const uint16_t *entry);
-/* Where rope_store leaves the entry of a tree's row for attention. */
-uint16_t *cpu_tree_entry(const struct rf_context *context, size_t head, size_t row);
+/* weights.c */
+int cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
+                    const struct rf_weight_request *requests, int32_t n_requests,
+                    rf_load_progress progress, void *user, struct rf_error *error);
+void cpu_weights_free(struct rf_weights *weights);
+struct rf_weight_bytes cpu_weight_bytes(const struct rf_weight_request *request);
+const char *cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
+
+/* answer.c: what the logits of the wanted rows [first, first + n) say, by all workers. */
+int cpu_answer_new(struct cpu_view *view, struct rf_error *error);
+void cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n);
 
 /* attention.c */
-int cpu_attention_new(struct rf_context *context, struct rf_error *error);
-void cpu_attention_free(struct rf_context *context);
-void cpu_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                   struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out);
+int cpu_attention_new(struct cpu_view *view, struct rf_error *error);
+/* Before a pass: finds its branches, and memory for its partial results. */
+int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
+void cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
+                   const struct cpu_buffer *q, struct cpu_buffer *out);
+/* Where rope_store leaves the entry of a tree's row for attention. */
+uint16_t *cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row);
 
 #endif

@@ -16,6 +16,7 @@ static const int32_t default_rows[] = {1, 2, 4, 8, 16, 128};
 
 struct run {
     struct rf_roofline_request asked; /* with defaults filled in */
+    int tier;                         /* where none are asked for */
     const struct rf_roofline_callbacks *to;
     int tiers[MOST_TIERS];
     int n_tiers;
@@ -38,7 +39,7 @@ static const char *next_name(const char *list, char *name, size_t cap)
 static int take_tiers(struct run *run, struct rf_error *error)
 {
     char name[64];
-    if (!run->asked.tiers) run->tiers[run->n_tiers++] = run->asked.tier;
+    if (!run->asked.tiers) run->tiers[run->n_tiers++] = run->tier;
     for (const char *list = run->asked.tiers; list;) {
         list = next_name(list, name, sizeof name);
         int tier = rf_cpu_find_tier("roofline", name, error);
@@ -245,11 +246,11 @@ static int measure_all(struct run *run, struct rf_error *error)
     return code;
 }
 
-int rf_cpu_roofline(const struct rf_roofline_request *request,
+int rf_cpu_roofline(int tier, const struct rf_roofline_request *request,
                     const struct rf_roofline_callbacks *callbacks,
                     const struct rf_allocator *allocator, struct rf_error *error)
 {
-    struct run run = {.asked = *request, .to = callbacks};
+    struct run run = {.asked = *request, .tier = tier, .to = callbacks};
     int code = take_tiers(&run, error);
     if (!code) code = check_kernels(&run, error);
     if (!code) code = check_numbers(&run, error);

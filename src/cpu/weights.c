@@ -13,6 +13,7 @@ enum { PIECE_ELEMENTS = 1 << 18 }; /* about as many as a worker takes at a time 
 /* A tensor to convert, in items: elements, or panels. */
 struct job {
     const struct rf_tensor *tensor;
+    enum rf_weight_role role;
     struct rf_weight *weight;
     enum rf_dtype dtype; /* what a matrix becomes: the tensor's own but for casts and BF16 */
     enum rf_cast_target target;
@@ -81,7 +82,7 @@ static size_t converted_bytes(const struct rf_weight_request *request)
     return rf_padded(elements / k) / RF_PANEL_ROWS * rf_panel_bytes(format, k);
 }
 
-struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request)
+struct rf_weight_bytes cpu_weight_bytes(const struct rf_weight_request *request)
 {
     if (request->role == RF_WEIGHT_TABLE)
         return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
@@ -90,7 +91,7 @@ struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *reque
     return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
 }
 
-const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
+const char *cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 {
     return rf_panel_layout(cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK)))->name;
 }
@@ -170,16 +171,17 @@ static void do_pieces(void *argument, struct rf_worker *worker)
     }
 }
 
-static int run_jobs(struct cpu_backend *backend, struct load *load, struct rf_team *team,
-                    struct rf_error *error)
+static int run_jobs(struct cpu_queue *queue, struct load *load, struct rf_error *error)
 {
-    load->blocks = rf_malloc(backend->allocator, (size_t)rf_team_size(team), load->blocks_bytes,
-                             "casting weights", error);
+    load->blocks = rf_malloc(queue->base.backend->allocator, (size_t)rf_team_size(queue->team),
+                             load->blocks_bytes, "casting weights", error);
     if (!load->blocks) return RF_ERR_MEMORY;
     /* Once for certain: of a small model other workers may take every piece. */
     if (load->progress && load->progress(load->user, 0, load->bytes_total))
         atomic_store(&load->cancelled, 1);
-    rf_team_run(team, 0, do_pieces, load);
+    rf_lock_take(&queue->turn);
+    rf_team_run(queue->team, 0, do_pieces, load);
+    rf_lock_release(&queue->turn);
     if (load->cancelled) return rf_fail(error, RF_ERR_CANCELLED, "loading was cancelled");
     return 0;
 }
@@ -191,6 +193,7 @@ static void add_job(struct load *load, const struct rf_weight_request *request,
 {
     struct job *job = &load->jobs[load->n_jobs++];
     *job = (struct job){.tensor = request->tensor,
+                        .role = request->role,
                         .weight = weight,
                         .dtype = type_of(request),
                         .target = target_of(request->form),
@@ -240,44 +243,70 @@ static void point_to(struct rf_weight *weight, enum rf_weight_role role, const v
     if (role == RF_WEIGHT_VECTOR) weight->f32 = data;
 }
 
-int cpu_weights_load(struct rf_backend *base, const struct rf_weight_request *requests,
-                     int32_t n_requests, struct rf_team *team, rf_load_progress progress,
-                     void *user, struct rf_error *error)
+void cpu_weights_free(struct rf_weights *base)
 {
-    struct cpu_backend *backend = (struct cpu_backend *)base;
-    const struct rf_allocator *allocator = backend->allocator;
-    size_t n = (size_t)n_requests, bytes = 0;
-    struct load load = {.kernels = backend->kernels, .progress = progress, .user = user};
+    if (!base) return;
+    struct cpu_weights *weights = (struct cpu_weights *)base;
+    const struct rf_allocator *allocator = base->backend->allocator;
+    rf_free(allocator, weights->tensors);
+    rf_free(allocator, weights->converted);
+    rf_free(allocator, weights);
+}
 
-    backend->weights = rf_calloc(allocator, n, sizeof *backend->weights, "weights", error);
-    load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
-    int code = backend->weights && load.jobs ? 0 : RF_ERR_MEMORY;
-    for (size_t i = 0; !code && i < n; i++) {
-        struct rf_weight *weight = *requests[i].weight = &backend->weights[i];
+/* Describes all tensors, points those that are used in place to the file, and makes jobs of the
+ * others; returns the bytes that these take. */
+static size_t plan_jobs(struct cpu_weights *weights, struct load *load,
+                        const struct rf_weight_request *requests)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        struct rf_weight *weight = *requests[i].weight = &weights->tensors[i];
         describe(weight, &requests[i]);
         if (usable_in_place(&requests[i])) {
             point_to(weight, requests[i].role, requests[i].tensor->data);
             continue;
         }
-        add_job(&load, &requests[i], weight, bytes);
+        add_job(load, &requests[i], weight, bytes);
         bytes += (converted_bytes(&requests[i]) + 63) & ~(size_t)63;
     }
+    return bytes;
+}
+
+int cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
+                    const struct rf_weight_request *requests, int32_t n_requests,
+                    rf_load_progress progress, void *user, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = queue->backend->allocator;
+    size_t n = (size_t)n_requests;
+    struct load load = {.kernels = kernels_of(queue->backend), .progress = progress, .user = user};
+
+    *out = NULL;
+    struct cpu_weights *made = rf_calloc(allocator, 1, sizeof *made, "weights", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->base.backend = queue->backend;
+    made->n_tensors = n;
+    made->tensors = rf_calloc(allocator, n, sizeof *made->tensors, "weights", error);
+    load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
+    int code = made->tensors && load.jobs ? 0 : RF_ERR_MEMORY;
     if (!code) {
-        backend->n_weights = n;
-        backend->converted = rf_malloc(allocator, bytes, 1, "weights", error);
-        if (!backend->converted) code = RF_ERR_MEMORY;
+        made->converted =
+            rf_malloc(allocator, plan_jobs(made, &load, requests), 1, "weights", error);
+        if (!made->converted) code = RF_ERR_MEMORY;
     }
     if (!code) {
-        size_t done = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (usable_in_place(&requests[i])) continue;
-            struct job *job = &load.jobs[done++];
-            job->out = (char *)backend->converted + job->offset;
-            point_to(job->weight, requests[i].role, job->out);
+        for (size_t j = 0; j < load.n_jobs; j++) {
+            struct job *job = &load.jobs[j];
+            job->out = (char *)made->converted + job->offset;
+            point_to(job->weight, job->role, job->out);
         }
-        if (load.n_jobs) code = run_jobs(backend, &load, team, error);
+        if (load.n_jobs) code = run_jobs((struct cpu_queue *)queue, &load, error);
     }
     rf_free(allocator, load.blocks);
     rf_free(allocator, load.jobs);
-    return code;
+    if (code) {
+        cpu_weights_free(&made->base);
+        return code;
+    }
+    *out = &made->base;
+    return 0;
 }

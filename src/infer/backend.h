@@ -1,41 +1,69 @@
-/* The kernel interface: storage, and the dozen operations that a transformer's pass consists of.
- * forward.c is written once against it; the processor's cores (src/cpu) and CUDA (gpu) implement
- * it.
+/* The interface between the engine and a device that computes: the processor's cores (src/cpu), a
+ * GPU, the plain one of the tests (test/plain_backend.c).
  *
- * Three kinds of objects. A *backend* belongs to a model and holds its weights. A *context* belongs
- * to a session and holds its activations, its KV cache and its workers. A *buffer* is a matrix of
- * activations of a context, [max_rows][width]. All are opaque: no host pointer crosses this
- * interface but tokens in and logits out.
+ * A pass is data. The engine describes it once, as a short list of operations on named buffers
+ * (struct rf_program), and a backend compiles that list into a view. After that the engine only
+ * submits rows. No function of the engine runs on the device's workers, and no pointer to the
+ * device's memory reaches the engine but through `logits` and `tap`.
  *
- * Operations run inside `run`, which enters the workers once for a whole pass. Every worker calls
- * the same operations with the same arguments; when a call returns, the results of all workers are
- * visible to all. (An asynchronous device has one worker and returns when the work is queued.)
+ * Objects, all opaque but for the fields below:
  *
- * Row independence: the bits of a result row depend on that row's inputs, its position and what it
- * follows alone, not on n_rows, the other rows, the number of workers or who did what. */
+ *   backend  an open device. Outlives all others.
+ *   queue    does the work of views, one pass after the other. Threads may share one: submit waits
+ *            for its turn.
+ *   weights  the tensors of one model in one form. Read-only, so any number of views may use them.
+ *   cache    keys and values of one sequence, in blocks of RF_KV_POSITIONS positions that forks
+ *            share until one of them writes.
+ *   view     one way of reading sequences: weights x operand precision x KV precision, with the
+ *            activations of one pass. Belongs to a queue and to one thread at a time.
+ *
+ * Order and synchronisation. `submit` may return before the work is done. The caller's arrays that
+ * a pass names (tokens, parents, wanted, best, ...) must live until `sync` of the view returns,
+ * which waits for the pass and reports its failure. Answers are valid from then on until the view's
+ * next submit. Calls on a cache wait for passes that use it by themselves.
+ *
+ * Errors. Every call that can fail returns 0 or a negative code with one sentence. After a pass
+ * that failed or was cancelled the entries of its own rows in the caches are undefined; all others
+ * are as they were, and every object can be used again.
+ *
+ * Row independence. The bits of a row's answer depend on the tokens that the row follows, on its
+ * own and on its position; not on the other rows of the pass, their number, their sequences, the
+ * number of workers, or how the text was cut into passes. */
 #ifndef RF_INFER_BACKEND_H
 #define RF_INFER_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "infer/measure.h"
 #include "model/source.h"
 
 struct rf_backend;
-struct rf_weight;
-struct rf_context;
-struct rf_buffer;
-struct rf_worker;
-struct rf_team;
+struct rf_queue;
+struct rf_weight; /* one tensor of a struct rf_weights */
+struct rf_weights;
+struct rf_cache;
+struct rf_view;
+
+enum {
+    RF_KV_POSITIONS = 256, /* of a cache's block */
+    RF_TREE_ROWS = 64,     /* of a pass in which rows have parents, at most */
+    RF_MAX_ROWS = 512,     /* of any pass */
+    RF_MAX_BEST = 8        /* likeliest tokens that a row's answer holds, at most */
+};
 
 enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1 };
 
-enum rf_buffer_kind {
-    RF_BUFFER_F32,
-    RF_BUFFER_OPERAND /* the input rows of linear layers, in the form that this backend's weights
-                         want */
+/* How linear layers round their input rows. */
+enum rf_precision {
+    RF_PRECISION_FORMAT, /* as the weights' format has it: 8 bits for quantised ones, BF16 for BF16
+                          */
+    RF_PRECISION_16      /* BF16 for all. RF_ERR_UNSUPPORTED where a format has no such kernel */
 };
+
+/* ---- weights ---- */
 
 enum rf_weight_role {
     RF_WEIGHT_MATRIX, /* of a linear layer */
@@ -45,11 +73,9 @@ enum rf_weight_role {
 
 /* What a model computes in. */
 enum rf_weight_form {
-    RF_WEIGHTS_STORED, /* quantised tensors in their own bits, with activations of 8 bits; float
-                          matrices in BF16 */
+    RF_WEIGHTS_STORED, /* quantised tensors in their own bits; float matrices in BF16 */
     RF_WEIGHTS_BF16,   /* all matrices, and the values of tables, rounded to BF16 */
-    /* Drafts: matrices of more bits are cast (quant/cast.h); those of no more bits stay as they are
-       stored. */
+    /* Drafts: matrices of more bits are cast (quant/cast.h), the others stay as they are stored. */
     RF_WEIGHTS_MXFP4,
     RF_WEIGHTS_Q4
 };
@@ -67,125 +93,271 @@ struct rf_weight_bytes {
     uint64_t pass, mapped, resident;
 };
 
-/* Returns non-zero to cancel; called from the thread that called weights_load. */
+/* Returns non-zero to cancel; called from the thread that called weights_new. */
 typedef int (*rf_load_progress)(void *user, uint64_t done, uint64_t total);
 
-struct rf_context_shape {
-    const struct rf_params *params; /* must outlive the context */
-    int32_t n_ctx;                  /* positions of the KV cache */
-    int32_t max_rows;               /* rows of a pass */
-    struct rf_team *team; /* that computes; must outlive the context. Contexts that never run at a
-                             time may share it */
+/* ---- the pass as a list ---- */
+
+/* Buffers of a view, [rows][width]. */
+enum rf_slot {
+    RF_SLOT_X,      /* the residual stream */
+    RF_SLOT_NORMED, /* operand of q, k, v, of gate and up, and of the output head */
+    RF_SLOT_Q,
+    RF_SLOT_K,
+    RF_SLOT_V,
+    RF_SLOT_ATTENDED, /* operand of o */
+    RF_SLOT_GATE,
+    RF_SLOT_UP,
+    RF_SLOT_GATED, /* operand of down */
+    RF_SLOT_LOGITS,
+    RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
+};
+
+enum { RF_MAX_TAPS = 64, RF_MAX_SLOTS = RF_SLOT_TAP + RF_MAX_TAPS };
+
+struct rf_slot_shape {
+    int32_t width;
+    int is_operand; /* holds input rows of linear layers, in the form that their weights want;
+                       otherwise F32 */
+};
+
+enum rf_op_kind {
+    RF_OP_EMBED,  /* out[0] = weight[0][token]; prepares the rotations of the rows' positions */
+    RF_OP_NORM,   /* out[0] = RMS norm of in[0], times weight[0] */
+    RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate */
+    RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
+                         RMS norm of each head by weight[0] and weight[1] where they are not NULL;
+                         writes in[1] and in[2] (v) to the cache's `layer` */
+    RF_OP_ATTENTION,  /* out[0] = softmax(in[0] K^T / sqrt(head_dim)) V over the positions that the
+                         row follows and its own */
+    RF_OP_SILU_GATE,  /* out[0] = silu(in[0]) * in[1] */
+    RF_OP_TAP         /* out[0] = in[0] */
+};
+
+enum { RF_OP_INPUTS = 3 };
+
+struct rf_op {
+    enum rf_op_kind kind;
+    int32_t layer;
+    int32_t n; /* layers of a RF_OP_LINEAR */
+    int accumulate;
+    int may_stop; /* a cancelled pass ends after this operation */
+    enum rf_slot in[RF_OP_INPUTS], out[RF_OP_INPUTS];
+    const struct rf_weight *weight[RF_OP_INPUTS], *bias[RF_OP_INPUTS]; /* NULL: none */
+};
+
+/* The body runs over all rows of a pass; the head over the wanted ones, gathered from RF_SLOT_X,
+ * and leaves their logits in RF_SLOT_LOGITS. */
+struct rf_program {
+    const struct rf_params *params;
+    struct rf_slot_shape slots[RF_MAX_SLOTS];
+    int32_t n_slots, n_body, n_head;
+    struct rf_op *body, *head;
+};
+
+/* ---- passes ---- */
+
+/* The rows of one sequence in a pass: n tokens that continue the first_pos positions of its cache.
+ *
+ * Without parents each row follows the one before it: row i stands at the position first_pos + i.
+ * With parents the rows are a tree: row i follows the row parents[i] < i, or the text before the
+ * pass where parents[i] is -1. Its position is first_pos + the number of rows that it follows.
+ *
+ * Either way row i's key and value take the cache's slot first_pos + i, so first_pos + n is at most
+ * the cache's n_ctx. Where a row's slot is not its position, cache_keep brings a path of rows to
+ * the slots of their positions before the next pass. */
+struct rf_rows {
+    struct rf_cache *cache; /* of this backend; at most one group of rows in a pass for each */
+    const int32_t *tokens;
+    const int32_t *parents; /* NULL: each follows the one before */
+    int32_t n, first_pos;
+};
+
+struct rf_candidate {
+    int32_t token;
+    float logit;
+};
+
+/* The likeliest tokens after a row: greatest logits first, the lowest id among equals. */
+struct rf_best {
+    struct rf_candidate top[RF_MAX_BEST];
+    int32_t n;  /* fewer than asked where logits are no numbers; 0: none is */
+    float mass; /* the sum of exp(logit - top[0].logit) over the vocabulary, about: 1 / mass is the
+                   probability of top[0] */
+};
+
+struct rf_pass {
+    const struct rf_rows *groups; /* [n_groups]; rows count through all groups */
+    int32_t n_groups;
+
+    const int32_t *wanted; /* [n_wanted] rows that are answered, ascending */
+    int32_t n_wanted;      /* at most the view's max_logits, but for scores */
+    int32_t n_best;        /* 0 .. RF_MAX_BEST: candidates of each answer */
+    struct rf_best *best;  /* [n_wanted]; NULL where n_best is 0 */
+    /* Scores instead: log p(targets[i]) after row wanted[i], in place of logits. NULL: none. */
+    const int32_t *targets;
+    double *logprobs;
+};
+
+struct rf_view_shape {
+    const struct rf_program *program; /* outlives the view, as do its weights */
+    const struct rf_weights *weights;
+    enum rf_precision precision;
+    enum rf_kv_type kv; /* how the view reads caches: what they hold, or a coarser part of it */
+    int32_t max_rows;   /* <= RF_MAX_ROWS */
+    int32_t max_logits;
+};
+
+struct rf_queue_options {
+    const char *cores; /* which cores work, where that means something; NULL: "auto" */
+    int32_t threads;   /* 0: as many as the cores that were chosen */
+};
+
+struct rf_queue_info {
+    int32_t threads;
+    int32_t places; /* threads that have a core of their own */
+};
+
+struct rf_cache_shape {
+    const struct rf_params *params; /* outlives the cache */
+    int32_t n_ctx;
     enum rf_kv_type kv;
 };
 
-enum { RF_TREE_ROWS = 16 }; /* rows of a pass that has parents, at most */
-
-/* The rows of one pass: n_rows tokens that continue the first_pos positions of the KV cache before
- * them.
- *
- * Without parents each row follows the one before it: row i stands at the position first_pos + i.
- * With parents the rows are a tree, of which each branch continues the text in its own way: row i
- * follows the row parents[i] < i, or the text before the pass where parents[i] is -1. Its position
- * is first_pos + its depth, the number of rows that it follows; it sees the positions before
- * first_pos, the rows that it follows and itself, and gets the bits that it would get if these had
- * been read as a plain sequence.
- *
- * Either way row i's key and value take the KV cache's slot first_pos + i (so first_pos + n_rows <=
- * n_ctx). Where a row's slot is not its position, kv_keep brings a path of rows to the slots of
- * their positions before the next pass. */
-struct rf_rows {
-    int32_t n_rows; /* <= max_rows; with parents <= RF_TREE_ROWS */
-    int32_t first_pos;
-    const int32_t *parents; /* [n_rows] or NULL */
-};
-
-typedef void (*rf_run_fn)(void *argument, struct rf_worker *worker);
-
 struct rf_backend_ops {
     void (*free)(struct rf_backend *backend);
-    /* Loads all weights of a model at once, with a team's workers; bytes of the tensors count as
-     * progress. Data that can be used in place is; the source must outlive the backend. */
-    int (*weights_load)(struct rf_backend *backend, const struct rf_weight_request *requests,
-                        int32_t n_requests, struct rf_team *team, rf_load_progress progress,
-                        void *user, struct rf_error *error);
 
-    int (*context_new)(struct rf_context **context, struct rf_backend *backend,
-                       const struct rf_context_shape *shape, struct rf_error *error);
-    void (*context_free)(struct rf_context *context);
-    /* An operand is for the weights of `readers`: the context's backend, or another one of the same
-     * kind whose model has the same shape (a draft that shares the KV cache). Freed with the
-     * context. */
-    struct rf_buffer *(*buffer_new)(struct rf_context *context, const struct rf_backend *readers,
-                                    enum rf_buffer_kind kind, int32_t rows, int32_t width,
-                                    struct rf_error *error);
+    /* `like`: a queue with the same options, whose measurements the new one begins with; NULL. */
+    int (*queue_new)(struct rf_queue **queue, struct rf_backend *backend,
+                     const struct rf_queue_options *options, const struct rf_queue *like,
+                     struct rf_error *error);
+    void (*queue_free)(struct rf_queue *queue);
+    void (*queue_info)(const struct rf_queue *queue, struct rf_queue_info *info);
+    /* Measures how fast the queue's workers are with these weights. Views made afterwards begin
+     * with the result. */
+    int (*queue_calibrate)(struct rf_queue *queue, const struct rf_weights *weights,
+                           struct rf_error *error);
 
-    /* Copies the KV cache's first n positions out to, or in from, host memory of kv_bytes(n), in an
-     * order of the backend's own that depends on the shape but for n_ctx and team. */
-    uint64_t (*kv_bytes)(const struct rf_context *context, int32_t n);
-    void (*kv_save)(const struct rf_context *context, int32_t n, void *out);
-    void (*kv_load)(struct rf_context *context, int32_t n, const void *in);
-    /* Of the last pass's tree, which began at first_pos, keeps one path: the entries of the rows
-     * path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the first: the
-     * text), move from the slots first_pos + path[i] to their positions first_pos + i, in all
-     * layers. What lies after them in the cache is undefined afterwards. Costs nothing where
-     * path[i] == i. Not within `run`. */
-    void (*kv_keep)(struct rf_context *context, int32_t first_pos, const int32_t *path, int32_t n);
+    /* Loads all weights of a model at once; bytes of the tensors count as progress. Data that can
+     * be used in place is, so the tensors' data must outlive the weights. */
+    int (*weights_new)(struct rf_weights **weights, struct rf_queue *queue,
+                       const struct rf_weight_request *requests, int32_t n_requests,
+                       rf_load_progress progress, void *user, struct rf_error *error);
+    void (*weights_free)(struct rf_weights *weights);
 
-    /* A pass of n_rows over the weights of `readers`, which is known from buffer_new. */
-    void (*run)(struct rf_context *context, const struct rf_backend *readers, int32_t n_rows,
-                rf_run_fn fn, void *argument);
+    int (*cache_new)(struct rf_cache **cache, struct rf_backend *backend,
+                     const struct rf_cache_shape *shape, struct rf_error *error);
+    /* A cache that holds the first n positions of another one. They share blocks; whoever writes to
+     * a shared block first gets a copy of it. */
+    int (*cache_fork)(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
+                      struct rf_error *error);
+    void (*cache_free)(struct rf_cache *cache);
+    /* Gives up blocks that hold no position below n; it may keep one of them. */
+    void (*cache_trim)(struct rf_cache *cache, int32_t n);
+    /* Of the last pass's tree in this cache, which began at first_pos, keeps one path: the entries
+     * of the rows path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the
+     * first: the text), move from the slots first_pos + path[i] to first_pos + i, in all layers.
+     * Entries after them are undefined afterwards. Costs nothing where path[i] == i. */
+    int (*cache_keep)(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
+                      struct rf_error *error);
+    /* The first n positions in host memory, in one order for all backends: for each block of
+     * RF_KV_POSITIONS (of which p are there), layer and KV head, K as [p / 16, rounded
+     * up][head_dim] [16 positions], then V as [p][head_dim rounded up to 16]; elements of 16 bits;
+     * what lies beyond p or head_dim is 0. */
+    uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
+    int (*cache_save)(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
+    int (*cache_load)(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 
-    /* Workers that a pass of n_rows over these weights has by now. */
-    int32_t (*workers)(const struct rf_context *context, const struct rf_backend *readers,
-                       int32_t n_rows);
-
-    /* 1 on the one worker that takes decisions for all, between operations. */
-    int (*is_leader)(const struct rf_worker *worker);
-
-    /* x[i] = table[tokens[i]]. First operation of a pass: it also prepares the rotations of the
-     * rows' positions. */
-    void (*embed)(struct rf_context *context, struct rf_worker *worker,
-                  const struct rf_weight *table, const int32_t *tokens, struct rf_rows rows,
-                  struct rf_buffer *x);
-    /* out[i] = RMS norm of x[first + i] times weight, for i < n_rows. */
-    void (*norm)(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x,
-                 int32_t first, int32_t n_rows, const struct rf_weight *weight, float eps,
-                 struct rf_buffer *out);
-    /* y[l] = x W[l]^T + bias[l] for up to three layers l that share their input; bias[l] may be
-     * NULL. accumulate: y += */
-    void (*linear)(struct rf_context *context, struct rf_worker *worker, const struct rf_buffer *x,
-                   int32_t n_rows, int32_t n_layers, const struct rf_weight *const *weights,
-                   const struct rf_weight *const *biases, struct rf_buffer *const *y,
-                   int accumulate);
-    /* Rotates the heads of q and k by their positions (after an RMS norm of each head where a
-     * weight is given), and writes k and v to the KV cache of `layer`. */
-    void (*rope_store)(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                       struct rf_rows rows, struct rf_buffer *q, struct rf_buffer *k,
-                       const struct rf_buffer *v, const struct rf_weight *q_norm,
-                       const struct rf_weight *k_norm, float eps);
-    /* out[i] = softmax(q[i] K^T / sqrt(head_dim)) V over what row i sees: all before first_pos, the
-     * rows that it follows, itself. */
-    void (*attention)(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                      struct rf_rows rows, const struct rf_buffer *q, struct rf_buffer *out);
-    /* out = silu(gate) * up */
-    void (*silu_gate)(struct rf_context *context, struct rf_worker *worker, int32_t n_rows,
-                      const struct rf_buffer *gate, const struct rf_buffer *up,
-                      struct rf_buffer *out);
-    /* out[i] = log softmax(logits[i])[targets[i]] */
-    void (*log_probabilities)(struct rf_context *context, struct rf_worker *worker,
-                              const struct rf_buffer *logits, int32_t n_rows,
-                              const int32_t *targets, double *out);
-    /* Row i of an F32 buffer in host memory, valid until the next operation that writes the buffer.
-     */
-    const float *(*row)(const struct rf_buffer *buffer, int32_t i);
+    /* Fills *view, whose base the caller then completes (struct rf_view below). */
+    int (*view_new)(struct rf_view **view, struct rf_queue *queue,
+                    const struct rf_view_shape *shape, struct rf_error *error);
+    void (*view_free)(struct rf_view *view);
+    int (*submit)(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
+    int (*sync)(struct rf_view *view, struct rf_error *error);
+    /* Logits [n_vocab] of the i-th wanted row of the last pass, in host memory until the view's
+     * next submit. A device with memory of its own copies them now. */
+    int (*logits)(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
+    /* Likewise row i of the last pass in the buffer of tap `tap`, [n_embd]. */
+    int (*tap)(struct rf_view *view, int32_t tap, int32_t i, const float **row,
+               struct rf_error *error);
+    /* Threads that a pass of n_rows has by now. */
+    int32_t (*view_threads)(const struct rf_view *view, int32_t n_rows);
 };
 
-/* Every backend's own structure begins with this. */
+/* ---- what every backend's structures begin with ---- */
+
 struct rf_backend {
     const struct rf_backend_ops *ops;
-    size_t (*first_above)(const float *x, size_t n,
-                          float threshold); /* for the sampler: rf_first_above_fn */
+    const struct rf_allocator *allocator;
+    /* The index of the first x[i] > threshold, or n; for logits that are in host memory. */
+    size_t (*first_above)(const float *x, size_t n, float threshold);
 };
+
+struct rf_queue {
+    struct rf_backend *backend;
+    atomic_int holders; /* sessions that use it: the owner's to count */
+};
+
+struct rf_weights {
+    struct rf_backend *backend;
+};
+
+struct rf_cache {
+    struct rf_backend *backend;
+    struct rf_cache_shape shape;
+};
+
+struct rf_view {
+    struct rf_backend *backend;
+    struct rf_view_shape shape;
+    const atomic_int *cancel; /* a pass looks at it in every layer: RF_ERR_CANCELLED; NULL: never */
+    uint64_t passes;          /* submitted so far */
+};
+
+/* ---- the factory ---- */
+
+struct rf_backend_options {
+    const char *tier;  /* of instructions, where the device has such; NULL: the best one */
+    const char *asker; /* who chose it, for the sentence; NULL: "tier" */
+};
+
+struct rf_plan;
+
+struct rf_device_info {
+    const char *tier,
+        *best_tier;   /* that is chosen, and the device's best; "" where there are none */
+    const char *note; /* what keeps it below its speed, without a full stop; or "" */
+};
+
+/* A kind of device. What it says of sizes and limits needs no open backend. */
+struct rf_backend_kind {
+    const char *name; /* "cpu" */
+    /* Checks the options; `info` may be NULL, its strings live as long as the process. */
+    int (*describe)(const struct rf_backend_options *options, struct rf_device_info *info,
+                    struct rf_error *error);
+    int (*open)(struct rf_backend **backend, const struct rf_backend_options *options,
+                const struct rf_allocator *allocator, struct rf_error *error);
+    struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
+    /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
+    const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
+    uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv); /* of a position */
+
+    /* Measurements; each NULL where the kind has none. */
+    int (*measure_read)(const struct rf_backend_options *options, int32_t threads,
+                        const struct rf_allocator *allocator, double *bytes_per_second,
+                        struct rf_error *error);
+    /* Puts measured speeds in the place of the plan's estimates; 0 seats measured: *n_measured. */
+    int (*measure_cores)(const struct rf_backend_options *options, struct rf_plan *plan,
+                         const struct rf_allocator *allocator, int32_t *n_measured,
+                         double *bytes_per_second, struct rf_error *error);
+    int (*roofline)(const struct rf_backend_options *options,
+                    const struct rf_roofline_request *request,
+                    const struct rf_roofline_callbacks *callbacks,
+                    const struct rf_allocator *allocator, struct rf_error *error);
+};
+
+/* All kinds of this build, best first; the last is NULL. Defined in backends.c, the one place that
+ * knows them by name; a test's own definition takes its place. */
+extern const struct rf_backend_kind *const rf_backend_kinds[];
 
 #endif

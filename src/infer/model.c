@@ -86,30 +86,26 @@ void rf_model_free(struct rf_model *model)
 {
     if (!model) return;
     const struct rf_allocator *allocator = model->allocator;
-    if (model->backend) model->backend->ops->free(model->backend);
+    if (model->weights) model->weights->backend->ops->weights_free(model->weights);
     rf_free(allocator, model->layers);
     rf_free(allocator, model);
 }
 
-int rf_model_load(struct rf_model **model, const struct rf_source *source,
-                  struct rf_backend *backend, enum rf_weight_form form, struct rf_team *team,
-                  rf_load_progress progress, void *user, const struct rf_allocator *allocator,
+int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_queue *queue,
+                  enum rf_weight_form form, rf_load_progress progress, void *user,
                   struct rf_error *error)
 {
+    const struct rf_allocator *allocator = queue->backend->allocator;
     *model = NULL;
     struct rf_model *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
-    if (!made) {
-        backend->ops->free(backend);
-        return RF_ERR_MEMORY;
-    }
+    if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
     made->source = source;
-    made->backend = backend;
     struct list list;
     int code = want_all(&list, source, form, made, allocator, error);
     if (!code)
-        code = backend->ops->weights_load(backend, list.requests, list.count, team, progress, user,
-                                          error);
+        code = queue->backend->ops->weights_new(&made->weights, queue, list.requests, list.count,
+                                                progress, user, error);
     rf_free(allocator, list.requests);
     if (code) {
         rf_model_free(made);
@@ -120,9 +116,8 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source,
 }
 
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
-                   struct rf_weight_bytes (*bytes)(const struct rf_weight_request *request),
-                   const struct rf_allocator *allocator, struct rf_weight_cost *cost,
-                   struct rf_error *error)
+                   const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
+                   struct rf_weight_cost *cost, struct rf_error *error)
 {
     struct rf_model model = {0};
     struct list list;
@@ -132,7 +127,7 @@ int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
         const struct rf_weight_request *request = &list.requests[i];
         /* A tied table is counted with the output head, which reads all of it. */
         if (request->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
-        struct rf_weight_bytes taken = bytes(request);
+        struct rf_weight_bytes taken = kind->weight_bytes(request);
         uint64_t n = 1;
         for (int32_t d = 0; d < request->tensor->n_dims; d++) n *= (uint64_t)request->tensor->ne[d];
         cost->n_params += n;

@@ -1,4 +1,4 @@
-/* A model's weights under their roles, bound to a backend. */
+/* A model's weights under their roles. */
 #ifndef RF_INFER_MODEL_H
 #define RF_INFER_MODEL_H
 
@@ -14,17 +14,15 @@ struct rf_layer {
 struct rf_model {
     const struct rf_allocator *allocator;
     const struct rf_source *source;
-    struct rf_backend *backend;
+    struct rf_weights *weights;
     struct rf_weight *token_embd, *output_norm, *output; /* of one tensor where they are tied */
     struct rf_layer *layers;
 };
 
-/* Loads all weights, in `form`; as stored, a file whose matrices are all floats gives
- * RF_WEIGHTS_BF16. The source must outlive the model; the backend is the model's from here on, on
- * failure too. */
-int rf_model_load(struct rf_model **model, const struct rf_source *source,
-                  struct rf_backend *backend, enum rf_weight_form form, struct rf_team *team,
-                  rf_load_progress progress, void *user, const struct rf_allocator *allocator,
+/* Loads all weights in `form` with the queue's workers; as stored, a file whose matrices are all
+ * floats gives RF_WEIGHTS_BF16. The source and the queue's backend must outlive the model. */
+int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_queue *queue,
+                  enum rf_weight_form form, rf_load_progress progress, void *user,
                   struct rf_error *error);
 void rf_model_free(struct rf_model *model);
 
@@ -37,10 +35,9 @@ struct rf_weight_cost {
     enum rf_weight_form form;         /* that rf_model_load gives for the form that was asked */
     int32_t matrices[RF_DTYPE_LIMIT]; /* of each type in the file */
 };
-/* `bytes` tells what each weight takes in the backend to come. */
+/* In the backends of `kind`, before one is opened. */
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
-                   struct rf_weight_bytes (*bytes)(const struct rf_weight_request *request),
-                   const struct rf_allocator *allocator, struct rf_weight_cost *cost,
-                   struct rf_error *error);
+                   const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
+                   struct rf_weight_cost *cost, struct rf_error *error);
 
 #endif

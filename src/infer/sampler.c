@@ -92,20 +92,21 @@ static int before(const struct candidate *a, const struct candidate *b)
 
 /* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
  * Returns the logits or, changed, a copy of them. */
-static const float *penalise(struct rf_sampler *sampler, const float *logits,
-                             const int32_t *history, int32_t n)
+static const float *penalise(struct rf_sampler *sampler, const float *logits, const int32_t *text,
+                             int32_t n, const int32_t *path, int32_t n_path)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     if (sampling->repeat_penalty == 1.0f) return logits;
-    int32_t window =
-        sampling->repeat_last_n < 0 || sampling->repeat_last_n > n ? n : sampling->repeat_last_n;
+    int32_t window = n + n_path;
+    if (sampling->repeat_last_n >= 0 && sampling->repeat_last_n < window)
+        window = sampling->repeat_last_n;
     if (++sampler->round == 0) {
         memset(sampler->seen, 0, (size_t)sampler->n_vocab * sizeof *sampler->seen);
         sampler->round = 1;
     }
     memcpy(sampler->penalised, logits, (size_t)sampler->n_vocab * sizeof *logits);
-    for (int32_t i = n - window; i < n; i++) {
-        int32_t id = history[i];
+    for (int32_t i = n + n_path - window; i < n + n_path; i++) {
+        int32_t id = i < n ? text[i] : path[i - n];
         if (sampler->seen[id] == sampler->round) continue;
         sampler->seen[id] = sampler->round;
         float *logit = &sampler->penalised[id];
@@ -358,18 +359,43 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
     return (struct rf_choice){race.first.id, (float)fmin(p, 1.0)};
 }
 
-int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
-                      int32_t n, struct rf_choice *choice, struct rf_error *error)
+static int not_finite(int32_t n, struct rf_error *error)
 {
-    logits = penalise(sampler, logits, history, n);
+    return rf_fail(error, RF_ERR_FORMAT,
+                   "the model's logits are not finite numbers after %d tokens", n);
+}
+
+int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const int32_t *text,
+                            int32_t n, const int32_t *path, int32_t n_path,
+                            struct rf_choice *choice, struct rf_error *error)
+{
+    logits = penalise(sampler, logits, text, n, path, n_path);
     size_t best = greatest(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
-        return rf_fail(error, RF_ERR_FORMAT,
-                       "the model's logits are not finite numbers after %d tokens", n);
+        return not_finite(n + n_path, error);
     if (sampler->sampling.temperature == 0.0f)
         *choice = (struct rf_choice){(int32_t)best,
                                      (float)(1.0 / sum_of_all(sampler, logits, best, 1.0f))};
     else
-        *choice = draw(sampler, logits, best, n);
+        *choice = draw(sampler, logits, best, n + n_path);
+    return 0;
+}
+
+int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
+                      int32_t n, struct rf_choice *choice, struct rf_error *error)
+{
+    return rf_sampler_choose_after(sampler, logits, history, n, NULL, 0, choice, error);
+}
+
+int rf_sampler_is_greedy(const struct rf_sampler *sampler)
+{
+    return sampler->sampling.temperature == 0.0f && sampler->sampling.repeat_penalty == 1.0f;
+}
+
+int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
+                    struct rf_error *error)
+{
+    if (best->n == 0) return not_finite(n, error);
+    *choice = (struct rf_choice){best->top[0].token, fminf(1.0f / best->mass, 1.0f)};
     return 0;
 }

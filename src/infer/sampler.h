@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "infer/backend.h"
 
 struct rf_sampling {
     float temperature;
@@ -52,5 +53,16 @@ void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
  * numbers. */
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
                       int32_t n, struct rf_choice *choice, struct rf_error *error);
+
+/* The same with the history in two parts: text[0 .. n) and then path[0 .. n_path). */
+int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const int32_t *text,
+                            int32_t n, const int32_t *path, int32_t n_path,
+                            struct rf_choice *choice, struct rf_error *error);
+
+/* 1 if the choice is the likeliest token whatever the history is. */
+int rf_sampler_is_greedy(const struct rf_sampler *sampler);
+/* That choice from the candidates that a pass told; `n`: tokens before it, for the sentence. */
+int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
+                    struct rf_error *error);
 
 #endif

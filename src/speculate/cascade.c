@@ -1,27 +1,35 @@
 #include "speculate/cascade.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "platform/clock.h"
 
+enum { FEW_AT_ONCE = 5 }; /* tokens that a translated draft writes before it is asked to go on */
+
+static void rewound(struct rf_follower *follower, int32_t n)
+{
+    struct rf_cascade *cascade = (struct rf_cascade *)follower;
+    for (int32_t l = 0; l < cascade->n_levels; l++)
+        if (cascade->levels[l].ops->rewind)
+            cascade->levels[l].ops->rewind(cascade->levels[l].self, n);
+}
+
 int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, int32_t n_levels,
-                   int32_t capacity, const struct rf_allocator *allocator, struct rf_error *error)
+                   struct rf_sequence *sequence, const struct rf_allocator *allocator,
+                   struct rf_error *error)
 {
     *cascade = NULL;
     struct rf_cascade *made = rf_calloc(allocator, 1, sizeof *made, "cascade", error);
     if (!made) return RF_ERR_MEMORY;
+    made->follower.rewound = rewound;
     made->allocator = allocator;
-    made->capacity = capacity;
+    made->sequence = sequence;
     made->n_levels = n_levels;
     made->now = rf_clock_seconds;
     memcpy(made->levels, levels, (size_t)n_levels * sizeof *levels);
     rf_pace_init(&made->pace, levels, n_levels);
-    made->text = rf_malloc(allocator, (size_t)capacity + RF_MAX_DRAFT + 1, sizeof *made->text,
-                           "cascade", error);
-    if (!made->text) {
-        rf_cascade_free(made);
-        return RF_ERR_MEMORY;
-    }
+    rf_sequence_set_follower(sequence, &made->follower);
     *cascade = made;
     return 0;
 }
@@ -29,13 +37,9 @@ int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, i
 void rf_cascade_free(struct rf_cascade *cascade)
 {
     if (!cascade) return;
-    rf_free(cascade->allocator, cascade->text);
+    rf_sequence_set_follower(cascade->sequence, NULL);
     rf_free(cascade->allocator, cascade);
 }
-
-enum {
-    FEW_AT_ONCE = 5
-}; /* tokens that a translated draft writes before it is asked whether to go on */
 
 static int is_target(const struct rf_cascade *cascade, int32_t level)
 {
@@ -47,79 +51,112 @@ static int is_judge(const struct rf_cascade *cascade, int32_t level)
     return cascade->levels[level].ops->choose != NULL;
 }
 
-/* The mark of text[i]; `base` is the number of committed tokens. */
-static struct mark *mark_of(struct rf_cascade *cascade, int32_t base, int32_t i)
+static int32_t length(const struct rf_cascade *cascade)
 {
-    return &cascade->marks[i - base];
+    return rf_sequence_length(cascade->sequence);
 }
 
-/* What a round at a judge has been given to verify, behind the text. */
+/* The mark of text[i]. */
+static struct mark *mark_of(struct rf_cascade *cascade, int32_t i)
+{
+    assert(i >= cascade->base && i - cascade->base <= RF_MAX_DRAFT);
+    return &cascade->marks[i - cascade->base];
+}
+
+static void place(struct rf_cascade *cascade, int32_t token, float confidence, int32_t origin)
+{
+    *mark_of(cascade, length(cascade)) = (struct mark){confidence, (int8_t)origin};
+    rf_sequence_place(cascade->sequence, &token, 1);
+}
+
+/* What a round at a judge has been given to verify, behind the first `at` tokens of the text. */
 struct offer {
     int32_t drafter; /* -1: nothing */
-    int32_t n;
-    int32_t made; /* of a model drafter: n, and what it drafted but did not hand over */
+    int32_t at;
+    int32_t made; /* of a drafter with passes: the draft's tokens, and what was not handed over */
+    struct rf_draft draft;
 };
 
-static int32_t produce(struct rf_cascade *cascade, int32_t base, int32_t level, int32_t judge,
-                       int32_t want, int32_t *made, struct rf_error *error);
+static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
+                       int32_t *made, struct rf_error *error);
 
 /* Drafts without a pass: taken as far as they pay. *value as rf_pace_offer's. */
-static int32_t free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t judge, int32_t max,
-                          struct rf_choice *draft, double *value, struct rf_error *error)
+static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t judge, int32_t max,
+                      struct rf_draft *draft, double *value, struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[drafter];
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
     double start = cascade->now();
     if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
-    int32_t n = level->ops->draft(level->self, cascade->text, cascade->n_text, max, draft, error);
+    draft->n = 0;
+    int code = level->ops->draft(level->self, text, length(cascade), max, draft, error);
     cascade->stats[drafter].passes++;
     cascade->stats[drafter].seconds += cascade->now() - start;
-    if (n <= 0) return n;
-    if (!cascade->gamma) return rf_pace_offer(&cascade->pace, drafter, judge, draft, n, value);
+    if (code || draft->n == 0) return code;
+    memset(draft->origin, drafter, (size_t)draft->n);
+    if (!cascade->gamma) {
+        draft->n = rf_pace_offer(&cascade->pace, drafter, judge, draft, value);
+        return 0;
+    }
     int32_t kept = 0;
-    while (kept < n && draft[kept].confidence >= cascade->min_confidence) kept++;
-    *value = kept;
-    return kept;
+    while (kept < draft->n && draft->confidence[kept] >= cascade->min_confidence) kept++;
+    *value = draft->n = kept;
+    return 0;
 }
 
-static void take(struct rf_cascade *cascade, int32_t base, int32_t origin,
-                 const struct rf_choice *draft, int32_t n)
+/* The tokens from `first` on, which a level with passes has placed ahead, as a draft. */
+static void offer_ahead(struct rf_cascade *cascade, int32_t first, struct rf_draft *draft)
 {
-    for (int32_t i = 0; i < n; i++) {
-        cascade->text[cascade->n_text] = draft[i].token;
-        *mark_of(cascade, base, cascade->n_text) =
-            (struct mark){draft[i].confidence, (int8_t)origin};
-        cascade->n_text++;
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    draft->n = length(cascade) - first;
+    for (int32_t i = 0; i < draft->n; i++) {
+        const struct mark *mark = mark_of(cascade, first + i);
+        draft->tokens[i] = text[first + i];
+        draft->parents[i] = i - 1;
+        draft->confidence[i] = mark->confidence;
+        draft->origin[i] = mark->origin;
     }
 }
 
-/* Has up to `max` tokens drafted for `judge`, by whoever is worth most now, behind the text.
- * Negative: a code. */
-static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, int32_t max,
-                     struct offer *offer, struct rf_error *error)
+/* Asks all drafters without passes, and those with passes what they would have to read. Returns the
+ * value of the best free draft, 0 if there is none; negative: a code. */
+static int ask_drafters(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
+                        double *best_value, int32_t *unread, struct rf_error *error)
 {
-    struct rf_choice best[RF_MAX_DRAFT], draft[RF_MAX_DRAFT];
-    double best_value = 0.0, value;
-    int32_t unread[RF_CASCADE_LEVELS] = {0}, n_best = 0;
-    *offer = (struct offer){.drafter = -1};
-    if (max <= 0) return 0;
-    int32_t before = cascade->n_text;
+    struct rf_draft draft;
+    double value;
     for (int32_t d = 0; d < judge; d++) {
         const struct rf_level *level = &cascade->levels[d];
         if (level->has_passes) {
+            const int32_t *text = rf_sequence_tokens(cascade->sequence);
             unread[d] = cascade->is_damaged[d]
                             ? INT32_MAX
-                            : level->ops->unread(level->self, cascade->text, cascade->n_text);
+                            : level->ops->unread(level->self, text, length(cascade));
             continue;
         }
-        int32_t n = free_draft(cascade, d, judge, max, draft, &value, error);
-        if (n < 0) return n;
-        if (n == 0 || (n_best && value <= best_value)) continue;
-        memcpy(best, draft, (size_t)n * sizeof *best);
-        n_best = n;
-        best_value = value;
+        int code = free_draft(cascade, d, judge, max, &draft, &value, error);
+        if (code) return code;
+        if (draft.n == 0 || (offer->draft.n && value <= *best_value)) continue;
+        offer->draft = draft;
         offer->drafter = d;
+        *best_value = value;
     }
-    int32_t drafter;
+    return 0;
+}
+
+/* Has a draft made for `judge`, with branches of up to `max` tokens, by whoever is worth most now.
+ */
+static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
+                     struct rf_error *error)
+{
+    double best_value = 0.0, value;
+    int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
+    offer->drafter = -1;
+    offer->at = length(cascade);
+    offer->made = offer->draft.n = 0;
+    if (max <= 0) return 0;
+    int code = ask_drafters(cascade, judge, max, offer, &best_value, unread, error);
+    if (code) return code;
     if (cascade->gamma) {
         /* The level next below; the free one below that drafts for it in turn. */
         drafter = judge - 1 >= 0 && cascade->levels[judge - 1].has_passes ? judge - 1 : -1;
@@ -128,35 +165,86 @@ static int draft_for(struct rf_cascade *cascade, int32_t base, int32_t judge, in
     } else {
         drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
     }
-    if (drafter < 0 || (n_best && best_value >= value)) {
-        if (n_best) take(cascade, base, offer->drafter, best, n_best);
-        offer->n = n_best;
-        return 0;
-    }
+    if (drafter < 0 || (offer->draft.n && best_value >= value)) return 0;
     offer->drafter = drafter;
-    int32_t n = produce(cascade, base, drafter, judge, max, &offer->made, error);
+    offer->draft.n = 0;
+    int32_t n = produce(cascade, drafter, judge, max, &offer->made, error);
     if (n == RF_ERR_FORMAT) { /* nothing that the answer depends on */
         cascade->is_damaged[drafter] = 1;
-        cascade->n_text = before;
-        *offer = (struct offer){.drafter = -1};
+        rf_sequence_rewind(cascade->sequence, offer->at);
+        offer->drafter = -1;
+        offer->made = 0;
         return 0;
     }
-    offer->n = n;
-    return n < 0 ? n : 0;
+    if (n < 0) return n;
+    offer_ahead(cascade, offer->at, &offer->draft);
+    return 0;
+}
+
+/* Follows the judge's choices through the draft, as far as the judge has read it; returns how many
+ * tokens of it they keep. */
+static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
+                    const struct rf_choice *choices, int32_t *path)
+{
+    const struct rf_draft *draft = &offer->draft;
+    struct rf_cascade_stats *stats = &cascade->stats[offer->drafter >= 0 ? offer->drafter : judge];
+    int32_t kept = 0;
+    for (int32_t at = -1, next; kept < RF_MAX_DRAFT; at = next) {
+        int was_judged = 0;
+        next = -1;
+        for (int32_t i = at + 1; i < draft->n; i++) {
+            if (draft->parents[i] != at) continue;
+            int same = choices[at + 1].token == draft->tokens[i];
+            rf_pace_judged(&cascade->pace, offer->drafter, judge, (double)draft->confidence[i],
+                           same);
+            was_judged = 1;
+            if (same && next < 0 && choices[i + 1].token >= 0) next = i;
+        }
+        if (was_judged && is_target(cascade, judge)) {
+            stats->judged_at[kept]++;
+            stats->accepted_at[kept] += next >= 0;
+        }
+        if (next < 0) break;
+        path[kept++] = next;
+    }
+    if (offer->drafter >= 0) {
+        stats->drafted += (uint64_t)draft->n;
+        stats->accepted += (uint64_t)kept;
+    }
+    return kept;
+}
+
+/* Makes the text go on behind the offer's place with the kept tokens and the judge's own next one.
+ * Tokens ahead that stay what they are are not taken back. */
+static void lay(struct rf_cascade *cascade, const struct offer *offer,
+                const struct rf_choice *choices, const int32_t *path, int32_t kept)
+{
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    int32_t same = 0, most = length(cascade) - offer->at;
+    while (same < kept && same < most && text[offer->at + same] == offer->draft.tokens[path[same]])
+        same++;
+    rf_sequence_rewind(cascade->sequence, offer->at + same);
+    for (int32_t i = 0; i < kept; i++) {
+        float confidence = choices[i ? path[i - 1] + 1 : 0].confidence;
+        int8_t origin = offer->draft.origin[path[i]];
+        if (i < same)
+            *mark_of(cascade, offer->at + i) = (struct mark){confidence, origin};
+        else
+            place(cascade, offer->draft.tokens[path[i]], confidence, origin);
+    }
 }
 
 /* One verification at `judge` of what `offer` holds: the text ends with the accepted tokens and the
- * judge's own next one afterwards. Returns how many tokens the text has grown by since before the
- * offer, or a code. */
-static int32_t verify(struct rf_cascade *cascade, int32_t base, int32_t judge,
-                      const struct offer *offer, struct rf_error *error)
+ * judge's own next one afterwards. Returns how many tokens these are, or a code. */
+static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
+                      struct rf_error *error)
 {
-    static const int32_t path[RF_MAX_DRAFT] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
     const struct rf_level *level = &cascade->levels[judge];
     struct rf_cascade_stats *stats = &cascade->stats[judge];
-    struct rf_choice choices[RF_MAX_DRAFT + 1];
-    int32_t before = cascade->n_text - offer->n, kept = 0;
-    struct rf_question question = {.text = cascade->text, .n = before, .n_draft = offer->n};
+    struct rf_choice choices[RF_DRAFT_ROWS + 1];
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    int32_t path[RF_MAX_DRAFT];
+    struct rf_question question = {.text = text, .n = offer->at, .draft = &offer->draft};
     double start = cascade->now();
     int code = level->ops->choose(level->self, &question, choices, error);
     double seconds = cascade->now() - start;
@@ -167,129 +255,121 @@ static int32_t verify(struct rf_cascade *cascade, int32_t base, int32_t judge,
         stats->passes++;
         rf_pace_pass(&cascade->pace, judge, question.rows, question.seconds);
     }
-    for (; kept < offer->n; kept++) {
-        struct mark *mark = mark_of(cascade, base, before + kept);
-        int same = choices[kept].token == cascade->text[before + kept];
-        rf_pace_judged(&cascade->pace, offer->drafter, judge, (double)mark->confidence, same);
-        if (is_target(cascade, judge)) {
-            cascade->stats[offer->drafter].judged_at[kept]++;
-            cascade->stats[offer->drafter].accepted_at[kept] += (uint64_t)same;
-        }
-        if (!same) break;
-        mark->confidence = choices[kept].confidence;
-    }
-    if (offer->drafter >= 0) {
-        cascade->stats[offer->drafter].drafted += (uint64_t)offer->n;
-        cascade->stats[offer->drafter].accepted += (uint64_t)kept;
-    }
-    level->ops->keep(level->self, path, kept);
-    cascade->text[before + kept] = choices[kept].token;
-    *mark_of(cascade, base, before + kept) = (struct mark){choices[kept].confidence, (int8_t)judge};
-    cascade->n_text = before + kept + 1;
+    int32_t kept = walk(cascade, judge, offer, choices, path);
+    lay(cascade, offer, choices, path, kept);
+    code = level->ops->keep(level->self, text, offer->at + kept, path, kept, error);
+    if (code) return code;
+    const struct rf_choice *own = &choices[kept ? path[kept - 1] + 1 : 0];
+    place(cascade, own->token, own->confidence, judge);
     return kept + 1;
 }
 
 /* One round at a judge: at most `max` tokens behind the text. */
-static int32_t round_at(struct rf_cascade *cascade, int32_t base, int32_t judge, int32_t max,
+static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
                         struct rf_error *error)
 {
     struct offer offer;
     double reading = cascade->reading;
-    int code = draft_for(cascade, base, judge, max - 1, &offer, error);
+    int code = draft_for(cascade, judge, max - 1, &offer, error);
     if (code) return code;
-    int32_t n = verify(cascade, base, judge, &offer, error);
+    int32_t n = verify(cascade, judge, &offer, error);
     if (n < 0) return n;
     reading = cascade->reading - reading;
-    rf_pace_round(&cascade->pace, offer.drafter, judge, offer.made, offer.n, n, reading);
+    rf_pace_round(&cascade->pace, offer.drafter, judge, offer.made, offer.draft.n, n, reading);
     return n;
 }
 
 /* Whether `level`, whose tokens from `first` on are not judged yet, should draft another one for
  * `judge`; tokens at the end that are not worth their place are taken back. */
-static int go_on(struct rf_cascade *cascade, int32_t base, int32_t level, int32_t judge,
-                 int32_t first, int32_t *known, double *p)
+static int go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
+                 int32_t *known, double *p)
 {
-    for (; *known < cascade->n_text; ++*known) {
-        double confidence = (double)mark_of(cascade, base, *known)->confidence;
+    for (; *known < length(cascade); ++*known) {
+        double confidence = (double)mark_of(cascade, *known)->confidence;
         int32_t place = *known - first;
         double next = *p * rf_pace_acceptance(&cascade->pace, level, judge, confidence);
         int worth = cascade->gamma ? confidence >= (double)cascade->min_confidence
                                    : rf_pace_worth_row(&cascade->pace, judge, place + 1, next);
         if (!worth) {
-            cascade->n_text = *known;
+            rf_sequence_rewind(cascade->sequence, *known);
             return 0;
         }
         *p = next;
     }
     return cascade->gamma ||
-           rf_pace_go_on(&cascade->pace, level, judge, cascade->n_text - first, *p);
+           rf_pace_go_on(&cascade->pace, level, judge, length(cascade) - first, *p);
 }
 
-/* A few tokens of a level that judges nothing, but takes its time: appended to the text. */
-static int32_t paid_draft(struct rf_cascade *cascade, int32_t base, int32_t drafter, int32_t max,
+/* A few tokens of a level that judges nothing, but takes its time: placed ahead. */
+static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
                           struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[drafter];
     struct rf_cascade_stats *stats = &cascade->stats[drafter];
-    struct rf_choice draft[RF_MAX_DRAFT];
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    struct rf_draft draft = {.n = 0};
     int32_t few = cascade->gamma || max < FEW_AT_ONCE ? max : FEW_AT_ONCE;
-    int32_t unread = level->ops->unread(level->self, cascade->text, cascade->n_text);
+    int32_t unread = level->ops->unread(level->self, text, length(cascade));
     double start = cascade->now();
-    int32_t n = level->ops->draft(level->self, cascade->text, cascade->n_text, few, draft, error);
+    int code = level->ops->draft(level->self, text, length(cascade), few, &draft, error);
     double seconds = cascade->now() - start;
-    if (n < 0) return n;
+    if (code) return code;
+    assert(rf_draft_is_line(&draft));
     stats->passes++;
     stats->seconds += seconds;
     if (unread >= RF_PACE_ROWS)
         cascade->reading += seconds;
-    else if (n > 0)
-        rf_pace_pass(&cascade->pace, drafter, 1, seconds / n);
-    take(cascade, base, drafter, draft, n);
-    return n;
+    else if (draft.n > 0)
+        rf_pace_pass(&cascade->pace, drafter, 1, seconds / draft.n);
+    for (int32_t i = 0; i < draft.n; i++)
+        place(cascade, draft.tokens[i], draft.confidence[i], drafter);
+    return draft.n;
 }
 
-/* Appends up to `want` tokens that `level` says follow the text, drafts for `judge`. Returns how
- * many. */
-static int32_t produce(struct rf_cascade *cascade, int32_t base, int32_t level, int32_t judge,
-                       int32_t want, int32_t *made, struct rf_error *error)
+/* Places up to `want` tokens ahead that `level` says follow the text, drafts for `judge`. Returns
+ * how many. */
+static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
+                       int32_t *made, struct rf_error *error)
 {
-    int32_t first = cascade->n_text, known = first;
+    int32_t first = length(cascade), known = first;
     double p = 1.0;
     *made = 0;
     if (cascade->gamma && want > cascade->gamma) want = cascade->gamma;
     do {
-        int32_t left = want - (cascade->n_text - first);
-        int32_t n = is_judge(cascade, level) ? round_at(cascade, base, level, left, error)
-                                             : paid_draft(cascade, base, level, left, error);
+        int32_t left = want - (length(cascade) - first);
+        int32_t n = is_judge(cascade, level) ? round_at(cascade, level, left, error)
+                                             : paid_draft(cascade, level, left, error);
         if (n < 0) return n;
         if (n == 0) break;
         *made += n;
-    } while (cascade->n_text - first < want &&
-             go_on(cascade, base, level, judge, first, &known, &p));
-    if (known < cascade->n_text) go_on(cascade, base, level, judge, first, &known, &p);
-    return cascade->n_text - first;
+    } while (length(cascade) - first < want && go_on(cascade, level, judge, first, &known, &p));
+    if (known < length(cascade)) go_on(cascade, level, judge, first, &known, &p);
+    return length(cascade) - first;
 }
 
-int32_t rf_cascade_round(struct rf_cascade *cascade, const int32_t *text, int32_t n, int32_t max,
-                         struct rf_yield *yield, struct rf_error *error)
+int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
+                         struct rf_error *error)
 {
-    int32_t target = cascade->n_levels - 1;
+    struct rf_sequence *sequence = cascade->sequence;
+    const int32_t *text = rf_sequence_tokens(sequence);
+    int32_t target = cascade->n_levels - 1, n = rf_sequence_n_committed(sequence);
+    int32_t room = rf_sequence_n_ctx(sequence) - n + 1;
     const struct rf_level *level = &cascade->levels[target];
-    if (n < 1 || n > cascade->capacity || max < 1)
-        return rf_fail(error, RF_ERR_ARGUMENT, "a round after %d tokens, for %d", n, max);
-    int32_t kept = 0, known = n < cascade->n_followed ? n : cascade->n_followed;
-    while (kept < known && cascade->text[kept] == text[kept]) kept++;
-    memcpy(cascade->text + kept, text + kept, (size_t)(n - kept) * sizeof *text);
-    cascade->n_text = cascade->n_followed = n;
+    if (n < 1 || max < 1)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "a session without tokens has nothing to go on from");
+    rf_sequence_rewind(sequence, n);
+    cascade->base = n;
     for (int32_t l = 0; l < cascade->n_levels; l++)
         if (cascade->levels[l].ops->follow)
-            cascade->levels[l].ops->follow(cascade->levels[l].self, cascade->text, n, kept);
+            cascade->levels[l].ops->follow(cascade->levels[l].self, text, n);
     if (max > RF_MAX_DRAFT + 1) max = RF_MAX_DRAFT + 1;
-    if (max > cascade->capacity - n + 1) max = cascade->capacity - n + 1;
+    if (max > room) max = room;
     /* A choice that costs no pass needs no draft. */
     if (level->ops->unread(level->self, text, n) == 0) max = 1;
-    int32_t made = round_at(cascade, n, target, max, error);
+    int32_t made = round_at(cascade, target, max, error);
+    if (made < 0) rf_sequence_rewind(sequence, n);
     for (int32_t i = 0; i < made; i++)
-        yield[i] = (struct rf_yield){cascade->text[n + i], cascade->marks[i].origin};
+        yield[i] = (struct rf_yield){text[n + i], cascade->marks[i].origin};
     return made;
 }

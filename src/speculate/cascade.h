@@ -2,51 +2,49 @@
  * levels below it, and judges them in one pass. What comes out is what the target alone would have
  * chosen, token by token.
  *
- * Drafts are kept when they equal the judge's own choice. That choice is a function of the text
- * before it (for sampling too: docs/sampling.md), so it does not matter who drafted, how much, or
- * whether at all. */
+ * Drafts are trees. A branch is kept as far as it equals the judge's own choices. Such a choice is
+ * a function of the text before it (for sampling too: docs/sampling.md), so it does not matter who
+ * drafted, how much, or whether at all. */
 #ifndef RF_SPECULATE_CASCADE_H
 #define RF_SPECULATE_CASCADE_H
 
+#include "infer/sequence.h"
 #include "speculate/pace.h"
-
-enum { RF_CASCADE_LEVELS = RF_PACE_LEVELS };
 
 struct rf_cascade_stats {
     uint64_t passes;            /* of a judge: verifications; of a drafter without passes: drafts */
     uint64_t drafted, accepted; /* tokens handed to a judge, and kept by it */
     double seconds;
-    /* Of drafts to the target, by place in the draft: judged after all before were kept, and kept.
-     */
+    /* Of drafts to the target, by place in a branch: tokens judged there, and kept. */
     uint64_t judged_at[RF_MAX_DRAFT], accepted_at[RF_MAX_DRAFT];
 };
 
 struct rf_cascade {
+    struct rf_follower follower; /* of the sequence; must come first */
     const struct rf_allocator *allocator;
-    struct rf_level levels[RF_CASCADE_LEVELS]; /* from cheap to dear; the target is the last */
+    struct rf_sequence *sequence;          /* the target's text; drafts are placed ahead in it */
+    struct rf_level levels[RF_MAX_LEVELS]; /* from cheap to dear; the target is the last */
     int32_t n_levels;
-    int is_damaged[RF_CASCADE_LEVELS]; /* a drafter whose logits are no numbers is not asked again
-                                        */
+    int is_damaged[RF_MAX_LEVELS]; /* a drafter whose logits are no numbers is not asked again */
     struct rf_pace pace;
-    int32_t gamma;        /* tokens that every round drafts; 0: the pace decides */
+    int32_t gamma;        /* of a draft's longest branch, in tokens; 0: the pace decides */
     float min_confidence; /* with gamma: drafts end before a token of less */
     double (*now)(void);  /* seconds */
     double reading;       /* seconds in texts that a level did not know, so far */
-    int32_t n_followed;   /* of `text`: committed in the last round */
 
-    int32_t *text; /* [capacity + RF_MAX_DRAFT + 1]: committed tokens, then what is being drafted */
-    int32_t capacity, n_text;
+    int32_t base; /* committed tokens at the beginning of the round */
     struct mark {
         float confidence;
         int8_t origin;         /* the level that proposed the token first */
-    } marks[RF_MAX_DRAFT + 1]; /* of the tokens after the committed ones */
-    struct rf_cascade_stats stats[RF_CASCADE_LEVELS];
+    } marks[RF_MAX_DRAFT + 1]; /* of the tokens ahead */
+    struct rf_cascade_stats stats[RF_MAX_LEVELS];
 };
 
-/* Texts of up to `capacity` tokens. The levels are copied; what they point to must outlive the
- * cascade. */
+/* The levels are copied; what they point to must outlive the cascade, and so must the sequence,
+ * whose follower the cascade becomes. */
 int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, int32_t n_levels,
-                   int32_t capacity, const struct rf_allocator *allocator, struct rf_error *error);
+                   struct rf_sequence *sequence, const struct rf_allocator *allocator,
+                   struct rf_error *error);
 void rf_cascade_free(struct rf_cascade *cascade);
 
 /* One of the tokens that a round yields. */
@@ -55,10 +53,10 @@ struct rf_yield {
     int32_t origin; /* index of the level that proposed it first */
 };
 
-/* One round of the target after text[0 .. n), n >= 1: writes between 1 and `max` tokens that follow
- * and returns how many. All but the last of them are read by the target (kept); committing them is
- * the caller's. On failure (a negative code) the target has not kept anything. */
-int32_t rf_cascade_round(struct rf_cascade *cascade, const int32_t *text, int32_t n, int32_t max,
-                         struct rf_yield *yield, struct rf_error *error);
+/* One round of the target: places between 1 and `max` tokens ahead in the sequence and returns how
+ * many. All but the last of them are read by the target. Committing them is the caller's. On
+ * failure (a negative code) nothing is ahead. */
+int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
+                         struct rf_error *error);
 
 #endif

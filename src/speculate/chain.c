@@ -92,7 +92,8 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
                        "chain: \"%.*s\" is a whole chain and no level of one", shown(name),
                        name.at);
     *level = (struct rf_chain_level){.kind = RF_LEVEL_MODEL, .form = RF_WEIGHTS_STORED};
-    if (is(name, "ngram")) level->kind = RF_LEVEL_NGRAM;
+    level->drafter = rf_drafter_find(name.at, name.bytes);
+    if (level->drafter) level->kind = RF_LEVEL_DRAFTER;
     if (is(name, "target")) level->kind = RF_LEVEL_TARGET;
     int self = find_form(name);
     if (self >= 0) {
@@ -134,9 +135,10 @@ static int check_order(const struct rf_chain *chain, const struct rf_chain_level
             return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level \"%.100s\" occurs twice",
                            level->name);
     }
-    if (last && level->kind == RF_LEVEL_NGRAM)
+    if (last && level->kind == RF_LEVEL_DRAFTER && last->kind != RF_LEVEL_DRAFTER)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "chain: \"ngram\" is the cheapest level and can only be the first");
+                       "chain: \"%s\" is one of the cheapest levels and can only be the first",
+                       level->name);
     if (last && last->kind == RF_LEVEL_SELF && level->kind == RF_LEVEL_MODEL)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%s\" stands before the model \"%.100s\"; the cheaper level comes "
@@ -149,13 +151,12 @@ static int check_order(const struct rf_chain *chain, const struct rf_chain_level
 static int append_level(struct rf_chain *chain, const struct rf_chain_level *level,
                         struct rf_error *error)
 {
-    int32_t most = level->kind == RF_LEVEL_TARGET ? RF_CHAIN_MAX_LEVELS : RF_CHAIN_MAX_LEVELS - 1;
+    int32_t most = level->kind == RF_LEVEL_TARGET ? RF_MAX_LEVELS : RF_MAX_LEVELS - 1;
     int code = check_order(chain, level, error);
     if (code) return code;
     if (chain->n_levels == most)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "chain: it has more than %d levels before the target",
-                       RF_CHAIN_MAX_LEVELS - 1);
+                       "chain: it has more than %d levels before the target", RF_MAX_LEVELS - 1);
     chain->levels[chain->n_levels++] = *level;
     return 0;
 }

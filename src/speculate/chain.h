@@ -6,20 +6,22 @@
 #include "base/error.h"
 #include "infer/backend.h"
 #include "speculate/draft.h"
+#include "speculate/drafters.h"
 
 enum rf_level_kind {
-    RF_LEVEL_NGRAM, /* "ngram" */
+    RF_LEVEL_DRAFTER, /* without a model: a row of drafters.h, such as "ngram" */
     RF_LEVEL_MODEL, /* another model: a path or a known name; stored, or ":mxfp4", ":q4", ":bf16" */
     RF_LEVEL_SELF,  /* the target's weights in fewer bits: "mxfp4", "q4", "stored" */
     RF_LEVEL_TARGET /* "target"; always the last */
 };
 
-enum { RF_CHAIN_MAX_LEVELS = RF_MAX_LEVELS, RF_CHAIN_NAME_BYTES = 512 };
+enum { RF_CHAIN_NAME_BYTES = 512 };
 
 struct rf_chain_level {
     enum rf_level_kind kind;
-    enum rf_weight_form form;       /* of a MODEL or SELF */
-    char name[RF_CHAIN_NAME_BYTES]; /* without the form; "draft": the options' draft model */
+    const struct rf_drafter *drafter; /* of a DRAFTER */
+    enum rf_weight_form form;         /* of a MODEL or SELF */
+    char name[RF_CHAIN_NAME_BYTES];   /* without the form; "draft": the options' draft model */
 };
 
 enum rf_chain_choice { RF_CHAIN_LEVELS, RF_CHAIN_AUTO };
@@ -27,11 +29,11 @@ enum rf_chain_choice { RF_CHAIN_LEVELS, RF_CHAIN_AUTO };
 struct rf_chain {
     enum rf_chain_choice choice; /* AUTO: the model chooses the levels; n_levels is 0 */
     int32_t n_levels;            /* with the target: 1 for "none" */
-    struct rf_chain_level levels[RF_CHAIN_MAX_LEVELS];
+    struct rf_chain_level levels[RF_MAX_LEVELS];
 };
 
 /* Parses "auto", "none", or levels separated by '>' and spaces. RF_ERR_ARGUMENT names what is
- * wrong: an empty level, too many levels, a level twice, "ngram" that is not first, a level after
+ * wrong: an empty level, too many levels, a level twice, a drafter after a model, a level after
  * "target", a self-draft before a model ("mxfp4 > tiny.gguf": cheaper levels come first), or an
  * unknown form after ':'. A ':' in a path that no form follows, or that comes before a '/', belongs
  * to the path. */

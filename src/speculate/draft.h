@@ -1,12 +1,29 @@
-/* What drafters hand to judges. */
+/* What drafters hand to judges: a tree of tokens that may follow a text. */
 #ifndef RF_SPECULATE_DRAFT_H
 #define RF_SPECULATE_DRAFT_H
 
+#include "infer/backend.h"
 #include "infer/sampler.h"
 
 enum {
-    RF_MAX_DRAFT = 15, /* rows of one verification, less the row that is read anyway */
-    RF_MAX_LEVELS = 8  /* of a chain, the target included */
+    RF_MAX_DRAFT = 15,               /* tokens that follow each other in a draft */
+    RF_MAX_LEVELS = 8,               /* of a chain, the target included */
+    RF_DRAFT_ROWS = RF_TREE_ROWS - 1 /* tokens of a draft; the pass also has a row of the text */
 };
+
+/* Token i follows token parents[i] < i, or the text where that is -1. Its confidence is an estimate
+ * of the probability that it is right if those that it follows are. */
+struct rf_draft {
+    int32_t n;
+    int32_t tokens[RF_DRAFT_ROWS], parents[RF_DRAFT_ROWS];
+    float confidence[RF_DRAFT_ROWS];
+    int8_t origin[RF_DRAFT_ROWS]; /* the level that proposed it first: the cascade's to set */
+};
+
+/* Makes the draft a line: each token follows the one before. n <= RF_MAX_DRAFT. */
+void rf_draft_line(struct rf_draft *draft, const struct rf_choice *choices, int32_t n);
+
+/* 1 if it is a line. */
+int rf_draft_is_line(const struct rf_draft *draft);
 
 #endif

@@ -6,38 +6,41 @@
 #include "base/error.h"
 #include "speculate/draft.h"
 
-/* A text, and drafts of what may follow it: text[0 .. n) and then text[n .. n + n_draft). */
+/* What follows text[0 .. n), and what follows each token of a draft behind it? */
 struct rf_question {
     const int32_t *text;
-    int32_t n, n_draft;
-    /* parents[i] < i is the draft token that draft token i follows, -1 the text; NULL: each follows
-     * the one before. */
-    const int32_t *parents;
+    int32_t n;
+    const struct rf_draft *draft;
     /* For the level to fill in: the rows of its last pass and the seconds of that pass with its
      * choices. What it had to read before (a text that is new to it) is not in them. */
     int32_t rows;
     double seconds;
 };
 
+/* A level follows one text: it sees text[0 .. n) in each call and is told when tokens are taken
+ * back, so that it never has to compare. `text` is the same array in every call. */
 struct rf_level_ops {
-    /* Of a judge: the tokens that follow, by its own judgement: choices[0] after the text,
-     * choices[1 + i] after draft token i and those that it follows. One pass. Any text may come;
-     * what it shares with the last is not read again. */
+    /* Of a judge: the tokens that follow, by its own judgement. choices[0] follows the text,
+     * choices[1 + i] draft token i and those that it follows; its token is -1 where the level could
+     * not read draft token i. One pass. */
     int (*choose)(void *level, struct rf_question *question, struct rf_choice *choices,
                   struct rf_error *error);
-    /* Of a judge: the draft tokens path[0 .. n) of the last question, each following the one
-     * before, are part of the text from now on; the others are not. */
-    void (*keep)(void *level, const int32_t *path, int32_t n);
-    /* Of a level that takes time: tokens of text[0 .. n) that it must read before it can choose or
+    /* Of a judge: the draft tokens path[0 .. k) of the last question, each following the one
+     * before, are text[n - k .. n) now. */
+    int (*keep)(void *level, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
+                struct rf_error *error);
+    /* Of a level with passes: tokens of text[0 .. n) that it must read before it can choose or
      * draft; INT32_MAX of a text that it cannot read. */
     int32_t (*unread)(void *level, const int32_t *text, int32_t n);
-    /* Of any level, or NULL: the target goes on from text[0 .. n), whose first `kept` tokens are
-     * those of the last call. */
-    void (*follow)(void *level, const int32_t *text, int32_t n, int32_t kept);
-    /* Of a level that judges nothing: drafts up to `max` tokens after text[0 .. n); returns how
-     * many, or a negative code. */
-    int32_t (*draft)(void *level, const int32_t *text, int32_t n, int32_t max,
-                     struct rf_choice *draft, struct rf_error *error);
+    /* Of any level, or NULL: all tokens after the first n are taken back. */
+    void (*rewind)(void *level, int32_t n);
+    /* Of any level, or NULL: text[0 .. n) is committed. */
+    void (*follow)(void *level, const int32_t *text, int32_t n);
+    /* Of a level that judges nothing: a draft after text[0 .. n), of which no branch is longer than
+     * `max` <= RF_MAX_DRAFT; empty if it has none. A line if the level has passes. Siblings should
+     * be different tokens: only the first of equal ones can be kept. */
+    int (*draft)(void *level, const int32_t *text, int32_t n, int32_t max, struct rf_draft *draft,
+                 struct rf_error *error);
 };
 
 struct rf_level {
@@ -45,7 +48,7 @@ struct rf_level {
     void *self;
     double cost;       /* the first guess of a pass over one row, with the target's as 1 */
     double acceptance; /* the first guess of the share of its tokens that levels above keep */
-    int has_passes;    /* 0: drafts cost no pass, as an n-gram table's; `cost` is then not used */
+    int has_passes;    /* its drafts take the time of passes; otherwise they are free */
 };
 
 #endif

@@ -1,5 +1,7 @@
 #include "speculate/model_level.h"
 
+#include <assert.h>
+
 #include "platform/clock.h"
 
 enum {
@@ -7,95 +9,165 @@ enum {
     LEAST_ROOM = 2 /* for tokens of the text in a draft model's context, beside a draft */
 };
 
-void rf_model_level_of_target(struct rf_model_level *level, struct rf_session *session,
-                              struct rf_sampler *sampler)
+void rf_model_level_of_target(struct rf_model_level *level, struct rf_view *view,
+                              struct rf_sequence *sequence, struct rf_sampler *sampler)
 {
-    *level = (struct rf_model_level){
-        .session = session, .sampler = sampler, .n_vocab = session->model->source->params.n_vocab};
+    *level = (struct rf_model_level){.view = view,
+                                     .sequence = sequence,
+                                     .sampler = sampler,
+                                     .n_vocab = view->shape.program->params->n_vocab};
 }
 
-void rf_model_level_of_draft(struct rf_model_level *level, struct rf_session *session,
-                             struct rf_sampler *sampler, int32_t n_vocab)
+void rf_model_level_of_draft(struct rf_model_level *level, struct rf_view *view,
+                             struct rf_sequence *sequence, struct rf_sampler *sampler,
+                             int32_t n_vocab)
 {
     *level = (struct rf_model_level){
-        .session = session, .sampler = sampler, .n_vocab = n_vocab, .is_windowed = 1};
+        .view = view, .sequence = sequence, .sampler = sampler, .is_own = 1, .n_vocab = n_vocab};
 }
 
 static int32_t room_of(const struct rf_model_level *level)
 {
-    return level->session->shape.n_ctx - RF_MAX_DRAFT;
+    return rf_sequence_n_ctx(level->sequence) - RF_MAX_DRAFT;
 }
 
-/* Where the part of the text begins that a windowed level reads. */
+/* Where the part of the text begins that the level reads. */
 static int32_t start_of(const struct rf_model_level *level, int32_t n)
 {
-    if (!level->is_windowed) return 0;
-    int32_t room = room_of(level);
-    int32_t read = level->start < n ? n - level->start : 0;
-    if (read > 0 && read < room && level->session->n_tokens > 0) return level->start;
+    if (!level->is_own) return 0;
+    int32_t room = room_of(level), read = n - level->start;
+    if (read > 0 && read < room && rf_sequence_length(level->sequence) > 0) return level->start;
     int32_t window = WINDOW < room / 2 ? WINDOW : room / 2;
     return n > window ? n - window : 0;
 }
 
 /* How many of the tokens come before the first that the level does not have. */
-static int32_t count_known(const struct rf_model_level *level, const int32_t *tokens, int32_t n)
+static int32_t count_known(struct rf_model_level *level, const int32_t *text, int32_t n)
 {
-    int32_t known = 0;
-    while (known < n && tokens[known] < level->n_vocab) known++;
-    return known;
+    while (level->n_known < n && text[level->n_known] < level->n_vocab) level->n_known++;
+    return level->n_known < n ? level->n_known : n;
 }
 
 static int32_t unread(void *self, const int32_t *text, int32_t n)
 {
-    const struct rf_model_level *level = self;
-    if ((level->is_windowed && room_of(level) < LEAST_ROOM) || count_known(level, text, n) < n)
+    struct rf_model_level *level = self;
+    if ((level->is_own && room_of(level) < LEAST_ROOM) || count_known(level, text, n) < n)
         return INT32_MAX;
     int32_t start = start_of(level, n);
     if (start != level->start) return n - start;
-    return rf_session_unread(level->session, text + start, n - start);
+    return rf_sequence_unread(level->sequence, level->view, n - start);
 }
 
-struct stopwatch {
-    double start;
-    int32_t rows;
-};
-
-static void last_pass(void *user, int32_t rows)
+/* Brings a sequence of its own to the text. */
+static void follow_text(struct rf_model_level *level, const int32_t *text, int32_t n)
 {
-    *(struct stopwatch *)user = (struct stopwatch){rf_clock_seconds(), rows};
+    if (!level->is_own) return;
+    int32_t start = start_of(level, n);
+    if (start != level->start) rf_sequence_rewind(level->sequence, 0);
+    level->start = start;
+    int32_t held = start + rf_sequence_length(level->sequence);
+    assert(held <= n);
+    rf_sequence_place(level->sequence, text + held, n - held);
+}
+
+/* Writes the draft's tokens that lead to row i, and it; returns how many. */
+static int32_t path_to(const struct rf_draft *draft, int32_t i, int32_t *path)
+{
+    int32_t depth = 0;
+    for (int32_t at = i; at >= 0; at = draft->parents[at]) depth++;
+    for (int32_t at = i, d = depth; at >= 0; at = draft->parents[at]) path[--d] = draft->tokens[at];
+    return depth;
+}
+
+static int take_choices(struct rf_model_level *level, const struct rf_question *question,
+                        int32_t first, int32_t n_draft, const struct rf_best *best,
+                        struct rf_choice *choices, struct rf_error *error)
+{
+    int code = 0;
+    for (int32_t i = -1; !code && i < n_draft; i++) {
+        int32_t path[RF_DRAFT_ROWS], n_path = path_to(question->draft, i, path);
+        const float *logits;
+        if (best) {
+            code = rf_sampler_take(&best[i + 1], question->n + n_path, &choices[i + 1], error);
+            continue;
+        }
+        code = level->view->backend->ops->logits(level->view, first + 1 + i, &logits, error);
+        if (!code)
+            code = rf_sampler_choose_after(level->sampler, logits, question->text, question->n,
+                                           path, n_path, &choices[i + 1], error);
+    }
+    return code;
+}
+
+/* Without a pass, from what the last one told. */
+static int choose_again(struct rf_model_level *level, const struct rf_question *question,
+                        struct rf_choice *choice, struct rf_error *error)
+{
+    const struct rf_best *best = rf_sequence_best(level->sequence, level->view);
+    const float *logits;
+    if (best && rf_sampler_is_greedy(level->sampler))
+        return rf_sampler_take(best, question->n, choice, error);
+    int code = rf_sequence_answer(level->sequence, level->view, &logits, error);
+    if (code) return code;
+    return rf_sampler_choose(level->sampler, logits, question->text, question->n, choice, error);
 }
 
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
                   struct rf_error *error)
 {
     struct rf_model_level *level = self;
-    struct rf_session *session = level->session;
-    const int32_t *text = question->text;
-    struct stopwatch watch;
-    /* Another draft's vocabulary may be longer; what follows a token that cannot be read is not
-     * judged. */
-    int32_t n_draft = count_known(level, text + question->n, question->n_draft);
-    level->start = start_of(level, question->n);
+    const struct rf_draft *draft = question->draft;
+    struct rf_best best[RF_DRAFT_ROWS + 1];
+    struct rf_read_cost cost;
+    follow_text(level, question->text, question->n);
+    /* Another draft's vocabulary may be longer, and a tree may have more rows than there is room
+     * for; from the first token that cannot be read, the draft is not judged. */
+    int32_t most = rf_sequence_n_ctx(level->sequence) - (question->n - level->start);
+    if (most > level->view->shape.max_logits - 1) most = level->view->shape.max_logits - 1;
+    int32_t n_draft = 0;
+    while (n_draft < draft->n && n_draft < most && draft->tokens[n_draft] < level->n_vocab)
+        n_draft++;
+    for (int32_t i = n_draft; i < draft->n; i++) choices[i + 1].token = -1;
+    double start = rf_clock_seconds();
     question->rows = 0;
-    int code = rf_session_follow(session, text + level->start, question->n - level->start, error);
-    last_pass(&watch, 0);
-    if (!code && (!session->has_logits || n_draft))
-        code = rf_session_verify(session, text + question->n, question->parents, n_draft, last_pass,
-                                 &watch, error);
-    for (int32_t i = n_draft + 1; i <= question->n_draft; i++)
-        choices[i] = (struct rf_choice){.token = -1};
-    for (int32_t i = 0; !code && i <= n_draft; i++)
-        code = rf_sampler_choose(level->sampler, rf_session_row(session, i), text, question->n + i,
-                                 &choices[i], error);
-    question->rows = watch.rows;
-    question->seconds = rf_clock_seconds() - watch.start;
+    struct rf_ask ask = {.sequence = level->sequence,
+                         .n_text = question->n - level->start,
+                         .draft = draft->tokens,
+                         .parents = rf_draft_is_line(draft) ? NULL : draft->parents,
+                         .n_draft = n_draft};
+    if (!n_draft && rf_sequence_unread(level->sequence, level->view, ask.n_text) == 0) {
+        int code = choose_again(level, question, choices, error);
+        question->seconds = rf_clock_seconds() - start;
+        return code;
+    }
+    int is_greedy = rf_sampler_is_greedy(level->sampler);
+    const struct rf_read_options options = {.n_best = is_greedy, .best = is_greedy ? best : NULL};
+    int code = rf_read(level->view, &ask, 1, &options, &cost, error);
+    if (code) return code;
+    start = rf_clock_seconds();
+    code = take_choices(level, question, ask.first, n_draft, options.best, choices, error);
+    question->rows = cost.rows;
+    question->seconds = cost.seconds + rf_clock_seconds() - start;
     return code;
 }
 
-static void keep(void *self, const int32_t *path, int32_t n)
+static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
+                struct rf_error *error)
 {
     struct rf_model_level *level = self;
-    rf_session_keep(level->session, path, n);
+    int32_t n_text = n - k - level->start;
+    if (level->is_own) rf_sequence_place(level->sequence, text + n - k, k);
+    return rf_sequence_accept(level->sequence, level->view, n_text, path, k, error);
 }
 
-const struct rf_level_ops rf_model_level_ops = {.choose = choose, .keep = keep, .unread = unread};
+static void rewind_level(void *self, int32_t n)
+{
+    struct rf_model_level *level = self;
+    if (level->n_known > n) level->n_known = n;
+    int32_t left = n > level->start ? n - level->start : 0;
+    if (level->is_own && rf_sequence_length(level->sequence) > left)
+        rf_sequence_rewind(level->sequence, left);
+}
+
+const struct rf_level_ops rf_model_level_ops = {
+    .choose = choose, .keep = keep, .unread = unread, .rewind = rewind_level};

@@ -17,7 +17,7 @@ struct rf_ngram {
     const struct rf_allocator *allocator;
     int32_t capacity, n;
     uint32_t mask;
-    int32_t *text;             /* [capacity] */
+    const int32_t *text;       /* the follower's, of the last rf_ngram_follow */
     int32_t *heads;            /* [N_ORDERS][mask + 1]: latest place, or 0 */
     int32_t (*prev)[N_ORDERS]; /* [capacity]: the previous place with that hash, or 0 */
 };
@@ -48,8 +48,7 @@ int rf_ngram_new(struct rf_ngram **out, int32_t capacity, const struct rf_alloca
     struct rf_ngram *g = rf_calloc(allocator, 1, sizeof *g, what, error);
     if (!g) return RF_ERR_MEMORY;
     *g = (struct rf_ngram){.allocator = allocator, .capacity = capacity, .mask = slots - 1};
-    g->text = rf_malloc(allocator, (size_t)capacity, sizeof *g->text, what, error);
-    if (g->text) g->prev = rf_malloc(allocator, (size_t)capacity, sizeof *g->prev, what, error);
+    g->prev = rf_malloc(allocator, (size_t)capacity, sizeof *g->prev, what, error);
     if (g->prev)
         g->heads = rf_calloc(allocator, (size_t)slots * N_ORDERS, sizeof *g->heads, what, error);
     if (!g->heads) {
@@ -63,7 +62,6 @@ int rf_ngram_new(struct rf_ngram **out, int32_t capacity, const struct rf_alloca
 void rf_ngram_free(struct rf_ngram *g)
 {
     if (!g) return;
-    rf_free(g->allocator, g->text);
     rf_free(g->allocator, g->prev);
     rf_free(g->allocator, g->heads);
     rf_free(g->allocator, g);
@@ -105,20 +103,21 @@ static void remove_place(struct rf_ngram *g, int32_t place)
     }
 }
 
-void rf_ngram_sync(struct rf_ngram *g, const int32_t *tokens, int32_t n, int32_t kept)
+void rf_ngram_rewind(struct rf_ngram *g, int32_t n)
 {
-    if (n > g->capacity) n = g->capacity;
-    if (kept > n) kept = n;
-    if (kept < 0) kept = 0;
-    while (g->n > kept) {
+    assert(n >= 0);
+    while (g->n > n) {
         g->n--;
         if (g->n > 0) remove_place(g, g->n);
     }
-    while (g->n < n) {
-        g->text[g->n] = tokens[g->n];
+}
+
+void rf_ngram_follow(struct rf_ngram *g, const int32_t *text, int32_t n)
+{
+    g->text = text;
+    if (n > g->capacity) n = g->capacity;
+    for (; g->n < n; g->n++)
         if (g->n > 0) add_place(g, g->n);
-        g->n++;
-    }
 }
 
 static int32_t match_length(const struct rf_ngram *g, int32_t place, const struct window *w)

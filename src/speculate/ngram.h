@@ -17,12 +17,14 @@ int rf_ngram_new(struct rf_ngram **ngram, int32_t capacity, const struct rf_allo
                  struct rf_error *error);
 void rf_ngram_free(struct rf_ngram *ngram);
 
-/* Makes the dictionary that of tokens[0 .. n). The first `kept` tokens are those of the last call
- * and stay; the rest is added, and all that was behind `kept` is removed. */
-void rf_ngram_sync(struct rf_ngram *ngram, const int32_t *tokens, int32_t n, int32_t kept);
+/* Adds what text[0 .. n) has beyond what was followed before. `text` is the same array in every
+ * call and holds what was followed; it must outlive the dictionary's use. */
+void rf_ngram_follow(struct rf_ngram *ngram, const int32_t *text, int32_t n);
+/* Forgets all tokens after the first n. To be called before they change. */
+void rf_ngram_rewind(struct rf_ngram *ngram, int32_t n);
 
-/* Drafts up to `max` tokens after tokens[0 .. n). These may extend the text of the last sync by
- * tokens that are drafts themselves. Returns how many; 0 when no ending of the text occurred
+/* Drafts up to `max` tokens after tokens[0 .. n). These may extend the text that was followed
+ * by tokens that are drafts themselves. Returns how many; 0 when no ending of the text occurred
  * before. A confidence estimates the probability that a token is right if all before it are. It
  * depends on the length of the ending, on how often that was continued with this token, and on the
  * share of these cases. */

@@ -107,7 +107,7 @@ static int bucket_of(double confidence)
 
 void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels)
 {
-    assert(n_levels >= 1 && n_levels <= RF_PACE_LEVELS && levels[n_levels - 1].has_passes);
+    assert(n_levels >= 1 && n_levels <= RF_MAX_LEVELS && levels[n_levels - 1].has_passes);
     memset(pace, 0, sizeof *pace);
     pace->n_levels = n_levels;
     for (int32_t l = 0; l < n_levels; l++) {
@@ -322,14 +322,15 @@ int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, in
 }
 
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge,
-                      const struct rf_choice *offer, int32_t n, double *value)
+                      const struct rf_draft *offer, double *value)
 {
-    double lambda = rate(pace, judge, -1), p = 1.0, yield = 1.0;
+    double lambda = rate(pace, judge, -1), p[RF_PACE_ROWS], yield = 1.0;
     int32_t best = 0;
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
-    for (int32_t i = 0; i < n && i + 1 < RF_PACE_ROWS; i++) {
-        p *= rf_pace_acceptance(pace, drafter, judge, (double)offer[i].confidence);
-        yield += p;
+    for (int32_t i = 0; i < offer->n && i + 1 < RF_PACE_ROWS; i++) {
+        p[i] = rf_pace_acceptance(pace, drafter, judge, (double)offer->confidence[i]);
+        if (offer->parents[i] >= 0) p[i] *= p[offer->parents[i]];
+        yield += p[i];
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
         if (worth <= *value) continue;
         *value = worth;
@@ -385,7 +386,7 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
                    int32_t drafted, int32_t yielded, double reading)
 {
     assert(judge >= 0 && judge < pace->n_levels && drafter < judge);
-    assert(drafted >= 0 && drafted <= RF_MAX_DRAFT && yielded >= 1);
+    assert(drafted >= 0 && drafted <= RF_DRAFT_ROWS && yielded >= 1);
     struct rf_pace_judge *at = &pace->judges[judge];
     double seconds = rf_pace_cost(pace, judge, drafted + 1);
     if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);

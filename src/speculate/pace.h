@@ -20,13 +20,15 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "platform/split.h"
 #include "speculate/level.h"
 
 enum {
-    RF_PACE_LEVELS = RF_MAX_LEVELS,
     RF_PACE_ROWS = RF_MAX_DRAFT + 1,
     RF_PACE_BUCKETS = 12 /* of confidence */
 };
+_Static_assert((int)RF_PACE_ROWS == (int)RF_FEW_ROWS,
+               "the costs of all rows that are few are known");
 
 /* Seconds of passes over 1 .. RF_PACE_ROWS rows. */
 struct rf_pace_cost {
@@ -50,17 +52,17 @@ struct rf_pace_judge {
 
 struct rf_pace {
     int32_t n_levels; /* the target is the last */
-    struct rf_pace_cost costs[RF_PACE_LEVELS];
-    int has_passes[RF_PACE_LEVELS];    /* rf_level.has_passes */
-    double acceptance[RF_PACE_LEVELS]; /* first guesses */
-    struct rf_pace_judge judges[RF_PACE_LEVELS];
-    struct rf_pace_pair pairs[RF_PACE_LEVELS][RF_PACE_LEVELS]; /* [drafter][judge] */
-    int has_unit;               /* a pass was measured, so costs are in seconds */
-    int usable[RF_PACE_LEVELS]; /* drafters that the last decision could consider */
-    int32_t horizon;            /* about how many tokens this request will still yield */
+    struct rf_pace_cost costs[RF_MAX_LEVELS];
+    int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
+    double acceptance[RF_MAX_LEVELS]; /* first guesses */
+    struct rf_pace_judge judges[RF_MAX_LEVELS];
+    struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
+    int has_unit;              /* a pass was measured, so costs are in seconds */
+    int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
+    int32_t horizon;           /* about how many tokens this request will still yield */
 };
 
-/* 1 .. RF_PACE_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
+/* 1 .. RF_MAX_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
 void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels);
 
 /* A request begins that may yield `horizon` tokens. Acceptance learnt so far counts for less. */
@@ -79,10 +81,11 @@ double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t j
 void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
                     int kept);
 
-/* How many of the `n` tokens that a level without passes offers are worth a row in the judge's
- * pass. *value: tokens of the round minus lambda times its seconds. */
+/* How many of the first tokens that a level without passes offers are worth a row in the judge's
+ * pass: fewer than RF_PACE_ROWS. The probability of one is the product over those that it follows.
+ * *value: tokens of the round minus lambda times its seconds. */
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge,
-                      const struct rf_choice *offer, int32_t n, double *value);
+                      const struct rf_draft *offer, double *value);
 
 /* The level below `judge`, one with passes, that should draft now; -1: none. *value as above, that
  * of plain decoding where none should. unread[d]: tokens that drafter d would have to read first.

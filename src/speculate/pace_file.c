@@ -17,7 +17,7 @@ enum {
     TRUSTED_TOKENS = 12
 };
 _Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
-                   FILE_BYTES >= RF_PACE_LEVELS * LINE_BYTES,
+                   FILE_BYTES >= RF_MAX_LEVELS * LINE_BYTES,
                "a line for each level fits");
 
 static const char first_line[] = "riffle pace 1\n";
@@ -94,7 +94,7 @@ static void parse(const char *text, struct known *known)
 void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path)
 {
     struct lines lines;
-    struct known known[RF_PACE_LEVELS] = {0};
+    struct known known[RF_MAX_LEVELS] = {0};
     char line[LINE_BYTES];
     const char *rest;
     int32_t target = pace->n_levels - 1;
@@ -132,7 +132,7 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
     struct lines before, after = {.bytes = 0};
     char line[LINE_BYTES];
     const char *rest;
-    int measured[RF_PACE_LEVELS] = {0}, any = 0;
+    int measured[RF_MAX_LEVELS] = {0}, any = 0;
     for (int32_t l = 0; l < pace->n_levels; l++)
         any |= measured[l] = pace->costs[l].measured >= WORTH_SAVING;
     if (!any) return 0;

@@ -29,12 +29,13 @@ struct rf_translator {
     struct rf_control_map to_draft, to_target;
 
     int32_t text_cap, n_text;
-    int32_t *text;
-    int64_t *text_end; /* offset behind each */
-    int32_t *stretch;  /* index of the first token of each token's stretch; of a control token: the
-                          next index */
+    const int32_t *text; /* the caller's, of the last read */
+    int64_t *text_end;   /* offset behind each */
+    int32_t *stretch; /* index of the first token of each token's stretch; of a control token: the
+                         next index */
 
     int32_t token_cap, n_tokens;
+    int32_t n_kept; /* rf_translator_kept */
     int32_t *tokens;
     int64_t *token_end; /* NO_BORDER: its end in the text is unknown */
     int64_t covered;    /* `tokens` holds the text before this offset */
@@ -60,13 +61,11 @@ int rf_translator_new(struct rf_translator **out, const struct rf_tokenizer *tar
                                 .draft = draft,
                                 .text_cap = n_text,
                                 .token_cap = n_tokens};
-    t->text = rf_malloc(allocator, (size_t)n_text, sizeof *t->text, what, error);
     t->text_end = rf_malloc(allocator, (size_t)n_text, sizeof *t->text_end, what, error);
     t->stretch = rf_malloc(allocator, (size_t)n_text, sizeof *t->stretch, what, error);
     t->tokens = rf_malloc(allocator, (size_t)n_tokens, sizeof *t->tokens, what, error);
     t->token_end = rf_malloc(allocator, (size_t)n_tokens, sizeof *t->token_end, what, error);
-    int code =
-        t->text && t->text_end && t->stretch && t->tokens && t->token_end ? 0 : RF_ERR_MEMORY;
+    int code = t->text_end && t->stretch && t->tokens && t->token_end ? 0 : RF_ERR_MEMORY;
     if (!code) code = rf_control_map_init(&t->to_draft, target, draft, allocator, error);
     if (!code) code = rf_control_map_init(&t->to_target, draft, target, allocator, error);
     if (code) {
@@ -82,7 +81,6 @@ void rf_translator_free(struct rf_translator *t)
     if (!t) return;
     rf_control_map_free(&t->to_draft, t->allocator);
     rf_control_map_free(&t->to_target, t->allocator);
-    rf_free(t->allocator, t->text);
     rf_free(t->allocator, t->text_end);
     rf_free(t->allocator, t->stretch);
     rf_free(t->allocator, t->tokens);
@@ -226,6 +224,7 @@ static struct tail take_tail(struct rf_translator *t, int64_t stretch_begin)
         tail.ends[tail.n] = t->token_end[first + tail.n];
     }
     t->n_tokens = first;
+    if (t->n_kept > first) t->n_kept = first;
     return tail;
 }
 
@@ -299,7 +298,6 @@ static int add_control(struct rf_translator *t, int32_t token, struct rf_error *
     int64_t end = text_end(t, t->n_text) + 1;
     int code = encode_tail(t, 1, error);
     if (code) return code;
-    t->text[t->n_text] = token;
     t->text_end[t->n_text] = end;
     t->stretch[t->n_text] = t->n_text + 1;
     t->n_text++;
@@ -314,14 +312,13 @@ static void add_text(struct rf_translator *t, int32_t token)
 {
     int32_t stretch = stretch_of(t, t->n_text);
     int64_t begin = text_end(t, t->n_text);
-    t->text[t->n_text] = token;
     t->text_end[t->n_text] = begin + (int64_t)text_of(t->target, token, t->n_text == stretch).bytes;
     t->stretch[t->n_text++] = stretch;
 }
 
-/* Removes all but the first n tokens of the text. */
-static void rewind_to(struct rf_translator *t, int32_t n)
+void rf_translator_rewind(struct rf_translator *t, int32_t n)
 {
+    if (n >= t->n_text) return;
     int64_t end = text_end(t, n);
     t->n_text = n;
     if (t->covered > end) t->covered = end;
@@ -330,6 +327,14 @@ static void rewind_to(struct rf_translator *t, int32_t n)
         t->n_tokens--;
         t->covered = 0; /* also what an encoder left out behind them */
     }
+    if (t->n_kept > t->n_tokens) t->n_kept = t->n_tokens;
+}
+
+int32_t rf_translator_kept(struct rf_translator *t)
+{
+    int32_t kept = t->n_kept;
+    t->n_kept = t->n_tokens;
+    return kept;
 }
 
 static int read_on(struct rf_translator *t, const int32_t *text, int32_t n, struct rf_error *error)
@@ -349,18 +354,17 @@ static int read_on(struct rf_translator *t, const int32_t *text, int32_t n, stru
 int32_t rf_translator_read(struct rf_translator *t, const int32_t *text, int32_t n,
                            const int32_t **tokens, struct rf_error *error)
 {
-    int32_t kept = 0;
     *tokens = t->tokens;
     if (n > t->text_cap)
         return rf_fail(error, RF_ERR_CONTEXT,
                        "the text has %d tokens; its translation was made for %d", (int)n,
                        (int)t->text_cap);
-    while (kept < n && kept < t->n_text && t->text[kept] == text[kept]) kept++;
-    if (kept == n && kept == t->n_text && n > 0) return t->n_tokens;
-    rewind_to(t, kept);
+    t->text = text;
+    if (n == t->n_text && n > 0) return t->n_tokens;
+    rf_translator_rewind(t, n);
     int code = read_on(t, text, n, error);
     if (!code) return t->n_tokens;
-    t->n_text = t->n_tokens = 0;
+    t->n_text = t->n_tokens = t->n_kept = 0;
     t->covered = 0;
     return code;
 }

@@ -22,19 +22,25 @@ int rf_translator_new(struct rf_translator **translator, const struct rf_tokeniz
                       const struct rf_allocator *allocator, struct rf_error *error);
 void rf_translator_free(struct rf_translator *translator);
 
-/* The draft's tokens for text[0 .. n), any tokens of the target; a view until the next read.
- * Returns how many, or a negative code: RF_ERR_CONTEXT when either is longer than rf_translator_new
- * allowed.
+/* The draft's tokens for text[0 .. n), any tokens of the target; a view until the next read, up to
+ * which `text` must stay too. Returns how many, or a negative code: RF_ERR_CONTEXT when either is
+ * longer than rf_translator_new allowed.
  *
  * The tokens begin with the draft's BOS where its model adds one. Control tokens become the
  * corresponding ones, or are left out. The bytes of an unfinished character at the end are held
  * back until it is finished.
  *
- * Where the text agrees with that of the last read, the draft's tokens stay the same, except for a
- * few before the first difference. So its model need not read them again. The time is linear in the
- * new text, plus one comparison of ids. */
+ * text[0 .. n) continues the text of the last read, unless rf_translator_rewind said otherwise. The
+ * draft's tokens for the old part stay the same, except for a few at its end. The time is linear in
+ * the new text. */
 int32_t rf_translator_read(struct rf_translator *translator, const int32_t *text, int32_t n,
                            const int32_t **tokens, struct rf_error *error);
+
+/* Forgets all tokens of the text after the first n. To be called before a read whose text differs
+ * there. */
+void rf_translator_rewind(struct rf_translator *translator, int32_t n);
+/* At least so many of the draft's first tokens have not changed since the last call. */
+int32_t rf_translator_kept(struct rf_translator *translator);
 
 /* Tokens of the target for what the draft wrote after the tokens of the last read: at most `max`,
  * whose text is that of written[0 .. n) or a beginning of it. Returns how many, or a negative code.

@@ -7,6 +7,7 @@
 
 #include "api/answers.h"
 #include "api/handles.h"
+#include "cpu/cpu.h"
 
 static const struct setting settings[] = {
     {.chain = "ngram", .gamma = 4},
@@ -43,31 +44,29 @@ static riffle_session *open_setting(riffle_model *model, int s, int32_t n_ctx, i
 
 /* ---- cancelling ---- */
 
-/* The backend of every level, but that the session is cancelled when a certain layer of a certain
- * pass begins. */
+/* The kernels of every level, but that the session is cancelled in a certain call of attention's.
+ * Each layer of each pass has at least one for each head of keys. */
 static struct {
-    const struct rf_backend_ops *real;
+    void (*real)(const struct rf_attention_args *args);
     riffle_session *session;
-    int left; /* layers until then; touched by the leading worker alone */
+    atomic_int left; /* calls until then */
 } saboteur;
 
-static void sabotaged_attention(struct rf_context *context, struct rf_worker *worker, int32_t layer,
-                                struct rf_rows rows, const struct rf_buffer *q,
-                                struct rf_buffer *out)
+static void sabotaged_attention(const struct rf_attention_args *args)
 {
-    if (saboteur.real->is_leader(worker) && --saboteur.left == 0) riffle_cancel(saboteur.session);
-    saboteur.real->attention(context, worker, layer, rows, q, out);
+    if (atomic_fetch_sub(&saboteur.left, 1) == 1) riffle_cancel(saboteur.session);
+    saboteur.real(args);
 }
 
+/* For sessions that are opened afterwards. */
 static void sabotage(riffle_model *model)
 {
-    static struct rf_backend_ops ops;
-    saboteur.real = model->model->backend->ops;
-    ops = *saboteur.real;
-    ops.attention = sabotaged_attention;
-    model->model->backend->ops = &ops;
-    for (int32_t l = 0; l < model->drafts.chain.n_levels; l++)
-        if (model->drafts.weights[l].model) model->drafts.weights[l].model->backend->ops = &ops;
+    static struct rf_kernels kernels;
+    struct cpu_backend *backend = (struct cpu_backend *)model->backend;
+    kernels = *backend->kernels;
+    saboteur.real = kernels.attention_f16;
+    kernels.attention_f16 = sabotaged_attention;
+    backend->kernels = &kernels;
 }
 
 enum { WANTED = 24 };
@@ -77,6 +76,7 @@ enum { WANTED = 24 };
 static void passes_are_cancelled(riffle_model *model, const struct prompt *prompt)
 {
     static struct answer wanted, got;
+    const int calls = model->source->params.n_head_kv; /* of a layer, at least */
     riffle_session *session = open_with(model, &(struct setting){.chain = "none", .threads = 1});
     begin(session, prompt);
     wanted = (struct answer){.n = 0};
@@ -86,7 +86,7 @@ static void passes_are_cancelled(riffle_model *model, const struct prompt *promp
         session = open_setting(model, s, 0, s == 4 ? 2 : 1);
         saboteur.session = session;
         int cancelled_once = 1;
-        for (int k = 1; cancelled_once; k += s == 4 ? 19 : 1) {
+        for (int k = 1; cancelled_once; k += calls * (s == 4 ? 19 : 1)) {
             begin(session, prompt);
             got = (struct answer){.n = 0};
             saboteur.left = k;
@@ -103,7 +103,7 @@ static void passes_are_cancelled(riffle_model *model, const struct prompt *promp
         begin(session, prompt);
         got = (struct answer){.n = 0};
         for (int k = 0; got.n < WANTED && k < 2000; k++) {
-            saboteur.left = 1 + k * 37 % 400; /* some rounds have time to finish */
+            saboteur.left = 1 + calls * (k * 37 % 400); /* some rounds have time to finish */
             int32_t before = riffle_session_tokens(session, NULL);
             int64_t n = riffle_step(session, got.tokens + got.n, (size_t)(WANTED - got.n));
             if (n == RIFFLE_ERR_CANCELLED)
@@ -116,7 +116,7 @@ static void passes_are_cancelled(riffle_model *model, const struct prompt *promp
         saboteur.left = 0;
         check_same_ids(&got, &wanted, settings[s].chain);
         /* So has a look at the logits. */
-        saboteur.left = 2;
+        saboteur.left = 2 * calls;
         static float logits[512];
         CHECK_FAILS(riffle_logits(session, logits, 512), RIFFLE_ERR_CANCELLED);
         CHECK_INT(riffle_session_tokens(session, NULL), prompt->n + WANTED);

@@ -10,18 +10,15 @@
 static riffle_model *open_on_tier(int tier, const char *path, const riffle_model_options *options)
 {
     riffle_model_options header = *options;
-    struct rf_backend *backend;
     struct rf_error error = {.text = ""};
     riffle_model *model;
     header.flags = RIFFLE_OPEN_HEADER;
     int code = riffle_model_open(&model, path, &header);
-    if (!code) code = rf_cpu_backend_new(&backend, tier, &model->allocator, &error);
-    if (!code) code = rf_api_open_team(model, options, &error);
-    if (!code)
-        code = rf_model_load(&model->model, model->source, backend, model->cost.form, model->team,
-                             NULL, NULL, &model->allocator, &error);
-    if (!code) code = rf_drafts_load(model, options, tier, &error);
-    if (!code) code = rf_api_measure_team(model, &error);
+    if (!code) code = rf_cpu_backend_new(&model->backend, tier, &model->allocator, &error);
+    if (!code) {
+        model->tier = rf_tier_name((enum rf_tier)tier);
+        code = rf_api_load_weights(model, options, &error);
+    }
     CHECK_MSG(code == 0, "tier %s: %s", rf_tier_name((enum rf_tier)tier), error.text);
     if (code) exit(1);
     return model;

@@ -17,15 +17,24 @@ static void expect(int condition, const char *what)
 
 static void check_levels(const struct rf_chain *chain)
 {
-    expect(chain->n_levels >= 1 && chain->n_levels <= RF_CHAIN_MAX_LEVELS, "number of levels");
+    expect(chain->n_levels >= 1 && chain->n_levels <= RF_MAX_LEVELS, "number of levels");
     for (int32_t i = 0; i < chain->n_levels; i++) {
         const struct rf_chain_level *level = &chain->levels[i];
         expect(memchr(level->name, 0, sizeof level->name) != NULL && level->name[0],
                "a name without an end");
         expect((level->kind == RF_LEVEL_TARGET) == (i == chain->n_levels - 1),
                "the target's place");
-        expect(level->kind != RF_LEVEL_NGRAM || i == 0, "the table's place");
+        expect((level->kind == RF_LEVEL_DRAFTER) == (level->drafter != NULL),
+               "a drafter without a row, or a row without a drafter");
+        expect(!level->drafter || strcmp(level->drafter->name, level->name) == 0,
+               "the row of another drafter");
         expect(i == 0 || level->kind >= level[-1].kind, "the order of costs");
+        for (int32_t before = 0; before < i; before++) {
+            const struct rf_chain_level *other = &chain->levels[before];
+            expect(other->kind != level->kind || other->form != level->form ||
+                       strcmp(other->name, level->name) != 0,
+                   "a level twice");
+        }
     }
 }
 

@@ -3,13 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/half.h"
 #include "check.h"
-#include "cpu/cpu_backend.h"
-#include "crew.h"
-#include "infer/forward.h"
+#include "engine.h"
 #include "model/open.h"
 #include "platform/cpu.h"
-#include "platform/memory.h"
 #include "reference.h"
 #include "synthetic.h"
 
@@ -30,77 +28,47 @@
 /* Enough that positions cross the border between two chunks of attention (256). */
 enum { N_TOKENS = 272, MAX_ROWS = N_TOKENS };
 
-struct engine {
-    struct crew crew;
-    struct rf_model *model;
-    struct rf_context *context;
-    struct rf_activations activations;
-};
-
-static void engine_open(struct engine *engine, const struct rf_source *source,
-                        enum rf_weight_form form, enum rf_tier tier, int threads,
-                        enum rf_kv_type kv)
+/* Makes room for the logits of all rows of a pass; the engine's own passes need fewer. */
+static void answer_all_rows(struct engine *engine)
 {
-    struct rf_error error = {.text = ""};
-    struct rf_backend *backend;
-    engine->crew = crew_open(threads);
-    int code = rf_cpu_backend_new(&backend, (int)tier, &rf_system_allocator, &error);
-    if (!code)
-        code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL,
-                             &rf_system_allocator, &error);
-    const struct rf_context_shape shape = {.params = &source->params,
-                                           .n_ctx = N_TOKENS,
-                                           .max_rows = MAX_ROWS,
-                                           .team = engine->crew.team,
-                                           .kv = kv};
-    if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
-    if (!code)
-        code = rf_activations_new(&engine->activations, engine->context, engine->model, MAX_ROWS,
-                                  MAX_ROWS, &error);
-    if (code) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
+    const struct rf_backend_ops *ops = engine->backend->ops;
+    struct rf_view *wide, *narrow = engine->view;
+    struct rf_view_shape shape = narrow->shape;
+    struct rf_error error;
+    shape.max_logits = shape.max_rows;
+    CHECK_INT(ops->view_new(&wide, engine->queue, &shape, &error), 0);
+    wide->backend = engine->backend;
+    wide->shape = shape;
+    ops->view_free(narrow); /* the program stays, for rf_view_free */
+    engine->view = wide;
 }
 
-static void engine_close(struct engine *engine)
+static void open_plain(struct engine *engine, const struct rf_source *source,
+                       enum rf_weight_form form, enum rf_tier tier, int threads, enum rf_kv_type kv)
 {
-    engine->model->backend->ops->context_free(engine->context);
-    rf_model_free(engine->model);
-    crew_close(&engine->crew);
+    const struct rf_view_options view = {.kv = kv, .max_rows = MAX_ROWS};
+    engine_open(engine, source, form, (int)tier, threads, N_TOKENS, &view);
+    answer_all_rows(engine);
 }
-
-typedef void observe_fn(void *user, int32_t layer, const struct rf_buffer *x);
 
 /* Reads tokens[first .. first + n_rows) at their positions and copies their logits to
  * [n_rows][n_vocab]. */
-static void engine_pass(struct engine *engine, const int32_t *tokens, int32_t first, int32_t n_rows,
-                        observe_fn *observe, void *user, float *logits)
+static void read_logits(struct engine *engine, const int32_t *tokens, int32_t first, int32_t n_rows,
+                        float *logits)
 {
-    struct rf_pass pass = {.model = engine->model,
-                           .context = engine->context,
-                           .activations = &engine->activations,
-                           .tokens = tokens + first,
-                           .rows = {.n_rows = n_rows, .first_pos = first},
-                           .n_logits = n_rows,
-                           .observe = observe,
-                           .user = user};
-    CHECK_INT(rf_forward(&pass), 0);
+    const struct rf_rows rows = {.tokens = tokens + first, .n = n_rows, .first_pos = first};
     size_t n_vocab = (size_t)engine->model->source->params.n_vocab;
+    CHECK_INT(engine_read(engine, rows, 0, n_rows), 0);
     for (int32_t i = 0; i < n_rows; i++)
-        memcpy(logits + (size_t)i * n_vocab,
-               engine->model->backend->ops->row(engine->activations.logits, i),
-               n_vocab * sizeof *logits);
+        memcpy(logits + (size_t)i * n_vocab, engine_logits(engine, i), n_vocab * sizeof *logits);
 }
 
 /* ---- against the reference ---- */
 
 /* Hidden states [n_layer][N_TOKENS][n_embd], of the one or the other. */
 struct trace {
-    const struct rf_backend_ops *ops;
     float *hidden;
-    int32_t n_embd, n_rows;
-    int32_t calls;
+    int32_t n_embd;
 };
 
 static float *trace_row(const struct trace *trace, int32_t layer, int32_t position)
@@ -108,14 +76,17 @@ static float *trace_row(const struct trace *trace, int32_t layer, int32_t positi
     return trace->hidden + ((size_t)layer * N_TOKENS + (size_t)position) * (size_t)trace->n_embd;
 }
 
-static void trace_engine(void *user, int32_t layer, const struct rf_buffer *x)
+/* The outputs of all layers in the last pass, over N_TOKENS rows; tap 0 is the embedding. */
+static void trace_engine(struct engine *engine, const struct trace *trace)
 {
-    struct trace *trace = user;
-    trace->calls++;
-    if (layer < 0) return;
-    for (int32_t i = 0; i < trace->n_rows; i++)
-        memcpy(trace_row(trace, layer, i), trace->ops->row(x, i),
-               (size_t)trace->n_embd * sizeof(float));
+    struct rf_error error;
+    int32_t n_layer = engine->model->source->params.n_layer;
+    for (int32_t layer = 0; layer < n_layer; layer++)
+        for (int32_t i = 0; i < N_TOKENS; i++) {
+            const float *row;
+            CHECK_INT(engine->backend->ops->tap(engine->view, layer + 1, i, &row, &error), 0);
+            memcpy(trace_row(trace, layer, i), row, (size_t)trace->n_embd * sizeof *row);
+        }
 }
 
 static void trace_reference(void *user, int32_t layer, int32_t position, const float *hidden)
@@ -161,22 +132,47 @@ static void check_off(const struct subject *subject, enum rf_tier tier, const ch
     *worst = off > *worst ? off : *worst;
 }
 
+/* In the last pass. */
+static void embeddings_are_rows_of_the_table(const struct subject *subject, struct engine *engine)
+{
+    const struct rf_tensor *table = rf_source_tensor(subject->source, "token_embd.weight");
+    size_t n = (size_t)subject->source->params.n_embd,
+           bytes = (size_t)(table->bytes / (uint64_t)subject->source->params.n_vocab);
+    float *wanted = floats(n);
+    struct rf_error error;
+    for (int32_t i = 0; i < N_TOKENS; i++) {
+        const float *got;
+        rf_dequantize_f32(table->dtype,
+                          (const char *)table->data + (size_t)subject->tokens[i] * bytes, wanted,
+                          n);
+        for (size_t j = 0; subject->form == RF_WEIGHTS_BF16 && j < n; j++)
+            wanted[j] = rf_bf16_to_f32(rf_f32_to_bf16(wanted[j]));
+        CHECK_INT(engine->backend->ops->tap(engine->view, 0, i, &got, &error), 0);
+        CHECK_MSG(memcmp(got, wanted, n * sizeof *got) == 0, "%s: the embedding at position %d",
+                  subject->name, i);
+    }
+    free(wanted);
+}
+
 static void every_layer_agrees(const struct subject *subject, enum rf_tier tier)
 {
     const struct rf_params *p = &subject->source->params;
     size_t n_embd = (size_t)p->n_embd, n_vocab = (size_t)p->n_vocab;
     float *hidden = floats((size_t)p->n_layer * N_TOKENS * n_embd),
           *logits = floats(N_TOKENS * n_vocab);
+    int32_t taps[RF_MAX_TAPS];
+    for (int32_t layer = -1; layer < p->n_layer; layer++) taps[layer + 1] = layer;
+    const struct rf_view_options view = {
+        .max_rows = MAX_ROWS, .taps = taps, .n_taps = p->n_layer + 1};
+    const struct trace trace = {.hidden = hidden, .n_embd = p->n_embd};
     struct engine engine;
-    engine_open(&engine, subject->source, subject->form, tier, 2, RF_KV_F16);
-    struct trace trace = {.ops = engine.model->backend->ops,
-                          .hidden = hidden,
-                          .n_embd = p->n_embd,
-                          .n_rows = N_TOKENS};
-    engine_pass(&engine, subject->tokens, 0, N_TOKENS, trace_engine, &trace, logits);
+    engine_open(&engine, subject->source, subject->form, (int)tier, 2, N_TOKENS, &view);
+    answer_all_rows(&engine);
+    read_logits(&engine, subject->tokens, 0, N_TOKENS, logits);
+    trace_engine(&engine, &trace);
+    embeddings_are_rows_of_the_table(subject, &engine);
     engine_close(&engine);
 
-    CHECK_INT(trace.calls, p->n_layer + 1);
     double worst = 0;
     int32_t same = 0;
     for (int32_t i = 0; i < N_TOKENS; i++) {
@@ -207,7 +203,7 @@ static void read_in_passes(struct engine *engine, const int32_t *tokens, int32_t
     size_t n_vocab = (size_t)engine->model->source->params.n_vocab;
     for (int32_t at = 0, n = begin ? begin : rows; at < N_TOKENS; at += n, n = rows) {
         if (n > N_TOKENS - at) n = N_TOKENS - at;
-        engine_pass(engine, tokens, at, n, NULL, NULL, logits + (size_t)at * n_vocab);
+        read_logits(engine, tokens, at, n, logits + (size_t)at * n_vocab);
     }
 }
 
@@ -228,7 +224,7 @@ static void rows_are_independent(const struct subject *subject, enum rf_tier tie
     float *first = floats(N_TOKENS * n_vocab), *other = floats(N_TOKENS * n_vocab);
     for (size_t k = 0; k < (thorough ? sizeof readings / sizeof *readings : 4); k++) {
         struct engine engine;
-        engine_open(&engine, subject->source, subject->form, tier, readings[k].threads, kv);
+        open_plain(&engine, subject->source, subject->form, tier, readings[k].threads, kv);
         read_in_passes(&engine, subject->tokens, readings[k].begin, readings[k].rows,
                        k == 0 ? first : other);
         engine_close(&engine);
@@ -243,25 +239,66 @@ static void rows_are_independent(const struct subject *subject, enum rf_tier tie
     free(other);
 }
 
+/* Rows of three texts in one pass: each has the logits that it has alone. The texts are of other
+ * lengths, and on both sides of a chunk's border. */
+static void texts_share_a_pass(const struct subject *subject, enum rf_tier tier, int32_t n_rows)
+{
+    enum { TEXTS = 3, MOST = 40 };
+    static const int32_t lengths[TEXTS] = {7, N_TOKENS - MOST, 255 - MOST / 2};
+    const int32_t *tokens = subject->tokens;
+    size_t n_vocab = (size_t)subject->source->params.n_vocab;
+    struct rf_rows groups[TEXTS];
+    int32_t wanted[TEXTS];
+    float *alone = floats(TEXTS * n_vocab);
+    struct rf_error error;
+    struct engine engine;
+    open_plain(&engine, subject->source, subject->form, tier, 2, RF_KV_F16);
+    const struct rf_backend_ops *ops = engine.backend->ops;
+    const struct rf_cache_shape shape = engine.cache->shape;
+    for (int t = 0; t < TEXTS; t++) {
+        /* Text t begins at token t. */
+        struct rf_rows text = {.tokens = tokens + t, .n = lengths[t]};
+        groups[t] = (struct rf_rows){
+            .tokens = tokens + t + lengths[t], .n = n_rows - t, .first_pos = lengths[t]};
+        CHECK_INT(ops->cache_new(&groups[t].cache, engine.backend, &shape, &error), 0);
+        struct rf_cache *own = engine.cache;
+        engine.cache = groups[t].cache;
+        CHECK_INT(engine_read(&engine, text, 0, 0), 0);
+        CHECK_INT(engine_read(&engine, groups[t], groups[t].n - 1, groups[t].n), 0);
+        memcpy(alone + (size_t)t * n_vocab, engine_logits(&engine, 0), n_vocab * sizeof *alone);
+        engine.cache = own;
+        wanted[t] = (t ? wanted[t - 1] : -1) + groups[t].n;
+    }
+    const struct rf_pass pass = {
+        .groups = groups, .n_groups = TEXTS, .wanted = wanted, .n_wanted = TEXTS};
+    CHECK_INT(rf_view_run(engine.view, &pass, &error), 0);
+    for (int t = 0; t < TEXTS; t++) {
+        CHECK_MSG(memcmp(alone + (size_t)t * n_vocab, engine_logits(&engine, t),
+                         n_vocab * sizeof *alone) == 0,
+                  "%s, %s: text %d has other logits beside others, with %d rows", subject->name,
+                  rf_tier_name(tier), t, n_rows);
+        ops->cache_free(groups[t].cache);
+    }
+    engine_close(&engine);
+    free(alone);
+}
+
 static void a_cancelled_pass_harms_nothing(const struct subject *subject, enum rf_tier tier)
 {
     const int32_t *tokens = subject->tokens;
     size_t n_vocab = (size_t)subject->source->params.n_vocab;
     float *values = floats(2 * 16 * n_vocab), *again = values + 16 * n_vocab;
+    atomic_int cancel = 0;
+    const struct rf_view_options view = {.max_rows = MAX_ROWS, .cancel = &cancel};
     struct engine engine;
-    engine_open(&engine, subject->source, subject->form, tier, 2, RF_KV_F16);
-    engine_pass(&engine, tokens, 0, 16, NULL, NULL, values);
-    engine_pass(&engine, tokens, 16, 8, NULL, NULL, values);
-    atomic_int cancel = 1;
-    struct rf_pass pass = {.model = engine.model,
-                           .context = engine.context,
-                           .activations = &engine.activations,
-                           .tokens = tokens,
-                           .rows = {.n_rows = 8, .first_pos = 16},
-                           .n_logits = 8,
-                           .cancel = &cancel};
-    CHECK_INT(rf_forward(&pass), RF_ERR_CANCELLED);
-    engine_pass(&engine, tokens, 16, 8, NULL, NULL, again);
+    engine_open(&engine, subject->source, subject->form, (int)tier, 2, N_TOKENS, &view);
+    read_logits(&engine, tokens, 0, 16, values);
+    read_logits(&engine, tokens, 16, 8, values);
+    cancel = 1;
+    const struct rf_rows rows = {.tokens = tokens, .n = 8, .first_pos = 16};
+    CHECK_INT(engine_read(&engine, rows, 0, 8), RF_ERR_CANCELLED);
+    cancel = 0;
+    read_logits(&engine, tokens, 16, 8, again);
     CHECK(memcmp(values, again, 8 * n_vocab * sizeof *values) == 0);
     engine_close(&engine);
     free(values);
@@ -270,31 +307,36 @@ static void a_cancelled_pass_harms_nothing(const struct subject *subject, enum r
 /* Scoring gives the logarithm of the softmax of the same logits. */
 static void scores_are_log_softmax(const struct subject *subject, enum rf_tier tier)
 {
-    enum { N = 40 };
+    enum { N = 140 }; /* more than the engine's passes give logits of */
     const int32_t *tokens = subject->tokens;
     size_t n_vocab = (size_t)subject->source->params.n_vocab;
     float *logits = floats(N * n_vocab);
     double logprobs[N - 1];
     struct engine engine;
-    engine_open(&engine, subject->source, subject->form, tier, 2, RF_KV_F16);
-    engine_pass(&engine, tokens, 0, N, NULL, NULL, logits);
-    struct rf_pass pass = {.model = engine.model,
-                           .context = engine.context,
-                           .activations = &engine.activations,
-                           .tokens = tokens,
-                           .rows = {.n_rows = N},
-                           .n_logits = N - 1,
-                           .targets = tokens + 1,
-                           .logprobs = logprobs};
-    CHECK_INT(rf_forward(&pass), 0);
+    open_plain(&engine, subject->source, subject->form, tier, 2, RF_KV_F16);
+    read_logits(&engine, tokens, 0, N, logits);
+    engine_close(&engine);
+    const struct rf_view_options view = {.max_rows = MAX_ROWS};
+    engine_open(&engine, subject->source, subject->form, (int)tier, 2, N_TOKENS, &view);
+    int32_t wanted[N - 1];
+    for (int32_t i = 0; i + 1 < N; i++) wanted[i] = i;
+    const struct rf_rows rows = {.cache = engine.cache, .tokens = tokens, .n = N};
+    const struct rf_pass pass = {.groups = &rows,
+                                 .n_groups = 1,
+                                 .wanted = wanted,
+                                 .n_wanted = N - 1,
+                                 .targets = tokens + 1,
+                                 .logprobs = logprobs};
+    struct rf_error error;
+    CHECK_INT(rf_view_run(engine.view, &pass, &error), 0);
     for (int i = 0; i + 1 < N; i++) {
         const float *row = logits + (size_t)i * n_vocab;
         double largest = row[0], sum = 0;
         for (size_t v = 1; v < n_vocab; v++) largest = row[v] > largest ? row[v] : largest;
         for (size_t v = 0; v < n_vocab; v++) sum += exp(row[v] - largest);
-        double wanted = row[tokens[i + 1]] - largest - log(sum);
-        CHECK_MSG(fabs(logprobs[i] - wanted) < 1e-5, "score %d is %.7f, not %.7f", i, logprobs[i],
-                  wanted);
+        double right = row[tokens[i + 1]] - largest - log(sum);
+        CHECK_MSG(fabs(logprobs[i] - right) < 1e-5, "score %d is %.7f, not %.7f", i, logprobs[i],
+                  right);
     }
     engine_close(&engine);
     free(logits);
@@ -330,6 +372,8 @@ static void check_model(const char *name, const struct rf_source *source, enum r
         every_layer_agrees(&subject, tier);
         rows_are_independent(&subject, tier, RF_KV_F16, thorough);
         rows_are_independent(&subject, tier, RF_KV_BF16, 0);
+        texts_share_a_pass(&subject, tier, 5);  /* together as few as a decoding step has */
+        texts_share_a_pass(&subject, tier, 37); /* many */
         a_cancelled_pass_harms_nothing(&subject, tier);
         scores_are_log_softmax(&subject, tier);
     }

@@ -4,11 +4,10 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "cpu/cpu_backend.h"
-#include "crew.h"
-#include "infer/forward.h"
+#include "cpu/tiers.h"
+#include "engine.h"
+
 #include "platform/cpu.h"
-#include "platform/memory.h"
 #include "synthetic.h"
 
 enum {
@@ -17,61 +16,6 @@ enum {
     N_CTX = N_TEXT + ROUNDS * RF_TREE_ROWS,
     N_ENGINES = 3 /* with 1, 2 and 3 threads; each reads the trees, and another one decodes */
 };
-
-struct engine {
-    struct crew crew;
-    struct rf_model *model;
-    struct rf_context *context;
-    struct rf_activations activations;
-};
-
-static void engine_open(struct engine *engine, const struct rf_source *source,
-                        enum rf_weight_form form, struct rf_backend *backend, int threads,
-                        enum rf_kv_type kv)
-{
-    struct rf_error error = {.text = ""};
-    engine->crew = crew_open(threads);
-    int code = rf_model_load(&engine->model, source, backend, form, engine->crew.team, NULL, NULL,
-                             &rf_system_allocator, &error);
-    const struct rf_context_shape shape = {.params = &source->params,
-                                           .n_ctx = N_CTX,
-                                           .max_rows = N_TEXT,
-                                           .team = engine->crew.team,
-                                           .kv = kv};
-    if (!code) code = backend->ops->context_new(&engine->context, backend, &shape, &error);
-    if (!code)
-        code = rf_activations_new(&engine->activations, engine->context, engine->model, N_TEXT,
-                                  RF_TREE_ROWS, &error);
-    if (code) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
-}
-
-static void engine_close(struct engine *engine)
-{
-    engine->model->backend->ops->context_free(engine->context);
-    rf_model_free(engine->model);
-    crew_close(&engine->crew);
-}
-
-/* Reads the rows, and leaves the logits of the first n_logits of them. */
-static void read_rows(struct engine *engine, const int32_t *tokens, struct rf_rows rows,
-                      int32_t n_logits)
-{
-    struct rf_pass pass = {.model = engine->model,
-                           .context = engine->context,
-                           .activations = &engine->activations,
-                           .tokens = tokens,
-                           .rows = rows,
-                           .n_logits = n_logits};
-    CHECK_INT(rf_forward(&pass), 0);
-}
-
-static const float *logits(const struct engine *engine, int32_t row)
-{
-    return engine->model->backend->ops->row(engine->activations.logits, row);
-}
 
 static uint32_t random_below(uint32_t *state, uint32_t n)
 {
@@ -83,11 +27,26 @@ struct tree {
     int32_t n, tokens[RF_TREE_ROWS], parents[RF_TREE_ROWS];
 };
 
-static void tree_make(struct tree *tree, uint32_t *state, int32_t n_vocab)
+/* Small ones, sizes at which a pass over rows in a line is no decoding step any more, and large
+ * ones up to the largest. */
+static int32_t tree_size(uint32_t *state)
+{
+    switch (random_below(state, 8)) {
+    case 0:
+    case 1:
+    case 2: return 1 + (int32_t)random_below(state, RF_FEW_ROWS);
+    case 3: return RF_FEW_ROWS;
+    case 4: return RF_FEW_ROWS + 1;
+    case 5: return RF_TREE_ROWS;
+    default: return RF_FEW_ROWS + 1 + (int32_t)random_below(state, RF_TREE_ROWS - RF_FEW_ROWS);
+    }
+}
+
+static void tree_make(struct tree *tree, int32_t n, uint32_t *state, int32_t n_vocab)
 {
     enum { CHAIN, STAR, ANY, BUSHY_CHAIN, KINDS };
     uint32_t kind = random_below(state, KINDS);
-    tree->n = 1 + (int32_t)random_below(state, RF_TREE_ROWS);
+    tree->n = n;
     for (int32_t i = 0; i < tree->n; i++) {
         int32_t any = (int32_t)random_below(state, (uint32_t)i + 1) - 1;
         tree->tokens[i] = (int32_t)random_below(state, (uint32_t)n_vocab);
@@ -114,21 +73,26 @@ struct subject {
     struct engine plain, engines[N_ENGINES];
 };
 
-/* Decodes every path of the tree on its own, and compares. */
+/* Decodes every path of the tree on its own, from where it leaves the path before, and compares. */
 static void every_row_is_as_decoded(struct subject *subject, const struct tree *tree,
                                     int32_t first_pos)
 {
     size_t bytes = (size_t)subject->params->n_vocab * sizeof(float);
     char done[RF_TREE_ROWS] = {0};
+    int32_t decoded[RF_TREE_ROWS], n_decoded = 0; /* whose entries the plain cache has */
     for (int32_t last = tree->n - 1; last >= 0; last--) {
         if (done[last]) continue;
-        int32_t path[RF_TREE_ROWS], n = tree_path(tree, last, path);
-        for (int32_t i = 0; i < n; i++) {
-            read_rows(&subject->plain, &tree->tokens[path[i]],
-                      (struct rf_rows){.n_rows = 1, .first_pos = first_pos + i}, 1);
+        int32_t path[RF_TREE_ROWS], n = tree_path(tree, last, path), same = 0;
+        while (same < n && same < n_decoded && path[same] == decoded[same]) same++;
+        n_decoded = n;
+        memcpy(decoded, path, (size_t)n * sizeof *path);
+        for (int32_t i = same; i < n; i++) {
+            const struct rf_rows row = {
+                .tokens = &tree->tokens[path[i]], .n = 1, .first_pos = first_pos + i};
+            CHECK_INT(engine_read(&subject->plain, row, 0, 1), 0);
             for (int e = 0; e < N_ENGINES && !done[path[i]]; e++)
-                CHECK_MSG(memcmp(logits(&subject->plain, 0), logits(&subject->engines[e], path[i]),
-                                 bytes) == 0,
+                CHECK_MSG(memcmp(engine_logits(&subject->plain, 0),
+                                 engine_logits(&subject->engines[e], path[i]), bytes) == 0,
                           "%s, %s, %d threads: row %d of %d, the %dth of its path, after %d tokens "
                           "has other logits",
                           subject->name, rf_tier_name(subject->tier), e + 1, path[i], tree->n, i,
@@ -143,21 +107,81 @@ static void trees_follow_each_other(struct subject *subject, int32_t first_pos, 
 {
     for (int round = 0; round < ROUNDS; round++) {
         struct tree tree;
-        tree_make(&tree, state, subject->params->n_vocab);
-        struct rf_rows rows = {.n_rows = tree.n, .first_pos = first_pos, .parents = tree.parents};
+        tree_make(&tree, tree_size(state), state, subject->params->n_vocab);
+        const struct rf_rows rows = {
+            .tokens = tree.tokens, .parents = tree.parents, .n = tree.n, .first_pos = first_pos};
         for (int e = 0; e < N_ENGINES; e++)
-            read_rows(&subject->engines[e], tree.tokens, rows, tree.n);
+            CHECK_INT(engine_read(&subject->engines[e], rows, 0, tree.n), 0);
         every_row_is_as_decoded(subject, &tree, first_pos);
 
-        int32_t path[RF_TREE_ROWS],
-            n = tree_path(&tree, (int32_t)random_below(state, (uint32_t)tree.n + 1) - 1, path);
-        for (int e = 0; e < N_ENGINES; e++)
-            subject->plain.model->backend->ops->kv_keep(subject->engines[e].context, first_pos,
-                                                        path, n);
-        for (int32_t i = 0; i < n; i++, first_pos++)
-            read_rows(&subject->plain, &tree.tokens[path[i]],
-                      (struct rf_rows){.n_rows = 1, .first_pos = first_pos}, 0);
+        /* Often the last row, which has a long path; sometimes none. */
+        int32_t path[RF_TREE_ROWS], last = tree.n - 1;
+        if (random_below(state, 2)) last = (int32_t)random_below(state, (uint32_t)tree.n + 1) - 1;
+        int32_t n = tree_path(&tree, last, path);
+        for (int e = 0; e < N_ENGINES; e++) {
+            const struct engine *engine = &subject->engines[e];
+            struct rf_error error;
+            CHECK_INT(engine->backend->ops->cache_keep(engine->cache, first_pos, path, n, &error),
+                      0);
+        }
+        for (int32_t i = 0; i < n; i++, first_pos++) {
+            const struct rf_rows row = {
+                .tokens = &tree.tokens[path[i]], .n = 1, .first_pos = first_pos};
+            CHECK_INT(engine_read(&subject->plain, row, 0, 0), 0);
+        }
     }
+}
+
+/* Three trees in one pass, each after its own text, which is the beginning of one that all have:
+ * each row has the logits that it has in a pass of its tree alone. */
+static void trees_share_a_pass(struct subject *subject, struct engine *engine, uint32_t *state)
+{
+    enum { TREES = 3 };
+    static const int32_t after[TREES] = {N_TEXT, 250, 3}, sizes[TREES] = {21, 40, 3};
+    const struct rf_backend_ops *ops = engine->backend->ops;
+    size_t n_vocab = (size_t)subject->params->n_vocab;
+    static struct tree trees[TREES];
+    struct rf_rows groups[TREES];
+    struct rf_cache *text = engine->cache;
+    struct rf_error error;
+    int32_t n = 0, wanted[RF_TREE_ROWS];
+    float *alone = calloc(RF_TREE_ROWS * n_vocab, sizeof *alone);
+    if (!alone) exit(1);
+    for (int t = 0; t < TREES; t++) {
+        struct tree *tree = &trees[t];
+        tree_make(tree, sizes[t], state, subject->params->n_vocab);
+        groups[t] = (struct rf_rows){
+            .tokens = tree->tokens, .parents = tree->parents, .n = tree->n, .first_pos = after[t]};
+        CHECK_INT(ops->cache_fork(&groups[t].cache, text, after[t], &error), 0);
+        engine->cache = groups[t].cache;
+        CHECK_INT(engine_read(engine, groups[t], 0, tree->n), 0);
+        for (int32_t i = 0; i < tree->n; i++, n++) {
+            memcpy(alone + (size_t)n * n_vocab, engine_logits(engine, i), n_vocab * sizeof *alone);
+            wanted[n] = n;
+        }
+    }
+    engine->cache = text;
+    CHECK_INT(n, RF_TREE_ROWS);
+    const struct rf_pass pass = {
+        .groups = groups, .n_groups = TREES, .wanted = wanted, .n_wanted = n};
+    CHECK_INT(rf_view_run(engine->view, &pass, &error), 0);
+    for (int32_t i = 0; i < n; i++)
+        CHECK_MSG(memcmp(alone + (size_t)i * n_vocab, engine_logits(engine, i),
+                         n_vocab * sizeof *alone) == 0,
+                  "%s, %s: row %d of three trees has other logits beside the other trees",
+                  subject->name, rf_tier_name(subject->tier), i);
+    for (int t = 0; t < TREES; t++) ops->cache_free(groups[t].cache);
+    free(alone);
+}
+
+static void larger_trees_are_refused(struct engine *engine)
+{
+    int32_t tokens[RF_TREE_ROWS + 1] = {0}, parents[RF_TREE_ROWS + 1];
+    for (int32_t i = 0; i <= RF_TREE_ROWS; i++) parents[i] = i - 1;
+    struct rf_rows rows = {.tokens = tokens, .parents = parents, .n = RF_TREE_ROWS + 1};
+    CHECK_INT(engine_read(engine, rows, 0, 1), RF_ERR_ARGUMENT);
+    rows.n = RF_TREE_ROWS;
+    CHECK_INT(engine_read(engine, rows, 0, RF_TREE_ROWS), 0);
 }
 
 static void check_model(const char *name, const struct rf_source *source, enum rf_weight_form form,
@@ -167,29 +191,30 @@ static void check_model(const char *name, const struct rf_source *source, enum r
      * chunk ends. */
     static const int32_t prefixes[] = {512, 511, 497, 257, 256, 255, 254, 250, 246, 17, 1, 0};
     struct subject subject = {.name = name, .params = &source->params};
-    uint32_t state = 1;
+    const struct rf_view_options view = {.kv = kv, .max_rows = N_TEXT};
+    static uint32_t state = 1; /* every model has trees of its own */
     int32_t text[N_TEXT];
     for (int i = 0; i < N_TEXT; i++)
         text[i] = (int32_t)random_below(&state, (uint32_t)source->params.n_vocab);
     for (int t = 0; t < RF_TIER_COUNT; t++) {
-        struct rf_backend *backends[N_ENGINES + 1];
-        struct rf_error error;
         subject.tier = (enum rf_tier)t;
-        if (!rf_cpu_has_tier(subject.tier)) continue;
-        if (rf_cpu_backend_new(&backends[0], t, &rf_system_allocator, &error))
-            continue; /* it has no kernels */
-        for (int e = 1; e <= N_ENGINES; e++)
-            CHECK_INT(rf_cpu_backend_new(&backends[e], t, &rf_system_allocator, &error), 0);
-        engine_open(&subject.plain, source, form, backends[N_ENGINES], 1, kv);
+        if (!rf_cpu_has_tier(subject.tier) || !rf_cpu_kernels(t)) continue;
+        engine_open(&subject.plain, source, form, t, 1, N_CTX, &view);
         for (int e = 0; e < N_ENGINES; e++)
-            engine_open(&subject.engines[e], source, form, backends[e], e + 1, kv);
-        for (int32_t i = 0; i < N_TEXT;
-             i += 16) /* passes of few rows share work in other ways than those of many */
-            read_rows(&subject.plain, text + i, (struct rf_rows){.n_rows = 16, .first_pos = i}, 0);
-        for (int e = 0; e < N_ENGINES; e++)
-            read_rows(&subject.engines[e], text, (struct rf_rows){.n_rows = N_TEXT}, 0);
+            engine_open(&subject.engines[e], source, form, t, e + 1, N_CTX, &view);
+        /* Passes of few rows share work in other ways than those of many. */
+        for (int32_t i = 0; i < N_TEXT; i += RF_FEW_ROWS) {
+            const struct rf_rows few = {.tokens = text + i, .n = RF_FEW_ROWS, .first_pos = i};
+            CHECK_INT(engine_read(&subject.plain, few, 0, 0), 0);
+        }
+        for (int e = 0; e < N_ENGINES; e++) {
+            const struct rf_rows all = {.tokens = text, .n = N_TEXT};
+            CHECK_INT(engine_read(&subject.engines[e], all, 0, 0), 0);
+        }
+        trees_share_a_pass(&subject, &subject.engines[1], &state);
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
             trees_follow_each_other(&subject, prefixes[i], &state);
+        larger_trees_are_refused(&subject.plain);
         engine_close(&subject.plain);
         for (int e = 0; e < N_ENGINES; e++) engine_close(&subject.engines[e]);
     }

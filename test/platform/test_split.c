@@ -51,8 +51,8 @@ static void check_new(void)
 
     CHECK_INT(rf_work_of(1), RF_WORK_ONE);
     CHECK_INT(rf_work_of(2), RF_WORK_FEW);
-    CHECK_INT(rf_work_of(RF_SPLIT_ROWS), RF_WORK_FEW);
-    CHECK_INT(rf_work_of(RF_SPLIT_ROWS + 1), RF_WORK_MANY);
+    CHECK_INT(rf_work_of(RF_FEW_ROWS), RF_WORK_FEW);
+    CHECK_INT(rf_work_of(RF_FEW_ROWS + 1), RF_WORK_MANY);
 
     for (size_t n = 1; n <= 3; n++) {
         struct meter meter = {.fail_at = n};

@@ -3,11 +3,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "cpu/cpu_backend.h"
-#include "crew.h"
-#include "infer/forward.h"
-#include "microkernels/kernels.h"
-#include "platform/memory.h"
+#include "engine.h"
 #include "quant/cast.h"
 #include "synthetic.h"
 
@@ -16,40 +12,17 @@ enum { N_TOKENS = 20, MAX_TENSORS = 64 };
 static void logits_of(const struct rf_source *source, enum rf_weight_form form, int tier,
                       int threads, float *logits)
 {
-    struct rf_error error = {.text = ""};
-    struct rf_backend *backend;
-    struct rf_model *model = NULL;
-    struct rf_context *context;
-    struct rf_activations activations;
-    struct crew crew = crew_open(threads);
-    const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .team = crew.team};
-    int code = rf_cpu_backend_new(&backend, tier, &rf_system_allocator, &error);
-    if (!code)
-        code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL,
-                             &rf_system_allocator, &error);
-    if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
-    if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
-    if (code) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
+    const struct rf_view_options view = {.max_rows = N_TOKENS};
+    struct engine engine;
+    engine_open(&engine, source, form, tier, threads, N_TOKENS, &view);
     int32_t tokens[N_TOKENS];
     for (int32_t i = 0; i < N_TOKENS; i++) tokens[i] = i * 7 % source->params.n_vocab;
-    struct rf_pass pass = {.model = model,
-                           .context = context,
-                           .activations = &activations,
-                           .tokens = tokens,
-                           .rows = {.n_rows = N_TOKENS},
-                           .n_logits = N_TOKENS};
-    CHECK_INT(rf_forward(&pass), 0);
+    const struct rf_rows rows = {.tokens = tokens, .n = N_TOKENS};
+    CHECK_INT(engine_read(&engine, rows, 0, N_TOKENS), 0);
     size_t n_vocab = (size_t)source->params.n_vocab;
     for (int32_t i = 0; i < N_TOKENS; i++)
-        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i),
-               n_vocab * sizeof *logits);
-    backend->ops->context_free(context);
-    rf_model_free(model);
-    crew_close(&crew);
+        memcpy(logits + (size_t)i * n_vocab, engine_logits(&engine, i), n_vocab * sizeof *logits);
+    engine_close(&engine);
 }
 
 /* Casts all matrices but the table of embeddings; what is to be freed goes to `owned`. */
@@ -102,8 +75,8 @@ static void check_form(const struct rf_params *params, const enum rf_dtype *type
     struct rf_weight_cost cost, stored;
     struct rf_error error;
     CHECK_INT(
-        rf_weight_cost(source, form, rf_cpu_weight_bytes, &rf_system_allocator, &cost, &error), 0);
-    CHECK_INT(rf_weight_cost(cast, RF_WEIGHTS_STORED, rf_cpu_weight_bytes, &rf_system_allocator,
+        rf_weight_cost(source, form, &rf_cpu_backend_kind, &rf_system_allocator, &cost, &error), 0);
+    CHECK_INT(rf_weight_cost(cast, RF_WEIGHTS_STORED, &rf_cpu_backend_kind, &rf_system_allocator,
                              &stored, &error),
               0);
     CHECK_INT(cost.form, form);
@@ -148,28 +121,36 @@ static int stop_at_once(void *user, uint64_t done, uint64_t total)
     return done <= total;
 }
 
+static void free_all(struct rf_model *model, struct rf_queue *queue, struct rf_backend *backend)
+{
+    rf_model_free(model);
+    if (queue) backend->ops->queue_free(queue);
+    if (backend) backend->ops->free(backend);
+}
+
 /* Every allocation of a load fails once; then it is cancelled. */
 static void failing_loads_keep_nothing(const struct rf_params *params, const enum rf_dtype *types,
                                        size_t n_types)
 {
+    static const struct rf_queue_options two = {.threads = 2};
     struct rf_source *source = synthetic_new(params, types, n_types);
     if (!source) exit(1);
     size_t n = 1;
-    struct crew crew = crew_open(2);
     for (int done = 0; !done; n++) {
         struct meter meter = {.fail_at = n};
         const struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
         struct rf_error error;
         struct rf_backend *backend;
+        struct rf_queue *queue = NULL;
         struct rf_model *model = NULL;
         int code = rf_cpu_backend_new(&backend, 0, &allocator, &error);
+        if (!code) code = backend->ops->queue_new(&queue, backend, &two, NULL, &error);
         if (!code)
-            code = rf_model_load(&model, source, backend, RF_WEIGHTS_MXFP4, crew.team, NULL, NULL,
-                                 &allocator, &error);
+            code = rf_model_load(&model, source, queue, RF_WEIGHTS_MXFP4, NULL, NULL, &error);
         done = meter.calls < n;
         CHECK_INT(code, done ? 0 : RF_ERR_MEMORY);
         CHECK((model != NULL) == done);
-        rf_model_free(model);
+        free_all(model, queue, backend);
         CHECK_INT(meter.blocks_out, 0);
     }
     CHECK(n > 5);
@@ -178,14 +159,17 @@ static void failing_loads_keep_nothing(const struct rf_params *params, const enu
     const struct rf_allocator allocator = {meter_alloc, meter_release, &meter};
     struct rf_error error;
     struct rf_backend *backend;
+    struct rf_queue *queue;
     struct rf_model *model;
     CHECK_INT(rf_cpu_backend_new(&backend, 0, &allocator, &error), 0);
-    CHECK_INT(rf_model_load(&model, source, backend, RF_WEIGHTS_Q4, crew.team, stop_at_once, NULL,
-                            &allocator, &error),
+    CHECK_INT(backend->ops->queue_new(&queue, backend, &two, NULL, &error), 0);
+    size_t before = meter.blocks_out;
+    CHECK_INT(rf_model_load(&model, source, queue, RF_WEIGHTS_Q4, stop_at_once, NULL, &error),
               RF_ERR_CANCELLED);
     CHECK(model == NULL);
+    CHECK_INT(meter.blocks_out, before);
+    free_all(model, queue, backend);
     CHECK_INT(meter.blocks_out, 0);
-    crew_close(&crew);
     synthetic_free(source);
 }
 

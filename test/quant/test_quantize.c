@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include "api/helpers.h"
-#include "cpu/cpu_backend.h"
-#include "crew.h"
-#include "infer/forward.h"
-#include "microkernels/kernels.h"
+#include "engine.h"
 #include "model/gguf.h"
 #include "model/hf_writer.h"
 #include "model/open.h"
@@ -45,41 +42,18 @@ enum { N_TOKENS = 12 };
 
 static void logits_of(const char *path, enum rf_weight_form form, float *logits)
 {
-    struct rf_error error = {.text = ""};
     struct rf_source *source = open_source(path);
-    struct rf_backend *backend;
-    struct rf_model *model;
-    struct rf_context *context;
-    struct rf_activations activations;
-    struct crew crew = crew_open(2);
-    const struct rf_context_shape shape = {
-        .params = &source->params, .n_ctx = N_TOKENS, .max_rows = N_TOKENS, .team = crew.team};
-    int code = rf_cpu_backend_new(&backend, rf_kernels_best_tier(), &rf_system_allocator, &error);
-    if (!code)
-        code = rf_model_load(&model, source, backend, form, crew.team, NULL, NULL,
-                             &rf_system_allocator, &error);
-    if (!code) code = backend->ops->context_new(&context, backend, &shape, &error);
-    if (!code) code = rf_activations_new(&activations, context, model, N_TOKENS, N_TOKENS, &error);
-    if (code) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
+    const struct rf_view_options view = {.max_rows = N_TOKENS};
+    struct engine engine;
+    engine_open(&engine, source, form, rf_kernels_best_tier(), 2, N_TOKENS, &view);
     int32_t tokens[N_TOKENS];
     for (int32_t i = 0; i < N_TOKENS; i++) tokens[i] = (i * 37 + 1) % source->params.n_vocab;
-    struct rf_pass pass = {.model = model,
-                           .context = context,
-                           .activations = &activations,
-                           .tokens = tokens,
-                           .rows = {.n_rows = N_TOKENS},
-                           .n_logits = N_TOKENS};
-    CHECK_INT(rf_forward(&pass), 0);
+    const struct rf_rows rows = {.tokens = tokens, .n = N_TOKENS};
+    CHECK_INT(engine_read(&engine, rows, 0, N_TOKENS), 0);
     size_t n_vocab = (size_t)source->params.n_vocab;
     for (int32_t i = 0; i < N_TOKENS; i++)
-        memcpy(logits + (size_t)i * n_vocab, backend->ops->row(activations.logits, i),
-               n_vocab * sizeof *logits);
-    backend->ops->context_free(context);
-    rf_model_free(model);
-    crew_close(&crew);
+        memcpy(logits + (size_t)i * n_vocab, engine_logits(&engine, i), n_vocab * sizeof *logits);
+    engine_close(&engine);
     rf_source_close(source);
 }
 

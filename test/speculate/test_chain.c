@@ -8,9 +8,9 @@ struct wanted_level {
     const char *name;
 };
 
-#define NGRAM                                      \
-    {                                              \
-        RF_LEVEL_NGRAM, RF_WEIGHTS_STORED, "ngram" \
+#define NGRAM                                        \
+    {                                                \
+        RF_LEVEL_DRAFTER, RF_WEIGHTS_STORED, "ngram" \
     }
 #define MXFP4                                    \
     {                                            \
@@ -24,7 +24,7 @@ struct wanted_level {
 static const struct {
     const char *text, *shown;
     int32_t n_levels;
-    struct wanted_level levels[RF_CHAIN_MAX_LEVELS];
+    struct wanted_level levels[RF_MAX_LEVELS];
 } good[] = {
     {"none", "target", 1, {TARGET}},
     {"target", "target", 1, {TARGET}},
@@ -91,7 +91,7 @@ static const struct {
     {"mxfp4 > mxfp4", "\"mxfp4\" occurs twice"},
     {"a.gguf > a.gguf:stored", "\"a.gguf\" occurs twice"},
     {"target > target", "after the target"},
-    {"mxfp4 > ngram", "\"ngram\" is the cheapest"},
+    {"mxfp4 > ngram", "\"ngram\" is one of the cheapest levels and can only be the first"},
     {"target > mxfp4", "\"mxfp4\" stands after the target"},
     {"none > mxfp4", "\"none\" is a whole chain"},
     {"ngram > auto", "\"auto\" is a whole chain"},
@@ -123,6 +123,9 @@ static void check_good(void)
             CHECK_INT(chain.levels[k].kind, good[i].levels[k].kind);
             CHECK_INT(chain.levels[k].form, good[i].levels[k].form);
             CHECK_STR(chain.levels[k].name, good[i].levels[k].name);
+            const struct rf_drafter *drafter = chain.levels[k].drafter;
+            CHECK((drafter != NULL) == (chain.levels[k].kind == RF_LEVEL_DRAFTER));
+            if (drafter) CHECK_STR(drafter->name, good[i].levels[k].name);
         }
         rf_chain_format(&chain, shown, sizeof shown);
         CHECK_STR(shown, good[i].shown);

@@ -47,7 +47,7 @@ static struct rf_ngram *open(int32_t capacity)
 static int32_t draft_after(const int32_t *text, int32_t n, int32_t max, struct rf_choice *draft)
 {
     struct rf_ngram *ngram = open(n ? n : 1);
-    rf_ngram_sync(ngram, text, n, 0);
+    rf_ngram_follow(ngram, text, n);
     int32_t made = rf_ngram_draft(ngram, text, n, max, draft);
     rf_ngram_free(ngram);
     return made;
@@ -120,7 +120,7 @@ static void check_noise(void)
     double sure = 0;
     for (int32_t i = 0; i < N; i++) text[i] = (int32_t)random_below(N);
     for (int32_t n = 1; n < N; n++) {
-        rf_ngram_sync(ngram, text, n, n - 1);
+        rf_ngram_follow(ngram, text, n);
         int32_t made = rf_ngram_draft(ngram, text, n, 15, draft);
         if (made) sure += (double)draft[0].confidence;
     }
@@ -163,11 +163,12 @@ static void check_edits(void)
         n = kept + (int32_t)random_below((uint32_t)(N - kept) + 1);
         if (random_below(2))
             n = kept + (int32_t)random_below((uint32_t)(N - kept < 30 ? N - kept : 30) + 1);
+        rf_ngram_rewind(edited, kept);
         make_text(text, kept, n);
-        rf_ngram_sync(edited, text, n, kept);
+        rf_ngram_follow(edited, text, n);
         known = n;
         struct rf_ngram *fresh = open(N);
-        rf_ngram_sync(fresh, text, n, 0);
+        rf_ngram_follow(fresh, text, n);
         for (int i = 0; i < 20 && n; i++)
             CHECK(same_drafts(edited, fresh, text, 1 + (int32_t)random_below((uint32_t)n)));
         CHECK(same_drafts(edited, fresh, text, n));
@@ -184,10 +185,10 @@ static void check_other_ends(void)
     static const int32_t beyond[] = {1, 2, 3, 4, 5, 6, 7, 8, 20, 21, 3, 4, 5};
     struct rf_choice draft[15];
     struct rf_ngram *ngram = open(100);
-    rf_ngram_sync(ngram, text, 10, 0);
+    rf_ngram_follow(ngram, text, 10);
     CHECK_INT(rf_ngram_draft(ngram, beyond, 13, 3, draft), 3);
     CHECK(draft[0].token == 6 && draft[1].token == 7 && draft[2].token == 8);
-    rf_ngram_sync(ngram, text, 12, 10);
+    rf_ngram_follow(ngram, text, 12);
     CHECK_INT(rf_ngram_draft(ngram, text, 2, 15, draft), 0);
     CHECK(rf_ngram_draft(ngram, text, 12, 15, draft) > 0);
     CHECK_INT(draft[0].token, 3);
@@ -202,14 +203,21 @@ static void check_limits(void)
     struct rf_choice a[15], b[15];
     struct rf_error error = {0};
     struct rf_ngram *ngram = open(100), *none;
-    make_text(text, 0, N);
-    rf_ngram_sync(ngram, text, N, 0);
+    for (int32_t i = 0; i < N; i++) text[i] = i % 7;
+    rf_ngram_follow(ngram, text, N);
     int32_t made = rf_ngram_draft(ngram, text, 100, 15, a);
-    rf_ngram_sync(ngram, text, 100, -5);
+    CHECK(made > 0);
+    rf_ngram_rewind(ngram, 0);
+    rf_ngram_follow(ngram, text, 100);
     CHECK(rf_ngram_draft(ngram, text, 100, 15, b) == made &&
           memcmp(a, b, (size_t)made * sizeof *a) == 0);
-    rf_ngram_sync(ngram, text, 50, 99999);
-    rf_ngram_sync(ngram, text, 0, 0);
+    /* Neither takes anything back: a rewind to beyond the end, and a text that was followed. */
+    rf_ngram_rewind(ngram, 99999);
+    rf_ngram_follow(ngram, text, 50);
+    CHECK(rf_ngram_draft(ngram, text, 100, 15, b) == made &&
+          memcmp(a, b, (size_t)made * sizeof *a) == 0);
+    rf_ngram_rewind(ngram, 0);
+    rf_ngram_rewind(ngram, 0);
     CHECK_INT(rf_ngram_draft(ngram, text, 100, 15, a), 0);
     rf_ngram_free(ngram);
     rf_ngram_free(NULL);
@@ -233,7 +241,8 @@ static void check_memory(void)
         CHECK(code == 0 ? ngram != NULL : code == RF_ERR_MEMORY && ngram == NULL && error.text[0]);
         long made = counting.calls;
         for (int32_t k = 0; code == 0 && k < N; k += 1 + (int32_t)random_below(5)) {
-            rf_ngram_sync(ngram, text, k, k / 2);
+            rf_ngram_rewind(ngram, k / 2);
+            rf_ngram_follow(ngram, text, k);
             rf_ngram_draft(ngram, text, k, 15, draft);
         }
         CHECK_INT(counting.calls, made);

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "chi_square.h"
+#include "infer/sequence.h"
 #include "plain_sampler.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
@@ -67,37 +68,60 @@ static struct rf_choice reject_wrongly(const struct scripted *level, const int32
     return (struct rf_choice){token, 0.5f};
 }
 
+/* Copies the tokens that lead to draft row i, and its own, behind the text; returns its length. */
+static int32_t text_to(const struct rf_draft *draft, int32_t i, int32_t *text, int32_t n)
+{
+    if (i < 0) return n;
+    n = text_to(draft, draft->parents[i], text, n);
+    text[n] = draft->tokens[i];
+    return n + 1;
+}
+
+/* The first row that follows row i (-1: the text), or -1. */
+static int32_t first_child(const struct rf_draft *draft, int32_t i)
+{
+    for (int32_t k = i + 1; k < draft->n; k++)
+        if (draft->parents[k] == i) return k;
+    return -1;
+}
+
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
                   struct rf_error *error)
 {
     (void)error;
     struct scripted *level = self;
-    int32_t text[16];
-    memcpy(text, question->text, (size_t)(question->n + question->n_draft) * sizeof *text);
-    question->rows = question->n_draft + 1;
+    const struct rf_draft *draft = question->draft;
+    int32_t text[PROMPT + 4 * (RF_MAX_DRAFT + 1)];
+    memcpy(text, question->text, (size_t)question->n * sizeof *text);
+    question->rows = draft->n + 1;
     question->seconds = 1e-3 * (level->index + 1);
     if (question->n == PROMPT && level->n_first_question == 0) {
-        level->n_first_question = question->n_draft < 2 ? question->n_draft : 2;
+        level->n_first_question = draft->n < 2 ? draft->n : 2;
         for (int32_t i = 0; i < level->n_first_question; i++)
-            level->first_question[i] = text[PROMPT + i];
+            level->first_question[i] = draft->tokens[i];
     }
-    for (int32_t i = 0; i <= question->n_draft; i++) {
-        int32_t n = question->n + i;
-        if (i < question->n_draft && level->fault == KEEPS_EVERYTHING)
-            choices[i] = (struct rf_choice){text[n], 0.9f};
-        else if (i < question->n_draft && level->fault == FORGETS_RESIDUAL)
-            choices[i] = reject_wrongly(level, text, n, text[n]);
+    for (int32_t i = -1; i < draft->n; i++) {
+        int32_t n = text_to(draft, i, text, question->n), next = first_child(draft, i);
+        if (next >= 0 && level->fault == KEEPS_EVERYTHING)
+            choices[i + 1] = (struct rf_choice){draft->tokens[next], 0.9f};
+        else if (next >= 0 && level->fault == FORGETS_RESIDUAL)
+            choices[i + 1] = reject_wrongly(level, text, n, draft->tokens[next]);
         else
-            choices[i] = own_choice(level, text, n);
+            choices[i + 1] = own_choice(level, text, n);
     }
     return 0;
 }
 
-static void keep(void *self, const int32_t *path, int32_t n)
+static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
+                struct rf_error *error)
 {
     (void)self;
-    (void)path;
+    (void)text;
     (void)n;
+    (void)path;
+    (void)k;
+    (void)error;
+    return 0;
 }
 
 static int32_t unread(void *self, const int32_t *text, int32_t n)
@@ -109,25 +133,47 @@ static int32_t unread(void *self, const int32_t *text, int32_t n)
 }
 
 /* A table that draws nothing: the token after the last one, always. */
-static int32_t count_up(void *self, const int32_t *text, int32_t n, int32_t max,
-                        struct rf_choice *draft, struct rf_error *error)
+static int count_up(void *self, const int32_t *text, int32_t n, int32_t max, struct rf_draft *draft,
+                    struct rf_error *error)
 {
     (void)self;
     (void)error;
+    struct rf_choice choices[RF_MAX_DRAFT];
     for (int32_t i = 0; i < max; i++)
-        draft[i] = (struct rf_choice){(text[n - 1] + 1 + i) % V, 0.5f};
-    return max;
+        choices[i] = (struct rf_choice){(text[n - 1] + 1 + i) % V, 0.5f};
+    rf_draft_line(draft, choices, max);
+    return 0;
 }
 
+/* A drafter that offers a tree: 2 of the tokens that may come next, and 2 after each. */
+static int branch_out(void *self, const int32_t *text, int32_t n, int32_t max,
+                      struct rf_draft *draft, struct rf_error *error)
+{
+    (void)self;
+    (void)error;
+    draft->n = 0;
+    for (int32_t at = -1; at < (max > 1 ? 2 : 0); at++) {
+        for (int32_t step = 1; step <= 2; step++) {
+            int32_t i = draft->n++;
+            draft->tokens[i] = ((at < 0 ? text[n - 1] : draft->tokens[at]) + step) % V;
+            draft->parents[i] = at;
+            draft->confidence[i] = 0.5f;
+        }
+    }
+    return 0;
+}
+
+enum { COUNTS = 1, BRANCHES };
 static const struct rf_level_ops scripted_ops = {.choose = choose, .keep = keep, .unread = unread};
-static const struct rf_level_ops counting_ops = {.draft = count_up};
+static const struct rf_level_ops drafting_ops[] = {
+    [COUNTS] = {.draft = count_up}, [BRANCHES] = {.draft = branch_out}};
 
 /* ---- runs ---- */
 
 struct chain {
     const char *name;
     int first, last;  /* of the scripted levels */
-    int counts;       /* with the counting drafter before them */
+    int drafter;      /* of drafting_ops, before them; 0: none */
     int32_t gamma;    /* 0: the pace's choice */
     enum fault fault; /* of the last level */
 };
@@ -147,19 +193,20 @@ static void joint(const struct rf_sampling *sampling, int level, double p[CELLS]
 
 static struct scripted scripted[LEVELS];
 
-static struct rf_cascade *open_cascade(const struct chain *chain)
+static struct rf_cascade *open_cascade(const struct chain *chain, struct rf_sequence *sequence)
 {
     struct rf_error error = {.text = ""};
     struct rf_level levels[LEVELS + 1];
     int32_t n = 0;
-    if (chain->counts) levels[n++] = (struct rf_level){&counting_ops, NULL, 0.0, 0.3, 0};
+    if (chain->drafter)
+        levels[n++] = (struct rf_level){&drafting_ops[chain->drafter], NULL, 0.0, 0.3, 0};
     for (int l = chain->first; l <= chain->last; l++) {
         scripted[l].fault = l == chain->last ? chain->fault : FAULTLESS;
         levels[n++] = (struct rf_level){&scripted_ops, &scripted[l], 0.05 * (l + 1), 0.7, 1};
     }
     levels[n - 1].cost = 1.0;
     struct rf_cascade *cascade;
-    int code = rf_cascade_new(&cascade, levels, n, 64, &rf_system_allocator, &error);
+    int code = rf_cascade_new(&cascade, levels, n, sequence, &rf_system_allocator, &error);
     CHECK_MSG(code == 0, "%s", error.text);
     if (code) return NULL;
     cascade->gamma = chain->gamma;
@@ -171,15 +218,15 @@ static void two_tokens(struct rf_cascade *cascade, int32_t tokens[2])
 {
     struct rf_error error = {.text = ""};
     struct rf_yield yield[RF_MAX_DRAFT + 1];
-    int32_t text[PROMPT + 2 * (RF_MAX_DRAFT + 1)], n = PROMPT;
-    memcpy(text, prompt, sizeof prompt);
-    while (n < PROMPT + 2) {
-        int32_t made = rf_cascade_round(cascade, text, n, 4, yield, &error);
+    struct rf_sequence *sequence = cascade->sequence;
+    rf_sequence_rewind(sequence, PROMPT);
+    while (rf_sequence_n_committed(sequence) < PROMPT + 2) {
+        int32_t made = rf_cascade_round(cascade, 4, yield, &error);
         CHECK_MSG(made > 0, "%s", error.text);
         if (made <= 0) return;
-        for (int32_t i = 0; i < made; i++) text[n++] = yield[i].token;
+        for (int32_t i = 0; i < made; i++) CHECK_INT(rf_sequence_commit(sequence, &error), 0);
     }
-    memcpy(tokens, text + PROMPT, 2 * sizeof *tokens);
+    memcpy(tokens, rf_sequence_tokens(sequence) + PROMPT, 2 * sizeof *tokens);
 }
 
 /* Runs a chain over all seeds. counts: of what came out; drafts: of what the level under the last
@@ -188,7 +235,11 @@ static void run(const struct chain *chain, const struct rf_sampling *settings,
                 int32_t counts[CELLS], int32_t drafts[CELLS], int32_t *same)
 {
     struct rf_error error;
-    struct rf_cascade *cascade = open_cascade(chain);
+    const struct rf_sequence_shape shape = {.n_ctx = 64};
+    struct rf_sequence *sequence;
+    CHECK_INT(rf_sequence_new(&sequence, NULL, &shape, &rf_system_allocator, &error), 0);
+    CHECK_INT(rf_sequence_append(sequence, prompt, PROMPT, &error), 0);
+    struct rf_cascade *cascade = open_cascade(chain, sequence);
     memset(counts, 0, CELLS * sizeof *counts);
     memset(drafts, 0, CELLS * sizeof *drafts);
     *same = 0;
@@ -213,6 +264,7 @@ static void run(const struct chain *chain, const struct rf_sampling *settings,
         *same += tokens[0] == first && tokens[1] == plain_choice(seed, PROMPT + 1, p, V);
     }
     rf_cascade_free(cascade);
+    rf_sequence_free(sequence);
 }
 
 static int64_t sum(const int32_t counts[CELLS])
@@ -230,12 +282,16 @@ static void check_sound(void)
 {
     static const struct chain chains[] = {
         {"target", 2, 2, 0, 0, FAULTLESS},
-        {"count > target", 2, 2, 1, 3, FAULTLESS},
+        {"count > target", 2, 2, COUNTS, 3, FAULTLESS},
+        {"branches > target", 2, 2, BRANCHES, 3, FAULTLESS},
+        {"branches > target", 2, 2, BRANCHES, 0, FAULTLESS},
         {"small > target", 1, 2, 0, 1, FAULTLESS},
         {"small > target", 1, 2, 0, 3, FAULTLESS},
         {"tiny > small > target", 0, 2, 0, 3, FAULTLESS},
-        {"count > tiny > small > target", 0, 2, 1, 3, FAULTLESS},
-        {"count > tiny > small > target", 0, 2, 1, 0, FAULTLESS},
+        {"count > tiny > small > target", 0, 2, COUNTS, 3, FAULTLESS},
+        {"count > tiny > small > target", 0, 2, COUNTS, 0, FAULTLESS},
+        {"branches > tiny > small > target", 0, 2, BRANCHES, 3, FAULTLESS},
+        {"branches > tiny > small > target", 0, 2, BRANCHES, 0, FAULTLESS},
     };
     int32_t counts[CELLS], drafts[CELLS], same;
     double p[CELLS];
@@ -245,7 +301,7 @@ static void check_sound(void)
             run(chain, &settings[s], counts, drafts, &same);
             joint(&settings[s], chain->last, p);
             double out = chi_square_excess(counts, p, CELLS);
-            printf("%-30s gamma %d: chi-square %.2f of its limit", chain->name, chain->gamma, out);
+            printf("%-33s gamma %d: chi-square %.2f of its limit", chain->name, chain->gamma, out);
             CHECK_MSG(out < 1.0, "%s, gamma %d: chi-square is %.2f of its limit", chain->name,
                       chain->gamma, out);
             /* More than the distribution: of every seed, the very text. */
@@ -278,7 +334,7 @@ static void check_faults_are_caught(void)
         run(&chains[c], &settings[0], counts, drafts, &same);
         joint(&settings[0], chains[c].last, p);
         double out = chi_square_excess(counts, p, CELLS);
-        printf("%-30s chi-square %.2f times its limit\n", chains[c].name, out);
+        printf("%-33s chi-square %.2f times its limit\n", chains[c].name, out);
         CHECK_MSG(out > 2.0, "%s, and chi-square is only %.2f of its limit", chains[c].name, out);
     }
 }

@@ -118,51 +118,104 @@ struct tally {
     long same, all;
 };
 
-/* Steps forward and back through a text: the draft's tokens say what the text says, but for an
- * unfinished character; few of them change when text is added; most often they are what encoding
- * the whole text gives. */
-static void read_in_steps(const struct vocabulary *target, const struct vocabulary *draft,
-                          const struct text *text, struct tally *tally)
+static int32_t common(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
 {
-    struct rf_translator *translator = open(target, draft);
-    struct rf_tokens ids = vocabulary_encode(target, view(text, 0, text->bytes), 0);
-    int32_t n = 0, last = 0, before[CAPACITY], n_before = 0, whole = (int32_t)ids.count;
-    int exact =
-        is_exact(target, view(text, 0, text->bytes)) && is_exact(draft, view(text, 0, text->bytes));
-    while (n < whole) {
-        const int32_t *tokens;
-        n += 1 + (int32_t)random_below(random_below(3) ? 4 : 100);
-        if (random_below(5) == 0) n -= (int32_t)random_below(30);
-        if (n > whole) n = whole;
-        if (n < 1) n = 1;
-        int32_t made = rf_translator_read(translator, ids.ids, n, &tokens, NULL), same = 0;
-        CHECK(made >= 0);
-        if (made < 0) break;
-        while (same < n_before && same < made && before[same] == tokens[same]) same++;
-        if (n >= last)
-            CHECK_MSG(same >= n_before - 32, "%d of %d tokens stay", (int)same, (int)n_before);
-        memcpy(before, tokens, (size_t)made * sizeof *tokens);
-        n_before = made;
-        last = n;
-        if (exact) {
-            struct text said = decode(target->tokenizer, ids.ids, n),
-                        got = decode(draft->tokenizer, tokens, made);
-            size_t held = said.bytes - got.bytes;
-            CHECK_MSG(got.bytes <= said.bytes && held <= 3 &&
-                          memcmp(got.data, said.data, got.bytes) == 0,
-                      "%s to %s: \"%.*s\" is read as \"%.*s\"", target->name, draft->name,
-                      (int)said.bytes, said.data, (int)got.bytes, got.data);
-        }
+    int32_t same = 0;
+    while (same < n_a && same < n_b && a[same] == b[same]) same++;
+    return same;
+}
+
+/* A text in the target's tokens that is read in steps, and the draft's tokens at two moments. */
+struct reading {
+    const struct vocabulary *target, *draft;
+    struct rf_translator *translator;
+    int32_t text[CAPACITY], n_text;
+    int32_t n;                          /* tokens of the text that were read last */
+    int32_t before[CAPACITY], n_before; /* after the last read */
+    int32_t marked[CAPACITY], n_marked; /* when rf_translator_kept was called last */
+};
+
+/* Makes the text end otherwise from token `at` on; the translator is told before. */
+static void edit(struct reading *r, int32_t at, const struct fixture_strings *strings)
+{
+    rf_translator_rewind(r->translator, at);
+    struct text text = random_text(strings);
+    struct rf_tokens ids =
+        vocabulary_encode(r->target, view(&text, 0, text.bytes), at ? RF_ENCODE_CONTINUE : 0);
+    size_t n = ids.count < 400 ? ids.count : 400;
+    if (n) memcpy(r->text + at, ids.ids, n * sizeof *ids.ids);
+    r->n_text = at + (int32_t)n;
+    rf_tokens_free(&rf_system_allocator, &ids);
+}
+
+/* Reads the text's first n tokens. Few of the draft's tokens change when text was only added
+ * (`grows`), and no more of them are told to be kept than did not change. */
+static void read_to(struct reading *r, int32_t n, int grows, struct tally *kept)
+{
+    const int32_t *tokens;
+    int32_t made = rf_translator_read(r->translator, r->text, n, &tokens, NULL);
+    CHECK(made >= 0);
+    if (made < 0) return;
+    int32_t same = common(r->before, r->n_before, tokens, made);
+    if (grows) CHECK_MSG(same >= r->n_before - 32, "%d of %d tokens stay", same, r->n_before);
+    if (random_below(3)) {
+        same = common(r->marked, r->n_marked, tokens, made);
+        int32_t told = rf_translator_kept(r->translator);
+        CHECK_MSG(told >= 0 && told <= same, "%d tokens are told to be kept, not %d", told, same);
+        kept->same += told;
+        kept->all += same;
+        if (grows && r->n_marked == r->n_before) CHECK(told >= r->n_before - 32);
+        memcpy(r->marked, tokens, (size_t)made * sizeof *tokens);
+        r->n_marked = made;
     }
-    struct text said = decode(target->tokenizer, ids.ids, whole);
+    struct text said = decode(r->target->tokenizer, r->text, n),
+                got = decode(r->draft->tokenizer, tokens, made);
+    if (is_exact(r->target, view(&said, 0, said.bytes)) &&
+        is_exact(r->draft, view(&said, 0, said.bytes))) {
+        size_t held = said.bytes - got.bytes;
+        CHECK_MSG(got.bytes <= said.bytes && held <= 3 &&
+                      memcmp(got.data, said.data, got.bytes) == 0,
+                  "%s to %s: \"%.*s\" is read as \"%.*s\"", r->target->name, r->draft->name,
+                  (int)said.bytes, said.data, (int)got.bytes, got.data);
+    }
+    memcpy(r->before, tokens, (size_t)made * sizeof *tokens);
+    r->n_before = made;
+    r->n = n;
+}
+
+/* Steps forward and back through a text, which changes at times: the draft's tokens say what the
+ * text says, but for an unfinished character; most often they are what encoding the whole text
+ * gives. */
+static void read_in_steps(const struct vocabulary *target, const struct vocabulary *draft,
+                          const struct fixture_strings *strings, struct tally *tally,
+                          struct tally *kept)
+{
+    static struct reading r;
+    r = (struct reading){.target = target, .draft = draft, .translator = open(target, draft)};
+    edit(&r, 0, strings);
+    int edits = (int)random_below(4);
+    while (r.n < r.n_text) {
+        int32_t last = r.n, n = last + 1 + (int32_t)random_below(random_below(3) ? 4 : 100);
+        int grows = 1;
+        if (edits && last && random_below(5) == 0) {
+            edit(&r, (int32_t)random_below((uint32_t)last + 1), strings);
+            edits--;
+            grows = 0;
+        }
+        if (random_below(5) == 0) n -= (int32_t)random_below(30);
+        if (n > r.n_text) n = r.n_text;
+        if (n < 1) n = 1;
+        if (n < last && random_below(2)) rf_translator_rewind(r.translator, n);
+        if (r.n_text) read_to(&r, n, grows && n >= last, kept);
+        if (check_failures) break;
+    }
+    struct text said = decode(target->tokenizer, r.text, r.n);
     struct rf_tokens wanted = vocabulary_encode(draft, view(&said, 0, said.bytes), RF_ENCODE_BOS);
     tally->all++;
-    tally->same +=
-        wanted.count == (size_t)n_before &&
-        (n_before == 0 || memcmp(wanted.ids, before, (size_t)n_before * sizeof *before) == 0);
-    rf_tokens_free(&rf_system_allocator, &ids);
+    tally->same += wanted.count == (size_t)r.n_before &&
+                   common(r.before, r.n_before, wanted.ids, r.n_before) == r.n_before;
     rf_tokens_free(&rf_system_allocator, &wanted);
-    rf_translator_free(translator);
+    rf_translator_free(r.translator);
 }
 
 /* ---- writing ---- */
@@ -276,18 +329,21 @@ static void write_in_steps(const struct vocabulary *target, const struct vocabul
 
 static void check_pairs(const struct vocabulary *all, const struct fixture_strings *strings)
 {
-    struct tally tally = {0, 0};
+    struct tally tally = {0, 0}, kept = {0, 0};
     for (int target = 0; target < N_VOCABULARIES; target++) {
         for (int draft = 0; draft < N_VOCABULARIES; draft++) {
             for (int i = 0; i < 12; i++) {
                 struct text text = random_text(strings);
-                read_in_steps(&all[target], &all[draft], &text, &tally);
+                read_in_steps(&all[target], &all[draft], strings, &tally, &kept);
                 write_in_steps(&all[target], &all[draft], &text);
             }
         }
     }
     CHECK_MSG(tally.same * 10 >= tally.all * 9, "%ld of %ld texts are read as if at once",
               tally.same, tally.all);
+    CHECK_MSG(kept.same * 10 >= kept.all * 7, "%ld of %ld tokens are told to be kept", kept.same,
+              kept.all);
+    printf("%ld of %ld texts, %ld of %ld tokens\n", tally.same, tally.all, kept.same, kept.all);
 }
 
 static int32_t control(const struct vocabulary *vocabulary, const char *name)
@@ -333,6 +389,7 @@ static void check_controls(const struct vocabulary *all)
     CHECK_INT(rf_translator_read(translator, text, n, &tokens, NULL), n_wanted);
     CHECK(memcmp(tokens, wanted, (size_t)n_wanted * sizeof *wanted) == 0);
     /* Back to before a control token, and on with another. */
+    rf_translator_rewind(translator, n - 2);
     text[n - 2] = control(qwen, "<|endoftext|>");
     CHECK_INT(rf_translator_read(translator, text, n - 1, &tokens, NULL), n_wanted - 1);
     CHECK_INT(tokens[n_wanted - 2], control(smollm, "<|endoftext|>"));
@@ -378,14 +435,18 @@ static void check_halves(const struct vocabulary *all)
 {
     const struct vocabulary *gpt = &all[GPT2], *stories = &all[STORIES];
     struct rf_translator *translator = open(gpt, stories);
-    int32_t text[16], ids[16], n = put(gpt, text, 0, "a\xf0\x9f", 0);
+    int32_t text[16] = {0}, ids[16], n = put(gpt, text, 0, "a\xf0\x9f", 0);
     const int32_t *tokens;
     struct rf_choice written[16], out[16];
     struct rf_str a = {"a", 1};
     struct rf_tokens wanted = vocabulary_encode(stories, a, RF_ENCODE_BOS);
-    CHECK_INT(rf_translator_read(translator, text, n, &tokens, NULL), wanted.count);
+    int32_t first[16];
+    memcpy(first, text, sizeof first);
+    CHECK_INT(rf_translator_read(translator, first, n, &tokens, NULL), wanted.count);
     CHECK(memcmp(tokens, wanted.ids, wanted.count * sizeof *tokens) == 0);
     rf_tokens_free(&rf_system_allocator, &wanted);
+    CHECK(rf_translator_read(translator, text, n, &tokens, NULL) > 0); /* in another place */
+    memset(first, 0, sizeof first);
 
     int32_t n_ids = put(stories, ids, 0, "\xf0\x9f\x98\x80!", RF_ENCODE_CONTINUE);
     for (int32_t i = 0; i < n_ids; i++) written[i] = (struct rf_choice){ids[i], 0.9f};
@@ -414,6 +475,8 @@ static void check_long(const struct vocabulary *all)
         int32_t last = made;
         made = rf_translator_read(translator, ids.ids, (int32_t)n, &tokens, NULL);
         CHECK(made >= last - 8 && made <= last + 8);
+        int32_t kept = rf_translator_kept(translator);
+        CHECK(kept >= last - 16 && kept <= last && kept <= made);
     }
     struct text read = decode(all[STORIES].tokenizer, tokens, made);
     CHECK(read.bytes == text.bytes && memcmp(read.data, text.data, text.bytes) == 0);
@@ -437,8 +500,13 @@ static void check_limits(const struct vocabulary *all)
                                 &rf_system_allocator, &error),
               0);
     CHECK_INT(rf_translator_read(translator, text, 65, &tokens, &error), RF_ERR_CONTEXT);
+    int32_t made = rf_translator_read(translator, text, 1, &tokens, &error);
+    CHECK(made > 0);
+    CHECK_INT(rf_translator_kept(translator), 0);
+    CHECK_INT(rf_translator_kept(translator), made);
     CHECK_INT(rf_translator_read(translator, text, n, &tokens, &error), RF_ERR_CONTEXT);
     CHECK(strstr(error.text, "more than 8 tokens of the draft") != NULL);
+    CHECK_INT(rf_translator_kept(translator), 0);
     int32_t outside[3] = {-1, 1 << 30, text[0]};
     CHECK(rf_translator_read(translator, outside, 3, &tokens, &error) > 0);
     CHECK(rf_translator_read(translator, outside, 0, &tokens, &error) >= 0);

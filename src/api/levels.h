@@ -1,23 +1,22 @@
-/* The drafts of a model: which levels its chain has, their weights, and a session's cascade of
- * them. */
-#ifndef RF_API_DRAFTS_H
-#define RF_API_DRAFTS_H
+/* The levels of a model's chain: their weights, and a session's cascade of them. */
+#ifndef RF_API_LEVELS_H
+#define RF_API_LEVELS_H
 
 #include <riffle.h>
 
 #include "infer/model.h"
+#include "infer/program.h"
 #include "infer/sampler.h"
-#include "infer/session.h"
-#include "model/source.h"
+#include "model/open.h"
 #include "speculate/cascade.h"
 #include "speculate/chain.h"
 #include "speculate/model_level.h"
-#include "speculate/ngram_level.h"
 #include "speculate/pace_file.h"
 #include "speculate/translated_level.h"
 #include "text/tokenizer.h"
 
-/* What a level of the model's chain draws on; all zero for "ngram" and the target. */
+/* What a level of the model's chain draws on; all zero for drafters without a model and the target.
+ */
 struct draft_weights {
     struct rf_source *source; /* NULL: the target's */
     struct rf_tokenizer *tokenizer;
@@ -28,7 +27,7 @@ struct draft_weights {
 
 struct drafts {
     struct rf_chain chain;
-    struct draft_weights weights[RF_CHAIN_MAX_LEVELS]; /* of chain.levels */
+    struct draft_weights weights[RF_MAX_LEVELS]; /* of chain.levels */
     char chain_text[128], note[256];
     uint64_t bytes;  /* resident */
     char *pace_path; /* begins the names of the files with measured costs; NULL: none are kept */
@@ -36,37 +35,41 @@ struct drafts {
 
 /* Chooses the levels of `model`, whose own source and cost are known, from options->chain: opens
  * the draft's file, and tells what all will cost. Nothing is loaded yet. */
-int rf_drafts_choose(struct riffle_model *model, const struct riffle_model_options *options,
+int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
                      struct rf_error *error);
 /* Loads and casts the weights of all levels. */
-int rf_drafts_load(struct riffle_model *model, const struct riffle_model_options *options, int tier,
+int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options,
                    struct rf_error *error);
 void rf_drafts_free(struct riffle_model *model);
 
 /* The levels of one session. */
-struct cascade_parts {
+struct levels {
     struct rf_cascade *cascade;
     struct rf_chain chain;
     int32_t n_levels; /* that have been opened */
     char *pace_file;  /* NULL: none is kept */
-    char names[RF_CHAIN_MAX_LEVELS][RF_PACE_NAME_BYTES];
+    char names[RF_MAX_LEVELS][RF_PACE_NAME_BYTES];
     struct part {
-        struct rf_ngram *ngram;
-        struct rf_session *session; /* of a draft; the target's is the API session's own */
-        struct rf_sampler *sampler; /* likewise */
+        const struct rf_drafter *drafter; /* without a model, and its own state; else NULL */
+        void *drafter_self;
+        struct rf_view *view;         /* of a draft; the target's is the session's own */
+        struct rf_sequence *sequence; /* of a draft with a context of its own */
+        struct rf_sampler *sampler;   /* likewise */
         struct rf_translator *translator;
         struct rf_model_level level;
         struct rf_translated_level translated;
-    } parts[RF_CHAIN_MAX_LEVELS];
+    } parts[RF_MAX_LEVELS];
 };
 
-/* `chain`: some of the model's levels, NULL: all. `session` and `sampler` are the target's. */
-int rf_cascade_parts_new(struct cascade_parts *parts, const struct riffle_model *model,
-                         const struct rf_chain *chain, struct rf_session *session,
-                         struct rf_sampler *sampler, struct rf_error *error);
+/* The session's queue, view, sequence and sampler are there. `chain`: some of the model's levels,
+ * NULL: all. */
+int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
+                   struct rf_error *error);
 /* Gives all levels the settings of the target's sampler. */
-void rf_cascade_parts_set_sampling(struct cascade_parts *parts, const struct rf_sampler *sampler);
+void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler);
+/* What was measured before with this model, tier and number of threads. */
+int rf_levels_load_pace(struct riffle_session *session, struct rf_error *error);
 /* Keeps what was measured of costs. */
-void rf_cascade_parts_free(struct cascade_parts *parts, const struct rf_allocator *allocator);
+void rf_levels_close(struct levels *levels, const struct rf_allocator *allocator);
 
 #endif

@@ -1,0 +1,230 @@
+/* A session's cascade: a level for each of its chain, over the weights that the model has for it.
+ */
+#include "api/levels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+
+enum { DRAFT_CTX = 2048 }; /* tokens that a draft model's own context holds, at most */
+
+/* The place of a level in the model's chain, or -1. A model's name without its form is enough: it
+ * is there in the form that it was opened in. */
+static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_level *wanted)
+{
+    int32_t found = -1;
+    for (int32_t l = 0; l < chain->n_levels; l++) {
+        const struct rf_chain_level *level = &chain->levels[l];
+        if (level->kind != wanted->kind || strcmp(level->name, wanted->name) != 0) continue;
+        if (level->form == wanted->form || level->kind == RF_LEVEL_TARGET) return l;
+        if (level->kind == RF_LEVEL_MODEL && wanted->form == RF_WEIGHTS_STORED && found < 0)
+            found = l;
+    }
+    return found;
+}
+
+/* ---- the kinds of levels ---- */
+
+struct opening {
+    struct riffle_session *session;
+    const struct rf_chain_level *chosen;
+    const struct draft_weights *weights;
+    struct part *part;
+    struct rf_level *level; /* to be filled in */
+};
+
+static int open_drafter(struct opening *o, struct rf_error *error)
+{
+    const struct rf_drafter *drafter = o->chosen->drafter;
+    o->part->drafter = drafter;
+    *o->level = (struct rf_level){.ops = drafter->ops, .acceptance = drafter->acceptance};
+    int code = drafter->open(&o->part->drafter_self, rf_sequence_n_ctx(o->session->sequence),
+                             &o->session->model->allocator, error);
+    o->level->self = o->part->drafter_self;
+    return code;
+}
+
+/* A view of the level's weights for passes of up to max_rows. */
+static int open_view(struct opening *o, int32_t max_rows, struct rf_error *error)
+{
+    const struct rf_view_options options = {
+        .kv = o->session->view->shape.kv, .max_rows = max_rows, .cancel = &o->session->cancel};
+    return rf_view_new(&o->part->view, o->weights->model, o->session->queue, &options, error);
+}
+
+static int open_self(struct opening *o, struct rf_error *error)
+{
+    int32_t n_ctx = rf_sequence_n_ctx(o->session->sequence);
+    int code = open_view(o, n_ctx < RF_TREE_ROWS ? n_ctx : RF_TREE_ROWS, error);
+    if (code) return code;
+    rf_model_level_of_target(&o->part->level, o->part->view, o->session->sequence,
+                             o->session->sampler);
+    o->level->acceptance = o->weights->cost.form == RF_WEIGHTS_STORED ? 0.95 : 0.88;
+    return 0;
+}
+
+/* A sequence of the draft's own, which is shorter than the target's where that is long. */
+static int open_sequence(struct opening *o, int32_t *n_ctx, struct rf_error *error)
+{
+    int32_t trained = o->weights->source->params.n_ctx_train;
+    *n_ctx = rf_sequence_n_ctx(o->session->sequence);
+    if (*n_ctx > DRAFT_CTX) *n_ctx = DRAFT_CTX;
+    if (*n_ctx > trained) *n_ctx = trained;
+    int code = open_view(o, *n_ctx < RF_PROMPT_ROWS ? *n_ctx : RF_PROMPT_ROWS, error);
+    if (code) return code;
+    const struct rf_sequence_shape shape = {.n_ctx = *n_ctx, .kv = o->part->view->shape.kv};
+    return rf_sequence_new(&o->part->sequence, o->part->view, &shape, &o->session->model->allocator,
+                           error);
+}
+
+static int open_model(struct opening *o, struct rf_error *error)
+{
+    struct part *part = o->part;
+    const struct riffle_model *model = o->session->model;
+    int32_t n_ctx;
+    int code = open_sequence(o, &n_ctx, error);
+    if (!code)
+        code = rf_sampler_new(&part->sampler, o->weights->n_vocab, model->backend->first_above,
+                              &model->allocator, error);
+    if (code) return code;
+    rf_sampler_copy(part->sampler, o->session->sampler);
+    rf_model_level_of_draft(&part->level, part->view, part->sequence, part->sampler,
+                            o->weights->n_vocab);
+    o->level->acceptance = 0.7;
+    return 0;
+}
+
+static int open_translated(struct opening *o, struct rf_error *error)
+{
+    struct part *part = o->part;
+    const struct riffle_model *model = o->session->model;
+    int32_t n_ctx;
+    int code = open_sequence(o, &n_ctx, error);
+    if (!code)
+        code = rf_translator_new(&part->translator, model->tokenizer, o->weights->tokenizer, n_ctx,
+                                 n_ctx, &model->allocator, error);
+    if (code) return code;
+    part->translated = (struct rf_translated_level){
+        .view = part->view, .sequence = part->sequence, .translator = part->translator};
+    o->level->ops = &rf_translated_level_ops;
+    o->level->self = &part->translated;
+    o->level->acceptance = 0.55;
+    return 0;
+}
+
+static int open_target(struct opening *o, struct rf_error *error)
+{
+    (void)error;
+    rf_model_level_of_target(&o->part->level, o->session->view, o->session->sequence,
+                             o->session->sampler);
+    return 0;
+}
+
+static int open_level(struct opening *o, struct rf_error *error)
+{
+    switch (o->chosen->kind) {
+    case RF_LEVEL_DRAFTER: return open_drafter(o, error);
+    case RF_LEVEL_SELF: return open_self(o, error);
+    case RF_LEVEL_MODEL:
+        return o->weights->n_vocab ? open_model(o, error) : open_translated(o, error);
+    default: return open_target(o, error);
+    }
+}
+
+/* ---- the pace that is kept ---- */
+
+/* Of a draft model the name is not enough: "draft" may be another one tomorrow. */
+static void name_costs(struct levels *levels, const struct riffle_model *model, int32_t l)
+{
+    const struct rf_chain_level *level = &levels->chain.levels[l];
+    const struct draft_weights *weights =
+        &model->drafts.weights[find_level(&model->drafts.chain, level)];
+    char name[RF_PACE_NAME_BYTES - 24];
+    rf_chain_level_name(level, name, sizeof name);
+    if (level->kind == RF_LEVEL_MODEL)
+        snprintf(levels->names[l], sizeof levels->names[l], "%s %llu", name,
+                 (unsigned long long)weights->cost.pass_bytes);
+    else
+        snprintf(levels->names[l], sizeof levels->names[l], "%s", name);
+}
+
+int rf_levels_load_pace(struct riffle_session *session, struct rf_error *error)
+{
+    struct levels *levels = &session->levels;
+    const struct riffle_model *model = session->model;
+    struct rf_queue_info info;
+    char path[4200];
+    if (!model->drafts.pace_path) return 0;
+    model->backend->ops->queue_info(session->queue, &info);
+    int length = snprintf(path, sizeof path, "%s-%s-%d-of-%d", model->drafts.pace_path, model->tier,
+                          info.threads, info.places);
+    levels->pace_file = rf_strndup(&model->allocator, path, (size_t)length, error);
+    if (!levels->pace_file) return RF_ERR_MEMORY;
+    for (int32_t l = 0; l < levels->n_levels; l++) name_costs(levels, model, l);
+    rf_pace_load(&levels->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])levels->names,
+                 levels->pace_file);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
+                   struct rf_error *error)
+{
+    const struct riffle_model *model = session->model;
+    const struct drafts *drafts = &model->drafts;
+    struct levels *levels = &session->levels;
+    struct rf_level made[RF_MAX_LEVELS];
+    *levels = (struct levels){.chain = chain ? *chain : drafts->chain};
+    int code = 0;
+    for (int32_t l = 0; !code && l < levels->chain.n_levels; l++) {
+        struct part *part = &levels->parts[levels->n_levels++];
+        int32_t at = find_level(&drafts->chain, &levels->chain.levels[l]);
+        if (at < 0) {
+            char name[64];
+            rf_chain_level_name(&levels->chain.levels[l], name, sizeof name);
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "chain: the model was opened without the level %s; it has %s", name,
+                           drafts->chain_text);
+        }
+        const struct draft_weights *weights = &drafts->weights[at];
+        levels->chain.levels[l] = drafts->chain.levels[at];
+        made[l] = (struct rf_level){
+            .ops = &rf_model_level_ops, .self = &part->level, .cost = 1.0, .has_passes = 1};
+        struct opening opening = {session, &levels->chain.levels[l], weights, part, &made[l]};
+        code = open_level(&opening, error);
+        if (weights->model)
+            made[l].cost =
+                0.01 + 1.05 * (double)weights->cost.pass_bytes / (double)model->cost.pass_bytes;
+    }
+    if (!code)
+        code = rf_cascade_new(&levels->cascade, made, levels->n_levels, session->sequence,
+                              &model->allocator, error);
+    return code;
+}
+
+void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler)
+{
+    for (int32_t l = 0; l < levels->n_levels; l++)
+        if (levels->parts[l].sampler) rf_sampler_copy(levels->parts[l].sampler, sampler);
+}
+
+void rf_levels_close(struct levels *levels, const struct rf_allocator *allocator)
+{
+    struct rf_error ignored; /* a cache that cannot be written is none */
+    if (levels->cascade && levels->pace_file)
+        rf_pace_save(&levels->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])levels->names,
+                     levels->pace_file, &ignored);
+    rf_free(allocator, levels->pace_file);
+    rf_cascade_free(levels->cascade);
+    for (int32_t l = 0; l < levels->n_levels; l++) {
+        struct part *part = &levels->parts[l];
+        if (part->drafter) part->drafter->close(part->drafter_self);
+        rf_sequence_free(part->sequence);
+        rf_view_free(part->view);
+        rf_sampler_free(part->sampler);
+        rf_translator_free(part->translator);
+    }
+    *levels = (struct levels){0};
+}

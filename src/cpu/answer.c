@@ -1,0 +1,143 @@
+/* From logits to answers: the likeliest tokens, or the probabilities of given ones.
+ *
+ * A row is taken in PARTS parts of the vocabulary, each by one worker, so that the result does not
+ * depend on how many there are. */
+#include <math.h>
+
+#include "cpu/cpu.h"
+
+enum {
+    PARTS = 8,
+    ENOUGH = 128 /* tokens of a part whose probabilities stand for those of the rest */
+};
+
+/* Below the greatest logit: what is further adds nothing to a sum in F32. */
+static const float FAR = 12.0f;
+
+struct cpu_answer_part {
+    struct rf_candidate top[RF_MAX_BEST];
+    int32_t n;
+    double mass; /* the sum of exp(logit - the row's greatest) */
+};
+
+int cpu_answer_new(struct cpu_view *view, struct rf_error *error)
+{
+    view->parts = cpu_view_alloc(view, (size_t)view->base.shape.max_logits,
+                                 PARTS * sizeof *view->parts, error);
+    return view->parts ? 0 : RF_ERR_MEMORY;
+}
+
+/* Puts a candidate in its place among the best; equal ones stay in the order of their ids, in which
+ * they come. */
+static int32_t insert(struct rf_candidate *top, int32_t n, int32_t most, struct rf_candidate found)
+{
+    int32_t at = n < most ? n : most - 1;
+    if (n == most && !(found.logit > top[at].logit)) return n;
+    for (; at > 0 && found.logit > top[at - 1].logit; at--) top[at] = top[at - 1];
+    top[at] = found;
+    return n < most ? n + 1 : n;
+}
+
+static void find_best(const struct cpu_view *view, const float *logits, size_t begin, size_t end,
+                      int32_t most, struct cpu_answer_part *part)
+{
+    float threshold = -INFINITY;
+    part->n = 0;
+    for (size_t i = begin; (i += view->kernels->first_above(logits + i, end - i, threshold)) < end;
+         i++) {
+        part->n = insert(part->top, part->n, most, (struct rf_candidate){(int32_t)i, logits[i]});
+        if (part->n == most) threshold = part->top[most - 1].logit;
+    }
+}
+
+static void sum_mass(const struct cpu_view *view, const float *logits, size_t begin, size_t end,
+                     float max, struct cpu_answer_part *part)
+{
+    int count = 0;
+    part->mass = 0.0;
+    for (size_t i = begin; (i += view->kernels->first_above(logits + i, end - i, max - FAR)) < end;
+         i++) {
+        part->mass += (double)expf(logits[i] - max);
+        if (++count < ENOUGH) continue;
+        part->mass *= (double)(end - begin) / (double)(i + 1 - begin);
+        return;
+    }
+}
+
+static float greatest(const struct cpu_answer_part *parts)
+{
+    float max = -INFINITY;
+    for (int p = 0; p < PARTS; p++)
+        if (parts[p].n && parts[p].top[0].logit > max) max = parts[p].top[0].logit;
+    return max;
+}
+
+static void merge_parts(const struct cpu_answer_part *parts, int32_t most, struct rf_best *best)
+{
+    double mass = 0.0;
+    best->n = 0;
+    for (int p = 0; p < PARTS; p++) {
+        for (int32_t i = 0; i < parts[p].n; i++)
+            best->n = insert(best->top, best->n, most, parts[p].top[i]);
+        mass += parts[p].mass;
+    }
+    best->mass = (float)mass;
+    if (best->n && !isfinite(best->top[0].logit)) best->n = 0;
+}
+
+static void choose(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
+{
+    const struct rf_pass *pass = view->pass;
+    const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
+    size_t width = logits->width, begin, end;
+    struct rf_share share;
+    rf_share_begin(&share, worker, n * PARTS, 1, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t item = begin; item < end; item++) {
+            size_t p = item % PARTS;
+            find_best(view, buffer_row(logits, item / PARTS), width * p / PARTS,
+                      width * (p + 1) / PARTS, pass->n_best, &view->parts[item]);
+        }
+    rf_team_barrier(worker);
+
+    rf_share_begin(&share, worker, n * PARTS, 1, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t item = begin; item < end; item++) {
+            size_t p = item % PARTS;
+            sum_mass(view, buffer_row(logits, item / PARTS), width * p / PARTS,
+                     width * (p + 1) / PARTS, greatest(&view->parts[item - p]), &view->parts[item]);
+        }
+    rf_team_barrier(worker);
+
+    if (worker->index > 0) return;
+    for (size_t i = 0; i < n; i++)
+        merge_parts(&view->parts[i * PARTS], pass->n_best, &pass->best[first + i]);
+}
+
+static double log_probability(const float *logits, size_t n, size_t target)
+{
+    float max = logits[0];
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > max) max = logits[i];
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)expf(logits[i] - max);
+    return (double)(logits[target] - max) - log(sum);
+}
+
+void cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
+{
+    const struct rf_pass *pass = view->pass;
+    if (!pass->logprobs) {
+        if (pass->n_best) choose(view, worker, first, n);
+        return;
+    }
+    const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
+    struct rf_share share;
+    size_t begin, end;
+    rf_share_begin(&share, worker, n, 1, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t i = begin; i < end; i++)
+            pass->logprobs[first + i] = log_probability(buffer_row(logits, i), logits->width,
+                                                        (size_t)pass->targets[first + i]);
+    rf_team_barrier(worker);
+}

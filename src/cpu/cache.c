@@ -1,0 +1,292 @@
+/* The KV cache: blocks of RF_KV_POSITIONS positions that forks share. In a block, for each layer
+ * and KV head, first K, 16 positions interleaved so that a vector of scores needs no sums across
+ * lanes, [256/16][head_dim][16]; then V, [256][padded head_dim]. */
+#include <assert.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+
+static size_t heads(const struct cpu_cache *cache)
+{
+    return (size_t)cache->base.shape.params->n_layer * (size_t)cache->base.shape.params->n_head_kv;
+}
+
+static size_t head_dim(const struct cpu_cache *cache)
+{
+    return (size_t)cache->base.shape.params->head_dim;
+}
+
+static const struct rf_allocator *allocator_of(const struct cpu_cache *cache)
+{
+    return cache->base.backend->allocator;
+}
+
+size_t cpu_entry_elements(const struct rf_params *params)
+{
+    return (size_t)params->head_dim + rf_padded((size_t)params->head_dim);
+}
+
+int cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                  const struct rf_cache_shape *shape, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = backend->allocator;
+    *cache = NULL;
+    struct cpu_cache *made = rf_calloc(allocator, 1, sizeof *made, "KV cache", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->base = (struct rf_cache){backend, *shape};
+    made->padded_dim = rf_padded((size_t)shape->params->head_dim);
+    made->k_elements = RF_KV_POSITIONS * (size_t)shape->params->head_dim;
+    made->kv_elements = made->k_elements + RF_KV_POSITIONS * made->padded_dim;
+    made->blocks = rf_calloc(allocator, cpu_chunks((size_t)shape->n_ctx), sizeof *made->blocks,
+                             "KV cache", error);
+    if (!made->blocks) {
+        cpu_cache_free(&made->base);
+        return RF_ERR_MEMORY;
+    }
+    *cache = &made->base;
+    return 0;
+}
+
+/* The last holder frees. */
+static void release(const struct rf_allocator *allocator, struct cpu_block *block)
+{
+    if (!block || atomic_fetch_sub(&block->holders, 1) > 1) return;
+    rf_free(allocator, block->data);
+    rf_free(allocator, block);
+}
+
+static void release_from(struct cpu_cache *cache, size_t chunk)
+{
+    for (size_t c = chunk; c < cpu_chunks((size_t)cache->base.shape.n_ctx); c++) {
+        release(allocator_of(cache), cache->blocks[c]);
+        cache->blocks[c] = NULL;
+    }
+}
+
+void cpu_cache_trim(struct rf_cache *base, int32_t n)
+{
+    struct cpu_cache *cache = (struct cpu_cache *)base;
+    size_t chunk = cpu_chunks((size_t)n);
+    /* The next token is likely to need the first one again. */
+    int keeps = chunk < cpu_chunks((size_t)base->shape.n_ctx) && cache->blocks[chunk] &&
+                atomic_load(&cache->blocks[chunk]->holders) == 1;
+    release_from(cache, chunk + (size_t)keeps);
+}
+
+void cpu_cache_free(struct rf_cache *base)
+{
+    if (!base) return;
+    struct cpu_cache *cache = (struct cpu_cache *)base;
+    const struct rf_allocator *allocator = allocator_of(cache);
+    if (cache->blocks) release_from(cache, 0);
+    rf_free(allocator, cache->blocks);
+    rf_free(allocator, cache);
+}
+
+int cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, struct rf_error *error)
+{
+    const struct cpu_cache *cache = (const struct cpu_cache *)base;
+    int code = cpu_cache_new(copy, base->backend, &base->shape, error);
+    if (code) return code;
+    struct cpu_cache *made = (struct cpu_cache *)*copy;
+    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
+        made->blocks[c] = cache->blocks[c];
+        atomic_fetch_add(&made->blocks[c]->holders, 1);
+    }
+    return 0;
+}
+
+/* What the first `positions` of a block hold, of each layer and head: K to the end of 16. */
+static void copy_positions(const struct cpu_cache *cache, uint16_t *to, const uint16_t *from,
+                           size_t positions)
+{
+    size_t k = rf_padded(positions) * head_dim(cache), v = positions * cache->padded_dim;
+    for (size_t h = 0; h < heads(cache);
+         h++, to += cache->kv_elements, from += cache->kv_elements) {
+        memcpy(to, from, k * sizeof *to);
+        memcpy(to + cache->k_elements, from + cache->k_elements, v * sizeof *to);
+    }
+}
+
+int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = allocator_of(cache);
+    for (size_t c = first / RF_KV_POSITIONS; c < cpu_chunks(first + n); c++) {
+        struct cpu_block *old = cache->blocks[c];
+        if (old && atomic_load(&old->holders) == 1) continue;
+        struct cpu_block *block = rf_calloc(allocator, 1, sizeof *block, "KV cache", error);
+        if (!block) return RF_ERR_MEMORY;
+        /* Not cleared: kernels read K to the end of 16 positions and drop the scores of those that
+         * a query does not see; of V they read only what was written. */
+        block->data = rf_malloc(allocator, heads(cache), cache->kv_elements * sizeof *block->data,
+                                "KV cache", error);
+        if (!block->data) {
+            rf_free(allocator, block);
+            return RF_ERR_MEMORY;
+        }
+        atomic_init(&block->holders, 1);
+        size_t start = c * RF_KV_POSITIONS;
+        assert(old || first <= start);
+        if (old && first > start) copy_positions(cache, block->data, old->data, first - start);
+        cache->blocks[c] = block;
+        release(allocator, old);
+    }
+    return 0;
+}
+
+/* Where a position's key begins (its elements are RF_KV_BLOCK apart), and its value. */
+static uint16_t *key_at(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
+{
+    size_t place = pos % RF_KV_POSITIONS, first = place / RF_KV_BLOCK * RF_KV_BLOCK;
+    return k_cache(cache, pos / RF_KV_POSITIONS, layer, head) + first * head_dim(cache) +
+           place % RF_KV_BLOCK;
+}
+
+static uint16_t *value_at(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos)
+{
+    return v_cache(cache, pos / RF_KV_POSITIONS, layer, head) +
+           pos % RF_KV_POSITIONS * cache->padded_dim;
+}
+
+static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x, size_t n)
+{
+    const struct rf_kernels *kernels = kernels_of(cache->base.backend);
+    if (cache->base.shape.kv == RF_KV_F16)
+        kernels->f32_to_f16(to, x, n);
+    else
+        kernels->f32_to_bf16(to, x, n);
+}
+
+void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                         const float *key)
+{
+    size_t dim = head_dim(cache);
+    uint16_t *to = key_at(cache, layer, head, pos), half[RF_KV_BLOCK];
+    for (size_t j = 0; j < dim; j += RF_KV_BLOCK) {
+        size_t n = dim - j < RF_KV_BLOCK ? dim - j : RF_KV_BLOCK;
+        to_half(cache, half, key + j, n);
+        for (size_t i = 0; i < n; i++) to[(j + i) * RF_KV_BLOCK] = half[i];
+    }
+}
+
+void cpu_cache_store_value(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                           const float *value)
+{
+    size_t dim = head_dim(cache);
+    uint16_t *row = value_at(cache, layer, head, pos);
+    to_half(cache, row, value, dim);
+    memset(row + dim, 0, (cache->padded_dim - dim) * sizeof *row);
+}
+
+void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                   uint16_t *entry)
+{
+    size_t dim = head_dim(cache);
+    const uint16_t *key = key_at(cache, layer, head, pos);
+    for (size_t j = 0; j < dim; j++) entry[j] = key[j * RF_KV_BLOCK];
+    memcpy(entry + dim, value_at(cache, layer, head, pos), cache->padded_dim * sizeof *entry);
+}
+
+void cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                   const uint16_t *entry)
+{
+    size_t dim = head_dim(cache);
+    uint16_t *key = key_at(cache, layer, head, pos);
+    for (size_t j = 0; j < dim; j++) key[j * RF_KV_BLOCK] = entry[j];
+    memcpy(value_at(cache, layer, head, pos), entry + dim, cache->padded_dim * sizeof *entry);
+}
+
+int cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
+                   struct rf_error *error)
+{
+    struct cpu_cache *cache = (struct cpu_cache *)base;
+    const struct rf_params *params = base->shape.params;
+    int32_t moved = 0; /* the first that does */
+    while (moved < n && path[moved] == moved) moved++;
+    if (moved == n) return 0;
+    uint16_t *entry = rf_malloc(allocator_of(cache), cpu_entry_elements(params), sizeof *entry,
+                                "KV cache", error);
+    if (!entry) return RF_ERR_MEMORY;
+    for (int32_t layer = 0; layer < params->n_layer; layer++)
+        for (size_t head = 0; head < (size_t)params->n_head_kv; head++)
+            for (int32_t i = moved; i < n; i++) {
+                cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
+                cpu_cache_put(cache, layer, head, (size_t)(first_pos + i), entry);
+            }
+    rf_free(allocator_of(cache), entry);
+    return 0;
+}
+
+/* ---- in host memory ---- */
+
+/* Of the n positions that are saved, those of a block; K and V of each layer and head, in elements.
+ */
+struct piece {
+    size_t positions, k, v;
+};
+
+static struct piece piece_of(const struct cpu_cache *cache, size_t n, size_t chunk)
+{
+    size_t left = n - chunk * RF_KV_POSITIONS;
+    size_t positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
+    return (struct piece){positions, rf_padded(positions) * head_dim(cache),
+                          positions * cache->padded_dim};
+}
+
+uint64_t cpu_cache_bytes(const struct rf_cache *base, int32_t n)
+{
+    const struct cpu_cache *cache = (const struct cpu_cache *)base;
+    uint64_t elements = 0;
+    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
+        struct piece piece = piece_of(cache, (size_t)n, c);
+        elements += (uint64_t)heads(cache) * (piece.k + piece.v);
+    }
+    return elements * sizeof(uint16_t);
+}
+
+/* Clears the positions of the last K block that were not written: no stray memory belongs in a
+ * file.
+ */
+static void clear_beyond(uint16_t *k, size_t n, size_t dim)
+{
+    if (n % RF_KV_BLOCK == 0) return;
+    uint16_t *block = k + n / RF_KV_BLOCK * RF_KV_BLOCK * dim;
+    for (size_t j = 0; j < dim; j++)
+        memset(block + j * RF_KV_BLOCK + n % RF_KV_BLOCK, 0,
+               (RF_KV_BLOCK - n % RF_KV_BLOCK) * sizeof *block);
+}
+
+int cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error *error)
+{
+    (void)error;
+    const struct cpu_cache *cache = (const struct cpu_cache *)base;
+    uint16_t *to = out;
+    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
+        struct piece piece = piece_of(cache, (size_t)n, c);
+        const uint16_t *from = cache->blocks[c]->data;
+        for (size_t h = 0; h < heads(cache); h++, from += cache->kv_elements) {
+            memcpy(to, from, piece.k * sizeof *to);
+            memcpy(to + piece.k, from + cache->k_elements, piece.v * sizeof *to);
+            clear_beyond(to, piece.positions, head_dim(cache));
+            to += piece.k + piece.v;
+        }
+    }
+    return 0;
+}
+
+int cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
+{
+    struct cpu_cache *cache = (struct cpu_cache *)base;
+    const char *from = in;
+    int code = cpu_cache_prepare(cache, 0, (size_t)n, error);
+    for (size_t c = 0; !code && c < cpu_chunks((size_t)n); c++) {
+        struct piece piece = piece_of(cache, (size_t)n, c);
+        uint16_t *to = cache->blocks[c]->data;
+        for (size_t h = 0; h < heads(cache); h++, to += cache->kv_elements) {
+            memcpy(to, from, piece.k * sizeof *to);
+            memcpy(to + cache->k_elements, from + piece.k * sizeof *to, piece.v * sizeof *to);
+            from += (piece.k + piece.v) * sizeof *to;
+        }
+    }
+    return code;
+}

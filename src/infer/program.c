@@ -1,0 +1,197 @@
+#include "infer/program.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { LAYER_OPS = 9, HEAD_OPS = 2 };
+
+static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32_t layer)
+{
+    struct rf_op *op = &program->body[program->n_body++];
+    *op = (struct rf_op){.kind = kind, .layer = layer, .n = 1};
+    return op;
+}
+
+static void add_norm(struct rf_program *program, int32_t layer, const struct rf_weight *gain)
+{
+    struct rf_op *op = add(program, RF_OP_NORM, layer);
+    op->in[0] = RF_SLOT_X;
+    op->out[0] = RF_SLOT_NORMED;
+    op->weight[0] = gain;
+}
+
+/* x += in W^T */
+static void add_to_stream(struct rf_program *program, int32_t layer, enum rf_slot in,
+                          const struct rf_weight *weight)
+{
+    struct rf_op *op = add(program, RF_OP_LINEAR, layer);
+    op->in[0] = in;
+    op->out[0] = RF_SLOT_X;
+    op->weight[0] = weight;
+    op->accumulate = 1;
+}
+
+static void add_tap(struct rf_program *program, int32_t layer,
+                    const struct rf_view_options *options)
+{
+    for (int32_t t = 0; t < options->n_taps; t++) {
+        if (options->taps[t] != layer) continue;
+        struct rf_op *op = add(program, RF_OP_TAP, layer);
+        op->in[0] = RF_SLOT_X;
+        op->out[0] = (enum rf_slot)(RF_SLOT_TAP + t);
+    }
+}
+
+/* Where an architecture with the same parts in another order would differ. */
+static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    add_norm(program, i, layer->attn_norm);
+    program->body[program->n_body - 1].may_stop = 1;
+    struct rf_op *qkv = add(program, RF_OP_LINEAR, i);
+    *qkv = (struct rf_op){.kind = RF_OP_LINEAR,
+                          .layer = i,
+                          .n = 3,
+                          .in = {RF_SLOT_NORMED},
+                          .out = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                          .weight = {layer->q, layer->k, layer->v},
+                          .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
+    struct rf_op *store = add(program, RF_OP_ROPE_STORE, i);
+    *store = (struct rf_op){.kind = RF_OP_ROPE_STORE,
+                            .layer = i,
+                            .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                            .weight = {layer->q_norm, layer->k_norm}};
+    struct rf_op *attention = add(program, RF_OP_ATTENTION, i);
+    attention->in[0] = RF_SLOT_Q;
+    attention->out[0] = RF_SLOT_ATTENDED;
+    add_to_stream(program, i, RF_SLOT_ATTENDED, layer->o);
+
+    add_norm(program, i, layer->ffn_norm);
+    struct rf_op *gate_up = add(program, RF_OP_LINEAR, i);
+    *gate_up = (struct rf_op){.kind = RF_OP_LINEAR,
+                              .layer = i,
+                              .n = 2,
+                              .in = {RF_SLOT_NORMED},
+                              .out = {RF_SLOT_GATE, RF_SLOT_UP},
+                              .weight = {layer->gate, layer->up}};
+    struct rf_op *silu = add(program, RF_OP_SILU_GATE, i);
+    silu->in[0] = RF_SLOT_GATE;
+    silu->in[1] = RF_SLOT_UP;
+    silu->out[0] = RF_SLOT_GATED;
+    add_to_stream(program, i, RF_SLOT_GATED, layer->down);
+}
+
+static void add_head(struct rf_program *program, const struct rf_model *model)
+{
+    program->head[0] = (struct rf_op){.kind = RF_OP_NORM,
+                                      .n = 1,
+                                      .in = {RF_SLOT_X},
+                                      .out = {RF_SLOT_NORMED},
+                                      .weight = {model->output_norm}};
+    program->head[1] = (struct rf_op){.kind = RF_OP_LINEAR,
+                                      .n = 1,
+                                      .in = {RF_SLOT_NORMED},
+                                      .out = {RF_SLOT_LOGITS},
+                                      .weight = {model->output}};
+    program->n_head = HEAD_OPS;
+}
+
+static void shape_slots(struct rf_program *program, int32_t n_taps)
+{
+    const struct rf_params *params = program->params;
+    int32_t n_q = params->n_head * params->head_dim, n_kv = params->n_head_kv * params->head_dim;
+    const struct rf_slot_shape slots[RF_SLOT_TAP] = {
+        [RF_SLOT_X] = {params->n_embd, 0},
+        [RF_SLOT_NORMED] = {params->n_embd, 1},
+        [RF_SLOT_Q] = {n_q, 0},
+        [RF_SLOT_K] = {n_kv, 0},
+        [RF_SLOT_V] = {n_kv, 0},
+        [RF_SLOT_ATTENDED] = {n_q, 1},
+        [RF_SLOT_GATE] = {params->n_ff, 0},
+        [RF_SLOT_UP] = {params->n_ff, 0},
+        [RF_SLOT_GATED] = {params->n_ff, 1},
+        [RF_SLOT_LOGITS] = {params->n_vocab, 0},
+    };
+    memcpy(program->slots, slots, sizeof slots);
+    for (int32_t t = 0; t < n_taps; t++)
+        program->slots[RF_SLOT_TAP + t] = (struct rf_slot_shape){params->n_embd, 0};
+    program->n_slots = RF_SLOT_TAP + n_taps;
+}
+
+/* The program and its operations in one block. */
+static int program_new(struct rf_program **program, const struct rf_model *model,
+                       const struct rf_view_options *options, struct rf_error *error)
+{
+    const struct rf_params *params = &model->source->params;
+    size_t most = 1 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps;
+    *program =
+        rf_calloc(model->allocator, 1, sizeof **program + (most + HEAD_OPS) * sizeof(struct rf_op),
+                  "view", error);
+    if (!*program) return RF_ERR_MEMORY;
+    struct rf_program *made = *program;
+    made->params = params;
+    made->body = (struct rf_op *)(made + 1);
+    made->head = made->body + most;
+    shape_slots(made, options->n_taps);
+    struct rf_op *embed = add(made, RF_OP_EMBED, -1);
+    embed->out[0] = RF_SLOT_X;
+    embed->weight[0] = model->token_embd;
+    add_tap(made, -1, options);
+    for (int32_t i = 0; i < params->n_layer; i++) {
+        add_layer(made, i, &model->layers[i]);
+        add_tap(made, i, options);
+    }
+    add_head(made, model);
+    assert((size_t)made->n_body <= most);
+    return 0;
+}
+
+int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_queue *queue,
+                const struct rf_view_options *options, struct rf_error *error)
+{
+    *view = NULL;
+    if (options->n_taps < 0 || options->n_taps > RF_MAX_TAPS)
+        return rf_fail(error, RF_ERR_ARGUMENT, "n_taps %d: not between 0 and %d", options->n_taps,
+                       RF_MAX_TAPS);
+    for (int32_t t = 0; t < options->n_taps; t++)
+        if (options->taps[t] < (t ? options->taps[t - 1] + 1 : -1) ||
+            options->taps[t] >= model->source->params.n_layer)
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "taps[%d]: layer %d is not between -1 and %d, or not in order", t,
+                           options->taps[t], model->source->params.n_layer - 1);
+    struct rf_program *program;
+    int code = program_new(&program, model, options, error);
+    if (code) return code;
+    const struct rf_view_shape shape = {
+        .program = program,
+        .weights = model->weights,
+        .precision = options->precision,
+        .kv = options->kv,
+        .max_rows = options->max_rows,
+        .max_logits = options->max_rows < RF_TREE_ROWS ? options->max_rows : RF_TREE_ROWS};
+    code = queue->backend->ops->view_new(view, queue, &shape, error);
+    if (code) {
+        rf_free(model->allocator, program);
+        *view = NULL;
+        return code;
+    }
+    (*view)->backend = queue->backend;
+    (*view)->shape = shape;
+    (*view)->cancel = options->cancel;
+    return 0;
+}
+
+void rf_view_free(struct rf_view *view)
+{
+    if (!view) return;
+    const struct rf_allocator *allocator = view->backend->allocator;
+    const struct rf_program *program = view->shape.program;
+    view->backend->ops->view_free(view);
+    rf_free(allocator, (void *)program);
+}
+
+int rf_view_run(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error)
+{
+    view->passes++;
+    int code = view->backend->ops->submit(view, pass, error);
+    return code ? code : view->backend->ops->sync(view, error);
+}

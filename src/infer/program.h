@@ -1,0 +1,26 @@
+/* The forward pass of a model as a list of operations, and views over it. */
+#ifndef RF_INFER_PROGRAM_H
+#define RF_INFER_PROGRAM_H
+
+#include "infer/backend.h"
+#include "infer/model.h"
+
+struct rf_view_options {
+    enum rf_precision precision;
+    enum rf_kv_type kv;
+    int32_t max_rows;    /* of a pass */
+    const int32_t *taps; /* [n_taps] layers whose output rows can be asked for, ascending; -1 is
+                            the embedding */
+    int32_t n_taps;      /* <= RF_MAX_TAPS */
+    const atomic_int *cancel; /* NULL: passes cannot be cancelled */
+};
+
+/* A view of the model's weights on `queue`. The model and the queue must outlive it. */
+int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_queue *queue,
+                const struct rf_view_options *options, struct rf_error *error);
+void rf_view_free(struct rf_view *view);
+
+/* Submits a pass and waits for it. */
+int rf_view_run(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
+
+#endif

@@ -1,0 +1,558 @@
+#include "infer/sequence.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "infer/program.h"
+#include "platform/clock.h"
+#include "platform/split.h"
+
+struct rf_sequence {
+    const struct rf_allocator *allocator;
+    struct rf_view *judge;
+    struct rf_cache *cache;
+    int32_t n_ctx, n_vocab;
+    int32_t *tokens; /* [n_ctx + RF_TREE_ROWS] */
+    int32_t n, n_ahead;
+
+    int32_t n_read;               /* positions that hold the judge's entries */
+    const struct rf_view *writer; /* another view that wrote entries behind those, or NULL ... */
+    int32_t n_written;            /* ... up to here */
+    struct rf_follower *follower; /* or NULL */
+
+    /* The answer after the first n_answered tokens: number answer_row of the view's pass. */
+    const struct rf_view *answerer;
+    uint64_t answer_pass;
+    int32_t answer_row, n_answered;
+    struct rf_best best; /* its candidates, where some were asked for; else n is 0 */
+};
+
+static void check(const struct rf_sequence *s)
+{
+    assert(s->n >= 0 && s->n <= s->n_ctx);
+    assert(s->n_ahead >= 0 && s->n + s->n_ahead <= s->n_ctx + RF_TREE_ROWS);
+    assert(s->n_read >= 0 && s->n_read <= s->n + s->n_ahead && s->n_read <= s->n_ctx);
+    assert(s->writer ? s->n_written > s->n_read && s->n_written <= s->n + s->n_ahead
+                     : s->n_written == 0);
+    (void)s;
+}
+
+int rf_sequence_new(struct rf_sequence **sequence, struct rf_view *judge,
+                    const struct rf_sequence_shape *shape, const struct rf_allocator *allocator,
+                    struct rf_error *error)
+{
+    *sequence = NULL;
+    struct rf_sequence *made = rf_calloc(allocator, 1, sizeof *made, "sequence", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->allocator = allocator;
+    made->judge = judge;
+    made->n_ctx = shape->n_ctx;
+    made->n_vocab = judge ? judge->shape.program->params->n_vocab : INT32_MAX;
+    made->tokens = rf_malloc(allocator, (size_t)shape->n_ctx + RF_TREE_ROWS, sizeof *made->tokens,
+                             "sequence", error);
+    int code = made->tokens ? 0 : RF_ERR_MEMORY;
+    if (!code && judge) {
+        const struct rf_cache_shape cache = {
+            .params = judge->shape.program->params, .n_ctx = shape->n_ctx, .kv = shape->kv};
+        code = judge->backend->ops->cache_new(&made->cache, judge->backend, &cache, error);
+    }
+    if (code) {
+        rf_sequence_free(made);
+        return code;
+    }
+    *sequence = made;
+    return 0;
+}
+
+void rf_sequence_free(struct rf_sequence *s)
+{
+    if (!s) return;
+    if (s->cache) s->cache->backend->ops->cache_free(s->cache);
+    rf_free(s->allocator, s->tokens);
+    rf_free(s->allocator, s);
+}
+
+int rf_sequence_fork(struct rf_sequence **copy, struct rf_sequence *from, struct rf_view *judge,
+                     struct rf_error *error)
+{
+    *copy = NULL;
+    struct rf_sequence *made = rf_calloc(from->allocator, 1, sizeof *made, "fork", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->allocator = from->allocator;
+    made->judge = judge;
+    made->n_ctx = from->n_ctx;
+    made->n_vocab = from->n_vocab;
+    made->n = from->n;
+    made->n_read = from->n_read < from->n ? from->n_read : from->n;
+    made->tokens = rf_malloc(from->allocator, (size_t)from->n_ctx + RF_TREE_ROWS,
+                             sizeof *made->tokens, "fork", error);
+    int code = made->tokens ? 0 : RF_ERR_MEMORY;
+    if (!code && from->n) memcpy(made->tokens, from->tokens, (size_t)from->n * sizeof(int32_t));
+    if (!code && from->cache)
+        code = judge->backend->ops->cache_fork(&made->cache, from->cache, made->n_read, error);
+    if (code) {
+        rf_sequence_free(made);
+        return code;
+    }
+    check(made);
+    *copy = made;
+    return 0;
+}
+
+/* ---- the text ---- */
+
+const int32_t *rf_sequence_tokens(const struct rf_sequence *s)
+{
+    return s->tokens;
+}
+
+int32_t rf_sequence_n_committed(const struct rf_sequence *s)
+{
+    return s->n;
+}
+
+int32_t rf_sequence_length(const struct rf_sequence *s)
+{
+    return s->n + s->n_ahead;
+}
+
+int32_t rf_sequence_n_ctx(const struct rf_sequence *s)
+{
+    return s->n_ctx;
+}
+
+int32_t rf_sequence_n_read(const struct rf_sequence *s)
+{
+    return s->n_read;
+}
+
+void rf_sequence_set_follower(struct rf_sequence *s, struct rf_follower *follower)
+{
+    s->follower = follower;
+}
+
+/* Another view's entries count up to position n. */
+static void limit_writer(struct rf_sequence *s, int32_t n)
+{
+    if (s->n_written > n) s->n_written = n;
+    if (s->n_written > s->n_read) return;
+    s->writer = NULL;
+    s->n_written = 0;
+}
+
+/* The cache's entries from position n on are no longer the text's. */
+static void limit_read(struct rf_sequence *s, int32_t n)
+{
+    if (s->n_read > n) s->n_read = n;
+    limit_writer(s, n);
+}
+
+void rf_sequence_rewind(struct rf_sequence *s, int32_t n)
+{
+    assert(n >= 0 && n <= s->n + s->n_ahead);
+    if (s->follower && n < s->n + s->n_ahead) s->follower->rewound(s->follower, n);
+    s->n_ahead = n > s->n ? n - s->n : 0;
+    if (s->n > n) {
+        s->n = n;
+        if (s->cache) s->cache->backend->ops->cache_trim(s->cache, n);
+    }
+    limit_read(s, n);
+    check(s);
+}
+
+int rf_sequence_append(struct rf_sequence *s, const int32_t *tokens, int32_t n,
+                       struct rf_error *error)
+{
+    if (n > s->n_ctx - s->n)
+        return n == 1 ? rf_fail(error, RF_ERR_CONTEXT, "the context of %d tokens is full", s->n_ctx)
+                      : rf_fail(error, RF_ERR_CONTEXT,
+                                "%d tokens do not fit: the context holds %d, of which %d are taken",
+                                n, s->n_ctx, s->n);
+    for (int32_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= s->n_vocab)
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "token %d at index %d is outside the vocabulary of %d", tokens[i], i,
+                           s->n_vocab);
+    rf_sequence_rewind(s, s->n);
+    if (n) memcpy(s->tokens + s->n, tokens, (size_t)n * sizeof *tokens);
+    s->n += n;
+    check(s);
+    return 0;
+}
+
+void rf_sequence_place(struct rf_sequence *s, const int32_t *tokens, int32_t n)
+{
+    int32_t at = s->n + s->n_ahead;
+    assert(n >= 0 && at + n <= s->n_ctx + RF_TREE_ROWS);
+    memmove(s->tokens + at, tokens, (size_t)n * sizeof *tokens);
+    s->n_ahead += n;
+    check(s);
+}
+
+int rf_sequence_commit(struct rf_sequence *s, struct rf_error *error)
+{
+    assert(s->n_ahead > 0);
+    if (s->n == s->n_ctx)
+        return rf_fail(error, RF_ERR_CONTEXT, "the context of %d tokens is full", s->n_ctx);
+    s->n++;
+    s->n_ahead--;
+    check(s);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+/* Positions that this view can use. */
+static int32_t usable(const struct rf_sequence *s, const struct rf_view *view)
+{
+    return view == s->writer ? s->n_written : s->n_read;
+}
+
+static int has_answer(const struct rf_sequence *s, const struct rf_view *view, int32_t n_text)
+{
+    return s->answerer == view && s->answer_pass == view->passes && s->n_answered == n_text &&
+           usable(s, view) >= n_text;
+}
+
+int32_t rf_sequence_unread(const struct rf_sequence *s, const struct rf_view *view, int32_t n_text)
+{
+    int32_t read = usable(s, view);
+    if (read < n_text) return n_text - read;
+    return has_answer(s, view, n_text) ? 0 : 1;
+}
+
+/* A pass of the view over positions from `from` on begins: entries there become its own. */
+static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_t from)
+{
+    assert(from <= usable(s, view));
+    if (view == s->judge || view != s->writer) limit_writer(s, 0);
+    limit_read(s, from);
+}
+
+/* It has read up to position `to`. */
+static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t to)
+{
+    if (view == s->judge) {
+        s->n_read = to;
+        limit_writer(s, 0);
+    } else if (to > s->n_read) {
+        s->writer = view;
+        s->n_written = to;
+    }
+    check(s);
+}
+
+/* One pass over n tokens of the text from position `from` on. */
+static int read_block(struct rf_sequence *s, struct rf_view *view, int32_t from, int32_t n,
+                      struct rf_pass *pass, struct rf_error *error)
+{
+    const struct rf_rows rows = {
+        .cache = s->cache, .tokens = s->tokens + from, .n = n, .first_pos = from};
+    pass->groups = &rows;
+    pass->n_groups = 1;
+    begin_pass(s, view, from);
+    int code = rf_view_run(view, pass, error);
+    if (!code) end_pass(s, view, from + n);
+    return code;
+}
+
+static int cancelled(const struct rf_sequence *s, int code, struct rf_error *error)
+{
+    return code == RF_ERR_CANCELLED
+               ? rf_fail(error, RF_ERR_CANCELLED, "cancelled after %d tokens", s->n)
+               : code;
+}
+
+/* Reads all but the last token of a text that does not fit one pass with its draft. */
+static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_error *error)
+{
+    struct rf_sequence *s = ask->sequence;
+    int32_t most = ask->n_draft < RF_FEW_ROWS ? RF_FEW_ROWS : ask->n_draft + 1;
+    if (most > view->shape.max_rows) most = view->shape.max_rows;
+    if (ask->n_text - usable(s, view) + ask->n_draft <= most) return 0;
+    for (int32_t left; (left = ask->n_text - usable(s, view) - 1) > 0;) {
+        struct rf_pass pass = {0};
+        int32_t n = left < view->shape.max_rows ? left : view->shape.max_rows;
+        int code = read_block(s, view, usable(s, view), n, &pass, error);
+        if (code) return code;
+    }
+    return 0;
+}
+
+/* The pass that has just ended answers what follows the first n_text tokens. */
+static void keep_answer(struct rf_sequence *s, const struct rf_view *view, int32_t n_text,
+                        int32_t row, const struct rf_best *best)
+{
+    s->answerer = view;
+    s->answer_pass = view->passes;
+    s->answer_row = row;
+    s->n_answered = n_text;
+    if (best)
+        s->best = *best;
+    else
+        s->best.n = 0;
+}
+
+static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struct rf_error *error)
+{
+    const struct rf_sequence *s = ask->sequence;
+    if (ask->n_text < 1)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "a session without tokens has nothing to go on from");
+    if (ask->n_draft < 0 || ask->n_draft >= view->shape.max_logits)
+        return rf_fail(error, RF_ERR_ARGUMENT, "%d draft rows: not between 0 and %d", ask->n_draft,
+                       view->shape.max_logits - 1);
+    if (ask->n_draft > s->n_ctx - ask->n_text)
+        return rf_fail(error, RF_ERR_CONTEXT,
+                       "%d draft tokens do not fit: the context holds %d, of which %d are taken",
+                       ask->n_draft, s->n_ctx, ask->n_text);
+    assert(ask->n_text <= s->n + s->n_ahead);
+    return 0;
+}
+
+/* The rows of all asks in the making. */
+struct gathered {
+    struct rf_rows groups[RF_MAX_ROWS];
+    int32_t tokens[RF_MAX_ROWS], parents[RF_MAX_ROWS], wanted[RF_MAX_ROWS];
+    int32_t n_rows, n_wanted;
+};
+
+static int gather(struct gathered *g, struct rf_ask *ask, int32_t index, struct rf_view *view,
+                  struct rf_error *error)
+{
+    struct rf_sequence *s = ask->sequence;
+    int32_t from = usable(s, view);
+    if (from >= ask->n_text) from = ask->n_text - 1; /* to the same bits */
+    int32_t unread = ask->n_text - from, n = unread + ask->n_draft;
+    if (n > view->shape.max_rows - g->n_rows || n > RF_MAX_ROWS - g->n_rows ||
+        ask->n_draft + 1 > view->shape.max_logits - g->n_wanted)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%d rows after the %d of other sequences: a pass has at most %d, of which "
+                       "%d are answered",
+                       n, g->n_rows, view->shape.max_rows, view->shape.max_logits);
+    int32_t *tokens = g->tokens + g->n_rows, *parents = g->parents + g->n_rows;
+    memcpy(tokens, s->tokens + from, (size_t)unread * sizeof *tokens);
+    if (ask->n_draft) memcpy(tokens + unread, ask->draft, (size_t)ask->n_draft * sizeof *tokens);
+    for (int32_t i = 0; ask->parents && i < n; i++) {
+        int32_t parent = i < unread ? -1 : ask->parents[i - unread];
+        parents[i] = i < unread ? i - 1 : parent < 0 ? unread - 1 : unread + parent;
+        assert(parents[i] < i);
+    }
+    g->groups[index] = (struct rf_rows){.cache = s->cache,
+                                        .tokens = tokens,
+                                        .parents = ask->parents ? parents : NULL,
+                                        .n = n,
+                                        .first_pos = from};
+    ask->first = g->n_wanted;
+    for (int32_t i = unread - 1; i < n; i++) g->wanted[g->n_wanted++] = g->n_rows + i;
+    g->n_rows += n;
+    return 0;
+}
+
+int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
+            const struct rf_read_options *options, struct rf_read_cost *cost,
+            struct rf_error *error)
+{
+    struct gathered gathered;
+    gathered.n_rows = gathered.n_wanted = 0;
+    if (n_asks < 1 || n_asks > RF_MAX_ROWS)
+        return rf_fail(error, RF_ERR_ARGUMENT, "a pass over %d sequences", n_asks);
+    int code = 0;
+    for (int32_t a = 0; !code && a < n_asks; a++) code = check_ask(&asks[a], view, error);
+    for (int32_t a = 0; !code && a < n_asks; a++) code = read_ahead(&asks[a], view, error);
+    for (int32_t a = 0; !code && a < n_asks; a++)
+        code = gather(&gathered, &asks[a], a, view, error);
+    if (code) return cancelled(asks->sequence, code, error);
+    for (int32_t a = 0; a < n_asks; a++)
+        begin_pass(asks[a].sequence, view, gathered.groups[a].first_pos);
+    const struct rf_pass pass = {.groups = gathered.groups,
+                                 .n_groups = n_asks,
+                                 .wanted = gathered.wanted,
+                                 .n_wanted = gathered.n_wanted,
+                                 .n_best = options->n_best,
+                                 .best = options->best};
+    double start = rf_clock_seconds();
+    code = rf_view_run(view, &pass, error);
+    if (code) return cancelled(asks->sequence, code, error);
+    if (cost) *cost = (struct rf_read_cost){gathered.n_rows, rf_clock_seconds() - start};
+    for (int32_t a = 0; a < n_asks; a++) {
+        end_pass(asks[a].sequence, view, asks[a].n_text);
+        keep_answer(asks[a].sequence, view, asks[a].n_text, asks[a].first,
+                    options->n_best ? &options->best[asks[a].first] : NULL);
+    }
+    return 0;
+}
+
+int rf_sequence_accept(struct rf_sequence *s, struct rf_view *view, int32_t n_text,
+                       const int32_t *path, int32_t n, struct rf_error *error)
+{
+    if (n == 0) return 0;
+    assert(usable(s, view) == n_text && n_text + n <= s->n + s->n_ahead);
+    int code = s->cache->backend->ops->cache_keep(s->cache, n_text, path, n, error);
+    if (code) return code;
+    end_pass(s, view, n_text + n);
+    return 0;
+}
+
+/* Reads all committed tokens that have not been read; the pass over the last one answers. */
+static int read_rest(struct rf_sequence *s, struct rf_view *view, rf_read_progress progress,
+                     void *user, struct rf_error *error)
+{
+    int32_t start = usable(s, view), total = s->n - start, last;
+    struct rf_best best;
+    for (int32_t from; (from = usable(s, view)) < s->n;) {
+        int32_t left = s->n - from;
+        int32_t n = left < view->shape.max_rows ? left : view->shape.max_rows;
+        last = n - 1;
+        struct rf_pass pass = {.wanted = &last, .n_wanted = n == left, .n_best = 1, .best = &best};
+        int code = read_block(s, view, from, n, &pass, error);
+        if (code) return code;
+        if (progress && progress(user, from + n - start, total) && from + n < s->n)
+            return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
+    }
+    keep_answer(s, view, s->n, 0, &best);
+    return 0;
+}
+
+const struct rf_best *rf_sequence_best(const struct rf_sequence *s, const struct rf_view *view)
+{
+    return has_answer(s, view, s->n + s->n_ahead) && s->best.n ? &s->best : NULL;
+}
+
+int rf_sequence_answer(struct rf_sequence *s, struct rf_view *view, const float **logits,
+                       struct rf_error *error)
+{
+    int32_t n_text = s->n + s->n_ahead;
+    if (n_text == 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "a session without tokens has no logits");
+    if (!has_answer(s, view, n_text)) {
+        struct rf_ask ask = {.sequence = s, .n_text = n_text};
+        int code = rf_read(view, &ask, 1, &(struct rf_read_options){0}, NULL, error);
+        if (code) return code;
+    }
+    return view->backend->ops->logits(view, s->answer_row, logits, error);
+}
+
+/* After a read that failed: what was read stays if it was cancelled, but never less than what was
+ * committed before. */
+static int undo(struct rf_sequence *s, int32_t n_before, int code, struct rf_error *error)
+{
+    int32_t n = code == RF_ERR_CANCELLED && s->n_read > n_before ? s->n_read : n_before;
+    rf_sequence_rewind(s, n);
+    return cancelled(s, code, error);
+}
+
+int rf_sequence_prefill(struct rf_sequence *s, struct rf_view *view, const int32_t *tokens,
+                        int32_t n, rf_read_progress progress, void *user, struct rf_error *error)
+{
+    int32_t n_before = s->n;
+    int code = rf_sequence_append(s, tokens, n, error);
+    if (code) return code;
+    if (usable(s, view) == s->n) return 0;
+    code = read_rest(s, view, progress, user, error);
+    return code ? undo(s, n_before, code, error) : 0;
+}
+
+int rf_sequence_score(struct rf_sequence *s, struct rf_view *view, const int32_t *tokens, int32_t n,
+                      int32_t first, double *logprobs, struct rf_error *error)
+{
+    int32_t n_before = s->n, wanted[RF_MAX_ROWS];
+    if (first < 0 || first > n || (first == 0 && n_before == 0 && n > 0))
+        return rf_fail(error, RF_ERR_ARGUMENT, "first %d: a token can be scored only after another",
+                       first);
+    int code = rf_sequence_append(s, tokens, n, error);
+    if (code) return code;
+    /* The row before the first token must be in the pass: read it again, to the same bits. */
+    if (first == 0 && n > 0 && s->n_read == n_before) limit_read(s, n_before - 1);
+    /* Row i predicts token i + 1: the rows wanted begin before the first scored token and end
+     * before the last. */
+    int32_t from = n_before + first - 1, to = s->n - 1;
+    for (int32_t start; (start = usable(s, view)) < s->n;) {
+        int32_t left = s->n - start;
+        int32_t rows = left < view->shape.max_rows ? left : view->shape.max_rows;
+        int32_t low = from > start ? from : start, high = to < start + rows ? to : start + rows;
+        struct rf_pass pass = {.wanted = wanted,
+                               .n_wanted = high > low ? high - low : 0,
+                               .targets = s->tokens + low + 1,
+                               .logprobs = logprobs + (low - from)};
+        for (int32_t i = 0; i < pass.n_wanted; i++) wanted[i] = low - start + i;
+        code = read_block(s, view, start, rows, &pass, error);
+        if (code) return undo(s, n_before, code, error);
+    }
+    return 0;
+}
+
+int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t n_rows,
+                            int32_t context, int32_t repeats, double *seconds,
+                            struct rf_error *error)
+{
+    static const int32_t filler[RF_MAX_ROWS];
+    int32_t n_before = s->n, max_rows = view->shape.max_rows, wanted[RF_TREE_ROWS];
+    if (n_rows < 1 || n_rows > max_rows)
+        return rf_fail(error, RF_ERR_ARGUMENT, "rows %d: not between 1 and %d", n_rows, max_rows);
+    if (repeats < 1) return rf_fail(error, RF_ERR_ARGUMENT, "repeats %d: not positive", repeats);
+    if (context < n_before || context > s->n_ctx - n_rows)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "context %d: not between the %d tokens of the session and %d", context,
+                       n_before, s->n_ctx - n_rows);
+    rf_sequence_rewind(s, s->n);
+    int code = 0;
+    while (!code && s->n < context) {
+        int32_t left = context - s->n;
+        code = rf_sequence_prefill(s, view, filler, left < max_rows ? left : max_rows, NULL, NULL,
+                                   error);
+    }
+    if (!code && usable(s, view) < s->n) code = read_rest(s, view, NULL, NULL, error);
+    /* A verification answers every row, a prompt the last one. */
+    int32_t n_wanted = n_rows <= RF_FEW_ROWS ? n_rows : 1;
+    for (int32_t i = 0; i < n_wanted; i++) wanted[i] = n_rows - n_wanted + i;
+    for (int32_t i = 0; !code && i < repeats; i++) {
+        struct rf_best best[RF_FEW_ROWS];
+        struct rf_pass pass = {.wanted = wanted, .n_wanted = n_wanted, .n_best = 1, .best = best};
+        code = rf_sequence_append(s, filler, n_rows, error);
+        double start = rf_clock_seconds();
+        if (!code) code = read_block(s, view, context, n_rows, &pass, error);
+        seconds[i] = rf_clock_seconds() - start;
+        if (!code) rf_sequence_rewind(s, context);
+    }
+    rf_sequence_rewind(s, n_before);
+    s->answerer = NULL;
+    return cancelled(s, code, error);
+}
+
+/* ---- state ---- */
+
+uint64_t rf_sequence_kv_bytes(const struct rf_sequence *s, int32_t n_read)
+{
+    return s->cache->backend->ops->cache_bytes(s->cache, n_read);
+}
+
+int rf_sequence_kv_save(struct rf_sequence *s, void *kv, struct rf_error *error)
+{
+    int32_t n = s->n_read < s->n ? s->n_read : s->n;
+    return s->cache->backend->ops->cache_save(s->cache, n, kv, error);
+}
+
+int rf_sequence_load(struct rf_sequence *s, const int32_t *tokens, int32_t n, int32_t n_read,
+                     const void *kv, struct rf_error *error)
+{
+    const struct rf_backend_ops *ops = s->cache->backend->ops;
+    struct rf_cache *cache;
+    assert(n_read >= 0 && n_read <= n && n <= s->n_ctx);
+    int code = ops->cache_new(&cache, s->cache->backend, &s->cache->shape, error);
+    if (code) return code;
+    code = ops->cache_load(cache, n_read, kv, error);
+    if (code) {
+        ops->cache_free(cache);
+        return code;
+    }
+    rf_sequence_rewind(s, 0);
+    ops->cache_free(s->cache);
+    s->cache = cache;
+    memcpy(s->tokens, tokens, (size_t)n * sizeof *tokens);
+    s->n = n;
+    s->n_read = n_read;
+    s->answerer = NULL;
+    check(s);
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* A sequence: the tokens of a text, how far views have read them, and their keys and values.
+ *
+ * The text is tokens[0 .. length): first the committed tokens, then those that are placed *ahead*,
+ * drafts that may yet be taken back. The sequence is the one place that holds it; who follows the
+ * text is told with rf_sequence_kept how much of it is still what it was.
+ *
+ * Reading. Committing a token only appends it; the pass that needs it reads it. The cache belongs
+ * to one view, the *judge*: n_read positions hold its entries. Other views of the same shape may
+ * read along (QSpec, section 3.3): they use the judge's entries and write their own behind those,
+ * which the judge overwrites when it gets there.
+ *
+ * A failed or cancelled call leaves the sequence at its last committed token. */
+#ifndef RF_INFER_SEQUENCE_H
+#define RF_INFER_SEQUENCE_H
+
+#include "infer/backend.h"
+
+struct rf_sequence;
+
+enum { RF_PROMPT_ROWS = 256 /* of a pass over a prompt: weights are read once for so many */ };
+
+struct rf_sequence_shape {
+    int32_t n_ctx; /* tokens that it can hold */
+    enum rf_kv_type kv;
+};
+
+/* `judge` may be NULL: a text without a cache, which cannot be read. It must outlive the sequence.
+ */
+int rf_sequence_new(struct rf_sequence **sequence, struct rf_view *judge,
+                    const struct rf_sequence_shape *shape, const struct rf_allocator *allocator,
+                    struct rf_error *error);
+void rf_sequence_free(struct rf_sequence *sequence);
+/* A second sequence with the committed tokens of `from`, judged by a view of the same weights. Both
+ * share the cache's blocks until one of them writes. */
+int rf_sequence_fork(struct rf_sequence **copy, struct rf_sequence *from, struct rf_view *judge,
+                     struct rf_error *error);
+
+/* ---- the text ---- */
+
+const int32_t *rf_sequence_tokens(const struct rf_sequence *sequence); /* valid for its lifetime */
+int32_t rf_sequence_n_committed(const struct rf_sequence *sequence);
+int32_t rf_sequence_length(const struct rf_sequence *sequence); /* committed and ahead */
+int32_t rf_sequence_n_ctx(const struct rf_sequence *sequence);
+int32_t rf_sequence_n_read(const struct rf_sequence *sequence); /* by the judge */
+
+/* Commits tokens; drops what is ahead. Nothing is appended on failure: RF_ERR_CONTEXT when they do
+ * not fit, RF_ERR_ARGUMENT names a token outside the vocabulary. */
+int rf_sequence_append(struct rf_sequence *sequence, const int32_t *tokens, int32_t n,
+                       struct rf_error *error);
+/* Cuts the text to its first n <= length tokens. */
+void rf_sequence_rewind(struct rf_sequence *sequence, int32_t n);
+
+/* Places tokens ahead. There is room for RF_TREE_ROWS beyond n_ctx. */
+void rf_sequence_place(struct rf_sequence *sequence, const int32_t *tokens, int32_t n);
+/* Commits the first token that is ahead. RF_ERR_CONTEXT when the context is full. */
+int rf_sequence_commit(struct rf_sequence *sequence, struct rf_error *error);
+
+/* Who is told when tokens are taken back: all after the first n, before anything changes. There is
+ * one at most; it must outlive the sequence or be taken off with NULL. */
+struct rf_follower {
+    void (*rewound)(struct rf_follower *follower, int32_t n);
+};
+void rf_sequence_set_follower(struct rf_sequence *sequence, struct rf_follower *follower);
+
+/* ---- reading ---- */
+
+/* What a pass is to tell of one sequence: what follows tokens[0 .. n_text), and what follows each
+ * of n_draft < RF_TREE_ROWS draft rows behind it. parents[i] < i: the draft row that row i follows,
+ * -1: the text; NULL: each follows the one before. */
+struct rf_ask {
+    struct rf_sequence *sequence;
+    const int32_t *draft, *parents;
+    int32_t n_text, n_draft;
+    int32_t first; /* set by rf_read: the answer after the text is answer `first` of the view, that
+                      after draft row i is first + 1 + i */
+};
+
+struct rf_read_options {
+    int32_t n_best; /* candidates of each answer, 0 .. RF_MAX_BEST */
+    struct rf_best
+        *best; /* [answers]: the asks' 1 + n_draft each, in their order; NULL if n_best 0 */
+};
+
+/* Of the last pass: what came before it (long texts that had to be read) is not in them. */
+struct rf_read_cost {
+    int32_t rows;
+    double seconds;
+};
+
+/* Reads what `view` has not read of each text and all draft rows, the rows of all sequences in one
+ * pass: weights are read once for them. Each sequence is asked once. The answers' logits are the
+ * view's (rf_backend_ops.logits) until its next pass. `cost` may be NULL. */
+int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
+            const struct rf_read_options *options, struct rf_read_cost *cost,
+            struct rf_error *error);
+
+/* Of the last rf_read's drafts, keeps the rows path[0 .. n) (ascending, each the child of the one
+ * before) as read. Their tokens are the text's tokens [n_text, n_text + n): the caller has placed
+ * them there. */
+int rf_sequence_accept(struct rf_sequence *sequence, struct rf_view *view, int32_t n_text,
+                       const int32_t *path, int32_t n, struct rf_error *error);
+
+/* Tokens of the first n_text that the next rf_read with this view has to read; 0 if it still has
+ * the answer after them. */
+int32_t rf_sequence_unread(const struct rf_sequence *sequence, const struct rf_view *view,
+                           int32_t n_text);
+
+/* The candidates that follow the whole text, if the view's last pass told them; else NULL. */
+const struct rf_best *rf_sequence_best(const struct rf_sequence *sequence,
+                                       const struct rf_view *view);
+/* The logits [n_vocab] that follow the whole text, valid until the view's next pass; reads what is
+ * unread. RF_ERR_ARGUMENT for an empty text. */
+int rf_sequence_answer(struct rf_sequence *sequence, struct rf_view *view, const float **logits,
+                       struct rf_error *error);
+
+/* Called between the blocks of a long read; non-zero cancels. */
+typedef int (*rf_read_progress)(void *user, int32_t done, int32_t total);
+
+/* Commits and reads tokens, in blocks of the view's max_rows. On failure nothing is committed, but
+ * when cancelled the blocks that were read stay. */
+int rf_sequence_prefill(struct rf_sequence *sequence, struct rf_view *view, const int32_t *tokens,
+                        int32_t n, rf_read_progress progress, void *user, struct rf_error *error);
+
+/* Commits and reads tokens, and writes log p(tokens[i] | everything before) for i in [first, n) to
+ * logprobs[i - first]. */
+int rf_sequence_score(struct rf_sequence *sequence, struct rf_view *view, const int32_t *tokens,
+                      int32_t n, int32_t first, double *logprobs, struct rf_error *error);
+
+/* Seconds of each of `repeats` passes over n_rows rows after `context` tokens, missing ones being
+ * filler; leaves the text as it was. */
+int rf_sequence_time_passes(struct rf_sequence *sequence, struct rf_view *view, int32_t n_rows,
+                            int32_t context, int32_t repeats, double *seconds,
+                            struct rf_error *error);
+
+/* ---- state ---- */
+
+/* The keys and values of the first n_read tokens, in the backends' common order. */
+uint64_t rf_sequence_kv_bytes(const struct rf_sequence *sequence, int32_t n_read);
+int rf_sequence_kv_save(struct rf_sequence *sequence, void *kv, struct rf_error *error);
+/* Makes the text tokens[0 .. n), of which n_read are read. On failure nothing changes. */
+int rf_sequence_load(struct rf_sequence *sequence, const int32_t *tokens, int32_t n, int32_t n_read,
+                     const void *kv, struct rf_error *error);
+
+#endif
