@@ -89,6 +89,15 @@ static void find_branches(const struct rf_rows *rows, int32_t *order, size_t *br
     }
 }
 
+/* Into how many parts the n rows of a sequence are cut where its heads and chunks are too few for
+ * all workers. */
+static size_t parts_of(const struct cpu_view *view, size_t items, size_t n)
+{
+    size_t wanted = 2 * (size_t)rf_team_places(view->queue->team);
+    size_t parts = items < wanted ? (wanted + items - 1) / items : 1;
+    return parts < n ? parts : n;
+}
+
 int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_allocator *allocator = view->queue->base.backend->allocator;
@@ -102,8 +111,10 @@ int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
         group->chunks = cpu_chunks((size_t)group->rows->first_pos + n);
         group->first_item = items;
         group->partials = floats;
-        items +=
-            (size_t)params->n_head_kv * (is_few ? group->chunks : (n + ROW_TILE - 1) / ROW_TILE);
+        group->parts = is_few ? 1 : (n + ROW_TILE - 1) / ROW_TILE;
+        size_t whole = (size_t)params->n_head_kv * (is_few ? group->chunks : 1);
+        if (is_few && !group->rows->parents) group->parts = parts_of(view, whole, n);
+        items += whole * group->parts;
         if (!is_few) continue;
         floats += n * n_head * group->chunks * result_floats(view);
         group->order = view->order + group->first;
@@ -219,14 +230,26 @@ static void lay(struct lent_chunk *lent, size_t place, int32_t row)
     lent->at[place] = row;
 }
 
-/* Partial results of all rows of a group, branch by branch, for one KV head over one chunk. */
+/* Partial results of the rows [begin, end) in a group's order, for one KV head over one chunk. */
+static void partial_of_rows(const struct cpu_view *view, struct attention_scratch *scratch,
+                            const struct cpu_group *group, int32_t layer,
+                            const struct cpu_buffer *q, size_t head, size_t chunk, size_t begin,
+                            size_t end, float *out)
+{
+    for (size_t i = begin; i < end; i++)
+        ask(view, scratch, i - begin, q, group->first + (size_t)group->order[i], head, chunk);
+    partial(view, scratch, end - begin, group->cache, layer, head, chunk,
+            out + begin * group_size(view) * result_floats(view));
+}
+
+/* Those of all rows of a tree, branch by branch. */
 static void partial_of_branches(const struct cpu_view *view, struct attention_scratch *scratch,
                                 const struct cpu_group *group, int32_t layer,
                                 const struct cpu_buffer *q, size_t head, size_t chunk, float *out)
 {
     const struct rf_rows *rows = group->rows;
     const struct cpu_row *of_pass = view->rows + group->first;
-    size_t n_rows = (size_t)rows->n, result = group_size(view) * result_floats(view);
+    size_t n_rows = (size_t)rows->n;
     /* A chunk that the pass does not write to is the same for all branches. */
     int is_written = (chunk + 1) * RF_ATTENTION_CHUNK > (size_t)rows->first_pos;
     struct lent_chunk lent = {
@@ -235,12 +258,9 @@ static void partial_of_branches(const struct cpu_view *view, struct attention_sc
 
     for (size_t begin = 0, b = 0, end; begin < n_rows; begin = end, b++) {
         end = is_written ? group->branch_end[b] : n_rows;
-        for (int32_t row = group->order[end - 1]; is_written && rows->parents && row >= 0;
-             row = rows->parents[row])
+        for (int32_t row = group->order[end - 1]; is_written && row >= 0; row = rows->parents[row])
             lay(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
-        for (size_t i = begin; i < end; i++)
-            ask(view, scratch, i - begin, q, group->first + (size_t)group->order[i], head, chunk);
-        partial(view, scratch, end - begin, group->cache, layer, head, chunk, out + begin * result);
+        partial_of_rows(view, scratch, group, layer, q, head, chunk, begin, end, out);
     }
     for (size_t i = 0; i < n_rows; i++) lay(&lent, i, (int32_t)i);
 }
@@ -271,11 +291,16 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
             const struct cpu_group *group = group_of_item(view, item);
-            size_t at = item - group->first_item;
-            size_t results = (size_t)group->rows->n * group_size(view) * result_floats(view);
-            partial_of_branches(view, scratch, group, layer, q, at / group->chunks,
-                                at % group->chunks,
-                                view->partials + group->partials + at * results);
+            size_t part = (item - group->first_item) % group->parts;
+            size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
+            size_t head = at / group->chunks, chunk = at % group->chunks;
+            float *out =
+                view->partials + group->partials + at * n * group_size(view) * result_floats(view);
+            if (group->rows->parents)
+                partial_of_branches(view, scratch, group, layer, q, head, chunk, results);
+            else
+                partial_of_rows(view, scratch, group, layer, q, head, chunk,
+                                n * part / group->parts, n * (part + 1) / group->parts, results);
         }
     rf_team_barrier(worker);
 
@@ -333,9 +358,8 @@ static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t l
         for (size_t item = begin; item < end; item++) {
             const struct cpu_group *group = group_of_item(view, item);
             size_t at = item - group->first_item;
-            size_t tiles = ((size_t)group->rows->n + ROW_TILE - 1) / ROW_TILE;
-            attend_tile(view, &view->scratch[worker->index], group, layer, q, at / tiles,
-                        at % tiles);
+            attend_tile(view, &view->scratch[worker->index], group, layer, q, at / group->parts,
+                        at % group->parts);
         }
     rf_team_barrier(worker);
 

