@@ -1,0 +1,244 @@
+/* The operations of a program, each on one row, and what logits say.
+ *
+ * All sums are in double and in one order, so a row's bits depend on what the row follows alone. */
+#include <math.h>
+#include <string.h>
+
+#include "plain.h"
+
+float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
+{
+    return view->slots[slot] + (size_t)i * (size_t)view->base.shape.program->slots[slot].width;
+}
+
+/* ---- operations, each on one row ---- */
+
+static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const struct row *row = &view->rows[i];
+    const struct rf_weight *table = op->weight[0];
+    size_t half = (size_t)view->params->rope_dim / 2;
+    memcpy(plain_row(view, op->out[0], i), table->values + (size_t)row->token * table->columns,
+           table->columns * sizeof(float));
+    for (size_t j = 0; j < half; j++) {
+        double angle = row->position * (double)view->params->rope_scale * view->frequencies[j];
+        view->turns[((size_t)i * half + j) * 2] = cos(angle);
+        view->turns[((size_t)i * half + j) * 2 + 1] = sin(angle);
+    }
+}
+
+static void rms_norm(float *y, const float *x, const float *gain, size_t n, float eps)
+{
+    double sum = 0;
+    for (size_t j = 0; j < n; j++) sum += (double)x[j] * (double)x[j];
+    double scale = 1.0 / sqrt(sum / (double)n + (double)eps);
+    for (size_t j = 0; j < n; j++) y[j] = (float)((double)x[j] * scale * (double)gain[j]);
+}
+
+/* Each 32 values to the nearest of 255 steps between minus and plus their largest. */
+static void round_to_8_bits(float *out, const float *x, size_t n)
+{
+    for (size_t first = 0; first < n; first += 32) {
+        float largest = 0;
+        for (size_t j = first; j < first + 32; j++) largest = fmaxf(largest, fabsf(x[j]));
+        for (size_t j = first; j < first + 32; j++)
+            out[j] = largest > 0 ? rintf(x[j] * (127.0f / largest)) * (largest / 127.0f) : 0;
+    }
+}
+
+static void round_operand(const struct plain_view *view, const struct rf_weight *weight,
+                          const float *x)
+{
+    if (weight->is_quantised && view->base.shape.precision == RF_PRECISION_FORMAT)
+        round_to_8_bits(view->rounded, x, weight->columns);
+    else
+        for (size_t j = 0; j < weight->columns; j++) view->rounded[j] = round_bf16(x[j]);
+}
+
+static void linear(const struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out)
+{
+    const float *x = plain_row(view, op->in[0], in);
+    for (int32_t l = 0; l < op->n; l++) {
+        const struct rf_weight *weight = op->weight[l];
+        float *y = plain_row(view, op->out[l], out);
+        double *sums = view->sums;
+        round_operand(view, weight, x);
+        for (size_t o = 0; o < weight->rows; o++) sums[o] = 0;
+        for (size_t j = 0; j < weight->columns; j++) {
+            const float *column = weight->values + j * weight->rows;
+            double operand = (double)view->rounded[j];
+            for (size_t o = 0; o < weight->rows; o++) sums[o] += (double)column[o] * operand;
+        }
+        for (size_t o = 0; o < weight->rows; o++) {
+            double bias = op->bias[l] ? (double)op->bias[l]->values[o] : 0.0;
+            y[o] = (op->accumulate ? y[o] : 0.0f) + (float)(sums[o] + bias);
+        }
+    }
+}
+
+/* Norm and rotation of all heads of a row. */
+static void turn_heads(const struct plain_view *view, float *heads, size_t n,
+                       const struct rf_weight *gain, int32_t i)
+{
+    const struct rf_params *params = view->params;
+    size_t dim = (size_t)params->head_dim, half = (size_t)params->rope_dim / 2;
+    const double *turns = view->turns + (size_t)i * half * 2;
+    for (float *head = heads; head < heads + n; head += dim) {
+        if (gain) rms_norm(head, head, gain->values, dim, params->rms_eps);
+        for (size_t j = 0; j < half; j++) {
+            int is_neox = params->rope_style == RF_ROPE_NEOX;
+            float *a = head + (is_neox ? j : 2 * j), *b = head + (is_neox ? j + half : 2 * j + 1);
+            double xa = (double)*a, xb = (double)*b, c = turns[2 * j], s = turns[2 * j + 1];
+            *a = (float)(xa * c - xb * s);
+            *b = (float)(xa * s + xb * c);
+        }
+    }
+}
+
+static void rope_store(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const struct row *row = &view->rows[i];
+    const struct plain_cache *cache = (const struct plain_cache *)row->group->cache;
+    const struct rf_slot_shape *slots = view->base.shape.program->slots;
+    float *q = plain_row(view, op->in[0], i), *k = plain_row(view, op->in[1], i),
+          *v = plain_row(view, op->in[2], i),
+          *entry = plain_entry(cache, (size_t)op->layer, row->slot);
+    size_t dim = (size_t)view->params->head_dim, n_kv = (size_t)slots[op->in[1]].width;
+    turn_heads(view, q, (size_t)slots[op->in[0]].width, op->weight[0], i);
+    turn_heads(view, k, n_kv, op->weight[1], i);
+    for (size_t j = 0; j < n_kv; j++) {
+        float *to = entry + j / dim * 2 * dim + j % dim;
+        to[0] = plain_round_entry(cache, k[j]);
+        to[dim] = plain_round_entry(cache, v[j]);
+    }
+}
+
+/* One head of queries over n entries, each a key and a value. */
+static void attend(const struct plain_view *view, float *out, const float *query,
+                   const float *const *entries, size_t n)
+{
+    size_t dim = (size_t)view->params->head_dim;
+    double largest = -INFINITY, total = 0, *scores = view->scores;
+    for (size_t t = 0; t < n; t++) {
+        double dot = 0;
+        for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)entries[t][j];
+        scores[t] = dot / sqrt((double)dim);
+        if (scores[t] > largest) largest = scores[t];
+    }
+    for (size_t t = 0; t < n; t++) total += scores[t] = exp(scores[t] - largest);
+    for (size_t j = 0; j < dim; j++) {
+        double sum = 0;
+        for (size_t t = 0; t < n; t++) sum += scores[t] / total * (double)entries[t][dim + j];
+        out[j] = (float)sum;
+    }
+}
+
+/* The slot of each position that a row sees: those before the pass, and the rows that it follows.
+ */
+static void find_seen(const struct plain_view *view, int32_t i, int32_t *path)
+{
+    const struct row *row = &view->rows[i];
+    for (int32_t at = i; at >= 0; at = view->rows[at].parent)
+        path[view->rows[at].position - row->group->first_pos] = view->rows[at].slot;
+}
+
+static void attention(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const struct row *row = &view->rows[i];
+    const struct plain_cache *cache = (const struct plain_cache *)row->group->cache;
+    const struct rf_params *params = view->params;
+    size_t n = (size_t)row->position + 1, dim = (size_t)params->head_dim;
+    const float **entries = (const float **)(view->scores + view->n_scores);
+    int32_t path[RF_MAX_ROWS], first = row->group->first_pos;
+    find_seen(view, i, path);
+    for (int32_t h = 0; h < params->n_head; h++) {
+        size_t kv = (size_t)(h / (params->n_head / params->n_head_kv)) * 2 * dim;
+        for (int32_t t = 0; t <= row->position; t++)
+            entries[t] =
+                plain_entry(cache, (size_t)op->layer, t < first ? t : path[t - first]) + kv;
+        attend(view, plain_row(view, op->out[0], i) + (size_t)h * dim,
+               plain_row(view, op->in[0], i) + (size_t)h * dim, entries, n);
+    }
+}
+
+static void silu_gate(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const float *gate = plain_row(view, op->in[0], i), *up = plain_row(view, op->in[1], i);
+    float *out = plain_row(view, op->out[0], i);
+    for (int32_t j = 0; j < view->base.shape.program->slots[op->out[0]].width; j++)
+        out[j] = (float)((double)gate[j] / (1.0 + exp(-(double)gate[j])) * (double)up[j]);
+}
+
+/* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
+void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out)
+{
+    size_t width = (size_t)view->base.shape.program->slots[op->out[0]].width;
+    switch (op->kind) {
+    case RF_OP_EMBED: embed(view, op, in); break;
+    case RF_OP_NORM:
+        rms_norm(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
+                 op->weight[0]->values, width, view->params->rms_eps);
+        break;
+    case RF_OP_LINEAR: linear(view, op, in, out); break;
+    case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
+    case RF_OP_ATTENTION: attention(view, op, in); break;
+    case RF_OP_SILU_GATE: silu_gate(view, op, in); break;
+    case RF_OP_TAP:
+        memcpy(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
+               width * sizeof(float));
+        break;
+    }
+}
+
+/* ---- answers ---- */
+
+size_t plain_first_above(const float *x, size_t n, float threshold)
+{
+    size_t i = 0;
+    while (i < n && !(x[i] > threshold)) i++;
+    return i;
+}
+
+static void find_best(const float *logits, int32_t n_vocab, int32_t n_best, struct rf_best *best)
+{
+    double mass = 0;
+    best->n = 0;
+    for (int32_t t = 0; t < n_vocab; t++) {
+        int32_t at = best->n;
+        if (!(logits[t] > -INFINITY)) continue;
+        while (at > 0 && logits[t] > best->top[at - 1].logit) at--;
+        if (at == n_best) continue;
+        if (best->n < n_best) best->n++;
+        memmove(best->top + at + 1, best->top + at, (size_t)(best->n - 1 - at) * sizeof *best->top);
+        best->top[at] = (struct rf_candidate){t, logits[t]};
+    }
+    if (best->n && !isfinite(best->top[0].logit)) best->n = 0;
+    for (int32_t t = 0; best->n && t < n_vocab; t++)
+        if (logits[t] > -INFINITY) mass += exp((double)logits[t] - (double)best->top[0].logit);
+    best->mass = (float)mass;
+}
+
+static double log_probability(const float *logits, int32_t n_vocab, int32_t target)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int32_t t = 0; t < n_vocab; t++) largest = fmax(largest, (double)logits[t]);
+    for (int32_t t = 0; t < n_vocab; t++) sum += exp((double)logits[t] - largest);
+    return (double)logits[target] - largest - log(sum);
+}
+
+/* The head over the i-th wanted row, and what its logits say. */
+void plain_answer(struct plain_view *view, int32_t i)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const struct rf_pass *pass = &view->pass;
+    int32_t row = i % view->base.shape.max_logits; /* scores may be of more rows */
+    for (int32_t o = 0; o < program->n_head; o++) {
+        const struct rf_op *op = &program->head[o];
+        plain_perform(view, op, op->in[0] == RF_SLOT_X ? pass->wanted[i] : row, row);
+    }
+    const float *logits = plain_row(view, RF_SLOT_LOGITS, row);
+    if (pass->logprobs)
+        pass->logprobs[i] = log_probability(logits, view->params->n_vocab, pass->targets[i]);
+    else if (pass->n_best)
+        find_best(logits, view->params->n_vocab, pass->n_best, &pass->best[i]);
+}
