@@ -97,8 +97,8 @@ void plain_memory_give(struct plain_memory *memory, float *taken)
     if (!taken) return;
     size_t at = (size_t)((char *)taken - memory->base);
     struct span *span = memory->first;
-    while (span && span->at != at) span = span->next;
-    if (!span || !span->is_taken) abort();
+    while (span && !(span->is_taken && span->at == at)) span = span->next;
+    if (!span) abort();
     span->is_taken = 0;
     for (span = memory->first; span; span = span->next)
         while (!span->is_taken && span->next && !span->next->is_taken) {

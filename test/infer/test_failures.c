@@ -76,18 +76,18 @@ static void check_failure(struct script *script, const struct writer *writer, in
 }
 
 /* A step that may fail is done again; then it does not. */
-#define STEP(script, writer, call)                                                           \
-    do {                                                                                     \
-        struct rf_error error = {.text = ""};                                                \
-        const struct rf_sequence *text_ = (writer) ? (writer)->sequence : NULL;              \
-        int32_t n_before_ = text_ ? rf_sequence_n_committed(text_) : 0;                      \
-        int code_ = (call);                                                                  \
-        if (code_ < 0) {                                                                     \
-            check_failure((script), (writer), code_, &error, n_before_, #call);              \
-            code_ = (call);                                                                  \
-            CHECK_MSG(code_ >= 0, "%s fails twice: %s", #call, error.text);                  \
-            if (code_ < 0) exit(1);                                                          \
-        }                                                                                    \
+#define STEP(script, writer, call)                                              \
+    do {                                                                        \
+        struct rf_error error = {.text = ""};                                   \
+        const struct rf_sequence *text_ = (writer) ? (writer)->sequence : NULL; \
+        int32_t n_before_ = text_ ? rf_sequence_n_committed(text_) : 0;         \
+        int code_ = (call);                                                     \
+        if (code_ < 0) {                                                        \
+            check_failure((script), (writer), code_, &error, n_before_, #call); \
+            code_ = (call);                                                     \
+            CHECK_MSG(code_ >= 0, "%s fails twice: %s", #call, error.text);     \
+            if (code_ < 0) exit(1);                                             \
+        }                                                                       \
     } while (0)
 
 static int new_view(struct rf_view **view, const struct script *script,
@@ -103,14 +103,15 @@ static void writer_open(struct script *script, struct writer *writer, struct rf_
     const struct rf_drafter *ngram = rf_drafter_find("ngram", 5);
     memset(writer, 0, sizeof *writer);
     STEP(script, (struct writer *)NULL, new_view(&writer->view, script, script->model, &error));
-    STEP(script, (struct writer *)NULL, new_view(&writer->draft_view, script, script->cast, &error));
+    STEP(script, (struct writer *)NULL,
+         new_view(&writer->draft_view, script, script->cast, &error));
     if (from)
         STEP(script, (struct writer *)NULL,
              rf_sequence_fork(&writer->sequence, from, writer->view, &error));
     else
-        STEP(script, (struct writer *)NULL,
-             rf_sequence_new(&writer->sequence, writer->view, &shape, &rf_system_allocator,
-                             &error));
+        STEP(
+            script, (struct writer *)NULL,
+            rf_sequence_new(&writer->sequence, writer->view, &shape, &rf_system_allocator, &error));
     MUST(rf_sampler_new(&writer->sampler, N_VOCAB, script->backend->first_above,
                         &rf_system_allocator, &error));
     MUST(ngram->open(&writer->ngram, N_CTX, &rf_system_allocator, &error));
@@ -149,13 +150,29 @@ static void write_tokens(struct script *script, struct writer *writer, int32_t n
         STEP(script, writer, made = rf_cascade_round(writer->cascade, n, yield, &error));
         CHECK(made >= 1 && made <= n);
         for (int32_t i = 0; i < made; i++, n--) {
-            CHECK_INT(rf_sequence_tokens(writer->sequence)[rf_sequence_n_committed(
-                          writer->sequence)],
-                      yield[i].token);
+            CHECK_INT(
+                rf_sequence_tokens(writer->sequence)[rf_sequence_n_committed(writer->sequence)],
+                yield[i].token);
             MUST(rf_sequence_commit(writer->sequence, &error));
             if (script->n_out < MAX_TOKENS) script->out[script->n_out++] = yield[i].token;
         }
     }
+}
+
+/* Has a tree read and goes on behind a path of it, as a round does. */
+static int keep_a_path(struct writer *writer, struct rf_error *error)
+{
+    static const int32_t draft[] = {3, 1, 4, 1, 5}, parents[] = {-1, -1, 1, 0, 2},
+                         path[] = {1, 2, 4};
+    struct rf_sequence *sequence = writer->sequence;
+    int32_t n = rf_sequence_n_committed(sequence);
+    struct rf_ask ask = {
+        .sequence = sequence, .n_text = n, .draft = draft, .parents = parents, .n_draft = 5};
+    int code = rf_read(writer->view, &ask, 1, &(struct rf_read_options){0}, NULL, error);
+    for (int i = 0; !code && i < 3; i++) rf_sequence_place(sequence, &draft[path[i]], 1);
+    if (!code) code = rf_sequence_accept(sequence, writer->view, n, path, 3, error);
+    if (code) rf_sequence_rewind(sequence, n);
+    return code;
 }
 
 /* ---- the script ---- */
@@ -183,8 +200,7 @@ static void save_and_load(struct script *script, struct writer *writer)
     memcpy(tokens, rf_sequence_tokens(sequence), (size_t)n * sizeof *tokens);
     STEP(script, writer, rf_sequence_kv_save(sequence, script->state, &error));
     write_tokens(script, writer, 4);
-    STEP(script, writer,
-         rf_sequence_load(sequence, tokens, n, n_read, script->state, &error));
+    STEP(script, writer, rf_sequence_load(sequence, tokens, n, n_read, script->state, &error));
     CHECK_INT(rf_sequence_length(sequence), n);
     free(script->state);
 }
@@ -206,6 +222,10 @@ static void run(struct script *script, const struct rf_source *source)
     write_tokens(script, writer, 5);
     save_and_load(script, writer);
     write_tokens(script, writer, 5);
+    STEP(script, writer, keep_a_path(writer, &error));
+    for (int i = 0; i < 3; i++) MUST(rf_sequence_commit(writer->sequence, &error));
+    write_tokens(script, writer, 5);
+    for (int32_t l = 0; l < 2; l++) CHECK(writer->cascade->stats[l].accepted > 0);
     rf_sequence_rewind(writer->sequence, PROMPT - 3);
     STEP(script, writer,
          rf_sequence_score(writer->sequence, writer->view, script->prompt, 8, 0, logprobs, &error));
