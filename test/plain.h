@@ -58,6 +58,7 @@ struct plain_view {
     double *sums;                      /* of a linear layer's outputs */
     float *rounded;                    /* an operand */
     double *scores;                    /* [n_scores] of a row's attention */
+    const float **entries;             /* [n_scores] that it sees */
     size_t n_scores;
 
     struct rf_pass pass; /* the last one submitted */

@@ -37,6 +37,7 @@ int plain_memory_new(struct plain_memory **memory, struct rf_error *error)
         if (base != MAP_FAILED) munmap(base, CAPACITY);
         return rf_fail(error, RF_ERR_MEMORY, "no memory for the plain device");
     }
+    madvise(base, CAPACITY, MADV_HUGEPAGE); /* few pages, whose rights change often */
     all->bytes = CAPACITY;
     made->base = base;
     made->first = all;

@@ -113,51 +113,53 @@ static void rope_store(const struct plain_view *view, const struct rf_op *op, in
     }
 }
 
-/* One head of queries over n entries, each a key and a value. */
+/* One head of queries over the keys and values that begin at `offset` of n entries. */
 static void attend(const struct plain_view *view, float *out, const float *query,
-                   const float *const *entries, size_t n)
+                   const float *const *entries, size_t offset, size_t n)
 {
     size_t dim = (size_t)view->params->head_dim;
-    double largest = -INFINITY, total = 0, *scores = view->scores;
+    double largest = -INFINITY, total = 0, *scores = view->scores, *sums = view->sums;
     for (size_t t = 0; t < n; t++) {
+        const float *key = entries[t] + offset;
         double dot = 0;
-        for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)entries[t][j];
+        for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)key[j];
         scores[t] = dot / sqrt((double)dim);
         if (scores[t] > largest) largest = scores[t];
     }
     for (size_t t = 0; t < n; t++) total += scores[t] = exp(scores[t] - largest);
-    for (size_t j = 0; j < dim; j++) {
-        double sum = 0;
-        for (size_t t = 0; t < n; t++) sum += scores[t] / total * (double)entries[t][dim + j];
-        out[j] = (float)sum;
+    for (size_t j = 0; j < dim; j++) sums[j] = 0;
+    for (size_t t = 0; t < n; t++) {
+        const float *value = entries[t] + offset + dim;
+        double share = scores[t] / total;
+        for (size_t j = 0; j < dim; j++) sums[j] += share * (double)value[j];
     }
+    for (size_t j = 0; j < dim; j++) out[j] = (float)sums[j];
 }
 
-/* The slot of each position that a row sees: those before the pass, and the rows that it follows.
- */
-static void find_seen(const struct plain_view *view, int32_t i, int32_t *path)
+/* The entries of the positions that a row sees: those before the pass, and of the rows that it
+ * follows and its own. */
+static void find_entries(const struct plain_view *view, int32_t layer, int32_t i,
+                         const float **entries)
 {
-    const struct row *row = &view->rows[i];
+    const struct rf_rows *group = view->rows[i].group;
+    const struct plain_cache *cache = (const struct plain_cache *)group->cache;
+    for (int32_t t = 0; t < group->first_pos; t++)
+        entries[t] = plain_entry(cache, (size_t)layer, t);
     for (int32_t at = i; at >= 0; at = view->rows[at].parent)
-        path[view->rows[at].position - row->group->first_pos] = view->rows[at].slot;
+        entries[view->rows[at].position] = plain_entry(cache, (size_t)layer, view->rows[at].slot);
 }
 
 static void attention(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
-    const struct row *row = &view->rows[i];
-    const struct plain_cache *cache = (const struct plain_cache *)row->group->cache;
     const struct rf_params *params = view->params;
-    size_t n = (size_t)row->position + 1, dim = (size_t)params->head_dim;
-    const float **entries = (const float **)(view->scores + view->n_scores);
-    int32_t path[RF_MAX_ROWS], first = row->group->first_pos;
-    find_seen(view, i, path);
+    size_t n = (size_t)view->rows[i].position + 1, dim = (size_t)params->head_dim;
+    const float *q = plain_row(view, op->in[0], i);
+    float *out = plain_row(view, op->out[0], i);
+    find_entries(view, op->layer, i, view->entries);
     for (int32_t h = 0; h < params->n_head; h++) {
-        size_t kv = (size_t)(h / (params->n_head / params->n_head_kv)) * 2 * dim;
-        for (int32_t t = 0; t <= row->position; t++)
-            entries[t] =
-                plain_entry(cache, (size_t)op->layer, t < first ? t : path[t - first]) + kv;
-        attend(view, plain_row(view, op->out[0], i) + (size_t)h * dim,
-               plain_row(view, op->in[0], i) + (size_t)h * dim, entries, n);
+        size_t kv_head = (size_t)(h / (params->n_head / params->n_head_kv));
+        attend(view, out + (size_t)h * dim, q + (size_t)h * dim, view->entries, kv_head * 2 * dim,
+               n);
     }
 }
 

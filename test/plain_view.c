@@ -37,6 +37,7 @@ void plain_view_free(struct rf_view *base)
     rf_free(backend->allocator, view->sums);
     rf_free(backend->allocator, view->rounded);
     rf_free(backend->allocator, view->scores);
+    rf_free(backend->allocator, (void *)view->entries);
     rf_free(backend->allocator, view);
 }
 
@@ -193,20 +194,22 @@ static int check_pass(struct plain_view *view, const struct rf_pass *pass, struc
     return code;
 }
 
-/* Room for the scores of a row, and for the addresses of what it sees. */
+/* Room for what a row sees. */
 static int reserve_scores(struct plain_view *view, const struct rf_pass *pass,
                           struct rf_error *error)
 {
+    const struct rf_allocator *allocator = allocator_of(view);
     size_t n = 0;
     for (int32_t g = 0; g < pass->n_groups; g++)
         if (n < (size_t)pass->groups[g].cache->shape.n_ctx)
             n = (size_t)pass->groups[g].cache->shape.n_ctx;
     if (n <= view->n_scores) return 0;
-    rf_free(allocator_of(view), view->scores);
     view->n_scores = 0;
-    view->scores =
-        rf_malloc(allocator_of(view), n, sizeof(double) + sizeof(float *), "attention", error);
-    if (!view->scores) return RF_ERR_MEMORY;
+    rf_free(allocator, view->scores);
+    rf_free(allocator, (void *)view->entries);
+    view->scores = rf_malloc(allocator, n, sizeof *view->scores, "attention", error);
+    view->entries = rf_malloc(allocator, n, sizeof *view->entries, "attention", error);
+    if (!view->scores || !view->entries) return RF_ERR_MEMORY;
     view->n_scores = n;
     return 0;
 }
