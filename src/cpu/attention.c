@@ -294,7 +294,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
             size_t part = (item - group->first_item) % group->parts;
             size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
             size_t head = at / group->chunks, chunk = at % group->chunks;
-            float *out =
+            float *results =
                 view->partials + group->partials + at * n * group_size(view) * result_floats(view);
             if (group->rows->parents)
                 partial_of_branches(view, scratch, group, layer, q, head, chunk, results);

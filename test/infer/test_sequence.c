@@ -344,15 +344,16 @@ static void forks_share_blocks(struct bench *bench)
     CHECK_INT(blocks_of_a_token(bench, sequence), 0); /* it has the old one alone now */
     CHECK_INT(meter->out, 3);
 
-    /* In the first block, too, the first write copies. */
+    /* In the first block, too, the first write copies. A rewind keeps one block that the next token
+     * is likely to need, if no other cache holds it. */
     rf_sequence_rewind(copy, 100);
-    CHECK_INT(meter->out, 2);
+    CHECK_INT(meter->out, 3);
     CHECK_INT(blocks_of_a_token(bench, copy), 1);
     CHECK_INT(blocks_of_a_token(bench, sequence), 0);
     rf_sequence_rewind(sequence, 256);
-    CHECK_INT(meter->out, 2);
+    CHECK_INT(meter->out, 4);
     rf_sequence_rewind(sequence, 0);
-    CHECK_INT(meter->out, 1);
+    CHECK_INT(meter->out, 3);
     check_sequence(bench, copy, "with its own first block");
 
     /* Whole blocks stay shared by any number. */
@@ -360,9 +361,9 @@ static void forks_share_blocks(struct bench *bench)
     struct rf_sequence *forks[3];
     for (int i = 0; i < 3; i++) forks[i] = fork_of(bench, sequence);
     for (int i = 0; i < 3; i++) CHECK_INT(blocks_of_a_token(bench, forks[i]), 1);
-    CHECK_INT(meter->out, 5);
+    CHECK_INT(meter->out, 6);
     rf_sequence_free(sequence);
-    CHECK_INT(meter->out, 5);
+    CHECK_INT(meter->out, 6);
     for (int i = 0; i < 3; i++) rf_sequence_free(forks[i]);
     rf_sequence_free(copy);
     CHECK_INT(meter->out, 0);
