@@ -346,6 +346,52 @@ static void threads_share_a_model(riffle_model *model)
     }
 }
 
+struct fork {
+    riffle_session *session;
+    int32_t token; /* that it goes on with */
+    struct tokens answer;
+};
+
+static void *go_on(void *user)
+{
+    struct fork *fork = user;
+    riffle_generate_options options;
+    riffle_generate_options_init(&options, sizeof options);
+    options.max_tokens = 40;
+    fork->answer.count = 0;
+    if (riffle_prefill(fork->session, &fork->token, 1) == 0)
+        riffle_generate(fork->session, &options, collect_token, &fork->answer);
+    return NULL;
+}
+
+/* Forks share threads and memory with their origin; in threads of the host's they answer as alone.
+ */
+static void forks_run_side_by_side(riffle_model *model)
+{
+    enum { N = 3 };
+    riffle_session *session = open_session(model, 512, 2);
+    struct tokens prompt = tokenize(model, prompt_text);
+    CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+    struct fork alone[N], together[N];
+    pthread_t threads[N];
+    for (int i = 0; i < N; i++) {
+        alone[i] = (struct fork){.token = 300 + i};
+        if (CHECK_OK(riffle_fork(&alone[i].session, session)) < 0) return;
+        go_on(&alone[i]);
+        riffle_session_close(alone[i].session);
+        together[i] = (struct fork){.token = 300 + i};
+        if (CHECK_OK(riffle_fork(&together[i].session, session)) < 0) return;
+    }
+    for (int i = 0; i < N; i++)
+        if (pthread_create(&threads[i], NULL, go_on, &together[i])) exit(1);
+    riffle_session_close(session);
+    for (int i = 0; i < N; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(alone[i].answer.count > 0 && same_tokens(&alone[i].answer, &together[i].answer));
+        riffle_session_close(together[i].session);
+    }
+}
+
 static struct tokens sampled(riffle_session *session, int32_t from, uint64_t seed)
 {
     riffle_sampling sampling;
@@ -480,6 +526,7 @@ int main(void)
     going_back_gives_the_same_bits(model);
     a_fork_lives_alone(model);
     threads_share_a_model(model);
+    forks_run_side_by_side(model);
     a_seed_repeats_its_text(model);
     scores_agree_with_logits(model);
     a_chat_reads_only_what_is_new(model);
