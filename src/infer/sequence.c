@@ -515,8 +515,7 @@ int rf_sequence_time_passes(struct rf_sequence *s, struct rf_view *view, int32_t
     int32_t n_wanted = n_rows <= RF_FEW_ROWS ? n_rows : 1;
     for (int32_t i = 0; i < n_wanted; i++) wanted[i] = n_rows - n_wanted + i;
     for (int32_t i = 0; !code && i < repeats; i++) {
-        struct rf_best best[RF_FEW_ROWS];
-        struct rf_pass pass = {.wanted = wanted, .n_wanted = n_wanted, .n_best = 1, .best = best};
+        struct rf_pass pass = {.wanted = wanted, .n_wanted = n_wanted};
         code = rf_sequence_append(s, filler, n_rows, error);
         double start = rf_clock_seconds();
         if (!code) code = read_block(s, view, context, n_rows, &pass, error);
