@@ -1,5 +1,5 @@
 /* What the cascade knows of a level: it chooses tokens, or it drafts them. Models are levels
- * (model_level.h), n-gram tables are (ngram_level.h); tests and benchmarks have others. */
+ * (model_level.h), n-gram tables are (ngram_level.c); tests and benchmarks have others. */
 #ifndef RF_SPECULATE_LEVEL_H
 #define RF_SPECULATE_LEVEL_H
 
