@@ -26,20 +26,12 @@ static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_
 static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
                     LONGEST = 40e-3;
 
-#define A8(name, format)                  \
-    {                                     \
-        name, 0, format, RF_OPERAND_A8, 0 \
-    }
+#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, 0},
 const struct rf_roofline_kernel rf_roofline_kernels[] = {
     {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
-    A8("linear_mxfp4_a8", RF_FORMAT_MXFP4),
-    A8("linear_q4_0_a8", RF_FORMAT_Q4_0),
-    A8("linear_q4_1_a8", RF_FORMAT_Q4_1),
-    A8("linear_q4_k_a8", RF_FORMAT_Q4_K),
-    A8("linear_q6_k_a8", RF_FORMAT_Q6_K),
-    A8("linear_q8_0_a8", RF_FORMAT_Q8_0),
-    A8("linear_q8_1_a8", RF_FORMAT_Q8_1),
-    A8("linear_q8_k_a8", RF_FORMAT_Q8_K),
+    /* clang-format off */
+    RF_EACH_PANEL_FORMAT(A8)
+    /* clang-format on */
     {"linear_mxfp4_a16", 0, RF_FORMAT_MXFP4, RF_OPERAND_A16, 0},
     {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
     {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 1},
