@@ -49,7 +49,7 @@ struct rf_roofline {
     const struct rf_allocator *allocator;
     uint64_t (*read_stream)(const void *data, size_t n);
     char *pool;
-    size_t pool_bytes, cursor; /* the data at the cursor is the least recently used */
+    size_t pool_bytes, cursor; /* at the cursor is the least recently used data */
     int most_threads, threads;
     struct rf_team *team;
     double read;
@@ -153,7 +153,7 @@ static void read_part(void *argument, struct rf_worker *worker)
     size_t begin, end;
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
     while (rf_share_next(&share, &begin, &end)) {
-        /* Without a use of the sum, the compiler could remove the reads. */
+        /* The sum is used, so that the compiler keeps the reads. */
         volatile uint64_t sum = read->roofline->read_stream(read->data + begin * READ_BLOCK,
                                                             (end - begin) * READ_BLOCK);
         (void)sum;
