@@ -38,11 +38,11 @@ static struct traits traits_of(enum rf_format format)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     struct traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
-    switch (format) {
-    case RF_FORMAT_MXFP4: traits.offset_at = offsetof(struct rf_a8, m12); break;
-    case RF_FORMAT_Q4_0: traits.offset_at = offsetof(struct rf_a8, m8); break;
-    case RF_FORMAT_Q8_0: traits.offset_at = offsetof(struct rf_a8, m128); break;
-    case RF_FORMAT_Q6_K: traits.offset_at = offsetof(struct rf_a8, m32); break;
+    switch (layout->offset) {
+    case 8: traits.offset_at = offsetof(struct rf_a8, m8); break;
+    case 12: traits.offset_at = offsetof(struct rf_a8, m12); break;
+    case 32: traits.offset_at = offsetof(struct rf_a8, m32); break;
+    case 128: traits.offset_at = offsetof(struct rf_a8, m128); break;
     default: break;
     }
     return traits;

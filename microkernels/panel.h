@@ -126,6 +126,19 @@ static inline void rf_a8_complete(struct rf_a8 *block, float max, int32_t sum0, 
     block->unused = 0;
 }
 
+/* The first value of the integer sum over a group of 32, or over half `half` of the block where
+ * groups have 16 values: -offset times the sum of q. The offsets are those of the formats above. */
+static inline int32_t rf_a8_start(const struct rf_a8 *block, int offset, int half)
+{
+    switch (offset) {
+    case 8: return block->m8;
+    case 12: return block->m12;
+    case 32: return block->m32[half];
+    case 128: return block->m128;
+    default: return 0;
+    }
+}
+
 /* Blocks from row to row. The number is odd, so that rows fall into different sets of a cache. */
 static inline size_t rf_a8_stride(size_t k)
 {

@@ -54,18 +54,23 @@ INLINE __m256i broadcast(const int8_t *q, int v)
     return _mm256_set1_epi32(((const int32_t *)(const void *)q)[v]);
 }
 
+/* 1 if dot() takes codes less 128. Bytes above 127 would overflow 16-bit sums. */
+INLINE int has_signed_codes(enum rf_format format)
+{
+#ifdef RF_DPBUSD
+    (void)format;
+    return 0;
+#else
+    return rf_panel_layout(format)->offset == 128;
+#endif
+}
+
 /* The first value of a sum, which subtracts the codes' offset. */
 INLINE __m256i start(enum rf_format format, const struct rf_a8 *x, int part)
 {
-    switch (format) {
-    case RF_FORMAT_MXFP4: return _mm256_set1_epi32(x->m12);
-    case RF_FORMAT_Q4_0: return _mm256_set1_epi32(x->m8);
-    case RF_FORMAT_Q6_K: return _mm256_set1_epi32(x->m32[part]);
-#ifdef RF_DPBUSD
-    case RF_FORMAT_Q8_0: return _mm256_set1_epi32(x->m128);
-#endif
-    default: return _mm256_setzero_si256();
-    }
+    int offset = rf_panel_layout(format)->offset;
+    if (has_signed_codes(format) || offset == 0) return _mm256_setzero_si256();
+    return _mm256_set1_epi32(rf_a8_start(x, offset, part));
 }
 
 /* sum + the products of four vectors of codes and 16 values of a row. */
@@ -78,9 +83,8 @@ INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], c
     return sum;
 #else
     __m256i ones = _mm256_set1_epi16(1), pairs[4];
-    if (format == RF_FORMAT_Q8_0) {
-        /* Bytes above 127 would overflow 16-bit sums. Codes are signed here and their signs move to
-         * the row: 2 * 128 * 127 fits. */
+    if (has_signed_codes(format)) {
+        /* The codes' signs move to the row: 2 * 128 * 127 fits. */
 #    pragma GCC unroll 4
         for (int v = 0; v < 4; v++) {
             __m256i code = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
@@ -159,7 +163,7 @@ INLINE void scale_of(enum rf_format format, const uint8_t *at, size_t t, int par
         *b = _mm256_mul_ps(n, load_i8(at + 256 + group + r));
     } else {
         *s = load_f16(at + 2 * r);
-        if (format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1) *b = load_f16(at + 32 + 2 * r);
+        if (rf_panel_layout(format)->has_min) *b = load_f16(at + 32 + 2 * r);
     }
 }
 

@@ -32,13 +32,7 @@ INLINE int has_min(enum rf_format format)
  * block, where groups have 16 values. */
 INLINE int32_t offset_of(enum rf_format format, const struct rf_a8 *x, int half)
 {
-    switch (format) {
-    case RF_FORMAT_MXFP4: return x->m12;
-    case RF_FORMAT_Q4_0: return x->m8;
-    case RF_FORMAT_Q6_K: return x->m32[half];
-    case RF_FORMAT_Q8_0: return x->m128;
-    default: return 0;
-    }
+    return rf_a8_start(x, rf_panel_layout(format)->offset, half);
 }
 
 /* Two vectors of codes: k = 8j .. 8j + 3 of each row, and the four after them. */
@@ -132,7 +126,7 @@ INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t 
         out.b[1] = _mm512_mul_ps(n, load_i8(at + 256 + 32 * t + 16));
     } else {
         out.s[0] = load_f16(at);
-        if (format == RF_FORMAT_Q4_1 || format == RF_FORMAT_Q8_1) out.b[0] = load_f16(at + 32);
+        if (has_min(format)) out.b[0] = load_f16(at + 32);
     }
     return out;
 }

@@ -67,10 +67,6 @@ static void scale_of(enum rf_format format, const uint8_t *scales, size_t group,
     *b = 0.0f;
     switch (format) {
     case RF_FORMAT_MXFP4: *s = rf_bits_float((uint32_t)at[r] << 23); break;
-    case RF_FORMAT_Q4_1:
-    case RF_FORMAT_Q8_1: *b = f16_at(at, 16 + r); /* fall through */
-    case RF_FORMAT_Q4_0:
-    case RF_FORMAT_Q8_0: *s = f16_at(at, r); break;
     case RF_FORMAT_Q4_K:
         *s = f16_at(at + 192, r) * (float)rf_q4k_scale(at, g, r);
         *b = f16_at(at + 192, 16 + r) * (float)rf_q4k_scale(at, 8 + g, r);
@@ -80,7 +76,10 @@ static void scale_of(enum rf_format format, const uint8_t *scales, size_t group,
         *s = f16_at(at + 512, r) * (float)(int8_t)at[g * 16 + r];
         *b = f16_at(at + 512, 16 + r) * (float)(int8_t)at[256 + g * 16 + r];
         break;
-    default: *s = 0.0f; break;
+    default:
+        *s = f16_at(at, r);
+        if (layout->has_min) *b = f16_at(at, 16 + r);
+        break;
     }
 }
 

@@ -10,7 +10,7 @@
 #include "speculate/vocab_pair.h"
 
 enum {
-    CAST_FROM_BITS = 7,      /* a target of more bits a weight is worth a cast of it */
+    CAST_FROM_BITS = 7,      /* with fewer bits a weight, the target is not worth casting */
     CAST_DRAFT_FROM_BITS = 5 /* so is a draft model */
 };
 
@@ -35,8 +35,8 @@ static int weight_cost(const struct riffle_model *model, const struct rf_source 
     return rf_weight_cost(source, form, rf_backend_kinds[0], &model->allocator, cost, error);
 }
 
-/* "auto": what is cheap always, a cast where it is much narrower than the target, a draft model
- * where one was given. */
+/* "auto": n-grams always, a draft model if one was given, and a cast if it has far fewer bits than
+ * the target. */
 static int choose_levels(struct riffle_model *model, const riffle_model_options *options,
                          struct rf_error *error)
 {
@@ -92,7 +92,7 @@ static int find_path(const struct rf_chain_level *level, const riffle_model_opti
     return 0;
 }
 
-/* The file of a draft model, as far as its header says: vocabulary and cost. */
+/* Opens the file of a draft model. Its header gives vocabulary and cost. */
 static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_options *options,
                       int is_auto, struct rf_error *error)
 {
@@ -115,7 +115,7 @@ static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_
     return code;
 }
 
-/* Costs are kept for each model and form of its weights, told apart by names and sizes. */
+/* Costs are kept for each model and form of its weights. Names and sizes distinguish these. */
 static int name_pace_files(struct riffle_model *model, const char *folder, struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;

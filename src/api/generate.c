@@ -43,8 +43,8 @@ void riffle_generate_options_init(riffle_generate_options *options, size_t struc
     if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
 }
 
-/* The text on its way out: whole characters only, and nothing that may turn out to be the beginning
- * of a stop text. */
+/* Text that was generated but not yet given to the caller: unfinished characters, and what may be
+ * the beginning of a stop text. */
 struct output {
     const riffle_generate_options *options;
     const struct rf_allocator *allocator;
@@ -135,8 +135,8 @@ static int tell(struct output *output, int32_t token, int32_t level, struct rf_s
     return 0;
 }
 
-/* Commits the tokens of a round one by one, as if the target had been asked for each: the callback
- * finds the session as it is after its token. Returns 1 when there is a reason to end. */
+/* Commits the tokens of a round one by one, so that each callback sees the session as it is after
+ * its token. Returns 1 when there is a reason to end. */
 static int commit(riffle_session *session, const riffle_generate_options *options,
                   struct output *output, const struct rf_yield *yield, int32_t n,
                   int64_t *generated, riffle_on_event on_event, void *user, struct rf_error *error)
@@ -167,7 +167,7 @@ static int commit(riffle_session *session, const riffle_generate_options *option
     return 0;
 }
 
-/* What a round drafted beyond the committed tokens is taken back. */
+/* Takes back what a round drafted beyond the committed tokens. */
 static void drop_ahead(riffle_session *session)
 {
     rf_sequence_rewind(session->sequence, rf_sequence_n_committed(session->sequence));

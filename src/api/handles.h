@@ -1,4 +1,4 @@
-/* What the public handles are made of, and the border between the library's errors and the
+/* The structures behind the public handles, and the conversion of the library's errors to the
  * caller's. */
 #ifndef RF_API_HANDLES_H
 #define RF_API_HANDLES_H
@@ -61,13 +61,13 @@ int rf_api_error(int code, const char *format, ...)
 #endif
     ;
 
-/* Copies what the caller's structure and ours have in common over our defaults. `given` may be
- * NULL: the defaults stay. */
+/* Copies the fields of the caller's structure over our defaults, as far as both structures have
+ * them. `given` may be NULL: the defaults stay. */
 int rf_api_take(void *ours, size_t our_size, const void *given, const char *name);
 /* Copies as much of a result as the caller's structure holds. */
 void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);
 
-/* The device that models are opened on, as riffle_set_cpu or RIFFLE_CPU have it. */
+/* The device that models are opened on, as riffle_set_cpu or RIFFLE_CPU choose it. */
 void rf_api_device(struct rf_backend_options *options);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
@@ -79,7 +79,8 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
 /* The model's queue, which is freed with its backend. */
 int rf_api_open_queue(riffle_model *model, const riffle_model_options *options,
                       struct rf_error *error);
-/* A session's queue, another session with the same one, and its end. `cores`: NULL: the model's. */
+/* Takes a queue for a session, adds a session to a queue, and ends a session's use. `cores` NULL:
+ * the model's. */
 int rf_api_take_queue(struct rf_queue **queue, riffle_model *model, const char *cores,
                       int32_t threads, struct rf_error *error);
 void rf_api_share_queue(struct rf_queue *queue);

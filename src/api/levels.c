@@ -1,5 +1,5 @@
-/* A session's cascade: a level for each of its chain, over the weights that the model has for it.
- */
+/* A session's cascade. It has a level for each level of the chain, with the model's weights for
+ * it. */
 #include "api/levels.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 enum { DRAFT_CTX = 2048 }; /* tokens that a draft model's own context holds, at most */
 
-/* The place of a level in the model's chain, or -1. A model's name without its form is enough: it
- * is there in the form that it was opened in. */
+/* The index of a level in the model's chain, or -1. A model's name without a form finds it in the
+ * form that it was opened in. */
 static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_level *wanted)
 {
     int32_t found = -1;
@@ -38,7 +38,7 @@ static int open_drafter(struct opening *o, struct rf_error *error)
 {
     const struct rf_drafter *drafter = o->chosen->drafter;
     o->part->drafter = drafter;
-    *o->level = (struct rf_level){.ops = drafter->ops, .acceptance = drafter->acceptance};
+    *o->level = (struct rf_level){.ops = &drafter->ops, .acceptance = drafter->acceptance};
     int code = drafter->open(&o->part->drafter_self, rf_sequence_n_ctx(o->session->sequence),
                              &o->session->model->allocator, error);
     o->level->self = o->part->drafter_self;
@@ -64,7 +64,7 @@ static int open_self(struct opening *o, struct rf_error *error)
     return 0;
 }
 
-/* A sequence of the draft's own, which is shorter than the target's where that is long. */
+/* Gives the draft its own sequence, which is limited to DRAFT_CTX tokens. */
 static int open_sequence(struct opening *o, int32_t *n_ctx, struct rf_error *error)
 {
     int32_t trained = o->weights->source->params.n_ctx_train;
@@ -134,7 +134,7 @@ static int open_level(struct opening *o, struct rf_error *error)
 
 /* ---- the pace that is kept ---- */
 
-/* Of a draft model the name is not enough: "draft" may be another one tomorrow. */
+/* The name of a draft model is not enough: "draft" may be another model in the next run. */
 static void name_costs(struct levels *levels, const struct riffle_model *model, int32_t l)
 {
     const struct rf_chain_level *level = &levels->chain.levels[l];
@@ -212,7 +212,7 @@ void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *samp
 
 void rf_levels_close(struct levels *levels, const struct rf_allocator *allocator)
 {
-    struct rf_error ignored; /* a cache that cannot be written is none */
+    struct rf_error ignored; /* a pace file that cannot be written is not an error */
     if (levels->cascade && levels->pace_file)
         rf_pace_save(&levels->cascade->pace, (const char(*)[RF_PACE_NAME_BYTES])levels->names,
                      levels->pace_file, &ignored);

@@ -15,8 +15,8 @@
 #include "speculate/translated_level.h"
 #include "text/tokenizer.h"
 
-/* What a level of the model's chain draws on; all zero for drafters without a model and the target.
- */
+/* The weights of a level of the model's chain. All zero for drafters without a model and the
+ * target. */
 struct draft_weights {
     struct rf_source *source; /* NULL: the target's */
     struct rf_tokenizer *tokenizer;
@@ -33,8 +33,8 @@ struct drafts {
     char *pace_path; /* begins the names of the files with measured costs; NULL: none are kept */
 };
 
-/* Chooses the levels of `model`, whose own source and cost are known, from options->chain: opens
- * the draft's file, and tells what all will cost. Nothing is loaded yet. */
+/* Chooses the levels of `model` from options->chain; the model's own source and cost must be known.
+ * Opens the draft's file and computes all costs, but loads no weights. */
 int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
                      struct rf_error *error);
 /* Loads and casts the weights of all levels. */
@@ -67,7 +67,7 @@ int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
                    struct rf_error *error);
 /* Gives all levels the settings of the target's sampler. */
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler);
-/* What was measured before with this model, tier and number of threads. */
+/* Loads what was measured before with this model, tier and number of threads. */
 int rf_levels_load_pace(struct riffle_session *session, struct rf_error *error);
 /* Keeps what was measured of costs. */
 void rf_levels_close(struct levels *levels, const struct rf_allocator *allocator);

@@ -52,8 +52,8 @@ static int describe_weights(riffle_model *model, struct rf_error *error)
     return model->weights_note ? 0 : RF_ERR_MEMORY;
 }
 
-/* The chat template that was asked for, or the file's own. That the file's is not recognised is no
- * reason to refuse the model: the calls that need it fail, and say why. */
+/* The chat template that was asked for, or the file's own. If the file's is not recognised, the
+ * model still opens; the calls that need the template fail and say why. */
 static int open_chat(riffle_model *model, const char *name, struct rf_error *error)
 {
     const struct rf_source *source = model->source;

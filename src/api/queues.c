@@ -1,5 +1,5 @@
-/* The queues that compute: the one that loaded a model is lent to one session at a time, others get
- * their own; forks share that of their origin. */
+/* The queues that compute. One session at a time uses the queue that loaded the model; others get
+ * their own. Forks share the queue of their origin. */
 #include <string.h>
 
 #include "api/handles.h"

@@ -37,7 +37,8 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     return 0;
 }
 
-/* The session's queue is there. `from`: whose tokens the new one's sequence has; NULL: none. */
+/* The session already has its queue. `from`: the session whose tokens the new sequence gets; NULL:
+ * none. */
 static int open_parts(riffle_session *session, const struct rf_sequence_shape *shape,
                       struct rf_sequence *from, const struct rf_chain *chain,
                       struct rf_error *error)
@@ -147,7 +148,7 @@ static int report_read(void *user, int32_t done, int32_t total)
     return session->progress(session->progress_user, "prefill", (uint64_t)done, (uint64_t)total);
 }
 
-/* Arguments that every call with tokens shares; the count is bounded so that it fits an int32_t. */
+/* Checks the arguments that all calls with tokens have. The count must fit an int32_t. */
 static int check_tokens(const riffle_session *session, const int32_t *tokens, size_t n_tokens)
 {
     if (!session || (!tokens && n_tokens))
@@ -284,7 +285,7 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
         memcpy(to->judged_at, from->judged_at, sizeof to->judged_at);
         memcpy(to->accepted_at, from->accepted_at, sizeof to->accepted_at);
     }
-    /* The target's are also those that read the prompt. */
+    /* The target's passes include those that read the prompt. */
     riffle_level_stats *target = &found.levels[found.n_levels - 1];
     target->passes = session->view->passes - session->first_pass;
     target->seconds += session->prefill_seconds;

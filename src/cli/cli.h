@@ -6,17 +6,24 @@ struct cli_options;
 
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
-/* The verbs. They return an exit status; if it is not CLI_OK, standard error has a sentence. */
-int verb_chat(const struct cli_options *options);
-int verb_run(const struct cli_options *options);
-int verb_bench(const struct cli_options *options);
-int verb_perplexity(const struct cli_options *options);
-int verb_tokenize(const struct cli_options *options);
-int verb_info(const struct cli_options *options);
-int verb_cores(const struct cli_options *options);
-int verb_roofline(const struct cli_options *options);
-int verb_quantize(const struct cli_options *options);
-int verb_models(const struct cli_options *options);
+/* The verbs: X(name, NAME). Each needs a function verb_name, in a file of its own, and a row in
+ * option_table.c. */
+#define CLI_EACH_VERB(X)      \
+    X(chat, CHAT)             \
+    X(run, RUN)               \
+    X(bench, BENCH)           \
+    X(perplexity, PERPLEXITY) \
+    X(tokenize, TOKENIZE)     \
+    X(info, INFO)             \
+    X(quantize, QUANTIZE)     \
+    X(cores, CORES)           \
+    X(roofline, ROOFLINE)     \
+    X(models, MODELS)
+
+/* They return an exit status; if it is not CLI_OK, standard error has a sentence. */
+#define CLI_DECLARE(name, NAME) int verb_##name(const struct cli_options *options);
+CLI_EACH_VERB(CLI_DECLARE)
+#undef CLI_DECLARE
 
 #if defined(__GNUC__)
 #    define CLI_PRINTF(text, first) __attribute__((format(printf, text, first)))

@@ -6,19 +6,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/cli.h"
 #include "riffle.h"
 
+/* The number of each verb, and a bit for sets of verbs. */
+enum verb_number {
+#define NUMBER(name, NAME) VERB_NUMBER_##NAME,
+    CLI_EACH_VERB(NUMBER)
+#undef NUMBER
+};
 enum verb_bit {
-    VERB_CHAT = 1,
-    VERB_RUN = 2,
-    VERB_BENCH = 4,
-    VERB_PERPLEXITY = 8,
-    VERB_TOKENIZE = 16,
-    VERB_INFO = 32,
-    VERB_MODELS = 64,
-    VERB_ROOFLINE = 128,
-    VERB_QUANTIZE = 256,
-    VERB_CORES = 512
+#define BIT(name, NAME) VERB_##NAME = 1 << VERB_NUMBER_##NAME,
+    CLI_EACH_VERB(BIT)
+#undef BIT
 };
 
 struct text_list {

@@ -11,7 +11,7 @@ enum {
     ENOUGH = 128 /* tokens of a part whose probabilities stand for those of the rest */
 };
 
-/* Below the greatest logit: what is further adds nothing to a sum in F32. */
+/* Logits that are further below the greatest add nothing to a sum in F32. */
 static const float FAR = 12.0f;
 
 struct cpu_answer_part {
@@ -27,8 +27,8 @@ int cpu_answer_new(struct cpu_view *view, struct rf_error *error)
     return view->parts ? 0 : RF_ERR_MEMORY;
 }
 
-/* Puts a candidate in its place among the best; equal ones stay in the order of their ids, in which
- * they come. */
+/* Inserts a candidate among the best. Candidates come in the order of their ids, and equal ones
+ * stay in it. */
 static int32_t insert(struct rf_candidate *top, int32_t n, int32_t most, struct rf_candidate found)
 {
     int32_t at = n < most ? n : most - 1;

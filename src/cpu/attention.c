@@ -1,13 +1,13 @@
-/* Attention: every chunk of RF_ATTENTION_CHUNK positions gives a partial result for each query, and
- * the partial results are merged in the order of the chunks. Chunks start at fixed positions, so a
+/* Attention. Every chunk of RF_ATTENTION_CHUNK positions gives a partial result for each query.
+ * Partial results are merged in the order of the chunks. Chunks start at fixed positions, so a
  * query's bits depend on nothing else.
  *
- * With few rows the workers share heads and chunks, and merge afterwards; with many they share
- * heads and rows, and each merges as it goes. The arithmetic is the same.
+ * With few rows the workers share heads and chunks, and merge afterwards. With many they share
+ * heads and rows, and each merges its own. The arithmetic is the same.
  *
- * Rows of a tree are taken branch by branch: of a chunk that the pass writes to, the one worker
- * that has it lays a branch's keys and values at their positions, so that the kernel sees a plain
- * sequence, then the next branch's, and puts all back in the end. */
+ * Rows of a tree are taken branch by branch. One worker has each chunk that the pass writes to. It
+ * copies a branch's keys and values to the slots of their positions, so that the kernel sees a
+ * plain sequence. Then it does the same with the next branch, and restores the chunk in the end. */
 #include <math.h>
 #include <string.h>
 
@@ -123,7 +123,8 @@ int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
     }
     view->n_items = items;
     if (floats <= view->n_partials) return 0;
-    /* For any pass over contexts of this length. Pages that are never written take no memory. */
+    /* Enough for any pass over contexts of this length. Pages that are never written take no
+     * memory. */
     size_t rows = view->has_trees ? RF_TREE_ROWS : RF_FEW_ROWS;
     view->n_partials = 0;
     rf_free(allocator, view->partials);
@@ -210,7 +211,8 @@ static float *attended_row(const struct cpu_view *view, size_t row)
 
 /* ---- few rows ---- */
 
-/* A KV head and chunk of a layer that one worker has, and which row's entry lies at each slot. */
+/* A KV head and chunk of a layer that one worker rearranges. It records which row's entry lies at
+ * each slot. */
 struct lent_chunk {
     const struct cpu_view *view;
     const struct cpu_group *group;
@@ -304,7 +306,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
         }
     rf_team_barrier(worker);
 
-    /* Heads by themselves where these are parts of an operand's row. */
+    /* Single heads, if a head is a whole number of the operand's parts. */
     size_t parts = has_parts(out) && dim % RF_BLOCK == 0 ? n_head : 1, heads = n_head / parts;
     rf_share_begin(&share, worker, view->n_rows * parts, 1, 0.0);
     while (rf_share_next(&share, &begin, &end))

@@ -67,7 +67,7 @@ void cpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
     size_t chunk = cpu_chunks((size_t)n);
-    /* The next token is likely to need the first one again. */
+    /* Keeps the first of these blocks, which the next token probably needs. */
     int keeps = chunk < cpu_chunks((size_t)base->shape.n_ctx) && cache->blocks[chunk] &&
                 atomic_load(&cache->blocks[chunk]->holders) == 1;
     release_from(cache, chunk + (size_t)keeps);
@@ -96,7 +96,8 @@ int cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, str
     return 0;
 }
 
-/* What the first `positions` of a block hold, of each layer and head: K to the end of 16. */
+/* Copies what the first `positions` of a block hold, for each layer and head. K is copied in whole
+ * groups of 16 positions. */
 static void copy_positions(const struct cpu_cache *cache, uint16_t *to, const uint16_t *from,
                            size_t positions)
 {
@@ -116,8 +117,8 @@ int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf
         if (old && atomic_load(&old->holders) == 1) continue;
         struct cpu_block *block = rf_calloc(allocator, 1, sizeof *block, "KV cache", error);
         if (!block) return RF_ERR_MEMORY;
-        /* Not cleared: kernels read K to the end of 16 positions and drop the scores of those that
-         * a query does not see; of V they read only what was written. */
+        /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores of
+         * positions that a query does not see. Of V they read only what was written. */
         block->data = rf_malloc(allocator, heads(cache), cache->kv_elements * sizeof *block->data,
                                 "KV cache", error);
         if (!block->data) {
@@ -219,8 +220,8 @@ int cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path
 
 /* ---- in host memory ---- */
 
-/* Of the n positions that are saved, those of a block; K and V of each layer and head, in elements.
- */
+/* The part of the n saved positions that lies in one block. Sizes are in elements, for K and V of
+ * one layer and head. */
 struct piece {
     size_t positions, k, v;
 };
@@ -244,9 +245,8 @@ uint64_t cpu_cache_bytes(const struct rf_cache *base, int32_t n)
     return elements * sizeof(uint16_t);
 }
 
-/* Clears the positions of the last K block that were not written: no stray memory belongs in a
- * file.
- */
+/* Clears the positions of the last K block that were not written, so that a file holds no stray
+ * memory. */
 static void clear_beyond(uint16_t *k, size_t n, size_t dim)
 {
     if (n % RF_KV_BLOCK == 0) return;

@@ -9,12 +9,12 @@
 
 static const double LONGEST = 3e-3, SHORTEST = 0.2e-3; /* seconds of one measurement */
 static const double SLOW_READ = 10e9; /* bytes a second, by which a small model's is shorter */
-static const double ENOUGH = 0.97;    /* of the best rate, for fewer workers to be preferred */
+static const double ENOUGH = 0.97;    /* share of the best rate that lets fewer workers be chosen */
 enum {
     ROUNDS = 2,
     MOST_COUNTS = 64,
     MANY = 32,                /* rows of activations that stand for a prompt's */
-    CHUNK_BYTES = 128 * 1024, /* of weights between two looks at the clock */
+    CHUNK_BYTES = 128 * 1024, /* bytes of weights between two readings of the clock */
     CACHED_BYTES = 64 * 1024, /* of weights that stay in a core's cache, for many rows */
     MACHINE_COLUMNS = 2048
 };
@@ -50,7 +50,7 @@ static void call(const struct probe *probe, const struct rf_worker *worker, size
     probe->kernels->linear[weight->format](&args);
 }
 
-/* Each worker walks through a stretch of its own, over and over. */
+/* Each worker reads its own part of the weights repeatedly. */
 static void measure(void *argument, struct rf_worker *worker)
 {
     const struct probe *probe = argument;
@@ -88,7 +88,7 @@ static double rate(struct probe *probe, struct rf_team *team, int count)
     return sum;
 }
 
-/* The better of what a worker did now and in the rounds before. */
+/* Keeps the better of a worker's rates in this round and in those before. */
 static void keep_speeds(struct rf_split_kind *kind, const struct probe *probe, int count, int round)
 {
     for (int i = 0; i < count; i++) {
@@ -107,8 +107,8 @@ static double measure_all(struct rf_split *split, struct probe *probe, struct rf
         if (count == 1) break;
     }
     probe->rows = 1;
-    /* The better of two rounds over all numbers of workers: a neighbour's moment does not decide.
-     */
+    /* Takes the better of two rounds over all numbers of workers, because another process may
+     * disturb one. */
     for (int round = 0; round < ROUNDS; round++)
         for (int c = n - 1; c >= 0; c--) {
             double now = rate(probe, team, counts[c]);

@@ -7,10 +7,10 @@
 #include "platform/split.h"
 #include "platform/team.h"
 
-/* Streams the weights past one row, then a few of them past many rows, and makes a
- * split of what was seen: the workers' speeds, and how many of them pay where memory is the limit.
- * Takes some milliseconds for each number of workers that it tries, 0.2 s at most; *split stays
- * NULL for a team of one. */
+/* Multiplies the weights by one row, then a few of them by many rows, and makes a split from the
+ * measurements: the workers' speeds, and how many workers are worth using where memory is the
+ * limit. Takes some milliseconds for each number of workers that it tries, 0.2 s at most. *split
+ * stays NULL for a team of one. */
 int rf_cpu_calibrate(struct rf_split **split, const struct rf_weights *weights,
                      struct rf_team *team, struct rf_error *error);
 

@@ -132,7 +132,7 @@ struct cpu_buffer {
     size_t width;
 };
 
-/* A row of the pass at hand. */
+/* A row of the current pass. */
 struct cpu_row {
     int32_t token, position;
     int32_t slot;  /* of its cache */
@@ -165,7 +165,7 @@ struct cpu_view {
     const struct rf_kernels *kernels;
     const struct rf_params *params;
     struct rf_split *split;
-    int is_ready;            /* what follows has been made: at the first pass */
+    int is_ready;            /* the first pass has made what follows */
     struct cpu_owned *owned; /* its memory */
     struct cpu_buffer buffers[RF_MAX_SLOTS];
     rf_linear_fn *linear[RF_FORMAT_COUNT];
@@ -183,7 +183,7 @@ struct cpu_view {
     size_t n_partials; /* floats */
     float *attended;   /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
-    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the layer at hand, a tree's rows */
+    uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the current layer, a tree's rows */
 
     /* The pass at hand. */
     const struct rf_pass *pass;
@@ -200,8 +200,8 @@ static inline float *buffer_row(const struct cpu_buffer *buffer, size_t i)
     return buffer->data + i * (buffer->row_bytes / sizeof(float));
 }
 
-/* 1 if rows of an operand can be written in parts: blocks of RF_BLOCK values stand for themselves
- * in 8 and 16 bits, while the order of BF16 rows is the tier's own. */
+/* 1 if rows of an operand can be written in parts. In 8 and 16 bits, blocks of RF_BLOCK values are
+ * independent. The order of BF16 rows is up to the tier. */
 static inline int has_parts(const struct cpu_buffer *operand)
 {
     return !operand->forms[RF_OPERAND_BF16];
@@ -223,9 +223,9 @@ int cpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_
 void cpu_view_free(struct rf_view *view);
 int cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
 
-/* How `total` weight rows of (at most) row_bytes each are shared and taken: a prompt's rows of
- * activations are taken past one piece of weights after another, few rows let the weights stream by
- * at length. Both sizes are multiples of a panel's rows. */
+/* How `total` weight rows of at most row_bytes each are shared and computed. All rows of a prompt
+ * are computed with one piece of weights after another; with few rows, weights are read in long
+ * streams. Both sizes are multiples of a panel's rows. */
 struct cpu_pieces {
     size_t grain; /* rows that are shared at a time */
     size_t call;  /* rows that a kernel gets at a time, at most */
@@ -243,7 +243,7 @@ void cpu_weights_free(struct rf_weights *weights);
 struct rf_weight_bytes cpu_weight_bytes(const struct rf_weight_request *request);
 const char *cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
 
-/* answer.c: what the logits of the wanted rows [first, first + n) say, by all workers. */
+/* answer.c: the answers to the wanted rows [first, first + n) from their logits, by all workers. */
 int cpu_answer_new(struct cpu_view *view, struct rf_error *error);
 void cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n);
 
@@ -253,7 +253,7 @@ int cpu_attention_new(struct cpu_view *view, struct rf_error *error);
 int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
 void cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
                    const struct cpu_buffer *q, struct cpu_buffer *out);
-/* Where rope_store leaves the entry of a tree's row for attention. */
+/* Where rope_store puts the entry of a tree's row for attention. */
 uint16_t *cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row);
 
 #endif

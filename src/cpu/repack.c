@@ -279,9 +279,9 @@ struct rows {
 };
 
 /* Goes unit by unit, so that the panel is written from front to back. Reading sixteen rows in
- * parallel makes many short streams, which hardware prefetches badly. So this prefetches the next
- * panel's bytes, which are contiguous; past the last panel that does no harm. Each case below
- * inlines this function and its `block`. */
+ * parallel makes many short streams, which hardware prefetches badly. So this function prefetches
+ * the next panel's bytes, which are contiguous. Prefetching past the last panel does no harm. Each
+ * case below inlines this function and its `block`. */
 static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block)
 {
     uint8_t *codes = panel, *scales = panel + rows->units * rows->unit_codes_bytes;

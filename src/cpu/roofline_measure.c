@@ -26,20 +26,12 @@ static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_
 static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
                     LONGEST = 40e-3;
 
-#define A8(name, format)                  \
-    {                                     \
-        name, 0, format, RF_OPERAND_A8, 0 \
-    }
+#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, 0},
 const struct rf_roofline_kernel rf_roofline_kernels[] = {
     {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
-    A8("linear_mxfp4_a8", RF_FORMAT_MXFP4),
-    A8("linear_q4_0_a8", RF_FORMAT_Q4_0),
-    A8("linear_q4_1_a8", RF_FORMAT_Q4_1),
-    A8("linear_q4_k_a8", RF_FORMAT_Q4_K),
-    A8("linear_q6_k_a8", RF_FORMAT_Q6_K),
-    A8("linear_q8_0_a8", RF_FORMAT_Q8_0),
-    A8("linear_q8_1_a8", RF_FORMAT_Q8_1),
-    A8("linear_q8_k_a8", RF_FORMAT_Q8_K),
+    /* clang-format off */
+    RF_EACH_PANEL_FORMAT(A8)
+    /* clang-format on */
     {"linear_mxfp4_a16", 0, RF_FORMAT_MXFP4, RF_OPERAND_A16, 0},
     {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
     {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 1},
@@ -57,7 +49,7 @@ struct rf_roofline {
     const struct rf_allocator *allocator;
     uint64_t (*read_stream)(const void *data, size_t n);
     char *pool;
-    size_t pool_bytes, cursor; /* the data at the cursor is the least recently used */
+    size_t pool_bytes, cursor; /* at the cursor is the least recently used data */
     int most_threads, threads;
     struct rf_team *team;
     double read;
@@ -161,7 +153,7 @@ static void read_part(void *argument, struct rf_worker *worker)
     size_t begin, end;
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
     while (rf_share_next(&share, &begin, &end)) {
-        /* Without a use of the sum, the compiler could remove the reads. */
+        /* The sum is used, so that the compiler keeps the reads. */
         volatile uint64_t sum = read->roofline->read_stream(read->data + begin * READ_BLOCK,
                                                             (end - begin) * READ_BLOCK);
         (void)sum;

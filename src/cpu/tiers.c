@@ -18,8 +18,8 @@ struct tier {
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* What is generated for a tier, and the most rows that are worth it: with 256 bits as many as one
- * function takes, on AMX as many as tiles do not. */
+/* What is generated for a tier, and for how many rows at most. With 256 bits that is as many as one
+ * function takes, on AMX as many as are too few for tiles. */
 static const struct plan {
     enum rf_panels_form form;
     size_t most_rows; /* 0: nothing is generated */
@@ -39,8 +39,7 @@ static void linear(enum rf_tier tier, enum rf_format format, const struct rf_lin
         tiers[tier].compiled->linear[format](args);
 }
 
-/* A kernel has nothing but its operands, so that each tier and each format has a function of its
- * own. */
+/* A kernel gets only its operands, so each tier and format needs a function of its own. */
 #define LINEAR(tier, format)                                                \
     static void linear_##tier##_##format(const struct rf_linear_args *args) \
     {                                                                       \

@@ -1,6 +1,6 @@
-/* A view on the cores: its buffers, and the walk through a program's operations. All workers walk
- * side by side within one run of the team; when an operation returns, its results are visible to
- * all. */
+/* A view on the cores: its buffers, and the execution of a program's operations. All workers take
+ * part in each operation, within one run of the team. When an operation returns, its results are
+ * visible to all. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum {
 
 /* ---- making one ---- */
 
-/* 1 if there is a matrix whose input rows have `width` values and are wanted in this form. */
+/* 1 if some matrix takes input rows of `width` values in this form. */
 static int is_wanted(const struct cpu_view *view, enum rf_operand form, size_t width)
 {
     const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
@@ -132,7 +132,8 @@ int cpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_
     return 0;
 }
 
-/* At the first pass, so that a view that is never used takes no memory: forks have one each. */
+/* Called at the first pass, so that a view that is never used takes no memory. Each fork has a
+ * view. */
 static int make_activations(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_program *program = view->base.shape.program;
@@ -228,8 +229,8 @@ struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, siz
     if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
     struct cpu_pieces pieces = {.grain = kernels->linear_rows, .call = rows};
     if (n_rows > RF_FEW_ROWS) {
-        /* Large, as each call reads all of the prompt's rows again, but enough of them for all
-         * workers. */
+        /* Pieces are large, because each call reads all of the prompt's rows again, but there are
+         * enough of them for all workers. */
         size_t share = rf_padded(total / (8 * (size_t)workers));
         if (pieces.grain < share) pieces.grain = share;
     }
@@ -261,7 +262,8 @@ static void linear(struct cpu_view *view, struct rf_worker *worker, const struct
                    size_t n_rows)
 {
     struct rf_share share;
-    /* Rows of all layers, each layer's made up to whole panels so that the next begins with one. */
+    /* The weight rows of all layers, each layer's padded to whole panels so that the next begins
+     * with one. */
     size_t total = 0, row_bytes = 1, begin, end;
     int any_bf16 = 0;
     for (int32_t l = 0; l < op->n; l++) {
@@ -310,8 +312,8 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
     size_t n_rows = view->n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
     size_t begin, end;
     struct rf_share share;
-    /* Heads of q, then of k and v; the rows of a head together, so that neighbours in the cache
-     * have one writer. */
+    /* Items are the heads of q, then those of k and v. All rows of a head belong to one item, so
+     * that adjacent positions in the cache have one writer. */
     rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8, 0.0);
     while (rf_share_next(&share, &begin, &end))
         for (size_t item = begin; item < end; item++) {
@@ -387,7 +389,7 @@ static void perform(struct cpu_view *view, struct rf_worker *worker, const struc
     }
 }
 
-/* Over the wanted rows, in groups that fit the logits buffer. */
+/* Runs the head over the wanted rows, in groups that fit the logits buffer. */
 static void perform_head(struct cpu_view *view, struct rf_worker *worker)
 {
     const struct rf_program *program = view->base.shape.program;
@@ -412,7 +414,7 @@ static void walk(void *argument, struct rf_worker *worker)
     const struct rf_program *program = view->base.shape.program;
     for (int32_t o = 0; o < program->n_body; o++) {
         const struct rf_op *op = &program->body[o];
-        /* The first worker decides; all see it when the operation is done. */
+        /* The first worker decides. All see its decision when the operation is done. */
         if (op->may_stop && view->base.cancel && worker->index == 0)
             view->stopped = atomic_load_explicit(view->base.cancel, memory_order_relaxed);
         perform(view, worker, op);

@@ -1,6 +1,6 @@
-/* Weights: float matrices in BF16, in place where the file has them so, else converted; quantised
- * ones in panels of their own bits; those of a draft cast to fewer. All of it happens at load, on
- * all cores. */
+/* Weights. Float matrices are BF16, in place where the file has BF16, else converted. Quantised
+ * matrices are repacked into panels of their own bits; those of a draft may be cast to fewer bits.
+ * All cores do this at load. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct job {
     const struct rf_tensor *tensor;
     enum rf_weight_role role;
     struct rf_weight *weight;
-    enum rf_dtype dtype; /* what a matrix becomes: the tensor's own but for casts and BF16 */
+    enum rf_dtype dtype; /* of the matrix: the tensor's own, except for casts and BF16 */
     enum rf_cast_target target;
     size_t offset; /* of its result in the common block */
     void *out;
@@ -71,7 +71,7 @@ static int usable_in_place(const struct rf_weight_request *request)
            address % sizeof(uint16_t) == 0;
 }
 
-/* Of the memory that a tensor needs where it is not used in place. */
+/* The memory that a tensor needs if it is not used in place. */
 static size_t converted_bytes(const struct rf_weight_request *request)
 {
     size_t elements = (size_t)rf_tensor_elements(request->tensor),
@@ -148,7 +148,7 @@ static void do_piece(struct load *load, uint64_t piece, int worker)
         convert(job, begin, end);
     else
         repack(load, job, begin, end, load->blocks + (size_t)worker * load->blocks_bytes);
-    /* Parts that add up to the tensor's bytes. */
+    /* The parts of all pieces add up to the tensor's bytes. */
     uint64_t bytes = job->tensor->bytes, items = job->items;
     atomic_fetch_add_explicit(&load->bytes_done,
                               bytes / items * (end - begin) + (end == items ? bytes % items : 0),
@@ -176,7 +176,8 @@ static int run_jobs(struct cpu_queue *queue, struct load *load, struct rf_error 
     load->blocks = rf_malloc(queue->base.backend->allocator, (size_t)rf_team_size(queue->team),
                              load->blocks_bytes, "casting weights", error);
     if (!load->blocks) return RF_ERR_MEMORY;
-    /* Once for certain: of a small model other workers may take every piece. */
+    /* Worker 0 reports progress, but other workers may take every piece of a small model. So it is
+     * reported here once. */
     if (load->progress && load->progress(load->user, 0, load->bytes_total))
         atomic_store(&load->cancelled, 1);
     rf_lock_take(&queue->turn);
@@ -207,7 +208,7 @@ static void add_job(struct load *load, const struct rf_weight_request *request,
         job->items = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
         job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
         if (job->dtype != request->tensor->dtype) {
-            /* Whole cache lines, so that no two workers write to one. */
+            /* Whole cache lines, so that no two workers write to the same one. */
             size_t bytes = RF_PANEL_ROWS * rf_dtype_bytes(job->dtype, (size_t)weight->columns);
             bytes = (bytes + 63) & ~(size_t)63;
             if (load->blocks_bytes < bytes) load->blocks_bytes = bytes;
@@ -228,8 +229,8 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
         if (weight->format != RF_FORMAT_BF16)
             weight->ld = rf_panel_bytes(weight->format, weight->ld);
     } else if (request->role == RF_WEIGHT_TABLE) {
-        /* Beside casts, embeddings are what they are where the file itself holds the cast: floats
-         * in BF16, others as stored. */
+        /* With casts, embeddings are the same as if the file itself held the cast: floats in BF16,
+         * others as stored. */
         int as_stored =
             request->form != RF_WEIGHTS_BF16 && rf_dtype_info(tensor->dtype)->block_elems > 1;
         weight->table = tensor;
@@ -253,8 +254,8 @@ void cpu_weights_free(struct rf_weights *base)
     rf_free(allocator, weights);
 }
 
-/* Describes all tensors, points those that are used in place to the file, and makes jobs of the
- * others; returns the bytes that these take. */
+/* Describes all tensors. Those that are used in place point to the file, the others become jobs.
+ * Returns the bytes that these take. */
 static size_t plan_jobs(struct cpu_weights *weights, struct load *load,
                         const struct rf_weight_request *requests)
 {

@@ -1,4 +1,4 @@
-/* What a device tells of its speed: requests and results of rf_backend_kind's measurements. */
+/* How fast a device is: requests and results of rf_backend_kind's measurements. */
 #ifndef RF_INFER_MEASURE_H
 #define RF_INFER_MEASURE_H
 

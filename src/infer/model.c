@@ -5,8 +5,8 @@
 
 #include "model/tensors.h"
 
-/* The requests for all weights of a model, in one list: what loading asks of the backend, and what
- * the costs add up. */
+/* The requests for all weights of a model in one list. Loading passes them to the backend; costs
+ * are their sums. */
 struct list {
     const struct rf_source *source;
     struct rf_weight_request *requests;
@@ -51,7 +51,8 @@ static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
 #undef WANT
 }
 
-/* Asks for `form`; but floats as they are stored are BF16. */
+/* Sets the form of all requests to `form`. A model of floats only stays BF16 if `form` is
+ * STORED. */
 static void choose_form(struct list *list, enum rf_weight_form form)
 {
     int quantised = form != RF_WEIGHTS_STORED;

@@ -178,7 +178,7 @@ static double sum_of_candidates(const struct candidate *candidates, size_t n, fl
     return sum;
 }
 
-/* The greatest threshold that logits with at least min_p of the greatest probability are over. */
+/* A threshold: logits with at least min_p of the greatest probability are above it. */
 static float under_min_p(const struct rf_sampling *sampling, float max)
 {
     if (sampling->min_p == 0.0f) return -INFINITY;
@@ -205,13 +205,13 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = other;
 }
 
-/* Moves the first candidates in order, as few as have `enough` probability together, to the front;
- * returns how many. A quickselect by mass, for which pivots are taken anywhere. */
+/* Moves the likeliest candidates to the front, as few as have `enough` probability together.
+ * Returns how many. This is a quickselect by mass; any choice of pivots is correct. */
 static size_t keep_until(struct candidate *candidates, size_t count, float max, double enough)
 {
     size_t low = 0, high = count;
-    double reached = 0.0; /* by those in front of low: less than enough, and with those up to high
-                             it is enough */
+    double reached = 0.0; /* mass of the candidates before `low`: less than enough; with those
+                             before `high` it is enough */
     while (high - low > 1) {
         size_t middle = low, last = high - 1;
         swap(&candidates[low + mix((uint64_t)low ^ (uint64_t)high << 32) % (high - low)],
@@ -234,8 +234,8 @@ static size_t keep_until(struct candidate *candidates, size_t count, float max, 
     return high;
 }
 
-/* Makes the candidates those that top-k, top-p and min-p leave, in no order: at least the greatest.
- * Returns how many. */
+/* Collects the candidates that top-k, top-p and min-p leave, in no order; the greatest is always
+ * among them. Returns how many. */
 static size_t keep(const struct rf_sampler *sampler, const float *logits, float max)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
@@ -253,7 +253,7 @@ static size_t keep(const struct rf_sampler *sampler, const float *logits, float 
     } else {
         for (size_t i = 0; i < n && top_p < 1.0f; i++)
             if (!isnan(logits[i])) total += (double)expf(logits[i] - max);
-        /* Nearly always some few have nearly all probability. */
+        /* Usually a few candidates have nearly all of the probability. */
         float near = max - 10.0f > lowest && top_p < 1.0f ? max - 10.0f : lowest;
         count = collect_above(sampler, logits, near);
         if (near > lowest && sum_of_candidates(candidates, count, max) < (double)top_p * total)
@@ -262,13 +262,12 @@ static size_t keep(const struct rf_sampler *sampler, const float *logits, float 
     return top_p < 1.0f ? keep_until(candidates, count, max, (double)top_p * total) : count;
 }
 
-/* A race of exponential clocks: that of token i rings at E_i / p_i, and the first one to ring is i
- * with probability p_i. */
+/* The draw: the token with the least E_i / p_i wins, where the E_i are independent and exponential.
+ * Token i wins with probability p_i (docs/sampling.md). */
 struct race {
-    uint64_t
-        place;  /* the state of splitmix64 that the tokens' luck at this position is counted from */
-    double key; /* log(E / p) of the first so far */
-    double time; /* exp(key), rounded up */
+    uint64_t place; /* the state of splitmix64 at this position, before token 0 */
+    double key;     /* the least log(E / p) so far */
+    double time;    /* exp(key), rounded up */
     struct candidate first;
 };
 
@@ -278,19 +277,20 @@ static struct race race_start(uint64_t seed, int32_t position)
     return (struct race){.place = place, .key = INFINITY, .time = INFINITY, .first = {.id = -1}};
 }
 
-/* In (0, 1], in steps of 2^-63 while it is small: it is small luck that wins. */
-static double luck(const struct race *race, int32_t id)
+/* A number in (0, 1], in steps of 2^-63 while it is small. Small numbers win. */
+static double draw_uniform(const struct race *race, int32_t id)
 {
     uint64_t bits = mix(race->place + golden * ((uint64_t)id + 1));
     return ((double)(int64_t)(bits >> 1) + 0.5) * 0x1p-63;
 }
 
-/* `x`: log p, but for a constant that makes the greatest 0. The clock's E = -log(1 - luck), between
- * 2^-64 and 36.8, is greater than luck: where luck reaches the best time already there is nothing
- * to compute. The margin in `time` is far over the rounding of keys, so the winner is exact. */
+/* `x`: log p plus a constant that makes the greatest 0. For a uniform number u, E = -log(1 - u) is
+ * between 2^-64 and 36.8 and greater than u. So a candidate whose u reaches `time` cannot win, and
+ * no logarithm is needed. The margin in `time` is far above the rounding of keys, so the winner is
+ * exact. */
 static void race_enter(struct race *race, struct candidate candidate, double x)
 {
-    double chance = luck(race, candidate.id);
+    double chance = draw_uniform(race, candidate.id);
     if (chance >= race->time) return;
     double key = log(-log1p(-fmin(chance, 1.0 - 0x1p-53))) - x;
     if (!(key < race->key || (key == race->key && candidate.id < race->first.id))) return;
@@ -299,9 +299,9 @@ static void race_enter(struct race *race, struct candidate candidate, double x)
     race->first = candidate;
 }
 
-/* The race of all tokens. One with p <= p_far cannot win unless its luck is under p_far times the
- * best time, so of those only luck is looked at, but for a handful; and of n others about n /
- * sum(p) need logarithms, which is under e^8 however they lie. */
+/* The draw among all tokens. A token with p <= p_far cannot win unless its uniform number is below
+ * p_far times the best time. So nearly all of these need no logarithm. Of n others about n / sum(p)
+ * need one, which is below e^8 for any distribution. */
 static struct candidate race_of_all(const struct rf_sampler *sampler, const float *logits,
                                     size_t greatest_id, struct race race)
 {
@@ -310,15 +310,15 @@ static struct candidate race_of_all(const struct rf_sampler *sampler, const floa
     double p_far = exp(((double)near - (double)max) / (double)temperature);
     race_enter(&race, (struct candidate){max, (int32_t)greatest_id}, 0.0);
     for (int32_t id = 0; id < sampler->n_vocab; id++) {
-        if (!(logits[id] > near) && luck(&race, id) >= race.time * p_far) continue;
+        if (!(logits[id] > near) && draw_uniform(&race, id) >= race.time * p_far) continue;
         race_enter(&race, (struct candidate){logits[id], id},
                    ((double)logits[id] - (double)max) / (double)temperature);
     }
     return race.first;
 }
 
-/* The sum of exp((logit - max) / temperature), for a confidence: of what is near the greatest, and
- * where that is much, of the first ones, which stand for the rest. */
+/* An estimate of the sum of exp((logit - max) / temperature), for a confidence. Only logits near
+ * the greatest count. If there are many, the first ones are a sample of the rest. */
 static double sum_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
                          float temperature)
 {

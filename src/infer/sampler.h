@@ -2,9 +2,9 @@
  * min-p, temperature, draw. Temperature 0 takes the greatest logit after the penalty, the lowest id
  * among equals.
  *
- * Luck is a function of (seed, position, token), not a stream: a draft model that chooses by the
- * same rule from its own logits tends to the target's choice, and the target's choice is what it
- * would be without drafts (docs/sampling.md). */
+ * Random numbers are a function of (seed, position, token), not a stream. So the target's choice
+ * does not depend on drafts, and a draft model that chooses by the same rule from its own logits
+ * often makes the same choice (docs/sampling.md). */
 #ifndef RF_INFER_SAMPLER_H
 #define RF_INFER_SAMPLER_H
 
@@ -25,7 +25,7 @@ struct rf_sampling {
     uint64_t seed;
 };
 
-/* A token, and how sure its chooser is of it: an estimate of the probability, in [0, 1]. */
+/* A token and a confidence: an estimate of its probability, in [0, 1]. */
 struct rf_choice {
     int32_t token;
     float confidence;
@@ -47,10 +47,10 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
 /* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
 
-/* Chooses the token that follows the `n` tokens of `history`, from logits[n_vocab]; the same one
- * however often it is asked. Its confidence is its probability among the candidates that were left;
- * when it is greedy, at temperature 1 among all. Fails with RF_ERR_FORMAT when the logits are not
- * numbers. */
+/* Chooses the token that follows the `n` tokens of `history`, from logits[n_vocab]. Every call with
+ * the same arguments gives the same token. Its confidence is its probability among the remaining
+ * candidates; of a greedy choice, its probability among all tokens at temperature 1. Fails with
+ * RF_ERR_FORMAT when the logits are not numbers. */
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
                       int32_t n, struct rf_choice *choice, struct rf_error *error);
 

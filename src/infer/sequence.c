@@ -131,7 +131,7 @@ void rf_sequence_set_follower(struct rf_sequence *s, struct rf_follower *followe
     s->follower = follower;
 }
 
-/* Another view's entries count up to position n. */
+/* Another view's entries are valid for positions below n only. */
 static void limit_writer(struct rf_sequence *s, int32_t n)
 {
     if (s->n_written > n) s->n_written = n;
@@ -221,7 +221,8 @@ int32_t rf_sequence_unread(const struct rf_sequence *s, const struct rf_view *vi
     return has_answer(s, view, n_text) ? 0 : 1;
 }
 
-/* A pass of the view over positions from `from` on begins: entries there become its own. */
+/* To be called before a pass of the view over positions from `from` on: that pass overwrites the
+ * entries there. */
 static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_t from)
 {
     assert(from <= usable(s, view));
@@ -229,7 +230,7 @@ static void begin_pass(struct rf_sequence *s, const struct rf_view *view, int32_
     limit_read(s, from);
 }
 
-/* It has read up to position `to`. */
+/* To be called after that pass, which has read up to position `to`. */
 static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t to)
 {
     if (view == s->judge) {
@@ -263,7 +264,7 @@ static int cancelled(const struct rf_sequence *s, int code, struct rf_error *err
                : code;
 }
 
-/* Reads all but the last token of a text that does not fit one pass with its draft. */
+/* Reads most of a text that does not fit into one pass together with its draft. */
 static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_error *error)
 {
     struct rf_sequence *s = ask->sequence;
@@ -315,7 +316,7 @@ static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struc
     return 0;
 }
 
-/* The rows of all asks in the making. */
+/* The rows of all asks while they are collected. */
 struct gathered {
     struct rf_rows groups[RF_MAX_ROWS];
     int32_t tokens[RF_MAX_ROWS], parents[RF_MAX_ROWS], wanted[RF_MAX_ROWS];
@@ -441,8 +442,8 @@ int rf_sequence_answer(struct rf_sequence *s, struct rf_view *view, const float 
     return view->backend->ops->logits(view, s->answer_row, logits, error);
 }
 
-/* After a read that failed: what was read stays if it was cancelled, but never less than what was
- * committed before. */
+/* After a read that failed. If it was cancelled, the tokens that were read stay. Tokens that were
+ * committed before always stay. */
 static int undo(struct rf_sequence *s, int32_t n_before, int code, struct rf_error *error)
 {
     int32_t n = code == RF_ERR_CANCELLED && s->n_read > n_before ? s->n_read : n_before;

@@ -5,29 +5,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The numbers are GGUF's (ggml_type): a file's type number is a value of this enum. */
+/* clang-format off */
+/* X(NAME, number, block_elems, block_bytes, file_type). The number is GGUF's (ggml_type), the
+ * geometry is that of ggml's docs/gguf.md, the others are fields of struct rf_dtype_info. */
+#define RF_EACH_DTYPE(X) \
+    X(F32,   0,  1,   4,   0)  \
+    X(F16,   1,  1,   2,   1)  \
+    X(Q4_0,  2,  32,  18,  2)  \
+    X(Q4_1,  3,  32,  20,  3)  \
+    X(Q5_0,  6,  32,  22,  8)  \
+    X(Q5_1,  7,  32,  24,  9)  \
+    X(Q8_0,  8,  32,  34,  7)  \
+    X(Q2_K,  10, 256, 84,  10) \
+    X(Q3_K,  11, 256, 110, 11) \
+    X(Q4_K,  12, 256, 144, 14) \
+    X(Q5_K,  13, 256, 176, 16) \
+    X(Q6_K,  14, 256, 210, 18) \
+    X(BF16,  30, 1,   2,   32) \
+    X(MXFP4, 39, 32,  17,  38)
+
+/* A file's type number is a value of this enum. */
 enum rf_dtype {
-    RF_F32 = 0,
-    RF_F16 = 1,
-    RF_Q4_0 = 2,
-    RF_Q4_1 = 3,
-    RF_Q5_0 = 6,
-    RF_Q5_1 = 7,
-    RF_Q8_0 = 8,
-    RF_Q2_K = 10,
-    RF_Q3_K = 11,
-    RF_Q4_K = 12,
-    RF_Q5_K = 13,
-    RF_Q6_K = 14,
-    RF_BF16 = 30,
-    RF_MXFP4 = 39,
-    RF_DTYPE_LIMIT = 40
+#define RF_ROW(NAME, number, ...) RF_##NAME = number,
+    RF_EACH_DTYPE(RF_ROW)
+#undef RF_ROW
+    RF_DTYPE_LIMIT /* above every number: the last row has the greatest */
 };
+/* clang-format on */
 
 struct rf_dtype_info {
     const char *name;     /* "Q4_K" */
     uint32_t block_elems; /* elements of one block; 1 for the float types */
     uint32_t block_bytes;
+    uint32_t file_type; /* llama.cpp's number (LLAMA_FTYPE) of a file that is mostly of this type */
 };
 
 /* NULL for a number that is not in enum rf_dtype. */

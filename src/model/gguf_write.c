@@ -128,29 +128,6 @@ static void put_string(struct output *output, const char *text)
     put(output, text, strlen(text));
 }
 
-/* llama.cpp's number (LLAMA_FTYPE) for a file whose weights are mostly of that type. */
-static uint32_t file_type_of(enum rf_dtype dtype)
-{
-    switch (dtype) {
-    case RF_F32: return 0;
-    case RF_F16: return 1;
-    case RF_Q4_0: return 2;
-    case RF_Q4_1: return 3;
-    case RF_Q8_0: return 7;
-    case RF_Q5_0: return 8;
-    case RF_Q5_1: return 9;
-    case RF_Q2_K: return 10;
-    case RF_Q3_K: return 11;
-    case RF_Q4_K: return 14;
-    case RF_Q5_K: return 16;
-    case RF_Q6_K: return 18;
-    case RF_BF16: return 32;
-    case RF_MXFP4: return 38;
-    case RF_DTYPE_LIMIT: break;
-    }
-    return 0;
-}
-
 static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
 {
     uint64_t elements[RF_DTYPE_LIMIT] = {0};
@@ -211,8 +188,9 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
 {
     const struct rf_gguf *gguf = &copy->private_->gguf;
     struct output output = {&copy->private_->allocator, header, error, 0};
-    struct set_key sets[] = {{"general.file_type", file_type_of(most_frequent(copy)), 0},
-                             {"general.quantization_version", QUANTIZATION_VERSION, 0}};
+    struct set_key sets[] = {
+        {"general.file_type", rf_dtype_info(most_frequent(copy))->file_type, 0},
+        {"general.quantization_version", QUANTIZATION_VERSION, 0}};
     enum { N_SETS = sizeof sets / sizeof *sets };
     uint64_t offset = 0, n_values = gguf->n_values, start = header->count;
     *alignment = gguf->alignment;

@@ -69,7 +69,7 @@ static void place(struct rf_cascade *cascade, int32_t token, float confidence, i
     rf_sequence_place(cascade->sequence, &token, 1);
 }
 
-/* What a round at a judge has been given to verify, behind the first `at` tokens of the text. */
+/* What a round at a judge verifies, after the first `at` tokens of the text. */
 struct offer {
     int32_t drafter; /* -1: nothing */
     int32_t at;
@@ -80,7 +80,8 @@ struct offer {
 static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error);
 
-/* Drafts without a pass: taken as far as they pay. *value as rf_pace_offer's. */
+/* Drafts without a pass. Takes as many tokens as are worth verifying. *value: as in
+ * rf_pace_offer. */
 static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t judge, int32_t max,
                       struct rf_draft *draft, double *value, struct rf_error *error)
 {
@@ -118,8 +119,8 @@ static void offer_ahead(struct rf_cascade *cascade, int32_t first, struct rf_dra
     }
 }
 
-/* Asks all drafters without passes, and those with passes what they would have to read. Returns the
- * value of the best free draft, 0 if there is none; negative: a code. */
+/* Asks all drafters without passes for a draft, and those with passes what they would have to read.
+ * Returns the value of the best free draft, 0 if there is none, or a negative code. */
 static int ask_drafters(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
                         double *best_value, int32_t *unread, struct rf_error *error)
 {
@@ -144,8 +145,8 @@ static int ask_drafters(struct rf_cascade *cascade, int32_t judge, int32_t max, 
     return 0;
 }
 
-/* Has a draft made for `judge`, with branches of up to `max` tokens, by whoever is worth most now.
- */
+/* Makes a draft for `judge` by the drafter that is worth most now, with branches of up to `max`
+ * tokens. */
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
                      struct rf_error *error)
 {
@@ -158,7 +159,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     int code = ask_drafters(cascade, judge, max, offer, &best_value, unread, error);
     if (code) return code;
     if (cascade->gamma) {
-        /* The level next below; the free one below that drafts for it in turn. */
+        /* The level next below. A free level below it may draft for it. */
         drafter = judge - 1 >= 0 && cascade->levels[judge - 1].has_passes ? judge - 1 : -1;
         if (drafter >= 0 && unread[drafter] == INT32_MAX) drafter = -1;
         value = drafter >= 0 ? best_value + 1.0 : 0.0;
@@ -214,8 +215,8 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offe
     return kept;
 }
 
-/* Makes the text go on behind the offer's place with the kept tokens and the judge's own next one.
- * Tokens ahead that stay what they are are not taken back. */
+/* Continues the text after offer->at with the kept tokens. Tokens ahead that are already these are
+ * not taken back. */
 static void lay(struct rf_cascade *cascade, const struct offer *offer,
                 const struct rf_choice *choices, const int32_t *path, int32_t kept)
 {
@@ -234,8 +235,8 @@ static void lay(struct rf_cascade *cascade, const struct offer *offer,
     }
 }
 
-/* One verification at `judge` of what `offer` holds: the text ends with the accepted tokens and the
- * judge's own next one afterwards. Returns how many tokens these are, or a code. */
+/* Verifies `offer` at `judge` in one pass. Afterwards the text ends with the accepted tokens and
+ * the judge's own next one. Returns how many tokens these are, or a code. */
 static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
                       struct rf_error *error)
 {
@@ -264,7 +265,7 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
     return kept + 1;
 }
 
-/* One round at a judge: at most `max` tokens behind the text. */
+/* One round at a judge. Adds at most `max` tokens to the text. */
 static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
                         struct rf_error *error)
 {
@@ -279,8 +280,8 @@ static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
     return n;
 }
 
-/* Whether `level`, whose tokens from `first` on are not judged yet, should draft another one for
- * `judge`; tokens at the end that are not worth their place are taken back. */
+/* Whether `level` should draft another token for `judge`. Its tokens from `first` on are not judged
+ * yet. Takes back tokens at the end that are not worth verifying. */
 static int go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
                  int32_t *known, double *p)
 {
@@ -300,7 +301,7 @@ static int go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32
            rf_pace_go_on(&cascade->pace, level, judge, length(cascade) - first, *p);
 }
 
-/* A few tokens of a level that judges nothing, but takes its time: placed ahead. */
+/* Places a few tokens ahead from a level that has passes but judges nothing. */
 static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
                           struct rf_error *error)
 {
@@ -326,8 +327,7 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
     return draft.n;
 }
 
-/* Places up to `want` tokens ahead that `level` says follow the text, drafts for `judge`. Returns
- * how many. */
+/* Places up to `want` tokens ahead, which `level` drafts for `judge`. Returns how many. */
 static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error)
 {

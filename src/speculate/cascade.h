@@ -25,7 +25,8 @@ struct rf_cascade {
     struct rf_sequence *sequence;          /* the target's text; drafts are placed ahead in it */
     struct rf_level levels[RF_MAX_LEVELS]; /* from cheap to dear; the target is the last */
     int32_t n_levels;
-    int is_damaged[RF_MAX_LEVELS]; /* a drafter whose logits are no numbers is not asked again */
+    int is_damaged[RF_MAX_LEVELS]; /* 1: the drafter's logits were not numbers, so it is not asked
+                                      again */
     struct rf_pace pace;
     int32_t gamma;        /* of a draft's longest branch, in tokens; 0: the pace decides */
     float min_confidence; /* with gamma: drafts end before a token of less */
@@ -40,8 +41,8 @@ struct rf_cascade {
     struct rf_cascade_stats stats[RF_MAX_LEVELS];
 };
 
-/* The levels are copied; what they point to must outlive the cascade, and so must the sequence,
- * whose follower the cascade becomes. */
+/* The levels are copied. What they point to and the sequence must outlive the cascade. The cascade
+ * becomes the sequence's follower. */
 int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, int32_t n_levels,
                    struct rf_sequence *sequence, const struct rf_allocator *allocator,
                    struct rf_error *error);

@@ -1,5 +1,5 @@
-/* What the cascade knows of a level: it chooses tokens, or it drafts them. Models are levels
- * (model_level.h), n-gram tables are (ngram_level.h); tests and benchmarks have others. */
+/* A level of the cascade, which chooses tokens or drafts them. There are levels for models
+ * (model_level.h) and n-gram tables (ngram_level.c). Tests and benchmarks have others. */
 #ifndef RF_SPECULATE_LEVEL_H
 #define RF_SPECULATE_LEVEL_H
 
@@ -17,16 +17,15 @@ struct rf_question {
     double seconds;
 };
 
-/* A level follows one text: it sees text[0 .. n) in each call and is told when tokens are taken
- * back, so that it never has to compare. `text` is the same array in every call. */
+/* A level follows one text. It gets text[0 .. n) in each call and is told when tokens are taken
+ * back, so it never compares. `text` is the same array in every call. */
 struct rf_level_ops {
-    /* Of a judge: the tokens that follow, by its own judgement. choices[0] follows the text,
-     * choices[1 + i] draft token i and those that it follows; its token is -1 where the level could
-     * not read draft token i. One pass. */
+    /* Of a judge: its own choices, in one pass. choices[0] follows the text. choices[1 + i] follows
+     * draft token i; its token is -1 where the level could not read draft token i. */
     int (*choose)(void *level, struct rf_question *question, struct rf_choice *choices,
                   struct rf_error *error);
-    /* Of a judge: the draft tokens path[0 .. k) of the last question, each following the one
-     * before, are text[n - k .. n) now. */
+    /* Of a judge: the draft tokens path[0 .. k) of the last question have become text[n - k .. n).
+     * Each of them follows the one before. */
     int (*keep)(void *level, const int32_t *text, int32_t n, const int32_t *path, int32_t k,
                 struct rf_error *error);
     /* Of a level with passes: tokens of text[0 .. n) that it must read before it can choose or

@@ -58,7 +58,7 @@ static int32_t unread(void *self, const int32_t *text, int32_t n)
     return rf_sequence_unread(level->sequence, level->view, n - start);
 }
 
-/* Brings a sequence of its own to the text. */
+/* Makes the level's own sequence hold the text. */
 static void follow_text(struct rf_model_level *level, const int32_t *text, int32_t n)
 {
     if (!level->is_own) return;
@@ -99,7 +99,7 @@ static int take_choices(struct rf_model_level *level, const struct rf_question *
     return code;
 }
 
-/* Without a pass, from what the last one told. */
+/* Answers from the last pass, without a new one. */
 static int choose_again(struct rf_model_level *level, const struct rf_question *question,
                         struct rf_choice *choice, struct rf_error *error)
 {
@@ -120,8 +120,8 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
     struct rf_best best[RF_DRAFT_ROWS + 1];
     struct rf_read_cost cost;
     follow_text(level, question->text, question->n);
-    /* Another draft's vocabulary may be longer, and a tree may have more rows than there is room
-     * for; from the first token that cannot be read, the draft is not judged. */
+    /* Another draft's vocabulary may be longer, and a tree may have more rows than the context has
+     * space for. The draft is judged up to the first token that cannot be read. */
     int32_t most = rf_sequence_n_ctx(level->sequence) - (question->n - level->start);
     if (most > level->view->shape.max_logits - 1) most = level->view->shape.max_logits - 1;
     int32_t n_draft = 0;

@@ -1,4 +1,6 @@
-#include "speculate/ngram_level.h"
+/* An n-gram dictionary as a level of the cascade. */
+#include "speculate/drafters.h"
+#include "speculate/ngram.h"
 
 static void rewind_level(void *self, int32_t n)
 {
@@ -19,11 +21,8 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     return 0;
 }
 
-const struct rf_level_ops rf_ngram_level_ops = {
-    .rewind = rewind_level, .follow = follow, .draft = draft};
-
-int rf_ngram_level_open(void **self, int32_t n_ctx, const struct rf_allocator *allocator,
-                        struct rf_error *error)
+static int open_level(void **self, int32_t n_ctx, const struct rf_allocator *allocator,
+                      struct rf_error *error)
 {
     struct rf_ngram *ngram;
     int code = rf_ngram_new(&ngram, n_ctx, allocator, error);
@@ -31,7 +30,14 @@ int rf_ngram_level_open(void **self, int32_t n_ctx, const struct rf_allocator *a
     return code;
 }
 
-void rf_ngram_level_close(void *self)
+static void close_level(void *self)
 {
     rf_ngram_free(self);
 }
+
+const struct rf_drafter rf_ngram_drafter = {
+    .name = "ngram",
+    .acceptance = 0.5,
+    .ops = {.rewind = rewind_level, .follow = follow, .draft = draft},
+    .open = open_level,
+    .close = close_level};

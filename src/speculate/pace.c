@@ -165,7 +165,7 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     uint32_t seen = cost->measured;
     if (seen == 0) {
         /* The first measurement of any level turns all guesses into seconds. So does the target's
-         * own first measurement: guesses are shares of its cost. */
+         * own first measurement, since guesses are shares of its cost. */
         int leads = !pace->has_unit || level == pace->n_levels - 1, is_guess = 1;
         for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
         double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));

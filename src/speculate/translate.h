@@ -47,11 +47,11 @@ int32_t rf_translator_kept(struct rf_translator *translator);
  *
  * Returns 0 when the draft contradicts the bytes that were held back. An unfinished character at
  * the end is left out. A control token ends the text; a corresponding one comes last. `whole`: also
- * return the last token, which more text might make longer. Worth setting: with vocabularies of
- * some ten thousand tokens it is right nine times out of ten.
+ * return the last token, although more text might make it longer. With vocabularies of some ten
+ * thousand tokens it is right nine times out of ten.
  *
- * The confidence of a token is the product of those of the draft's tokens that begin in it, or that
- * of the one it is inside of; that of the last one of `whole` is a little lower. */
+ * The confidence of a token is the product of those of the draft's tokens that begin in it. If none
+ * does, it is that of the draft's token around it. `whole` lowers the last one's a little. */
 int32_t rf_translator_write(struct rf_translator *translator, const struct rf_choice *written,
                             int32_t n, int whole, int32_t max, struct rf_choice *out,
                             struct rf_error *error);

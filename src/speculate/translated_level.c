@@ -8,8 +8,8 @@ enum {
     UNSURE_PER_CENT = 35 /* below which a written token ends the draft */
 };
 
-/* Where the part of the text begins that the draft reads: late in a long one, and anew when its
- * context is full. */
+/* Where the part of the text begins that the draft reads. In a long text that is near its end. It
+ * is chosen again when the draft's context is full. */
 static int32_t start_of(const struct rf_translated_level *level, int32_t n)
 {
     /* A token of the target may become several of the draft. */
@@ -20,8 +20,8 @@ static int32_t start_of(const struct rf_translated_level *level, int32_t n)
     return n > window ? n - window : 0;
 }
 
-/* Reads the text from its start on; from later on where the draft needs so many tokens for it that
- * it has no room. Returns how many tokens, or a code. */
+/* Reads the text from `start` on, or from a later token if the draft's context has no space for so
+ * many tokens. Returns how many tokens, or a code. */
 static int32_t read_text(struct rf_translated_level *level, const int32_t *text, int32_t n,
                          const int32_t **tokens, struct rf_error *error)
 {
@@ -35,8 +35,8 @@ static int32_t read_text(struct rf_translated_level *level, const int32_t *text,
     }
 }
 
-/* Makes the draft's sequence these tokens. It keeps what the draft wrote itself, if the target took
- * it. */
+/* Makes the draft's sequence hold these tokens. What the draft wrote itself stays if the target
+ * accepted it. */
 static void follow_tokens(struct rf_translated_level *level, const int32_t *tokens, int32_t n)
 {
     const int32_t *held = rf_sequence_tokens(level->sequence);
@@ -49,7 +49,7 @@ static void follow_tokens(struct rf_translated_level *level, const int32_t *toke
     rf_sequence_place(level->sequence, tokens + same, n - same);
 }
 
-/* Goes on writing from what was read; returns how many tokens, or a code. */
+/* Lets the draft continue what was read. Returns how many tokens it wrote, or a code. */
 static int32_t write_tokens(struct rf_translated_level *level, int32_t max,
                             struct rf_choice *written, struct rf_error *error)
 {

@@ -32,11 +32,12 @@ static void put_f16(uint8_t *to, float value)
 /* Codes of a block: random, or all the least or the greatest. */
 static void fill_codes(struct kcheck *check, enum rf_format format, uint8_t *block, int hard)
 {
-    size_t n = rf_panel_layout(format)->block_bytes, choice = kcheck_between(check, 0, 2);
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    size_t n = layout->block_bytes, choice = kcheck_between(check, 0, 2);
     for (size_t i = 0; i < n; i++) {
         uint8_t byte = (uint8_t)kcheck_random(check);
         if (hard && choice < 2) byte = choice ? 0xff : 0;
-        if (format == RF_FORMAT_Q8_1 || format == RF_FORMAT_Q8_K) byte &= 63; /* as they are */
+        if (layout->bits == 8 && layout->offset == 0) byte &= 63; /* as they are */
         block[i] = byte;
     }
 }
