@@ -119,7 +119,7 @@ static void writer_open(struct script *script, struct writer *writer, struct rf_
                              writer->sampler);
     rf_model_level_of_target(&writer->levels[1], writer->view, writer->sequence, writer->sampler);
     const struct rf_level levels[] = {
-        {.ops = ngram->ops, .self = writer->ngram, .acceptance = ngram->acceptance},
+        {.ops = &ngram->ops, .self = writer->ngram, .acceptance = ngram->acceptance},
         {.ops = &rf_model_level_ops,
          .self = &writer->levels[0],
          .cost = 0.5,
