@@ -1,8 +1,7 @@
-#include "cli/bench_plain.h"
-
 #include <stdio.h>
 
 #include "base/median.h"
+#include "cli/bench.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
 
@@ -27,24 +26,16 @@ int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_
 void bench_write_plain(struct json_writer *json, const struct engine *engine,
                        const struct bench_plain *plain)
 {
-    engine_write_model(engine, json);
-    jw_object(json, "machine");
-    jw_string(json, "cpu", plain->cpu);
-    jw_int(json, "threads", plain->threads);
-    jw_number(json, "read_gbps", plain->read / 1e9);
-    jw_end_object(json);
-    jw_object(json, "plain");
-    jw_number(json, "decode_tps", plain->decode_tps);
-    jw_number(json, "prefill_tps", plain->prefill_tps);
-    jw_number(json, "percent_of_read", plain->percent_of_read);
+    engine_write(engine, json, plain->cpu, plain->threads, plain->read);
+    jw_put(json, "plain { decode_tps %g prefill_tps %g percent_of_read %g", plain->decode_tps,
+           plain->prefill_tps, plain->percent_of_read);
     if (plain->first_token_seconds >= 0)
-        jw_number(json, "first_token_s", plain->first_token_seconds);
-    jw_object(json, "pass_seconds");
+        jw_put(json, "first_token_s %g", plain->first_token_seconds);
+    jw_put(json, "pass_seconds {");
     for (int r = 0; r < BENCH_PASS_SIZES; r++) {
         char key[16];
         snprintf(key, sizeof key, "%d", bench_pass_rows[r]);
         jw_number(json, key, plain->pass_seconds[r]);
     }
-    jw_end_object(json);
-    jw_end_object(json);
+    jw_put(json, "} }");
 }

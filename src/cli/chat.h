@@ -16,9 +16,9 @@ struct chat {
     int paints;             /* tokens have the colour of the level that first proposed them */
 };
 
-enum command_result { COMMAND_DONE, COMMAND_FAILED, COMMAND_EXIT };
+enum { CHAT_LEAVE = -1 };
 
-/* `line` begins with a slash. COMMAND_FAILED comes with a sentence on standard error. */
-enum command_result chat_command(struct chat *chat, const char *line);
+/* `line` begins with a slash. CLI_OK; CLI_FAILED with a sentence on standard error; CHAT_LEAVE. */
+int chat_command(struct chat *chat, const char *line);
 
 #endif

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/buffer.h"
-#include "cli/cli.h"
 #include "cli/json.h"
 #include "platform/file.h"
 
@@ -58,10 +56,10 @@ void conversation_set_system(struct conversation *conversation, const char *cont
     if (conversation_system(conversation)) {
         message_free(&conversation->messages[0]);
     } else {
-        conversation_add(conversation, "", "", 0);
-        message_free(&conversation->messages[conversation->count - 1]);
+        conversation->messages = cli_reallocate(conversation->messages, conversation->count + 1,
+                                                sizeof *conversation->messages);
         memmove(conversation->messages + 1, conversation->messages,
-                (conversation->count - 1) * sizeof *conversation->messages);
+                conversation->count++ * sizeof *conversation->messages);
     }
     conversation->messages[0] = message;
 }
@@ -69,27 +67,17 @@ void conversation_set_system(struct conversation *conversation, const char *cont
 int conversation_save(const struct conversation *conversation, const char *path)
 {
     struct json_writer json = {0};
-    jw_object(&json, NULL);
-    jw_array(&json, "messages");
-    for (size_t i = 0; i < conversation->count; i++) {
-        jw_object(&json, NULL);
-        jw_string(&json, "role", conversation->messages[i].role);
-        jw_string(&json, "content", conversation->messages[i].content);
-        jw_end_object(&json);
-    }
-    jw_end_array(&json);
-    jw_end_object(&json);
-    buffer_append(&json.text, "\n", 1);
+    jw_put(&json, "{ messages [");
+    for (size_t i = 0; i < conversation->count; i++)
+        jw_put(&json, "{ role %s content %s }", conversation->messages[i].role,
+               conversation->messages[i].content);
+    jw_put(&json, "] }");
+    buffer_puts(&json.text, "\n");
 
-    int status = CLI_OK;
     FILE *file = fopen(path, "wb");
-    if (file) {
-        int written = fwrite(json.text.data, 1, json.text.count, file) == json.text.count;
-        if (fclose(file) != 0 || !written) status = CLI_FAILED;
-    } else {
-        status = CLI_FAILED;
-    }
-    if (status != CLI_OK) cli_fail("cannot write %s: %s", path, strerror(errno));
+    int written = file && fwrite(json.text.data, 1, json.text.count, file) == json.text.count;
+    if (file && fclose(file) != 0) written = 0;
+    int status = written ? CLI_OK : cli_fail("cannot write %s: %s", path, strerror(errno));
     buffer_free(&json.text);
     return status;
 }
@@ -140,11 +128,11 @@ int conversation_load(struct conversation *conversation, const char *path)
     int status = json_is_array(array) ? read_messages(&loaded, array, path)
                                       : cli_fail("%s has no array \"messages\"", path);
     json_decref(root);
-    if (status != CLI_OK) {
+    if (status == CLI_OK) {
+        conversation_free(conversation);
+        *conversation = loaded;
+    } else {
         conversation_free(&loaded);
-        return status;
     }
-    conversation_free(conversation);
-    *conversation = loaded;
-    return CLI_OK;
+    return status;
 }

@@ -20,9 +20,8 @@ int input_read(struct input *input, const struct cli_options *options)
         return CLI_OK;
     }
     if (!options->file && rf_is_terminal(RF_STDIN))
-        return cli_usage_error(options->verb, "there is no text: give %s",
-                               strcmp(options->verb, "perplexity") == 0 ? "-f FILE"
-                                                                        : "-p TEXT or -f FILE");
+        return cli_usage_error("there is no text: give %s-f FILE",
+                               options->verb->bit == VERB_PERPLEXITY ? "" : "-p TEXT or ");
     struct rf_error error;
     int code = rf_slurp(options->file, most_bytes, &input->text, &input->bytes, &error);
     if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;

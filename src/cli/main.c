@@ -12,10 +12,10 @@
 
 static int help(int argc, char **argv)
 {
-    if (argc > 1) return cli_usage_error("help", "one argument too many: '%s'", argv[1]);
     const struct verb *verb = argc == 1 ? verb_find(argv[0]) : NULL;
-    if (argc == 1 && !verb)
-        return cli_usage_error(NULL, "there is no verb '%s' to help with", argv[0]);
+    if (argc == 1 && !verb) return cli_usage_error("there is no verb '%s' to help with", argv[0]);
+    cli_verb = "help";
+    if (argc > 1) return cli_usage_error("one argument too many: '%s'", argv[1]);
     if (verb)
         help_verb(stdout, verb);
     else
@@ -41,11 +41,12 @@ static int dispatch(int argc, char **argv, double start_seconds)
     if (!verb) {
         const char *what = name[0] == '-' ? "option" : "verb", *nearest = verb_nearest(name);
         if (nearest)
-            return cli_usage_error(NULL, "unknown %s '%s'; did you mean %s?", what, name, nearest);
-        return cli_usage_error(NULL, "unknown %s '%s'", what, name);
+            return cli_usage_error("unknown %s '%s'; did you mean %s?", what, name, nearest);
+        return cli_usage_error("unknown %s '%s'", what, name);
     }
-    struct cli_options options = {.start_seconds = start_seconds};
-    int status = options_parse(&options, verb, argc - 2, argv + 2);
+    struct cli_options options = {.start_seconds = start_seconds, .verb = verb};
+    cli_verb = verb->name;
+    int status = options_parse(&options, argc - 2, argv + 2);
     if (status == 1) {
         help_verb(stdout, verb);
         status = CLI_OK;

@@ -29,7 +29,7 @@ struct text_list {
 /* Texts point into argv. */
 struct cli_options {
     double start_seconds; /* the clock when the program began */
-    const char *verb;
+    const struct verb *verb;
     const char *model; /* NULL where the verb takes none */
     const char *out;   /* the output file of quantize */
     const char *type, *rule;
@@ -74,8 +74,9 @@ struct verb {
 /* NULL if there is no such verb. */
 const struct verb *verb_find(const char *name);
 
-/* Parses what follows the verb. 0; 1 for --help; or CLI_USAGE with a sentence on standard error. */
-int options_parse(struct cli_options *options, const struct verb *verb, int argc, char **argv);
+/* Parses what follows the verb into options with `verb` and `start_seconds`. 0; 1 for --help; or
+ * CLI_USAGE with a sentence on standard error. */
+int options_parse(struct cli_options *options, int argc, char **argv);
 void options_free(struct cli_options *options);
 
 void help_program(FILE *out);

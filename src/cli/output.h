@@ -6,8 +6,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "riffle.h"
-
 /* Writes text of a model to standard output and flushes it. On a terminal control characters, which
  * could move the cursor or change the window's title, are shown as \xNN; a pipe gets the original
  * bytes. `after` follows unchanged. 0, or -1 if the output cannot be written. */
@@ -25,6 +23,7 @@ const char *human_count(uint64_t count, char text[32]);
 /* Tokens per second; 0 if `seconds` is 0. */
 double tokens_per_second(uint64_t tokens, double seconds);
 
-const char *finish_name(riffle_finish finish);
+/* The ending of a noun: "" for 1, else "s". */
+const char *plural(int64_t n);
 
 #endif

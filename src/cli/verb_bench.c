@@ -5,10 +5,7 @@
 #include <stdlib.h>
 
 #include "base/median.h"
-#include "cli/bench_plain.h"
-#include "cli/bench_suite.h"
-#include "cli/buffer.h"
-#include "cli/cli.h"
+#include "cli/bench.h"
 #include "cli/output.h"
 #include "riffle_experimental.h"
 
@@ -22,36 +19,30 @@ static const char prompt_text[] =
     "Seen from a hill, pools and riffles follow each other at even distances, about five to seven "
     "times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
-/* One value for each round. */
-enum series {
+/* The figures of a round. */
+enum figure {
     READ,
     DECODE_TPS,
     PREFILL_TPS,
     PERCENT_OF_READ,
     PASS,
-    SERIES = PASS + BENCH_PASS_SIZES
-};
-struct rounds {
-    int32_t count;
-    double *values[SERIES];
+    FIGURES = PASS + BENCH_PASS_SIZES
 };
 
 /* Repeats the prompt's tokens to exactly PROMPT_TOKENS. */
 static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
 {
-    size_t n;
-    int32_t *tokens =
-        engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &n);
-    if (!tokens) return CLI_FAILED;
-    for (size_t i = 0; i < PROMPT_TOKENS && n; i++) prompt[i] = tokens[i % n];
+    int32_t *tokens;
+    int64_t n =
+        engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &tokens);
+    for (int i = 0; i < PROMPT_TOKENS && n > 0; i++) prompt[i] = tokens[i % n];
     free(tokens);
-    return n ? CLI_OK : cli_fail("the model's tokenizer makes no token of an English text");
+    return n ? cli_status(n) : cli_fail("the model's tokenizer makes no token of an English text");
 }
 
 /* Measures prefill and decoding as a user sees them, then single passes. 0 or a code of the
  * library. */
-static int measure_round(struct engine *engine, const int32_t *prompt, struct rounds *rounds,
-                         int32_t i)
+static int measure_round(struct engine *engine, const int32_t *prompt, double figures[FIGURES])
 {
     riffle_session *session = engine->session;
     riffle_generate_options generate;
@@ -61,68 +52,52 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     generate.ignore_eos = 1;
 
     int code = riffle_rewind(session, 0);
-    if (code < 0) return code;
     riffle_session_reset_stats(session);
-    code = riffle_prefill(session, prompt, PROMPT_TOKENS);
+    if (code == RIFFLE_OK) code = riffle_prefill(session, prompt, PROMPT_TOKENS);
     progress_clear(&engine->progress);
-    if (code < 0) return code;
-    int64_t n = riffle_generate(session, &generate, NULL, NULL);
+    int64_t n = code == RIFFLE_OK ? riffle_generate(session, &generate, NULL, NULL) : code;
     if (n < 0) return (int)n;
     code = riffle_session_get_stats(session, &stats, sizeof stats);
-    if (code < 0) return code;
-    rounds->values[PREFILL_TPS][i] = tokens_per_second(stats.prefill_tokens, stats.prefill_seconds);
-    rounds->values[DECODE_TPS][i] = tokens_per_second(DECODE_TOKENS, stats.decode_seconds);
-    code = riffle_rewind(session, PROMPT_TOKENS);
-    if (code < 0) return code;
-    double seconds[BENCH_PASS_SIZES];
-    code = bench_passes(session, PROMPT_TOKENS, seconds);
-    for (int r = 0; r < BENCH_PASS_SIZES && code == RIFFLE_OK; r++)
-        rounds->values[PASS + r][i] = seconds[r];
-    return code;
+    if (code == RIFFLE_OK) code = riffle_rewind(session, PROMPT_TOKENS);
+    if (code != RIFFLE_OK) return code;
+    figures[PREFILL_TPS] = tokens_per_second(stats.prefill_tokens, stats.prefill_seconds);
+    figures[DECODE_TPS] = tokens_per_second(DECODE_TOKENS, stats.decode_seconds);
+    return bench_passes(session, PROMPT_TOKENS, &figures[PASS]);
 }
 
-static int measure(struct engine *engine, struct rounds *rounds)
+/* 0 or a code of the library. */
+static int measure_rounds(struct engine *engine, const int32_t *prompt, int32_t threads,
+                          double (*rounds)[FIGURES], int32_t n)
 {
-    int32_t prompt[PROMPT_TOKENS];
     struct progress_line progress = {0};
     double before, after;
-    riffle_stats stats;
-    int status = make_prompt(engine, prompt);
-    if (status != CLI_OK) return status;
-
     /* The first round warms everything up and is not counted. */
-    int code = measure_round(engine, prompt, rounds, 0);
-    if (code == RIFFLE_OK) code = riffle_session_get_stats(engine->session, &stats, sizeof stats);
-    if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &before);
-    for (int32_t i = 0; i < rounds->count && code == RIFFLE_OK; i++) {
+    int code = measure_round(engine, prompt, rounds[0]);
+    if (code == RIFFLE_OK) code = riffle_measure_read(threads, &before);
+    for (int32_t i = 0; i < n && code == RIFFLE_OK; i++) {
         char note[32];
-        code = measure_round(engine, prompt, rounds, i);
-        if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &after);
+        double *figures = rounds[i];
+        code = measure_round(engine, prompt, figures);
+        if (code == RIFFLE_OK) code = riffle_measure_read(threads, &after);
         if (code != RIFFLE_OK) break;
-        rounds->values[READ][i] = (before + after) / 2;
-        rounds->values[PERCENT_OF_READ][i] = 100 * rounds->values[DECODE_TPS][i] *
-                                             (double)engine->info.weight_bytes /
-                                             rounds->values[READ][i];
+        figures[READ] = (before + after) / 2;
+        figures[PERCENT_OF_READ] =
+            100 * figures[DECODE_TPS] * (double)engine->info.weight_bytes / figures[READ];
         before = after;
-        snprintf(note, sizeof note, "round %d of %d", i + 1, rounds->count);
-        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count,
-                                 note))
+        snprintf(note, sizeof note, "round %d of %d", i + 1, n);
+        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)n, note))
             code = RIFFLE_ERR_CANCELLED;
     }
     progress_clear(&progress);
-    return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
+    return code;
 }
 
 static void print_json(const struct engine *engine, const struct bench_plain *plain)
 {
     struct json_writer json = {0};
-    jw_object(&json, NULL);
+    jw_put(&json, "{");
     bench_write_plain(&json, engine, plain);
-    jw_array(&json, "rows");
-    jw_end_array(&json);
-    jw_array(&json, "summary");
-    jw_end_array(&json);
-    jw_end_object(&json);
+    jw_put(&json, "rows [ ] summary [ ] }");
     jw_print(&json);
 }
 
@@ -133,7 +108,7 @@ static void print_text(const struct engine *engine, const struct bench_plain *pl
     printf(", weights %s, %s\n", engine->info.weights,
            human_bytes(engine->info.weight_bytes, bytes));
     printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", plain->cpu, plain->threads,
-           plain->threads == 1 ? "" : "s", plain->read / 1e9);
+           plural(plain->threads), plain->read / 1e9);
     printf("prefill   %.1f tokens/s (%d tokens)\n", plain->prefill_tps, PROMPT_TOKENS);
     printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", plain->decode_tps,
            plain->percent_of_read);
@@ -142,13 +117,16 @@ static void print_text(const struct engine *engine, const struct bench_plain *pl
                bench_pass_rows[r] == 1 ? " " : "s", 1e3 * plain->pass_seconds[r]);
 }
 
-static void print(const struct engine *engine, struct rounds *rounds, const char *cpu,
-                  int32_t threads, int as_json)
+static void print(const struct engine *engine, const riffle_machine *machine, int32_t threads,
+                  double (*rounds)[FIGURES], size_t n, int as_json)
 {
-    double medians[SERIES];
-    for (int s = 0; s < SERIES; s++)
-        medians[s] = rf_median(rounds->values[s], (size_t)rounds->count);
-    const struct bench_plain plain = {.cpu = cpu,
+    double medians[FIGURES], *values = cli_allocate(n, sizeof *values);
+    for (int f = 0; f < FIGURES; f++) {
+        for (size_t i = 0; i < n; i++) values[i] = rounds[i][f];
+        medians[f] = rf_median(values, n);
+    }
+    free(values);
+    const struct bench_plain plain = {.cpu = machine->cpu,
                                       .threads = threads,
                                       .read = medians[READ],
                                       .decode_tps = medians[DECODE_TPS],
@@ -169,24 +147,22 @@ int verb_bench(const struct cli_options *options)
     struct engine engine;
     riffle_machine machine;
     riffle_stats stats;
+    int32_t prompt[PROMPT_TOKENS], n = options->repeats ? options->repeats : REPEATS;
     plain.chain = "none";
     int status = engine_open_session(&engine, &plain, SESSION_TOKENS);
     if (status != CLI_OK) return status;
 
-    struct rounds rounds = {.count = options->repeats ? options->repeats : REPEATS};
-    for (int s = 0; s < SERIES; s++)
-        rounds.values[s] = cli_allocate((size_t)rounds.count, sizeof *rounds.values[s]);
-    status = measure(&engine, &rounds);
+    double(*rounds)[FIGURES] = cli_allocate((size_t)n, sizeof *rounds);
+    status = make_prompt(&engine, prompt);
     if (status == CLI_OK) {
         int code = riffle_machine_get(&machine, sizeof machine);
         if (code == RIFFLE_OK)
             code = riffle_session_get_stats(engine.session, &stats, sizeof stats);
-        if (code != RIFFLE_OK)
-            status = cli_library_failed(code);
-        else
-            print(&engine, &rounds, machine.cpu, stats.threads, options->json);
+        if (code == RIFFLE_OK) code = measure_rounds(&engine, prompt, stats.threads, rounds, n);
+        status = cli_status(code);
     }
-    for (int s = 0; s < SERIES; s++) free(rounds.values[s]);
+    if (status == CLI_OK) print(&engine, &machine, stats.threads, rounds, (size_t)n, options->json);
+    free(rounds);
     engine_close(&engine);
     return status;
 }
