@@ -2,29 +2,56 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
-#include "cli/bench_prompts.h"
 #include "cli/engine.h"
 
 /* ---- plain decoding ---- */
 
 enum { BENCH_PASS_SIZES = 5 };
-/* Rows of the passes that are timed. */
-extern const int32_t bench_pass_rows[BENCH_PASS_SIZES];
-/* Seconds of a pass of each size after `context` tokens, each the median of a few passes. 0 or a
- * code of the library. */
-int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_PASS_SIZES]);
-
-struct bench_plain {
-    const char *cpu;
-    int32_t threads;
-    double read; /* memory bandwidth, bytes per second */
-    double decode_tps, prefill_tps, percent_of_read;
-    double first_token_seconds; /* negative: not measured */
-    const double *pass_seconds; /* [BENCH_PASS_SIZES] */
+/* The figures of plain decoding. READ is the memory bandwidth in bytes per second, FIRST_TOKEN and
+ * those from PASS on, one for each size, are seconds. A negative FIRST_TOKEN is not measured. */
+enum bench_figure {
+    READ,
+    DECODE_TPS,
+    PREFILL_TPS,
+    PERCENT_OF_READ,
+    FIRST_TOKEN,
+    PASS,
+    FIGURES = PASS + BENCH_PASS_SIZES
 };
+
+/* Measures a pass of each size after `context` tokens, each as the median of a few passes. 0 or a
+ * code of the library. */
+int bench_passes(riffle_session *session, int32_t context, double figures[FIGURES]);
 /* The members "model", "machine" and "plain" of an object. */
-void bench_write_plain(struct json_writer *json, const struct engine *engine,
-                       const struct bench_plain *plain);
+void bench_write_plain(struct json_writer *json, const struct engine *engine, const char *cpu,
+                       int32_t threads, const double figures[FIGURES]);
+
+/* ---- the prompts of suites ---- */
+
+/* The suites of bench/prompts, embedded by the build. */
+extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[];
+
+struct bench_prompt {
+    char *name;
+    char *text;
+    size_t bytes;
+};
+
+struct bench_prompts {
+    struct bench_prompt *items;
+    size_t count;
+};
+
+/* Reads the suite "code", "qa" or "hard", or a file: JSONL, or any other text as one prompt. At
+ * most `most` prompts; 0: all. `raw`: a HumanEval prompt is code to continue, not a message that
+ * asks for it. CLI_OK, or an exit status with a sentence and nothing to free. */
+int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw);
+void bench_prompts_free(struct bench_prompts *prompts);
+
+/* The text that a session reads for a prompt: formatted with the model's chat template, or as it is
+ * if `raw` is set. CLI_OK, or an exit status with a sentence. */
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,
+                      struct buffer *text);
 
 /* ---- suites ---- */
 
@@ -62,12 +89,12 @@ struct bench_suite {
     int32_t repeats, max_tokens;
     struct bench_lane *lanes; /* plain decoding, then each chain */
 
-    struct bench_row *repeat_rows; /* [repeats][n_chains] of the current prompt */
+    struct bench_row *repeat_rows; /* [n_chains][repeats] of the current prompt */
     struct bench_row *rows;        /* all chains of a prompt, then of the next */
     size_t n_rows;
     double *reads; /* each measurement of the memory bandwidth in bytes per second */
     size_t n_reads;
-    double pass_seconds[BENCH_PASS_SIZES]; /* of the target */
+    double figures[FIGURES]; /* of plain decoding */
 
     struct progress_line progress;
     uint64_t answers_done, answers;
@@ -76,6 +103,8 @@ struct bench_suite {
 /* `riffle bench --suite`: an exit status. */
 int bench_suite(const struct cli_options *options);
 
+/* Sets the figures when all rows are known. */
+void bench_finish(struct bench_suite *suite);
 /* Text: before the first row, the last row, and after it. */
 void bench_print_head(const struct bench_suite *suite);
 void bench_print_row(const struct bench_suite *suite);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench_prompts.h"
+#include "cli/bench.h"
 #include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;

@@ -1,12 +1,10 @@
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/median.h"
 #include "cli/bench.h"
 #include "cli/levels.h"
-#include "cli/output.h"
 
 enum { NAME_WIDTH = 20 };
 
@@ -27,17 +25,14 @@ static double median_of(const struct bench_suite *suite, size_t first, size_t st
     median_of(suite, chain, (suite)->n_chains, offsetof(struct bench_row, field))
 #define MEDIAN(suite, field) median_of(suite, 0, 1, offsetof(struct bench_row, field))
 
-static struct bench_plain plain_of(const struct bench_suite *suite)
+void bench_finish(struct bench_suite *suite)
 {
-    return (struct bench_plain){.cpu = suite->machine.cpu,
-                                .threads = suite->lanes[0].stats.threads,
-                                .read = rf_median(suite->reads, suite->n_reads),
-                                .decode_tps = CHAIN_MEDIAN(suite, 0, plain_tps),
-                                .prefill_tps = CHAIN_MEDIAN(suite, 0, plain_prefill_tps),
-                                .percent_of_read = MEDIAN(suite, percent_of_read),
-                                .first_token_seconds =
-                                    CHAIN_MEDIAN(suite, 0, plain_first_token_seconds),
-                                .pass_seconds = suite->pass_seconds};
+    double *figures = suite->figures;
+    figures[READ] = rf_median(suite->reads, suite->n_reads);
+    figures[DECODE_TPS] = CHAIN_MEDIAN(suite, 0, plain_tps);
+    figures[PREFILL_TPS] = CHAIN_MEDIAN(suite, 0, plain_prefill_tps);
+    figures[PERCENT_OF_READ] = MEDIAN(suite, percent_of_read);
+    figures[FIRST_TOKEN] = CHAIN_MEDIAN(suite, 0, plain_first_token_seconds);
 }
 
 /* The rows of one chain. */
@@ -70,8 +65,6 @@ static const char *chain_name(const struct bench_suite *suite, size_t chain)
 {
     return suite->lanes[1 + chain].stats.chain;
 }
-
-/* ---- for people ---- */
 
 /* A letter for each chain if there are several. */
 static char letter(const struct bench_suite *suite, size_t chain)
@@ -122,10 +115,11 @@ void bench_print_row(const struct bench_suite *suite)
 
 void bench_print_summary(const struct bench_suite *suite)
 {
-    struct bench_plain plain = plain_of(suite);
+    const double *figures = suite->figures;
     printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
            "%.2f s\n",
-           plain.decode_tps, plain.percent_of_read, plain.read / 1e9, plain.first_token_seconds);
+           figures[DECODE_TPS], figures[PERCENT_OF_READ], figures[READ] / 1e9,
+           figures[FIRST_TOKEN]);
     for (size_t i = 0; i < suite->n_chains; i++) {
         struct summary summary = summarise(suite, i);
         printf("chain %c %.2f tokens/s, first token after %.2f s; speed-up %.2fx (geometric mean), "
@@ -140,8 +134,6 @@ void bench_print_summary(const struct bench_suite *suite)
             printf("); tokens identical\n");
     }
 }
-
-/* ---- JSON ---- */
 
 static void write_row(struct json_writer *json, const struct bench_row *row)
 {
@@ -180,9 +172,9 @@ static void write_summary(struct json_writer *json, const struct bench_suite *su
 void bench_print_json(const struct bench_suite *suite)
 {
     struct json_writer json = {0};
-    struct bench_plain plain = plain_of(suite);
     jw_put(&json, "{");
-    bench_write_plain(&json, &suite->engine, &plain);
+    bench_write_plain(&json, &suite->engine, suite->machine.cpu, suite->lanes[0].stats.threads,
+                      suite->figures);
     jw_put(&json, "suite %s prompts [", suite->options->suite);
     for (size_t i = 0; i < suite->prompts.count; i++)
         write_prompt(&json, suite, &suite->prompts.items[i]);

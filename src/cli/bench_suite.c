@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli/bench.h"
-#include "cli/output.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
@@ -35,11 +34,12 @@ static int read_prompt(struct bench_suite *suite, struct bench_lane *lane,
 }
 
 /* Keeps the ids and the figures of an answer of n tokens. */
-static int keep_answer(struct bench_lane *lane, const struct bench_prompt *prompt, int64_t n)
+static int keep_answer(struct bench_lane *lane, const struct bench_prompt *prompt, int64_t n,
+                       int32_t max_tokens)
 {
     const int32_t *ids;
     lane->tokens = riffle_session_tokens(lane->session, &ids) - lane->prompt_tokens;
-    if (lane->tokens != n)
+    if (lane->tokens != n || n > max_tokens)
         return cli_fail("%s: %lld tokens were generated, but %d are in the session", prompt->name,
                         (long long)n, lane->tokens);
     memcpy(lane->ids, ids + lane->prompt_tokens, (size_t)n * sizeof *ids);
@@ -72,7 +72,7 @@ static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t ind
     int64_t n = riffle_generate(lane->session, &generate, on_event, &first_token);
     lane->first_token_seconds = first_token > 0 ? first_token - start : 0;
     if (rf_interrupts() > 0) return CLI_INTERRUPTED;
-    return n < 0 ? cli_status(n) : keep_answer(lane, prompt, n);
+    return n < 0 ? cli_status(n) : keep_answer(lane, prompt, n, max_tokens);
 }
 
 static int measure_read(struct bench_suite *suite)
@@ -109,24 +109,27 @@ static void rate(struct bench_row *row, const struct bench_lane *before,
         tokens_per_second(after->stats.prefill_tokens, after->stats.prefill_seconds);
 }
 
-/* Answers once with each chain, then again with plain decoding; `rows` has one row for each chain.
- * The plain lane already holds an answer. */
+/* Answers once with each chain, then again with plain decoding. The plain lane already holds an
+ * answer. Each chain's row is at rows[chain * repeats]. */
 static int repeat_once(struct bench_suite *suite, size_t prompt, struct bench_row *rows)
 {
     struct bench_lane *plain = &suite->lanes[0], before = *plain;
+    size_t step = (size_t)suite->repeats;
     int status = CLI_OK;
     for (size_t i = 0; i < suite->n_chains && status == CLI_OK; i++) {
         struct bench_lane *lane = &suite->lanes[1 + i];
         status = answer(suite, lane, prompt, suite->max_tokens);
-        rows[i] = (struct bench_row){.prompt = suite->prompts.items[prompt].name,
-                                     .stats = lane->stats,
-                                     .prompt_tokens = lane->prompt_tokens,
-                                     .tokens = lane->tokens,
-                                     .first_token_seconds = lane->first_token_seconds};
-        if (status == CLI_OK) compare(&rows[i], plain, lane);
+        struct bench_row *row = &rows[i * step];
+        *row = (struct bench_row){.prompt = suite->prompts.items[prompt].name,
+                                  .stats = lane->stats,
+                                  .prompt_tokens = lane->prompt_tokens,
+                                  .tokens = lane->tokens,
+                                  .first_token_seconds = lane->first_token_seconds};
+        if (status == CLI_OK) compare(row, plain, lane);
     }
     if (status == CLI_OK) status = answer(suite, plain, prompt, suite->max_tokens);
-    for (size_t i = 0; i < suite->n_chains && status == CLI_OK; i++) rate(&rows[i], &before, plain);
+    for (size_t i = 0; i < suite->n_chains && status == CLI_OK; i++)
+        rate(&rows[i * step], &before, plain);
     return status;
 }
 
@@ -137,19 +140,15 @@ static int by_speedup(const void *a, const void *b)
 }
 
 /* The repeat with the median speed-up, and a difference in tokens in any repeat. */
-static struct bench_row choose_repeat(struct bench_suite *suite, size_t chain)
+static struct bench_row choose_repeat(struct bench_row *rows, size_t n)
 {
-    size_t n = (size_t)suite->repeats;
-    struct bench_row *sorted = cli_allocate(n, sizeof *sorted);
-    for (size_t i = 0; i < n; i++) sorted[i] = suite->repeat_rows[i * suite->n_chains + chain];
-    qsort(sorted, n, sizeof *sorted, by_speedup);
-    struct bench_row row = sorted[(n - 1) / 2];
+    qsort(rows, n, sizeof *rows, by_speedup);
+    struct bench_row row = rows[(n - 1) / 2];
     for (size_t i = 0; i < n && row.differs_at < 0; i++) {
-        row.differs_at = sorted[i].differs_at;
-        row.expected = sorted[i].expected;
-        row.got = sorted[i].got;
+        row.differs_at = rows[i].differs_at;
+        row.expected = rows[i].expected;
+        row.got = rows[i].got;
     }
-    free(sorted);
     return row;
 }
 
@@ -163,15 +162,16 @@ static double percent_of_read(const struct bench_suite *suite, const struct benc
 
 static int measure_prompt(struct bench_suite *suite, size_t prompt)
 {
+    size_t n_repeats = (size_t)suite->repeats;
     int status = answer(suite, &suite->lanes[0], prompt, suite->max_tokens);
-    for (int32_t i = 0; i < suite->repeats && status == CLI_OK; i++)
-        status = repeat_once(suite, prompt, suite->repeat_rows + (size_t)i * suite->n_chains);
+    for (size_t i = 0; i < n_repeats && status == CLI_OK; i++)
+        status = repeat_once(suite, prompt, &suite->repeat_rows[i]);
     if (status == CLI_OK) status = measure_read(suite);
     if (status != CLI_OK) return status;
     progress_hide(&suite->progress);
     for (size_t chain = 0; chain < suite->n_chains; chain++) {
         struct bench_row *row = &suite->rows[suite->n_rows++];
-        *row = choose_repeat(suite, chain);
+        *row = choose_repeat(&suite->repeat_rows[chain * n_repeats], n_repeats);
         row->read = (suite->reads[suite->n_reads - 2] + suite->reads[suite->n_reads - 1]) / 2;
         row->percent_of_read = percent_of_read(suite, row);
         if (!suite->options->json) bench_print_row(suite);
@@ -253,8 +253,8 @@ static int measure(struct bench_suite *suite)
     for (size_t i = 0; i <= suite->n_chains && status == CLI_OK; i++)
         status = answer(suite, &suite->lanes[i], 0, warm_up);
     if (status == CLI_OK && suite->options->json)
-        status = cli_status(bench_passes(plain->session, plain->prompt_tokens + plain->tokens,
-                                         suite->pass_seconds));
+        status = cli_status(
+            bench_passes(plain->session, plain->prompt_tokens + plain->tokens, suite->figures));
     if (status == CLI_OK) status = measure_read(suite);
     if (status == CLI_OK && !suite->options->json) {
         progress_hide(&suite->progress);
@@ -317,6 +317,7 @@ static int run(struct bench_suite *suite)
     if (status == CLI_OK) status = open_lanes(suite);
     if (status == CLI_OK) status = measure(suite);
     if (status == CLI_OK) {
+        bench_finish(suite);
         if (suite->options->json)
             bench_print_json(suite);
         else

@@ -3,8 +3,6 @@
 
 #include "cli/chat.h"
 #include "cli/levels.h"
-#include "cli/output.h"
-#include "cli/suggest.h"
 #include "platform/terminal.h"
 
 struct command {

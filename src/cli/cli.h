@@ -2,23 +2,17 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct cli_options;
 
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
-/* The verbs. They return an exit status; if it is not CLI_OK, standard error has a sentence. */
-int verb_chat(const struct cli_options *options);
-int verb_run(const struct cli_options *options);
-int verb_bench(const struct cli_options *options);
-int verb_perplexity(const struct cli_options *options);
-int verb_tokenize(const struct cli_options *options);
-int verb_info(const struct cli_options *options);
-int verb_cores(const struct cli_options *options);
-int verb_roofline(const struct cli_options *options);
-int verb_quantize(const struct cli_options *options);
-int verb_models(const struct cli_options *options);
+/* A verb. Returns an exit status; if it is not CLI_OK, standard error has a sentence. */
+typedef int verb_function(const struct cli_options *options);
+verb_function verb_chat, verb_run, verb_bench, verb_perplexity, verb_tokenize, verb_info,
+    verb_cores, verb_roofline, verb_quantize, verb_models;
 
 #if defined(__GNUC__)
 #    define CLI_PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -37,5 +31,16 @@ int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
  * sentence and the option for a field that it names. CLI_INTERRUPTED, without a sentence, if the
  * user stopped the call. */
 int cli_status(int64_t result);
+
+/* "Did you mean X?": the nearest of some names. */
+struct suggestion {
+    const char *written;
+    const char *name; /* the nearest so far; NULL if none is near enough */
+    size_t distance;
+    char text[96]; /* "; did you mean NAME?", or "" */
+};
+
+struct suggestion suggestion_for(const char *written);
+void suggestion_offer(struct suggestion *best, const char *name);
 
 #endif

@@ -1,39 +1,30 @@
-#include "cli/conversation.h"
-
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
+#include "cli/chat.h"
 #include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;
-
-static void message_free(riffle_message *message)
-{
-    free((void *)message->role);
-    free((void *)message->content);
-}
-
-static riffle_message message_new(const char *role, const char *content, size_t n)
-{
-    return (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
-}
 
 void conversation_add(struct conversation *conversation, const char *role, const char *content,
                       size_t n)
 {
     conversation->messages = cli_reallocate(conversation->messages, conversation->count + 1,
                                             sizeof *conversation->messages);
-    conversation->messages[conversation->count++] = message_new(role, content, n);
+    conversation->messages[conversation->count++] =
+        (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
 }
 
 void conversation_cut(struct conversation *conversation, size_t count)
 {
-    while (conversation->count > count)
-        message_free(&conversation->messages[--conversation->count]);
+    while (conversation->count > count) {
+        const riffle_message *last = &conversation->messages[--conversation->count];
+        free((void *)last->role);
+        free((void *)last->content);
+    }
 }
 
 void conversation_free(struct conversation *conversation)
@@ -52,16 +43,16 @@ const char *conversation_system(const struct conversation *conversation)
 
 void conversation_set_system(struct conversation *conversation, const char *content)
 {
-    riffle_message message = message_new("system", content, strlen(content));
+    size_t n = strlen(content);
     if (conversation_system(conversation)) {
-        message_free(&conversation->messages[0]);
-    } else {
-        conversation->messages = cli_reallocate(conversation->messages, conversation->count + 1,
-                                                sizeof *conversation->messages);
-        memmove(conversation->messages + 1, conversation->messages,
-                conversation->count++ * sizeof *conversation->messages);
+        free((void *)conversation->messages[0].content);
+        conversation->messages[0].content = cli_copy(content, n);
+        return;
     }
-    conversation->messages[0] = message;
+    conversation_add(conversation, "system", content, n);
+    riffle_message *messages = conversation->messages, added = messages[conversation->count - 1];
+    memmove(messages + 1, messages, (conversation->count - 1) * sizeof added);
+    messages[0] = added;
 }
 
 int conversation_save(const struct conversation *conversation, const char *path)

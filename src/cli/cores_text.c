@@ -9,8 +9,6 @@
 
 enum { WIDTH = 100, LABEL = 11, SHARES = 16 };
 
-/* --- In words --- */
-
 /* "6 P cores with 2 threads each, 8 E cores" */
 static void print_cores(const struct cores *cores)
 {
@@ -92,8 +90,6 @@ void cores_print_summary(const struct cores *cores)
     print_name(stdout, cores->info.note);
     if (cores->info.note[0]) printf("\n");
 }
-
-/* --- The picture --- */
 
 /* Cores of one package and kind. */
 struct group {
@@ -233,8 +229,6 @@ void cores_print_picture(const struct cores *cores)
         printf("\n| parts cores with different %s%s%s caches\n", by_l2 ? "L2" : "",
                by_l2 && by_l3 ? " or " : "", by_l3 ? "L3" : "");
 }
-
-/* --- What is left out --- */
 
 static int by_number(const void *a, const void *b)
 {

@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/buffer.h"
-#include "cli/cli.h"
-#include "cli/known_models.h"
-#include "cli/output.h"
-#include "cli/suggest.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
@@ -33,33 +28,32 @@ static int find_model(void *user, const char *name, char *path, size_t cap)
     struct engine *engine = user;
     const char *nearest = rf_path_exists(name) ? NULL : nearest_level(name);
     char *found = NULL;
+    engine->explained = 1;
     if (nearest)
         cli_fail("chain: there is no level or file '%s'; did you mean %s?", name, nearest);
     else
         found = model_path(name);
-    engine->explained = !found;
-    if (found && strlen(found) >= cap) {
+    if (found && strlen(found) >= cap)
         cli_fail("the path of the model %s has more than %zu bytes", name, cap - 1);
-        engine->explained = 1;
-    } else if (found) {
-        memcpy(path, found, strlen(found) + 1);
-    }
+    else if (found)
+        engine->explained = snprintf(path, cap, "%s", found) < 0;
     free(found);
     return engine->explained;
 }
 
-static int cache_folder(char *path, size_t cap)
+/* Makes the folder for what is measured once. NULL if there can be none. */
+static const char *cache_folder(char path[LONGEST_PATH])
 {
-    char base[4096];
-    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return -1;
-    int n = snprintf(path, cap, "%s/riffle", base);
-    return n < 0 || (size_t)n >= cap ? -1 : 0;
+    char base[LONGEST_PATH - 16];
+    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return NULL;
+    snprintf(path, LONGEST_PATH, "%s/riffle", base);
+    return rf_make_folder(path) == 0 ? path : NULL;
 }
 
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
 {
     riffle_model_options model_options;
-    char cache[4096];
+    char cache[LONGEST_PATH];
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
     if (options->draft)
@@ -84,9 +78,8 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.find_model = find_model;
     model_options.find_user = engine;
     /* Without a folder, the pace is measured anew each time. */
-    if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0 &&
-        cache_folder(cache, sizeof cache) == 0 && rf_make_folder(cache) == 0)
-        model_options.cache_folder = cache;
+    if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0)
+        model_options.cache_folder = cache_folder(cache);
 
     double start = rf_clock_seconds();
     int code = riffle_model_open(&engine->model, engine->path, &model_options);

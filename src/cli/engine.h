@@ -5,7 +5,7 @@
 #include "cli/json.h"
 #include "cli/known_models.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/output.h"
 #include "riffle.h"
 
 struct engine {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/suggest.h"
 #include "platform/file.h"
 
 const struct known_model *known_models(void)
@@ -53,13 +52,11 @@ static char *file_of(const struct known_model *model)
     char folder[LONGEST_PATH];
     struct buffer path = {0};
     const char *wrong = models_folder(folder);
-    if (wrong) {
-        cli_fail("%s", wrong);
-        return NULL;
-    }
-    int64_t bytes = known_model_file(model, folder, &path);
+    int64_t bytes = wrong ? -1 : known_model_file(model, folder, &path);
     if (bytes == model->bytes) return path.data;
-    if (bytes >= 0)
+    if (wrong)
+        cli_fail("%s", wrong);
+    else if (bytes >= 0)
         cli_fail("%s has %lld bytes of %lld: `scripts/get-model %s` fetches it again", path.data,
                  (long long)bytes, (long long)model->bytes, model->name);
     else
@@ -90,12 +87,8 @@ static void explain_unknown(const char *name)
     struct suggestion best = suggestion_for(name);
     for (const struct known_model *model = known_models(); model->name[0]; model++)
         suggestion_offer(&best, model->name);
-    if (best.name)
-        cli_fail("there is no file, folder or known model '%s'; did you mean %s?", name, best.name);
-    else
-        cli_fail("there is no file, folder or known model '%s'; `riffle models` lists the known "
-                 "ones",
-                 name);
+    cli_fail("there is no file, folder or known model '%s'%s", name,
+             best.name ? best.text : "; `riffle models` lists the known ones");
 }
 
 char *model_path(const char *model)

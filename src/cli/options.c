@@ -5,26 +5,7 @@
 #include <string.h>
 
 #include "cli/buffer.h"
-#include "cli/option_table.h"
-#include "cli/suggest.h"
 #include "platform/terminal.h"
-
-const struct verb *verb_find(const char *name)
-{
-    for (const struct verb *verb = verb_table; verb->name; verb++)
-        if (strcmp(verb->name, name) == 0) return verb;
-    return NULL;
-}
-
-const char *verb_nearest(const char *text)
-{
-    struct suggestion best = suggestion_for(text);
-    for (const struct verb *verb = verb_table; verb->name; verb++)
-        suggestion_offer(&best, verb->name);
-    suggestion_offer(&best, "help");
-    suggestion_offer(&best, "version");
-    return best.name;
-}
 
 /* Finds the verb's option `name`, of n characters. If the verb lacks it, returns NULL and sets
  * *other to an option of other verbs with that name, or NULL. */
@@ -63,17 +44,24 @@ static int unknown(const struct cli_options *options, const char *name, size_t n
     for (const struct option *option = option_table; option->name; option++)
         if (option->verbs & options->verb->bit) suggestion_offer(&best, option->name);
     suggestion_offer(&best, "--help");
-    cli_usage_error("unknown option %s%s%s%s", written, best.name ? "; did you mean " : "",
-                    best.name ? best.name : "", best.name ? "?" : "");
+    cli_usage_error("unknown option %s%s", written, best.text);
     free(written);
     return CLI_USAGE;
 }
 
-/* Only decimal digits, a sign and, for reals, point and exponent: strtod alone also accepts spaces,
- * hexadecimal numbers, "inf" and "nan". */
-static int looks_like_number(const char *text, const char *allowed)
+/* Whether the text is a number up to *end, of the allowed characters: strtod alone also accepts
+ * spaces, hexadecimal numbers, "inf" and "nan". */
+static int is_number(const char *text, const char *end, const char *allowed)
 {
-    return text[0] && text[strspn(text, allowed)] == 0;
+    return text[0] && text[strspn(text, allowed)] == 0 && *end == 0;
+}
+
+static int is_choice(const char *choices, const char *text)
+{
+    size_t n = strlen(text);
+    for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+        if (n && strcspn(p, "|") == n && strncmp(p, text, n) == 0) return 1;
+    return 0;
 }
 
 static int parse_number(const struct option *option, const char *text, double *number)
@@ -81,7 +69,7 @@ static int parse_number(const struct option *option, const char *text, double *n
     char *end;
     int whole = option->kind == OPTION_INT;
     *number = strtod(text, &end);
-    if (!looks_like_number(text, whole ? "+-0123456789" : "+-.eE0123456789") || *end)
+    if (!is_number(text, end, whole ? "+-0123456789" : "+-.eE0123456789"))
         return cli_usage_error("%s needs a %snumber, not '%s'", option->name, whole ? "whole " : "",
                                text);
     if (!(*number >= option->low && *number <= option->high))
@@ -95,17 +83,9 @@ static int parse_seed(const struct option *option, const char *text, uint64_t *v
     char *end;
     errno = 0;
     *value = strtoull(text, &end, 10);
-    if (looks_like_number(text, "0123456789") && !*end && !errno) return 0;
+    if (is_number(text, end, "0123456789") && !errno) return 0;
     return cli_usage_error("%s needs a whole number between 0 and 18446744073709551615, not '%s'",
                            option->name, text);
-}
-
-static int is_choice(const char *choices, const char *text)
-{
-    size_t n = strlen(text);
-    for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (n && strcspn(p, "|") == n && strncmp(p, text, n) == 0) return 1;
-    return 0;
 }
 
 /* Appends a value after a comma. */
@@ -126,49 +106,40 @@ static void add_text(struct text_list *list, const char *text)
 static int set_value(struct cli_options *options, const struct option *option, const char *text)
 {
     void *field = (char *)options + option->offset;
+    enum option_kind kind = option->kind;
     double number = 0;
     int status = 0;
-    switch (option->kind) {
+    if (kind == OPTION_INT || kind == OPTION_FLOAT) status = parse_number(option, text, &number);
+    if (kind == OPTION_SEED) status = parse_seed(option, text, field);
+    if ((kind == OPTION_LIST || kind == OPTION_TEXTS) && !text[0])
+        status = cli_usage_error("%s needs a text that is not empty", option->name);
+    if (kind == OPTION_CHOICE && !is_choice(option->choices, text))
+        status =
+            cli_usage_error("%s must be one of %s, not '%s'", option->name, option->choices, text);
+    if (status) return status;
+    switch (kind) {
     case OPTION_FLAG: *(int *)field = 1; break;
-    case OPTION_CHOICE:
-        if (!is_choice(option->choices, text))
-            return cli_usage_error("%s must be one of %s, not '%s'", option->name, option->choices,
-                                   text);
-        *(const char **)field = text;
-        break;
-    case OPTION_TEXT: *(const char **)field = text; break;
-    case OPTION_LIST:
-    case OPTION_TEXTS:
-        if (!text[0]) return cli_usage_error("%s needs a text that is not empty", option->name);
-        if (option->kind == OPTION_LIST)
-            append(field, text);
-        else
-            add_text(field, text);
-        break;
-    case OPTION_INT:
-        status = parse_number(option, text, &number);
-        if (status == 0) *(int32_t *)field = (int32_t)number;
-        break;
-    case OPTION_FLOAT:
-        status = parse_number(option, text, &number);
-        if (status == 0) *(float *)field = (float)number;
-        break;
-    case OPTION_SEED: options->has_seed = 1; return parse_seed(option, text, field);
+    case OPTION_TEXT:
+    case OPTION_CHOICE: *(const char **)field = text; break;
+    case OPTION_LIST: append(field, text); break;
+    case OPTION_TEXTS: add_text(field, text); break;
+    case OPTION_INT: *(int32_t *)field = (int32_t)number; break;
+    case OPTION_FLOAT: *(float *)field = (float)number; break;
+    case OPTION_SEED: break;
     }
-    return status;
+    return 0;
 }
 
 /* Whether the chain uses the model of --draft. */
 static int chain_has_draft(const char *chain)
 {
-    static const char blank[] = " \t\r\n", draft[] = "draft";
+    static const char draft[] = "draft";
     if (strcmp(chain, "auto") == 0) return 1;
     for (const char *p = chain; *p; p += *p == '>') {
-        p += strspn(p, blank);
-        size_t n = strcspn(p, ">");
+        p += strspn(p, " \t\r\n");
         if (strncmp(p, draft, sizeof draft - 1) == 0 && strchr(" \t\r\n>:", p[sizeof draft - 1]))
             return 1;
-        p += n;
+        p += strcspn(p, ">");
     }
     return 0;
 }
@@ -258,6 +229,7 @@ static void set_defaults(struct cli_options *options)
     options->weights = "stored";
     options->chain = speculates ? "auto" : "none";
     riffle_sampling_init(&options->sampling, sizeof options->sampling);
+    options->sampling.seed = rf_entropy();
 }
 
 static int set_argument(struct cli_options *options, const char *argument)
@@ -303,14 +275,12 @@ int options_parse(struct cli_options *options, int argc, char **argv)
         else
             status = set_option(options, argc - i, argv + i, &n_used);
     }
-    if (status) return status;
-    if (options->sampling.temperature > 0 && !options->has_seed)
-        options->sampling.seed = rf_entropy();
-    return check_together(options);
+    return status ? status : check_together(options);
 }
 
 void options_free(struct cli_options *options)
 {
+    free(options->input.text);
     free(options->stop.items);
     free(options->chains.items);
     free(options->tiers);

@@ -1,7 +1,7 @@
 /* The plot of `riffle roofline`, with logarithmic axes: memory bandwidth is a diagonal, issue rates
  * of instructions are horizontal, and each kernel is a line of points labelled with their rows. */
+#include <ctype.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,41 +292,32 @@ static void draw_series(struct picture *picture, int series)
 }
 
 /* "linear_mxfp4_a8" is shown as "MXFP4 x A8", "attention_f16" as "attention, F16". */
-static void title_of(const char *kernel, char title[64])
+static void put_title(struct buffer *out, const char *kernel)
 {
-    static const char linear[] = "linear_", attention[] = "attention_";
-    size_t n = 0;
-    int is_attention = strncmp(kernel, attention, sizeof attention - 1) == 0;
-    if (strncmp(kernel, linear, sizeof linear - 1) == 0) kernel += sizeof linear - 1;
-    if (is_attention) {
-        kernel += sizeof attention - 1;
-        n = (size_t)snprintf(title, 64, "attention, ");
+    if (strncmp(kernel, "attention_", strlen("attention_")) == 0) buffer_puts(out, "attention, ");
+    for (kernel += strcspn(kernel, "_") + 1; *kernel; kernel++) {
+        int activations = strcmp(kernel, "_a8") == 0 || strcmp(kernel, "_a16") == 0;
+        if (activations)
+            buffer_puts(out, " \xc3\x97 ");
+        else
+            buffer_printf(out, "%c", toupper(*kernel));
     }
-    for (; *kernel && n < 60; kernel++) {
-        if (strcmp(kernel, "_a8") == 0 || strcmp(kernel, "_a16") == 0) {
-            n += (size_t)snprintf(title + n, 64 - n, " \xc3\x97 A");
-            kernel++;
-            continue;
-        }
-        title[n++] = *kernel >= 'a' && *kernel <= 'z' ? (char)(*kernel - 'a' + 'A') : *kernel;
-    }
-    title[n] = 0;
 }
 
 static void draw_legend(struct picture *picture)
 {
     for (int i = 0; i < picture->n_series; i++) {
         const struct series *series = &picture->series[i];
-        char title[64];
         int y = TOP + 14 + 22 * i, both = 0;
         for (int j = 0; j < picture->n_series; j++)
             both |= j != i && strcmp(picture->series[j].kernel, series->kernel) == 0;
-        title_of(series->kernel, title);
         buffer_printf(picture->svg,
                       "<circle cx=\"%d\" cy=\"%d\" r=\"6\" fill=\"%s\" stroke=\"%s\" "
-                      "stroke-width=\"1.2\"/><text x=\"%d\" y=\"%d\">%s%s%s</text>\n",
+                      "stroke-width=\"1.2\"/><text x=\"%d\" y=\"%d\">",
                       RIGHT + 20, y, series->hollow ? "#ffffff" : series->colour, series->colour,
-                      RIGHT + 34, y + 4, title, both ? ", " : "", both ? series->form : "");
+                      RIGHT + 34, y + 4);
+        put_title(picture->svg, series->kernel);
+        buffer_printf(picture->svg, "%s%s</text>\n", both ? ", " : "", both ? series->form : "");
     }
 }
 

@@ -34,13 +34,14 @@ int roofline_was_disturbed(const struct roofline_results *roofline)
 void roofline_print_ceilings(const struct roofline_results *roofline)
 {
     int32_t most = roofline_threads(roofline), least = roofline->ceilings[0].threads;
-    char text[32];
+    const int32_t columns[] = {least, most};
     printf("%-28s", "ceilings of this machine");
-    for (int32_t threads = least;; threads = most) {
-        snprintf(text, sizeof text, "%d thread%s", threads, plural(threads));
-        printf(" %12s%s", text, threads == most ? "\n" : "");
-        if (threads == most) break;
+    for (int i = least == most; i < 2; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%d thread%s", columns[i], plural(columns[i]));
+        printf(" %12s", text);
     }
+    printf("\n");
     for (size_t i = 0; i < roofline->n_ceilings; i++) {
         const riffle_ceiling *ceiling = &roofline->ceilings[i];
         if (ceiling->threads != least) continue;

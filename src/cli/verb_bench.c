@@ -6,10 +6,10 @@
 
 #include "base/median.h"
 #include "cli/bench.h"
-#include "cli/output.h"
+#include "platform/terminal.h"
 #include "riffle_experimental.h"
 
-enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, REPEATS = 5 };
+enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, REPEATS = 5, PASSES = 3 };
 
 static const char prompt_text[] =
     "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream "
@@ -19,15 +19,38 @@ static const char prompt_text[] =
     "Seen from a hill, pools and riffles follow each other at even distances, about five to seven "
     "times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
-/* The figures of a round. */
-enum figure {
-    READ,
-    DECODE_TPS,
-    PREFILL_TPS,
-    PERCENT_OF_READ,
-    PASS,
-    FIGURES = PASS + BENCH_PASS_SIZES
-};
+/* Rows of the passes that are timed. */
+static const int32_t pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};
+
+int bench_passes(riffle_session *session, int32_t context, double figures[FIGURES])
+{
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
+        double values[PASSES];
+        for (int pass = 0; pass < PASSES; pass++) {
+            if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+            int code = riffle_measure_pass(session, pass_rows[r], context, 1, &values[pass]);
+            if (code < 0) return code;
+        }
+        figures[PASS + r] = rf_median(values, PASSES);
+    }
+    return RIFFLE_OK;
+}
+
+void bench_write_plain(struct json_writer *json, const struct engine *engine, const char *cpu,
+                       int32_t threads, const double figures[FIGURES])
+{
+    engine_write(engine, json, cpu, threads, figures[READ]);
+    jw_put(json, "plain { decode_tps %g prefill_tps %g percent_of_read %g", figures[DECODE_TPS],
+           figures[PREFILL_TPS], figures[PERCENT_OF_READ]);
+    if (figures[FIRST_TOKEN] >= 0) jw_put(json, "first_token_s %g", figures[FIRST_TOKEN]);
+    jw_put(json, "pass_seconds {");
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
+        char key[16];
+        snprintf(key, sizeof key, "%d", pass_rows[r]);
+        jw_number(json, key, figures[PASS + r]);
+    }
+    jw_put(json, "} }");
+}
 
 /* Repeats the prompt's tokens to exactly PROMPT_TOKENS. */
 static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
@@ -61,8 +84,9 @@ static int measure_round(struct engine *engine, const int32_t *prompt, double fi
     if (code == RIFFLE_OK) code = riffle_rewind(session, PROMPT_TOKENS);
     if (code != RIFFLE_OK) return code;
     figures[PREFILL_TPS] = tokens_per_second(stats.prefill_tokens, stats.prefill_seconds);
+    figures[FIRST_TOKEN] = -1;
     figures[DECODE_TPS] = tokens_per_second(DECODE_TOKENS, stats.decode_seconds);
-    return bench_passes(session, PROMPT_TOKENS, &figures[PASS]);
+    return bench_passes(session, PROMPT_TOKENS, figures);
 }
 
 /* 0 or a code of the library. */
@@ -92,52 +116,41 @@ static int measure_rounds(struct engine *engine, const int32_t *prompt, int32_t 
     return code;
 }
 
-static void print_json(const struct engine *engine, const struct bench_plain *plain)
+static void print_json(const struct engine *engine, const char *cpu, int32_t threads,
+                       const double figures[FIGURES])
 {
     struct json_writer json = {0};
     jw_put(&json, "{");
-    bench_write_plain(&json, engine, plain);
+    bench_write_plain(&json, engine, cpu, threads, figures);
     jw_put(&json, "rows [ ] summary [ ] }");
     jw_print(&json);
 }
 
-static void print_text(const struct engine *engine, const struct bench_plain *plain)
+static void print_text(const struct engine *engine, const char *cpu, int32_t threads,
+                       const double figures[FIGURES])
 {
     char bytes[32];
     print_name(stdout, engine_model_name(engine));
     printf(", weights %s, %s\n", engine->info.weights,
            human_bytes(engine->info.weight_bytes, bytes));
-    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", plain->cpu, plain->threads,
-           plural(plain->threads), plain->read / 1e9);
-    printf("prefill   %.1f tokens/s (%d tokens)\n", plain->prefill_tps, PROMPT_TOKENS);
-    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", plain->decode_tps,
-           plain->percent_of_read);
+    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads, plural(threads),
+           figures[READ] / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", figures[PREFILL_TPS], PROMPT_TOKENS);
+    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", figures[DECODE_TPS],
+           figures[PERCENT_OF_READ]);
     for (int r = 0; r < BENCH_PASS_SIZES; r++)
-        printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r],
-               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * plain->pass_seconds[r]);
+        printf("pass      %2d row%s %8.2f ms\n", pass_rows[r], pass_rows[r] == 1 ? " " : "s",
+               1e3 * figures[PASS + r]);
 }
 
-static void print(const struct engine *engine, const riffle_machine *machine, int32_t threads,
-                  double (*rounds)[FIGURES], size_t n, int as_json)
+static void take_medians(double (*rounds)[FIGURES], size_t n, double medians[FIGURES])
 {
-    double medians[FIGURES], *values = cli_allocate(n, sizeof *values);
+    double *values = cli_allocate(n, sizeof *values);
     for (int f = 0; f < FIGURES; f++) {
         for (size_t i = 0; i < n; i++) values[i] = rounds[i][f];
         medians[f] = rf_median(values, n);
     }
     free(values);
-    const struct bench_plain plain = {.cpu = machine->cpu,
-                                      .threads = threads,
-                                      .read = medians[READ],
-                                      .decode_tps = medians[DECODE_TPS],
-                                      .prefill_tps = medians[PREFILL_TPS],
-                                      .percent_of_read = medians[PERCENT_OF_READ],
-                                      .first_token_seconds = -1,
-                                      .pass_seconds = &medians[PASS]};
-    if (as_json)
-        print_json(engine, &plain);
-    else
-        print_text(engine, &plain);
 }
 
 int verb_bench(const struct cli_options *options)
@@ -161,7 +174,14 @@ int verb_bench(const struct cli_options *options)
         if (code == RIFFLE_OK) code = measure_rounds(&engine, prompt, stats.threads, rounds, n);
         status = cli_status(code);
     }
-    if (status == CLI_OK) print(&engine, &machine, stats.threads, rounds, (size_t)n, options->json);
+    if (status == CLI_OK) {
+        double figures[FIGURES];
+        take_medians(rounds, (size_t)n, figures);
+        if (options->json)
+            print_json(&engine, machine.cpu, stats.threads, figures);
+        else
+            print_text(&engine, machine.cpu, stats.threads, figures);
+    }
     free(rounds);
     engine_close(&engine);
     return status;

@@ -4,7 +4,6 @@
 #include "cli/chat.h"
 #include "cli/levels.h"
 #include "cli/line_reader.h"
-#include "cli/output.h"
 #include "platform/terminal.h"
 
 /* The effect of earlier Ctrl-Cs. */
@@ -122,11 +121,6 @@ static void explain_leaving(struct leaving *leaving, const char *what)
     leaving->armed = 1;
 }
 
-static int is_blank(const char *text)
-{
-    return text[strspn(text, " \t\n")] == 0;
-}
-
 /* At a terminal the chat continues after a failed turn; a script ends at the first one. */
 static int converse(struct chat *chat, struct line_reader *reader)
 {
@@ -145,7 +139,7 @@ static int converse(struct chat *chat, struct line_reader *reader)
         if (result == READ_END || status != CLI_OK) break;
         if (result == READ_CLEARED) continue;
         leaving.armed = 0;
-        if (is_blank(message.data)) continue;
+        if (!message.data[strspn(message.data, " \t\n")]) continue; /* it is blank */
 
         int turn = message.data[0] == '/' ? chat_command(chat, message.data)
                                           : answer(chat, message.data, message.count);

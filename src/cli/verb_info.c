@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cli/engine.h"
-#include "cli/output.h"
 
 /* The memory that the opened model will need. */
 struct cost {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "cli/engine.h"
-#include "cli/input.h"
 
 enum { DEFAULT_WINDOW = 512 };
 
@@ -77,9 +76,9 @@ static void print_score(const struct score *score, size_t n_ctx, size_t n_window
     jw_print(&json);
 }
 
-static int measure(struct engine *engine, const struct cli_options *options,
-                   const struct input *input, size_t n_ctx)
+static int measure(struct engine *engine, const struct cli_options *options, size_t n_ctx)
 {
+    const struct input *input = &options->input;
     int32_t *tokens;
     int64_t n = engine_tokenize(engine, input->text, input->bytes, RIFFLE_TOKENIZE_BOS, &tokens);
     if (n < 0) return cli_status(n);
@@ -102,15 +101,10 @@ static int measure(struct engine *engine, const struct cli_options *options,
 int verb_perplexity(const struct cli_options *options)
 {
     struct engine engine;
-    struct input input;
     int32_t n_ctx = options->n_ctx ? options->n_ctx : DEFAULT_WINDOW;
-    int status = input_read(&input, options);
+    int status = engine_open_session(&engine, options, n_ctx);
     if (status != CLI_OK) return status;
-    status = engine_open_session(&engine, options, n_ctx);
-    if (status == CLI_OK) {
-        status = measure(&engine, options, &input, (size_t)n_ctx);
-        engine_close(&engine);
-    }
-    input_free(&input);
+    status = measure(&engine, options, (size_t)n_ctx);
+    engine_close(&engine);
     return status;
 }

@@ -5,7 +5,6 @@
 #include "cli/known_models.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "platform/clock.h"
 
 static void print_text(const char *path, const riffle_model_info *before,

@@ -6,11 +6,10 @@
 
 #include "cli/json.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/output.h"
 #include "cli/roofline.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
-#include "riffle_experimental.h"
 
 struct measuring {
     struct roofline_results roofline;
@@ -22,16 +21,13 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
-    /* Later reports are more precise. */
-    for (size_t i = 0; i < roofline->n_ceilings; i++) {
-        riffle_ceiling *known = &roofline->ceilings[i];
-        if (known->threads != ceiling->threads || strcmp(known->key, ceiling->key) != 0) continue;
-        *known = *ceiling;
-        return rf_interrupts() > 0;
-    }
-    roofline->ceilings =
-        cli_reallocate(roofline->ceilings, roofline->n_ceilings + 1, sizeof *roofline->ceilings);
-    roofline->ceilings[roofline->n_ceilings++] = *ceiling;
+    size_t i = 0, n = roofline->n_ceilings;
+    riffle_ceiling *known = roofline->ceilings;
+    while (i < n && (known[i].threads != ceiling->threads || strcmp(known[i].key, ceiling->key)))
+        i++;
+    if (i == n) known = cli_reallocate(known, ++roofline->n_ceilings, sizeof *known);
+    known[i] = *ceiling; /* later reports are more precise */
+    roofline->ceilings = known;
     return rf_interrupts() > 0;
 }
 
@@ -50,39 +46,40 @@ static int on_row(void *user, const riffle_roofline_row *row)
     return rf_interrupts() > 0;
 }
 
-/* A whole number between 1 and INT32_MAX, which *at is advanced past; 0 if there is none. */
-static int32_t number(const char **at)
+/* Parses a whole number between 1 and INT32_MAX and advances *at past it. 0 if there is none. */
+static int parse_number(const char **at, int64_t *value)
 {
     char *end;
     errno = 0;
-    long long value = **at >= '0' && **at <= '9' ? strtoll(*at, &end, 10) : 0;
-    if (errno || value < 1 || value > INT32_MAX) return 0;
+    *value = **at >= '0' && **at <= '9' ? strtoll(*at, &end, 10) : 0;
+    if (errno || *value < 1 || *value > INT32_MAX) return 0;
     *at = end;
-    return (int32_t)value;
+    return 1;
 }
 
-/* "1,2,4", or with `pairs` "8192x8192,1536x256": an item has `m`, and in pairs `k`. For free();
- * NULL if the text is something else. */
-static riffle_shape *parse_list(const char *text, int pairs, size_t *count)
+static int parse_sign(const char **at, const char *signs)
+{
+    int is = **at && strchr(signs, **at);
+    *at += is;
+    return is;
+}
+
+/* "8192x8192,1536x256", or without `pairs` "1,2,4", which gives only m. For free(); NULL if the
+ * text is something else. */
+static riffle_shape *parse_list(const char *at, int pairs, size_t *count)
 {
     riffle_shape *items = NULL;
     *count = 0;
-    for (const char *at = text;; at++) {
+    do {
         items = cli_reallocate(items, *count + 1, sizeof *items);
         riffle_shape *item = &items[(*count)++];
-        *item = (riffle_shape){.m = number(&at)};
-        int ok = item->m > 0;
-        if (ok && pairs) {
-            ok = *at == 'x' || *at == 'X';
-            at += ok;
-            item->k = ok ? number(&at) : 0;
-            ok = item->k > 0;
-        }
-        if (ok && *at == 0) return items;
-        if (ok && *at == ',') continue;
-        free(items);
-        return NULL;
-    }
+        int ok = parse_number(&at, &item->m);
+        if (ok && pairs) ok = parse_sign(&at, "xX") && parse_number(&at, &item->k);
+        if (ok && !*at) return items;
+        if (!ok) break;
+    } while (parse_sign(&at, ","));
+    free(items);
+    return NULL;
 }
 
 static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)

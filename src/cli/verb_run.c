@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "cli/engine.h"
-#include "cli/input.h"
 #include "cli/levels.h"
-#include "cli/output.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
@@ -42,36 +40,27 @@ static int on_event(void *user, const riffle_event *event)
     return answer->write_failed || rf_interrupts() > 0;
 }
 
-static int64_t prefill_raw(const struct engine *engine, const struct cli_options *options,
-                           const struct input *input)
-{
-    unsigned special = options->special ? RIFFLE_TOKENIZE_SPECIAL : 0;
-    return engine_prefill(engine, engine->session, input->text, input->bytes,
-                          RIFFLE_TOKENIZE_BOS | special);
-}
-
-static int64_t prefill_chat(const struct engine *engine, const struct cli_options *options,
-                            const struct input *input)
+static int64_t prefill_chat(const struct engine *engine, const struct cli_options *options)
 {
     riffle_message messages[2];
     size_t n = 0;
     if (options->system) messages[n++] = (riffle_message){"system", options->system};
-    messages[n++] = (riffle_message){"user", input->text};
+    messages[n++] = (riffle_message){"user", options->input.text};
     return riffle_chat_prefill(engine->session, messages, n);
 }
 
 /* Reads the prompt. CLI_OK, or an exit status with a sentence. */
-static int prefill(struct engine *engine, const struct cli_options *options, struct input *input,
-                   struct answer *answer)
+static int prefill(struct engine *engine, const struct cli_options *options, struct answer *answer)
 {
-    if (!options->raw && !options->prompt && input->bytes && input->text[input->bytes - 1] == '\n')
-        input->text[--input->bytes] = 0;
+    const struct input *input = &options->input;
+    unsigned special = options->special ? RIFFLE_TOKENIZE_SPECIAL : 0;
     size_t zero = strlen(input->text);
     if (!options->raw && zero < input->bytes)
         return cli_fail("the text of %s has a zero byte at offset %zu, which a message cannot hold",
                         input->name, zero);
-    int64_t n =
-        options->raw ? prefill_raw(engine, options, input) : prefill_chat(engine, options, input);
+    int64_t n = options->raw ? engine_prefill(engine, engine->session, input->text, input->bytes,
+                                              RIFFLE_TOKENIZE_BOS | special)
+                             : prefill_chat(engine, options);
     progress_clear(&engine->progress);
     if (options->raw && n == 0)
         return cli_fail("the text of %s is empty, and without a chat template there is nothing to "
@@ -171,22 +160,16 @@ static int report(struct engine *engine, const struct cli_options *options,
 int verb_run(const struct cli_options *options)
 {
     struct engine engine;
-    struct input input;
     struct answer answer = {.options = options, .progress = &engine.progress};
-    int status = input_read(&input, options);
+    int status = engine_open_session(&engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
-
-    status = engine_open_session(&engine, options, options->n_ctx);
-    if (status == CLI_OK) {
-        if (options->verbose) engine_introduce(&engine, options, "");
-        status = prefill(&engine, options, &input, &answer);
-        if (status == CLI_OK) status = generate(&engine, options, &answer);
-        if (status == CLI_OK || status == CLI_INTERRUPTED)
-            status = report(&engine, options, &answer, status);
-        engine_close(&engine);
-    }
+    if (options->verbose) engine_introduce(&engine, options, "");
+    status = prefill(&engine, options, &answer);
+    if (status == CLI_OK) status = generate(&engine, options, &answer);
+    if (status == CLI_OK || status == CLI_INTERRUPTED)
+        status = report(&engine, options, &answer, status);
+    engine_close(&engine);
     buffer_free(&answer.text);
     free(answer.ids);
-    input_free(&input);
     return status;
 }

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "cli/engine.h"
-#include "cli/input.h"
 
 /* The bytes of one token; control tokens give their text. 0 or a code of the library. */
 static int piece_of(const riffle_model *model, int32_t token, struct buffer *piece)
@@ -47,19 +46,14 @@ static int print_tokens(const struct engine *engine, const int32_t *tokens, int6
 int verb_tokenize(const struct cli_options *options)
 {
     struct engine engine;
-    struct input input;
-    int status = input_read(&input, options);
+    int32_t *tokens;
+    unsigned flags = (options->no_bos ? 0u : (unsigned)RIFFLE_TOKENIZE_BOS) |
+                     (options->special ? (unsigned)RIFFLE_TOKENIZE_SPECIAL : 0u);
+    int status = engine_open_model(&engine, options, RIFFLE_OPEN_HEADER);
     if (status != CLI_OK) return status;
-    status = engine_open_model(&engine, options, RIFFLE_OPEN_HEADER);
-    if (status == CLI_OK) {
-        int32_t *tokens;
-        unsigned flags = (options->no_bos ? 0u : (unsigned)RIFFLE_TOKENIZE_BOS) |
-                         (options->special ? (unsigned)RIFFLE_TOKENIZE_SPECIAL : 0u);
-        int64_t n = engine_tokenize(&engine, input.text, input.bytes, flags, &tokens);
-        status = n < 0 ? cli_status(n) : print_tokens(&engine, tokens, n, options->json);
-        free(tokens);
-        engine_close(&engine);
-    }
-    input_free(&input);
+    int64_t n = engine_tokenize(&engine, options->input.text, options->input.bytes, flags, &tokens);
+    status = n < 0 ? cli_status(n) : print_tokens(&engine, tokens, n, options->json);
+    free(tokens);
+    engine_close(&engine);
     return status;
 }
