@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench_prompts.h"
-#include "cli/buffer.h"
-#include "cli/cli.h"
+#include "cli/bench.h"
 #include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;
 
+/* Takes over both buffers. */
 static void add(struct bench_prompts *prompts, struct buffer *name, struct buffer *text)
 {
     prompts->items = cli_reallocate(prompts->items, prompts->count + 1, sizeof *prompts->items);
@@ -24,56 +23,33 @@ static void add(struct bench_prompts *prompts, struct buffer *name, struct buffe
 /* Named by task_id, question_id or name, else by the line. */
 static void name_of(const json_t *object, size_t line, struct buffer *name)
 {
-    static const char *const keys[] = {"task_id", "question_id", "name", NULL};
-    char text[64];
-    const json_t *category = json_object_get(object, "category");
-    if (json_is_string(category)) {
-        buffer_puts(name, json_string_value(category));
-        buffer_puts(name, "/");
-    }
-    for (const char *const *key = keys; *key; key++) {
-        const json_t *value = json_object_get(object, *key);
-        if (json_is_string(value)) {
-            buffer_puts(name, json_string_value(value));
-            return;
-        }
-        if (json_is_integer(value)) {
-            snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
-            buffer_puts(name, text);
-            return;
-        }
-    }
-    snprintf(text, sizeof text, "line %zu", line);
-    buffer_puts(name, text);
-}
-
-static void text_of(const json_t *string, struct buffer *text)
-{
-    buffer_append(text, json_string_value(string), json_string_length(string));
+    static const char *const keys[] = {"task_id", "question_id", "name"};
+    const json_t *category = json_object_get(object, "category"), *value = NULL;
+    if (json_is_string(category)) buffer_printf(name, "%s/", json_string_value(category));
+    for (size_t i = 0; i < 3 && !json_is_string(value) && !json_is_integer(value); i++)
+        value = json_object_get(object, keys[i]);
+    if (json_is_string(value))
+        buffer_puts(name, json_string_value(value));
+    else if (json_is_integer(value))
+        buffer_printf(name, "%lld", (long long)json_integer_value(value));
+    else
+        buffer_printf(name, "line %zu", line);
 }
 
 /* HumanEval has "prompt" and "entry_point", MT-bench "turns" (only the first is used), GSM8K
  * "question", MBPP "text"; others have "prompt". 0 for any other object. */
 static int prompt_of(const json_t *object, int raw, struct buffer *text)
 {
-    const json_t *prompt = json_object_get(object, "prompt"),
-                 *turns = json_object_get(object, "turns");
-    const json_t *question = json_object_get(object, "question"),
-                 *description = json_object_get(object, "text");
-    if (json_is_string(prompt)) {
-        int code = !raw && json_is_string(json_object_get(object, "entry_point"));
-        if (code) buffer_puts(text, "Complete this Python function:\n\n```python\n");
-        text_of(prompt, text);
-        if (code) buffer_puts(text, text->data[text->count - 1] == '\n' ? "```" : "\n```");
-    } else if (json_is_string(json_array_get(turns, 0))) {
-        text_of(json_array_get(turns, 0), text);
-    } else if (json_is_string(question)) {
-        text_of(question, text);
-    } else if (json_is_string(description)) {
-        text_of(description, text);
-    } else {
-        return 0;
-    }
+    const json_t *texts[] = {json_object_get(object, "prompt"),
+                             json_array_get(json_object_get(object, "turns"), 0),
+                             json_object_get(object, "question"), json_object_get(object, "text")};
+    size_t i = 0, n = sizeof texts / sizeof *texts;
+    while (i < n && !json_is_string(texts[i])) i++;
+    if (i == n) return 0;
+    int code = i == 0 && !raw && json_is_string(json_object_get(object, "entry_point"));
+    if (code) buffer_puts(text, "Complete this Python function:\n\n```python\n");
+    buffer_append(text, json_string_value(texts[i]), json_string_length(texts[i]));
+    if (code) buffer_puts(text, text->data[text->count - 1] == '\n' ? "```" : "\n```");
     return 1;
 }
 
@@ -204,7 +180,7 @@ int bench_prompt_text(const struct engine *engine, const struct bench_prompt *pr
     }
     const riffle_message message = {"user", prompt->text};
     int64_t bytes = riffle_chat_format(engine->model, &message, 1, 1, NULL, 0);
-    if (bytes < 0) return cli_library_failed((int)bytes);
+    if (bytes < 0) return cli_status(bytes);
     char *formatted = cli_allocate((size_t)bytes + 1, 1);
     riffle_chat_format(engine->model, &message, 1, 1, formatted, (size_t)bytes);
     buffer_append(text, formatted, (size_t)bytes);

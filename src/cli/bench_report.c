@@ -1,50 +1,38 @@
-#include "cli/bench_report.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/median.h"
-#include "cli/buffer.h"
-#include "cli/cli.h"
-#include "cli/json.h"
+#include "cli/bench.h"
 #include "cli/levels.h"
-#include "cli/output.h"
 
 enum { NAME_WIDTH = 20 };
 
-double bench_speedup(const struct bench_row *row)
+/* The median of the double at `offset` in rows `first`, `first` + `step`, ... */
+static double median_of(const struct bench_suite *suite, size_t first, size_t step, size_t offset)
 {
-    return row->seconds > 0 ? row->plain_seconds / row->seconds : 0;
+    double *values = cli_allocate(suite->n_rows, sizeof *values);
+    size_t n = 0;
+    for (size_t i = first; i < suite->n_rows; i += step)
+        values[n++] = *(const double *)((const char *)&suite->rows[i] + offset);
+    double median = rf_median(values, n);
+    free(values);
+    return median;
 }
 
-static double plain_tps(const struct bench_row *row)
-{
-    return tokens_per_second((uint64_t)row->tokens, row->plain_seconds);
-}
+/* Over the rows of one chain, and over all rows. */
+#define CHAIN_MEDIAN(suite, chain, field) \
+    median_of(suite, chain, (suite)->n_chains, offsetof(struct bench_row, field))
+#define MEDIAN(suite, field) median_of(suite, 0, 1, offsetof(struct bench_row, field))
 
-static double prefill_tps(const struct bench_row *row)
+void bench_finish(struct bench_suite *suite)
 {
-    return row->plain_prefill_tps;
-}
-
-static double plain_first_token(const struct bench_row *row)
-{
-    return row->plain_first_token_seconds;
-}
-
-static double first_token(const struct bench_row *row)
-{
-    return row->first_token_seconds;
-}
-
-/* Plain decoding reads all weights for each token except the first, which the prompt's last pass
- * gives. */
-static double percent_of_read(const struct bench_report *report, const struct bench_row *row)
-{
-    double bytes = (double)report->engine->info.weight_bytes * (row->tokens - 1);
-    return row->plain_seconds > 0 ? 100 * bytes / row->plain_seconds / row->read : 0;
+    double *figures = suite->figures;
+    figures[READ] = rf_median(suite->reads, suite->n_reads);
+    figures[DECODE_TPS] = CHAIN_MEDIAN(suite, 0, plain_tps);
+    figures[PREFILL_TPS] = CHAIN_MEDIAN(suite, 0, plain_prefill_tps);
+    figures[PERCENT_OF_READ] = MEDIAN(suite, percent_of_read);
+    figures[FIRST_TOKEN] = CHAIN_MEDIAN(suite, 0, plain_first_token_seconds);
 }
 
 /* The rows of one chain. */
@@ -55,95 +43,62 @@ struct summary {
     size_t n_different;
 };
 
-static double median_of(const struct bench_report *report, size_t chain,
-                        double (*value)(const struct bench_row *row))
+static struct summary summarise(const struct bench_suite *suite, size_t chain)
 {
-    double *values = cli_allocate(report->n_rows, sizeof *values);
-    size_t n = 0;
-    for (size_t i = 0; i < report->n_rows; i++)
-        if (report->rows[i].chain == chain) values[n++] = value(&report->rows[i]);
-    double median = rf_median(values, n);
-    free(values);
-    return median;
-}
-
-static double tps(const struct bench_row *row)
-{
-    return tokens_per_second((uint64_t)row->tokens, row->seconds);
-}
-
-static double median_percent_of_read(const struct bench_report *report)
-{
-    double *values = cli_allocate(report->n_rows, sizeof *values);
-    for (size_t i = 0; i < report->n_rows; i++)
-        values[i] = percent_of_read(report, &report->rows[i]);
-    double median = rf_median(values, report->n_rows);
-    free(values);
-    return median;
-}
-
-static struct summary summarise(const struct bench_report *report, size_t chain)
-{
-    struct summary summary = {.least_prompt = ""};
+    struct summary summary = {.least = INFINITY, .least_prompt = ""};
     double logarithms = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < report->n_rows; i++) {
-        const struct bench_row *row = &report->rows[i];
-        if (row->chain != chain) continue;
-        double speedup = bench_speedup(row);
-        logarithms += log(speedup);
-        if (n == 0 || speedup < summary.least) {
-            summary.least = speedup;
-            summary.least_prompt = report->prompts->items[row->prompt].name;
-        }
+    for (size_t i = chain; i < suite->n_rows; i += suite->n_chains) {
+        const struct bench_row *row = &suite->rows[i];
+        logarithms += log(row->speedup);
         summary.n_different += row->differs_at >= 0;
-        n++;
+        if (row->speedup >= summary.least) continue;
+        summary.least = row->speedup;
+        summary.least_prompt = row->prompt;
     }
-    summary.mean = n ? exp(logarithms / (double)n) : 0;
-    summary.tps = median_of(report, chain, tps);
-    summary.first_token_seconds = median_of(report, chain, first_token);
+    summary.mean = exp(logarithms / (double)suite->prompts.count);
+    summary.tps = CHAIN_MEDIAN(suite, chain, tps);
+    summary.first_token_seconds = CHAIN_MEDIAN(suite, chain, first_token_seconds);
     return summary;
 }
 
-/* ---- for people ---- */
-
-static void print_padded(const char *name)
+static const char *chain_name(const struct bench_suite *suite, size_t chain)
 {
-    int shown = print_name(stdout, name);
-    printf("%*s", shown < NAME_WIDTH ? NAME_WIDTH - shown : 1, "");
+    return suite->lanes[1 + chain].stats.chain;
 }
 
 /* A letter for each chain if there are several. */
-static char letter(const struct bench_report *report, size_t chain)
+static char letter(const struct bench_suite *suite, size_t chain)
 {
-    return report->n_chains > 1 ? (char)('A' + chain % 26) : ' ';
+    return suite->n_chains > 1 ? (char)('A' + chain % 26) : ' ';
 }
 
-void bench_print_head(const struct bench_report *report)
+void bench_print_head(const struct bench_suite *suite)
 {
+    const riffle_model_info *info = &suite->engine.info;
+    int32_t threads = suite->lanes[0].stats.threads;
     char bytes[32];
-    print_name(stdout, engine_model_name(report->engine));
-    printf(", weights %s, %s; %s, %d thread%s\n", report->engine->info.weights,
-           human_bytes(report->engine->info.weight_bytes, bytes), report->machine.cpu,
-           report->chains[0].threads, report->chains[0].threads == 1 ? "" : "s");
-    printf("suite ");
-    print_name(stdout, report->options->suite);
-    printf(": %zu prompt%s, %d tokens each", report->prompts->count,
-           report->prompts->count == 1 ? "" : "s", report->max_tokens);
-    if (report->repeats > 1) printf(", medians of %d repeats", report->repeats);
+    print_name(stdout, engine_model_name(&suite->engine));
+    printf(", weights %s, %s; %s, %d thread%s\nsuite ", info->weights,
+           human_bytes(info->weight_bytes, bytes), suite->machine.cpu, threads, plural(threads));
+    print_name(stdout, suite->options->suite);
+    printf(": %zu prompt%s, %d tokens each", suite->prompts.count,
+           plural((int64_t)suite->prompts.count), suite->max_tokens);
+    if (suite->repeats > 1) printf(", medians of %d repeats", suite->repeats);
     printf("\n");
-    for (size_t i = 0; i < report->n_chains; i++)
-        printf("chain %c %s\n", letter(report, i), report->chains[i].chain);
+    for (size_t i = 0; i < suite->n_chains; i++)
+        printf("chain %c %s\n", letter(suite, i), chain_name(suite, i));
     printf("\n%-*s  %9s %9s %9s  kept of what each level drafted\n", NAME_WIDTH, "prompt",
            "plain t/s", "t/s", "speed-up");
     fflush(stdout);
 }
 
-void bench_print_row(const struct bench_report *report, const struct bench_row *row)
+void bench_print_row(const struct bench_suite *suite)
 {
-    print_padded(report->prompts->items[row->prompt].name);
-    printf("%c %9.2f %9.2f %8.2fx ", letter(report, row->chain), plain_tps(row), tps(row),
-           bench_speedup(row));
+    const struct bench_row *row = &suite->rows[suite->n_rows - 1];
+    int shown = print_name(stdout, row->prompt);
+    printf("%*s%c %9.2f %9.2f %8.2fx ", shown < NAME_WIDTH ? NAME_WIDTH - shown : 1, "",
+           letter(suite, (suite->n_rows - 1) % suite->n_chains), row->plain_tps, row->tps,
+           row->speedup);
     for (int32_t i = 0; i < row->stats.n_levels - 1; i++) {
         const riffle_level_stats *level = &row->stats.levels[i];
         printf("%s", i > 0 ? ", " : " ");
@@ -158,101 +113,75 @@ void bench_print_row(const struct bench_report *report, const struct bench_row *
     fflush(stdout);
 }
 
-void bench_print_summary(const struct bench_report *report)
+void bench_print_summary(const struct bench_suite *suite)
 {
+    const double *figures = suite->figures;
     printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
            "%.2f s\n",
-           median_of(report, 0, plain_tps), median_percent_of_read(report),
-           rf_median(report->reads, report->n_reads) / 1e9,
-           median_of(report, 0, plain_first_token));
-    for (size_t i = 0; i < report->n_chains; i++) {
-        struct summary summary = summarise(report, i);
+           figures[DECODE_TPS], figures[PERCENT_OF_READ], figures[READ] / 1e9,
+           figures[FIRST_TOKEN]);
+    for (size_t i = 0; i < suite->n_chains; i++) {
+        struct summary summary = summarise(suite, i);
         printf("chain %c %.2f tokens/s, first token after %.2f s; speed-up %.2fx (geometric mean), "
                "least %.2fx (",
-               letter(report, i), summary.tps, summary.first_token_seconds, summary.mean,
+               letter(suite, i), summary.tps, summary.first_token_seconds, summary.mean,
                summary.least);
         print_name(stdout, summary.least_prompt);
         if (summary.n_different)
             printf("); tokens DIFFER from plain decoding's in %zu of %zu answers\n",
-                   summary.n_different, report->prompts->count);
+                   summary.n_different, suite->prompts.count);
         else
             printf("); tokens identical\n");
     }
 }
 
-/* ---- JSON ---- */
-
-static void write_row(struct json_writer *json, const struct bench_report *report,
-                      const struct bench_row *row)
+static void write_row(struct json_writer *json, const struct bench_row *row)
 {
-    jw_object(json, NULL);
-    jw_string(json, "prompt", report->prompts->items[row->prompt].name);
-    jw_string(json, "chain", report->chains[row->chain].chain);
-    jw_int(json, "prompt_tokens", row->prompt_tokens);
-    jw_int(json, "tokens", row->tokens);
-    jw_number(json, "tps", tps(row));
-    jw_number(json, "plain_tps", plain_tps(row));
-    jw_number(json, "speedup", bench_speedup(row));
+    jw_put(json, "{ prompt %s chain %s prompt_tokens %d tokens %d", row->prompt, row->stats.chain,
+           row->prompt_tokens, row->tokens);
+    jw_put(json, "tps %g plain_tps %g speedup %g", row->tps, row->plain_tps, row->speedup);
     jw_bool(json, "identical", row->differs_at < 0);
-    jw_number(json, "first_token_s", row->first_token_seconds);
-    jw_number(json, "plain_first_token_s", row->plain_first_token_seconds);
-    jw_number(json, "read_gbps", row->read / 1e9);
-    jw_number(json, "percent_of_read", percent_of_read(report, row));
+    jw_put(json, "first_token_s %g plain_first_token_s %g", row->first_token_seconds,
+           row->plain_first_token_seconds);
+    jw_put(json, "read_gbps %g percent_of_read %g", row->read / 1e9, row->percent_of_read);
     levels_write(json, &row->stats);
-    jw_end_object(json);
+    jw_put(json, "}");
 }
 
-static void write_prompt(struct json_writer *json, const struct bench_report *report,
+static void write_prompt(struct json_writer *json, const struct bench_suite *suite,
                          const struct bench_prompt *prompt)
 {
     struct buffer text = {0};
-    jw_object(json, NULL);
-    jw_string(json, "name", prompt->name);
-    if (bench_prompt_text(report->engine, prompt, report->options->raw, &text) == CLI_OK)
+    jw_put(json, "{ name %s", prompt->name);
+    if (bench_prompt_text(&suite->engine, prompt, suite->options->raw, &text) == CLI_OK)
         jw_text(json, "text", text.data, text.count);
-    jw_end_object(json);
+    jw_put(json, "}");
     buffer_free(&text);
 }
 
-static void write_summary(struct json_writer *json, const struct bench_report *report, size_t chain)
+static void write_summary(struct json_writer *json, const struct bench_suite *suite, size_t chain)
 {
-    struct summary summary = summarise(report, chain);
-    jw_object(json, NULL);
-    jw_string(json, "chain", report->chains[chain].chain);
-    jw_number(json, "mean_speedup", summary.mean);
-    jw_number(json, "min_speedup", summary.least);
-    jw_string(json, "min_prompt", summary.least_prompt);
-    jw_number(json, "tps", summary.tps);
-    jw_number(json, "first_token_s", summary.first_token_seconds);
+    struct summary summary = summarise(suite, chain);
+    jw_put(json, "{ chain %s mean_speedup %g min_speedup %g min_prompt %s",
+           chain_name(suite, chain), summary.mean, summary.least, summary.least_prompt);
+    jw_put(json, "tps %g first_token_s %g", summary.tps, summary.first_token_seconds);
     jw_bool(json, "identical", summary.n_different == 0);
-    jw_end_object(json);
+    jw_put(json, "}");
 }
 
-void bench_print_json(const struct bench_report *report)
+void bench_print_json(const struct bench_suite *suite)
 {
     struct json_writer json = {0};
-    jw_object(&json, NULL);
-    const struct bench_plain plain = {.cpu = report->machine.cpu,
-                                      .threads = report->chains[0].threads,
-                                      .read = rf_median(report->reads, report->n_reads),
-                                      .decode_tps = median_of(report, 0, plain_tps),
-                                      .prefill_tps = median_of(report, 0, prefill_tps),
-                                      .percent_of_read = median_percent_of_read(report),
-                                      .first_token_seconds =
-                                          median_of(report, 0, plain_first_token),
-                                      .pass_seconds = report->pass_seconds};
-    bench_write_plain(&json, report->engine, &plain);
-    jw_string(&json, "suite", report->options->suite);
-    jw_array(&json, "prompts");
-    for (size_t i = 0; i < report->prompts->count; i++)
-        write_prompt(&json, report, &report->prompts->items[i]);
-    jw_end_array(&json);
-    jw_array(&json, "rows");
-    for (size_t i = 0; i < report->n_rows; i++) write_row(&json, report, &report->rows[i]);
-    jw_end_array(&json);
-    jw_array(&json, "summary");
-    for (size_t i = 0; i < report->n_chains; i++) write_summary(&json, report, i);
-    jw_end_array(&json);
-    jw_end_object(&json);
+    jw_put(&json, "{");
+    bench_write_plain(&json, &suite->engine, suite->machine.cpu, suite->lanes[0].stats.threads,
+                      suite->figures);
+    jw_put(&json, "suite %s prompts [", suite->options->suite);
+    for (size_t i = 0; i < suite->prompts.count; i++)
+        write_prompt(&json, suite, &suite->prompts.items[i]);
+    jw_put(&json, "] rows [");
+    for (size_t i = 0; i < suite->n_rows; i++) write_row(&json, &suite->rows[i]);
+    jw_put(&json, "] summary [");
+    for (size_t i = 0; i < suite->n_chains; i++) write_summary(&json, suite, i);
+    jw_put(&json, "] }");
     jw_print(&json);
 }

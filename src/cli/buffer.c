@@ -1,11 +1,9 @@
 #include "cli/buffer.h"
 
-#include <stdint.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cli/cli.h"
 
 void *cli_reallocate(void *block, size_t count, size_t size)
 {
@@ -31,7 +29,8 @@ char *cli_copy(const char *text, size_t n)
     return copy;
 }
 
-void buffer_append(struct buffer *buffer, const void *data, size_t n)
+/* Makes room for n more bytes and a zero. */
+static char *reserve(struct buffer *buffer, size_t n)
 {
     if (buffer->cap - buffer->count < n + 1) {
         size_t cap = buffer->cap ? buffer->cap : 256;
@@ -39,14 +38,32 @@ void buffer_append(struct buffer *buffer, const void *data, size_t n)
         buffer->data = cli_reallocate(buffer->data, cap, 1);
         buffer->cap = cap;
     }
-    if (n) memcpy(buffer->data + buffer->count, data, n);
+    return buffer->data + buffer->count;
+}
+
+void buffer_append(struct buffer *buffer, const void *data, size_t n)
+{
+    char *end = reserve(buffer, n);
+    if (n) memcpy(end, data, n);
+    end[n] = 0;
     buffer->count += n;
-    buffer->data[buffer->count] = 0;
 }
 
 void buffer_puts(struct buffer *buffer, const char *text)
 {
     buffer_append(buffer, text, strlen(text));
+}
+
+void buffer_printf(struct buffer *buffer, const char *format, ...)
+{
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    size_t n = (size_t)vsnprintf(NULL, 0, format, arguments);
+    vsnprintf(reserve(buffer, n), n + 1, format, again);
+    buffer->count += n;
+    va_end(again);
+    va_end(arguments);
 }
 
 void buffer_clear(struct buffer *buffer)

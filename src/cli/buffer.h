@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "cli/cli.h"
+
 /* `data` is NULL or ends with a zero byte that is not counted. All zero is an empty buffer. */
 struct buffer {
     char *data;
@@ -12,6 +14,7 @@ struct buffer {
 
 void buffer_append(struct buffer *buffer, const void *data, size_t n);
 void buffer_puts(struct buffer *buffer, const char *text);
+void buffer_printf(struct buffer *buffer, const char *format, ...) CLI_PRINTF(2, 3);
 void buffer_clear(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 

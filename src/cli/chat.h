@@ -1,11 +1,29 @@
-/* The state of a chat, shared by the loop (verb_chat.c) and the slash commands
- * (chat_commands.c). */
+/* A chat, shared by its loop (verb_chat.c) and the slash commands (chat_commands.c). */
 #ifndef CLI_CHAT_H
 #define CLI_CHAT_H
 
-#include "cli/conversation.h"
 #include "cli/engine.h"
-#include "cli/options.h"
+
+/* All zero is empty. Owns the texts. */
+struct conversation {
+    riffle_message *messages;
+    size_t count;
+};
+
+void conversation_add(struct conversation *conversation, const char *role, const char *content,
+                      size_t n);
+/* Removes the messages after the first `count`. */
+void conversation_cut(struct conversation *conversation, size_t count);
+void conversation_free(struct conversation *conversation);
+
+/* The system message, which can only be the first; NULL: none. */
+const char *conversation_system(const struct conversation *conversation);
+void conversation_set_system(struct conversation *conversation, const char *content);
+
+/* JSON: {"messages": [{"role": .., "content": ..}, ..]}. Loading also accepts the bare array. If it
+ * fails, the conversation is unchanged. CLI_OK, or CLI_FAILED with a sentence on standard error. */
+int conversation_save(const struct conversation *conversation, const char *path);
+int conversation_load(struct conversation *conversation, const char *path);
 
 struct chat {
     const struct cli_options *options;
@@ -16,9 +34,9 @@ struct chat {
     int paints;             /* tokens have the colour of the level that first proposed them */
 };
 
-enum command_result { COMMAND_DONE, COMMAND_FAILED, COMMAND_EXIT };
+enum { CHAT_LEAVE = -1 };
 
-/* `line` begins with a slash. COMMAND_FAILED comes with a sentence on standard error. */
-enum command_result chat_command(struct chat *chat, const char *line);
+/* `line` begins with a slash. CLI_OK; CLI_FAILED with a sentence on standard error; CHAT_LEAVE. */
+int chat_command(struct chat *chat, const char *line);
 
 #endif

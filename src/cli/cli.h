@@ -2,6 +2,9 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 struct cli_options;
 
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
@@ -21,7 +24,8 @@ enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 1
     X(models, MODELS)
 
 /* They return an exit status; if it is not CLI_OK, standard error has a sentence. */
-#define CLI_DECLARE(name, NAME) int verb_##name(const struct cli_options *options);
+typedef int verb_function(const struct cli_options *options);
+#define CLI_DECLARE(name, NAME) verb_function verb_##name;
 CLI_EACH_VERB(CLI_DECLARE)
 #undef CLI_DECLARE
 
@@ -31,14 +35,27 @@ CLI_EACH_VERB(CLI_DECLARE)
 #    define CLI_PRINTF(text, first)
 #endif
 
+/* The verb whose help cli_usage_error refers to; NULL: none. */
+extern const char *cli_verb;
+
 /* Prints one sentence on standard error, with '?' for control bytes. Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
-/* The same for wrong usage, with a reference to the help of `verb` (may be NULL). Returns
- * CLI_USAGE. */
-int cli_usage_error(const char *verb, const char *format, ...) CLI_PRINTF(2, 3);
-/* Prints the sentence of the library call that returned `code`, and the option for a field that it
- * names. Returns CLI_FAILED. If the user stopped the call, prints nothing and returns
- * CLI_INTERRUPTED. */
-int cli_library_failed(int code);
+/* The same for wrong usage, with a reference to the help. Returns CLI_USAGE. */
+int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
+/* The exit status for the result of a library call. If it is negative, prints the library's
+ * sentence and the option for a field that it names. CLI_INTERRUPTED, without a sentence, if the
+ * user stopped the call. */
+int cli_status(int64_t result);
+
+/* "Did you mean X?": the nearest of some names. */
+struct suggestion {
+    const char *written;
+    const char *name; /* the nearest so far; NULL if none is near enough */
+    size_t distance;
+    char text[96]; /* "; did you mean NAME?", or "" */
+};
+
+struct suggestion suggestion_for(const char *written);
+void suggestion_offer(struct suggestion *best, const char *name);
 
 #endif

@@ -1,41 +1,30 @@
-#include "cli/conversation.h"
-
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/buffer.h"
-#include "cli/cli.h"
-#include "cli/json.h"
+#include "cli/chat.h"
 #include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;
-
-static void message_free(riffle_message *message)
-{
-    free((void *)message->role);
-    free((void *)message->content);
-}
-
-static riffle_message message_new(const char *role, const char *content, size_t n)
-{
-    return (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
-}
 
 void conversation_add(struct conversation *conversation, const char *role, const char *content,
                       size_t n)
 {
     conversation->messages = cli_reallocate(conversation->messages, conversation->count + 1,
                                             sizeof *conversation->messages);
-    conversation->messages[conversation->count++] = message_new(role, content, n);
+    conversation->messages[conversation->count++] =
+        (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
 }
 
 void conversation_cut(struct conversation *conversation, size_t count)
 {
-    while (conversation->count > count)
-        message_free(&conversation->messages[--conversation->count]);
+    while (conversation->count > count) {
+        const riffle_message *last = &conversation->messages[--conversation->count];
+        free((void *)last->role);
+        free((void *)last->content);
+    }
 }
 
 void conversation_free(struct conversation *conversation)
@@ -54,42 +43,32 @@ const char *conversation_system(const struct conversation *conversation)
 
 void conversation_set_system(struct conversation *conversation, const char *content)
 {
-    riffle_message message = message_new("system", content, strlen(content));
+    size_t n = strlen(content);
     if (conversation_system(conversation)) {
-        message_free(&conversation->messages[0]);
-    } else {
-        conversation_add(conversation, "", "", 0);
-        message_free(&conversation->messages[conversation->count - 1]);
-        memmove(conversation->messages + 1, conversation->messages,
-                (conversation->count - 1) * sizeof *conversation->messages);
+        free((void *)conversation->messages[0].content);
+        conversation->messages[0].content = cli_copy(content, n);
+        return;
     }
-    conversation->messages[0] = message;
+    conversation_add(conversation, "system", content, n);
+    riffle_message *messages = conversation->messages, added = messages[conversation->count - 1];
+    memmove(messages + 1, messages, (conversation->count - 1) * sizeof added);
+    messages[0] = added;
 }
 
 int conversation_save(const struct conversation *conversation, const char *path)
 {
     struct json_writer json = {0};
-    jw_object(&json, NULL);
-    jw_array(&json, "messages");
-    for (size_t i = 0; i < conversation->count; i++) {
-        jw_object(&json, NULL);
-        jw_string(&json, "role", conversation->messages[i].role);
-        jw_string(&json, "content", conversation->messages[i].content);
-        jw_end_object(&json);
-    }
-    jw_end_array(&json);
-    jw_end_object(&json);
-    buffer_append(&json.text, "\n", 1);
+    jw_put(&json, "{ messages [");
+    for (size_t i = 0; i < conversation->count; i++)
+        jw_put(&json, "{ role %s content %s }", conversation->messages[i].role,
+               conversation->messages[i].content);
+    jw_put(&json, "] }");
+    buffer_puts(&json.text, "\n");
 
-    int status = CLI_OK;
     FILE *file = fopen(path, "wb");
-    if (file) {
-        int written = fwrite(json.text.data, 1, json.text.count, file) == json.text.count;
-        if (fclose(file) != 0 || !written) status = CLI_FAILED;
-    } else {
-        status = CLI_FAILED;
-    }
-    if (status != CLI_OK) cli_fail("cannot write %s: %s", path, strerror(errno));
+    int written = file && fwrite(json.text.data, 1, json.text.count, file) == json.text.count;
+    if (file && fclose(file) != 0) written = 0;
+    int status = written ? CLI_OK : cli_fail("cannot write %s: %s", path, strerror(errno));
     buffer_free(&json.text);
     return status;
 }
@@ -140,11 +119,11 @@ int conversation_load(struct conversation *conversation, const char *path)
     int status = json_is_array(array) ? read_messages(&loaded, array, path)
                                       : cli_fail("%s has no array \"messages\"", path);
     json_decref(root);
-    if (status != CLI_OK) {
+    if (status == CLI_OK) {
+        conversation_free(conversation);
+        *conversation = loaded;
+    } else {
         conversation_free(&loaded);
-        return status;
     }
-    conversation_free(conversation);
-    *conversation = loaded;
-    return CLI_OK;
+    return status;
 }

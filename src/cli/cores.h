@@ -6,11 +6,21 @@
 
 #include "riffle.h"
 
+enum { CORE_KINDS = 3 };
+
+/* The cores of one kind together. */
+struct core_kind {
+    const char *name;
+    int cores, threads, workers;
+    double decode_share, prompt_share;
+};
+
 struct cores {
     riffle_cores_info info;
-    const char *choice; /* --cores; NULL: auto */
     riffle_core *items; /* every hardware thread, in the order of the cores */
     size_t count;
+    struct core_kind kinds[CORE_KINDS];
+    int n_kinds; /* that occur */
 };
 
 /* Text: the machine, its workers, and whether their shares are measured. */

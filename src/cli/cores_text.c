@@ -7,68 +7,48 @@
 #include "cli/cores.h"
 #include "cli/output.h"
 
-enum { WIDTH = 100, LABEL = 11, SHARES = 16, N_KINDS = 3 };
-
-static const char *const kinds[N_KINDS] = {"P", "E", "LP"};
-
-static int is_kind(const riffle_core *core, int kind)
-{
-    return strcmp(core->kind, kinds[kind]) == 0;
-}
-
-/* --- In words --- */
-
-static int kinds_that_occur(const struct cores *cores)
-{
-    int occurs[N_KINDS] = {0}, n = 0;
-    for (size_t i = 0; i < cores->count; i++)
-        for (int k = 0; k < N_KINDS; k++) occurs[k] |= is_kind(&cores->items[i], k);
-    for (int k = 0; k < N_KINDS; k++) n += occurs[k];
-    return n;
-}
+enum { WIDTH = 100, LABEL = 11, SHARES = 16 };
 
 /* "6 P cores with 2 threads each, 8 E cores" */
 static void print_cores(const struct cores *cores)
 {
-    int names = kinds_that_occur(cores) > 1, any = 0;
-    for (int k = 0; k < N_KINDS; k++) {
-        int n_cores = 0, n_threads = 0;
-        for (size_t i = 0; i < cores->count; i++) {
-            n_cores += is_kind(&cores->items[i], k) && cores->items[i].sibling == 0;
-            n_threads += is_kind(&cores->items[i], k);
-        }
-        if (!n_cores) continue;
-        printf("%s%d %s%score%s", any++ ? ", " : "", n_cores, names ? kinds[k] : "",
-               names ? " " : "", n_cores == 1 ? "" : "s");
-        if (n_threads > n_cores && n_threads % n_cores == 0)
-            printf(" with %d threads%s", n_threads / n_cores, n_cores == 1 ? "" : " each");
-        else if (n_threads > n_cores)
+    int names = cores->n_kinds > 1, any = 0;
+    for (int k = 0; k < CORE_KINDS; k++) {
+        int n = cores->kinds[k].cores, n_threads = cores->kinds[k].threads;
+        if (!n) continue;
+        printf("%s%d %s%score%s", any++ ? ", " : "", n, names ? cores->kinds[k].name : "",
+               names ? " " : "", plural(n));
+        if (n_threads > n && n_threads % n == 0)
+            printf(" with %d threads%s", n_threads / n, n == 1 ? "" : " each");
+        else if (n_threads > n)
             printf(" with %d threads together", n_threads);
     }
     if (cores->info.n_packages > 1) printf(", in %d packages", cores->info.n_packages);
 }
 
+/* ": 4 on P cores, 1 on an E core" */
+static void print_kinds(const struct cores *cores)
+{
+    int any = 0;
+    for (int k = 0; k < CORE_KINDS; k++) {
+        int n = cores->kinds[k].workers;
+        const char *article = n > 1 ? "" : k == 0 ? "a " : "an ";
+        if (n)
+            printf("%s %d on %s%s core%s", any++ ? "," : ":", n, article, cores->kinds[k].name,
+                   plural(n));
+    }
+}
+
 static void print_workers(const struct cores *cores)
 {
     const riffle_cores_info *info = &cores->info;
-    int several = kinds_that_occur(cores) > 1, any = 0;
-    printf("%d worker%s", info->n_workers, info->n_workers == 1 ? "" : "s");
-    for (int k = 0; k < N_KINDS && several; k++) {
-        int n = 0;
-        for (size_t i = 0; i < cores->count; i++)
-            n += is_kind(&cores->items[i], k) && cores->items[i].worker >= 0;
-        if (n)
-            printf("%s %d on %s%s core%s", any++ ? "," : ":", n,
-                   n > 1 ? ""
-                   : k   ? "an "
-                         : "a ",
-                   kinds[k], n > 1 ? "s" : "");
-    }
-    int homeless = info->n_workers - info->n_placed;
+    int several = cores->n_kinds > 1, homeless = info->n_workers - info->n_placed;
+    printf("%d worker%s", info->n_workers, plural(info->n_workers));
+    if (several) print_kinds(cores);
     if (homeless)
         printf(", %d without a core of %s own", homeless, homeless == 1 ? "its" : "their");
     if (info->quota)
-        printf("; the container's quota is %d CPU%s", info->quota, info->quota == 1 ? "" : "s");
+        printf("; the container's quota is %d CPU%s", info->quota, plural(info->quota));
     const char *whose = info->n_workers == 1 ? " to cores of its kind" : " to cores of their kind";
     if (!info->source[0])
         printf("; %s%s", info->binds ? "bound" : "not bound", info->binds && several ? whose : "");
@@ -107,13 +87,9 @@ void cores_print_summary(const struct cores *cores)
     }
     print_workers(cores);
     print_shares(cores);
-    if (cores->info.note[0]) {
-        print_name(stdout, cores->info.note);
-        printf("\n");
-    }
+    print_name(stdout, cores->info.note);
+    if (cores->info.note[0]) printf("\n");
 }
-
-/* --- The picture --- */
 
 /* Cores of one package and kind. */
 struct group {
@@ -123,25 +99,25 @@ struct group {
     int cell_width;
 };
 
-static int works(const struct cores *cores, int32_t core)
+/* Threads that work, and the first thread of every idle core. */
+static int is_shown(const struct cores *cores, const riffle_core *core)
 {
+    if (core->worker >= 0) return 1;
     for (size_t i = 0; i < cores->count; i++)
-        if (cores->items[i].core == core && cores->items[i].worker >= 0) return 1;
-    return 0;
+        if (cores->items[i].core == core->core && cores->items[i].worker >= 0) return 0;
+    return core->sibling == 0;
 }
 
-/* Threads that work, and the first thread of every idle core. */
-static struct group collect(const struct cores *cores, int32_t package, int kind)
+static struct group collect(const struct cores *cores, int32_t package, const char *kind)
 {
     struct group group = {.cells = cli_allocate(cores->count + 1, sizeof *group.cells),
                           .cell_width = 3};
     for (size_t i = 0; i < cores->count; i++) {
         const riffle_core *core = &cores->items[i];
-        char number[16];
-        if (core->package != package || !is_kind(core, kind)) continue;
-        if (core->worker < 0 && (core->sibling > 0 || works(cores, core->core))) continue;
+        if (core->package != package || strcmp(core->kind, kind) != 0 || !is_shown(cores, core))
+            continue;
         group.cells[group.count++] = core;
-        int width = snprintf(number, sizeof number, " %d", core->cpu);
+        int width = snprintf(NULL, 0, " %d", core->cpu);
         if (width > group.cell_width) group.cell_width = width;
     }
     for (size_t i = 1; i < group.count; i++) {
@@ -153,33 +129,27 @@ static struct group collect(const struct cores *cores, int32_t package, int kind
     return group;
 }
 
-/* Whether a bar precedes the cell. */
-static int is_border(const struct group *group, size_t i)
+/* What precedes a cell: a bar between caches. */
+static const char *border(const struct group *group, size_t i)
 {
+    if (i == 0) return "";
     const riffle_core *a = group->cells[i - 1], *b = group->cells[i];
-    return (group->by_l2 && a->l2 != b->l2) || (group->by_l3 && a->l3 != b->l3);
+    int bar = (group->by_l2 && a->l2 != b->l2) || (group->by_l3 && a->l3 != b->l3);
+    return bar ? " |" : "";
 }
 
-/* The end of the line that begins with cell `first`: where it is full, or at the last border before
- * that. */
-static size_t line_end(const struct group *group, size_t first)
+/* The cells of the first line: until it is full, or up to the last bar before that. */
+static size_t line_length(const struct group *group)
 {
-    int width = LABEL + group->cell_width;
-    size_t border = first, i = first + 1;
-    for (; i < group->count; i++) {
-        int bar = is_border(group, i) ? 2 : 0;
-        width += group->cell_width + bar;
-        if (bar) border = i;
-        if (width + SHARES > WIDTH) return border > first ? border : i;
+    int width = LABEL + SHARES;
+    size_t last_bar = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const char *bar = border(group, i);
+        width += group->cell_width + (int)strlen(bar);
+        if (bar[0]) last_bar = i;
+        if (i > 0 && width > WIDTH) return last_bar ? last_bar : i;
     }
-    return i;
-}
-
-enum line { LINE_NUMBERS, LINE_DECODE, LINE_PROMPTS };
-
-static double share_of(const riffle_core *core, enum line line)
-{
-    return line == LINE_DECODE ? core->decode_share : core->prompt_share;
+    return group->count;
 }
 
 /* One to eight eighths; a dot for nothing. */
@@ -191,93 +161,74 @@ static const char *bar(double share, double most)
     return bars[eighths > 8 ? 8 : eighths];
 }
 
-/* "5.0 % each", "4.8 to 5.2 %" */
-static void print_range(const struct group *group, size_t first, size_t end, enum line line)
+/* Bars, and "5.0 % each" or "4.8 to 5.2 %". */
+static void print_bars(const struct group *line, const char *label, int prompts, double largest)
 {
     double low = 2, high = 0;
     int n = 0;
     char least[16], most[16];
-    for (size_t i = first; i < end; i++) {
-        double share = share_of(group->cells[i], line);
-        if (group->cells[i]->worker < 0) continue;
+    printf("%-*s", LABEL, label);
+    for (size_t i = 0; i < line->count; i++) {
+        const riffle_core *core = line->cells[i];
+        double share = prompts ? core->prompt_share : core->decode_share;
+        printf("%s%*s%s", border(line, i), line->cell_width - 1, "", bar(share, largest));
+        if (core->worker < 0) continue;
         if (share < low) low = share;
         if (share > high) high = share;
         n++;
     }
     snprintf(least, sizeof least, "%.1f", 100 * low);
     snprintf(most, sizeof most, "%.1f", 100 * high);
-    if (n && strcmp(least, most) == 0)
-        printf("   %s %%%s", most, n > 1 ? " each" : "");
-    else if (n)
-        printf("   %s to %s %%", least, most);
-}
-
-static int any_works(const struct group *group, size_t first, size_t end)
-{
-    for (size_t i = first; i < end; i++)
-        if (group->cells[i]->worker >= 0) return 1;
-    return 0;
-}
-
-static void print_line(const struct group *group, size_t first, size_t end, enum line line,
-                       const char *label, double most)
-{
-    printf("%-*s", LABEL, label);
-    for (size_t i = first; i < end; i++) {
-        const riffle_core *core = group->cells[i];
-        if (i > first && is_border(group, i)) printf(" |");
-        if (line == LINE_NUMBERS)
-            printf("%*d", group->cell_width, core->cpu);
-        else
-            printf("%*s%s", group->cell_width - 1, "", bar(share_of(core, line), most));
-    }
-    if (line != LINE_NUMBERS)
-        print_range(group, first, end, line);
-    else if (!any_works(group, first, end))
-        printf("   left out");
-    printf("\n");
+    if (strcmp(least, most) == 0)
+        printf("   %s %%%s\n", most, n > 1 ? " each" : "");
+    else
+        printf("   %s to %s %%\n", least, most);
 }
 
 static void print_group(const struct group *group, const char *label, double most_decode,
                         double most_prompt)
 {
-    for (size_t first = 0, end; first < group->count; first = end) {
-        end = line_end(group, first);
-        printf("\n");
-        print_line(group, first, end, LINE_NUMBERS, first ? "" : label, 0);
-        if (!any_works(group, first, end)) continue;
-        print_line(group, first, end, LINE_DECODE, "  decode", most_decode);
-        print_line(group, first, end, LINE_PROMPTS, "  prompts", most_prompt);
+    struct group line = *group;
+    for (size_t left = group->count; left; left -= line.count, line.cells += line.count) {
+        int works = 0;
+        line.count = left;
+        line.count = line_length(&line);
+        printf("\n%-*s", LABEL, left == group->count ? label : "");
+        for (size_t i = 0; i < line.count; i++) {
+            printf("%s%*d", border(&line, i), line.cell_width, line.cells[i]->cpu);
+            works |= line.cells[i]->worker >= 0;
+        }
+        printf("%s\n", works ? "" : "   left out");
+        if (!works) continue;
+        print_bars(&line, "  decode", 0, most_decode);
+        print_bars(&line, "  prompts", 1, most_prompt);
     }
 }
 
 void cores_print_picture(const struct cores *cores)
 {
     double most_decode = 0, most_prompt = 0;
-    int several = kinds_that_occur(cores) > 1, by_l2 = 0, by_l3 = 0;
+    int by_l2 = 0, by_l3 = 0;
     for (size_t i = 0; i < cores->count; i++) {
         if (cores->items[i].decode_share > most_decode) most_decode = cores->items[i].decode_share;
         if (cores->items[i].prompt_share > most_prompt) most_prompt = cores->items[i].prompt_share;
     }
     for (int32_t package = 0; package < cores->info.n_packages; package++) {
         if (cores->info.n_packages > 1) printf("\npackage %d\n", package);
-        for (int k = 0; k < N_KINDS; k++) {
-            struct group group = collect(cores, package, k);
-            char label[16];
-            snprintf(label, sizeof label, "%s%sCPU", several ? kinds[k] : "", several ? " " : "");
-            if (group.count) print_group(&group, label, most_decode, most_prompt);
+        for (int k = 0; k < CORE_KINDS; k++) {
+            struct group group = collect(cores, package, cores->kinds[k].name);
+            char label[16] = "CPU";
+            if (cores->n_kinds > 1) snprintf(label, sizeof label, "%s CPU", cores->kinds[k].name);
+            print_group(&group, label, most_decode, most_prompt);
             by_l2 |= group.by_l2;
             by_l3 |= group.by_l3;
             free(group.cells);
         }
     }
     if (by_l2 || by_l3)
-        printf("\n| parts cores with different %s caches\n", by_l2 && by_l3 ? "L2 or L3"
-                                                             : by_l2        ? "L2"
-                                                                            : "L3");
+        printf("\n| parts cores with different %s%s%s caches\n", by_l2 ? "L2" : "",
+               by_l2 && by_l3 ? " or " : "", by_l3 ? "L3" : "");
 }
-
-/* --- What is left out --- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -285,10 +236,10 @@ static int by_number(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* "1, 3, 12-19", in lines of WIDTH; all but the first are indented by two. */
-static void print_numbers(const int32_t *numbers, size_t n, const char *before, const char *after)
+/* "1, 3, 12-19: because", in lines of WIDTH; all but the first are indented by two. */
+static void print_numbers(const int32_t *numbers, size_t n, const char *reason)
 {
-    int column = printf("%s", before);
+    int column = printf("  CPU ");
     for (size_t i = 0, last; i < n; i = last + 1) {
         char text[32];
         for (last = i; last + 1 < n && numbers[last + 1] == numbers[last] + 1;) last++;
@@ -297,32 +248,33 @@ static void print_numbers(const int32_t *numbers, size_t n, const char *before, 
         if (column + 2 + length > WIDTH) column = printf("\n    ") - 1;
         column += printf("%s%s", text, last + 1 < n ? ", " : "");
     }
-    if (column + 2 + (int)strlen(after) > WIDTH)
-        printf(":\n    %s\n", after);
-    else
-        printf(": %s\n", after);
+    printf(":%s%s\n", column + 2 + (int)strlen(reason) > WIDTH ? "\n    " : " ", reason);
+}
+
+/* The numbers of the threads that are left out for the reason of thread `first`. None if an earlier
+ * thread has the same reason. */
+static size_t left_out_with(const struct cores *cores, size_t first, int32_t *numbers)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < cores->count; i++) {
+        const riffle_core *core = &cores->items[i];
+        if (core->worker >= 0 || strcmp(core->reason, cores->items[first].reason) != 0) continue;
+        if (i < first) return 0;
+        numbers[n++] = core->cpu;
+    }
+    qsort(numbers, n, sizeof *numbers, by_number);
+    return n;
 }
 
 void cores_print_left_out(const struct cores *cores)
 {
-    int32_t *numbers = cli_allocate(cores->count + 1, sizeof *numbers);
-    unsigned char *told = cli_allocate(cores->count + 1, 1);
+    int32_t *numbers = cli_allocate(cores->count, sizeof *numbers);
     int any = 0;
-    memset(told, 0, cores->count + 1);
     for (size_t i = 0; i < cores->count; i++) {
-        const char *reason = cores->items[i].reason;
-        size_t n = 0;
-        if (cores->items[i].worker >= 0 || told[i]) continue;
-        for (size_t j = i; j < cores->count; j++) {
-            if (cores->items[j].worker >= 0 || strcmp(cores->items[j].reason, reason) != 0)
-                continue;
-            told[j] = 1;
-            numbers[n++] = cores->items[j].cpu;
-        }
-        qsort(numbers, n, sizeof *numbers, by_number);
+        size_t n = cores->items[i].worker < 0 ? left_out_with(cores, i, numbers) : 0;
+        if (!n) continue;
         if (!any++) printf("\nleft out\n");
-        print_numbers(numbers, n, "  CPU ", reason);
+        print_numbers(numbers, n, cores->items[i].reason);
     }
     free(numbers);
-    free(told);
 }

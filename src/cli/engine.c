@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/buffer.h"
-#include "cli/cli.h"
-#include "cli/known_models.h"
-#include "cli/output.h"
-#include "cli/suggest.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
@@ -33,53 +28,41 @@ static int find_model(void *user, const char *name, char *path, size_t cap)
     struct engine *engine = user;
     const char *nearest = rf_path_exists(name) ? NULL : nearest_level(name);
     char *found = NULL;
+    engine->explained = 1;
     if (nearest)
         cli_fail("chain: there is no level or file '%s'; did you mean %s?", name, nearest);
     else
         found = model_path(name);
-    engine->explained = !found;
-    if (found && strlen(found) >= cap) {
+    if (found && strlen(found) >= cap)
         cli_fail("the path of the model %s has more than %zu bytes", name, cap - 1);
-        engine->explained = 1;
-    } else if (found) {
-        memcpy(path, found, strlen(found) + 1);
-    }
+    else if (found)
+        engine->explained = snprintf(path, cap, "%s", found) < 0;
     free(found);
     return engine->explained;
 }
 
-/* The draft model that was named, or is listed for this model, for free(); NULL: none. */
-static char *find_draft(struct engine *engine, const struct cli_options *options, int *status)
+/* Makes the folder for what is measured once. NULL if there can be none. */
+static const char *cache_folder(char path[LONGEST_PATH])
 {
-    *status = CLI_OK;
-    if (options->draft) {
-        char *path = model_path(options->draft);
-        if (!path) *status = CLI_FAILED;
-        return path;
-    }
-    if (strcmp(options->chain, "auto") == 0) engine->listed = listed_draft_of(engine->path);
-    return engine->listed.path ? cli_copy(engine->listed.path, strlen(engine->listed.path)) : NULL;
-}
-
-static int cache_folder(char *path, size_t cap)
-{
-    char base[4096];
-    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return -1;
-    int n = snprintf(path, cap, "%s/riffle", base);
-    return n < 0 || (size_t)n >= cap ? -1 : 0;
+    char base[LONGEST_PATH - 16];
+    if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return NULL;
+    snprintf(path, LONGEST_PATH, "%s/riffle", base);
+    return rf_make_folder(path) == 0 ? path : NULL;
 }
 
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
 {
     riffle_model_options model_options;
-    int status;
-    char cache[4096];
+    char cache[LONGEST_PATH];
     *engine = (struct engine){.path = model_path(options->model)};
     if (!engine->path) return CLI_FAILED;
-    char *draft = find_draft(engine, options, &status);
-    if (status != CLI_OK) {
+    if (options->draft)
+        engine->draft.path = model_path(options->draft);
+    else if (strcmp(options->chain, "auto") == 0)
+        engine->draft = draft_of(engine->path);
+    if (options->draft && !engine->draft.path) {
         engine_close(engine);
-        return status;
+        return CLI_FAILED;
     }
 
     riffle_model_options_init(&model_options, sizeof model_options);
@@ -91,24 +74,21 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
     model_options.chain = options->chain;
-    model_options.draft = draft;
+    model_options.draft = engine->draft.path;
     model_options.find_model = find_model;
     model_options.find_user = engine;
     /* Without a folder, the pace is measured anew each time. */
-    if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0 &&
-        cache_folder(cache, sizeof cache) == 0 && rf_make_folder(cache) == 0)
-        model_options.cache_folder = cache;
+    if (!(flags & RIFFLE_OPEN_HEADER) && strcmp(options->chain, "none") != 0)
+        model_options.cache_folder = cache_folder(cache);
 
     double start = rf_clock_seconds();
     int code = riffle_model_open(&engine->model, engine->path, &model_options);
     engine->load_seconds = rf_clock_seconds() - start;
     progress_clear(&engine->progress);
-    free(draft);
     if (code == RIFFLE_OK)
         code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
-    if (code == RIFFLE_OK) return CLI_OK;
-    status = engine->explained ? CLI_FAILED : cli_library_failed(code);
-    engine_close(engine);
+    int status = code != RIFFLE_OK && engine->explained ? CLI_FAILED : cli_status(code);
+    if (status != CLI_OK) engine_close(engine);
     return status;
 }
 
@@ -131,7 +111,7 @@ static void print_cores(const struct cli_options *options)
     if (riffle_cores(&asked, &info, sizeof info, NULL, NULL) != RIFFLE_OK) return;
     if (info.source[0]) {
         fprintf(stderr, "riffle: %d worker%s as planned for ", info.n_workers,
-                info.n_workers == 1 ? "" : "s");
+                plural(info.n_workers));
         print_name(stderr, info.source);
         fputs(" (HWLOC_XMLFILE); nothing is bound here\n", stderr);
     } else if (info.n_placed < info.n_workers) {
@@ -158,7 +138,7 @@ int engine_add_session(struct engine *engine, const struct cli_options *options,
     if (code == RIFFLE_OK) code = riffle_session_set_sampling(*session, &options->sampling);
     engine->load_seconds += rf_clock_seconds() - start;
     if (code == RIFFLE_OK) return CLI_OK;
-    int status = cli_library_failed(code);
+    int status = cli_status(code);
     riffle_session_close(*session);
     *session = NULL;
     return status;
@@ -190,8 +170,7 @@ void engine_close(struct engine *engine)
     riffle_session_close(engine->session);
     riffle_model_close(engine->model);
     free(engine->path);
-    free(engine->listed.name);
-    free(engine->listed.path);
+    free(engine->draft.path);
     *engine = (struct engine){0};
 }
 
@@ -202,14 +181,13 @@ const char *engine_model_name(const struct engine *engine)
     return slash && slash[1] ? slash + 1 : engine->path;
 }
 
-void engine_write_model(const struct engine *engine, struct json_writer *json)
+void engine_write(const struct engine *engine, struct json_writer *json, const char *cpu,
+                  int32_t threads, double read)
 {
-    jw_object(json, "model");
-    jw_string(json, "name", engine_model_name(engine));
-    jw_string(json, "arch", engine->info.architecture);
-    jw_string(json, "weights", engine->info.weights);
-    jw_uint(json, "weight_bytes", engine->info.weight_bytes);
-    jw_end_object(json);
+    const riffle_model_info *info = &engine->info;
+    jw_put(json, "model { name %s arch %s weights %s weight_bytes %" PRIu64 " }",
+           engine_model_name(engine), info->architecture, info->weights, info->weight_bytes);
+    jw_put(json, "machine { cpu %s threads %d read_gbps %g }", cpu, threads, read / 1e9);
 }
 
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
@@ -222,23 +200,30 @@ void engine_introduce(const struct engine *engine, const struct cli_options *opt
         fprintf(stderr, "chain %s: %s\n", engine->info.chain, engine->info.chain_note);
 }
 
-int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes,
-                         unsigned flags, size_t *count)
+int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,
+                        int32_t **tokens)
 {
     /* A token rarely has less than one byte of text; then a second call has enough room. */
     size_t cap = bytes + 16;
-    for (;;) {
-        int32_t *tokens = cli_allocate(cap, sizeof *tokens);
-        int64_t n = riffle_tokenize(engine->model, text, bytes, flags, tokens, cap);
-        if (n >= 0 && (uint64_t)n <= cap) {
-            *count = (size_t)n;
-            return tokens;
-        }
-        free(tokens);
-        if (n < 0) {
-            cli_library_failed((int)n);
-            return NULL;
-        }
+    *tokens = cli_allocate(cap, sizeof **tokens);
+    int64_t n = riffle_tokenize(engine->model, text, bytes, flags, *tokens, cap);
+    if (n > (int64_t)cap) {
         cap = (size_t)n;
+        *tokens = cli_reallocate(*tokens, cap, sizeof **tokens);
+        n = riffle_tokenize(engine->model, text, bytes, flags, *tokens, cap);
     }
+    if (n >= 0) return n;
+    free(*tokens);
+    *tokens = NULL;
+    return n;
+}
+
+int64_t engine_prefill(const struct engine *engine, riffle_session *session, const char *text,
+                       size_t bytes, unsigned flags)
+{
+    int32_t *tokens;
+    int64_t n = engine_tokenize(engine, text, bytes, flags, &tokens);
+    int code = n > 0 ? riffle_prefill(session, tokens, (size_t)n) : RIFFLE_OK;
+    free(tokens);
+    return code < 0 ? code : n;
 }

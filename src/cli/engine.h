@@ -5,7 +5,7 @@
 #include "cli/json.h"
 #include "cli/known_models.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/output.h"
 #include "riffle.h"
 
 struct engine {
@@ -15,8 +15,8 @@ struct engine {
     riffle_model_info info;
     struct progress_line progress;
     double load_seconds;
-    struct listed_draft listed; /* for --chain auto without --draft */
-    int explained; /* a sentence already reports a model of the chain that was not found */
+    struct draft draft; /* of --draft, else the listed one for --chain auto */
+    int explained;      /* a sentence already reports a model of the chain that was not found */
 };
 
 /* Both return CLI_OK, or an exit status with a sentence on standard error and nothing open.
@@ -35,17 +35,21 @@ void engine_close(struct engine *engine);
 /* The model's own name, else that of its file. */
 const char *engine_model_name(const struct engine *engine);
 
-/* The member "model" of an object: name, architecture, weights and their bytes. */
-void engine_write_model(const struct engine *engine, struct json_writer *json);
+/* The members "model" and "machine" of an object. read: bytes per second; NaN: unknown. */
+void engine_write(const struct engine *engine, struct json_writer *json, const char *cpu,
+                  int32_t threads, double read);
 
 /* Prints "NAME, weights bf16, context 8192 tokens" and `rest` on standard error; with --verbose
  * also the chain and the reason for it. */
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest);
 
-/* The tokens of a text, for free(); NULL with a sentence on standard error. `flags` are
- * RIFFLE_TOKENIZE_*. */
-int32_t *engine_tokenize(const struct engine *engine, const char *text, size_t bytes,
-                         unsigned flags, size_t *count);
+/* The tokens of a text, for free(). Their number, or a negative code of the library and NULL.
+ * `flags` are RIFFLE_TOKENIZE_*. */
+int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,
+                        int32_t **tokens);
+/* Tokenizes a text and lets the session read it unless it is empty. Returns the same. */
+int64_t engine_prefill(const struct engine *engine, riffle_session *session, const char *text,
+                       size_t bytes, unsigned flags);
 
 #endif

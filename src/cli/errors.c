@@ -7,6 +7,8 @@
 #include "platform/terminal.h"
 #include "riffle.h"
 
+const char *cli_verb;
+
 static void sentence(const char *format, va_list arguments)
 {
     char text[1024];
@@ -26,14 +28,14 @@ int cli_fail(const char *format, ...)
     return CLI_FAILED;
 }
 
-int cli_usage_error(const char *verb, const char *format, ...)
+int cli_usage_error(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     sentence(format, arguments);
     va_end(arguments);
-    fprintf(stderr, "riffle: `riffle help%s%s` shows the usage\n", verb ? " " : "",
-            verb ? verb : "");
+    fprintf(stderr, "riffle: `riffle help%s%s` shows the usage\n", cli_verb ? " " : "",
+            cli_verb ? cli_verb : "");
     return CLI_USAGE;
 }
 
@@ -55,12 +57,13 @@ static int names(const char *text, const char *word)
     return 0;
 }
 
-int cli_library_failed(int code)
+int cli_status(int64_t result)
 {
-    if (code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0) return CLI_INTERRUPTED;
+    if (result >= 0) return CLI_OK;
+    if (result == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0) return CLI_INTERRUPTED;
     const char *text = riffle_last_error();
     for (size_t i = 0; i < sizeof options_of_fields / sizeof *options_of_fields; i++)
         if (names(text, options_of_fields[i].field))
             return cli_fail("%s (choose with %s)", text, options_of_fields[i].options);
-    return cli_fail("%s", text[0] ? text : riffle_strerror(code));
+    return cli_fail("%s", text[0] ? text : riffle_strerror((int)result));
 }

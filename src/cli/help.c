@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/option_table.h"
 #include "cli/options.h"
 
 enum { WIDTH = 100, INDENT = 24 };

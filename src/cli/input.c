@@ -1,18 +1,17 @@
-#include "cli/input.h"
-
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/buffer.h"
-#include "cli/cli.h"
+#include "cli/options.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
 
 static const size_t most_bytes = (size_t)1 << 30;
 
-int input_read(struct input *input, const struct cli_options *options)
+int input_read(struct cli_options *options)
 {
-    *input = (struct input){.name = options->file ? options->file : "standard input"};
+    struct input *input = &options->input;
+    enum verb_bit verb = options->verb->bit;
+    if (!(verb & (VERB_RUN | VERB_TOKENIZE | VERB_PERPLEXITY))) return CLI_OK;
     if (options->prompt) {
         input->name = "-p";
         input->bytes = strlen(options->prompt);
@@ -20,17 +19,15 @@ int input_read(struct input *input, const struct cli_options *options)
         return CLI_OK;
     }
     if (!options->file && rf_is_terminal(RF_STDIN))
-        return cli_usage_error(options->verb, "there is no text: give %s",
-                               strcmp(options->verb, "perplexity") == 0 ? "-f FILE"
-                                                                        : "-p TEXT or -f FILE");
+        return cli_usage_error("there is no text: give %s-f FILE",
+                               verb == VERB_PERPLEXITY ? "" : "-p TEXT or ");
     struct rf_error error;
+    input->name = options->file ? options->file : "standard input";
     int code = rf_slurp(options->file, most_bytes, &input->text, &input->bytes, &error);
     if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
-    return code == RF_OK ? CLI_OK : cli_fail("%s", error.text);
-}
-
-void input_free(struct input *input)
-{
-    free(input->text);
-    *input = (struct input){0};
+    if (code != RF_OK) return cli_fail("%s", error.text);
+    /* The newline at the end of a file is not part of the message. */
+    if (verb == VERB_RUN && !options->raw && input->bytes && input->text[input->bytes - 1] == '\n')
+        input->text[--input->bytes] = 0;
+    return CLI_OK;
 }

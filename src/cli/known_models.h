@@ -2,39 +2,40 @@
 #ifndef CLI_KNOWN_MODELS_H
 #define CLI_KNOWN_MODELS_H
 
-#include <stddef.h>
 #include <stdint.h>
+
+#include "cli/buffer.h"
+
+enum { LONGEST_PATH = 4096 };
 
 /* The file's text, embedded by the build. */
 extern const char known_models_tsv[];
 
 struct known_model {
-    char *name, *file, *licence;
+    char name[64], file[128], licence[32];
     int64_t bytes;
-    char *draft; /* name of its draft model; "-": none */
+    char draft[64]; /* name of its draft model; "-": none */
 };
 
-struct known_models {
-    struct known_model *models;
-    size_t count;
-};
-
-struct known_models known_models_list(void);
-void known_models_free(struct known_models *known);
+/* Ended by an entry without a name. */
+const struct known_model *known_models(void);
 
 /* The folder of models with a short name: $RIFFLE_MODELS, else a folder in the user's data folder.
- * 0, or CLI_FAILED with a sentence on standard error. */
-int models_folder(char *path, size_t cap);
+ * NULL, or a sentence about what is wrong. */
+const char *models_folder(char path[LONGEST_PATH]);
+/* Appends the path that the model has in that folder. The bytes of the file there, or -1. */
+int64_t known_model_file(const struct known_model *model, const char *folder, struct buffer *path);
 
 /* The path of MODEL: an existing file or folder, else a short name or an unambiguous prefix of one.
  * For free(); NULL with a sentence on standard error that names the remedy. */
 char *model_path(const char *model);
 
-/* The listed draft model of the model at `path`, which is recognised by its file name. Its name,
- * and its path if the file is complete. Both are for free(); NULL if there is none. */
-struct listed_draft {
-    char *name, *path;
+/* The listed draft model of the model at `path`, which is recognised by its file name. The path,
+ * for free(), is NULL if the file is not complete; the name, too, if there is none. */
+struct draft {
+    const char *name;
+    char *path;
 };
-struct listed_draft listed_draft_of(const char *path);
+struct draft draft_of(const char *path);
 
 #endif

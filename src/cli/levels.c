@@ -1,30 +1,24 @@
 #include "cli/levels.h"
 
-static void write_counts(struct json_writer *json, const char *key,
-                         const uint64_t counts[RIFFLE_MAX_DRAFT])
+static void write_counts(struct json_writer *json, const uint64_t counts[RIFFLE_MAX_DRAFT])
 {
-    jw_array(json, key);
-    for (int i = 0; i < RIFFLE_MAX_DRAFT; i++) jw_uint(json, NULL, counts[i]);
-    jw_end_array(json);
+    for (int i = 0; i < RIFFLE_MAX_DRAFT; i++) jw_put(json, "%" PRIu64, counts[i]);
 }
 
 void levels_write(struct json_writer *json, const riffle_stats *stats)
 {
-    jw_array(json, "levels");
+    jw_put(json, "levels [");
     for (int32_t i = 0; i < stats->n_levels; i++) {
         const riffle_level_stats *level = &stats->levels[i];
-        jw_object(json, NULL);
-        jw_string(json, "name", level->name);
-        jw_uint(json, "passes", level->passes);
-        jw_uint(json, "drafted", level->drafted);
-        jw_uint(json, "accepted", level->accepted);
-        jw_number(json, "seconds", level->seconds);
-        jw_int(json, "threads", stats->level_threads[i]);
-        write_counts(json, "judged_at", level->judged_at);
-        write_counts(json, "accepted_at", level->accepted_at);
-        jw_end_object(json);
+        jw_put(json, "{ name %s passes %" PRIu64 " drafted %" PRIu64 " accepted %" PRIu64,
+               level->name, level->passes, level->drafted, level->accepted);
+        jw_put(json, "seconds %g threads %d judged_at [", level->seconds, stats->level_threads[i]);
+        write_counts(json, level->judged_at);
+        jw_put(json, "] accepted_at [");
+        write_counts(json, level->accepted_at);
+        jw_put(json, "] }");
     }
-    jw_end_array(json);
+    jw_put(json, "]");
 }
 
 static double percent(uint64_t part, uint64_t whole)

@@ -1,4 +1,4 @@
-#include "cli/line_editor.h"
+#include "cli/line_reader.h"
 
 #include <histedit.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "cli/cli.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
 

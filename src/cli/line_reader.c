@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "cli/line_editor.h"
 #include "platform/terminal.h"
 
 static const char block_mark[] = "\"\"\"";

@@ -3,8 +3,6 @@
 #ifndef CLI_LINE_READER_H
 #define CLI_LINE_READER_H
 
-#include <stddef.h>
-
 #include "cli/buffer.h"
 
 enum read_result {
@@ -24,5 +22,19 @@ void line_reader_free(struct line_reader *reader);
 /* Reads one message into `message`, without its marks: a line, lines joined by a final \, or
  * everything between two """. */
 enum read_result line_reader_message(struct line_reader *reader, struct buffer *message);
+
+/* Line editing on a terminal: libedit with UTF-8, multi-line pastes, and a saved history. */
+struct line_editor;
+
+/* NULL if the terminal cannot do it. */
+struct line_editor *line_editor_new(void);
+void line_editor_free(struct line_editor *editor);
+
+/* A line without its newline. It contains newlines if several lines were pasted. The prompt is
+ * `mark` and a space. */
+enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line);
+
+/* Adds a whole message to the history. */
+void line_editor_remember(struct line_editor *editor, const char *message);
 
 #endif

@@ -3,19 +3,36 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/options.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "platform/topology.h"
-#include "riffle.h"
+
+/* NULL if there is no such verb. */
+static const struct verb *verb_find(const char *name)
+{
+    const struct verb *verb = verb_table;
+    while (verb->name && strcmp(verb->name, name) != 0) verb++;
+    return verb->name ? verb : NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+    struct suggestion best = suggestion_for(name);
+    for (const struct verb *verb = verb_table; verb->name; verb++)
+        suggestion_offer(&best, verb->name);
+    suggestion_offer(&best, "help");
+    suggestion_offer(&best, "version");
+    return cli_usage_error("unknown %s '%s'%s", name[0] == '-' ? "option" : "verb", name,
+                           best.text);
+}
 
 static int help(int argc, char **argv)
 {
-    if (argc > 1) return cli_usage_error("help", "one argument too many: '%s'", argv[1]);
     const struct verb *verb = argc == 1 ? verb_find(argv[0]) : NULL;
-    if (argc == 1 && !verb)
-        return cli_usage_error(NULL, "there is no verb '%s' to help with", argv[0]);
+    if (argc == 1 && !verb) return cli_usage_error("there is no verb '%s' to help with", argv[0]);
+    cli_verb = "help";
+    if (argc > 1) return cli_usage_error("one argument too many: '%s'", argv[1]);
     if (verb)
         help_verb(stdout, verb);
     else
@@ -38,20 +55,17 @@ static int dispatch(int argc, char **argv, double start_seconds)
     }
 
     const struct verb *verb = verb_find(name);
-    if (!verb) {
-        const char *what = name[0] == '-' ? "option" : "verb", *nearest = verb_nearest(name);
-        if (nearest)
-            return cli_usage_error(NULL, "unknown %s '%s'; did you mean %s?", what, name, nearest);
-        return cli_usage_error(NULL, "unknown %s '%s'", what, name);
-    }
-    struct cli_options options = {.start_seconds = start_seconds};
-    int status = options_parse(&options, verb, argc - 2, argv + 2);
+    if (!verb) return unknown_verb(name);
+    struct cli_options options = {.start_seconds = start_seconds, .verb = verb};
+    cli_verb = verb->name;
+    int status = options_parse(&options, argc - 2, argv + 2);
     if (status == 1) {
         help_verb(stdout, verb);
         status = CLI_OK;
     } else if (status == 0) {
         rf_interrupts_catch(NULL, NULL);
-        status = verb->run(&options);
+        status = input_read(&options);
+        if (status == CLI_OK) status = verb->run(&options);
     }
     options_free(&options);
     return status;

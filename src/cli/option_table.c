@@ -1,9 +1,3 @@
-#include "cli/option_table.h"
-
-#include <stddef.h>
-#include <stdint.h>
-
-#include "cli/cli.h"
 #include "cli/options.h"
 
 #define AT(field) offsetof(struct cli_options, field)

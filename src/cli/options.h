@@ -2,8 +2,6 @@
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -26,10 +24,17 @@ struct text_list {
     size_t count;
 };
 
+/* A text to read: of -p, of -f or of standard input. */
+struct input {
+    char *text; /* ends with a zero that is not counted */
+    size_t bytes;
+    const char *name; /* "-p", the file's, "standard input" */
+};
+
 /* Texts point into argv. */
 struct cli_options {
     double start_seconds; /* the clock when the program began */
-    const char *verb;
+    const struct verb *verb;
     const char *model; /* NULL where the verb takes none */
     const char *out;   /* the output file of quantize */
     const char *type, *rule;
@@ -41,12 +46,12 @@ struct cli_options {
     const char *cores;      /* NULL: the library's default */
 
     const char *prompt, *file, *system;
+    struct input input; /* by input_read */
     struct text_list stop;
     int raw, special, no_bos;
 
     int32_t max_tokens; /* 0: no limit */
     riffle_sampling sampling;
-    int has_seed;
 
     int32_t chunks, repeats; /* 0: all; the verb's default */
 
@@ -65,23 +70,47 @@ struct verb {
     const char *name;
     enum verb_bit bit;
     int n_arguments; /* MODEL, OUT */
-    int (*run)(const struct cli_options *options);
+    verb_function *run;
     const char *arguments; /* in the usage line, after the name */
     const char *summary;   /* a few words */
     const char *help;      /* one paragraph; NULL: none */
 };
 
-/* NULL if there is no such verb. */
-const struct verb *verb_find(const char *name);
+enum option_kind {
+    OPTION_FLAG,  /* int: 1 */
+    OPTION_TEXT,  /* const char * */
+    OPTION_TEXTS, /* struct text_list: one more entry, not empty */
+    OPTION_LIST,  /* char *, for free(): all values given, separated by commas */
+    OPTION_INT,   /* int32_t between low and high */
+    OPTION_FLOAT, /* float between low and high */
+    OPTION_SEED,  /* uint64_t */
+    OPTION_CHOICE /* const char *: one word of `choices` */
+};
 
-/* Parses what follows the verb. 0; 1 for --help; or CLI_USAGE with a sentence on standard error. */
-int options_parse(struct cli_options *options, const struct verb *verb, int argc, char **argv);
+struct option {
+    const char *name;   /* "--threads" */
+    const char *letter; /* "-p", or NULL */
+    const char *value;  /* name of the value in the help; NULL for a flag */
+    enum option_kind kind;
+    unsigned verbs; /* enum verb_bit */
+    size_t offset;  /* into struct cli_options */
+    double low, high;
+    const char *choices; /* separated by '|' */
+    const char *help;
+};
+
+/* Both are ended by an entry without a name. */
+extern const struct option option_table[];
+extern const struct verb verb_table[];
+
+/* Parses what follows the verb into options with `verb` and `start_seconds`. 0; 1 for --help; or
+ * CLI_USAGE with a sentence on standard error. */
+int options_parse(struct cli_options *options, int argc, char **argv);
+/* Reads the input if the verb takes one. CLI_OK, or an exit status with a sentence. */
+int input_read(struct cli_options *options);
 void options_free(struct cli_options *options);
 
 void help_program(FILE *out);
 void help_verb(FILE *out, const struct verb *verb);
-
-/* The name that `text` probably misspells, or NULL. */
-const char *verb_nearest(const char *text);
 
 #endif

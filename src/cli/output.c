@@ -19,9 +19,7 @@ static void escape_controls(struct buffer *out, const char *text, size_t n, cons
         unsigned code = rf_utf8_decode(text + i, length);
         if ((code < 0x20 || (code >= 0x7f && code < 0xa0)) &&
             !(code && code < 0x20 && strchr(kept, (int)code))) {
-            char escape[8];
-            snprintf(escape, sizeof escape, "\\x%02x", code);
-            buffer_puts(out, escape);
+            buffer_printf(out, "\\x%02x", code);
         } else {
             buffer_append(out, text + i, length);
         }
@@ -88,13 +86,7 @@ double tokens_per_second(uint64_t tokens, double seconds)
     return seconds > 0 ? (double)tokens / seconds : 0;
 }
 
-const char *finish_name(riffle_finish finish)
+const char *plural(int64_t n)
 {
-    switch (finish) {
-    case RIFFLE_FINISH_STOP: return "stop";
-    case RIFFLE_FINISH_LENGTH: return "length";
-    case RIFFLE_FINISH_CANCELLED: return "cancelled";
-    case RIFFLE_FINISH_NONE: break;
-    }
-    return "none";
+    return n == 1 ? "" : "s";
 }

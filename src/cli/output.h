@@ -1,12 +1,10 @@
-/* Output of a model's text, names and numbers. */
+/* Output of a model's text, names, numbers and progress. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#include "riffle.h"
 
 /* Writes text of a model to standard output and flushes it. On a terminal control characters, which
  * could move the cursor or change the window's title, are shown as \xNN; a pipe gets the original
@@ -25,6 +23,29 @@ const char *human_count(uint64_t count, char text[32]);
 /* Tokens per second; 0 if `seconds` is 0. */
 double tokens_per_second(uint64_t tokens, double seconds);
 
-const char *finish_name(riffle_finish finish);
+/* The ending of a noun: "" for 1, else "s". */
+const char *plural(int64_t n);
+
+/* Progress on standard error, if that is a terminal: one line for work that takes longer than half
+ * a second. It disappears when the work is done. */
+struct progress_line {
+    int shown; /* a line is on the screen */
+    char stage[32];
+    uint64_t start_done;
+    double start_seconds, drawn_seconds;
+};
+
+/* A riffle_progress_fn whose user is a struct progress_line. Stops the work after an interrupt. */
+int progress_update(void *user, const char *stage, uint64_t done, uint64_t total);
+
+/* The same with a note after the percentage. */
+int progress_update_note(struct progress_line *progress, const char *stage, uint64_t done,
+                         uint64_t total, const char *note);
+
+/* Removes the line until the next update, so that something else can be printed. */
+void progress_hide(struct progress_line *progress);
+
+/* Removes the line and prepares for other work. */
+void progress_clear(struct progress_line *progress);
 
 #endif

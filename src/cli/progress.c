@@ -1,4 +1,4 @@
-#include "cli/progress.h"
+#include "cli/output.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,10 +12,9 @@ struct roofline_results {
     size_t n_rows;
 };
 
-/* 0 if not measured. */
-double roofline_ceiling(const struct roofline_results *roofline, const char *key, int32_t threads);
-/* The display name of a ceiling. */
-const char *roofline_ceiling_name(const struct roofline_results *roofline, const char *key);
+/* If it is not measured, one of 0. */
+const riffle_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
+                                       int32_t threads);
 /* The largest number of threads of any ceiling. */
 int32_t roofline_threads(const struct roofline_results *roofline);
 

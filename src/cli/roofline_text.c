@@ -2,22 +2,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/output.h"
 #include "cli/roofline.h"
 #include "platform/terminal.h"
 
-double roofline_ceiling(const struct roofline_results *roofline, const char *key, int32_t threads)
+const riffle_ceiling *roofline_ceiling(const struct roofline_results *roofline, const char *key,
+                                       int32_t threads)
 {
+    static const riffle_ceiling none = {.key = "", .name = "not measured"};
     for (size_t i = 0; i < roofline->n_ceilings; i++)
         if (strcmp(roofline->ceilings[i].key, key) == 0 && roofline->ceilings[i].threads == threads)
-            return roofline->ceilings[i].per_second;
-    return 0;
-}
-
-const char *roofline_ceiling_name(const struct roofline_results *roofline, const char *key)
-{
-    for (size_t i = 0; i < roofline->n_ceilings; i++)
-        if (strcmp(roofline->ceilings[i].key, key) == 0) return roofline->ceilings[i].name;
-    return key;
+            return &roofline->ceilings[i];
+    return &none;
 }
 
 int32_t roofline_threads(const struct roofline_results *roofline)
@@ -35,26 +31,23 @@ int roofline_was_disturbed(const struct roofline_results *roofline)
     return 0;
 }
 
-static void print_threads(int32_t threads)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%d thread%s", threads, threads == 1 ? "" : "s");
-    printf(" %12s", text);
-}
-
 void roofline_print_ceilings(const struct roofline_results *roofline)
 {
     int32_t most = roofline_threads(roofline), least = roofline->ceilings[0].threads;
+    const int32_t columns[] = {least, most};
     printf("%-28s", "ceilings of this machine");
-    if (least < most) print_threads(least);
-    print_threads(most);
+    for (int i = least == most; i < 2; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%d thread%s", columns[i], plural(columns[i]));
+        printf(" %12s", text);
+    }
     printf("\n");
     for (size_t i = 0; i < roofline->n_ceilings; i++) {
         const riffle_ceiling *ceiling = &roofline->ceilings[i];
         if (ceiling->threads != least) continue;
         printf("  %-26s", ceiling->name);
         if (least < most) printf(" %12.1f", ceiling->per_second / 1e9);
-        printf(" %12.1f  %s\n", roofline_ceiling(roofline, ceiling->key, most) / 1e9,
+        printf(" %12.1f  %s\n", roofline_ceiling(roofline, ceiling->key, most)->per_second / 1e9,
                i ? "GOP/s" : "GB/s");
     }
 }
@@ -71,8 +64,8 @@ static void print_heading(const struct roofline_results *roofline, const riffle_
     int attention = strncmp(row->kernel, "attention", strlen("attention")) == 0;
     printf("\n%s, %lld %s %lld, %s, %s, %d thread%s; compute ceiling: %s\n", row->kernel,
            (long long)row->m, attention ? "positions of" : "x", (long long)row->k, row->tier,
-           row->form, row->threads, row->threads == 1 ? "" : "s",
-           roofline_ceiling_name(roofline, row->ceiling));
+           row->form, row->threads, plural(row->threads),
+           roofline_ceiling(roofline, row->ceiling, row->threads)->name);
     printf("          from memory                                          in cache\n");
     printf("  rows       GB/s   of read      GOP/s  of compute  bound by      GOP/s  of compute\n");
 }

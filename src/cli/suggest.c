@@ -1,5 +1,6 @@
-#include "cli/suggest.h"
+#include "cli/cli.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LONGEST = 64 };
@@ -26,7 +27,7 @@ struct suggestion suggestion_for(const char *written)
 {
     /* Allows one slip in three characters, and at least two. */
     size_t n = strlen(written) / 3;
-    return (struct suggestion){written, NULL, (n < 2 ? 2 : n) + 1};
+    return (struct suggestion){.written = written, .distance = (n < 2 ? 2 : n) + 1};
 }
 
 void suggestion_offer(struct suggestion *best, const char *name)
@@ -41,4 +42,5 @@ void suggestion_offer(struct suggestion *best, const char *name)
     if (d >= best->distance) return;
     best->distance = d;
     best->name = name;
+    snprintf(best->text, sizeof best->text, "; did you mean %s?", name);
 }

@@ -5,14 +5,11 @@
 #include <stdlib.h>
 
 #include "base/median.h"
-#include "cli/bench_plain.h"
-#include "cli/bench_suite.h"
-#include "cli/buffer.h"
-#include "cli/cli.h"
-#include "cli/output.h"
+#include "cli/bench.h"
+#include "platform/terminal.h"
 #include "riffle_experimental.h"
 
-enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, REPEATS = 5 };
+enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SESSION_TOKENS = 512, REPEATS = 5, PASSES = 3 };
 
 static const char prompt_text[] =
     "A riffle is a shallow stretch of a river where the water runs fast over stones. The stream "
@@ -22,36 +19,53 @@ static const char prompt_text[] =
     "Seen from a hill, pools and riffles follow each other at even distances, about five to seven "
     "times the width of the bed. Nobody laid them out: they come from the water's own pace. ";
 
-/* One value for each round. */
-enum series {
-    READ,
-    DECODE_TPS,
-    PREFILL_TPS,
-    PERCENT_OF_READ,
-    PASS,
-    SERIES = PASS + BENCH_PASS_SIZES
-};
-struct rounds {
-    int32_t count;
-    double *values[SERIES];
-};
+/* Rows of the passes that are timed. */
+static const int32_t pass_rows[BENCH_PASS_SIZES] = {1, 2, 4, 8, 16};
+
+int bench_passes(riffle_session *session, int32_t context, double figures[FIGURES])
+{
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
+        double values[PASSES];
+        for (int pass = 0; pass < PASSES; pass++) {
+            if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+            int code = riffle_measure_pass(session, pass_rows[r], context, 1, &values[pass]);
+            if (code < 0) return code;
+        }
+        figures[PASS + r] = rf_median(values, PASSES);
+    }
+    return RIFFLE_OK;
+}
+
+void bench_write_plain(struct json_writer *json, const struct engine *engine, const char *cpu,
+                       int32_t threads, const double figures[FIGURES])
+{
+    engine_write(engine, json, cpu, threads, figures[READ]);
+    jw_put(json, "plain { decode_tps %g prefill_tps %g percent_of_read %g", figures[DECODE_TPS],
+           figures[PREFILL_TPS], figures[PERCENT_OF_READ]);
+    if (figures[FIRST_TOKEN] >= 0) jw_put(json, "first_token_s %g", figures[FIRST_TOKEN]);
+    jw_put(json, "pass_seconds {");
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
+        char key[16];
+        snprintf(key, sizeof key, "%d", pass_rows[r]);
+        jw_number(json, key, figures[PASS + r]);
+    }
+    jw_put(json, "} }");
+}
 
 /* Repeats the prompt's tokens to exactly PROMPT_TOKENS. */
 static int make_prompt(const struct engine *engine, int32_t prompt[PROMPT_TOKENS])
 {
-    size_t n;
-    int32_t *tokens =
-        engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &n);
-    if (!tokens) return CLI_FAILED;
-    for (size_t i = 0; i < PROMPT_TOKENS && n; i++) prompt[i] = tokens[i % n];
+    int32_t *tokens;
+    int64_t n =
+        engine_tokenize(engine, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS, &tokens);
+    for (int i = 0; i < PROMPT_TOKENS && n > 0; i++) prompt[i] = tokens[i % n];
     free(tokens);
-    return n ? CLI_OK : cli_fail("the model's tokenizer makes no token of an English text");
+    return n ? cli_status(n) : cli_fail("the model's tokenizer makes no token of an English text");
 }
 
 /* Measures prefill and decoding as a user sees them, then single passes. 0 or a code of the
  * library. */
-static int measure_round(struct engine *engine, const int32_t *prompt, struct rounds *rounds,
-                         int32_t i)
+static int measure_round(struct engine *engine, const int32_t *prompt, double figures[FIGURES])
 {
     riffle_session *session = engine->session;
     riffle_generate_options generate;
@@ -61,105 +75,82 @@ static int measure_round(struct engine *engine, const int32_t *prompt, struct ro
     generate.ignore_eos = 1;
 
     int code = riffle_rewind(session, 0);
-    if (code < 0) return code;
     riffle_session_reset_stats(session);
-    code = riffle_prefill(session, prompt, PROMPT_TOKENS);
+    if (code == RIFFLE_OK) code = riffle_prefill(session, prompt, PROMPT_TOKENS);
     progress_clear(&engine->progress);
-    if (code < 0) return code;
-    int64_t n = riffle_generate(session, &generate, NULL, NULL);
+    int64_t n = code == RIFFLE_OK ? riffle_generate(session, &generate, NULL, NULL) : code;
     if (n < 0) return (int)n;
     code = riffle_session_get_stats(session, &stats, sizeof stats);
-    if (code < 0) return code;
-    rounds->values[PREFILL_TPS][i] = tokens_per_second(stats.prefill_tokens, stats.prefill_seconds);
-    rounds->values[DECODE_TPS][i] = tokens_per_second(DECODE_TOKENS, stats.decode_seconds);
-    code = riffle_rewind(session, PROMPT_TOKENS);
-    if (code < 0) return code;
-    double seconds[BENCH_PASS_SIZES];
-    code = bench_passes(session, PROMPT_TOKENS, seconds);
-    for (int r = 0; r < BENCH_PASS_SIZES && code == RIFFLE_OK; r++)
-        rounds->values[PASS + r][i] = seconds[r];
-    return code;
+    if (code == RIFFLE_OK) code = riffle_rewind(session, PROMPT_TOKENS);
+    if (code != RIFFLE_OK) return code;
+    figures[PREFILL_TPS] = tokens_per_second(stats.prefill_tokens, stats.prefill_seconds);
+    figures[FIRST_TOKEN] = -1;
+    figures[DECODE_TPS] = tokens_per_second(DECODE_TOKENS, stats.decode_seconds);
+    return bench_passes(session, PROMPT_TOKENS, figures);
 }
 
-static int measure(struct engine *engine, struct rounds *rounds)
+/* 0 or a code of the library. */
+static int measure_rounds(struct engine *engine, const int32_t *prompt, int32_t threads,
+                          double (*rounds)[FIGURES], int32_t n)
 {
-    int32_t prompt[PROMPT_TOKENS];
     struct progress_line progress = {0};
     double before, after;
-    riffle_stats stats;
-    int status = make_prompt(engine, prompt);
-    if (status != CLI_OK) return status;
-
     /* The first round warms everything up and is not counted. */
-    int code = measure_round(engine, prompt, rounds, 0);
-    if (code == RIFFLE_OK) code = riffle_session_get_stats(engine->session, &stats, sizeof stats);
-    if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &before);
-    for (int32_t i = 0; i < rounds->count && code == RIFFLE_OK; i++) {
+    int code = measure_round(engine, prompt, rounds[0]);
+    if (code == RIFFLE_OK) code = riffle_measure_read(threads, &before);
+    for (int32_t i = 0; i < n && code == RIFFLE_OK; i++) {
         char note[32];
-        code = measure_round(engine, prompt, rounds, i);
-        if (code == RIFFLE_OK) code = riffle_measure_read(stats.threads, &after);
+        double *figures = rounds[i];
+        code = measure_round(engine, prompt, figures);
+        if (code == RIFFLE_OK) code = riffle_measure_read(threads, &after);
         if (code != RIFFLE_OK) break;
-        rounds->values[READ][i] = (before + after) / 2;
-        rounds->values[PERCENT_OF_READ][i] = 100 * rounds->values[DECODE_TPS][i] *
-                                             (double)engine->info.weight_bytes /
-                                             rounds->values[READ][i];
+        figures[READ] = (before + after) / 2;
+        figures[PERCENT_OF_READ] =
+            100 * figures[DECODE_TPS] * (double)engine->info.weight_bytes / figures[READ];
         before = after;
-        snprintf(note, sizeof note, "round %d of %d", i + 1, rounds->count);
-        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)rounds->count,
-                                 note))
+        snprintf(note, sizeof note, "round %d of %d", i + 1, n);
+        if (progress_update_note(&progress, "measuring", (uint64_t)i + 1, (uint64_t)n, note))
             code = RIFFLE_ERR_CANCELLED;
     }
     progress_clear(&progress);
-    return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
+    return code;
 }
 
-static void print_json(const struct engine *engine, const struct bench_plain *plain)
+static void print_json(const struct engine *engine, const char *cpu, int32_t threads,
+                       const double figures[FIGURES])
 {
     struct json_writer json = {0};
-    jw_object(&json, NULL);
-    bench_write_plain(&json, engine, plain);
-    jw_array(&json, "rows");
-    jw_end_array(&json);
-    jw_array(&json, "summary");
-    jw_end_array(&json);
-    jw_end_object(&json);
+    jw_put(&json, "{");
+    bench_write_plain(&json, engine, cpu, threads, figures);
+    jw_put(&json, "rows [ ] summary [ ] }");
     jw_print(&json);
 }
 
-static void print_text(const struct engine *engine, const struct bench_plain *plain)
+static void print_text(const struct engine *engine, const char *cpu, int32_t threads,
+                       const double figures[FIGURES])
 {
     char bytes[32];
     print_name(stdout, engine_model_name(engine));
     printf(", weights %s, %s\n", engine->info.weights,
            human_bytes(engine->info.weight_bytes, bytes));
-    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", plain->cpu, plain->threads,
-           plain->threads == 1 ? "" : "s", plain->read / 1e9);
-    printf("prefill   %.1f tokens/s (%d tokens)\n", plain->prefill_tps, PROMPT_TOKENS);
-    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", plain->decode_tps,
-           plain->percent_of_read);
+    printf("machine   %s, %d thread%s, reads memory at %.1f GB/s\n", cpu, threads, plural(threads),
+           figures[READ] / 1e9);
+    printf("prefill   %.1f tokens/s (%d tokens)\n", figures[PREFILL_TPS], PROMPT_TOKENS);
+    printf("decode    %.2f tokens/s, %.1f %% of the read bandwidth\n", figures[DECODE_TPS],
+           figures[PERCENT_OF_READ]);
     for (int r = 0; r < BENCH_PASS_SIZES; r++)
-        printf("pass      %2d row%s %8.2f ms\n", bench_pass_rows[r],
-               bench_pass_rows[r] == 1 ? " " : "s", 1e3 * plain->pass_seconds[r]);
+        printf("pass      %2d row%s %8.2f ms\n", pass_rows[r], pass_rows[r] == 1 ? " " : "s",
+               1e3 * figures[PASS + r]);
 }
 
-static void print(const struct engine *engine, struct rounds *rounds, const char *cpu,
-                  int32_t threads, int as_json)
+static void take_medians(double (*rounds)[FIGURES], size_t n, double medians[FIGURES])
 {
-    double medians[SERIES];
-    for (int s = 0; s < SERIES; s++)
-        medians[s] = rf_median(rounds->values[s], (size_t)rounds->count);
-    const struct bench_plain plain = {.cpu = cpu,
-                                      .threads = threads,
-                                      .read = medians[READ],
-                                      .decode_tps = medians[DECODE_TPS],
-                                      .prefill_tps = medians[PREFILL_TPS],
-                                      .percent_of_read = medians[PERCENT_OF_READ],
-                                      .first_token_seconds = -1,
-                                      .pass_seconds = &medians[PASS]};
-    if (as_json)
-        print_json(engine, &plain);
-    else
-        print_text(engine, &plain);
+    double *values = cli_allocate(n, sizeof *values);
+    for (int f = 0; f < FIGURES; f++) {
+        for (size_t i = 0; i < n; i++) values[i] = rounds[i][f];
+        medians[f] = rf_median(values, n);
+    }
+    free(values);
 }
 
 int verb_bench(const struct cli_options *options)
@@ -169,24 +160,29 @@ int verb_bench(const struct cli_options *options)
     struct engine engine;
     riffle_machine machine;
     riffle_stats stats;
+    int32_t prompt[PROMPT_TOKENS], n = options->repeats ? options->repeats : REPEATS;
     plain.chain = "none";
     int status = engine_open_session(&engine, &plain, SESSION_TOKENS);
     if (status != CLI_OK) return status;
 
-    struct rounds rounds = {.count = options->repeats ? options->repeats : REPEATS};
-    for (int s = 0; s < SERIES; s++)
-        rounds.values[s] = cli_allocate((size_t)rounds.count, sizeof *rounds.values[s]);
-    status = measure(&engine, &rounds);
+    double(*rounds)[FIGURES] = cli_allocate((size_t)n, sizeof *rounds);
+    status = make_prompt(&engine, prompt);
     if (status == CLI_OK) {
         int code = riffle_machine_get(&machine, sizeof machine);
         if (code == RIFFLE_OK)
             code = riffle_session_get_stats(engine.session, &stats, sizeof stats);
-        if (code != RIFFLE_OK)
-            status = cli_library_failed(code);
-        else
-            print(&engine, &rounds, machine.cpu, stats.threads, options->json);
+        if (code == RIFFLE_OK) code = measure_rounds(&engine, prompt, stats.threads, rounds, n);
+        status = cli_status(code);
     }
-    for (int s = 0; s < SERIES; s++) free(rounds.values[s]);
+    if (status == CLI_OK) {
+        double figures[FIGURES];
+        take_medians(rounds, (size_t)n, figures);
+        if (options->json)
+            print_json(&engine, machine.cpu, stats.threads, figures);
+        else
+            print_text(&engine, machine.cpu, stats.threads, figures);
+    }
+    free(rounds);
     engine_close(&engine);
     return status;
 }

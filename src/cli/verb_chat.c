@@ -1,12 +1,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/buffer.h"
 #include "cli/chat.h"
-#include "cli/cli.h"
 #include "cli/levels.h"
 #include "cli/line_reader.h"
-#include "cli/output.h"
 #include "platform/terminal.h"
 
 /* The effect of earlier Ctrl-Cs. */
@@ -50,18 +47,14 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
 }
 
 /* Explains why an answer ended early. */
-static void explain_length(const struct chat *chat, const char *sentence)
+static void explain_length(const struct chat *chat)
 {
-    int full = riffle_session_tokens(chat->engine.session, NULL) >=
-               riffle_session_n_ctx(chat->engine.session);
-    if (!sentence[0]) return;
+    const char *sentence = "";
+    riffle_session *session = chat->engine.session;
+    int full = riffle_session_tokens(session, NULL) >= riffle_session_n_ctx(session);
+    if (riffle_session_finish(session, &sentence) != RIFFLE_FINISH_LENGTH || !sentence[0]) return;
     fprintf(stderr, "riffle: %s%s\n", sentence,
             full && chat->interactive ? " (/reset begins a new conversation)" : "");
-}
-
-static int cancelled(int64_t code)
-{
-    return code == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0;
 }
 
 /* Generates the answer to the conversation and streams it. 0, or a negative code with the text so
@@ -94,32 +87,26 @@ static int answer(struct chat *chat, const char *message, size_t n_message)
     riffle_stats before, after;
     struct turn turn = {.chat = chat};
     size_t n_before = chat->conversation.count;
-    int status = CLI_OK;
 
     rf_interrupts_clear();
-    int code = riffle_session_get_stats(chat->engine.session, &before, sizeof before);
-    if (code != RIFFLE_OK) return cli_library_failed(code);
+    int status = cli_status(riffle_session_get_stats(chat->engine.session, &before, sizeof before));
+    if (status != CLI_OK) return status;
     conversation_add(&chat->conversation, "user", message, n_message);
     int64_t result = generate(chat, &turn);
     if (turn.text.count || (result == 0 && rf_interrupts() == 0))
-        conversation_add(&chat->conversation, "assistant", turn.text.data ? turn.text.data : "",
-                         turn.text.count);
+        conversation_add(&chat->conversation, "assistant", turn.text.data, turn.text.count);
     else
         conversation_cut(&chat->conversation, n_before);
 
-    if (rf_interrupts() > 0 && (result == 0 || cancelled(result))) {
+    status = cli_status(result);
+    if (result == RIFFLE_ERR_CONTEXT && chat->interactive)
+        fputs("riffle: /reset begins a new conversation\n", stderr);
+    if (status == CLI_OK && rf_interrupts() > 0)
         status = CLI_INTERRUPTED;
-    } else if (result < 0) {
-        status = cli_library_failed((int)result);
-        if (result == RIFFLE_ERR_CONTEXT && chat->interactive)
-            fputs("riffle: /reset begins a new conversation\n", stderr);
-    } else if (turn.write_failed) {
+    else if (status == CLI_OK && turn.write_failed)
         status = CLI_FAILED;
-    } else {
-        const char *sentence = "";
-        if (riffle_session_finish(chat->engine.session, &sentence) == RIFFLE_FINISH_LENGTH)
-            explain_length(chat, sentence);
-    }
+    else if (status == CLI_OK)
+        explain_length(chat);
     if (turn.begun && chat->stats_after_answer && !turn.write_failed &&
         riffle_session_get_stats(chat->engine.session, &after, sizeof after) == RIFFLE_OK)
         print_figures(&before, &after);
@@ -134,49 +121,34 @@ static void explain_leaving(struct leaving *leaving, const char *what)
     leaving->armed = 1;
 }
 
-static int is_blank(const char *text)
-{
-    return text[strspn(text, " \t\n")] == 0;
-}
-
 /* At a terminal the chat continues after a failed turn; a script ends at the first one. */
 static int converse(struct chat *chat, struct line_reader *reader)
 {
     struct buffer message = {0};
     struct leaving leaving = {0, 0};
-    int status = CLI_OK, open = 1;
-    while (open) {
+    int status = CLI_OK;
+    for (;;) {
         rf_interrupts_clear();
         enum read_result result = line_reader_message(reader, &message);
-        if (result == READ_END) break;
-        if (result == READ_FAILED) {
-            status = CLI_FAILED;
-            break;
+        if (result == READ_INTERRUPTED && chat->interactive && !leaving.armed) {
+            explain_leaving(&leaving, "");
+            continue;
         }
-        if (result == READ_INTERRUPTED && (leaving.armed || !chat->interactive)) {
-            status = CLI_INTERRUPTED;
-            break;
-        }
-        if (result == READ_INTERRUPTED) explain_leaving(&leaving, "");
-        if (result != READ_TEXT) continue;
+        if (result == READ_FAILED) status = CLI_FAILED;
+        if (result == READ_INTERRUPTED) status = CLI_INTERRUPTED;
+        if (result == READ_END || status != CLI_OK) break;
+        if (result == READ_CLEARED) continue;
         leaving.armed = 0;
-        if (is_blank(message.data)) continue;
+        if (!message.data[strspn(message.data, " \t\n")]) continue; /* it is blank */
 
-        int turn_status = CLI_OK;
-        if (message.data[0] == '/') {
-            enum command_result command = chat_command(chat, message.data);
-            if (command == COMMAND_EXIT) break;
-            if (command == COMMAND_FAILED) turn_status = CLI_FAILED;
-        } else {
-            turn_status = answer(chat, message.data, message.count);
+        int turn = message.data[0] == '/' ? chat_command(chat, message.data)
+                                          : answer(chat, message.data, message.count);
+        if (turn == CHAT_LEAVE) break;
+        if (turn != CLI_OK && (!chat->interactive || rf_interrupts() > 1 || ferror(stdout))) {
+            status = turn;
+            break;
         }
-        if (turn_status != CLI_OK &&
-            (!chat->interactive || rf_interrupts() > 1 || ferror(stdout))) {
-            status = turn_status;
-            open = 0;
-        } else if (turn_status == CLI_INTERRUPTED) {
-            explain_leaving(&leaving, "stopped; ");
-        }
+        if (turn == CLI_INTERRUPTED) explain_leaving(&leaving, "stopped; ");
     }
     buffer_free(&message);
     return status;
@@ -196,10 +168,8 @@ int verb_chat(const struct cli_options *options)
 
     /* Fail for a model without a chat template now, not after the first message. */
     riffle_message probe = {"user", "Hello"};
-    int64_t n = riffle_chat_format(chat.engine.model, &probe, 1, 1, NULL, 0);
-    if (n < 0) {
-        status = cli_library_failed((int)n);
-    } else {
+    status = cli_status(riffle_chat_format(chat.engine.model, &probe, 1, 1, NULL, 0));
+    if (status == CLI_OK) {
         struct line_reader *reader = line_reader_new(chat.interactive);
         status = converse(&chat, reader);
         line_reader_free(reader);

@@ -6,12 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/buffer.h"
-#include "cli/cli.h"
 #include "cli/engine.h"
-#include "cli/input.h"
-#include "cli/json.h"
-#include "cli/options.h"
 
 enum { DEFAULT_WINDOW = 512 };
 
@@ -67,43 +62,37 @@ static int score_windows(struct engine *engine, int32_t *tokens, size_t n_window
 
 static void print_score(const struct score *score, size_t n_ctx, size_t n_windows, int as_json)
 {
+    struct json_writer json = {0};
     if (!as_json) {
         printf("perplexity %.4f +/- %.4f (%llu tokens scored in %zu windows of %zu)\n",
                perplexity_of(score), standard_error_of(score), (unsigned long long)score->count,
                n_windows, n_ctx);
         return;
     }
-    struct json_writer json = {0};
-    jw_object(&json, NULL);
-    jw_number(&json, "perplexity", perplexity_of(score));
-    jw_number(&json, "standard_error", standard_error_of(score));
-    jw_uint(&json, "tokens", score->count);
-    jw_int(&json, "context", (int64_t)n_ctx);
-    jw_int(&json, "chunks", (int64_t)n_windows);
-    jw_end_object(&json);
+    jw_put(&json, "{ perplexity %g standard_error %g", perplexity_of(score),
+           standard_error_of(score));
+    jw_put(&json, "tokens %" PRIu64 " context %d chunks %d }", score->count, (int)n_ctx,
+           (int)n_windows);
     jw_print(&json);
 }
 
-static int measure(struct engine *engine, const struct cli_options *options,
-                   const struct input *input, size_t n_ctx)
+static int measure(struct engine *engine, const struct cli_options *options, size_t n_ctx)
 {
-    size_t n_tokens;
-    int32_t *tokens =
-        engine_tokenize(engine, input->text, input->bytes, RIFFLE_TOKENIZE_BOS, &n_tokens);
-    if (!tokens) return CLI_FAILED;
+    const struct input *input = &options->input;
+    int32_t *tokens;
+    int64_t n = engine_tokenize(engine, input->text, input->bytes, RIFFLE_TOKENIZE_BOS, &tokens);
+    if (n < 0) return cli_status(n);
 
-    int status = CLI_OK;
-    size_t n_windows = n_tokens / n_ctx;
+    int status;
+    size_t n_windows = (size_t)n / n_ctx;
     struct score score = {0, 0, 0};
     if (options->chunks && (size_t)options->chunks < n_windows) n_windows = (size_t)options->chunks;
-    if (n_windows == 0) {
+    if (n_windows == 0)
         status = cli_fail("%s has %zu tokens, fewer than one window of %zu: a longer text or a "
                           "smaller --ctx is needed",
-                          input->name, n_tokens, n_ctx);
-    } else {
-        int code = score_windows(engine, tokens, n_windows, n_ctx, &score);
-        if (code != RIFFLE_OK) status = cli_library_failed(code);
-    }
+                          input->name, (size_t)n, n_ctx);
+    else
+        status = cli_status(score_windows(engine, tokens, n_windows, n_ctx, &score));
     if (status == CLI_OK) print_score(&score, n_ctx, n_windows, options->json);
     free(tokens);
     return status;
@@ -112,15 +101,10 @@ static int measure(struct engine *engine, const struct cli_options *options,
 int verb_perplexity(const struct cli_options *options)
 {
     struct engine engine;
-    struct input input;
     int32_t n_ctx = options->n_ctx ? options->n_ctx : DEFAULT_WINDOW;
-    int status = input_read(&input, options);
+    int status = engine_open_session(&engine, options, n_ctx);
     if (status != CLI_OK) return status;
-    status = engine_open_session(&engine, options, n_ctx);
-    if (status == CLI_OK) {
-        status = measure(&engine, options, &input, (size_t)n_ctx);
-        engine_close(&engine);
-    }
-    input_free(&input);
+    status = measure(&engine, options, (size_t)n_ctx);
+    engine_close(&engine);
     return status;
 }

@@ -1,54 +1,42 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/known_models.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "platform/clock.h"
-#include "riffle.h"
 
-static void print_result(const char *path, const riffle_model_info *before,
-                         const riffle_model_info *after, double seconds, int as_json)
+static void print_text(const char *path, const riffle_model_info *before,
+                       const riffle_model_info *after, double seconds)
 {
-    if (as_json) {
-        struct json_writer json = {0};
-        jw_object(&json, NULL);
-        jw_string(&json, "path", path);
-        jw_string(&json, "stored_types", after->stored_types);
-        jw_uint(&json, "file_bytes", after->file_bytes);
-        jw_uint(&json, "input_bytes", before->file_bytes);
-        jw_number(&json, "seconds", seconds);
-        jw_end_object(&json);
-        jw_print(&json);
-        return;
-    }
     char from[32], to[32];
     print_name(stderr, path);
     fprintf(stderr, ": %s of %s, %s, in %.1f s\n", human_bytes(after->file_bytes, to),
             human_bytes(before->file_bytes, from), after->stored_types, seconds);
 }
 
-/* Reads both headers, to report what is on the disk. */
-static int describe(const char *in, const char *out, double seconds, int as_json)
+static void print_json(const char *path, const riffle_model_info *before,
+                       const riffle_model_info *after, double seconds)
 {
-    const char *paths[2] = {in, out};
-    riffle_model *models[2] = {NULL, NULL};
-    riffle_model_info info[2];
+    struct json_writer json = {0};
+    jw_put(&json, "{ path %s stored_types %s file_bytes %" PRIu64, path, after->stored_types,
+           after->file_bytes);
+    jw_put(&json, "input_bytes %" PRIu64 " seconds %g }", before->file_bytes, seconds);
+    jw_print(&json);
+}
+
+/* Reads the header of a file. 0 or a code of the library. */
+static int describe(const char *path, riffle_model_info *info)
+{
+    riffle_model *model = NULL;
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
     options.flags = RIFFLE_OPEN_HEADER;
     options.chain = "none";
-    int code = RIFFLE_OK;
-    for (int i = 0; i < 2 && code == RIFFLE_OK; i++) {
-        code = riffle_model_open(&models[i], paths[i], &options);
-        if (code == RIFFLE_OK) code = riffle_model_get_info(models[i], &info[i], sizeof info[i]);
-    }
-    if (code == RIFFLE_OK) print_result(out, &info[0], &info[1], seconds, as_json);
-    for (int i = 0; i < 2; i++) riffle_model_close(models[i]);
+    int code = riffle_model_open(&model, path, &options);
+    if (code == RIFFLE_OK) code = riffle_model_get_info(model, info, sizeof *info);
+    riffle_model_close(model);
     return code;
 }
 
@@ -56,6 +44,7 @@ int verb_quantize(const struct cli_options *options)
 {
     struct progress_line progress = {0};
     riffle_quantize_options quantize_options;
+    riffle_model_info before, after;
     char *path = model_path(options->model);
     if (!path) return CLI_FAILED;
     riffle_quantize_options_init(&quantize_options, sizeof quantize_options);
@@ -65,9 +54,14 @@ int verb_quantize(const struct cli_options *options)
     quantize_options.progress_user = &progress;
     double start = rf_clock_seconds();
     int code = riffle_quantize(path, options->out, options->type, &quantize_options);
+    double seconds = rf_clock_seconds() - start;
     progress_clear(&progress);
-    if (code == RIFFLE_OK)
-        code = describe(path, options->out, rf_clock_seconds() - start, options->json);
+    if (code == RIFFLE_OK) code = describe(path, &before);
+    if (code == RIFFLE_OK) code = describe(options->out, &after);
     free(path);
-    return code == RIFFLE_OK ? CLI_OK : cli_library_failed(code);
+    if (code == RIFFLE_OK && options->json)
+        print_json(options->out, &before, &after, seconds);
+    else if (code == RIFFLE_OK)
+        print_text(options->out, &before, &after, seconds);
+    return cli_status(code);
 }

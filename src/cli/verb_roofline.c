@@ -4,15 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/buffer.h"
-#include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/output.h"
 #include "cli/roofline.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
-#include "riffle_experimental.h"
 
 struct measuring {
     struct roofline_results roofline;
@@ -24,16 +21,13 @@ static int on_ceiling(void *user, const riffle_ceiling *ceiling)
 {
     struct measuring *measuring = user;
     struct roofline_results *roofline = &measuring->roofline;
-    /* Later reports are more precise. */
-    for (size_t i = 0; i < roofline->n_ceilings; i++) {
-        riffle_ceiling *known = &roofline->ceilings[i];
-        if (known->threads != ceiling->threads || strcmp(known->key, ceiling->key) != 0) continue;
-        *known = *ceiling;
-        return rf_interrupts() > 0;
-    }
-    roofline->ceilings =
-        cli_reallocate(roofline->ceilings, roofline->n_ceilings + 1, sizeof *roofline->ceilings);
-    roofline->ceilings[roofline->n_ceilings++] = *ceiling;
+    size_t i = 0, n = roofline->n_ceilings;
+    riffle_ceiling *known = roofline->ceilings;
+    while (i < n && (known[i].threads != ceiling->threads || strcmp(known[i].key, ceiling->key)))
+        i++;
+    if (i == n) known = cli_reallocate(known, ++roofline->n_ceilings, sizeof *known);
+    known[i] = *ceiling; /* later reports are more precise */
+    roofline->ceilings = known;
     return rf_interrupts() > 0;
 }
 
@@ -52,100 +46,77 @@ static int on_row(void *user, const riffle_roofline_row *row)
     return rf_interrupts() > 0;
 }
 
-/* A whole number between 1 and INT32_MAX that ends where `end` says; 0 if there is none. */
-static int32_t number(const char *text, const char **end)
+/* Parses a whole number between 1 and INT32_MAX and advances *at past it. 0 if there is none. */
+static int parse_number(const char **at, int64_t *value)
 {
-    char *after;
+    char *end;
     errno = 0;
-    long long value = text[0] >= '0' && text[0] <= '9' ? strtoll(text, &after, 10) : 0;
-    *end = value ? after : text;
-    return errno || value < 1 || value > INT32_MAX ? 0 : (int32_t)value;
+    *value = **at >= '0' && **at <= '9' ? strtoll(*at, &end, 10) : 0;
+    if (errno || *value < 1 || *value > INT32_MAX) return 0;
+    *at = end;
+    return 1;
 }
 
-/* "1,2,4", for free(); NULL with a sentence. */
-static int32_t *parse_rows(const char *text, size_t *count)
+static int parse_sign(const char **at, const char *signs)
 {
-    int32_t *rows = NULL;
-    *count = 0;
-    for (const char *at = text;; at++) {
-        rows = cli_reallocate(rows, *count + 1, sizeof *rows);
-        rows[*count] = number(at, &at);
-        if (rows[(*count)++] && *at == 0) return rows;
-        if (rows[*count - 1] && *at == ',') continue;
-        cli_usage_error("roofline",
-                        "--rows needs whole numbers separated by commas, such as 1,2,4, not '%s'",
-                        text);
-        free(rows);
-        return NULL;
-    }
+    int is = **at && strchr(signs, **at);
+    *at += is;
+    return is;
 }
 
-/* "8192x8192,1536x256", for free(); NULL with a sentence. */
-static riffle_shape *parse_shapes(const char *text, size_t *count)
+/* "8192x8192,1536x256", or without `pairs` "1,2,4", which gives only m. For free(); NULL if the
+ * text is something else. */
+static riffle_shape *parse_list(const char *at, int pairs, size_t *count)
 {
-    riffle_shape *shapes = NULL;
+    riffle_shape *items = NULL;
     *count = 0;
-    for (const char *at = text;; at++) {
-        shapes = cli_reallocate(shapes, *count + 1, sizeof *shapes);
-        riffle_shape *shape = &shapes[(*count)++];
-        *shape = (riffle_shape){number(at, &at), 0};
-        if (shape->m && (*at == 'x' || *at == 'X')) shape->k = number(at + 1, &at);
-        if (shape->k && *at == 0) return shapes;
-        if (shape->k && *at == ',') continue;
-        cli_usage_error("roofline",
-                        "--shape needs sizes such as 8192x8192, separated by commas, not '%s'",
-                        text);
-        free(shapes);
-        return NULL;
-    }
+    do {
+        items = cli_reallocate(items, *count + 1, sizeof *items);
+        riffle_shape *item = &items[(*count)++];
+        int ok = parse_number(&at, &item->m);
+        if (ok && pairs) ok = parse_sign(&at, "xX") && parse_number(&at, &item->k);
+        if (ok && !*at) return items;
+        if (!ok) break;
+    } while (parse_sign(&at, ","));
+    free(items);
+    return NULL;
+}
+
+static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
+{
+    char key[64];
+    int is_read = strcmp(ceiling->key, "read") == 0;
+    const char *unit = is_read ? "gbps" : "gops";
+    snprintf(key, sizeof key, "%s_%s_1", ceiling->key, unit);
+    if (ceiling->threads == 1) jw_number(json, key, ceiling->per_second / 1e9);
+    snprintf(key, sizeof key, "%s_%s%s", ceiling->key, unit, is_read ? "_all" : "");
+    if (ceiling->threads == threads) jw_number(json, key, ceiling->per_second / 1e9);
+}
+
+static void write_row(struct json_writer *json, const riffle_roofline_row *row)
+{
+    jw_put(json, "{ kernel %s tier %s form %s rows %d", row->kernel, row->tier, row->form,
+           row->rows);
+    jw_put(json, "m %" PRId64 " k %" PRId64 " threads %d where %s", row->m, row->k, row->threads,
+           row->where);
+    jw_put(json, "gbps %g percent_of_read %g", row->bytes_per_second / 1e9, row->percent_of_read);
+    jw_put(json, "gops %g percent_of_compute %g", row->ops_per_second / 1e9,
+           row->percent_of_compute);
+    jw_put(json, "ceiling %s ops_per_byte %g binds %s }", row->ceiling, row->ops_per_byte,
+           row->binds);
 }
 
 static void write_json(const struct roofline_results *roofline, const riffle_machine *machine)
 {
     struct json_writer json = {0};
     int32_t threads = roofline_threads(roofline);
-    jw_object(&json, NULL);
-    jw_object(&json, "machine");
-    jw_string(&json, "cpu", machine->cpu);
-    jw_string(&json, "cpu_best", machine->cpu_best);
-    jw_int(&json, "cores", machine->cores);
-    jw_int(&json, "threads", threads);
-    jw_object(&json, "ceilings");
-    for (size_t i = 0; i < roofline->n_ceilings; i++) {
-        const riffle_ceiling *ceiling = &roofline->ceilings[i];
-        char key[64];
-        int is_read = strcmp(ceiling->key, "read") == 0;
-        snprintf(key, sizeof key, "%s_%s_1", ceiling->key, is_read ? "gbps" : "gops");
-        if (ceiling->threads == 1) jw_number(&json, key, ceiling->per_second / 1e9);
-        snprintf(key, sizeof key, "%s_%s%s", ceiling->key, is_read ? "gbps" : "gops",
-                 is_read ? "_all" : "");
-        if (ceiling->threads == threads) jw_number(&json, key, ceiling->per_second / 1e9);
-    }
-    jw_end_object(&json);
-    jw_end_object(&json);
-    jw_array(&json, "kernels");
-    for (size_t i = 0; i < roofline->n_rows; i++) {
-        const riffle_roofline_row *row = &roofline->rows[i];
-        jw_object(&json, NULL);
-        jw_string(&json, "kernel", row->kernel);
-        jw_string(&json, "tier", row->tier);
-        jw_string(&json, "form", row->form);
-        jw_int(&json, "rows", row->rows);
-        jw_int(&json, "m", row->m);
-        jw_int(&json, "k", row->k);
-        jw_int(&json, "threads", row->threads);
-        jw_string(&json, "where", row->where);
-        jw_number(&json, "gbps", row->bytes_per_second / 1e9);
-        jw_number(&json, "percent_of_read", row->percent_of_read);
-        jw_number(&json, "gops", row->ops_per_second / 1e9);
-        jw_number(&json, "percent_of_compute", row->percent_of_compute);
-        jw_string(&json, "ceiling", row->ceiling);
-        jw_number(&json, "ops_per_byte", row->ops_per_byte);
-        jw_string(&json, "binds", row->binds);
-        jw_end_object(&json);
-    }
-    jw_end_array(&json);
-    jw_end_object(&json);
+    jw_put(&json, "{ machine { cpu %s cpu_best %s cores %d threads %d ceilings {", machine->cpu,
+           machine->cpu_best, machine->cores, threads);
+    for (size_t i = 0; i < roofline->n_ceilings; i++)
+        write_ceiling(&json, &roofline->ceilings[i], threads);
+    jw_put(&json, "} } kernels [");
+    for (size_t i = 0; i < roofline->n_rows; i++) write_row(&json, &roofline->rows[i]);
+    jw_put(&json, "] }");
     jw_print(&json);
 }
 
@@ -179,14 +150,12 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
     asked->progress = progress_update;
     asked->progress_user = &measuring.progress;
     riffle_machine machine;
-    int code = riffle_machine_get(&machine, sizeof machine), status = CLI_OK;
-    if (code != RIFFLE_OK) return cli_library_failed(code);
-    code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
+    int status = cli_status(riffle_machine_get(&machine, sizeof machine));
+    if (status != CLI_OK) return status;
+    int code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
     progress_clear(&measuring.progress);
-    if (code == RIFFLE_ERR_ARGUMENT)
-        status = cli_usage_error("roofline", "%s", riffle_last_error());
-    else if (code != RIFFLE_OK)
-        status = cli_library_failed(code);
+    status =
+        code == RIFFLE_ERR_ARGUMENT ? cli_usage_error("%s", riffle_last_error()) : cli_status(code);
     if (status == CLI_OK && roofline_was_disturbed(&measuring.roofline))
         fputs("riffle: the ceilings moved by more than a quarter while the kernels were measured; "
               "on a machine that does nothing else the figures mean more\n",
@@ -201,8 +170,6 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
 int verb_roofline(const struct cli_options *options)
 {
     riffle_roofline_options asked;
-    riffle_shape *shapes = NULL;
-    int32_t *rows = NULL;
     riffle_roofline_options_init(&asked, sizeof asked);
     asked.tiers = options->tiers;
     asked.kernels = options->kernels;
@@ -211,15 +178,25 @@ int verb_roofline(const struct cli_options *options)
     asked.pool_bytes = (uint64_t)options->pool_mib << 20;
 
     int status = CLI_OK;
-    if (options->shapes)
-        status = (shapes = parse_shapes(options->shapes, &asked.n_shapes)) ? CLI_OK : CLI_USAGE;
-    if (options->rows && status == CLI_OK)
-        status = (rows = parse_rows(options->rows, &asked.n_rows)) ? CLI_OK : CLI_USAGE;
-    if (options->svg && status == CLI_OK) status = check_picture(options->svg);
+    riffle_shape *shapes = NULL, *list = NULL;
+    int32_t *rows = NULL;
+    if (options->shapes && !(shapes = parse_list(options->shapes, 1, &asked.n_shapes)))
+        status = cli_usage_error("--shape needs sizes such as 8192x8192, separated by commas, not "
+                                 "'%s'",
+                                 options->shapes);
+    else if (options->rows && !(list = parse_list(options->rows, 0, &asked.n_rows)))
+        status = cli_usage_error("--rows needs whole numbers separated by commas, such as 1,2,4, "
+                                 "not '%s'",
+                                 options->rows);
+    else if (options->svg)
+        status = check_picture(options->svg);
+    if (list) rows = cli_allocate(asked.n_rows, sizeof *rows);
+    for (size_t i = 0; list && i < asked.n_rows; i++) rows[i] = (int32_t)list[i].m;
     asked.shapes = shapes;
     asked.rows = rows;
     if (status == CLI_OK) status = measure(options, &asked);
     free(shapes);
+    free(list);
     free(rows);
     return status;
 }

@@ -1,0 +1,114 @@
+/* What both forms of `riffle bench` share, and what its suites have measured. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "cli/engine.h"
+
+/* ---- plain decoding ---- */
+
+enum { BENCH_PASS_SIZES = 5 };
+/* The figures of plain decoding. READ is the memory bandwidth in bytes per second, FIRST_TOKEN and
+ * those from PASS on, one for each size, are seconds. A negative FIRST_TOKEN is not measured. */
+enum bench_figure {
+    READ,
+    DECODE_TPS,
+    PREFILL_TPS,
+    PERCENT_OF_READ,
+    FIRST_TOKEN,
+    PASS,
+    FIGURES = PASS + BENCH_PASS_SIZES
+};
+
+/* Measures a pass of each size after `context` tokens, each as the median of a few passes. 0 or a
+ * code of the library. */
+int bench_passes(riffle_session *session, int32_t context, double figures[FIGURES]);
+/* The members "model", "machine" and "plain" of an object. */
+void bench_write_plain(struct json_writer *json, const struct engine *engine, const char *cpu,
+                       int32_t threads, const double figures[FIGURES]);
+
+/* ---- the prompts of suites ---- */
+
+/* The suites of bench/prompts, embedded by the build. */
+extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[];
+
+struct bench_prompt {
+    char *name;
+    char *text;
+    size_t bytes;
+};
+
+struct bench_prompts {
+    struct bench_prompt *items;
+    size_t count;
+};
+
+/* Reads the suite "code", "qa" or "hard", or a file: JSONL, or any other text as one prompt. At
+ * most `most` prompts; 0: all. `raw`: a HumanEval prompt is code to continue, not a message that
+ * asks for it. CLI_OK, or an exit status with a sentence and nothing to free. */
+int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw);
+void bench_prompts_free(struct bench_prompts *prompts);
+
+/* The text that a session reads for a prompt: formatted with the model's chat template, or as it is
+ * if `raw` is set. CLI_OK, or an exit status with a sentence. */
+int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,
+                      struct buffer *text);
+
+/* ---- suites ---- */
+
+/* One prompt answered with one chain. With several repeats, the one with the median speed-up. */
+struct bench_row {
+    const char *prompt;
+    riffle_stats stats;
+    int32_t prompt_tokens, tokens;
+    double plain_seconds; /* of plain decoding: the mean of just before and just after */
+    double tps, plain_tps, speedup;
+    double first_token_seconds, plain_first_token_seconds; /* since reading the prompt began */
+    double plain_prefill_tps;
+    double read; /* memory bandwidth in bytes per second, before and after the prompt */
+    double percent_of_read;
+    /* The first token that differs from plain decoding in any repeat; -1: none. */
+    int32_t differs_at;
+    int32_t expected, got;
+};
+
+/* A session with its own chain, and its last answer. */
+struct bench_lane {
+    riffle_session *session;
+    int32_t prompt_tokens, tokens;
+    double first_token_seconds;
+    riffle_stats stats;
+    int32_t *ids; /* [max_tokens] */
+};
+
+struct bench_suite {
+    const struct cli_options *options;
+    struct engine engine;
+    struct bench_prompts prompts;
+    riffle_machine machine;
+    size_t n_chains;
+    int32_t repeats, max_tokens;
+    struct bench_lane *lanes; /* plain decoding, then each chain */
+
+    struct bench_row *repeat_rows; /* [n_chains][repeats] of the current prompt */
+    struct bench_row *rows;        /* all chains of a prompt, then of the next */
+    size_t n_rows;
+    double *reads; /* each measurement of the memory bandwidth in bytes per second */
+    size_t n_reads;
+    double figures[FIGURES]; /* of plain decoding */
+
+    struct progress_line progress;
+    uint64_t answers_done, answers;
+};
+
+/* `riffle bench --suite`: an exit status. */
+int bench_suite(const struct cli_options *options);
+
+/* Sets the figures when all rows are known. */
+void bench_finish(struct bench_suite *suite);
+/* Text: before the first row, the last row, and after it. */
+void bench_print_head(const struct bench_suite *suite);
+void bench_print_row(const struct bench_suite *suite);
+void bench_print_summary(const struct bench_suite *suite);
+void bench_print_json(const struct bench_suite *suite);
+
+#endif
