@@ -159,22 +159,11 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
     return code;
 }
 
-struct load_progress {
-    riffle_progress_fn progress;
-    void *user;
-};
-
-static int report_cast(void *user, uint64_t done, uint64_t total)
-{
-    struct load_progress *report = user;
-    return report->progress(report->user, "loading drafts", done, total);
-}
-
 int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options,
                    struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
-    struct load_progress report = {options->progress, options->progress_user};
+    struct rf_api_progress report = {options->progress, options->progress_user, "loading drafts"};
     if (drafts->bytes + model->cost.resident_bytes > rf_memory_physical())
         return rf_fail(error, RF_ERR_MEMORY,
                        "%s: the weights take %.1f GB of memory and those of its drafts %.1f GB, "
@@ -187,7 +176,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
         struct draft_weights *weights = &drafts->weights[l];
         if (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF) continue;
         code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
-                             model->queue, level->form, report.progress ? report_cast : NULL,
+                             model->queue, level->form, options->progress ? rf_api_report : NULL,
                              &report, error);
     }
     return code;

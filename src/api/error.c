@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "platform/memory.h"
 
 _Static_assert((int)RIFFLE_OK == (int)RF_OK && (int)RIFFLE_ERR_ARGUMENT == (int)RF_ERR_ARGUMENT &&
                    (int)RIFFLE_ERR_MEMORY == (int)RF_ERR_MEMORY &&
@@ -74,4 +75,20 @@ void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_s
 {
     memset(theirs, 0, their_size);
     memcpy(theirs, ours, their_size < our_size ? their_size : our_size);
+}
+
+int rf_api_allocator(struct rf_allocator *ours, const riffle_allocator *given)
+{
+    *ours = rf_system_allocator;
+    if (!given) return 0;
+    if (!given->alloc || !given->release)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
+    *ours = (struct rf_allocator){given->alloc, given->release, given->user};
+    return 0;
+}
+
+int rf_api_report(void *progress, uint64_t done, uint64_t total)
+{
+    const struct rf_api_progress *to = progress;
+    return to->call ? to->call(to->user, to->stage, done, total) : 0;
 }

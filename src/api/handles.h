@@ -67,6 +67,17 @@ int rf_api_take(void *ours, size_t our_size, const void *given, const char *name
 /* Copies as much of a result as the caller's structure holds. */
 void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);
 
+/* The caller's allocator, or the system's where there is none. */
+int rf_api_allocator(struct rf_allocator *ours, const riffle_allocator *given);
+
+/* A caller's progress callback for work that counts in itself. */
+struct rf_api_progress {
+    riffle_progress_fn call;
+    void *user;
+    const char *stage;
+};
+int rf_api_report(void *progress, uint64_t done, uint64_t total);
+
 /* The device that models are opened on, as riffle_set_cpu or RIFFLE_CPU choose it. */
 void rf_api_device(struct rf_backend_options *options);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */

@@ -77,21 +77,10 @@ static int open_chat(riffle_model *model, const char *name, struct rf_error *err
     return 0;
 }
 
-struct load_progress {
-    riffle_progress_fn progress;
-    void *user;
-};
-
-static int report_load(void *user, uint64_t done, uint64_t total)
-{
-    struct load_progress *report = user;
-    return report->progress(report->user, "loading", done, total);
-}
-
 int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error)
 {
-    struct load_progress report = {options->progress, options->progress_user};
+    struct rf_api_progress report = {options->progress, options->progress_user, "loading"};
     int code = 0;
     if (model->cost.resident_bytes > rf_memory_physical())
         code = rf_fail(error, RF_ERR_MEMORY,
@@ -101,7 +90,7 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
     if (!code) code = rf_api_open_queue(model, options, error);
     if (!code)
         code = rf_model_load(&model->model, model->source, model->queue, model->cost.form,
-                             report.progress ? report_load : NULL, &report, error);
+                             options->progress ? rf_api_report : NULL, &report, error);
     if (!code) code = rf_drafts_load(model, options, error);
     if (!code)
         code = model->backend->ops->queue_calibrate(model->queue, model->model->weights, error);
@@ -157,13 +146,9 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     if (code) return code;
     if (chosen.flags & ~(uint32_t)RIFFLE_OPEN_HEADER)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
-    struct rf_allocator allocator = rf_system_allocator;
-    if (chosen.allocator) {
-        if (!chosen.allocator->alloc || !chosen.allocator->release)
-            return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
-        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release,
-                                          chosen.allocator->user};
-    }
+    struct rf_allocator allocator;
+    code = rf_api_allocator(&allocator, chosen.allocator);
+    if (code) return code;
     struct rf_error error;
     riffle_model *opened = rf_calloc(&allocator, 1, sizeof *opened, "model", &error);
     if (!opened) return rf_api_fail(&error);

@@ -42,17 +42,6 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     return 0;
 }
 
-struct report {
-    riffle_progress_fn progress;
-    void *user;
-};
-
-static int report_progress(void *user, uint64_t done, uint64_t total)
-{
-    struct report *report = user;
-    return report->progress(report->user, "quantising", done, total);
-}
-
 int riffle_quantize(const char *in, const char *out, const char *type,
                     const riffle_quantize_options *options)
 {
@@ -62,16 +51,12 @@ int riffle_quantize(const char *in, const char *out, const char *type,
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", !in ? "in" : !out ? "out" : "type");
     int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_quantize_options");
     if (code) return code;
-    struct rf_allocator allocator = rf_system_allocator;
-    if (chosen.allocator) {
-        if (!chosen.allocator->alloc || !chosen.allocator->release)
-            return rf_api_error(RIFFLE_ERR_ARGUMENT, "allocator: alloc or release is NULL");
-        allocator = (struct rf_allocator){chosen.allocator->alloc, chosen.allocator->release,
-                                          chosen.allocator->user};
-    }
+    struct rf_allocator allocator;
+    code = rf_api_allocator(&allocator, chosen.allocator);
+    if (code) return code;
     struct rf_error error;
-    struct report report = {chosen.progress, chosen.progress_user};
-    struct rf_quantize_options work = {.progress = chosen.progress ? report_progress : NULL,
+    struct rf_api_progress report = {chosen.progress, chosen.progress_user, "quantising"};
+    struct rf_quantize_options work = {.progress = chosen.progress ? rf_api_report : NULL,
                                        .user = &report};
     struct rf_backend_options device;
     struct rf_device_info info;
