@@ -50,17 +50,6 @@ void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const ch
     return memory;
 }
 
-char *rf_arena_strndup(struct rf_arena *arena, const char *text, size_t n, struct rf_error *error)
-{
-    if (n == SIZE_MAX) {
-        rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
-        return NULL;
-    }
-    char *copy = rf_arena_alloc(arena, n + 1, 1, "text", error);
-    if (copy && n) memcpy(copy, text, n);
-    return copy;
-}
-
 void rf_arena_free(struct rf_arena *arena)
 {
     while (arena->blocks) {
