@@ -94,33 +94,20 @@ void rf_gguf_copy_close(struct rf_gguf_copy *copy)
 
 /* ---- the header ---- */
 
-struct output {
-    const struct rf_allocator *allocator;
-    struct rf_bytes *bytes;
-    struct rf_error *error;
-    int code;
-};
-
-static void put(struct output *output, const void *data, size_t n)
+static void put_u32(struct rf_writer *output, uint32_t number)
 {
-    if (!output->code)
-        output->code = rf_bytes_append(output->allocator, output->bytes, data, n, output->error);
+    rf_write(output, &number, sizeof number);
 }
 
-static void put_u32(struct output *output, uint32_t number)
+static void put_u64(struct rf_writer *output, uint64_t number)
 {
-    put(output, &number, sizeof number);
+    rf_write(output, &number, sizeof number);
 }
 
-static void put_u64(struct output *output, uint64_t number)
-{
-    put(output, &number, sizeof number);
-}
-
-static void put_string(struct output *output, const char *text)
+static void put_string(struct rf_writer *output, const char *text)
 {
     put_u64(output, strlen(text));
-    put(output, text, strlen(text));
+    rf_write_text(output, text);
 }
 
 /* llama.cpp's number (LLAMA_FTYPE) for a file whose weights are mostly of that type. */
@@ -165,7 +152,7 @@ struct set_key {
 };
 enum { N_SETS = 2 };
 
-static void put_set_key(struct output *output, const struct set_key *set)
+static void put_set_key(struct rf_writer *output, const struct set_key *set)
 {
     put_string(output, set->key);
     put_u32(output, RF_GGUF_U32);
@@ -180,7 +167,7 @@ static struct set_key *find_set(struct set_key *sets, struct rf_str key)
 }
 
 /* A value and its key are contiguous in the file: length, key, type and value. */
-static void put_values(struct output *output, const struct rf_gguf *gguf, struct set_key *sets)
+static void put_values(struct rf_writer *output, const struct rf_gguf *gguf, struct set_key *sets)
 {
     for (size_t i = 0; i < gguf->n_values; i++) {
         const struct rf_gguf_value *value = &gguf->values[i];
@@ -190,13 +177,13 @@ static void put_values(struct output *output, const struct rf_gguf *gguf, struct
         if (set)
             put_set_key(output, set);
         else
-            put(output, begin, (size_t)(end - begin));
+            rf_write(output, begin, (size_t)(end - begin));
     }
     for (size_t i = 0; i < N_SETS; i++)
         if (!sets[i].is_there) put_set_key(output, &sets[i]);
 }
 
-static void put_tensor(struct output *output, const struct rf_copied_tensor *copied)
+static void put_tensor(struct rf_writer *output, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor;
     put_string(output, tensor->name);
@@ -221,7 +208,7 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
                         struct rf_error *error)
 {
     const struct rf_gguf *gguf = &copy->private_->gguf;
-    struct output output = {&copy->private_->allocator, header, error, 0};
+    struct rf_writer output = {&copy->private_->allocator, header, error, 0};
     struct set_key sets[N_SETS] = {{"general.file_type", file_type_of(most_frequent(copy)), 0},
                                    {"general.quantization_version", QUANTIZATION_VERSION, 0}};
     size_t n_values = gguf->n_values + N_SETS, start = header->count;
@@ -232,12 +219,12 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
         if (set) n_values--;
         if (set) set->is_there = 1;
     }
-    put(&output, "GGUF", 4);
+    rf_write(&output, "GGUF", 4);
     put_u32(&output, 3);
     put_u64(&output, copy->n_tensors);
     put_u64(&output, n_values);
     put_values(&output, gguf, sets);
     for (size_t i = 0; i < copy->n_tensors; i++) put_tensor(&output, &copy->tensors[i]);
-    while (!output.code && (header->count - start) % *alignment) put(&output, "", 1);
+    while (!output.code && (header->count - start) % *alignment) rf_write(&output, "", 1);
     return output.code;
 }

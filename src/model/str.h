@@ -35,9 +35,14 @@ static inline int rf_str_is(struct rf_str string, const char *text)
 }
 
 /* Bytes of a file's string that an error sentence shows with "%.*s". */
+static inline int rf_shown_up_to(struct rf_str string, size_t most)
+{
+    return (int)(string.bytes < most ? string.bytes : most);
+}
+
 static inline int rf_shown(struct rf_str string)
 {
-    return string.bytes < 64 ? (int)string.bytes : 64;
+    return rf_shown_up_to(string, 64);
 }
 
 #endif

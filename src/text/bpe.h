@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/vocab.h"
-#include "text/tokenizer.h"
+#include "text/tokens.h"
 
 struct rf_bpe;
 
@@ -15,9 +15,8 @@ int rf_bpe_new(struct rf_bpe **bpe, const struct rf_vocab *vocab, const char *pa
 void rf_bpe_free(struct rf_bpe *bpe);
 
 /* Appends the ids of a text that has no special tokens. */
-int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
-                  const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                  struct rf_error *error);
+void rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
+                   struct rf_token_writer *out);
 
 /* Writes the bytes for a token's spelling in GPT-2's byte alphabet, at most text.bytes of them, and
  * returns their number. A spelling with a character outside the alphabet is copied. */

@@ -48,9 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         render(chat, messages, n);
         rf_chat_template_free(chat);
     }
-    for (const char *const *name = rf_chat_template_names(); *name; name++) {
-        if (rf_chat_template_new(&chat, NULL, 0, *name, "<s>", "</s>", &rf_system_allocator,
-                                 &error))
+    const char *name;
+    for (size_t i = 0; (name = rf_chat_template_name_at(i)) != NULL; i++) {
+        if (rf_chat_template_new(&chat, NULL, 0, name, "<s>", "</s>", &rf_system_allocator, &error))
             abort();
         render(chat, messages, n);
         rf_chat_template_free(chat);
