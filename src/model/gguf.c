@@ -23,6 +23,6 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
     if (!reading.code) code = rf_layout_check(&reading);
     if (!reading.code) rf_gguf_read_vocab(&gguf);
     if (!reading.code) read_texts(&gguf);
-    rf_arena_free(&reading.scratch);
+    rf_arena_free(&reading.arena);
     return reading.code;
 }

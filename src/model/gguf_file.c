@@ -102,7 +102,7 @@ const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key)
 static void parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n)
 {
     struct rf_reading *reading = gguf->reading;
-    gguf->values = rf_scratch(reading, (size_t)n, sizeof *gguf->values, "metadata");
+    gguf->values = rf_take(reading, (size_t)n, sizeof *gguf->values, "metadata");
     for (uint64_t i = 0; !reading->code && i < n; i++) take_value(cursor, &gguf->values[i]);
     if (reading->code) return;
     gguf->n_values = (size_t)n;
@@ -224,7 +224,7 @@ static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64
     struct rf_reading *reading = gguf->reading;
     struct rf_source *source = reading->source;
     source->tensors = rf_keep(reading, (size_t)n, sizeof *source->tensors, "tensors");
-    uint64_t *offsets = rf_scratch(reading, (size_t)n, sizeof *offsets, "tensors");
+    uint64_t *offsets = rf_take(reading, (size_t)n, sizeof *offsets, "tensors");
     for (uint64_t i = 0; !reading->code && i < n; i++)
         take_tensor(cursor, &source->tensors[i], &offsets[i]);
     if (reading->code) return;

@@ -48,7 +48,7 @@ static int read_again(struct rf_gguf_copy *copy, const char *path, struct rf_err
     if (!code) code = rf_gguf_parse(&own->gguf, mapping.data, mapping.bytes);
     if (code) return code;
     copy->n_tensors = (size_t)again->n_tensors;
-    copy->tensors = rf_scratch(&own->reading, copy->n_tensors, sizeof *copy->tensors, "tensors");
+    copy->tensors = rf_take(&own->reading, copy->n_tensors, sizeof *copy->tensors, "tensors");
     if (!copy->tensors) return RF_ERR_MEMORY;
     for (size_t i = 0; i < copy->n_tensors; i++) {
         const struct rf_tensor *tensor = &again->tensors[i];
@@ -87,7 +87,7 @@ void rf_gguf_copy_close(struct rf_gguf_copy *copy)
     struct rf_gguf_copy_private *own = copy->private_;
     struct rf_allocator allocator = own->allocator;
     rf_source_close(copy->source);
-    rf_arena_free(&own->reading.scratch);
+    rf_arena_free(&own->reading.arena);
     rf_source_close(own->reading.source);
     rf_free(&allocator, copy);
 }

@@ -197,6 +197,6 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
     read_model(&hf);
     for (size_t i = 0; i < N_TEXTS; i++)
         if (texts[i].document) rf_json_free(*document_of(&hf, i));
-    rf_arena_free(&hf.reading.scratch);
+    rf_arena_free(&hf.reading.arena);
     return hf.reading.code;
 }

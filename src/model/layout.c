@@ -41,7 +41,7 @@ static int by_place(const void *a, const void *b)
 static void check_overlap(struct rf_reading *reading)
 {
     size_t n = (size_t)reading->source->n_tensors;
-    const struct rf_tensor **order = rf_scratch(reading, n, sizeof *order, "tensors");
+    const struct rf_tensor **order = rf_take(reading, n, sizeof *order, "tensors");
     if (!order) return;
     for (size_t i = 0; i < n; i++) order[i] = &reading->source->tensors[i];
     qsort(order, n, sizeof *order, by_place);
@@ -211,7 +211,7 @@ static void set_params(struct rf_reading *reading)
 int rf_layout_check(struct rf_reading *reading)
 {
     const struct rf_source *source = reading->source;
-    unsigned char *expected = rf_scratch(reading, (size_t)source->n_tensors, 1, "tensors");
+    unsigned char *expected = rf_take(reading, (size_t)source->n_tensors, 1, "tensors");
     if (!expected) return reading->code;
     set_params(reading);
     expect_tensors(reading, expected);

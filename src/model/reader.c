@@ -8,7 +8,7 @@ struct rf_reading rf_reading_of(struct rf_source *source, const char *path, stru
     return (struct rf_reading){.source = source,
                                .path = path,
                                .error = error,
-                               .scratch.allocator = &source->private_->allocator};
+                               .arena.allocator = &source->private_->allocator};
 }
 
 static int fail(struct rf_reading *reading, const char *part, int code, const char *format,
@@ -54,9 +54,9 @@ void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char 
     return allocate(reading, &reading->source->private_->arena, count, size, what);
 }
 
-void *rf_scratch(struct rf_reading *reading, size_t count, size_t size, const char *what)
+void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char *what)
 {
-    return allocate(reading, &reading->scratch, count, size, what);
+    return allocate(reading, &reading->arena, count, size, what);
 }
 
 char *rf_keep_text(struct rf_reading *reading, struct rf_str text)

@@ -31,7 +31,7 @@ struct rf_reading {
     int code; /* of the first failure, or 0 */
     /* The name of a tensor in the file, written to `buffer`. NULL: the file has GGUF's names. */
     void (*shown_name)(const char *name, char *buffer, size_t bytes);
-    struct rf_arena scratch; /* freed after reading */
+    struct rf_arena arena; /* memory for rf_take */
 };
 
 struct rf_reading rf_reading_of(struct rf_source *source, const char *path, struct rf_error *error);
@@ -42,9 +42,9 @@ int rf_bad(struct rf_reading *reading, int code, const char *format, ...)
 /* As rf_bad, but names this part; NULL: none. */
 int rf_bad_part(struct rf_reading *reading, const char *part, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Zeroed memory that lives as long as the source, or as the reading. NULL after a failure. */
+/* Zeroed memory, from the source or from the reading's arena. NULL after a failure. */
 void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what);
-void *rf_scratch(struct rf_reading *reading, size_t count, size_t size, const char *what);
+void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char *what);
 /* A copy of the text, with a terminating zero, that lives as long as the source. */
 char *rf_keep_text(struct rf_reading *reading, struct rf_str text);
 

@@ -141,7 +141,7 @@ static void read_tensor(struct reader *reader, const char *name, const struct rf
                "tensor %.200s is not one that a %s model computes with here", name,
                reading->source->params.arch_name);
     if (reader->tied && strcmp(translated, "output.weight") == 0) return;
-    struct node *node = rf_scratch(reading, 1, sizeof *node, "tensors");
+    struct node *node = rf_take(reading, 1, sizeof *node, "tensors");
     if (!node) return;
     node->tensor.name = rf_keep_text(reading, rf_str_of(translated));
     node->tensor.dtype = read_dtype(reading, name, entry);

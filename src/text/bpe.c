@@ -85,25 +85,24 @@ static int32_t find_word(const struct rf_bpe *bpe, struct rf_str spelling)
 
 /* Merges may name special tokens, so the index holds them too. The spelling of an ordinary token
  * replaces them. */
-static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+static void index_tokens(struct rf_bpe *bpe, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = bpe->vocab;
-    int code = rf_strmap_init(&bpe->ids, vocab->tokens, vocab->n_tokens, bpe->allocator, error);
-    if (code) return code;
-    for (int32_t id = 0; id < vocab->n_tokens; id++) {
+    reading->code =
+        rf_strmap_init(&bpe->ids, vocab->tokens, vocab->n_tokens, bpe->allocator, reading->error);
+    for (int32_t id = 0; !reading->code && id < vocab->n_tokens; id++) {
         struct rf_str text = vocab->tokens[id];
         if (text.bytes == 0) continue; /* an id without a token */
         int32_t other = rf_strmap_put(&bpe->ids, id, 0);
         if (other == id) continue;
         if (is_word_type(vocab, id) == is_word_type(vocab, other))
-            return rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path,
-                           (int)other, (int)id, rf_shown_up_to(text, SHOWN), text.data);
+            rf_bad(reading, RF_ERR_FORMAT, "tokens %d and %d are both \"%.*s\"", (int)other,
+                   (int)id, rf_shown_up_to(text, SHOWN), text.data);
         if (is_word_type(vocab, id)) rf_strmap_put(&bpe->ids, id, 1);
     }
-    return 0;
 }
 
-static int index_bytes(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+static void index_bytes(struct rf_bpe *bpe, struct rf_reading *reading)
 {
     uint16_t alphabet[256];
     int known = 0;
@@ -114,65 +113,56 @@ static int index_bytes(struct rf_bpe *bpe, const char *path, struct rf_error *er
         bpe->byte_ids[byte] = find_word(bpe, text);
         known += bpe->byte_ids[byte] >= 0;
     }
-    if (known) return 0;
-    return rf_fail(error, RF_ERR_FORMAT,
-                   "%s: no token of the vocabulary is a single byte, as byte-level BPE needs",
-                   path);
+    if (!known)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "no token of the vocabulary is a single byte, as byte-level BPE needs");
 }
 
-static int index_merges(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+static void index_merges(struct rf_bpe *bpe, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = bpe->vocab;
     if (vocab->n_merges > INT32_MAX / 4)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: %zu merges are too many", path, vocab->n_merges);
-    int code = rf_merges_init(&bpe->merges, vocab->n_merges, bpe->allocator, error);
-    if (code) return code;
-    for (size_t i = 0; i < vocab->n_merges; i++) {
+        rf_bad(reading, RF_ERR_FORMAT, "%zu merges are too many", vocab->n_merges);
+    rf_merges_init(&bpe->merges, vocab->n_merges, reading);
+    for (size_t i = 0; !reading->code && i < vocab->n_merges; i++) {
         struct rf_str left = vocab->merges[i].left, right = vocab->merges[i].right, none = {"", 0};
         int32_t left_id = left.bytes ? rf_strmap_find(&bpe->ids, left, none) : -1;
         int32_t right_id = right.bytes ? rf_strmap_find(&bpe->ids, right, none) : -1;
         int known = left_id >= 0 && right_id >= 0;
         int32_t merged = known ? rf_strmap_find(&bpe->ids, left, right) : -1;
-        if (merged < 0)
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: merge %zu (\"%.*s\" + \"%.*s\") %s that is not in the vocabulary",
-                           path, i, rf_shown_up_to(left, SHOWN), left.data,
-                           rf_shown_up_to(right, SHOWN), right.data,
-                           known ? "makes a token" : "joins something");
-        rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
+        if (merged >= 0)
+            rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
+        else
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "merge %zu (\"%.*s\" + \"%.*s\") %s that is not in the vocabulary", i,
+                   rf_shown_up_to(left, SHOWN), left.data, rf_shown_up_to(right, SHOWN), right.data,
+                   known ? "makes a token" : "joins something");
     }
-    return 0;
 }
 
-int rf_bpe_new(struct rf_bpe **out, const struct rf_vocab *vocab, const char *path,
-               const struct rf_allocator *allocator, struct rf_error *error)
+struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *reading)
 {
-    *out = NULL;
     const struct rf_pretokenizer_info *info = rf_pretokenizer_find(vocab->pre);
     if (!info && vocab->pre.bytes == 0)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: the file does not name its pre-tokenizer; known are %s", path,
-                       rf_pretokenizer_names());
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "the file does not name its pre-tokenizer; known are %s", rf_pretokenizer_names());
     if (!info)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: pre-tokenizer \"%.*s\" is not known; known are %s", path,
-                       rf_shown_up_to(vocab->pre, SHOWN), vocab->pre.data, rf_pretokenizer_names());
-    struct rf_bpe *bpe = rf_calloc(allocator, 1, sizeof *bpe, "tokenizer", error);
-    if (!bpe) return RF_ERR_MEMORY;
-    bpe->allocator = allocator;
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "pre-tokenizer \"%.*s\" is not known; known are %s",
+               rf_shown_up_to(vocab->pre, SHOWN), vocab->pre.data, rf_pretokenizer_names());
+    struct rf_bpe *bpe = rf_take(reading, 1, sizeof *bpe, "tokenizer");
+    if (!bpe) return NULL;
+    bpe->allocator = reading->arena.allocator;
     bpe->vocab = vocab;
     bpe->info = info;
     bpe->nfc = vocab->nfc >= 0 ? vocab->nfc : info->nfc;
     bpe->ignores_merges = vocab->ignore_merges >= 0 ? vocab->ignore_merges : info->ignores_merges;
-    int code = rf_pretokenizer_new(&bpe->pre, info, allocator, error);
-    if (!code) code = index_tokens(bpe, path, error);
-    if (!code) code = index_bytes(bpe, path, error);
-    if (!code) code = index_merges(bpe, path, error);
-    if (code)
-        rf_bpe_free(bpe);
-    else
-        *out = bpe;
-    return code;
+    reading->code = rf_pretokenizer_new(&bpe->pre, info, bpe->allocator, reading->error);
+    if (!reading->code) index_tokens(bpe, reading);
+    if (!reading->code) index_bytes(bpe, reading);
+    if (!reading->code) index_merges(bpe, reading);
+    if (!reading->code) return bpe;
+    rf_bpe_free(bpe);
+    return NULL;
 }
 
 void rf_bpe_free(struct rf_bpe *bpe)
@@ -180,8 +170,6 @@ void rf_bpe_free(struct rf_bpe *bpe)
     if (!bpe) return;
     rf_pretokenizer_free(bpe->pre);
     rf_strmap_free(&bpe->ids, bpe->allocator);
-    rf_merges_free(&bpe->merges, bpe->allocator);
-    rf_free(bpe->allocator, bpe);
 }
 
 int rf_bpe_adds_bos(const struct rf_bpe *bpe)

@@ -2,16 +2,14 @@
 #ifndef RF_TEXT_BPE_H
 #define RF_TEXT_BPE_H
 
-#include "base/alloc.h"
-#include "base/error.h"
-#include "model/vocab.h"
+#include "model/reader.h"
 #include "text/tokens.h"
 
 struct rf_bpe;
 
-/* The vocabulary must outlive it. `path` names the file in error sentences. */
-int rf_bpe_new(struct rf_bpe **bpe, const struct rf_vocab *vocab, const char *path,
-               const struct rf_allocator *allocator, struct rf_error *error);
+/* Lives in the reading's arena; NULL after a failure. The vocabulary must outlive it. */
+struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *reading);
+/* Frees what is not in the arena. */
 void rf_bpe_free(struct rf_bpe *bpe);
 
 /* Appends the ids of a text that has no special tokens. */

@@ -1,7 +1,6 @@
 #include "text/bpe_merge.h"
 
 #include <limits.h>
-#include <string.h>
 
 static uint32_t hash_pair(int32_t left, int32_t right)
 {
@@ -10,22 +9,13 @@ static uint32_t hash_pair(int32_t left, int32_t right)
     return (uint32_t)(pair >> 32);
 }
 
-int rf_merges_init(struct rf_merges *merges, size_t n_merges, const struct rf_allocator *allocator,
-                   struct rf_error *error)
+void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading *reading)
 {
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < n_merges) n_slots *= 2;
     merges->mask = (uint32_t)(n_slots - 1);
-    merges->slots = rf_malloc(allocator, n_slots, sizeof *merges->slots, "merge table", error);
-    if (!merges->slots) return RF_ERR_MEMORY;
-    memset(merges->slots, 0xff, n_slots * sizeof *merges->slots);
-    return 0;
-}
-
-void rf_merges_free(struct rf_merges *merges, const struct rf_allocator *allocator)
-{
-    rf_free(allocator, merges->slots);
-    merges->slots = NULL;
+    merges->slots = rf_take(reading, n_slots, sizeof *merges->slots, "merge table");
+    if (merges->slots) memset(merges->slots, 0xff, n_slots * sizeof *merges->slots);
 }
 
 /* The slot of the pair, or the free one where it would be. */

@@ -11,58 +11,50 @@ enum { LONGEST_PIECE = 2048, SHOWN = 100 /* bytes of a piece in a sentence */ };
 
 /* ---- reading ---- */
 
-static int read_trainer(struct rf_spm_model *model, struct rf_cursor *cursor, const char *path,
-                        struct rf_error *error)
+static void read_trainer(struct rf_spm_model *model, struct rf_cursor *cursor,
+                         struct rf_reading *reading)
 {
     struct rf_proto_field field;
     while (rf_proto_next(cursor, &field)) {
         if (!rf_proto_is(&field, RF_SPM_MODEL_TYPE, RF_WIRE_VARINT)) continue;
         if (field.integer != RF_SPM_UNIGRAM && field.integer != RF_SPM_BPE)
-            return rf_fail(
-                error, RF_ERR_UNSUPPORTED,
-                "%s: sentencepiece model type %llu is not supported, only unigram and BPE are",
-                path, (unsigned long long)field.integer);
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "sentencepiece model type %llu is not supported, only unigram and BPE are",
+                   (unsigned long long)field.integer);
         model->unigram = field.integer == RF_SPM_UNIGRAM;
     }
-    return 0;
 }
 
-static int read_normalizer(struct rf_spm_model *model, struct rf_cursor *cursor, const char *path,
-                           struct rf_error *error)
+static void read_normalizer(struct rf_spm_model *model, struct rf_cursor *cursor,
+                            struct rf_reading *reading)
 {
     struct rf_proto_field field;
     while (rf_proto_next(cursor, &field)) {
         if (rf_proto_is(&field, RF_SPM_CHARSMAP, RF_WIRE_BYTES) && field.bytes.bytes)
-            return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "%s: the sentencepiece model has normalisation rules of its own, which "
-                           "are not supported",
-                           path);
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "the sentencepiece model has normalisation rules of its own, which are not "
+                   "supported");
         if (rf_proto_is(&field, RF_SPM_DUMMY_PREFIX, RF_WIRE_VARINT))
             model->add_dummy_prefix = field.integer != 0;
         if (rf_proto_is(&field, RF_SPM_REMOVE_WHITESPACE, RF_WIRE_VARINT))
             model->remove_extra_whitespaces = field.integer != 0;
     }
-    return 0;
 }
 
 /* Reads everything of the proto but its pieces, which the vocabulary has. */
-static int read_proto(struct rf_spm_model *model, struct rf_str proto, const char *path,
-                      struct rf_error *error)
+static void read_proto(struct rf_spm_model *model, struct rf_str proto, struct rf_reading *reading)
 {
-    struct rf_reading reading = {.path = path}; /* without an error: only its code counts */
-    struct rf_cursor cursor = {(const unsigned char *)proto.data, proto.bytes, 0, &reading};
+    struct rf_reading fields = {.error = NULL}; /* only the code of its failure counts */
+    struct rf_cursor cursor = {(const unsigned char *)proto.data, proto.bytes, 0, &fields};
     struct rf_proto_field field;
-    int code = 0;
     model->unigram = model->remove_extra_whitespaces = 1; /* the proto's defaults */
-    while (!code && rf_proto_next(&cursor, &field)) {
+    while (rf_proto_next(&cursor, &field)) {
         if (rf_proto_is(&field, RF_SPM_TRAINER, RF_WIRE_BYTES))
-            code = read_trainer(model, &field.bytes, path, error);
+            read_trainer(model, &field.bytes, reading);
         if (rf_proto_is(&field, RF_SPM_NORMALIZER, RF_WIRE_BYTES))
-            code = read_normalizer(model, &field.bytes, path, error);
+            read_normalizer(model, &field.bytes, reading);
     }
-    if (!code && reading.code)
-        code = rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
-    return code;
+    if (fields.code) rf_bad(reading, RF_ERR_FORMAT, "the sentencepiece model is damaged");
 }
 
 /* ---- checks ---- */
@@ -76,119 +68,105 @@ static int byte_value(struct rf_str piece)
     return high && low ? (int)(16 * (high - digits) + (low - digits)) : -1;
 }
 
-static int check_bytes(struct rf_spm_model *model, const char *path, struct rf_error *error)
+static void check_bytes(struct rf_spm_model *model, struct rf_reading *reading)
 {
     int found = 0;
     for (int byte = 0; byte < 256; byte++) model->bytes[byte] = -1;
     for (int32_t id = 0; id < model->n_pieces; id++) {
         if (model->types[id] != RF_TOKEN_BYTE) continue;
-        int value = byte_value(model->pieces[id]);
+        struct rf_str piece = model->pieces[id];
+        int value = byte_value(piece);
         if (value < 0)
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: token %d is a byte token, but its text \"%.*s\" is none of "
-                           "<0x00> to <0xFF>",
-                           path, (int)id, rf_shown_up_to(model->pieces[id], SHOWN),
-                           model->pieces[id].data);
-        model->bytes[value] = id; /* duplicates have been refused */
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "token %d is a byte token, but its text \"%.*s\" is none of <0x00> to <0xFF>",
+                   (int)id, rf_shown_up_to(piece, SHOWN), piece.data);
+        else
+            model->bytes[value] = id; /* duplicates have been refused */
         found++;
     }
     for (int byte = 0; found && byte < 256; byte++)
         if (model->bytes[byte] < 0)
-            return rf_fail(
-                error, RF_ERR_FORMAT,
-                "%s: the vocabulary has byte tokens for %d of 256 bytes; <0x%02X> is missing", path,
-                found, (unsigned)byte);
-    return 0;
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "the vocabulary has byte tokens for %d of 256 bytes; <0x%02X> is missing", found,
+                   (unsigned)byte);
 }
 
-static int check_piece(struct rf_spm_model *model, struct rf_strmap *seen, int32_t id,
-                       const char *path, struct rf_error *error)
+static void check_piece(struct rf_spm_model *model, struct rf_strmap *seen, int32_t id,
+                        struct rf_reading *reading)
 {
     struct rf_str piece = model->pieces[id];
-    if (model->types[id] < RF_TOKEN_NORMAL || model->types[id] > RF_TOKEN_BYTE)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: token %d has a type that does not exist (%d)",
-                       path, (int)id, (int)model->types[id]);
+    int type = model->types[id];
+    if (type < RF_TOKEN_NORMAL || type > RF_TOKEN_BYTE)
+        rf_bad(reading, RF_ERR_FORMAT, "token %d has a type that does not exist (%d)", (int)id,
+               type);
     if (!isfinite(model->scores[id]))
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the score of token %d is not a finite number",
-                       path, (int)id);
+        rf_bad(reading, RF_ERR_FORMAT, "the score of token %d is not a finite number", (int)id);
     if (piece.bytes == 0) {
         model->types[id] = RF_TOKEN_CONTROL; /* an id without a token */
-        return 0;
+        return;
     }
     if (piece.bytes > LONGEST_PIECE)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: token %d is %zu bytes long; at most %d are supported", path, (int)id,
-                       piece.bytes, LONGEST_PIECE);
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "token %d is %zu bytes long; at most %d are supported",
+               (int)id, piece.bytes, LONGEST_PIECE);
     if (memchr(piece.data, 0, piece.bytes))
-        return rf_fail(error, RF_ERR_FORMAT, "%s: token %d holds a zero byte", path, (int)id);
+        rf_bad(reading, RF_ERR_FORMAT, "token %d holds a zero byte", (int)id);
     int32_t other = rf_strmap_put(seen, id, 0);
-    if (other == id) return 0;
-    return rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path, (int)other,
-                   (int)id, rf_shown_up_to(piece, SHOWN), piece.data);
+    if (other != id)
+        rf_bad(reading, RF_ERR_FORMAT, "tokens %d and %d are both \"%.*s\"", (int)other, (int)id,
+               rf_shown_up_to(piece, SHOWN), piece.data);
 }
 
-static int check_pieces(struct rf_spm_model *model, const char *path,
-                        const struct rf_allocator *allocator, struct rf_error *error)
+static void check_pieces(struct rf_spm_model *model, struct rf_reading *reading)
 {
     struct rf_strmap seen;
     int words = 0;
-    int code = rf_strmap_init(&seen, model->pieces, model->n_pieces, allocator, error);
-    if (code) return code;
-    for (int32_t id = 0; id < model->n_pieces && !code; id++) {
-        code = check_piece(model, &seen, id, path, error);
+    if (reading->code) return;
+    reading->code = rf_strmap_init(&seen, model->pieces, model->n_pieces, reading->arena.allocator,
+                                   reading->error);
+    for (int32_t id = 0; !reading->code && id < model->n_pieces; id++) {
+        check_piece(model, &seen, id, reading);
         words |= model->types[id] == RF_TOKEN_NORMAL || model->types[id] == RF_TOKEN_BYTE;
     }
-    rf_strmap_free(&seen, allocator);
-    if (!code && !words)
-        code = rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary has no word pieces", path);
-    if (!code) code = check_bytes(model, path, error);
-    if (!code && model->unk < 0 && model->bytes[0] < 0)
-        code = rf_fail(error, RF_ERR_FORMAT,
-                       "%s: the vocabulary has neither an unknown token nor byte tokens, so not "
-                       "every text can be encoded",
-                       path);
-    return code;
+    rf_strmap_free(&seen, reading->arena.allocator);
+    if (!words) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary has no word pieces");
+    check_bytes(model, reading);
+    if (model->unk < 0 && model->bytes[0] < 0)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "the vocabulary has neither an unknown token nor byte tokens, so not every text can "
+               "be encoded");
 }
 
-int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, const char *path,
-                      const struct rf_allocator *allocator, struct rf_error *error)
+/* The unknown token that the vocabulary names, else the first of that type, or -1. */
+static int32_t find_unknown(const struct rf_spm_model *model, const struct rf_vocab *vocab)
 {
-    *model = (struct rf_spm_model){
-        .unk = -1, .unigram = 0, .add_dummy_prefix = 1, .remove_extra_whitespaces = 0};
-    int code = vocab->spm_proto.bytes ? read_proto(model, vocab->spm_proto, path, error) : 0;
-    if (code) return code;
-    if (vocab->n_tokens <= 0)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
-    if (!vocab->scores)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece vocabulary has no scores",
-                       path);
+    if (vocab->unk >= 0 && vocab->unk < model->n_pieces &&
+        model->types[vocab->unk] != RF_TOKEN_BYTE)
+        return vocab->unk;
+    for (int32_t id = 0; id < model->n_pieces; id++)
+        if (model->types[id] == RF_TOKEN_UNKNOWN) return id;
+    return -1;
+}
 
-    size_t n = (size_t)vocab->n_tokens;
-    model->n_pieces = vocab->n_tokens;
-    model->pieces = vocab->tokens;
-    model->scores = vocab->scores;
-    model->types = rf_malloc(allocator, n, sizeof *model->types, "vocabulary", error);
-    if (!model->types) return RF_ERR_MEMORY;
+void rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab,
+                       struct rf_reading *reading)
+{
+    *model = (struct rf_spm_model){.n_pieces = vocab->n_tokens,
+                                   .pieces = vocab->tokens,
+                                   .scores = vocab->scores,
+                                   .add_dummy_prefix = 1};
+    if (vocab->spm_proto.bytes) read_proto(model, vocab->spm_proto, reading);
+    if (vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");
+    if (!vocab->scores)
+        rf_bad(reading, RF_ERR_FORMAT, "the sentencepiece vocabulary has no scores");
+    model->types = rf_take(reading, (size_t)model->n_pieces, sizeof *model->types, "vocabulary");
+    if (!model->types) return;
     for (int32_t id = 0; id < model->n_pieces; id++)
         model->types[id] = vocab->types ? vocab->types[id] : RF_TOKEN_NORMAL;
     if (vocab->add_space_prefix >= 0) model->add_dummy_prefix = vocab->add_space_prefix;
     if (vocab->remove_extra_whitespaces >= 0)
         model->remove_extra_whitespaces = vocab->remove_extra_whitespaces;
-
-    for (int32_t id = 0; id < model->n_pieces && model->unk < 0; id++)
-        if (model->types[id] == RF_TOKEN_UNKNOWN) model->unk = id;
-    if (vocab->unk >= 0 && vocab->unk < model->n_pieces &&
-        model->types[vocab->unk] != RF_TOKEN_BYTE)
-        model->unk = vocab->unk;
-    code = check_pieces(model, path, allocator, error);
-    if (code) rf_spm_model_free(model, allocator);
-    return code;
-}
-
-void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *allocator)
-{
-    rf_free(allocator, model->types);
-    model->types = NULL;
+    model->unk = find_unknown(model, vocab);
+    check_pieces(model, reading);
 }
 
 /* ---- writing ---- */
@@ -233,35 +211,32 @@ static void put_piece(struct rf_writer *out, struct rf_writer *piece, struct rf_
     put_message(out, RF_SPM_PIECES, piece);
 }
 
-int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
-                       const struct rf_allocator *allocator, struct rf_bytes *proto,
-                       struct rf_error *error)
+void rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
+                        struct rf_writer *out)
 {
     struct rf_bytes bytes = {0};
-    struct rf_writer out = {allocator, proto, error, 0}, part = {allocator, &bytes, error, 0};
+    struct rf_writer part = {out->allocator, &bytes, out->error, 0};
     /* With byte tokens nothing is unknown, but libsentencepiece requires an unknown piece. */
     int32_t n = model->n_pieces + (model->unk < 0);
-    for (int32_t id = 0; id < n && !out.code; id++) {
+    for (int32_t id = 0; id < n && !out->code; id++) {
         int is_unknown = id == model->n_pieces || id == model->unk;
         int type = is_unknown ? RF_TOKEN_UNKNOWN : model->types[id];
         if (type == RF_TOKEN_NORMAL || type == RF_TOKEN_UNUSED || type == RF_TOKEN_BYTE) {
-            put_piece(&out, &part, model->pieces[id], model->scores[id], type);
+            put_piece(out, &part, model->pieces[id], model->scores[id], type);
             continue;
         }
         /* A control piece of one letter would be found in words. So it gets a name that no text
          * contains. */
         char name[16];
         snprintf(name, sizeof name, "\xff%d", (int)id);
-        put_piece(&out, &part, rf_str_of(name), 0,
-                  is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL);
+        put_piece(out, &part, rf_str_of(name), 0, is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL);
     }
     put_number(&part, RF_SPM_MODEL_TYPE, model->unigram ? RF_SPM_UNIGRAM : RF_SPM_BPE);
     put_number(&part, RF_SPM_BYTE_FALLBACK, model->bytes[0] >= 0);
-    put_message(&out, RF_SPM_TRAINER, &part);
+    put_message(out, RF_SPM_TRAINER, &part);
     put_number(&part, RF_SPM_DUMMY_PREFIX, (uint64_t)add_dummy_prefix);
     put_number(&part, RF_SPM_REMOVE_WHITESPACE, (uint64_t)model->remove_extra_whitespaces);
     put_number(&part, RF_SPM_ESCAPE_WHITESPACE, 1);
-    put_message(&out, RF_SPM_NORMALIZER, &part);
-    rf_bytes_free(allocator, &bytes);
-    return out.code;
+    put_message(out, RF_SPM_NORMALIZER, &part);
+    rf_bytes_free(out->allocator, &bytes);
 }

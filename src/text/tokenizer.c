@@ -12,7 +12,7 @@
 enum { MAX_END_TOKENS = 32 };
 
 struct rf_tokenizer {
-    const struct rf_allocator *allocator;
+    struct rf_arena arena; /* the memory of everything but parts of bpe and spm */
     const struct rf_vocab *vocab;
     char name[64];
     struct rf_bpe *bpe; /* one of the two */
@@ -22,7 +22,6 @@ struct rf_tokenizer {
     /* For each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
     struct rf_str *texts; /* its bytes */
-    char *arena;          /* the memory of texts */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
@@ -48,28 +47,31 @@ static int is_control_type(uint8_t type)
     return type == RF_TOKEN_CONTROL || type == RF_TOKEN_UNKNOWN;
 }
 
+static int is_special(uint8_t type)
+{
+    return type == RF_TOKEN_CONTROL || type == RF_TOKEN_USER_DEFINED;
+}
+
 static int32_t checked_id(const struct rf_vocab *vocab, int32_t id)
 {
     return id >= 0 && id < vocab->n_tokens ? id : -1;
 }
 
 /* Some files call their end token user-defined. Then a user's text could end the turn. */
-static int set_types(struct rf_tokenizer *t, struct rf_error *error)
+static void set_types(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
     const uint8_t *types = t->spm ? t->model.types : vocab->types;
-    t->types = rf_malloc(t->allocator, (size_t)t->vocab->n_tokens, 1, "vocabulary", error);
-    if (!t->types) return RF_ERR_MEMORY;
-    for (int32_t id = 0; id < t->vocab->n_tokens; id++) {
+    t->types = rf_take(reading, (size_t)vocab->n_tokens, 1, "vocabulary");
+    for (int32_t id = 0; t->types && id < vocab->n_tokens; id++) {
         uint8_t type = types ? types[id] : RF_TOKEN_NORMAL;
         int stated = id == t->eos || id == vocab->eot,
             special = type == RF_TOKEN_USER_DEFINED || is_control_type(type);
-        int ends = stated || (special && is_end_name(t->vocab->tokens[id]));
+        int ends = stated || (special && is_end_name(vocab->tokens[id]));
         if (type == RF_TOKEN_USER_DEFINED && (ends || id == t->bos)) type = RF_TOKEN_CONTROL;
         t->types[id] = type;
         if (ends && t->n_end_tokens < MAX_END_TOKENS) t->end_tokens[t->n_end_tokens++] = id;
     }
-    return 0;
 }
 
 /* The word marker of sentencepiece, U+2581, is a space. */
@@ -87,17 +89,16 @@ static size_t spell_piece(struct rf_str text, char *out)
     return made;
 }
 
-static int set_texts(struct rf_tokenizer *t, struct rf_error *error)
+static void set_texts(struct rf_tokenizer *t, struct rf_reading *reading)
 {
+    const struct rf_vocab *vocab = t->vocab;
     size_t total = 0;
-    for (int32_t id = 0; id < t->vocab->n_tokens; id++) total += t->vocab->tokens[id].bytes;
-    t->texts =
-        rf_malloc(t->allocator, (size_t)t->vocab->n_tokens, sizeof *t->texts, "vocabulary", error);
-    t->arena = rf_malloc(t->allocator, total, 1, "vocabulary", error);
-    if (!t->texts || !t->arena) return RF_ERR_MEMORY;
-    char *out = t->arena;
-    for (int32_t id = 0; id < t->vocab->n_tokens; id++) {
-        struct rf_str token = t->vocab->tokens[id];
+    for (int32_t id = 0; id < vocab->n_tokens; id++) total += vocab->tokens[id].bytes;
+    t->texts = rf_take(reading, (size_t)vocab->n_tokens, sizeof *t->texts, "vocabulary");
+    char *all = rf_take(reading, total, 1, "vocabulary"), *out = all;
+    if (!all) return;
+    for (int32_t id = 0; id < vocab->n_tokens; id++) {
+        struct rf_str token = vocab->tokens[id];
         size_t bytes = token.bytes;
         if (is_control_type(t->types[id]) || (t->bpe && t->types[id] == RF_TOKEN_USER_DEFINED)) {
             if (bytes) memcpy(out, token.data, bytes);
@@ -109,113 +110,104 @@ static int set_texts(struct rf_tokenizer *t, struct rf_error *error)
         t->texts[id] = (struct rf_str){out, bytes};
         out += bytes;
     }
-    if (t->spm && t->model.bytes[0] >= 0) {
-        for (int byte = 0; byte < 256; byte++) { /* "<0x0A>" is longer than its byte */
-            struct rf_str *text = &t->texts[t->model.bytes[byte]];
-            t->arena[text->data - t->arena] = (char)byte;
-            text->bytes = 1;
-        }
+    for (int byte = 0; t->spm && t->model.bytes[0] >= 0 && byte < 256; byte++) {
+        struct rf_str *text = &t->texts[t->model.bytes[byte]];
+        all[text->data - all] = (char)byte; /* "<0x0A>" is longer than its byte */
+        text->bytes = 1;
     }
-    return 0;
 }
 
-static int set_special(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+static void set_special(struct rf_tokenizer *t, struct rf_reading *reading)
 {
-    int32_t n = 0;
-    for (int32_t id = 0; id < t->vocab->n_tokens; id++)
-        n += t->types[id] == RF_TOKEN_CONTROL || t->types[id] == RF_TOKEN_USER_DEFINED;
+    int32_t n = 0, n_tokens = t->vocab->n_tokens;
+    for (int32_t id = 0; !reading->code && id < n_tokens; id++) n += is_special(t->types[id]);
     struct rf_special_entry *entries =
-        rf_malloc(t->allocator, (size_t)n, sizeof *entries, "special tokens", error);
-    if (!entries) return RF_ERR_MEMORY;
+        rf_take(reading, (size_t)n, sizeof *entries, "special tokens");
+    if (!entries) return;
     n = 0;
-    for (int32_t id = 0; id < t->vocab->n_tokens; id++) {
-        int control = t->types[id] == RF_TOKEN_CONTROL;
-        if ((control || t->types[id] == RF_TOKEN_USER_DEFINED) && t->texts[id].bytes)
-            entries[n++] = (struct rf_special_entry){t->texts[id], id, control};
-    }
-    return rf_special_init(&t->special, entries, n, path, t->allocator, error);
+    for (int32_t id = 0; id < n_tokens; id++)
+        if (is_special(t->types[id]) && t->texts[id].bytes)
+            entries[n++] =
+                (struct rf_special_entry){t->texts[id], id, t->types[id] == RF_TOKEN_CONTROL};
+    rf_special_init(&t->special, entries, n, reading);
 }
 
-static int make_spm(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+static void make_bpe(struct rf_tokenizer *t, struct rf_reading *reading)
 {
-    struct rf_bytes proto = {0}, prefixed = {0};
-    int code = rf_spm_model_read(&t->model, t->vocab, path, t->allocator, error);
-    if (code) return code;
+    if (t->vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");
+    t->bpe = rf_bpe_new(t->vocab, reading);
+    if (!t->bpe) return;
+    t->adds_bos = rf_bpe_adds_bos(t->bpe);
+    snprintf(t->name, sizeof t->name, "bpe:%s", rf_bpe_pre_name(t->bpe));
+}
+
+static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
+{
+    const struct rf_allocator *allocator = reading->arena.allocator;
+    rf_spm_model_read(&t->model, t->vocab, reading);
+    if (reading->code) return;
     t->adds_bos = 1;
     t->space_prefix = t->model.add_dummy_prefix;
     snprintf(t->name, sizeof t->name, "sentencepiece");
-    code = rf_spm_model_write(&t->model, 0, t->allocator, &proto, error);
     /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
      * itself. */
     int twice = t->model.remove_extra_whitespaces && t->space_prefix;
-    if (!code && twice) code = rf_spm_model_write(&t->model, 1, t->allocator, &prefixed, error);
-    if (!code)
-        code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, path, t->allocator, error);
-    rf_bytes_free(t->allocator, &proto);
-    rf_bytes_free(t->allocator, &prefixed);
-    return code;
+    struct rf_bytes proto = {0}, prefixed = {0};
+    struct rf_writer out = {allocator, &proto, reading->error, 0};
+    rf_spm_model_write(&t->model, 0, &out);
+    out.bytes = &prefixed;
+    if (twice) rf_spm_model_write(&t->model, 1, &out);
+    reading->code = out.code;
+    if (!reading->code)
+        reading->code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, reading->path,
+                                   allocator, reading->error);
+    rf_bytes_free(allocator, &proto);
+    rf_bytes_free(allocator, &prefixed);
 }
 
-static int make_bpe(struct rf_tokenizer *t, const char *path, struct rf_error *error)
-{
-    if (t->vocab->n_tokens <= 0)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
-    int code = rf_bpe_new(&t->bpe, t->vocab, path, t->allocator, error);
-    if (code) return code;
-    t->adds_bos = rf_bpe_adds_bos(t->bpe);
-    snprintf(t->name, sizeof t->name, "bpe:%s", rf_bpe_pre_name(t->bpe));
-    return 0;
-}
-
-static int make(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+static void make(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
-    int code;
     if (vocab->kind == RF_VOCAB_BPE)
-        code = make_bpe(t, path, error);
+        make_bpe(t, reading);
     else if (vocab->kind == RF_VOCAB_SENTENCEPIECE)
-        code = make_spm(t, path, error);
+        make_spm(t, reading);
     else
-        code = rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file has no vocabulary that can be used",
-                       path);
-    if (code) return code;
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "the file has no vocabulary that can be used");
+    if (reading->code) return;
     t->bos = checked_id(vocab, vocab->bos);
     t->eos = checked_id(vocab, vocab->eos);
     if (vocab->add_bos >= 0) t->adds_bos = vocab->add_bos;
     if (t->bos < 0) t->adds_bos = 0;
-    code = set_types(t, error);
-    if (!code) code = set_texts(t, error);
-    if (!code) code = set_special(t, path, error);
-    return code;
+    set_types(t, reading);
+    set_texts(t, reading);
+    set_special(t, reading);
 }
 
 int rf_tokenizer_new(struct rf_tokenizer **out, const struct rf_vocab *vocab, const char *path,
                      const struct rf_allocator *allocator, struct rf_error *error)
 {
+    struct rf_reading reading = {.path = path, .error = error, .arena.allocator = allocator};
+    struct rf_tokenizer *t = rf_take(&reading, 1, sizeof *t, "tokenizer");
     *out = NULL;
-    struct rf_tokenizer *t = rf_calloc(allocator, 1, sizeof *t, "tokenizer", error);
-    if (!t) return RF_ERR_MEMORY;
-    t->allocator = allocator;
+    if (!t) return reading.code;
     t->vocab = vocab;
-    int code = make(t, path, error);
-    if (code)
+    make(t, &reading);
+    t->arena = reading.arena;
+    if (reading.code)
         rf_tokenizer_free(t);
     else
         *out = t;
-    return code;
+    return reading.code;
 }
 
 void rf_tokenizer_free(struct rf_tokenizer *t)
 {
     if (!t) return;
+    struct rf_arena arena = t->arena; /* t is in it */
     rf_bpe_free(t->bpe);
     rf_spm_free(t->spm);
-    rf_spm_model_free(&t->model, t->allocator);
-    rf_special_free(&t->special, t->allocator);
-    rf_free(t->allocator, t->types);
-    rf_free(t->allocator, t->texts);
-    rf_free(t->allocator, t->arena);
-    rf_free(t->allocator, t);
+    rf_arena_free(&arena);
 }
 
 /* ---- encoding ---- */

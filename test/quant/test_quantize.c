@@ -119,7 +119,7 @@ static void parse(struct parsed *parsed, const char *path)
 
 static void parsed_free(struct parsed *parsed)
 {
-    rf_arena_free(&parsed->reading.scratch);
+    rf_arena_free(&parsed->reading.arena);
     rf_source_close(parsed->source);
 }
 
