@@ -8,11 +8,6 @@
 #include "model/reader.h"
 
 /* Non-zero when the result does not fit. The result is then invalid. */
-static inline int rf_add_wraps(uint64_t a, uint64_t b, uint64_t *sum)
-{
-    return __builtin_add_overflow(a, b, sum);
-}
-
 static inline int rf_mul_wraps(uint64_t a, uint64_t b, uint64_t *product)
 {
     return __builtin_mul_overflow(a, b, product);

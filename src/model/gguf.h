@@ -61,7 +61,7 @@ int rf_gguf_missing(struct rf_gguf *gguf);
 int64_t rf_gguf_integer(struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
                         int64_t otherwise);
 double rf_gguf_float(struct rf_gguf *gguf, const char *key, double otherwise);
-int rf_gguf_bool(struct rf_gguf *gguf, const char *key, int otherwise);
+int8_t rf_gguf_bool(struct rf_gguf *gguf, const char *key, int8_t otherwise);
 struct rf_str rf_gguf_string(struct rf_gguf *gguf, const char *key, struct rf_str otherwise);
 /* A positive integer for all n layers, or an array of n equal ones. RF_ERR_UNSUPPORTED if they
  * differ. */

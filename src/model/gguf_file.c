@@ -205,12 +205,11 @@ static void take_tensor(struct rf_cursor *cursor, struct rf_tensor *tensor, uint
 static void place_tensor(const struct rf_gguf *gguf, struct rf_tensor *tensor, uint64_t offset,
                          const unsigned char *data, size_t data_bytes)
 {
-    uint64_t end;
     if (offset % gguf->alignment)
         rf_bad(gguf->reading, RF_ERR_FORMAT,
                "tensor %s: offset %" PRIu64 " is not a multiple of the alignment, %" PRIu64,
                tensor->name, offset, gguf->alignment);
-    if (rf_add_wraps(offset, tensor->bytes, &end) || end > data_bytes)
+    if (tensor->bytes > data_bytes || offset > data_bytes - tensor->bytes)
         rf_bad(gguf->reading, RF_ERR_FORMAT,
                "tensor %s: %" PRIu64 " bytes at offset %" PRIu64
                " go beyond the %zu bytes of data in the file",

@@ -119,10 +119,10 @@ double rf_gguf_float(struct rf_gguf *gguf, const char *key, double otherwise)
     return otherwise;
 }
 
-int rf_gguf_bool(struct rf_gguf *gguf, const char *key, int otherwise)
+int8_t rf_gguf_bool(struct rf_gguf *gguf, const char *key, int8_t otherwise)
 {
     const struct rf_gguf_value *found = find_typed(gguf, key, RF_GGUF_BOOL);
-    return found ? found->data[0] : otherwise;
+    return found ? (int8_t)found->data[0] : otherwise;
 }
 
 struct rf_str rf_gguf_string(struct rf_gguf *gguf, const char *key, struct rf_str otherwise)

@@ -115,11 +115,6 @@ static void read_ids(struct rf_gguf *gguf, struct rf_vocab *vocab)
     vocab->eot = read_id(gguf, "tokenizer.ggml.eot_token_id", -1);
 }
 
-static int8_t read_flag(struct rf_gguf *gguf, const char *key, int otherwise)
-{
-    return (int8_t)rf_gguf_bool(gguf, key, otherwise);
-}
-
 static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
     /* As in llama.cpp, the llama 3 pre-tokenizer implies these settings. */
@@ -128,11 +123,11 @@ static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
                   rf_str_is(vocab->pre, "llama-v3"));
     vocab->ignore_merges = (int8_t)llama3;
     vocab->nfc = -1;
-    vocab->add_bos = read_flag(gguf, "tokenizer.ggml.add_bos_token", llama3 ? 1 : -1);
-    vocab->add_eos = read_flag(gguf, "tokenizer.ggml.add_eos_token", -1);
-    vocab->add_space_prefix = read_flag(gguf, "tokenizer.ggml.add_space_prefix", -1);
+    vocab->add_bos = rf_gguf_bool(gguf, "tokenizer.ggml.add_bos_token", llama3 ? 1 : -1);
+    vocab->add_eos = rf_gguf_bool(gguf, "tokenizer.ggml.add_eos_token", -1);
+    vocab->add_space_prefix = rf_gguf_bool(gguf, "tokenizer.ggml.add_space_prefix", -1);
     vocab->remove_extra_whitespaces =
-        read_flag(gguf, "tokenizer.ggml.remove_extra_whitespaces", -1);
+        rf_gguf_bool(gguf, "tokenizer.ggml.remove_extra_whitespaces", -1);
 }
 
 void rf_gguf_read_vocab(struct rf_gguf *gguf)

@@ -111,29 +111,12 @@ static void put_string(struct rf_writer *output, const char *text)
 }
 
 /* llama.cpp's number (LLAMA_FTYPE) for a file whose weights are mostly of that type. */
-static uint32_t file_type_of(enum rf_dtype dtype)
-{
-    switch (dtype) {
-    case RF_F32: return 0;
-    case RF_F16: return 1;
-    case RF_Q4_0: return 2;
-    case RF_Q4_1: return 3;
-    case RF_Q8_0: return 7;
-    case RF_Q5_0: return 8;
-    case RF_Q5_1: return 9;
-    case RF_Q2_K: return 10;
-    case RF_Q3_K: return 11;
-    case RF_Q4_K: return 14;
-    case RF_Q5_K: return 16;
-    case RF_Q6_K: return 18;
-    case RF_BF16: return 32;
-    case RF_MXFP4: return 38;
-    case RF_DTYPE_LIMIT: break;
-    }
-    return 0;
-}
+static const uint8_t file_types[RF_DTYPE_LIMIT] = {
+    [RF_F32] = 0,   [RF_F16] = 1,   [RF_Q4_0] = 2,  [RF_Q4_1] = 3,  [RF_Q8_0] = 7,
+    [RF_Q5_0] = 8,  [RF_Q5_1] = 9,  [RF_Q2_K] = 10, [RF_Q3_K] = 11, [RF_Q4_K] = 14,
+    [RF_Q5_K] = 16, [RF_Q6_K] = 18, [RF_BF16] = 32, [RF_MXFP4] = 38};
 
-static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
+static int most_frequent(const struct rf_gguf_copy *copy)
 {
     uint64_t elements[RF_DTYPE_LIMIT] = {0};
     int most = RF_F32;
@@ -141,7 +124,7 @@ static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
         elements[copy->tensors[i].dtype] += rf_tensor_elements(copy->tensors[i].tensor);
     for (int t = 0; t < RF_DTYPE_LIMIT; t++)
         if (elements[t] > elements[most]) most = t;
-    return (enum rf_dtype)most;
+    return most;
 }
 
 /* The keys whose values depend on the types of the tensors. */
@@ -209,7 +192,7 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
 {
     const struct rf_gguf *gguf = &copy->private_->gguf;
     struct rf_writer output = {&copy->private_->allocator, header, error, 0};
-    struct set_key sets[N_SETS] = {{"general.file_type", file_type_of(most_frequent(copy)), 0},
+    struct set_key sets[N_SETS] = {{"general.file_type", file_types[most_frequent(copy)], 0},
                                    {"general.quantization_version", QUANTIZATION_VERSION, 0}};
     size_t n_values = gguf->n_values + N_SETS, start = header->count;
     *alignment = gguf->alignment;

@@ -67,10 +67,9 @@ static int by_text(const void *a, const void *b)
 /* The name comes from a file and is opened, so it must not lead out of the folder. */
 static int is_file_name(const char *name)
 {
-    static const char suffix[] = ".safetensors";
-    size_t n = strlen(name), m = sizeof suffix - 1;
-    return n > m && n < 256 && name[0] != '.' && !strpbrk(name, "/\\:") && !strstr(name, "..") &&
-           strcmp(name + n - m, suffix) == 0;
+    size_t n = strlen(name);
+    return n > strlen(".safetensors") && n < 256 && name[0] != '.' && !strpbrk(name, "/\\:") &&
+           !strstr(name, "..") && rf_ends_with(name, ".safetensors");
 }
 
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n)

@@ -5,12 +5,6 @@
 #include "model/gguf.h"
 #include "model/hf.h"
 
-static int ends_with(const char *text, const char *suffix)
-{
-    size_t n = strlen(text), m = strlen(suffix);
-    return n >= m && strcmp(text + n - m, suffix) == 0;
-}
-
 /* A .safetensors file is read with the JSON files beside it. */
 static int read_safetensors_file(struct rf_source *source, const char *path, struct rf_error *error)
 {
@@ -29,7 +23,7 @@ int rf_source_open(struct rf_source **source, const char *path,
     if (code) return code;
     if (rf_is_directory(path)) {
         code = rf_hf_read_folder(*source, path, NULL, error);
-    } else if (ends_with(path, ".safetensors")) {
+    } else if (rf_ends_with(path, ".safetensors")) {
         code = read_safetensors_file(*source, path, error);
     } else {
         struct rf_mapping mapping;

@@ -11,32 +11,16 @@ struct rf_reading rf_reading_of(struct rf_source *source, const char *path, stru
                                .arena.allocator = &source->private_->allocator};
 }
 
-static int fail(struct rf_reading *reading, const char *part, int code, const char *format,
-                va_list arguments)
+int rf_bad_part(struct rf_reading *reading, const char *part, int code, const char *format, ...)
 {
     if (reading->code) return reading->code;
     char sentence[sizeof reading->error->text];
+    va_list arguments;
+    va_start(arguments, format);
     vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
     reading->code = rf_fail(reading->error, code, "%s%s%s: %s", reading->path, part ? "/" : "",
                             part ? part : "", sentence);
-    return code;
-}
-
-int rf_bad(struct rf_reading *reading, int code, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    code = fail(reading, reading->part, code, format, arguments);
-    va_end(arguments);
-    return code;
-}
-
-int rf_bad_part(struct rf_reading *reading, const char *part, int code, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    code = fail(reading, part, code, format, arguments);
-    va_end(arguments);
     return code;
 }
 

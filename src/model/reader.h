@@ -35,13 +35,11 @@ struct rf_reading {
 };
 
 struct rf_reading rf_reading_of(struct rf_source *source, const char *path, struct rf_error *error);
-/* Fails with the sentence "PATH: ..." or "PATH/PART: ..." and returns the code of the first
- * failure. */
-int rf_bad(struct rf_reading *reading, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* As rf_bad, but names this part; NULL: none. */
+/* Fails with the sentence "PATH/PART: ...", or "PATH: ..." for the part NULL. Returns the code of
+ * the first failure. */
 int rf_bad_part(struct rf_reading *reading, const char *part, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+#define rf_bad(reading, ...) rf_bad_part(reading, (reading)->part, __VA_ARGS__)
 /* Zeroed memory, from the source or from the reading's arena. NULL after a failure. */
 void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what);
 void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char *what);

@@ -52,13 +52,6 @@ void rf_hf_tensor_name(const char *name, char *buffer, size_t bytes)
     if (!translate(name, 0, buffer, bytes)) snprintf(buffer, bytes, "%s", name);
 }
 
-static int is_ignored(const char *name)
-{
-    static const char suffix[] = ".rotary_emb.inv_freq"; /* a constant that old exports contain */
-    size_t n = strlen(name), m = sizeof suffix - 1;
-    return n >= m && strcmp(name + n - m, suffix) == 0;
-}
-
 /* A list of the tensors, until their number is known. */
 struct node {
     struct rf_tensor tensor;
@@ -135,7 +128,7 @@ static void read_tensor(struct reader *reader, const char *name, const struct rf
 {
     struct rf_reading *reading = &reader->hf->reading;
     char translated[256] = "";
-    if (is_ignored(name)) return;
+    if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     if (!translate(name, 1, translated, sizeof translated))
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s model computes with here", name,

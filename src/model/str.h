@@ -34,6 +34,12 @@ static inline int rf_str_is(struct rf_str string, const char *text)
     return rf_str_same(string, rf_str_of(text));
 }
 
+static inline int rf_ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && memcmp(text + n - m, suffix, m) == 0;
+}
+
 /* Bytes of a file's string that an error sentence shows with "%.*s". */
 static inline int rf_shown_up_to(struct rf_str string, size_t most)
 {

@@ -15,7 +15,6 @@ enum { SHOWN = 100 /* bytes of a token in a sentence */ };
 struct rf_bpe {
     const struct rf_allocator *allocator;
     const struct rf_vocab *vocab;
-    const struct rf_pretokenizer_info *info;
     struct rf_pretokenizer *pre;
     struct rf_strmap ids; /* by spelling in the byte alphabet */
     struct rf_merges merges;
@@ -145,15 +144,15 @@ struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *readi
     const struct rf_pretokenizer_info *info = rf_pretokenizer_find(vocab->pre);
     if (!info && vocab->pre.bytes == 0)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "the file does not name its pre-tokenizer; known are %s", rf_pretokenizer_names());
+               "the file does not name its pre-tokenizer; known are " RF_PRETOKENIZERS);
     if (!info)
-        rf_bad(reading, RF_ERR_UNSUPPORTED, "pre-tokenizer \"%.*s\" is not known; known are %s",
-               rf_shown_up_to(vocab->pre, SHOWN), vocab->pre.data, rf_pretokenizer_names());
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "pre-tokenizer \"%.*s\" is not known; known are " RF_PRETOKENIZERS,
+               rf_shown_up_to(vocab->pre, SHOWN), vocab->pre.data);
     struct rf_bpe *bpe = rf_take(reading, 1, sizeof *bpe, "tokenizer");
     if (!bpe) return NULL;
     bpe->allocator = reading->arena.allocator;
     bpe->vocab = vocab;
-    bpe->info = info;
     bpe->nfc = vocab->nfc >= 0 ? vocab->nfc : info->nfc;
     bpe->ignores_merges = vocab->ignore_merges >= 0 ? vocab->ignore_merges : info->ignores_merges;
     reading->code = rf_pretokenizer_new(&bpe->pre, info, bpe->allocator, reading->error);
@@ -170,16 +169,6 @@ void rf_bpe_free(struct rf_bpe *bpe)
     if (!bpe) return;
     rf_pretokenizer_free(bpe->pre);
     rf_strmap_free(&bpe->ids, bpe->allocator);
-}
-
-int rf_bpe_adds_bos(const struct rf_bpe *bpe)
-{
-    return bpe->info->adds_bos;
-}
-
-const char *rf_bpe_pre_name(const struct rf_bpe *bpe)
-{
-    return bpe->info->name;
 }
 
 /* The id of a word that is a token by itself, or -1. */

@@ -20,9 +20,4 @@ void rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
  * returns their number. A spelling with a character outside the alphabet is copied. */
 size_t rf_bpe_spell(struct rf_str text, char *out);
 
-/* Facts that follow from the pre-tokenizer's name: whether a text begins with BOS, and the name
- * without aliases. */
-int rf_bpe_adds_bos(const struct rf_bpe *bpe);
-const char *rf_bpe_pre_name(const struct rf_bpe *bpe);
-
 #endif

@@ -15,7 +15,7 @@ static void put_special(struct rf_chat_output *out, const char *text)
         rf_chat_put(out, text, n, 1);
         text += n;
         if (!*text) break;
-        const char *token = *text++ == marks[0] ? out->bos : out->eos;
+        const char *token = *text++ == marks[0] ? out->chat->bos : out->chat->eos;
         rf_chat_put(out, token, strlen(token), 1);
     }
 }
@@ -23,11 +23,6 @@ static void put_special(struct rf_chat_output *out, const char *text)
 static void put_content(struct rf_chat_output *out, struct rf_str text)
 {
     rf_chat_put(out, text.data, text.bytes, 0);
-}
-
-static struct rf_str content_of(const struct rf_chat_message *message)
-{
-    return rf_str_of(message->content);
 }
 
 static int is_space(uint32_t c)
@@ -63,18 +58,13 @@ static struct rf_str strip_right(struct rf_str text)
     return text;
 }
 
-/* Python's str.strip(). */
-static struct rf_str strip(struct rf_str text)
-{
-    return strip_right(strip_left(text));
-}
-
+/* Stripped like Python's str.strip() where the style says so. */
 static struct rf_str trimmed(const struct rf_chat_style *style, enum rf_chat_role role,
                              struct rf_str content)
 {
     static const unsigned flags[3] = {RF_CHAT_TRIM_SYSTEM, RF_CHAT_TRIM_USER,
                                       RF_CHAT_TRIM_ASSISTANT};
-    return style->flags & flags[role] ? strip(content) : content;
+    return style->flags & flags[role] ? strip_right(strip_left(content)) : content;
 }
 
 /* The role of a message; fails if it is not known. */
@@ -96,14 +86,15 @@ static void refuse(struct rf_chat_output *out, size_t index, const char *sentenc
     if (!out->text.code)
         out->text.code = rf_fail(out->text.error, RF_ERR_ARGUMENT,
                                  "message %zu does not fit the model's chat template (%s): %s",
-                                 index + 1, out->name, sentence);
+                                 index + 1, out->chat->name, sentence);
 }
 
 /* ---- a marked turn for every message ---- */
 
-static void put_turn(struct rf_chat_output *out, const struct rf_chat_style *style, size_t index,
-                     enum rf_chat_role role, struct rf_str content)
+static void put_turn(struct rf_chat_output *out, size_t index, enum rf_chat_role role,
+                     struct rf_str content)
 {
+    const struct rf_chat_style *style = out->chat->style;
     if (!style->open[role])
         refuse(out, index,
                role == RF_CHAT_SYSTEM ? "it has no place for a system message"
@@ -113,9 +104,11 @@ static void put_turn(struct rf_chat_output *out, const struct rf_chat_style *sty
     put_special(out, style->close[role]);
 }
 
-void rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style *style,
-                          const struct rf_chat_message *messages, size_t n_messages)
+void rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                          size_t n_messages)
 {
+    const struct rf_chat_style *style = out->chat->style;
+    const char *default_system = out->chat->default_system;
     enum rf_chat_role role = read_role(out, &messages[0]);
     size_t first = 0;
     if (role == RF_CHAT_SYSTEM && style->system_error) refuse(out, 0, style->system_error);
@@ -123,20 +116,20 @@ void rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style
     if (style->head) {
         put_special(out, style->head);
         if (role == RF_CHAT_SYSTEM)
-            put_content(out, trimmed(style, role, content_of(&messages[first++])));
+            put_content(out, trimmed(style, role, rf_str_of(messages[first++].content)));
         put_special(out, style->close[RF_CHAT_SYSTEM]);
-    } else if (out->default_system && role != RF_CHAT_SYSTEM) {
+    } else if (default_system && role != RF_CHAT_SYSTEM) {
         put_special(out, style->open[RF_CHAT_SYSTEM]);
-        rf_chat_put(out, out->default_system, strlen(out->default_system), 1);
+        rf_chat_put(out, default_system, strlen(default_system), 1);
         put_special(out, style->close[RF_CHAT_SYSTEM]);
     }
     for (size_t i = first; i < n_messages && !out->text.code; i++) {
-        struct rf_str content = content_of(&messages[i]);
+        struct rf_str content = rf_str_of(messages[i].content);
         role = read_role(out, &messages[i]);
         if (style->alternate_error && (role == RF_CHAT_USER) != (i % 2 == 0))
             refuse(out, i, style->alternate_error);
         int skip = role == RF_CHAT_SYSTEM && style->flags & RF_CHAT_SKIP_EMPTY_SYSTEM;
-        if (content.bytes || !skip) put_turn(out, style, i, role, content);
+        if (content.bytes || !skip) put_turn(out, i, role, content);
     }
     int answered = (style->flags & RF_CHAT_ANSWERED) && role == RF_CHAT_ASSISTANT;
     put_special(out,
@@ -145,9 +138,10 @@ void rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style
 
 /* ---- [INST]: Llama 2 and Mistral, where a user's turn contains the system message ---- */
 
-static void put_user(struct rf_chat_output *out, const struct rf_chat_style *style,
-                     const struct rf_chat_message *system, struct rf_str content)
+static void put_user(struct rf_chat_output *out, const struct rf_chat_message *system,
+                     struct rf_str content)
 {
+    const struct rf_chat_style *style = out->chat->style;
     put_special(out, style->open[RF_CHAT_USER]);
     if (system) {
         struct rf_str after = rf_str_of(style->close[RF_CHAT_SYSTEM]);
@@ -156,7 +150,7 @@ static void put_user(struct rf_chat_output *out, const struct rf_chat_style *sty
         if (style->flags & RF_CHAT_TRIM_USER) content = strip_right(content);
         if ((style->flags & RF_CHAT_TRIM_USER) && content.bytes == 0) after = strip_right(after);
         put_special(out, style->open[RF_CHAT_SYSTEM]);
-        put_content(out, content_of(system));
+        put_content(out, rf_str_of(system->content));
         rf_chat_put(out, after.data, after.bytes, 1);
     } else {
         content = trimmed(style, RF_CHAT_USER, content);
@@ -165,9 +159,10 @@ static void put_user(struct rf_chat_output *out, const struct rf_chat_style *sty
     put_special(out, style->close[RF_CHAT_USER]);
 }
 
-void rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *style,
-                         const struct rf_chat_message *messages, size_t n_messages)
+void rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                         size_t n_messages)
 {
+    const struct rf_chat_style *style = out->chat->style;
     const struct rf_chat_message *system = NULL;
     size_t first = read_role(out, &messages[0]) == RF_CHAT_SYSTEM && style->open[RF_CHAT_SYSTEM];
     if (first) system = &messages[0];
@@ -180,10 +175,10 @@ void rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style 
         if (role == RF_CHAT_SYSTEM) refuse(out, i, style->other_error);
         if (role == RF_CHAT_USER) {
             int here = last ? i + 1 == n_messages : i == first;
-            put_user(out, style, here ? system : NULL, content_of(&messages[i]));
+            put_user(out, here ? system : NULL, rf_str_of(messages[i].content));
             placed |= here;
         } else {
-            put_turn(out, style, i, role, content_of(&messages[i]));
+            put_turn(out, i, role, rf_str_of(messages[i].content));
         }
     }
     if (!placed)
@@ -244,19 +239,21 @@ static int is_tool_response(struct rf_str text)
            memcmp(text.data + text.bytes - strlen(close), close, strlen(close)) == 0;
 }
 
-void rf_chat_render_qwen3(struct rf_chat_output *out, const struct rf_chat_style *style,
-                          const struct rf_chat_message *messages, size_t n_messages)
+void rf_chat_render_qwen3(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                          size_t n_messages)
 {
+    const struct rf_chat_style *style = out->chat->style;
     size_t last_query = n_messages - 1;
     for (size_t i = n_messages; i-- > 0;) {
-        if (strcmp(messages[i].role, "user") == 0 && !is_tool_response(content_of(&messages[i]))) {
+        if (strcmp(messages[i].role, "user") == 0 &&
+            !is_tool_response(rf_str_of(messages[i].content))) {
             last_query = i;
             break;
         }
     }
     for (size_t i = 0; i < n_messages && !out->text.code; i++) {
         enum rf_chat_role role = read_role(out, &messages[i]);
-        struct rf_str content = content_of(&messages[i]), thoughts = {"", 0};
+        struct rf_str content = rf_str_of(messages[i].content), thoughts = {"", 0};
         put_special(out, style->open[role]);
         if (role == RF_CHAT_ASSISTANT) split_thoughts(&content, &thoughts);
         if (role == RF_CHAT_ASSISTANT && i > last_query &&

@@ -17,15 +17,12 @@ enum rf_chat_role { RF_CHAT_SYSTEM, RF_CHAT_USER, RF_CHAT_ASSISTANT };
 struct rf_chat_output {
     struct rf_writer text; /* its code is the rendering's */
     struct rf_rendered *rendered;
-    const char *name; /* of the template */
-    const char *bos, *eos;
-    const char *default_system; /* NULL: none */
+    const struct rf_chat_template *chat;
     int add_generation_prompt;
 };
 
-struct rf_chat_style;
-typedef void rf_chat_render_fn(struct rf_chat_output *out, const struct rf_chat_style *style,
-                               const struct rf_chat_message *messages, size_t n_messages);
+typedef void rf_chat_render_fn(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                               size_t n_messages);
 
 enum {
     RF_CHAT_TRIM_USER = 1, /* contents are stripped at both ends, like Python's strip() */
@@ -51,6 +48,14 @@ struct rf_chat_style {
     const char *alternate_error; /* where user and assistant must alternate */
     const char *system_error;    /* where the first message must not be a system message */
     const char *other_error;     /* [INST] styles: for a later system message */
+};
+
+struct rf_chat_template {
+    const struct rf_allocator *allocator;
+    const struct rf_chat_style *style;
+    const char *name;
+    char *bos, *eos;
+    char *default_system; /* NULL: none */
 };
 
 /* The styles that can be chosen by name; NULL behind the last. */

@@ -7,23 +7,9 @@
 #include "text/chat_style.h"
 #include "text/template_form.h"
 
-struct rf_chat_template {
-    const struct rf_allocator *allocator;
-    const struct rf_chat_style *style;
-    const char *name;
-    char *bos, *eos;
-    char *default_system; /* NULL: none */
-};
-
 static char *copy(const struct rf_chat_template *chat, const char *text, struct rf_error *error)
 {
     return rf_strndup(chat->allocator, text, strlen(text), error);
-}
-
-const char *rf_chat_template_name_at(size_t index)
-{
-    const struct rf_chat_style *style = rf_chat_style_at(index);
-    return style ? style->name : NULL;
 }
 
 struct names {
@@ -35,10 +21,10 @@ static struct names list_names(void)
 {
     struct names list;
     size_t used = 0;
-    const char *name;
-    for (size_t i = 0; (name = rf_chat_template_name_at(i)) && used < sizeof list.text; i++)
+    const struct rf_chat_style *style;
+    for (size_t i = 0; (style = rf_chat_style_at(i)) && used < sizeof list.text; i++)
         used += (size_t)snprintf(list.text + used, sizeof list.text - used, "%s%s", i ? ", " : "",
-                                 name);
+                                 style->name);
     return list;
 }
 
@@ -176,10 +162,7 @@ int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_mes
 {
     struct rf_chat_output out = {.text = {allocator, &rendered->text, error, 0},
                                  .rendered = rendered,
-                                 .name = chat->name,
-                                 .bos = chat->bos,
-                                 .eos = chat->eos,
-                                 .default_system = chat->default_system,
+                                 .chat = chat,
                                  .add_generation_prompt = add_generation_prompt};
     *rendered = (struct rf_rendered){0};
     if (n_messages == 0)
@@ -189,7 +172,7 @@ int rf_chat_render(const struct rf_chat_template *chat, const struct rf_chat_mes
             return rf_fail(error, RF_ERR_ARGUMENT, "message %zu has no %s", i + 1,
                            messages[i].role ? "content" : "role");
     rf_chat_render_fn *render = chat->style->render ? chat->style->render : rf_chat_render_turns;
-    render(&out, chat->style, messages, n_messages);
+    render(&out, messages, n_messages);
     if (out.text.code) rf_rendered_free(allocator, rendered);
     size_t at = 0;
     for (size_t i = 0; i < rendered->n_segments; i++) {

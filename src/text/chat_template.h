@@ -25,8 +25,6 @@ int rf_chat_template_new(struct rf_chat_template **chat, const char *source, siz
                          const struct rf_allocator *allocator, struct rf_error *error);
 void rf_chat_template_free(struct rf_chat_template *chat);
 const char *rf_chat_template_name(const struct rf_chat_template *chat);
-/* The known names; NULL behind the last. */
-const char *rf_chat_template_name_at(size_t index);
 
 /* Renders a conversation to segments. `special` is set for the template's own text, not for
  * contents. An unknown role, or one that the template does not accept at its place, is an error

@@ -40,11 +40,6 @@ const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name)
     return NULL;
 }
 
-const char *rf_pretokenizer_names(void)
-{
-    return "gpt-2, llama-bpe, qwen2, smollm";
-}
-
 struct rf_pretokenizer {
     const struct rf_allocator *allocator;
     pcre2_general_context *context;

@@ -28,12 +28,6 @@ absl::string_view view(const struct rf_bytes *bytes)
     return absl::string_view(bytes->data, bytes->count);
 }
 
-int fail_status(struct rf_error *error, const char *path, const sentencepiece::util::Status &status)
-{
-    return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece refuses the vocabulary: %s", path,
-                   status.ToString().c_str());
-}
-
 // The sentence for an exception that is being handled.
 int fail_exception(struct rf_error *error, const char *what)
 {
@@ -68,7 +62,9 @@ extern "C" int rf_spm_new(struct rf_spm **out, const struct rf_bytes *proto,
             spm->prefixed.reset(new SentencePieceProcessor);
             status = spm->prefixed->LoadFromSerializedProto(view(prefixed));
         }
-        if (!status.ok()) code = fail_status(error, path, status);
+        if (!status.ok())
+            code = rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece refuses the vocabulary: %s",
+                           path, status.ToString().c_str());
     } catch (...) {
         code = fail_exception(error, path);
     }

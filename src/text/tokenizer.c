@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/pretokenize.h"
 #include "text/special.h"
 #include "text/spm.h"
 #include "text/spm_model.h"
@@ -137,8 +138,9 @@ static void make_bpe(struct rf_tokenizer *t, struct rf_reading *reading)
     if (t->vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");
     t->bpe = rf_bpe_new(t->vocab, reading);
     if (!t->bpe) return;
-    t->adds_bos = rf_bpe_adds_bos(t->bpe);
-    snprintf(t->name, sizeof t->name, "bpe:%s", rf_bpe_pre_name(t->bpe));
+    const struct rf_pretokenizer_info *info = rf_pretokenizer_find(t->vocab->pre);
+    t->adds_bos = info->adds_bos;
+    snprintf(t->name, sizeof t->name, "bpe:%s", info->name);
 }
 
 static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
@@ -298,6 +300,7 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
     struct encoding e = {t, {allocator, tokens, error, 0}, !(flags & RF_ENCODE_CONTINUE)};
     struct rf_bytes joined = {0};
     struct rf_writer join = {allocator, &joined, error, 0};
+    struct special_run run = {.segments = segments, .n_segments = n_segments};
     struct rf_str text = {"", 0};
     if (n_segments == 1 && segments[0].bytes)
         text = (struct rf_str){segments[0].text, segments[0].bytes};
@@ -307,13 +310,11 @@ int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *s
     e.out.code = join.code;
     size_t before = tokens->count;
     if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
-        struct special_run run = {.segments = segments, .n_segments = n_segments};
         const struct rf_special_entry *first = NULL;
         if (text.bytes)
             first = rf_special_match(&t->special, text.data, text.bytes, special_bytes(&run, 0));
         if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }
-    struct special_run run = {.segments = segments, .n_segments = n_segments};
     encode_text(&e, text.data, text.bytes, &run);
     if (e.out.code) tokens->count = before;
     rf_bytes_free(allocator, &joined);
