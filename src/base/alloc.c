@@ -58,22 +58,32 @@ char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t 
     return copy;
 }
 
+void *rf_grow(const struct rf_allocator *allocator, void *old, size_t count, size_t more,
+              size_t *cap, size_t size, const char *what, struct rf_error *error)
+{
+    if (more > SIZE_MAX / 16 - count) {
+        rf_fail(error, RF_ERR_MEMORY, "%s: more than memory can hold", what);
+        return NULL;
+    }
+    if (old && count + more <= *cap) return old;
+    size_t grown_cap = *cap ? *cap * 2 : 256;
+    while (grown_cap < count + more) grown_cap *= 2;
+    void *grown = rf_malloc(allocator, grown_cap, size, what, error);
+    if (!grown) return NULL;
+    if (count) memcpy(grown, old, count * size);
+    rf_free(allocator, old);
+    *cap = grown_cap;
+    return grown;
+}
+
 int rf_bytes_append(const struct rf_allocator *allocator, struct rf_bytes *bytes, const void *data,
                     size_t n, struct rf_error *error)
 {
-    if (n > SIZE_MAX / 4 - bytes->count)
-        return rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
-    if (bytes->count + n > bytes->cap) {
-        size_t cap = bytes->cap ? bytes->cap * 2 : 256;
-        while (cap < bytes->count + n) cap *= 2;
-        char *grown = rf_malloc(allocator, cap, 1, "text", error);
-        if (!grown) return RF_ERR_MEMORY;
-        if (bytes->count) memcpy(grown, bytes->data, bytes->count);
-        rf_free(allocator, bytes->data);
-        bytes->data = grown;
-        bytes->cap = cap;
-    }
-    if (n) memcpy(bytes->data + bytes->count, data, n);
+    if (n == 0) return 0;
+    char *grown = rf_grow(allocator, bytes->data, bytes->count, n, &bytes->cap, 1, "text", error);
+    if (!grown) return RF_ERR_MEMORY;
+    bytes->data = grown;
+    memcpy(bytes->data + bytes->count, data, n);
     bytes->count += n;
     return 0;
 }
@@ -82,4 +92,15 @@ void rf_bytes_free(const struct rf_allocator *allocator, struct rf_bytes *bytes)
 {
     rf_free(allocator, bytes->data);
     *bytes = (struct rf_bytes){0};
+}
+
+void rf_write(struct rf_writer *writer, const void *data, size_t n)
+{
+    if (!writer->code)
+        writer->code = rf_bytes_append(writer->allocator, writer->bytes, data, n, writer->error);
+}
+
+void rf_write_text(struct rf_writer *writer, const char *text)
+{
+    rf_write(writer, text, strlen(text));
 }

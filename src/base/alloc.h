@@ -27,6 +27,11 @@ void rf_free(const struct rf_allocator *allocator, void *memory);
 char *rf_strndup(const struct rf_allocator *allocator, const char *text, size_t n,
                  struct rf_error *error);
 
+/* Room in a growing array for `more` elements behind the `count` that it has. Returns the array,
+ * which may be another block than `old`, or NULL; `old` then stays as it is. */
+void *rf_grow(const struct rf_allocator *allocator, void *old, size_t count, size_t more,
+              size_t *cap, size_t size, const char *what, struct rf_error *error);
+
 /* A growing array of bytes. A failed call leaves it unchanged. */
 struct rf_bytes {
     char *data;
@@ -35,5 +40,15 @@ struct rf_bytes {
 int rf_bytes_append(const struct rf_allocator *allocator, struct rf_bytes *bytes, const void *data,
                     size_t n, struct rf_error *error);
 void rf_bytes_free(const struct rf_allocator *allocator, struct rf_bytes *bytes);
+
+/* Appends to `bytes` until an append fails; `code` is then its code. */
+struct rf_writer {
+    const struct rf_allocator *allocator;
+    struct rf_bytes *bytes;
+    struct rf_error *error;
+    int code;
+};
+void rf_write(struct rf_writer *writer, const void *data, size_t n);
+void rf_write_text(struct rf_writer *writer, const char *text);
 
 #endif

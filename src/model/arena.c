@@ -31,34 +31,20 @@ void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const ch
     }
     size_t bytes = (count * size + ALIGNMENT - 1) & ~((size_t)ALIGNMENT - 1);
     if (bytes == 0) bytes = ALIGNMENT; /* an empty request gets a valid pointer, too */
-    unsigned char *memory;
     if (bytes > SMALL_BLOCK / 4) {
-        memory = add_block(arena, bytes, what, error);
-        if (!memory) return NULL;
-    } else {
-        if (bytes > arena->left) {
-            unsigned char *block = add_block(arena, SMALL_BLOCK, what, error);
-            if (!block) return NULL;
-            arena->at = block;
-            arena->left = SMALL_BLOCK;
-        }
-        memory = arena->at;
-        arena->at += bytes;
-        arena->left -= bytes;
+        void *own = add_block(arena, bytes, what, error);
+        return own ? memset(own, 0, bytes) : NULL;
     }
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-char *rf_arena_strndup(struct rf_arena *arena, const char *text, size_t n, struct rf_error *error)
-{
-    if (n == SIZE_MAX) {
-        rf_fail(error, RF_ERR_MEMORY, "text: more than memory can hold");
-        return NULL;
+    if (bytes > arena->left) {
+        unsigned char *block = add_block(arena, SMALL_BLOCK, what, error);
+        if (!block) return NULL;
+        arena->at = block;
+        arena->left = SMALL_BLOCK;
     }
-    char *copy = rf_arena_alloc(arena, n + 1, 1, "text", error);
-    if (copy && n) memcpy(copy, text, n);
-    return copy;
+    unsigned char *memory = arena->at;
+    arena->at += bytes;
+    arena->left -= bytes;
+    return memset(memory, 0, bytes);
 }
 
 void rf_arena_free(struct rf_arena *arena)

@@ -19,8 +19,6 @@ struct rf_arena {
  * wraps or memory is short; `what` names the thing in the sentence. */
 void *rf_arena_alloc(struct rf_arena *arena, size_t count, size_t size, const char *what,
                      struct rf_error *error);
-/* A copy of n bytes with a terminating zero. */
-char *rf_arena_strndup(struct rf_arena *arena, const char *text, size_t n, struct rf_error *error);
 void rf_arena_free(struct rf_arena *arena);
 
 #endif

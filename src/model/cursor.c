@@ -2,17 +2,14 @@
 
 #include <inttypes.h>
 
-int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what,
-                   const unsigned char **data)
+const unsigned char *rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what)
 {
-    size_t left = rf_cursor_left(cursor);
+    size_t left = rf_cursor_left(cursor), at = cursor->at;
     if (n > left)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: %s at byte %zu needs %" PRIu64 " bytes, but %zu are left", cursor->path,
-                       what, cursor->at, n, left);
-    *data = cursor->data + cursor->at;
-    cursor->at += (size_t)n;
-    return 0;
+        rf_bad(cursor->reading, RF_ERR_FORMAT,
+               "%s at byte %zu needs %" PRIu64 " bytes, but %zu are left", what, at, n, left);
+    cursor->at = cursor->reading->code ? cursor->bytes : at + (size_t)n;
+    return cursor->reading->code ? NULL : cursor->data + at;
 }
 
 uint64_t rf_load_le(const unsigned char *data, size_t bytes)
@@ -22,29 +19,14 @@ uint64_t rf_load_le(const unsigned char *data, size_t bytes)
     return value;
 }
 
-int rf_cursor_u8(struct rf_cursor *cursor, const char *what, uint8_t *value)
+uint32_t rf_cursor_u32(struct rf_cursor *cursor, const char *what)
 {
-    const unsigned char *data = NULL;
-    *value = 0;
-    int code = rf_cursor_take(cursor, 1, what, &data);
-    if (!code) *value = data[0];
-    return code;
+    const unsigned char *data = rf_cursor_take(cursor, 4, what);
+    return data ? (uint32_t)rf_load_le(data, 4) : 0;
 }
 
-int rf_cursor_u32(struct rf_cursor *cursor, const char *what, uint32_t *value)
+uint64_t rf_cursor_u64(struct rf_cursor *cursor, const char *what)
 {
-    const unsigned char *data = NULL;
-    *value = 0;
-    int code = rf_cursor_take(cursor, 4, what, &data);
-    if (!code) *value = (uint32_t)rf_load_le(data, 4);
-    return code;
-}
-
-int rf_cursor_u64(struct rf_cursor *cursor, const char *what, uint64_t *value)
-{
-    const unsigned char *data = NULL;
-    *value = 0;
-    int code = rf_cursor_take(cursor, 8, what, &data);
-    if (!code) *value = rf_load_le(data, 8);
-    return code;
+    const unsigned char *data = rf_cursor_take(cursor, 8, what);
+    return data ? rf_load_le(data, 8) : 0;
 }

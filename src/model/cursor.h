@@ -4,17 +4,10 @@
 #define RF_MODEL_CURSOR_H
 
 #include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "base/error.h"
+#include "model/reader.h"
 
 /* Non-zero when the result does not fit. The result is then invalid. */
-static inline int rf_add_wraps(uint64_t a, uint64_t b, uint64_t *sum)
-{
-    return __builtin_add_overflow(a, b, sum);
-}
-
 static inline int rf_mul_wraps(uint64_t a, uint64_t b, uint64_t *product)
 {
     return __builtin_mul_overflow(a, b, product);
@@ -23,8 +16,7 @@ static inline int rf_mul_wraps(uint64_t a, uint64_t b, uint64_t *product)
 struct rf_cursor {
     const unsigned char *data;
     size_t bytes, at;
-    const char *path; /* of the file, for error sentences */
-    struct rf_error *error;
+    struct rf_reading *reading;
 };
 
 static inline size_t rf_cursor_left(const struct rf_cursor *cursor)
@@ -33,14 +25,12 @@ static inline size_t rf_cursor_left(const struct rf_cursor *cursor)
     return cursor->bytes - cursor->at;
 }
 
-/* Takes the next n bytes, in place. RF_ERR_FORMAT with a sentence that says where the file ended
- * inside `what`. */
-int rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what,
-                   const unsigned char **data);
-/* Little-endian integers. */
-int rf_cursor_u8(struct rf_cursor *cursor, const char *what, uint8_t *value);
-int rf_cursor_u32(struct rf_cursor *cursor, const char *what, uint32_t *value);
-int rf_cursor_u64(struct rf_cursor *cursor, const char *what, uint64_t *value);
+/* Takes the next n bytes, in place. If fewer are left, the reading fails with a sentence that says
+ * where the file ended inside `what`. After a failure the result is NULL and nothing is left. */
+const unsigned char *rf_cursor_take(struct rf_cursor *cursor, uint64_t n, const char *what);
+/* Little-endian integers; 0 after a failure. */
+uint32_t rf_cursor_u32(struct rf_cursor *cursor, const char *what);
+uint64_t rf_cursor_u64(struct rf_cursor *cursor, const char *what);
 
 /* Decodes a little-endian integer of 1, 2, 4 or 8 bytes. */
 uint64_t rf_load_le(const unsigned char *data, size_t bytes);

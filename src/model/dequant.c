@@ -14,7 +14,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 static inline uint16_t load_u16(const uint8_t *p)
 {
-    return (uint16_t)(p[0] | p[1] << 8);
+    uint16_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
 }
 
 static inline float load_f16(const uint8_t *p)
@@ -205,25 +207,12 @@ static block_fn *const block_of[RF_DTYPE_LIMIT] = {
 
 static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, data + 2 * i, sizeof half);
-        out[i] = rf_f16_to_f32(half);
-    }
+    for (size_t i = 0; i < n; i++) out[i] = load_f16(data + 2 * i);
 }
 
 static void f32_of_bf16_row(const uint8_t *restrict data, float *restrict out, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint16_t brain;
-        memcpy(&brain, data + 2 * i, sizeof brain);
-        out[i] = rf_bf16_to_f32(brain);
-    }
-}
-
-static void bf16_of_f32_row(const float *restrict in, uint16_t *restrict out, size_t n)
-{
-    for (size_t i = 0; i < n; i++) out[i] = rf_f32_to_bf16(in[i]);
+    for (size_t i = 0; i < n; i++) out[i] = rf_bf16_to_f32(load_u16(data + 2 * i));
 }
 
 void rf_dequantize_f32(enum rf_dtype dtype, const void *data, float *out, size_t n)
@@ -258,6 +247,6 @@ void rf_dequantize_bf16(enum rf_dtype dtype, const void *data, uint16_t *out, si
     for (size_t i = 0; i < n; i += STRETCH, bytes += step) {
         size_t count = n - i < STRETCH ? n - i : STRETCH;
         rf_dequantize_f32(dtype, bytes, buffer, count);
-        bf16_of_f32_row(buffer, out + i, count);
+        for (size_t j = 0; j < count; j++) out[i + j] = rf_f32_to_bf16(buffer[j]);
     }
 }

@@ -4,13 +4,7 @@
 #ifndef RF_MODEL_GGUF_H
 #define RF_MODEL_GGUF_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/error.h"
-#include "model/arena.h"
-#include "model/source.h"
-#include "model/vocab.h"
+#include "model/reader.h"
 
 enum rf_gguf_type {
     RF_GGUF_U8 = 0,
@@ -41,37 +35,40 @@ struct rf_gguf_value {
 };
 
 struct rf_gguf {
-    const char *path;
-    struct rf_error *error;
+    struct rf_reading *reading;
     uint32_t version;
     uint64_t alignment;
     struct rf_gguf_value *values; /* sorted by key */
     size_t n_values;
+    char key[80]; /* the last that was looked up, for sentences */
 };
 
 /* Reads header, metadata and tensor infos. Fills source->tensors in the file's order. The values
- * live in `arena`. */
-int rf_gguf_parse(struct rf_gguf *gguf, struct rf_source *source, struct rf_arena *arena,
-                  const unsigned char *data, size_t bytes);
+ * live as long as the reading. Returns its code. */
+int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes);
 
-/* The calls below return 1 when the key exists and 0 when it does not; *value is then untouched.
- * They return a negative code when its type or value is wrong, with a sentence that names the
- * key. */
-int rf_gguf_integer(const struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
-                    int64_t *value);
-int rf_gguf_float(const struct rf_gguf *gguf, const char *key, double *value);
-int rf_gguf_bool(const struct rf_gguf *gguf, const char *key, int *value);
-int rf_gguf_string(const struct rf_gguf *gguf, const char *key, struct rf_str *value);
-/* An array with elements of type `elem_type`. */
-int rf_gguf_array(const struct rf_gguf *gguf, const char *key, uint32_t elem_type,
-                  const struct rf_gguf_value **value);
-/* One integer for all layers, or an array of n equal ones. RF_ERR_UNSUPPORTED if they differ. */
-int rf_gguf_integer_per_layer(const struct rf_gguf *gguf, const char *key, int64_t n,
-                              int64_t highest, int64_t *value);
+/* Bytes of one element; 0 for strings and arrays. */
+size_t rf_gguf_type_bytes(uint32_t type);
 
-/* NULL when there is none. */
-const struct rf_gguf_value *rf_gguf_find(const struct rf_gguf *gguf, const char *key);
-int rf_gguf_missing(const struct rf_gguf *gguf, const char *key);
+/* NULL when there is none, or after a failure. A key that begins with a dot follows the name of the
+ * architecture: ".block_count" is "llama.block_count". */
+const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key);
+/* Fails for the key that was last looked up, and returns the code. */
+int rf_gguf_missing(struct rf_gguf *gguf);
+
+/* The calls below return `otherwise` when the key does not exist. The reading fails when its type
+ * or value is wrong, with a sentence that names the key. */
+int64_t rf_gguf_integer(struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
+                        int64_t otherwise);
+double rf_gguf_float(struct rf_gguf *gguf, const char *key, double otherwise);
+int8_t rf_gguf_bool(struct rf_gguf *gguf, const char *key, int8_t otherwise);
+struct rf_str rf_gguf_string(struct rf_gguf *gguf, const char *key, struct rf_str otherwise);
+/* A positive integer for all n layers, or an array of n equal ones. RF_ERR_UNSUPPORTED if they
+ * differ. */
+int32_t rf_gguf_per_layer(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise);
+/* An array with elements of type `elem_type`; NULL when the key does not exist. */
+const struct rf_gguf_value *rf_gguf_array(struct rf_gguf *gguf, const char *key,
+                                          uint32_t elem_type);
 /* Returns the next string of an array of strings and advances `data`. The parser has checked the
  * array's extent. */
 struct rf_str rf_gguf_next_string(const unsigned char **data);
@@ -82,7 +79,7 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
                  size_t bytes, struct rf_error *error);
 
 /* Reads everything but n_vocab and what depends on tensors. */
-int rf_gguf_read_params(const struct rf_gguf *gguf, struct rf_source *source);
-int rf_gguf_read_vocab(const struct rf_gguf *gguf, struct rf_source *source);
+void rf_gguf_read_params(struct rf_gguf *gguf);
+void rf_gguf_read_vocab(struct rf_gguf *gguf);
 
 #endif

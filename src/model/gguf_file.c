@@ -1,12 +1,11 @@
 /* Parses a GGUF header. No number in it is trusted: before anything is allocated, its count is
  * checked against the bytes that are left, and every extent is taken from one cursor. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/cursor.h"
 #include "model/gguf.h"
-#include "model/reader.h"
 
 enum {
     MAX_KEY_BYTES = 65535, /* the format's limit */
@@ -19,146 +18,117 @@ enum {
     MAX_ALIGNMENT = 1 << 20
 };
 
-/* Bytes of one element; 0 for strings and arrays. */
-static size_t type_bytes(uint32_t type)
+size_t rf_gguf_type_bytes(uint32_t type)
 {
     static const unsigned char bytes[RF_GGUF_TYPE_LIMIT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     return bytes[type];
 }
 
-static int take_string(struct rf_cursor *cursor, const char *what, struct rf_str *string)
+static struct rf_str take_string(struct rf_cursor *cursor, const char *what)
 {
-    uint64_t n;
-    const unsigned char *data = NULL;
-    int code = rf_cursor_u64(cursor, what, &n);
-    if (!code) code = rf_cursor_take(cursor, n, what, &data);
-    if (!code) *string = (struct rf_str){(const char *)data, (size_t)n};
-    return code;
+    uint64_t n = rf_cursor_u64(cursor, what);
+    const unsigned char *data = rf_cursor_take(cursor, n, what);
+    return (struct rf_str){(const char *)data, data ? (size_t)n : 0};
 }
 
-static int take_array(struct rf_cursor *cursor, struct rf_gguf_value *value)
+static void take_array(struct rf_cursor *cursor, struct rf_gguf_value *value)
 {
-    int code = rf_cursor_u32(cursor, "the element type of an array", &value->elem_type);
-    if (!code) code = rf_cursor_u64(cursor, "the length of an array", &value->count);
-    if (code) return code;
+    struct rf_reading *reading = cursor->reading;
     int n = rf_shown(value->key);
     const char *key = value->key.data;
+    value->elem_type = rf_cursor_u32(cursor, "the element type of an array");
+    value->count = rf_cursor_u64(cursor, "the length of an array");
     if (value->elem_type == RF_GGUF_ARRAY)
-        return rf_fail(cursor->error, RF_ERR_UNSUPPORTED, "%s: key %.*s is an array of arrays",
-                       cursor->path, n, key);
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "key %.*s is an array of arrays", n, key);
     if (value->elem_type >= RF_GGUF_TYPE_LIMIT)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: key %.*s is an array of the unknown type %" PRIu32, cursor->path, n,
-                       key, value->elem_type);
-    size_t start = cursor->at, elem_bytes = type_bytes(value->elem_type);
-    size_t least =
-        elem_bytes ? elem_bytes : sizeof(uint64_t); /* a string has at least its length */
-    if (value->count > rf_cursor_left(cursor) / least)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: key %.*s: an array of %" PRIu64
-                       " elements does not fit the %zu bytes that are left",
-                       cursor->path, n, key, value->count, rf_cursor_left(cursor));
-    if (elem_bytes)
-        return rf_cursor_take(cursor, value->count * elem_bytes, "an array", &value->data);
-    value->data = cursor->data + start;
-    struct rf_str string;
-    for (uint64_t i = 0; i < value->count; i++) {
-        code = take_string(cursor, "a string of an array", &string);
-        if (code) return code;
-    }
-    return 0;
+        rf_bad(reading, RF_ERR_FORMAT, "key %.*s is an array of the unknown type %" PRIu32, n, key,
+               value->elem_type);
+    if (reading->code) return;
+    size_t elem_bytes = rf_gguf_type_bytes(value->elem_type), left = rf_cursor_left(cursor);
+    /* A string has at least its length. */
+    if (value->count > left / (elem_bytes ? elem_bytes : sizeof(uint64_t)))
+        rf_bad(reading, RF_ERR_FORMAT,
+               "key %.*s: an array of %" PRIu64
+               " elements does not fit the %zu bytes that are left",
+               n, key, value->count, left);
+    value->data = rf_cursor_take(cursor, value->count * elem_bytes, "an array");
+    for (uint64_t i = 0; !elem_bytes && !reading->code && i < value->count; i++)
+        take_string(cursor, "a string of an array");
 }
 
-static int take_value(struct rf_cursor *cursor, struct rf_gguf_value *value)
+static void take_value(struct rf_cursor *cursor, struct rf_gguf_value *value)
 {
-    int code = take_string(cursor, "a metadata key", &value->key);
-    if (code) return code;
-    int n = rf_shown(value->key);
+    struct rf_reading *reading = cursor->reading;
+    value->key = take_string(cursor, "a metadata key");
     if (value->key.bytes == 0 || value->key.bytes > MAX_KEY_BYTES)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: a metadata key at byte %zu has %zu bytes",
-                       cursor->path, cursor->at, value->key.bytes);
-    code = rf_cursor_u32(cursor, "the type of a metadata value", &value->type);
-    if (code) return code;
-    if (value->type >= RF_GGUF_TYPE_LIMIT)
-        return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s has the unknown type %" PRIu32,
-                       cursor->path, n, value->key.data, value->type);
+        rf_bad(reading, RF_ERR_FORMAT, "a metadata key at byte %zu has %zu bytes", cursor->at,
+               value->key.bytes);
+    value->type = rf_cursor_u32(cursor, "the type of a metadata value");
     size_t start = cursor->at;
-    if (value->type == RF_GGUF_STRING) {
-        struct rf_str string;
-        code = take_string(cursor, "a metadata string", &string);
-        if (code) return code;
+    if (value->type >= RF_GGUF_TYPE_LIMIT) {
+        rf_bad(reading, RF_ERR_FORMAT, "key %.*s has the unknown type %" PRIu32,
+               rf_shown(value->key), value->key.data, value->type);
+    } else if (value->type == RF_GGUF_STRING) {
+        struct rf_str string = take_string(cursor, "a metadata string");
         value->data = (const unsigned char *)string.data;
-        value->bytes = string.bytes;
-        return 0;
+    } else if (value->type == RF_GGUF_ARRAY) {
+        take_array(cursor, value);
+    } else {
+        value->data = rf_cursor_take(cursor, rf_gguf_type_bytes(value->type), "a metadata value");
     }
-    if (value->type == RF_GGUF_ARRAY)
-        code = take_array(cursor, value);
-    else
-        code = rf_cursor_take(cursor, type_bytes(value->type), "a metadata value", &value->data);
-    if (!code) value->bytes = cursor->at - (size_t)(value->data - cursor->data);
-    if (!code && value->type == RF_GGUF_BOOL && value->data[0] > 1)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: key %.*s at byte %zu is a boolean of value %d", cursor->path, n,
-                       value->key.data, start, value->data[0]);
-    return code;
-}
-
-static int compare(struct rf_str a, struct rf_str b)
-{
-    int order = memcmp(a.data, b.data, a.bytes < b.bytes ? a.bytes : b.bytes);
-    return order ? order : (a.bytes > b.bytes) - (a.bytes < b.bytes);
+    if (reading->code) return;
+    value->bytes = cursor->at - (size_t)(value->data - cursor->data);
+    if (value->type == RF_GGUF_BOOL && value->data[0] > 1)
+        rf_bad(reading, RF_ERR_FORMAT, "key %.*s at byte %zu is a boolean of value %d",
+               rf_shown(value->key), value->key.data, start, value->data[0]);
 }
 
 static int by_key(const void *a, const void *b)
 {
-    return compare(((const struct rf_gguf_value *)a)->key, ((const struct rf_gguf_value *)b)->key);
+    return rf_str_order(((const struct rf_gguf_value *)a)->key,
+                        ((const struct rf_gguf_value *)b)->key);
 }
 
-const struct rf_gguf_value *rf_gguf_find(const struct rf_gguf *gguf, const char *key)
+const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key)
 {
-    struct rf_gguf_value wanted = {.key = {key, strlen(key)}};
+    if (gguf->reading->code) return NULL;
+    const char *arch = *key == '.' ? gguf->reading->source->params.arch_name : "";
+    snprintf(gguf->key, sizeof gguf->key, "%s%s", arch, key);
+    struct rf_gguf_value wanted = {.key = rf_str_of(gguf->key)};
     if (gguf->n_values == 0) return NULL;
     return bsearch(&wanted, gguf->values, gguf->n_values, sizeof *gguf->values, by_key);
 }
 
-static int parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n,
-                        struct rf_arena *arena)
+static void parse_values(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n)
 {
-    gguf->values =
-        rf_arena_alloc(arena, (size_t)n, sizeof *gguf->values, "metadata", cursor->error);
-    if (!gguf->values) return RF_ERR_MEMORY;
+    struct rf_reading *reading = gguf->reading;
+    gguf->values = rf_take(reading, (size_t)n, sizeof *gguf->values, "metadata");
+    for (uint64_t i = 0; !reading->code && i < n; i++) take_value(cursor, &gguf->values[i]);
+    if (reading->code) return;
     gguf->n_values = (size_t)n;
-    for (size_t i = 0; i < gguf->n_values; i++) {
-        int code = take_value(cursor, &gguf->values[i]);
-        if (code) return code;
-    }
     qsort(gguf->values, gguf->n_values, sizeof *gguf->values, by_key);
     for (size_t i = 1; i < gguf->n_values; i++) {
         struct rf_str key = gguf->values[i].key;
-        if (compare(gguf->values[i - 1].key, key) == 0)
-            return rf_fail(cursor->error, RF_ERR_FORMAT, "%s: key %.*s is there twice",
-                           cursor->path, rf_shown(key), key.data);
+        if (rf_str_same(gguf->values[i - 1].key, key))
+            rf_bad(reading, RF_ERR_FORMAT, "key %.*s is there twice", rf_shown(key), key.data);
     }
-    return 0;
 }
 
-static int read_alignment(struct rf_gguf *gguf)
+static void read_alignment(struct rf_gguf *gguf)
 {
     const struct rf_gguf_value *value = rf_gguf_find(gguf, "general.alignment");
     gguf->alignment = DEFAULT_ALIGNMENT;
-    if (!value) return 0;
-    if (value->type != RF_GGUF_U32)
-        return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: key general.alignment must be of type UINT32 (4), not %" PRIu32,
-                       gguf->path, value->type);
-    gguf->alignment = rf_load_le(value->data, 4);
+    if (!value) return;
+    if (value->type == RF_GGUF_U32)
+        gguf->alignment = rf_load_le(value->data, 4);
+    else
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key general.alignment must be of type UINT32 (4), not %" PRIu32, value->type);
     if (gguf->alignment < MIN_ALIGNMENT || gguf->alignment > MAX_ALIGNMENT ||
         gguf->alignment & (gguf->alignment - 1))
-        return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: key general.alignment is %" PRIu64
-                       "; it must be a power of two from %d to %d",
-                       gguf->path, gguf->alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
-    return 0;
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key general.alignment is %" PRIu64 "; it must be a power of two from %d to %d",
+               gguf->alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
 }
 
 /* ggml's names of types that we do not read, for the error sentence. */
@@ -176,152 +146,131 @@ static const char *foreign_type(uint32_t type)
     return "unknown";
 }
 
-static int tensor_bytes(struct rf_cursor *cursor, struct rf_tensor *tensor)
+static void set_tensor_bytes(struct rf_reading *reading, struct rf_tensor *tensor)
 {
     const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
-    if (tensor->ne[0] % info->block_elems)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: tensor %s has rows of %" PRId64
-                       " elements, but %s comes in blocks of %" PRIu32,
-                       cursor->path, tensor->name, tensor->ne[0], info->name, info->block_elems);
-    uint64_t bytes = (uint64_t)tensor->ne[0] / info->block_elems;
-    int wraps = rf_mul_wraps(bytes, info->block_bytes, &bytes);
-    uint64_t elements = (uint64_t)tensor->ne[0];
+    const int64_t *ne = tensor->ne;
+    if (ne[0] % info->block_elems)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "tensor %s has rows of %" PRId64 " elements, but %s comes in blocks of %" PRIu32,
+               tensor->name, ne[0], info->name, info->block_elems);
+    uint64_t elements = (uint64_t)ne[0];
+    int wraps = rf_mul_wraps(elements / info->block_elems, info->block_bytes, &tensor->bytes);
     for (int i = 1; i < 4; i++) {
-        wraps |= rf_mul_wraps(bytes, (uint64_t)tensor->ne[i], &bytes);
-        wraps |= rf_mul_wraps(elements, (uint64_t)tensor->ne[i], &elements);
+        wraps |= rf_mul_wraps(tensor->bytes, (uint64_t)ne[i], &tensor->bytes);
+        wraps |= rf_mul_wraps(elements, (uint64_t)ne[i], &elements);
     }
-    if (wraps || bytes > INT64_MAX || elements > INT64_MAX)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: tensor %s of [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                       "] elements is larger than any file",
-                       cursor->path, tensor->name, tensor->ne[0], tensor->ne[1], tensor->ne[2],
-                       tensor->ne[3]);
-    tensor->bytes = bytes;
-    return 0;
+    if (wraps || tensor->bytes > INT64_MAX || elements > INT64_MAX)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "tensor %s of [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+               "] elements is larger than any file",
+               tensor->name, ne[0], ne[1], ne[2], ne[3]);
 }
 
-static int take_tensor(struct rf_cursor *cursor, struct rf_source *source, struct rf_tensor *tensor,
-                       uint64_t *offset)
+static void take_dimensions(struct rf_cursor *cursor, struct rf_tensor *tensor)
 {
-    struct rf_str name;
-    uint32_t n_dims, type;
-    int code = take_string(cursor, "a tensor's name", &name);
-    if (code) return code;
-    if (name.bytes == 0 || name.bytes > MAX_NAME_BYTES || memchr(name.data, 0, name.bytes))
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: a tensor's name before byte %zu is not one (%zu bytes)", cursor->path,
-                       cursor->at, name.bytes);
-    tensor->name = rf_arena_strndup(&source->private_->arena, name.data, name.bytes, cursor->error);
-    if (!tensor->name) return RF_ERR_MEMORY;
-    code = rf_cursor_u32(cursor, "a tensor's number of dimensions", &n_dims);
-    if (code) return code;
+    uint32_t n_dims = rf_cursor_u32(cursor, "a tensor's number of dimensions");
     if (n_dims < 1 || n_dims > 4)
-        return rf_fail(cursor->error, RF_ERR_FORMAT,
-                       "%s: tensor %s has %" PRIu32 " dimensions; 1 to 4 are possible",
-                       cursor->path, tensor->name, n_dims);
+        rf_bad(cursor->reading, RF_ERR_FORMAT,
+               "tensor %s has %" PRIu32 " dimensions; 1 to 4 are possible", tensor->name, n_dims);
     tensor->n_dims = (int32_t)n_dims;
     for (uint32_t i = 0; i < 4; i++) {
-        uint64_t ne = 1;
-        if (i < n_dims) code = rf_cursor_u64(cursor, "a tensor's dimension", &ne);
-        if (code) return code;
+        uint64_t ne = i < n_dims ? rf_cursor_u64(cursor, "a tensor's dimension") : 1;
         if (ne < 1 || ne > INT64_MAX)
-            return rf_fail(cursor->error, RF_ERR_FORMAT,
-                           "%s: tensor %s: dimension %" PRIu32 " is %" PRIu64, cursor->path,
-                           tensor->name, i, ne);
+            rf_bad(cursor->reading, RF_ERR_FORMAT, "tensor %s: dimension %" PRIu32 " is %" PRIu64,
+                   tensor->name, i, ne);
         tensor->ne[i] = (int64_t)ne;
     }
-    code = rf_cursor_u32(cursor, "a tensor's type", &type);
-    if (!code) code = rf_cursor_u64(cursor, "a tensor's offset", offset);
-    if (code) return code;
-    if (!rf_dtype_info(type))
-        return rf_fail(cursor->error, RF_ERR_UNSUPPORTED,
-                       "%s: tensor %s is of type %" PRIu32 " (%s), which is not read", cursor->path,
-                       tensor->name, type, foreign_type(type));
-    tensor->dtype = (enum rf_dtype)type;
-    return tensor_bytes(cursor, tensor);
 }
 
-static int parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, struct rf_source *source,
-                         uint64_t n, struct rf_arena *arena)
+static void take_tensor(struct rf_cursor *cursor, struct rf_tensor *tensor, uint64_t *offset)
 {
-    source->tensors =
-        rf_source_alloc(source, (size_t)n, sizeof *source->tensors, "tensors", gguf->error);
-    uint64_t *offsets = rf_arena_alloc(arena, (size_t)n, sizeof *offsets, "tensors", gguf->error);
-    if (!source->tensors || !offsets) return RF_ERR_MEMORY;
+    struct rf_reading *reading = cursor->reading;
+    struct rf_str name = take_string(cursor, "a tensor's name");
+    if (name.bytes == 0 || name.bytes > MAX_NAME_BYTES || memchr(name.data, 0, name.bytes))
+        rf_bad(reading, RF_ERR_FORMAT, "a tensor's name before byte %zu is not one (%zu bytes)",
+               cursor->at, name.bytes);
+    tensor->name = rf_keep_text(reading, name);
+    take_dimensions(cursor, tensor);
+    uint32_t type = rf_cursor_u32(cursor, "a tensor's type");
+    *offset = rf_cursor_u64(cursor, "a tensor's offset");
+    if (!rf_dtype_info(type))
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "tensor %s is of type %" PRIu32 " (%s), which is not read", tensor->name, type,
+               foreign_type(type));
+    tensor->dtype = (enum rf_dtype)type;
+    if (!reading->code) set_tensor_bytes(reading, tensor);
+}
+
+static void place_tensor(const struct rf_gguf *gguf, struct rf_tensor *tensor, uint64_t offset,
+                         const unsigned char *data, size_t data_bytes)
+{
+    if (offset % gguf->alignment)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "tensor %s: offset %" PRIu64 " is not a multiple of the alignment, %" PRIu64,
+               tensor->name, offset, gguf->alignment);
+    if (tensor->bytes > data_bytes || offset > data_bytes - tensor->bytes)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "tensor %s: %" PRIu64 " bytes at offset %" PRIu64
+               " go beyond the %zu bytes of data in the file",
+               tensor->name, tensor->bytes, offset, data_bytes);
+    else
+        tensor->data = data + offset;
+}
+
+static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64_t n)
+{
+    struct rf_reading *reading = gguf->reading;
+    struct rf_source *source = reading->source;
+    source->tensors = rf_keep(reading, (size_t)n, sizeof *source->tensors, "tensors");
+    uint64_t *offsets = rf_take(reading, (size_t)n, sizeof *offsets, "tensors");
+    for (uint64_t i = 0; !reading->code && i < n; i++)
+        take_tensor(cursor, &source->tensors[i], &offsets[i]);
+    if (reading->code) return;
     source->n_tensors = (int32_t)n;
-    for (int32_t i = 0; i < source->n_tensors; i++) {
-        int code = take_tensor(cursor, source, &source->tensors[i], &offsets[i]);
-        if (code) return code;
-    }
 
     size_t padding = (size_t)((gguf->alignment - cursor->at % gguf->alignment) % gguf->alignment);
     size_t left = rf_cursor_left(cursor);
-    size_t data_bytes = left > padding ? left - padding : 0;
-    const unsigned char *data =
-        cursor->data + (left > padding ? cursor->at + padding : cursor->bytes);
-    for (int32_t i = 0; i < source->n_tensors; i++) {
-        struct rf_tensor *tensor = &source->tensors[i];
-        uint64_t offset = offsets[i], end;
-        if (offset % gguf->alignment)
-            return rf_fail(gguf->error, RF_ERR_FORMAT,
-                           "%s: tensor %s: offset %" PRIu64
-                           " is not a multiple of the alignment, %" PRIu64,
-                           gguf->path, tensor->name, offset, gguf->alignment);
-        if (rf_add_wraps(offset, tensor->bytes, &end) || end > data_bytes)
-            return rf_fail(gguf->error, RF_ERR_FORMAT,
-                           "%s: tensor %s: %" PRIu64 " bytes at offset %" PRIu64
-                           " go beyond the %zu bytes of data in the file",
-                           gguf->path, tensor->name, tensor->bytes, offset, data_bytes);
-        tensor->data = data + offset;
-    }
-    return 0;
+    if (padding > left) padding = left;
+    for (uint64_t i = 0; i < n; i++)
+        place_tensor(gguf, &source->tensors[i], offsets[i], cursor->data + cursor->at + padding,
+                     left - padding);
 }
 
-static int check_version(const struct rf_gguf *gguf)
+static void check_version(const struct rf_gguf *gguf)
 {
-    switch (gguf->version) {
-    case 2:
-    case 3: return 0;
-    case 0x02000000u:
-    case 0x03000000u:
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: is a big-endian GGUF file; only little-endian ones are read",
-                       gguf->path);
-    default:
-        return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                       "%s: is of GGUF version %" PRIu32 "; 2 and 3 are read", gguf->path,
-                       gguf->version);
-    }
+    if (gguf->version == 0x02000000u || gguf->version == 0x03000000u)
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "is a big-endian GGUF file; only little-endian ones are read");
+    else if (gguf->version != 2 && gguf->version != 3)
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "is of GGUF version %" PRIu32 "; 2 and 3 are read", gguf->version);
 }
 
-int rf_gguf_parse(struct rf_gguf *gguf, struct rf_source *source, struct rf_arena *arena,
-                  const unsigned char *data, size_t bytes)
+/* Checks a number of things before memory for them is allocated. */
+static void check_count(const struct rf_cursor *cursor, uint64_t n, size_t least, const char *what)
 {
-    struct rf_cursor cursor = {data, bytes, 0, gguf->path, gguf->error};
+    if (n > rf_cursor_left(cursor) / least || n > MAX_ENTRIES)
+        rf_bad(cursor->reading, RF_ERR_FORMAT, "%" PRIu64 " %s do not fit a file of %zu bytes", n,
+               what, cursor->bytes);
+}
+
+int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes)
+{
+    struct rf_reading *reading = gguf->reading;
+    struct rf_cursor cursor = {data, bytes, 4, reading};
+    if (bytes == 0) return rf_bad(reading, RF_ERR_FORMAT, "is empty");
     if (bytes < 4 || memcmp(data, "GGUF", 4) != 0)
-        return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       bytes ? "%s: is not a GGUF file (it does not begin with \"GGUF\")"
-                             : "%s: is empty",
-                       gguf->path);
-    cursor.at = 4;
-    uint64_t n_tensors, n_values;
-    int code = rf_cursor_u32(&cursor, "the version", &gguf->version);
-    if (!code) code = check_version(gguf);
-    if (!code) code = rf_cursor_u64(&cursor, "the number of tensors", &n_tensors);
-    if (!code) code = rf_cursor_u64(&cursor, "the number of metadata values", &n_values);
-    if (code) return code;
-    size_t left = rf_cursor_left(&cursor);
-    if (n_values > left / MIN_VALUE_BYTES || n_values > MAX_ENTRIES)
-        return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: %" PRIu64 " metadata values do not fit a file of %zu bytes", gguf->path,
-                       n_values, bytes);
-    if (n_tensors > left / MIN_TENSOR_BYTES || n_tensors > MAX_ENTRIES)
-        return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: %" PRIu64 " tensors do not fit a file of %zu bytes", gguf->path,
-                       n_tensors, bytes);
-    code = parse_values(gguf, &cursor, n_values, arena);
-    if (!code) code = read_alignment(gguf);
-    if (!code) code = parse_tensors(gguf, &cursor, source, n_tensors, arena);
-    return code;
+        return rf_bad(reading, RF_ERR_FORMAT,
+                      "is not a GGUF file (it does not begin with \"GGUF\")");
+    gguf->version = rf_cursor_u32(&cursor, "the version");
+    check_version(gguf);
+    uint64_t n_tensors = rf_cursor_u64(&cursor, "the number of tensors");
+    uint64_t n_values = rf_cursor_u64(&cursor, "the number of metadata values");
+    check_count(&cursor, n_values, MIN_VALUE_BYTES, "metadata values");
+    check_count(&cursor, n_tensors, MIN_TENSOR_BYTES, "tensors");
+    parse_values(gguf, &cursor, n_values);
+    read_alignment(gguf);
+    parse_tensors(gguf, &cursor, n_tensors);
+    return reading->code;
 }

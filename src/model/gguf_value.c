@@ -1,6 +1,5 @@
 /* Looks up metadata values by key and expected type. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "model/cursor.h"
 #include "model/gguf.h"
@@ -13,16 +12,24 @@ static const char *type_name(uint32_t type)
     return names[type];
 }
 
-static int wrong_type(const struct rf_gguf *gguf, const char *key, uint32_t type,
-                      const char *wanted)
+int rf_gguf_missing(struct rf_gguf *gguf)
 {
-    return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is of type %s, not %s", gguf->path, key,
-                   type_name(type), wanted);
+    return rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s is missing", gguf->key);
 }
 
-int rf_gguf_missing(const struct rf_gguf *gguf, const char *key)
+static void wrong_type(struct rf_gguf *gguf, uint32_t type, const char *wanted)
 {
-    return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is missing", gguf->path, key);
+    rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s is of type %s, not %s", gguf->key, type_name(type),
+           wanted);
+}
+
+/* NULL also when the value is of another type. */
+static const struct rf_gguf_value *find_typed(struct rf_gguf *gguf, const char *key, uint32_t type)
+{
+    const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
+    if (!found || found->type == type) return found;
+    wrong_type(gguf, found->type, type_name(type));
+    return NULL;
 }
 
 static int is_integer(uint32_t type)
@@ -49,103 +56,88 @@ static int64_t load_integer(uint32_t type, const unsigned char *data)
     }
 }
 
-static int in_range(const struct rf_gguf *gguf, const char *key, int64_t value, int64_t lowest,
-                    int64_t highest)
+static int64_t in_range(struct rf_gguf *gguf, int64_t value, int64_t lowest, int64_t highest,
+                        int64_t otherwise)
 {
-    if (value >= lowest && value <= highest) return 1;
-    return rf_fail(gguf->error, RF_ERR_FORMAT,
-                   "%s: key %s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, gguf->path,
-                   key, value, lowest, highest);
+    if (value >= lowest && value <= highest) return value;
+    rf_bad(gguf->reading, RF_ERR_FORMAT,
+           "key %s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, gguf->key, value,
+           lowest, highest);
+    return otherwise;
 }
 
-int rf_gguf_integer(const struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
-                    int64_t *value)
+int64_t rf_gguf_integer(struct rf_gguf *gguf, const char *key, int64_t lowest, int64_t highest,
+                        int64_t otherwise)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
-    if (!found) return 0;
-    if (!is_integer(found->type)) return wrong_type(gguf, key, found->type, "an integer");
-    int64_t integer = load_integer(found->type, found->data);
-    int code = in_range(gguf, key, integer, lowest, highest);
-    if (code == 1) *value = integer;
-    return code;
+    if (found && is_integer(found->type))
+        return in_range(gguf, load_integer(found->type, found->data), lowest, highest, otherwise);
+    if (found) wrong_type(gguf, found->type, "an integer");
+    return otherwise;
 }
 
-static size_t integer_bytes(uint32_t type)
-{
-    return type <= RF_GGUF_I8 ? 1 : type <= RF_GGUF_I16 ? 2 : type <= RF_GGUF_I32 ? 4 : 8;
-}
-
-int rf_gguf_integer_per_layer(const struct rf_gguf *gguf, const char *key, int64_t n,
-                              int64_t highest, int64_t *value)
+int32_t rf_gguf_per_layer(struct rf_gguf *gguf, const char *key, int32_t n, int32_t otherwise)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
     if (!found || found->type != RF_GGUF_ARRAY)
-        return rf_gguf_integer(gguf, key, 1, highest, value);
-    if (!is_integer(found->elem_type)) return wrong_type(gguf, key, found->elem_type, "integers");
-    if (found->count != (uint64_t)n)
-        return rf_fail(gguf->error, RF_ERR_FORMAT,
-                       "%s: key %s has %" PRIu64 " elements, but the model has %" PRId64 " layers",
-                       gguf->path, key, found->count, n);
-    int64_t first = load_integer(found->elem_type, found->data);
-    for (uint64_t i = 1; i < found->count; i++) {
-        int64_t other =
-            load_integer(found->elem_type, found->data + i * integer_bytes(found->elem_type));
+        return (int32_t)rf_gguf_integer(gguf, key, 1, INT32_MAX, otherwise);
+    uint32_t type = found->elem_type;
+    if (!is_integer(type)) {
+        wrong_type(gguf, type, "integers");
+        return otherwise;
+    }
+    if (found->count != (uint64_t)n) {
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key %s has %" PRIu64 " elements, but the model has %" PRId32 " layers", gguf->key,
+               found->count, n);
+        return otherwise;
+    }
+    int64_t first = load_integer(type, found->data);
+    for (int32_t i = 1; i < n; i++) {
+        int64_t other = load_integer(type, found->data + (size_t)i * rf_gguf_type_bytes(type));
         if (other != first)
-            return rf_fail(gguf->error, RF_ERR_UNSUPPORTED,
-                           "%s: key %s differs between layers (%" PRId64 " and %" PRId64
-                           "), which is not supported",
-                           gguf->path, key, first, other);
+            rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+                   "key %s differs between layers (%" PRId64 " and %" PRId64
+                   "), which is not supported",
+                   gguf->key, first, other);
     }
-    int code = in_range(gguf, key, first, 1, highest);
-    if (code == 1) *value = first;
-    return code;
+    return (int32_t)in_range(gguf, first, 1, INT32_MAX, otherwise);
 }
 
-int rf_gguf_float(const struct rf_gguf *gguf, const char *key, double *value)
+double rf_gguf_float(struct rf_gguf *gguf, const char *key, double otherwise)
 {
     const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
-    if (!found) return 0;
-    if (found->type == RF_GGUF_F32) {
-        float single;
+    float single;
+    if (found && found->type == RF_GGUF_F32) {
         memcpy(&single, found->data, sizeof single);
-        *value = (double)single;
-    } else if (found->type == RF_GGUF_F64) {
-        memcpy(value, found->data, sizeof *value);
-    } else {
-        return wrong_type(gguf, key, found->type, "FLOAT32");
+        return (double)single;
     }
-    return 1;
+    if (found && found->type == RF_GGUF_F64)
+        memcpy(&otherwise, found->data, sizeof otherwise);
+    else if (found)
+        wrong_type(gguf, found->type, "FLOAT32");
+    return otherwise;
 }
 
-int rf_gguf_bool(const struct rf_gguf *gguf, const char *key, int *value)
+int8_t rf_gguf_bool(struct rf_gguf *gguf, const char *key, int8_t otherwise)
 {
-    const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
-    if (!found) return 0;
-    if (found->type != RF_GGUF_BOOL) return wrong_type(gguf, key, found->type, "BOOL");
-    *value = found->data[0];
-    return 1;
+    const struct rf_gguf_value *found = find_typed(gguf, key, RF_GGUF_BOOL);
+    return found ? (int8_t)found->data[0] : otherwise;
 }
 
-int rf_gguf_string(const struct rf_gguf *gguf, const char *key, struct rf_str *value)
+struct rf_str rf_gguf_string(struct rf_gguf *gguf, const char *key, struct rf_str otherwise)
 {
-    const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
-    if (!found) return 0;
-    if (found->type != RF_GGUF_STRING) return wrong_type(gguf, key, found->type, "STRING");
-    *value = (struct rf_str){(const char *)found->data, found->bytes};
-    return 1;
+    const struct rf_gguf_value *found = find_typed(gguf, key, RF_GGUF_STRING);
+    return found ? (struct rf_str){(const char *)found->data, found->bytes} : otherwise;
 }
 
-int rf_gguf_array(const struct rf_gguf *gguf, const char *key, uint32_t elem_type,
-                  const struct rf_gguf_value **value)
+const struct rf_gguf_value *rf_gguf_array(struct rf_gguf *gguf, const char *key, uint32_t elem_type)
 {
-    const struct rf_gguf_value *found = rf_gguf_find(gguf, key);
-    if (!found) return 0;
-    if (found->type != RF_GGUF_ARRAY) return wrong_type(gguf, key, found->type, "ARRAY");
-    if (found->elem_type != elem_type)
-        return rf_fail(gguf->error, RF_ERR_FORMAT, "%s: key %s is an array of %s, not of %s",
-                       gguf->path, key, type_name(found->elem_type), type_name(elem_type));
-    *value = found;
-    return 1;
+    const struct rf_gguf_value *found = find_typed(gguf, key, RF_GGUF_ARRAY);
+    if (!found || found->elem_type == elem_type) return found;
+    rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s is an array of %s, not of %s", gguf->key,
+           type_name(found->elem_type), type_name(elem_type));
+    return NULL;
 }
 
 struct rf_str rf_gguf_next_string(const unsigned char **data)

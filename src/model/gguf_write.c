@@ -1,19 +1,22 @@
 #include "model/gguf_write.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/gguf.h"
 #include "model/open.h"
-#include "model/reader.h"
 
 enum { QUANTIZATION_VERSION = 2 /* of ggml's blocks */ };
 
 struct rf_gguf_copy_private {
     struct rf_allocator allocator;
-    struct rf_arena arena;     /* of the lists below */
+    struct rf_reading reading; /* the same file, parsed once more for names and places */
     struct rf_gguf gguf;       /* values in the file's order, so rf_gguf_find does not work on it */
-    struct rf_source *tensors; /* the same file, parsed once more for names and places */
+};
+
+/* One block of memory: closing the copy frees both. */
+struct opened {
+    struct rf_gguf_copy copy;
+    struct rf_gguf_copy_private private_;
 };
 
 /* ---- opening ---- */
@@ -34,26 +37,25 @@ static int by_tensor_data(const void *a, const void *b)
 
 static int read_again(struct rf_gguf_copy *copy, const char *path, struct rf_error *error)
 {
+    struct rf_source *again;
     struct rf_gguf_copy_private *own = copy->private_;
     struct rf_mapping mapping;
-    own->gguf = (struct rf_gguf){.path = path, .error = error};
-    int code = rf_source_new(&own->tensors, &own->allocator, error);
-    if (!code) code = rf_source_map(own->tensors, path, &mapping, error);
-    if (!code)
-        code = rf_gguf_parse(&own->gguf, own->tensors, &own->arena, mapping.data, mapping.bytes);
+    int code = rf_source_new(&again, &own->allocator, error);
     if (code) return code;
-    copy->n_tensors = (size_t)own->tensors->n_tensors;
-    copy->tensors =
-        rf_arena_alloc(&own->arena, copy->n_tensors, sizeof *copy->tensors, "tensors", error);
+    own->reading = rf_reading_of(again, path, error);
+    own->gguf.reading = &own->reading;
+    code = rf_source_map(again, path, &mapping, error);
+    if (!code) code = rf_gguf_parse(&own->gguf, mapping.data, mapping.bytes);
+    if (code) return code;
+    copy->n_tensors = (size_t)again->n_tensors;
+    copy->tensors = rf_take(&own->reading, copy->n_tensors, sizeof *copy->tensors, "tensors");
     if (!copy->tensors) return RF_ERR_MEMORY;
     for (size_t i = 0; i < copy->n_tensors; i++) {
-        const struct rf_tensor *tensor = &own->tensors->tensors[i];
+        const struct rf_tensor *tensor = &again->tensors[i];
         copy->tensors[i] = (struct rf_copied_tensor){.tensor = tensor, .dtype = tensor->dtype};
     }
-    if (own->gguf.n_values)
-        qsort(own->gguf.values, own->gguf.n_values, sizeof *own->gguf.values, by_key_data);
-    if (copy->n_tensors)
-        qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
+    qsort(own->gguf.values, own->gguf.n_values, sizeof *own->gguf.values, by_key_data);
+    qsort(copy->tensors, copy->n_tensors, sizeof *copy->tensors, by_tensor_data);
     return 0;
 }
 
@@ -61,28 +63,22 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
     *copy = NULL;
-    struct rf_gguf_copy *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
+    struct opened *made = rf_calloc(allocator, 1, sizeof *made, "model", error);
     if (!made) return RF_ERR_MEMORY;
-    made->private_ = rf_calloc(allocator, 1, sizeof *made->private_, "model", error);
-    if (!made->private_) {
-        rf_free(allocator, made);
-        return RF_ERR_MEMORY;
-    }
-    made->private_->allocator = *allocator;
-    made->private_->arena.allocator = &made->private_->allocator;
-    int code = rf_source_open(&made->source, path, allocator, error);
-    if (!code && strncmp(made->source->container, "GGUF", 4) != 0)
+    made->private_.allocator = *allocator;
+    made->copy.private_ = &made->private_;
+    int code = rf_source_open(&made->copy.source, path, allocator, error);
+    if (!code && strncmp(made->copy.source->container, "GGUF", 4) != 0)
         code = rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written "
                        "as it was read",
-                       path, made->source->container);
-    if (!code) code = read_again(made, path, error);
-    if (code) {
-        rf_gguf_copy_close(made);
-        return code;
-    }
-    *copy = made;
-    return 0;
+                       path, made->copy.source->container);
+    if (!code) code = read_again(&made->copy, path, error);
+    if (code)
+        rf_gguf_copy_close(&made->copy);
+    else
+        *copy = &made->copy;
+    return code;
 }
 
 void rf_gguf_copy_close(struct rf_gguf_copy *copy)
@@ -91,41 +87,27 @@ void rf_gguf_copy_close(struct rf_gguf_copy *copy)
     struct rf_gguf_copy_private *own = copy->private_;
     struct rf_allocator allocator = own->allocator;
     rf_source_close(copy->source);
-    rf_source_close(own->tensors);
-    rf_arena_free(&own->arena);
-    rf_free(&allocator, own);
+    rf_arena_free(&own->reading.arena);
+    rf_source_close(own->reading.source);
     rf_free(&allocator, copy);
 }
 
 /* ---- the header ---- */
 
-struct output {
-    const struct rf_allocator *allocator;
-    struct rf_bytes *bytes;
-    struct rf_error *error;
-    int code;
-};
-
-static void put(struct output *output, const void *data, size_t n)
+static void put_u32(struct rf_writer *output, uint32_t number)
 {
-    if (!output->code)
-        output->code = rf_bytes_append(output->allocator, output->bytes, data, n, output->error);
+    rf_write(output, &number, sizeof number);
 }
 
-static void put_u32(struct output *output, uint32_t number)
+static void put_u64(struct rf_writer *output, uint64_t number)
 {
-    put(output, &number, sizeof number);
+    rf_write(output, &number, sizeof number);
 }
 
-static void put_u64(struct output *output, uint64_t number)
-{
-    put(output, &number, sizeof number);
-}
-
-static void put_string(struct output *output, const char *text)
+static void put_string(struct rf_writer *output, const char *text)
 {
     put_u64(output, strlen(text));
-    put(output, text, strlen(text));
+    rf_write_text(output, text);
 }
 
 static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
@@ -136,7 +118,7 @@ static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
         elements[copy->tensors[i].dtype] += rf_tensor_elements(copy->tensors[i].tensor);
     for (int t = 0; t < RF_DTYPE_LIMIT; t++)
         if (elements[t] > elements[most]) most = t;
-    return (enum rf_dtype)most;
+    return most;
 }
 
 /* The keys whose values depend on the types of the tensors. */
@@ -145,35 +127,40 @@ struct set_key {
     uint32_t number;
     int is_there; /* in the file that is read */
 };
+enum { N_SETS = 2 };
 
-static void put_set_key(struct output *output, const struct set_key *set)
+static void put_set_key(struct rf_writer *output, const struct set_key *set)
 {
     put_string(output, set->key);
     put_u32(output, RF_GGUF_U32);
     put_u32(output, set->number);
 }
 
+static struct set_key *find_set(struct set_key *sets, struct rf_str key)
+{
+    for (size_t i = 0; i < N_SETS; i++)
+        if (rf_str_is(key, sets[i].key)) return &sets[i];
+    return NULL;
+}
+
 /* A value and its key are contiguous in the file: length, key, type and value. */
-static void put_values(struct output *output, const struct rf_gguf *gguf,
-                       const struct set_key *sets, size_t n_sets)
+static void put_values(struct rf_writer *output, const struct rf_gguf *gguf, struct set_key *sets)
 {
     for (size_t i = 0; i < gguf->n_values; i++) {
         const struct rf_gguf_value *value = &gguf->values[i];
-        const struct set_key *set = NULL;
-        for (size_t j = 0; j < n_sets; j++)
-            if (rf_str_is(value->key, sets[j].key)) set = &sets[j];
+        const struct set_key *set = find_set(sets, value->key);
         const char *begin = value->key.data - sizeof(uint64_t),
                    *end = (const char *)value->data + value->bytes;
         if (set)
             put_set_key(output, set);
         else
-            put(output, begin, (size_t)(end - begin));
+            rf_write(output, begin, (size_t)(end - begin));
     }
-    for (size_t j = 0; j < n_sets; j++)
-        if (!sets[j].is_there) put_set_key(output, &sets[j]);
+    for (size_t i = 0; i < N_SETS; i++)
+        if (!sets[i].is_there) put_set_key(output, &sets[i]);
 }
 
-static void put_tensor(struct output *output, const struct rf_copied_tensor *copied)
+static void put_tensor(struct rf_writer *output, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor;
     put_string(output, tensor->name);
@@ -183,34 +170,39 @@ static void put_tensor(struct output *output, const struct rf_copied_tensor *cop
     put_u64(output, copied->offset);
 }
 
-int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint64_t *alignment,
-                        struct rf_error *error)
+static void place_tensors(struct rf_gguf_copy *copy, uint64_t alignment)
 {
-    const struct rf_gguf *gguf = &copy->private_->gguf;
-    struct output output = {&copy->private_->allocator, header, error, 0};
-    struct set_key sets[] = {
-        {"general.file_type", rf_dtype_info(most_frequent(copy))->file_type, 0},
-        {"general.quantization_version", QUANTIZATION_VERSION, 0}};
-    enum { N_SETS = sizeof sets / sizeof *sets };
-    uint64_t offset = 0, n_values = gguf->n_values, start = header->count;
-    *alignment = gguf->alignment;
+    uint64_t offset = 0;
     for (size_t i = 0; i < copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &copy->tensors[i];
         copied->bytes = rf_dtype_bytes(copied->dtype, (size_t)rf_tensor_elements(copied->tensor));
         copied->offset = offset;
-        offset += (copied->bytes + *alignment - 1) & ~(*alignment - 1);
+        offset += (copied->bytes + alignment - 1) & ~(alignment - 1);
     }
-    for (size_t j = 0; j < N_SETS; j++) {
-        for (size_t i = 0; i < gguf->n_values; i++)
-            sets[j].is_there |= rf_str_is(gguf->values[i].key, sets[j].key);
-        n_values += !sets[j].is_there;
+}
+
+int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint64_t *alignment,
+                        struct rf_error *error)
+{
+    const struct rf_gguf *gguf = &copy->private_->gguf;
+    struct rf_writer output = {&copy->private_->allocator, header, error, 0};
+    struct set_key sets[N_SETS] = {
+        {"general.file_type", rf_dtype_info(most_frequent(copy))->file_type, 0},
+        {"general.quantization_version", QUANTIZATION_VERSION, 0}};
+    size_t n_values = gguf->n_values + N_SETS, start = header->count;
+    *alignment = gguf->alignment;
+    place_tensors(copy, *alignment);
+    for (size_t i = 0; i < gguf->n_values; i++) {
+        struct set_key *set = find_set(sets, gguf->values[i].key);
+        if (set) n_values--;
+        if (set) set->is_there = 1;
     }
-    put(&output, "GGUF", 4);
+    rf_write(&output, "GGUF", 4);
     put_u32(&output, 3);
     put_u64(&output, copy->n_tensors);
     put_u64(&output, n_values);
-    put_values(&output, gguf, sets, N_SETS);
+    put_values(&output, gguf, sets);
     for (size_t i = 0; i < copy->n_tensors; i++) put_tensor(&output, &copy->tensors[i]);
-    while (!output.code && (header->count - start) % *alignment) put(&output, "", 1);
+    while (!output.code && (header->count - start) % *alignment) rf_write(&output, "", 1);
     return output.code;
 }

@@ -3,9 +3,7 @@
 #ifndef RF_MODEL_HF_H
 #define RF_MODEL_HF_H
 
-#include "model/arena.h"
 #include "model/json.h"
-#include "model/reader.h"
 
 struct rf_hf_shard {
     const char *path;
@@ -26,11 +24,9 @@ struct rf_hf_files {
 
 /* A folder while it is read. The JSON documents are parsed; NULL for a missing file. */
 struct rf_hf {
-    struct rf_source *source;
+    struct rf_reading reading;
     const struct rf_hf_files *files;
     struct rf_json *config, *generation_config, *tokenizer_config, *tokenizer, *chat_template;
-    struct rf_arena scratch;
-    struct rf_error *error;
 };
 
 /* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
@@ -39,25 +35,23 @@ int rf_hf_read_folder(struct rf_source *source, const char *folder, const char *
                       struct rf_error *error);
 /* The part of rf_hf_read_folder that follows the mapping of the files. */
 int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct rf_error *error);
-/* The distinct shard names of a model.safetensors.index.json, allocated in the source. */
-int rf_hf_shard_names(struct rf_source *source, const char *path, struct rf_str index,
-                      const char ***names, size_t *n, struct rf_error *error);
+/* The distinct shard names of a model.safetensors.index.json, which is the reading's path; NULL
+ * after a failure. They live as long as the source. */
+const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
 
-int rf_hf_read_params(struct rf_hf *hf);
+void rf_hf_read_params(struct rf_hf *hf);
 /* Fills source->tensors from all shards and translates the names. `tied`: skips the output head,
  * since the configuration says that it is the embedding. */
-int rf_safetensors_read(struct rf_hf *hf, int tied);
-/* Translates a GGUF name to the folder's name, as rf_shown_name. */
-const char *rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
-int rf_hf_read_vocab(struct rf_hf *hf);
+void rf_safetensors_read(struct rf_hf *hf, int tied);
+/* Translates a GGUF name to the folder's name. */
+void rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
+void rf_hf_read_vocab(struct rf_hf *hf);
 
 /* Parts of rf_hf_read_vocab. The vocabulary has n_vocab entries; data is NULL for one without a
  * token. */
-int rf_hf_read_bpe(struct rf_hf *hf);
-int rf_hf_read_sentencepiece(struct rf_hf *hf);
+void rf_hf_read_bpe(struct rf_hf *hf);
+void rf_hf_read_sentencepiece(struct rf_hf *hf);
 /* Sets the entry `id` to a copy of the text. The id must exist and must not have another text. */
-int rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type);
-/* -1 when no token has that text. */
-int32_t rf_hf_find_token(const struct rf_hf *hf, struct rf_str text);
+void rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type);
 
 #endif

@@ -1,9 +1,8 @@
 /* The tokenizer.json of a byte-level BPE: finds out which pre-tokenizer it describes, and reads its
  * vocabulary and merges. */
-#include <inttypes.h>
-#include <string.h>
-
 #include "model/hf.h"
+
+static const char file[] = "tokenizer.json";
 
 /* The regular expressions of the known pre-tokenizers that split before bytes. */
 static const struct {
@@ -17,11 +16,10 @@ static const struct {
      "qwen2"},
 };
 
-static int fail_unknown(const struct rf_hf *hf, const char *part, struct rf_str what)
+static void fail_unknown(struct rf_hf *hf, const char *part, struct rf_str what)
 {
-    return rf_fail(hf->error, RF_ERR_UNSUPPORTED,
-                   "%s/tokenizer.json: %s \"%.*s\" is not one of a known tokenizer",
-                   hf->files->folder, part, rf_shown(what), what.data);
+    rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                "%s \"%.*s\" is not one of a known tokenizer", part, rf_shown(what), what.data);
 }
 
 static int is_type(const struct rf_json *value, const char *type)
@@ -51,7 +49,7 @@ static const char *pre_of_split(const struct rf_json *split)
     return NULL;
 }
 
-static int read_pre_tokenizer(struct rf_hf *hf)
+static void read_pre_tokenizer(struct rf_hf *hf)
 {
     const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
     const struct rf_json *list = rf_json_get(pre, "pretokenizers");
@@ -66,111 +64,91 @@ static int read_pre_tokenizer(struct rf_hf *hf)
         else if (is_byte_level(second, 0))
             name = pre_of_split(first);
     }
-    if (name) {
-        hf->source->vocab.pre = (struct rf_str){name, strlen(name)};
-        return 0;
-    }
     struct rf_str pattern = rf_json_text(rf_json_get(rf_json_get(first, "pattern"), "Regex"));
-    return fail_unknown(hf, "the pre-tokenizer",
-                        pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
+    if (name)
+        hf->reading.source->vocab.pre = rf_str_of(name);
+    else
+        fail_unknown(hf, "the pre-tokenizer",
+                     pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
 }
 
-static int read_normalizer(struct rf_hf *hf)
+static void read_normalizer(struct rf_hf *hf)
 {
     const struct rf_json *normalizer = rf_json_get(hf->tokenizer, "normalizer");
     const struct rf_json *list = rf_json_get(normalizer, "normalizers");
     if (is_type(normalizer, "Sequence") && rf_json_count(list) == 1)
         normalizer = rf_json_at(list, 0);
     if (normalizer && !is_type(normalizer, "NFC"))
-        return fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(normalizer, "type")));
-    hf->source->vocab.nfc = normalizer != NULL;
-    return 0;
+        fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(normalizer, "type")));
+    hf->reading.source->vocab.nfc = normalizer != NULL;
 }
 
-static int read_model(struct rf_hf *hf, const struct rf_json *model)
+static void read_model(struct rf_hf *hf, const struct rf_json *model)
 {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct rf_str text = rf_json_text(rf_json_get(model, texts[i]));
-        if (text.bytes) return fail_unknown(hf, texts[i], text);
+        if (text.bytes) fail_unknown(hf, texts[i], text);
     }
     if (rf_json_is_true(rf_json_get(model, "byte_fallback")))
-        return fail_unknown(hf, "a byte-level model with", (struct rf_str){"byte_fallback", 13});
-    hf->source->vocab.ignore_merges = (int8_t)rf_json_is_true(rf_json_get(model, "ignore_merges"));
-    return 0;
+        fail_unknown(hf, "a byte-level model with", rf_str_of("byte_fallback"));
+    hf->reading.source->vocab.ignore_merges =
+        (int8_t)rf_json_is_true(rf_json_get(model, "ignore_merges"));
 }
 
-static int read_tokens(struct rf_hf *hf, const struct rf_json *model)
+static void read_tokens(struct rf_hf *hf, const struct rf_json *model)
 {
     const struct rf_json *vocab = rf_json_get(model, "vocab"), *value;
     if (!rf_json_is_object(vocab))
-        return rf_fail(hf->error, RF_ERR_FORMAT,
-                       "%s/tokenizer.json: model.vocab is missing or not an object",
-                       hf->files->folder);
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.vocab is missing or not an object");
     struct rf_str text;
-    for (void *at = NULL; rf_json_next(vocab, &at, &text, &value);) {
+    for (void *at = NULL; !hf->reading.code && rf_json_next(vocab, &at, &text, &value);) {
         int64_t id = -1;
         rf_json_integer(value, &id);
-        int code = rf_hf_set_token(hf, id, text, RF_TOKEN_NORMAL);
-        if (code) return code;
+        rf_hf_set_token(hf, id, text, RF_TOKEN_NORMAL);
     }
-    return 0;
 }
 
 /* A merge is "a b" or, in newer files, ["a", "b"]. */
-static int read_merge(struct rf_hf *hf, const struct rf_json *value, size_t index,
-                      struct rf_merge *merge)
+static void read_merge(struct rf_hf *hf, const struct rf_json *value, size_t index,
+                       struct rf_merge *merge)
 {
-    struct rf_str left = {"", 0}, right = {"", 0}, text;
-    if (rf_json_string(value, &text)) {
-        const char *space = memchr(text.data, ' ', text.bytes);
-        if (space) {
-            left = (struct rf_str){text.data, (size_t)(space - text.data)};
-            right = (struct rf_str){space + 1, text.bytes - left.bytes - 1};
-        }
-    } else if (rf_json_count(value) == 2) {
-        left = rf_json_text(rf_json_at(value, 0));
-        right = rf_json_text(rf_json_at(value, 1));
+    struct rf_str text = {"", 0};
+    int good = rf_json_string(value, &text) && rf_merge_split(text, merge);
+    if (rf_json_is_array(value) && rf_json_count(value) == 2) {
+        *merge = (struct rf_merge){rf_json_text(rf_json_at(value, 0)),
+                                   rf_json_text(rf_json_at(value, 1))};
+        good = merge->left.bytes && merge->right.bytes &&
+               !memchr(merge->left.data, ' ', merge->left.bytes) &&
+               !memchr(merge->right.data, ' ', merge->right.bytes);
     }
-    if (left.bytes == 0 || right.bytes == 0 || memchr(left.data, ' ', left.bytes) ||
-        memchr(right.data, ' ', right.bytes))
-        return rf_fail(hf->error, RF_ERR_FORMAT,
-                       "%s/tokenizer.json: model.merges[%zu] is not two pieces", hf->files->folder,
-                       index);
-    char *copy = rf_source_alloc(hf->source, left.bytes + right.bytes, 1, "merges", hf->error);
-    if (!copy) return RF_ERR_MEMORY;
-    memcpy(copy, left.data, left.bytes);
-    memcpy(copy + left.bytes, right.data, right.bytes);
-    *merge = (struct rf_merge){{copy, left.bytes}, {copy + left.bytes, right.bytes}};
-    return 0;
+    if (!good)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges[%zu] is not two pieces",
+                    index);
+    char *copy = rf_keep(&hf->reading, merge->left.bytes + merge->right.bytes, 1, "merges");
+    if (!copy) return;
+    merge->left.data = memcpy(copy, merge->left.data, merge->left.bytes);
+    merge->right.data = memcpy(copy + merge->left.bytes, merge->right.data, merge->right.bytes);
 }
 
-static int read_merges(struct rf_hf *hf, const struct rf_json *model)
+static void read_merges(struct rf_hf *hf, const struct rf_json *model)
 {
-    struct rf_vocab *vocab = &hf->source->vocab;
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
     const struct rf_json *list = rf_json_get(model, "merges");
     if (!rf_json_is_array(list))
-        return rf_fail(hf->error, RF_ERR_FORMAT,
-                       "%s/tokenizer.json: model.merges is missing or not an array",
-                       hf->files->folder);
-    size_t n = rf_json_count(list);
-    vocab->merges = rf_source_alloc(hf->source, n, sizeof *vocab->merges, "merges", hf->error);
-    if (!vocab->merges) return RF_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++) {
-        int code = read_merge(hf, rf_json_at(list, i), i, &vocab->merges[i]);
-        if (code) return code;
-    }
-    vocab->n_merges = n;
-    return 0;
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is missing or not an array");
+    vocab->n_merges = rf_json_count(list);
+    vocab->merges = rf_keep(&hf->reading, vocab->n_merges, sizeof *vocab->merges, "merges");
+    for (size_t i = 0; !hf->reading.code && i < vocab->n_merges; i++)
+        read_merge(hf, rf_json_at(list, i), i, &vocab->merges[i]);
 }
 
-int rf_hf_read_bpe(struct rf_hf *hf)
+void rf_hf_read_bpe(struct rf_hf *hf)
 {
     const struct rf_json *model = rf_json_get(hf->tokenizer, "model");
-    int code = read_pre_tokenizer(hf);
-    if (!code) code = read_normalizer(hf);
-    if (!code) code = read_model(hf, model);
-    if (!code) code = read_tokens(hf, model);
-    if (!code) code = read_merges(hf, model);
-    return code;
+    read_pre_tokenizer(hf);
+    read_normalizer(hf);
+    read_model(hf, model);
+    read_tokens(hf, model);
+    read_merges(hf, model);
 }

@@ -3,24 +3,23 @@
 #include "model/json.h"
 
 #include <jansson.h>
-#include <string.h>
 
 static json_t *node(const struct rf_json *value)
 {
     return (json_t *)(uintptr_t)value;
 }
 
-int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text,
-                  struct rf_error *error)
+struct rf_json *rf_json_parse(struct rf_reading *reading, const char *part, struct rf_str text)
 {
+    if (reading->code) return NULL;
     json_error_t problem;
     json_t *parsed = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &problem);
-    *document = (struct rf_json *)parsed;
-    if (parsed) return 0;
-    if (json_error_code(&problem) == json_error_out_of_memory)
-        return rf_fail(error, RF_ERR_MEMORY, "%s: no memory for its JSON", path);
-    return rf_fail(error, RF_ERR_FORMAT, "%s: line %d, column %d: %s", path, problem.line,
-                   problem.column, problem.text);
+    if (!parsed && json_error_code(&problem) == json_error_out_of_memory)
+        rf_bad_part(reading, part, RF_ERR_MEMORY, "no memory for its JSON");
+    else if (!parsed)
+        rf_bad_part(reading, part, RF_ERR_FORMAT, "line %d, column %d: %s", problem.line,
+                    problem.column, problem.text);
+    return (struct rf_json *)parsed;
 }
 
 void rf_json_free(struct rf_json *document)

@@ -4,17 +4,12 @@
 #ifndef RF_MODEL_JSON_H
 #define RF_MODEL_JSON_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/error.h"
-#include "model/vocab.h"
+#include "model/reader.h"
 
 struct rf_json; /* a value; it lives as long as its document */
 
-/* `path` names the file in error sentences. */
-int rf_json_parse(struct rf_json **document, const char *path, struct rf_str text,
-                  struct rf_error *error);
+/* NULL after a failure; the sentence names `part` as rf_bad_part does. */
+struct rf_json *rf_json_parse(struct rf_reading *reading, const char *part, struct rf_str text);
 void rf_json_free(struct rf_json *document);
 
 /* The member of an object. NULL when it is missing or null, or when `value` is not an object. */

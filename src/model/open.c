@@ -4,26 +4,16 @@
 
 #include "model/gguf.h"
 #include "model/hf.h"
-#include "model/reader.h"
-
-static int ends_with(const char *text, const char *suffix)
-{
-    size_t n = strlen(text), m = strlen(suffix);
-    return n >= m && strcmp(text + n - m, suffix) == 0;
-}
 
 /* A .safetensors file is read with the JSON files beside it. */
 static int read_safetensors_file(struct rf_source *source, const char *path, struct rf_error *error)
 {
+    struct rf_reading reading = rf_reading_of(source, path, error);
     const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    const char *folder = ".";
-    if (slash) {
-        size_t n = slash == path ? 1 : (size_t)(slash - path);
-        folder = rf_arena_strndup(&source->private_->arena, path, n, error);
-        if (!folder) return RF_ERR_MEMORY;
-    }
-    return rf_hf_read_folder(source, folder, name, error);
+    if (!slash) return rf_hf_read_folder(source, ".", path, error);
+    size_t n = slash == path ? 1 : (size_t)(slash - path);
+    const char *folder = rf_keep_text(&reading, (struct rf_str){path, n});
+    return folder ? rf_hf_read_folder(source, folder, slash + 1, error) : reading.code;
 }
 
 int rf_source_open(struct rf_source **source, const char *path,
@@ -33,7 +23,7 @@ int rf_source_open(struct rf_source **source, const char *path,
     if (code) return code;
     if (rf_is_directory(path)) {
         code = rf_hf_read_folder(*source, path, NULL, error);
-    } else if (ends_with(path, ".safetensors")) {
+    } else if (rf_ends_with(path, ".safetensors")) {
         code = read_safetensors_file(*source, path, error);
     } else {
         struct rf_mapping mapping;

@@ -3,8 +3,6 @@
 #ifndef RF_MODEL_READER_H
 #define RF_MODEL_READER_H
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/arena.h"
@@ -22,40 +20,46 @@ int rf_source_new(struct rf_source **source, const struct rf_allocator *allocato
 /* Maps a file for the lifetime of the source and adds to its file_bytes. */
 int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping *mapping,
                   struct rf_error *error);
-/* Zeroed memory that lives as long as the source. */
-void *rf_source_alloc(struct rf_source *source, size_t count, size_t size, const char *what,
-                      struct rf_error *error);
 
-static inline int rf_str_is(struct rf_str string, const char *text)
-{
-    return string.bytes == strlen(text) && memcmp(string.data, text, string.bytes) == 0;
-}
+/* A source while it is read. The first failure counts: after it, rf_bad keeps the sentence, and
+ * the functions that read return zeros and defaults. So most code need not look at `code`. */
+struct rf_reading {
+    struct rf_source *source;
+    const char *path; /* of the file or folder, for sentences */
+    const char *part; /* the file of the folder that rf_bad names; NULL: none */
+    struct rf_error *error;
+    int code; /* of the first failure, or 0 */
+    /* The name of a tensor in the file, written to `buffer`. NULL: the file has GGUF's names. */
+    void (*shown_name)(const char *name, char *buffer, size_t bytes);
+    struct rf_arena arena; /* memory for rf_take */
+};
 
-/* Bytes of a file's string that an error sentence shows with "%.*s". */
-static inline int rf_shown(struct rf_str string)
-{
-    return string.bytes < 64 ? (int)string.bytes : 64;
-}
+struct rf_reading rf_reading_of(struct rf_source *source, const char *path, struct rf_error *error);
+/* Fails with the sentence "PATH/PART: ...", or "PATH: ..." for the part NULL. Returns the code of
+ * the first failure. */
+int rf_bad_part(struct rf_reading *reading, const char *part, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define rf_bad(reading, ...) rf_bad_part(reading, (reading)->part, __VA_ARGS__)
+/* Zeroed memory, from the source or from the reading's arena. NULL after a failure. */
+void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what);
+void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char *what);
+/* A copy of the text, with a terminating zero, that lives as long as the source. */
+char *rf_keep_text(struct rf_reading *reading, struct rf_str text);
 
-/* The name of a tensor in the file, for sentences. Writes to `buffer` or returns `name` itself. */
-typedef const char *rf_shown_name(const char *name, char *buffer, size_t bytes);
-
-/* Sorts source->tensors by name, for rf_source_tensor. Equal names and overlapping bytes are
- * errors. `shown` may be NULL. */
-int rf_tensors_sort(struct rf_source *source, const char *path, rf_shown_name *shown,
-                    struct rf_error *error);
+/* Sorts the source's tensors by name, for rf_source_tensor. Equal names and overlapping bytes are
+ * errors. */
+int rf_tensors_sort(struct rf_reading *reading);
 
 /* Checks counts, divisibility, dimensions and floats. Does not look at n_vocab. */
-int rf_params_check(const struct rf_params *params, const char *path, struct rf_error *error);
+int rf_params_check(struct rf_reading *reading);
 
 /* Sets n_vocab, tied_output, qkv_bias and qk_norm, and rope_freq_factors where the file has
  * rope_freqs.weight. Checks that the tensors are exactly those of the architecture, with the
  * dimensions that the parameters give. */
-int rf_layout_check(struct rf_source *source, const char *path, rf_shown_name *shown,
-                    struct rf_error *error);
+int rf_layout_check(struct rf_reading *reading);
 
 /* Checks types, byte tokens, scores and special ids of a filled vocabulary. */
-int rf_vocab_check(const struct rf_source *source, const char *path, struct rf_error *error);
+int rf_vocab_check(struct rf_reading *reading);
 
 /* Limits the context to a sliding window; 0: no window. In such a context attention never reaches
  * past the window's edge, so the results are the same and the engine needs no window. */

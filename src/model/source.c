@@ -38,16 +38,11 @@ void rf_source_close(struct rf_source *source)
     rf_free(&allocator, source);
 }
 
-void *rf_source_alloc(struct rf_source *source, size_t count, size_t size, const char *what,
-                      struct rf_error *error)
-{
-    return rf_arena_alloc(&source->private_->arena, count, size, what, error);
-}
-
 int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping *mapping,
                   struct rf_error *error)
 {
-    struct rf_mapped_file *file = rf_source_alloc(source, 1, sizeof *file, path, error);
+    struct rf_mapped_file *file =
+        rf_arena_alloc(&source->private_->arena, 1, sizeof *file, path, error);
     if (!file) return RF_ERR_MEMORY;
     int code = rf_map_file(&file->mapping, path, error);
     if (code) return code;

@@ -7,36 +7,48 @@
 
 #include "model/reader.h"
 
+int rf_merge_split(struct rf_str text, struct rf_merge *merge)
+{
+    const char *space = text.bytes ? memchr(text.data, ' ', text.bytes) : NULL;
+    if (!space) return 0;
+    merge->left = (struct rf_str){text.data, (size_t)(space - text.data)};
+    merge->right = (struct rf_str){space + 1, text.bytes - merge->left.bytes - 1};
+    return merge->left.bytes && merge->right.bytes &&
+           !memchr(merge->right.data, ' ', merge->right.bytes);
+}
+
 /* "<0x0A>" */
 static int is_byte_token(struct rf_str token)
 {
-    return token.bytes == 6 && token.data[0] == '<' && token.data[1] == '0' &&
-           token.data[2] == 'x' && isxdigit((unsigned char)token.data[3]) &&
-           isxdigit((unsigned char)token.data[4]) && token.data[5] == '>';
+    return token.bytes == 6 && memcmp(token.data, "<0x", 3) == 0 &&
+           isxdigit((unsigned char)token.data[3]) && isxdigit((unsigned char)token.data[4]) &&
+           token.data[5] == '>';
 }
 
-int rf_vocab_check(const struct rf_source *source, const char *path, struct rf_error *error)
+static void check_token(struct rf_reading *reading, int32_t id)
 {
-    const struct rf_vocab *vocab = &source->vocab;
-    if (vocab->n_tokens != source->params.n_vocab)
-        return rf_fail(error, RF_ERR_FORMAT,
-                       "%s: the vocabulary has %" PRId32
-                       " tokens, but token_embd.weight has %" PRId32 " rows",
-                       path, vocab->n_tokens, source->params.n_vocab);
-    for (int32_t i = 0; i < vocab->n_tokens; i++) {
-        struct rf_str token = vocab->tokens[i];
-        if (vocab->types[i] < RF_TOKEN_NORMAL || vocab->types[i] > RF_TOKEN_BYTE)
-            return rf_fail(error, RF_ERR_FORMAT, "%s: token %" PRId32 " has the unknown type %d",
-                           path, i, vocab->types[i]);
-        if (vocab->scores && !isfinite(vocab->scores[i]))
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: the score of token %" PRId32 " is not a finite number", path, i);
-        if (vocab->kind == RF_VOCAB_SENTENCEPIECE && vocab->types[i] == RF_TOKEN_BYTE &&
-            !is_byte_token(token))
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: token %" PRId32 " is a byte token, but reads \"%.*s\", not <0x..>",
-                           path, i, rf_shown(token), token.data);
-    }
+    const struct rf_vocab *vocab = &reading->source->vocab;
+    struct rf_str token = vocab->tokens[id];
+    uint8_t type = vocab->types[id];
+    if (type < RF_TOKEN_NORMAL || type > RF_TOKEN_BYTE)
+        rf_bad(reading, RF_ERR_FORMAT, "token %" PRId32 " has the unknown type %d", id, type);
+    if (vocab->scores && !isfinite(vocab->scores[id]))
+        rf_bad(reading, RF_ERR_FORMAT, "the score of token %" PRId32 " is not a finite number", id);
+    if (vocab->kind == RF_VOCAB_SENTENCEPIECE && type == RF_TOKEN_BYTE && !is_byte_token(token))
+        rf_bad(reading, RF_ERR_FORMAT,
+               "token %" PRId32 " is a byte token, but reads \"%.*s\", not <0x..>", id,
+               rf_shown(token), token.data);
+}
+
+int rf_vocab_check(struct rf_reading *reading)
+{
+    const struct rf_vocab *vocab = &reading->source->vocab;
+    int32_t n_rows = reading->source->params.n_vocab;
+    if (vocab->n_tokens != n_rows)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "the vocabulary has %" PRId32 " tokens, but token_embd.weight has %" PRId32 " rows",
+               vocab->n_tokens, n_rows);
+    for (int32_t id = 0; !reading->code && id < vocab->n_tokens; id++) check_token(reading, id);
     const struct {
         const char *what;
         int32_t id;
@@ -47,8 +59,8 @@ int rf_vocab_check(const struct rf_source *source, const char *path, struct rf_e
                {"end-of-turn", vocab->eot}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i].id < -1 || ids[i].id >= vocab->n_tokens)
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: the %s token is %" PRId32 ", but there are %" PRId32 " tokens",
-                           path, ids[i].what, ids[i].id, vocab->n_tokens);
-    return 0;
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "the %s token is %" PRId32 ", but there are %" PRId32 " tokens", ids[i].what,
+                   ids[i].id, vocab->n_tokens);
+    return reading->code;
 }

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/str.h"
+
 enum rf_vocab_kind {
     RF_VOCAB_NONE = 0,
     RF_VOCAB_SENTENCEPIECE = 1, /* "llama": pieces with scores */
@@ -21,14 +23,12 @@ enum rf_token_type {
     RF_TOKEN_BYTE = 6
 };
 
-struct rf_str {
-    const char *data; /* not terminated; any bytes */
-    size_t bytes;
-};
-
 struct rf_merge {
     struct rf_str left, right;
 };
+
+/* Splits "a b". 0 when it is not two pieces with one space between. */
+int rf_merge_split(struct rf_str text, struct rf_merge *merge);
 
 struct rf_vocab {
     enum rf_vocab_kind kind;

@@ -10,10 +10,11 @@
 #include "text/strmap.h"
 #include "text/tokens.h"
 
+enum { SHOWN = 100 /* bytes of a token in a sentence */ };
+
 struct rf_bpe {
     const struct rf_allocator *allocator;
     const struct rf_vocab *vocab;
-    const struct rf_pretokenizer_info *info;
     struct rf_pretokenizer *pre;
     struct rf_strmap ids; /* by spelling in the byte alphabet */
     struct rf_merges merges;
@@ -74,97 +75,93 @@ static int is_word_type(const struct rf_vocab *vocab, int32_t id)
             vocab->types[id] != RF_TOKEN_UNKNOWN);
 }
 
+/* The id of an ordinary token with that spelling, or -1. */
+static int32_t find_word(const struct rf_bpe *bpe, struct rf_str spelling)
+{
+    int32_t id = rf_strmap_find(&bpe->ids, spelling, (struct rf_str){"", 0});
+    return id >= 0 && is_word_type(bpe->vocab, id) ? id : -1;
+}
+
 /* Merges may name special tokens, so the index holds them too. The spelling of an ordinary token
  * replaces them. */
-static int index_tokens(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+static void index_tokens(struct rf_bpe *bpe, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = bpe->vocab;
-    int code = rf_strmap_init(&bpe->ids, vocab->tokens, vocab->n_tokens, bpe->allocator, error);
-    if (code) return code;
-    for (int32_t id = 0; id < vocab->n_tokens; id++) {
-        if (vocab->tokens[id].bytes == 0) continue; /* an id without a token */
+    reading->code =
+        rf_strmap_init(&bpe->ids, vocab->tokens, vocab->n_tokens, bpe->allocator, reading->error);
+    for (int32_t id = 0; !reading->code && id < vocab->n_tokens; id++) {
+        struct rf_str text = vocab->tokens[id];
+        if (text.bytes == 0) continue; /* an id without a token */
         int32_t other = rf_strmap_put(&bpe->ids, id, 0);
         if (other == id) continue;
         if (is_word_type(vocab, id) == is_word_type(vocab, other))
-            return rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path,
-                           (int)other, (int)id,
-                           (int)(vocab->tokens[id].bytes < 100 ? vocab->tokens[id].bytes : 100),
-                           vocab->tokens[id].data);
+            rf_bad(reading, RF_ERR_FORMAT, "tokens %d and %d are both \"%.*s\"", (int)other,
+                   (int)id, rf_shown_up_to(text, SHOWN), text.data);
         if (is_word_type(vocab, id)) rf_strmap_put(&bpe->ids, id, 1);
     }
+}
+
+static void index_bytes(struct rf_bpe *bpe, struct rf_reading *reading)
+{
     uint16_t alphabet[256];
-    make_alphabet(alphabet);
     int known = 0;
+    make_alphabet(alphabet);
     for (int byte = 0; byte < 256; byte++) {
         char spelling[4];
         struct rf_str text = {spelling, rf_utf8_encode(alphabet[byte], spelling)};
-        bpe->byte_ids[byte] = rf_strmap_find(&bpe->ids, text, (struct rf_str){"", 0});
-        if (bpe->byte_ids[byte] >= 0 && !is_word_type(vocab, bpe->byte_ids[byte]))
-            bpe->byte_ids[byte] = -1;
+        bpe->byte_ids[byte] = find_word(bpe, text);
         known += bpe->byte_ids[byte] >= 0;
     }
-    if (known == 0)
-        return rf_fail(error, RF_ERR_FORMAT,
-                       "%s: no token of the vocabulary is a single byte, as byte-level BPE needs",
-                       path);
-    return 0;
+    if (!known)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "no token of the vocabulary is a single byte, as byte-level BPE needs");
 }
 
-static int index_merges(struct rf_bpe *bpe, const char *path, struct rf_error *error)
+static void index_merges(struct rf_bpe *bpe, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = bpe->vocab;
     if (vocab->n_merges > INT32_MAX / 4)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: %zu merges are too many", path, vocab->n_merges);
-    int code = rf_merges_init(&bpe->merges, vocab->n_merges, bpe->allocator, error);
-    if (code) return code;
-    for (size_t i = 0; i < vocab->n_merges; i++) {
+        rf_bad(reading, RF_ERR_FORMAT, "%zu merges are too many", vocab->n_merges);
+    rf_merges_init(&bpe->merges, vocab->n_merges, reading);
+    for (size_t i = 0; !reading->code && i < vocab->n_merges; i++) {
         struct rf_str left = vocab->merges[i].left, right = vocab->merges[i].right, none = {"", 0};
         int32_t left_id = left.bytes ? rf_strmap_find(&bpe->ids, left, none) : -1;
         int32_t right_id = right.bytes ? rf_strmap_find(&bpe->ids, right, none) : -1;
-        int32_t merged =
-            left_id >= 0 && right_id >= 0 ? rf_strmap_find(&bpe->ids, left, right) : -1;
-        if (merged < 0)
-            return rf_fail(
-                error, RF_ERR_FORMAT, "%s: merge %zu (\"%.*s\" + \"%.*s\") %s", path, i,
-                (int)(left.bytes < 100 ? left.bytes : 100), left.bytes ? left.data : "",
-                (int)(right.bytes < 100 ? right.bytes : 100), right.bytes ? right.data : "",
-                left_id < 0 || right_id < 0 ? "joins something that is not in the vocabulary"
-                                            : "makes a token that is not in the vocabulary");
-        rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
+        int known = left_id >= 0 && right_id >= 0;
+        int32_t merged = known ? rf_strmap_find(&bpe->ids, left, right) : -1;
+        if (merged >= 0)
+            rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
+        else
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "merge %zu (\"%.*s\" + \"%.*s\") %s that is not in the vocabulary", i,
+                   rf_shown_up_to(left, SHOWN), left.data, rf_shown_up_to(right, SHOWN), right.data,
+                   known ? "makes a token" : "joins something");
     }
-    return 0;
 }
 
-int rf_bpe_new(struct rf_bpe **out, const struct rf_vocab *vocab, const char *path,
-               const struct rf_allocator *allocator, struct rf_error *error)
+struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *reading)
 {
-    *out = NULL;
     const struct rf_pretokenizer_info *info = rf_pretokenizer_find(vocab->pre);
     if (!info && vocab->pre.bytes == 0)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: the file does not name its pre-tokenizer; known are %s", path,
-                       rf_pretokenizer_names());
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "the file does not name its pre-tokenizer; known are " RF_PRETOKENIZERS);
     if (!info)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: pre-tokenizer \"%.*s\" is not known; known are %s", path,
-                       (int)(vocab->pre.bytes < 100 ? vocab->pre.bytes : 100), vocab->pre.data,
-                       rf_pretokenizer_names());
-    struct rf_bpe *bpe = rf_calloc(allocator, 1, sizeof *bpe, "tokenizer", error);
-    if (!bpe) return RF_ERR_MEMORY;
-    bpe->allocator = allocator;
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "pre-tokenizer \"%.*s\" is not known; known are " RF_PRETOKENIZERS,
+               rf_shown_up_to(vocab->pre, SHOWN), vocab->pre.data);
+    struct rf_bpe *bpe = rf_take(reading, 1, sizeof *bpe, "tokenizer");
+    if (!bpe) return NULL;
+    bpe->allocator = reading->arena.allocator;
     bpe->vocab = vocab;
-    bpe->info = info;
     bpe->nfc = vocab->nfc >= 0 ? vocab->nfc : info->nfc;
     bpe->ignores_merges = vocab->ignore_merges >= 0 ? vocab->ignore_merges : info->ignores_merges;
-    int code = rf_pretokenizer_new(&bpe->pre, info, allocator, error);
-    if (!code) code = index_tokens(bpe, path, error);
-    if (!code) code = index_merges(bpe, path, error);
-    if (code) {
-        rf_bpe_free(bpe);
-        return code;
-    }
-    *out = bpe;
-    return 0;
+    reading->code = rf_pretokenizer_new(&bpe->pre, info, bpe->allocator, reading->error);
+    if (!reading->code) index_tokens(bpe, reading);
+    if (!reading->code) index_bytes(bpe, reading);
+    if (!reading->code) index_merges(bpe, reading);
+    if (!reading->code) return bpe;
+    rf_bpe_free(bpe);
+    return NULL;
 }
 
 void rf_bpe_free(struct rf_bpe *bpe)
@@ -172,18 +169,6 @@ void rf_bpe_free(struct rf_bpe *bpe)
     if (!bpe) return;
     rf_pretokenizer_free(bpe->pre);
     rf_strmap_free(&bpe->ids, bpe->allocator);
-    rf_merges_free(&bpe->merges, bpe->allocator);
-    rf_free(bpe->allocator, bpe);
-}
-
-int rf_bpe_adds_bos(const struct rf_bpe *bpe)
-{
-    return bpe->info->adds_bos;
-}
-
-const char *rf_bpe_pre_name(const struct rf_bpe *bpe)
-{
-    return bpe->info->name;
 }
 
 /* The id of a word that is a token by itself, or -1. */
@@ -198,8 +183,7 @@ static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
     for (size_t i = 0; i < word.bytes; i++)
         spelled.bytes +=
             rf_utf8_encode(alphabet[(unsigned char)word.data[i]], spelling + spelled.bytes);
-    int32_t id = rf_strmap_find(&bpe->ids, spelled, (struct rf_str){"", 0});
-    return id >= 0 && is_word_type(bpe->vocab, id) ? id : -1;
+    return find_word(bpe, spelled);
 }
 
 /* Turns the bytes of a word into symbols and returns their number. `symbols` has room for three
@@ -223,56 +207,57 @@ static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t
     return n;
 }
 
-static int encode_word(const struct rf_bpe *bpe, struct rf_str word,
-                       const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                       struct rf_error *error)
+static void encode_word(const struct rf_bpe *bpe, struct rf_str word, struct rf_token_writer *out)
 {
     enum { ORDINARY = 128 };
     int32_t on_stack[3 * ORDINARY], *symbols = on_stack;
-    if (bpe->ignores_merges) {
-        int32_t id = whole_word(bpe, word);
-        if (id >= 0) return rf_tokens_append(allocator, tokens, &id, 1, error);
+    int32_t id = bpe->ignores_merges ? whole_word(bpe, word) : -1;
+    if (id >= 0) {
+        rf_tokens_append(out, &id, 1);
+        return;
     }
-    if (word.bytes > ORDINARY) {
-        symbols = rf_malloc(allocator, word.bytes, 3 * sizeof *symbols, "a long word", error);
-        if (!symbols) return RF_ERR_MEMORY;
+    if (word.bytes > ORDINARY)
+        symbols =
+            rf_malloc(out->allocator, word.bytes, 3 * sizeof *symbols, "a long word", out->error);
+    int64_t left = RF_ERR_MEMORY;
+    if (symbols) {
+        size_t n = word_symbols(bpe, word, symbols);
+        left = rf_merge_word(&bpe->merges, symbols, n, out->allocator, out->error);
     }
-    int code = 0;
-    size_t n = word_symbols(bpe, word, symbols);
-    if (n) {
-        int64_t left = rf_merge_word(&bpe->merges, symbols, n, allocator, error);
-        code = left < 0 ? (int)left
-                        : rf_tokens_append(allocator, tokens, symbols, (size_t)left, error);
-    }
-    if (symbols != on_stack) rf_free(allocator, symbols);
-    return code;
+    if (left < 0)
+        out->code = (int)left;
+    else
+        rf_tokens_append(out, symbols, (size_t)left);
+    if (symbols != on_stack) rf_free(out->allocator, symbols);
 }
 
-static int encode_normalised(const struct rf_bpe *bpe, const char *text, size_t n,
-                             const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                             struct rf_error *error)
+static void encode_normalised(const struct rf_bpe *bpe, const char *text, size_t n,
+                              struct rf_token_writer *out)
 {
     struct rf_words words;
     struct rf_str word;
-    int code = rf_words_begin(&words, bpe->pre, text, n, error);
-    if (code) return code;
-    while ((code = rf_words_next(&words, &word, error)) > 0) {
-        code = encode_word(bpe, word, allocator, tokens, error);
-        if (code) break;
+    out->code = rf_words_begin(&words, bpe->pre, text, n, out->error);
+    if (out->code) return;
+    int more;
+    while (!out->code && (more = rf_words_next(&words, &word, out->error)) != 0) {
+        if (more > 0)
+            encode_word(bpe, word, out);
+        else
+            out->code = more;
     }
     rf_words_end(&words);
-    return code;
 }
 
-int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
-                  const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                  struct rf_error *error)
+void rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
+                   struct rf_token_writer *out)
 {
-    if (!bpe->nfc || rf_nfc_is_trivial(text, n))
-        return encode_normalised(bpe, text, n, allocator, tokens, error);
     struct rf_bytes normal = {0};
-    int code = rf_nfc(text, n, allocator, &normal, error);
-    if (!code) code = encode_normalised(bpe, normal.data, normal.count, allocator, tokens, error);
-    rf_bytes_free(allocator, &normal);
-    return code;
+    if (out->code) return;
+    if (!bpe->nfc || rf_nfc_is_trivial(text, n)) {
+        encode_normalised(bpe, text, n, out);
+        return;
+    }
+    out->code = rf_nfc(text, n, out->allocator, &normal, out->error);
+    if (!out->code) encode_normalised(bpe, normal.data, normal.count, out);
+    rf_bytes_free(out->allocator, &normal);
 }

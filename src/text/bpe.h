@@ -2,30 +2,22 @@
 #ifndef RF_TEXT_BPE_H
 #define RF_TEXT_BPE_H
 
-#include "base/alloc.h"
-#include "base/error.h"
-#include "model/vocab.h"
-#include "text/tokenizer.h"
+#include "model/reader.h"
+#include "text/tokens.h"
 
 struct rf_bpe;
 
-/* The vocabulary must outlive it. `path` names the file in error sentences. */
-int rf_bpe_new(struct rf_bpe **bpe, const struct rf_vocab *vocab, const char *path,
-               const struct rf_allocator *allocator, struct rf_error *error);
+/* Lives in the reading's arena; NULL after a failure. The vocabulary must outlive it. */
+struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *reading);
+/* Frees what is not in the arena. */
 void rf_bpe_free(struct rf_bpe *bpe);
 
 /* Appends the ids of a text that has no special tokens. */
-int rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
-                  const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                  struct rf_error *error);
+void rf_bpe_encode(const struct rf_bpe *bpe, const char *text, size_t n,
+                   struct rf_token_writer *out);
 
 /* Writes the bytes for a token's spelling in GPT-2's byte alphabet, at most text.bytes of them, and
  * returns their number. A spelling with a character outside the alphabet is copied. */
 size_t rf_bpe_spell(struct rf_str text, char *out);
-
-/* Facts that follow from the pre-tokenizer's name: whether a text begins with BOS, and the name
- * without aliases. */
-int rf_bpe_adds_bos(const struct rf_bpe *bpe);
-const char *rf_bpe_pre_name(const struct rf_bpe *bpe);
 
 #endif

@@ -1,7 +1,6 @@
 #include "text/bpe_merge.h"
 
 #include <limits.h>
-#include <string.h>
 
 static uint32_t hash_pair(int32_t left, int32_t right)
 {
@@ -10,47 +9,37 @@ static uint32_t hash_pair(int32_t left, int32_t right)
     return (uint32_t)(pair >> 32);
 }
 
-int rf_merges_init(struct rf_merges *merges, size_t n_merges, const struct rf_allocator *allocator,
-                   struct rf_error *error)
+void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading *reading)
 {
-    if (n_merges > INT32_MAX / 4)
-        return rf_fail(error, RF_ERR_FORMAT, "%zu merges are too many", n_merges);
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < n_merges) n_slots *= 2;
     merges->mask = (uint32_t)(n_slots - 1);
-    merges->slots = rf_malloc(allocator, n_slots, sizeof *merges->slots, "merge table", error);
-    if (!merges->slots) return RF_ERR_MEMORY;
-    memset(merges->slots, 0xff, n_slots * sizeof *merges->slots);
-    return 0;
+    merges->slots = rf_take(reading, n_slots, sizeof *merges->slots, "merge table");
+    if (merges->slots) memset(merges->slots, 0xff, n_slots * sizeof *merges->slots);
 }
 
-void rf_merges_free(struct rf_merges *merges, const struct rf_allocator *allocator)
+/* The slot of the pair, or the free one where it would be. */
+static struct rf_merge_slot *find_slot(const struct rf_merges *merges, int32_t left, int32_t right)
 {
-    rf_free(allocator, merges->slots);
-    merges->slots = NULL;
+    for (uint32_t at = hash_pair(left, right) & merges->mask;; at = (at + 1) & merges->mask) {
+        struct rf_merge_slot *slot = &merges->slots[at];
+        if (slot->left < 0 || (slot->left == left && slot->right == right)) return slot;
+    }
 }
 
 void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank,
                    int32_t merged)
 {
-    uint32_t at = hash_pair(left, right) & merges->mask;
-    struct rf_merge_slot *slot = &merges->slots[at];
-    while (slot->left >= 0 && (slot->left != left || slot->right != right)) {
-        at = (at + 1) & merges->mask;
-        slot = &merges->slots[at];
-    }
-    *slot = (struct rf_merge_slot){left, right, rank, merged};
+    *find_slot(merges, left, right) = (struct rf_merge_slot){left, right, rank, merged};
 }
 
-const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32_t left,
-                                           int32_t right)
+/* NULL when the pair does not merge. */
+static const struct rf_merge_slot *find_merge(const struct rf_merges *merges, int32_t left,
+                                              int32_t right)
 {
     if (left < 0 || right < 0) return NULL;
-    for (uint32_t at = hash_pair(left, right) & merges->mask;; at = (at + 1) & merges->mask) {
-        const struct rf_merge_slot *slot = &merges->slots[at];
-        if (slot->left < 0) return NULL;
-        if (slot->left == left && slot->right == right) return slot;
-    }
+    const struct rf_merge_slot *slot = find_slot(merges, left, right);
+    return slot->left < 0 ? NULL : slot;
 }
 
 enum { SHORT_WORD = 48 };
@@ -60,8 +49,7 @@ enum { SHORT_WORD = 48 };
 static size_t merge_short(const struct rf_merges *merges, int32_t *symbols, size_t n)
 {
     const struct rf_merge_slot *pairs[SHORT_WORD];
-    for (size_t i = 0; i + 1 < n; i++)
-        pairs[i] = rf_merges_find(merges, symbols[i], symbols[i + 1]);
+    for (size_t i = 0; i + 1 < n; i++) pairs[i] = find_merge(merges, symbols[i], symbols[i + 1]);
     for (;;) {
         size_t best = n;
         int32_t rank = INT32_MAX;
@@ -78,8 +66,8 @@ static size_t merge_short(const struct rf_merges *merges, int32_t *symbols, size
             symbols[i] = symbols[i + 1];
             pairs[i] = pairs[i + 1];
         }
-        if (best > 0) pairs[best - 1] = rf_merges_find(merges, symbols[best - 1], symbols[best]);
-        if (best + 1 < n) pairs[best] = rf_merges_find(merges, symbols[best], symbols[best + 1]);
+        if (best > 0) pairs[best - 1] = find_merge(merges, symbols[best - 1], symbols[best]);
+        if (best + 1 < n) pairs[best] = find_merge(merges, symbols[best], symbols[best + 1]);
     }
 }
 
@@ -110,8 +98,8 @@ static int before(const struct candidate *a, const struct candidate *b)
 static void push_pair(struct long_word *word, int32_t left)
 {
     if (left == NOWHERE || word->links[left].next == NOWHERE) return;
-    const struct rf_merge_slot *slot = rf_merges_find(word->merges, word->links[left].symbol,
-                                                      word->links[word->links[left].next].symbol);
+    const struct rf_merge_slot *slot = find_merge(word->merges, word->links[left].symbol,
+                                                  word->links[word->links[left].next].symbol);
     if (!slot) return;
     struct candidate candidate = {slot->rank, left, slot->merged};
     size_t at = word->n_heap++;
@@ -155,7 +143,7 @@ static int64_t merge_long(const struct rf_merges *merges, int32_t *symbols, size
         struct link *link = &word.links[candidate.at];
         if (link->symbol == GONE || link->next == NOWHERE) continue;
         struct link *right = &word.links[link->next];
-        const struct rf_merge_slot *slot = rf_merges_find(merges, link->symbol, right->symbol);
+        const struct rf_merge_slot *slot = find_merge(merges, link->symbol, right->symbol);
         if (!slot || slot->rank != candidate.rank)
             continue; /* one of the two symbols has changed since */
         link->symbol = candidate.merged;

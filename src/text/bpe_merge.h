@@ -2,11 +2,7 @@
 #ifndef RF_TEXT_BPE_MERGE_H
 #define RF_TEXT_BPE_MERGE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/alloc.h"
-#include "base/error.h"
+#include "model/reader.h"
 
 /* (left, right) -> (rank, merged): a hash table with open addressing. */
 struct rf_merges {
@@ -17,15 +13,11 @@ struct rf_merges {
     uint32_t mask;
 };
 
-int rf_merges_init(struct rf_merges *merges, size_t n_merges, const struct rf_allocator *allocator,
-                   struct rf_error *error);
-void rf_merges_free(struct rf_merges *merges, const struct rf_allocator *allocator);
+/* Makes room for n_merges, at most INT32_MAX / 4, in the reading's arena. */
+void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading *reading);
 /* If a pair is added again, its last rank counts, as in HF's tokenizers. */
 void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank,
                    int32_t merged);
-/* NULL when the pair does not merge. */
-const struct rf_merge_slot *rf_merges_find(const struct rf_merges *merges, int32_t left,
-                                           int32_t right);
 
 /* Merges in place, the pair of lowest rank first and the leftmost of equals, until none is left.
  * Returns the number of symbols that remain, or a negative code. Short words need no allocation;

@@ -7,30 +7,22 @@
 /* ---- pieces ---- */
 
 /* Appends a style's own text and inserts the model's BOS and EOS tokens. */
-static int put_special(struct rf_chat_output *out, const char *text)
+static void put_special(struct rf_chat_output *out, const char *text)
 {
     static const char marks[] = RF_CHAT_BOS RF_CHAT_EOS;
-    int code = 0;
-    while (*text && !code) {
+    while (text && *text) {
         size_t n = strcspn(text, marks);
-        code = rf_chat_put(out, text, n, 1);
+        rf_chat_put(out, text, n, 1);
         text += n;
-        if (!*text || code) break;
-        const char *token = *text == marks[0] ? out->bos : out->eos;
-        code = rf_chat_put(out, token, strlen(token), 1);
-        text++;
+        if (!*text) break;
+        const char *token = *text++ == marks[0] ? out->chat->bos : out->chat->eos;
+        rf_chat_put(out, token, strlen(token), 1);
     }
-    return code;
 }
 
-static int put_content(struct rf_chat_output *out, struct rf_str text)
+static void put_content(struct rf_chat_output *out, struct rf_str text)
 {
-    return rf_chat_put(out, text.data, text.bytes, 0);
-}
-
-static struct rf_str content_of(const struct rf_chat_message *message)
-{
-    return (struct rf_str){message->content, strlen(message->content)};
+    rf_chat_put(out, text.data, text.bytes, 0);
 }
 
 static int is_space(uint32_t c)
@@ -66,150 +58,133 @@ static struct rf_str strip_right(struct rf_str text)
     return text;
 }
 
-/* Python's str.strip(). */
-static struct rf_str strip(struct rf_str text)
-{
-    return strip_right(strip_left(text));
-}
-
+/* Stripped like Python's str.strip() where the style says so. */
 static struct rf_str trimmed(const struct rf_chat_style *style, enum rf_chat_role role,
                              struct rf_str content)
 {
     static const unsigned flags[3] = {RF_CHAT_TRIM_SYSTEM, RF_CHAT_TRIM_USER,
                                       RF_CHAT_TRIM_ASSISTANT};
-    return style->flags & flags[role] ? strip(content) : content;
+    return style->flags & flags[role] ? strip_right(strip_left(content)) : content;
 }
 
-/* 0 and the role of a message, or an error that names the role. */
-static int read_role(struct rf_chat_output *out, const struct rf_chat_message *message,
-                     enum rf_chat_role *role)
+/* The role of a message; fails if it is not known. */
+static enum rf_chat_role read_role(struct rf_chat_output *out,
+                                   const struct rf_chat_message *message)
 {
     static const char *const names[] = {"system", "user", "assistant"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(message->role, names[i]) == 0) {
-            *role = (enum rf_chat_role)i;
-            return 0;
-        }
-    }
-    return rf_fail(out->error, RF_ERR_ARGUMENT,
-                   "role \"%.40s\" is not known; system, user and assistant are", message->role);
+    for (int i = 0; i < 3; i++)
+        if (strcmp(message->role, names[i]) == 0) return (enum rf_chat_role)i;
+    if (!out->text.code)
+        out->text.code =
+            rf_fail(out->text.error, RF_ERR_ARGUMENT,
+                    "role \"%.40s\" is not known; system, user and assistant are", message->role);
+    return RF_CHAT_USER;
 }
 
-static int refuse(struct rf_chat_output *out, size_t index, const char *sentence)
+static void refuse(struct rf_chat_output *out, size_t index, const char *sentence)
 {
-    return rf_fail(out->error, RF_ERR_ARGUMENT,
-                   "message %zu does not fit the model's chat template (%s): %s", index + 1,
-                   out->name, sentence);
+    if (!out->text.code)
+        out->text.code = rf_fail(out->text.error, RF_ERR_ARGUMENT,
+                                 "message %zu does not fit the model's chat template (%s): %s",
+                                 index + 1, out->chat->name, sentence);
 }
 
 /* ---- a marked turn for every message ---- */
 
-static int put_turn(struct rf_chat_output *out, const struct rf_chat_style *style, size_t index,
-                    enum rf_chat_role role, struct rf_str content)
+static void put_turn(struct rf_chat_output *out, size_t index, enum rf_chat_role role,
+                     struct rf_str content)
 {
+    const struct rf_chat_style *style = out->chat->style;
     if (!style->open[role])
-        return refuse(out, index,
-                      role == RF_CHAT_SYSTEM ? "it has no place for a system message"
-                                             : "it has no place for such a message");
-    int code = put_special(out, style->open[role]);
-    if (!code) code = put_content(out, trimmed(style, role, content));
-    return code ? code : put_special(out, style->close[role]);
+        refuse(out, index,
+               role == RF_CHAT_SYSTEM ? "it has no place for a system message"
+                                      : "it has no place for such a message");
+    put_special(out, style->open[role]);
+    put_content(out, trimmed(style, role, content));
+    put_special(out, style->close[role]);
 }
 
-int rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style *style,
-                         const struct rf_chat_message *messages, size_t n_messages)
+void rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                          size_t n_messages)
 {
-    enum rf_chat_role role = RF_CHAT_USER;
+    const struct rf_chat_style *style = out->chat->style;
+    const char *default_system = out->chat->default_system;
+    enum rf_chat_role role = read_role(out, &messages[0]);
     size_t first = 0;
-    int code = read_role(out, &messages[0], &role);
-    if (!code && role == RF_CHAT_SYSTEM && style->system_error)
-        code = refuse(out, 0, style->system_error);
-    if (!code) code = put_special(out, style->begin);
-    if (!code && style->head) {
-        int given = role == RF_CHAT_SYSTEM;
-        code = put_special(out, style->head);
-        if (!code && given) code = put_content(out, trimmed(style, role, content_of(&messages[0])));
-        if (!code) code = put_special(out, style->close[RF_CHAT_SYSTEM]);
-        first = given ? 1 : 0;
-    } else if (!code && out->default_system && role != RF_CHAT_SYSTEM) {
-        code = put_special(out, style->open[RF_CHAT_SYSTEM]);
-        if (!code) code = rf_chat_put(out, out->default_system, strlen(out->default_system), 1);
-        if (!code) code = put_special(out, style->close[RF_CHAT_SYSTEM]);
+    if (role == RF_CHAT_SYSTEM && style->system_error) refuse(out, 0, style->system_error);
+    put_special(out, style->begin);
+    if (style->head) {
+        put_special(out, style->head);
+        if (role == RF_CHAT_SYSTEM)
+            put_content(out, trimmed(style, role, rf_str_of(messages[first++].content)));
+        put_special(out, style->close[RF_CHAT_SYSTEM]);
+    } else if (default_system && role != RF_CHAT_SYSTEM) {
+        put_special(out, style->open[RF_CHAT_SYSTEM]);
+        rf_chat_put(out, default_system, strlen(default_system), 1);
+        put_special(out, style->close[RF_CHAT_SYSTEM]);
     }
-    for (size_t i = first; i < n_messages && !code; i++) {
-        struct rf_str content = content_of(&messages[i]);
-        code = read_role(out, &messages[i], &role);
-        if (code) break;
+    for (size_t i = first; i < n_messages && !out->text.code; i++) {
+        struct rf_str content = rf_str_of(messages[i].content);
+        role = read_role(out, &messages[i]);
         if (style->alternate_error && (role == RF_CHAT_USER) != (i % 2 == 0))
-            return refuse(out, i, style->alternate_error);
-        if (role == RF_CHAT_SYSTEM && content.bytes == 0 &&
-            (style->flags & RF_CHAT_SKIP_EMPTY_SYSTEM))
-            continue;
-        code = put_turn(out, style, i, role, content);
+            refuse(out, i, style->alternate_error);
+        int skip = role == RF_CHAT_SYSTEM && style->flags & RF_CHAT_SKIP_EMPTY_SYSTEM;
+        if (content.bytes || !skip) put_turn(out, i, role, content);
     }
-    if (code) return code;
     int answered = (style->flags & RF_CHAT_ANSWERED) && role == RF_CHAT_ASSISTANT;
-    return put_special(out, out->add_generation_prompt && !answered ? style->generation
-                                                                    : style->no_generation);
+    put_special(out,
+                out->add_generation_prompt && !answered ? style->generation : style->no_generation);
 }
 
 /* ---- [INST]: Llama 2 and Mistral, where a user's turn contains the system message ---- */
 
-static int put_user(struct rf_chat_output *out, const struct rf_chat_style *style,
-                    const struct rf_chat_message *system, struct rf_str content)
+static void put_user(struct rf_chat_output *out, const struct rf_chat_message *system,
+                     struct rf_str content)
 {
-    int code = put_special(out, style->open[RF_CHAT_USER]);
-    if (system && !code) {
-        const char *close = style->close[RF_CHAT_SYSTEM];
-        struct rf_str after = {close, strlen(close)};
+    const struct rf_chat_style *style = out->chat->style;
+    put_special(out, style->open[RF_CHAT_USER]);
+    if (system) {
+        struct rf_str after = rf_str_of(style->close[RF_CHAT_SYSTEM]);
         /* Llama 2 strips the system message and the user's text as one string. If the user's text
          * is empty, this strips the end of the system message. */
         if (style->flags & RF_CHAT_TRIM_USER) content = strip_right(content);
         if ((style->flags & RF_CHAT_TRIM_USER) && content.bytes == 0) after = strip_right(after);
-        code = put_special(out, style->open[RF_CHAT_SYSTEM]);
-        if (!code) code = put_content(out, content_of(system));
-        if (!code) code = rf_chat_put(out, after.data, after.bytes, 1);
+        put_special(out, style->open[RF_CHAT_SYSTEM]);
+        put_content(out, rf_str_of(system->content));
+        rf_chat_put(out, after.data, after.bytes, 1);
     } else {
         content = trimmed(style, RF_CHAT_USER, content);
     }
-    if (!code) code = put_content(out, content);
-    return code ? code : put_special(out, style->close[RF_CHAT_USER]);
+    put_content(out, content);
+    put_special(out, style->close[RF_CHAT_USER]);
 }
 
-int rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *style,
-                        const struct rf_chat_message *messages, size_t n_messages)
+void rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                         size_t n_messages)
 {
+    const struct rf_chat_style *style = out->chat->style;
     const struct rf_chat_message *system = NULL;
-    enum rf_chat_role role = RF_CHAT_USER;
-    int code = read_role(out, &messages[0], &role);
-    if (!code && role == RF_CHAT_SYSTEM && style->open[RF_CHAT_SYSTEM]) {
-        system = messages++;
-        n_messages--;
-    }
-    size_t skipped = system ? 1 : 0;
-    int placed = !system;
-    if (!code) code = put_special(out, style->begin);
-    for (size_t i = 0; i < n_messages && !code; i++) {
-        struct rf_str content = content_of(&messages[i]);
-        code = read_role(out, &messages[i], &role);
-        if (code) break;
-        if ((role == RF_CHAT_USER) != (i % 2 == 0))
-            return refuse(out, i + skipped, style->alternate_error);
-        if (role == RF_CHAT_SYSTEM) return refuse(out, i + skipped, style->other_error);
+    size_t first = read_role(out, &messages[0]) == RF_CHAT_SYSTEM && style->open[RF_CHAT_SYSTEM];
+    if (first) system = &messages[0];
+    int last = (style->flags & RF_CHAT_SYSTEM_LAST) != 0, placed = !system;
+    put_special(out, style->begin);
+    for (size_t i = first; i < n_messages && !out->text.code; i++) {
+        enum rf_chat_role role = read_role(out, &messages[i]);
+        if ((role == RF_CHAT_USER) != ((i - first) % 2 == 0))
+            refuse(out, i, style->alternate_error);
+        if (role == RF_CHAT_SYSTEM) refuse(out, i, style->other_error);
         if (role == RF_CHAT_USER) {
-            int here = style->flags & RF_CHAT_SYSTEM_LAST ? i + 1 == n_messages : i == 0;
-            code = put_user(out, style, here ? system : NULL, content);
+            int here = last ? i + 1 == n_messages : i == first;
+            put_user(out, here ? system : NULL, rf_str_of(messages[i].content));
             placed |= here;
         } else {
-            code = put_turn(out, style, i + skipped, role, content);
+            put_turn(out, i, role, rf_str_of(messages[i].content));
         }
     }
-    if (!code && !placed)
-        code = refuse(out, 0,
-                      style->flags & RF_CHAT_SYSTEM_LAST
-                          ? "it puts the system message before a last user message"
-                          : "it puts the system message before a user message");
-    return code;
+    if (!placed)
+        refuse(out, 0,
+               last ? "it puts the system message before a last user message"
+                    : "it puts the system message before a user message");
 }
 
 /* ---- Qwen3: turns; earlier answers lose their thoughts ---- */
@@ -264,34 +239,32 @@ static int is_tool_response(struct rf_str text)
            memcmp(text.data + text.bytes - strlen(close), close, strlen(close)) == 0;
 }
 
-int rf_chat_render_qwen3(struct rf_chat_output *out, const struct rf_chat_style *style,
-                         const struct rf_chat_message *messages, size_t n_messages)
+void rf_chat_render_qwen3(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                          size_t n_messages)
 {
+    const struct rf_chat_style *style = out->chat->style;
     size_t last_query = n_messages - 1;
     for (size_t i = n_messages; i-- > 0;) {
-        if (strcmp(messages[i].role, "user") == 0 && !is_tool_response(content_of(&messages[i]))) {
+        if (strcmp(messages[i].role, "user") == 0 &&
+            !is_tool_response(rf_str_of(messages[i].content))) {
             last_query = i;
             break;
         }
     }
-    for (size_t i = 0; i < n_messages; i++) {
-        enum rf_chat_role role = RF_CHAT_USER;
-        struct rf_str content = content_of(&messages[i]), thoughts;
-        int code = read_role(out, &messages[i], &role);
-        if (code) return code;
-        code = put_special(out, style->open[role]);
-        if (role == RF_CHAT_ASSISTANT) {
-            split_thoughts(&content, &thoughts);
-            if (!code && i > last_query && (i + 1 == n_messages || thoughts.bytes)) {
-                code = put_special(out, "<think>\n");
-                if (!code) code = put_content(out, strip_newlines(thoughts, 1, 1));
-                if (!code) code = put_special(out, "\n</think>\n\n");
-                content = strip_newlines(content, 1, 0);
-            }
+    for (size_t i = 0; i < n_messages && !out->text.code; i++) {
+        enum rf_chat_role role = read_role(out, &messages[i]);
+        struct rf_str content = rf_str_of(messages[i].content), thoughts = {"", 0};
+        put_special(out, style->open[role]);
+        if (role == RF_CHAT_ASSISTANT) split_thoughts(&content, &thoughts);
+        if (role == RF_CHAT_ASSISTANT && i > last_query &&
+            (i + 1 == n_messages || thoughts.bytes)) {
+            put_special(out, "<think>\n");
+            put_content(out, strip_newlines(thoughts, 1, 1));
+            put_special(out, "\n</think>\n\n");
+            content = strip_newlines(content, 1, 0);
         }
-        if (!code) code = put_content(out, content);
-        if (!code) code = put_special(out, style->close[role]);
-        if (code) return code;
+        put_content(out, content);
+        put_special(out, style->close[role]);
     }
-    return put_special(out, out->add_generation_prompt ? style->generation : style->no_generation);
+    put_special(out, out->add_generation_prompt ? style->generation : style->no_generation);
 }

@@ -1,7 +1,5 @@
 #include "text/chat_style.h"
 
-#include <string.h>
-
 #define BOS RF_CHAT_BOS
 #define EOS RF_CHAT_EOS
 
@@ -17,10 +15,9 @@ static const char only_first_system[] = "Only user and assistant roles are suppo
 /* ---- turns ---- */
 
 #define CHATML                                                                         \
-    .render = rf_chat_render_turns, .begin = "",                                       \
     .open = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"}, \
     .close = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"},                         \
-    .generation = "<|im_start|>assistant\n", .no_generation = ""
+    .generation = "<|im_start|>assistant\n"
 
 static const struct rf_chat_style chatml = {.name = "chatml", CHATML};
 static const struct rf_chat_style smollm2 = {
@@ -31,49 +28,38 @@ static const struct rf_chat_style qwen2_5 = {
     .name = "qwen2.5",
     CHATML,
     .default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."};
-static const struct rf_chat_style qwen3 = {
-    .name = "qwen3",
-    .render = rf_chat_render_qwen3,
-    .open = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},
-    .close = {"<|im_end|>\n", "<|im_end|>\n", "<|im_end|>\n"},
-    .generation = "<|im_start|>assistant\n",
-    .no_generation = ""};
+static const struct rf_chat_style qwen3 = {.name = "qwen3", CHATML, .render = rf_chat_render_qwen3};
 
 static const struct rf_chat_style zephyr = {
     .name = "zephyr",
-    .render = rf_chat_render_turns,
-    .begin = "",
     .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
     .close = {EOS "\n", EOS "\n", EOS "\n"},
-    .generation = "<|assistant|>\n",
-    .no_generation = ""};
+    .generation = "<|assistant|>\n"};
 
-#define PHI3(start, end)                                                               \
-    .name = "phi3", .render = rf_chat_render_turns, .begin = start,                    \
-    .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},                         \
-    .close = {"<|end|>\n", "<|end|>\n", "<|end|>\n"}, .generation = "<|assistant|>\n", \
-    .no_generation = end
+#define PHI3                                                                   \
+    .name = "phi3", .open = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"}, \
+    .close = {"<|end|>\n", "<|end|>\n", "<|end|>\n"}, .generation = "<|assistant|>\n"
 
-static const struct rf_chat_style phi3 = {PHI3("", EOS)};
-static const struct rf_chat_style phi3_5 = {PHI3("", EOS), .flags = RF_CHAT_SKIP_EMPTY_SYSTEM};
-static const struct rf_chat_style phi3_bos = {PHI3(BOS, EOS)};
-static const struct rf_chat_style phi3_answered = {PHI3("", ""), .flags = RF_CHAT_ANSWERED};
+static const struct rf_chat_style phi3 = {PHI3, .no_generation = EOS};
+static const struct rf_chat_style phi3_5 = {PHI3, .no_generation = EOS,
+                                            .flags = RF_CHAT_SKIP_EMPTY_SYSTEM};
+static const struct rf_chat_style phi3_bos = {PHI3, .begin = BOS, .no_generation = EOS};
+static const struct rf_chat_style phi3_answered = {PHI3, .flags = RF_CHAT_ANSWERED};
 
-#define PHI3_FIRST(start)                                                                     \
-    .name = "phi3", .render = rf_chat_render_turns, .begin = start,                           \
-    .open = {NULL, "<|user|>\n", ""}, .close = {"", "<|end|>\n<|assistant|>\n", "<|end|>\n"}, \
-    .generation = "", .no_generation = ""
+#define PHI3_FIRST                                    \
+    .name = "phi3", .open = {NULL, "<|user|>\n", ""}, \
+    .close = {"", "<|end|>\n<|assistant|>\n", "<|end|>\n"}
 
-static const struct rf_chat_style phi3_first = {PHI3_FIRST("")};
-static const struct rf_chat_style phi3_first_bos = {PHI3_FIRST(BOS)};
+static const struct rf_chat_style phi3_first = {PHI3_FIRST};
+static const struct rf_chat_style phi3_first_bos = {PHI3_FIRST, .begin = BOS};
 
 #define LLAMA3_HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
 #define LLAMA3                                                                            \
-    .render = rf_chat_render_turns, .flags = RF_CHAT_TRIM, .begin = BOS,                  \
+    .flags = RF_CHAT_TRIM, .begin = BOS,                                                  \
     .open = {LLAMA3_HEADER("system"), LLAMA3_HEADER("user"), LLAMA3_HEADER("assistant")}, \
     .close = {"<|eot_id|>", "<|eot_id|>", "<|eot_id|>"}, .generation = LLAMA3_HEADER("assistant")
 
-static const struct rf_chat_style llama3 = {.name = "llama3", LLAMA3, .no_generation = ""};
+static const struct rf_chat_style llama3 = {.name = "llama3", LLAMA3};
 static const struct rf_chat_style llama3_always = {
     .name = "llama3", LLAMA3, .no_generation = LLAMA3_HEADER("assistant")};
 /* Where no date is given, the template states a fixed one. So the same prompt gives the same tokens
@@ -81,26 +67,24 @@ static const struct rf_chat_style llama3_always = {
 static const struct rf_chat_style llama3_1 = {
     .name = "llama3.1",
     LLAMA3,
-    .no_generation = "",
     .head = LLAMA3_HEADER("system") "Cutting Knowledge Date: December 2023\n"
                                     "Today Date: 26 Jul 2024\n\n"};
 
-#define GEMMA(start)                                                                           \
-    .name = "gemma", .render = rf_chat_render_turns, .flags = RF_CHAT_TRIM, .begin = start,    \
-    .open = {"<start_of_turn>system\n", "<start_of_turn>user\n", "<start_of_turn>model\n"},    \
-    .close = {"<end_of_turn>\n", "<end_of_turn>\n", "<end_of_turn>\n"},                        \
-    .generation = "<start_of_turn>model\n", .no_generation = "", .alternate_error = alternate, \
+#define GEMMA                                                                               \
+    .name = "gemma", .flags = RF_CHAT_TRIM,                                                 \
+    .open = {"<start_of_turn>system\n", "<start_of_turn>user\n", "<start_of_turn>model\n"}, \
+    .close = {"<end_of_turn>\n", "<end_of_turn>\n", "<end_of_turn>\n"},                     \
+    .generation = "<start_of_turn>model\n", .alternate_error = alternate,                   \
     .system_error = "System role not supported"
 
-static const struct rf_chat_style gemma = {GEMMA(BOS)};
-static const struct rf_chat_style gemma_no_bos = {GEMMA("")};
+static const struct rf_chat_style gemma = {GEMMA, .begin = BOS};
+static const struct rf_chat_style gemma_no_bos = {GEMMA};
 
 /* ---- [INST] ---- */
 
 static const struct rf_chat_style llama2 = {.name = "llama2",
                                             .render = rf_chat_render_inst,
                                             .flags = RF_CHAT_TRIM_USER | RF_CHAT_TRIM_ASSISTANT,
-                                            .begin = "",
                                             .open = {"<<SYS>>\n", BOS "[INST] ", " "},
                                             .close = {"\n<</SYS>>\n\n", " [/INST]", " " EOS},
                                             .alternate_error = alternate,
@@ -112,52 +96,34 @@ static const struct rf_chat_style llama2 = {.name = "llama2",
 
 static const struct rf_chat_style mistral = {MISTRAL(EOS)};
 static const struct rf_chat_style mistral_0_1 = {MISTRAL(EOS " ")};
+
 /* Mistral's own numbering of its formats: v1, v3, v3-tekken (Nemo), v7. */
+#define MISTRAL_SYSTEM(inst, end, answer)                                    \
+    .render = rf_chat_render_inst, .begin = BOS, .open = {"", inst, answer}, \
+    .close = {"\n\n", end, EOS}, .alternate_error = alternate_after_system,  \
+    .other_error = only_first_system
+
 static const struct rf_chat_style mistral_v1 = {.name = "mistral",
-                                                .render = rf_chat_render_inst,
-                                                .begin = BOS,
-                                                .open = {"", " [INST] ", " "},
-                                                .close = {"\n\n", " [/INST]", EOS},
-                                                .alternate_error = alternate_after_system,
-                                                .other_error = only_first_system};
+                                                MISTRAL_SYSTEM(" [INST] ", " [/INST]", " ")};
 static const struct rf_chat_style mistral_v3 = {.name = "mistral-v3",
-                                                .render = rf_chat_render_inst,
+                                                MISTRAL_SYSTEM("[INST] ", "[/INST]", " "),
                                                 .flags =
-                                                    RF_CHAT_SYSTEM_LAST | RF_CHAT_TRIM_ASSISTANT,
-                                                .begin = BOS,
-                                                .open = {"", "[INST] ", " "},
-                                                .close = {"\n\n", "[/INST]", EOS},
-                                                .alternate_error = alternate_after_system,
-                                                .other_error = only_first_system};
-static const struct rf_chat_style mistral_nemo = {.name = "mistral-nemo",
-                                                  .render = rf_chat_render_inst,
-                                                  .flags = RF_CHAT_SYSTEM_LAST,
-                                                  .begin = BOS,
-                                                  .open = {"", "[INST]", ""},
-                                                  .close = {"\n\n", "[/INST]", EOS},
-                                                  .alternate_error = alternate_after_system,
-                                                  .other_error = only_first_system};
+                                                    RF_CHAT_SYSTEM_LAST | RF_CHAT_TRIM_ASSISTANT};
+static const struct rf_chat_style mistral_nemo = {
+    .name = "mistral-nemo", MISTRAL_SYSTEM("[INST]", "[/INST]", ""), .flags = RF_CHAT_SYSTEM_LAST};
 static const struct rf_chat_style mistral_v7 = {.name = "mistral-v7",
-                                                .render = rf_chat_render_turns,
                                                 .begin = BOS,
                                                 .open = {"[SYSTEM_PROMPT] ", "[INST] ", " "},
-                                                .close = {"[/SYSTEM_PROMPT]", "[/INST]", EOS},
-                                                .generation = "",
-                                                .no_generation = ""};
+                                                .close = {"[/SYSTEM_PROMPT]", "[/INST]", EOS}};
 
 /* ---- by name and by form ---- */
 
-const struct rf_chat_style *const rf_chat_styles[] = {
-    &chatml, &llama2, &llama3, &llama3_1, &mistral, &mistral_v3, &mistral_nemo, &mistral_v7,
-    &zephyr, &gemma,  &phi3,   &smollm2,  &qwen2_5, &qwen3,      NULL};
-
-const char *const *rf_chat_template_names(void)
+const struct rf_chat_style *rf_chat_style_at(size_t index)
 {
-    static const char *const names[] = {
-        "chatml",     "llama2",       "llama3",     "llama3.1", "mistral",
-        "mistral-v3", "mistral-nemo", "mistral-v7", "zephyr",   "gemma",
-        "phi3",       "smollm2",      "qwen2.5",    "qwen3",    NULL};
-    return names;
+    static const struct rf_chat_style *const styles[] = {
+        &chatml,     &llama2, &llama3, &llama3_1, &mistral, &mistral_v3, &mistral_nemo,
+        &mistral_v7, &zephyr, &gemma,  &phi3,     &smollm2, &qwen2_5,    &qwen3};
+    return index < sizeof styles / sizeof *styles ? styles[index] : NULL;
 }
 
 /* One fingerprint covers all templates of the same form, whatever their layout.

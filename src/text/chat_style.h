@@ -13,20 +13,16 @@ enum rf_chat_role { RF_CHAT_SYSTEM, RF_CHAT_USER, RF_CHAT_ASSISTANT };
 #define RF_CHAT_BOS "\1"
 #define RF_CHAT_EOS "\2"
 
-/* The state of a rendering. */
+/* The state of a rendering. After the first failure nothing is appended. */
 struct rf_chat_output {
-    const struct rf_allocator *allocator;
+    struct rf_writer text; /* its code is the rendering's */
     struct rf_rendered *rendered;
-    struct rf_error *error;
-    const char *name; /* of the template */
-    const char *bos, *eos;
-    const char *default_system; /* NULL: none */
+    const struct rf_chat_template *chat;
     int add_generation_prompt;
 };
 
-struct rf_chat_style;
-typedef int (*rf_chat_render_fn)(struct rf_chat_output *out, const struct rf_chat_style *style,
-                                 const struct rf_chat_message *messages, size_t n_messages);
+typedef void rf_chat_render_fn(struct rf_chat_output *out, const struct rf_chat_message *messages,
+                               size_t n_messages);
 
 enum {
     RF_CHAT_TRIM_USER = 1, /* contents are stripped at both ends, like Python's strip() */
@@ -35,41 +31,42 @@ enum {
     RF_CHAT_TRIM = 7,
     RF_CHAT_SKIP_EMPTY_SYSTEM = 8, /* a system message without content is left out */
     RF_CHAT_ANSWERED = 16,         /* no generation prompt after an assistant's message */
-    RF_CHAT_SYSTEM_LAST =
-        32 /* [INST] styles: the system message goes before the last user message */
+    RF_CHAT_SYSTEM_LAST = 32       /* [INST] styles: it goes before the last user message */
 };
 
 struct rf_chat_style {
     const char *name;
-    rf_chat_render_fn render;
+    rf_chat_render_fn *render; /* NULL: rf_chat_render_turns */
     unsigned flags;
-    const char *begin; /* before the first message */
-    const char *open[3],
-        *close[3];    /* around a message, by role; open NULL: the template skips such messages */
+    const char *begin;              /* before the first message; NULL: nothing */
+    const char *open[3], *close[3]; /* around a message, by role; open NULL: refused */
     const char *head; /* opens the system message; set where the template always writes one */
     const char *default_system; /* of the template that the name refers to; NULL: none */
-    const char *generation;     /* after the last message, with and without a generation prompt */
-    const char *no_generation;
-    const char
-        *alternate_error; /* error text of the template where user and assistant must alternate */
-    const char *system_error; /* error text where the first message must not be a system message */
-    const char *other_error;  /* [INST] styles: error text for a later system message */
+    /* After the last message, with and without a generation prompt; NULL: nothing. */
+    const char *generation, *no_generation;
+    /* Error texts of the template. */
+    const char *alternate_error; /* where user and assistant must alternate */
+    const char *system_error;    /* where the first message must not be a system message */
+    const char *other_error;     /* [INST] styles: for a later system message */
 };
 
-/* The styles that can be chosen by name, ended by NULL. */
-extern const struct rf_chat_style *const rf_chat_styles[];
+struct rf_chat_template {
+    const struct rf_allocator *allocator;
+    const struct rf_chat_style *style;
+    const char *name;
+    char *bos, *eos;
+    char *default_system; /* NULL: none */
+};
+
+/* The styles that can be chosen by name; NULL behind the last. */
+const struct rf_chat_style *rf_chat_style_at(size_t index);
 /* By the fingerprint of a template's form (template_form.h); NULL for an unknown one. */
 const struct rf_chat_style *rf_chat_style_of_form(uint64_t fingerprint);
 
 /* Appends to the rendering. `special`: the text is the template's own. */
-int rf_chat_put(struct rf_chat_output *out, const char *text, size_t n, int special);
+void rf_chat_put(struct rf_chat_output *out, const char *text, size_t n, int special);
 
 /* The ways to render; chat_render.c. */
-int rf_chat_render_turns(struct rf_chat_output *out, const struct rf_chat_style *style,
-                         const struct rf_chat_message *messages, size_t n_messages);
-int rf_chat_render_inst(struct rf_chat_output *out, const struct rf_chat_style *style,
-                        const struct rf_chat_message *messages, size_t n_messages);
-int rf_chat_render_qwen3(struct rf_chat_output *out, const struct rf_chat_style *style,
-                         const struct rf_chat_message *messages, size_t n_messages);
+rf_chat_render_fn rf_chat_render_turns, rf_chat_render_inst, rf_chat_render_qwen3;
 
 #endif

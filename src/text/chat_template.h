@@ -13,7 +13,7 @@ struct rf_chat_message {
     const char *content;
 };
 
-/* A recognised template. Immutable. It owns only what rf_chat_template_recognise allocates. */
+/* A recognised template. Immutable. */
 struct rf_chat_template;
 
 /* From the file's Jinja source, or by name ("chatml", "llama3", ...) when `name` is not NULL. A
@@ -25,8 +25,6 @@ int rf_chat_template_new(struct rf_chat_template **chat, const char *source, siz
                          const struct rf_allocator *allocator, struct rf_error *error);
 void rf_chat_template_free(struct rf_chat_template *chat);
 const char *rf_chat_template_name(const struct rf_chat_template *chat);
-/* All names, ended by NULL. */
-const char *const *rf_chat_template_names(void);
 
 /* Renders a conversation to segments. `special` is set for the template's own text, not for
  * contents. An unknown role, or one that the template does not accept at its place, is an error

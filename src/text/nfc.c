@@ -31,54 +31,47 @@ static void order_marks(int32_t *marks, size_t n, int32_t *scratch)
     memcpy(marks, scratch, n * sizeof *marks);
 }
 
+/* Returns the number of points, or a negative code. */
+static int64_t decompose(const char *text, size_t n, int32_t *points, size_t cap,
+                         struct rf_error *error)
+{
+    size_t count = 0, length;
+    for (size_t at = 0; at < n; at += length) {
+        length = rf_utf8_length(text + at, n - at);
+        int boundary = 0;
+        utf8proc_ssize_t made = utf8proc_decompose_char(
+            (int32_t)rf_utf8_decode(text + at, length), points + count,
+            (utf8proc_ssize_t)(cap - count), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
+        if (made < 0 || (size_t)made > cap - count)
+            return rf_fail(error, RF_ERR_SYSTEM, "libutf8proc cannot decompose a character: %s",
+                           made < 0 ? utf8proc_errmsg(made) : "it is too long");
+        count += (size_t)made;
+    }
+    return (int64_t)count;
+}
+
 /* Normalises well-formed text: decompose, order, compose (Unicode 15, section 3.11). */
 static int normalise(const char *text, size_t n, const struct rf_allocator *allocator,
                      struct rf_bytes *out, struct rf_error *error)
 {
     /* A character of b bytes decomposes canonically into at most 4 characters and at most 2 b. */
-    enum { MOST = 4 };
-    size_t count = 0;
-    int code = 0;
-    int32_t *points =
-        rf_malloc(allocator, n * 2 + MOST, sizeof *points, "text to normalise", error);
-    int32_t *scratch =
-        rf_malloc(allocator, n * 2 + MOST, sizeof *scratch, "text to normalise", error);
-    if (!points || !scratch) {
-        code = RF_ERR_MEMORY;
-        goto end;
+    size_t cap = n * 2 + 4;
+    int32_t *points = rf_malloc(allocator, cap, 2 * sizeof *points, "text to normalise", error);
+    if (!points) return RF_ERR_MEMORY;
+    int64_t count = decompose(text, n, points, cap, error);
+    for (int64_t i = 0, end; i < count; i = end + 1) {
+        for (end = i; end < count && combining_class(points[end]);) end++;
+        if (end - i > 1) order_marks(points + i, (size_t)(end - i), points + cap);
     }
-    for (size_t at = 0; at < n;) {
-        size_t length = rf_utf8_length(text + at, n - at);
-        int boundary = 0;
-        utf8proc_ssize_t made =
-            utf8proc_decompose_char((int32_t)rf_utf8_decode(text + at, length), points + count,
-                                    (utf8proc_ssize_t)(n * 2 + MOST - count),
-                                    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
-        if (made < 0 || (size_t)made > n * 2 + MOST - count) {
-            code = rf_fail(error, RF_ERR_SYSTEM, "libutf8proc cannot decompose a character: %s",
-                           made < 0 ? utf8proc_errmsg(made) : "it is too long");
-            goto end;
-        }
-        count += (size_t)made;
-        at += length;
-    }
-    for (size_t i = 0; i < count;) {
-        size_t end = i;
-        while (end < count && combining_class(points[end])) end++;
-        if (end - i > 1) order_marks(points + i, end - i, scratch);
-        i = end + 1;
-    }
-    utf8proc_ssize_t composed = utf8proc_normalize_utf32(points, (utf8proc_ssize_t)count,
-                                                         UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    for (utf8proc_ssize_t i = 0; i < composed && !code; i++) {
+    struct rf_writer writer = {allocator, out, error, count < 0 ? (int)count : 0};
+    utf8proc_ssize_t composed =
+        utf8proc_normalize_utf32(points, count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    for (utf8proc_ssize_t i = 0; i < composed; i++) {
         char bytes[4];
-        code = rf_bytes_append(allocator, out, bytes, rf_utf8_encode((uint32_t)points[i], bytes),
-                               error);
+        rf_write(&writer, bytes, rf_utf8_encode((uint32_t)points[i], bytes));
     }
-end:
-    rf_free(allocator, scratch);
     rf_free(allocator, points);
-    return code;
+    return writer.code;
 }
 
 int rf_nfc(const char *text, size_t n, const struct rf_allocator *allocator, struct rf_bytes *out,

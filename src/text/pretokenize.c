@@ -3,7 +3,6 @@
 
 #include <pcre2.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/utf8.h"
 
@@ -37,15 +36,8 @@ static const struct {
 const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i].name) == name.bytes &&
-            memcmp(known[i].name, name.data, name.bytes) == 0)
-            return known[i].info;
+        if (rf_str_is(name, known[i].name)) return known[i].info;
     return NULL;
-}
-
-const char *rf_pretokenizer_names(void)
-{
-    return "gpt-2, llama-bpe, qwen2, smollm";
 }
 
 struct rf_pretokenizer {

@@ -1,52 +1,33 @@
 #include "text/special.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static int compare_entries(const void *a, const void *b)
 {
     const struct rf_special_entry *x = a, *y = b;
-    size_t n = x->text.bytes < y->text.bytes ? x->text.bytes : y->text.bytes;
-    int order = memcmp(x->text.data, y->text.data, n);
-    if (order) return order;
-    if (x->text.bytes != y->text.bytes) return x->text.bytes < y->text.bytes ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
+    int order = rf_str_order(x->text, y->text);
+    return order ? order : (x->id > y->id) - (x->id < y->id);
 }
 
-int rf_special_init(struct rf_special *special, struct rf_special_entry *entries, int32_t n_entries,
-                    const char *path, const struct rf_allocator *allocator, struct rf_error *error)
+void rf_special_init(struct rf_special *special, struct rf_special_entry *entries,
+                     int32_t n_entries, struct rf_reading *reading)
 {
-    *special = (struct rf_special){.entries = entries};
-    if (n_entries) qsort(entries, (size_t)n_entries, sizeof *entries, compare_entries);
+    special->entries = entries;
+    qsort(entries, (size_t)n_entries, sizeof *entries, compare_entries);
     int32_t at = 0;
     for (int byte = 0; byte <= 256; byte++) {
         while (at < n_entries && (unsigned char)entries[at].text.data[0] < byte) at++;
         special->first[byte] = at;
     }
-    for (int32_t i = 0; i < n_entries; i++) {
-        const struct rf_special_entry *entry = &entries[i];
-        int code = 0;
+    for (const struct rf_special_entry *entry = entries; entry < entries + n_entries; entry++) {
         if (entry->text.bytes > RF_SPECIAL_MAX_BYTES)
-            code = rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "%s: special token %d is %zu bytes long; at most %d are supported", path,
-                           (int)entry->id, entry->text.bytes, RF_SPECIAL_MAX_BYTES);
-        else if (i && entry->text.bytes == entry[-1].text.bytes &&
-                 memcmp(entry->text.data, entry[-1].text.data, entry->text.bytes) == 0)
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: special tokens %d and %d are both \"%.*s\"",
-                           path, (int)entry[-1].id, (int)entry->id, (int)entry->text.bytes,
-                           entry->text.data);
-        if (code) {
-            rf_special_free(special, allocator);
-            return code;
-        }
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "special token %d is %zu bytes long; at most %d are supported", (int)entry->id,
+                   entry->text.bytes, RF_SPECIAL_MAX_BYTES);
+        if (entry > entries && rf_str_same(entry->text, entry[-1].text))
+            rf_bad(reading, RF_ERR_FORMAT, "special tokens %d and %d are both \"%.*s\"",
+                   (int)entry[-1].id, (int)entry->id, (int)entry->text.bytes, entry->text.data);
     }
-    return 0;
-}
-
-void rf_special_free(struct rf_special *special, const struct rf_allocator *allocator)
-{
-    rf_free(allocator, special->entries);
-    special->entries = NULL;
 }
 
 /* The first of the entries low .. high - 1 whose byte at `depth` is >= byte. All of them have the

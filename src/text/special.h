@@ -2,12 +2,7 @@
 #ifndef RF_TEXT_SPECIAL_H
 #define RF_TEXT_SPECIAL_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/alloc.h"
-#include "base/error.h"
-#include "model/vocab.h"
+#include "model/reader.h"
 
 /* Longer special tokens are refused: a search takes time up to this bound times the text's
  * length. */
@@ -24,11 +19,10 @@ struct rf_special {
     int32_t first[257];               /* entries first[b] .. first[b + 1] - 1 begin with byte b */
 };
 
-/* Takes ownership of `entries`, a block of the allocator, on failure too. Fails on texts that are
- * equal or too long. */
-int rf_special_init(struct rf_special *special, struct rf_special_entry *entries, int32_t n_entries,
-                    const char *path, const struct rf_allocator *allocator, struct rf_error *error);
-void rf_special_free(struct rf_special *special, const struct rf_allocator *allocator);
+/* Sorts the entries, which must live as long. The reading fails on texts that are equal or too
+ * long. */
+void rf_special_init(struct rf_special *special, struct rf_special_entry *entries,
+                     int32_t n_entries, struct rf_reading *reading);
 
 /* The longest token at the beginning of the text, or NULL. Control tokens must lie within the first
  * n_control bytes. */

@@ -28,12 +28,6 @@ absl::string_view view(const struct rf_bytes *bytes)
     return absl::string_view(bytes->data, bytes->count);
 }
 
-int fail_status(struct rf_error *error, const char *path, const sentencepiece::util::Status &status)
-{
-    return rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece refuses the vocabulary: %s", path,
-                   status.ToString().c_str());
-}
-
 // The sentence for an exception that is being handled.
 int fail_exception(struct rf_error *error, const char *what)
 {
@@ -68,7 +62,9 @@ extern "C" int rf_spm_new(struct rf_spm **out, const struct rf_bytes *proto,
             spm->prefixed.reset(new SentencePieceProcessor);
             status = spm->prefixed->LoadFromSerializedProto(view(prefixed));
         }
-        if (!status.ok()) code = fail_status(error, path, status);
+        if (!status.ok())
+            code = rf_fail(error, RF_ERR_FORMAT, "%s: sentencepiece refuses the vocabulary: %s",
+                           path, status.ToString().c_str());
     } catch (...) {
         code = fail_exception(error, path);
     }
@@ -89,31 +85,27 @@ extern "C" void rf_spm_free(struct rf_spm *spm)
     rf_free(allocator, spm);
 }
 
-extern "C" int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
-                             const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                             struct rf_error *error)
+extern "C" void rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
+                              struct rf_token_writer *out)
 {
+    if (out->code) return;
     try {
         std::vector<int> ids;
-        sentencepiece::util::Status status;
-        if (prefix && spm->prefixed) {
-            status = spm->prefixed->Encode(absl::string_view(text, n), &ids);
-        } else if (prefix) {
-            std::string spaced;
-            spaced.reserve(n + 1);
-            spaced += ' ';
-            spaced.append(text, n);
-            status = spm->plain.Encode(spaced, &ids);
-        } else {
-            status = spm->plain.Encode(absl::string_view(text, n), &ids);
+        bool spaced = prefix && !spm->prefixed;
+        const SentencePieceProcessor &processor =
+            prefix && spm->prefixed ? *spm->prefixed : spm->plain;
+        sentencepiece::util::Status status =
+            spaced ? processor.Encode(" " + std::string(text, n), &ids)
+                   : processor.Encode(absl::string_view(text, n), &ids);
+        if (!status.ok()) {
+            out->code =
+                rf_fail(out->error, RF_ERR_FORMAT, "sentencepiece cannot encode the text: %s",
+                        status.ToString().c_str());
+            return;
         }
-        if (!status.ok())
-            return rf_fail(error, RF_ERR_FORMAT, "sentencepiece cannot encode the text: %s",
-                           status.ToString().c_str());
         static_assert(sizeof(int) == sizeof(int32_t), "sentencepiece's ids are 32 bits wide");
-        return rf_tokens_append(allocator, tokens, reinterpret_cast<const int32_t *>(ids.data()),
-                                ids.size(), error);
+        rf_tokens_append(out, reinterpret_cast<const int32_t *>(ids.data()), ids.size());
     } catch (...) {
-        return fail_exception(error, "encoding a text");
+        out->code = fail_exception(out->error, "encoding a text");
     }
 }

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "text/tokenizer.h"
+#include "text/tokens.h"
 
 struct rf_spm;
 
@@ -18,8 +18,7 @@ int rf_spm_new(struct rf_spm **spm, const struct rf_bytes *proto, const struct r
 void rf_spm_free(struct rf_spm *spm);
 
 /* Appends the ids of n bytes of text. `prefix`: with sentencepiece's space in front. */
-int rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
-                  const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                  struct rf_error *error);
+void rf_spm_encode(const struct rf_spm *spm, const char *text, size_t n, int prefix,
+                   struct rf_token_writer *out);
 
 #endif

@@ -2,138 +2,59 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "model/proto.h"
 #include "text/strmap.h"
 
 /* libsentencepiece recurses over pieces of type UNUSED, so a piece's length bounds the depth. */
-enum { LONGEST_PIECE = 2048 };
+enum { LONGEST_PIECE = 2048, SHOWN = 100 /* bytes of a piece in a sentence */ };
 
-/* Field numbers of sentencepiece_model.proto. */
-enum {
-    MODEL_PIECES = 1,
-    MODEL_TRAINER = 2,
-    MODEL_NORMALIZER = 3,
-    PIECE_TEXT = 1,
-    PIECE_SCORE = 2,
-    PIECE_TYPE = 3,
-    TRAINER_MODEL_TYPE = 3,
-    TRAINER_BYTE_FALLBACK = 35,
-    NORMALIZER_CHARSMAP = 2,
-    NORMALIZER_DUMMY_PREFIX = 3,
-    NORMALIZER_REMOVE_WHITESPACE = 4,
-    NORMALIZER_ESCAPE_WHITESPACE = 5,
-    UNIGRAM = 1,
-    BPE = 2
-};
+/* ---- reading ---- */
 
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-
-/* ---- reading protocol buffers ---- */
-
-struct cursor {
-    const unsigned char *at, *end;
-};
-
-struct field {
-    uint64_t number;
-    unsigned wire;
-    uint64_t value;      /* WIRE_VARINT, WIRE_32, WIRE_64 */
-    struct cursor bytes; /* WIRE_BYTES */
-};
-
-static int read_varint(struct cursor *cursor, uint64_t *value)
+static void read_trainer(struct rf_spm_model *model, struct rf_cursor *cursor,
+                         struct rf_reading *reading)
 {
-    *value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (cursor->at == cursor->end) return -1;
-        unsigned char byte = *cursor->at++;
-        *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80)) return 0;
+    struct rf_proto_field field;
+    while (rf_proto_next(cursor, &field)) {
+        if (!rf_proto_is(&field, RF_SPM_MODEL_TYPE, RF_WIRE_VARINT)) continue;
+        if (field.integer != RF_SPM_UNIGRAM && field.integer != RF_SPM_BPE)
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "sentencepiece model type %llu is not supported, only unigram and BPE are",
+                   (unsigned long long)field.integer);
+        model->unigram = field.integer == RF_SPM_UNIGRAM;
     }
-    return -1;
 }
 
-/* 1 and a field, 0 at the end, -1 where the bytes are not a protocol buffer. */
-static int read_field(struct cursor *cursor, struct field *field)
+static void read_normalizer(struct rf_spm_model *model, struct rf_cursor *cursor,
+                            struct rf_reading *reading)
 {
-    uint64_t key;
-    if (cursor->at == cursor->end) return 0;
-    if (read_varint(cursor, &key)) return -1;
-    *field = (struct field){.number = key >> 3, .wire = (unsigned)(key & 7)};
-    size_t left = (size_t)(cursor->end - cursor->at), fixed = 0;
-    switch (field->wire) {
-    case WIRE_VARINT: return read_varint(cursor, &field->value) ? -1 : 1;
-    case WIRE_64: fixed = 8; break;
-    case WIRE_32: fixed = 4; break;
-    case WIRE_BYTES:
-        if (read_varint(cursor, &field->value)) return -1;
-        left = (size_t)(cursor->end - cursor->at);
-        if (field->value > left) return -1;
-        field->bytes = (struct cursor){cursor->at, cursor->at + field->value};
-        cursor->at += field->value;
-        return 1;
-    default: return -1;
+    struct rf_proto_field field;
+    while (rf_proto_next(cursor, &field)) {
+        if (rf_proto_is(&field, RF_SPM_CHARSMAP, RF_WIRE_BYTES) && field.bytes.bytes)
+            rf_bad(reading, RF_ERR_UNSUPPORTED,
+                   "the sentencepiece model has normalisation rules of its own, which are not "
+                   "supported");
+        if (rf_proto_is(&field, RF_SPM_DUMMY_PREFIX, RF_WIRE_VARINT))
+            model->add_dummy_prefix = field.integer != 0;
+        if (rf_proto_is(&field, RF_SPM_REMOVE_WHITESPACE, RF_WIRE_VARINT))
+            model->remove_extra_whitespaces = field.integer != 0;
     }
-    if (left < fixed) return -1;
-    for (size_t i = 0; i < fixed; i++) field->value |= (uint64_t)cursor->at[i] << (8 * i);
-    cursor->at += fixed;
-    return 1;
-}
-
-static int read_specs(struct rf_spm_model *model, const struct field *spec, const char *path,
-                      struct rf_error *error)
-{
-    struct cursor cursor = spec->bytes;
-    struct field field;
-    int more;
-    while ((more = read_field(&cursor, &field)) > 0) {
-        if (spec->number == MODEL_TRAINER && field.number == TRAINER_MODEL_TYPE &&
-            field.wire == WIRE_VARINT) {
-            if (field.value != UNIGRAM && field.value != BPE)
-                return rf_fail(
-                    error, RF_ERR_UNSUPPORTED,
-                    "%s: sentencepiece model type %llu is not supported, only unigram and BPE are",
-                    path, (unsigned long long)field.value);
-            model->unigram = field.value == UNIGRAM;
-        } else if (spec->number == MODEL_NORMALIZER && field.number == NORMALIZER_CHARSMAP &&
-                   field.wire == WIRE_BYTES && field.value > 0) {
-            return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "%s: the sentencepiece model has normalisation rules of its own, which "
-                           "are not supported",
-                           path);
-        } else if (spec->number == MODEL_NORMALIZER && field.number == NORMALIZER_DUMMY_PREFIX &&
-                   field.wire == WIRE_VARINT) {
-            model->add_dummy_prefix = field.value != 0;
-        } else if (spec->number == MODEL_NORMALIZER &&
-                   field.number == NORMALIZER_REMOVE_WHITESPACE && field.wire == WIRE_VARINT) {
-            model->remove_extra_whitespaces = field.value != 0;
-        }
-    }
-    if (more < 0)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
-    return 0;
 }
 
 /* Reads everything of the proto but its pieces, which the vocabulary has. */
-static int read_proto(struct rf_spm_model *model, struct rf_str proto, const char *path,
-                      struct rf_error *error)
+static void read_proto(struct rf_spm_model *model, struct rf_str proto, struct rf_reading *reading)
 {
-    const unsigned char *data = (const unsigned char *)proto.data;
-    struct cursor cursor = {data, data + proto.bytes};
-    struct field field;
-    int more;
+    struct rf_reading fields = {.error = NULL}; /* only the code of its failure counts */
+    struct rf_cursor cursor = {(const unsigned char *)proto.data, proto.bytes, 0, &fields};
+    struct rf_proto_field field;
     model->unigram = model->remove_extra_whitespaces = 1; /* the proto's defaults */
-    while ((more = read_field(&cursor, &field)) > 0) {
-        if (field.wire != WIRE_BYTES ||
-            (field.number != MODEL_TRAINER && field.number != MODEL_NORMALIZER))
-            continue;
-        int code = read_specs(model, &field, path, error);
-        if (code) return code;
+    while (rf_proto_next(&cursor, &field)) {
+        if (rf_proto_is(&field, RF_SPM_TRAINER, RF_WIRE_BYTES))
+            read_trainer(model, &field.bytes, reading);
+        if (rf_proto_is(&field, RF_SPM_NORMALIZER, RF_WIRE_BYTES))
+            read_normalizer(model, &field.bytes, reading);
     }
-    if (more < 0)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece model is damaged", path);
-    return 0;
+    if (fields.code) rf_bad(reading, RF_ERR_FORMAT, "the sentencepiece model is damaged");
 }
 
 /* ---- checks ---- */
@@ -147,201 +68,175 @@ static int byte_value(struct rf_str piece)
     return high && low ? (int)(16 * (high - digits) + (low - digits)) : -1;
 }
 
-static int check_bytes(struct rf_spm_model *model, const char *path, struct rf_error *error)
+static void check_bytes(struct rf_spm_model *model, struct rf_reading *reading)
 {
     int found = 0;
     for (int byte = 0; byte < 256; byte++) model->bytes[byte] = -1;
     for (int32_t id = 0; id < model->n_pieces; id++) {
         if (model->types[id] != RF_TOKEN_BYTE) continue;
-        int value = byte_value(model->pieces[id]);
+        struct rf_str piece = model->pieces[id];
+        int value = byte_value(piece);
         if (value < 0)
-            return rf_fail(error, RF_ERR_FORMAT,
-                           "%s: token %d is a byte token, but its text \"%.*s\" is none of "
-                           "<0x00> to <0xFF>",
-                           path, (int)id,
-                           (int)(model->pieces[id].bytes < 100 ? model->pieces[id].bytes : 100),
-                           model->pieces[id].data);
-        model->bytes[value] = id; /* duplicates have been refused */
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "token %d is a byte token, but its text \"%.*s\" is none of <0x00> to <0xFF>",
+                   (int)id, rf_shown_up_to(piece, SHOWN), piece.data);
+        else
+            model->bytes[value] = id; /* duplicates have been refused */
         found++;
     }
     for (int byte = 0; found && byte < 256; byte++)
         if (model->bytes[byte] < 0)
-            return rf_fail(
-                error, RF_ERR_FORMAT,
-                "%s: the vocabulary has byte tokens for %d of 256 bytes; <0x%02X> is missing", path,
-                found, (unsigned)byte);
-    return 0;
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "the vocabulary has byte tokens for %d of 256 bytes; <0x%02X> is missing", found,
+                   (unsigned)byte);
 }
 
-static int check_pieces(struct rf_spm_model *model, const char *path,
-                        const struct rf_allocator *allocator, struct rf_error *error)
+static void check_piece(struct rf_spm_model *model, struct rf_strmap *seen, int32_t id,
+                        struct rf_reading *reading)
+{
+    struct rf_str piece = model->pieces[id];
+    int type = model->types[id];
+    if (type < RF_TOKEN_NORMAL || type > RF_TOKEN_BYTE)
+        rf_bad(reading, RF_ERR_FORMAT, "token %d has a type that does not exist (%d)", (int)id,
+               type);
+    if (!isfinite(model->scores[id]))
+        rf_bad(reading, RF_ERR_FORMAT, "the score of token %d is not a finite number", (int)id);
+    if (piece.bytes == 0) {
+        model->types[id] = RF_TOKEN_CONTROL; /* an id without a token */
+        return;
+    }
+    if (piece.bytes > LONGEST_PIECE)
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "token %d is %zu bytes long; at most %d are supported",
+               (int)id, piece.bytes, LONGEST_PIECE);
+    if (memchr(piece.data, 0, piece.bytes))
+        rf_bad(reading, RF_ERR_FORMAT, "token %d holds a zero byte", (int)id);
+    int32_t other = rf_strmap_put(seen, id, 0);
+    if (other != id)
+        rf_bad(reading, RF_ERR_FORMAT, "tokens %d and %d are both \"%.*s\"", (int)other, (int)id,
+               rf_shown_up_to(piece, SHOWN), piece.data);
+}
+
+static void check_pieces(struct rf_spm_model *model, struct rf_reading *reading)
 {
     struct rf_strmap seen;
     int words = 0;
-    int code = rf_strmap_init(&seen, model->pieces, model->n_pieces, allocator, error);
-    if (code) return code;
-    for (int32_t id = 0; id < model->n_pieces && !code; id++) {
-        struct rf_str piece = model->pieces[id];
-        if (model->types[id] < RF_TOKEN_NORMAL || model->types[id] > RF_TOKEN_BYTE) {
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: token %d has a type that does not exist (%d)",
-                           path, (int)id, (int)model->types[id]);
-        } else if (!isfinite(model->scores[id])) {
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: the score of token %d is not a finite number",
-                           path, (int)id);
-        } else if (piece.bytes == 0) {
-            model->types[id] = RF_TOKEN_CONTROL; /* an id without a token */
-        } else if (piece.bytes > LONGEST_PIECE) {
-            code = rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "%s: token %d is %zu bytes long; at most %d are supported", path,
-                           (int)id, piece.bytes, LONGEST_PIECE);
-        } else if (memchr(piece.data, 0, piece.bytes)) {
-            code = rf_fail(error, RF_ERR_FORMAT, "%s: token %d holds a zero byte", path, (int)id);
-        } else {
-            int32_t other = rf_strmap_put(&seen, id, 0);
-            if (other != id)
-                code = rf_fail(error, RF_ERR_FORMAT, "%s: tokens %d and %d are both \"%.*s\"", path,
-                               (int)other, (int)id, (int)(piece.bytes < 100 ? piece.bytes : 100),
-                               piece.data);
-            words |= model->types[id] == RF_TOKEN_NORMAL || model->types[id] == RF_TOKEN_BYTE;
-        }
+    if (reading->code) return;
+    reading->code = rf_strmap_init(&seen, model->pieces, model->n_pieces, reading->arena.allocator,
+                                   reading->error);
+    for (int32_t id = 0; !reading->code && id < model->n_pieces; id++) {
+        check_piece(model, &seen, id, reading);
+        words |= model->types[id] == RF_TOKEN_NORMAL || model->types[id] == RF_TOKEN_BYTE;
     }
-    rf_strmap_free(&seen, allocator);
-    if (!code && !words)
-        code = rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary has no word pieces", path);
-    if (!code) code = check_bytes(model, path, error);
-    if (!code && model->unk < 0 && model->bytes[0] < 0)
-        code = rf_fail(error, RF_ERR_FORMAT,
-                       "%s: the vocabulary has neither an unknown token nor byte tokens, so not "
-                       "every text can be encoded",
-                       path);
-    return code;
+    rf_strmap_free(&seen, reading->arena.allocator);
+    if (!words) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary has no word pieces");
+    check_bytes(model, reading);
+    if (model->unk < 0 && model->bytes[0] < 0)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "the vocabulary has neither an unknown token nor byte tokens, so not every text can "
+               "be encoded");
 }
 
-int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, const char *path,
-                      const struct rf_allocator *allocator, struct rf_error *error)
+/* The unknown token that the vocabulary names, else the first of that type, or -1. */
+static int32_t find_unknown(const struct rf_spm_model *model, const struct rf_vocab *vocab)
 {
-    *model = (struct rf_spm_model){
-        .unk = -1, .unigram = 0, .add_dummy_prefix = 1, .remove_extra_whitespaces = 0};
-    int code = vocab->spm_proto.bytes ? read_proto(model, vocab->spm_proto, path, error) : 0;
-    if (code) return code;
-    if (vocab->n_tokens <= 0)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
-    if (!vocab->scores)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: the sentencepiece vocabulary has no scores",
-                       path);
+    if (vocab->unk >= 0 && vocab->unk < model->n_pieces &&
+        model->types[vocab->unk] != RF_TOKEN_BYTE)
+        return vocab->unk;
+    for (int32_t id = 0; id < model->n_pieces; id++)
+        if (model->types[id] == RF_TOKEN_UNKNOWN) return id;
+    return -1;
+}
 
-    size_t n = (size_t)vocab->n_tokens;
-    model->n_pieces = vocab->n_tokens;
-    model->pieces = vocab->tokens;
-    model->scores = vocab->scores;
-    model->types = rf_malloc(allocator, n, sizeof *model->types, "vocabulary", error);
-    if (!model->types) return RF_ERR_MEMORY;
+void rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab,
+                       struct rf_reading *reading)
+{
+    *model = (struct rf_spm_model){.n_pieces = vocab->n_tokens,
+                                   .pieces = vocab->tokens,
+                                   .scores = vocab->scores,
+                                   .add_dummy_prefix = 1};
+    if (vocab->spm_proto.bytes) read_proto(model, vocab->spm_proto, reading);
+    if (vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");
+    if (!vocab->scores)
+        rf_bad(reading, RF_ERR_FORMAT, "the sentencepiece vocabulary has no scores");
+    model->types = rf_take(reading, (size_t)model->n_pieces, sizeof *model->types, "vocabulary");
+    if (!model->types) return;
     for (int32_t id = 0; id < model->n_pieces; id++)
         model->types[id] = vocab->types ? vocab->types[id] : RF_TOKEN_NORMAL;
     if (vocab->add_space_prefix >= 0) model->add_dummy_prefix = vocab->add_space_prefix;
     if (vocab->remove_extra_whitespaces >= 0)
         model->remove_extra_whitespaces = vocab->remove_extra_whitespaces;
-
-    for (int32_t id = 0; id < model->n_pieces && model->unk < 0; id++)
-        if (model->types[id] == RF_TOKEN_UNKNOWN) model->unk = id;
-    if (vocab->unk >= 0 && vocab->unk < model->n_pieces &&
-        model->types[vocab->unk] != RF_TOKEN_BYTE)
-        model->unk = vocab->unk;
-    code = check_pieces(model, path, allocator, error);
-    if (code) rf_spm_model_free(model, allocator);
-    return code;
+    model->unk = find_unknown(model, vocab);
+    check_pieces(model, reading);
 }
 
-void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *allocator)
+/* ---- writing ---- */
+
+static void put_varint(struct rf_writer *out, uint64_t value)
 {
-    rf_free(allocator, model->types);
-    model->types = NULL;
+    do {
+        unsigned char byte = (unsigned char)((value & 0x7f) | (value >= 0x80 ? 0x80 : 0));
+        rf_write(out, &byte, 1);
+        value >>= 7;
+    } while (value);
 }
 
-/* ---- writing protocol buffers ---- */
-
-/* A small message on the stack: a piece of the greatest length, or a spec. */
-struct message {
-    unsigned char data[LONGEST_PIECE + 64];
-    size_t n;
-};
-
-static void put_varint(struct message *message, uint64_t value)
+static void put_number(struct rf_writer *out, unsigned field, uint64_t value)
 {
-    for (; value >= 0x80; value >>= 7) message->data[message->n++] = (unsigned char)(value | 0x80);
-    message->data[message->n++] = (unsigned char)value;
+    put_varint(out, field << 3 | RF_WIRE_VARINT);
+    put_varint(out, value);
 }
 
-static void put_number(struct message *message, unsigned field, uint64_t value)
+static void put_bytes(struct rf_writer *out, unsigned field, const void *data, size_t n)
 {
-    put_varint(message, field << 3 | WIRE_VARINT);
-    put_varint(message, value);
+    put_varint(out, field << 3 | RF_WIRE_BYTES);
+    put_varint(out, n);
+    rf_write(out, data, n);
 }
 
-static void put_bytes(struct message *message, unsigned field, const void *data, size_t n)
+/* Puts the bytes of `message` into a field and empties the message. */
+static void put_message(struct rf_writer *out, unsigned field, struct rf_writer *message)
 {
-    put_varint(message, field << 3 | WIRE_BYTES);
-    put_varint(message, n);
-    memcpy(message->data + message->n, data, n);
-    message->n += n;
+    if (!out->code) out->code = message->code;
+    put_bytes(out, field, message->bytes->data, message->bytes->count);
+    message->bytes->count = 0;
 }
 
-static int append_message(const struct rf_allocator *allocator, struct rf_bytes *proto,
-                          unsigned field, const struct message *message, struct rf_error *error)
+static void put_piece(struct rf_writer *out, struct rf_writer *piece, struct rf_str text,
+                      float score, int type)
 {
-    struct message head;
-    head.n = 0;
-    put_varint(&head, field << 3 | WIRE_BYTES);
-    put_varint(&head, message->n);
-    int code = rf_bytes_append(allocator, proto, head.data, head.n, error);
-    return code ? code : rf_bytes_append(allocator, proto, message->data, message->n, error);
+    put_bytes(piece, RF_SPM_PIECE_TEXT, text.data, text.bytes);
+    put_varint(piece, RF_SPM_PIECE_SCORE << 3 | RF_WIRE_32);
+    rf_write(piece, &score, sizeof score); /* little-endian, as model/dequant.c requires */
+    put_number(piece, RF_SPM_PIECE_TYPE, (uint64_t)type);
+    put_message(out, RF_SPM_PIECES, piece);
 }
 
-static int append_piece(const struct rf_allocator *allocator, struct rf_bytes *proto,
-                        struct rf_str text, float score, int type, struct rf_error *error)
+void rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
+                        struct rf_writer *out)
 {
-    struct message piece;
-    piece.n = 0;
-    put_bytes(&piece, PIECE_TEXT, text.data, text.bytes);
-    put_varint(&piece, PIECE_SCORE << 3 | WIRE_32);
-    uint32_t bits;
-    memcpy(&bits, &score, sizeof bits);
-    for (int i = 0; i < 4; i++) piece.data[piece.n++] = (unsigned char)(bits >> (8 * i));
-    put_number(&piece, PIECE_TYPE, (uint64_t)type);
-    return append_message(allocator, proto, MODEL_PIECES, &piece, error);
-}
-
-int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
-                       const struct rf_allocator *allocator, struct rf_bytes *proto,
-                       struct rf_error *error)
-{
-    int code = 0;
-    for (int32_t id = 0; id <= model->n_pieces && !code; id++) {
-        /* With byte tokens nothing is unknown, but libsentencepiece requires an unknown piece. */
-        if (id == model->n_pieces && model->unk >= 0) break;
+    struct rf_bytes bytes = {0};
+    struct rf_writer part = {out->allocator, &bytes, out->error, 0};
+    /* With byte tokens nothing is unknown, but libsentencepiece requires an unknown piece. */
+    int32_t n = model->n_pieces + (model->unk < 0);
+    for (int32_t id = 0; id < n && !out->code; id++) {
         int is_unknown = id == model->n_pieces || id == model->unk;
         int type = is_unknown ? RF_TOKEN_UNKNOWN : model->types[id];
         if (type == RF_TOKEN_NORMAL || type == RF_TOKEN_UNUSED || type == RF_TOKEN_BYTE) {
-            code =
-                append_piece(allocator, proto, model->pieces[id], model->scores[id], type, error);
+            put_piece(out, &part, model->pieces[id], model->scores[id], type);
             continue;
         }
         /* A control piece of one letter would be found in words. So it gets a name that no text
          * contains. */
         char name[16];
-        struct rf_str text = {name, (size_t)snprintf(name, sizeof name, "\xff%d", (int)id)};
-        code = append_piece(allocator, proto, text, 0,
-                            is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL, error);
+        snprintf(name, sizeof name, "\xff%d", (int)id);
+        put_piece(out, &part, rf_str_of(name), 0, is_unknown ? RF_TOKEN_UNKNOWN : RF_TOKEN_CONTROL);
     }
-    struct message trainer, normalizer;
-    trainer.n = normalizer.n = 0;
-    put_number(&trainer, TRAINER_MODEL_TYPE, model->unigram ? UNIGRAM : BPE);
-    put_number(&trainer, TRAINER_BYTE_FALLBACK, model->bytes[0] >= 0);
-    put_number(&normalizer, NORMALIZER_DUMMY_PREFIX, (uint64_t)add_dummy_prefix);
-    put_number(&normalizer, NORMALIZER_REMOVE_WHITESPACE,
-               (uint64_t)model->remove_extra_whitespaces);
-    put_number(&normalizer, NORMALIZER_ESCAPE_WHITESPACE, 1);
-    if (!code) code = append_message(allocator, proto, MODEL_TRAINER, &trainer, error);
-    if (!code) code = append_message(allocator, proto, MODEL_NORMALIZER, &normalizer, error);
-    return code;
+    put_number(&part, RF_SPM_MODEL_TYPE, model->unigram ? RF_SPM_UNIGRAM : RF_SPM_BPE);
+    put_number(&part, RF_SPM_BYTE_FALLBACK, model->bytes[0] >= 0);
+    put_message(out, RF_SPM_TRAINER, &part);
+    put_number(&part, RF_SPM_DUMMY_PREFIX, (uint64_t)add_dummy_prefix);
+    put_number(&part, RF_SPM_REMOVE_WHITESPACE, (uint64_t)model->remove_extra_whitespaces);
+    put_number(&part, RF_SPM_ESCAPE_WHITESPACE, 1);
+    put_message(out, RF_SPM_NORMALIZER, &part);
+    rf_bytes_free(out->allocator, &bytes);
 }

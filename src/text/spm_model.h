@@ -6,9 +6,7 @@
 #ifndef RF_TEXT_SPM_MODEL_H
 #define RF_TEXT_SPM_MODEL_H
 
-#include "base/alloc.h"
-#include "base/error.h"
-#include "model/vocab.h"
+#include "model/reader.h"
 
 struct rf_spm_model {
     int32_t n_pieces;
@@ -23,15 +21,13 @@ struct rf_spm_model {
 };
 
 /* Makes the model from tokens, scores and types. Kind and settings come from vocab->spm_proto if
- * there is one. */
-int rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab, const char *path,
-                      const struct rf_allocator *allocator, struct rf_error *error);
-void rf_spm_model_free(struct rf_spm_model *model, const struct rf_allocator *allocator);
+ * there is one. The types are in the reading's arena. */
+void rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab,
+                       struct rf_reading *reading);
 
-/* Appends the ModelProto to `proto`. Control, unknown and user-defined pieces only keep their ids:
- * the tokenizer removes special tokens from a text before sentencepiece sees it. */
-int rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
-                       const struct rf_allocator *allocator, struct rf_bytes *proto,
-                       struct rf_error *error);
+/* Writes the ModelProto. Control, unknown and user-defined pieces only keep their ids: the
+ * tokenizer removes special tokens from a text before sentencepiece sees it. */
+void rf_spm_model_write(const struct rf_spm_model *model, int add_dummy_prefix,
+                        struct rf_writer *out);
 
 #endif

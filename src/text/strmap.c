@@ -38,37 +38,33 @@ void rf_strmap_free(struct rf_strmap *map, const struct rf_allocator *allocator)
     map->slots = NULL;
 }
 
-int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
+/* The slot of first + second, or the free one where it would be. */
+static struct rf_strmap_slot *find_slot(const struct rf_strmap *map, struct rf_str first,
+                                        struct rf_str second, uint32_t hash)
 {
-    struct rf_str key = map->keys[id];
-    uint32_t hash = fold(hash_bytes(hash_start, key));
     for (uint32_t at = hash & map->mask;; at = (at + 1) & map->mask) {
         struct rf_strmap_slot *slot = &map->slots[at];
-        if (slot->id < 0) {
-            *slot = (struct rf_strmap_slot){hash, id};
-            return id;
-        }
-        const struct rf_str *other = &map->keys[slot->id];
-        if (slot->hash == hash && other->bytes == key.bytes &&
-            memcmp(other->data, key.data, key.bytes) == 0) {
-            int32_t found = slot->id;
-            if (replace) slot->id = id;
-            return found;
-        }
+        if (slot->id < 0) return slot;
+        if (slot->hash != hash) continue;
+        const struct rf_str *key = &map->keys[slot->id];
+        if (key->bytes == first.bytes + second.bytes &&
+            memcmp(key->data, first.data, first.bytes) == 0 &&
+            (second.bytes == 0 || memcmp(key->data + first.bytes, second.data, second.bytes) == 0))
+            return slot;
     }
+}
+
+int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
+{
+    uint32_t hash = fold(hash_bytes(hash_start, map->keys[id]));
+    struct rf_strmap_slot *slot = find_slot(map, map->keys[id], (struct rf_str){"", 0}, hash);
+    int32_t found = slot->id < 0 ? id : slot->id;
+    if (slot->id < 0 || replace) *slot = (struct rf_strmap_slot){hash, id};
+    return found;
 }
 
 int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct rf_str second)
 {
     uint32_t hash = fold(hash_bytes(hash_bytes(hash_start, first), second));
-    for (uint32_t at = hash & map->mask;; at = (at + 1) & map->mask) {
-        struct rf_strmap_slot slot = map->slots[at];
-        if (slot.id < 0) return -1;
-        if (slot.hash != hash) continue;
-        const struct rf_str *key = &map->keys[slot.id];
-        if (key->bytes == first.bytes + second.bytes &&
-            memcmp(key->data, first.data, first.bytes) == 0 &&
-            (second.bytes == 0 || memcmp(key->data + first.bytes, second.data, second.bytes) == 0))
-            return slot.id;
-    }
+    return find_slot(map, first, second, hash)->id;
 }

@@ -18,12 +18,11 @@ enum branch {
 enum { MAX_DEPTH = 32 };
 
 struct reader {
-    const struct rf_allocator *allocator;
-    struct rf_error *error;
-    struct rf_template_form *form;
     const char *source;
     size_t n, at;
+    struct rf_writer out;    /* the form; its code ends the reading, 1 for an unknown template */
     struct rf_bytes pending; /* constant text after the last tag that stayed */
+    struct rf_template_form *form;
     struct rf_tag *tag;
     enum rf_tag_state states[RF_TAG_N_ABSENT];
     struct {
@@ -43,13 +42,14 @@ static int is_dead(const struct reader *r)
 
 static int unknown(struct reader *r, const char *why)
 {
-    r->why = why;
-    return 1;
+    if (!r->out.code) r->why = why;
+    if (!r->out.code) r->out.code = 1;
+    return r->out.code;
 }
 
-static int append(struct reader *r, const char *text, size_t n)
+static void append(struct reader *r, struct rf_bytes *bytes, const char *text, size_t n)
 {
-    return rf_bytes_append(r->allocator, &r->form->text, text, n, r->error);
+    if (!r->out.code) r->out.code = rf_bytes_append(r->out.allocator, bytes, text, n, r->out.error);
 }
 
 static const char *find(const char *text, size_t n, const char *wanted)
@@ -61,52 +61,48 @@ static const char *find(const char *text, size_t n, const char *wanted)
 }
 
 /* "\S" in the form stands for the default system prompt, which is stored. */
-static int take_default_system(struct reader *r, size_t *begin, size_t *end)
+static struct rf_str take_default_system(struct reader *r)
 {
     static const char open[] = "<|im_start|>system\n", close[] = "<|im_end|>\n";
-    const char *text = r->pending.data,
-               *found = r->pending.count ? find(text, r->pending.count, open) : NULL;
-    *begin = *end = r->pending.count;
-    if (!found || r->form->has_default_system) return 0;
-    size_t from = (size_t)(found - text) + strlen(open);
-    const char *stop = find(text + from, r->pending.count - from, close);
-    if (!stop) return 0;
-    *begin = from;
-    *end = (size_t)(stop - text);
+    const char *text = r->pending.data, *end = text + r->pending.count;
+    const char *begin = r->pending.count ? find(text, r->pending.count, open) : NULL;
+    if (!begin || r->form->has_default_system) return (struct rf_str){NULL, 0};
+    begin += strlen(open);
+    const char *stop = find(begin, (size_t)(end - begin), close);
+    if (!stop) return (struct rf_str){NULL, 0};
     r->form->has_default_system = 1;
-    return rf_bytes_append(r->allocator, &r->form->default_system, text + *begin, *end - *begin,
-                           r->error);
+    append(r, &r->form->default_system, begin, (size_t)(stop - begin));
+    return (struct rf_str){begin, (size_t)(stop - begin)};
 }
 
-static int flush_text(struct reader *r)
+static void flush_text(struct reader *r)
 {
-    size_t begin, end;
-    int code = take_default_system(r, &begin, &end);
-    for (size_t i = 0; i < r->pending.count && !code; i++) {
-        if (i == begin) {
-            code = append(r, "\\S", 2);
-            i = end;
+    struct rf_str system = take_default_system(r);
+    for (size_t i = 0; i < r->pending.count; i++) {
+        if (r->pending.data + i == system.data) {
+            rf_write_text(&r->out, "\\S");
+            i += system.bytes;
         }
         char c = r->pending.data[i];
-        if (!code && (c == '{' || c == '\\')) code = append(r, "\\", 1);
-        if (!code) code = append(r, &c, 1);
+        if (c == '{' || c == '\\') rf_write_text(&r->out, "\\");
+        rf_write(&r->out, &c, 1);
     }
     r->pending.count = 0;
-    return code;
 }
 
-static int keep_text(struct reader *r, const char *text, size_t n)
+static void keep_text(struct reader *r, const char *text, size_t n)
 {
-    return is_dead(r) ? 0 : rf_bytes_append(r->allocator, &r->pending, text, n, r->error);
+    if (!is_dead(r)) append(r, &r->pending, text, n);
 }
 
 /* Appends a tag: `open`, tokens first .. end - 1, `close`. */
 static int keep_tag(struct reader *r, const char *open, size_t first, size_t end, const char *close)
 {
-    int code = flush_text(r);
-    if (!code) code = append(r, open, strlen(open));
-    if (!code) code = rf_tag_write(r->tag, first, end, r->allocator, &r->form->text, r->error);
-    return code ? code : append(r, close, strlen(close));
+    flush_text(r);
+    rf_write_text(&r->out, open);
+    rf_tag_write(r->tag, first, end, &r->out);
+    rf_write_text(&r->out, close);
+    return r->out.code;
 }
 
 /* {{ a + 'b' + c }} prints the same as {{ a }}b{{ c }}, since the operands are strings. */
@@ -116,42 +112,31 @@ static int read_output(struct reader *r)
                                          "==", "!=",   "<",  ">",   "<=",  ">=", "-",
                                          "*",  "/",    "%",  "//",  "**",  ","};
     const struct rf_tag *tag = r->tag;
-    if (tag->n_tokens == 0) return unknown(r, "an empty output tag");
-    int depth = 0, whole = 0;
-    for (size_t i = 0; i < tag->n_tokens; i++) {
-        depth += rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{");
-        depth -= rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}");
-        for (size_t k = 0; k < sizeof opaque / sizeof *opaque && depth == 0; k++)
-            whole |= rf_tag_is(tag, i, opaque[k]);
+    size_t n = tag->n_tokens, stop = n;
+    if (n == 0) unknown(r, "an empty output tag");
+    if (is_dead(r)) return r->out.code;
+    for (size_t k = 0; k < sizeof opaque / sizeof *opaque; k++)
+        if (rf_tag_find(tag, 0, n, opaque[k]) < n) return keep_tag(r, "{{", 0, n, "}}");
+    for (size_t first = 0; first <= n; first = stop + 1) {
+        stop = rf_tag_find(tag, first, rf_tag_find(tag, first, n, "+"), "~");
+        const struct rf_tag_token *token = &tag->tokens[first];
+        if (stop == first)
+            unknown(r, "a sum with a part missing");
+        else if (stop == first + 1 && token->kind == RF_TAG_STRING)
+            keep_text(r, token->text.data, token->text.bytes);
+        else
+            keep_tag(r, "{{", first, stop, "}}");
     }
-    if (is_dead(r)) return 0;
-    if (whole) return keep_tag(r, "{{", 0, tag->n_tokens, "}}");
-    size_t first = 0;
-    for (size_t i = 0; i <= tag->n_tokens; i++) {
-        if (i < tag->n_tokens) {
-            depth += rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{");
-            depth -= rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}");
-            if (depth || (!rf_tag_is(tag, i, "+") && !rf_tag_is(tag, i, "~"))) continue;
-        }
-        if (i == first) return unknown(r, "a sum with a part missing");
-        int constant = i - first == 1 && tag->tokens[first].kind == RF_TAG_STRING;
-        int code = constant
-                       ? keep_text(r, tag->tokens[first].text.data, tag->tokens[first].text.bytes)
-                       : keep_tag(r, "{{", first, i, "}}");
-        if (code) return code;
-        first = i + 1;
-    }
-    return 0;
+    return r->out.code;
 }
 
 static int read_set(struct reader *r)
 {
     const struct rf_tag *tag = r->tag;
-    if (tag->n_tokens < 4 || tag->tokens[1].kind != RF_TAG_NAME)
-        return unknown(r, "that form of {% set %}");
     int simple = rf_tag_is(tag, 2, "="), member = rf_tag_is(tag, 2, ".") && rf_tag_is(tag, 4, "=");
-    if (!simple && !member) return unknown(r, "that form of {% set %}");
-    if (is_dead(r)) return 0;
+    if (tag->n_tokens < 4 || tag->tokens[1].kind != RF_TAG_NAME || (!simple && !member))
+        unknown(r, "that form of {% set %}");
+    if (is_dead(r) || r->out.code) return r->out.code;
     int variable = rf_tag_absent_variable(tag->tokens[1].text);
     if (variable >= 0) {
         int always = 1;
@@ -162,26 +147,31 @@ static int read_set(struct reader *r)
     return keep_tag(r, "{%", 0, tag->n_tokens, "%}");
 }
 
+/* A branch of a condition that nothing has decided before. */
+static enum branch branch_of(enum rf_truth truth)
+{
+    return truth == RF_TRUE ? TAKEN : truth == RF_FALSE ? SKIPPED : KEPT;
+}
+
 static int open_block(struct reader *r)
 {
     const struct rf_tag *tag = r->tag;
-    int is_for = rf_tag_is(tag, 0, "for"), dead = is_dead(r);
+    int is_for = rf_tag_is(tag, 0, "for");
     if (r->depth == MAX_DEPTH) return unknown(r, "blocks of that depth");
     enum branch branch = OVER;
-    if (!dead && is_for) {
+    if (!is_dead(r) && is_for) {
         for (size_t i = 1; i < tag->n_tokens && !rf_tag_is(tag, i, "in"); i++) {
             int variable = rf_tag_absent_variable(tag->tokens[i].text);
             if (variable >= 0) r->states[variable] = RF_TAG_SET;
         }
         branch = KEPT;
-    } else if (!dead) {
-        enum rf_truth truth = rf_tag_truth(tag, 1, tag->n_tokens, r->states);
-        branch = truth == RF_TRUE ? TAKEN : truth == RF_FALSE ? SKIPPED : KEPT;
+    } else if (!is_dead(r)) {
+        branch = branch_of(rf_tag_truth(tag, 1, tag->n_tokens, r->states));
     }
-    int code = branch == KEPT ? keep_tag(r, "{%", 0, tag->n_tokens, "%}") : 0;
+    if (branch == KEPT) keep_tag(r, "{%", 0, tag->n_tokens, "%}");
     r->blocks[r->depth].is_for = is_for;
     r->blocks[r->depth++].branch = branch;
-    return code;
+    return r->out.code;
 }
 
 /* elif and else */
@@ -194,24 +184,30 @@ static int next_branch(struct reader *r)
     enum rf_truth truth = is_else ? RF_TRUE : rf_tag_truth(tag, 1, tag->n_tokens, r->states);
     switch (*branch) {
     case KEPT:
-    case KEPT_SKIPPED: {
-        int code = flush_text(r);
-        *branch = truth == RF_FALSE              ? KEPT_SKIPPED
-                  : truth == RF_TRUE && !is_else ? KEPT_LAST
-                                                 : KEPT;
-        if (code || truth == RF_FALSE) return code;
-        return truth == RF_TRUE ? keep_tag(r, "{%else", 0, 0, "%}")
-                                : keep_tag(r, "{%", 0, tag->n_tokens, "%}");
-    }
-    case KEPT_LAST: *branch = KEPT_OVER; return flush_text(r);
-    case TAKEN: *branch = OVER; return 0;
+    case KEPT_SKIPPED:
+        flush_text(r);
+        *branch = KEPT;
+        if (truth == RF_FALSE)
+            *branch = KEPT_SKIPPED;
+        else if (truth == RF_TRUE)
+            keep_tag(r, "{%else", 0, 0, "%}");
+        else
+            keep_tag(r, "{%", 0, tag->n_tokens, "%}");
+        if (truth == RF_TRUE && !is_else) *branch = KEPT_LAST;
+        break;
+    case KEPT_LAST:
+        *branch = KEPT_OVER;
+        flush_text(r);
+        break;
+    case TAKEN: *branch = OVER; break;
     case SKIPPED:
-        *branch = truth == RF_TRUE ? TAKEN : truth == RF_FALSE ? SKIPPED : KEPT;
-        return *branch == KEPT ? keep_tag(r, "{%if", 1, tag->n_tokens, "%}") : 0;
+        *branch = branch_of(truth);
+        if (*branch == KEPT) keep_tag(r, "{%if", 1, tag->n_tokens, "%}");
+        break;
     case KEPT_OVER:
     case OVER: break;
     }
-    return 0;
+    return r->out.code;
 }
 
 static int close_block(struct reader *r)
@@ -274,40 +270,45 @@ static int read_comment(struct reader *r, size_t from)
     const char *close = find(r->source + from, r->n - from, "#}");
     if (!close) return unknown(r, "a comment that does not end");
     size_t end = (size_t)(close - r->source);
-    char sign = end > from ? r->source[end - 1] : 0;
-    if (sign != '-' && sign != '+') sign = 0;
     r->at = end + 2;
-    skip_after_tag(r, '#', sign);
-    return 0;
+    skip_after_tag(r, '#', end > from ? r->source[end - 1] : 0);
+    return r->out.code;
 }
 
-static int read_all(struct reader *r)
+/* Reads a tag and what follows it. `kind` is '%' or '{'. */
+static int read_tag(struct reader *r, size_t inside, char kind)
 {
-    int code = 0;
-    while (r->at < r->n && !code) {
+    const char *why = rf_tag_read(r->tag, r->source, r->n, inside, kind == '%' ? "%}" : "}}");
+    if (!why && kind == '{' && r->tag->sign == '+') why = "a sum with a part missing";
+    if (why) return unknown(r, why);
+    r->at = r->tag->end;
+    skip_after_tag(r, kind, r->tag->sign);
+    return kind == '%' ? read_block(r) : read_output(r);
+}
+
+static void read_all(struct reader *r)
+{
+    while (r->at < r->n && !r->out.code) {
         size_t begin = r->at, open = begin;
         while (open < r->n &&
                !(r->source[open] == '{' && open + 1 < r->n && strchr("{%#", r->source[open + 1])))
             open++;
-        if (open == r->n) return keep_text(r, r->source + begin, r->n - begin);
+        if (open == r->n) {
+            keep_text(r, r->source + begin, r->n - begin);
+            break;
+        }
         char kind = r->source[open + 1], sign = open + 2 < r->n ? r->source[open + 2] : 0;
         if (sign != '-' && sign != '+') sign = 0;
-        if (kind == '{' && sign == '+') return unknown(r, "{{+");
-        code = keep_text(r, r->source + begin, text_end(r, begin, open, kind, sign) - begin);
-        if (code) break;
+        if (kind == '{' && sign == '+') unknown(r, "{{+");
+        keep_text(r, r->source + begin, text_end(r, begin, open, kind, sign) - begin);
         size_t inside = open + 2 + (sign != 0);
-        if (kind == '#') {
-            code = read_comment(r, inside);
-            continue;
-        }
-        const char *why = rf_tag_read(r->tag, r->source, r->n, inside, kind == '%' ? "%}" : "}}");
-        if (why) return unknown(r, why);
-        if (kind == '{' && r->tag->sign == '+') return unknown(r, "a sum with a part missing");
-        r->at = r->tag->end;
-        skip_after_tag(r, kind, r->tag->sign);
-        code = kind == '%' ? read_block(r) : read_output(r);
+        if (kind == '#')
+            read_comment(r, inside);
+        else
+            read_tag(r, inside, kind);
     }
-    return code;
+    if (r->depth) unknown(r, "blocks that do not end");
+    flush_text(r);
 }
 
 /* All newlines become \n, and the last one is removed, as in Jinja. */
@@ -329,19 +330,18 @@ int rf_template_form(const char *source, size_t n, const struct rf_allocator *al
                      struct rf_template_form *form, const char **why, struct rf_error *error)
 {
     *form = (struct rf_template_form){.fingerprint = 0xcbf29ce484222325u};
-    struct reader r = {.allocator = allocator, .error = error, .form = form};
-    int code = RF_ERR_MEMORY;
-    char *text =
-        rf_malloc(allocator, n, 2, "chat template", error); /* the source, then its strings */
+    struct reader r = {.out = {allocator, &form->text, error, 0}, .form = form};
+    /* The source, then the values of its strings. */
+    char *text = rf_malloc(allocator, n, 2, "chat template", error);
     r.tag = rf_malloc(allocator, 1, sizeof *r.tag, "chat template", error);
     if (text && r.tag) {
         r.source = text;
         r.n = normalise_newlines(source, n, text);
         r.tag->strings = text + n;
         r.tag->strings_used = 0;
-        code = read_all(&r);
-        if (!code && r.depth) code = unknown(&r, "blocks that do not end");
-        if (!code) code = flush_text(&r);
+        read_all(&r);
+    } else {
+        r.out.code = RF_ERR_MEMORY;
     }
     for (size_t i = 0; i < form->text.count; i++)
         form->fingerprint =
@@ -350,8 +350,8 @@ int rf_template_form(const char *source, size_t n, const struct rf_allocator *al
     rf_bytes_free(allocator, &r.pending);
     rf_free(allocator, r.tag);
     rf_free(allocator, text);
-    if (code) rf_template_form_free(allocator, form);
-    return code;
+    if (r.out.code) rf_template_form_free(allocator, form);
+    return r.out.code;
 }
 
 void rf_template_form_free(const struct rf_allocator *allocator, struct rf_template_form *form)

@@ -1,7 +1,5 @@
 #include "text/template_tag.h"
 
-#include <string.h>
-
 static int is_name_start(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -16,11 +14,6 @@ static int starts_with(const char *source, size_t n, size_t at, const char *text
 {
     size_t length = strlen(text);
     return n - at >= length && memcmp(source + at, text, length) == 0;
-}
-
-static int is_text(struct rf_str s, const char *text)
-{
-    return strlen(text) == s.bytes && memcmp(s.data, text, s.bytes) == 0;
 }
 
 /* Reads a string literal. *at is at its quote, afterwards behind it. */
@@ -47,6 +40,19 @@ static const char *read_string(struct rf_tag *tag, const char *source, size_t n,
     tag->strings_used += made;
     *value = (struct rf_str){out, made};
     return NULL;
+}
+
+int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text)
+{
+    return i < tag->n_tokens && tag->tokens[i].kind != RF_TAG_STRING &&
+           rf_str_is(tag->tokens[i].text, text);
+}
+
+/* 1 if token i opens a bracket, -1 if it closes one, else 0. */
+static int nesting(const struct rf_tag *tag, size_t i)
+{
+    if (rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{")) return 1;
+    return -(rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}"));
 }
 
 const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t at,
@@ -93,19 +99,12 @@ const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t
             for (size_t i = 0; i < sizeof operators / sizeof *operators && at == begin; i++)
                 if (starts_with(source, n, at, operators[i])) at += strlen(operators[i]);
             if (at == begin) return "a character outside strings";
-            depth += c == '(' || c == '[' || c == '{';
-            depth -= c == ')' || c == ']' || c == '}';
-            if (depth < 0) return "brackets that do not match";
         }
         token->text = (struct rf_str){source + begin, at - begin};
+        depth += nesting(tag, tag->n_tokens - 1);
+        if (depth < 0) return "brackets that do not match";
     }
     return "a tag that does not end";
-}
-
-int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text)
-{
-    return i < tag->n_tokens && tag->tokens[i].kind != RF_TAG_STRING &&
-           is_text(tag->tokens[i].text, text);
 }
 
 /* ['role'] or ['content'] after a message is the same as .role or .content. */
@@ -116,42 +115,39 @@ static int is_subscript(const struct rf_tag *tag, size_t first, size_t i, size_t
     if (tag->tokens[i - 1].kind != RF_TAG_NAME && !rf_tag_is(tag, i - 1, "]")) return 0;
     const struct rf_tag_token *key = &tag->tokens[i + 1];
     return key->kind == RF_TAG_STRING &&
-           (is_text(key->text, "role") || is_text(key->text, "content"));
+           (rf_str_is(key->text, "role") || rf_str_is(key->text, "content"));
 }
 
-static int write_token(const struct rf_tag_token *token, const struct rf_allocator *allocator,
-                       struct rf_bytes *out, struct rf_error *error)
+static void write_token(struct rf_writer *out, const struct rf_tag_token *token)
 {
-    if (token->kind != RF_TAG_STRING)
-        return rf_bytes_append(allocator, out, token->text.data, token->text.bytes, error);
-    int code = rf_bytes_append(allocator, out, "\"", 1, error);
-    for (size_t i = 0; i < token->text.bytes && !code; i++) {
-        char c = token->text.data[i];
-        if (c == '"' || c == '\\') code = rf_bytes_append(allocator, out, "\\", 1, error);
-        if (!code) code = rf_bytes_append(allocator, out, &c, 1, error);
+    if (token->kind != RF_TAG_STRING) {
+        rf_write(out, token->text.data, token->text.bytes);
+        return;
     }
-    return code ? code : rf_bytes_append(allocator, out, "\"", 1, error);
+    rf_write_text(out, "\"");
+    for (size_t i = 0; i < token->text.bytes; i++) {
+        char c = token->text.data[i];
+        if (c == '"' || c == '\\') rf_write_text(out, "\\");
+        rf_write(out, &c, 1);
+    }
+    rf_write_text(out, "\"");
 }
 
-int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end,
-                 const struct rf_allocator *allocator, struct rf_bytes *out, struct rf_error *error)
+void rf_tag_write(const struct rf_tag *tag, size_t first, size_t end, struct rf_writer *out)
 {
-    int code = 0;
-    for (size_t i = first; i < end && !code; i++) {
+    for (size_t i = first; i < end; i++) {
+        const struct rf_tag_token *token = &tag->tokens[i];
         if (is_subscript(tag, first, i, end)) {
-            code = rf_bytes_append(allocator, out, ".", 1, error);
-            if (!code)
-                code = rf_bytes_append(allocator, out, tag->tokens[i + 1].text.data,
-                                       tag->tokens[i + 1].text.bytes, error);
+            rf_write_text(out, ".");
+            rf_write(out, token[1].text.data, token[1].text.bytes);
             i += 2;
             continue;
         }
-        int words = i > first && tag->tokens[i].kind != RF_TAG_OPERATOR &&
-                    tag->tokens[i - 1].kind != RF_TAG_OPERATOR;
-        if (words) code = rf_bytes_append(allocator, out, " ", 1, error);
-        if (!code) code = write_token(&tag->tokens[i], allocator, out, error);
+        int words =
+            i > first && token->kind != RF_TAG_OPERATOR && token[-1].kind != RF_TAG_OPERATOR;
+        if (words) rf_write_text(out, " ");
+        write_token(out, token);
     }
-    return code;
 }
 
 /* ---- conditions ---- */
@@ -162,7 +158,7 @@ int rf_tag_absent_variable(struct rf_str name)
         "tools",       "custom_tools",          "builtin_tools",   "documents",
         "date_string", "tools_in_user_message", "enable_thinking", "strftime_now"};
     for (int i = 0; i < RF_TAG_N_ABSENT; i++)
-        if (is_text(name, absent[i])) return i;
+        if (rf_str_is(name, absent[i])) return i;
     return -1;
 }
 
@@ -187,20 +183,18 @@ static enum rf_truth test_truth(const struct rf_tag *tag, size_t first, size_t e
     if (rf_tag_is(tag, end - 1, "defined")) {
         if (variable >= 0 && states[variable] == RF_TAG_UNDEFINED) truth = RF_FALSE;
         if (variable >= 0 && states[variable] == RF_TAG_NONE) truth = RF_TRUE;
-        if (is_text(name, "add_generation_prompt")) truth = RF_TRUE;
+        if (rf_str_is(name, "add_generation_prompt")) truth = RF_TRUE;
     } else if (rf_tag_is(tag, end - 1, "none") && variable >= 0 && states[variable] != RF_TAG_SET) {
         truth = states[variable] == RF_TAG_NONE ? RF_TRUE : RF_FALSE;
     }
     return is_not ? negate(truth) : truth;
 }
 
-/* The index of `word` outside brackets in first .. end - 1, or end. */
-static size_t find_word(const struct rf_tag *tag, size_t first, size_t end, const char *word)
+size_t rf_tag_find(const struct rf_tag *tag, size_t first, size_t end, const char *word)
 {
     int depth = 0;
     for (size_t i = first; i < end; i++) {
-        depth += rf_tag_is(tag, i, "(") || rf_tag_is(tag, i, "[") || rf_tag_is(tag, i, "{");
-        depth -= rf_tag_is(tag, i, ")") || rf_tag_is(tag, i, "]") || rf_tag_is(tag, i, "}");
+        depth += nesting(tag, i);
         if (depth == 0 && rf_tag_is(tag, i, word)) return i;
     }
     return end;
@@ -212,7 +206,7 @@ static enum rf_truth all_true(const struct rf_tag *tag, size_t first, size_t end
 {
     enum rf_truth truth = RF_TRUE;
     while (first < end) {
-        size_t stop = find_word(tag, first, end, "and");
+        size_t stop = rf_tag_find(tag, first, end, "and");
         size_t from = first;
         while (from < stop && rf_tag_is(tag, from, "not")) from++;
         enum rf_truth term = test_truth(tag, from, stop, states);
@@ -227,10 +221,10 @@ static enum rf_truth all_true(const struct rf_tag *tag, size_t first, size_t end
 enum rf_truth rf_tag_truth(const struct rf_tag *tag, size_t first, size_t end,
                            const enum rf_tag_state states[RF_TAG_N_ABSENT])
 {
-    if (find_word(tag, first, end, "if") != end) return RF_UNKNOWN;
+    if (rf_tag_find(tag, first, end, "if") != end) return RF_UNKNOWN;
     enum rf_truth truth = RF_FALSE;
     while (first < end) {
-        size_t stop = find_word(tag, first, end, "or");
+        size_t stop = rf_tag_find(tag, first, end, "or");
         enum rf_truth part = all_true(tag, first, stop, states);
         if (part == RF_TRUE) return RF_TRUE;
         if (part == RF_UNKNOWN) truth = RF_UNKNOWN;

@@ -33,10 +33,11 @@ const char *rf_tag_read(struct rf_tag *tag, const char *source, size_t n, size_t
 /* 1 if token i is the operator or name `text`. */
 int rf_tag_is(const struct rf_tag *tag, size_t i, const char *text);
 
-/* Appends tokens first .. end - 1 in their normal form; message['role'] becomes message.role. */
-int rf_tag_write(const struct rf_tag *tag, size_t first, size_t end,
-                 const struct rf_allocator *allocator, struct rf_bytes *out,
-                 struct rf_error *error);
+/* The index of the operator or name `word` outside brackets in first .. end - 1, or end. */
+size_t rf_tag_find(const struct rf_tag *tag, size_t first, size_t end, const char *word);
+
+/* Writes tokens first .. end - 1 in their normal form; message['role'] becomes message.role. */
+void rf_tag_write(const struct rf_tag *tag, size_t first, size_t end, struct rf_writer *out);
 
 /* The name of variable i that templates may ask for and that we never set, or -1. */
 int rf_tag_absent_variable(struct rf_str name);

@@ -1,10 +1,10 @@
 #include "text/tokenizer.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/pretokenize.h"
 #include "text/special.h"
 #include "text/spm.h"
 #include "text/spm_model.h"
@@ -13,18 +13,16 @@
 enum { MAX_END_TOKENS = 32 };
 
 struct rf_tokenizer {
-    const struct rf_allocator *allocator;
+    struct rf_arena arena; /* the memory of everything but parts of bpe and spm */
     const struct rf_vocab *vocab;
     char name[64];
     struct rf_bpe *bpe; /* one of the two */
     struct rf_spm *spm;
     struct rf_spm_model model; /* with spm */
     struct rf_special special;
-    int32_t n_tokens;
-    const struct rf_str *tokens; /* [n_tokens], the file's spellings */
-    uint8_t *types; /* [n_tokens], corrected for control tokens that a file calls user-defined */
-    struct rf_str *texts; /* [n_tokens], the bytes of each */
-    char *arena;          /* the memory of texts */
+    /* For each token of the vocabulary: */
+    uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
+    struct rf_str *texts; /* its bytes */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
@@ -41,8 +39,7 @@ static const char *const end_names[] = {
 static int is_end_name(struct rf_str text)
 {
     for (size_t i = 0; i < sizeof end_names / sizeof *end_names; i++)
-        if (strlen(end_names[i]) == text.bytes && memcmp(end_names[i], text.data, text.bytes) == 0)
-            return 1;
+        if (rf_str_is(text, end_names[i])) return 1;
     return 0;
 }
 
@@ -51,28 +48,31 @@ static int is_control_type(uint8_t type)
     return type == RF_TOKEN_CONTROL || type == RF_TOKEN_UNKNOWN;
 }
 
-static int32_t checked_id(const struct rf_tokenizer *t, int32_t id)
+static int is_special(uint8_t type)
 {
-    return id >= 0 && id < t->n_tokens ? id : -1;
+    return type == RF_TOKEN_CONTROL || type == RF_TOKEN_USER_DEFINED;
+}
+
+static int32_t checked_id(const struct rf_vocab *vocab, int32_t id)
+{
+    return id >= 0 && id < vocab->n_tokens ? id : -1;
 }
 
 /* Some files call their end token user-defined. Then a user's text could end the turn. */
-static int set_types(struct rf_tokenizer *t, struct rf_error *error)
+static void set_types(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
     const uint8_t *types = t->spm ? t->model.types : vocab->types;
-    t->types = rf_malloc(t->allocator, (size_t)t->n_tokens, 1, "vocabulary", error);
-    if (!t->types) return RF_ERR_MEMORY;
-    for (int32_t id = 0; id < t->n_tokens; id++) {
+    t->types = rf_take(reading, (size_t)vocab->n_tokens, 1, "vocabulary");
+    for (int32_t id = 0; t->types && id < vocab->n_tokens; id++) {
         uint8_t type = types ? types[id] : RF_TOKEN_NORMAL;
         int stated = id == t->eos || id == vocab->eot,
             special = type == RF_TOKEN_USER_DEFINED || is_control_type(type);
-        int ends = stated || (special && is_end_name(t->tokens[id]));
+        int ends = stated || (special && is_end_name(vocab->tokens[id]));
         if (type == RF_TOKEN_USER_DEFINED && (ends || id == t->bos)) type = RF_TOKEN_CONTROL;
         t->types[id] = type;
         if (ends && t->n_end_tokens < MAX_END_TOKENS) t->end_tokens[t->n_end_tokens++] = id;
     }
-    return 0;
 }
 
 /* The word marker of sentencepiece, U+2581, is a space. */
@@ -90,16 +90,16 @@ static size_t spell_piece(struct rf_str text, char *out)
     return made;
 }
 
-static int set_texts(struct rf_tokenizer *t, struct rf_error *error)
+static void set_texts(struct rf_tokenizer *t, struct rf_reading *reading)
 {
+    const struct rf_vocab *vocab = t->vocab;
     size_t total = 0;
-    for (int32_t id = 0; id < t->n_tokens; id++) total += t->tokens[id].bytes;
-    t->texts = rf_malloc(t->allocator, (size_t)t->n_tokens, sizeof *t->texts, "vocabulary", error);
-    t->arena = rf_malloc(t->allocator, total, 1, "vocabulary", error);
-    if (!t->texts || !t->arena) return RF_ERR_MEMORY;
-    char *out = t->arena;
-    for (int32_t id = 0; id < t->n_tokens; id++) {
-        struct rf_str token = t->tokens[id];
+    for (int32_t id = 0; id < vocab->n_tokens; id++) total += vocab->tokens[id].bytes;
+    t->texts = rf_take(reading, (size_t)vocab->n_tokens, sizeof *t->texts, "vocabulary");
+    char *all = rf_take(reading, total, 1, "vocabulary"), *out = all;
+    if (!all) return;
+    for (int32_t id = 0; id < vocab->n_tokens; id++) {
+        struct rf_str token = vocab->tokens[id];
         size_t bytes = token.bytes;
         if (is_control_type(t->types[id]) || (t->bpe && t->types[id] == RF_TOKEN_USER_DEFINED)) {
             if (bytes) memcpy(out, token.data, bytes);
@@ -111,162 +111,138 @@ static int set_texts(struct rf_tokenizer *t, struct rf_error *error)
         t->texts[id] = (struct rf_str){out, bytes};
         out += bytes;
     }
-    if (t->spm && t->model.bytes[0] >= 0) {
-        for (int byte = 0; byte < 256; byte++) { /* "<0x0A>" is longer than its byte */
-            struct rf_str *text = &t->texts[t->model.bytes[byte]];
-            t->arena[text->data - t->arena] = (char)byte;
-            text->bytes = 1;
-        }
+    for (int byte = 0; t->spm && t->model.bytes[0] >= 0 && byte < 256; byte++) {
+        struct rf_str *text = &t->texts[t->model.bytes[byte]];
+        all[text->data - all] = (char)byte; /* "<0x0A>" is longer than its byte */
+        text->bytes = 1;
     }
-    return 0;
 }
 
-static int set_special(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+static void set_special(struct rf_tokenizer *t, struct rf_reading *reading)
 {
-    int32_t n = 0;
-    for (int32_t id = 0; id < t->n_tokens; id++)
-        n += t->types[id] == RF_TOKEN_CONTROL || t->types[id] == RF_TOKEN_USER_DEFINED;
+    int32_t n = 0, n_tokens = t->vocab->n_tokens;
+    for (int32_t id = 0; !reading->code && id < n_tokens; id++) n += is_special(t->types[id]);
     struct rf_special_entry *entries =
-        rf_malloc(t->allocator, (size_t)n, sizeof *entries, "special tokens", error);
-    if (!entries) return RF_ERR_MEMORY;
+        rf_take(reading, (size_t)n, sizeof *entries, "special tokens");
+    if (!entries) return;
     n = 0;
-    for (int32_t id = 0; id < t->n_tokens; id++) {
-        int control = t->types[id] == RF_TOKEN_CONTROL;
-        if ((control || t->types[id] == RF_TOKEN_USER_DEFINED) && t->texts[id].bytes)
-            entries[n++] = (struct rf_special_entry){t->texts[id], id, control};
-    }
-    return rf_special_init(&t->special, entries, n, path, t->allocator, error);
+    for (int32_t id = 0; id < n_tokens; id++)
+        if (is_special(t->types[id]) && t->texts[id].bytes)
+            entries[n++] =
+                (struct rf_special_entry){t->texts[id], id, t->types[id] == RF_TOKEN_CONTROL};
+    rf_special_init(&t->special, entries, n, reading);
 }
 
-static int make_spm(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+static void make_bpe(struct rf_tokenizer *t, struct rf_reading *reading)
 {
-    struct rf_bytes proto = {0}, prefixed = {0};
-    int code = rf_spm_model_read(&t->model, t->vocab, path, t->allocator, error);
-    if (code) return code;
-    t->n_tokens = t->model.n_pieces;
-    t->tokens = t->model.pieces;
+    if (t->vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");
+    t->bpe = rf_bpe_new(t->vocab, reading);
+    if (!t->bpe) return;
+    const struct rf_pretokenizer_info *info = rf_pretokenizer_find(t->vocab->pre);
+    t->adds_bos = info->adds_bos;
+    snprintf(t->name, sizeof t->name, "bpe:%s", info->name);
+}
+
+static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
+{
+    const struct rf_allocator *allocator = reading->arena.allocator;
+    rf_spm_model_read(&t->model, t->vocab, reading);
+    if (reading->code) return;
+    t->adds_bos = 1;
     t->space_prefix = t->model.add_dummy_prefix;
-    code = rf_spm_model_write(&t->model, 0, t->allocator, &proto, error);
+    snprintf(t->name, sizeof t->name, "sentencepiece");
     /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
      * itself. */
     int twice = t->model.remove_extra_whitespaces && t->space_prefix;
-    if (!code && twice) code = rf_spm_model_write(&t->model, 1, t->allocator, &prefixed, error);
-    if (!code)
-        code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, path, t->allocator, error);
-    rf_bytes_free(t->allocator, &proto);
-    rf_bytes_free(t->allocator, &prefixed);
-    return code;
+    struct rf_bytes proto = {0}, prefixed = {0};
+    struct rf_writer out = {allocator, &proto, reading->error, 0};
+    rf_spm_model_write(&t->model, 0, &out);
+    out.bytes = &prefixed;
+    if (twice) rf_spm_model_write(&t->model, 1, &out);
+    reading->code = out.code;
+    if (!reading->code)
+        reading->code = rf_spm_new(&t->spm, &proto, twice ? &prefixed : NULL, reading->path,
+                                   allocator, reading->error);
+    rf_bytes_free(allocator, &proto);
+    rf_bytes_free(allocator, &prefixed);
 }
 
-static int make(struct rf_tokenizer *t, const char *path, struct rf_error *error)
+static void make(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
-    int code;
-    if (vocab->kind == RF_VOCAB_BPE) {
-        if (vocab->n_tokens <= 0)
-            return rf_fail(error, RF_ERR_FORMAT, "%s: the vocabulary is empty", path);
-        code = rf_bpe_new(&t->bpe, vocab, path, t->allocator, error);
-        if (code) return code;
-        t->n_tokens = vocab->n_tokens;
-        t->tokens = vocab->tokens;
-        t->adds_bos = rf_bpe_adds_bos(t->bpe);
-        snprintf(t->name, sizeof t->name, "bpe:%s", rf_bpe_pre_name(t->bpe));
-    } else if (vocab->kind == RF_VOCAB_SENTENCEPIECE) {
-        code = make_spm(t, path, error);
-        if (code) return code;
-        t->adds_bos = 1;
-        snprintf(t->name, sizeof t->name, "sentencepiece");
-    } else {
-        return rf_fail(error, RF_ERR_UNSUPPORTED, "%s: the file has no vocabulary that can be used",
-                       path);
-    }
-    t->bos = checked_id(t, vocab->bos);
-    t->eos = checked_id(t, vocab->eos);
+    if (vocab->kind == RF_VOCAB_BPE)
+        make_bpe(t, reading);
+    else if (vocab->kind == RF_VOCAB_SENTENCEPIECE)
+        make_spm(t, reading);
+    else
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "the file has no vocabulary that can be used");
+    if (reading->code) return;
+    t->bos = checked_id(vocab, vocab->bos);
+    t->eos = checked_id(vocab, vocab->eos);
     if (vocab->add_bos >= 0) t->adds_bos = vocab->add_bos;
     if (t->bos < 0) t->adds_bos = 0;
-    code = set_types(t, error);
-    if (!code) code = set_texts(t, error);
-    if (!code) code = set_special(t, path, error);
-    return code;
+    set_types(t, reading);
+    set_texts(t, reading);
+    set_special(t, reading);
 }
 
 int rf_tokenizer_new(struct rf_tokenizer **out, const struct rf_vocab *vocab, const char *path,
                      const struct rf_allocator *allocator, struct rf_error *error)
 {
+    struct rf_reading reading = {.path = path, .error = error, .arena.allocator = allocator};
+    struct rf_tokenizer *t = rf_take(&reading, 1, sizeof *t, "tokenizer");
     *out = NULL;
-    struct rf_tokenizer *t = rf_calloc(allocator, 1, sizeof *t, "tokenizer", error);
-    if (!t) return RF_ERR_MEMORY;
-    t->allocator = allocator;
+    if (!t) return reading.code;
     t->vocab = vocab;
-    int code = make(t, path, error);
-    if (code) {
+    make(t, &reading);
+    t->arena = reading.arena;
+    if (reading.code)
         rf_tokenizer_free(t);
-        return code;
-    }
-    *out = t;
-    return 0;
+    else
+        *out = t;
+    return reading.code;
 }
 
 void rf_tokenizer_free(struct rf_tokenizer *t)
 {
     if (!t) return;
+    struct rf_arena arena = t->arena; /* t is in it */
     rf_bpe_free(t->bpe);
     rf_spm_free(t->spm);
-    rf_spm_model_free(&t->model, t->allocator);
-    rf_special_free(&t->special, t->allocator);
-    rf_free(t->allocator, t->types);
-    rf_free(t->allocator, t->texts);
-    rf_free(t->allocator, t->arena);
-    rf_free(t->allocator, t);
+    rf_arena_free(&arena);
 }
 
 /* ---- encoding ---- */
 
 struct encoding {
     const struct rf_tokenizer *t;
-    const struct rf_allocator *allocator;
-    struct rf_tokens *tokens;
-    struct rf_error *error;
+    struct rf_token_writer out;
     int prefix; /* sentencepiece: the next text gets the space prefix */
 };
 
 /* Invalid bytes become byte tokens where the vocabulary has them. Otherwise sentencepiece makes
  * U+FFFD of them. */
-static int encode_pieces(struct encoding *e, const char *text, size_t n)
+static void encode_pieces(struct encoding *e, const char *text, size_t n)
 {
-    int code = 0;
-    int bytes_known = e->t->model.bytes[0] >= 0;
+    const int32_t *bytes = e->t->model.bytes;
     int prefix = e->prefix && e->t->space_prefix;
-    for (size_t at = 0; at < n && !code;) {
-        size_t valid = bytes_known ? rf_utf8_valid_prefix(text + at, n - at) : n - at;
-        if (valid || prefix)
-            code = rf_spm_encode(e->t->spm, text + at, valid, prefix, e->allocator, e->tokens,
-                                 e->error);
-        prefix = 0;
+    for (size_t at = 0; at < n; prefix = 0) {
+        size_t valid = bytes[0] >= 0 ? rf_utf8_valid_prefix(text + at, n - at) : n - at;
+        if (valid || prefix) rf_spm_encode(e->t->spm, text + at, valid, prefix, &e->out);
         at += valid;
-        if (at < n && !code)
-            code = rf_tokens_append(e->allocator, e->tokens,
-                                    &e->t->model.bytes[(unsigned char)text[at++]], 1, e->error);
+        if (at < n) rf_tokens_append(&e->out, &bytes[(unsigned char)text[at++]], 1);
     }
-    return code;
 }
 
 /* Encodes text without special tokens. */
-static int encode_stretch(struct encoding *e, const char *text, size_t n)
+static void encode_stretch(struct encoding *e, const char *text, size_t n)
 {
-    if (n == 0) return 0;
-    int code = e->t->bpe ? rf_bpe_encode(e->t->bpe, text, n, e->allocator, e->tokens, e->error)
-                         : encode_pieces(e, text, n);
+    if (n == 0) return;
+    if (e->t->bpe)
+        rf_bpe_encode(e->t->bpe, text, n, &e->out);
+    else
+        encode_pieces(e, text, n);
     e->prefix = 0;
-    return code;
-}
-
-/* Text after a special token gets the space prefix again, as in llama.cpp and in HF's legacy Llama
- * tokenizers. */
-static int encode_special(struct encoding *e, int32_t id)
-{
-    e->prefix = 1;
-    return rf_tokens_append(e->allocator, e->tokens, &id, 1, e->error);
 }
 
 /* Tracks where control tokens may be: in runs of adjacent `special` segments. */
@@ -293,81 +269,76 @@ static size_t special_bytes(struct special_run *run, size_t at)
     return run->end > at ? run->end - at : 0;
 }
 
-static int encode_text(struct encoding *e, const char *text, size_t n,
-                       const struct rf_segment *segments, size_t n_segments)
+static void encode_text(struct encoding *e, const char *text, size_t n, struct special_run *run)
 {
-    struct special_run run = {.segments = segments, .n_segments = n_segments};
     const struct rf_special *special = &e->t->special;
     size_t begin = 0;
-    int code = 0;
-    for (size_t at = 0; at < n && !code;) {
+    for (size_t at = 0; at < n && !e->out.code;) {
         unsigned char byte = (unsigned char)text[at];
-        if (special->first[byte] == special->first[byte + 1]) {
-            at++;
-            continue;
-        }
-        const struct rf_special_entry *found =
-            rf_special_match(special, text + at, n - at, special_bytes(&run, at));
+        const struct rf_special_entry *found = NULL;
+        if (special->first[byte] != special->first[byte + 1])
+            found = rf_special_match(special, text + at, n - at, special_bytes(run, at));
         if (!found) {
             at++;
             continue;
         }
-        code = encode_stretch(e, text + begin, at - begin);
-        if (!code) code = encode_special(e, found->id);
+        encode_stretch(e, text + begin, at - begin);
+        rf_tokens_append(&e->out, &found->id, 1);
+        /* Text after a special token gets the space prefix again, as in llama.cpp and in HF's
+         * legacy Llama tokenizers. */
+        e->prefix = 1;
         at += found->text.bytes;
         begin = at;
     }
-    return code ? code : encode_stretch(e, text + begin, n - begin);
+    encode_stretch(e, text + begin, n - begin);
 }
 
 int rf_tokenizer_encode(const struct rf_tokenizer *t, const struct rf_segment *segments,
                         size_t n_segments, unsigned flags, const struct rf_allocator *allocator,
                         struct rf_tokens *tokens, struct rf_error *error)
 {
-    struct encoding e = {t, allocator, tokens, error, !(flags & RF_ENCODE_CONTINUE)};
+    struct encoding e = {t, {allocator, tokens, error, 0}, !(flags & RF_ENCODE_CONTINUE)};
     struct rf_bytes joined = {0};
-    const char *text = n_segments ? segments[0].text : "";
-    size_t n = n_segments ? segments[0].bytes : 0;
-    int code = 0;
-    if (n_segments > 1) {
-        for (size_t i = 0; i < n_segments && !code; i++)
-            code = rf_bytes_append(allocator, &joined, segments[i].text, segments[i].bytes, error);
-        text = joined.data;
-        n = joined.count;
-    }
-    if (n == 0) text = "";
+    struct rf_writer join = {allocator, &joined, error, 0};
+    struct special_run run = {.segments = segments, .n_segments = n_segments};
+    struct rf_str text = {"", 0};
+    if (n_segments == 1 && segments[0].bytes)
+        text = (struct rf_str){segments[0].text, segments[0].bytes};
+    for (size_t i = 0; i < n_segments && n_segments > 1; i++)
+        rf_write(&join, segments[i].text, segments[i].bytes);
+    if (joined.count) text = (struct rf_str){joined.data, joined.count};
+    e.out.code = join.code;
     size_t before = tokens->count;
-    if (!code && (flags & RF_ENCODE_BOS) && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
-        struct special_run run = {.segments = segments, .n_segments = n_segments};
-        const struct rf_special_entry *first =
-            n ? rf_special_match(&t->special, text, n, special_bytes(&run, 0)) : NULL;
-        if (!first || first->id != t->bos)
-            code = rf_tokens_append(allocator, tokens, &t->bos, 1, error);
+    if (flags & RF_ENCODE_BOS && !(flags & RF_ENCODE_CONTINUE) && t->adds_bos) {
+        const struct rf_special_entry *first = NULL;
+        if (text.bytes)
+            first = rf_special_match(&t->special, text.data, text.bytes, special_bytes(&run, 0));
+        if (!first || first->id != t->bos) rf_tokens_append(&e.out, &t->bos, 1);
     }
-    if (!code) code = encode_text(&e, text, n, segments, n_segments);
-    if (code) tokens->count = before;
+    encode_text(&e, text.data, text.bytes, &run);
+    if (e.out.code) tokens->count = before;
     rf_bytes_free(allocator, &joined);
-    return code;
+    return e.out.code;
 }
 
 /* ---- queries ---- */
 
 struct rf_str rf_token_text(const struct rf_tokenizer *t, int32_t token, int special)
 {
-    if (token < 0 || token >= t->n_tokens) return (struct rf_str){"", 0};
+    if (token < 0 || token >= t->vocab->n_tokens) return (struct rf_str){"", 0};
     if (is_control_type(t->types[token]) && !special) return (struct rf_str){"", 0};
     return t->texts[token];
 }
 
 int32_t rf_tokenizer_n_tokens(const struct rf_tokenizer *t)
 {
-    return t->n_tokens;
+    return t->vocab->n_tokens;
 }
 
 enum rf_token_type rf_token_kind(const struct rf_tokenizer *t, int32_t token)
 {
-    return token >= 0 && token < t->n_tokens ? (enum rf_token_type)t->types[token]
-                                             : RF_TOKEN_UNUSED;
+    return token >= 0 && token < t->vocab->n_tokens ? (enum rf_token_type)t->types[token]
+                                                    : RF_TOKEN_UNUSED;
 }
 
 int rf_tokenizer_strips_first_space(const struct rf_tokenizer *t)

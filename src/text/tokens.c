@@ -2,25 +2,19 @@
 
 #include <string.h>
 
-int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                     const int32_t *ids, size_t n, struct rf_error *error)
+void rf_tokens_append(struct rf_token_writer *writer, const int32_t *ids, size_t n)
 {
-    if (n == 0) return 0;
-    if (n > SIZE_MAX / 16 - tokens->count)
-        return rf_fail(error, RF_ERR_MEMORY, "more tokens than memory can hold");
-    if (tokens->count + n > tokens->cap) {
-        size_t cap = tokens->cap ? tokens->cap * 2 : 256;
-        while (cap < tokens->count + n) cap *= 2;
-        int32_t *grown = rf_malloc(allocator, cap, sizeof *grown, "token ids", error);
-        if (!grown) return RF_ERR_MEMORY;
-        if (tokens->count) memcpy(grown, tokens->ids, tokens->count * sizeof *grown);
-        rf_free(allocator, tokens->ids);
-        tokens->ids = grown;
-        tokens->cap = cap;
+    struct rf_tokens *tokens = writer->tokens;
+    if (n == 0 || writer->code) return;
+    int32_t *grown = rf_grow(writer->allocator, tokens->ids, tokens->count, n, &tokens->cap,
+                             sizeof *grown, "token ids", writer->error);
+    if (!grown) {
+        writer->code = RF_ERR_MEMORY;
+        return;
     }
+    tokens->ids = grown;
     memcpy(tokens->ids + tokens->count, ids, n * sizeof *ids);
     tokens->count += n;
-    return 0;
 }
 
 void rf_tokens_free(const struct rf_allocator *allocator, struct rf_tokens *tokens)

@@ -4,8 +4,13 @@
 
 #include "text/tokenizer.h"
 
-/* Appends n ids. On failure the array is unchanged. */
-int rf_tokens_append(const struct rf_allocator *allocator, struct rf_tokens *tokens,
-                     const int32_t *ids, size_t n, struct rf_error *error);
+/* Appends to `tokens` until something fails; `code` is then of that failure. */
+struct rf_token_writer {
+    const struct rf_allocator *allocator;
+    struct rf_tokens *tokens;
+    struct rf_error *error;
+    int code;
+};
+void rf_tokens_append(struct rf_token_writer *writer, const int32_t *ids, size_t n);
 
 #endif

@@ -43,9 +43,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct rf_source *source;
     struct rf_error error = {0};
     if (rf_source_new(&source, &rf_system_allocator, &error)) return 0;
-    const char **names;
+    struct rf_reading reading = rf_reading_of(source, "fuzz", &error);
     size_t n_names;
-    if (index.data && rf_hf_shard_names(source, "fuzz", index, &names, &n_names, &error) == 0)
+    const char **names = index.data ? rf_hf_shard_names(&reading, index, &n_names) : NULL;
+    if (names)
         for (size_t i = 0; i < n_names; i++)
             if (strchr(names[i], '/') || strstr(names[i], "..")) abort();
     error = (struct rf_error){0};

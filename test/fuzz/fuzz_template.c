@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "platform/memory.h"
-#include "text/chat_template.h"
+#include "text/chat_style.h"
 
 enum { MAX_MESSAGES = 32 };
 
@@ -48,8 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         render(chat, messages, n);
         rf_chat_template_free(chat);
     }
-    for (const char *const *name = rf_chat_template_names(); *name; name++) {
-        if (rf_chat_template_new(&chat, NULL, 0, *name, "<s>", "</s>", &rf_system_allocator,
+    const struct rf_chat_style *style;
+    for (size_t i = 0; (style = rf_chat_style_at(i)) != NULL; i++) {
+        if (rf_chat_template_new(&chat, NULL, 0, style->name, "<s>", "</s>", &rf_system_allocator,
                                  &error))
             abort();
         render(chat, messages, n);

@@ -560,7 +560,7 @@ static void test_allocation_failures(void (*make)(struct w_file *))
         CHECK_MSG(code == RF_ERR_MEMORY && strstr(error.text, "memory"), "request %ld: %d \"%s\"",
                   n, code, error.text);
     }
-    CHECK_MSG(n > 5 && n < 1000, "opening made %ld requests", n - 1);
+    CHECK_MSG(n > 3 && n < 1000, "opening made %ld requests", n - 1);
     free(data);
 }
 

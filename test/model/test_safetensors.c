@@ -410,7 +410,7 @@ static void test_allocation_failures(void (*make)(struct hf_model *))
         if (code == 0) break;
         CHECK_MSG(code == RF_ERR_MEMORY, "request %ld: %d \"%s\"", n, code, error.text);
     }
-    CHECK_MSG(n > 5 && n < 1000, "opening made %ld requests", n - 1);
+    CHECK_MSG(n > 3 && n < 1000, "opening made %ld requests", n - 1);
 }
 
 /* Nesting as deep as a file can hold must not exhaust the stack. */

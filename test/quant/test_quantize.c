@@ -97,19 +97,21 @@ static void check_types(const char *in, const char *type, enum rf_dtype q, enum 
 struct parsed {
     struct rf_mapping mapping;
     struct rf_source *source;
-    struct rf_arena arena;
+    struct rf_reading reading;
     struct rf_gguf gguf;
     struct rf_error error;
 };
 
 static void parse(struct parsed *parsed, const char *path)
 {
-    *parsed = (struct parsed){.arena = {.allocator = &rf_system_allocator}};
-    parsed->gguf = (struct rf_gguf){.path = path, .error = &parsed->error};
-    if (rf_source_new(&parsed->source, &rf_system_allocator, &parsed->error) ||
-        rf_source_map(parsed->source, path, &parsed->mapping, &parsed->error) ||
-        rf_gguf_parse(&parsed->gguf, parsed->source, &parsed->arena, parsed->mapping.data,
-                      parsed->mapping.bytes)) {
+    *parsed = (struct parsed){.gguf.reading = &parsed->reading};
+    int code = rf_source_new(&parsed->source, &rf_system_allocator, &parsed->error);
+    if (!code) code = rf_source_map(parsed->source, path, &parsed->mapping, &parsed->error);
+    if (!code) {
+        parsed->reading = rf_reading_of(parsed->source, path, &parsed->error);
+        code = rf_gguf_parse(&parsed->gguf, parsed->mapping.data, parsed->mapping.bytes);
+    }
+    if (code) {
         fprintf(stderr, "%s\n", parsed->error.text);
         exit(1);
     }
@@ -117,8 +119,8 @@ static void parse(struct parsed *parsed, const char *path)
 
 static void parsed_free(struct parsed *parsed)
 {
+    rf_arena_free(&parsed->reading.arena);
     rf_source_close(parsed->source);
-    rf_arena_free(&parsed->arena);
 }
 
 /* Of `in`, in its order; the keys that types decide are `n_new` more, and of type UINT32. */
@@ -131,11 +133,8 @@ static void metadata_stays(const char *in, const char *type, size_t n_new, int64
     CHECK_INT(after.gguf.version, 3);
     CHECK_INT(after.gguf.alignment, before.gguf.alignment);
     CHECK_INT(after.gguf.n_values, before.gguf.n_values + n_new);
-    int64_t number = -1;
-    CHECK_INT(rf_gguf_integer(&after.gguf, "general.file_type", 0, 1000, &number), 1);
-    CHECK_INT(number, file_type);
-    CHECK_INT(rf_gguf_integer(&after.gguf, "general.quantization_version", 0, 1000, &number), 1);
-    CHECK_INT(number, 2);
+    CHECK_INT(rf_gguf_integer(&after.gguf, "general.file_type", 0, 1000, -1), file_type);
+    CHECK_INT(rf_gguf_integer(&after.gguf, "general.quantization_version", 0, 1000, -1), 2);
     const char *last = NULL;
     for (size_t i = 0; i < before.gguf.n_values; i++) {
         const struct rf_gguf_value *value = &before.gguf.values[i];

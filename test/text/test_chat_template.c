@@ -11,7 +11,7 @@
 #include "check.h"
 #include "fixture.h"
 #include "platform/memory.h"
-#include "text/chat_template.h"
+#include "text/chat_style.h"
 
 static const struct rf_allocator *const memory = &rf_system_allocator;
 
@@ -163,9 +163,9 @@ static void check_names(const struct conversations *c)
                                           "smollm2",
                                           "qwen2.5-coder-1.5b",
                                           "qwen3"};
-    const char *const *names = rf_chat_template_names();
+    const struct rf_chat_style *style;
     size_t n = 0;
-    for (; names[n]; n++) {
+    for (; (style = rf_chat_style_at(n)) != NULL; n++) {
         char path[128];
         size_t bytes;
         struct rf_chat_template *by_name, *by_source;
@@ -173,12 +173,12 @@ static void check_names(const struct conversations *c)
         CHECK(n < sizeof sources / sizeof *sources);
         snprintf(path, sizeof path, "text/templates/%s.jinja", sources[n]);
         char *source = fixture_read(path, &bytes);
-        CHECK_INT(rf_chat_template_new(&by_name, NULL, 0, names[n], "<s>", "</s>", memory, &error),
-                  0);
+        CHECK_INT(
+            rf_chat_template_new(&by_name, NULL, 0, style->name, "<s>", "</s>", memory, &error), 0);
         CHECK_INT(
             rf_chat_template_new(&by_source, source, bytes, NULL, "<s>", "</s>", memory, &error),
             0);
-        CHECK_STR(rf_chat_template_name(by_name), names[n]);
+        CHECK_STR(rf_chat_template_name(by_name), style->name);
         for (size_t i = 0; i < c->n; i++) {
             struct rf_rendered a, b;
             int code_a =
