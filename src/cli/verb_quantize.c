@@ -26,24 +26,23 @@ static void print_json(const char *path, const riffle_model_info *before,
     jw_print(&json);
 }
 
-/* Reads the header of a file. 0 or a code of the library. */
-static int describe(const char *path, riffle_model_info *info)
+/* Reads the header of a file. The texts of `info` belong to the model. 0 or a code of the library.
+ */
+static int describe(const char *path, riffle_model **model, riffle_model_info *info)
 {
-    riffle_model *model = NULL;
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
     options.flags = RIFFLE_OPEN_HEADER;
     options.chain = "none";
-    int code = riffle_model_open(&model, path, &options);
-    if (code == RIFFLE_OK) code = riffle_model_get_info(model, info, sizeof *info);
-    riffle_model_close(model);
-    return code;
+    int code = riffle_model_open(model, path, &options);
+    return code == RIFFLE_OK ? riffle_model_get_info(*model, info, sizeof *info) : code;
 }
 
 int verb_quantize(const struct cli_options *options)
 {
     struct progress_line progress = {0};
     riffle_quantize_options quantize_options;
+    riffle_model *models[2] = {NULL, NULL};
     riffle_model_info before, after;
     char *path = model_path(options->model);
     if (!path) return CLI_FAILED;
@@ -56,12 +55,13 @@ int verb_quantize(const struct cli_options *options)
     int code = riffle_quantize(path, options->out, options->type, &quantize_options);
     double seconds = rf_clock_seconds() - start;
     progress_clear(&progress);
-    if (code == RIFFLE_OK) code = describe(path, &before);
-    if (code == RIFFLE_OK) code = describe(options->out, &after);
+    if (code == RIFFLE_OK) code = describe(path, &models[0], &before);
+    if (code == RIFFLE_OK) code = describe(options->out, &models[1], &after);
     free(path);
     if (code == RIFFLE_OK && options->json)
         print_json(options->out, &before, &after, seconds);
     else if (code == RIFFLE_OK)
         print_text(options->out, &before, &after, seconds);
+    for (int i = 0; i < 2; i++) riffle_model_close(models[i]);
     return cli_status(code);
 }
