@@ -352,7 +352,9 @@ RIFFLE_API int riffle_logits(riffle_session *session, float *logits, size_t n_lo
 RIFFLE_API int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens,
                             size_t first, double *logprobs);
 
-/* An independent copy of the session, with its own memory. */
+/* A copy of the session, as independent as any other. It takes well under a millisecond and little
+ * memory: both share what they have read until one of them changes it, and they share threads, so
+ * that calls on one wait for a pass of the other. */
 RIFFLE_API int riffle_fork(riffle_session **copy, const riffle_session *session);
 
 /* Saves the session's tokens and KV cache to a file, or restores them into a session of the same
