@@ -58,8 +58,7 @@ enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1 };
 
 /* How linear layers round their input rows. */
 enum rf_precision {
-    RF_PRECISION_FORMAT, /* as the weights' format has it: 8 bits for quantised ones, BF16 for BF16
-                          */
+    RF_PRECISION_FORMAT, /* 8 bits for quantised weights, BF16 for BF16 weights */
     RF_PRECISION_16      /* BF16 for all. RF_ERR_UNSUPPORTED where a format has no such kernel */
 };
 
@@ -260,10 +259,10 @@ struct rf_backend_ops {
      * Entries after them are undefined afterwards. Costs nothing where path[i] == i. */
     int (*cache_keep)(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                       struct rf_error *error);
-    /* The first n positions in host memory, in one order for all backends: for each block of
-     * RF_KV_POSITIONS (of which p are there), layer and KV head, K as [p / 16, rounded
-     * up][head_dim] [16 positions], then V as [p][head_dim rounded up to 16]; elements of 16 bits;
-     * what lies beyond p or head_dim is 0. */
+    /* The first n positions in host memory, in one order for all backends. For each block of
+     * RF_KV_POSITIONS, of which p are there, each layer and each KV head: K [b][head_dim][16] with
+     * b = p / 16 rounded up and 16 positions side by side; then V [p][d] with d = head_dim rounded
+     * up to 16. Elements have 16 bits; those beyond p or head_dim are 0. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
     int (*cache_save)(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
     int (*cache_load)(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
@@ -324,9 +323,9 @@ struct rf_backend_options {
 struct rf_plan;
 
 struct rf_device_info {
-    const char *tier,
-        *best_tier;   /* that is chosen, and the device's best; "" where there are none */
-    const char *note; /* what keeps it below its speed, without a full stop; or "" */
+    const char *tier;      /* the chosen one; "" where the device has none */
+    const char *best_tier; /* of the device; likewise */
+    const char *note;      /* what keeps it below its speed, without a full stop; or "" */
 };
 
 /* A kind of device. What it says of sizes and limits needs no open backend. */

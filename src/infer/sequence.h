@@ -1,8 +1,8 @@
 /* A sequence: the tokens of a text, how far views have read them, and their keys and values.
  *
- * The text is tokens[0 .. length): first the committed tokens, then those that are placed *ahead*,
- * drafts that may yet be taken back. The sequence is the one place that holds it; who follows the
- * text is told with rf_sequence_kept how much of it is still what it was.
+ * The text is tokens[0 .. length): first the committed tokens, then tokens that are placed *ahead*,
+ * drafts that may be taken back. Only the sequence holds the text. A follower is told when tokens
+ * are taken back.
  *
  * Reading. Committing a token only appends it; the pass that needs it reads it. The cache belongs
  * to one view, the *judge*: n_read positions hold its entries. Other views of the same shape may
@@ -24,8 +24,7 @@ struct rf_sequence_shape {
     enum rf_kv_type kv;
 };
 
-/* `judge` may be NULL: a text without a cache, which cannot be read. It must outlive the sequence.
- */
+/* `judge` must outlive the sequence. NULL: a text without a cache, which cannot be read. */
 int rf_sequence_new(struct rf_sequence **sequence, struct rf_view *judge,
                     const struct rf_sequence_shape *shape, const struct rf_allocator *allocator,
                     struct rf_error *error);
