@@ -57,6 +57,30 @@ struct cpu_weights {
     void *converted; /* one block for all that is not used in place */
 };
 
+/* The items of a share (platform/team.h) one by one, and then a barrier. Their cost is not
+ * measured. */
+struct cpu_items {
+    struct rf_share share;
+    size_t next, end;
+};
+
+static inline struct cpu_items cpu_items(struct rf_worker *worker, size_t n, size_t grain)
+{
+    struct cpu_items items = {0};
+    rf_share_begin(&items.share, worker, n, grain, 0.0);
+    return items;
+}
+
+static inline int cpu_items_next(struct cpu_items *items, size_t *item)
+{
+    int more = items->next < items->end || rf_share_next(&items->share, &items->next, &items->end);
+    if (more)
+        *item = items->next++;
+    else
+        rf_team_barrier(items->share.worker);
+    return more;
+}
+
 static inline const struct rf_kernels *kernels_of(const struct rf_backend *backend)
 {
     return ((const struct cpu_backend *)backend)->kernels;

@@ -186,15 +186,11 @@ static size_t rows_grain(size_t n_rows)
 
 static void embed(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, view->n_rows, rows_grain(view->n_rows), 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++) {
-            read_row(op->weight[0], view->rows[i].token, buffer_row(&view->buffers[op->out[0]], i));
-            rotate_position(view, i, view->rows[i].position);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        read_row(op->weight[0], view->rows[i].token, buffer_row(&view->buffers[op->out[0]], i));
+        rotate_position(view, i, view->rows[i].position);
+    }
 }
 
 /* A row of F32 for the worker's own use, as wide as a norm or a gate. */
@@ -209,16 +205,12 @@ static void norm(struct cpu_view *view, struct rf_worker *worker, const struct r
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
     float *normed = worker_row(view, worker), eps = view->params->rms_eps;
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, n_rows, rows_grain(n_rows), 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++) {
-            const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
-            view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
-            cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, n_rows, rows_grain(n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
+        view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
+        cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
+    }
 }
 
 struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
@@ -310,65 +302,51 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
     const struct cpu_buffer *q = &view->buffers[op->in[0]], *k = &view->buffers[op->in[1]],
                             *v = &view->buffers[op->in[2]];
     size_t n_rows = view->n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
-    size_t begin, end;
-    struct rf_share share;
     /* Items are the heads of q, then those of k and v. All rows of a head belong to one item, so
      * that adjacent positions in the cache have one writer. */
-    rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            size_t h = item / n_rows, row = item % n_rows;
-            int is_key = h >= n_q;
-            const struct rf_weight *gain = op->weight[is_key];
-            if (is_key) h -= n_q;
-            float *head = buffer_row(is_key ? k : q, row) + h * dim;
-            if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
-            rotate(view, head, row);
-            if (!is_key) continue;
-            struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
-            size_t slot = (size_t)view->rows[row].slot;
-            cpu_cache_store_key(cache, op->layer, h, slot, head);
-            cpu_cache_store_value(cache, op->layer, h, slot, buffer_row(v, row) + h * dim);
-            if (view->has_trees)
-                cpu_cache_get(cache, op->layer, h, slot, cpu_tree_entry(view, h, row));
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t h = item / n_rows, row = item % n_rows;
+        int is_key = h >= n_q;
+        const struct rf_weight *gain = op->weight[is_key];
+        if (is_key) h -= n_q;
+        float *head = buffer_row(is_key ? k : q, row) + h * dim;
+        if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
+        rotate(view, head, row);
+        if (!is_key) continue;
+        struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
+        size_t slot = (size_t)view->rows[row].slot;
+        cpu_cache_store_key(cache, op->layer, h, slot, head);
+        cpu_cache_store_value(cache, op->layer, h, slot, buffer_row(v, row) + h * dim);
+        if (view->has_trees) cpu_cache_get(cache, op->layer, h, slot, cpu_tree_entry(view, h, row));
+    }
 }
 
 static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct cpu_buffer *gate = &view->buffers[op->in[0]], *up = &view->buffers[op->in[1]];
     struct cpu_buffer *out = &view->buffers[op->out[0]];
-    struct rf_share share;
-    size_t begin, end;
     float *gated = worker_row(view, worker);
     size_t width = gate->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
     size_t parts = (width + part - 1) / part;
-    rf_share_begin(&share, worker, view->n_rows * parts, rows_grain(view->n_rows), 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            size_t i = item / parts, first = item % parts * part,
-                   n = width - first < part ? width - first : part;
-            view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first,
-                                     n);
-            if (n == width)
-                cpu_pack_row(view, out, i, gated);
-            else
-                cpu_pack_part(view, out, i, first, n, gated);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_rows * parts, rows_grain(view->n_rows));
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * part,
+               n = width - first < part ? width - first : part;
+        view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+        if (n == width)
+            cpu_pack_row(view, out, i, gated);
+        else
+            cpu_pack_part(view, out, i, first, n, gated);
+    }
 }
 
 static void tap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, view->n_rows, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        memcpy(buffer_row(&view->buffers[op->out[0]], begin), buffer_row(x, begin),
-               (end - begin) * x->row_bytes);
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_rows, 1);
+    for (size_t i; cpu_items_next(&items, &i);)
+        memcpy(buffer_row(&view->buffers[op->out[0]], i), buffer_row(x, i), x->row_bytes);
 }
 
 /* ---- the walk ---- */
