@@ -121,14 +121,14 @@ static int cancelled(struct rf_error *error)
 
 static int report_ceilings(const struct run *run, int32_t threads, struct rf_error *error)
 {
-    struct rf_ceiling found = rf_roofline_read_ceiling(run->roofline);
-    if (run->to->ceiling(run->to->user, "read", "reading memory", threads, found))
+    const struct rf_roofline_callbacks *to = run->to;
+    if (to->ceiling(to->user, "read", "reading memory", threads,
+                    rf_roofline_ceiling(run->roofline, RF_ROOFLINE_READ)))
         return cancelled(error);
-    for (int p = 0; p < RF_PEAK_COUNT; p++) {
-        enum rf_peak peak = (enum rf_peak)p;
-        found = rf_roofline_peak_ceiling(run->roofline, peak);
+    for (enum rf_peak peak = 0; peak < RF_PEAK_COUNT; peak++) {
+        struct rf_ceiling found = rf_roofline_ceiling(run->roofline, peak);
         if (found.usual > 0 &&
-            run->to->ceiling(run->to->user, rf_peak_key(peak), rf_peak_name(peak), threads, found))
+            to->ceiling(to->user, rf_peak_key(peak), rf_peak_name(peak), threads, found))
             return cancelled(error);
     }
     return 0;
