@@ -172,8 +172,8 @@ static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x,
         kernels->f32_to_bf16(to, x, n);
 }
 
-void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                         const float *key)
+void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                     const float *key, const float *value)
 {
     size_t dim = head_dim(cache);
     uint16_t *to = key_at(cache, layer, head, pos), half[RF_KV_BLOCK];
@@ -182,15 +182,9 @@ void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, si
         to_half(cache, half, key + j, n);
         for (size_t i = 0; i < n; i++) to[(j + i) * RF_KV_BLOCK] = half[i];
     }
-}
-
-void cpu_cache_store_value(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                           const float *value)
-{
-    size_t dim = head_dim(cache);
-    uint16_t *row = value_at(cache, layer, head, pos);
-    to_half(cache, row, value, dim);
-    memset(row + dim, 0, (cache->padded_dim - dim) * sizeof *row);
+    to = value_at(cache, layer, head, pos);
+    to_half(cache, to, value, dim);
+    memset(to + dim, 0, (cache->padded_dim - dim) * sizeof *to);
 }
 
 void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,

@@ -134,11 +134,9 @@ int cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_
 /* Makes the blocks of the positions [first, first + n) the cache's own, with what they hold of the
  * positions before. */
 int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
-/* Writes one head's key or value (F32) at a position. */
-void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                         const float *key);
-void cpu_cache_store_value(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                           const float *value);
+/* Writes one head's key and value (F32) at a position. */
+void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                     const float *key, const float *value);
 /* Elements of one head's entry: the key [head_dim], the value [padded_dim]. And copying one. */
 size_t cpu_entry_elements(const struct rf_params *params);
 void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,

@@ -316,8 +316,7 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
         if (!is_key) continue;
         struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
         size_t slot = (size_t)view->rows[row].slot;
-        cpu_cache_store_key(cache, op->layer, h, slot, head);
-        cpu_cache_store_value(cache, op->layer, h, slot, buffer_row(v, row) + h * dim);
+        cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
         if (view->has_trees) cpu_cache_get(cache, op->layer, h, slot, cpu_tree_entry(view, h, row));
     }
 }

@@ -33,17 +33,14 @@ struct load {
     void *user;
 };
 
-static enum rf_cast_target target_of(enum rf_weight_form form)
-{
-    return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4
-           : form == RF_WEIGHTS_Q4  ? RF_TARGET_Q4
-                                    : RF_TARGET_BF16;
-}
+static const enum rf_cast_target targets[] = {[RF_WEIGHTS_BF16] = RF_TARGET_BF16,
+                                              [RF_WEIGHTS_MXFP4] = RF_TARGET_MXFP4,
+                                              [RF_WEIGHTS_Q4] = RF_TARGET_Q4};
 
 /* What a matrix of that type with rows of k values is computed from. */
 static enum rf_dtype type_in_form(enum rf_dtype dtype, enum rf_weight_form form, int64_t k)
 {
-    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(target_of(form), dtype, k);
+    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(targets[form], dtype, k);
 }
 
 static enum rf_dtype type_of(const struct rf_weight_request *request)
@@ -108,7 +105,7 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
         size_t rows = left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS;
         const void *data = (const char *)tensor->data + row * from_bytes;
         if (from != to) {
-            rf_cast_values(load->kernels, target_of(job->request->form), from, data, to, blocks,
+            rf_cast_values(load->kernels, targets[job->request->form], from, data, to, blocks,
                            rows * k);
             data = blocks;
         }
