@@ -20,6 +20,7 @@ enum {
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
     FIRST_ROUNDS = 7, /* of the ceilings alone */
     PASSES = 7,       /* of rf_cpu_measure_read */
+    MOST_QUERIES = RF_ROOFLINE_MAX_QUERY_ROWS * RF_ROOFLINE_GROUP,
     SEEN = 1024,
     LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
 };
@@ -141,15 +142,18 @@ void rf_roofline_free(struct rf_roofline *roofline)
 
 /* ---- The ceilings ---- */
 
-struct read {
+/* What one measurement does: reads blocks of the pool, or runs the loop of an instruction. */
+struct ceiling_work {
     const struct rf_roofline *roofline;
     const char *data;
     size_t blocks;
+    struct rf_peak_loop loop;
+    uint64_t loops;
 };
 
 static void read_part(void *argument, struct rf_worker *worker)
 {
-    const struct read *read = argument;
+    const struct ceiling_work *read = argument;
     struct rf_share share;
     size_t begin, end;
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
@@ -161,22 +165,16 @@ static void read_part(void *argument, struct rf_worker *worker)
     }
 }
 
-struct issue {
-    struct rf_peak_loop loop;
-    uint64_t loops;
-    int threads;
-};
-
 static void issue_part(void *argument, struct rf_worker *worker)
 {
-    const struct issue *issue = argument;
-    for (int part = worker->index; part < issue->threads; part += worker->count)
+    const struct ceiling_work *issue = argument;
+    for (int part = worker->index; part < issue->roofline->threads; part += worker->count)
         issue->loop.run(issue->loops);
 }
 
 static double rate_of_read(struct rf_roofline *roofline, size_t blocks)
 {
-    struct read read = {roofline, NULL, blocks};
+    struct ceiling_work read = {roofline, .blocks = blocks};
     read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
     return (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read);
 }
@@ -194,8 +192,8 @@ static double measure_ceiling(struct rf_roofline *roofline, int which, double se
         rate = rate_of_read(roofline, blocks);
     } else {
         double each = roofline->loops[which].operations * roofline->threads;
-        struct issue issue = {roofline->loops[which], (uint64_t)(work / each) + LEAST_LOOPS,
-                              roofline->threads};
+        struct ceiling_work issue = {roofline, .loop = roofline->loops[which],
+                                     .loops = (uint64_t)(work / each) + LEAST_LOOPS};
         rate = (double)issue.loops * each / timed(roofline, issue_part, &issue);
     }
     seen->rates[seen->count++ % SEEN] = rate;
@@ -272,8 +270,8 @@ struct work {
     void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
     float *y; /* [slots][slot_floats] */
     size_t ldy, slot_floats;
-    const float **q; /* attention's lists, the same for every call */
-    int32_t *visible;
+    const float *q[MOST_QUERIES]; /* attention's lists, the same for every call */
+    int32_t visible[MOST_QUERIES];
     size_t passes; /* over all items */
     size_t cursor; /* in the pool, at the first pass */
 };
@@ -305,19 +303,13 @@ static void linear_part(const struct work *work, const char *weights, size_t beg
     }
 }
 
-static size_t chunk_bytes(void)
-{
-    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) *
-           sizeof(uint16_t);
-}
-
 static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end,
                            size_t slot)
 {
     const struct rf_roofline_case *what = work->what;
     size_t n_q = what->rows * RF_ROOFLINE_GROUP;
     for (size_t item = begin; item < end; item++) {
-        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * chunk_bytes());
+        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * work->unit_bytes);
         struct rf_attention_args args = {.q = work->q,
                                          .visible = work->visible,
                                          .n_q = n_q,
@@ -400,7 +392,8 @@ static int attention_work(struct work *work, struct rf_error *error)
     size_t queries = work->what->rows * RF_ROOFLINE_GROUP;
     work->part = attention_part;
     work->unit = work->grain = 1;
-    work->unit_bytes = chunk_bytes();
+    work->unit_bytes = RF_ATTENTION_CHUNK *
+                       (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) * sizeof(uint16_t);
     work->items = work->what->in_cache ? 1 : CHUNKS;
     work->item_operations = 4.0 * (double)queries * RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM;
     work->ldy = rf_padded(RF_ROOFLINE_HEAD_DIM) + 2;
@@ -408,9 +401,7 @@ static int attention_work(struct work *work, struct rf_error *error)
 
     float *x = rf_malloc(allocator, queries, RF_ROOFLINE_HEAD_DIM * sizeof *x, "roofline", error);
     work->x = x;
-    work->q = rf_malloc(allocator, queries, sizeof *work->q, "roofline", error);
-    work->visible = rf_malloc(allocator, queries, sizeof *work->visible, "roofline", error);
-    if (!x || !work->q || !work->visible) return RF_ERR_MEMORY;
+    if (!x) return RF_ERR_MEMORY;
     for (size_t i = 0; i < queries * RF_ROOFLINE_HEAD_DIM; i++)
         x[i] = (float)(i % 31) / 16.0f - 0.9f;
     for (size_t i = 0; i < queries; i++) {
@@ -538,8 +529,6 @@ int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_c
     }
     rf_free(allocator, work.y);
     rf_free(allocator, values);
-    rf_free(allocator, work.visible);
-    rf_free(allocator, work.q);
     rf_free(allocator, work.x);
     return code;
 }

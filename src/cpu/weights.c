@@ -126,15 +126,8 @@ static void convert(const struct job *job, uint64_t begin, uint64_t end)
 
 static void do_piece(struct load *load, uint64_t piece, int worker)
 {
-    size_t low = 0, high = load->n_jobs;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (load->jobs[middle].first_piece <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    const struct job *job = &load->jobs[low];
+    const struct job *job = load->jobs, *last = job + load->n_jobs - 1;
+    while (job < last && job[1].first_piece <= piece) job++;
     uint64_t begin = (piece - job->first_piece) * job->items_per_piece,
              end = begin + job->items_per_piece;
     if (end > job->items) end = job->items;
