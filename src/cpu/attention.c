@@ -314,10 +314,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
             merge_chunks(view, group, i, h, scratch->merged);
             finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
-        if (parts == 1)
-            cpu_pack_row(view, out, row, attended);
-        else
-            cpu_pack_part(view, out, row, first * dim, dim, attended + first * dim);
+        cpu_pack_part(view, out, row, first * dim, heads * dim, attended + first * dim);
     }
 }
 

@@ -235,8 +235,8 @@ void cpu_view_release(struct cpu_view *view);
 /* Writes row i of an operand. */
 void cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
                   const float *x);
-/* Writes the values [first, first + n) of row i of an operand that has parts; both are multiples of
- * RF_BLOCK. */
+/* Writes the values [first, first + n) of row i: all of them, or a part if the operand has parts.
+ * Both are then multiples of RF_BLOCK. */
 void cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
                    size_t n, const float *x);
 

@@ -15,23 +15,23 @@ enum {
 
 /* ---- making one ---- */
 
-/* 1 if some matrix takes input rows of `width` values in this form. */
-static int is_wanted(const struct cpu_view *view, enum rf_operand form, size_t width)
+/* A matrix that takes input rows of `width` values, or of any width (0), in this form; or NULL. */
+static const struct rf_weight *matrix_of(const struct cpu_view *view, enum rf_operand form,
+                                         size_t width)
 {
     const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->data && (size_t)weight->columns == width &&
+        if (weight->data && (!width || (size_t)weight->columns == width) &&
             view->operand[weight->format] == form)
-            return 1;
+            return weight;
     }
-    return 0;
+    return NULL;
 }
 
 /* The kernels for the view's precision; fails for a matrix that has none. */
 static int choose_kernels(struct cpu_view *view, struct rf_error *error)
 {
-    const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
     const struct rf_kernels *kernels = view->kernels;
     for (int f = 0; f < RF_FORMAT_COUNT; f++) {
         view->linear[f] = kernels->linear[f];
@@ -40,14 +40,11 @@ static int choose_kernels(struct cpu_view *view, struct rf_error *error)
     if (view->base.shape.precision == RF_PRECISION_FORMAT) return 0;
     view->linear[RF_FORMAT_MXFP4] = kernels->linear_mxfp4_a16;
     view->operand[RF_FORMAT_MXFP4] = RF_OPERAND_A16;
-    for (size_t i = 0; i < weights->n_tensors; i++) {
-        const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->data && view->operand[weight->format] == RF_OPERAND_A8)
-            return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "there are no kernels for %s weights with 16-bit activations",
-                           rf_panel_layout(weight->format)->name);
-    }
-    return 0;
+    const struct rf_weight *without = matrix_of(view, RF_OPERAND_A8, 0);
+    return without ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                             "there are no kernels for %s weights with 16-bit activations",
+                             rf_panel_layout(without->format)->name)
+                   : 0;
 }
 
 static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t rows,
@@ -60,7 +57,7 @@ static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t 
         return buffer->data ? 0 : RF_ERR_MEMORY;
     }
     for (int form = 0; form < RF_OPERAND_COUNT; form++) {
-        if (!is_wanted(view, (enum rf_operand)form, buffer->width)) continue;
+        if (!matrix_of(view, (enum rf_operand)form, buffer->width)) continue;
         size_t bytes = view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = cpu_view_alloc(view, bytes, 1, error);
         if (!buffer->forms[form]) return RF_ERR_MEMORY;
@@ -333,10 +330,7 @@ static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const str
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
-        if (n == width)
-            cpu_pack_row(view, out, i, gated);
-        else
-            cpu_pack_part(view, out, i, first, n, gated);
+        cpu_pack_part(view, out, i, first, n, gated);
     }
 }
 
@@ -350,12 +344,15 @@ static void tap(struct cpu_view *view, struct rf_worker *worker, const struct rf
 
 /* ---- the walk ---- */
 
-static void perform(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+/* Norms and linear layers take n rows: all of the pass, or those of the head, which are `picked`.
+ */
+static void perform(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                    const int32_t *picked, size_t n)
 {
     switch (op->kind) {
     case RF_OP_EMBED: embed(view, worker, op); break;
-    case RF_OP_NORM: norm(view, worker, op, NULL, view->n_rows); break;
-    case RF_OP_LINEAR: linear(view, worker, op, view->n_rows); break;
+    case RF_OP_NORM: norm(view, worker, op, picked, n); break;
+    case RF_OP_LINEAR: linear(view, worker, op, n); break;
     case RF_OP_ROPE_STORE: rope_store(view, worker, op); break;
     case RF_OP_ATTENTION:
         cpu_attention(view, worker, op->layer, &view->buffers[op->in[0]],
@@ -374,13 +371,8 @@ static void perform_head(struct cpu_view *view, struct rf_worker *worker)
     size_t n_wanted = (size_t)pass->n_wanted, most = (size_t)view->base.shape.max_logits;
     for (size_t done = 0; done < n_wanted; done += most) {
         size_t n = n_wanted - done < most ? n_wanted - done : most;
-        for (int32_t o = 0; o < program->n_head; o++) {
-            const struct rf_op *op = &program->head[o];
-            if (op->kind == RF_OP_NORM)
-                norm(view, worker, op, pass->wanted + done, n);
-            else
-                linear(view, worker, op, n);
-        }
+        for (int32_t o = 0; o < program->n_head; o++)
+            perform(view, worker, &program->head[o], pass->wanted + done, n);
         cpu_answer(view, worker, done, n);
     }
 }
@@ -394,7 +386,7 @@ static void walk(void *argument, struct rf_worker *worker)
         /* The first worker decides. All see its decision when the operation is done. */
         if (op->may_stop && view->base.cancel && worker->index == 0)
             view->stopped = atomic_load_explicit(view->base.cancel, memory_order_relaxed);
-        perform(view, worker, op);
+        perform(view, worker, op, NULL, view->n_rows);
         if (op->may_stop && view->stopped) return;
     }
     perform_head(view, worker);
