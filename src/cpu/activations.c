@@ -37,6 +37,10 @@ void cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_
 void cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
                    size_t n, const float *x)
 {
+    if (n == operand->width) {
+        cpu_pack_row(view, operand, i, x);
+        return;
+    }
     struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];
     uint16_t *a16 = operand->forms[RF_OPERAND_A16];
     if (a8)

@@ -89,25 +89,20 @@ static void choose(struct cpu_view *view, struct rf_worker *worker, size_t first
 {
     const struct rf_pass *pass = view->pass;
     const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
-    size_t width = logits->width, begin, end;
-    struct rf_share share;
-    rf_share_begin(&share, worker, n * PARTS, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            size_t p = item % PARTS;
-            find_best(view, buffer_row(logits, item / PARTS), width * p / PARTS,
-                      width * (p + 1) / PARTS, pass->n_best, &view->parts[item]);
-        }
-    rf_team_barrier(worker);
+    size_t width = logits->width;
+    struct cpu_items items = cpu_items(worker, n * PARTS, 1);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t p = item % PARTS;
+        find_best(view, buffer_row(logits, item / PARTS), width * p / PARTS,
+                  width * (p + 1) / PARTS, pass->n_best, &view->parts[item]);
+    }
 
-    rf_share_begin(&share, worker, n * PARTS, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            size_t p = item % PARTS;
-            sum_mass(view, buffer_row(logits, item / PARTS), width * p / PARTS,
-                     width * (p + 1) / PARTS, greatest(&view->parts[item - p]), &view->parts[item]);
-        }
-    rf_team_barrier(worker);
+    items = cpu_items(worker, n * PARTS, 1);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t p = item % PARTS;
+        sum_mass(view, buffer_row(logits, item / PARTS), width * p / PARTS, width * (p + 1) / PARTS,
+                 greatest(&view->parts[item - p]), &view->parts[item]);
+    }
 
     if (worker->index > 0) return;
     for (size_t i = 0; i < n; i++)
@@ -132,12 +127,8 @@ void cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, s
         return;
     }
     const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, n, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++)
-            pass->logprobs[first + i] = log_probability(buffer_row(logits, i), logits->width,
-                                                        (size_t)pass->targets[first + i]);
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, n, 1);
+    for (size_t i; cpu_items_next(&items, &i);)
+        pass->logprobs[first + i] =
+            log_probability(buffer_row(logits, i), logits->width, (size_t)pass->targets[first + i]);
 }

@@ -285,46 +285,37 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
 {
     struct attention_scratch *scratch = &view->scratch[worker->index];
     size_t n_head = (size_t)view->params->n_head, dim = (size_t)view->params->head_dim;
-    struct rf_share share;
-    size_t begin, end;
 
     /* partials of a group: [KV head][chunk][row in the order of branches][head of the KV head] */
-    rf_share_begin(&share, worker, view->n_items, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            const struct cpu_group *group = group_of_item(view, item);
-            size_t part = (item - group->first_item) % group->parts;
-            size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
-            size_t head = at / group->chunks, chunk = at % group->chunks;
-            float *results =
-                view->partials + group->partials + at * n * group_size(view) * result_floats(view);
-            if (group->rows->parents)
-                partial_of_branches(view, scratch, group, layer, q, head, chunk, results);
-            else
-                partial_of_rows(view, scratch, group, layer, q, head, chunk,
-                                n * part / group->parts, n * (part + 1) / group->parts, results);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_items, 1);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        const struct cpu_group *group = group_of_item(view, item);
+        size_t part = (item - group->first_item) % group->parts;
+        size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
+        size_t head = at / group->chunks, chunk = at % group->chunks;
+        float *results =
+            view->partials + group->partials + at * n * group_size(view) * result_floats(view);
+        if (group->rows->parents)
+            partial_of_branches(view, scratch, group, layer, q, head, chunk, results);
+        else
+            partial_of_rows(view, scratch, group, layer, q, head, chunk, n * part / group->parts,
+                            n * (part + 1) / group->parts, results);
+    }
 
     /* Single heads, if a head is a whole number of the operand's parts. */
     size_t parts = has_parts(out) && dim % RF_BLOCK == 0 ? n_head : 1, heads = n_head / parts;
-    rf_share_begin(&share, worker, view->n_rows * parts, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            const struct cpu_group *group = &view->groups[view->rows[item / parts].group];
-            size_t i = item / parts - group->first, first = item % parts * heads;
-            size_t row = group->first + (size_t)group->order[i];
-            float *attended = attended_row(view, row);
-            for (size_t h = first; h < first + heads; h++) {
-                merge_chunks(view, group, i, h, scratch->merged);
-                finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
-            }
-            if (parts == 1)
-                cpu_pack_row(view, out, row, attended);
-            else
-                cpu_pack_part(view, out, row, first * dim, dim, attended + first * dim);
+    items = cpu_items(worker, view->n_rows * parts, 1);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        const struct cpu_group *group = &view->groups[view->rows[item / parts].group];
+        size_t i = item / parts - group->first, first = item % parts * heads;
+        size_t row = group->first + (size_t)group->order[i];
+        float *attended = attended_row(view, row);
+        for (size_t h = first; h < first + heads; h++) {
+            merge_chunks(view, group, i, h, scratch->merged);
+            finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
-    rf_team_barrier(worker);
+        cpu_pack_part(view, out, row, first * dim, heads * dim, attended + first * dim);
+    }
 }
 
 /* ---- many rows ---- */
@@ -353,23 +344,17 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
 static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
                       const struct cpu_buffer *q, struct cpu_buffer *out)
 {
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, view->n_items, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            const struct cpu_group *group = group_of_item(view, item);
-            size_t at = item - group->first_item;
-            attend_tile(view, &view->scratch[worker->index], group, layer, q, at / group->parts,
-                        at % group->parts);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_items, 1);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        const struct cpu_group *group = group_of_item(view, item);
+        size_t at = item - group->first_item;
+        attend_tile(view, &view->scratch[worker->index], group, layer, q, at / group->parts,
+                    at % group->parts);
+    }
 
-    rf_share_begin(&share, worker, view->n_rows, 4, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t row = begin; row < end; row++)
-            cpu_pack_row(view, out, row, attended_row(view, row));
-    rf_team_barrier(worker);
+    items = cpu_items(worker, view->n_rows, 4);
+    for (size_t row; cpu_items_next(&items, &row);)
+        cpu_pack_row(view, out, row, attended_row(view, row));
 }
 
 void cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,

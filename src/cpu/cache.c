@@ -96,16 +96,29 @@ int cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, str
     return 0;
 }
 
+/* Where K and V of one layer and head lie: in a block, or in saved positions, which need not be
+ * aligned. Sizes are in bytes. */
+struct place {
+    char *data;
+    size_t v, stride; /* from K to V; to the next head */
+};
+
+static struct place in_block(const struct cpu_cache *cache, const struct cpu_block *block)
+{
+    return (struct place){(char *)block->data, cache->k_elements * sizeof(uint16_t),
+                          cache->kv_elements * sizeof(uint16_t)};
+}
+
 /* Copies what the first `positions` of a block hold, for each layer and head. K is copied in whole
  * groups of 16 positions. */
-static void copy_positions(const struct cpu_cache *cache, uint16_t *to, const uint16_t *from,
+static void copy_positions(const struct cpu_cache *cache, struct place to, struct place from,
                            size_t positions)
 {
-    size_t k = rf_padded(positions) * head_dim(cache), v = positions * cache->padded_dim;
-    for (size_t h = 0; h < heads(cache);
-         h++, to += cache->kv_elements, from += cache->kv_elements) {
-        memcpy(to, from, k * sizeof *to);
-        memcpy(to + cache->k_elements, from + cache->k_elements, v * sizeof *to);
+    size_t k = rf_padded(positions) * head_dim(cache) * sizeof(uint16_t),
+           v = positions * cache->padded_dim * sizeof(uint16_t);
+    for (size_t h = 0; h < heads(cache); h++, to.data += to.stride, from.data += from.stride) {
+        memcpy(to.data, from.data, k);
+        memcpy(to.data + to.v, from.data + from.v, v);
     }
 }
 
@@ -128,7 +141,8 @@ int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf
         atomic_init(&block->holders, 1);
         size_t start = c * RF_KV_POSITIONS;
         assert(old || first <= start);
-        if (old && first > start) copy_positions(cache, block->data, old->data, first - start);
+        if (old && first > start)
+            copy_positions(cache, in_block(cache, block), in_block(cache, old), first - start);
         cache->blocks[c] = block;
         release(allocator, old);
     }
@@ -158,8 +172,8 @@ static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x,
         kernels->f32_to_bf16(to, x, n);
 }
 
-void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                         const float *key)
+void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                     const float *key, const float *value)
 {
     size_t dim = head_dim(cache);
     uint16_t *to = key_at(cache, layer, head, pos), half[RF_KV_BLOCK];
@@ -168,15 +182,9 @@ void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, si
         to_half(cache, half, key + j, n);
         for (size_t i = 0; i < n; i++) to[(j + i) * RF_KV_BLOCK] = half[i];
     }
-}
-
-void cpu_cache_store_value(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                           const float *value)
-{
-    size_t dim = head_dim(cache);
-    uint16_t *row = value_at(cache, layer, head, pos);
-    to_half(cache, row, value, dim);
-    memset(row + dim, 0, (cache->padded_dim - dim) * sizeof *row);
+    to = value_at(cache, layer, head, pos);
+    to_half(cache, to, value, dim);
+    memset(to + dim, 0, (cache->padded_dim - dim) * sizeof *to);
 }
 
 void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
@@ -220,29 +228,22 @@ int cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path
 
 /* ---- in host memory ---- */
 
-/* The part of the n saved positions that lies in one block. Sizes are in elements, for K and V of
- * one layer and head. */
-struct piece {
-    size_t positions, k, v;
-};
-
-static struct piece piece_of(const struct cpu_cache *cache, size_t n, size_t chunk)
-{
-    size_t left = n - chunk * RF_KV_POSITIONS;
-    size_t positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
-    return (struct piece){positions, rf_padded(positions) * head_dim(cache),
-                          positions * cache->padded_dim};
-}
-
 uint64_t cpu_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    uint64_t elements = 0;
-    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
-        struct piece piece = piece_of(cache, (size_t)n, c);
-        elements += (uint64_t)heads(cache) * (piece.k + piece.v);
-    }
-    return elements * sizeof(uint16_t);
+    size_t elements = rf_padded((size_t)n) * head_dim(cache) + (size_t)n * cache->padded_dim;
+    return (uint64_t)heads(cache) * elements * sizeof(uint16_t);
+}
+
+/* The part of the n saved positions at `data` that lies in one block. */
+static struct place saved_chunk(const struct cpu_cache *cache, const void *data, size_t n,
+                                size_t chunk, size_t *positions)
+{
+    size_t first = chunk * RF_KV_POSITIONS, left = n - first;
+    *positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
+    size_t v = rf_padded(*positions) * head_dim(cache) * sizeof(uint16_t);
+    return (struct place){(char *)data + cpu_cache_bytes(&cache->base, (int32_t)first), v,
+                          v + *positions * cache->padded_dim * sizeof(uint16_t)};
 }
 
 /* Clears the positions of the last K block that were not written, so that a file holds no stray
@@ -260,16 +261,11 @@ int cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error 
 {
     (void)error;
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    uint16_t *to = out;
-    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
-        struct piece piece = piece_of(cache, (size_t)n, c);
-        const uint16_t *from = cache->blocks[c]->data;
-        for (size_t h = 0; h < heads(cache); h++, from += cache->kv_elements) {
-            memcpy(to, from, piece.k * sizeof *to);
-            memcpy(to + piece.k, from + cache->k_elements, piece.v * sizeof *to);
-            clear_beyond(to, piece.positions, head_dim(cache));
-            to += piece.k + piece.v;
-        }
+    for (size_t c = 0, positions; c < cpu_chunks((size_t)n); c++) {
+        struct place to = saved_chunk(cache, out, (size_t)n, c, &positions);
+        copy_positions(cache, to, in_block(cache, cache->blocks[c]), positions);
+        for (size_t h = 0; h < heads(cache); h++, to.data += to.stride)
+            clear_beyond((uint16_t *)(void *)to.data, positions, head_dim(cache));
     }
     return 0;
 }
@@ -277,16 +273,10 @@ int cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error 
 int cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
-    const char *from = in;
     int code = cpu_cache_prepare(cache, 0, (size_t)n, error);
-    for (size_t c = 0; !code && c < cpu_chunks((size_t)n); c++) {
-        struct piece piece = piece_of(cache, (size_t)n, c);
-        uint16_t *to = cache->blocks[c]->data;
-        for (size_t h = 0; h < heads(cache); h++, to += cache->kv_elements) {
-            memcpy(to, from, piece.k * sizeof *to);
-            memcpy(to + cache->k_elements, from + piece.k * sizeof *to, piece.v * sizeof *to);
-            from += (piece.k + piece.v) * sizeof *to;
-        }
+    for (size_t c = 0, positions; !code && c < cpu_chunks((size_t)n); c++) {
+        struct place from = saved_chunk(cache, in, (size_t)n, c, &positions);
+        copy_positions(cache, in_block(cache, cache->blocks[c]), from, positions);
     }
     return code;
 }

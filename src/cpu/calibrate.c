@@ -20,17 +20,13 @@ enum {
 };
 static const size_t MACHINE_LEAST = (size_t)64 << 20, MACHINE_MOST = (size_t)512 << 20;
 
-struct result {
-    _Alignas(64) double work, busy;
-};
-
 struct probe {
     const struct rf_kernels *kernels;
     const struct rf_weight *weight;
     size_t row_bytes, chunk; /* rows of a kernel's call */
     void *x;                 /* MANY rows */
     float *y;                /* [workers][MANY][chunk] */
-    struct result *results;  /* [workers] */
+    double *results;         /* [workers]: rates, in bytes per second */
     double seconds;
     size_t rows; /* of activations */
 };
@@ -66,7 +62,6 @@ static void measure(void *argument, struct rf_worker *worker)
         call(probe, worker, first, end - first < probe->chunk ? end - first : probe->chunk);
     rf_team_barrier(worker);
 
-    struct result *result = &probe->results[worker->index];
     double begin = rf_clock_seconds(), now = begin;
     size_t done = 0;
     for (size_t row = first; now < begin + probe->seconds; now = rf_clock_seconds()) {
@@ -75,8 +70,7 @@ static void measure(void *argument, struct rf_worker *worker)
         done += m;
         row = row + m < end ? row + m : first;
     }
-    result->work = (double)done * (double)probe->row_bytes;
-    result->busy = now - begin;
+    probe->results[worker->index] = (double)done * (double)probe->row_bytes / (now - begin);
 }
 
 /* Work per second of `count` workers together. */
@@ -84,17 +78,15 @@ static double rate(struct probe *probe, struct rf_team *team, int count)
 {
     double sum = 0.0;
     rf_team_run(team, count, measure, probe);
-    for (int i = 0; i < count; i++) sum += probe->results[i].work / probe->results[i].busy;
+    for (int i = 0; i < count; i++) sum += probe->results[i];
     return sum;
 }
 
 /* Keeps the better of a worker's rates in this round and in those before. */
 static void keep_speeds(struct rf_split_kind *kind, const struct probe *probe, int count, int round)
 {
-    for (int i = 0; i < count; i++) {
-        double now = probe->results[i].work / probe->results[i].busy;
-        if (round == 0 || kind->speed[i] < now) kind->speed[i] = now;
-    }
+    for (int i = 0; i < count; i++)
+        if (round == 0 || kind->speed[i] < probe->results[i]) kind->speed[i] = probe->results[i];
 }
 
 /* Fills the split; returns what all workers read in a second. */

@@ -57,6 +57,30 @@ struct cpu_weights {
     void *converted; /* one block for all that is not used in place */
 };
 
+/* The items of a share (platform/team.h) one by one, and then a barrier. Their cost is not
+ * measured. */
+struct cpu_items {
+    struct rf_share share;
+    size_t next, end;
+};
+
+static inline struct cpu_items cpu_items(struct rf_worker *worker, size_t n, size_t grain)
+{
+    struct cpu_items items = {0};
+    rf_share_begin(&items.share, worker, n, grain, 0.0);
+    return items;
+}
+
+static inline int cpu_items_next(struct cpu_items *items, size_t *item)
+{
+    int more = items->next < items->end || rf_share_next(&items->share, &items->next, &items->end);
+    if (more)
+        *item = items->next++;
+    else
+        rf_team_barrier(items->share.worker);
+    return more;
+}
+
 static inline const struct rf_kernels *kernels_of(const struct rf_backend *backend)
 {
     return ((const struct cpu_backend *)backend)->kernels;
@@ -110,11 +134,9 @@ int cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_
 /* Makes the blocks of the positions [first, first + n) the cache's own, with what they hold of the
  * positions before. */
 int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
-/* Writes one head's key or value (F32) at a position. */
-void cpu_cache_store_key(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                         const float *key);
-void cpu_cache_store_value(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                           const float *value);
+/* Writes one head's key and value (F32) at a position. */
+void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                     const float *key, const float *value);
 /* Elements of one head's entry: the key [head_dim], the value [padded_dim]. And copying one. */
 size_t cpu_entry_elements(const struct rf_params *params);
 void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
@@ -213,8 +235,8 @@ void cpu_view_release(struct cpu_view *view);
 /* Writes row i of an operand. */
 void cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
                   const float *x);
-/* Writes the values [first, first + n) of row i of an operand that has parts; both are multiples of
- * RF_BLOCK. */
+/* Writes the values [first, first + n) of row i: all of them, or a part if the operand has parts.
+ * Both are then multiples of RF_BLOCK. */
 void cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
                    size_t n, const float *x);
 

@@ -121,14 +121,14 @@ static int cancelled(struct rf_error *error)
 
 static int report_ceilings(const struct run *run, int32_t threads, struct rf_error *error)
 {
-    struct rf_ceiling found = rf_roofline_read_ceiling(run->roofline);
-    if (run->to->ceiling(run->to->user, "read", "reading memory", threads, found))
+    const struct rf_roofline_callbacks *to = run->to;
+    if (to->ceiling(to->user, "read", "reading memory", threads,
+                    rf_roofline_ceiling(run->roofline, RF_ROOFLINE_READ)))
         return cancelled(error);
-    for (int p = 0; p < RF_PEAK_COUNT; p++) {
-        enum rf_peak peak = (enum rf_peak)p;
-        found = rf_roofline_peak_ceiling(run->roofline, peak);
+    for (enum rf_peak peak = 0; peak < RF_PEAK_COUNT; peak++) {
+        struct rf_ceiling found = rf_roofline_ceiling(run->roofline, peak);
         if (found.usual > 0 &&
-            run->to->ceiling(run->to->user, rf_peak_key(peak), rf_peak_name(peak), threads, found))
+            to->ceiling(to->user, rf_peak_key(peak), rf_peak_name(peak), threads, found))
             return cancelled(error);
     }
     return 0;
@@ -139,10 +139,8 @@ struct place {
     int32_t threads;
     int tier;
     const char *form;
-    const struct rf_kernels *table;
     size_t most_rows; /* that kernels of this form take */
-    struct rf_roofline_shape shape;
-    const struct rf_roofline_kernel *kernel;
+    struct rf_roofline_case what;
 };
 
 static int stop(void *user)
@@ -154,17 +152,13 @@ static int stop(void *user)
 static int measure(struct run *run, const struct place *place, int32_t rows, int in_cache,
                    struct rf_error *error)
 {
-    struct rf_roofline_case what = {
-        .kernel = place->kernel,
-        .table = place->table,
-        .peak = place->kernel->is_attention
+    struct rf_roofline_case what = place->what;
+    what.rows = (size_t)rows;
+    what.in_cache = in_cache;
+    what.peak = what.kernel->is_attention
                     ? rf_peak_of_floats(place->tier)
-                    : rf_peak_of(place->kernel->operand, place->tier, (size_t)rows),
-        .m = (size_t)place->shape.m,
-        .k = (size_t)place->shape.k,
-        .rows = (size_t)rows,
-        .in_cache = in_cache};
-    struct rf_roofline_row row = {.kernel = place->kernel->name,
+                    : rf_peak_of(what.kernel->operand, place->tier, what.rows);
+    struct rf_roofline_row row = {.kernel = what.kernel->name,
                                   .tier = rf_tier_name((enum rf_tier)place->tier),
                                   .form = place->form,
                                   .ceiling = rf_peak_key(what.peak),
@@ -197,16 +191,16 @@ static int measure_kernel(struct run *run, const struct place *place, struct rf_
 /* The generated kernel if there is one, then the compiled one. */
 static int measure_forms(struct run *run, struct place *place, struct rf_error *error)
 {
-    const struct rf_roofline_kernel *kernel = place->kernel;
+    const struct rf_roofline_kernel *kernel = place->what.kernel;
     int code = 0;
     if (!kernel->is_attention && kernel->operand == rf_operand_of(kernel->format)) {
         place->form = "generated";
-        place->table = rf_cpu_kernels(place->tier);
+        place->what.table = rf_cpu_kernels(place->tier);
         place->most_rows = rf_cpu_generated_rows(place->tier, kernel->format);
         if (place->most_rows) code = measure_kernel(run, place, error);
     }
     place->form = "compiled";
-    place->table = rf_kernels(place->tier);
+    place->what.table = rf_kernels(place->tier);
     place->most_rows = kernel->is_attention ? RF_ROOFLINE_MAX_QUERY_ROWS : SIZE_MAX;
     return code ? code : measure_kernel(run, place, error);
 }
@@ -216,13 +210,16 @@ static int measure_tier(struct run *run, int32_t threads, int tier, struct rf_er
 {
     int code = 0;
     struct place place = {.threads = threads, .tier = tier};
-    for (size_t i = 0; i < run->asked.n_shapes && !code; i++)
-        for (place.kernel = rf_roofline_kernels; place.kernel->name && !code; place.kernel++) {
-            place.shape = run->asked.shapes[i];
-            if (!kernel_is_wanted(run, place.kernel) || (place.kernel->is_attention && i > 0))
-                continue;
-            code = measure_forms(run, &place, error);
+    for (size_t i = 0; i < run->asked.n_shapes && !code; i++) {
+        place.what.m = (size_t)run->asked.shapes[i].m;
+        place.what.k = (size_t)run->asked.shapes[i].k;
+        const struct rf_roofline_kernel *kernel = rf_roofline_kernels;
+        for (; kernel->name && !code; kernel++) {
+            place.what.kernel = kernel;
+            if (kernel_is_wanted(run, kernel) && !(kernel->is_attention && i > 0))
+                code = measure_forms(run, &place, error);
         }
+    }
     return code;
 }
 

@@ -8,6 +8,8 @@
 #include "base/median.h"
 #include "cpu/cpu.h"
 #include "platform/clock.h"
+#include "platform/cpu.h"
+#include "platform/memory.h"
 #include "platform/team.h"
 
 enum {
@@ -17,11 +19,14 @@ enum {
     HEADS = 2,                 /* KV heads of a layer */
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
     FIRST_ROUNDS = 7, /* of the ceilings alone */
+    PASSES = 7,       /* of rf_cpu_measure_read */
+    MOST_QUERIES = RF_ROOFLINE_MAX_QUERY_ROWS * RF_ROOFLINE_GROUP,
     SEEN = 1024,
     LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
 };
 
-static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_t)64 << 20;
+static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_t)64 << 20,
+                      READ_POOL = (uint64_t)256 << 20, MOST_POOL = (uint64_t)2 << 30;
 /* Seconds of one measurement of a ceiling or a kernel. */
 static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
                     LONGEST = 40e-3;
@@ -39,10 +44,11 @@ const struct rf_roofline_kernel rf_roofline_kernels[] = {
 };
 #undef A8
 
-/* The latest measurements of a ceiling. */
+/* A ceiling and its latest measurements. */
 struct seen {
-    double rates[SEEN], best;
+    double rates[SEEN];
     size_t count;
+    struct rf_ceiling ceiling;
 };
 
 struct rf_roofline {
@@ -52,9 +58,7 @@ struct rf_roofline {
     size_t pool_bytes, cursor; /* at the cursor is the least recently used data */
     int most_threads, threads;
     struct rf_team *team;
-    double read;
-    double peaks[RF_PEAK_COUNT];
-    struct seen reads_seen, peaks_seen[RF_PEAK_COUNT];
+    struct seen seen[RF_PEAK_COUNT + 1]; /* of each instruction, and of RF_ROOFLINE_READ */
     struct rf_peak_loop loops[RF_PEAK_COUNT];
 };
 
@@ -74,18 +78,6 @@ static double timed(const struct rf_roofline *roofline, rf_team_fn fn, void *arg
     return rf_clock_seconds() - start;
 }
 
-static double see(struct seen *seen, double rate)
-{
-    seen->rates[seen->count++ % SEEN] = rate;
-    if (rate > seen->best) seen->best = rate;
-    return rate;
-}
-
-static double usual(struct seen *seen)
-{
-    return rf_median(seen->rates, seen->count < SEEN ? seen->count : SEEN);
-}
-
 /* ---- The pool ---- */
 
 /* Values that are valid in every format: any two of these bytes are a normal F16 and BF16, and each
@@ -93,17 +85,27 @@ static double usual(struct seen *seen)
 static void fill(void *argument, struct rf_worker *worker)
 {
     const struct rf_roofline *roofline = argument;
-    size_t words = roofline->pool_bytes / sizeof(uint64_t), count = (size_t)worker->count;
-    uint64_t *pool = (uint64_t *)(void *)roofline->pool,
-             state = 0x9e3779b97f4a7c15u * (uint64_t)(worker->index + 1);
-    for (size_t i = words / count * (size_t)worker->index,
-                end = worker->index + 1 == worker->count ? words : i + words / count;
-         i < end; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        pool[i] = (state & 0x0707070707070707u) + 0x2c2c2c2c2c2c2c2cu;
+    struct rf_share share;
+    size_t begin, end;
+    rf_share_begin(&share, worker, roofline->pool_bytes / READ_BLOCK, 1, 0.0);
+    while (rf_share_next(&share, &begin, &end)) {
+        uint64_t state = 0x9e3779b97f4a7c15u * (begin + 1);
+        uint64_t *at = (uint64_t *)(void *)(roofline->pool + begin * READ_BLOCK);
+        for (size_t n = (end - begin) * (READ_BLOCK / sizeof *at); n > 0; n--) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *at++ = (state & 0x0707070707070707u) + 0x2c2c2c2c2c2c2c2cu;
+        }
     }
+}
+
+uint64_t rf_cpu_pool_bytes(uint64_t least)
+{
+    uint64_t pool = 4 * (uint64_t)rf_cpu_cache_bytes(), memory = rf_memory_physical() / 4;
+    if (pool < least) pool = least;
+    if (pool > MOST_POOL) pool = MOST_POOL;
+    return pool < memory ? pool : memory;
 }
 
 int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int threads,
@@ -140,15 +142,18 @@ void rf_roofline_free(struct rf_roofline *roofline)
 
 /* ---- The ceilings ---- */
 
-struct read {
+/* What one measurement does: reads blocks of the pool, or runs the loop of an instruction. */
+struct ceiling_work {
     const struct rf_roofline *roofline;
     const char *data;
     size_t blocks;
+    struct rf_peak_loop loop;
+    uint64_t loops;
 };
 
 static void read_part(void *argument, struct rf_worker *worker)
 {
-    const struct read *read = argument;
+    const struct ceiling_work *read = argument;
     struct rf_share share;
     size_t begin, end;
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
@@ -160,48 +165,58 @@ static void read_part(void *argument, struct rf_worker *worker)
     }
 }
 
-/* Reads for about `seconds`. Returns bytes per second. */
-static double measure_read(struct rf_roofline *roofline, double seconds)
-{
-    size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
-    size_t blocks = (size_t)(seconds * roofline->reads_seen.best / READ_BLOCK);
-    if (blocks < least) blocks = least;
-    if (blocks > most) blocks = most;
-    struct read read = {roofline, NULL, blocks};
-    read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
-    return see(&roofline->reads_seen,
-               (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read));
-}
-
-struct issue {
-    struct rf_peak_loop loop;
-    uint64_t loops;
-    int threads;
-};
-
 static void issue_part(void *argument, struct rf_worker *worker)
 {
-    const struct issue *issue = argument;
-    for (int part = worker->index; part < issue->threads; part += worker->count)
+    const struct ceiling_work *issue = argument;
+    for (int part = worker->index; part < issue->roofline->threads; part += worker->count)
         issue->loop.run(issue->loops);
 }
 
-/* Issues an instruction for about `seconds`. Returns operations per second. */
-static double measure_peak(struct rf_roofline *roofline, enum rf_peak peak, double seconds)
+static double rate_of_read(struct rf_roofline *roofline, size_t blocks)
 {
-    const struct rf_peak_loop *loop = &roofline->loops[peak];
-    double each = loop->operations * roofline->threads;
-    struct issue issue = {
-        *loop, (uint64_t)(seconds * roofline->peaks_seen[peak].best / each) + LEAST_LOOPS,
-        roofline->threads};
-    return see(&roofline->peaks_seen[peak],
-               (double)issue.loops * each / timed(roofline, issue_part, &issue));
+    struct ceiling_work read = {roofline, .blocks = blocks};
+    read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
+    return (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read);
+}
+
+/* Reads or issues an instruction for about `seconds`. Returns bytes or operations per second. */
+static double measure_ceiling(struct rf_roofline *roofline, int which, double seconds)
+{
+    struct seen *seen = &roofline->seen[which];
+    double rate, work = seconds * seen->ceiling.best;
+    if (which == RF_ROOFLINE_READ) {
+        size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
+        size_t blocks = (size_t)(work / READ_BLOCK);
+        if (blocks < least) blocks = least;
+        if (blocks > most) blocks = most;
+        rate = rate_of_read(roofline, blocks);
+    } else {
+        double each = roofline->loops[which].operations * roofline->threads;
+        struct ceiling_work issue = {roofline, .loop = roofline->loops[which],
+                                     .loops = (uint64_t)(work / each) + LEAST_LOOPS};
+        rate = (double)issue.loops * each / timed(roofline, issue_part, &issue);
+    }
+    seen->rates[seen->count++ % SEEN] = rate;
+    if (rate > seen->ceiling.best) seen->ceiling.best = rate;
+    return rate;
+}
+
+/* The first measurements only calibrate the amount of work. */
+static void begin_ceiling(struct rf_roofline *roofline, int which, double seconds)
+{
+    struct seen *seen = &roofline->seen[which];
+    *seen = (struct seen){0};
+    if (which != RF_ROOFLINE_READ && !rf_peak_find((enum rf_peak)which, &roofline->loops[which]))
+        return;
+    for (int i = 0; i < FIRST_ROUNDS; i++) measure_ceiling(roofline, which, 0);
+    seen->count = 0;
+    for (int i = 0; i < FIRST_ROUNDS; i++) measure_ceiling(roofline, which, seconds);
 }
 
 int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error)
 {
     if (threads > roofline->most_threads) threads = roofline->most_threads;
-    if (threads == roofline->threads && roofline->read > 0) return 0;
+    if (threads == roofline->threads && roofline->seen[RF_ROOFLINE_READ].count) return 0;
     struct rf_team *team;
     int code = rf_team_of(&team, NULL, threads, roofline->allocator, error);
     if (code) return code;
@@ -209,38 +224,36 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
     roofline->team = team;
     roofline->threads = threads;
 
-    roofline->reads_seen = (struct seen){0};
-    /* The first measurements only calibrate the amount of work. */
-    for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 0);
-    roofline->reads_seen.count = 0;
-    for (int i = 0; i < FIRST_ROUNDS; i++) measure_read(roofline, 6 * READ_TIME);
-    for (int p = 0; p < RF_PEAK_COUNT; p++) {
-        enum rf_peak peak = (enum rf_peak)p;
-        roofline->peaks_seen[peak] = (struct seen){0};
-        if (!rf_peak_find(peak, &roofline->loops[peak])) continue;
-        for (int i = 0; i < FIRST_ROUNDS; i++) measure_peak(roofline, peak, 0);
-        roofline->peaks_seen[peak].count = 0;
-        for (int i = 0; i < FIRST_ROUNDS; i++) measure_peak(roofline, peak, 3 * PEAK_TIME);
-    }
+    begin_ceiling(roofline, RF_ROOFLINE_READ, 6 * READ_TIME);
+    for (int peak = 0; peak < RF_PEAK_COUNT; peak++) begin_ceiling(roofline, peak, 3 * PEAK_TIME);
     rf_roofline_settle(roofline);
     return 0;
 }
 
 void rf_roofline_settle(struct rf_roofline *roofline)
 {
-    roofline->read = usual(&roofline->reads_seen);
-    for (int peak = 0; peak < RF_PEAK_COUNT; peak++)
-        roofline->peaks[peak] = usual(&roofline->peaks_seen[peak]);
+    for (struct seen *seen = roofline->seen; seen <= &roofline->seen[RF_ROOFLINE_READ]; seen++)
+        seen->ceiling.usual = rf_median(seen->rates, seen->count < SEEN ? seen->count : SEEN);
 }
 
-struct rf_ceiling rf_roofline_read_ceiling(const struct rf_roofline *roofline)
+struct rf_ceiling rf_roofline_ceiling(const struct rf_roofline *roofline, int which)
 {
-    return (struct rf_ceiling){roofline->read, roofline->reads_seen.best};
+    return roofline->seen[which].ceiling;
 }
 
-struct rf_ceiling rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak)
+int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
+                        double *bytes_per_second, struct rf_error *error)
 {
-    return (struct rf_ceiling){roofline->peaks[peak], roofline->peaks_seen[peak].best};
+    struct rf_roofline *roofline;
+    double rates[PASSES];
+    int code = rf_roofline_new(&roofline, rf_cpu_pool_bytes(READ_POOL), threads, allocator, error);
+    if (code) return code;
+    roofline->read_stream = rf_kernels(tier)->read_stream;
+    for (int i = 0; i < PASSES; i++)
+        rates[i] = rate_of_read(roofline, roofline->pool_bytes / READ_BLOCK);
+    *bytes_per_second = rf_median(rates, PASSES);
+    rf_roofline_free(roofline);
+    return 0;
 }
 
 /* ---- The kernels ---- */
@@ -257,8 +270,8 @@ struct work {
     void *x;  /* packed rows, or queries [HEADS or 1][n_queries][head_dim] */
     float *y; /* [slots][slot_floats] */
     size_t ldy, slot_floats;
-    const float **q; /* attention's lists, the same for every call */
-    int32_t *visible;
+    const float *q[MOST_QUERIES]; /* attention's lists, the same for every call */
+    int32_t visible[MOST_QUERIES];
     size_t passes; /* over all items */
     size_t cursor; /* in the pool, at the first pass */
 };
@@ -290,19 +303,13 @@ static void linear_part(const struct work *work, const char *weights, size_t beg
     }
 }
 
-static size_t chunk_bytes(void)
-{
-    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) *
-           sizeof(uint16_t);
-}
-
 static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end,
                            size_t slot)
 {
     const struct rf_roofline_case *what = work->what;
     size_t n_q = what->rows * RF_ROOFLINE_GROUP;
     for (size_t item = begin; item < end; item++) {
-        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * chunk_bytes());
+        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * work->unit_bytes);
         struct rf_attention_args args = {.q = work->q,
                                          .visible = work->visible,
                                          .n_q = n_q,
@@ -385,7 +392,8 @@ static int attention_work(struct work *work, struct rf_error *error)
     size_t queries = work->what->rows * RF_ROOFLINE_GROUP;
     work->part = attention_part;
     work->unit = work->grain = 1;
-    work->unit_bytes = chunk_bytes();
+    work->unit_bytes = RF_ATTENTION_CHUNK *
+                       (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) * sizeof(uint16_t);
     work->items = work->what->in_cache ? 1 : CHUNKS;
     work->item_operations = 4.0 * (double)queries * RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM;
     work->ldy = rf_padded(RF_ROOFLINE_HEAD_DIM) + 2;
@@ -393,9 +401,7 @@ static int attention_work(struct work *work, struct rf_error *error)
 
     float *x = rf_malloc(allocator, queries, RF_ROOFLINE_HEAD_DIM * sizeof *x, "roofline", error);
     work->x = x;
-    work->q = rf_malloc(allocator, queries, sizeof *work->q, "roofline", error);
-    work->visible = rf_malloc(allocator, queries, sizeof *work->visible, "roofline", error);
-    if (!x || !work->q || !work->visible) return RF_ERR_MEMORY;
+    if (!x) return RF_ERR_MEMORY;
     for (size_t i = 0; i < queries * RF_ROOFLINE_HEAD_DIM; i++)
         x[i] = (float)(i % 31) / 16.0f - 0.9f;
     for (size_t i = 0; i < queries; i++) {
@@ -457,9 +463,10 @@ struct ceilings {
 static struct ceilings measure_ceilings(struct rf_roofline *roofline,
                                         const struct rf_roofline_case *what)
 {
-    struct ceilings now = {roofline->read, measure_peak(roofline, what->peak, PEAK_TIME)};
+    struct ceilings now = {roofline->seen[RF_ROOFLINE_READ].ceiling.usual,
+                           measure_ceiling(roofline, what->peak, PEAK_TIME)};
     /* Reading the pool would evict the data of kernels that work in a cache. */
-    if (!what->in_cache) now.read = measure_read(roofline, READ_TIME);
+    if (!what->in_cache) now.read = measure_ceiling(roofline, RF_ROOFLINE_READ, READ_TIME);
     return now;
 }
 
@@ -522,8 +529,6 @@ int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_c
     }
     rf_free(allocator, work.y);
     rf_free(allocator, values);
-    rf_free(allocator, work.visible);
-    rf_free(allocator, work.q);
     rf_free(allocator, work.x);
     return code;
 }

@@ -19,6 +19,8 @@ enum {
     RF_ROOFLINE_MAX_QUERY_ROWS = 16 /* rows that attention takes in a call */
 };
 
+enum { RF_ROOFLINE_READ = RF_PEAK_COUNT };
+
 /* A kernel of the table. */
 struct rf_roofline_kernel {
     const char *name; /* "linear_mxfp4_a8" */
@@ -45,10 +47,8 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
 /* Sets the ceilings to the medians of all their measurements with these threads, including those
  * beside kernels. */
 void rf_roofline_settle(struct rf_roofline *roofline);
-/* In bytes. */
-struct rf_ceiling rf_roofline_read_ceiling(const struct rf_roofline *roofline);
-/* In operations. */
-struct rf_ceiling rf_roofline_peak_ceiling(const struct rf_roofline *roofline, enum rf_peak peak);
+/* Of an enum rf_peak in operations, or of RF_ROOFLINE_READ in bytes. */
+struct rf_ceiling rf_roofline_ceiling(const struct rf_roofline *roofline, int which);
 
 struct rf_roofline_case {
     const struct rf_roofline_kernel *kernel;

@@ -39,46 +39,32 @@ static void linear(enum rf_tier tier, enum rf_format format, const struct rf_lin
         tiers[tier].compiled->linear[format](args);
 }
 
+/* The formats that are generated for each tier. */
+#define EACH_512(X, tier) \
+    X(tier, MXFP4)        \
+    X(tier, Q4_0)         \
+    X(tier, Q4_1)         \
+    X(tier, Q4_K)         \
+    X(tier, Q6_K)         \
+    X(tier, Q8_0)
+#define EACH_GENERATED(X) \
+    X(AVX2, MXFP4)        \
+    X(AVXVNNI, MXFP4)     \
+    X(AVXVNNIINT8, MXFP4) \
+    EACH_512(X, AVX512)   \
+    EACH_512(X, AMX)
+
 /* A kernel gets only its operands, so each tier and format needs a function of its own. */
 #define LINEAR(tier, format)                                                \
     static void linear_##tier##_##format(const struct rf_linear_args *args) \
     {                                                                       \
         linear(RF_TIER_##tier, RF_FORMAT_##format, args);                   \
     }
-LINEAR(AVX2, MXFP4)
-LINEAR(AVXVNNI, MXFP4)
-LINEAR(AVXVNNIINT8, MXFP4)
-LINEAR(AVX512, MXFP4)
-LINEAR(AVX512, Q4_0)
-LINEAR(AVX512, Q4_1)
-LINEAR(AVX512, Q4_K)
-LINEAR(AVX512, Q6_K)
-LINEAR(AVX512, Q8_0)
-LINEAR(AMX, MXFP4)
-LINEAR(AMX, Q4_0)
-LINEAR(AMX, Q4_1)
-LINEAR(AMX, Q4_K)
-LINEAR(AMX, Q6_K)
-LINEAR(AMX, Q8_0)
-#undef LINEAR
+EACH_GENERATED(LINEAR)
 
 static rf_linear_fn *const linears[RF_TIER_COUNT][RF_FORMAT_COUNT] = {
-    [RF_TIER_AVX2] = {[RF_FORMAT_MXFP4] = linear_AVX2_MXFP4},
-    [RF_TIER_AVXVNNI] = {[RF_FORMAT_MXFP4] = linear_AVXVNNI_MXFP4},
-    [RF_TIER_AVXVNNIINT8] = {[RF_FORMAT_MXFP4] = linear_AVXVNNIINT8_MXFP4},
-    [RF_TIER_AVX512] = {[RF_FORMAT_MXFP4] = linear_AVX512_MXFP4,
-                        [RF_FORMAT_Q4_0] = linear_AVX512_Q4_0,
-                        [RF_FORMAT_Q4_1] = linear_AVX512_Q4_1,
-                        [RF_FORMAT_Q4_K] = linear_AVX512_Q4_K,
-                        [RF_FORMAT_Q6_K] = linear_AVX512_Q6_K,
-                        [RF_FORMAT_Q8_0] = linear_AVX512_Q8_0},
-    [RF_TIER_AMX] = {[RF_FORMAT_MXFP4] = linear_AMX_MXFP4,
-                     [RF_FORMAT_Q4_0] = linear_AMX_Q4_0,
-                     [RF_FORMAT_Q4_1] = linear_AMX_Q4_1,
-                     [RF_FORMAT_Q4_K] = linear_AMX_Q4_K,
-                     [RF_FORMAT_Q6_K] = linear_AMX_Q6_K,
-                     [RF_FORMAT_Q8_0] = linear_AMX_Q8_0},
-};
+#define ENTRY(tier, format) [RF_TIER_##tier][RF_FORMAT_##format] = linear_##tier##_##format,
+    EACH_GENERATED(ENTRY)};
 
 static int make(struct tier *tier, int number)
 {

@@ -15,23 +15,23 @@ enum {
 
 /* ---- making one ---- */
 
-/* 1 if some matrix takes input rows of `width` values in this form. */
-static int is_wanted(const struct cpu_view *view, enum rf_operand form, size_t width)
+/* A matrix that takes input rows of `width` values, or of any width (0), in this form; or NULL. */
+static const struct rf_weight *matrix_of(const struct cpu_view *view, enum rf_operand form,
+                                         size_t width)
 {
     const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->data && (size_t)weight->columns == width &&
+        if (weight->data && (!width || (size_t)weight->columns == width) &&
             view->operand[weight->format] == form)
-            return 1;
+            return weight;
     }
-    return 0;
+    return NULL;
 }
 
 /* The kernels for the view's precision; fails for a matrix that has none. */
 static int choose_kernels(struct cpu_view *view, struct rf_error *error)
 {
-    const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
     const struct rf_kernels *kernels = view->kernels;
     for (int f = 0; f < RF_FORMAT_COUNT; f++) {
         view->linear[f] = kernels->linear[f];
@@ -40,14 +40,11 @@ static int choose_kernels(struct cpu_view *view, struct rf_error *error)
     if (view->base.shape.precision == RF_PRECISION_FORMAT) return 0;
     view->linear[RF_FORMAT_MXFP4] = kernels->linear_mxfp4_a16;
     view->operand[RF_FORMAT_MXFP4] = RF_OPERAND_A16;
-    for (size_t i = 0; i < weights->n_tensors; i++) {
-        const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->data && view->operand[weight->format] == RF_OPERAND_A8)
-            return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "there are no kernels for %s weights with 16-bit activations",
-                           rf_panel_layout(weight->format)->name);
-    }
-    return 0;
+    const struct rf_weight *without = matrix_of(view, RF_OPERAND_A8, 0);
+    return without ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                             "there are no kernels for %s weights with 16-bit activations",
+                             rf_panel_layout(without->format)->name)
+                   : 0;
 }
 
 static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t rows,
@@ -60,7 +57,7 @@ static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t 
         return buffer->data ? 0 : RF_ERR_MEMORY;
     }
     for (int form = 0; form < RF_OPERAND_COUNT; form++) {
-        if (!is_wanted(view, (enum rf_operand)form, buffer->width)) continue;
+        if (!matrix_of(view, (enum rf_operand)form, buffer->width)) continue;
         size_t bytes = view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = cpu_view_alloc(view, bytes, 1, error);
         if (!buffer->forms[form]) return RF_ERR_MEMORY;
@@ -186,15 +183,11 @@ static size_t rows_grain(size_t n_rows)
 
 static void embed(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, view->n_rows, rows_grain(view->n_rows), 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++) {
-            read_row(op->weight[0], view->rows[i].token, buffer_row(&view->buffers[op->out[0]], i));
-            rotate_position(view, i, view->rows[i].position);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        read_row(op->weight[0], view->rows[i].token, buffer_row(&view->buffers[op->out[0]], i));
+        rotate_position(view, i, view->rows[i].position);
+    }
 }
 
 /* A row of F32 for the worker's own use, as wide as a norm or a gate. */
@@ -209,16 +202,12 @@ static void norm(struct cpu_view *view, struct rf_worker *worker, const struct r
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
     float *normed = worker_row(view, worker), eps = view->params->rms_eps;
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, n_rows, rows_grain(n_rows), 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t i = begin; i < end; i++) {
-            const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
-            view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
-            cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, n_rows, rows_grain(n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
+        view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
+        cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
+    }
 }
 
 struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
@@ -310,75 +299,60 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
     const struct cpu_buffer *q = &view->buffers[op->in[0]], *k = &view->buffers[op->in[1]],
                             *v = &view->buffers[op->in[2]];
     size_t n_rows = view->n_rows, dim = (size_t)params->head_dim, n_q = (size_t)params->n_head;
-    size_t begin, end;
-    struct rf_share share;
     /* Items are the heads of q, then those of k and v. All rows of a head belong to one item, so
      * that adjacent positions in the cache have one writer. */
-    rf_share_begin(&share, worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            size_t h = item / n_rows, row = item % n_rows;
-            int is_key = h >= n_q;
-            const struct rf_weight *gain = op->weight[is_key];
-            if (is_key) h -= n_q;
-            float *head = buffer_row(is_key ? k : q, row) + h * dim;
-            if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
-            rotate(view, head, row);
-            if (!is_key) continue;
-            struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
-            size_t slot = (size_t)view->rows[row].slot;
-            cpu_cache_store_key(cache, op->layer, h, slot, head);
-            cpu_cache_store_value(cache, op->layer, h, slot, buffer_row(v, row) + h * dim);
-            if (view->has_trees)
-                cpu_cache_get(cache, op->layer, h, slot, cpu_tree_entry(view, h, row));
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, (n_q + (size_t)params->n_head_kv) * n_rows, 8);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t h = item / n_rows, row = item % n_rows;
+        int is_key = h >= n_q;
+        const struct rf_weight *gain = op->weight[is_key];
+        if (is_key) h -= n_q;
+        float *head = buffer_row(is_key ? k : q, row) + h * dim;
+        if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
+        rotate(view, head, row);
+        if (!is_key) continue;
+        struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
+        size_t slot = (size_t)view->rows[row].slot;
+        cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
+        if (view->has_trees) cpu_cache_get(cache, op->layer, h, slot, cpu_tree_entry(view, h, row));
+    }
 }
 
 static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct cpu_buffer *gate = &view->buffers[op->in[0]], *up = &view->buffers[op->in[1]];
     struct cpu_buffer *out = &view->buffers[op->out[0]];
-    struct rf_share share;
-    size_t begin, end;
     float *gated = worker_row(view, worker);
     size_t width = gate->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
     size_t parts = (width + part - 1) / part;
-    rf_share_begin(&share, worker, view->n_rows * parts, rows_grain(view->n_rows), 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t item = begin; item < end; item++) {
-            size_t i = item / parts, first = item % parts * part,
-                   n = width - first < part ? width - first : part;
-            view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first,
-                                     n);
-            if (n == width)
-                cpu_pack_row(view, out, i, gated);
-            else
-                cpu_pack_part(view, out, i, first, n, gated);
-        }
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_rows * parts, rows_grain(view->n_rows));
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * part,
+               n = width - first < part ? width - first : part;
+        view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+        cpu_pack_part(view, out, i, first, n, gated);
+    }
 }
 
 static void tap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, view->n_rows, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        memcpy(buffer_row(&view->buffers[op->out[0]], begin), buffer_row(x, begin),
-               (end - begin) * x->row_bytes);
-    rf_team_barrier(worker);
+    struct cpu_items items = cpu_items(worker, view->n_rows, 1);
+    for (size_t i; cpu_items_next(&items, &i);)
+        memcpy(buffer_row(&view->buffers[op->out[0]], i), buffer_row(x, i), x->row_bytes);
 }
 
 /* ---- the walk ---- */
 
-static void perform(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+/* Norms and linear layers take n rows: all of the pass, or those of the head, which are `picked`.
+ */
+static void perform(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                    const int32_t *picked, size_t n)
 {
     switch (op->kind) {
     case RF_OP_EMBED: embed(view, worker, op); break;
-    case RF_OP_NORM: norm(view, worker, op, NULL, view->n_rows); break;
-    case RF_OP_LINEAR: linear(view, worker, op, view->n_rows); break;
+    case RF_OP_NORM: norm(view, worker, op, picked, n); break;
+    case RF_OP_LINEAR: linear(view, worker, op, n); break;
     case RF_OP_ROPE_STORE: rope_store(view, worker, op); break;
     case RF_OP_ATTENTION:
         cpu_attention(view, worker, op->layer, &view->buffers[op->in[0]],
@@ -397,13 +371,8 @@ static void perform_head(struct cpu_view *view, struct rf_worker *worker)
     size_t n_wanted = (size_t)pass->n_wanted, most = (size_t)view->base.shape.max_logits;
     for (size_t done = 0; done < n_wanted; done += most) {
         size_t n = n_wanted - done < most ? n_wanted - done : most;
-        for (int32_t o = 0; o < program->n_head; o++) {
-            const struct rf_op *op = &program->head[o];
-            if (op->kind == RF_OP_NORM)
-                norm(view, worker, op, pass->wanted + done, n);
-            else
-                linear(view, worker, op, n);
-        }
+        for (int32_t o = 0; o < program->n_head; o++)
+            perform(view, worker, &program->head[o], pass->wanted + done, n);
         cpu_answer(view, worker, done, n);
     }
 }
@@ -417,7 +386,7 @@ static void walk(void *argument, struct rf_worker *worker)
         /* The first worker decides. All see its decision when the operation is done. */
         if (op->may_stop && view->base.cancel && worker->index == 0)
             view->stopped = atomic_load_explicit(view->base.cancel, memory_order_relaxed);
-        perform(view, worker, op);
+        perform(view, worker, op, NULL, view->n_rows);
         if (op->may_stop && view->stopped) return;
     }
     perform_head(view, worker);

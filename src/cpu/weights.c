@@ -12,13 +12,8 @@ enum { PIECE_ELEMENTS = 1 << 18 }; /* about as many as a worker takes at a time 
 
 /* A tensor to convert, in items: elements, or panels. */
 struct job {
-    const struct rf_tensor *tensor;
-    enum rf_weight_role role;
-    struct rf_weight *weight;
-    enum rf_dtype dtype; /* of the matrix: the tensor's own, except for casts and BF16 */
-    enum rf_cast_target target;
-    size_t offset; /* of its result in the common block */
-    void *out;
+    const struct rf_weight_request *request;
+    void *out; /* in the common block */
     uint64_t items, items_per_piece;
     uint64_t first_piece; /* pieces before this job's */
 };
@@ -38,17 +33,14 @@ struct load {
     void *user;
 };
 
-static enum rf_cast_target target_of(enum rf_weight_form form)
-{
-    return form == RF_WEIGHTS_MXFP4 ? RF_TARGET_MXFP4
-           : form == RF_WEIGHTS_Q4  ? RF_TARGET_Q4
-                                    : RF_TARGET_BF16;
-}
+static const enum rf_cast_target targets[] = {[RF_WEIGHTS_BF16] = RF_TARGET_BF16,
+                                              [RF_WEIGHTS_MXFP4] = RF_TARGET_MXFP4,
+                                              [RF_WEIGHTS_Q4] = RF_TARGET_Q4};
 
 /* What a matrix of that type with rows of k values is computed from. */
 static enum rf_dtype type_in_form(enum rf_dtype dtype, enum rf_weight_form form, int64_t k)
 {
-    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(target_of(form), dtype, k);
+    return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(targets[form], dtype, k);
 }
 
 static enum rf_dtype type_of(const struct rf_weight_request *request)
@@ -56,9 +48,10 @@ static enum rf_dtype type_of(const struct rf_weight_request *request)
     return type_in_form(request->tensor->dtype, request->form, request->tensor->ne[0]);
 }
 
-static enum rf_format format_of(const struct rf_weight_request *request)
+/* So that no two workers write to the same line. */
+static size_t whole_lines(size_t bytes)
 {
-    return cpu_format_of(type_of(request));
+    return (bytes + 63) & ~(size_t)63;
 }
 
 static int usable_in_place(const struct rf_weight_request *request)
@@ -76,7 +69,7 @@ static size_t converted_bytes(const struct rf_weight_request *request)
 {
     size_t elements = (size_t)rf_tensor_elements(request->tensor),
            k = (size_t)request->tensor->ne[0];
-    enum rf_format format = format_of(request);
+    enum rf_format format = cpu_format_of(type_of(request));
     if (request->role == RF_WEIGHT_VECTOR) return elements * sizeof(float);
     if (format == RF_FORMAT_BF16) return elements * sizeof(uint16_t);
     return rf_padded(elements / k) / RF_PANEL_ROWS * rf_panel_bytes(format, k);
@@ -102,16 +95,18 @@ const char *cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end,
                    uint8_t *blocks)
 {
-    const struct rf_weight *weight = job->weight;
-    enum rf_dtype from = job->tensor->dtype, to = job->dtype;
+    const struct rf_tensor *tensor = job->request->tensor;
+    const struct rf_weight *weight = *job->request->weight;
+    enum rf_dtype from = tensor->dtype, to = type_of(job->request);
     size_t k = (size_t)weight->columns, from_bytes = rf_dtype_bytes(from, k),
            to_bytes = rf_dtype_bytes(to, k);
     for (size_t p = (size_t)begin; p < (size_t)end; p++) {
         size_t row = p * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
         size_t rows = left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS;
-        const void *data = (const char *)job->tensor->data + row * from_bytes;
+        const void *data = (const char *)tensor->data + row * from_bytes;
         if (from != to) {
-            rf_cast_values(load->kernels, job->target, from, data, to, blocks, rows * k);
+            rf_cast_values(load->kernels, targets[job->request->form], from, data, to, blocks,
+                           rows * k);
             data = blocks;
         }
         cpu_repack_panel(to, data, to_bytes, rows, k, (char *)job->out + p * weight->ld);
@@ -120,36 +115,28 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
 
 static void convert(const struct job *job, uint64_t begin, uint64_t end)
 {
-    const char *data =
-        (const char *)job->tensor->data + rf_dtype_bytes(job->tensor->dtype, (size_t)begin);
-    if (job->weight->f32)
-        rf_dequantize_f32(job->tensor->dtype, data, (float *)job->out + begin,
-                          (size_t)(end - begin));
+    const struct rf_tensor *tensor = job->request->tensor;
+    const char *data = (const char *)tensor->data + rf_dtype_bytes(tensor->dtype, (size_t)begin);
+    if (job->request->role == RF_WEIGHT_VECTOR)
+        rf_dequantize_f32(tensor->dtype, data, (float *)job->out + begin, (size_t)(end - begin));
     else
-        rf_dequantize_bf16(job->tensor->dtype, data, (uint16_t *)job->out + begin,
+        rf_dequantize_bf16(tensor->dtype, data, (uint16_t *)job->out + begin,
                            (size_t)(end - begin));
 }
 
 static void do_piece(struct load *load, uint64_t piece, int worker)
 {
-    size_t low = 0, high = load->n_jobs;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (load->jobs[middle].first_piece <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    const struct job *job = &load->jobs[low];
+    const struct job *job = load->jobs, *last = job + load->n_jobs - 1;
+    while (job < last && job[1].first_piece <= piece) job++;
     uint64_t begin = (piece - job->first_piece) * job->items_per_piece,
              end = begin + job->items_per_piece;
     if (end > job->items) end = job->items;
-    if (job->weight->format == RF_FORMAT_BF16)
+    if ((*job->request->weight)->format == RF_FORMAT_BF16)
         convert(job, begin, end);
     else
         repack(load, job, begin, end, load->blocks + (size_t)worker * load->blocks_bytes);
     /* The parts of all pieces add up to the tensor's bytes. */
-    uint64_t bytes = job->tensor->bytes, items = job->items;
+    uint64_t bytes = job->request->tensor->bytes, items = job->items;
     atomic_fetch_add_explicit(&load->bytes_done,
                               bytes / items * (end - begin) + (end == items ? bytes % items : 0),
                               memory_order_relaxed);
@@ -189,17 +176,11 @@ static int run_jobs(struct cpu_queue *queue, struct load *load, struct rf_error 
 
 /* ---- what is to be done ---- */
 
-static void add_job(struct load *load, const struct rf_weight_request *request,
-                    struct rf_weight *weight, size_t offset)
+static void add_job(struct load *load, const struct rf_weight_request *request, void *out)
 {
+    const struct rf_weight *weight = *request->weight;
     struct job *job = &load->jobs[load->n_jobs++];
-    *job = (struct job){.tensor = request->tensor,
-                        .role = request->role,
-                        .weight = weight,
-                        .dtype = type_of(request),
-                        .target = target_of(request->form),
-                        .offset = offset,
-                        .first_piece = load->n_pieces};
+    *job = (struct job){.request = request, .out = out, .first_piece = load->n_pieces};
     if (weight->format == RF_FORMAT_BF16) {
         job->items = rf_tensor_elements(request->tensor);
         job->items_per_piece = PIECE_ELEMENTS;
@@ -207,10 +188,9 @@ static void add_job(struct load *load, const struct rf_weight_request *request,
         uint64_t panel = RF_PANEL_ROWS * (uint64_t)weight->columns;
         job->items = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
         job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
-        if (job->dtype != request->tensor->dtype) {
-            /* Whole cache lines, so that no two workers write to the same one. */
-            size_t bytes = RF_PANEL_ROWS * rf_dtype_bytes(job->dtype, (size_t)weight->columns);
-            bytes = (bytes + 63) & ~(size_t)63;
+        if (type_of(request) != request->tensor->dtype) {
+            size_t bytes = whole_lines(RF_PANEL_ROWS *
+                                       rf_dtype_bytes(type_of(request), (size_t)weight->columns));
             if (load->blocks_bytes < bytes) load->blocks_bytes = bytes;
         }
     }
@@ -224,7 +204,7 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
     weight->columns = tensor->ne[0];
     weight->rows = (int64_t)rf_tensor_elements(tensor) / tensor->ne[0];
     if (request->role == RF_WEIGHT_MATRIX) {
-        weight->format = format_of(request);
+        weight->format = cpu_format_of(type_of(request));
         weight->ld = (size_t)weight->columns;
         if (weight->format != RF_FORMAT_BF16)
             weight->ld = rf_panel_bytes(weight->format, weight->ld);
@@ -238,12 +218,6 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
     }
 }
 
-static void point_to(struct rf_weight *weight, enum rf_weight_role role, const void *data)
-{
-    if (role == RF_WEIGHT_MATRIX) weight->data = data;
-    if (role == RF_WEIGHT_VECTOR) weight->f32 = data;
-}
-
 void cpu_weights_free(struct rf_weights *base)
 {
     if (!base) return;
@@ -254,23 +228,25 @@ void cpu_weights_free(struct rf_weights *base)
     rf_free(allocator, weights);
 }
 
-/* Describes all tensors. Those that are used in place point to the file, the others become jobs.
- * Returns the bytes that these take. */
-static size_t plan_jobs(struct cpu_weights *weights, struct load *load,
-                        const struct rf_weight_request *requests)
+/* Describes all tensors. Those that are used in place point to the file, the others become jobs
+ * whose results lie one behind the other in `converted`. */
+static void plan_jobs(struct cpu_weights *weights, struct load *load,
+                      const struct rf_weight_request *requests)
 {
-    size_t bytes = 0;
+    char *converted = weights->converted;
     for (size_t i = 0; i < weights->n_tensors; i++) {
-        struct rf_weight *weight = *requests[i].weight = &weights->tensors[i];
-        describe(weight, &requests[i]);
-        if (usable_in_place(&requests[i])) {
-            point_to(weight, requests[i].role, requests[i].tensor->data);
-            continue;
+        const struct rf_weight_request *request = &requests[i];
+        struct rf_weight *weight = *request->weight = &weights->tensors[i];
+        const void *data = request->tensor->data;
+        describe(weight, request);
+        if (!usable_in_place(request)) {
+            data = converted;
+            add_job(load, request, converted);
+            converted += whole_lines(converted_bytes(request));
         }
-        add_job(load, &requests[i], weight, bytes);
-        bytes += (converted_bytes(&requests[i]) + 63) & ~(size_t)63;
+        if (request->role == RF_WEIGHT_MATRIX) weight->data = data;
+        if (request->role == RF_WEIGHT_VECTOR) weight->f32 = data;
     }
-    return bytes;
 }
 
 int cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
@@ -288,18 +264,14 @@ int cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
     made->n_tensors = n;
     made->tensors = rf_calloc(allocator, n, sizeof *made->tensors, "weights", error);
     load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
-    int code = made->tensors && load.jobs ? 0 : RF_ERR_MEMORY;
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!usable_in_place(&requests[i])) bytes += whole_lines(converted_bytes(&requests[i]));
+    if (made->tensors && load.jobs)
+        made->converted = rf_malloc(allocator, bytes, 1, "weights", error);
+    int code = made->converted ? 0 : RF_ERR_MEMORY;
     if (!code) {
-        made->converted =
-            rf_malloc(allocator, plan_jobs(made, &load, requests), 1, "weights", error);
-        if (!made->converted) code = RF_ERR_MEMORY;
-    }
-    if (!code) {
-        for (size_t j = 0; j < load.n_jobs; j++) {
-            struct job *job = &load.jobs[j];
-            job->out = (char *)made->converted + job->offset;
-            point_to(job->weight, job->role, job->out);
-        }
+        plan_jobs(made, &load, requests);
         if (load.n_jobs) code = run_jobs((struct cpu_queue *)queue, &load, error);
     }
     rf_free(allocator, load.blocks);

@@ -1,6 +1,5 @@
 #include "quant/quantize.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "model/gguf_write.h"
@@ -16,13 +15,10 @@ enum {
 /* Rows of a tensor that the team casts together. */
 struct stretch {
     const struct rf_quantize_options *options;
-    const struct rf_tensor *tensor;
-    enum rf_dtype dtype;
+    const struct rf_copied_tensor *copied;
     const char *data;
     char *out;
-    size_t k, row_bytes, out_row_bytes;
-    size_t rows, rows_per_piece;
-    _Atomic size_t next; /* the first row that no worker has taken */
+    size_t rows;
 };
 
 struct job {
@@ -67,18 +63,17 @@ static void choose_types(struct job *job)
 
 static void cast_rows(void *argument, struct rf_worker *worker)
 {
-    struct stretch *stretch = argument;
+    const struct stretch *stretch = argument;
     const struct rf_quantize_options *options = stretch->options;
-    size_t first;
-    (void)worker;
-    while ((first = atomic_fetch_add_explicit(&stretch->next, stretch->rows_per_piece,
-                                              memory_order_relaxed)) < stretch->rows) {
-        size_t left = stretch->rows - first,
-               rows = left < stretch->rows_per_piece ? left : stretch->rows_per_piece;
-        rf_cast_values(options->kernels, options->target, stretch->tensor->dtype,
-                       stretch->data + first * stretch->row_bytes, stretch->dtype,
-                       stretch->out + first * stretch->out_row_bytes, rows * stretch->k);
-    }
+    const struct rf_tensor *tensor = stretch->copied->tensor;
+    enum rf_dtype from = tensor->dtype, to = stretch->copied->dtype;
+    size_t k = (size_t)tensor->ne[0], begin, end;
+    struct rf_share share;
+    rf_share_begin(&share, worker, stretch->rows, k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        rf_cast_values(options->kernels, options->target, from,
+                       stretch->data + begin * rf_dtype_bytes(from, k), to,
+                       stretch->out + begin * rf_dtype_bytes(to, k), (end - begin) * k);
 }
 
 static int write_padding(struct job *job, uint64_t bytes)
@@ -112,18 +107,10 @@ static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
     int code = 0;
     for (size_t row = 0, rows; !code && row < n_rows; row += rows) {
         rows = n_rows - row < most ? n_rows - row : most;
-        struct stretch stretch = {.options = job->options,
-                                  .tensor = tensor,
-                                  .dtype = copied->dtype,
-                                  .data = (const char *)tensor->data + row * row_bytes,
-                                  .out = job->buffer,
-                                  .k = k,
-                                  .row_bytes = row_bytes,
-                                  .out_row_bytes = out_row_bytes,
-                                  .rows = rows,
-                                  .rows_per_piece = k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1};
-        const void *made = stretch.data;
+        const char *data = (const char *)tensor->data + row * row_bytes;
+        const void *made = data;
         if (copied->dtype != tensor->dtype) {
+            struct stretch stretch = {job->options, copied, data, job->buffer, rows};
             rf_team_run(job->team, 0, cast_rows, &stretch);
             made = job->buffer;
         }
@@ -167,10 +154,8 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
         if (!job.buffer) code = RF_ERR_MEMORY;
     }
     if (!code) code = rf_team_of(&job.team, NULL, options->threads, allocator, error);
-    if (!code) {
-        code = write_file(&job, out, &header);
-        rf_team_free(job.team);
-    }
+    if (!code) code = write_file(&job, out, &header);
+    rf_team_free(job.team);
     rf_free(allocator, job.buffer);
     rf_bytes_free(allocator, &header);
     rf_gguf_copy_close(job.copy);
