@@ -37,12 +37,15 @@ struct rf_pace_cost {
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
 };
 
+struct rf_pace_count {
+    double judged, kept; /* tokens */
+};
+
 /* What became of a drafter's tokens at one judge. Older tokens and rounds count less and less. */
 struct rf_pace_pair {
-    double judged[RF_PACE_BUCKETS], kept[RF_PACE_BUCKETS]; /* by confidence */
-    double all_judged, all_kept;
-    double rounds, drafted, yielded; /* rounds, and the tokens in them */
-    double idle_tokens;              /* yielded by the judge since the last of these rounds */
+    struct rf_pace_count buckets[RF_PACE_BUCKETS], all; /* by confidence */
+    double rounds, drafted, yielded;                    /* rounds, and the tokens in them */
+    double idle_tokens; /* yielded by the judge since the last of these rounds */
 };
 
 struct rf_pace_judge {
@@ -77,6 +80,8 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
  */
 double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                           double confidence);
+/* The drafter's tokens at all judges. */
+struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter);
 /* `judge` has kept such a token, or not. */
 void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
                     int kept);
