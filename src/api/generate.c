@@ -81,11 +81,9 @@ static int output_push(struct output *output, struct rf_str bytes, int last, siz
         int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
         if (code) return code;
     }
-    if (last) {
-        size_t written = rf_utf8_stream_flush(&output->characters, piece);
-        int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
-        if (code) return code;
-    }
+    size_t left = last ? rf_utf8_stream_flush(&output->characters, piece) : 0;
+    int code = rf_bytes_append(output->allocator, &output->held, piece, left, error);
+    if (code) return code;
     *ready = find_stop(output);
     if (*ready < output->held.count)
         output->stopped = 1;

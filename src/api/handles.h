@@ -101,11 +101,9 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
 /* The model's queue, which is freed with its backend. */
 int rf_api_open_queue(riffle_model *model, const riffle_model_options *options,
                       struct rf_error *error);
-/* Takes a queue for a session, adds a session to a queue, and ends a session's use. `cores` NULL:
- * the model's. */
+/* Takes a queue for a session, and ends a session's use. `cores` NULL: the model's. */
 int rf_api_take_queue(struct rf_queue **queue, riffle_model *model, const char *cores,
                       int32_t threads, struct rf_error *error);
-void rf_api_share_queue(struct rf_queue *queue);
 void rf_api_return_queue(riffle_model *model, struct rf_queue *queue);
 
 #endif

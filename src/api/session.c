@@ -229,7 +229,7 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
     forked->queue = session->queue;
-    rf_api_share_queue(session->queue);
+    atomic_fetch_add(&session->queue->holders, 1);
     if (open_parts(forked, &shape, session->sequence, &levels->chain, &error)) {
         riffle_session_close(forked);
         return rf_api_fail(&error);

@@ -108,4 +108,19 @@ int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, doub
 void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made,
                    int32_t drafted, int32_t yielded, double reading);
 
+/* ---- the file (pace_file.c) ---- */
+
+/* Costs of passes and acceptance of drafts are kept from one run to the next, in a small text file
+ * for each model, form of its weights, tier and number of threads. */
+enum { RF_PACE_NAME_BYTES = 64 };
+
+/* Takes costs and acceptance of the levels that the file has by name as first guesses. names[l] is
+ * of level l. A file that is missing or has another format changes nothing. */
+void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path);
+
+/* Writes costs and acceptance of the measured levels, and keeps what the file has of others.
+ * RF_ERR_IO names the file. */
+int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
+                 const char *path, struct rf_error *error);
+
 #endif

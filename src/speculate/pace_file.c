@@ -1,7 +1,7 @@
 /* The first line identifies the file. Then comes one line for each level: its name in quotes; for
  * 1, 2, ... rows the seconds of a pass and the number of passes measured; then the recently judged
  * tokens and how many of them were kept. */
-#include "speculate/pace_file.h"
+#include "speculate/pace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
