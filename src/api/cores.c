@@ -5,11 +5,7 @@
 #include "platform/memory.h"
 #include "platform/plan.h"
 
-void riffle_cores_options_init(riffle_cores_options *options, size_t struct_size)
-{
-    riffle_cores_options defaults = {.struct_size = struct_size};
-    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
-}
+RF_API_OPTIONS(riffle_cores_options, .flags = 0)
 
 static int measure(struct rf_plan *plan, riffle_cores_info *info, struct rf_error *error)
 {
@@ -60,8 +56,7 @@ int riffle_cores(const riffle_cores_options *options, riffle_cores_info *info, s
     struct rf_error error;
     struct rf_plan plan;
     riffle_cores_options asked;
-    riffle_cores_options_init(&asked, sizeof asked);
-    int code = rf_api_take(&asked, sizeof asked, options, "riffle_cores_options");
+    int code = take_riffle_cores_options(&asked, options);
     if (code) return code;
     if (asked.flags & ~(uint32_t)RIFFLE_CORES_MEASURE)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "riffle_cores_options: flags 0x%x are not known",

@@ -75,20 +75,17 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
 static int find_path(const struct rf_chain_level *level, const riffle_model_options *options,
                      char *path, size_t cap, struct rf_error *error)
 {
-    if (strcmp(level->name, "draft") == 0) {
-        if (!options->draft)
-            return rf_fail(error, RF_ERR_ARGUMENT,
-                           "chain: the level draft wants a draft model, and none was given");
-        if (strlen(options->draft) >= cap)
-            return rf_fail(error, RF_ERR_ARGUMENT, "draft: the path is too long");
-        memcpy(path, options->draft, strlen(options->draft) + 1);
-        return 0;
-    }
-    if (options->find_model) {
-        if (options->find_model(options->find_user, level->name, path, cap) == 0) return 0;
-        return rf_fail(error, RF_ERR_ARGUMENT, "chain: there is no model \"%s\"", level->name);
-    }
-    memcpy(path, level->name, strlen(level->name) + 1);
+    int is_option = strcmp(level->name, "draft") == 0;
+    const char *found = is_option ? options->draft : level->name;
+    if (!found)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: the level draft wants a draft model, and none was given");
+    if (!is_option && options->find_model)
+        return options->find_model(options->find_user, found, path, cap) == 0
+                   ? 0
+                   : rf_fail(error, RF_ERR_ARGUMENT, "chain: there is no model \"%s\"", found);
+    if (strlen(found) >= cap) return rf_fail(error, RF_ERR_ARGUMENT, "draft: the path is too long");
+    memcpy(path, found, strlen(found) + 1);
     return 0;
 }
 

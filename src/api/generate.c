@@ -8,24 +8,14 @@
 
 enum { LONG_ANSWER = 256 }; /* tokens to expect of an answer without a limit */
 
-void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size)
-{
-    riffle_sampling defaults = {.struct_size = struct_size,
-                                .temperature = 0.0f,
-                                .top_k = 40,
-                                .top_p = 0.95f,
-                                .min_p = 0.05f,
-                                .repeat_penalty = 1.0f,
-                                .repeat_last_n = 64};
-    if (sampling) rf_api_give(sampling, struct_size, &defaults, sizeof defaults);
-}
+RF_API_OPTIONS(riffle_sampling, .temperature = 0.0f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,
+               .repeat_penalty = 1.0f, .repeat_last_n = 64)
 
 int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling)
 {
     if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     riffle_sampling chosen;
-    riffle_sampling_init(&chosen, sizeof chosen);
-    int code = rf_api_take(&chosen, sizeof chosen, sampling, "riffle_sampling");
+    int code = take_riffle_sampling(&chosen, sampling);
     if (code) return code;
     struct rf_sampling inner = {chosen.temperature, chosen.top_k,          chosen.top_p,
                                 chosen.min_p,       chosen.repeat_penalty, chosen.repeat_last_n,
@@ -37,16 +27,15 @@ int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *
     return 0;
 }
 
-void riffle_generate_options_init(riffle_generate_options *options, size_t struct_size)
-{
-    riffle_generate_options defaults = {.struct_size = struct_size};
-    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
-}
+RF_API_OPTIONS(riffle_generate_options, .max_tokens = 0)
 
 /* Text that was generated but not yet given to the caller: unfinished characters, and what may be
  * the beginning of a stop text. */
 struct output {
+    riffle_session *session;
     const riffle_generate_options *options;
+    riffle_on_event on_event; /* or NULL */
+    void *user;
     const struct rf_allocator *allocator;
     struct rf_utf8_stream characters;
     struct rf_bytes held;
@@ -92,11 +81,9 @@ static int output_push(struct output *output, struct rf_str bytes, int last, siz
         int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
         if (code) return code;
     }
-    if (last) {
-        size_t written = rf_utf8_stream_flush(&output->characters, piece);
-        int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
-        if (code) return code;
-    }
+    size_t left = last ? rf_utf8_stream_flush(&output->characters, piece) : 0;
+    int code = rf_bytes_append(output->allocator, &output->held, piece, left, error);
+    if (code) return code;
     *ready = find_stop(output);
     if (*ready < output->held.count)
         output->stopped = 1;
@@ -118,18 +105,18 @@ static void finish(riffle_session *session, riffle_finish why, const char *sente
 }
 
 /* Tells the caller of a token (or of the end, token -1) and of the text that became certain. */
-static int tell(struct output *output, int32_t token, int32_t level, struct rf_str bytes,
-                riffle_on_event on_event, void *user, int *stop, struct rf_error *error)
+static int tell(struct output *output, int32_t token, int32_t level, struct rf_str bytes, int *stop,
+                struct rf_error *error)
 {
     size_t ready = 0;
     int code = output_push(output, bytes, token < 0, &ready, error);
     if (code) return code;
-    if (on_event && (token >= 0 || ready)) {
+    if (output->on_event && (token >= 0 || ready)) {
         riffle_event event = {.token = token,
                               .level = level,
                               .text = ready ? output->held.data : "",
                               .text_bytes = ready};
-        *stop = on_event(user, &event) != 0;
+        *stop = output->on_event(output->user, &event) != 0;
     }
     output_drop(output, ready);
     return 0;
@@ -137,16 +124,16 @@ static int tell(struct output *output, int32_t token, int32_t level, struct rf_s
 
 /* Commits the tokens of a round one by one, so that each callback sees the session as it is after
  * its token. Returns 1 when there is a reason to end. */
-static int commit(riffle_session *session, const riffle_generate_options *options,
-                  struct output *output, const struct rf_yield *yield, int32_t n,
-                  int64_t *generated, riffle_on_event on_event, void *user, struct rf_error *error)
+static int commit(struct output *output, const struct rf_yield *yield, int32_t n,
+                  int64_t *generated, struct rf_error *error)
 {
+    riffle_session *session = output->session;
     const struct rf_tokenizer *tokenizer = session->model->tokenizer;
     int32_t target = session->levels.n_levels - 1;
     for (int32_t i = 0; i < n; i++) {
         int32_t token = yield[i].token;
         int stop = 0;
-        if (!options->ignore_eos && rf_token_is_end(tokenizer, token)) {
+        if (!output->options->ignore_eos && rf_token_is_end(tokenizer, token)) {
             finish(session, RIFFLE_FINISH_STOP, "");
             return 1;
         }
@@ -155,9 +142,9 @@ static int commit(riffle_session *session, const riffle_generate_options *option
             return 1;
         }
         ++*generated;
-        session->generated_tokens++;
+        session->stats.generated_tokens++;
         int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0),
-                        on_event, user, &stop, error);
+                        &stop, error);
         if (code) return code;
         if (output->stopped || stop || atomic_load(&session->cancel)) {
             finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
@@ -174,14 +161,14 @@ static void drop_ahead(riffle_session *session)
 }
 
 /* The loop; returns the number of tokens committed, or a code. */
-static int64_t generate(riffle_session *session, const riffle_generate_options *options,
-                        struct output *output, riffle_on_event on_event, void *user,
-                        struct rf_error *error)
+static int64_t generate(struct output *output, struct rf_error *error)
 {
+    riffle_session *session = output->session;
+    int32_t max_tokens = output->options->max_tokens;
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     int64_t generated = 0;
     for (int ended = 0; !ended;) {
-        int64_t left = options->max_tokens ? options->max_tokens - generated : RF_MAX_DRAFT + 1;
+        int64_t left = max_tokens ? max_tokens - generated : RF_MAX_DRAFT + 1;
         if (left <= 0) {
             finish(session, RIFFLE_FINISH_LENGTH, "");
             break;
@@ -194,13 +181,12 @@ static int64_t generate(riffle_session *session, const riffle_generate_options *
             break;
         }
         if (n < 0) return n;
-        ended = commit(session, options, output, yield, n, &generated, on_event, user, error);
+        ended = commit(output, yield, n, &generated, error);
         drop_ahead(session);
         if (ended < 0) return ended;
     }
     int ignored, code = 0;
-    if (!output->stopped)
-        code = tell(output, -1, 0, (struct rf_str){"", 0}, on_event, user, &ignored, error);
+    if (!output->stopped) code = tell(output, -1, 0, (struct rf_str){"", 0}, &ignored, error);
     return code ? code : generated;
 }
 
@@ -209,8 +195,7 @@ int64_t riffle_generate(riffle_session *session, const riffle_generate_options *
 {
     if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     riffle_generate_options chosen;
-    riffle_generate_options_init(&chosen, sizeof chosen);
-    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_generate_options");
+    int code = take_riffle_generate_options(&chosen, options);
     if (code) return code;
     if (chosen.max_tokens < 0)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "max_tokens %d is negative", chosen.max_tokens);
@@ -218,15 +203,19 @@ int64_t riffle_generate(riffle_session *session, const riffle_generate_options *
     for (size_t i = 0; i < chosen.n_stop; i++)
         if (!chosen.stop[i]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop text %zu is NULL", i);
 
-    struct output output = {.options = &chosen, .allocator = &session->model->allocator};
+    struct output output = {.session = session,
+                            .options = &chosen,
+                            .on_event = on_event,
+                            .user = user,
+                            .allocator = &session->model->allocator};
     struct rf_error error;
     double start = rf_clock_seconds();
     atomic_store(&session->cancel, 0);
     finish(session, RIFFLE_FINISH_NONE, "");
     rf_pace_begin(&session->levels.cascade->pace,
                   chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
-    int64_t generated = generate(session, &chosen, &output, on_event, user, &error);
-    session->decode_seconds += rf_clock_seconds() - start;
+    int64_t generated = generate(&output, &error);
+    session->stats.decode_seconds += rf_clock_seconds() - start;
     rf_bytes_free(output.allocator, &output.held);
     return generated < 0 ? rf_api_fail(&error) : generated;
 }
@@ -251,9 +240,9 @@ int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
     while (committed < n && !rf_sequence_commit(session->sequence, &error)) committed++;
     drop_ahead(session);
     if (n > 0) n = committed ? committed : error.code;
-    session->decode_seconds += rf_clock_seconds() - start;
+    session->stats.decode_seconds += rf_clock_seconds() - start;
     if (n < 0) return rf_api_fail(&error);
     for (int32_t i = 0; i < n; i++) tokens[i] = yield[i].token;
-    session->generated_tokens += (uint64_t)n;
+    session->stats.generated_tokens += (uint64_t)n;
     return n;
 }

@@ -25,7 +25,7 @@ struct riffle_model {
     struct rf_error chat_error;
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
-    char *stored_types, *weights_note;
+    char stored_types[256], weights_note[256];
     struct drafts drafts;
 
     struct rf_backend *backend; /* NULL when only the header was opened */
@@ -47,8 +47,7 @@ struct riffle_session {
     void *progress_user;
     riffle_finish finish;
     char finish_sentence[512];
-    uint64_t prefill_tokens, generated_tokens;
-    double prefill_seconds, decode_seconds;
+    riffle_stats stats;  /* the sums over calls; the rest is set when they are asked for */
     uint64_t first_pass; /* of the view's passes, for the statistics since the last reset */
 };
 
@@ -64,6 +63,18 @@ int rf_api_error(int code, const char *format, ...)
 /* Copies the fields of the caller's structure over our defaults, as far as both structures have
  * them. `given` may be NULL: the defaults stay. */
 int rf_api_take(void *ours, size_t our_size, const void *given, const char *name);
+/* Defines the public NAME_init, and take_NAME: the caller's options over the defaults. */
+#define RF_API_OPTIONS(name, ...)                                                   \
+    void name##_init(name *options, size_t struct_size)                             \
+    {                                                                               \
+        name defaults = {.struct_size = struct_size, __VA_ARGS__};                  \
+        if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults); \
+    }                                                                               \
+    static int take_##name(name *ours, const name *given)                           \
+    {                                                                               \
+        name##_init(ours, sizeof *ours);                                            \
+        return rf_api_take(ours, sizeof *ours, given, #name);                       \
+    }
 /* Copies as much of a result as the caller's structure holds. */
 void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);
 
@@ -90,11 +101,9 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
 /* The model's queue, which is freed with its backend. */
 int rf_api_open_queue(riffle_model *model, const riffle_model_options *options,
                       struct rf_error *error);
-/* Takes a queue for a session, adds a session to a queue, and ends a session's use. `cores` NULL:
- * the model's. */
+/* Takes a queue for a session, and ends a session's use. `cores` NULL: the model's. */
 int rf_api_take_queue(struct rf_queue **queue, riffle_model *model, const char *cores,
                       int32_t threads, struct rf_error *error);
-void rf_api_share_queue(struct rf_queue *queue);
 void rf_api_return_queue(riffle_model *model, struct rf_queue *queue);
 
 #endif

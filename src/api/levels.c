@@ -64,26 +64,30 @@ static int open_self(struct opening *o, struct rf_error *error)
     return 0;
 }
 
-/* Gives the draft its own sequence, which is limited to DRAFT_CTX tokens. */
-static int open_sequence(struct opening *o, int32_t *n_ctx, struct rf_error *error)
-{
-    int32_t trained = o->weights->source->params.n_ctx_train;
-    *n_ctx = rf_sequence_n_ctx(o->session->sequence);
-    if (*n_ctx > DRAFT_CTX) *n_ctx = DRAFT_CTX;
-    if (*n_ctx > trained) *n_ctx = trained;
-    int code = open_view(o, *n_ctx < RF_PROMPT_ROWS ? *n_ctx : RF_PROMPT_ROWS, error);
-    if (code) return code;
-    const struct rf_sequence_shape shape = {.n_ctx = *n_ctx, .kv = o->part->view->shape.kv};
-    return rf_sequence_new(&o->part->sequence, o->part->view, &shape, &o->session->model->allocator,
-                           error);
-}
-
+/* Gives the draft its own sequence, which is limited to DRAFT_CTX tokens, and what it needs to
+ * write in the target's tokens. */
 static int open_model(struct opening *o, struct rf_error *error)
 {
     struct part *part = o->part;
     const struct riffle_model *model = o->session->model;
-    int32_t n_ctx;
-    int code = open_sequence(o, &n_ctx, error);
+    int32_t trained = o->weights->source->params.n_ctx_train,
+            n_ctx = rf_sequence_n_ctx(o->session->sequence);
+    if (n_ctx > DRAFT_CTX) n_ctx = DRAFT_CTX;
+    if (n_ctx > trained) n_ctx = trained;
+    int code = open_view(o, n_ctx < RF_PROMPT_ROWS ? n_ctx : RF_PROMPT_ROWS, error);
+    if (code) return code;
+    const struct rf_sequence_shape shape = {.n_ctx = n_ctx, .kv = part->view->shape.kv};
+    code = rf_sequence_new(&part->sequence, part->view, &shape, &model->allocator, error);
+    if (!code && !o->weights->n_vocab) {
+        code = rf_translator_new(&part->translator, model->tokenizer, o->weights->tokenizer, n_ctx,
+                                 n_ctx, &model->allocator, error);
+        part->translated = (struct rf_translated_level){
+            .view = part->view, .sequence = part->sequence, .translator = part->translator};
+        o->level->ops = &rf_translated_level_ops;
+        o->level->self = &part->translated;
+        o->level->acceptance = 0.55;
+        return code;
+    }
     if (!code)
         code = rf_sampler_new(&part->sampler, o->weights->n_vocab, model->backend->first_above,
                               &model->allocator, error);
@@ -95,40 +99,16 @@ static int open_model(struct opening *o, struct rf_error *error)
     return 0;
 }
 
-static int open_translated(struct opening *o, struct rf_error *error)
-{
-    struct part *part = o->part;
-    const struct riffle_model *model = o->session->model;
-    int32_t n_ctx;
-    int code = open_sequence(o, &n_ctx, error);
-    if (!code)
-        code = rf_translator_new(&part->translator, model->tokenizer, o->weights->tokenizer, n_ctx,
-                                 n_ctx, &model->allocator, error);
-    if (code) return code;
-    part->translated = (struct rf_translated_level){
-        .view = part->view, .sequence = part->sequence, .translator = part->translator};
-    o->level->ops = &rf_translated_level_ops;
-    o->level->self = &part->translated;
-    o->level->acceptance = 0.55;
-    return 0;
-}
-
-static int open_target(struct opening *o, struct rf_error *error)
-{
-    (void)error;
-    rf_model_level_of_target(&o->part->level, o->session->view, o->session->sequence,
-                             o->session->sampler);
-    return 0;
-}
-
 static int open_level(struct opening *o, struct rf_error *error)
 {
     switch (o->chosen->kind) {
     case RF_LEVEL_DRAFTER: return open_drafter(o, error);
     case RF_LEVEL_SELF: return open_self(o, error);
-    case RF_LEVEL_MODEL:
-        return o->weights->n_vocab ? open_model(o, error) : open_translated(o, error);
-    default: return open_target(o, error);
+    case RF_LEVEL_MODEL: return open_model(o, error);
+    default:
+        rf_model_level_of_target(&o->part->level, o->session->view, o->session->sequence,
+                                 o->session->sampler);
+        return 0;
     }
 }
 
@@ -142,11 +122,10 @@ static void name_costs(struct levels *levels, const struct riffle_model *model, 
         &model->drafts.weights[find_level(&model->drafts.chain, level)];
     char name[RF_PACE_NAME_BYTES - 24];
     rf_chain_level_name(level, name, sizeof name);
+    char size[24] = "";
     if (level->kind == RF_LEVEL_MODEL)
-        snprintf(levels->names[l], sizeof levels->names[l], "%s %llu", name,
-                 (unsigned long long)weights->cost.pass_bytes);
-    else
-        snprintf(levels->names[l], sizeof levels->names[l], "%s", name);
+        snprintf(size, sizeof size, " %llu", (unsigned long long)weights->cost.pass_bytes);
+    snprintf(levels->names[l], sizeof levels->names[l], "%s%s", name, size);
 }
 
 int rf_levels_load_pace(struct riffle_session *session, struct rf_error *error)

@@ -11,8 +11,6 @@
 #include "speculate/cascade.h"
 #include "speculate/chain.h"
 #include "speculate/model_level.h"
-#include "speculate/pace_file.h"
-#include "speculate/translated_level.h"
 #include "text/tokenizer.h"
 
 /* The weights of a level of the model's chain. All zero for drafters without a model and the

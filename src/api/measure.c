@@ -32,11 +32,7 @@ int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, 
     return code ? rf_api_fail(&error) : 0;
 }
 
-void riffle_roofline_options_init(riffle_roofline_options *options, size_t struct_size)
-{
-    riffle_roofline_options defaults = {.struct_size = struct_size};
-    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
-}
+RF_API_OPTIONS(riffle_roofline_options, .rounds = 0)
 
 /* The caller's callbacks, each of which may be NULL. */
 struct roofline_caller {
@@ -87,8 +83,7 @@ int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on
 {
     struct rf_error error;
     riffle_roofline_options asked;
-    riffle_roofline_options_init(&asked, sizeof asked);
-    int code = rf_api_take(&asked, sizeof asked, options, "riffle_roofline_options");
+    int code = take_riffle_roofline_options(&asked, options);
     if (code) return code;
     struct roofline_caller caller = {&asked, on_ceiling, on_row, user};
     const struct rf_roofline_callbacks callbacks = {give_ceiling, give_row, give_progress, &caller};

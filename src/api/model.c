@@ -5,51 +5,43 @@
 #include "model/open.h"
 #include "platform/memory.h"
 
-void riffle_model_options_init(riffle_model_options *options, size_t struct_size)
+RF_API_OPTIONS(riffle_model_options, .weights = "stored", .chain = "auto")
+
+/* Appends to a list in `text`, as far as it fits. */
+static void append(char text[256], const char *name, const char *relation, const char *value)
 {
-    riffle_model_options defaults = {
-        .struct_size = struct_size, .weights = "stored", .chain = "auto"};
-    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
+    size_t length = strlen(text);
+    snprintf(text + length, 256 - length, "%s%s%s%s", length ? ", " : "", name, relation, value);
 }
 
 /* "Q4_K 169, F32 141, Q6_K 29": the types of the file's tensors, the most frequent first. */
-static int describe_types(riffle_model *model, struct rf_error *error)
+static void describe_types(riffle_model *model)
 {
     int32_t counts[RF_DTYPE_LIMIT] = {0};
     for (int32_t i = 0; i < model->source->n_tensors; i++)
         counts[model->source->tensors[i].dtype]++;
-    char text[256] = "";
-    for (size_t length = 0;;) {
+    for (;;) {
         int most = 0;
         for (int t = 1; t < RF_DTYPE_LIMIT; t++)
             if (counts[t] > counts[most]) most = t;
-        if (counts[most] == 0 || length >= sizeof text) break;
-        int added = snprintf(text + length, sizeof text - length, "%s%s %d", length ? ", " : "",
-                             rf_dtype_info(most)->name, counts[most]);
-        length += added > 0 ? (size_t)added : sizeof text;
+        if (counts[most] == 0) break;
+        char count[16];
+        snprintf(count, sizeof count, "%d", counts[most]);
+        append(model->stored_types, rf_dtype_info(most)->name, " ", count);
         counts[most] = 0;
     }
-    model->stored_types = rf_strndup(&model->allocator, text, strlen(text), error);
-    return model->stored_types ? 0 : RF_ERR_MEMORY;
 }
 
 /* "Q5_0 as Q8_0, F16 as BF16": the types of matrices that are computed in another format than the
  * stored one. */
-static int describe_weights(riffle_model *model, struct rf_error *error)
+static void describe_weights(riffle_model *model)
 {
-    char text[256] = "";
-    size_t length = 0;
-    for (int t = 0; t < RF_DTYPE_LIMIT && length < sizeof text; t++) {
+    for (int t = 0; t < RF_DTYPE_LIMIT; t++) {
         if (model->cost.form != RF_WEIGHTS_STORED || !model->cost.matrices[t]) continue;
         const char *from = rf_dtype_info(t)->name,
                    *to = rf_backend_kinds[0]->weight_format((enum rf_dtype)t, model->cost.form);
-        if (strcmp(from, to) == 0) continue;
-        int added = snprintf(text + length, sizeof text - length, "%s%s as %s", length ? ", " : "",
-                             from, to);
-        length += added > 0 ? (size_t)added : sizeof text;
+        if (strcmp(from, to) != 0) append(model->weights_note, from, " as ", to);
     }
-    model->weights_note = rf_strndup(&model->allocator, text, strlen(text), error);
-    return model->weights_note ? 0 : RF_ERR_MEMORY;
 }
 
 /* The chat template that was asked for, or the file's own. If the file's is not recognised, the
@@ -122,12 +114,13 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     if (!code)
         code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
                                 error);
-    if (!code) code = describe_types(model, error);
     if (!code)
         code = rf_weight_cost(model->source, form, rf_backend_kinds[0], &model->allocator,
                               &model->cost, error);
-    if (!code) code = describe_weights(model, error);
-    if (!code) code = open_chat(model, options->chat_template, error);
+    if (code) return code;
+    describe_types(model);
+    describe_weights(model);
+    code = open_chat(model, options->chat_template, error);
     if (!code) code = rf_drafts_choose(model, options, error);
     if (code || options->flags & RIFFLE_OPEN_HEADER) return code;
     code = open_backend(model, error);
@@ -138,11 +131,10 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
 int riffle_model_open(riffle_model **model, const char *path, const riffle_model_options *options)
 {
     riffle_model_options chosen;
-    riffle_model_options_init(&chosen, sizeof chosen);
     if (model) *model = NULL;
     if (!model || !path)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
-    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_model_options");
+    int code = take_riffle_model_options(&chosen, options);
     if (code) return code;
     if (chosen.flags & ~(uint32_t)RIFFLE_OPEN_HEADER)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
@@ -174,8 +166,6 @@ void riffle_model_close(riffle_model *model)
     rf_chat_template_free(model->chat);
     rf_tokenizer_free(model->tokenizer);
     rf_source_close(model->source);
-    rf_free(&allocator, model->stored_types);
-    rf_free(&allocator, model->weights_note);
     rf_free(&allocator, model);
 }
 

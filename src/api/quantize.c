@@ -8,11 +8,7 @@
 #include "platform/cpu.h"
 #include "platform/memory.h"
 
-void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size)
-{
-    riffle_quantize_options defaults = {.struct_size = struct_size};
-    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
-}
+RF_API_OPTIONS(riffle_quantize_options, .threads = 0)
 
 static int find_target(const char *type, const char *rule, enum rf_cast_target *target,
                        struct rf_error *error)
@@ -46,10 +42,9 @@ int riffle_quantize(const char *in, const char *out, const char *type,
                     const riffle_quantize_options *options)
 {
     riffle_quantize_options chosen;
-    riffle_quantize_options_init(&chosen, sizeof chosen);
     if (!in || !out || !type)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", !in ? "in" : !out ? "out" : "type");
-    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_quantize_options");
+    int code = take_riffle_quantize_options(&chosen, options);
     if (code) return code;
     struct rf_allocator allocator;
     code = rf_api_allocator(&allocator, chosen.allocator);

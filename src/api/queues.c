@@ -30,11 +30,6 @@ int rf_api_take_queue(struct rf_queue **queue, riffle_model *model, const char *
     return code;
 }
 
-void rf_api_share_queue(struct rf_queue *queue)
-{
-    atomic_fetch_add(&queue->holders, 1);
-}
-
 void rf_api_return_queue(riffle_model *model, struct rf_queue *queue)
 {
     if (queue && atomic_fetch_sub(&queue->holders, 1) == 1 && queue != model->queue)

@@ -4,11 +4,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-void riffle_session_options_init(riffle_session_options *options, size_t struct_size)
-{
-    riffle_session_options defaults = {.struct_size = struct_size, .kv = "f16"};
-    if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);
-}
+RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
 static int choose_shape(const riffle_model *model, const riffle_session_options *options,
                         struct rf_sequence_shape *shape, struct rf_error *error)
@@ -25,10 +21,7 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     if (shape->n_ctx == 0)
         shape->n_ctx =
             params->n_ctx_train < RIFFLE_DEFAULT_CTX ? params->n_ctx_train : RIFFLE_DEFAULT_CTX;
-
-    riffle_model_info info;
-    riffle_model_get_info(model, &info, sizeof info);
-    uint64_t kv_bytes = info.kv_bytes_per_token * (uint64_t)shape->n_ctx,
+    uint64_t kv_bytes = rf_backend_kinds[0]->kv_bytes(params, RF_KV_F16) * (uint64_t)shape->n_ctx,
              memory = rf_memory_physical();
     if (kv_bytes > memory)
         return rf_fail(error, RF_ERR_MEMORY,
@@ -81,11 +74,10 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
                         const riffle_session_options *options)
 {
     riffle_session_options chosen;
-    riffle_session_options_init(&chosen, sizeof chosen);
     if (session) *session = NULL;
     if (!session || !model)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "model" : "session");
-    int code = rf_api_take(&chosen, sizeof chosen, options, "riffle_session_options");
+    int code = take_riffle_session_options(&chosen, options);
     if (code) return code;
     if (!model->model)
         return rf_api_error(RIFFLE_ERR_ARGUMENT,
@@ -111,13 +103,8 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     }
     opened->levels.cascade->gamma = chosen.gamma;
     opened->levels.cascade->min_confidence = chosen.min_confidence;
-    code = riffle_session_set_sampling(opened, NULL);
-    if (code) {
-        riffle_session_close(opened);
-        return code;
-    }
     *session = opened;
-    return 0;
+    return riffle_session_set_sampling(opened, NULL); /* the defaults: it cannot fail */
 }
 
 void riffle_session_close(riffle_session *session)
@@ -173,8 +160,8 @@ int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_toke
     code = rf_sequence_prefill(session->sequence, session->view, tokens, (int32_t)n_tokens,
                                session->progress ? report_read : NULL, session, &error);
     int32_t read = rf_sequence_n_committed(session->sequence) - before;
-    session->prefill_tokens += (uint64_t)(read > 0 ? read : 0);
-    session->prefill_seconds += rf_clock_seconds() - start;
+    session->stats.prefill_tokens += (uint64_t)(read > 0 ? read : 0);
+    session->stats.prefill_seconds += rf_clock_seconds() - start;
     return code ? rf_api_fail(&error) : 0;
 }
 
@@ -242,7 +229,7 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
     forked->queue = session->queue;
-    rf_api_share_queue(session->queue);
+    atomic_fetch_add(&session->queue->holders, 1);
     if (open_parts(forked, &shape, session->sequence, &levels->chain, &error)) {
         riffle_session_close(forked);
         return rf_api_fail(&error);
@@ -260,11 +247,8 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
 {
     if (!session || !stats)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "stats" : "session");
-    riffle_stats found = {.prefill_tokens = session->prefill_tokens,
-                          .generated_tokens = session->generated_tokens,
-                          .prefill_seconds = session->prefill_seconds,
-                          .decode_seconds = session->decode_seconds,
-                          .n_levels = session->levels.n_levels};
+    riffle_stats found = session->stats;
+    found.n_levels = session->levels.n_levels;
     const struct rf_backend_ops *ops = session->model->backend->ops;
     const struct rf_cascade *cascade = session->levels.cascade;
     struct rf_queue_info queue;
@@ -288,7 +272,7 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
     /* The target's passes include those that read the prompt. */
     riffle_level_stats *target = &found.levels[found.n_levels - 1];
     target->passes = session->view->passes - session->first_pass;
-    target->seconds += session->prefill_seconds;
+    target->seconds += session->stats.prefill_seconds;
     rf_api_give(stats, stats_size, &found, sizeof found);
     return 0;
 }
@@ -296,8 +280,7 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
 void riffle_session_reset_stats(riffle_session *session)
 {
     if (!session) return;
-    session->prefill_tokens = session->generated_tokens = 0;
-    session->prefill_seconds = session->decode_seconds = 0.0;
+    session->stats = (riffle_stats){0};
     session->first_pass = session->view->passes;
     memset(session->levels.cascade->stats, 0, sizeof session->levels.cascade->stats);
 }

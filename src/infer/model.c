@@ -18,11 +18,17 @@ struct list {
 _Static_assert(sizeof(struct rf_layer) == RF_LAYER_TENSORS * sizeof(struct rf_weight *),
                "struct rf_layer has one field for each row of RF_EACH_LAYER_TENSOR");
 
-/* Adds the tensor of that name; the reader has checked that the architecture's tensors exist. */
-static void want(struct list *list, const char *name, enum rf_weight_role role,
+/* Adds the tensor of that name, in a layer or (-1) of the whole model; the reader has checked that
+ * the architecture's tensors exist. */
+static void want(struct list *list, int32_t layer, const char *name, enum rf_weight_role role,
                  struct rf_weight **weight)
 {
+    char full[64];
     if (list->code) return;
+    if (layer >= 0) {
+        snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+        name = full;
+    }
     const struct rf_tensor *tensor = rf_source_tensor(list->source, name);
     if (!tensor) {
         list->code = rf_fail(list->error, RF_ERR_FORMAT, "%s: tensor %s is missing",
@@ -33,20 +39,12 @@ static void want(struct list *list, const char *name, enum rf_weight_role role,
         (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight};
 }
 
-static void want_in_layer(struct list *list, int32_t layer, const char *name,
-                          enum rf_weight_role role, struct rf_weight **weight)
-{
-    char full[64];
-    snprintf(full, sizeof full, "blk.%d.%s", layer, name);
-    want(list, full, role, weight);
-}
-
 /* Where an architecture with the same parts in other places or under other names would differ. */
 static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
 {
     const struct rf_params *p = &list->source->params;
 #define WANT(field, gguf, hf, role, ne0, ne1, condition) \
-    if (condition) want_in_layer(list, i, gguf, RF_WEIGHT_##role, &layer->field);
+    if (condition) want(list, i, gguf, RF_WEIGHT_##role, &layer->field);
     RF_EACH_LAYER_TENSOR(WANT)
 #undef WANT
 }
@@ -75,7 +73,7 @@ static int want_all(struct list *list, const struct rf_source *source, enum rf_w
         rf_calloc(allocator, (size_t)p->n_layer, sizeof *model->layers, "layers", error);
     if (!list->requests || !model->layers) return RF_ERR_MEMORY;
 #define WANT(field, gguf, hf, role, ne0, ne1, condition) \
-    want(list, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
+    want(list, -1, (condition) ? gguf : RF_TOKEN_EMBD, RF_WEIGHT_##role, &model->field);
     RF_EACH_MODEL_TENSOR(WANT)
 #undef WANT /* a tied output head has no tensor but the embedding table */
     for (int32_t i = 0; i < p->n_layer; i++) want_layer(list, i, &model->layers[i]);

@@ -5,79 +5,52 @@
 
 enum { LAYER_OPS = 9, HEAD_OPS = 2 };
 
-static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32_t layer)
+static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32_t layer,
+                         enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
     struct rf_op *op = &program->body[program->n_body++];
-    *op = (struct rf_op){.kind = kind, .layer = layer, .n = 1};
+    *op = (struct rf_op){
+        .kind = kind, .layer = layer, .n = 1, .in = {in}, .out = {out}, .weight = {weight}};
     return op;
-}
-
-static void add_norm(struct rf_program *program, int32_t layer, const struct rf_weight *gain)
-{
-    struct rf_op *op = add(program, RF_OP_NORM, layer);
-    op->in[0] = RF_SLOT_X;
-    op->out[0] = RF_SLOT_NORMED;
-    op->weight[0] = gain;
-}
-
-/* x += in W^T */
-static void add_to_stream(struct rf_program *program, int32_t layer, enum rf_slot in,
-                          const struct rf_weight *weight)
-{
-    struct rf_op *op = add(program, RF_OP_LINEAR, layer);
-    op->in[0] = in;
-    op->out[0] = RF_SLOT_X;
-    op->weight[0] = weight;
-    op->accumulate = 1;
 }
 
 static void add_tap(struct rf_program *program, int32_t layer,
                     const struct rf_view_options *options)
 {
     for (int32_t t = 0; t < options->n_taps; t++) {
-        if (options->taps[t] != layer) continue;
-        struct rf_op *op = add(program, RF_OP_TAP, layer);
-        op->in[0] = RF_SLOT_X;
-        op->out[0] = (enum rf_slot)(RF_SLOT_TAP + t);
+        if (options->taps[t] == layer)
+            add(program, RF_OP_TAP, layer, RF_SLOT_X, (enum rf_slot)(RF_SLOT_TAP + t), NULL);
     }
 }
 
 /* Where an architecture with the same parts in another order would differ. */
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
-    add_norm(program, i, layer->attn_norm);
-    program->body[program->n_body - 1].may_stop = 1;
-    struct rf_op *qkv = add(program, RF_OP_LINEAR, i);
-    *qkv = (struct rf_op){.kind = RF_OP_LINEAR,
-                          .layer = i,
-                          .n = 3,
-                          .in = {RF_SLOT_NORMED},
-                          .out = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
-                          .weight = {layer->q, layer->k, layer->v},
-                          .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
-    struct rf_op *store = add(program, RF_OP_ROPE_STORE, i);
-    *store = (struct rf_op){.kind = RF_OP_ROPE_STORE,
-                            .layer = i,
-                            .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
-                            .weight = {layer->q_norm, layer->k_norm}};
-    struct rf_op *attention = add(program, RF_OP_ATTENTION, i);
-    attention->in[0] = RF_SLOT_Q;
-    attention->out[0] = RF_SLOT_ATTENDED;
-    add_to_stream(program, i, RF_SLOT_ATTENDED, layer->o);
+    add(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_NORMED, layer->attn_norm)->may_stop = 1;
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_LINEAR,
+                       .layer = i,
+                       .n = 3,
+                       .in = {RF_SLOT_NORMED},
+                       .out = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                       .weight = {layer->q, layer->k, layer->v},
+                       .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
+    program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_ROPE_STORE,
+                                                      .layer = i,
+                                                      .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                                                      .weight = {layer->q_norm, layer->k_norm}};
+    add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
+    add(program, RF_OP_LINEAR, i, RF_SLOT_ATTENDED, RF_SLOT_X, layer->o)->accumulate = 1;
 
-    add_norm(program, i, layer->ffn_norm);
-    struct rf_op *gate_up = add(program, RF_OP_LINEAR, i);
-    *gate_up = (struct rf_op){.kind = RF_OP_LINEAR,
-                              .layer = i,
-                              .n = 2,
-                              .in = {RF_SLOT_NORMED},
-                              .out = {RF_SLOT_GATE, RF_SLOT_UP},
-                              .weight = {layer->gate, layer->up}};
-    struct rf_op *silu = add(program, RF_OP_SILU_GATE, i);
-    silu->in[0] = RF_SLOT_GATE;
-    silu->in[1] = RF_SLOT_UP;
-    silu->out[0] = RF_SLOT_GATED;
-    add_to_stream(program, i, RF_SLOT_GATED, layer->down);
+    add(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_NORMED, layer->ffn_norm);
+    program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_LINEAR,
+                                                      .layer = i,
+                                                      .n = 2,
+                                                      .in = {RF_SLOT_NORMED},
+                                                      .out = {RF_SLOT_GATE, RF_SLOT_UP},
+                                                      .weight = {layer->gate, layer->up}};
+    add(program, RF_OP_SILU_GATE, i, RF_SLOT_GATE, RF_SLOT_GATED, NULL)->in[1] = RF_SLOT_UP;
+    add(program, RF_OP_LINEAR, i, RF_SLOT_GATED, RF_SLOT_X, layer->down)->accumulate = 1;
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)
@@ -132,9 +105,7 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     made->body = (struct rf_op *)(made + 1);
     made->head = made->body + most;
     shape_slots(made, options->n_taps);
-    struct rf_op *embed = add(made, RF_OP_EMBED, -1);
-    embed->out[0] = RF_SLOT_X;
-    embed->weight[0] = model->token_embd;
+    add(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
         add_layer(made, i, &model->layers[i]);

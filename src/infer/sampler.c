@@ -13,10 +13,11 @@ struct rf_sampler {
     struct rf_sampling sampling;
     int32_t n_vocab;
     rf_first_above_fn *first_above;
+    uint32_t round;
+    /* All in the sampler's own block. */
     struct candidate *candidates; /* [n_vocab] */
     float *penalised;             /* [n_vocab] */
     uint32_t *seen;               /* [n_vocab]: the round in which the penalty met the token */
-    uint32_t round;
 };
 
 int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
@@ -51,33 +52,26 @@ void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from)
 int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
                    const struct rf_allocator *allocator, struct rf_error *error)
 {
-    *sampler = NULL;
-    struct rf_sampler *made = rf_calloc(allocator, 1, sizeof *made, "sampler", error);
+    size_t n = (size_t)n_vocab;
+    struct rf_sampler *made;
+    made = rf_calloc(allocator, 1,
+                     sizeof *made + n * (sizeof *made->candidates + sizeof *made->penalised +
+                                         sizeof *made->seen),
+                     "sampler", error);
+    *sampler = made;
     if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
     made->n_vocab = n_vocab;
     made->first_above = first_above;
-    made->candidates =
-        rf_malloc(allocator, (size_t)n_vocab, sizeof *made->candidates, "sampler", error);
-    made->penalised =
-        rf_malloc(allocator, (size_t)n_vocab, sizeof *made->penalised, "sampler", error);
-    made->seen = rf_calloc(allocator, (size_t)n_vocab, sizeof *made->seen, "sampler", error);
-    if (!made->candidates || !made->penalised || !made->seen) {
-        rf_sampler_free(made);
-        return RF_ERR_MEMORY;
-    }
-    *sampler = made;
+    made->candidates = (struct candidate *)(made + 1);
+    made->penalised = (float *)(made->candidates + n);
+    made->seen = (uint32_t *)(made->penalised + n);
     return 0;
 }
 
 void rf_sampler_free(struct rf_sampler *sampler)
 {
-    if (!sampler) return;
-    const struct rf_allocator *allocator = sampler->allocator;
-    rf_free(allocator, sampler->candidates);
-    rf_free(allocator, sampler->penalised);
-    rf_free(allocator, sampler->seen);
-    rf_free(allocator, sampler);
+    if (sampler) rf_free(sampler->allocator, sampler);
 }
 
 /* The order of candidates: greater logits first, lower ids among equals. A NaN comes after

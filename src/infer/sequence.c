@@ -12,7 +12,6 @@ struct rf_sequence {
     struct rf_view *judge;
     struct rf_cache *cache;
     int32_t n_ctx, n_vocab;
-    int32_t *tokens; /* [n_ctx + RF_TREE_ROWS] */
     int32_t n, n_ahead;
 
     int32_t n_read;               /* positions that hold the judge's entries */
@@ -25,6 +24,8 @@ struct rf_sequence {
     uint64_t answer_pass;
     int32_t answer_row, n_answered;
     struct rf_best best; /* its candidates, where some were asked for; else n is 0 */
+
+    int32_t tokens[]; /* [n_ctx + RF_TREE_ROWS] */
 };
 
 static void check(const struct rf_sequence *s)
@@ -37,66 +38,63 @@ static void check(const struct rf_sequence *s)
     (void)s;
 }
 
+/* A sequence without tokens, and without a cache. */
+static struct rf_sequence *allocate(struct rf_view *judge, int32_t n_ctx,
+                                    const struct rf_allocator *allocator, struct rf_error *error)
+{
+    struct rf_sequence *made;
+    made = rf_malloc(allocator, 1,
+                     sizeof *made + ((size_t)n_ctx + RF_TREE_ROWS) * sizeof *made->tokens,
+                     "sequence", error);
+    if (!made) return NULL;
+    *made =
+        (struct rf_sequence){.allocator = allocator,
+                             .judge = judge,
+                             .n_ctx = n_ctx,
+                             .n_vocab = judge ? judge->shape.program->params->n_vocab : INT32_MAX};
+    return made;
+}
+
+/* Gives out a sequence whose making ended with `code`. */
+static int finish(struct rf_sequence **sequence, struct rf_sequence *made, int code)
+{
+    if (code) rf_sequence_free(made);
+    *sequence = code ? NULL : made;
+    return code;
+}
+
 int rf_sequence_new(struct rf_sequence **sequence, struct rf_view *judge,
                     const struct rf_sequence_shape *shape, const struct rf_allocator *allocator,
                     struct rf_error *error)
 {
-    *sequence = NULL;
-    struct rf_sequence *made = rf_calloc(allocator, 1, sizeof *made, "sequence", error);
-    if (!made) return RF_ERR_MEMORY;
-    made->allocator = allocator;
-    made->judge = judge;
-    made->n_ctx = shape->n_ctx;
-    made->n_vocab = judge ? judge->shape.program->params->n_vocab : INT32_MAX;
-    made->tokens = rf_malloc(allocator, (size_t)shape->n_ctx + RF_TREE_ROWS, sizeof *made->tokens,
-                             "sequence", error);
-    int code = made->tokens ? 0 : RF_ERR_MEMORY;
-    if (!code && judge) {
-        const struct rf_cache_shape cache = {
-            .params = judge->shape.program->params, .n_ctx = shape->n_ctx, .kv = shape->kv};
-        code = judge->backend->ops->cache_new(&made->cache, judge->backend, &cache, error);
-    }
-    if (code) {
-        rf_sequence_free(made);
-        return code;
-    }
-    *sequence = made;
-    return 0;
+    struct rf_sequence *made = allocate(judge, shape->n_ctx, allocator, error);
+    if (!made || !judge) return finish(sequence, made, made ? 0 : RF_ERR_MEMORY);
+    const struct rf_cache_shape cache = {
+        .params = judge->shape.program->params, .n_ctx = shape->n_ctx, .kv = shape->kv};
+    return finish(sequence, made,
+                  judge->backend->ops->cache_new(&made->cache, judge->backend, &cache, error));
 }
 
 void rf_sequence_free(struct rf_sequence *s)
 {
     if (!s) return;
     if (s->cache) s->cache->backend->ops->cache_free(s->cache);
-    rf_free(s->allocator, s->tokens);
     rf_free(s->allocator, s);
 }
 
 int rf_sequence_fork(struct rf_sequence **copy, struct rf_sequence *from, struct rf_view *judge,
                      struct rf_error *error)
 {
-    *copy = NULL;
-    struct rf_sequence *made = rf_calloc(from->allocator, 1, sizeof *made, "fork", error);
-    if (!made) return RF_ERR_MEMORY;
-    made->allocator = from->allocator;
-    made->judge = judge;
-    made->n_ctx = from->n_ctx;
-    made->n_vocab = from->n_vocab;
+    struct rf_sequence *made = allocate(judge, from->n_ctx, from->allocator, error);
+    if (!made) return finish(copy, NULL, RF_ERR_MEMORY);
     made->n = from->n;
     made->n_read = from->n_read < from->n ? from->n_read : from->n;
-    made->tokens = rf_malloc(from->allocator, (size_t)from->n_ctx + RF_TREE_ROWS,
-                             sizeof *made->tokens, "fork", error);
-    int code = made->tokens ? 0 : RF_ERR_MEMORY;
-    if (!code && from->n) memcpy(made->tokens, from->tokens, (size_t)from->n * sizeof(int32_t));
-    if (!code && from->cache)
-        code = judge->backend->ops->cache_fork(&made->cache, from->cache, made->n_read, error);
-    if (code) {
-        rf_sequence_free(made);
-        return code;
-    }
+    memcpy(made->tokens, from->tokens, (size_t)from->n * sizeof *made->tokens);
     check(made);
-    *copy = made;
-    return 0;
+    return finish(copy, made,
+                  from->cache ? judge->backend->ops->cache_fork(&made->cache, from->cache,
+                                                                made->n_read, error)
+                              : 0);
 }
 
 /* ---- the text ---- */

@@ -119,9 +119,10 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
 }
 
 /* Fails for a level that may not follow those before it. */
-static int check_order(const struct rf_chain *chain, const struct rf_chain_level *level,
-                       struct rf_error *error)
+static int append_level(struct rf_chain *chain, const struct rf_chain_level *level,
+                        struct rf_error *error)
 {
+    int32_t most = level->kind == RF_LEVEL_TARGET ? RF_MAX_LEVELS : RF_MAX_LEVELS - 1;
     const struct rf_chain_level *last =
         chain->n_levels ? &chain->levels[chain->n_levels - 1] : NULL;
     if (last && last->kind == RF_LEVEL_TARGET)
@@ -145,15 +146,6 @@ static int check_order(const struct rf_chain *chain, const struct rf_chain_level
                        "first, and a draft "
                        "of the target's own weights is the dearest",
                        last->name, level->name);
-    return 0;
-}
-
-static int append_level(struct rf_chain *chain, const struct rf_chain_level *level,
-                        struct rf_error *error)
-{
-    int32_t most = level->kind == RF_LEVEL_TARGET ? RF_MAX_LEVELS : RF_MAX_LEVELS - 1;
-    int code = check_order(chain, level, error);
-    if (code) return code;
     if (chain->n_levels == most)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: it has more than %d levels before the target", RF_MAX_LEVELS - 1);

@@ -1,5 +1,5 @@
 /* A level of the cascade, which chooses tokens or drafts them. There are levels for models
- * (model_level.h) and n-gram tables (ngram_level.c). Tests and benchmarks have others. */
+ * (model_level.h) and n-gram tables (ngram.h). Tests and benchmarks have others. */
 #ifndef RF_SPECULATE_LEVEL_H
 #define RF_SPECULATE_LEVEL_H
 

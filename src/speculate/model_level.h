@@ -1,11 +1,12 @@
 /* Models as levels of the cascade: the target, other views of the target that share its sequence,
- * and models with a sequence of their own. */
+ * and models with a sequence of their own, whose vocabulary may be another one. */
 #ifndef RF_SPECULATE_MODEL_LEVEL_H
 #define RF_SPECULATE_MODEL_LEVEL_H
 
 #include "infer/sampler.h"
 #include "infer/sequence.h"
 #include "speculate/level.h"
+#include "speculate/translate.h"
 
 struct rf_model_level {
     struct rf_view *view;
@@ -30,5 +31,15 @@ void rf_model_level_of_draft(struct rf_model_level *level, struct rf_view *view,
                              int32_t n_vocab);
 
 extern const struct rf_level_ops rf_model_level_ops;
+
+/* A draft model with another vocabulary: it drafts through text, greedily, and judges nothing. */
+struct rf_translated_level {
+    struct rf_view *view;
+    struct rf_sequence *sequence; /* its own, in the draft's tokens */
+    struct rf_translator *translator;
+    int32_t start, n_before; /* the draft was given text[start .. n_before) */
+};
+
+extern const struct rf_level_ops rf_translated_level_ops;
 
 #endif

@@ -121,6 +121,13 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
     pace->horizon = tuning.first_horizon;
 }
 
+/* Counts of the past lose weight before `judged` tokens are added, of which `kept` were kept. */
+static void count(struct rf_pace_count *count, double fade, double judged, double kept)
+{
+    count->judged = count->judged * fade + judged;
+    count->kept = count->kept * fade + kept;
+}
+
 void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
 {
     pace->horizon = horizon;
@@ -128,12 +135,9 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
         pace->judges[j].saved_seconds = 0.0;
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
-            for (int b = 0; b < RF_PACE_BUCKETS; b++) {
-                pair->judged[b] *= tuning.fade_request;
-                pair->kept[b] *= tuning.fade_request;
-            }
-            pair->all_judged *= tuning.fade_request;
-            pair->all_kept *= tuning.fade_request;
+            for (int b = 0; b < RF_PACE_BUCKETS; b++)
+                count(&pair->buckets[b], tuning.fade_request, 0.0, 0.0);
+            count(&pair->all, tuning.fade_request, 0.0, 0.0);
             pair->rounds *= tuning.fade_request;
             pair->drafted *= tuning.fade_request;
             pair->yielded *= tuning.fade_request;
@@ -230,15 +234,19 @@ static double drafting_cost(const struct rf_pace *pace, int32_t level)
 
 /* ---- acceptance ---- */
 
+/* The share of tokens that is kept, with a guess as the prior. */
+static double share(struct rf_pace_count count, double guess)
+{
+    return (count.kept + tuning.prior_judged * guess) / (count.judged + tuning.prior_judged);
+}
+
 double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                           double confidence)
 {
-    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    int b = bucket_of(confidence);
     /* A model's confidence is corrected by what is usual for a drafter of its kind. */
     double own = pace->has_passes[drafter] ? tuning.own_opinion : 1.0;
     double guess = own * confidence + (1.0 - own) * pace->acceptance[drafter];
-    return (pair->kept[b] + tuning.prior_judged * guess) / (pair->judged[b] + tuning.prior_judged);
+    return share(pace->pairs[drafter][judge].buckets[bucket_of(confidence)], guess);
 }
 
 void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
@@ -246,26 +254,25 @@ void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double
 {
     assert(drafter >= 0 && drafter < judge && judge < pace->n_levels);
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    int b = bucket_of(confidence);
-    pair->judged[b] = pair->judged[b] * tuning.fade_judged + 1.0;
-    pair->kept[b] = pair->kept[b] * tuning.fade_judged + (kept ? 1.0 : 0.0);
-    pair->all_judged = pair->all_judged * tuning.fade_judged + 1.0;
-    pair->all_kept = pair->all_kept * tuning.fade_judged + (kept ? 1.0 : 0.0);
+    count(&pair->buckets[bucket_of(confidence)], tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+    count(&pair->all, tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+}
+
+struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter)
+{
+    struct rf_pace_count total = {0};
+    for (int32_t j = drafter + 1; j < pace->n_levels; j++) {
+        const struct rf_pace_count *all = &pace->pairs[drafter][j].all;
+        count(&total, 1.0, all->judged, all->kept);
+    }
+    return total;
 }
 
 /* The share of a drafter's tokens that this judge keeps. Other judges' decisions are the prior. */
 static double mean_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
-    const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    double judged = 0.0, kept = 0.0;
-    for (int32_t j = drafter + 1; j < pace->n_levels; j++) {
-        judged += pace->pairs[drafter][j].all_judged;
-        kept += pace->pairs[drafter][j].all_kept;
-    }
-    double anywhere =
-        (kept + tuning.prior_judged * pace->acceptance[drafter]) / (judged + tuning.prior_judged);
-    return (pair->all_kept + tuning.prior_judged * anywhere) /
-           (pair->all_judged + tuning.prior_judged);
+    double anywhere = share(rf_pace_total(pace, drafter), pace->acceptance[drafter]);
+    return share(pace->pairs[drafter][judge].all, anywhere);
 }
 
 /* ---- decisions ---- */
@@ -349,7 +356,7 @@ static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unrea
            horizon = pace->horizon < tuning.least_horizon ? tuning.least_horizon : pace->horizon;
     double budget = tuning.spend_saved * pace->judges[target].saved_seconds +
                     tuning.spend_plain * horizon * plain;
-    if (pace->pairs[drafter][target].all_judged >= tuning.known_tokens) {
+    if (pace->pairs[drafter][target].all.judged >= tuning.known_tokens) {
         struct prospect with = expect(pace, drafter, target);
         double gain = horizon * (1.0 / rate(pace, target, drafter) - with.seconds / with.tokens);
         if (gain > 0.0) budget += tuning.spend_saved * gain;
@@ -373,7 +380,7 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
         double loss = *value - worth;
         const struct rf_pace_pair *pair = &pace->pairs[d][judge];
         double allowed = tuning.look_again * pair->idle_tokens;
-        if (pair->all_judged < tuning.hardly_known)
+        if (pair->all.judged < tuning.hardly_known)
             allowed += tuning.look_first * lambda * pace->judges[judge].saved_seconds;
         if (loss > 0.0 && loss > allowed) continue;
         best = d;

@@ -37,12 +37,15 @@ struct rf_pace_cost {
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
 };
 
+struct rf_pace_count {
+    double judged, kept; /* tokens */
+};
+
 /* What became of a drafter's tokens at one judge. Older tokens and rounds count less and less. */
 struct rf_pace_pair {
-    double judged[RF_PACE_BUCKETS], kept[RF_PACE_BUCKETS]; /* by confidence */
-    double all_judged, all_kept;
-    double rounds, drafted, yielded; /* rounds, and the tokens in them */
-    double idle_tokens;              /* yielded by the judge since the last of these rounds */
+    struct rf_pace_count buckets[RF_PACE_BUCKETS], all; /* by confidence */
+    double rounds, drafted, yielded;                    /* rounds, and the tokens in them */
+    double idle_tokens; /* yielded by the judge since the last of these rounds */
 };
 
 struct rf_pace_judge {
@@ -77,6 +80,8 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
  */
 double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge,
                           double confidence);
+/* The drafter's tokens at all judges. */
+struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter);
 /* `judge` has kept such a token, or not. */
 void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
                     int kept);
@@ -102,5 +107,20 @@ int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, doub
  * verified, and the round yielded `yielded`. `reading`: seconds spent on text new to a drafter. */
 void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made,
                    int32_t drafted, int32_t yielded, double reading);
+
+/* ---- the file (pace_file.c) ---- */
+
+/* Costs of passes and acceptance of drafts are kept from one run to the next, in a small text file
+ * for each model, form of its weights, tier and number of threads. */
+enum { RF_PACE_NAME_BYTES = 64 };
+
+/* Takes costs and acceptance of the levels that the file has by name as first guesses. names[l] is
+ * of level l. A file that is missing or has another format changes nothing. */
+void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path);
+
+/* Writes costs and acceptance of the measured levels, and keeps what the file has of others.
+ * RF_ERR_IO names the file. */
+int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
+                 const char *path, struct rf_error *error);
 
 #endif

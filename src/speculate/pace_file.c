@@ -1,7 +1,7 @@
 /* The first line identifies the file. Then comes one line for each level: its name in quotes; for
  * 1, 2, ... rows the seconds of a pass and the number of passes measured; then the recently judged
  * tokens and how many of them were kept. */
-#include "speculate/pace_file.h"
+#include "speculate/pace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,54 +22,45 @@ _Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
 
 static const char first_line[] = "riffle pace 1\n";
 
-struct lines {
-    char text[FILE_BYTES];
-    size_t bytes;
-};
-
-/* Reads the file's text after the first line; empty where there is none. */
-static void read_lines(struct lines *lines, const char *path)
+/* The file's text after the first line; empty where there is none. */
+static void read_text(char text[FILE_BYTES], const char *path)
 {
     struct rf_mapping file;
     struct rf_error ignored;
-    size_t skip = sizeof first_line - 1;
-    lines->bytes = 0;
-    if (rf_map_file(&file, path, &ignored)) return;
-    if (file.bytes > skip && file.bytes - skip < FILE_BYTES &&
-        memcmp(file.data, first_line, skip) == 0) {
-        lines->bytes = file.bytes - skip;
-        memcpy(lines->text, file.data + skip, lines->bytes);
+    size_t skip = sizeof first_line - 1, bytes = 0;
+    if (!rf_map_file(&file, path, &ignored)) {
+        if (file.bytes > skip && file.bytes - skip < FILE_BYTES &&
+            memcmp(file.data, first_line, skip) == 0) {
+            bytes = file.bytes - skip;
+            memcpy(text, file.data + skip, bytes);
+        }
+        rf_unmap_file(&file);
     }
-    rf_unmap_file(&file);
-    lines->text[lines->bytes] = 0;
+    text[bytes] = 0;
 }
 
-/* Copies the next line from *at on, without its end. Returns 0 at the end of the text. */
-static int next_line(const struct lines *lines, size_t *at, char line[LINE_BYTES])
+/* Ends the line at *at and moves *at to the next one. NULL at the end of the text. */
+static char *next_line(char **at)
 {
-    if (*at >= lines->bytes) return 0;
-    const char *begin = lines->text + *at, *end = memchr(begin, '\n', lines->bytes - *at);
-    size_t length = end ? (size_t)(end - begin) : lines->bytes - *at;
-    *at += length + 1;
-    if (length >= LINE_BYTES) length = LINE_BYTES - 1;
-    memcpy(line, begin, length);
-    line[length] = 0;
-    return 1;
+    char *line = *at;
+    if (!*line) return NULL;
+    *at += strcspn(line, "\n");
+    if (**at) *(*at)++ = 0;
+    return line;
 }
 
-/* 1 if the line is of the level `name`; *rest is then what follows the name. */
-static int is_of(const char *line, const char *name, const char **rest)
+/* What follows the name in a line of the level `name`; NULL for another line. */
+static const char *after_name(const char *line, const char *name)
 {
     size_t length = strlen(name);
-    if (line[0] != '"' || strncmp(line + 1, name, length) != 0 || line[1 + length] != '"') return 0;
-    *rest = line + length + 2;
-    return 1;
+    int is_its = line[0] == '"' && strncmp(line + 1, name, length) == 0 && line[1 + length] == '"';
+    return is_its ? line + length + 2 : NULL;
 }
 
 struct known {
     int is_known;
     struct rf_pace_cost cost;
-    double judged, kept;
+    struct rf_pace_count count;
 };
 
 static void parse(const char *text, struct known *known)
@@ -88,20 +79,19 @@ static void parse(const char *text, struct known *known)
     char *end;
     double judged = strtod(text, &end), kept = end == text ? -1.0 : strtod(end, &end);
     if (!(kept >= 0.0 && kept <= judged && judged < 1e6)) return;
-    *known = (struct known){1, found, judged, kept};
+    *known = (struct known){1, found, {judged, kept}};
 }
 
 void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path)
 {
-    struct lines lines;
     struct known known[RF_MAX_LEVELS] = {0};
-    char line[LINE_BYTES];
+    char text[FILE_BYTES], *at = text;
     const char *rest;
     int32_t target = pace->n_levels - 1;
-    read_lines(&lines, path);
-    for (size_t at = 0; next_line(&lines, &at, line);)
+    read_text(text, path);
+    for (const char *line; (line = next_line(&at));)
         for (int32_t l = 0; l < pace->n_levels; l++)
-            if (is_of(line, names[l], &rest)) parse(rest, &known[l]);
+            if ((rest = after_name(line, names[l]))) parse(rest, &known[l]);
     if (!known[target].is_known) return;
     /* Levels that the file lacks have guesses, which are shares of the target's cost. */
     double unit = known[target].cost.seconds[0] / pace->costs[target].seconds[0];
@@ -111,53 +101,48 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
             continue;
         }
         pace->costs[l] = known[l].cost;
-        if (l == target || known[l].judged < 1.0) continue;
-        double share = known[l].judged > TRUSTED_TOKENS ? TRUSTED_TOKENS / known[l].judged : 1.0;
-        pace->pairs[l][target].all_judged = share * known[l].judged;
-        pace->pairs[l][target].all_kept = share * known[l].kept;
+        struct rf_pace_count count = known[l].count;
+        if (l == target || count.judged < 1.0) continue;
+        double share = count.judged > TRUSTED_TOKENS ? TRUSTED_TOKENS / count.judged : 1.0;
+        pace->pairs[l][target].all =
+            (struct rf_pace_count){share * count.judged, share * count.kept};
     }
 }
 
-static int append(struct lines *lines, const char *text, size_t bytes)
+/* Appends a line, if there is space for it. */
+static void append(char text[FILE_BYTES], const char *line)
 {
-    if (bytes >= FILE_BYTES - lines->bytes) return 0;
-    memcpy(lines->text + lines->bytes, text, bytes);
-    lines->bytes += bytes;
-    return 1;
+    size_t length = strlen(text), bytes = strlen(line);
+    if (bytes + 1 < FILE_BYTES - length) snprintf(text + length, bytes + 2, "%s\n", line);
 }
 
 int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
                  const char *path, struct rf_error *error)
 {
-    struct lines before, after = {.bytes = 0};
-    char line[LINE_BYTES];
-    const char *rest;
+    char before[FILE_BYTES], after[FILE_BYTES] = "", *at = before;
     int measured[RF_MAX_LEVELS] = {0}, any = 0;
     for (int32_t l = 0; l < pace->n_levels; l++)
         any |= measured[l] = pace->costs[l].measured >= WORTH_SAVING;
     if (!any) return 0;
-    read_lines(&before, path);
-    for (size_t at = 0; next_line(&before, &at, line);) {
-        int replaced = 0;
+    read_text(before, path);
+    for (const char *line; (line = next_line(&at));) {
+        int replaced = line[0] == 0;
         for (int32_t l = 0; l < pace->n_levels; l++)
-            replaced |= measured[l] && is_of(line, names[l], &rest);
-        if (!replaced && line[0] && append(&after, line, strlen(line))) append(&after, "\n", 1);
+            replaced |= measured[l] && after_name(line, names[l]);
+        if (!replaced) append(after, line);
     }
     for (int32_t l = 0; l < pace->n_levels; l++) {
         if (!measured[l]) continue;
+        char line[LINE_BYTES];
         int length = snprintf(line, sizeof line, "\"%s\"", names[l]);
         for (int r = 0; r < RF_PACE_ROWS; r++)
             length += snprintf(line + length, sizeof line - (size_t)length, " %.4g %u",
                                pace->costs[l].seconds[r], (unsigned)pace->costs[l].seen[r]);
-        double judged = 0.0, kept = 0.0;
-        for (int32_t j = l + 1; j < pace->n_levels; j++) {
-            judged += pace->pairs[l][j].all_judged;
-            kept += pace->pairs[l][j].all_kept;
-        }
-        length += snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f\n", judged,
-                           kept < judged ? kept : judged);
-        append(&after, line, (size_t)length);
+        struct rf_pace_count total = rf_pace_total(pace, l);
+        snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f", total.judged,
+                 total.kept < total.judged ? total.kept : total.judged);
+        append(after, line);
     }
-    const struct rf_span spans[] = {{first_line, sizeof first_line - 1}, {after.text, after.bytes}};
+    const struct rf_span spans[] = {{first_line, sizeof first_line - 1}, {after, strlen(after)}};
     return rf_write_file(path, spans, 2, error);
 }

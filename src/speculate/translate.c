@@ -48,25 +48,26 @@ int rf_translator_new(struct rf_translator **out, const struct rf_tokenizer *tar
                       const struct rf_tokenizer *draft, int32_t n_text, int32_t n_tokens,
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
-    static const char what[] = "the translation of drafts";
     *out = NULL;
     if (n_text < 1 || n_tokens < 1)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "drafts cannot be translated for texts of %d and %d tokens", (int)n_text,
                        (int)n_tokens);
-    struct rf_translator *t = rf_calloc(allocator, 1, sizeof *t, what, error);
+    size_t n = (size_t)n_text + (size_t)n_tokens;
+    struct rf_translator *t;
+    t = rf_malloc(allocator, 1, sizeof *t + n * (sizeof(int64_t) + sizeof(int32_t)),
+                  "the translation of drafts", error);
     if (!t) return RF_ERR_MEMORY;
     *t = (struct rf_translator){.allocator = allocator,
                                 .target = target,
                                 .draft = draft,
                                 .text_cap = n_text,
-                                .token_cap = n_tokens};
-    t->text_end = rf_malloc(allocator, (size_t)n_text, sizeof *t->text_end, what, error);
-    t->stretch = rf_malloc(allocator, (size_t)n_text, sizeof *t->stretch, what, error);
-    t->tokens = rf_malloc(allocator, (size_t)n_tokens, sizeof *t->tokens, what, error);
-    t->token_end = rf_malloc(allocator, (size_t)n_tokens, sizeof *t->token_end, what, error);
-    int code = t->text_end && t->stretch && t->tokens && t->token_end ? 0 : RF_ERR_MEMORY;
-    if (!code) code = rf_control_map_init(&t->to_draft, target, draft, allocator, error);
+                                .token_cap = n_tokens,
+                                .text_end = (int64_t *)(t + 1)};
+    t->token_end = t->text_end + n_text;
+    t->stretch = (int32_t *)(t->token_end + n_tokens);
+    t->tokens = t->stretch + n_text;
+    int code = rf_control_map_init(&t->to_draft, target, draft, allocator, error);
     if (!code) code = rf_control_map_init(&t->to_target, draft, target, allocator, error);
     if (code) {
         rf_translator_free(t);
@@ -81,10 +82,6 @@ void rf_translator_free(struct rf_translator *t)
     if (!t) return;
     rf_control_map_free(&t->to_draft, t->allocator);
     rf_control_map_free(&t->to_target, t->allocator);
-    rf_free(t->allocator, t->text_end);
-    rf_free(t->allocator, t->stretch);
-    rf_free(t->allocator, t->tokens);
-    rf_free(t->allocator, t->token_end);
     rf_bytes_free(t->allocator, &t->bytes);
     rf_tokens_free(t->allocator, &t->ids);
     rf_free(t->allocator, t);

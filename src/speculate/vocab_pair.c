@@ -49,44 +49,30 @@ int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, in
     return alike > 0 && alone <= alike / 16;
 }
 
-/* A map from the names of a vocabulary's control tokens to their ids. */
+/* The ids of a vocabulary's control tokens by their names. */
 struct names {
-    struct rf_str *texts;
-    int32_t *ids;
+    struct rf_str *texts; /* of all tokens */
     struct rf_strmap map;
 };
-
-static int32_t count_controls(const struct rf_tokenizer *tokenizer)
-{
-    int32_t n = 0;
-    for (int32_t id = 0; id < rf_tokenizer_n_tokens(tokenizer); id++)
-        n += rf_token_is_control(tokenizer, id);
-    return n;
-}
 
 static void names_free(struct names *names, const struct rf_allocator *allocator)
 {
     rf_strmap_free(&names->map, allocator);
     rf_free(allocator, names->texts);
-    rf_free(allocator, names->ids);
 }
 
 static int names_init(struct names *names, const struct rf_tokenizer *tokenizer,
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
-    int32_t n = count_controls(tokenizer), at = 0;
+    int32_t n = rf_tokenizer_n_tokens(tokenizer);
     *names = (struct names){0};
     names->texts = rf_malloc(allocator, (size_t)n, sizeof *names->texts, "control tokens", error);
-    names->ids = rf_malloc(allocator, (size_t)n, sizeof *names->ids, "control tokens", error);
-    int code = names->texts && names->ids
-                   ? rf_strmap_init(&names->map, names->texts, n, allocator, error)
-                   : RF_ERR_MEMORY;
-    for (int32_t id = 0; !code && id < rf_tokenizer_n_tokens(tokenizer); id++) {
-        if (!rf_token_is_control(tokenizer, id)) continue;
-        names->texts[at] = rf_token_text(tokenizer, id, 1);
-        names->ids[at] = id;
-        if (names->texts[at].bytes) rf_strmap_put(&names->map, at, 0);
-        at++;
+    int code = names->texts ? rf_strmap_init(&names->map, names->texts, n, allocator, error)
+                            : RF_ERR_MEMORY;
+    for (int32_t id = 0; !code && id < n; id++) {
+        names->texts[id] = rf_token_text(tokenizer, id, 1);
+        if (rf_token_is_control(tokenizer, id) && names->texts[id].bytes)
+            rf_strmap_put(&names->map, id, 0);
     }
     if (code) names_free(names, allocator);
     return code;
@@ -96,8 +82,8 @@ static int32_t counterpart(const struct rf_tokenizer *from, const struct rf_toke
                            const struct names *names, int32_t token)
 {
     struct rf_str text = rf_token_text(from, token, 1), none = {"", 0};
-    int32_t at = text.bytes ? rf_strmap_find(&names->map, text, none) : -1;
-    if (at >= 0) return names->ids[at];
+    int32_t same = text.bytes ? rf_strmap_find(&names->map, text, none) : -1;
+    if (same >= 0) return same;
     if (rf_token_is_end(from, token))
         return rf_tokenizer_eos(to); /* the BOS of some models also ends answers */
     return token == rf_tokenizer_bos(from) ? rf_tokenizer_bos(to) : -1;
@@ -111,31 +97,22 @@ int rf_control_map_init(struct rf_control_map *map, const struct rf_tokenizer *f
     *map = (struct rf_control_map){0};
     int code = names_init(&names, to, allocator, error);
     if (code) return code;
-    map->pairs = rf_malloc(allocator, (size_t)count_controls(from), sizeof *map->pairs,
-                           "control tokens", error);
-    for (int32_t id = 0; map->pairs && id < rf_tokenizer_n_tokens(from); id++) {
-        int32_t other = rf_token_is_control(from, id) ? counterpart(from, to, &names, id) : -1;
-        if (other >= 0) map->pairs[map->n++] = (struct rf_control_pair){id, other};
-    }
+    int32_t n = rf_tokenizer_n_tokens(from);
+    map->to = rf_malloc(allocator, (size_t)n, sizeof *map->to, "control tokens", error);
+    for (; map->to && map->n < n; map->n++)
+        map->to[map->n] =
+            rf_token_is_control(from, map->n) ? counterpart(from, to, &names, map->n) : -1;
     names_free(&names, allocator);
-    return map->pairs ? 0 : RF_ERR_MEMORY;
+    return map->to ? 0 : RF_ERR_MEMORY;
 }
 
 void rf_control_map_free(struct rf_control_map *map, const struct rf_allocator *allocator)
 {
-    rf_free(allocator, map->pairs);
+    rf_free(allocator, map->to);
     *map = (struct rf_control_map){0};
 }
 
 int32_t rf_control_map_find(const struct rf_control_map *map, int32_t token)
 {
-    int32_t low = 0, high = map->n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (map->pairs[middle].from < token)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < map->n && map->pairs[low].from == token ? map->pairs[low].to : -1;
+    return token >= 0 && token < map->n ? map->to[token] : -1;
 }

@@ -14,9 +14,7 @@ int rf_vocab_same(const struct rf_tokenizer *a, const struct rf_tokenizer *b, in
 
 /* A map from the control tokens of one vocabulary to those of another. */
 struct rf_control_map {
-    struct rf_control_pair {
-        int32_t from, to;
-    } * pairs; /* by rising `from` */
+    int32_t *to; /* [n]: of each token of the one; -1: no token corresponds */
     int32_t n;
 };
 

@@ -5,7 +5,6 @@
 #include "infer/sequence.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
-#include "speculate/pace_file.h"
 
 #include <math.h>
 #include <stdio.h>
