@@ -52,26 +52,35 @@ void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from)
 int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
                    const struct rf_allocator *allocator, struct rf_error *error)
 {
-    size_t n = (size_t)n_vocab;
-    struct rf_sampler *made;
-    made = rf_calloc(allocator, 1,
-                     sizeof *made + n * (sizeof *made->candidates + sizeof *made->penalised +
-                                         sizeof *made->seen),
-                     "sampler", error);
-    *sampler = made;
-    if (!made) return RF_ERR_MEMORY;
-    made->allocator = allocator;
-    made->n_vocab = n_vocab;
-    made->first_above = first_above;
-    made->candidates = (struct candidate *)(made + 1);
-    made->penalised = (float *)(made->candidates + n);
-    made->seen = (uint32_t *)(made->penalised + n);
+    *sampler = rf_calloc(allocator, 1, sizeof **sampler, "sampler", error);
+    if (!*sampler) return RF_ERR_MEMORY;
+    (*sampler)->allocator = allocator;
+    (*sampler)->n_vocab = n_vocab;
+    (*sampler)->first_above = first_above;
     return 0;
 }
 
 void rf_sampler_free(struct rf_sampler *sampler)
 {
-    if (sampler) rf_free(sampler->allocator, sampler);
+    if (!sampler) return;
+    rf_free(sampler->allocator, sampler->candidates);
+    rf_free(sampler->allocator, sampler);
+}
+
+/* Made for the first choice, so that greedy sessions and forks do without. */
+static int make_lists(struct rf_sampler *sampler, struct rf_error *error)
+{
+    size_t n = (size_t)sampler->n_vocab;
+    if (sampler->candidates) return 0;
+    sampler->candidates =
+        rf_malloc(sampler->allocator, n,
+                  sizeof *sampler->candidates + sizeof *sampler->penalised + sizeof *sampler->seen,
+                  "sampler", error);
+    if (!sampler->candidates) return RF_ERR_MEMORY;
+    sampler->penalised = (float *)(sampler->candidates + n);
+    sampler->seen = (uint32_t *)(sampler->penalised + n);
+    memset(sampler->seen, 0, n * sizeof *sampler->seen);
+    return 0;
 }
 
 /* The order of candidates: greater logits first, lower ids among equals. A NaN comes after
@@ -363,6 +372,7 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
                             int32_t n, const int32_t *path, int32_t n_path,
                             struct rf_choice *choice, struct rf_error *error)
 {
+    if (make_lists(sampler, error)) return RF_ERR_MEMORY;
     logits = penalise(sampler, logits, text, n, path, n_path);
     size_t best = greatest(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
