@@ -362,7 +362,7 @@ static int open_device(struct world *world, struct rf_device_info *device,
 {
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
     const struct rf_queue_options options = {.threads = world->options->threads};
-    rf_api_device(&world->device);
+    world->device = rf_api_device();
     int code = kind->describe(&world->device, device, error);
     if (!code) code = kind->open(&world->backend, &world->device, &rf_system_allocator, error);
     if (!code)

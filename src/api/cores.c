@@ -9,8 +9,7 @@ RF_API_OPTIONS(riffle_cores_options, .flags = 0)
 
 static int measure(struct rf_plan *plan, riffle_cores_info *info, struct rf_error *error)
 {
-    struct rf_backend_options options;
-    rf_api_device(&options);
+    const struct rf_backend_options options = rf_api_device();
     int32_t n_measured = 0;
     int code = rf_backend_kinds[0]->measure_cores(&options, plan, &rf_system_allocator, &n_measured,
                                                   &info->read_bytes_per_second, error);

@@ -90,7 +90,7 @@ struct rf_api_progress {
 int rf_api_report(void *progress, uint64_t done, uint64_t total);
 
 /* The device that models are opened on, as riffle_set_cpu or RIFFLE_CPU choose it. */
-void rf_api_device(struct rf_backend_options *options);
+struct rf_backend_options rf_api_device(void);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 

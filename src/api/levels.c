@@ -24,8 +24,6 @@ static int32_t find_level(const struct rf_chain *chain, const struct rf_chain_le
     return found;
 }
 
-/* ---- the kinds of levels ---- */
-
 struct opening {
     struct riffle_session *session;
     const struct rf_chain_level *chosen;
@@ -112,8 +110,6 @@ static int open_level(struct opening *o, struct rf_error *error)
     }
 }
 
-/* ---- the pace that is kept ---- */
-
 /* The name of a draft model is not enough: "draft" may be another model in the next run. */
 static void name_costs(struct levels *levels, const struct riffle_model *model, int32_t l)
 {
@@ -145,8 +141,6 @@ int rf_levels_load_pace(struct riffle_session *session, struct rf_error *error)
                  levels->pace_file);
     return 0;
 }
-
-/* ---- all of them ---- */
 
 int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
                    struct rf_error *error)

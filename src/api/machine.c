@@ -19,13 +19,12 @@ const char *riffle_version(void)
 #undef TEXT
 }
 
-void rf_api_device(struct rf_backend_options *options)
+struct rf_backend_options rf_api_device(void)
 {
-    *options =
-        (struct rf_backend_options){.tier = atomic_load(&forced_tier), .asker = "riffle_set_cpu"};
-    const char *name = getenv("RIFFLE_CPU");
-    if (!options->tier && name && *name)
-        *options = (struct rf_backend_options){.tier = name, .asker = "RIFFLE_CPU"};
+    const char *forced = atomic_load(&forced_tier), *wanted = getenv("RIFFLE_CPU");
+    if (!forced && wanted && *wanted)
+        return (struct rf_backend_options){.tier = wanted, .asker = "RIFFLE_CPU"};
+    return (struct rf_backend_options){.tier = forced, .asker = "riffle_set_cpu"};
 }
 
 int riffle_set_cpu(const char *name)
@@ -53,11 +52,10 @@ int riffle_machine_get(riffle_machine *machine, size_t machine_size)
 {
     if (!machine) return rf_api_error(RIFFLE_ERR_ARGUMENT, "machine is NULL");
     struct rf_error error;
-    struct rf_backend_options options;
+    const struct rf_backend_options options = rf_api_device();
     struct rf_device_info info;
     riffle_machine found = {.memory_bytes = rf_memory_physical(),
                             .peak_rss_bytes = rf_memory_peak_rss()};
-    rf_api_device(&options);
     int code = rf_backend_kinds[0]->describe(&options, &info, &error);
     if (!code) code = rf_api_threads(0, &found.cores, &error);
     if (code) return rf_api_fail(&error);

@@ -8,12 +8,11 @@ int riffle_measure_read(int32_t threads, double *bytes_per_second)
 {
     if (!bytes_per_second) return rf_api_error(RIFFLE_ERR_ARGUMENT, "bytes_per_second is NULL");
     struct rf_error error;
-    struct rf_backend_options options;
+    const struct rf_backend_options options = rf_api_device();
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
-    rf_api_device(&options);
     int code = rf_api_threads(threads, &threads, &error);
     if (!code && !kind->measure_read)
-        code = rf_fail(&error, RF_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
+        return rf_api_error(RIFFLE_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
     if (!code)
         code =
             kind->measure_read(&options, threads, &rf_system_allocator, bytes_per_second, &error);
@@ -101,9 +100,8 @@ int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on
     for (size_t i = 0; i < request.n_shapes; i++)
         shapes[i] = (struct rf_roofline_shape){asked.shapes[i].m, asked.shapes[i].k};
     request.shapes = shapes;
-    struct rf_backend_options device;
+    const struct rf_backend_options device = rf_api_device();
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
-    rf_api_device(&device);
     code = rf_api_threads(asked.threads, &request.threads, &error);
     if (!code && !kind->roofline)
         code = rf_fail(&error, RF_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);

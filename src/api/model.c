@@ -92,9 +92,8 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
 static int open_backend(riffle_model *model, struct rf_error *error)
 {
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
-    struct rf_backend_options device;
+    const struct rf_backend_options device = rf_api_device();
     struct rf_device_info info;
-    rf_api_device(&device);
     int code = kind->describe(&device, &info, error);
     if (!code) code = kind->open(&model->backend, &device, &model->allocator, error);
     if (!code) model->tier = info.tier;

@@ -53,9 +53,8 @@ int riffle_quantize(const char *in, const char *out, const char *type,
     struct rf_api_progress report = {chosen.progress, chosen.progress_user, "quantising"};
     struct rf_quantize_options work = {.progress = chosen.progress ? rf_api_report : NULL,
                                        .user = &report};
-    struct rf_backend_options device;
+    const struct rf_backend_options device = rf_api_device();
     struct rf_device_info info;
-    rf_api_device(&device);
     code = find_target(type, chosen.rule, &work.target, &error);
     if (!code) code = rf_api_threads(chosen.threads, &work.threads, &error);
     if (!code) code = rf_backend_kinds[0]->describe(&device, &info, &error);

@@ -10,8 +10,6 @@ static void backend_free(struct rf_backend *backend)
     rf_free(backend->allocator, backend);
 }
 
-/* ---- queues ---- */
-
 static void queue_free(struct rf_queue *base)
 {
     if (!base) return;
@@ -60,8 +58,6 @@ static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weigh
     rf_lock_release(&queue->turn);
     return code;
 }
-
-/* ---- answers ---- */
 
 /* A pass is done when it has been submitted. */
 static int sync(struct rf_view *view, struct rf_error *error)
@@ -135,8 +131,6 @@ int rf_cpu_backend_new(struct rf_backend **backend, int tier, const struct rf_al
     *backend = &made->base;
     return 0;
 }
-
-/* ---- the kind ---- */
 
 static int tier_of(const struct rf_backend_options *options, struct rf_error *error)
 {
