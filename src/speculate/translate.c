@@ -313,8 +313,9 @@ static void add_text(struct rf_translator *t, int32_t token)
     t->stretch[t->n_text++] = stretch;
 }
 
-static void cut(struct rf_translator *t, int32_t n)
+void rf_translator_rewind(struct rf_translator *t, int32_t n)
 {
+    if (n >= t->n_text) return;
     int64_t end = text_end(t, n);
     t->n_text = n;
     if (t->covered > end) t->covered = end;
@@ -324,11 +325,6 @@ static void cut(struct rf_translator *t, int32_t n)
         t->covered = 0; /* also what an encoder left out behind them */
     }
     if (t->n_kept > t->n_tokens) t->n_kept = t->n_tokens;
-}
-
-void rf_translator_rewind(struct rf_translator *t, int32_t n)
-{
-    if (n < t->n_text) cut(t, n);
 }
 
 int32_t rf_translator_kept(struct rf_translator *t)
@@ -362,7 +358,7 @@ int32_t rf_translator_read(struct rf_translator *t, const int32_t *text, int32_t
                        (int)t->text_cap);
     t->text = text;
     if (n == t->n_text && n > 0) return t->n_tokens;
-    cut(t, n < t->n_text ? n : t->n_text); /* also tokens whose end is unknown */
+    rf_translator_rewind(t, n);
     int code = read_on(t, text, n, error);
     if (!code) return t->n_tokens;
     t->n_text = t->n_tokens = t->n_kept = 0;
