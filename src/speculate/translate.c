@@ -35,6 +35,7 @@ struct rf_translator {
                          next index */
 
     int32_t token_cap, n_tokens;
+    int is_cut;     /* since the last read: the tokens at the end are to be made anew */
     int32_t n_kept; /* rf_translator_kept */
     int32_t *tokens;
     int64_t *token_end; /* NO_BORDER: its end in the text is unknown */
@@ -316,6 +317,7 @@ static void add_text(struct rf_translator *t, int32_t token)
 void rf_translator_rewind(struct rf_translator *t, int32_t n)
 {
     if (n >= t->n_text) return;
+    t->is_cut = 1;
     int64_t end = text_end(t, n);
     t->n_text = n;
     if (t->covered > end) t->covered = end;
@@ -357,9 +359,10 @@ int32_t rf_translator_read(struct rf_translator *t, const int32_t *text, int32_t
                        "the text has %d tokens; its translation was made for %d", (int)n,
                        (int)t->text_cap);
     t->text = text;
-    if (n == t->n_text && n > 0) return t->n_tokens;
+    if (n == t->n_text && n > 0 && !t->is_cut) return t->n_tokens;
     rf_translator_rewind(t, n);
     int code = read_on(t, text, n, error);
+    t->is_cut = 0;
     if (!code) return t->n_tokens;
     t->n_text = t->n_tokens = t->n_kept = 0;
     t->covered = 0;

@@ -164,7 +164,7 @@ static void read_to(struct reading *r, int32_t n, int grows, struct tally *kept)
         CHECK_MSG(told >= 0 && told <= same, "%d tokens are told to be kept, not %d", told, same);
         kept->same += told;
         kept->all += same;
-        if (grows && r->n_marked == r->n_before) CHECK(told >= r->n_before / 2 - 64);
+        if (grows && r->n_marked == r->n_before) CHECK(told >= r->n_before - 32);
         memcpy(r->marked, tokens, (size_t)made * sizeof *tokens);
         r->n_marked = made;
     }
@@ -173,8 +173,7 @@ static void read_to(struct reading *r, int32_t n, int grows, struct tally *kept)
     if (is_exact(r->target, view(&said, 0, said.bytes)) &&
         is_exact(r->draft, view(&said, 0, said.bytes))) {
         size_t held = said.bytes - got.bytes;
-        /* An unfinished character has up to 3 bytes. Two whole ones were held back once. */
-        CHECK_MSG(got.bytes <= said.bytes && held <= 6 &&
+        CHECK_MSG(got.bytes <= said.bytes && held <= 3 &&
                       memcmp(got.data, said.data, got.bytes) == 0,
                   "%s to %s: \"%.*s\" is read as \"%.*s\"", r->target->name, r->draft->name,
                   (int)said.bytes, said.data, (int)got.bytes, got.data);
