@@ -164,7 +164,7 @@ static void read_to(struct reading *r, int32_t n, int grows, struct tally *kept)
         CHECK_MSG(told >= 0 && told <= same, "%d tokens are told to be kept, not %d", told, same);
         kept->same += told;
         kept->all += same;
-        if (grows && r->n_marked == r->n_before) CHECK(told >= r->n_before - 32);
+        if (grows && r->n_marked == r->n_before) CHECK(told >= r->n_before / 2 - 64);
         memcpy(r->marked, tokens, (size_t)made * sizeof *tokens);
         r->n_marked = made;
     }
