@@ -155,6 +155,7 @@ static void read_shard(struct reader *reader, const struct rf_hf_shard *shard)
                "a header of %" PRIu64 " bytes is more than the %d that are allowed", header_bytes,
                MAX_HEADER_BYTES);
     const unsigned char *header = rf_cursor_take(&cursor, header_bytes, "the header");
+    if (!header) return;
     reader->data = cursor.data + cursor.at;
     reader->data_bytes = rf_cursor_left(&cursor);
     struct rf_str text = {(const char *)header, (size_t)header_bytes}, name;

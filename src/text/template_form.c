@@ -64,9 +64,10 @@ static const char *find(const char *text, size_t n, const char *wanted)
 static struct rf_str take_default_system(struct reader *r)
 {
     static const char open[] = "<|im_start|>system\n", close[] = "<|im_end|>\n";
-    const char *text = r->pending.data, *end = text + r->pending.count;
-    const char *begin = r->pending.count ? find(text, r->pending.count, open) : NULL;
-    if (!begin || r->form->has_default_system) return (struct rf_str){NULL, 0};
+    if (!r->pending.count || r->form->has_default_system) return (struct rf_str){NULL, 0};
+    const char *end = r->pending.data + r->pending.count;
+    const char *begin = find(r->pending.data, r->pending.count, open);
+    if (!begin) return (struct rf_str){NULL, 0};
     begin += strlen(open);
     const char *stop = find(begin, (size_t)(end - begin), close);
     if (!stop) return (struct rf_str){NULL, 0};
