@@ -133,6 +133,7 @@ struct reading {
     int32_t n;                          /* tokens of the text that were read last */
     int32_t before[CAPACITY], n_before; /* after the last read */
     int32_t marked[CAPACITY], n_marked; /* when rf_translator_kept was called last */
+    int is_marked;                      /* it was called after the last read */
 };
 
 /* Makes the text end otherwise from token `at` on; the translator is told before. */
@@ -164,9 +165,12 @@ static void read_to(struct reading *r, int32_t n, int grows, struct tally *kept)
         CHECK_MSG(told >= 0 && told <= same, "%d tokens are told to be kept, not %d", told, same);
         kept->same += told;
         kept->all += same;
-        if (grows && r->n_marked == r->n_before) CHECK(told >= r->n_before / 2 - 64);
+        if (grows && r->is_marked) CHECK(told >= r->n_before - 32);
         memcpy(r->marked, tokens, (size_t)made * sizeof *tokens);
         r->n_marked = made;
+        r->is_marked = 1;
+    } else {
+        r->is_marked = 0;
     }
     struct text said = decode(r->target->tokenizer, r->text, n),
                 got = decode(r->draft->tokenizer, tokens, made);
