@@ -202,13 +202,19 @@ static void take_tensor(struct rf_cursor *cursor, struct rf_tensor *tensor, uint
     if (!reading->code) set_tensor_bytes(reading, tensor);
 }
 
+/* `expected`: the first aligned offset behind the tensor before. A file whose tensors lie elsewhere
+ * is damaged: another type or dimension in its header would read other bytes, without an error. */
 static void place_tensor(const struct rf_gguf *gguf, struct rf_tensor *tensor, uint64_t offset,
-                         const unsigned char *data, size_t data_bytes)
+                         uint64_t expected, const unsigned char *data, size_t data_bytes)
 {
     if (offset % gguf->alignment)
         rf_bad(gguf->reading, RF_ERR_FORMAT,
                "tensor %s: offset %" PRIu64 " is not a multiple of the alignment, %" PRIu64,
                tensor->name, offset, gguf->alignment);
+    if (offset != expected)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "tensor %s: offset %" PRIu64 " is not that behind the tensor before it, %" PRIu64,
+               tensor->name, offset, expected);
     if (tensor->bytes > data_bytes || offset > data_bytes - tensor->bytes)
         rf_bad(gguf->reading, RF_ERR_FORMAT,
                "tensor %s: %" PRIu64 " bytes at offset %" PRIu64
@@ -232,9 +238,16 @@ static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64
     size_t padding = (size_t)((gguf->alignment - cursor->at % gguf->alignment) % gguf->alignment);
     size_t left = rf_cursor_left(cursor);
     if (padding > left) padding = left;
-    for (uint64_t i = 0; i < n; i++)
-        place_tensor(gguf, &source->tensors[i], offsets[i], cursor->data + cursor->at + padding,
-                     left - padding);
+    const unsigned char *data = cursor->data + cursor->at + padding;
+    uint64_t end = 0;
+    left -= padding;
+    for (uint64_t i = 0; !reading->code && i < n; i++) {
+        place_tensor(gguf, &source->tensors[i], offsets[i], end, data, left);
+        end = offsets[i] + source->tensors[i].bytes;
+        end += (gguf->alignment - end % gguf->alignment) % gguf->alignment;
+    }
+    if (left > end)
+        rf_bad(reading, RF_ERR_FORMAT, "%" PRIu64 " bytes follow the last tensor", left - end);
 }
 
 static void check_version(const struct rf_gguf *gguf)

@@ -175,11 +175,11 @@ static void read_model(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
     if (!reading->code) rf_hf_read_params(hf);
-    int tied = rf_json_is_true(rf_json_get(hf->config, "tie_word_embeddings"));
-    if (!reading->code) rf_safetensors_read(hf, tied);
+    if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_tensors_sort(reading);
     if (!reading->code) rf_layout_check(reading);
-    if (reading->source->params.tied_output && !tied)
+    if (!reading->code) rf_hf_check_vocab_size(hf);
+    if (reading->source->params.tied_output && !hf->is_tied)
         rf_bad(
             reading, RF_ERR_FORMAT,
             "tensor lm_head.weight is missing, and config.json does not tie it to the embedding");

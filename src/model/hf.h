@@ -27,6 +27,7 @@ struct rf_hf {
     struct rf_reading reading;
     const struct rf_hf_files *files;
     struct rf_json *config, *generation_config, *tokenizer_config, *tokenizer, *chat_template;
+    int is_tied; /* the output head is the embedding */
 };
 
 /* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
@@ -40,9 +41,11 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
 
 void rf_hf_read_params(struct rf_hf *hf);
-/* Fills source->tensors from all shards and translates the names. `tied`: skips the output head,
- * since the configuration says that it is the embedding. */
-void rf_safetensors_read(struct rf_hf *hf, int tied);
+/* To be called when the tensors are known. */
+void rf_hf_check_vocab_size(struct rf_hf *hf);
+/* Fills source->tensors from all shards and translates the names. Skips the output head where the
+ * configuration says that it is the embedding. */
+void rf_safetensors_read(struct rf_hf *hf);
 /* Translates a GGUF name to the folder's name. */
 void rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
 void rf_hf_read_vocab(struct rf_hf *hf);

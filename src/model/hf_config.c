@@ -43,6 +43,32 @@ static double get_number(struct rf_hf *hf, const struct rf_json *object, const c
     return otherwise;
 }
 
+/* A text; "" when it is missing or null. */
+static struct rf_str get_text(struct rf_hf *hf, const struct rf_json *object, const char *key)
+{
+    const struct rf_json *found = rf_json_get(object, key);
+    struct rf_str text = {"", 0};
+    if (found && !rf_json_string(found, &text))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is not a text", key);
+    return text;
+}
+
+static int get_flag(struct rf_hf *hf, const struct rf_json *object, const char *key, int otherwise)
+{
+    const struct rf_json *found = rf_json_get(object, key);
+    if (found && !rf_json_bool(found, &otherwise))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is neither true nor false", key);
+    return otherwise;
+}
+
+static const struct rf_json *get_object(struct rf_hf *hf, const char *key)
+{
+    const struct rf_json *found = rf_json_get(hf->config, key);
+    if (found && !rf_json_is_object(found))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is not a JSON object", key);
+    return found;
+}
+
 static void missing(struct rf_hf *hf, const char *key)
 {
     rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is missing", key);
@@ -58,7 +84,7 @@ static int32_t need_count(struct rf_hf *hf, const char *key)
 static const struct class *find_class(struct rf_hf *hf)
 {
     struct rf_str name = rf_json_text(rf_json_at(rf_json_get(hf->config, "architectures"), 0));
-    struct rf_str type = rf_json_text(rf_json_get(hf->config, "model_type"));
+    struct rf_str type = get_text(hf, hf->config, "model_type");
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (name.bytes ? rf_str_is(name, classes[i].class_name)
                        : rf_str_is(type, classes[i].model_type))
@@ -74,7 +100,7 @@ static const struct class *find_class(struct rf_hf *hf)
 
 static void refuse_variants(struct rf_hf *hf)
 {
-    struct rf_str act = rf_json_text(rf_json_get(hf->config, "hidden_act"));
+    struct rf_str act = get_text(hf, hf->config, "hidden_act");
     if (act.bytes && !rf_str_is(act, "silu"))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "hidden_act is \"%.*s\"; only silu is supported", rf_shown(act), act.data);
@@ -123,16 +149,16 @@ static void llama3_factors(struct rf_hf *hf, const struct rf_json *scaling, doub
 static void read_rope(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->reading.source->params;
-    const struct rf_json *scaling = rf_json_get(hf->config, "rope_parameters");
-    if (!scaling) scaling = rf_json_get(hf->config, "rope_scaling");
+    const struct rf_json *scaling = get_object(hf, "rope_parameters");
+    if (!scaling) scaling = get_object(hf, "rope_scaling");
     const struct rf_json *place = rf_json_get(scaling, "rope_theta") ? scaling : hf->config;
     params->rope_theta = (float)get_number(hf, place, "rope_theta", (double)params->rope_theta);
     double factor = get_number(hf, scaling, "factor", 1);
     if (!isfinite(factor) || factor <= 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "the factor of rope_scaling is %g; it must be above 0", factor);
-    const struct rf_json *kind = rf_json_get(scaling, "rope_type");
-    struct rf_str type = rf_json_text(kind ? kind : rf_json_get(scaling, "type"));
+    struct rf_str type = get_text(hf, scaling, "rope_type");
+    if (type.bytes == 0) type = get_text(hf, scaling, "type");
     if (type.bytes == 0 || rf_str_is(type, "default")) return;
     if (rf_str_is(type, "linear"))
         params->rope_scale = (float)(1 / factor);
@@ -159,6 +185,16 @@ static void read_heads(struct rf_hf *hf, const struct class *class)
     params->head_dim = params->rope_dim = get_count(hf, hf->config, "head_dim", head_dim);
 }
 
+void rf_hf_check_vocab_size(struct rf_hf *hf)
+{
+    int32_t n_vocab = hf->reading.source->params.n_vocab;
+    int32_t stated = get_count(hf, hf->config, "vocab_size", n_vocab);
+    if (stated != n_vocab)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                    "vocab_size is %" PRId32 ", but the embedding has %" PRId32 " rows", stated,
+                    n_vocab);
+}
+
 void rf_hf_read_params(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->reading.source->params;
@@ -174,12 +210,12 @@ void rf_hf_read_params(struct rf_hf *hf)
     params->n_ff = need_count(hf, "intermediate_size");
     params->n_ctx_train = need_count(hf, "max_position_embeddings");
     params->n_head = need_count(hf, "num_attention_heads");
+    hf->is_tied = get_flag(hf, hf->config, "tie_word_embeddings", 0);
     if (hf->reading.code) return;
     read_heads(hf, class);
     params->rms_eps = (float)get_number(hf, hf->config, "rms_norm_eps", 1e-6);
     int32_t window = get_count(hf, hf->config, "sliding_window", 0);
-    const struct rf_json *use_window = rf_json_get(hf->config, "use_sliding_window");
-    if (use_window ? rf_json_is_true(use_window) : class->has_window)
+    if (get_flag(hf, hf->config, "use_sliding_window", class->has_window))
         rf_params_limit_window(params, window);
 
     /* Check before and after: read_rope relies on valid dimensions. */

@@ -30,27 +30,6 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
 }
 
-static int by_place(const void *a, const void *b)
-{
-    uintptr_t x = (uintptr_t)(*(const struct rf_tensor *const *)a)->data;
-    uintptr_t y = (uintptr_t)(*(const struct rf_tensor *const *)b)->data;
-    return (x > y) - (x < y);
-}
-
-/* Addresses stand for places in files, since mappings do not overlap. */
-static void check_overlap(struct rf_reading *reading)
-{
-    size_t n = (size_t)reading->source->n_tensors;
-    const struct rf_tensor **order = rf_take(reading, n, sizeof *order, "tensors");
-    if (!order) return;
-    for (size_t i = 0; i < n; i++) order[i] = &reading->source->tensors[i];
-    qsort(order, n, sizeof *order, by_place);
-    for (size_t i = 1; !reading->code && i < n; i++)
-        if ((uintptr_t)order[i]->data - (uintptr_t)order[i - 1]->data < order[i - 1]->bytes)
-            rf_bad(reading, RF_ERR_FORMAT, "tensors %.100s and %.100s overlap",
-                   shown(reading, order[i - 1]->name).text, shown(reading, order[i]->name).text);
-}
-
 int rf_tensors_sort(struct rf_reading *reading)
 {
     struct rf_tensor *tensors = reading->source->tensors;
@@ -60,7 +39,6 @@ int rf_tensors_sort(struct rf_reading *reading)
         if (strcmp(tensors[i - 1].name, tensors[i].name) == 0)
             rf_bad(reading, RF_ERR_FORMAT, "two tensors are called %.200s",
                    shown(reading, tensors[i].name).text);
-    check_overlap(reading);
     return reading->code;
 }
 
@@ -130,7 +108,8 @@ void rf_params_limit_window(struct rf_params *params, int64_t window)
     if (window > 0 && window < params->n_ctx_train) params->n_ctx_train = (int32_t)window;
 }
 
-/* Expects a tensor of ne0 x ne1 (ne1 is 1 for vectors) and marks it in `expected`. */
+/* Expects a tensor of ne0 x ne1 and marks it in `expected`. A vector (ne1 is 1) must be of a float
+ * type. */
 static void expect(struct rf_reading *reading, unsigned char *expected, const char *name,
                    int64_t ne0, int64_t ne1)
 {
@@ -149,6 +128,10 @@ static void expect(struct rf_reading *reading, unsigned char *expected, const ch
                "tensor %s is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                "], but the parameters ask for [%" PRId64 ", %" PRId64 "]",
                shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], ne0, ne1);
+    const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
+    if (ne1 == 1 && info->block_elems != 1)
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %s is %s; it must be of a float type",
+               shown(reading, name).text, info->name);
 }
 
 struct shape {
@@ -177,13 +160,9 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
  * read on opening. */
 static void read_rope_freqs(struct rf_reading *reading, const struct rf_tensor *tensor)
 {
-    const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
     size_t n = (size_t)reading->source->params.rope_dim / 2;
-    if (info->block_elems != 1)
-        rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %s is %s; it must be of a float type",
-               tensor->name, info->name);
     float *factors = rf_keep(reading, n, sizeof *factors, tensor->name);
-    if (!factors) return;
+    if (!factors || reading->code) return;
     rf_dequantize_f32(tensor->dtype, tensor->data, factors, n);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(factors[i]) || factors[i] <= 0.0f)

@@ -46,8 +46,7 @@ void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char 
 /* A copy of the text, with a terminating zero, that lives as long as the source. */
 char *rf_keep_text(struct rf_reading *reading, struct rf_str text);
 
-/* Sorts the source's tensors by name, for rf_source_tensor. Equal names and overlapping bytes are
- * errors. */
+/* Sorts the source's tensors by name, for rf_source_tensor. Equal names are an error. */
 int rf_tensors_sort(struct rf_reading *reading);
 
 /* Checks counts, divisibility, dimensions and floats. Does not look at n_vocab. */

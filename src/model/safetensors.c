@@ -3,6 +3,7 @@
  * GGUF's. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "model/cursor.h"
 #include "model/hf.h"
@@ -58,11 +59,17 @@ struct node {
     struct node *next;
 };
 
+struct extent {
+    const char *name;
+    int64_t begin, end;
+};
+
 struct reader {
     struct rf_hf *hf;
     const unsigned char *data; /* after the header */
     size_t data_bytes;
-    int tied;
+    struct extent *extents; /* of the shard's tensors, those that are not read included */
+    size_t n_extents;
     struct node *first;
     int32_t count;
 };
@@ -102,8 +109,8 @@ static void read_shape(struct rf_reading *reading, const char *name, const struc
     }
 }
 
-static void read_place(const struct reader *reader, const char *name, const struct rf_json *entry,
-                       struct rf_tensor *tensor)
+static struct extent read_extent(const struct reader *reader, const char *name,
+                                 const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
     const struct rf_json *offsets = rf_json_get(entry, "data_offsets");
@@ -116,33 +123,78 @@ static void read_place(const struct reader *reader, const char *name, const stru
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %.200s ends at byte %" PRId64 " of the data, but the file has %zu", name,
                end, reader->data_bytes);
-    else if ((uint64_t)(end - begin) != tensor->bytes)
-        rf_bad(reading, RF_ERR_FORMAT,
-               "tensor %.200s: data_offsets span %" PRId64 " bytes, but its shape needs %" PRIu64,
-               name, end - begin, tensor->bytes);
-    else
-        tensor->data = reader->data + begin;
+    return (struct extent){name, begin, end};
 }
 
 static void read_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
     char translated[256] = "";
+    struct extent extent = read_extent(reader, name, entry);
+    reader->extents[reader->n_extents++] = extent;
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
     if (!translate(name, 1, translated, sizeof translated))
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s model computes with here", name,
                reading->source->params.arch_name);
-    if (reader->tied && strcmp(translated, "output.weight") == 0) return;
+    if (reader->hf->is_tied && strcmp(translated, "output.weight") == 0) return;
     struct node *node = rf_take(reading, 1, sizeof *node, "tensors");
     if (!node) return;
     node->tensor.name = rf_keep_text(reading, rf_str_of(translated));
     node->tensor.dtype = read_dtype(reading, name, entry);
     read_shape(reading, name, entry, &node->tensor);
-    read_place(reader, name, entry, &node->tensor);
+    if ((uint64_t)(extent.end - extent.begin) != node->tensor.bytes)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "tensor %.200s: data_offsets span %" PRId64 " bytes, but its shape needs %" PRIu64,
+               name, extent.end - extent.begin, node->tensor.bytes);
+    node->tensor.data = reader->data + extent.begin;
     node->next = reader->first;
     reader->first = node;
     reader->count++;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct extent *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
+                                : (x->end > y->end) - (x->end < y->end);
+}
+
+/* The format: the tensors cover the data without holes. */
+static void check_extents(struct reader *reader)
+{
+    struct rf_reading *reading = &reader->hf->reading;
+    int64_t end = 0;
+    if (reading->code) return;
+    if (reader->n_extents)
+        qsort(reader->extents, reader->n_extents, sizeof *reader->extents, by_begin);
+    for (size_t i = 0; i < reader->n_extents; i++) {
+        const struct extent *extent = &reader->extents[i];
+        if (extent->begin < end)
+            rf_bad(reading, RF_ERR_FORMAT, "tensors %.100s and %.100s overlap", extent[-1].name,
+                   extent->name);
+        if (extent->begin > end)
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "bytes %" PRId64 " to %" PRId64 " of the data, before tensor %.100s, are of no "
+                   "tensor",
+                   end, extent->begin - 1, extent->name);
+        end = extent->end;
+    }
+    if ((uint64_t)end != reader->data_bytes)
+        rf_bad(reading, RF_ERR_FORMAT, "%" PRIu64 " bytes follow the last tensor",
+               reader->data_bytes - (uint64_t)end);
+}
+
+static void check_metadata(struct rf_reading *reading, const struct rf_json *metadata)
+{
+    struct rf_str key, text;
+    const struct rf_json *value;
+    if (!rf_json_is_object(metadata))
+        rf_bad(reading, RF_ERR_FORMAT, "__metadata__ is not a JSON object");
+    for (void *at = NULL; rf_json_next(metadata, &at, &key, &value);)
+        if (!rf_json_string(value, &text))
+            rf_bad(reading, RF_ERR_FORMAT, "__metadata__: %.*s is not a string", rf_shown(key),
+                   key.data);
 }
 
 static void read_shard(struct reader *reader, const struct rf_hf_shard *shard)
@@ -163,16 +215,23 @@ static void read_shard(struct reader *reader, const struct rf_hf_shard *shard)
     if (!rf_json_is_object(document))
         rf_bad(reading, RF_ERR_FORMAT, "the header is not a JSON object");
     const struct rf_json *entry;
-    for (void *at = NULL; !reading->code && rf_json_next(document, &at, &name, &entry);)
-        if (!rf_str_is(name, "__metadata__")) read_tensor(reader, name.data, entry);
+    reader->extents = rf_take(reading, rf_json_count(document), sizeof *reader->extents, "tensors");
+    reader->n_extents = 0;
+    for (void *at = NULL; !reading->code && rf_json_next(document, &at, &name, &entry);) {
+        if (rf_str_is(name, "__metadata__"))
+            check_metadata(reading, entry);
+        else
+            read_tensor(reader, name.data, entry);
+    }
+    check_extents(reader);
     rf_json_free(document);
 }
 
-void rf_safetensors_read(struct rf_hf *hf, int tied)
+void rf_safetensors_read(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
     struct rf_source *source = reading->source;
-    struct reader reader = {.hf = hf, .tied = tied};
+    struct reader reader = {.hf = hf};
     for (size_t i = 0; !reading->code && i < hf->files->n_shards; i++) {
         reading->path = hf->files->shards[i].path;
         read_shard(&reader, &hf->files->shards[i]);

@@ -8,15 +8,36 @@
 #include "api/changed_model.h"
 #include "model/gguf_writer.h"
 
+/* Cuts the tables of `data` to `kept` rows and moves what lies behind them. */
+static void cut_tables(struct file *file, unsigned char *data, uint64_t kept)
+{
+    unsigned char *at = behind(file, "token_embd.weight") - strlen("token_embd.weight") - 8;
+    uint64_t removed = 0, cut = (VOCAB - kept) * ROW;
+    for (uint64_t i = number_at(file->data + 8); i > 0; i--) {
+        at += 8 + number_at(at);
+        uint32_t n_dims;
+        memcpy(&n_dims, at, sizeof n_dims);
+        unsigned char *ne = at + 4, *offset = ne + 8 * n_dims + 4;
+        uint64_t place = number_at(offset) - removed;
+        memcpy(offset, &place, 8);
+        at = offset + 8;
+        if (n_dims != 2 || number_at(ne + 8) != VOCAB) continue;
+        memcpy(ne + 8, &kept, 8);
+        unsigned char *end = data + place + kept * ROW;
+        file->bytes -= (size_t)cut;
+        memmove(end, end + cut, (size_t)(file->data + file->bytes - end));
+        removed += cut;
+    }
+}
+
 /* The same model without its last tokens. */
 static void shorten(struct file *file, int n)
 {
     unsigned char *from = behind(file, "tokenizer.ggml.tokens") + ARRAY,
                   *data = tensor_data(file, "token_embd.weight");
     static const char *const arrays[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"};
-    static const char *const tables[] = {"token_embd.weight", "output.weight"};
     uint64_t kept = (uint64_t)(VOCAB - n);
-    for (int t = 0; t < 2; t++) memcpy(behind(file, tables[t]) + 4 + 8, &kept, 8);
+    cut_tables(file, data, kept);
     memcpy(from - 8, &kept, 8);
     size_t removed = 0;
     for (int i = 0; i < VOCAB - n; i++) from += 8 + number_at(from);

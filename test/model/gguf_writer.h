@@ -134,6 +134,18 @@ static inline struct w_tensor *w_find(struct w_file *file, const char *name)
     return NULL;
 }
 
+/* Lays all tensors, which must be F32, one behind another again. */
+static inline void w_place(struct w_file *file)
+{
+    file->data_bytes = 0;
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        struct w_tensor *tensor = &file->tensors[i];
+        uint64_t bytes = 4 * tensor->ne[0] * tensor->ne[1];
+        tensor->offset = file->data_bytes;
+        file->data_bytes += (bytes + file->alignment - 1) / file->alignment * file->alignment;
+    }
+}
+
 /* An F32 tensor behind the others; ne1 is 0 for a vector. */
 static inline void w_tensor(struct w_file *file, const char *name, uint64_t ne0, uint64_t ne1)
 {
@@ -144,9 +156,7 @@ static inline void w_tensor(struct w_file *file, const char *name, uint64_t ne0,
     tensor->ne[0] = ne0;
     tensor->ne[1] = ne1 ? ne1 : 1;
     tensor->ne[2] = tensor->ne[3] = 1;
-    tensor->offset = file->data_bytes;
-    uint64_t bytes = 4 * ne0 * tensor->ne[1];
-    file->data_bytes += (bytes + file->alignment - 1) / file->alignment * file->alignment;
+    w_place(file);
 }
 
 static inline void w_drop_tensor(struct w_file *file, const char *name)
@@ -155,6 +165,7 @@ static inline void w_drop_tensor(struct w_file *file, const char *name)
     for (size_t i = 0; i < file->n_tensors; i++)
         if (strcmp(file->tensors[i].name, name) != 0) file->tensors[kept++] = file->tensors[i];
     file->n_tensors = kept;
+    w_place(file);
 }
 
 /* The bytes of the file (free them); *header_bytes is where the tensors' data begins. The data

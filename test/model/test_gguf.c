@@ -49,7 +49,9 @@ enum op {
     DROP,
     RENAME, /* a key, to `text` */
     TENSOR_DIMS,
-    TENSOR_NE, /* dimension `index` */
+    TENSOR_NE,     /* dimension `index` */
+    TENSOR_RESIZE, /* the same, and the tensors behind it move */
+    TRAILING,      /* bytes behind the last tensor */
     TENSOR_TYPE,
     TENSOR_OFFSET,
     TENSOR_NAME, /* to `text` */
@@ -89,7 +91,7 @@ static const struct mutation llama_mutations[] = {
     {"tensors do not fit", F, TENSORS, .number = BIG / 2},
     {"tensors do not fit", F, TENSORS, .number = 0x10000000},
     {"", F, TENSORS, .number = 1},
-    {"token_embd.weight is missing", F, TENSORS, .number = (uint64_t)-12}, /* claims none */
+    {"bytes follow the last tensor", F, TENSORS, .number = (uint64_t)-12}, /* claims none */
     /* metadata as such */
     {"a metadata string", F, SET_LENGTH, .target = "general.name", .number = BIG},
     {"a metadata string", F, SET_LENGTH, .target = "general.name", .number = 1u << 30},
@@ -201,7 +203,10 @@ static const struct mutation llama_mutations[] = {
      .number = (uint64_t)1 << 60, .index = 1},
     {"go beyond the", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = 1u << 30,
      .index = 1},
-    {"blk.0.attn_q.weight", F, TENSOR_NE, .target = "blk.0.attn_q.weight", .number = 4, .index = 1},
+    {"blk.0.attn_q.weight is [8, 4", F, TENSOR_RESIZE, .target = "blk.0.attn_q.weight", .number = 4,
+     .index = 1},
+    {"attn_k.weight: offset 480 is not that behind the tensor before it, 352", F, TENSOR_NE,
+     .target = "blk.0.attn_q.weight", .number = 4, .index = 1},
     {"type 20 (IQ4_NL)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 20},
     {"type 4 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 4},
     {"type 4294967295 (unknown)", U, TENSOR_TYPE, .target = "blk.0.attn_q.weight",
@@ -209,10 +214,11 @@ static const struct mutation llama_mutations[] = {
     {"Q8_0 comes in blocks of 32", F, TENSOR_TYPE, .target = "blk.0.attn_q.weight", .number = 8},
     {"not a multiple of the alignment", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight",
      .number = 8},
-    {"overlap", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = 32},
-    {"overlap", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = 0},
-    {"go beyond the", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = BIG - 31},
-    {"go beyond the", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight",
+    {"offset 32 is not that behind", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight",
+     .number = 32},
+    {"offset 0 is not that behind", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = 0},
+    {"is not that behind", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight", .number = BIG - 31},
+    {"is not that behind", F, TENSOR_OFFSET, .target = "blk.0.attn_q.weight",
      .number = (uint64_t)1 << 40},
     {"two tensors are called blk.0.attn_k.weight", F, TENSOR_NAME, .target = "blk.0.attn_v.weight",
      .text = "blk.0.attn_k.weight"},
@@ -234,7 +240,9 @@ static const struct mutation llama_mutations[] = {
      .number = 4},
     {"blk.0.attn_k.bias is missing", F, TENSOR_ADD, .target = "blk.0.attn_q.bias", .number = 8},
     {"rope_freqs.weight is [3", F, TENSOR_ADD, .target = "rope_freqs.weight", .number = 3},
-    {"output.weight is [8, 5", F, TENSOR_NE, .target = "output.weight", .number = 5, .index = 1},
+    {"32 bytes follow the last tensor", F, TRAILING, .number = 32},
+    {"output.weight is [8, 5", F, TENSOR_RESIZE, .target = "output.weight", .number = 5,
+     .index = 1},
     /* the vocabulary */
     {"tokenizer.ggml.model is missing", F, DROP, .target = "tokenizer.ggml.model"},
     {"\"t5\"", U, SET_STRING, .target = "tokenizer.ggml.model", .text = "t5"},
@@ -273,8 +281,8 @@ static const struct mutation qwen2_mutations[] = {
     {"tokenizer.ggml.merges[0] is \"\"", F, MERGE, .text = ""},
     {"tokenizer.ggml.merges is of type STRING", F, SET_STRING, .target = "tokenizer.ggml.merges",
      .text = "a b"},
-    {"has 5 tokens, but token_embd.weight has 4 rows", F, TENSOR_NE, .target = "token_embd.weight",
-     .number = 4, .index = 1},
+    {"has 5 tokens, but token_embd.weight has 4 rows", F, TENSOR_RESIZE,
+     .target = "token_embd.weight", .number = 4, .index = 1},
     {"rope_freqs.weight has no place", U, TENSOR_ADD, .target = "rope_freqs.weight", .number = 2},
     {"qwen2.rope.scaling.type is \"yarn\"", U, SET_STRING, .target = "qwen2.rope.scaling.type",
      .text = "yarn"},
@@ -317,7 +325,12 @@ static void apply(struct w_file *file, const struct mutation *m)
         break;
     case TENSOR_DIMS: tensor->n_dims = number; break;
     case TENSOR_NE: tensor->ne[m->index] = m->number; break;
+    case TENSOR_RESIZE:
+        tensor->ne[m->index] = m->number;
+        w_place(file);
+        break;
     case TENSOR_TYPE: tensor->type = number; break;
+    case TRAILING: file->data_bytes += m->number; break;
     case TENSOR_OFFSET: tensor->offset = m->number; break;
     case TENSOR_NAME: snprintf(tensor->name, sizeof tensor->name, "%s", m->text); break;
     case TENSOR_DROP: w_drop_tensor(file, m->target); break;
@@ -402,6 +415,7 @@ static struct rf_source *open_edited(void (*make)(struct w_file *), void (*edit)
     static struct w_file file;
     make(&file);
     if (edit) edit(&file);
+    w_place(&file);
     size_t bytes, header;
     unsigned char *data = w_bytes(&file, &bytes, &header);
     struct rf_source *source = NULL;
@@ -421,10 +435,7 @@ static void as_llama3(struct w_file *file)
     w_drop(file, "tokenizer.ggml.token_type");
     w_drop(file, "llama.attention.head_count_kv");
     w_find(file, "blk.0.attn_k.weight")->ne[1] = 8;
-    w_find(file, "blk.0.attn_k.weight")->offset = file->data_bytes;
     w_find(file, "blk.0.attn_v.weight")->ne[1] = 8;
-    w_find(file, "blk.0.attn_v.weight")->offset = file->data_bytes + 256;
-    file->data_bytes += 512;
     w_drop_tensor(file, "output.weight");
 }
 
@@ -436,6 +447,7 @@ static void with_layer_arrays(struct w_file *file)
     w_string(file, "qwen2.rope.scaling.type", "yarn");
     w_f32(file, "qwen2.rope.scaling.factor", 1.0f);
     w_u32(file, "general.alignment", 8);
+    file->alignment = 8;
 }
 
 static void with_llama3_tokenizer(struct w_file *file)
