@@ -12,8 +12,17 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+void rf_guard_streams(void)
+{
+    for (int stream = RF_STDIN; stream <= RF_STDERR; stream++) {
+        if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+        /* The lowest free number is this one. The wrong direction makes every use fail. */
+        int flags = stream == RF_STDIN ? O_WRONLY : O_RDONLY;
+        if (open("/dev/null", flags) < 0 && open("/", O_RDONLY) < 0) return;
+    }
+}
 
 int rf_is_terminal(enum rf_stream stream)
 {
@@ -118,16 +127,4 @@ int64_t rf_stdin_read(char *data, size_t n)
         /* EAGAIN: a standard input that another program left non-blocking; poll waits for it. */
         if (errno != EINTR && errno != EAGAIN) return RF_READ_FAILED;
     }
-}
-
-uint32_t rf_entropy(void)
-{
-    struct timespec now = {0, 0};
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t x =
-        (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + ((uint64_t)getpid() << 40);
-    /* The finaliser of splitmix64 spreads the few bits that change. */
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (uint32_t)(x >> 32);
 }

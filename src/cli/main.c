@@ -74,6 +74,7 @@ static int dispatch(int argc, char **argv, double start_seconds)
 int main(int argc, char **argv)
 {
     double start_seconds = rf_clock_seconds();
+    rf_guard_streams();
     rf_topology_silence();
     int status = dispatch(argc, argv, start_seconds);
     errno = 0;

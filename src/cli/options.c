@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/buffer.h"
-#include "platform/terminal.h"
+#include "platform/random.h"
 
 /* Finds the verb's option `name`, of n characters. If the verb lacks it, returns NULL and sets
  * *other to an option of other verbs with that name, or NULL. */
@@ -229,7 +229,7 @@ static void set_defaults(struct cli_options *options)
     options->weights = "stored";
     options->chain = speculates ? "auto" : "none";
     riffle_sampling_init(&options->sampling, sizeof options->sampling);
-    options->sampling.seed = rf_entropy();
+    options->sampling.seed = (uint32_t)rf_random();
 }
 
 static int set_argument(struct cli_options *options, const char *argument)

@@ -2,11 +2,13 @@
 
 #include <limits.h>
 
-static uint32_t hash_pair(int32_t left, int32_t right)
+#include "platform/random.h"
+
+static uint32_t hash_pair(const struct rf_merges *merges, int32_t left, int32_t right)
 {
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    pair = (pair ^ pair >> 29) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(pair >> 32);
+    return (
+        uint32_t)(((uint32_t)left * merges->factors[0] + (uint32_t)right * merges->factors[1]) >>
+                  32);
 }
 
 void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading *reading)
@@ -14,6 +16,7 @@ void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < n_merges) n_slots *= 2;
     merges->mask = (uint32_t)(n_slots - 1);
+    for (int i = 0; i < 2; i++) merges->factors[i] = rf_random() | 1;
     merges->slots = rf_take(reading, n_slots, sizeof *merges->slots, "merge table");
     if (merges->slots) memset(merges->slots, 0xff, n_slots * sizeof *merges->slots);
 }
@@ -21,7 +24,8 @@ void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading
 /* The slot of the pair, or the free one where it would be. */
 static struct rf_merge_slot *find_slot(const struct rf_merges *merges, int32_t left, int32_t right)
 {
-    for (uint32_t at = hash_pair(left, right) & merges->mask;; at = (at + 1) & merges->mask) {
+    for (uint32_t at = hash_pair(merges, left, right) & merges->mask;;
+         at = (at + 1) & merges->mask) {
         struct rf_merge_slot *slot = &merges->slots[at];
         if (slot->left < 0 || (slot->left == left && slot->right == right)) return slot;
     }

@@ -85,10 +85,9 @@ int rf_pretokenizer_new(struct rf_pretokenizer **out, const struct rf_pretokeniz
                        "libpcre2 cannot compile the word pattern of \"%s\" (error %d at %zu)",
                        info->name, number, (size_t)where);
     }
-    /* Where the system forbids machine code, the interpreter gives the same result, more slowly.
-     * There is no match limit, since a long run of spaces would exceed it; the patterns cannot
-     * backtrack exponentially. */
-    (void)pcre2_jit_compile(pre->code, PCRE2_JIT_COMPLETE);
+    /* Not pcre2_jit_compile: its pages are writable and executable at once. There is no match
+     * limit, since a long run of spaces would exceed it; the patterns cannot backtrack
+     * exponentially. */
     pcre2_set_match_limit(pre->limits, UINT32_MAX);
     *out = pre;
     return 0;

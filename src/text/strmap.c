@@ -2,22 +2,29 @@
 
 #include <string.h>
 
-/* 64-bit FNV-1a. It can continue from any state, so the two halves of a merge hash like the token
- * that they form. */
-static uint64_t hash_bytes(uint64_t state, struct rf_str s)
+#include "platform/random.h"
+
+__extension__ typedef unsigned __int128 u128;
+
+static const uint64_t prime = ((uint64_t)1 << 61) - 1;
+
+/* The bytes as a polynomial in `base`, modulo the prime: two texts collide for at most as many
+ * bases as they have bytes. It can continue from any state, so the two halves of a merge hash like
+ * the token that they form. */
+static uint64_t hash_bytes(const struct rf_strmap *map, uint64_t state, struct rf_str s)
 {
-    for (size_t i = 0; i < s.bytes; i++)
-        state = (state ^ (unsigned char)s.data[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < s.bytes; i++) {
+        u128 x = (u128)state * map->base + (unsigned char)s.data[i] + 1;
+        state = (uint64_t)(x & prime) + (uint64_t)(x >> 61);
+        if (state >= prime) state -= prime;
+    }
     return state;
 }
 
-static uint32_t fold(uint64_t state)
+static uint32_t fold(const struct rf_strmap *map, uint64_t state)
 {
-    state *= 0x9e3779b97f4a7c15u;
-    return (uint32_t)(state >> 32);
+    return (uint32_t)(state * map->factor >> 32);
 }
-
-static const uint64_t hash_start = 0xcbf29ce484222325u;
 
 int rf_strmap_init(struct rf_strmap *map, const struct rf_str *keys, int32_t n_keys,
                    const struct rf_allocator *allocator, struct rf_error *error)
@@ -25,7 +32,10 @@ int rf_strmap_init(struct rf_strmap *map, const struct rf_str *keys, int32_t n_k
     /* The table stays at most 2/3 full. */
     size_t n_slots = 16;
     while (n_slots / 3 * 2 < (size_t)n_keys) n_slots *= 2;
-    *map = (struct rf_strmap){.keys = keys, .mask = (uint32_t)(n_slots - 1)};
+    *map = (struct rf_strmap){.keys = keys,
+                              .mask = (uint32_t)(n_slots - 1),
+                              .base = 256 + rf_random() % (prime - 256),
+                              .factor = rf_random() | 1};
     map->slots = rf_malloc(allocator, n_slots, sizeof *map->slots, "vocabulary index", error);
     if (!map->slots) return RF_ERR_MEMORY;
     memset(map->slots, 0xff, n_slots * sizeof *map->slots);
@@ -56,7 +66,7 @@ static struct rf_strmap_slot *find_slot(const struct rf_strmap *map, struct rf_s
 
 int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
 {
-    uint32_t hash = fold(hash_bytes(hash_start, map->keys[id]));
+    uint32_t hash = fold(map, hash_bytes(map, 0, map->keys[id]));
     struct rf_strmap_slot *slot = find_slot(map, map->keys[id], (struct rf_str){"", 0}, hash);
     int32_t found = slot->id < 0 ? id : slot->id;
     if (slot->id < 0 || replace) *slot = (struct rf_strmap_slot){hash, id};
@@ -65,6 +75,6 @@ int32_t rf_strmap_put(struct rf_strmap *map, int32_t id, int replace)
 
 int32_t rf_strmap_find(const struct rf_strmap *map, struct rf_str first, struct rf_str second)
 {
-    uint32_t hash = fold(hash_bytes(hash_bytes(hash_start, first), second));
+    uint32_t hash = fold(map, hash_bytes(map, hash_bytes(map, 0, first), second));
     return find_slot(map, first, second, hash)->id;
 }

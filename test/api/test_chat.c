@@ -24,6 +24,18 @@ static int append(void *user, const riffle_event *event)
     return 0;
 }
 
+/* After loading and generating, no page is writable and executable at once. */
+static void no_page_is_writable_code(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512], mode[8];
+    CHECK(maps != NULL);
+    while (maps && fgets(line, sizeof line, maps))
+        CHECK_MSG(sscanf(line, "%*s %7s", mode) == 1 && !(mode[1] == 'w' && mode[2] == 'x'), "%s",
+                  line);
+    if (maps) fclose(maps);
+}
+
 /* The second turn goes on from the answer's own tokens. */
 static void a_turn_reads_only_what_is_new(riffle_model *model)
 {
@@ -41,6 +53,7 @@ static void a_turn_reads_only_what_is_new(riffle_model *model)
     int64_t read = CHECK_OK(riffle_chat_prefill(session, messages, 3));
     CHECK_INT(tokens_of(session).count, before + read);
     CHECK_MSG(read < 20, "the second turn read %lld tokens", (long long)read);
+    no_page_is_writable_code();
     riffle_session_close(session);
 }
 

@@ -1,9 +1,10 @@
 """Files that are not what they should be: exit status 1, nothing on standard output, a sentence that names the file."""
 
 import os
+import subprocess
 import unittest
 
-from harness import MODEL, Case, main
+from harness import MODEL, RIFFLE, Case, main
 
 OPENING = [["info"], ["run", "-p", "a"], ["chat"], ["bench"], ["tokenize", "-p", "a"]]
 
@@ -47,6 +48,24 @@ class ModelFiles(Case):
     def test_unreadable(self):
         os.chmod(self.path("secret.gguf", b"GGUF"), 0)
         self.refused(self.path("secret.gguf"))
+
+
+class Streams(Case):
+    """Standard streams that the parent closed: no hang, and output that is lost is a failure."""
+
+    def closed(self, redirections, *arguments):
+        command = ["sh", "-c", '"$@" ' + redirections, "sh", RIFFLE, *arguments]
+        return subprocess.run(command, capture_output=True, timeout=60, env=self.env)
+
+    def test_closed(self):
+        run = ["run", MODEL, "--raw", "-p", "Once", "--max-tokens", "4"]
+        self.assertEqual(self.closed("<&-", *run).returncode, 0)
+        self.assertEqual(self.closed("<&- 2>&-", *run).returncode, 0)
+        self.assertEqual(self.closed(">&-", *run).returncode, 1)
+        self.assertIn(b"standard output", self.closed(">&-", *run).stderr)
+        self.assertEqual(self.closed("<&- >&- 2>&-", *run).returncode, 1)
+        self.assertEqual(self.closed("<&-", "run", MODEL, "--raw").returncode, 1)
+        self.assertEqual(self.closed("<&-", "chat", MODEL).returncode, 1)
 
 
 class TextFiles(Case):
