@@ -30,15 +30,25 @@ void rf_unmap_file(struct rf_mapping *mapping);
  * interrupted (platform/terminal.h). */
 int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error);
 
-/* A new file takes the place of `path` when it is finished. Until then it lies beside it under
- * another name. rf_new_file_open keeps nothing where it fails; where it succeeds, either
- * rf_new_file_finish or rf_new_file_drop must follow. */
+enum {
+    RF_NEW_PRIVATE = 1, /* for the user alone, if there is no such file yet */
+    RF_NEW_CACHE = 2    /* need not survive a power failure: it is not waited for */
+};
+
+/* A new file takes the place of `path` when it is finished, with the mode and the owner of the old
+ * one. Until then it lies beside it under another name. A symbolic link is followed. What is not a
+ * regular file is refused. rf_new_file_open also removes what a killed process has left for the
+ * same path. It keeps nothing where it fails; where it succeeds, either rf_new_file_finish or
+ * rf_new_file_drop must follow. */
 struct rf_new_file {
     const char *path; /* owned by the caller, valid until the end */
+    char *target;     /* of the symbolic link, else the path */
+    char *temporary;
     int file;
-    char temporary[4096];
+    unsigned flags; /* RF_NEW_* */
 };
-int rf_new_file_open(struct rf_new_file *file, const char *path, struct rf_error *error);
+int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
+                     struct rf_error *error);
 int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
                       struct rf_error *error);
 /* Drops the file where it fails. */
@@ -50,7 +60,7 @@ struct rf_span {
     size_t bytes;
 };
 /* Writes a new file of these spans, one after another. */
-int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans,
+int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, unsigned flags,
                   struct rf_error *error);
 
 enum rf_folder { RF_FOLDER_DATA, RF_FOLDER_STATE, RF_FOLDER_CACHE };

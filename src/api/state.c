@@ -75,7 +75,7 @@ int riffle_state_save(const riffle_session *session, const char *path)
         header.content = checksum(checksum(header.model, tokens, tokens_bytes), kv, kv_bytes);
         const struct rf_span spans[] = {
             {&header, sizeof header}, {tokens, tokens_bytes}, {kv, kv_bytes}};
-        code = rf_write_file(path, spans, 3, &error);
+        code = rf_write_file(path, spans, 3, RF_NEW_PRIVATE, &error);
     }
     rf_free(&session->model->allocator, kv);
     return code ? rf_api_fail(&error) : 0;

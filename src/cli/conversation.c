@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,12 +64,11 @@ int conversation_save(const struct conversation *conversation, const char *path)
     jw_put(&json, "] }");
     buffer_puts(&json.text, "\n");
 
-    FILE *file = fopen(path, "wb");
-    int written = file && fwrite(json.text.data, 1, json.text.count, file) == json.text.count;
-    if (file && fclose(file) != 0) written = 0;
-    int status = written ? CLI_OK : cli_fail("cannot write %s: %s", path, strerror(errno));
+    struct rf_error error;
+    struct rf_span span = {json.text.data, json.text.count};
+    int code = rf_write_file(path, &span, 1, RF_NEW_PRIVATE, &error);
     buffer_free(&json.text);
-    return status;
+    return code ? cli_fail("%s", error.text) : CLI_OK;
 }
 
 /* Adds the messages of an array to an empty conversation. */

@@ -126,7 +126,7 @@ static int write_picture(const struct roofline_results *roofline, const char *pa
     struct rf_error error;
     roofline_draw(roofline, &svg);
     struct rf_span span = {svg.data, svg.count};
-    int code = rf_write_file(path, &span, 1, &error);
+    int code = rf_write_file(path, &span, 1, 0, &error);
     buffer_free(&svg);
     return code ? cli_fail("%s", error.text) : CLI_OK;
 }
@@ -135,12 +135,9 @@ static int write_picture(const struct roofline_results *roofline, const char *pa
 static int check_picture(const char *path)
 {
     struct rf_error error;
-    int existed = rf_path_exists(path);
-    if (existed && rf_file_bytes(path) < 0)
-        return cli_fail("%s: is not a file that can be written", path);
-    if (existed) return CLI_OK;
-    if (rf_write_file(path, NULL, 0, &error)) return cli_fail("%s", error.text);
-    remove(path);
+    struct rf_new_file file;
+    if (rf_new_file_open(&file, path, 0, &error)) return cli_fail("%s", error.text);
+    rf_new_file_drop(&file);
     return CLI_OK;
 }
 

@@ -362,7 +362,7 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
     return (struct rf_choice){race.first.id, (float)fmin(p, 1.0)};
 }
 
-static int not_finite(int32_t n, struct rf_error *error)
+int rf_not_finite(int32_t n, struct rf_error *error)
 {
     return rf_fail(error, RF_ERR_FORMAT,
                    "the model's logits are not finite numbers after %d tokens", n);
@@ -376,7 +376,7 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
     logits = penalise(sampler, logits, text, n, path, n_path);
     size_t best = greatest(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
-        return not_finite(n + n_path, error);
+        return rf_not_finite(n + n_path, error);
     if (sampler->sampling.temperature == 0.0f)
         *choice = (struct rf_choice){(int32_t)best,
                                      (float)(1.0 / sum_of_all(sampler, logits, best, 1.0f))};
@@ -399,7 +399,7 @@ int rf_sampler_is_greedy(const struct rf_sampler *sampler)
 int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
                     struct rf_error *error)
 {
-    if (best->n == 0) return not_finite(n, error);
+    if (best->n == 0) return rf_not_finite(n, error);
     *choice = (struct rf_choice){best->top[0].token, fminf(1.0f / best->mass, 1.0f)};
     return 0;
 }

@@ -59,6 +59,9 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
                             int32_t n, const int32_t *path, int32_t n_path,
                             struct rf_choice *choice, struct rf_error *error);
 
+/* Fails with RF_ERR_FORMAT: the logits after n tokens are not finite numbers. */
+int rf_not_finite(int32_t n, struct rf_error *error);
+
 /* 1 if the choice is the likeliest token whatever the history is. */
 int rf_sampler_is_greedy(const struct rf_sampler *sampler);
 /* That choice from the candidates that a pass told; `n`: tokens before it, for the sentence. */

@@ -1,9 +1,11 @@
 #include "infer/sequence.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "infer/program.h"
+#include "infer/sampler.h"
 #include "platform/clock.h"
 #include "platform/split.h"
 
@@ -484,6 +486,8 @@ int rf_sequence_score(struct rf_sequence *s, struct rf_view *view, const int32_t
                                .logprobs = logprobs + (low - from)};
         for (int32_t i = 0; i < pass.n_wanted; i++) wanted[i] = low - start + i;
         code = read_block(s, view, start, rows, &pass, error);
+        for (int32_t i = 0; !code && i < pass.n_wanted; i++)
+            if (!isfinite(pass.logprobs[i])) code = rf_not_finite(low + i + 1, error);
         if (code) return undo(s, n_before, code, error);
     }
     return 0;

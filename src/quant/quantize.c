@@ -124,7 +124,7 @@ static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
 static int write_file(struct job *job, const char *out, const struct rf_bytes *header)
 {
     struct rf_new_file file;
-    int code = rf_new_file_open(&file, out, job->error);
+    int code = rf_new_file_open(&file, out, 0, job->error);
     if (code) return code;
     job->file = &file;
     code = rf_new_file_write(&file, header->data, header->count, job->error);
@@ -142,7 +142,6 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
     if (rf_same_file(in, out))
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "%s: is the file that is read; the new one needs another name", out);
-    if (rf_is_directory(out)) return rf_fail(error, RF_ERR_ARGUMENT, "%s: is a folder", out);
     struct job job = {.options = options, .error = error};
     struct rf_bytes header = {0};
     int code = rf_gguf_copy_open(&job.copy, in, allocator, error);

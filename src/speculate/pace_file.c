@@ -144,5 +144,5 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
         append(after, line);
     }
     const struct rf_span spans[] = {{first_line, sizeof first_line - 1}, {after, strlen(after)}};
-    return rf_write_file(path, spans, 2, error);
+    return rf_write_file(path, spans, 2, RF_NEW_CACHE, error);
 }

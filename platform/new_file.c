@@ -1,0 +1,211 @@
+/* Files that replace others only when they are complete, on Linux and other POSIX systems. */
+#define _DEFAULT_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "platform/random.h"
+
+/* A temporary file is called ".NAME.new-" and RANDOM_DIGITS hexadecimal digits. It is locked as
+ * long as its process lives. */
+enum { RANDOM_DIGITS = 8, MAX_TRIES = 100 };
+static const char infix[] = ".new-";
+
+static int fail_write(const struct rf_new_file *file, int number, struct rf_error *error)
+{
+    char reason[128];
+    if (strerror_r(number, reason, sizeof reason))
+        snprintf(reason, sizeof reason, "error %d", number);
+    return rf_fail(error, RF_ERR_IO, "%s: cannot be written: %s", file->path, reason);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The folder that holds `path`, for free(); NULL without memory. */
+static char *folder_of(const char *path)
+{
+    size_t n = (size_t)(name_of(path) - path);
+    char *folder = strdup(path);
+    if (folder && n > 1)
+        folder[n - 1] = 0;
+    else if (folder)
+        strcpy(folder, n ? "/" : ".");
+    return folder;
+}
+
+static int is_temporary_of(const char *entry, const char *name)
+{
+    size_t n = strlen(name), m = sizeof infix - 1;
+    return entry[0] == '.' && strlen(entry) == 1 + n + m + RANDOM_DIGITS &&
+           memcmp(entry + 1, name, n) == 0 && memcmp(entry + 1 + n, infix, m) == 0 &&
+           strspn(entry + 1 + n + m, "0123456789abcdef") == RANDOM_DIGITS;
+}
+
+/* Removes the temporary files of processes that were killed: nobody holds their locks. */
+static void remove_left_over(const char *target)
+{
+    char *folder = folder_of(target);
+    DIR *entries = folder ? opendir(folder) : NULL;
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (!is_temporary_of(entry->d_name, name_of(target))) continue;
+        int file =
+            openat(dirfd(entries), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (file < 0) continue;
+        if (flock(file, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(entries), entry->d_name, 0);
+        close(file);
+    }
+    if (entries) closedir(entries);
+    free(folder);
+}
+
+/* Finds the file to replace. 1 if there is one, with its status; 0 if not; or a negative code. */
+static int find_target(struct rf_new_file *file, struct stat *status, struct rf_error *error)
+{
+    int found = stat(file->path, status) == 0, cause = errno;
+    if (found && S_ISDIR(status->st_mode))
+        return rf_fail(error, RF_ERR_IO, "%s: is a folder, not a file", file->path);
+    if (found && !S_ISREG(status->st_mode))
+        return rf_fail(error, RF_ERR_IO, "%s: is not a regular file, and stays as it is",
+                       file->path);
+    if (!found && (cause != ENOENT || lstat(file->path, status) == 0))
+        return cause == ENOENT
+                   ? rf_fail(error, RF_ERR_IO,
+                             "%s: is a symbolic link to a file that does not exist", file->path)
+                   : fail_write(file, cause, error);
+    file->target = found ? realpath(file->path, NULL) : strdup(file->path);
+    return file->target ? found : fail_write(file, errno, error);
+}
+
+/* Makes and locks the temporary file. 0, or the number of the error. */
+static int create(struct rf_new_file *file, mode_t mode)
+{
+    size_t before = (size_t)(name_of(file->target) - file->target);
+    size_t cap = strlen(file->target) + sizeof infix + RANDOM_DIGITS + 2;
+    file->temporary = malloc(cap);
+    if (!file->temporary) return ENOMEM;
+    for (int i = 0; i < MAX_TRIES; i++) {
+        struct stat status;
+        snprintf(file->temporary, cap, "%.*s.%s%s%08x", (int)before, file->target,
+                 file->target + before, infix, (unsigned)(uint32_t)rf_random());
+        file->file = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (file->file < 0 && errno != EEXIST) return errno;
+        if (file->file < 0) continue;
+        /* Another process may have taken it for a left-over before it was locked. A file system
+         * without locks is one where nothing is cleaned up. */
+        flock(file->file, LOCK_EX | LOCK_NB);
+        if (fstat(file->file, &status) == 0 && status.st_nlink > 0) return 0;
+        close(file->file);
+    }
+    return EEXIST;
+}
+
+static void free_names(struct rf_new_file *file)
+{
+    free(file->target);
+    free(file->temporary);
+}
+
+int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
+                     struct rf_error *error)
+{
+    struct stat old;
+    *file = (struct rf_new_file){.path = path, .flags = flags};
+    int found = find_target(file, &old, error);
+    if (found < 0) return found;
+    remove_left_over(file->target);
+    int cause = create(file, flags & RF_NEW_PRIVATE ? 0600 : 0666);
+    if (cause) {
+        int code = fail_write(file, cause, error);
+        free_names(file);
+        return code;
+    }
+    /* Only root may give a file away; for others it becomes their own. */
+    if (found && fchown(file->file, old.st_uid, old.st_gid) == 0)
+        fchmod(file->file, old.st_mode & 07777);
+    else if (found)
+        fchmod(file->file, old.st_mode & 0777);
+    return 0;
+}
+
+int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
+                      struct rf_error *error)
+{
+    const char *at = data;
+    while (bytes) {
+        ssize_t written =
+            write(file->file, at, bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return fail_write(file, errno, error);
+        at += written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+/* Makes the rename survive a power failure, where the file system can. */
+static void sync_folder(const char *target)
+{
+    char *folder = folder_of(target);
+    int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (descriptor >= 0) {
+        fsync(descriptor);
+        close(descriptor);
+    }
+    free(folder);
+}
+
+/* 0, or the number of the error. */
+static int replace(struct rf_new_file *file)
+{
+    struct stat status;
+    int waits = !(file->flags & RF_NEW_CACHE);
+    if (waits && fsync(file->file) != 0) return errno;
+    /* What has come there since the file was opened is not replaced either. */
+    if (lstat(file->target, &status) == 0 && !S_ISREG(status.st_mode)) return EEXIST;
+    if (rename(file->temporary, file->target) != 0) return errno;
+    if (waits) sync_folder(file->target);
+    return 0;
+}
+
+int rf_new_file_finish(struct rf_new_file *file, struct rf_error *error)
+{
+    int cause = replace(file), code = 0;
+    if (cause) {
+        unlink(file->temporary);
+        code = fail_write(file, cause, error);
+    }
+    if (close(file->file) != 0 && !code) code = fail_write(file, errno, error);
+    free_names(file);
+    return code;
+}
+
+void rf_new_file_drop(struct rf_new_file *file)
+{
+    unlink(file->temporary);
+    close(file->file);
+    free_names(file);
+}
+
+int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, unsigned flags,
+                  struct rf_error *error)
+{
+    struct rf_new_file file;
+    int code = rf_new_file_open(&file, path, flags, error);
+    if (code) return code;
+    for (size_t i = 0; !code && i < n_spans; i++)
+        code = rf_new_file_write(&file, spans[i].data, spans[i].bytes, error);
+    if (!code) return rf_new_file_finish(&file, error);
+    rf_new_file_drop(&file);
+    return code;
+}
