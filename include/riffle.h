@@ -92,7 +92,14 @@ typedef struct riffle_allocator {
 
 enum {
     /* Metadata and vocabulary only: no weights, no sessions; fast for files of any size. */
-    RIFFLE_OPEN_HEADER = 1
+    RIFFLE_OPEN_HEADER = 1,
+    /* Read the files into memory instead of mapping them: for files that others may write to. */
+    RIFFLE_OPEN_COPY = 2,
+    /* Install no handler for SIGBUS. Without this flag, opening a model installs one for the
+     * process: when another process makes a mapped file shorter, calls on the model fail with
+     * RIFFLE_ERR_IO from then on. It passes other SIGBUS signals on to the handler that was there
+     * before; a host that installs its own later should do likewise. */
+    RIFFLE_OPEN_UNGUARDED = 4
 };
 
 typedef struct riffle_model_options {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,62 +36,6 @@ int rf_same_file(const char *a, const char *b)
     struct stat first, second;
     return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
            first.st_ino == second.st_ino;
-}
-
-static int fail_path(struct rf_error *error, const char *path, const char *what, int number)
-{
-    char reason[128];
-    if (strerror_r(number, reason, sizeof reason))
-        snprintf(reason, sizeof reason, "error %d", number);
-    return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", path, what, reason);
-}
-
-/* A descriptor of a regular file, or a negative code. */
-static int open_regular(const char *path, uint64_t *bytes, struct rf_error *error)
-{
-    /* O_NONBLOCK: a pipe is refused below instead of waited for. */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return fail_path(error, path, "open", errno);
-    struct stat status;
-    int code = 0;
-    if (fstat(descriptor, &status))
-        code = fail_path(error, path, "ask for its size", errno);
-    else if (S_ISDIR(status.st_mode))
-        code = rf_fail(error, RF_ERR_IO, "%s: is a folder, not a file", path);
-    else if (!S_ISREG(status.st_mode))
-        code = rf_fail(error, RF_ERR_IO, "%s: is not a regular file", path);
-    else if (status.st_size < 0 || (uint64_t)status.st_size > SIZE_MAX)
-        code = rf_fail(error, RF_ERR_IO, "%s: is too large for this machine's address space", path);
-    if (code) {
-        close(descriptor);
-        return code;
-    }
-    *bytes = (uint64_t)status.st_size;
-    return descriptor;
-}
-
-int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error)
-{
-    *mapping = (struct rf_mapping){0};
-    uint64_t bytes = 0;
-    int descriptor = open_regular(path, &bytes, error);
-    if (descriptor < 0) return descriptor;
-    int code = 0;
-    if (bytes > 0) {
-        void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        if (map == MAP_FAILED)
-            code = fail_path(error, path, "map", errno);
-        else
-            *mapping = (struct rf_mapping){map, (size_t)bytes};
-    }
-    close(descriptor);
-    return code;
-}
-
-void rf_unmap_file(struct rf_mapping *mapping)
-{
-    if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->bytes);
-    *mapping = (struct rf_mapping){0};
 }
 
 static int64_t file_read(int file, char *data, size_t n)

@@ -15,14 +15,26 @@ int rf_is_directory(const char *path);
 /* 1 if both paths lead to one file that exists. */
 int rf_same_file(const char *a, const char *b);
 
+enum {
+    RF_MAP_COPY = 1,     /* read the file into memory instead of mapping it */
+    RF_MAP_UNGUARDED = 2 /* install no signal handler: the process dies if the file shrinks */
+};
+
 struct rf_mapping {
     const unsigned char *data; /* NULL for an empty file */
     size_t bytes;
+    struct rf_map_guard *guard; /* NULL: none is needed */
 };
 
 /* Maps a whole regular file read-only. 0, or a negative code with a sentence that names the path.
- */
-int rf_map_file(struct rf_mapping *mapping, const char *path, struct rf_error *error);
+ *
+ * Another process may make the file shorter while it is mapped; then reading what has gone raises
+ * SIGBUS. The first guarded mapping installs a handler that gives such reads zeros instead, and
+ * rf_mapping_is_lost tells. Other SIGBUS signals go to the handler that was there before. */
+int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
+                struct rf_error *error);
+/* 1 if a part that has gone was read. */
+int rf_mapping_is_lost(const struct rf_mapping *mapping);
 void rf_unmap_file(struct rf_mapping *mapping);
 
 /* Reads a whole file, or standard input where `path` is NULL, into a block for free() that ends in

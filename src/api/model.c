@@ -3,6 +3,7 @@
 
 #include "api/handles.h"
 #include "model/open.h"
+#include "platform/file.h"
 #include "platform/memory.h"
 
 RF_API_OPTIONS(riffle_model_options, .weights = "stored", .chain = "auto")
@@ -89,6 +90,12 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
     return code;
 }
 
+unsigned rf_api_map_flags(uint32_t flags)
+{
+    return (flags & RIFFLE_OPEN_COPY ? RF_MAP_COPY : 0u) |
+           (flags & RIFFLE_OPEN_UNGUARDED ? RF_MAP_UNGUARDED : 0u);
+}
+
 static int open_backend(riffle_model *model, struct rf_error *error)
 {
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
@@ -109,7 +116,8 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
         return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16",
                        weights);
 
-    int code = rf_source_open(&model->source, path, &model->allocator, error);
+    int code = rf_source_open(&model->source, path, rf_api_map_flags(options->flags),
+                              &model->allocator, error);
     if (!code)
         code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
                                 error);
@@ -117,6 +125,10 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
         code = rf_weight_cost(model->source, form, rf_backend_kinds[0], &model->allocator,
                               &model->cost, error);
     if (code) return code;
+    if (options->flags & RIFFLE_OPEN_COPY) {
+        model->cost.resident_bytes += model->source->file_bytes;
+        model->cost.mapped_bytes = 0;
+    }
     describe_types(model);
     describe_weights(model);
     code = open_chat(model, options->chat_template, error);
@@ -135,7 +147,7 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "path" : "model");
     int code = take_riffle_model_options(&chosen, options);
     if (code) return code;
-    if (chosen.flags & ~(uint32_t)RIFFLE_OPEN_HEADER)
+    if (chosen.flags & ~(uint32_t)(RIFFLE_OPEN_HEADER | RIFFLE_OPEN_COPY | RIFFLE_OPEN_UNGUARDED))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "flags 0x%x: unknown", chosen.flags);
     struct rf_allocator allocator;
     code = rf_api_allocator(&allocator, chosen.allocator);

@@ -130,7 +130,7 @@ int riffle_state_load(riffle_session *session, const char *path)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
     struct rf_mapping file;
     struct rf_error error;
-    int code = rf_map_file(&file, path, &error);
+    int code = rf_map_file(&file, path, RF_MAP_COPY, &error);
     if (code) return rf_api_fail(&error);
     struct header header = {0};
     if (file.bytes >= sizeof header) memcpy(&header, file.data, sizeof header);

@@ -20,6 +20,7 @@ int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text
     if (!code && count && cap)
         memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
     rf_tokens_free(&model->allocator, &found);
+    if (!code) code = rf_source_check(model->source, &error);
     return code ? rf_api_fail(&error) : (int64_t)count;
 }
 
@@ -49,7 +50,8 @@ int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size
             memcpy(text + total, piece.data, piece.bytes < cap - total ? piece.bytes : cap - total);
         total += piece.bytes;
     }
-    return (int64_t)total;
+    struct rf_error error;
+    return rf_source_check(model->source, &error) ? rf_api_fail(&error) : (int64_t)total;
 }
 
 /* Checks the caller's arguments and renders the conversation. */
@@ -75,7 +77,7 @@ static int render(const riffle_model *model, const riffle_message *messages, siz
         code = rf_chat_render(model->chat, copy, n_messages, add_generation_prompt,
                               &model->allocator, rendered, error);
     rf_free(&model->allocator, copy);
-    return code;
+    return code ? code : rf_source_check(model->source, error);
 }
 
 int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages,

@@ -308,6 +308,7 @@ struct rf_cache {
 
 struct rf_view {
     struct rf_backend *backend;
+    const struct rf_source *source; /* of the weights */
     struct rf_view_shape shape;
     const atomic_int *cancel; /* a pass looks at it in every layer: RF_ERR_CANCELLED; NULL: never */
     uint64_t passes;          /* submitted so far */

@@ -146,6 +146,7 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
         return code;
     }
     (*view)->backend = queue->backend;
+    (*view)->source = model->source;
     (*view)->shape = shape;
     (*view)->cancel = options->cancel;
     return 0;
@@ -164,5 +165,6 @@ int rf_view_run(struct rf_view *view, const struct rf_pass *pass, struct rf_erro
 {
     view->passes++;
     int code = view->backend->ops->submit(view, pass, error);
-    return code ? code : view->backend->ops->sync(view, error);
+    if (!code) code = view->backend->ops->sync(view, error);
+    return code ? code : rf_source_check(view->source, error);
 }

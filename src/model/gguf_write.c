@@ -67,7 +67,7 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
     if (!made) return RF_ERR_MEMORY;
     made->private_.allocator = *allocator;
     made->copy.private_ = &made->private_;
-    int code = rf_source_open(&made->copy.source, path, allocator, error);
+    int code = rf_source_open(&made->copy.source, path, 0, allocator, error);
     if (!code && strncmp(made->copy.source->container, "GGUF", 4) != 0)
         code = rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written "
@@ -79,6 +79,12 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
     else
         *copy = &made->copy;
     return code;
+}
+
+int rf_gguf_copy_check(const struct rf_gguf_copy *copy, struct rf_error *error)
+{
+    int code = rf_source_check(copy->source, error);
+    return code ? code : rf_source_check(copy->private_->reading.source, error);
 }
 
 void rf_gguf_copy_close(struct rf_gguf_copy *copy)

@@ -21,6 +21,8 @@ struct rf_gguf_copy {
 /* RF_ERR_UNSUPPORTED for a model that is not a GGUF file. On failure nothing is kept. */
 int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
                       const struct rf_allocator *allocator, struct rf_error *error);
+/* rf_source_check of the file. */
+int rf_gguf_copy_check(const struct rf_gguf_copy *copy, struct rf_error *error);
 void rf_gguf_copy_close(struct rf_gguf_copy *copy);
 
 /* Appends everything of a GGUF v3 file that precedes its data. The data and each tensor in it start

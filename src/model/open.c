@@ -4,6 +4,7 @@
 
 #include "model/gguf.h"
 #include "model/hf.h"
+#include "model/reader.h"
 
 /* A .safetensors file is read with the JSON files beside it. */
 static int read_safetensors_file(struct rf_source *source, const char *path, struct rf_error *error)
@@ -16,11 +17,12 @@ static int read_safetensors_file(struct rf_source *source, const char *path, str
     return folder ? rf_hf_read_folder(source, folder, slash + 1, error) : reading.code;
 }
 
-int rf_source_open(struct rf_source **source, const char *path,
+int rf_source_open(struct rf_source **source, const char *path, unsigned flags,
                    const struct rf_allocator *allocator, struct rf_error *error)
 {
     int code = rf_source_new(source, allocator, error);
     if (code) return code;
+    (*source)->private_->map_flags = flags;
     if (rf_is_directory(path)) {
         code = rf_hf_read_folder(*source, path, NULL, error);
     } else if (rf_ends_with(path, ".safetensors")) {
@@ -30,6 +32,8 @@ int rf_source_open(struct rf_source **source, const char *path,
         code = rf_source_map(*source, path, &mapping, error);
         if (!code) code = rf_gguf_read(*source, path, mapping.data, mapping.bytes, error);
     }
+    /* What was read as zeros may also have failed for another reason. */
+    if (rf_source_check(*source, error)) code = RF_ERR_IO;
     if (code) {
         rf_source_close(*source);
         *source = NULL;

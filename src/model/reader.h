@@ -13,6 +13,7 @@ struct rf_source_private {
     struct rf_allocator allocator; /* a copy: the caller's may be freed */
     struct rf_arena arena;         /* all that the source points to, except the mappings */
     struct rf_mapped_file *files;
+    unsigned map_flags; /* RF_MAP_* */
 };
 
 int rf_source_new(struct rf_source **source, const struct rf_allocator *allocator,

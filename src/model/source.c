@@ -4,6 +4,7 @@
 
 struct rf_mapped_file {
     struct rf_mapped_file *next;
+    const char *path;
     struct rf_mapping mapping;
 };
 
@@ -44,11 +45,26 @@ int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping 
     struct rf_mapped_file *file =
         rf_arena_alloc(&source->private_->arena, 1, sizeof *file, path, error);
     if (!file) return RF_ERR_MEMORY;
-    int code = rf_map_file(&file->mapping, path, error);
+    size_t n = strlen(path) + 1;
+    char *name = rf_arena_alloc(&source->private_->arena, n, 1, path, error);
+    if (!name) return RF_ERR_MEMORY;
+    int code = rf_map_file(&file->mapping, path, source->private_->map_flags, error);
     if (code) return code;
+    file->path = memcpy(name, path, n);
     file->next = source->private_->files;
     source->private_->files = file;
     source->file_bytes += file->mapping.bytes;
     *mapping = file->mapping;
+    return 0;
+}
+
+int rf_source_check(const struct rf_source *source, struct rf_error *error)
+{
+    const struct rf_source_private *private_ = source->private_;
+    for (const struct rf_mapped_file *file = private_ ? private_->files : NULL; file;
+         file = file->next)
+        if (rf_mapping_is_lost(&file->mapping))
+            return rf_fail(error, RF_ERR_IO, "%s: the file became shorter while it was in use",
+                           file->path);
     return 0;
 }

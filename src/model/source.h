@@ -63,10 +63,15 @@ struct rf_source {
     uint64_t file_bytes; /* of all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;
-    struct rf_source_private *private_; /* mappings and memory, owned by the reader */
+    struct rf_source_private *private_; /* mappings and memory, owned by the reader; NULL for a
+                                          source that no file made */
 };
 
 void rf_source_close(struct rf_source *source);
+
+/* RF_ERR_IO once a part of a file was read that has gone meanwhile: what was read since is wrong.
+ */
+int rf_source_check(const struct rf_source *source, struct rf_error *error);
 
 /* NULL when there is none of that name. */
 const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name);

@@ -131,6 +131,7 @@ static int write_file(struct job *job, const char *out, const struct rf_bytes *h
     if (!code) code = report(job, 0);
     for (size_t i = 0; !code && i < job->copy->n_tensors; i++)
         code = write_tensor(job, &job->copy->tensors[i]);
+    if (!code) code = rf_gguf_copy_check(job->copy, job->error);
     if (!code) return rf_new_file_finish(&file, job->error);
     rf_new_file_drop(&file);
     return code;

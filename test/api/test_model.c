@@ -1,5 +1,9 @@
 /* Opening models, asking what is in them, text and tokens: the first section of riffle.h. */
+#define _DEFAULT_SOURCE
+#include <unistd.h>
+
 #include "api/helpers.h"
+#include "platform/file.h"
 
 static void a_model_says_what_it_is(const riffle_model *model)
 {
@@ -263,6 +267,54 @@ static void a_lower_tier_can_be_forced(void)
     CHECK_OK(riffle_set_cpu(NULL));
 }
 
+static void write_copy(const char *from, const char *to)
+{
+    char *data;
+    size_t bytes;
+    struct rf_error error;
+    CHECK_INT(rf_slurp(from, 64 << 20, &data, &bytes, &error), 0);
+    struct rf_span span = {data, bytes};
+    CHECK_INT(rf_write_file(to, &span, 1, 0, &error), 0);
+    free(data);
+}
+
+/* Another process makes the file shorter: an error, the session at its last token, no signal. With
+ * a copy in memory nothing changes. */
+static void a_shorter_file_is_an_error(uint32_t flags)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/riffle-test-%ld-shorter.gguf", (long)getpid());
+    write_copy(QUANTISED_MODEL, path);
+    riffle_model_options options;
+    riffle_model_options_init(&options, sizeof options);
+    options.flags = flags;
+    options.weights = "stored";
+    riffle_model *model;
+    CHECK_OK(riffle_model_open(&model, path, &options));
+    riffle_session *session = open_session(model, 256, 2);
+    struct tokens prompt = tokenize(model, "Once upon a time");
+    CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+    CHECK_INT(truncate(path, 4096), 0);
+    riffle_generate_options limit;
+    riffle_generate_options_init(&limit, sizeof limit);
+    limit.max_tokens = 8;
+    if (flags & RIFFLE_OPEN_COPY) {
+        CHECK_INT(CHECK_OK(riffle_generate(session, &limit, NULL, NULL)), 8);
+    } else {
+        CHECK_FAILS(riffle_generate(session, &limit, NULL, NULL), RIFFLE_ERR_IO);
+        CHECK(strstr(riffle_last_error(), path) && strstr(riffle_last_error(), "shorter"));
+        /* What the prompt's pass had answered may be committed. */
+        int32_t n = riffle_session_tokens(session, NULL);
+        CHECK(n == prompt.count || n == prompt.count + 1);
+        CHECK_FAILS(riffle_tokenize(model, "a", 1, 0, NULL, 0), RIFFLE_ERR_IO);
+        riffle_model *none;
+        CHECK_FAILS(riffle_model_open(&none, path, &options), RIFFLE_ERR_FORMAT);
+    }
+    riffle_session_close(session);
+    riffle_model_close(model);
+    remove(path);
+}
+
 static void codes_have_names(void)
 {
     for (int code = 0; code >= -9; code--) CHECK(riffle_strerror(code)[0] != '\0');
@@ -286,6 +338,8 @@ int main(void)
     quantised_files_run_in_their_own_bits();
     loading_can_be_cancelled();
     a_lower_tier_can_be_forced();
+    a_shorter_file_is_an_error(0);
+    a_shorter_file_is_an_error(RIFFLE_OPEN_COPY);
     codes_have_names();
     riffle_model_close(model);
     return check_result();

@@ -33,25 +33,25 @@ static void test_mapping(void)
     struct rf_error error = {0};
     CHECK_INT(probe_write(path, "twelve bytes", 12), 0);
     CHECK(rf_file_bytes(path) >= 0);
-    CHECK_INT(rf_map_file(&mapping, path, &error), 0);
+    CHECK_INT(rf_map_file(&mapping, path, 0, &error), 0);
     CHECK(mapping.bytes == 12 && memcmp(mapping.data, "twelve bytes", 12) == 0);
     rf_unmap_file(&mapping);
     CHECK(mapping.data == NULL && mapping.bytes == 0 && probe_mappings(path) <= 0);
     rf_unmap_file(&mapping);
 
     CHECK_INT(probe_write(path, "", 0), 0);
-    CHECK_INT(rf_map_file(&mapping, path, &error), 0);
+    CHECK_INT(rf_map_file(&mapping, path, 0, &error), 0);
     CHECK(mapping.data == NULL && mapping.bytes == 0);
     rf_unmap_file(&mapping);
 
-    CHECK_INT(rf_map_file(&mapping, folder, &error), RF_ERR_IO);
+    CHECK_INT(rf_map_file(&mapping, folder, 0, &error), RF_ERR_IO);
     CHECK_MSG(strstr(error.text, folder) && strstr(error.text, "is a folder"), "%s", error.text);
     remove(path);
-    CHECK_INT(rf_map_file(&mapping, path, &error), RF_ERR_IO);
+    CHECK_INT(rf_map_file(&mapping, path, 0, &error), RF_ERR_IO);
     CHECK_MSG(strstr(error.text, path) && strstr(error.text, "cannot open"), "%s", error.text);
     /* A pipe is refused, not waited for. */
     CHECK_INT(mkfifo(path, 0600), 0);
-    CHECK_INT(rf_map_file(&mapping, path, &error), RF_ERR_IO);
+    CHECK_INT(rf_map_file(&mapping, path, 0, &error), RF_ERR_IO);
     CHECK_MSG(strstr(error.text, "not a regular file"), "%s", error.text);
     CHECK(rf_file_bytes(path) < 0 && !rf_is_directory(path));
     remove(path);
