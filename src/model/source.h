@@ -63,8 +63,7 @@ struct rf_source {
     uint64_t file_bytes; /* of all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;
-    struct rf_source_private *private_; /* mappings and memory, owned by the reader; NULL for a
-                                          source that no file made */
+    struct rf_source_private *private_; /* mappings and memory of the reader; NULL: no file */
 };
 
 void rf_source_close(struct rf_source *source);

@@ -39,6 +39,7 @@ static void answer_all_rows(struct engine *engine)
     CHECK_INT(ops->view_new(&wide, engine->queue, &shape, &error), 0);
     wide->backend = engine->backend;
     wide->shape = shape;
+    wide->source = narrow->source;
     ops->view_free(narrow); /* the program stays, for rf_view_free */
     engine->view = wide;
 }
