@@ -18,9 +18,10 @@ struct header {
 
 static const char magic[8] = {'R', 'F', 'L', 'S', 'T', 'A', 'T', 'E'};
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
-/* A checksum against damage, not against malice: FNV-1a over 8-byte words. */
+/* A checksum against damage: FNV-1a over 8-byte words. Nothing here stops malice: whoever can write
+ * the file can make the model say anything, as with a text that it reads. */
 static uint64_t checksum(uint64_t sum, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
@@ -35,19 +36,41 @@ static uint64_t checksum(uint64_t sum, const void *data, size_t bytes)
     return sum;
 }
 
-/* Tells models apart: their shape, their name, what they compute in, and a piece of their embedding
- * table. */
+/* Samples of a tensor: small ones whole, so that norms and biases are; of others these many blocks,
+ * evenly spread. */
+enum { SAMPLES = 4, SAMPLE_BYTES = 1024 };
+
+static uint64_t tensor_checksum(uint64_t sum, const struct rf_tensor *tensor)
+{
+    const unsigned char *data = tensor->data;
+    sum = checksum(sum, tensor->name, strlen(tensor->name));
+    sum = checksum(sum, &tensor->dtype, sizeof tensor->dtype);
+    sum = checksum(sum, tensor->ne, sizeof tensor->ne);
+    if (tensor->bytes <= SAMPLES * SAMPLE_BYTES) return checksum(sum, data, (size_t)tensor->bytes);
+    uint64_t step = (tensor->bytes - SAMPLE_BYTES) / (SAMPLES - 1);
+    for (uint64_t i = 0; i < SAMPLES; i++) sum = checksum(sum, data + i * step, SAMPLE_BYTES);
+    return sum;
+}
+
+/* Tells models apart: parameters, name, what they compute in, and every tensor by samples. */
 static uint64_t fingerprint(const riffle_model *model)
 {
     const struct rf_source *source = model->source;
     const struct rf_params *params = &source->params;
-    const int32_t shape[] = {params->n_layer,   params->n_embd,   params->n_head,
-                             params->n_head_kv, params->head_dim, params->n_ff,
-                             params->n_vocab,   params->rope_dim, (int32_t)model->cost.form};
+    const int32_t shape[] = {
+        params->n_layer,          params->n_embd,   params->n_head,
+        params->n_head_kv,        params->head_dim, params->n_ff,
+        params->n_vocab,          params->rope_dim, (int32_t)params->rope_style,
+        (int32_t)model->cost.form};
+    const float floats[] = {params->rms_eps, params->rope_theta, params->rope_scale};
     uint64_t sum = checksum(0xcbf29ce484222325u, shape, sizeof shape);
+    sum = checksum(sum, floats, sizeof floats);
+    if (params->rope_freq_factors)
+        sum = checksum(sum, params->rope_freq_factors,
+                       (size_t)params->rope_dim / 2 * sizeof *params->rope_freq_factors);
     sum = checksum(sum, source->name, strlen(source->name));
-    const struct rf_tensor *table = rf_source_tensor(source, "token_embd.weight");
-    return checksum(sum, table->data, (size_t)(table->bytes < 65536 ? table->bytes : 65536));
+    for (int32_t i = 0; i < source->n_tensors; i++) sum = tensor_checksum(sum, &source->tensors[i]);
+    return sum;
 }
 
 int riffle_state_save(const riffle_session *session, const char *path)
@@ -68,7 +91,8 @@ int riffle_state_save(const riffle_session *session, const char *path)
     void *kv =
         rf_malloc(&session->model->allocator, (size_t)header.kv_bytes, 1, "session state", &error);
     if (!kv) return rf_api_fail(&error);
-    int code = rf_sequence_kv_save(sequence, kv, &error);
+    int code = rf_source_check(session->model->source, &error);
+    if (!code) code = rf_sequence_kv_save(sequence, kv, &error);
     const int32_t *tokens = rf_sequence_tokens(sequence);
     size_t tokens_bytes = (size_t)n * sizeof *tokens, kv_bytes = (size_t)header.kv_bytes;
     if (!code) {

@@ -1,5 +1,8 @@
 /* Saving a session and going on from the file, also when the file is not what was saved. */
 #include "api/helpers.h"
+#include "model/open.h"
+#include "platform/file.h"
+#include "platform/memory.h"
 
 #define STATE_NAME "riffle_test_state"
 
@@ -99,6 +102,43 @@ static void a_form_keeps_its_states(const char *path)
     }
 }
 
+/* One changed weight makes another model: of a norm, and of a matrix in its middle layers. */
+static void a_changed_model_is_another(riffle_session *session, const char *path)
+{
+    static const char *const tensors[] = {"blk.2.attn_norm.weight", "blk.3.ffn_up.weight"};
+    char changed[4200];
+    snprintf(changed, sizeof changed, "%s.gguf", path);
+    CHECK_OK(riffle_state_save(session, path));
+    for (int i = 0; i < 2; i++) {
+        struct rf_source *source;
+        struct rf_error error;
+        char *data = NULL;
+        size_t bytes;
+        CHECK_INT(rf_source_open(&source, TINY_MODEL, 0, &rf_system_allocator, &error), 0);
+        CHECK_INT(rf_slurp(TINY_MODEL, 64 << 20, &data, &bytes, &error), 0);
+        const struct rf_tensor *tensor = rf_source_tensor(source, tensors[i]),
+                               *last = &source->tensors[0];
+        for (int32_t t = 0; t < source->n_tensors; t++)
+            if (source->tensors[t].data > last->data) last = &source->tensors[t];
+        /* The last tensor ends the file. */
+        size_t from_end = (size_t)((const char *)last->data - (const char *)tensor->data);
+        data[bytes - last->bytes - from_end] ^= 1;
+        struct rf_span span = {data, bytes};
+        CHECK_INT(rf_write_file(changed, &span, 1, 0, &error), 0);
+        riffle_model *model;
+        if (CHECK_OK(riffle_model_open(&model, changed, NULL)) >= 0) {
+            riffle_session *other = open_session(model, 128, 1);
+            CHECK_FAILS(riffle_state_load(other, path), RIFFLE_ERR_ARGUMENT);
+            CHECK(strstr(riffle_last_error(), "another model") != NULL);
+            riffle_session_close(other);
+            riffle_model_close(model);
+        }
+        rf_source_close(source);
+        free(data);
+        remove(changed);
+    }
+}
+
 int main(void)
 {
     char path[4096];
@@ -131,6 +171,7 @@ int main(void)
     CHECK_FAILS(riffle_state_load(session, "golden"), RIFFLE_ERR_IO);
     damaged_files_are_refused(model, path);
     a_form_keeps_its_states(path);
+    a_changed_model_is_another(session, path);
 
     remove(path);
     riffle_session_close(small);
