@@ -129,7 +129,11 @@ typedef struct riffle_model_options {
     /* Cores to use, one thread each. "auto" (default): P and E cores. "p", "e": only these. "all":
      * low-power cores as well. Or CPU numbers: "0-3,8". riffle_cores() lists the result. */
     const char *cores;
-    uint64_t reserved[7];
+    /* What opening may take besides the weights, so that a small file cannot claim all memory; then
+     * RIFFLE_ERR_MEMORY. Bytes; 0: 160 MiB and twice what the files take on the disk. Tokens,
+     * merges, tensors and metadata values, of each; 0: 2^20. */
+    uint64_t metadata_bytes, metadata_items;
+    uint64_t reserved[5];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);

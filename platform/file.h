@@ -23,6 +23,7 @@ enum {
 struct rf_mapping {
     const unsigned char *data; /* NULL for an empty file */
     size_t bytes;
+    uint64_t stored_bytes;      /* on the disk: fewer where the file has holes */
     struct rf_map_guard *guard; /* NULL: none is needed */
 };
 

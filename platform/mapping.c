@@ -22,8 +22,8 @@ static int fail_path(struct rf_error *error, const char *path, const char *what,
     return rf_fail(error, RF_ERR_IO, "%s: cannot %s: %s", path, what, reason);
 }
 
-/* A descriptor of a regular file, or a negative code. */
-static int open_regular(const char *path, uint64_t *bytes, struct rf_error *error)
+/* A descriptor of a regular file, or a negative code. `empty` gets the sizes. */
+static int open_regular(const char *path, struct rf_mapping *empty, struct rf_error *error)
 {
     /* O_NONBLOCK: a pipe is refused below instead of waited for. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -42,7 +42,9 @@ static int open_regular(const char *path, uint64_t *bytes, struct rf_error *erro
         close(descriptor);
         return code;
     }
-    *bytes = (uint64_t)status.st_size;
+    uint64_t bytes = (uint64_t)status.st_size, blocks = (uint64_t)status.st_blocks * 512;
+    *empty = (struct rf_mapping){.bytes = (size_t)bytes,
+                                 .stored_bytes = blocks < bytes ? blocks : bytes};
     return descriptor;
 }
 
@@ -172,7 +174,7 @@ static int read_copy(struct rf_mapping *mapping, int descriptor, size_t bytes, c
         }
         at += (size_t)got;
     }
-    *mapping = (struct rf_mapping){copy, bytes, NULL};
+    mapping->data = copy;
     return 0;
 }
 
@@ -180,25 +182,23 @@ int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
                 struct rf_error *error)
 {
     *mapping = (struct rf_mapping){0};
-    uint64_t bytes = 0;
-    int descriptor = open_regular(path, &bytes, error);
+    int descriptor = open_regular(path, mapping, error);
     if (descriptor < 0) return descriptor;
+    size_t bytes = mapping->bytes;
     int code = 0, cause = 0;
     if (bytes > 0 && flags & RF_MAP_COPY) {
-        code = read_copy(mapping, descriptor, (size_t)bytes, path, error);
+        code = read_copy(mapping, descriptor, bytes, path, error);
     } else if (bytes > 0) {
-        void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (map == MAP_FAILED)
             cause = errno;
         else
-            *mapping = (struct rf_mapping){map, (size_t)bytes, NULL};
+            mapping->data = map;
         if (!cause && !(flags & RF_MAP_UNGUARDED)) cause = guard_range(mapping);
     }
     close(descriptor);
-    if (cause) {
-        rf_unmap_file(mapping);
-        code = fail_path(error, path, "map", cause);
-    }
+    if (cause) code = fail_path(error, path, "map", cause);
+    if (code) rf_unmap_file(mapping);
     return code;
 }
 

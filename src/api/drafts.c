@@ -95,11 +95,10 @@ static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_
 {
     struct rf_chain_level *level = &model->drafts.chain.levels[l];
     struct draft_weights *weights = &model->drafts.weights[l];
+    struct rf_open_options open = rf_api_open_options(options);
     char path[4096];
     int code = find_path(level, options, path, sizeof path, error);
-    if (!code)
-        code = rf_source_open(&weights->source, path, rf_api_map_flags(options->flags),
-                              &model->allocator, error);
+    if (!code) code = rf_source_open(&weights->source, path, &open, &model->allocator, error);
     if (!code)
         code = rf_tokenizer_new(&weights->tokenizer, &weights->source->vocab, path,
                                 &model->allocator, error);

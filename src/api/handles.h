@@ -94,8 +94,7 @@ struct rf_backend_options rf_api_device(void);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 
-/* RF_MAP_* for RIFFLE_OPEN_*. */
-unsigned rf_api_map_flags(uint32_t flags);
+struct rf_open_options rf_api_open_options(const riffle_model_options *options);
 /* Loads the weights of a model whose header and backend are open. */
 int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error);

@@ -90,10 +90,13 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
     return code;
 }
 
-unsigned rf_api_map_flags(uint32_t flags)
+struct rf_open_options rf_api_open_options(const riffle_model_options *options)
 {
-    return (flags & RIFFLE_OPEN_COPY ? RF_MAP_COPY : 0u) |
-           (flags & RIFFLE_OPEN_UNGUARDED ? RF_MAP_UNGUARDED : 0u);
+    unsigned copy = options->flags & RIFFLE_OPEN_COPY ? RF_MAP_COPY : 0;
+    unsigned unguarded = options->flags & RIFFLE_OPEN_UNGUARDED ? RF_MAP_UNGUARDED : 0;
+    return (struct rf_open_options){.map_flags = copy | unguarded,
+                                    .metadata_bytes = options->metadata_bytes,
+                                    .metadata_items = options->metadata_items};
 }
 
 static int open_backend(riffle_model *model, struct rf_error *error)
@@ -116,8 +119,8 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
         return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16",
                        weights);
 
-    int code = rf_source_open(&model->source, path, rf_api_map_flags(options->flags),
-                              &model->allocator, error);
+    struct rf_open_options open = rf_api_open_options(options);
+    int code = rf_source_open(&model->source, path, &open, &model->allocator, error);
     if (!code)
         code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
                                 error);

@@ -10,7 +10,6 @@
 enum {
     MAX_KEY_BYTES = 65535, /* the format's limit */
     MAX_NAME_BYTES = 255,  /* ggml's own is 63 */
-    MAX_ENTRIES = 1 << 20, /* of metadata values or tensors: a sparse file can claim any size */
     MIN_VALUE_BYTES = 8 + 4 + 1,
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8,
     DEFAULT_ALIGNMENT = 32,
@@ -263,9 +262,10 @@ static void check_version(const struct rf_gguf *gguf)
 /* Checks a number of things before memory for them is allocated. */
 static void check_count(const struct rf_cursor *cursor, uint64_t n, size_t least, const char *what)
 {
-    if (n > rf_cursor_left(cursor) / least || n > MAX_ENTRIES)
+    if (n > rf_cursor_left(cursor) / least)
         rf_bad(cursor->reading, RF_ERR_FORMAT, "%" PRIu64 " %s do not fit a file of %zu bytes", n,
                what, cursor->bytes);
+    rf_count(cursor->reading, n, what);
 }
 
 int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes)

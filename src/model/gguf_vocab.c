@@ -4,8 +4,6 @@
 #include "model/cursor.h"
 #include "model/gguf.h"
 
-enum { MAX_TOKENS = 1 << 24 };
-
 static void read_kind(struct rf_gguf *gguf)
 {
     struct rf_vocab *vocab = &gguf->reading->source->vocab;
@@ -23,14 +21,14 @@ static void read_kind(struct rf_gguf *gguf)
     vocab->pre = rf_gguf_string(gguf, "tokenizer.ggml.pre", rf_str_of("default"));
 }
 
-/* A list of strings that must exist and have at most MAX_TOKENS elements. NULL on failure. */
+/* A list of strings that must exist. NULL on failure. */
 static const struct rf_gguf_value *string_list(struct rf_gguf *gguf, const char *key)
 {
     const struct rf_gguf_value *list = rf_gguf_array(gguf, key, RF_GGUF_STRING);
     if (!list)
         rf_gguf_missing(gguf);
-    else if (list->count > MAX_TOKENS)
-        rf_bad(gguf->reading, RF_ERR_FORMAT, "key %s has %" PRIu64 " elements", key, list->count);
+    else
+        rf_count(gguf->reading, list->count, key);
     return gguf->reading->code ? NULL : list;
 }
 

@@ -67,7 +67,7 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
     if (!made) return RF_ERR_MEMORY;
     made->private_.allocator = *allocator;
     made->copy.private_ = &made->private_;
-    int code = rf_source_open(&made->copy.source, path, 0, allocator, error);
+    int code = rf_source_open(&made->copy.source, path, NULL, allocator, error);
     if (!code && strncmp(made->copy.source->container, "GGUF", 4) != 0)
         code = rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: is in %s; only GGUF files are quantised, as GGUF's metadata is written "

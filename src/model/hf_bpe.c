@@ -138,6 +138,7 @@ static void read_merges(struct rf_hf *hf, const struct rf_json *model)
     if (!rf_json_is_array(list))
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is missing or not an array");
     vocab->n_merges = rf_json_count(list);
+    rf_count(&hf->reading, vocab->n_merges, "merges");
     vocab->merges = rf_keep(&hf->reading, vocab->n_merges, sizeof *vocab->merges, "merges");
     for (size_t i = 0; !hf->reading.code && i < vocab->n_merges; i++)
         read_merge(hf, rf_json_at(list, i), i, &vocab->merges[i]);

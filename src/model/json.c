@@ -9,9 +9,29 @@ static json_t *node(const struct rf_json *value)
     return (json_t *)(uintptr_t)value;
 }
 
+/* About what jansson takes for a document, with the headers of malloc's blocks: a string or a member
+ * of an object has two blocks, an array or an object also its table. */
+static uint64_t cost_of(struct rf_str text)
+{
+    enum { VALUE = 96, ARRAY = 128, OBJECT = 256 };
+    uint64_t cost = text.bytes;
+    int in_string = 0;
+    for (size_t i = 0; i < text.bytes; i++) {
+        char c = text.data[i];
+        if (in_string && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string) {
+            cost += c == ',' ? VALUE : c == '[' ? ARRAY : c == '{' ? OBJECT : 0;
+        }
+    }
+    return cost;
+}
+
 struct rf_json *rf_json_parse(struct rf_reading *reading, const char *part, struct rf_str text)
 {
-    if (reading->code) return NULL;
+    if (reading->code || rf_charge(reading, part, cost_of(text), "JSON")) return NULL;
     json_error_t problem;
     json_t *parsed = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &problem);
     if (!parsed && json_error_code(&problem) == json_error_out_of_memory)

@@ -180,6 +180,7 @@ static void set_params(struct rf_reading *reading)
     if (embedding && (embedding->ne[1] < 1 || embedding->ne[1] > INT32_MAX))
         rf_bad(reading, RF_ERR_FORMAT, "tensor " RF_TOKEN_EMBD " has %" PRId64 " rows",
                embedding->ne[1]);
+    if (embedding) rf_count(reading, (uint64_t)embedding->ne[1], "rows of " RF_TOKEN_EMBD);
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
     params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
     params->qkv_bias =

@@ -17,12 +17,13 @@ static int read_safetensors_file(struct rf_source *source, const char *path, str
     return folder ? rf_hf_read_folder(source, folder, slash + 1, error) : reading.code;
 }
 
-int rf_source_open(struct rf_source **source, const char *path, unsigned flags,
-                   const struct rf_allocator *allocator, struct rf_error *error)
+int rf_source_open(struct rf_source **source, const char *path,
+                   const struct rf_open_options *options, const struct rf_allocator *allocator,
+                   struct rf_error *error)
 {
     int code = rf_source_new(source, allocator, error);
     if (code) return code;
-    (*source)->private_->map_flags = flags;
+    if (options) (*source)->private_->options = *options;
     if (rf_is_directory(path)) {
         code = rf_hf_read_folder(*source, path, NULL, error);
     } else if (rf_ends_with(path, ".safetensors")) {

@@ -6,8 +6,9 @@
 
 /* `path`: a .gguf file, a .safetensors file beside its config.json, or a folder with them. Reads
  * and checks everything but the contents of tensors. On failure nothing is kept. rf_source_close
- * frees the source. `flags`: RF_MAP_* of platform/file.h. */
-int rf_source_open(struct rf_source **source, const char *path, unsigned flags,
-                   const struct rf_allocator *allocator, struct rf_error *error);
+ * frees the source. `options` NULL: the defaults. */
+int rf_source_open(struct rf_source **source, const char *path,
+                   const struct rf_open_options *options, const struct rf_allocator *allocator,
+                   struct rf_error *error);
 
 #endif

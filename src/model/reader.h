@@ -13,7 +13,9 @@ struct rf_source_private {
     struct rf_allocator allocator; /* a copy: the caller's may be freed */
     struct rf_arena arena;         /* all that the source points to, except the mappings */
     struct rf_mapped_file *files;
-    unsigned map_flags; /* RF_MAP_* */
+    struct rf_open_options options;
+    uint64_t stored_bytes;   /* of the files, on the disk */
+    uint64_t metadata_bytes; /* taken so far */
 };
 
 int rf_source_new(struct rf_source **source, const struct rf_allocator *allocator,
@@ -41,6 +43,11 @@ struct rf_reading rf_reading_of(struct rf_source *source, const char *path, stru
 int rf_bad_part(struct rf_reading *reading, const char *part, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define rf_bad(reading, ...) rf_bad_part(reading, (reading)->part, __VA_ARGS__)
+/* Counts memory for metadata that is about to be taken. A negative code, with a sentence, above
+ * what rf_open_options allow. */
+int rf_charge(struct rf_reading *reading, const char *part, uint64_t bytes, const char *what);
+/* The same for the length of a list. */
+int rf_count(struct rf_reading *reading, uint64_t n, const char *what);
 /* Zeroed memory, from the source or from the reading's arena. NULL after a failure. */
 void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what);
 void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char *what);

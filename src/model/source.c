@@ -48,12 +48,13 @@ int rf_source_map(struct rf_source *source, const char *path, struct rf_mapping 
     size_t n = strlen(path) + 1;
     char *name = rf_arena_alloc(&source->private_->arena, n, 1, path, error);
     if (!name) return RF_ERR_MEMORY;
-    int code = rf_map_file(&file->mapping, path, source->private_->map_flags, error);
+    int code = rf_map_file(&file->mapping, path, source->private_->options.map_flags, error);
     if (code) return code;
     file->path = memcpy(name, path, n);
     file->next = source->private_->files;
     source->private_->files = file;
     source->file_bytes += file->mapping.bytes;
+    source->private_->stored_bytes += file->mapping.stored_bytes;
     *mapping = file->mapping;
     return 0;
 }

@@ -53,6 +53,14 @@ static inline uint64_t rf_tensor_elements(const struct rf_tensor *tensor)
     return n;
 }
 
+/* How files are opened, and what opening may take besides the weights. A file that is small on the
+ * disk can claim to hold anything. */
+struct rf_open_options {
+    unsigned map_flags;      /* RF_MAP_* of platform/file.h */
+    uint64_t metadata_bytes; /* memory; 0: 160 MiB and twice what the files take on the disk */
+    uint64_t metadata_items; /* tokens, merges, tensors, values, of each; 0: 2^20 */
+};
+
 struct rf_source {
     struct rf_params params;
     struct rf_vocab vocab;

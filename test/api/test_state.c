@@ -114,7 +114,7 @@ static void a_changed_model_is_another(riffle_session *session, const char *path
         struct rf_error error;
         char *data = NULL;
         size_t bytes;
-        CHECK_INT(rf_source_open(&source, TINY_MODEL, 0, &rf_system_allocator, &error), 0);
+        CHECK_INT(rf_source_open(&source, TINY_MODEL, NULL, &rf_system_allocator, &error), 0);
         CHECK_INT(rf_slurp(TINY_MODEL, 64 << 20, &data, &bytes, &error), 0);
         const struct rf_tensor *tensor = rf_source_tensor(source, tensors[i]),
                                *last = &source->tensors[0];

@@ -449,7 +449,7 @@ int main(void)
 {
     struct rf_error error = {.text = ""};
     struct rf_source *source;
-    if (rf_source_open(&source, "stories260K.gguf", 0, &rf_system_allocator, &error)) {
+    if (rf_source_open(&source, "stories260K.gguf", NULL, &rf_system_allocator, &error)) {
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }

@@ -24,7 +24,7 @@ static int open_bytes(const void *data, size_t bytes, struct probe *probe, struc
     struct rf_source *source = NULL;
     *error = (struct rf_error){0};
     if (probe_write(path, data, bytes)) return 1;
-    int code = rf_source_open(&source, path, 0, &allocator, error);
+    int code = rf_source_open(&source, path, NULL, &allocator, error);
     CHECK_MSG(code == 0 || (source == NULL && error->code == code), "code %d, error's code %d",
               code, error->code);
     rf_source_close(source);
@@ -374,7 +374,7 @@ static void test_good_llama(void)
     struct rf_source *source;
     struct rf_error error = {0};
     CHECK_INT(probe_write(path, data, bytes), 0);
-    CHECK_MSG(rf_source_open(&source, path, 0, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s", error.text);
     if (!source) return;
     const struct rf_params *p = &source->params;
     CHECK_STR(p->arch_name, "llama");
@@ -421,7 +421,7 @@ static struct rf_source *open_edited(void (*make)(struct w_file *), void (*edit)
     struct rf_source *source = NULL;
     struct rf_error error = {0};
     CHECK_INT(probe_write(path, data, bytes), 0);
-    CHECK_MSG(rf_source_open(&source, path, 0, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s", error.text);
     free(data);
     return source;
 }
@@ -489,7 +489,7 @@ static void test_stories(void)
 {
     struct rf_source *source = NULL;
     struct rf_error error = {0};
-    CHECK_MSG(rf_source_open(&source, "stories260K.gguf", 0, &rf_system_allocator, &error) == 0, "%s",
+    CHECK_MSG(rf_source_open(&source, "stories260K.gguf", NULL, &rf_system_allocator, &error) == 0, "%s",
               error.text);
     if (source) {
         CHECK(source->params.n_layer == 5 && source->params.n_vocab == 512 &&
@@ -620,15 +620,15 @@ static void test_paths(void)
 {
     struct rf_source *source = (struct rf_source *)folder;
     struct rf_error error = {0};
-    CHECK_INT(rf_source_open(&source, "no/such/file.gguf", 0, &rf_system_allocator, &error),
+    CHECK_INT(rf_source_open(&source, "no/such/file.gguf", NULL, &rf_system_allocator, &error),
               RF_ERR_IO);
     CHECK(source == NULL && strstr(error.text, "no/such/file.gguf: cannot open"));
-    CHECK_INT(rf_source_open(&source, "/dev/null", 0, &rf_system_allocator, &error), RF_ERR_IO);
+    CHECK_INT(rf_source_open(&source, "/dev/null", NULL, &rf_system_allocator, &error), RF_ERR_IO);
     CHECK(strstr(error.text, "not a regular file"));
     CHECK_INT(probe_write(path, "", 0), 0);
-    CHECK_INT(rf_source_open(&source, path, 0, &rf_system_allocator, &error), RF_ERR_FORMAT);
+    CHECK_INT(rf_source_open(&source, path, NULL, &rf_system_allocator, &error), RF_ERR_FORMAT);
     CHECK(strstr(error.text, "is empty"));
-    CHECK_INT(rf_source_open(&source, folder, 0, &rf_system_allocator, &error), RF_ERR_IO);
+    CHECK_INT(rf_source_open(&source, folder, NULL, &rf_system_allocator, &error), RF_ERR_IO);
     CHECK(strstr(error.text, "model.safetensors"));
     rf_source_close(NULL);
 }

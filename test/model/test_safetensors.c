@@ -59,7 +59,7 @@ static int open_folder(const char *path, struct probe *probe, struct rf_error *e
     struct rf_allocator allocator = probe_allocator(probe);
     struct rf_source *source = NULL;
     *error = (struct rf_error){0};
-    int code = rf_source_open(&source, path, 0, &allocator, error);
+    int code = rf_source_open(&source, path, NULL, &allocator, error);
     CHECK(code == 0 || (source == NULL && error->code == code));
     rf_source_close(source);
     CHECK_MSG(probe->live == 0, "%ld blocks are left after \"%s\"", probe->live, error->text);
@@ -235,7 +235,7 @@ static struct rf_source *open_good(const struct hf_model *model, const char *pat
     struct rf_source *source = NULL;
     struct rf_error error = {0};
     write_model(model);
-    CHECK_MSG(rf_source_open(&source, path, 0, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s", error.text);
     return source;
 }
 

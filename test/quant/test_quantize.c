@@ -29,7 +29,7 @@ static struct rf_source *open_source(const char *path)
 {
     struct rf_error error = {.text = ""};
     struct rf_source *source;
-    if (rf_source_open(&source, path, 0, &rf_system_allocator, &error)) {
+    if (rf_source_open(&source, path, NULL, &rf_system_allocator, &error)) {
         fprintf(stderr, "%s\n", error.text);
         exit(1);
     }

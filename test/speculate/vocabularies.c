@@ -27,7 +27,7 @@ int vocabulary_open(struct vocabulary *vocabulary, int number)
     int code = 0;
     *vocabulary = (struct vocabulary){.name = list[number].name, .exact = list[number].exact};
     if (number == STORIES) {
-        code = rf_source_open(&vocabulary->source, path, 0, &rf_system_allocator, &error);
+        code = rf_source_open(&vocabulary->source, path, NULL, &rf_system_allocator, &error);
         if (!code) vocab = &vocabulary->source->vocab;
     } else {
         code = fixture_vocab_open(&vocabulary->fixture, path);

@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     struct fixture_strings strings = {0};
     char *ids = fixture_read(argv[2], NULL), *at = ids, **lines = NULL;
     CHECK_INT(fixture_strings_open(&strings, "text/strings.txt"), 0);
-    CHECK_MSG(rf_source_open(&source, path, 0, memory, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, memory, &error) == 0, "%s", error.text);
     if (source)
         CHECK_MSG(rf_tokenizer_new(&tokenizer, &source->vocab, path, memory, &error) == 0, "%s",
                   error.text);
