@@ -109,7 +109,7 @@ int rf_user_folder(enum rf_folder folder, char *path, size_t cap)
     /* The XDG rules: a relative path is invalid and must be ignored. */
     if (base && base[0] == '/')
         n = snprintf(path, cap, "%s", base);
-    else if (home && home[0])
+    else if (home && home[0] == '/')
         n = snprintf(path, cap, "%s/%s", home, known[folder].below_home);
     else
         return -1;
