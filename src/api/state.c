@@ -135,9 +135,11 @@ static int check(const riffle_session *session, const char *path, const struct r
                        file->bytes, (uint64_t)(sizeof *header + tokens_bytes) + kv_bytes,
                        header->n_tokens);
     const unsigned char *content = file->data + sizeof *header;
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* as libFuzzer's compilers define */
     if (header->content != checksum(checksum(header->model, content, tokens_bytes),
                                     content + tokens_bytes, (size_t)kv_bytes))
         return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: its checksum does not fit", path);
+#endif
     for (int32_t i = 0; i < header->n_tokens; i++) {
         int32_t token;
         memcpy(&token, content + (size_t)i * sizeof token, sizeof token);
