@@ -76,6 +76,9 @@ struct rf_span {
 int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, unsigned flags,
                   struct rf_error *error);
 
+/* Makes the renaming of a file to `path` survive a power failure, where the file system can. */
+void rf_sync_folder_of(const char *path);
+
 enum rf_folder { RF_FOLDER_DATA, RF_FOLDER_STATE, RF_FOLDER_CACHE };
 /* The user's folder of that kind by the XDG rules
  * (https://specifications.freedesktop.org/basedir-spec), without the program's name. 0, or -1 where

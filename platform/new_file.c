@@ -153,10 +153,9 @@ int rf_new_file_write(struct rf_new_file *file, const void *data, size_t bytes,
     return 0;
 }
 
-/* Makes the rename survive a power failure, where the file system can. */
-static void sync_folder(const char *target)
+void rf_sync_folder_of(const char *path)
 {
-    char *folder = folder_of(target);
+    char *folder = folder_of(path);
     int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (descriptor >= 0) {
         fsync(descriptor);
@@ -174,7 +173,7 @@ static int replace(struct rf_new_file *file)
     /* What has come there since the file was opened is not replaced either. */
     if (lstat(file->target, &status) == 0 && !S_ISREG(status.st_mode)) return EEXIST;
     if (rename(file->temporary, file->target) != 0) return errno;
-    if (waits) sync_folder(file->target);
+    if (waits) rf_sync_folder_of(file->target);
     return 0;
 }
 

@@ -24,6 +24,8 @@ void rf_terminal_use_utf8(void);
  * handler calls `wake` (may be NULL). Many unanswered interrupts still end the process, with status
  * 130. */
 void rf_interrupts_catch(void (*wake)(void *user), void *user);
+/* Counts SIGTERM and SIGHUP, too: for work that keeps what it has done. Ignored ones stay so. */
+void rf_interrupts_catch_all(void);
 /* Interrupts since the last clear. */
 int rf_interrupts(void);
 void rf_interrupts_clear(void);

@@ -21,7 +21,9 @@ enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 1
     X(quantize, QUANTIZE)     \
     X(cores, CORES)           \
     X(roofline, ROOFLINE)     \
-    X(models, MODELS)
+    X(list, LIST)             \
+    X(pull, PULL)             \
+    X(rm, RM)
 
 /* They return an exit status; if it is not CLI_OK, standard error has a sentence. */
 typedef int verb_function(const struct cli_options *options);

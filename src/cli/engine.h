@@ -3,7 +3,7 @@
 #define CLI_ENGINE_H
 
 #include "cli/json.h"
-#include "cli/known_models.h"
+#include "cli/model_list.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "riffle.h"

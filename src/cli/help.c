@@ -41,7 +41,7 @@ void help_program(FILE *out)
     named(out, "help VERB", "what a verb does and its options");
     named(out, "version", "the version of this program");
     fputs("\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name "
-          "from `riffle models`.\n"
+          "from `riffle list`.\n"
           "\nThe answer goes to standard output, everything else to standard error.\n"
           "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
           "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... selects a lower instruction tier,\n"

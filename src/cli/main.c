@@ -12,6 +12,7 @@
 static const struct verb *verb_find(const char *name)
 {
     const struct verb *verb = verb_table;
+    if (strcmp(name, "models") == 0) name = "list"; /* the old name */
     while (verb->name && strcmp(verb->name, name) != 0) verb++;
     return verb->name ? verb : NULL;
 }

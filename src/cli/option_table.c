@@ -107,8 +107,19 @@ const struct option option_table[] = {
          RIFFLE_DEFAULT_CTX) ")"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
+    {"--sha256", NULL, "HEX", OPTION_TEXT, VERB_PULL, AT(sha256), 0, 0, NULL,
+     "what the SHA-256 of a URL's file must be; without it the file is not verified"},
+    {"--name", NULL, "NAME", OPTION_TEXT, VERB_PULL, AT(name), 0, 0, NULL,
+     "the name of a URL's file here (default: the last part of the URL)"},
+    {"--max-size", NULL, "MB", OPTION_INT, VERB_PULL, AT(max_mb), 1, INT32_MAX, NULL,
+     "refuse files of more than so many million bytes (default: what fits on the disk)"},
+    {"--timeout", NULL, "S", OPTION_INT, VERB_PULL, AT(timeout), 1, 86400, NULL,
+     "give up after S seconds without a connection, or without another byte (default 60)"},
+    {"--verify", NULL, NULL, OPTION_FLAG, VERB_PULL | VERB_LIST, AT(verify), 0, 0, NULL,
+     "read files again whose SHA-256 is known, and compare"},
+    {"--yes", "-y", NULL, OPTION_FLAG, VERB_RM, AT(yes), 0, 0, NULL, "do not ask"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_MODELS | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT,
+     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT,
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
     {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL,
@@ -157,9 +168,18 @@ const struct verb verb_table[] = {
      "Measures how fast this machine reads memory and issues the instructions that the kernels "
      "depend on, then each kernel against these ceilings. --kernel, --tier, --shape and --rows "
      "take lists (1,2,4) and may be given several times."},
-    {"models", VERB_MODELS, 0, verb_models, "[options]",
-     "known models, and where each is on this disk",
-     "Models are searched in $RIFFLE_MODELS, else in riffle/models in $XDG_DATA_HOME, else in "
-     "~/.local/share/riffle/models. scripts/get-model NAME fetches one."},
+    {"list", VERB_LIST, 0, verb_list, "[options]", "models on this disk, and known ones to fetch",
+     "Lists the .gguf files and the folders with safetensors in the models' folder: "
+     "$RIFFLE_MODELS, "
+     "else riffle/models in $XDG_DATA_HOME, else ~/.local/share/riffle/models. A model is verified "
+     "if its file was compared with a known SHA-256 and has not changed since. `riffle models` is "
+     "the old name of this verb."},
+    {"pull", VERB_PULL, 1, verb_pull, "NAME|URL [options]", "fetches a model",
+     "NAME is a known model of `riffle list`. URL is the address of a .gguf file (https, http or "
+     "file). Ctrl-C keeps what has come, and the same command continues. Prints the path of the "
+     "file. Proxies and certificates are found as curl does (https_proxy, SSL_CERT_FILE); the "
+     "packages of some known models as pip does (PIP_INDEX_URL)."},
+    {"rm", VERB_RM, 1, verb_rm, "NAME [options]", "removes a model from the models' folder",
+     "Asks first. Also removes what is left of an interrupted pull."},
     {NULL, 0, 0, NULL, NULL, NULL, NULL},
 };

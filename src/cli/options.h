@@ -63,6 +63,10 @@ struct cli_options {
     const char *svg;
     int32_t rounds, pool_mib; /* 0: the library's default */
 
+    const char *sha256, *name; /* of pull; NULL: not given */
+    int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
+    int verify, yes;
+
     int json, ids, verbose;
 };
 

@@ -4,6 +4,7 @@
 #include "cli/chat.h"
 #include "cli/levels.h"
 #include "cli/line_reader.h"
+#include "cli/pull.h"
 #include "platform/terminal.h"
 
 /* The effect of earlier Ctrl-Cs. */
@@ -159,7 +160,8 @@ int verb_chat(const struct cli_options *options)
     struct chat chat = {.options = options};
     chat.interactive = rf_is_terminal(RF_STDIN) && rf_is_terminal(RF_STDERR);
     chat.stats_after_answer = chat.interactive || options->verbose;
-    int status = engine_open_session(&chat.engine, options, options->n_ctx);
+    int status = pull_offer(options->model);
+    if (status == CLI_OK) status = engine_open_session(&chat.engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
 
     if (chat.interactive || options->verbose)

@@ -87,7 +87,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     printf("trained for   %d tokens of context\n", info->n_ctx_train);
     printf("chain         %s: %s\n", info->chain, info->chain_note);
     if (engine->draft.name && !engine->draft.path)
-        printf("draft model   not on this disk: `scripts/get-model %s` fetches the one that drafts "
+        printf("draft model   not on this disk: `riffle pull %s` fetches the one that drafts "
                "for this model\n",
                engine->draft.name);
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "cli/json.h"
-#include "cli/known_models.h"
+#include "cli/model_list.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "platform/clock.h"

@@ -22,6 +22,8 @@ TIMEOUT = 300  # seconds; only so that a hang becomes a failure
 class Case(unittest.TestCase):
     """A test with an empty folder of its own as the working directory and as the user's home."""
 
+    may_precede = ""  # on standard error, before the sentence of a failure: a regular expression
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="riffle-test-")
         self.addCleanup(shutil.rmtree, self.folder)
@@ -66,7 +68,7 @@ class Case(unittest.TestCase):
         result = self.riffle(*arguments, **options)
         self.assertEqual(result.returncode, status, (arguments, result.out, result.err))
         self.assertEqual(result.out, "")
-        self.assertTrue(result.err.startswith("riffle: "), result.err)
+        self.assertRegex(result.err, r"\A%sriffle: " % self.may_precede)
         for part in (says,) if isinstance(says, str) else says:
             self.assertIn(part, result.err)
         return result

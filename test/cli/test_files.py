@@ -107,7 +107,7 @@ class Machine(Case):
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_full_disk(self):
         with open("/dev/full", "wb") as full:
-            process = self.start("models", stdout=full)
+            process = self.start("list", stdout=full)
         self.assertEqual(process.wait(), 1)
         self.assertIn(b"standard output", process.stderr.read())
 

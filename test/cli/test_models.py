@@ -1,11 +1,12 @@
-"""`riffle models`, and what MODEL on the command line means."""
+"""`riffle list` and `riffle rm`, and what MODEL on the command line means."""
 
+import hashlib
 import os
 import pathlib
 import shutil
 import struct
 
-from harness import MODEL, Case, main
+from harness import MODEL, Case, Terminal, main
 
 TSV = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "models.tsv"
 
@@ -29,7 +30,7 @@ class Models(Case):
                 self.assertRegex(source, r"^(https://\S+|pypi:[^=!]+==[^=!]+!\S+)$")
 
     def test_json_is_the_table(self):
-        shown = self.json("models")
+        shown = self.json("list")
         self.assertEqual(shown["folder"], self.folder + "/.local/share/riffle/models")
         self.assertEqual([[m["name"], m["file"], m["licence"], str(m["bytes"])] for m in shown["models"]],
                          [row[:4] for row in self.listed()])
@@ -37,18 +38,29 @@ class Models(Case):
         self.assertEqual({m["path"] for m in shown["models"]}, {None})
 
     def test_folder(self):
-        self.assertEqual(self.json("models", env={"XDG_DATA_HOME": "/x"})["folder"], "/x/riffle/models")
-        self.assertEqual(self.json("models", env={"XDG_DATA_HOME": "x"})["folder"],
+        self.assertEqual(self.json("list", env={"XDG_DATA_HOME": "/x"})["folder"], "/x/riffle/models")
+        self.assertEqual(self.json("list", env={"XDG_DATA_HOME": "x"})["folder"],
                          self.folder + "/.local/share/riffle/models")
         env = {"XDG_DATA_HOME": "/x", "RIFFLE_MODELS": "/m"}
-        self.assertEqual(self.json("models", env=env)["folder"], "/m")
-        self.fails(1, "models", env={"HOME": ""}, says="RIFFLE_MODELS")
+        self.assertEqual(self.json("list", env=env)["folder"], "/m")
+        self.fails(1, "list", env={"HOME": ""}, says="RIFFLE_MODELS")
+
+    def test_relative_folders_are_ignored(self):
+        """Nothing is made in the working directory."""
+        self.fails(1, "list", env={"HOME": "x"}, says="absolute")
+        self.fails(1, "pull", "file://" + MODEL, "--name", "x", env={"HOME": "x"}, says="absolute")
+        self.assertIn("XDG_DATA_HOME is not an absolute path", self.ok("list", env={"XDG_DATA_HOME": "x"}).err)
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_text(self):
-        out = self.ok("models").out
+        out = self.ok("list").out
         for row in self.listed():
             self.assertIn(row[0], out)
-            self.assertIn("not here: scripts/get-model " + row[0], out)
+            self.assertRegex(out, r"%s .* not fetched\n" % row[0])
+
+    def test_models_is_the_old_name(self):
+        self.assertEqual(self.ok("models").out, self.ok("list").out)
+        self.assertEqual(self.ok("help", "models").out, self.ok("help", "list").out)
 
     def test_present_and_incomplete(self):
         name, file, _, size = self.listed()[0][:4]
@@ -56,12 +68,12 @@ class Models(Case):
         with open(path, "wb") as model:
             model.truncate(int(size))
         env = {"RIFFLE_MODELS": self.folder}
-        self.assertEqual(self.json("models", env=env)["models"][0]["path"], path)
-        self.assertIn(path, self.ok("models", env=env).out)
+        self.assertEqual(self.json("list", env=env)["models"][0]["path"], path)
+        self.assertNotIn("incomplete", self.ok("list", env=env).out)
         os.truncate(path, int(size) - 1)
-        self.assertIsNone(self.json("models", env=env)["models"][0]["path"])
-        self.assertIn("incomplete", self.ok("models", env=env).out)
-        self.fails(1, "info", name, env=env, says=[path, "scripts/get-model " + name])
+        self.assertIsNone(self.json("list", env=env)["models"][0]["path"])
+        self.assertIn("incomplete", self.ok("list", env=env).out)
+        self.fails(1, "info", name, env=env, says=[path, "riffle rm " + name, "riffle pull " + name])
 
 
 class Drafts(Case):
@@ -91,12 +103,12 @@ class Drafts(Case):
     def test_used_where_it_is(self):
         alone = self.json("info", self.target)
         self.assertNotIn("draft", alone["chain"])
-        self.assertIn("scripts/get-model " + self.draft, self.ok("info", self.target).out)
+        self.assertIn("riffle pull " + self.draft, self.ok("info", self.target).out)
         self.fetch()
         both = self.json("info", self.target)
         self.assertIn("draft", both["chain"])
         self.assertGreater(both["memory"]["draft_bytes"], alone["memory"]["draft_bytes"])
-        self.assertNotIn("scripts/get-model", self.ok("info", self.target).out)
+        self.assertNotIn("riffle pull", self.ok("info", self.target).out)
         for chain in ["none", "ngram"]:
             self.assertNotIn("draft", self.json("info", self.target, "--chain", chain)["chain"])
         shutil.copy(MODEL, self.path("other.gguf"))
@@ -106,11 +118,11 @@ class Drafts(Case):
         self.fetch()
         os.truncate(self.draft_path, self.draft_bytes - 1)
         self.assertNotIn("draft", self.json("info", self.target)["chain"])
-        self.fails(1, "info", self.target, "--draft", self.draft, says="scripts/get-model " + self.draft)
+        self.fails(1, "info", self.target, "--draft", self.draft, says="riffle pull " + self.draft)
 
     def test_names(self):
-        self.fails(1, "info", MODEL, "--draft", self.draft, says="scripts/get-model " + self.draft)
-        self.fails(1, "info", MODEL, "--chain", self.draft, says="scripts/get-model " + self.draft)
+        self.fails(1, "info", MODEL, "--draft", self.draft, says="riffle pull " + self.draft)
+        self.fails(1, "info", MODEL, "--chain", self.draft, says="riffle pull " + self.draft)
         self.fetch()
         for arguments in [["--draft", self.draft], ["--chain", "ngram > draft > mxfp4", "--draft", self.draft_path],
                           ["--chain", "ngram > %s" % self.draft]]:
@@ -121,24 +133,185 @@ class Drafts(Case):
 
 class Names(Case):
     def test_missing_names_the_remedy(self):
-        result = self.fails(1, "run", "smollm2-135m", "-p", "a", says="scripts/get-model smollm2-135m")
+        result = self.fails(1, "run", "smollm2-135m", "-p", "a", says="riffle pull smollm2-135m")
         self.assertIn(self.folder + "/.local/share/riffle/models", result.err)
 
     def test_beginnings(self):
-        self.fails(1, "info", "smol", says="scripts/get-model smollm2-135m")
+        self.fails(1, "info", "smol", says="riffle pull smollm2-135m")
         self.fails(1, "info", "qwen", says=["qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"])
 
     def test_unknown(self):
         self.fails(1, "info", "smollm3-135m", says=["smollm3-135m", "did you mean smollm2-135m?"])
-        self.fails(1, "info", "nothing-like-it", says=["nothing-like-it", "riffle models"])
+        self.fails(1, "info", "nothing-like-it", says=["nothing-like-it", "riffle list"])
         self.fails(1, "info", "no/such/file", says="no/such/file")
         self.fails(1, "info", "model.gguf", says="model.gguf")
+
+    def test_files_in_the_folder(self):
+        folder = os.path.join(self.folder, ".local/share/riffle/models")
+        os.makedirs(folder)
+        for name in ["alpha-1.gguf", "alpha-2.gguf", "beta.gguf"]:
+            shutil.copy(MODEL, os.path.join(folder, name))
+        for name, file in [("beta", "beta.gguf"), ("b", "beta.gguf"), ("beta.gguf", "beta.gguf"),
+                           ("alpha-2", "alpha-2.gguf")]:
+            self.assertEqual(self.json("info", name)["path"], os.path.join(folder, file))
+        self.fails(1, "info", "alpha", says="'alpha' could be any of: alpha-1, alpha-2")
+        self.fails(1, "info", "betta", says="did you mean beta?")
+        self.ok("run", "beta", "--raw", "-p", "a", "--max-tokens", "1")
+        self.assertGreater(self.json("info", MODEL, "--draft", "beta")["memory"]["draft_bytes"], 0)
 
     def test_a_path_needs_no_suffix(self):
         shutil.copy(MODEL, self.path("copy"))
         self.assertEqual(self.json("info", "copy")["path"], "copy")
         shutil.copy(MODEL, self.path("déjà vu 日本.gguf"))
         self.ok("info", "déjà vu 日本.gguf")
+
+
+class Folder(Case):
+    """A models' folder with things of all kinds."""
+
+    def setUp(self):
+        super().setUp()
+        self.models = self.path("models")
+        self.env["RIFFLE_MODELS"] = self.models
+        os.mkdir(self.models)
+
+    def inside(self, name, content=None):
+        return self.path("models/" + name, content)
+
+    def add_folder(self, name="hf"):
+        os.mkdir(self.inside(name))
+        self.inside(name + "/config.json", "{}")
+        self.inside(name + "/model.safetensors", b"x" * 1000)
+
+    def shown(self):
+        return {m["name"]: m for m in self.json("list")["models"] if m["state"] != "not fetched"}
+
+
+class List(Folder):
+    def test_what_is_there(self):
+        shutil.copy(MODEL, self.inside("tiny.gguf"))
+        self.add_folder()
+        self.inside("notes.txt", "no model")
+        self.inside("broken.gguf", "no model either")
+        os.mkdir(self.inside("empty"))
+        shown = self.shown()
+        self.assertEqual(list(shown), ["broken", "hf", "tiny"])
+        tiny = shown["tiny"]
+        self.assertEqual((tiny["path"], tiny["bytes"], tiny["arch"], tiny["error"], tiny["verified"], tiny["licence"]),
+                         (self.inside("tiny.gguf"), os.path.getsize(MODEL), "llama", None, False, None))
+        self.assertEqual(tiny["n_params"], self.json("info", MODEL)["n_params"])
+        self.assertEqual((shown["hf"]["bytes"], shown["hf"]["arch"]), (1002, None))
+        self.assertIn("broken.gguf", shown["broken"]["error"])
+        out = self.ok("list").out
+        self.assertRegex(out, r"tiny +1.19 MB +293K +F32 .*not verified\n")
+        self.assertRegex(out, r"broken .*cannot be read\n")
+
+    def test_unknown_licence(self):
+        shutil.copy(MODEL, self.inside("tiny.gguf"))
+        self.assertIsNone(self.shown()["tiny"]["licence"])
+
+    def test_control_bytes_are_not_echoed(self):
+        shutil.copy(MODEL, self.inside("a\033[2Jb.gguf"))
+        self.assertNotIn("\033", self.ok("list").out)
+
+    def test_folder_is_a_file(self):
+        env = {"RIFFLE_MODELS": self.path("file", "")}
+        self.assertEqual({m["state"] for m in self.json("list", env=env)["models"]}, {"not fetched"})
+
+    def test_verified(self):
+        """A stamp holds for one state of one file; neither its size nor its time can be faked."""
+        sha256 = hashlib.sha256(pathlib.Path(MODEL).read_bytes()).hexdigest()
+        self.ok("pull", "file://" + MODEL, "--name", "tiny", "--sha256", sha256)
+        path = self.inside("tiny.gguf")
+        self.assertTrue(self.shown()["tiny"]["verified"])
+        self.assertEqual(self.shown()["tiny"]["sha256"], sha256)
+        self.ok("list", "--verify")
+        times = os.stat(path)
+        with open(path, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last[0] ^ 1]))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.assertFalse(self.shown()["tiny"]["verified"])
+        result = self.riffle("list", "--verify")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("not " + sha256, result.err)
+        shutil.copy(MODEL, self.inside("other"))
+        os.replace(self.inside("other"), path)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.assertFalse(self.shown()["tiny"]["verified"])
+        self.ok("list", "--verify")
+        self.assertTrue(self.shown()["tiny"]["verified"])
+
+    def test_verify_finds_damage(self):
+        name, file, _, size = next(line.split("\t")[:4] for line in TSV.read_text(encoding="utf-8").splitlines()
+                                   if line.startswith("smollm2"))
+        with open(self.inside(file), "wb") as model:
+            model.truncate(int(size))
+        result = self.riffle("list", "--verify")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(file + ": its SHA-256 is", result.err)
+        self.fails(1, "pull", name, says=["SHA-256", "riffle rm " + name])
+
+
+class Remove(Folder):
+    def test_all_of_it(self):
+        sha256 = hashlib.sha256(pathlib.Path(MODEL).read_bytes()).hexdigest()
+        self.ok("pull", "file://" + MODEL, "--name", "tiny", "--sha256", sha256)
+        for rest in [".tiny.gguf.part", ".tiny.gguf.part.state", ".tiny.gguf.wheel.part",
+                     ".tiny.gguf.wheel.part.state"]:
+            self.inside(rest, "x" * 1000)
+        self.inside("tiny.gguf.txt", "of somebody else")
+        result = self.ok("rm", "tiny", "--yes")
+        self.assertIn("Removed tiny, 1.19 MB", result.err)
+        self.assertEqual(os.listdir(self.models), ["tiny.gguf.txt"])
+
+    def test_interrupted(self):
+        self.inside(".tiny.gguf.part", "x" * 1000)
+        self.assertIn("1.00 kB", self.ok("rm", "tiny", "--yes").err)
+        self.assertEqual(os.listdir(self.models), [])
+
+    def test_folder(self):
+        self.add_folder()
+        self.ok("rm", "hf", "--yes")
+        self.assertEqual(os.listdir(self.models), [])
+        self.add_folder()
+        os.mkdir(self.inside("hf/more"))
+        self.fails(1, "rm", "hf", "--yes", says=["hf", "more"])
+        self.assertEqual(sorted(os.listdir(self.inside("hf"))), ["config.json", "model.safetensors", "more"])
+
+    def test_links_stay(self):
+        target = shutil.copy(MODEL, self.path("target.gguf"))
+        os.symlink(target, self.inside("link.gguf"))
+        self.add_folder()
+        os.rename(self.inside("hf"), self.path("elsewhere"))
+        os.symlink(self.path("elsewhere"), self.inside("hf"))
+        self.fails(1, "rm", "link", "--yes", says="symbolic link")
+        self.fails(1, "rm", "hf", "--yes", says="symbolic link")
+        self.assertTrue(os.path.exists(target) and os.path.exists(self.path("elsewhere/config.json")))
+
+    def test_refusals(self):
+        shutil.copy(MODEL, self.inside("tiny.gguf"))
+        shutil.copy(MODEL, self.path("outside.gguf"))
+        os.mkdir(self.inside("folder"))
+        self.inside("notes.txt", "")
+        for name in ["outside.gguf", "../outside.gguf", "../outside", self.path("outside.gguf"), ".", "..", "folder",
+                     "notes.txt", "tin", "smollm2-135m", "smollm"]:
+            self.fails(1, "rm", name, "--yes")
+        self.fails(2, "rm", "", "--yes", says="empty")
+        self.fails(2, "rm", says="NAME is missing")
+        self.fails(2, "rm", "tiny", says="--yes")
+        self.assertEqual(sorted(os.listdir(self.models)), ["folder", "notes.txt", "tiny.gguf"])
+
+    def test_asks(self):
+        shutil.copy(MODEL, self.inside("tiny.gguf"))
+        for answer, status in [("\n", 1), ("n\n", 1), ("\x03", 130), ("\x04", 1), ("y\n", 0)]:
+            terminal = Terminal(self, "rm", "tiny")
+            terminal.wait_for("Remove tiny (1.19 MB)? [y/N] ")
+            terminal.send(answer)
+            self.assertEqual(terminal.leave(), status)
+            self.assertEqual(os.path.exists(self.inside("tiny.gguf")), status != 0)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from harness import MODEL, Case, main
 
 OPENS = ["chat", "run", "bench", "perplexity", "tokenize", "info"]
-VERBS = [*OPENS, "quantize", "cores", "roofline", "models"]
+VERBS = [*OPENS, "quantize", "cores", "roofline", "list", "pull", "rm"]
 
 
 class Help(Case):
@@ -57,7 +57,7 @@ class Options(Case):
     def test_of_another_verb(self):
         self.fails(2, "info", MODEL, "--temp", "1", says=["--temp", "info", "run"])
         self.fails(2, "chat", MODEL, "--json", says="--json")
-        self.fails(2, "models", "--ctx", "9", says="--ctx")
+        self.fails(2, "list", "--ctx", "9", says="--ctx")
 
     def test_missing_value(self):
         self.fails(2, "run", MODEL, "-p", says=["-p", "TEXT"])
@@ -122,7 +122,7 @@ class Arguments(Case):
             self.fails(2, verb, says="MODEL is missing")
             self.fails(2, verb, "", says="MODEL is an empty text")
             self.fails(2, verb, MODEL, "second", says="'second'")
-        self.fails(2, "models", MODEL, says="one argument too many")
+        self.fails(2, "list", MODEL, says="one argument too many")
         self.fails(2, "roofline", MODEL, says="one argument too many")
         self.fails(2, "cores", MODEL, says="one argument too many")
 

@@ -1,0 +1,327 @@
+#include "fetch/http.h"
+
+#include <curl/curl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "platform/file.h"
+
+enum { MOST_REDIRECTS = 10 };
+
+struct transfer {
+    const struct http_request *request;
+    CURL *curl;
+    struct rf_error *error;
+    int code;                        /* of the callback that ended the transfer; 0: none did */
+    int began;                       /* `begin` was called */
+    int64_t range_from, range_total; /* of Content-Range; -1: not said */
+    char etag[256], modified[64], encoding[32];
+    char words[CURL_ERROR_SIZE];
+};
+
+int http_is_url(const char *text)
+{
+    return strncasecmp(text, "https://", 8) == 0 || strncasecmp(text, "http://", 7) == 0 ||
+           strncasecmp(text, "file://", 7) == 0;
+}
+
+const char *http_shown(const char *url, char shown[HTTP_SHOWN])
+{
+    const char *host = strstr(url, "://");
+    host = host ? host + 3 : url;
+    size_t n = strcspn(host, "?#");
+    for (const char *at = host; at < host + strcspn(host, "/?#"); at++)
+        if (*at == '@') {
+            n -= (size_t)(at + 1 - host);
+            host = at + 1;
+            break;
+        }
+    int scheme = (int)(strstr(url, "://") ? strstr(url, "://") + 3 - url : 0);
+    snprintf(shown, HTTP_SHOWN, "%.*s%.*s", scheme, url, n < 150 ? (int)n : 150, host);
+    return shown;
+}
+
+int http_file_name(const char *url, char *name, size_t cap)
+{
+    char *path = NULL, *last = NULL;
+    int n = 0, fits = 0;
+    CURLU *parts = curl_url();
+    if (parts && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_PATH, &path, 0) == CURLUE_OK) {
+        /* Decoded after it is cut off: an encoded slash separates nothing. */
+        const char *slash = strrchr(path, '/');
+        last = curl_easy_unescape(NULL, slash ? slash + 1 : path, 0, &n);
+    }
+    if (last && n > 0 && (size_t)n < cap && strlen(last) == (size_t)n) {
+        memcpy(name, last, (size_t)n + 1);
+        fits = 1;
+    }
+    curl_free(last);
+    curl_free(path);
+    curl_url_cleanup(parts);
+    return fits ? 0 : -1;
+}
+
+int http_resolve(const char *base, const char *link, char url[HTTP_URL])
+{
+    char *whole = NULL;
+    int result = -1;
+    CURLU *parts = curl_url();
+    if (parts && curl_url_set(parts, CURLUPART_URL, base, 0) == CURLUE_OK &&
+        curl_url_set(parts, CURLUPART_URL, link, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_URL, &whole, 0) == CURLUE_OK) {
+        int n = snprintf(url, HTTP_URL, "%s", whole);
+        result = n > 0 && n < HTTP_URL ? 0 : -1;
+    }
+    curl_free(whole);
+    curl_url_cleanup(parts);
+    return result;
+}
+
+/* The certificates of this machine: libcurl was built for one distribution's path, and a program
+ * that is carried to another finds them elsewhere. NULL: libcurl's own choice. */
+static const char *certificates(void)
+{
+    static const char *const variables[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    static const char *const files[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+        "/etc/ssl/cert.pem",                  /* Alpine, OpenBSD */
+    };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *file = getenv(variables[i]);
+        if (file && file[0]) return file;
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (rf_path_exists(files[i])) return files[i];
+    return NULL;
+}
+
+/* The value of the header `name` in a line, without spaces around it; "" for other headers. */
+static int header_is(const char *line, size_t n, const char *name, char *value, size_t cap)
+{
+    size_t n_name = strlen(name);
+    if (n <= n_name || strncasecmp(line, name, n_name) != 0 || line[n_name] != ':') return 0;
+    const char *at = line + n_name + 1, *end = line + n;
+    while (at < end && (*at == ' ' || *at == '\t')) at++;
+    while (end > at && strchr(" \t\r\n", end[-1])) end--;
+    if ((size_t)(end - at) >= cap) at = end; /* too long to be of use */
+    snprintf(value, cap, "%.*s", (int)(end - at), at);
+    return 1;
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *user)
+{
+    struct transfer *transfer = user;
+    char value[64];
+    (void)size;                                    /* 1 */
+    if (n > 5 && strncmp(line, "HTTP/", 5) == 0) { /* another answer, after a redirect */
+        transfer->etag[0] = transfer->modified[0] = transfer->encoding[0] = 0;
+        transfer->range_from = transfer->range_total = -1;
+    }
+    if (header_is(line, n, "Content-Range", value, sizeof value)) {
+        long long from, to, total;
+        int fields = sscanf(value, "bytes %lld-%lld/%lld", &from, &to, &total);
+        if (fields >= 2) transfer->range_from = from;
+        if (fields == 3) transfer->range_total = total;
+    }
+    header_is(line, n, "ETag", transfer->etag, sizeof transfer->etag);
+    header_is(line, n, "Last-Modified", transfer->modified, sizeof transfer->modified);
+    header_is(line, n, "Content-Encoding", transfer->encoding, sizeof transfer->encoding);
+    return n;
+}
+
+static int refuse(struct transfer *transfer, int code, const char *format, ...)
+{
+    char shown[HTTP_SHOWN], text[300];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return rf_fail(transfer->error, code, "%s: %s", http_shown(transfer->request->url, shown),
+                   text);
+}
+
+/* Checks the answer's status and headers, and tells them to the caller. */
+static int begin(struct transfer *transfer)
+{
+    const struct http_request *request = transfer->request;
+    struct http_reply reply = {.total = -1, .validator = ""};
+    curl_off_t length = -1;
+    long status = 0;
+    char *url = NULL;
+    curl_easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(transfer->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    curl_easy_getinfo(transfer->curl, CURLINFO_EFFECTIVE_URL, &url);
+    transfer->began = 1;
+    if (status == 416)
+        return refuse(transfer, RF_ERR_CONTEXT, "the file ends before byte %llu",
+                      (unsigned long long)request->from);
+    if (status != 0 && status != 200 && status != 206) /* 0: a file */
+        return refuse(transfer, RF_ERR_IO, "the server answered with status %ld%s", status,
+                      status == 404                    ? " (not found)"
+                      : status == 401 || status == 403 ? " (not allowed)"
+                                                       : "");
+    if (transfer->encoding[0] && strcasecmp(transfer->encoding, "identity") != 0)
+        return refuse(transfer, RF_ERR_IO, "the server sends it compressed (%s), unasked",
+                      transfer->encoding);
+    reply.url = url ? url : request->url;
+    /* Weak validators (W/) do not promise equal bytes, so RFC 9110 keeps them out of If-Range. */
+    if (transfer->etag[0] == '"')
+        reply.validator = transfer->etag;
+    else if (!transfer->etag[0])
+        reply.validator = transfer->modified;
+    reply.total = length;
+    if (status == 206) {
+        if (transfer->range_from != (int64_t)request->from)
+            return refuse(transfer, RF_ERR_IO, "the server sent another part than asked for");
+        reply.from = request->from;
+        reply.total = transfer->range_total >= 0 ? transfer->range_total
+                      : length >= 0              ? (int64_t)request->from + length
+                                                 : -1;
+    }
+    return request->begin(request->user, &reply, transfer->error);
+}
+
+static size_t on_data(char *data, size_t size, size_t n, void *user)
+{
+    struct transfer *transfer = user;
+    const struct http_request *request = transfer->request;
+    (void)size; /* 1 */
+    if (!transfer->began) transfer->code = begin(transfer);
+    if (!transfer->code) transfer->code = request->data(request->user, data, n, transfer->error);
+    return transfer->code ? 0 : n;
+}
+
+static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    struct transfer *transfer = user;
+    (void)a, (void)b, (void)c, (void)d;
+    if (transfer->request->poll(transfer->request->user))
+        transfer->code = refuse(transfer, RF_ERR_CANCELLED, "interrupted");
+    return transfer->code != 0;
+}
+
+/* Only these protocols, and after redirects no weaker one: https stays https. */
+static void allow_protocols(CURL *curl, int is_https)
+{
+#if LIBCURL_VERSION_NUM >= 0x075500
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "https,http,file");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, is_https ? "https" : "https,http");
+#else
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS,
+                     (long)(CURLPROTO_HTTPS | CURLPROTO_HTTP | CURLPROTO_FILE));
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS,
+                     (long)(is_https ? CURLPROTO_HTTPS : CURLPROTO_HTTPS | CURLPROTO_HTTP));
+#endif
+}
+
+/* The request's headers, for curl_slist_free_all; NULL if memory is short. */
+static struct curl_slist *headers_of(const struct http_request *request)
+{
+    char line[512];
+    /* The hash is of the file, so nothing may be compressed on the way. */
+    struct curl_slist *all = curl_slist_append(NULL, "Accept-Encoding: identity"), *more = all;
+    if (more && request->accept) {
+        snprintf(line, sizeof line, "Accept: %s", request->accept);
+        more = curl_slist_append(all, line);
+    }
+    if (more && request->from && request->validator && request->validator[0]) {
+        snprintf(line, sizeof line, "If-Range: %s", request->validator);
+        more = curl_slist_append(all, line);
+    }
+    if (!more) curl_slist_free_all(all);
+    return more ? all : NULL;
+}
+
+static void set_options(struct transfer *transfer, struct curl_slist *headers)
+{
+    const struct http_request *request = transfer->request;
+    CURL *curl = transfer->curl;
+    const char *file = certificates();
+    curl_easy_setopt(curl, CURLOPT_URL, request->url);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "riffle");
+    allow_protocols(curl, strncasecmp(request->url, "https:", 6) == 0);
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)MOST_REDIRECTS);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 2L);
+    if (file) curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)request->timeout_seconds);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)request->timeout_seconds);
+    curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 256L << 10);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, transfer->words);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, transfer);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, transfer);
+    if (request->from && strncasecmp(request->url, "file:", 5) != 0) {
+        char range[32];
+        snprintf(range, sizeof range, "%llu-", (unsigned long long)request->from);
+        curl_easy_setopt(curl, CURLOPT_RANGE, range);
+    }
+}
+
+/* A sentence for libcurl's failure. */
+static int explain(struct transfer *transfer, CURLcode result)
+{
+    int seconds = transfer->request->timeout_seconds;
+    curl_off_t connected = 0;
+    curl_easy_getinfo(transfer->curl, CURLINFO_PRETRANSFER_TIME_T, &connected);
+    const char *words = transfer->words[0] ? transfer->words : curl_easy_strerror(result);
+    switch (result) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return connected ? refuse(transfer, RF_ERR_IO, "nothing came for %d seconds", seconds)
+                         : refuse(transfer, RF_ERR_IO, "no connection within %d seconds", seconds);
+    case CURLE_PARTIAL_FILE:
+        return refuse(transfer, RF_ERR_IO, "the connection ended before the file did");
+    case CURLE_TOO_MANY_REDIRECTS:
+        return refuse(transfer, RF_ERR_IO, "more than %d redirects", MOST_REDIRECTS);
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return refuse(transfer, RF_ERR_IO,
+                      "redirects to an address that is not encrypted, or to "
+                      "another kind of address");
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE: {
+        const char *file = certificates();
+        return refuse(transfer, RF_ERR_IO, "%s (certificates: %s; SSL_CERT_FILE names others)",
+                      words, file ? file : "libcurl's own");
+    }
+    default: break;
+    }
+    return refuse(transfer, RF_ERR_IO, "%s", words);
+}
+
+int http_get(const struct http_request *request, struct rf_error *error)
+{
+    static int prepared;
+    if (!prepared && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return rf_fail(error, RF_ERR_SYSTEM, "libcurl cannot be used");
+    prepared = 1;
+
+    struct transfer transfer = {.request = request, .error = error, .curl = curl_easy_init()};
+    struct curl_slist *headers = headers_of(request);
+    int code = 0;
+    transfer.range_from = transfer.range_total = -1;
+    if (!transfer.curl || !headers) {
+        code = rf_fail(error, RF_ERR_MEMORY, "no memory for a transfer");
+    } else {
+        set_options(&transfer, headers);
+        CURLcode result = curl_easy_perform(transfer.curl);
+        if (result == CURLE_OK && !transfer.began) transfer.code = begin(&transfer);
+        code = transfer.code ? transfer.code : result != CURLE_OK ? explain(&transfer, result) : 0;
+    }
+    curl_slist_free_all(headers);
+    if (transfer.curl) curl_easy_cleanup(transfer.curl);
+    return code;
+}
