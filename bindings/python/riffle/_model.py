@@ -85,7 +85,8 @@ class Model:
     """An open model. Any number of threads and sessions may share it.
 
     `path` is a .gguf file or a folder with safetensors. Options that are None have the defaults of
-    riffle.h, which describes all of them. `progress` is called with (stage, done, total).
+    riffle.h, which describes all of them. `header_only`, `copy` and not `guarded` are its
+    RIFFLE_OPEN_HEADER, _COPY and _UNGUARDED. `progress` is called with (stage, done, total).
     """
 
     def __init__(
@@ -101,12 +102,18 @@ class Model:
         cores: str | None = None,
         threads: int = 0,
         header_only: bool = False,
+        copy: bool = False,
+        guarded: bool = True,
         progress: Progress | None = None,
     ) -> None:
         options = native.ModelOptions()
         lib.riffle_model_options_init(options, ctypes.sizeof(options))
         raised = Raised()
-        options.flags = native.OPEN_HEADER if header_only else 0
+        options.flags = (
+            (native.OPEN_HEADER if header_only else 0)
+            | (native.OPEN_COPY if copy else 0)
+            | (0 if guarded else native.OPEN_UNGUARDED)
+        )
         options.threads = threads
         options.progress = raised.progress(progress)
         for name, value in (

@@ -18,6 +18,8 @@ from ._errors import BY_CODE, RiffleError
 VERSION = (0, 1)  # of the header that this file follows: major and minor
 
 OPEN_HEADER = 1
+OPEN_COPY = 2
+OPEN_UNGUARDED = 4
 TOKENIZE_BOS = 1
 TOKENIZE_SPECIAL = 2
 DETOKENIZE_SPECIAL = 1

@@ -71,6 +71,11 @@ class Text(Case):
             with self.assertRaises(riffle.ArgumentError):
                 riffle.Session(model)
 
+    def test_files_can_be_copied(self):
+        with riffle.Model(TINY, copy=True, guarded=False, header_only=True) as model:
+            self.assertEqual(model.info.mapped_bytes, 0)
+        self.assertGreater(self.model.info.mapped_bytes, 0)
+
     def test_progress_of_loading(self):
         calls = []
         riffle.Model(TINY, progress=lambda *report: calls.append(report)).close()
