@@ -76,6 +76,13 @@ def pack(folder, tag):
     return path
 
 
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    info = Path(metadata_directory) / f"{NAME}-{version()}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(metadata())
+    return info.name
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
     with tempfile.TemporaryDirectory() as folder:
