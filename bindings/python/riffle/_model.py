@@ -104,6 +104,8 @@ class Model:
         header_only: bool = False,
         copy: bool = False,
         guarded: bool = True,
+        metadata_bytes: int = 0,
+        metadata_items: int = 0,
         progress: Progress | None = None,
     ) -> None:
         options = native.ModelOptions()
@@ -115,6 +117,8 @@ class Model:
             | (0 if guarded else native.OPEN_UNGUARDED)
         )
         options.threads = threads
+        options.metadata_bytes = metadata_bytes
+        options.metadata_items = metadata_items
         options.progress = raised.progress(progress)
         for name, value in (
             ("weights", weights),

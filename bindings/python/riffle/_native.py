@@ -52,7 +52,9 @@ class ModelOptions(ctypes.Structure):
         ("find_user", c_void_p),
         ("cache_folder", c_char_p),
         ("cores", c_char_p),
-        ("reserved", c_uint64 * 7),
+        ("metadata_bytes", c_uint64),
+        ("metadata_items", c_uint64),
+        ("reserved", c_uint64 * 5),
     ]
 
 

@@ -76,6 +76,10 @@ class Text(Case):
             self.assertEqual(model.info.mapped_bytes, 0)
         self.assertGreater(self.model.info.mapped_bytes, 0)
 
+    def test_a_budget_of_metadata(self):
+        with self.assertRaises(riffle.OutOfMemoryError):
+            riffle.Model(TINY, metadata_items=100)
+
     def test_progress_of_loading(self):
         calls = []
         riffle.Model(TINY, progress=lambda *report: calls.append(report)).close()
