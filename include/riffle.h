@@ -15,14 +15,31 @@
  *   - After a negative code, riffle_last_error() is one sentence that names the file, tensor or
  *     argument and what is wrong with it. Each thread has its own sentence. It stays until the
  *     thread's next failing call.
- *   - A model is immutable. Any number of sessions and threads may share it. A session belongs to
- *     one thread at a time; only riffle_cancel() may be called from others.
  *   - A failed or cancelled call leaves the session usable, at its last committed token.
  *   - Structures that the caller fills begin with struct_size; the *_init calls set it and the
  *     defaults. For structures that the library fills, the size is an argument. Later versions only
- *     add fields.
+ *     add fields, in place of `reserved`. Bytes there that are not zero are RIFFLE_ERR_ARGUMENT.
  *   - Token ids are int32_t. Text is UTF-8. It has an explicit length where it may contain zero
  *     bytes.
+ *
+ * Threads
+ *   A model is immutable. Any number of threads and sessions may share it. A session belongs to one
+ *   thread at a time: a call on a session whose last call has not returned is RIFFLE_ERR_ARGUMENT.
+ *   Exceptions are riffle_cancel(), which any thread or signal handler may call, and the calls that
+ *   a callback may make. Whoever closes a handle makes sure that no thread uses it.
+ *
+ * Callbacks
+ *   They run on the thread that made the call. They may call anything but the following: calls that
+ *   read, change or close the callback's own session, which are RIFFLE_ERR_ARGUMENT, or without
+ *   effect where they return nothing; riffle_model_close() of its model. So riffle_cancel(),
+ *   riffle_session_tokens(), _n_ctx(), _finish(), _get_stats() and _reset_stats() are allowed.
+ *   A callback must return: no longjmp() and no C++ exception may pass through the library.
+ *
+ * fork()
+ *   A child process lacks the threads of the parent's models. With the parent's handles it may
+ *   only make queries and convert text. Calls that compute are RIFFLE_ERR_SYSTEM, and closing has
+ *   no effect. It may open models of its own, if no other thread of the parent was inside a call.
+ *   exec() needs no preparation.
  */
 #ifndef RIFFLE_H
 #define RIFFLE_H

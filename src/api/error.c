@@ -59,7 +59,7 @@ const char *riffle_strerror(int code)
     }
 }
 
-int rf_api_take(void *ours, size_t our_size, const void *given, const char *name)
+int rf_api_take(void *ours, size_t our_size, const void *given, size_t reserved, const char *name)
 {
     if (!given) return 0;
     size_t size;
@@ -67,6 +67,12 @@ int rf_api_take(void *ours, size_t our_size, const void *given, const char *name
     if (size < sizeof size || size > 4096)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s: struct_size is %zu: start from %s_init()",
                             name, size, name);
+    for (size_t at = reserved; at < size; at++)
+        if (((const unsigned char *)given)[at])
+            return rf_api_error(RIFFLE_ERR_ARGUMENT,
+                                "%s: reserved, byte %zu, is not zero: version %s has no field "
+                                "there; start from %s_init()",
+                                name, at, riffle_version(), name);
     memcpy(ours, given, size < our_size ? size : our_size);
     return 0;
 }

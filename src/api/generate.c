@@ -11,9 +11,8 @@ enum { LONG_ANSWER = 256 }; /* tokens to expect of an answer without a limit */
 RF_API_OPTIONS(riffle_sampling, .temperature = 0.0f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,
                .repeat_penalty = 1.0f, .repeat_last_n = 64)
 
-int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling)
+static int set_sampling(riffle_session *session, const riffle_sampling *sampling)
 {
-    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     riffle_sampling chosen;
     int code = take_riffle_sampling(&chosen, sampling);
     if (code) return code;
@@ -25,6 +24,12 @@ int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *
     if (code) return rf_api_fail(&error);
     rf_levels_set_sampling(&session->levels, session->sampler);
     return 0;
+}
+
+int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling)
+{
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, set_sampling(session, sampling));
 }
 
 RF_API_OPTIONS(riffle_generate_options, .max_tokens = 0)
@@ -190,10 +195,9 @@ static int64_t generate(struct output *output, struct rf_error *error)
     return code ? code : generated;
 }
 
-int64_t riffle_generate(riffle_session *session, const riffle_generate_options *options,
-                        riffle_on_event on_event, void *user)
+static int64_t answer(riffle_session *session, const riffle_generate_options *options,
+                      riffle_on_event on_event, void *user)
 {
-    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     riffle_generate_options chosen;
     int code = take_riffle_generate_options(&chosen, options);
     if (code) return code;
@@ -220,17 +224,22 @@ int64_t riffle_generate(riffle_session *session, const riffle_generate_options *
     return generated < 0 ? rf_api_fail(&error) : generated;
 }
 
+int64_t riffle_generate(riffle_session *session, const riffle_generate_options *options,
+                        riffle_on_event on_event, void *user)
+{
+    int code = rf_api_enter(session);
+    return code ? code : rf_api_leave(session, answer(session, options, on_event, user));
+}
+
 riffle_finish riffle_session_finish(const riffle_session *session, const char **sentence)
 {
     if (sentence) *sentence = session ? session->finish_sentence : "";
     return session ? session->finish : RIFFLE_FINISH_NONE;
 }
 
-int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
+static int64_t step(riffle_session *session, int32_t *tokens, size_t cap)
 {
-    if (!session || !tokens || !cap)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s",
-                            !session ? "session is NULL" : "there is no room for tokens");
+    if (!tokens || !cap) return rf_api_error(RIFFLE_ERR_ARGUMENT, "there is no room for tokens");
     struct rf_error error;
     double start = rf_clock_seconds();
     atomic_store(&session->cancel, 0);
@@ -245,4 +254,10 @@ int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
     for (int32_t i = 0; i < n; i++) tokens[i] = yield[i].token;
     session->stats.generated_tokens += (uint64_t)n;
     return n;
+}
+
+int64_t riffle_step(riffle_session *session, int32_t *tokens, size_t cap)
+{
+    int code = rf_api_enter(session);
+    return code ? code : rf_api_leave(session, step(session, tokens, cap));
 }

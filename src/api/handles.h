@@ -33,6 +33,7 @@ struct riffle_model {
     struct rf_queue *queue;     /* loaded the model; no session has it while its holders are 0 */
     char *cores;
     int32_t threads; /* that were asked for */
+    long process;    /* that opened it, and has its worker threads */
 };
 
 struct riffle_session {
@@ -43,6 +44,7 @@ struct riffle_session {
     struct rf_sampler *sampler;
     struct levels levels;
     atomic_int cancel; /* set from anywhere; stops the pass under way */
+    atomic_int busy;   /* a call is under way: rf_api_enter */
     riffle_progress_fn progress;
     void *progress_user;
     riffle_finish finish;
@@ -60,20 +62,33 @@ int rf_api_error(int code, const char *format, ...)
 #endif
     ;
 
+/* Fails in a process that did not open the model: a child made by fork() lacks its threads. */
+int rf_api_check_process(const riffle_model *model);
+/* Every call that reads or changes what a session computes begins with rf_api_enter, and ends with
+ * rf_api_leave, which returns `result`. rf_api_enter fails if the session is NULL, belongs to
+ * another process, or has a call under way: on another thread, or the one whose callback this is.
+ */
+int rf_api_enter(const riffle_session *session);
+int64_t rf_api_leave(const riffle_session *session, int64_t result);
+
+/* riffle_prefill of a session that was entered. */
+int rf_api_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens);
+
 /* Copies the fields of the caller's structure over our defaults, as far as both structures have
- * them. `given` may be NULL: the defaults stay. */
-int rf_api_take(void *ours, size_t our_size, const void *given, const char *name);
+ * them. `given` may be NULL: the defaults stay. Fails if a byte from `reserved` on is not zero,
+ * which is where later versions have fields. */
+int rf_api_take(void *ours, size_t our_size, const void *given, size_t reserved, const char *name);
 /* Defines the public NAME_init, and take_NAME: the caller's options over the defaults. */
-#define RF_API_OPTIONS(name, ...)                                                   \
-    void name##_init(name *options, size_t struct_size)                             \
-    {                                                                               \
-        name defaults = {.struct_size = struct_size, __VA_ARGS__};                  \
-        if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults); \
-    }                                                                               \
-    static int take_##name(name *ours, const name *given)                           \
-    {                                                                               \
-        name##_init(ours, sizeof *ours);                                            \
-        return rf_api_take(ours, sizeof *ours, given, #name);                       \
+#define RF_API_OPTIONS(name, ...)                                                       \
+    void name##_init(name *options, size_t struct_size)                                 \
+    {                                                                                   \
+        name defaults = {.struct_size = struct_size, __VA_ARGS__};                      \
+        if (options) rf_api_give(options, struct_size, &defaults, sizeof defaults);     \
+    }                                                                                   \
+    static int take_##name(name *ours, const name *given)                               \
+    {                                                                                   \
+        name##_init(ours, sizeof *ours);                                                \
+        return rf_api_take(ours, sizeof *ours, given, offsetof(name, reserved), #name); \
     }
 /* Copies as much of a result as the caller's structure holds. */
 void rf_api_give(void *theirs, size_t their_size, const void *ours, size_t our_size);

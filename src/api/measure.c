@@ -22,13 +22,14 @@ int riffle_measure_read(int32_t threads, double *bytes_per_second)
 int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
                         double *seconds)
 {
-    if (!session || !seconds)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "seconds" : "session");
+    if (!seconds) return rf_api_error(RIFFLE_ERR_ARGUMENT, "seconds is NULL");
     struct rf_error error;
+    int code = rf_api_enter(session);
+    if (code) return code;
     atomic_store(&session->cancel, 0);
-    int code = rf_sequence_time_passes(session->sequence, session->view, rows, context, repeats,
-                                       seconds, &error);
-    return code ? rf_api_fail(&error) : 0;
+    code = rf_sequence_time_passes(session->sequence, session->view, rows, context, repeats,
+                                   seconds, &error);
+    return (int)rf_api_leave(session, code ? rf_api_fail(&error) : 0);
 }
 
 RF_API_OPTIONS(riffle_roofline_options, .rounds = 0)

@@ -5,6 +5,7 @@
 #include "model/open.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+#include "platform/process.h"
 
 RF_API_OPTIONS(riffle_model_options, .weights = "stored", .chain = "auto")
 
@@ -159,6 +160,7 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
     riffle_model *opened = rf_calloc(&allocator, 1, sizeof *opened, "model", &error);
     if (!opened) return rf_api_fail(&error);
     opened->allocator = allocator;
+    opened->process = rf_process_id();
     code = open_parts(opened, path, &chosen, &error);
     if (code) {
         riffle_model_close(opened);
@@ -170,7 +172,7 @@ int riffle_model_open(riffle_model **model, const char *path, const riffle_model
 
 void riffle_model_close(riffle_model *model)
 {
-    if (!model) return;
+    if (!model || rf_api_check_process(model)) return;
     struct rf_allocator allocator = model->allocator;
     rf_drafts_free(model);
     rf_model_free(model->model);

@@ -70,6 +70,16 @@ static int choose_chain(const riffle_session_options *options, struct rf_chain *
     return code;
 }
 
+static void close_session(riffle_session *session)
+{
+    rf_levels_close(&session->levels, &session->model->allocator);
+    rf_sampler_free(session->sampler);
+    rf_sequence_free(session->sequence);
+    rf_view_free(session->view);
+    rf_api_return_queue(session->model, session->queue);
+    rf_free(&session->model->allocator, session);
+}
+
 int riffle_session_open(riffle_session **session, riffle_model *model,
                         const riffle_session_options *options)
 {
@@ -82,6 +92,8 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     if (!model->model)
         return rf_api_error(RIFFLE_ERR_ARGUMENT,
                             "the model was opened with RIFFLE_OPEN_HEADER: it has no weights");
+    code = rf_api_check_process(model);
+    if (code) return code;
     struct rf_sequence_shape shape;
     struct rf_chain asked;
     const struct rf_chain *chain;
@@ -98,7 +110,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
     if (!code) code = open_parts(opened, &shape, NULL, chain, &error);
     if (!code) code = rf_levels_load_pace(opened, &error);
     if (code) {
-        riffle_session_close(opened);
+        close_session(opened);
         return rf_api_fail(&error);
     }
     opened->levels.cascade->gamma = chosen.gamma;
@@ -109,13 +121,7 @@ int riffle_session_open(riffle_session **session, riffle_model *model,
 
 void riffle_session_close(riffle_session *session)
 {
-    if (!session) return;
-    rf_levels_close(&session->levels, &session->model->allocator);
-    rf_sampler_free(session->sampler);
-    rf_sequence_free(session->sequence);
-    rf_view_free(session->view);
-    rf_api_return_queue(session->model, session->queue);
-    rf_free(&session->model->allocator, session);
+    if (session && rf_api_enter(session) == 0) close_session(session);
 }
 
 int32_t riffle_session_tokens(const riffle_session *session, const int32_t **tokens)
@@ -138,8 +144,7 @@ static int report_read(void *user, int32_t done, int32_t total)
 /* Checks the arguments that all calls with tokens have. The count must fit an int32_t. */
 static int check_tokens(const riffle_session *session, const int32_t *tokens, size_t n_tokens)
 {
-    if (!session || (!tokens && n_tokens))
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "tokens" : "session");
+    if (!tokens && n_tokens) return rf_api_error(RIFFLE_ERR_ARGUMENT, "tokens is NULL");
     int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
     int32_t n = rf_sequence_n_committed(session->sequence);
     if (n_tokens > (size_t)(n_ctx - n))
@@ -149,7 +154,7 @@ static int check_tokens(const riffle_session *session, const int32_t *tokens, si
     return 0;
 }
 
-int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens)
+int rf_api_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens)
 {
     int code = check_tokens(session, tokens, n_tokens);
     if (code) return code;
@@ -165,7 +170,13 @@ int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_toke
     return code ? rf_api_fail(&error) : 0;
 }
 
-int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first,
+int riffle_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens)
+{
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, rf_api_prefill(session, tokens, n_tokens));
+}
+
+static int score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first,
                  double *logprobs)
 {
     int code = check_tokens(session, tokens, n_tokens);
@@ -181,10 +192,17 @@ int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens
     return code ? rf_api_fail(&error) : 0;
 }
 
-int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
+int riffle_score(riffle_session *session, const int32_t *tokens, size_t n_tokens, size_t first,
+                 double *logprobs)
 {
-    if (!session || !logits)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "logits" : "session");
+    int code = rf_api_enter(session);
+    return code ? code
+                : (int)rf_api_leave(session, score(session, tokens, n_tokens, first, logprobs));
+}
+
+static int read_logits(riffle_session *session, float *logits, size_t n_logits)
+{
+    if (!logits) return rf_api_error(RIFFLE_ERR_ARGUMENT, "logits is NULL");
     size_t n_vocab = (size_t)session->model->source->params.n_vocab;
     if (n_logits != n_vocab)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "room for %zu logits: the vocabulary has %zu",
@@ -198,14 +216,19 @@ int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
     return 0;
 }
 
+int riffle_logits(riffle_session *session, float *logits, size_t n_logits)
+{
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, read_logits(session, logits, n_logits));
+}
+
 void riffle_cancel(riffle_session *session)
 {
     if (session) atomic_store(&session->cancel, 1);
 }
 
-int riffle_rewind(riffle_session *session, int32_t n_tokens)
+static int rewind_to(riffle_session *session, int32_t n_tokens)
 {
-    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     if (n_tokens < 0 || n_tokens > rf_sequence_n_committed(session->sequence))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "cannot rewind to %d of %d tokens", n_tokens,
                             rf_sequence_n_committed(session->sequence));
@@ -213,11 +236,14 @@ int riffle_rewind(riffle_session *session, int32_t n_tokens)
     return 0;
 }
 
-int riffle_fork(riffle_session **copy, const riffle_session *session)
+int riffle_rewind(riffle_session *session, int32_t n_tokens)
 {
-    if (!copy || !session)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", copy ? "session" : "copy");
-    *copy = NULL;
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, rewind_to(session, n_tokens));
+}
+
+static int fork_session(riffle_session **copy, const riffle_session *session)
+{
     const struct levels *levels = &session->levels;
     const struct rf_sequence_shape shape = {.n_ctx = rf_sequence_n_ctx(session->sequence),
                                             .kv = session->view->shape.kv};
@@ -231,7 +257,7 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->queue = session->queue;
     atomic_fetch_add(&session->queue->holders, 1);
     if (open_parts(forked, &shape, session->sequence, &levels->chain, &error)) {
-        riffle_session_close(forked);
+        close_session(forked);
         return rf_api_fail(&error);
     }
     rf_sampler_copy(forked->sampler, session->sampler);
@@ -241,6 +267,14 @@ int riffle_fork(riffle_session **copy, const riffle_session *session)
     forked->levels.cascade->pace = levels->cascade->pace;
     *copy = forked;
     return 0;
+}
+
+int riffle_fork(riffle_session **copy, const riffle_session *session)
+{
+    if (!copy) return rf_api_error(RIFFLE_ERR_ARGUMENT, "copy is NULL");
+    *copy = NULL;
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, fork_session(copy, session));
 }
 
 int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats, size_t stats_size)

@@ -73,10 +73,9 @@ static uint64_t fingerprint(const riffle_model *model)
     return sum;
 }
 
-int riffle_state_save(const riffle_session *session, const char *path)
+static int save(const riffle_session *session, const char *path)
 {
-    if (!session || !path)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
+    if (!path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is NULL");
     struct rf_sequence *sequence = session->sequence;
     int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_read(sequence);
     if (n_read > n) n_read = n;
@@ -103,6 +102,12 @@ int riffle_state_save(const riffle_session *session, const char *path)
     }
     rf_free(&session->model->allocator, kv);
     return code ? rf_api_fail(&error) : 0;
+}
+
+int riffle_state_save(const riffle_session *session, const char *path)
+{
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, save(session, path));
 }
 
 /* Checks a file against the session that wants it; `header` is its copy of the beginning. */
@@ -150,10 +155,9 @@ static int check(const riffle_session *session, const char *path, const struct r
     return 0;
 }
 
-int riffle_state_load(riffle_session *session, const char *path)
+static int load(riffle_session *session, const char *path)
 {
-    if (!session || !path)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "path" : "session");
+    if (!path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is NULL");
     struct rf_mapping file;
     struct rf_error error;
     int code = rf_map_file(&file, path, RF_MAP_COPY, &error);
@@ -169,4 +173,10 @@ int riffle_state_load(riffle_session *session, const char *path)
     }
     rf_unmap_file(&file);
     return code ? rf_api_fail(&error) : 0;
+}
+
+int riffle_state_load(riffle_session *session, const char *path)
+{
+    int code = rf_api_enter(session);
+    return code ? code : (int)rf_api_leave(session, load(session, path));
 }

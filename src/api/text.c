@@ -208,10 +208,9 @@ static int plan(const riffle_session *session, const struct rf_rendered *rendere
     return 0;
 }
 
-int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages,
+static int64_t chat_prefill(riffle_session *session, const riffle_message *messages,
                             size_t n_messages)
 {
-    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
     const riffle_model *model = session->model;
     struct rf_rendered rendered = {0};
     struct rf_tokens tokens = {0};
@@ -229,9 +228,16 @@ int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messa
         code = rf_api_fail(&error);
     } else {
         rf_sequence_rewind(session->sequence, keep);
-        code = riffle_prefill(session, tokens.ids + first, n);
+        code = rf_api_prefill(session, tokens.ids + first, n);
     }
     rf_tokens_free(&model->allocator, &tokens);
     rf_rendered_free(&model->allocator, &rendered);
     return code ? code : (int64_t)n;
+}
+
+int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages,
+                            size_t n_messages)
+{
+    int code = rf_api_enter(session);
+    return code ? code : rf_api_leave(session, chat_prefill(session, messages, n_messages));
 }

@@ -1,0 +1,99 @@
+"""Builds the wheel (PEP 517): the package with libriffle.so.0 and the libraries that it needs.
+
+    python3 -m pip wheel --no-deps -w FOLDER bindings/python
+
+The package is pure Python, so that one wheel serves every version of Python. RIFFLE_LIBRARY names a
+built library; without it CMake builds one in build/wheel. auditwheel copies the libraries of other
+projects into the wheel, and names it by the oldest glibc that all of them run on.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NAME = "riffle"
+
+
+def version():
+    return re.search(r"project\(riffle VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def metadata():
+    return f"""Metadata-Version: 2.1
+Name: {NAME}
+Version: {version()}
+Summary: A CPU-first runtime for large language models
+License: Apache-2.0
+Requires-Python: >=3.10
+Description-Content-Type: text/markdown
+
+{(HERE / "README.md").read_text()}"""
+
+
+def library():
+    """The path of a built libriffle.so.0."""
+    if os.environ.get("RIFFLE_LIBRARY"):
+        return Path(os.environ["RIFFLE_LIBRARY"]).resolve()
+    build = ROOT / "build" / "wheel"
+    configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja"]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DRIFFLE_TESTS=OFF", "-DRIFFLE_ASSERTS=OFF"]
+    subprocess.run([*configure, *options], check=True, stdout=sys.stderr)
+    subprocess.run(["ninja", "-C", build, "riffle_shared"], check=True, stdout=sys.stderr)
+    return (build / "libriffle.so.0").resolve()
+
+
+def pack(folder, tag):
+    """Writes a wheel without the libraries of other projects."""
+    info = f"{NAME}-{version()}.dist-info"
+    files = {f"{NAME}/{p.name}": p.read_bytes() for p in sorted((HERE / NAME).glob("*.py"))}
+    files[f"{NAME}/py.typed"] = b""
+    files[f"{NAME}/lib/libriffle.so.0"] = library().read_bytes()
+    for notice in ("LICENSE", "THIRD-PARTY.md"):
+        files[f"{info}/licenses/{notice}"] = (ROOT / notice).read_bytes()
+    files[f"{info}/METADATA"] = metadata().encode()
+    wheel = f"Wheel-Version: 1.0\nGenerator: {NAME}\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    files[f"{info}/WHEEL"] = wheel.encode()
+    record = ""
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(content)}\n"
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    path = Path(folder) / f"{NAME}-{version()}-{tag}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o755 if ".so" in name else 0o644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    info = Path(metadata_directory) / f"{NAME}-{version()}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(metadata())
+    return info.name
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+    with tempfile.TemporaryDirectory() as folder:
+        plain = pack(folder, f"py3-none-{platform}")
+        repaired = Path(folder) / "repaired"
+        repair = [sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", repaired, plain]
+        subprocess.run(repair, check=True, stdout=sys.stderr)
+        (wheel,) = repaired.glob("*.whl")
+        (Path(wheel_directory) / wheel.name).write_bytes(wheel.read_bytes())
+        return wheel.name
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    raise NotImplementedError("build the wheel in a checkout of Riffle")

@@ -1,0 +1,232 @@
+"""Models: files opened for use by sessions, and their text."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Callable, Iterable, Mapping, Sequence
+
+from . import _native as native
+from ._handle import Handle, Progress, Raised, convert, measured
+from ._native import lib
+
+
+@dataclass(frozen=True)
+class Message:
+    role: str  #: "system", "user" or "assistant"
+    content: str
+
+
+#: A message, a mapping with the keys "role" and "content", or the pair of these.
+MessageLike = Message | Mapping[str, str] | tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is in a file and what it costs; the fields of riffle_model_info."""
+
+    name: str
+    architecture: str
+    container: str
+    stored_types: str
+    weights: str
+    weights_note: str
+    tokenizer: str
+    chat_template: str
+    n_params: int
+    file_bytes: int
+    weight_bytes: int
+    mapped_bytes: int
+    resident_bytes: int
+    kv_bytes_per_token: int
+    chain: str
+    chain_note: str
+    draft_bytes: int
+    n_layer: int
+    n_embd: int
+    n_head: int
+    n_head_kv: int
+    head_dim: int
+    n_ff: int
+    n_vocab: int
+    n_ctx_train: int
+    bos_token: int
+    eos_token: int
+    adds_bos: bool
+    rope_theta: float
+
+
+def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:
+    rows: list[native.Message] = []
+    for message in messages:
+        if isinstance(message, Message):
+            pair = (message.role, message.content)
+        elif isinstance(message, Mapping):
+            try:
+                pair = (message["role"], message["content"])
+            except KeyError as missing:
+                raise native.error(-1, f"message {len(rows)} has no {missing}") from None
+        else:
+            pair = message
+        role, content = pair
+        rows.append(native.Message(native.text(role, "role"), native.text(content, "content")))
+    return (native.Message * len(rows))(*rows)
+
+
+def token_array(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
+    for i, token in enumerate(tokens):
+        if not 0 <= token < 1 << 31:
+            raise native.error(-1, f"token {token} at index {i} is not a token id")
+    return (ctypes.c_int32 * len(tokens))(*tokens)
+
+
+class Model:
+    """An open model. Any number of threads and sessions may share it.
+
+    `path` is a .gguf file or a folder with safetensors. Options that are None have the defaults of
+    riffle.h, which describes all of them. `header_only`, `copy` and not `guarded` are its
+    RIFFLE_OPEN_HEADER, _COPY and _UNGUARDED. `progress` is called with (stage, done, total).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        weights: str | None = None,
+        chat_template: str | None = None,
+        chain: str | None = None,
+        draft: str | os.PathLike[str] | None = None,
+        find_model: Callable[[str], str | None] | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
+        cores: str | None = None,
+        threads: int = 0,
+        header_only: bool = False,
+        copy: bool = False,
+        guarded: bool = True,
+        metadata_bytes: int = 0,
+        metadata_items: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        options = native.ModelOptions()
+        lib.riffle_model_options_init(options, ctypes.sizeof(options))
+        raised = Raised()
+        options.flags = (
+            (native.OPEN_HEADER if header_only else 0)
+            | (native.OPEN_COPY if copy else 0)
+            | (0 if guarded else native.OPEN_UNGUARDED)
+        )
+        options.threads = threads
+        options.metadata_bytes = metadata_bytes
+        options.metadata_items = metadata_items
+        options.progress = raised.progress(progress)
+        for name, value in (
+            ("weights", weights),
+            ("chat_template", chat_template),
+            ("chain", chain),
+            ("cores", cores),
+        ):
+            if value is not None:
+                setattr(options, name, native.text(value, name))
+        if draft is not None:
+            options.draft = native.path(draft)
+        if cache_folder is not None:
+            options.cache_folder = native.path(cache_folder)
+
+        def find(user: object, name: bytes, room: ctypes._Pointer[ctypes.c_char], cap: int) -> int:
+            def answer() -> bool:
+                found = find_model(name.decode()) if find_model else None
+                if found is None or len(native.path(found)) >= cap:
+                    return True
+                ctypes.memmove(room, native.path(found) + b"\0", len(native.path(found)) + 1)
+                return False
+
+            return raised.guard(answer)
+
+        if find_model:
+            options.find_model = native.FIND_MODEL_FN(find)
+        pointer = native.MODEL()
+        raised.check(lib.riffle_model_open(ctypes.byref(pointer), native.path(path), options))
+        self._handle = Handle("model", pointer, lib.riffle_model_close)
+        self._sessions: set[Handle] = set()
+
+    def close(self) -> None:
+        """Closes the model, and first its sessions. Their calls in other threads are cancelled."""
+        for session in list(self._sessions):
+            session.close()
+        self._handle.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_sessions"):  # it was opened
+            for session in list(self._sessions):
+                session.drop()
+            self._handle.drop()
+
+    @property
+    def info(self) -> ModelInfo:
+        found = native.ModelInfo()
+        with self._handle.use() as model:
+            native.check(lib.riffle_model_get_info(model, found, ctypes.sizeof(found)))
+            info: ModelInfo = convert(ModelInfo, found, adds_bos=bool(found.adds_bos))
+            return info
+
+    def tokenize(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
+        """The tokens of a text. `special` reads names of special tokens as these: not for content
+        of users."""
+        data = text.encode()
+        flags = (native.TOKENIZE_BOS if bos else 0) | (native.TOKENIZE_SPECIAL if special else 0)
+        with self._handle.use() as model:
+            return list(
+                measured(
+                    lambda room, cap: lib.riffle_tokenize(model, data, len(data), flags, room, cap),
+                    ctypes.c_int32,
+                )
+            )
+
+    def detokenize_bytes(
+        self, tokens: Sequence[int], *, special: bool = False, start: bool = False
+    ) -> bytes:
+        """The text of tokens, which may begin or end inside a character."""
+        ids = token_array(tokens)
+        flags = (native.DETOKENIZE_SPECIAL if special else 0) | (
+            native.DETOKENIZE_START if start else 0
+        )
+        with self._handle.use() as model:
+            return bytes(
+                measured(
+                    lambda room, cap: lib.riffle_detokenize(model, ids, len(ids), flags, room, cap),
+                    ctypes.c_char,
+                )
+            )
+
+    def detokenize(
+        self, tokens: Sequence[int], *, special: bool = False, start: bool = False
+    ) -> str:
+        """The text of tokens; parts of characters become U+FFFD."""
+        return self.detokenize_bytes(tokens, special=special, start=start).decode(errors="replace")
+
+    def token_is_end(self, token: int) -> bool:
+        """Whether the token ends an answer."""
+        with self._handle.use() as model:
+            return bool(lib.riffle_token_is_end(model, token))
+
+    def chat_format(
+        self, messages: Iterable[MessageLike], *, add_generation_prompt: bool = True
+    ) -> str:
+        """A conversation in the model's chat template."""
+        rows = message_array(messages)
+        with self._handle.use() as model:
+            return bytes(
+                measured(
+                    lambda room, cap: lib.riffle_chat_format(
+                        model, rows, len(rows), add_generation_prompt, room, cap
+                    ),
+                    ctypes.c_char,
+                )
+            ).decode(errors="replace")

@@ -1,0 +1,140 @@
+"""Models and text, the machine, errors."""
+
+import unittest
+
+from cases import PROMPT, TINY, Case, real_model, riffle
+
+
+class Text(Case):
+    def test_info(self):
+        info = self.model.info
+        self.assertEqual((info.architecture, info.n_vocab, info.n_layer), ("llama", 512, 5))
+        self.assertIs(info.adds_bos, True)
+
+    def test_tokens_and_back(self):
+        for text in ("", PROMPT, "größer, 你好, 🙂, e\u0301", "zero\0byte"):
+            tokens = self.model.tokenize(text, bos=True)
+            self.assertEqual(tokens[0], self.model.info.bos_token)
+            self.assertEqual(self.model.detokenize(tokens, start=True), text)
+
+    def test_part_of_a_character(self):
+        tokens = self.model.tokenize("🙂")
+        whole = self.model.detokenize_bytes(tokens)
+        self.assertEqual(self.model.detokenize_bytes(tokens[:-1]), whole[: len(whole) - 1])
+        self.assertTrue(self.model.detokenize(tokens[:-1]).endswith("\ufffd"))
+
+    def test_special_tokens(self):
+        self.assertTrue(self.model.token_is_end(self.model.info.eos_token))
+        self.assertFalse(self.model.token_is_end(300))
+
+    def test_messages(self):
+        kinds = (
+            [riffle.Message("user", "Hé?")],
+            [{"role": "user", "content": "Hé?"}],
+            [("user", "Hé?")],
+        )
+        texts = [self.model.chat_format(messages) for messages in kinds]
+        self.assertEqual(texts[0], "<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n")
+        self.assertEqual(texts, texts[:1] * 3)
+        self.assertNotIn("assistant", self.model.chat_format(kinds[0], add_generation_prompt=False))
+
+    def test_wrong_arguments(self):
+        for wrong in (
+            lambda: self.model.chat_format([("user", "a\0b")]),
+            lambda: self.model.chat_format([{"role": "user"}]),
+            lambda: self.model.detokenize([512]),
+            lambda: self.model.detokenize([-1]),
+            lambda: self.model.detokenize([1 << 40]),
+            lambda: riffle.Model("a\0b"),
+            lambda: riffle.Model(TINY, weights="fp7"),
+            lambda: riffle.set_cpu("z80"),
+            lambda: riffle.cores("none"),
+        ):
+            with self.assertRaises(riffle.ArgumentError) as caught:
+                wrong()
+            self.assertGreater(len(str(caught.exception)), 10)
+            self.assertEqual(caught.exception.code, -1)
+
+    def test_files(self):
+        with self.assertRaisesRegex(riffle.FileError, "no/such"):
+            riffle.Model("no/such.gguf")
+        broken = self.folder / "broken.gguf"
+        broken.write_bytes(TINY.read_bytes()[:1000])
+        with self.assertRaisesRegex(riffle.FormatError, "broken"):
+            riffle.Model(broken)
+        with self.assertRaises(OSError):
+            riffle.Model("no/such.gguf")
+
+    def test_a_header_has_text_but_no_sessions(self):
+        with riffle.Model(TINY, header_only=True) as model:
+            self.assertEqual(model.tokenize(PROMPT), self.model.tokenize(PROMPT))
+            with self.assertRaises(riffle.ArgumentError):
+                riffle.Session(model)
+
+    def test_files_can_be_copied(self):
+        with riffle.Model(TINY, copy=True, guarded=False, header_only=True) as model:
+            self.assertEqual(model.info.mapped_bytes, 0)
+        self.assertGreater(self.model.info.mapped_bytes, 0)
+
+    def test_a_budget_of_metadata(self):
+        with self.assertRaises(riffle.OutOfMemoryError):
+            riffle.Model(TINY, metadata_items=100)
+
+    def test_progress_of_loading(self):
+        calls = []
+        riffle.Model(TINY, progress=lambda *report: calls.append(report)).close()
+        self.assertTrue(calls and all(stage.startswith("loading") for stage, _, _ in calls))
+
+        def fail(stage, done, total):
+            raise LookupError("mine")
+
+        with self.assertRaisesRegex(LookupError, "mine"):
+            riffle.Model(TINY, progress=fail)
+        with self.assertRaises(riffle.CancelledError):
+            riffle.Model(TINY, progress=lambda *report: True)
+
+    def test_drafts_are_found_by_name(self):
+        asked = []
+
+        def find(name):
+            asked.append(name)
+            return str(TINY) if name == "tiny" else None
+
+        with riffle.Model(TINY, chain="tiny > target", find_model=find) as model:
+            self.assertIn("tiny", model.info.chain)
+        with self.assertRaisesRegex(riffle.ArgumentError, "other"):
+            riffle.Model(TINY, chain="other > target", find_model=find)
+        self.assertEqual(asked, ["tiny", "other"])
+
+    def test_machine_and_cores(self):
+        self.assertGreater(riffle.machine().cores, 0)
+        cores = riffle.cores(threads=1)
+        self.assertEqual(cores.n_workers, 1)
+        self.assertEqual(len(cores.threads), cores.n_cpus)
+        self.assertEqual(sum(core.worker == 0 for core in cores.threads), 1)
+        riffle.set_cpu("scalar")
+        self.addCleanup(riffle.set_cpu, None)
+        self.assertEqual(riffle.machine().cpu, "scalar")
+
+    def test_quantize(self):
+        target = self.folder / "small.gguf"
+        calls = []
+        riffle.quantize(TINY, target, "q8_0", threads=1, progress=lambda *r: calls.append(r))
+        self.assertTrue(calls)
+        with riffle.Model(target) as model:
+            self.assertIn("Q8_0", model.info.stored_types)
+
+    def test_the_version_is_the_header_s(self):
+        self.assertRegex(riffle.__version__, r"^\d+\.\d+\.\d+$")
+
+    def test_a_real_tokenizer(self):
+        with riffle.Model(real_model(), header_only=True) as model:
+            text = "Grüße 🙂 <|im_end|>"
+            plain, special = model.tokenize(text), model.tokenize(text, special=True)
+            self.assertGreater(len(plain), len(special))
+            self.assertEqual(model.detokenize(plain), text)
+            self.assertEqual(model.detokenize(special, special=True), text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,36 @@
+/* Whether a call may begin: in this process, and one at a time on a session. */
+#include "api/handles.h"
+#include "platform/process.h"
+
+int rf_api_check_process(const riffle_model *model)
+{
+    if (model->process == rf_process_id()) return 0;
+    return rf_api_error(
+        RIFFLE_ERR_SYSTEM,
+        "the model was opened in process %ld, before fork(): its threads are not in "
+        "this process, which has to open the model itself",
+        model->process);
+}
+
+/* Const is the promise not to change tokens. Every session is ours, and not const. */
+static atomic_int *busy(const riffle_session *session)
+{
+    return &((riffle_session *)session)->busy;
+}
+
+int rf_api_enter(const riffle_session *session)
+{
+    if (!session) return rf_api_error(RIFFLE_ERR_ARGUMENT, "session is NULL");
+    int code = rf_api_check_process(session->model);
+    if (code) return code;
+    if (atomic_exchange(busy(session), 1) == 0) return 0;
+    return rf_api_error(RIFFLE_ERR_ARGUMENT,
+                        "the session is in use: by another thread, or by the call whose callback "
+                        "this is");
+}
+
+int64_t rf_api_leave(const riffle_session *session, int64_t result)
+{
+    atomic_store(busy(session), 0);
+    return result;
+}
