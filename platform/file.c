@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include "platform/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,4 +131,27 @@ int rf_make_folder(const char *path)
     }
     free(part);
     return result;
+}
+
+int rf_visit_folder(const char *path, void (*visit)(void *user, const char *name), void *user)
+{
+    DIR *folder = opendir(path);
+    if (!folder) return -1;
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            visit(user, entry->d_name);
+    closedir(folder);
+    return 0;
+}
+
+int rf_expand_home(const char *path, char *expanded, size_t cap)
+{
+    const char *home = "";
+    if (path[0] == '~' && (path[1] == 0 || path[1] == '/')) {
+        home = getenv("HOME");
+        if (!home || !home[0]) return -1;
+        path++;
+    }
+    int n = snprintf(expanded, cap, "%s%s", home, path);
+    return n < 0 || (size_t)n >= cap ? -1 : 0;
 }

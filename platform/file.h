@@ -87,4 +87,11 @@ int rf_user_folder(enum rf_folder folder, char *path, size_t cap);
 /* Makes a folder and those above it, readable by the user alone. 0 or -1. */
 int rf_make_folder(const char *path);
 
+/* Calls `visit` with the name of each entry but "." and "..", in any order. 0, or -1 where the
+ * folder cannot be read. */
+int rf_visit_folder(const char *path, void (*visit)(void *user, const char *name), void *user);
+/* Copies the path with the user's home in the place of a leading "~" or "~/". 0, or -1 where no
+ * home is known or the path does not fit. */
+int rf_expand_home(const char *path, char *expanded, size_t cap);
+
 #endif

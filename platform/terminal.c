@@ -1,4 +1,5 @@
-#define _DEFAULT_SOURCE /* TIOCGWINSZ */
+#define _DEFAULT_SOURCE   /* TIOCGWINSZ, SIGWINCH */
+#define _XOPEN_SOURCE 700 /* wcwidth */
 #include "platform/terminal.h"
 
 #include <errno.h>
@@ -12,7 +13,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
+#include <wchar.h>
 
 void rf_guard_streams(void)
 {
@@ -36,18 +39,47 @@ int rf_terminal_width(enum rf_stream stream)
     return 80;
 }
 
+int rf_terminal_escapes(enum rf_stream stream)
+{
+    const char *term = getenv("TERM");
+    return term && term[0] && strcmp(term, "dumb") != 0 && strcmp(term, "emacs") != 0 &&
+           rf_is_terminal(stream);
+}
+
 int rf_terminal_colour(enum rf_stream stream)
 {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    if (no_color && no_color[0]) return 0;
-    if (!term || !term[0] || strcmp(term, "dumb") == 0) return 0;
-    return rf_is_terminal(stream);
+    const char *no_color = getenv("NO_COLOR");
+    return !(no_color && no_color[0]) && rf_terminal_escapes(stream);
 }
 
 void rf_terminal_use_utf8(void)
 {
     if (setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0) return;
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "en_US.UTF-8");
+}
+
+int rf_terminal_columns(uint32_t code_point)
+{
+    int columns = wcwidth((wchar_t)code_point);
+    return columns < 0 ? 1 : columns; /* the C library may be older than the character */
+}
+
+/* The modes of the terminal, of which a process has one. */
+static struct {
+    struct termios saved, quiet, stopped;
+    const char *undo; /* NULL: nothing is saved */
+    volatile sig_atomic_t is_quiet;
+    volatile sig_atomic_t resized, continued;
+} terminal;
+
+/* For signal handlers, too. */
+static void restore_terminal(void)
+{
+    if (!terminal.is_quiet) return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &terminal.saved);
+    if (write(STDERR_FILENO, terminal.undo, strlen(terminal.undo)) < 0) {
+        /* There is nobody to tell. */
+    }
 }
 
 /* Signals belong to the process, so their state is static. The pipe ends a wait for input even
@@ -61,17 +93,106 @@ static struct {
     int installed;
 } interrupts = {.pipe = {-1, -1}};
 
+static void wake_reader(void)
+{
+    if (interrupts.pipe[1] >= 0 && write(interrupts.pipe[1], "", 1) < 0) {
+        /* A full pipe wakes the reader as well. */
+    }
+}
+
 static void on_interrupt(int number)
 {
     (void)number;
     int saved = errno;
     interrupts.count = interrupts.count + 1;
-    if (interrupts.count >= UNANSWERED_INTERRUPTS) _exit(130);
-    if (interrupts.wake) interrupts.wake(interrupts.user);
-    if (interrupts.pipe[1] >= 0 && write(interrupts.pipe[1], "", 1) < 0) {
-        /* A full pipe wakes the reader as well. */
+    if (interrupts.count >= UNANSWERED_INTERRUPTS) {
+        restore_terminal();
+        _exit(130);
     }
+    if (interrupts.wake) interrupts.wake(interrupts.user);
+    wake_reader();
     errno = saved;
+}
+
+static int catch_signal(int number, void (*handler)(int), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigemptyset(&action.sa_mask);
+    return sigaction(number, &action, NULL);
+}
+
+/* Leaves signals alone that the parent ignores, as nohup does. */
+static void catch_unless_ignored(int number, void (*handler)(int))
+{
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        catch_signal(number, handler, SA_RESTART);
+}
+
+/* Lets the signal do what it does without a handler. */
+static void act_by_default(int number)
+{
+    sigset_t set;
+    catch_signal(number, SIG_DFL, 0);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void on_end(int number)
+{
+    restore_terminal();
+    act_by_default(number);
+}
+
+/* Returns when the process continues. */
+static void on_stop(int number)
+{
+    int saved = errno;
+    tcgetattr(STDIN_FILENO, &terminal.stopped);
+    restore_terminal();
+    act_by_default(number);
+    catch_signal(number, on_stop, SA_RESTART);
+    if (terminal.is_quiet) tcsetattr(STDIN_FILENO, TCSANOW, &terminal.stopped);
+    terminal.continued = 1;
+    wake_reader();
+    errno = saved;
+}
+
+static void on_resize(int number)
+{
+    (void)number;
+    int saved = errno;
+    terminal.resized = 1;
+    wake_reader();
+    errno = saved;
+}
+
+void rf_terminal_quiet(const char *undo)
+{
+    if (!terminal.undo) {
+        if (tcgetattr(STDIN_FILENO, &terminal.saved) != 0) return;
+        terminal.quiet = terminal.saved;
+        terminal.quiet.c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ICANON);
+        terminal.quiet.c_cc[VMIN] = 1;
+        terminal.quiet.c_cc[VTIME] = 0;
+        terminal.undo = undo;
+        const int ends[] = {SIGTERM, SIGHUP, SIGQUIT};
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+            catch_unless_ignored(ends[i], on_end);
+        catch_unless_ignored(SIGTSTP, on_stop);
+        catch_unless_ignored(SIGWINCH, on_resize);
+        atexit(rf_terminal_restore);
+    }
+    terminal.is_quiet = 1;
+    tcsetattr(STDIN_FILENO, TCSANOW, &terminal.quiet);
+}
+
+void rf_terminal_restore(void)
+{
+    restore_terminal();
+    terminal.is_quiet = 0;
 }
 
 void rf_interrupts_catch(void (*wake)(void *user), void *user)
@@ -91,9 +212,7 @@ void rf_interrupts_catch(void (*wake)(void *user), void *user)
         } else {
             interrupts.pipe[0] = interrupts.pipe[1] = -1;
         }
-        struct sigaction action = {.sa_handler = on_interrupt};
-        sigemptyset(&action.sa_mask);
-        interrupts.installed = sigaction(SIGINT, &action, NULL) == 0;
+        interrupts.installed = catch_signal(SIGINT, on_interrupt, 0) == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -114,12 +233,25 @@ int rf_interrupts(void)
     return (int)interrupts.count;
 }
 
-void rf_interrupts_clear(void)
+static void drain_pipe(void)
 {
     char drain[64];
-    interrupts.count = 0;
     while (interrupts.pipe[0] >= 0 && read(interrupts.pipe[0], drain, sizeof drain) > 0) {
     }
+}
+
+void rf_interrupts_clear(void)
+{
+    interrupts.count = 0;
+    drain_pipe();
+}
+
+/* Whether the flag was set; clears it. */
+static int take(volatile sig_atomic_t *flag)
+{
+    int was_set = *flag;
+    *flag = 0;
+    return was_set;
 }
 
 int64_t rf_stdin_read(char *data, size_t n)
@@ -128,11 +260,16 @@ int64_t rf_stdin_read(char *data, size_t n)
         struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                  {.fd = interrupts.pipe[0], .events = POLLIN}};
         if (interrupts.count) return RF_READ_INTERRUPTED;
+        if (terminal.is_quiet && take(&terminal.continued)) return RF_READ_CONTINUED;
+        if (terminal.is_quiet && take(&terminal.resized)) return RF_READ_RESIZED;
         if (poll(wait, 2, -1) < 0) {
             if (errno == EINTR) continue;
             return RF_READ_FAILED;
         }
-        if (interrupts.count) return RF_READ_INTERRUPTED;
+        if (wait[1].revents) { /* flags are set before the pipe is written */
+            drain_pipe();
+            continue;
+        }
         ssize_t got = read(STDIN_FILENO, data, n);
         if (got >= 0) return got;
         /* EAGAIN: a standard input that another program left non-blocking; poll waits for it. */

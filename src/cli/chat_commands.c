@@ -3,12 +3,9 @@
 
 #include "cli/chat.h"
 #include "cli/levels.h"
+#include "cli/wrap.h"
+#include "platform/file.h"
 #include "platform/terminal.h"
-
-struct command {
-    const char *name, *argument, *help;
-    int (*run)(struct chat *chat, const char *argument);
-};
 
 static int get_stats(struct chat *chat, riffle_stats *stats)
 {
@@ -79,17 +76,15 @@ static int run_chain(struct chat *chat, const char *argument)
     riffle_stats stats;
     if (argument[0] && change_chain(chat, argument) != CLI_OK) {
         if (rf_interrupts() == 0)
-            fprintf(stderr,
-                    "riffle: a chat can change among the levels that it began with (%s); --chain "
-                    "chooses them\n",
-                    info->chain);
+            cli_fail("a chat can change among the levels that it began with (%s); --chain "
+                     "chooses them",
+                     info->chain);
         return CLI_FAILED;
     }
     int status = get_stats(chat, &stats);
     if (status != CLI_OK) return status;
     int is_first = strcmp(stats.chain, info->chain) == 0;
-    fprintf(stderr, "%s%s%s\n", stats.chain, is_first ? ": " : "",
-            is_first ? info->chain_note : "");
+    inform("%s%s%s", stats.chain, is_first ? ": " : "", is_first ? info->chain_note : "");
     return argument[0] && chat->paints ? turn_stats(chat, 1) : CLI_OK;
 }
 
@@ -97,8 +92,7 @@ static int run_save(struct chat *chat, const char *argument)
 {
     if (!argument[0]) return cli_fail("/save needs the name of a file");
     int status = conversation_save(&chat->conversation, argument);
-    if (status == CLI_OK)
-        fprintf(stderr, "saved %zu messages to %s\n", chat->conversation.count, argument);
+    if (status == CLI_OK) inform("saved %zu messages to %s", chat->conversation.count, argument);
     return status;
 }
 
@@ -106,16 +100,25 @@ static int run_load(struct chat *chat, const char *argument)
 {
     if (!argument[0]) return cli_fail("/load needs the name of a file");
     int status = conversation_load(&chat->conversation, argument);
-    if (status == CLI_OK)
-        fprintf(stderr, "loaded %zu messages from %s\n", chat->conversation.count, argument);
+    if (status == CLI_OK) inform("loaded %zu messages from %s", chat->conversation.count, argument);
     return status;
 }
 
 static int run_reset(struct chat *chat, const char *argument)
 {
     (void)argument;
-    conversation_cut(&chat->conversation, conversation_system(&chat->conversation) ? 1 : 0);
-    return cli_status(riffle_rewind(chat->engine.session, 0));
+    int keeps = conversation_system(&chat->conversation) != NULL;
+    conversation_cut(&chat->conversation, (size_t)keeps);
+    int status = cli_status(riffle_rewind(chat->engine.session, 0));
+    if (status == CLI_OK)
+        inform("the conversation is empty again%s", keeps ? "; the system message stays" : "");
+    return status;
+}
+
+static int run_clear(struct chat *chat, const char *argument)
+{
+    if (rf_terminal_escapes(RF_STDERR)) fputs("\033[H\033[2J", stderr);
+    return run_reset(chat, argument);
 }
 
 static int run_system(struct chat *chat, const char *argument)
@@ -123,10 +126,17 @@ static int run_system(struct chat *chat, const char *argument)
     const char *system = conversation_system(&chat->conversation);
     if (argument[0]) {
         conversation_set_system(&chat->conversation, argument);
+        inform(system ? "the system message is replaced" : "the system message is set");
         return CLI_OK;
     }
-    print_name(stderr, system ? system : "no system message; /system TEXT sets one");
-    fputc('\n', stderr);
+    if (!system) {
+        inform("no system message; /system TEXT sets one");
+        return CLI_OK;
+    }
+    struct buffer safe = {0};
+    append_name(&safe, system);
+    print_paragraph(stderr, safe.data, 0, text_width(stderr, INFORMATION_WIDTH));
+    buffer_free(&safe);
     return CLI_OK;
 }
 
@@ -139,42 +149,68 @@ static int run_exit(struct chat *chat, const char *argument)
 
 static int run_help(struct chat *chat, const char *argument);
 
-static const struct command commands[] = {
-    {"/help", "", "this list", run_help},
+static const char *const on_off[] = {"on", "off", NULL};
+static const char *const chains[] = {"auto", "none", NULL};
+
+const struct chat_command chat_commands[] = {
+    {"/help", "", "this list", .run = run_help, .aliases = {"/?"}},
     {"/stats", "[on|off]",
      "statistics so far; on, off: a line after each answer, and tokens in the colours of their "
      "levels",
-     run_stats},
+     .run = run_stats, .words = on_off},
     {"/chain", "[CHAIN]",
-     "the chain of levels that answers, and why; with CHAIN: answer with that one", run_chain},
-    {"/save", "FILE", "write the conversation as JSON", run_save},
-    {"/load", "FILE", "continue a saved conversation", run_load},
-    {"/reset", "", "start a new conversation; the system message stays", run_reset},
-    {"/system", "TEXT", "set the system message; without TEXT: show it", run_system},
-    {"/exit", "", "leave, as Ctrl-D does", run_exit},
+     "the chain of levels that answers, and why; with CHAIN: answer with that one",
+     .run = run_chain, .words = chains},
+    {"/save", "FILE", "write the conversation as JSON", .run = run_save, .takes_file = 1},
+    {"/load", "FILE", "continue a saved conversation", .run = run_load, .takes_file = 1},
+    {"/reset", "", "start a new conversation; the system message stays", .run = run_reset},
+    {"/clear", "", "the same, and clear the screen", .run = run_clear},
+    {"/system", "TEXT", "set the system message; without TEXT: show it", .run = run_system},
+    {"/exit", "", "leave, as Ctrl-D does", .run = run_exit, .aliases = {"/bye", "/quit"}},
+    {.name = NULL},
 };
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+const struct chat_command *chat_command_find(const char *name)
+{
+    for (const struct chat_command *command = chat_commands; command->name; command++) {
+        if (strcmp(command->name, name) == 0) return command;
+        for (const char *const *alias = command->aliases; *alias; alias++)
+            if (strcmp(*alias, name) == 0) return command;
+    }
+    return NULL;
+}
 
 static int run_help(struct chat *chat, const char *argument)
 {
     (void)chat;
     (void)argument;
-    for (int i = 0; i < N_COMMANDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s %s", commands[i].name, commands[i].argument);
-        fprintf(stderr, "  %-16s %s\n", name, commands[i].help);
+    enum { INDENT = 22 };
+    int width = text_width(stderr, INFORMATION_WIDTH);
+    for (const struct chat_command *command = chat_commands; command->name; command++) {
+        struct buffer names = {0};
+        buffer_puts(&names, command->name);
+        for (const char *const *alias = command->aliases; *alias; alias++)
+            buffer_printf(&names, ", %s", *alias);
+        if (command->argument[0]) buffer_printf(&names, " %s", command->argument);
+        print_entry(stderr, names.data, command->help, INDENT, width);
+        buffer_free(&names);
     }
-    fputs("A line that ends in \\ continues in the next; a block between two \"\"\" may have many "
-          "lines.\nCtrl-C stops an answer. A message that begins with a slash needs a space before "
-          "it.\n",
-          stderr);
+    print_paragraph(stderr,
+                    "A line that ends in \\ continues in the next; a block between two \"\"\" may "
+                    "have many lines. Tab completes commands and files. Ctrl-C stops an answer. A "
+                    "message that begins with a slash needs a space before it.",
+                    0, width);
     return CLI_OK;
 }
 
 static int unknown(const char *name)
 {
     struct suggestion best = suggestion_for(name);
-    for (int i = 0; i < N_COMMANDS; i++) suggestion_offer(&best, commands[i].name);
+    for (const struct chat_command *command = chat_commands; command->name; command++) {
+        suggestion_offer(&best, command->name);
+        for (const char *const *alias = command->aliases; *alias; alias++)
+            suggestion_offer(&best, *alias);
+    }
     if (best.name)
         return cli_fail("unknown command %s; did you mean %s? /help lists them", name, best.name);
     return cli_fail("unknown command %s; /help lists them, and a message that begins with a slash "
@@ -185,7 +221,7 @@ static int unknown(const char *name)
 int chat_command(struct chat *chat, const char *line)
 {
     size_t n = strcspn(line, " \t\n");
-    char name[32], argument[4096];
+    char name[32], argument[4096], path[4096];
     const char *rest = line + n + strspn(line + n, " \t\n");
     size_t n_rest = strlen(rest);
     while (n_rest && strchr(" \t\n", rest[n_rest - 1])) n_rest--;
@@ -195,11 +231,12 @@ int chat_command(struct chat *chat, const char *line)
                         sizeof argument - 1);
     snprintf(name, sizeof name, "%.*s", (int)n, line);
     snprintf(argument, sizeof argument, "%.*s", (int)n_rest, rest);
-    for (const struct command *command = commands; command < commands + N_COMMANDS; command++) {
-        if (strcmp(command->name, name) != 0) continue;
-        if (argument[0] && !command->argument[0])
-            return cli_fail("%s takes nothing after it, not '%s'", name, argument);
-        return command->run(chat, argument);
-    }
-    return unknown(name);
+    const struct chat_command *command = chat_command_find(name);
+    if (!command) return unknown(name);
+    if (argument[0] && !command->argument[0])
+        return cli_fail("%s takes nothing after it, not '%s'", name, argument);
+    if (!command->takes_file) return command->run(chat, argument);
+    if (rf_expand_home(argument, path, sizeof path) != 0)
+        return cli_fail("%s: there is no home folder for ~, or the path is too long", argument);
+    return command->run(chat, path);
 }

@@ -193,11 +193,12 @@ void engine_write(const struct engine *engine, struct json_writer *json, const c
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest)
 {
-    print_name(stderr, engine_model_name(engine));
-    fprintf(stderr, ", weights %s, context %d tokens%s\n", engine->info.weights,
-            riffle_session_n_ctx(engine->session), rest);
-    if (options->verbose)
-        fprintf(stderr, "chain %s: %s\n", engine->info.chain, engine->info.chain_note);
+    struct buffer name = {0};
+    append_name(&name, engine_model_name(engine));
+    inform("%s, weights %s, context %d tokens%s", name.data, engine->info.weights,
+           riffle_session_n_ctx(engine->session), rest);
+    buffer_free(&name);
+    if (options->verbose) inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
 }
 
 int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/cli.h"
+#include "cli/wrap.h"
 #include "platform/terminal.h"
 #include "riffle.h"
 
@@ -16,7 +16,7 @@ static void sentence(const char *format, va_list arguments)
     vsnprintf(text, sizeof text, format, arguments);
     rf_fail(&error, RF_ERR_ARGUMENT, "%s", text); /* replaces bytes that are not printable */
     fflush(stdout);
-    fprintf(stderr, "riffle: %s\n", error.text);
+    inform("riffle: %s", error.text);
 }
 
 int cli_fail(const char *format, ...)
@@ -34,8 +34,8 @@ int cli_usage_error(const char *format, ...)
     va_start(arguments, format);
     sentence(format, arguments);
     va_end(arguments);
-    fprintf(stderr, "riffle: `riffle help%s%s` shows the usage\n", cli_verb ? " " : "",
-            cli_verb ? cli_verb : "");
+    inform("riffle: `riffle help%s%s` shows the usage", cli_verb ? " " : "",
+           cli_verb ? cli_verb : "");
     return CLI_USAGE;
 }
 

@@ -1,36 +1,13 @@
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/options.h"
+#include "cli/wrap.h"
 
 enum { WIDTH = 100, INDENT = 24 };
 
-/* Prints `text` in lines of at most WIDTH characters, and indents all but the first. */
-static void wrapped(FILE *out, const char *text, int indent)
-{
-    int column = indent;
-    while (*text) {
-        int word = (int)strcspn(text, " ");
-        if (column > indent && column + 1 + word > WIDTH) {
-            fprintf(out, "\n%*s", indent, "");
-            column = indent;
-        } else if (column > indent) {
-            fputc(' ', out);
-            column++;
-        }
-        fprintf(out, "%.*s", word, text);
-        column += word;
-        text += word;
-        while (*text == ' ') text++;
-    }
-    fputc('\n', out);
-}
-
 static void named(FILE *out, const char *name, const char *text)
 {
-    fprintf(out, "  %-*s", INDENT - 2, name);
-    if ((int)strlen(name) > INDENT - 3) fprintf(out, "\n%*s", INDENT, "");
-    wrapped(out, text, INDENT);
+    print_entry(out, name, text, INDENT, text_width(out, WIDTH));
 }
 
 void help_program(FILE *out)
@@ -40,13 +17,15 @@ void help_program(FILE *out)
         named(out, verb->name, verb->summary);
     named(out, "help VERB", "what a verb does and its options");
     named(out, "version", "the version of this program");
-    fputs("\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name "
-          "from `riffle list`.\n"
-          "\nThe answer goes to standard output, everything else to standard error.\n"
-          "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
-          "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... selects a lower instruction tier,\n"
-          "RIFFLE_MODELS is the folder of the models, NO_COLOR turns colours off.\n",
-          out);
+    print_paragraph(
+        out,
+        "\nMODEL is a .gguf file, a folder with safetensors and its JSON files, or a short name "
+        "from `riffle list`.\n"
+        "\nThe answer goes to standard output, everything else to standard error.\n"
+        "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
+        "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... selects a lower instruction tier,\n"
+        "RIFFLE_MODELS is the folder of the models, NO_COLOR turns colours off.",
+        0, text_width(out, WIDTH));
 }
 
 void help_verb(FILE *out, const struct verb *verb)
@@ -55,7 +34,7 @@ void help_verb(FILE *out, const struct verb *verb)
             verb->arguments);
     if (verb->help) {
         fputc('\n', out);
-        wrapped(out, verb->help, 0);
+        print_paragraph(out, verb->help, 0, text_width(out, WIDTH));
     }
     fputs("\nOptions:\n", out);
     for (const struct option *option = option_table; option->name; option++) {

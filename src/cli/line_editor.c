@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "cli/complete.h"
+#include "cli/wrap.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
 
-enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64 };
+enum { HISTORY_LINES = 1000, LONGEST_PATH = 4096, PROMPT_BYTES = 64, PROMPT_COLUMNS = 2 };
 
 /* https://en.wikipedia.org/wiki/Bracketed-paste: on request, the terminal marks pasted text. */
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l",
@@ -20,6 +22,9 @@ struct line_editor {
     History *history;
     char history_path[LONGEST_PATH]; /* "" if there is none */
     char prompt[PROMPT_BYTES];
+    int edits;    /* the terminal can: else lines are edited by the system */
+    int escapes;  /* it understands escape sequences */
+    int is_first; /* the line begins a message, so that it may be a command */
     int interrupted, had_text;
 };
 
@@ -35,11 +40,47 @@ static char *prompt_of(EditLine *edit)
     return owner(edit)->prompt;
 }
 
+/* Lines between the prompt and the cursor, after the terminal has broken them for its width. */
+static int rows_above_cursor(struct line_editor *editor, int width)
+{
+    const LineInfo *line = el_line(editor->edit);
+    int column = PROMPT_COLUMNS, rows = 0;
+    size_t length;
+    for (const char *p = line->buffer; p < line->cursor; p += length) {
+        length = rf_utf8_length(p, (size_t)(line->cursor - p));
+        if (length == 0) length = 1;
+        int columns = rf_terminal_columns(rf_utf8_decode(p, length));
+        int begins_row = *p == '\n' || column + columns > width;
+        rows += begins_row;
+        column = *p == '\n' ? 0 : begins_row ? columns : column + columns;
+    }
+    return rows + (column >= width);
+}
+
+/* Draws prompt and line again. The terminal has moved the cursor with the text if it only has
+ * another size; after a stop it is where the shell left it. */
+static void redraw(struct line_editor *editor, int is_resize)
+{
+    if (!editor->edits) return;
+    if (editor->escapes) {
+        int rows = is_resize ? rows_above_cursor(editor, rf_terminal_width(RF_STDERR)) : 0;
+        fputs(is_resize ? "" : paste_on, stderr);
+        if (rows) fprintf(stderr, "\033[%dA", rows);
+        fputs("\r\033[J", stderr);
+    } else {
+        fputc('\n', stderr);
+    }
+    el_resize(editor->edit);
+    el_set(editor->edit, EL_REFRESH);
+}
+
 /* The terminal's next byte, or -1. */
 static int next_byte(struct line_editor *editor)
 {
     char c;
-    int64_t got = rf_stdin_read(&c, 1);
+    int64_t got;
+    while ((got = rf_stdin_read(&c, 1)) == RF_READ_RESIZED || got == RF_READ_CONTINUED)
+        redraw(editor, got == RF_READ_RESIZED);
     if (got == RF_READ_INTERRUPTED) {
         const LineInfo *line = el_line(editor->edit);
         editor->interrupted = 1;
@@ -97,6 +138,49 @@ static unsigned char paste(EditLine *edit, int key)
     return inserted ? CC_REFRESH : CC_ERROR;
 }
 
+/* Prints the words in columns below the line. */
+static void list(const struct completion *completion)
+{
+    enum { MOST = 200, GAP = 2 };
+    int widest = 0, width = rf_terminal_width(RF_STDERR);
+    size_t shown = completion->count < MOST ? completion->count : MOST;
+    for (size_t i = 0; i < shown; i++) {
+        int columns = text_columns(completion->words[i]);
+        if (columns > widest) widest = columns;
+    }
+    int per_line = (width + GAP - 1) / (widest + GAP);
+    if (per_line < 1) per_line = 1;
+    for (size_t i = 0; i < shown; i++) {
+        int ends_line = (i + 1) % (size_t)per_line == 0 || i + 1 == shown;
+        fprintf(stderr, "%s%s%*s%s", i == 0 ? "\n" : "", completion->words[i],
+                ends_line ? 0 : widest + GAP - text_columns(completion->words[i]), "",
+                ends_line ? "\n" : "");
+    }
+    if (shown < completion->count) fprintf(stderr, "and %zu more\n", completion->count - shown);
+}
+
+/* Runs on Tab. Inserts what all ways to go on have in common; if that is nothing, lists them. */
+static unsigned char complete(EditLine *edit, int key)
+{
+    (void)key;
+    const LineInfo *line = el_line(edit);
+    char *before = cli_copy(line->buffer, (size_t)(line->cursor - line->buffer));
+    struct completion completion = {0};
+    unsigned char result = CC_NORM;
+    if (owner(edit)->is_first) complete_chat(&completion, before);
+    size_t typed = strlen(before) - completion.begin;
+    if (completion.common > typed) {
+        completion.words[0][completion.common] = 0;
+        result = el_insertstr(edit, completion.words[0] + typed) == 0 ? CC_REFRESH : CC_ERROR;
+    } else if (completion.count > 1) {
+        list(&completion);
+        el_set(edit, EL_REFRESH);
+    }
+    completion_free(&completion);
+    free(before);
+    return result;
+}
+
 static void open_history(struct line_editor *editor)
 {
     HistEvent event;
@@ -118,13 +202,20 @@ static void open_history(struct line_editor *editor)
 
 struct line_editor *line_editor_new(void)
 {
-    rf_terminal_use_utf8();
     struct line_editor *editor = cli_allocate(1, sizeof *editor);
-    *editor = (struct line_editor){.edit = el_init("riffle", stdin, stderr, stderr)};
+    int escapes = rf_terminal_escapes(RF_STDERR);
+    /* libedit learns the user's control characters only from a terminal that is not quiet. */
+    rf_terminal_quiet(escapes ? paste_off : "");
+    rf_terminal_restore();
+    *editor =
+        (struct line_editor){.edit = el_init("riffle", stdin, stderr, stderr), .escapes = escapes};
     if (!editor->edit) {
         free(editor);
         return NULL;
     }
+    rf_terminal_quiet(escapes ? paste_off : "");
+    fputs(escapes ? paste_on : "", stderr);
+    fflush(stderr);
     el_set(editor->edit, EL_CLIENTDATA, editor);
     el_set(editor->edit, EL_SIGNAL, 0);
     el_set(editor->edit, EL_EDITOR, "emacs");
@@ -133,7 +224,10 @@ struct line_editor *line_editor_new(void)
     /* The wide form: the narrow one leaks copies of the names. */
     el_wset(editor->edit, EL_ADDFN, L"riffle-paste", L"insert pasted text", paste);
     el_set(editor->edit, EL_BIND, "\\e[200~", "riffle-paste", NULL);
+    el_wset(editor->edit, EL_ADDFN, L"riffle-complete", L"complete commands and files", complete);
+    el_set(editor->edit, EL_BIND, "^I", "riffle-complete", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_get(editor->edit, EL_EDITMODE, &editor->edits);
     open_history(editor);
     return editor;
 }
@@ -143,6 +237,7 @@ void line_editor_free(struct line_editor *editor)
     if (!editor) return;
     if (editor->history) history_end(editor->history);
     el_end(editor->edit);
+    rf_terminal_restore();
     free(editor);
 }
 
@@ -154,18 +249,19 @@ enum read_result line_editor_read(struct line_editor *editor, char mark, struct 
     int bold = rf_terminal_colour(RF_STDERR);
     snprintf(editor->prompt, sizeof editor->prompt, "%s%c%s ", bold ? "\1\033[1m\1" : "", mark,
              bold ? "\1\033[0m\1" : "");
+    editor->is_first = mark == FIRST_MARK;
     editor->interrupted = 0;
     buffer_clear(line);
 
     /* Before the prompt appears: libedit prepares the terminal only after it, and loses what is
      * typed in between. */
-    el_set(editor->edit, EL_PREP_TERM, 1);
-    fputs(paste_on, stderr);
-    fflush(stderr);
+    if (editor->edits)
+        el_set(editor->edit, EL_PREP_TERM, 1);
+    else
+        rf_terminal_restore();
     el_resize(editor->edit);
     const char *text = el_gets(editor->edit, &n);
-    fputs(paste_off, stderr);
-    fflush(stderr);
+    rf_terminal_quiet(editor->escapes ? paste_off : "");
     if (editor->interrupted) {
         fputc('\n', stderr);
         return editor->had_text ? READ_CLEARED : READ_INTERRUPTED;

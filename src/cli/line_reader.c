@@ -92,7 +92,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
     struct buffer line = {0};
     size_t n_mark = sizeof block_mark - 1;
     buffer_clear(message);
-    enum read_result result = read_line(reader, '>', &line);
+    enum read_result result = read_line(reader, FIRST_MARK, &line);
     int in_block =
         result == READ_TEXT && line.count >= n_mark && memcmp(line.data, block_mark, n_mark) == 0;
     size_t skip = in_block ? n_mark : 0;
@@ -108,7 +108,7 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
         /* The line of the opening mark is part of the message only if text follows the mark. */
         if (!(in_block && skip && line.count == skip)) buffer_append(message, "\n", 1);
         skip = 0;
-        result = read_line(reader, '.', &line);
+        result = read_line(reader, NEXT_MARK, &line);
         if (result == READ_END && message->count) {
             result = READ_TEXT;
             break;

@@ -26,12 +26,16 @@ enum read_result line_reader_message(struct line_reader *reader, struct buffer *
 /* Line editing on a terminal: libedit with UTF-8, multi-line pastes, and a saved history. */
 struct line_editor;
 
-/* NULL if the terminal cannot do it. */
+/* From now on the terminal does not echo what is typed, which the next line begins with.
+ * line_editor_free gives the terminal back. NULL if the terminal cannot do it. */
 struct line_editor *line_editor_new(void);
 void line_editor_free(struct line_editor *editor);
 
+/* The prompts of a message's first line, where Tab completes commands, and of the next ones. */
+enum { FIRST_MARK = '>', NEXT_MARK = '.' };
+
 /* A line without its newline. It contains newlines if several lines were pasted. The prompt is
- * `mark` and a space. */
+ * `mark` and a space. Until the next call the terminal does not echo what is typed. */
 enum read_result line_editor_read(struct line_editor *editor, char mark, struct buffer *line);
 
 /* Adds a whole message to the history. */

@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     double start_seconds = rf_clock_seconds();
     rf_guard_streams();
     rf_topology_silence();
+    rf_terminal_use_utf8();
     int status = dispatch(argc, argv, start_seconds);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK) {

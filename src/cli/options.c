@@ -37,13 +37,61 @@ static int of_others(const struct cli_options *options, const struct option *oth
     return CLI_USAGE;
 }
 
+/* What other programs (llama.cpp, ollama, transformers) call our options; "" is no option. */
+static const char *known_elsewhere(const char *written)
+{
+    static const struct {
+        const char *other, *ours;
+    } names[] = {
+        {"-m", ""},
+        {"--model", ""},
+        {"-c", "--ctx"},
+        {"--ctx-size", "--ctx"},
+        {"--num-ctx", "--ctx"},
+        {"--num_ctx", "--ctx"},
+        {"-n", "--max-tokens"},
+        {"--n-predict", "--max-tokens"},
+        {"--predict", "--max-tokens"},
+        {"--num-predict", "--max-tokens"},
+        {"--num_predict", "--max-tokens"},
+        {"--max-new-tokens", "--max-tokens"},
+        {"--max_new_tokens", "--max-tokens"},
+        {"-t", "--threads"},
+        {"--num-thread", "--threads"},
+        {"--num_thread", "--threads"},
+        {"-C", "--cores"},
+        {"--cpu-mask", "--cores"},
+        {"--cpu-range", "--cores"},
+        {"-s", "--seed"},
+        {"-sys", "--system"},
+        {"--system-prompt", "--system"},
+        {"--chat-template", "--template"},
+        {"-r", "--stop"},
+        {"--reverse-prompt", "--stop"},
+        {"-md", "--draft"},
+        {"--model-draft", "--draft"},
+        {"--draft-max", "--gamma"},
+        {"--draft-p-min", "--min-confidence"},
+        {"--repetition-penalty", "--repeat-penalty"},
+        {"-v", "--verbose"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].other, written) == 0) return names[i].ours;
+    return NULL;
+}
+
 static int unknown(const struct cli_options *options, const char *name, size_t n)
 {
     char *written = cli_copy(name, n);
-    struct suggestion best = suggestion_for(written);
+    const char *elsewhere = known_elsewhere(written);
+    struct suggestion best = suggestion_for(elsewhere && elsewhere[0] ? elsewhere : written);
     for (const struct option *option = option_table; option->name; option++)
-        if (option->verbs & options->verb->bit) suggestion_offer(&best, option->name);
-    suggestion_offer(&best, "--help");
+        if (option->verbs & options->verb->bit &&
+            (!elsewhere || strcmp(option->name, elsewhere) == 0))
+            suggestion_offer(&best, option->name);
+    if (!elsewhere) suggestion_offer(&best, "--help");
+    if (elsewhere && !elsewhere[0] && options->verb->n_arguments)
+        snprintf(best.text, sizeof best.text, "; MODEL is given without an option");
     cli_usage_error("unknown option %s%s", written, best.text);
     free(written);
     return CLI_USAGE;

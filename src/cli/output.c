@@ -27,25 +27,47 @@ static void escape_controls(struct buffer *out, const char *text, size_t n, cons
     }
 }
 
-int output_text(const char *text, size_t n, const char *after)
+static int flush_output(void)
 {
-    if (rf_is_terminal(RF_STDOUT)) {
-        struct buffer safe = {0};
-        escape_controls(&safe, text, n, "\n\t");
-        if (safe.count) fwrite(safe.data, 1, safe.count, stdout);
-        buffer_free(&safe);
-    } else {
-        fwrite(text, 1, n, stdout);
-    }
-    fputs(after, stdout);
     return fflush(stdout) != 0 || ferror(stdout) ? -1 : 0;
+}
+
+int output_text(struct wrap *wrap, const char *text, size_t n, const char *colour)
+{
+    if (!rf_is_terminal(RF_STDOUT)) {
+        fwrite(text, 1, n, stdout);
+        return flush_output();
+    }
+    struct buffer safe = {0}, shown = {0};
+    wrap->width = rf_terminal_width(RF_STDOUT);
+    wrap->escapes = rf_terminal_escapes(RF_STDOUT);
+    escape_controls(&safe, text, n, "\n\t");
+    wrap_add(wrap, &shown, safe.data, safe.count, colour);
+    fwrite(shown.data, 1, shown.count, stdout);
+    buffer_free(&safe);
+    buffer_free(&shown);
+    return flush_output();
+}
+
+int output_end(struct wrap *wrap)
+{
+    struct buffer shown = {0};
+    wrap_end(wrap, &shown);
+    fwrite(shown.data, 1, shown.count, stdout);
+    buffer_free(&shown);
+    return flush_output();
+}
+
+void append_name(struct buffer *out, const char *name)
+{
+    escape_controls(out, name, strlen(name), "");
 }
 
 int print_name(FILE *out, const char *name)
 {
     struct buffer safe = {0};
     int characters = 0;
-    escape_controls(&safe, name, strlen(name), "");
+    append_name(&safe, name);
     if (safe.count) fwrite(safe.data, 1, safe.count, out);
     /* Counts all bytes but those that continue a character. */
     for (size_t i = 0; i < safe.count; i++)

@@ -6,11 +6,18 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Writes text of a model to standard output and flushes it. On a terminal control characters, which
- * could move the cursor or change the window's title, are shown as \xNN; a pipe gets the original
- * bytes. `after` follows unchanged. 0, or -1 if the output cannot be written. */
-int output_text(const char *text, size_t n, const char *after);
+#include "cli/wrap.h"
 
+/* Writes text of a model to standard output and flushes it. A terminal gets lines broken between
+ * words, in the colour (an escape sequence, or ""), and control characters, which could move the
+ * cursor or change the window's title, as \xNN; a pipe gets the original bytes. `wrap` is all zero
+ * at the beginning of a text, and output_end must follow its end. 0, or -1 if the output cannot be
+ * written. */
+int output_text(struct wrap *wrap, const char *text, size_t n, const char *colour);
+int output_end(struct wrap *wrap);
+
+/* Appends a name or text from a file, with all control characters as \xNN. */
+void append_name(struct buffer *out, const char *name);
 /* Prints a name or text from a file on one line, with all control characters as \xNN. Returns the
  * number of characters shown. */
 int print_name(FILE *out, const char *name);

@@ -33,7 +33,7 @@ int progress_update_note(struct progress_line *progress, const char *stage, uint
         progress->start_seconds = now;
         progress->start_done = done;
     }
-    if (rf_is_terminal(RF_STDERR) && now - progress->start_seconds >= show_after_seconds &&
+    if (rf_terminal_escapes(RF_STDERR) && now - progress->start_seconds >= show_after_seconds &&
         now - progress->drawn_seconds >= draw_every_seconds) {
         char line[256];
         double percent = total ? 100.0 * (double)done / (double)total : 0.0;

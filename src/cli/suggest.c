@@ -34,9 +34,12 @@ void suggestion_offer(struct suggestion *best, const char *name)
 {
     size_t n = strlen(best->written), n_name = strlen(name), d;
     if (n > LONGEST || n_name > LONGEST) return;
-    /* A prefix of a name is near, however short. */
+    /* A prefix of a name is near, however short, and so is a name with more letters after it. */
     if (n > 2 && n < n_name && strncmp(name, best->written, n) == 0)
         d = 0;
+    else if (n_name > 2 && n > n_name && strncmp(name, best->written, n_name) == 0 &&
+             !strpbrk(best->written + n_name, "./"))
+        d = 1;
     else
         d = distance(best->written, n, name, n_name);
     if (d >= best->distance) return;

@@ -16,6 +16,7 @@ struct leaving {
 struct turn {
     struct chat *chat;
     struct buffer text;
+    struct wrap wrap;
     int begun, write_failed;
 };
 
@@ -27,9 +28,7 @@ static int on_event(void *user, const riffle_event *event)
     if (event->text_bytes) {
         const char *colour = turn->chat->paints ? level_colour(event->level) : "";
         buffer_append(&turn->text, event->text, event->text_bytes);
-        fputs(colour, stdout);
-        turn->write_failed =
-            output_text(event->text, event->text_bytes, colour[0] ? "\033[0m" : "") != 0;
+        turn->write_failed = output_text(&turn->wrap, event->text, event->text_bytes, colour) != 0;
     }
     return turn->write_failed || rf_interrupts() > 0;
 }
@@ -39,12 +38,12 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
     uint64_t read = after->prefill_tokens - before->prefill_tokens;
     uint64_t generated = after->generated_tokens - before->generated_tokens;
     int colour = rf_terminal_colour(RF_STDERR);
-    fprintf(stderr, "%s%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s%s\n",
-            colour ? "\033[2m" : "", (unsigned long long)generated,
-            tokens_per_second(generated, after->decode_seconds - before->decode_seconds),
-            (unsigned long long)read,
-            tokens_per_second(read, after->prefill_seconds - before->prefill_seconds),
-            colour ? "\033[0m" : "");
+    fputs(colour ? "\033[2m" : "", stderr);
+    inform("%llu tokens, %.1f tokens/s; %llu read at %.1f tokens/s", (unsigned long long)generated,
+           tokens_per_second(generated, after->decode_seconds - before->decode_seconds),
+           (unsigned long long)read,
+           tokens_per_second(read, after->prefill_seconds - before->prefill_seconds));
+    fputs(colour ? "\033[0m" : "", stderr);
 }
 
 /* Explains why an answer ended early. */
@@ -54,8 +53,8 @@ static void explain_length(const struct chat *chat)
     riffle_session *session = chat->engine.session;
     int full = riffle_session_tokens(session, NULL) >= riffle_session_n_ctx(session);
     if (riffle_session_finish(session, &sentence) != RIFFLE_FINISH_LENGTH || !sentence[0]) return;
-    fprintf(stderr, "riffle: %s%s\n", sentence,
-            full && chat->interactive ? " (/reset begins a new conversation)" : "");
+    inform("riffle: %s%s", sentence,
+           full && chat->interactive ? " (/reset begins a new conversation)" : "");
 }
 
 /* Generates the answer to the conversation and streams it. 0, or a negative code with the text so
@@ -74,6 +73,7 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     options.stop = chat->options->stop.items;
     options.n_stop = chat->options->stop.count;
     n = riffle_generate(session, &options, on_event, turn);
+    if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
         putchar('\n');
         fflush(stdout);
@@ -101,7 +101,7 @@ static int answer(struct chat *chat, const char *message, size_t n_message)
 
     status = cli_status(result);
     if (result == RIFFLE_ERR_CONTEXT && chat->interactive)
-        fputs("riffle: /reset begins a new conversation\n", stderr);
+        inform("riffle: /reset begins a new conversation");
     if (status == CLI_OK && rf_interrupts() > 0)
         status = CLI_INTERRUPTED;
     else if (status == CLI_OK && turn.write_failed)
@@ -117,7 +117,7 @@ static int answer(struct chat *chat, const char *message, size_t n_message)
 
 static void explain_leaving(struct leaving *leaving, const char *what)
 {
-    if (!leaving->explained) fprintf(stderr, "(%sCtrl-C again leaves, as does Ctrl-D)\n", what);
+    if (!leaving->explained) inform("(%sCtrl-C again leaves, as does Ctrl-D)", what);
     leaving->explained = 1;
     leaving->armed = 1;
 }
@@ -155,28 +155,35 @@ static int converse(struct chat *chat, struct line_reader *reader)
     return status;
 }
 
+static int talk(struct chat *chat, struct line_reader *reader)
+{
+    const struct cli_options *options = chat->options;
+    int status = engine_open_session(&chat->engine, options, options->n_ctx);
+    if (status != CLI_OK) return status;
+
+    if (chat->interactive || options->verbose)
+        engine_introduce(&chat->engine, options, "; /help lists commands");
+    if (options->system) conversation_set_system(&chat->conversation, options->system);
+
+    /* Fail for a model without a chat template now, not after the first message. */
+    riffle_message probe = {"user", "Hello"};
+    status = cli_status(riffle_chat_format(chat->engine.model, &probe, 1, 1, NULL, 0));
+    if (status == CLI_OK) status = converse(chat, reader);
+    conversation_free(&chat->conversation);
+    engine_close(&chat->engine);
+    return status;
+}
+
 int verb_chat(const struct cli_options *options)
 {
     struct chat chat = {.options = options};
     chat.interactive = rf_is_terminal(RF_STDIN) && rf_is_terminal(RF_STDERR);
     chat.stats_after_answer = chat.interactive || options->verbose;
     int status = pull_offer(options->model);
-    if (status == CLI_OK) status = engine_open_session(&chat.engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
-
-    if (chat.interactive || options->verbose)
-        engine_introduce(&chat.engine, options, "; /help lists commands");
-    if (options->system) conversation_set_system(&chat.conversation, options->system);
-
-    /* Fail for a model without a chat template now, not after the first message. */
-    riffle_message probe = {"user", "Hello"};
-    status = cli_status(riffle_chat_format(chat.engine.model, &probe, 1, 1, NULL, 0));
-    if (status == CLI_OK) {
-        struct line_reader *reader = line_reader_new(chat.interactive);
-        status = converse(&chat, reader);
-        line_reader_free(reader);
-    }
-    conversation_free(&chat.conversation);
-    engine_close(&chat.engine);
+    /* Before the model is loaded: what is typed meanwhile belongs to the first message. */
+    struct line_reader *reader = line_reader_new(chat.interactive);
+    status = talk(&chat, reader);
+    line_reader_free(reader);
     return status;
 }

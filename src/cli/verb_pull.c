@@ -199,6 +199,16 @@ static int file_name(const struct cli_options *options, struct buffer *file)
     return CLI_OK;
 }
 
+/* Scripts get the path's own bytes, a terminal no control characters. */
+static void print_path(const char *path)
+{
+    if (rf_is_terminal(RF_STDOUT))
+        print_name(stdout, path);
+    else
+        fputs(path, stdout);
+    putchar('\n');
+}
+
 static int pull_url(const struct cli_options *options, const struct model_list *list)
 {
     struct buffer file = {0}, path = {0};
@@ -229,7 +239,7 @@ static int pull_url(const struct cli_options *options, const struct model_list *
         if (options->sha256) pull.order.sha256 = sha256;
         status = run(&pull, options);
     }
-    if (status == CLI_OK) output_text(path.data, path.count, "\n");
+    if (status == CLI_OK) print_path(path.data);
     buffer_free(&file);
     buffer_free(&path);
     return status;
@@ -252,7 +262,7 @@ static int pull_named(const struct cli_options *options, const struct model_list
         if (entry->known) pull = of_known(entry->known, entry->path);
         status = run(&pull, options);
     }
-    if (status == CLI_OK) output_text(entry->path, strlen(entry->path), "\n");
+    if (status == CLI_OK) print_path(entry->path);
     buffer_free(&candidates);
     return status;
 }

@@ -13,6 +13,7 @@ struct answer {
     const struct cli_options *options;
     struct progress_line *progress;
     struct buffer text;
+    struct wrap wrap;
     int32_t *ids;
     size_t n_ids;
     double first_token_seconds;
@@ -35,7 +36,7 @@ static int on_event(void *user, const riffle_event *event)
             answer->ids[answer->n_ids++] = event->token;
         }
     } else if (event->text_bytes) {
-        answer->write_failed = output_text(event->text, event->text_bytes, "") != 0;
+        answer->write_failed = output_text(&answer->wrap, event->text, event->text_bytes, "") != 0;
     }
     return answer->write_failed || rf_interrupts() > 0;
 }
@@ -78,6 +79,7 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     generate_options.stop = options->stop.items;
     generate_options.n_stop = options->stop.count;
     int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
+    if (output_end(&answer->wrap) != 0) answer->write_failed = 1;
     answer->generated_tokens = n < 0 ? 0 : n;
     int status = cli_status(n);
     return status == CLI_OK && rf_interrupts() > 0 ? CLI_INTERRUPTED : status;

@@ -1,5 +1,6 @@
 """What the end-to-end tests share. Each test file is called with the path of the program: test_run.py build/riffle"""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -8,9 +9,11 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -83,18 +86,80 @@ def close(process):
             stream.close()
 
 
+class Screen:
+    """What a terminal of some columns shows for the escape sequences that the program and libedit use."""
+
+    SEQUENCE = re.compile(r"\033\[(\??[0-9;]*)([A-Za-z@])")
+
+    def __init__(self, columns):
+        self.columns, self.rows, self.row, self.column = columns, [[]], 0, 0
+
+    def _put(self, c):
+        if self.column == self.columns:
+            self.row, self.column = self.row + 1, 0
+        while len(self.rows) <= self.row:
+            self.rows.append([])
+        line = self.rows[self.row]
+        line.extend(" " * (self.column + 1 - len(line)))
+        line[self.column] = c
+        self.column += 1
+
+    def _escape(self, argument, letter):
+        n = int(argument) if argument.isdigit() else 1
+        while len(self.rows) <= self.row:
+            self.rows.append([])
+        line = self.rows[self.row]
+        if letter == "A":
+            self.row -= n
+        elif letter == "C":
+            self.column = min(self.column + n, self.columns - 1)
+        elif letter == "D":
+            self.column -= n
+        elif letter == "G":
+            self.column = n - 1
+        elif letter in "KJ":
+            del line[self.column:]
+            if letter == "J":
+                del self.rows[self.row + 1:]
+        elif letter == "P":
+            del line[self.column:self.column + n]
+        elif letter == "@":
+            line[self.column:self.column] = " " * n
+        else:
+            assert letter in "mhl", (argument, letter)
+        assert self.row >= 0 and self.column >= 0
+
+    def show(self, text):
+        """Returns the lines, without spaces at their ends."""
+        while text:
+            sequence = self.SEQUENCE.match(text)
+            if sequence:
+                self._escape(*sequence.groups())
+            elif text[0] == "\n":
+                self.row += 1
+            elif text[0] == "\r":
+                self.column = 0
+            elif text[0] == "\b":
+                self.column -= 1
+            elif text[0] != "\a":
+                self._put(text[0])
+            text = text[sequence.end() if sequence else 1:]
+        return ["".join(line).rstrip() for line in self.rows]
+
+
 class Terminal:
     """The program on a pseudo-terminal; .screen is all that it has printed."""
 
-    def __init__(self, case, *arguments, env=None):
+    def __init__(self, case, *arguments, env=None, columns=80):
         self.case, self.screen, self.status = case, "", None
         self.mark = 0
         self.bytes = b""
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             try:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
                 os.chdir(case.folder)
-                os.execve(RIFFLE, [RIFFLE, *arguments], dict(case.env, TERM="xterm", **(env or {})))
+                os.execve(RIFFLE, [RIFFLE, *arguments], {**case.env, "TERM": "xterm", **(env or {})})
             finally:
                 os._exit(127)
         case.addCleanup(self.kill)
@@ -102,6 +167,14 @@ class Terminal:
     def send(self, text):
         self.mark = len(self.screen)
         os.write(self.file, text.encode())
+
+    def resize(self, columns):
+        self.mark = len(self.screen)
+        fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+
+    def modes(self):
+        """The flags of the terminal that a shell finds, also after the end of the program."""
+        return termios.tcgetattr(self.file)[3] & (termios.ECHO | termios.ICANON | termios.ISIG)
 
     def _read(self, seconds):
         if not select.select([self.file], [], [], seconds)[0]:
@@ -123,6 +196,14 @@ class Terminal:
                 self.case.fail("no %r at the end of %r" % (pattern, self.screen))
             alive = self._read(0.1)
 
+    def wait_for_line(self, line, columns=80):
+        """Until the line that the cursor is on is this one, but for the prompt."""
+        end = time.monotonic() + TIMEOUT
+        while Screen(columns).show(self.screen)[-1][2:] != line:
+            if time.monotonic() > end:
+                self.case.fail("%r is not the last line of %r" % (line, self.screen))
+            self._read(0.1)
+
     def wait_for(self, text):
         self.wait_for_match(re.escape(text))
 
@@ -133,21 +214,23 @@ class Terminal:
     def leave(self):
         """Reads to the end; the exit status, negative for a signal."""
         end = time.monotonic() + TIMEOUT
-        while self._read(0.1):
-            if time.monotonic() > end:
+        while self.status is None:
+            alive = self._read(0.1)
+            pid, status = os.waitpid(self.pid, os.WNOHANG if alive else 0)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > end:
                 self.case.fail("still running: %r" % self.screen)
-        if self.status is None:
-            status = os.waitpid(self.pid, 0)[1]
-            self.status = os.waitstatus_to_exitcode(status)
-            os.close(self.file)
+        while select.select([self.file], [], [], 0)[0] and self._read(0):
+            pass
         return self.status
 
     def kill(self):
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-            os.close(self.file)
             self.status = -signal.SIGKILL
+        os.close(self.file)
 
 
 def main():

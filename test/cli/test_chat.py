@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
+import termios
 
-from harness import MODEL, Case, Terminal, main
+from harness import MODEL, Case, Screen, Terminal, main
 
 CHAT = ["chat", MODEL, "--template", "chatml", "--max-tokens", "6"]
 # Random tokens on the scalar tier, which are the same on every machine and take a while.
@@ -69,13 +71,33 @@ class Pipe(Case):
         result = self.ok(*CHAT, stdin="Hi\n/stats\n/chain\n/help\n/exit\nnever\n")
         self.assertIn("context", result.err)
         self.assertIn("target", result.err)
-        for command in ["/help", "/stats", "/chain", "/save", "/load", "/reset", "/system", "/exit"]:
-            self.assertIn(command, result.err)
+        for command in ["/help", "/stats", "/chain", "/save", "/load", "/reset", "/clear", "/system", "/exit"]:
+            self.assertIn("\n  " + command, result.err)
         self.assertEqual(result.out.count("\n"), self.ok(*CHAT, stdin="Hi\n").out.count("\n"))
+
+    def test_aliases(self):
+        for leave in ["/bye", "/quit"]:
+            self.assertEqual(self.ok(*CHAT, stdin=leave + "\nnever\n").out, "")
+        self.assertEqual(self.ok(*CHAT, stdin="/?\n").err, self.ok(*CHAT, stdin="/help\n").err)
+
+    def test_acknowledges(self):
+        err = self.ok(*CHAT, stdin="/reset\n/system Be brief\n/system Be long\n/reset\n/clear\n").err
+        self.assertEqual(err, "the conversation is empty again\nthe system message is set\n"
+                              "the system message is replaced\n" +
+                              2 * "the conversation is empty again; the system message stays\n")
+
+    def test_home(self):
+        self.ok(*CHAT, stdin="/save ~/saved.json\n/load ~/saved.json\n")
+        self.assertEqual(self.saved(), [])
+        self.fails(1, *CHAT, stdin="/save ~/x\n", env={"HOME": ""}, says="home")
+        self.ok(*CHAT, stdin="/save ~x\n")
+        self.assertTrue(os.path.exists(self.path("~x")))
 
     def test_wrong_commands(self):
         self.fails(1, *CHAT, stdin="/sav x\n", says=["/sav", "did you mean /save?"])
-        self.fails(1, *CHAT, stdin="/etc/passwd\n", says="/etc/passwd")
+        self.fails(1, *CHAT, stdin="/quti\n", says="did you mean /quit?")
+        self.fails(1, *CHAT, stdin="/clearall\n", says="did you mean /clear?")
+        self.assertNotIn("did you", self.fails(1, *CHAT, stdin="/etc/passwd\n", says="/etc/passwd").err)
         self.fails(1, *CHAT, stdin="/save\n", says="/save")
         self.fails(1, *CHAT, stdin="/stats maybe\n", says="maybe")
         self.fails(1, *CHAT, stdin="/exit now\n", says="now")
@@ -138,8 +160,8 @@ class AtTerminal(Case):
         with open(self.path(name), encoding="utf-8") as file:
             return json.load(file)["messages"]
 
-    def chat(self, *arguments, env=None):
-        terminal = Terminal(self, *arguments, env=env)
+    def chat(self, *arguments, env=None, columns=80):
+        terminal = Terminal(self, *arguments, env=env, columns=columns)
         terminal.wait_for_prompt()
         return terminal
 
@@ -176,7 +198,7 @@ class AtTerminal(Case):
         terminal.send("/stats off\n")
         terminal.wait_for_prompt()
         terminal.send("Go on\n")
-        terminal.wait_for_match(r"\033\[\?2004l.+\033\[\?2004h")
+        terminal.wait_for_prompt()
         self.assertNotRegex(terminal.screen[terminal.mark:], r"\033\[3[26]m")
         terminal.send("/exit\n")
         self.assertEqual(terminal.leave(), 0)
@@ -184,7 +206,7 @@ class AtTerminal(Case):
     def test_interrupt_stops_the_answer_only(self):
         terminal = self.chat(*LONG, env={"RIFFLE_CPU": "scalar"})
         terminal.send("Tell me a story\n")
-        terminal.wait_for_match(r"\033\[\?2004l.+")
+        terminal.wait_for_match(r"story\r\n[^\r\n]")
         terminal.send("\x03")
         terminal.wait_for("stopped")
         terminal.wait_for_prompt()
@@ -199,7 +221,7 @@ class AtTerminal(Case):
     def test_second_interrupt_leaves(self):
         terminal = self.chat(*LONG, env={"RIFFLE_CPU": "scalar"})
         terminal.send("Tell me a story\n")
-        terminal.wait_for_match(r"\033\[\?2004l.+")
+        terminal.wait_for_match(r"story\r\n[^\r\n]")
         terminal.send("\x03")
         terminal.wait_for("again leaves")
         terminal.wait_for_prompt()
@@ -259,6 +281,175 @@ class AtTerminal(Case):
         terminal.send("/exit\n")
         self.assertEqual(terminal.leave(), 0)
         self.assertNotIn("\033]0;", terminal.screen)
+
+    def leave(self, terminal):
+        terminal.send("/exit\n")
+        self.assertEqual(terminal.leave(), 0)
+
+    def shown(self, terminal, columns):
+        return Screen(columns).show(terminal.screen)
+
+    def check_wrapped(self, columns, *arguments, commands=()):
+        """The answer's lines at that width are what the words of its text give."""
+        terminal = self.chat("chat", MODEL, "--template", "chatml", "--temp", "0", "--max-tokens", "150", *arguments,
+                             columns=columns)
+        for command in commands:
+            terminal.send(command + "\n")
+            terminal.wait_for_prompt()
+        self.ask(terminal, "Tell me a story\n")
+        lines = self.shown(terminal, columns)
+        begin, end = (next(i for i, line in enumerate(lines) if text in line)
+                      for text in ("Tell me a story", "150 tokens"))
+        text = self.saved(terminal, "a.json")[1]["content"]
+        expected = []
+        for paragraph in text.split("\n"):
+            line = None
+            for word in paragraph.split(" "):
+                if line is None or len(line) + 1 + len(word) <= columns:
+                    line = word if line is None else line + " " + word
+                else:
+                    expected.append(line.rstrip())
+                    line = word
+            expected.append(line.rstrip())
+        self.assertGreater(len(expected), 5)
+        self.assertEqual(lines[begin + 1:end], expected)
+        self.leave(terminal)
+        return terminal
+
+    def test_wraps_words(self):
+        for columns in [60, 23]:
+            self.check_wrapped(columns)
+
+    def test_wraps_coloured_words(self):
+        terminal = self.check_wrapped(60, "--chain", "ngram > mxfp4", "--gamma", "4", commands=["/stats on"])
+        self.assertRegex(terminal.screen, r"\033\[3[26]m")
+
+    def test_information_fits(self):
+        """Every line of the chat itself, except the messages that were typed."""
+        for columns in [60, 80]:
+            terminal = self.chat(*CHAT, "--chain", "ngram > mxfp4", "--verbose", columns=columns)
+            for command in ["/help", "/stats on", "Hello", "/stats", "/chain", "/chain nonsense", "/system", "/load x"]:
+                terminal.send(command + "\n")
+                terminal.wait_for_prompt()
+            self.leave(terminal)
+            for line in re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", terminal.screen).split("\r\n"):
+                self.assertLessEqual(len(line.split("\r")[-1]), columns)
+
+    def test_resize_at_the_prompt(self):
+        terminal = self.chat(*CHAT, columns=120)
+        text = "a line that is longer than sixty columns after the window has another size"
+        terminal.send(text)
+        terminal.wait_for("another size")
+        terminal.resize(60)
+        terminal.wait_for_match("another.*size")
+        screen = Screen(60)  # a terminal has broken the line by itself
+        screen.show("> " + text)
+        self.assertEqual(screen.show(terminal.screen[terminal.mark:]), ["> " + text[:58].rstrip(), text[58:]])
+        self.assertEqual(screen.row, 1)
+        self.ask(terminal, "!\n")
+        self.assertEqual(self.saved(terminal, "a.json")[0]["content"], text + "!")
+        self.leave(terminal)
+
+    def test_resize_within_an_answer(self):
+        terminal = self.chat(*LONG, env={"RIFFLE_CPU": "scalar"}, columns=120)
+        terminal.send("Tell me a story\n")
+        terminal.wait_for_match(r"story\r\n[^\r\n]")
+        terminal.resize(40)
+        terminal.wait_for_match(3 * r"\r\n[^\r\n]{20,40}(\r\033\[\d+C\033\[K)?" + r"\r\n")
+        terminal.send("\x03")
+        terminal.wait_for_prompt()
+        self.leave(terminal)
+
+    def test_typing_is_not_echoed(self):
+        """What is typed during an answer is not shown in it, and the next line begins with it."""
+        terminal = self.chat(*LONG, "--max-tokens", "40", env={"RIFFLE_CPU": "scalar"})
+        terminal.send("Tell me a story\n")
+        terminal.wait_for_match(r"story\r\n[^\r\n]")
+        self.assertEqual(terminal.modes(), termios.ISIG)
+        terminal.send("typed ahead")
+        terminal.wait_for_match(r"typed ahead\Z")
+        self.assertRegex(terminal.screen[terminal.mark:], r"(?s)tokens/s.*>(\033\[0m)? typed ahead\Z")
+        self.assertEqual(terminal.screen.count("typed ahead"), 1)
+        terminal.send("\x15")
+        self.leave(terminal)
+
+    def test_terminal_is_given_back(self):
+        """However the chat ends, and wherever it is."""
+        ends = {signal.SIGTERM: "", signal.SIGHUP: "", None: "/exit\n"}
+        for number, keys in ends.items():
+            for message in ["", "Tell me a story\n"]:
+                terminal = Terminal(self, *LONG, env={"RIFFLE_CPU": "scalar"})
+                before = termios.ECHO | termios.ICANON | termios.ISIG
+                terminal.wait_for_prompt()
+                self.assertNotEqual(terminal.modes(), before)
+                if message and number:
+                    terminal.send(message)
+                    terminal.wait_for_match(r"story\r\n[^\r\n]")
+                terminal.send(keys)
+                if number:
+                    os.kill(terminal.pid, number)
+                self.assertEqual(terminal.leave(), -number if number else 0)
+                self.assertEqual(terminal.modes(), before)
+                self.assertGreater(terminal.screen.rfind("\033[?2004l"), terminal.screen.rfind("\033[?2004h"))
+
+    def test_tab_completes_commands(self):
+        terminal = self.chat(*CHAT)
+        for typed, completed in [("/st\tx", "/stats x"), ("/stats of\t", "/stats off"), ("/b\t", "/bye"),
+                                 ("/chain a\t", "/chain auto"), ("/l\t\t", "/load"), ("/nothing\t", "/nothing")]:
+            terminal.send(typed)
+            terminal.wait_for_line(completed)
+            terminal.send("\x15")
+            terminal.wait_for_line("")
+        terminal.send("/s\t")
+        terminal.wait_for_match("/save +/stats +/system")
+        terminal.wait_for_line("/s")
+        self.leave_cleared(terminal)
+
+    def leave_cleared(self, terminal):
+        terminal.send("\x15")
+        self.leave(terminal)
+
+    def test_tab_completes_files(self):
+        for name in ["one.json", "two of them.json", ".hidden.json", "bad\033[31m.json"]:
+            self.path(name, "[]")
+        os.mkdir(self.path("folder"))
+        self.path("folder/inner.json", "[]")
+        terminal = self.chat(*CHAT)
+        for typed, path in [("/load o\t", "one.json"), ("/load two\t", "two of them.json"),
+                            ("/load fol\tin\t", "folder/inner.json"), ("/load ~/on\t", self.path("one.json")),
+                            ("/load .h\t", ".hidden.json")]:
+            terminal.send(typed + "\n")
+            terminal.wait_for("loaded 0 messages from " + path)
+            terminal.wait_for_prompt()
+        terminal.send("/load \t")
+        terminal.wait_for("folder/           one.json          two of them.json")
+        self.assertNotIn("bad", terminal.screen)
+        self.leave_cleared(terminal)
+
+    def test_tab_in_a_message(self):
+        terminal = self.chat(*CHAT)
+        self.ask(terminal, "on\te /st\t\n")
+        self.assertEqual(self.saved(terminal, "a.json")[0]["content"], "one /st")
+        self.leave(terminal)
+
+    def test_stop_and_continue(self):
+        """Nobody could continue a stopped session leader, so the system does not stop it."""
+        terminal = self.chat(*CHAT)
+        terminal.send("typed")
+        terminal.wait_for("typed")
+        terminal.send("\x1a")
+        terminal.wait_for_match(r">(\033\[0m)? typed")
+        self.leave_cleared(terminal)
+
+    def test_dumb_terminal(self):
+        for term in ["dumb", ""]:
+            terminal = self.chat("chat", MODEL, "--template", "chatml", "--temp", "0", "--max-tokens", "60",
+                                 env={"TERM": term}, columns=30)
+            self.ask(terminal, "Hello\n")
+            terminal.send("/clear\n")
+            terminal.wait_for_prompt()
+            self.leave(terminal)
+            self.assertNotIn("\033", terminal.screen)
 
 
 if __name__ == "__main__":

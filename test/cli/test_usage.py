@@ -50,9 +50,17 @@ class Options(Case):
     def test_unknown(self):
         self.fails(2, "run", MODEL, "--thread", "2", says=["--thread;", "did you mean --threads?"])
         self.fails(2, "run", MODEL, "--cpu", "4", says="unknown option --cpu")
+        self.fails(2, "run", MODEL, "--temperature", "1", says="did you mean --temp?")
         self.fails(2, "run", MODEL, "--max-token=3", says=["--max-token;", "--max-tokens"])
         self.fails(2, "run", MODEL, "-x", says="-x")
         self.fails(2, "run", MODEL, "-pfoo", says="-pfoo")
+
+    def test_names_of_other_programs(self):
+        for other, ours in {"-c": "--ctx", "--ctx-size": "--ctx", "--num-ctx": "--ctx", "-n": "--max-tokens",
+                            "--n-predict": "--max-tokens", "-t": "--threads", "-s": "--seed", "-md": "--draft"}.items():
+            self.fails(2, "run", MODEL, other, "4", says=["unknown option %s; did you mean %s?" % (other, ours)])
+        self.fails(2, "run", "-m", MODEL, says="MODEL is given without an option")
+        self.assertNotIn("did you", self.fails(2, "models", "-c", "4").err)
 
     def test_of_another_verb(self):
         self.fails(2, "info", MODEL, "--temp", "1", says=["--temp", "info", "run"])
