@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/buffer.h"
+
 /* Writes text of a model to standard output and flushes it. On a terminal control characters, which
  * could move the cursor or change the window's title, are shown as \xNN; a pipe gets the original
  * bytes. `after` follows unchanged. 0, or -1 if the output cannot be written. */
@@ -25,6 +27,9 @@ double tokens_per_second(uint64_t tokens, double seconds);
 
 /* The ending of a noun: "" for 1, else "s". */
 const char *plural(int64_t n);
+
+/* Prints sentences, each with a newline, on standard error. */
+void print_notes(const struct buffer *notes);
 
 /* Progress on standard error, if that is a terminal: one line for work that takes longer than half
  * a second. It disappears when the work is done. */
