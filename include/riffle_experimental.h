@@ -11,10 +11,17 @@
 extern "C" {
 #endif
 
-/* Streaming read bandwidth of main memory in bytes per second, with `threads` threads (0: one for
- * each core). Takes some tenths of a second. Allocates four times the last-level cache for that
- * time, at least 256 MiB and at most 2 GiB or a quarter of the memory. */
-RIFFLE_API int riffle_measure_read(int32_t threads, double *bytes_per_second);
+typedef struct riffle_read_speed {
+    double bytes_per_second; /* median of the measurements */
+    double best;             /* the highest of them */
+    char pattern[128];       /* how: "4 streams a thread, turns of 64 bytes, prefetch 1 KiB" */
+} riffle_read_speed;
+
+/* Streaming read bandwidth of main memory with `threads` threads (0: one for each core): that of
+ * the fastest of 60 patterns, which differ in streams, prefetch distance and shares. Takes half a
+ * second. Allocates four times the last-level cache for that time, at least 256 MiB and at most 2
+ * GiB or a quarter of the memory. */
+RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size);
 
 /* Times `repeats` passes over `rows` tokens that follow `context` tokens, and writes the seconds of
  * each to seconds[0 .. repeats - 1]. `context` is at least what the session holds; the missing
@@ -25,12 +32,14 @@ RIFFLE_API int riffle_measure_pass(riffle_session *session, int32_t rows, int32_
 /* A measured limit of this machine. Each is reported twice: before the kernels are measured, and
  * after them as the median of all its measurements. Strings live as long as the library. */
 typedef struct riffle_ceiling {
-    const char *key;   /* "read" (of memory), "fma_256", "vpdpbusd_512", ... */
-    const char *name;  /* for people: "vpdpbusd, 512 bits" */
-    int32_t threads;   /* that reached it together */
-    double per_second; /* median, in bytes for "read", else in operations: two for each product and
-                          its sum */
-    double best;       /* highest measurement; far above the median when other load interferes */
+    const char *key;      /* "read" (of memory), "l1", "l2", "l3", "fma_256", "vpdpbusd_512", ... */
+    const char *name;     /* for people: "vpdpbusd, 512 bits" */
+    int32_t threads;      /* that reached it together */
+    int32_t is_bandwidth; /* of memory or a cache, in bytes; else in operations: two for each
+                             product and its sum */
+    double per_second;    /* median; 0: a cache that was not measured */
+    double best;          /* highest measurement; far above the median when other load interferes */
+    char note[128]; /* how memory or a cache is read fastest, or why it was not measured; or "" */
 } riffle_ceiling;
 
 /* What one kernel reaches. Each round is compared with ceilings measured just before and after it;

@@ -86,6 +86,16 @@ enum rf_cast {
     RF_CAST_COUNT
 };
 
+/* An order of reading memory. The reference reads in one stream, whatever is asked. */
+struct rf_read_args {
+    const void *data;
+    size_t n;       /* bytes, a multiple of 64 */
+    size_t streams; /* 1, 2, 4, 8 or 16 equal parts, read side by side; the rest comes last */
+    size_t step;    /* bytes of a stream before the next one's turn: 64 or 256 */
+    size_t ahead;   /* prefetch distance in bytes; 0: only the processor's own prefetching */
+    size_t times;
+};
+
 struct rf_kernels {
     /* Operands: the size in bytes of n packed rows of k values, and the function that packs row i.
      * Rows are packed independently, in any order, by any thread. For A8 and A16 k is a multiple of
@@ -125,9 +135,8 @@ struct rf_kernels {
      * every tier. No alignment. Infinities count as the greatest finite number, NaN as 0. */
     void (*cast[RF_CAST_COUNT])(void *blocks, const float *x, size_t n);
 
-    /* Reads n bytes, a multiple of 4096, at full speed. The result keeps the compiler from dropping
-     * loads. */
-    uint64_t (*read_stream)(const void *data, size_t n);
+    /* Reads every byte `times` times; returns the exclusive or of all 64-bit words read. */
+    uint64_t (*read_streams)(const struct rf_read_args *args);
 };
 
 static inline size_t rf_padded(size_t n)

@@ -9,3 +9,11 @@ double rf_clock_seconds(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
+
+void rf_clock_utc(char text[RF_UTC_TEXT])
+{
+    time_t now = time(NULL);
+    struct tm parts;
+    text[0] = 0;
+    if (gmtime_r(&now, &parts)) strftime(text, RF_UTC_TEXT, "%Y-%m-%dT%H:%M:%SZ", &parts);
+}

@@ -372,3 +372,33 @@ void rf_plan_free(struct rf_plan *plan)
     rf_topology_free(&plan->topology);
     *plan = (struct rf_plan){0};
 }
+
+static const struct rf_cpu *seat_cpu(const struct rf_plan *plan, int seat)
+{
+    return &plan->topology.cpus[plan->seats[seat].cpu];
+}
+
+/* The share of this thread in its cache of a level. */
+static size_t cache_share(const struct rf_plan *plan, const struct rf_cpu *cpu, int level)
+{
+    const size_t bytes[3] = {cpu->l1_bytes, cpu->l2_bytes, cpu->l3_bytes};
+    size_t n_sharing = 0;
+    for (int i = 0; i < plan->n_placed; i++) {
+        const struct rf_cpu *other = seat_cpu(plan, i);
+        n_sharing += level == 0   ? other->core == cpu->core
+                     : level == 1 ? other->l2 == cpu->l2
+                                  : other->l3 == cpu->l3;
+    }
+    return bytes[level] / n_sharing;
+}
+
+void rf_plan_cache_shares(const struct rf_plan *plan, size_t shares[3])
+{
+    for (int level = 0; level < 3; level++) {
+        shares[level] = 0;
+        for (int i = 0; i < plan->n_placed; i++) {
+            size_t share = cache_share(plan, seat_cpu(plan, i), level);
+            if (i == 0 || share < shares[level]) shares[level] = share;
+        }
+    }
+}

@@ -60,6 +60,10 @@ int rf_plan_of(struct rf_plan *plan, struct rf_topology *topology, const char *c
                struct rf_error *error);
 void rf_plan_free(struct rf_plan *plan);
 
+/* Bytes of the data caches L1, L2 and L3 that each working thread has for itself: the least of a
+ * cache's bytes over the threads that share it. 0: unknown, or no such cache. */
+void rf_plan_cache_shares(const struct rf_plan *plan, size_t shares[3]);
+
 const char *rf_core_kind_name(enum rf_core_kind kind); /* "P", "E", "LP" */
 /* The reason in a few words; "" for RF_NOT_LEFT_OUT. */
 const char *rf_left_out_reason(enum rf_left_out reason);

@@ -171,7 +171,8 @@ static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc,
         hwloc_obj_t core =
             has_cores ? hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_CORE, pu) : NULL;
         hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, pu);
-        hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu);
+        hwloc_obj_t l2 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L2CACHE, pu),
+                    l3 = hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L3CACHE, pu);
         /* Threads are sorted by core. One without a core counts as a core. */
         if (i > 0 && (!core || core != before)) next++;
         before = core;
@@ -180,9 +181,10 @@ static void read_cpus(struct rf_topology *topology, hwloc_topology_t hwloc,
             .core = next,
             .package = package ? number_of(package) : 0,
             .l2 = number_of(l2),
-            .l3 = number_of(hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L3CACHE, pu)),
+            .l3 = number_of(l3),
             .l1_bytes = cache_size(hwloc_get_ancestor_obj_by_type(hwloc, HWLOC_OBJ_L1CACHE, pu)),
             .l2_bytes = cache_size(l2),
+            .l3_bytes = cache_size(l3),
             .is_allowed = hwloc_bitmap_isset(allowed, pu->os_index),
         };
     }

@@ -18,11 +18,11 @@ enum rf_core_kind {
 
 /* One hardware thread. */
 struct rf_cpu {
-    int cpu;                   /* the system's number, as in `lscpu -e` */
-    int core, package;         /* hwloc's logical numbers; threads of one core share `core` */
-    int sibling;               /* 0 for the first usable thread of its core, then 1, ... */
-    int l2, l3;                /* number of its cache of that level, or -1 */
-    size_t l1_bytes, l2_bytes; /* of the caches for data; 0: unknown */
+    int cpu;           /* the system's number, as in `lscpu -e` */
+    int core, package; /* hwloc's logical numbers; threads of one core share `core` */
+    int sibling;       /* 0 for the first usable thread of its core, then 1, ... */
+    int l2, l3;        /* number of its cache of that level, or -1 */
+    size_t l1_bytes, l2_bytes, l3_bytes; /* of the caches for data; 0: unknown */
     enum rf_core_kind kind;
     int max_mhz;    /* 0: unknown */
     int is_allowed; /* by affinity mask and cpuset */

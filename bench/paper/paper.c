@@ -371,11 +371,12 @@ static int open_device(struct world *world, struct rf_device_info *device,
     return code;
 }
 
-static int measure_read(const struct world *world, int32_t threads, double *bytes_per_second,
-                        struct rf_error *error)
+static int measure_read(int32_t threads, double *bytes_per_second, struct rf_error *error)
 {
-    return rf_backend_kinds[0]->measure_read(&world->device, threads, &rf_system_allocator,
-                                             bytes_per_second, error);
+    struct rf_read_speed speed = {0};
+    int code = rf_backend_kinds[0]->measure_read(threads, &rf_system_allocator, &speed, error);
+    *bytes_per_second = speed.bytes_per_second;
+    return code;
 }
 
 static int run(const struct options *options, struct rf_error *error)
@@ -388,7 +389,7 @@ static int run(const struct options *options, struct rf_error *error)
     double before, after;
     int code = open_device(&world, &device, &queue, error);
     int32_t threads = queue.threads;
-    if (!code) code = measure_read(&world, threads, &before, error);
+    if (!code) code = measure_read(threads, &before, error);
     double start = rf_clock_seconds();
     if (!code) code = open_world(&world, error);
     if (!code) {
@@ -403,7 +404,7 @@ static int run(const struct options *options, struct rf_error *error)
         code = print_costs(&world, error);
     }
     if (!code && !options->costs_only) {
-        code = measure_read(&world, threads, &after, error);
+        code = measure_read(threads, &after, error);
         if (!code) code = print_chains(&world, (before + after) / 2, error);
     }
     close_world(&world);

@@ -1,10 +1,25 @@
-/* Operations on single rows: norm, gate, conversions. */
+/* Operations on single rows: norm, gate, conversions; reading at full speed. */
 #include <immintrin.h>
 #include <math.h>
 
 #include "base/half.h"
 #include "microkernels/avx2/math.h"
 #include "microkernels/avx2/tier.h"
+#include "microkernels/x86.h"
+
+typedef struct {
+    __m256i low, high;
+} line;
+#define READ_HINT _MM_HINT_T0
+
+INLINE line xor_line(line sum, const char *at)
+{
+    sum.low = _mm256_xor_si256(sum.low, _mm256_loadu_si256((const __m256i *)at));
+    sum.high = _mm256_xor_si256(sum.high, _mm256_loadu_si256((const __m256i *)(at + 32)));
+    return sum;
+}
+
+#include "microkernels/read_streams.h"
 
 static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
@@ -75,24 +90,6 @@ static size_t first_above(const float *x, size_t n, float threshold)
     return i;
 }
 
-static uint64_t read_stream(const void *data, size_t n)
-{
-    /* Four streams, a quarter apart, with prefetches: one stream does not saturate memory. */
-    const char *at = data;
-    size_t quarter = n / 4;
-    __m256i sum[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
-                      _mm256_setzero_si256()};
-    for (size_t i = 0; i < quarter; i += 64)
-        for (size_t s = 0; s < 4; s++) {
-            const char *line = at + s * quarter + i;
-            _mm_prefetch(line + 2048, _MM_HINT_T0);
-            sum[s] = _mm256_xor_si256(sum[s], _mm256_loadu_si256((const __m256i *)line));
-            sum[s] = _mm256_xor_si256(sum[s], _mm256_loadu_si256((const __m256i *)(line + 32)));
-        }
-    sum[0] = _mm256_xor_si256(_mm256_xor_si256(sum[0], sum[1]), _mm256_xor_si256(sum[2], sum[3]));
-    return (uint64_t)_mm256_extract_epi64(sum[0], 0) ^ (uint64_t)_mm256_extract_epi64(sum[0], 3);
-}
-
 void rf_avx2_init_rows(struct rf_kernels *kernels)
 {
     kernels->rms_norm = rms_norm;
@@ -100,7 +97,7 @@ void rf_avx2_init_rows(struct rf_kernels *kernels)
     kernels->f32_to_f16 = f32_to_f16;
     kernels->bf16_to_f32 = bf16_to_f32;
     kernels->first_above = first_above;
-    kernels->read_stream = read_stream;
+    kernels->read_streams = read_streams;
 }
 
 void rf_kernels_init_avx2(struct rf_kernels *kernels)

@@ -1,10 +1,21 @@
-/* Operations on single rows: norm, gate, conversions. */
+/* Operations on single rows: norm, gate, conversions; reading at full speed. */
 #include <immintrin.h>
 #include <math.h>
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
 #include "microkernels/avx512/tier.h"
+#include "microkernels/x86.h"
+
+typedef __m512i line;
+#define READ_HINT _MM_HINT_T1
+
+INLINE line xor_line(line sum, const char *at)
+{
+    return _mm512_xor_si512(sum, _mm512_loadu_si512(at));
+}
+
+#include "microkernels/read_streams.h"
 
 static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)
 {
@@ -76,22 +87,6 @@ static size_t first_above(const float *x, size_t n, float threshold)
     return n;
 }
 
-static uint64_t read_stream(const void *data, size_t n)
-{
-    /* One stream, prefetched 4 KiB ahead into the L2 cache: within some per cent of the fastest way
-     * that was tried (docs/kernels.md). */
-    const char *at = data;
-    __m512i sum[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                      _mm512_setzero_si512()};
-    for (size_t i = 0; i < n; i += 256)
-        for (size_t s = 0; s < 4; s++) {
-            _mm_prefetch(at + i + 64 * s + 4096, _MM_HINT_T1);
-            sum[s] = _mm512_xor_si512(sum[s], _mm512_loadu_si512(at + i + 64 * s));
-        }
-    sum[0] = _mm512_xor_si512(_mm512_xor_si512(sum[0], sum[1]), _mm512_xor_si512(sum[2], sum[3]));
-    return (uint64_t)_mm512_reduce_or_epi64(sum[0]);
-}
-
 void rf_avx512_init_rows(struct rf_kernels *kernels)
 {
     kernels->rms_norm = rms_norm;
@@ -99,7 +94,7 @@ void rf_avx512_init_rows(struct rf_kernels *kernels)
     kernels->f32_to_f16 = f32_to_f16;
     kernels->bf16_to_f32 = bf16_to_f32;
     kernels->first_above = first_above;
-    kernels->read_stream = read_stream;
+    kernels->read_streams = read_streams;
 }
 
 void rf_kernels_init_avx512(struct rf_kernels *kernels)

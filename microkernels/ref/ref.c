@@ -107,14 +107,15 @@ static size_t first_above(const float *x, size_t n, float threshold)
     return i;
 }
 
-static uint64_t read_stream(const void *data, size_t n)
+static uint64_t read_streams(const struct rf_read_args *args)
 {
-    const char *bytes = data;
+    const char *bytes = args->data;
     uint64_t sum = 0, word;
-    for (size_t i = 0; i < n; i += sizeof word) {
-        memcpy(&word, bytes + i, sizeof word);
-        sum ^= word;
-    }
+    for (size_t time = 0; time < args->times; time++)
+        for (size_t i = 0; i < args->n; i += sizeof word) {
+            memcpy(&word, bytes + i, sizeof word);
+            sum ^= word;
+        }
     return sum;
 }
 
@@ -132,7 +133,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .f32_to_bf16 = f32_to_bf16,
                                    .bf16_to_f32 = bf16_to_f32,
                                    .first_above = first_above,
-                                   .read_stream = read_stream};
+                                   .read_streams = read_streams};
     rf_ref_init_panels(kernels);
     rf_ref_init_cast(kernels);
 }

@@ -1,22 +1,26 @@
 /* The measuring calls of riffle_experimental.h. */
 #include <riffle_experimental.h>
 
+#include <stdio.h>
+
 #include "api/handles.h"
 #include "platform/memory.h"
 
-int riffle_measure_read(int32_t threads, double *bytes_per_second)
+int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size)
 {
-    if (!bytes_per_second) return rf_api_error(RIFFLE_ERR_ARGUMENT, "bytes_per_second is NULL");
+    if (!speed) return rf_api_error(RIFFLE_ERR_ARGUMENT, "speed is NULL");
     struct rf_error error;
-    const struct rf_backend_options options = rf_api_device();
+    struct rf_read_speed found = {0};
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
     int code = rf_api_threads(threads, &threads, &error);
     if (!code && !kind->measure_read)
         return rf_api_error(RIFFLE_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
-    if (!code)
-        code =
-            kind->measure_read(&options, threads, &rf_system_allocator, bytes_per_second, &error);
-    return code ? rf_api_fail(&error) : 0;
+    if (!code) code = kind->measure_read(threads, &rf_system_allocator, &found, &error);
+    if (code) return rf_api_fail(&error);
+    riffle_read_speed given = {.bytes_per_second = found.bytes_per_second, .best = found.best};
+    snprintf(given.pattern, sizeof given.pattern, "%s", found.pattern);
+    rf_api_give(speed, speed_size, &given, sizeof given);
+    return 0;
 }
 
 int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,
@@ -42,11 +46,16 @@ struct roofline_caller {
     void *user;
 };
 
-static int give_ceiling(void *user, const char *key, const char *name, int32_t threads,
-                        struct rf_ceiling found)
+static int give_ceiling(void *user, const struct rf_ceiling_report *report)
 {
     const struct roofline_caller *caller = user;
-    riffle_ceiling ceiling = {key, name, threads, found.usual, found.best};
+    riffle_ceiling ceiling = {.key = report->key,
+                              .name = report->name,
+                              .threads = report->threads,
+                              .is_bandwidth = report->is_bandwidth,
+                              .per_second = report->found.usual,
+                              .best = report->found.best};
+    snprintf(ceiling.note, sizeof ceiling.note, "%s", report->note);
     return caller->on_ceiling && caller->on_ceiling(caller->user, &ceiling);
 }
 

@@ -1,4 +1,4 @@
-/* The median of measurements. */
+/* The median and other quantiles of measurements. */
 #ifndef RF_BASE_MEDIAN_H
 #define RF_BASE_MEDIAN_H
 
@@ -16,6 +16,16 @@ static inline double rf_median(double *values, size_t n)
     if (n == 0) return 0;
     qsort(values, n, sizeof *values, rf_compare_doubles);
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+/* Of values sorted upwards, at 0 <= part <= 1: between two values linearly; 0 of none. */
+static inline double rf_quantile(const double *sorted, size_t n, double part)
+{
+    if (n == 0) return 0;
+    double at = part * (double)(n - 1);
+    size_t below = (size_t)at;
+    if (below + 1 >= n) return sorted[n - 1];
+    return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
 #endif

@@ -3,14 +3,37 @@
 #define CLI_BENCH_H
 
 #include "cli/engine.h"
+#include "cli/origin.h"
+#include "riffle_experimental.h"
+
+/* ---- the ceiling ---- */
+
+/* Each measurement of the read bandwidth. All zero is empty. */
+struct bench_reads {
+    double *values; /* bytes per second; for free() */
+    size_t count;
+    char pattern[128]; /* the fastest way of reading in the last one */
+};
+
+/* Adds a measurement. 0 or a code of the library. */
+int bench_read(struct bench_reads *reads, int32_t threads);
+/* The mean of the last two: those before and after what was measured between them. */
+double bench_reads_around(const struct bench_reads *reads);
+double bench_reads_median(const struct bench_reads *reads);
+/* What a reader of the figures must know: sentences, each with a newline; "" if all is well.
+ * `percent`: of the read bandwidth, with `bytes` that are read again and again. */
+void bench_notes(const struct bench_reads *reads, double percent, uint64_t bytes,
+                 struct buffer *notes);
 
 /* ---- plain decoding ---- */
 
 enum { BENCH_PASS_SIZES = 5 };
-/* The figures of plain decoding. READ is the memory bandwidth in bytes per second, FIRST_TOKEN and
- * those from PASS on, one for each size, are seconds. A negative FIRST_TOKEN is not measured. */
-enum bench_figure {
-    READ,
+/* Rows of the passes that are timed. */
+extern const int32_t bench_pass_rows[BENCH_PASS_SIZES];
+
+/* The figures of plain decoding that every bench has. FIRST_TOKEN and those from PASS on, one for
+ * each size, are seconds. A negative FIRST_TOKEN is not measured. */
+enum bench_plain_figure {
     DECODE_TPS,
     PREFILL_TPS,
     PERCENT_OF_READ,
@@ -19,12 +42,45 @@ enum bench_figure {
     FIGURES = PASS + BENCH_PASS_SIZES
 };
 
-/* Measures a pass of each size after `context` tokens, each as the median of a few passes. 0 or a
- * code of the library. */
-int bench_passes(riffle_session *session, int32_t context, double figures[FIGURES]);
-/* The members "model", "machine" and "plain" of an object. */
-void bench_write_plain(struct json_writer *json, const struct engine *engine, const char *cpu,
-                       int32_t threads, const double figures[FIGURES]);
+/* Measures a pass of each size after `context` tokens, each as the median of a few passes, and
+ * writes seconds. 0 or a code of the library. */
+int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_PASS_SIZES]);
+/* The members "date", "version", "commit", "model", "machine", "notes" and "plain" of an object. */
+void bench_write_plain(struct json_writer *json, const struct engine *engine,
+                       const struct origin *origin, const struct bench_reads *reads,
+                       const struct buffer *notes, const double figures[FIGURES]);
+
+/* ---- at depths ---- */
+
+enum bench_kind { BENCH_PROMPT, BENCH_DECODE, BENCH_PASS };
+
+/* One figure: what it is of, and its value in each round. */
+struct bench_figure {
+    enum bench_kind kind;
+    int32_t depth;   /* tokens that the context held before the prompt */
+    int32_t tokens;  /* of the prompt, decoded, or rows of the pass */
+    double *values;  /* [repeats]: tokens per second, or seconds of a pass; sorted at the end */
+    double *of_read; /* [repeats]: of decoding, in per cent; else NULL */
+};
+
+struct bench_plain {
+    const struct cli_options *options;
+    struct engine engine;
+    struct origin origin;
+    struct bench_reads reads;
+    int32_t *prompts, *depths; /* sorted upwards */
+    size_t n_prompts, n_depths;
+    int32_t n_gen, repeats;
+    int32_t *tokens; /* a text of the greatest depth and prompt */
+    /* For each depth: one of each prompt, one of decoding, one of each pass. */
+    struct bench_figure *figures;
+    size_t n_figures;
+    uint64_t rounds_done;
+    struct progress_line progress;
+};
+
+/* When all is measured: text, JSON or CSV on standard output, notes on standard error. */
+void bench_report(struct bench_plain *bench);
 
 /* ---- the prompts of suites ---- */
 
@@ -84,7 +140,7 @@ struct bench_suite {
     const struct cli_options *options;
     struct engine engine;
     struct bench_prompts prompts;
-    riffle_machine machine;
+    struct origin origin;
     size_t n_chains;
     int32_t repeats, max_tokens;
     struct bench_lane *lanes; /* plain decoding, then each chain */
@@ -92,8 +148,7 @@ struct bench_suite {
     struct bench_row *repeat_rows; /* [n_chains][repeats] of the current prompt */
     struct bench_row *rows;        /* all chains of a prompt, then of the next */
     size_t n_rows;
-    double *reads; /* each measurement of the memory bandwidth in bytes per second */
-    size_t n_reads;
+    struct bench_reads reads;
     double figures[FIGURES]; /* of plain decoding */
 
     struct progress_line progress;
@@ -109,6 +164,6 @@ void bench_finish(struct bench_suite *suite);
 void bench_print_head(const struct bench_suite *suite);
 void bench_print_row(const struct bench_suite *suite);
 void bench_print_summary(const struct bench_suite *suite);
-void bench_print_json(const struct bench_suite *suite);
+void bench_print_json(const struct bench_suite *suite, const struct buffer *notes);
 
 #endif

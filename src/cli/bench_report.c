@@ -28,7 +28,6 @@ static double median_of(const struct bench_suite *suite, size_t first, size_t st
 void bench_finish(struct bench_suite *suite)
 {
     double *figures = suite->figures;
-    figures[READ] = rf_median(suite->reads, suite->n_reads);
     figures[DECODE_TPS] = CHAIN_MEDIAN(suite, 0, plain_tps);
     figures[PREFILL_TPS] = CHAIN_MEDIAN(suite, 0, plain_prefill_tps);
     figures[PERCENT_OF_READ] = MEDIAN(suite, percent_of_read);
@@ -75,11 +74,15 @@ static char letter(const struct bench_suite *suite, size_t chain)
 void bench_print_head(const struct bench_suite *suite)
 {
     const riffle_model_info *info = &suite->engine.info;
-    int32_t threads = suite->lanes[0].stats.threads;
+    struct buffer from = {0};
     char bytes[32];
+    origin_machine(&suite->origin, &from);
+    buffer_puts(&from, "\n");
+    origin_program(&suite->origin, &from);
     print_name(stdout, engine_model_name(&suite->engine));
-    printf(", weights %s, %s; %s, %d thread%s\nsuite ", info->weights,
-           human_bytes(info->weight_bytes, bytes), suite->machine.cpu, threads, plural(threads));
+    printf(", weights %s, %s\n%s\nsuite ", info->weights, human_bytes(info->weight_bytes, bytes),
+           from.data);
+    buffer_free(&from);
     print_name(stdout, suite->options->suite);
     printf(": %zu prompt%s, %d tokens each", suite->prompts.count,
            plural((int64_t)suite->prompts.count), suite->max_tokens);
@@ -118,7 +121,7 @@ void bench_print_summary(const struct bench_suite *suite)
     const double *figures = suite->figures;
     printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
            "%.2f s\n",
-           figures[DECODE_TPS], figures[PERCENT_OF_READ], figures[READ] / 1e9,
+           figures[DECODE_TPS], figures[PERCENT_OF_READ], bench_reads_median(&suite->reads) / 1e9,
            figures[FIRST_TOKEN]);
     for (size_t i = 0; i < suite->n_chains; i++) {
         struct summary summary = summarise(suite, i);
@@ -169,12 +172,11 @@ static void write_summary(struct json_writer *json, const struct bench_suite *su
     jw_put(json, "}");
 }
 
-void bench_print_json(const struct bench_suite *suite)
+void bench_print_json(const struct bench_suite *suite, const struct buffer *notes)
 {
     struct json_writer json = {0};
     jw_put(&json, "{");
-    bench_write_plain(&json, &suite->engine, suite->machine.cpu, suite->lanes[0].stats.threads,
-                      suite->figures);
+    bench_write_plain(&json, &suite->engine, &suite->origin, &suite->reads, notes, suite->figures);
     jw_put(&json, "suite %s prompts [", suite->options->suite);
     for (size_t i = 0; i < suite->prompts.count; i++)
         write_prompt(&json, suite, &suite->prompts.items[i]);

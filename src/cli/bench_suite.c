@@ -77,8 +77,7 @@ static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t ind
 
 static int measure_read(struct bench_suite *suite)
 {
-    double *read = &suite->reads[suite->n_reads++];
-    return cli_status(riffle_measure_read(suite->lanes[0].stats.threads, read));
+    return cli_status(bench_read(&suite->reads, suite->origin.threads));
 }
 
 /* ---- one prompt ---- */
@@ -172,7 +171,7 @@ static int measure_prompt(struct bench_suite *suite, size_t prompt)
     for (size_t chain = 0; chain < suite->n_chains; chain++) {
         struct bench_row *row = &suite->rows[suite->n_rows++];
         *row = choose_repeat(&suite->repeat_rows[chain * n_repeats], n_repeats);
-        row->read = (suite->reads[suite->n_reads - 2] + suite->reads[suite->n_reads - 1]) / 2;
+        row->read = bench_reads_around(&suite->reads);
         row->percent_of_read = percent_of_read(suite, row);
         if (!suite->options->json) bench_print_row(suite);
     }
@@ -253,8 +252,8 @@ static int measure(struct bench_suite *suite)
     for (size_t i = 0; i <= suite->n_chains && status == CLI_OK; i++)
         status = answer(suite, &suite->lanes[i], 0, warm_up);
     if (status == CLI_OK && suite->options->json)
-        status = cli_status(
-            bench_passes(plain->session, plain->prompt_tokens + plain->tokens, suite->figures));
+        status = cli_status(bench_passes(plain->session, plain->prompt_tokens + plain->tokens,
+                                         &suite->figures[PASS]));
     if (status == CLI_OK) status = measure_read(suite);
     if (status == CLI_OK && !suite->options->json) {
         progress_hide(&suite->progress);
@@ -274,7 +273,6 @@ static void allocate(struct bench_suite *suite)
     memset(suite->lanes, 0, n_lanes * sizeof *suite->lanes);
     suite->repeat_rows = cli_allocate(n_chains * n_repeats, sizeof *suite->repeat_rows);
     suite->rows = cli_allocate(n_prompts * n_chains, sizeof *suite->rows);
-    suite->reads = cli_allocate(n_prompts + 1, sizeof *suite->reads);
     suite->answers = n_lanes + n_prompts * (1 + n_repeats * n_lanes);
 }
 
@@ -289,7 +287,7 @@ static void close_all(struct bench_suite *suite)
     free(suite->lanes);
     free(suite->repeat_rows);
     free(suite->rows);
-    free(suite->reads);
+    free(suite->reads.values);
 }
 
 /* Fails with a sentence about the first difference. */
@@ -313,15 +311,20 @@ static int run(struct bench_suite *suite)
     int status = engine_open_model(&suite->engine, &with_chain, 0);
     if (status != CLI_OK) return status;
     allocate(suite);
-    status = cli_status(riffle_machine_get(&suite->machine, sizeof suite->machine));
-    if (status == CLI_OK) status = open_lanes(suite);
+    status = open_lanes(suite);
+    if (status == CLI_OK) status = origin_take(&suite->origin, suite->lanes[0].stats.threads);
     if (status == CLI_OK) status = measure(suite);
     if (status == CLI_OK) {
+        struct buffer notes = {0};
         bench_finish(suite);
+        bench_notes(&suite->reads, suite->figures[PERCENT_OF_READ], suite->engine.info.weight_bytes,
+                    &notes);
         if (suite->options->json)
-            bench_print_json(suite);
+            bench_print_json(suite, &notes);
         else
             bench_print_summary(suite);
+        print_notes(&notes);
+        buffer_free(&notes);
         status = check_identical(suite);
     }
     close_all(suite);

@@ -152,10 +152,14 @@ void engine_stops(riffle_session *session)
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx)
 {
     int status = engine_open_model(engine, options, 0);
-    if (status != CLI_OK) return status;
+    return status == CLI_OK ? engine_begin_session(engine, options, n_ctx) : status;
+}
+
+int engine_begin_session(struct engine *engine, const struct cli_options *options, int n_ctx)
+{
     print_note();
     print_cores(options);
-    status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
+    int status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
     if (status != CLI_OK)
         engine_close(engine);
     else
@@ -181,12 +185,17 @@ const char *engine_model_name(const struct engine *engine)
     return slash && slash[1] ? slash + 1 : engine->path;
 }
 
-void engine_write(const struct engine *engine, struct json_writer *json, const char *cpu,
-                  int32_t threads, double read)
+void engine_write_model(const struct engine *engine, struct json_writer *json)
 {
     const riffle_model_info *info = &engine->info;
     jw_put(json, "model { name %s arch %s weights %s weight_bytes %" PRIu64 " }",
            engine_model_name(engine), info->architecture, info->weights, info->weight_bytes);
+}
+
+void engine_write(const struct engine *engine, struct json_writer *json, const char *cpu,
+                  int32_t threads, double read)
+{
+    engine_write_model(engine, json);
     jw_put(json, "machine { cpu %s threads %d read_gbps %g }", cpu, threads, read / 1e9);
 }
 

@@ -24,6 +24,8 @@ struct engine {
  * RIFFLE_OPEN_*. */
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags);
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
+/* The second half of engine_open_session, after engine_open_model. */
+int engine_begin_session(struct engine *engine, const struct cli_options *options, int n_ctx);
 /* Opens another session of the model with its own chain (NULL: the model's). CLI_OK, or an exit
  * status with a sentence. An interrupt does not stop it before engine_stops. */
 int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx,
@@ -35,6 +37,8 @@ void engine_close(struct engine *engine);
 /* The model's own name, else that of its file. */
 const char *engine_model_name(const struct engine *engine);
 
+/* The member "model" of an object. */
+void engine_write_model(const struct engine *engine, struct json_writer *json);
 /* The members "model" and "machine" of an object. read: bytes per second; NaN: unknown. */
 void engine_write(const struct engine *engine, struct json_writer *json, const char *cpu,
                   int32_t threads, double read);

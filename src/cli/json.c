@@ -110,6 +110,15 @@ void jw_number(struct json_writer *json, const char *key, double value)
     put_number(&json->text, value);
 }
 
+void jw_lines(struct json_writer *json, const struct buffer *text)
+{
+    for (const char *at = text->data; at && *at;) {
+        size_t n = strcspn(at, "\n");
+        jw_text(json, NULL, at, n);
+        at += n + (at[n] == '\n');
+    }
+}
+
 void jw_bool(struct json_writer *json, const char *key, int value)
 {
     before_value(json, key, strlen(key));

@@ -25,6 +25,8 @@ void jw_text(struct json_writer *json, const char *key, const char *text, size_t
 /* null for NULL. */
 void jw_string(struct json_writer *json, const char *key, const char *text);
 void jw_number(struct json_writer *json, const char *key, double value);
+/* Each line of a text, inside an array. */
+void jw_lines(struct json_writer *json, const struct buffer *text);
 void jw_bool(struct json_writer *json, const char *key, int value);
 
 /* Writes the document and a newline to standard output and frees it. */

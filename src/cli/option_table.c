@@ -27,6 +27,12 @@ const struct option option_table[] = {
      "chat template to use instead of the one in the file"},
     {"--max-tokens", NULL, "N", OPTION_INT, GENERATES, AT(max_tokens), 0, INT32_MAX, NULL,
      "most tokens of an answer; 0 (default): until the model ends it or the context is full"},
+    {"--prompt-tokens", "-p", "N", OPTION_LIST, VERB_BENCH, AT(prompt_tokens), 0, 0, NULL,
+     "lengths of the prompts to read, such as 128,512 (default 128)"},
+    {"--gen", "-n", "N", OPTION_INT, VERB_BENCH, AT(n_gen), 1, INT32_MAX, NULL,
+     "tokens to decode (default 24)"},
+    {"--depth", "-d", "N", OPTION_LIST, VERB_BENCH, AT(depths), 0, 0, NULL,
+     "tokens that the context already holds, such as 0,4096,16384: how speed falls (default 0)"},
     {"--suite", NULL, "SUITE", OPTION_TEXT, VERB_BENCH, AT(suite), 0, 0, NULL,
      "prompts to answer with every chain and with plain decoding: code, qa, hard, or a FILE "
      "(JSONL, or text as one prompt)"},
@@ -52,8 +58,8 @@ const struct option option_table[] = {
      "the same seed gives the same text; by default each run with T above 0 differs"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(chunks), 1, INT32_MAX, NULL,
      "score only the first N windows (default: all)"},
-    {"--repeats", NULL, "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
-     "rounds of measurement; medians are shown (default 5; with --suite 1)"},
+    {"--repeats", "-r", "N", OPTION_INT, VERB_BENCH, AT(repeats), 1, 1000, NULL,
+     "rounds of measurement; medians and quartiles are shown (default 5; with --suite 1)"},
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
      "with --suite: how to speculate, as in chat and run (default auto); may be given several "
      "times"},
@@ -95,7 +101,7 @@ const struct option option_table[] = {
      "rows of activations (default 1,2,4,8,16,128; attention takes up to 16)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(threads), 1, 1024, NULL,
      "worker threads (default: one, then one for each core)"},
-    {"--repeats", NULL, "N", OPTION_INT, VERB_ROOFLINE, AT(rounds), 1, 1000, NULL,
+    {"--repeats", "-r", "N", OPTION_INT, VERB_ROOFLINE, AT(rounds), 1, 1000, NULL,
      "rounds of measurement; medians are shown (default 11)"},
     {"--pool", NULL, "MIB", OPTION_INT, VERB_ROOFLINE, AT(pool_mib), 64, INT32_MAX, NULL,
      "memory to stream weights from (default: four times the last-level cache, at least 1024, at "
@@ -105,6 +111,8 @@ const struct option option_table[] = {
     {"--ctx", NULL, "N", OPTION_INT, GENERATES | VERB_INFO, AT(n_ctx), 8, INT32_MAX, NULL,
      "capacity of the context in tokens (default: what the model was trained on, at most " TEXT(
          RIFFLE_DEFAULT_CTX) ")"},
+    {"--ctx", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_ctx), 8, INT32_MAX, NULL,
+     "capacity of the context in tokens (default: what the depths and prompts need)"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
     {"--sha256", NULL, "HEX", OPTION_TEXT, VERB_PULL, AT(sha256), 0, 0, NULL,
@@ -122,6 +130,8 @@ const struct option option_table[] = {
      (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT,
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
+    {"--csv", NULL, NULL, OPTION_FLAG, VERB_BENCH, AT(csv), 0, 0, NULL,
+     "print the figures as CSV, one in a line, and nothing else, on standard output"},
     {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL,
      "with --json: also the token ids of the answer"},
     {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
@@ -140,10 +150,11 @@ const struct verb verb_table[] = {
      "or of standard input is removed, except with --raw."},
     {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]",
      "decoding, prompts and chains beside this machine's limit",
-     "Decoding reads all weights once for each token, so its speed is shown as a percentage of the "
-     "memory bandwidth, which is measured between the passes. With --suite, prompts are answered "
-     "by plain decoding and by each --chain in turn; if their token ids differ, the exit status is "
-     "1."},
+     "Decoding reads all weights and the cache of keys and values once for each token, so its "
+     "speed "
+     "is shown as a percentage of the memory bandwidth, which is measured between the passes: the "
+     "fastest of 60 ways of reading. With --suite, prompts are answered by plain decoding and by "
+     "each --chain in turn; if their token ids differ, the exit status is 1."},
     {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]",
      "quality, with standard error",
      "The text is cut into windows of the context length, and the second half of each window is "

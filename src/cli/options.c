@@ -259,6 +259,13 @@ static int check_together(const struct cli_options *options)
          "--prompts, --max-tokens, --raw and --template need --suite"},
         {only_suites && (options->draft || options->gamma),
          "--draft and --gamma need --suite: without one bench measures plain decoding"},
+        {options->suite && (options->prompt_tokens || options->depths || options->n_gen ||
+                            (verb == VERB_BENCH && options->n_ctx)),
+         "--prompt-tokens, --depth, --gen and --ctx are not for --suite, whose prompts have a "
+         "length"},
+        {options->suite && options->csv,
+         "--csv has the figures of plain decoding; for those of --suite there is --json"},
+        {options->csv && options->json, "--csv and --json exclude each other"},
         {options->ids && !options->json, "--ids needs --json"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -334,6 +341,8 @@ void options_free(struct cli_options *options)
     free(options->input.text);
     free(options->stop.items);
     free(options->chains.items);
+    free(options->prompt_tokens);
+    free(options->depths);
     free(options->tiers);
     free(options->kernels);
     free(options->shapes);

@@ -55,9 +55,11 @@ struct cli_options {
 
     int32_t chunks, repeats; /* 0: all; the verb's default */
 
-    const char *suite;       /* of prompts; NULL: none */
-    struct text_list chains; /* to compare with plain decoding */
-    int32_t n_prompts;       /* 0: all of the suite */
+    char *prompt_tokens, *depths; /* separated by commas, for free(); NULL: the verb's default */
+    int32_t n_gen;                /* 0: the verb's default */
+    const char *suite;            /* of prompts; NULL: none */
+    struct text_list chains;      /* to compare with plain decoding */
+    int32_t n_prompts;            /* 0: all of the suite */
 
     char *tiers, *kernels, *shapes, *rows; /* separated by commas, for free(); NULL: not given */
     const char *svg;
@@ -67,7 +69,7 @@ struct cli_options {
     int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
     int verify, yes;
 
-    int json, ids, verbose;
+    int json, csv, ids, verbose;
 };
 
 struct verb {

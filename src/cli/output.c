@@ -76,6 +76,16 @@ int print_name(FILE *out, const char *name)
     return characters;
 }
 
+void print_notes(const struct buffer *notes)
+{
+    fflush(stdout);
+    for (const char *at = notes->data; at && *at;) {
+        int n = (int)strcspn(at, "\n");
+        fprintf(stderr, "riffle: %.*s\n", n, at);
+        at += n + (at[n] == '\n');
+    }
+}
+
 static const char *scaled(double value, const char *const units[], char text[32])
 {
     int unit = 0;

@@ -33,6 +33,9 @@ double tokens_per_second(uint64_t tokens, double seconds);
 /* The ending of a noun: "" for 1, else "s". */
 const char *plural(int64_t n);
 
+/* Prints sentences, each with a newline, on standard error. */
+void print_notes(const struct buffer *notes);
+
 /* Progress on standard error, if that is a terminal: one line for work that takes longer than half
  * a second. It disappears when the work is done. */
 struct progress_line {

@@ -27,15 +27,44 @@ int32_t roofline_threads(const struct roofline_results *roofline)
 int roofline_was_disturbed(const struct roofline_results *roofline)
 {
     for (size_t i = 0; i < roofline->n_ceilings; i++)
-        if (roofline->ceilings[i].per_second < 0.75 * roofline->ceilings[i].best) return 1;
+        if (ceiling_moved(roofline->ceilings[i].per_second, roofline->ceilings[i].best)) return 1;
     return 0;
+}
+
+void roofline_notes(const struct roofline_results *roofline, struct buffer *notes)
+{
+    const riffle_roofline_row *fastest = NULL;
+    if (roofline_was_disturbed(roofline)) buffer_printf(notes, "%s\n", ceilings_moved_note);
+    for (size_t i = 0; i < roofline->n_rows; i++) {
+        const riffle_roofline_row *row = &roofline->rows[i];
+        if (strcmp(row->where, "memory") != 0 || !is_over_ceiling(row->percent_of_read)) continue;
+        if (!fastest || row->percent_of_read > fastest->percent_of_read) fastest = row;
+    }
+    if (!fastest) return;
+    buffer_printf(notes, "%s with %d row%s and %d thread%s reaches ", fastest->kernel,
+                  fastest->rows, plural(fastest->rows), fastest->threads, plural(fastest->threads));
+    over_ceiling_note(fastest->percent_of_read, UINT64_MAX, notes);
+    buffer_puts(notes, "\n");
+}
+
+static void print_rate(const riffle_ceiling *ceiling)
+{
+    if (ceiling->per_second > 0)
+        printf(" %12.1f", ceiling->per_second / 1e9);
+    else
+        printf(" %12s", "-");
 }
 
 void roofline_print_ceilings(const struct roofline_results *roofline)
 {
     int32_t most = roofline_threads(roofline), least = roofline->ceilings[0].threads;
     const int32_t columns[] = {least, most};
-    printf("%-28s", "ceilings of this machine");
+    struct buffer from = {0};
+    origin_machine(&roofline->origin, &from);
+    buffer_puts(&from, "\n");
+    origin_program(&roofline->origin, &from);
+    printf("%s\n\n%-28s", from.data, "ceilings of this machine");
+    buffer_free(&from);
     for (int i = least == most; i < 2; i++) {
         char text[32];
         snprintf(text, sizeof text, "%d thread%s", columns[i], plural(columns[i]));
@@ -46,9 +75,17 @@ void roofline_print_ceilings(const struct roofline_results *roofline)
         const riffle_ceiling *ceiling = &roofline->ceilings[i];
         if (ceiling->threads != least) continue;
         printf("  %-26s", ceiling->name);
-        if (least < most) printf(" %12.1f", ceiling->per_second / 1e9);
-        printf(" %12.1f  %s\n", roofline_ceiling(roofline, ceiling->key, most)->per_second / 1e9,
-               i ? "GOP/s" : "GB/s");
+        if (least < most) print_rate(ceiling);
+        print_rate(roofline_ceiling(roofline, ceiling->key, most));
+        printf("  %s\n", ceiling->is_bandwidth ? "GB/s" : "GOP/s");
+    }
+    for (size_t i = 0; i < roofline->n_ceilings; i++) {
+        const riffle_ceiling *ceiling = &roofline->ceilings[i];
+        if (ceiling->threads != most || !ceiling->note[0]) continue;
+        if (strcmp(ceiling->key, "read") == 0)
+            printf("memory: %s\n", ceiling->note);
+        else if (!ceiling->per_second)
+            printf("not measured: %s: %s\n", ceiling->name, ceiling->note);
     }
 }
 

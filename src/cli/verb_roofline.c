@@ -1,10 +1,11 @@
 /* Kernels against this machine's measured limits. */
-#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/json.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/roofline.h"
@@ -46,38 +47,21 @@ static int on_row(void *user, const riffle_roofline_row *row)
     return rf_interrupts() > 0;
 }
 
-/* Parses a whole number between 1 and INT32_MAX and advances *at past it. 0 if there is none. */
-static int parse_number(const char **at, int64_t *value)
-{
-    char *end;
-    errno = 0;
-    *value = **at >= '0' && **at <= '9' ? strtoll(*at, &end, 10) : 0;
-    if (errno || *value < 1 || *value > INT32_MAX) return 0;
-    *at = end;
-    return 1;
-}
-
-static int parse_sign(const char **at, const char *signs)
-{
-    int is = **at && strchr(signs, **at);
-    *at += is;
-    return is;
-}
-
-/* "8192x8192,1536x256", or without `pairs` "1,2,4", which gives only m. For free(); NULL if the
- * text is something else. */
-static riffle_shape *parse_list(const char *at, int pairs, size_t *count)
+/* "8192x8192,1536x256". For free(); NULL if the text is something else. */
+static riffle_shape *parse_shapes(const char *at, size_t *count)
 {
     riffle_shape *items = NULL;
     *count = 0;
-    do {
+    for (;; at++) {
+        int32_t m, k;
         items = cli_reallocate(items, *count + 1, sizeof *items);
-        riffle_shape *item = &items[(*count)++];
-        int ok = parse_number(&at, &item->m);
-        if (ok && pairs) ok = parse_sign(&at, "xX") && parse_number(&at, &item->k);
-        if (ok && !*at) return items;
-        if (!ok) break;
-    } while (parse_sign(&at, ","));
+        if (!parse_whole(&at, 1, &m) || (*at != 'x' && *at != 'X')) break;
+        at++;
+        if (!parse_whole(&at, 1, &k)) break;
+        items[(*count)++] = (riffle_shape){m, k};
+        if (!*at) return items;
+        if (*at != ',') break;
+    }
     free(items);
     return NULL;
 }
@@ -85,12 +69,19 @@ static riffle_shape *parse_list(const char *at, int pairs, size_t *count)
 static void write_ceiling(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
 {
     char key[64];
-    int is_read = strcmp(ceiling->key, "read") == 0;
-    const char *unit = is_read ? "gbps" : "gops";
+    const char *unit = ceiling->is_bandwidth ? "gbps" : "gops";
+    double rate = ceiling->per_second > 0 ? ceiling->per_second / 1e9 : NAN;
     snprintf(key, sizeof key, "%s_%s_1", ceiling->key, unit);
-    if (ceiling->threads == 1) jw_number(json, key, ceiling->per_second / 1e9);
-    snprintf(key, sizeof key, "%s_%s%s", ceiling->key, unit, is_read ? "_all" : "");
-    if (ceiling->threads == threads) jw_number(json, key, ceiling->per_second / 1e9);
+    if (ceiling->threads == 1) jw_number(json, key, rate);
+    snprintf(key, sizeof key, "%s_%s%s", ceiling->key, unit, ceiling->is_bandwidth ? "_all" : "");
+    if (ceiling->threads == threads) jw_number(json, key, rate);
+}
+
+/* How memory and each cache are read, or why not. */
+static void write_note(struct json_writer *json, const riffle_ceiling *ceiling, int32_t threads)
+{
+    if (ceiling->threads == threads && ceiling->note[0])
+        jw_string(json, ceiling->key, ceiling->note);
 }
 
 static void write_row(struct json_writer *json, const riffle_roofline_row *row)
@@ -106,15 +97,24 @@ static void write_row(struct json_writer *json, const riffle_roofline_row *row)
            row->binds);
 }
 
-static void write_json(const struct roofline_results *roofline, const riffle_machine *machine)
+static void write_json(const struct roofline_results *roofline, const struct buffer *notes)
 {
     struct json_writer json = {0};
+    const riffle_machine *machine = &roofline->origin.machine;
     int32_t threads = roofline_threads(roofline);
-    jw_put(&json, "{ machine { cpu %s cpu_best %s cores %d threads %d ceilings {", machine->cpu,
-           machine->cpu_best, machine->cores, threads);
+    jw_put(&json, "{");
+    origin_write(&roofline->origin, &json);
+    jw_put(&json, "machine { cpu %s cpu_best %s model %s", machine->cpu, machine->cpu_best,
+           roofline->origin.model);
+    jw_put(&json, "cores %d threads %d ceilings {", machine->cores, threads);
     for (size_t i = 0; i < roofline->n_ceilings; i++)
         write_ceiling(&json, &roofline->ceilings[i], threads);
-    jw_put(&json, "} } kernels [");
+    jw_put(&json, "} patterns {");
+    for (size_t i = 0; i < roofline->n_ceilings; i++)
+        write_note(&json, &roofline->ceilings[i], threads);
+    jw_put(&json, "} } notes [");
+    jw_lines(&json, notes);
+    jw_put(&json, "] kernels [");
     for (size_t i = 0; i < roofline->n_rows; i++) write_row(&json, &roofline->rows[i]);
     jw_put(&json, "] }");
     jw_print(&json);
@@ -143,24 +143,26 @@ static int check_picture(const char *path)
 
 static int measure(const struct cli_options *options, riffle_roofline_options *asked)
 {
-    struct measuring measuring = {.silent = options->json};
+    struct measuring measuring = {.silent = options->json,
+                                  .roofline.chosen = options->kernels != NULL};
+    struct roofline_results *roofline = &measuring.roofline;
+    struct buffer notes = {0};
     asked->progress = progress_update;
     asked->progress_user = &measuring.progress;
-    riffle_machine machine;
-    int status = cli_status(riffle_machine_get(&machine, sizeof machine));
+    int status = origin_take(&roofline->origin, options->threads);
     if (status != CLI_OK) return status;
+    if (!options->threads) roofline->origin.threads = roofline->origin.machine.cores;
     int code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
     progress_clear(&measuring.progress);
     status =
         code == RIFFLE_ERR_ARGUMENT ? cli_usage_error("%s", riffle_last_error()) : cli_status(code);
-    if (status == CLI_OK && roofline_was_disturbed(&measuring.roofline))
-        fputs("riffle: the ceilings moved by more than a quarter while the kernels were measured; "
-              "on a machine that does nothing else the figures mean more\n",
-              stderr);
-    if (status == CLI_OK && options->svg) status = write_picture(&measuring.roofline, options->svg);
-    if (status == CLI_OK && options->json) write_json(&measuring.roofline, &machine);
-    free(measuring.roofline.ceilings);
-    free(measuring.roofline.rows);
+    if (status == CLI_OK) roofline_notes(roofline, &notes);
+    if (status == CLI_OK && options->svg) status = write_picture(roofline, options->svg);
+    if (status == CLI_OK && options->json) write_json(roofline, &notes);
+    print_notes(&notes);
+    buffer_free(&notes);
+    free(roofline->ceilings);
+    free(roofline->rows);
     return status;
 }
 
@@ -175,25 +177,22 @@ int verb_roofline(const struct cli_options *options)
     asked.pool_bytes = (uint64_t)options->pool_mib << 20;
 
     int status = CLI_OK;
-    riffle_shape *shapes = NULL, *list = NULL;
+    riffle_shape *shapes = NULL;
     int32_t *rows = NULL;
-    if (options->shapes && !(shapes = parse_list(options->shapes, 1, &asked.n_shapes)))
+    if (options->shapes && !(shapes = parse_shapes(options->shapes, &asked.n_shapes)))
         status = cli_usage_error("--shape needs sizes such as 8192x8192, separated by commas, not "
                                  "'%s'",
                                  options->shapes);
-    else if (options->rows && !(list = parse_list(options->rows, 0, &asked.n_rows)))
+    else if (options->rows && !(rows = parse_wholes(options->rows, 1, &asked.n_rows)))
         status = cli_usage_error("--rows needs whole numbers separated by commas, such as 1,2,4, "
                                  "not '%s'",
                                  options->rows);
     else if (options->svg)
         status = check_picture(options->svg);
-    if (list) rows = cli_allocate(asked.n_rows, sizeof *rows);
-    for (size_t i = 0; list && i < asked.n_rows; i++) rows[i] = (int32_t)list[i].m;
     asked.shapes = shapes;
     asked.rows = rows;
     if (status == CLI_OK) status = measure(options, &asked);
     free(shapes);
-    free(list);
     free(rows);
     return status;
 }

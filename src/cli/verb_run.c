@@ -90,8 +90,8 @@ static void print_json(const struct engine *engine, const struct answer *answer,
 {
     const struct cli_options *options = answer->options;
     struct json_writer json = {0};
-    double read = NAN;
-    if (rf_interrupts() > 0 || riffle_measure_read(stats->threads, &read) != RIFFLE_OK) read = NAN;
+    riffle_read_speed read = {.bytes_per_second = NAN};
+    if (rf_interrupts() == 0) riffle_measure_read(stats->threads, &read, sizeof read);
 
     jw_put(&json, "{");
     jw_text(&json, "text", answer->text.data, answer->text.count);
@@ -108,7 +108,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
            tokens_per_second(stats->generated_tokens, stats->decode_seconds),
            machine->peak_rss_bytes);
     if (options->sampling.temperature > 0) jw_put(&json, "seed %" PRIu64, options->sampling.seed);
-    engine_write(engine, &json, machine->cpu, stats->threads, read);
+    engine_write(engine, &json, machine->cpu, stats->threads, read.bytes_per_second);
     jw_put(&json, "chain %s", stats->chain);
     levels_write(&json, stats);
     jw_put(&json, "}");

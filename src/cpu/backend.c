@@ -164,14 +164,6 @@ static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv)
            sizeof(uint16_t);
 }
 
-static int measure_read(const struct rf_backend_options *options, int32_t threads,
-                        const struct rf_allocator *allocator, double *bytes_per_second,
-                        struct rf_error *error)
-{
-    int tier = tier_of(options, error);
-    return tier < 0 ? tier : rf_cpu_measure_read(tier, threads, allocator, bytes_per_second, error);
-}
-
 /* 0 for a worker that this kind of work does not use. */
 static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
 {
@@ -216,7 +208,7 @@ const struct rf_backend_kind rf_cpu_backend_kind = {
     .weight_bytes = cpu_weight_bytes,
     .weight_format = cpu_weight_format,
     .kv_bytes = kv_bytes,
-    .measure_read = measure_read,
+    .measure_read = rf_cpu_measure_read,
     .measure_cores = measure_cores,
     .roofline = roofline,
 };

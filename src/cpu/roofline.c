@@ -119,18 +119,35 @@ static int cancelled(struct rf_error *error)
     return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
 }
 
+static int report_ceiling(const struct run *run, int which, const char *key, const char *name,
+                          int32_t threads)
+{
+    struct rf_ceiling_report report = {.key = key,
+                                       .name = name,
+                                       .is_bandwidth = which >= RF_ROOFLINE_READ,
+                                       .threads = threads,
+                                       .found = rf_roofline_ceiling(run->roofline, which)};
+    rf_roofline_note(run->roofline, which, report.note);
+    return run->to->ceiling(run->to->user, &report);
+}
+
+/* Bandwidths first. Instructions that the processor lacks are left out; a cache that was not
+ * measured is reported with the reason. */
 static int report_ceilings(const struct run *run, int32_t threads, struct rf_error *error)
 {
-    const struct rf_roofline_callbacks *to = run->to;
-    if (to->ceiling(to->user, "read", "reading memory", threads,
-                    rf_roofline_ceiling(run->roofline, RF_ROOFLINE_READ)))
-        return cancelled(error);
-    for (enum rf_peak peak = 0; peak < RF_PEAK_COUNT; peak++) {
-        struct rf_ceiling found = rf_roofline_ceiling(run->roofline, peak);
-        if (found.usual > 0 &&
-            to->ceiling(to->user, rf_peak_key(peak), rf_peak_name(peak), threads, found))
+    static const struct {
+        const char *key, *name;
+    } places[] = {{"read", "reading memory"},
+                  {"l1", "reading the L1 cache"},
+                  {"l2", "reading the L2 cache"},
+                  {"l3", "reading the L3 cache"}};
+    for (int i = 0; i < (int)(sizeof places / sizeof *places); i++)
+        if (report_ceiling(run, RF_ROOFLINE_READ + i, places[i].key, places[i].name, threads))
             return cancelled(error);
-    }
+    for (enum rf_peak peak = 0; peak < RF_PEAK_COUNT; peak++)
+        if (rf_roofline_ceiling(run->roofline, (int)peak).usual > 0 &&
+            report_ceiling(run, (int)peak, rf_peak_key(peak), rf_peak_name(peak), threads))
+            return cancelled(error);
     return 0;
 }
 

@@ -16,10 +16,10 @@ int rf_cpu_roofline(int tier, const struct rf_roofline_request *request,
                     const struct rf_roofline_callbacks *callbacks,
                     const struct rf_allocator *allocator, struct rf_error *error);
 
-/* Streaming read bandwidth with `threads` workers, in bytes per second: the median of several
- * passes over rf_cpu_pool_bytes(256 MiB). */
-int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
-                        double *bytes_per_second, struct rf_error *error);
+/* Streaming read bandwidth of memory with `threads` workers: of all patterns the best, over
+ * rf_cpu_pool_bytes(256 MiB). Takes some tenths of a second. */
+int rf_cpu_measure_read(int32_t threads, const struct rf_allocator *allocator,
+                        struct rf_read_speed *speed, struct rf_error *error);
 
 /* Memory to stream from without cache hits: four times the last-level cache, between `least` and
  * 2 GiB, at most a quarter of the memory. */

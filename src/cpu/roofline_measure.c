@@ -3,10 +3,12 @@
 #include "cpu/roofline_measure.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/median.h"
 #include "cpu/cpu.h"
+#include "cpu/read_search.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
@@ -18,8 +20,8 @@ enum {
     CACHED_BYTES = 384 * 1024, /* of weights for each worker: fits in the L2 cache */
     HEADS = 2,                 /* KV heads of a layer */
     CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
-    FIRST_ROUNDS = 7, /* of the ceilings alone */
-    PASSES = 7,       /* of rf_cpu_measure_read */
+    FIRST_ROUNDS = 7, /* of the ceilings alone, and of the finalists of a search */
+    FINAL_TIMES = 5,  /* as many bytes in final rounds of a search, if the pool has them */
     MOST_QUERIES = RF_ROOFLINE_MAX_QUERY_ROWS * RF_ROOFLINE_GROUP,
     SEEN = 1024,
     LEAST_LOOPS = 20000 /* of an instruction: some tens of microseconds */
@@ -28,8 +30,8 @@ enum {
 static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_t)64 << 20,
                       READ_POOL = (uint64_t)256 << 20, MOST_POOL = (uint64_t)2 << 30;
 /* Seconds of one measurement of a ceiling or a kernel. */
-static const double READ_TIME = 3e-3, PEAK_TIME = 1e-3, KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3,
-                    LONGEST = 40e-3;
+static const double READ_TIME = 3e-3, SEARCH_TIME = 1.5e-3, CACHE_TIME = 0.5e-3, PEAK_TIME = 1e-3,
+                    KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3, LONGEST = 40e-3;
 
 #define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, 0},
 const struct rf_roofline_kernel rf_roofline_kernels[] = {
@@ -49,16 +51,19 @@ struct seen {
     double rates[SEEN];
     size_t count;
     struct rf_ceiling ceiling;
+    struct rf_read_pattern pattern; /* of memory and caches: the fastest */
+    size_t bytes;                   /* of a cache: what each worker reads again and again */
+    char why_not[RF_CEILING_NOTE];  /* why a cache is not measured */
 };
 
 struct rf_roofline {
     const struct rf_allocator *allocator;
-    uint64_t (*read_stream)(const void *data, size_t n);
+    uint64_t (*read_streams)(const struct rf_read_args *args);
     char *pool;
     size_t pool_bytes, cursor; /* at the cursor is the least recently used data */
     int most_threads, threads;
     struct rf_team *team;
-    struct seen seen[RF_PEAK_COUNT + 1]; /* of each instruction, and of RF_ROOFLINE_READ */
+    struct seen seen[RF_ROOFLINE_CEILINGS];
     struct rf_peak_loop loops[RF_PEAK_COUNT];
 };
 
@@ -117,7 +122,7 @@ int rf_roofline_new(struct rf_roofline **roofline, uint64_t pool_bytes, int thre
     struct rf_roofline *made = rf_calloc(allocator, 1, sizeof *made, "roofline", error);
     if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
-    made->read_stream = rf_kernels(rf_kernels_best_tier())->read_stream;
+    made->read_streams = rf_kernels(rf_kernels_best_tier())->read_streams;
     made->most_threads = made->threads = threads;
     made->pool_bytes = (size_t)(pool_bytes / READ_BLOCK * READ_BLOCK);
     made->pool = rf_malloc(allocator, made->pool_bytes, 1, "pool of the roofline", error);
@@ -142,27 +147,46 @@ void rf_roofline_free(struct rf_roofline *roofline)
 
 /* ---- The ceilings ---- */
 
-/* What one measurement does: reads blocks of the pool, or runs the loop of an instruction. */
+/* What one measurement does: reads blocks of the pool, reads each worker's part of it several
+ * times, or runs the loop of an instruction. */
 struct ceiling_work {
     const struct rf_roofline *roofline;
+    struct rf_read_pattern pattern;
     const char *data;
     size_t blocks;
+    size_t bytes, times; /* of a worker's part */
     struct rf_peak_loop loop;
     uint64_t loops;
 };
 
-static void read_part(void *argument, struct rf_worker *worker)
+static void read_range(const struct ceiling_work *read, const char *data, size_t n, size_t times)
+{
+    const struct rf_read_args args = {.data = data,
+                                      .n = n,
+                                      .streams = read->pattern.streams,
+                                      .step = read->pattern.step,
+                                      .ahead = read->pattern.ahead,
+                                      .times = times};
+    /* The sum is used, so that the compiler keeps the reads. */
+    volatile uint64_t sum = read->roofline->read_streams(&args);
+    (void)sum;
+}
+
+static void read_blocks(void *argument, struct rf_worker *worker)
 {
     const struct ceiling_work *read = argument;
     struct rf_share share;
     size_t begin, end;
     rf_share_begin(&share, worker, read->blocks, 1, 0.0);
-    while (rf_share_next(&share, &begin, &end)) {
-        /* The sum is used, so that the compiler keeps the reads. */
-        volatile uint64_t sum = read->roofline->read_stream(read->data + begin * READ_BLOCK,
-                                                            (end - begin) * READ_BLOCK);
-        (void)sum;
-    }
+    while (rf_share_next(&share, &begin, &end))
+        read_range(read, read->data + begin * READ_BLOCK, (end - begin) * READ_BLOCK, 1);
+}
+
+static void read_again(void *argument, struct rf_worker *worker)
+{
+    const struct ceiling_work *read = argument;
+    size_t distance = (read->bytes + PAGE - 1) / PAGE * PAGE;
+    read_range(read, read->data + (size_t)worker->index * distance, read->bytes, read->times);
 }
 
 static void issue_part(void *argument, struct rf_worker *worker)
@@ -172,68 +196,168 @@ static void issue_part(void *argument, struct rf_worker *worker)
         issue->loop.run(issue->loops);
 }
 
-static double rate_of_read(struct rf_roofline *roofline, size_t blocks)
+static double rate_of_memory(struct rf_roofline *roofline, const struct rf_read_pattern *pattern,
+                             double bytes)
 {
-    struct ceiling_work read = {roofline, .blocks = blocks};
-    read.data = take(roofline, &roofline->cursor, blocks * READ_BLOCK);
-    return (double)(blocks * READ_BLOCK) / timed(roofline, read_part, &read);
+    size_t most = roofline->pool_bytes / 2 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
+    struct ceiling_work read = {roofline, .pattern = *pattern,
+                                .blocks = (size_t)(bytes / READ_BLOCK)};
+    if (read.blocks < least) read.blocks = least;
+    if (read.blocks > most) read.blocks = most;
+    read.data = take(roofline, &roofline->cursor, read.blocks * READ_BLOCK);
+    rf_team_deal_equally(roofline->team, pattern->equally);
+    double seconds = timed(roofline, read_blocks, &read);
+    rf_team_deal_equally(roofline->team, 0);
+    return (double)(read.blocks * READ_BLOCK) / seconds;
+}
+
+static double rate_of_cache(struct rf_roofline *roofline, const struct rf_read_pattern *pattern,
+                            size_t part, double bytes)
+{
+    double all = (double)part * rf_team_places(roofline->team);
+    struct ceiling_work read = {roofline, .pattern = *pattern, .data = roofline->pool,
+                                .bytes = part, .times = 1};
+    rf_team_run(roofline->team, 0, read_again, &read); /* fills the cache */
+    read.times = 1 + (size_t)(bytes / all);
+    return (double)read.times * all / timed(roofline, read_again, &read);
+}
+
+static double rate_of_read(struct rf_roofline *roofline, int which,
+                           const struct rf_read_pattern *pattern, double bytes)
+{
+    return which == RF_ROOFLINE_READ
+               ? rate_of_memory(roofline, pattern, bytes)
+               : rate_of_cache(roofline, pattern, roofline->seen[which].bytes, bytes);
+}
+
+static double rate_of_instruction(struct rf_roofline *roofline, int which, double operations)
+{
+    double each = roofline->loops[which].operations * roofline->threads;
+    struct ceiling_work issue = {roofline, .loop = roofline->loops[which],
+                                 .loops = (uint64_t)(operations / each) + LEAST_LOOPS};
+    return (double)issue.loops * each / timed(roofline, issue_part, &issue);
 }
 
 /* Reads or issues an instruction for about `seconds`. Returns bytes or operations per second. */
 static double measure_ceiling(struct rf_roofline *roofline, int which, double seconds)
 {
     struct seen *seen = &roofline->seen[which];
-    double rate, work = seconds * seen->ceiling.best;
-    if (which == RF_ROOFLINE_READ) {
-        size_t most = roofline->pool_bytes / 4 / READ_BLOCK, least = 4 * (size_t)roofline->threads;
-        size_t blocks = (size_t)(work / READ_BLOCK);
-        if (blocks < least) blocks = least;
-        if (blocks > most) blocks = most;
-        rate = rate_of_read(roofline, blocks);
-    } else {
-        double each = roofline->loops[which].operations * roofline->threads;
-        struct ceiling_work issue = {roofline, .loop = roofline->loops[which],
-                                     .loops = (uint64_t)(work / each) + LEAST_LOOPS};
-        rate = (double)issue.loops * each / timed(roofline, issue_part, &issue);
-    }
+    double work = seconds * seen->ceiling.best;
+    double rate = which < RF_ROOFLINE_READ ? rate_of_instruction(roofline, which, work)
+                                           : rate_of_read(roofline, which, &seen->pattern, work);
     seen->rates[seen->count++ % SEEN] = rate;
     if (rate > seen->ceiling.best) seen->ceiling.best = rate;
     return rate;
+}
+
+struct reading {
+    struct rf_roofline *roofline;
+    int which;
+    double bytes; /* of a measurement; in final rounds FINAL_TIMES as much */
+};
+
+static double measure_pattern(void *user, size_t candidate, int is_final)
+{
+    const struct reading *reading = user;
+    const struct rf_read_pattern pattern = rf_read_pattern(candidate);
+    return rate_of_read(reading->roofline, reading->which, &pattern,
+                        is_final ? FINAL_TIMES * reading->bytes : reading->bytes);
+}
+
+/* Finds the fastest pattern. */
+static struct rf_found search_pattern(struct rf_roofline *roofline, int which)
+{
+    struct seen *seen = &roofline->seen[which];
+    int is_memory = which == RF_ROOFLINE_READ;
+    struct reading reading = {roofline, which,
+                              (is_memory ? SEARCH_TIME : CACHE_TIME) * seen->ceiling.best};
+    const struct rf_search search = {.n = is_memory ? RF_READ_PATTERNS
+                                                    : RF_READ_PATTERNS_OF_A_THREAD,
+                                     .rounds = 1,
+                                     .final_rounds = FIRST_ROUNDS,
+                                     .measure = measure_pattern,
+                                     .user = &reading};
+    struct rf_found found = rf_search_fastest(&search);
+    seen->pattern = rf_read_pattern(found.candidate);
+    return found;
 }
 
 /* The first measurements only calibrate the amount of work. */
 static void begin_ceiling(struct rf_roofline *roofline, int which, double seconds)
 {
     struct seen *seen = &roofline->seen[which];
-    *seen = (struct seen){0};
-    if (which != RF_ROOFLINE_READ && !rf_peak_find((enum rf_peak)which, &roofline->loops[which]))
+    seen->count = 0;
+    seen->ceiling = (struct rf_ceiling){0};
+    seen->pattern = rf_read_pattern(0);
+    if (which < RF_ROOFLINE_READ && !rf_peak_find((enum rf_peak)which, &roofline->loops[which]))
         return;
+    if (which > RF_ROOFLINE_READ && !seen->bytes) return;
     for (int i = 0; i < FIRST_ROUNDS; i++) measure_ceiling(roofline, which, 0);
+    if (which >= RF_ROOFLINE_READ) search_pattern(roofline, which);
     seen->count = 0;
     for (int i = 0; i < FIRST_ROUNDS; i++) measure_ceiling(roofline, which, seconds);
+}
+
+/* Half of a worker's share of each cache, if that is at least twice what the level before holds:
+ * else part of the reads would come from there. */
+static void choose_cache_bytes(struct rf_roofline *roofline, const struct rf_plan *plan)
+{
+    size_t shares[3] = {0}, most = roofline->pool_bytes / (size_t)roofline->threads - PAGE;
+    if (plan->topology.is_this_system) rf_plan_cache_shares(plan, shares);
+    for (int level = 0; level < 3; level++) {
+        struct seen *seen = &roofline->seen[RF_ROOFLINE_L1 + level];
+        size_t below = level ? shares[level - 1] : 0,
+               bytes = shares[level] / 2 < most ? shares[level] / 2 : most;
+        seen->bytes = bytes >= 2 * below ? bytes / PAGE * PAGE : 0;
+        seen->why_not[0] = 0;
+        if (!shares[level])
+            snprintf(seen->why_not, sizeof seen->why_not, "the system does not show its size");
+        else if (!seen->bytes)
+            snprintf(seen->why_not, sizeof seen->why_not,
+                     "%zu KiB for each thread, too little beside the %zu KiB of the level before",
+                     shares[level] >> 10, below >> 10);
+    }
+}
+
+/* Takes a team of that many workers, and the sizes of their caches. */
+static int take_team(struct rf_roofline *roofline, int threads, struct rf_error *error)
+{
+    struct rf_plan plan;
+    struct rf_team *team;
+    int code = rf_plan_new(&plan, NULL, threads, roofline->allocator, error);
+    if (code) return code;
+    code = rf_team_new(&team, &plan, roofline->allocator, error);
+    if (!code) {
+        rf_team_free(roofline->team);
+        roofline->team = team;
+        roofline->threads = threads;
+        choose_cache_bytes(roofline, &plan);
+    }
+    rf_plan_free(&plan);
+    return code;
 }
 
 int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf_error *error)
 {
     if (threads > roofline->most_threads) threads = roofline->most_threads;
     if (threads == roofline->threads && roofline->seen[RF_ROOFLINE_READ].count) return 0;
-    struct rf_team *team;
-    int code = rf_team_of(&team, NULL, threads, roofline->allocator, error);
+    int code = take_team(roofline, threads, error);
     if (code) return code;
-    rf_team_free(roofline->team);
-    roofline->team = team;
-    roofline->threads = threads;
-
-    begin_ceiling(roofline, RF_ROOFLINE_READ, 6 * READ_TIME);
-    for (int peak = 0; peak < RF_PEAK_COUNT; peak++) begin_ceiling(roofline, peak, 3 * PEAK_TIME);
+    for (int which = 0; which < RF_ROOFLINE_CEILINGS; which++)
+        begin_ceiling(roofline, which,
+                      which < RF_ROOFLINE_READ    ? 3 * PEAK_TIME
+                      : which == RF_ROOFLINE_READ ? READ_TIME
+                                                  : FINAL_TIMES * CACHE_TIME);
     rf_roofline_settle(roofline);
     return 0;
 }
 
 void rf_roofline_settle(struct rf_roofline *roofline)
 {
-    for (struct seen *seen = roofline->seen; seen <= &roofline->seen[RF_ROOFLINE_READ]; seen++)
+    for (int which = 0; which < RF_ROOFLINE_CEILINGS; which++) {
+        struct seen *seen = &roofline->seen[which];
         seen->ceiling.usual = rf_median(seen->rates, seen->count < SEEN ? seen->count : SEEN);
+    }
 }
 
 struct rf_ceiling rf_roofline_ceiling(const struct rf_roofline *roofline, int which)
@@ -241,17 +365,30 @@ struct rf_ceiling rf_roofline_ceiling(const struct rf_roofline *roofline, int wh
     return roofline->seen[which].ceiling;
 }
 
-int rf_cpu_measure_read(int tier, int threads, const struct rf_allocator *allocator,
-                        double *bytes_per_second, struct rf_error *error)
+void rf_roofline_note(const struct rf_roofline *roofline, int which, char note[RF_CEILING_NOTE])
+{
+    const struct seen *seen = &roofline->seen[which];
+    note[0] = 0;
+    if (which < RF_ROOFLINE_READ) return;
+    if (seen->why_not[0])
+        snprintf(note, RF_CEILING_NOTE, "%s", seen->why_not);
+    else
+        rf_read_pattern_name(&seen->pattern, note);
+}
+
+int rf_cpu_measure_read(int32_t threads, const struct rf_allocator *allocator,
+                        struct rf_read_speed *speed, struct rf_error *error)
 {
     struct rf_roofline *roofline;
-    double rates[PASSES];
     int code = rf_roofline_new(&roofline, rf_cpu_pool_bytes(READ_POOL), threads, allocator, error);
     if (code) return code;
-    roofline->read_stream = rf_kernels(tier)->read_stream;
-    for (int i = 0; i < PASSES; i++)
-        rates[i] = rate_of_read(roofline, roofline->pool_bytes / READ_BLOCK);
-    *bytes_per_second = rf_median(rates, PASSES);
+    struct seen *seen = &roofline->seen[RF_ROOFLINE_READ];
+    seen->pattern = rf_read_pattern(0);
+    for (int i = 0; i < FIRST_ROUNDS; i++) measure_ceiling(roofline, RF_ROOFLINE_READ, 0);
+    struct rf_found found = search_pattern(roofline, RF_ROOFLINE_READ);
+    speed->bytes_per_second = found.usual;
+    speed->best = found.best;
+    rf_roofline_note(roofline, RF_ROOFLINE_READ, speed->pattern);
     rf_roofline_free(roofline);
     return 0;
 }
@@ -464,7 +601,7 @@ static struct ceilings measure_ceilings(struct rf_roofline *roofline,
                                         const struct rf_roofline_case *what)
 {
     struct ceilings now = {roofline->seen[RF_ROOFLINE_READ].ceiling.usual,
-                           measure_ceiling(roofline, what->peak, PEAK_TIME)};
+                           measure_ceiling(roofline, (int)what->peak, PEAK_TIME)};
     /* Reading the pool would evict the data of kernels that work in a cache. */
     if (!what->in_cache) now.read = measure_ceiling(roofline, RF_ROOFLINE_READ, READ_TIME);
     return now;

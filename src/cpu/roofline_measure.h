@@ -1,6 +1,8 @@
 /* Measures one kernel against the machine's limits: memory read bandwidth, and the issue rate of an
  * instruction.
  *
+ * The read bandwidth is that of the fastest of many patterns (cpu/read_search.h).
+ *
  * Other load and clock changes move all of these within seconds. So every round of a kernel runs
  * between two measurements of the ceilings, its figures are ratios to their mean, and the result is
  * the median of the rounds. */
@@ -19,7 +21,14 @@ enum {
     RF_ROOFLINE_MAX_QUERY_ROWS = 16 /* rows that attention takes in a call */
 };
 
-enum { RF_ROOFLINE_READ = RF_PEAK_COUNT };
+/* The ceilings: each enum rf_peak, then how fast memory and each cache are read. */
+enum {
+    RF_ROOFLINE_READ = RF_PEAK_COUNT,
+    RF_ROOFLINE_L1,
+    RF_ROOFLINE_L2,
+    RF_ROOFLINE_L3,
+    RF_ROOFLINE_CEILINGS
+};
 
 /* A kernel of the table. */
 struct rf_roofline_kernel {
@@ -47,8 +56,10 @@ int rf_roofline_use_threads(struct rf_roofline *roofline, int threads, struct rf
 /* Sets the ceilings to the medians of all their measurements with these threads, including those
  * beside kernels. */
 void rf_roofline_settle(struct rf_roofline *roofline);
-/* Of an enum rf_peak in operations, or of RF_ROOFLINE_READ in bytes. */
+/* Of an enum rf_peak in operations, of the others in bytes. 0 where it is not measured. */
 struct rf_ceiling rf_roofline_ceiling(const struct rf_roofline *roofline, int which);
+/* How memory or a cache is read fastest, or why it is not measured. */
+void rf_roofline_note(const struct rf_roofline *roofline, int which, char note[RF_CEILING_NOTE]);
 
 struct rf_roofline_case {
     const struct rf_roofline_kernel *kernel;

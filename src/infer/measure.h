@@ -27,6 +27,24 @@ struct rf_ceiling {
     double usual, best; /* median and maximum of the measurements */
 };
 
+enum { RF_CEILING_NOTE = 128 };
+
+/* A ceiling as it is reported. */
+struct rf_ceiling_report {
+    const char *key, *name;
+    int is_bandwidth; /* bytes per second; else operations */
+    int32_t threads;
+    struct rf_ceiling found;
+    /* How memory or a cache is read fastest, or why it was not measured; else "". */
+    char note[RF_CEILING_NOTE];
+};
+
+/* The fastest way of reading memory that was found. */
+struct rf_read_speed {
+    double bytes_per_second, best; /* median and maximum of the measurements */
+    char pattern[RF_CEILING_NOTE]; /* "4 streams a thread, turns of 64 bytes, prefetch 1 KiB" */
+};
+
 struct rf_roofline_result {
     size_t m, k;                  /* what was run: in a cache m is less */
     double bytes_per_second;      /* weights and scales, or keys and values */
@@ -45,8 +63,7 @@ struct rf_roofline_row {
 
 /* All are set; non-zero cancels. */
 struct rf_roofline_callbacks {
-    int (*ceiling)(void *user, const char *key, const char *name, int32_t threads,
-                   struct rf_ceiling found);
+    int (*ceiling)(void *user, const struct rf_ceiling_report *ceiling);
     int (*row)(void *user, const struct rf_roofline_row *row);
     int (*progress)(void *user, uint64_t done, uint64_t total); /* in measurements */
     void *user;

@@ -1,7 +1,10 @@
 """bench on a tiny model of stories: plain, and with suites of prompts."""
 
+import csv
+import io
 import json
 import signal
+import time
 
 from harness import MODEL, Case, main
 
@@ -9,10 +12,23 @@ LEVEL = {"name", "threads", "passes", "drafted", "accepted", "seconds", "judged_
 TALES = ["Once upon a time, there was a little girl named Lily.", "Tom and Sam went to the park.", "The cat"]
 
 
+MACHINE = {"cpu", "model", "threads", "read_gbps", "read_pattern"}
+ORIGIN = {"date", "version", "commit", "model", "machine", "notes"}
+QUICK = ["bench", MODEL, "--repeats", "1", "--threads", "1", "--gen", "2"]
+
+
 class Plain(Case):
+    def check_origin(self, shown):
+        self.assertRegex(shown["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertRegex(shown["version"], r"^\d+\.\d+\.\d+$")
+        self.assertRegex(shown["commit"], r"^[A-Za-z0-9._/+-]+$")
+
     def test_json(self):
         shown = self.json("bench", MODEL, "--repeats", "1")
-        self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
+        self.assertEqual(set(shown), ORIGIN | {"plain", "repeats", "figures", "rows", "summary"})
+        self.check_origin(shown)
+        self.assertEqual(set(shown["machine"]), MACHINE)
+        self.assertIn("a thread", shown["machine"]["read_pattern"])
         self.assertEqual(set(shown["plain"]), {"decode_tps", "prefill_tps", "percent_of_read", "pass_seconds"})
         self.assertEqual(list(shown["plain"]["pass_seconds"]), ["1", "2", "4", "8", "16"])
         self.assertEqual((shown["rows"], shown["summary"]), ([], []))
@@ -20,8 +36,81 @@ class Plain(Case):
                       shown["plain"]["percent_of_read"], *shown["plain"]["pass_seconds"].values()]:
             self.assertGreater(value, 0)
 
+    def test_figures(self):
+        shown = self.json(*QUICK, "-p", "16,8,16", "--depth", "64,0", "--repeats", "2")
+        figures = shown["figures"]
+        wanted = [("prompt", 8), ("prompt", 16), ("decode", 2)] + [("pass", rows) for rows in (1, 2, 4, 8, 16)]
+        self.assertEqual([(each["depth"], each["figure"], each["tokens"]) for each in figures],
+                         [(depth, *each) for depth in (0, 64) for each in wanted])
+        for each in figures:
+            self.assertEqual(list(each), ["depth", "figure", "tokens", "unit", "median", "q1", "q3"] +
+                             (["percent_of_read"] if each["figure"] == "decode" else []))
+            self.assertEqual(each["unit"], "seconds" if each["figure"] == "pass" else "tokens_per_second")
+            self.assertLessEqual(0, each["q1"])
+            self.assertLessEqual(each["q1"], each["median"])
+            self.assertLessEqual(each["median"], each["q3"])
+            self.assertGreater(each["median"], 0)
+        # "plain" has the shortest prompt at the smallest depth.
+        self.assertEqual(shown["plain"]["prefill_tps"], figures[0]["median"])
+        self.assertEqual(shown["plain"]["decode_tps"], figures[2]["median"])
+        self.assertEqual(shown["plain"]["pass_seconds"]["8"], figures[6]["median"])
+        self.assertEqual(shown["repeats"], 2)
+
+    def test_csv(self):
+        result = self.ok(*QUICK, "-d", "0,32", "-p", "8,16", "--csv")
+        self.assertNotIn("\r", result.out)
+        rows = list(csv.DictReader(io.StringIO(result.out, newline="")))
+        self.assertEqual(list(rows[0]), ["date", "version", "commit", "cpu", "tier", "model", "weights", "weight_bytes",
+                                         "threads", "read_gbps", "repeats", "depth", "figure", "tokens", "unit",
+                                         "median", "q1", "q3", "percent_of_read"])
+        self.assertEqual([(row["depth"], row["figure"], row["tokens"]) for row in rows],
+                         [(depth, *each) for depth in ("0", "32") for each in
+                          [("prompt", "8"), ("prompt", "16"), ("decode", "2"), ("pass", "1"), ("pass", "2"),
+                           ("pass", "4"), ("pass", "8"), ("pass", "16")]])
+        for row in rows:
+            self.assertNotIn(None, row)
+            self.check_origin(row)
+            self.assertEqual((row["threads"], row["repeats"]), ("1", "1"))
+            self.assertEqual(row["percent_of_read"] != "", row["figure"] == "decode")
+            for field in ["weight_bytes", "read_gbps", "median", "q1", "q3"]:
+                self.assertGreater(float(row[field]), 0)
+
     def test_text(self):
-        self.assertIn("of the read bandwidth", self.ok("bench", MODEL, "--repeats", "1").out)
+        out = self.ok(*QUICK).out
+        for part in ["% of read bandwidth", "1 thread\n", "riffle 0.", "16 rows", "quartiles"]:
+            self.assertIn(part, out)
+        self.assertNotIn("depth", out)
+        self.assertRegex(out, r"\nmemory +read at \d+\.\d GB/s\n +\d+ streams? a thread")
+        self.assertRegex(out, r"measured +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, riffle")
+
+    def test_depths_in_columns(self):
+        out = self.ok(*QUICK, "--depth", "0,32,64").out
+        lines = out[out.index("medians, and the ratio"):].splitlines()
+        self.assertEqual([line.split()[0] for line in lines[3:]], ["0", "32", "64"])
+        self.assertEqual(lines[3].split()[2::2], ["1.00x"] * 3)
+        for line in out.splitlines():
+            self.assertLessEqual(len(line), 80)
+
+    def test_refused_figures(self):
+        for option in ["--depth", "--prompt-tokens"]:
+            for text in ["-1", "1,", "1,,2", "x", "1.5", "99999999999", " 1"]:
+                self.fails(2, "bench", MODEL, option + "=" + text, says=[option, "'%s'" % text])
+        self.fails(2, "bench", MODEL, "-p", "0", says="--prompt-tokens")
+        self.fails(2, "bench", MODEL, "--gen", "0", says="--gen must be between")
+        self.fails(2, "bench", MODEL, "--depth", "2147483647", says="tokens")
+        self.fails(2, "bench", MODEL, "--ctx", "100", says=["--ctx 100", "185 tokens"])
+        self.fails(1, "bench", MODEL, "--depth", "4096", says=["--depth", "trained on"])
+        self.fails(1, "bench", MODEL, "--ctx", "100000", says=["trained on", "--ctx"])
+        self.fails(2, "bench", MODEL, "--csv", "--json", says=["--csv", "--json"])
+        for option in ["--csv", "--depth=0", "--prompt-tokens=8", "--gen=4", "--ctx=512"]:
+            self.fails(2, "bench", MODEL, "--suite", "code", option, says=[option.split("=")[0], "--suite"])
+
+    def test_interrupt_while_a_depth_is_read(self):
+        process = self.start("bench", MODEL, "--depth", "300", "--repeats", "1000", env={"RIFFLE_CPU": "scalar"})
+        process.stdin.close()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual((process.stdout.read(), process.wait(), process.stderr.read()), (b"", 130, b""))
 
     def test_options_of_a_suite(self):
         self.ok("bench", MODEL, "--repeats", "1", "--chain", "none")
@@ -43,7 +132,8 @@ class Suite(Case):
     def test_json(self):
         file = self.jsonl(*({"name": tale[:3], "prompt": tale} for tale in TALES))
         shown = self.bench("--suite", file, "--chain", "ngram", "--chain", "none", "--repeats", "3")
-        self.assertEqual(set(shown), {"model", "machine", "plain", "suite", "prompts", "rows", "summary"})
+        self.assertEqual(set(shown), ORIGIN | {"plain", "suite", "prompts", "rows", "summary"})
+        self.assertEqual(set(shown["machine"]), MACHINE)
         self.assertEqual(shown["prompts"], [{"name": tale[:3], "text": tale} for tale in TALES])
         self.assertEqual(set(shown["plain"]),
                          {"decode_tps", "prefill_tps", "percent_of_read", "first_token_s", "pass_seconds"})

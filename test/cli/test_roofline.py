@@ -14,17 +14,28 @@ SMALL = [*QUICK, "--threads", "1", "--shape", "64x256", "--rows", "1,3"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def of_class(root, name):
+    return [element for element in root.iter() if element.get("class") == name]
+
+
 class Measures(Case):
     def test_json(self):
         shown = self.json(*SMALL, "--kernel", "q8_0")
         machine = shown["machine"]
-        self.assertEqual(list(shown), ["machine", "kernels"])
-        self.assertEqual(list(machine), ["cpu", "cpu_best", "cores", "threads", "ceilings"])
+        self.assertEqual(list(shown), ["date", "version", "commit", "machine", "notes", "kernels"])
+        self.assertEqual(list(machine), ["cpu", "cpu_best", "model", "cores", "threads", "ceilings", "patterns"])
         self.assertEqual(machine["threads"], 1)
         self.assertLessEqual({"read_gbps_1", "read_gbps_all", "sse_f32_gops", "sse_f32_gops_1"},
                              set(machine["ceilings"]))
         for key, value in machine["ceilings"].items():
-            self.assertGreater(value, 0, key)
+            if value is None:  # a cache of unknown size, or a small share of one
+                self.assertRegex(key, r"^l[123]_gbps")
+            else:
+                self.assertGreater(value, 0, key)
+        self.assertEqual(list(machine["patterns"]), ["read", "l1", "l2", "l3"])
+        for key in machine["patterns"]:
+            self.assertIn(key + "_gbps_all", machine["ceilings"])
+        self.assertIn("a thread", machine["patterns"]["read"])
         # Generated kernels, where the tier has them, before the compiled ones.
         forms = list(dict.fromkeys(row["form"] for row in shown["kernels"]))
         self.assertIn(forms, [["compiled"], ["generated", "compiled"]])
@@ -94,7 +105,7 @@ class Measures(Case):
 class Shows(Case):
     def test_table(self):
         out = self.ok(*SMALL, "--kernel", "mxfp4_a8,bf16").out
-        self.assertRegex(out, r"^ceilings of this machine +1 thread\n  reading memory +\d+\.\d  GB/s\n")
+        self.assertRegex(out, r"^.+, 1 thread\n.+, riffle .+\n\nceilings of this machine +1 thread\n  reading memory +\d+\.\d  GB/s\n")
         for heading in ["linear_bf16, 64 x 256, ", "linear_mxfp4_a8, 64 x 256, ", "attention_bf16, 16384 positions of 128"]:
             self.assertIn("\n" + heading, out)
         self.assertRegex(out, r"\n +1 +\d+\.\d +\d+\.\d % +\d+\.\d +\d+\.\d %  (memory |compute) +\d+\.\d +\d+\.\d %\n")
@@ -102,23 +113,36 @@ class Shows(Case):
         for line in out.splitlines():
             self.assertLessEqual(len(line), 110)
 
-    def test_picture(self):
+    def draw(self, *arguments):
+        """The root, its texts, and the legend's."""
         path = self.path("picture.svg", "what was there before")
-        self.ok(*SMALL, "--kernel", "mxfp4_a8,bf16", "--svg", path)
+        self.ok(*SMALL, *arguments, "--svg", path)
         root = xml.etree.ElementTree.parse(path).getroot()
         self.assertEqual(root.tag, SVG + "svg")
-        texts = ["".join(text.itertext()) for text in root.iter(SVG + "text")]
-        for wanted in ["BF16", "MXFP4 \u00d7 A8", "attention"]:
-            self.assertIn(wanted, [text.split(",")[0] for text in texts])
-        self.assertTrue(any(re.match(r"reading memory: \d+\.\d GB/s$", text) for text in texts))
-        # A point for each number of rows, and one in the legend, of each series.
-        series = [text for text in texts if text.split(",")[0] in ("BF16", "MXFP4 \u00d7 A8", "attention")]
-        self.assertEqual(len(list(root.iter(SVG + "circle"))), 3 * len(series))
-        self.assertEqual(texts.count("3"), len(series))
         for element in root.iter():
-            for name in ["cx", "cy", "x", "y", "d"]:
+            for name in ["x", "y", "d", "transform"]:
                 self.assertNotIn("nan", element.get(name, ""))
                 self.assertNotIn("inf", element.get(name, ""))
+        texts = ["".join(text.itertext()) for text in root.iter(SVG + "text")]
+        return root, texts, ["".join(text.itertext()) for text in of_class(root, "legend")]
+
+    def test_picture(self):
+        root, texts, legend = self.draw("--kernel", "mxfp4_a8,bf16")
+        self.assertEqual({text.split(",")[0] for text in legend}, {"BF16", "MXFP4 \u00d7 A8", "attention"})
+        self.assertTrue(any(re.match(r"reading memory: \d+(\.\d)? GB/s$", text) for text in texts))
+        self.assertTrue(any(re.search(r", riffle \d+\.\d+\.\d+ \(.+\)$", text) for text in texts))
+        self.assertTrue(any(re.search(r", 1 thread$", text) for text in texts))
+        # A point for each number of rows, and one in the legend, of each series.
+        self.assertEqual(len(of_class(root, "series")), len(legend))
+        self.assertEqual(len(of_class(root, "point")), 3 * len(legend))
+
+    def test_picture_of_the_usual_kernels(self):
+        root, _, legend = self.draw()
+        self.assertEqual(legend, ["BF16", "MXFP4 \u00d7 A8", "Q4_K \u00d7 A8", "Q8_0 \u00d7 A8", "attention, F16"])
+        self.assertEqual(len(of_class(root, "series")), 5)
+        self.assertEqual(len(of_class(root, "point")), 5 * 3)
+        self.assertGreaterEqual(len(of_class(root, "roof")), 1)
+        self.assertLessEqual(1, len(of_class(root, "bandwidth")))
 
     def test_interrupt(self):
         process = self.start("roofline", "--pool", "64", "--kernel", "linear", "--repeats", "1000", "--json")

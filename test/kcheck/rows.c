@@ -126,16 +126,28 @@ static void check_first_above(struct kcheck *check, size_t n)
     kcheck_release(x, n * sizeof *x);
 }
 
-/* It reads exactly n bytes. The result has no meaning, but depends on these bytes alone. */
-static void check_stream(struct kcheck *check, size_t n)
+/* It reads exactly n bytes, each as often as asked; of three times one is left. */
+static void check_read(struct kcheck *check, size_t n)
 {
-    uint64_t *data = kcheck_guarded(n), sum[2];
-    for (size_t i = 0; i < n / sizeof *data; i++)
+    uint64_t *data = kcheck_guarded(n), wanted = 0;
+    for (size_t i = 0; i < n / sizeof *data; i++) {
         data[i] = (uint64_t)kcheck_random(check) << 32 | kcheck_random(check);
-    for (size_t i = 0; i < 2; i++)
-        sum[i] = kcheck_call(check, "read_stream", (kcheck_kernel *)check->kernels->read_stream,
-                             (uint64_t[4]){kcheck_pointer(data), n}, 0.0f);
-    kcheck_same(check, &sum[0], &sum[1], sizeof sum[0], "read_stream n=%zu: two calls differ", n);
+        wanted ^= data[i];
+    }
+    for (size_t streams = 1; streams <= 16; streams *= 2)
+        for (int way = 0; way < 4; way++) {
+            struct rf_read_args args = {.data = data,
+                                        .n = n,
+                                        .streams = streams,
+                                        .step = way & 1 ? 256 : 64,
+                                        .ahead = way & 2 ? 1024 : 0,
+                                        .times = way == 3 ? 3 : 1};
+            uint64_t got =
+                kcheck_call(check, "read_streams", (kcheck_kernel *)check->kernels->read_streams,
+                            (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
+            kcheck_same(check, &got, &wanted, sizeof got, "read_streams n=%zu, %zu streams, way %d",
+                        n, streams, way);
+        }
     kcheck_release(data, n);
 }
 
@@ -172,6 +184,6 @@ void kcheck_rows(struct kcheck *check)
     check_gate(check, 8960);
     check_conversions(check, 4001);
     for (size_t n = 1; n <= 130; n++) check_first_above(check, n);
-    for (size_t n = 4096; n <= 5 * 4096; n += 4096) check_stream(check, n);
+    for (size_t n = 64; n <= 1 << 16; n = 3 * n / 2 / 64 * 64 + 64) check_read(check, n);
     check_half(check);
 }

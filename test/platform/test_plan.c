@@ -357,6 +357,32 @@ static void test_memory(void)
     }
 }
 
+/* --- Shares of caches --- */
+
+static void check_cache_shares(const char *machine, int threads, const size_t wanted[3])
+{
+    struct rf_plan plan;
+    struct rf_error error;
+    size_t shares[3];
+    use_machine(machine);
+    CHECK_INT(rf_plan_new(&plan, NULL, threads, &rf_system_allocator, &error), 0);
+    rf_plan_cache_shares(&plan, shares);
+    for (int level = 0; level < 3; level++)
+        CHECK_MSG(shares[level] == wanted[level], "%s, %d threads, L%d: %zu, not %zu", machine,
+                  threads, level + 1, shares[level], wanted[level]);
+    rf_plan_free(&plan);
+}
+
+/* Four E cores share an L2 cache of 2 MiB, all 14 cores an L3 cache of 24 MiB. */
+static void test_cache_shares(void)
+{
+    check_cache_shares("raptorlake-1370p", 1, (const size_t[3]){48 << 10, 1280 << 10, 24 << 20});
+    check_cache_shares("raptorlake-1370p", 0,
+                       (const size_t[3]){32 << 10, 512 << 10, (24 << 20) / 14});
+    check_cache_shares("raptorlake-nocaches", 0, (const size_t[3]){0, 0, 0});
+    unsetenv("HWLOC_XMLFILE");
+}
+
 /* --- Quotas --- */
 
 static void put(const char *root, const char *name, const char *text)
@@ -459,6 +485,7 @@ int main(int argc, char **argv)
     test_files();
     test_this_machine();
     test_memory();
+    test_cache_shares();
     test_quota_files();
     test_kinds();
     return check_result();
