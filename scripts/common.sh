@@ -29,6 +29,17 @@ build() {
     ninja -C "$folder" --quiet | sed '/^ninja: no work to do/d' >&2 || die "$failed"
 }
 
+# install_as FOLDER CMAKE-ARGUMENT...: configures what is built for another place of installation; compiles nothing anew.
+install_as() {
+    local folder=$1
+    shift
+    cmake "$@" "$folder" >"$folder/configure.log" 2>&1 || {
+        cat "$folder/configure.log" >&2
+        die "cmake could not configure $folder; its words are above"
+    }
+    build "$folder"
+}
+
 # Instrumented builds stop at -O1: at -O3 the compilers take minutes for one file of kernels.
 instrumented=(-DCMAKE_BUILD_TYPE=None -DRIFFLE_ASSERTS=ON "-DCMAKE_C_FLAGS=-O1 -g" "-DCMAKE_CXX_FLAGS=-O1 -g")
 
