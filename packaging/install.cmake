@@ -73,4 +73,6 @@ install(FILES ${CMAKE_BINARY_DIR}/riffle-config.cmake
   ${CMAKE_BINARY_DIR}/riffle-config-version.cmake DESTINATION ${RIFFLE_CMAKE_DIR}
   COMPONENT development)
 install(FILES ${CMAKE_BINARY_DIR}/riffle.pc DESTINATION ${RIFFLE_PC_DIR} COMPONENT development)
-install(FILES LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT notices)
+# The program carries the prompts, whose licence wants its notice beside it.
+install(FILES LICENSE THIRD-PARTY.md bench/prompts/SOURCES.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT notices)
