@@ -9,6 +9,17 @@ die() {
     exit 1
 }
 
+# configure FOLDER [CMAKE-ARGUMENT...]: says nothing unless it fails.
+configure() {
+    local folder=$1
+    shift
+    mkdir -p "$folder"
+    if ! cmake -S . -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1; then
+        cat "$folder/configure.log" >&2
+        die "cmake could not configure $folder; its words are above"
+    fi
+}
+
 # build FOLDER [CMAKE-ARGUMENT...]: configures what is not configured yet and builds what is not up to date. The first
 # time a terminal sees the progress; later only the compilers' own words are shown.
 build() {
@@ -16,28 +27,13 @@ build() {
     shift
     if [ ! -f "$folder/build.ninja" ]; then
         say "Building in $folder"
-        mkdir -p "$folder"
-        if ! cmake -S . -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1; then
-            cat "$folder/configure.log" >&2
-            die "cmake could not configure $folder; its words are above"
-        fi
+        configure "$folder" "$@"
         if [ -t 2 ]; then
             ninja -C "$folder" >&2 || die "$failed"
             return
         fi
     fi
     ninja -C "$folder" --quiet | sed '/^ninja: no work to do/d' >&2 || die "$failed"
-}
-
-# install_as FOLDER CMAKE-ARGUMENT...: configures what is built for another place of installation; compiles nothing anew.
-install_as() {
-    local folder=$1
-    shift
-    cmake "$@" "$folder" >"$folder/configure.log" 2>&1 || {
-        cat "$folder/configure.log" >&2
-        die "cmake could not configure $folder; its words are above"
-    }
-    build "$folder"
 }
 
 # Instrumented builds stop at -O1: at -O3 the compilers take minutes for one file of kernels.
