@@ -4,6 +4,10 @@
 #include "cli/options.h"
 #include "manual/manual.h"
 
+/* Prints the short names of models, in every shell. The text for people has more than names. */
+#define MODEL_NAMES \
+    "riffle models --json 2>/dev/null | grep -o '\"name\": \"[^\"]*\"' | cut -d '\"' -f 4"
+
 /* What can be offered for a word. */
 enum offer { OFFER_NOTHING, OFFER_CHOICES, OFFER_MODELS, OFFER_FILES };
 
@@ -100,7 +104,7 @@ static void bash_verb(FILE *out, const struct verb *verb)
 void manual_bash(FILE *out)
 {
     fputs("# bash completion for riffle. Generated from the program's table of options.\n\n"
-          "_riffle_models()\n{\n    riffle models 2>/dev/null | sed 's/[[:space:]].*//'\n}\n\n"
+          "_riffle_models()\n{\n    " MODEL_NAMES "\n}\n\n"
           "_riffle()\n{\n"
           "    local verb=${COMP_WORDS[1]} current=${COMP_WORDS[COMP_CWORD]}\n"
           "    local previous=${COMP_WORDS[COMP_CWORD - 1]} verbs words='' options='' files=''\n"
@@ -180,7 +184,7 @@ void manual_zsh(FILE *out)
 {
     fputs("#compdef riffle\n# Generated from the program's table of options.\n\n"
           "_riffle_models()\n{\n    local -a models\n"
-          "    models=(${(f)\"$(riffle models 2>/dev/null | sed 's/[[:space:]].*//')\"})\n"
+          "    models=(${(f)\"$(" MODEL_NAMES ")\"})\n"
           "    _alternative 'models:model:compadd -a models' 'files:file:_files'\n}\n\n"
           "_riffle()\n{\n    local curcontext=$curcontext state line\n    local -a verbs\n"
           "    verbs=(\n",
@@ -230,7 +234,7 @@ static void fish_option(FILE *out, const struct verb *verb, const struct option 
 void manual_fish(FILE *out)
 {
     fputs("# fish completion for riffle. Generated from the program's table of options.\n\n"
-          "function __riffle_models\n    riffle models 2>/dev/null | string replace -r '\\s.*' ''\n"
+          "function __riffle_models\n    " MODEL_NAMES "\n"
           "end\n\n"
           "function __riffle_verb\n    set -l words (commandline -opc)\n"
           "    test (count $words) -gt 1; and contains -- $words[2] $argv\nend\n\n"
