@@ -191,6 +191,7 @@ const struct variable variable_table[] = {
     {"XDG_CACHE_HOME", "the parent of the measured speeds (default: ~/.cache)"},
     {"XDG_STATE_HOME", "the parent of the chats' history (default: ~/.local/state)"},
     {"HWLOC_XMLFILE", "`riffle cores` plans for the machine that this file describes"},
+    {"SSL_CERT_FILE", "the certificates that `riffle pull` trusts (default: the system's)"},
     {"NO_COLOR", "turns colours off"},
     {NULL, NULL},
 };

@@ -6,7 +6,7 @@
 
 /* Prints the short names of models, in every shell. The text for people has more than names. */
 #define MODEL_NAMES \
-    "riffle models --json 2>/dev/null | grep -o '\"name\": \"[^\"]*\"' | cut -d '\"' -f 4"
+    "riffle list --json 2>/dev/null | grep -o '\"name\": \"[^\"]*\"' | cut -d '\"' -f 4"
 
 /* What can be offered for a word. */
 enum offer { OFFER_NOTHING, OFFER_CHOICES, OFFER_MODELS, OFFER_FILES };

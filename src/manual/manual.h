@@ -7,7 +7,7 @@
 /* riffle.1, for man(7). `date` is of the form 2026-01-31. */
 void manual_page(FILE *out, const char *version, const char *date);
 
-/* Completions. They take the names of models from `riffle models --json`. */
+/* Completions. They take the names of models from `riffle list --json`. */
 void manual_bash(FILE *out);
 void manual_zsh(FILE *out);
 void manual_fish(FILE *out);

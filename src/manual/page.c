@@ -166,7 +166,7 @@ void manual_page(FILE *out, const char *version, const char *date)
           ".SH DESCRIPTION\n",
           out);
     sentence(out, "Riffle runs large language models on the CPU. MODEL is a .gguf file, a folder "
-                  "with safetensors and its JSON files, or a short name from `riffle models`. The "
+                  "with safetensors and its JSON files, or a short name from `riffle list`. The "
                   "answer goes to standard output, everything else to standard error.");
     verbs(out);
     options(out);
