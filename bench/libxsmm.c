@@ -84,7 +84,8 @@ static void multiply_riffle(const struct way *way, size_t n)
     size_t panel_bytes =
                bf16 ? RF_PANEL_ROWS * K * sizeof(uint16_t) : rf_panel_bytes(way->format, K),
            m;
-    struct cpu_pieces pieces = cpu_pieces(way->kernels, bf16, panel_bytes / RF_PANEL_ROWS, M, 1, n);
+    struct cpu_pieces pieces =
+        rf_cpu_pieces(way->kernels, bf16, panel_bytes / RF_PANEL_ROWS, M, 1, n);
     for (size_t r = 0; r < M; r += m) {
         m = M - r < pieces.call ? M - r : pieces.call;
         const char *w = (const char *)way->w + r / RF_PANEL_ROWS * panel_bytes;

@@ -9,6 +9,17 @@ die() {
     exit 1
 }
 
+# configure FOLDER [CMAKE-ARGUMENT...]: says nothing unless it fails.
+configure() {
+    local folder=$1
+    shift
+    mkdir -p "$folder"
+    if ! cmake -S . -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1; then
+        cat "$folder/configure.log" >&2
+        die "cmake could not configure $folder; its words are above"
+    fi
+}
+
 # build FOLDER [CMAKE-ARGUMENT...]: configures what is not configured yet and builds what is not up to date. The first
 # time a terminal sees the progress; later only the compilers' own words are shown.
 build() {
@@ -16,11 +27,7 @@ build() {
     shift
     if [ ! -f "$folder/build.ninja" ]; then
         say "Building in $folder"
-        mkdir -p "$folder"
-        if ! cmake -S . -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1; then
-            cat "$folder/configure.log" >&2
-            die "cmake could not configure $folder; its words are above"
-        fi
+        configure "$folder" "$@"
         if [ -t 2 ]; then
             ninja -C "$folder" >&2 || die "$failed"
             return

@@ -23,9 +23,10 @@ void help_program(FILE *out)
         "from `riffle list`.\n"
         "\nThe answer goes to standard output, everything else to standard error.\n"
         "Exit status: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.\n"
-        "\nEnvironment: RIFFLE_CPU=scalar|avx2|avx512|... selects a lower instruction tier,\n"
-        "RIFFLE_MODELS is the folder of the models, NO_COLOR turns colours off.",
+        "\nEnvironment:",
         0, text_width(out, WIDTH));
+    for (const struct variable *variable = variable_table; variable->name; variable++)
+        named(out, variable->name, variable->help);
 }
 
 void help_verb(FILE *out, const struct verb *verb)

@@ -194,3 +194,15 @@ const struct verb verb_table[] = {
      "Asks first. Also removes what is left of an interrupted pull."},
     {NULL, 0, 0, NULL, NULL, NULL, NULL},
 };
+
+const struct variable variable_table[] = {
+    {"RIFFLE_CPU", "a lower instruction tier: scalar, avx2, avxvnni, avxvnniint8, avx512 or amx"},
+    {"RIFFLE_MODELS", "the folder of the models (default: riffle/models in $XDG_DATA_HOME)"},
+    {"XDG_DATA_HOME", "the parent of riffle/models (default: ~/.local/share)"},
+    {"XDG_CACHE_HOME", "the parent of the measured speeds (default: ~/.cache)"},
+    {"XDG_STATE_HOME", "the parent of the chats' history (default: ~/.local/state)"},
+    {"HWLOC_XMLFILE", "`riffle cores` plans for the machine that this file describes"},
+    {"SSL_CERT_FILE", "the certificates that `riffle pull` trusts (default: the system's)"},
+    {"NO_COLOR", "turns colours off"},
+    {NULL, NULL},
+};

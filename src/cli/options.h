@@ -105,9 +105,16 @@ struct option {
     const char *help;
 };
 
-/* Both are ended by an entry without a name. */
+/* A variable of the environment. */
+struct variable {
+    const char *name;
+    const char *help;
+};
+
+/* Each is ended by an entry without a name. */
 extern const struct option option_table[];
 extern const struct verb verb_table[];
+extern const struct variable variable_table[];
 
 /* Parses what follows the verb into options with `verb` and `start_seconds`. 0; 1 for --help; or
  * CLI_USAGE with a sentence on standard error. */

@@ -1,7 +1,7 @@
 /* What a view works with: memory for the time of its passes, and rows of operands. */
 #include "cpu/cpu.h"
 
-void *cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error)
+void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error)
 {
     static const char what[] = "activations";
     const struct rf_allocator *allocator = view->queue->base.backend->allocator;
@@ -13,7 +13,7 @@ void *cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf
     return node->memory;
 }
 
-void cpu_view_release(struct cpu_view *view)
+void rf_cpu_view_release(struct cpu_view *view)
 {
     const struct rf_allocator *allocator = view->queue->base.backend->allocator;
     while (view->owned) {
@@ -27,18 +27,19 @@ void cpu_view_release(struct cpu_view *view)
     view->n_partials = 0;
 }
 
-void cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, const float *x)
+void rf_cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                     const float *x)
 {
     for (int form = 0; form < RF_OPERAND_COUNT; form++)
         if (operand->forms[form])
             view->kernels->pack[form](operand->forms[form], i, x, operand->width);
 }
 
-void cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
-                   size_t n, const float *x)
+void rf_cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                      size_t first, size_t n, const float *x)
 {
     if (n == operand->width) {
-        cpu_pack_row(view, operand, i, x);
+        rf_cpu_pack_row(view, operand, i, x);
         return;
     }
     struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];

@@ -20,10 +20,10 @@ struct cpu_answer_part {
     double mass; /* the sum of exp(logit - the row's greatest) */
 };
 
-int cpu_answer_new(struct cpu_view *view, struct rf_error *error)
+int rf_cpu_answer_new(struct cpu_view *view, struct rf_error *error)
 {
-    view->parts = cpu_view_alloc(view, (size_t)view->base.shape.max_logits,
-                                 PARTS * sizeof *view->parts, error);
+    view->parts = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_logits,
+                                    PARTS * sizeof *view->parts, error);
     return view->parts ? 0 : RF_ERR_MEMORY;
 }
 
@@ -119,7 +119,7 @@ static double log_probability(const float *logits, size_t n, size_t target)
     return (double)(logits[target] - max) - log(sum);
 }
 
-void cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
+void rf_cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
 {
     const struct rf_pass *pass = view->pass;
     if (!pass->logprobs) {

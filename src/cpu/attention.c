@@ -34,34 +34,34 @@ static size_t result_floats(const struct cpu_view *view)
     return view->padded_dim + 2;
 }
 
-int cpu_attention_new(struct cpu_view *view, struct rf_error *error)
+int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
     size_t queries = group_size(view) * RF_TREE_ROWS, tile = group_size(view) * ROW_TILE;
     size_t workers = (size_t)rf_team_size(view->queue->team), n_head = (size_t)params->n_head;
     view->padded_dim = rf_padded((size_t)params->head_dim);
     size_t result = result_floats(view) * sizeof(float);
-    view->attended = cpu_view_alloc(view, (size_t)view->base.shape.max_rows * n_head,
-                                    (size_t)params->head_dim * sizeof(float), error);
-    view->tree_entries = cpu_view_alloc(view, (size_t)params->n_head_kv * RF_TREE_ROWS,
-                                        cpu_entry_elements(params) * sizeof(uint16_t), error);
-    view->scratch = cpu_view_alloc(view, workers, sizeof *view->scratch, error);
+    view->attended = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows * n_head,
+                                       (size_t)params->head_dim * sizeof(float), error);
+    view->tree_entries = rf_cpu_view_alloc(view, (size_t)params->n_head_kv * RF_TREE_ROWS,
+                                           rf_cpu_entry_elements(params) * sizeof(uint16_t), error);
+    view->scratch = rf_cpu_view_alloc(view, workers, sizeof *view->scratch, error);
     if (!view->attended || !view->tree_entries || !view->scratch) return RF_ERR_MEMORY;
     for (size_t t = 0; t < workers; t++) {
         struct attention_scratch *scratch = &view->scratch[t];
-        scratch->q = cpu_view_alloc(view, queries, sizeof *scratch->q, error);
-        scratch->visible = cpu_view_alloc(view, queries, sizeof *scratch->visible, error);
-        scratch->partial = cpu_view_alloc(view, tile, result, error);
-        scratch->merged = cpu_view_alloc(view, tile, result, error);
+        scratch->q = rf_cpu_view_alloc(view, queries, sizeof *scratch->q, error);
+        scratch->visible = rf_cpu_view_alloc(view, queries, sizeof *scratch->visible, error);
+        scratch->partial = rf_cpu_view_alloc(view, tile, result, error);
+        scratch->merged = rf_cpu_view_alloc(view, tile, result, error);
         if (!scratch->q || !scratch->visible || !scratch->partial || !scratch->merged)
             return RF_ERR_MEMORY;
     }
     return 0;
 }
 
-uint16_t *cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row)
+uint16_t *rf_cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row)
 {
-    return view->tree_entries + (head * RF_TREE_ROWS + row) * cpu_entry_elements(view->params);
+    return view->tree_entries + (head * RF_TREE_ROWS + row) * rf_cpu_entry_elements(view->params);
 }
 
 /* ---- before a pass ---- */
@@ -98,7 +98,7 @@ static size_t parts_of(const struct cpu_view *view, size_t items, size_t n)
     return parts < n ? parts : n;
 }
 
-int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
+int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_allocator *allocator = view->queue->base.backend->allocator;
     const struct rf_params *params = view->params;
@@ -227,8 +227,8 @@ static void lay(struct lent_chunk *lent, size_t place, int32_t row)
     const struct cpu_group *group = lent->group;
     size_t pos = (size_t)group->rows->first_pos + place;
     if (lent->at[place] == row || pos / RF_ATTENTION_CHUNK != lent->chunk) return;
-    cpu_cache_put(group->cache, lent->layer, lent->head, pos,
-                  cpu_tree_entry(lent->view, lent->head, group->first + (size_t)row));
+    rf_cpu_cache_put(group->cache, lent->layer, lent->head, pos,
+                     rf_cpu_tree_entry(lent->view, lent->head, group->first + (size_t)row));
     lent->at[place] = row;
 }
 
@@ -314,7 +314,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
             merge_chunks(view, group, i, h, scratch->merged);
             finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
-        cpu_pack_part(view, out, row, first * dim, heads * dim, attended + first * dim);
+        rf_cpu_pack_part(view, out, row, first * dim, heads * dim, attended + first * dim);
     }
 }
 
@@ -354,11 +354,11 @@ static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t l
 
     items = cpu_items(worker, view->n_rows, 4);
     for (size_t row; cpu_items_next(&items, &row);)
-        cpu_pack_row(view, out, row, attended_row(view, row));
+        rf_cpu_pack_row(view, out, row, attended_row(view, row));
 }
 
-void cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
-                   const struct cpu_buffer *q, struct cpu_buffer *out)
+void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
+                      const struct cpu_buffer *q, struct cpu_buffer *out)
 {
     if (has_few_rows(view))
         few_rows(view, worker, layer, q, out);

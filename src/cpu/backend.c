@@ -96,19 +96,19 @@ static const struct rf_backend_ops ops = {
     .queue_free = queue_free,
     .queue_info = queue_info,
     .queue_calibrate = queue_calibrate,
-    .weights_new = cpu_weights_new,
-    .weights_free = cpu_weights_free,
-    .cache_new = cpu_cache_new,
-    .cache_fork = cpu_cache_fork,
-    .cache_free = cpu_cache_free,
-    .cache_trim = cpu_cache_trim,
-    .cache_keep = cpu_cache_keep,
-    .cache_bytes = cpu_cache_bytes,
-    .cache_save = cpu_cache_save,
-    .cache_load = cpu_cache_load,
-    .view_new = cpu_view_new,
-    .view_free = cpu_view_free,
-    .submit = cpu_submit,
+    .weights_new = rf_cpu_weights_new,
+    .weights_free = rf_cpu_weights_free,
+    .cache_new = rf_cpu_cache_new,
+    .cache_fork = rf_cpu_cache_fork,
+    .cache_free = rf_cpu_cache_free,
+    .cache_trim = rf_cpu_cache_trim,
+    .cache_keep = rf_cpu_cache_keep,
+    .cache_bytes = rf_cpu_cache_size,
+    .cache_save = rf_cpu_cache_save,
+    .cache_load = rf_cpu_cache_load,
+    .view_new = rf_cpu_view_new,
+    .view_free = rf_cpu_view_free,
+    .submit = rf_cpu_submit,
     .sync = sync,
     .logits = logits,
     .tap = tap,
@@ -160,7 +160,7 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
 static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv)
 {
     (void)kv; /* both types have 16 bits */
-    return (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * cpu_entry_elements(params) *
+    return (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * rf_cpu_entry_elements(params) *
            sizeof(uint16_t);
 }
 
@@ -205,8 +205,8 @@ const struct rf_backend_kind rf_cpu_backend_kind = {
     .name = "cpu",
     .describe = describe,
     .open = open_kind,
-    .weight_bytes = cpu_weight_bytes,
-    .weight_format = cpu_weight_format,
+    .weight_bytes = rf_cpu_weight_bytes,
+    .weight_format = rf_cpu_weight_format,
     .kv_bytes = kv_bytes,
     .measure_read = rf_cpu_measure_read,
     .measure_cores = measure_cores,

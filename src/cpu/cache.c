@@ -21,13 +21,13 @@ static const struct rf_allocator *allocator_of(const struct cpu_cache *cache)
     return cache->base.backend->allocator;
 }
 
-size_t cpu_entry_elements(const struct rf_params *params)
+size_t rf_cpu_entry_elements(const struct rf_params *params)
 {
     return (size_t)params->head_dim + rf_padded((size_t)params->head_dim);
 }
 
-int cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
-                  const struct rf_cache_shape *shape, struct rf_error *error)
+int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                     const struct rf_cache_shape *shape, struct rf_error *error)
 {
     const struct rf_allocator *allocator = backend->allocator;
     *cache = NULL;
@@ -40,7 +40,7 @@ int cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
     made->blocks = rf_calloc(allocator, cpu_chunks((size_t)shape->n_ctx), sizeof *made->blocks,
                              "KV cache", error);
     if (!made->blocks) {
-        cpu_cache_free(&made->base);
+        rf_cpu_cache_free(&made->base);
         return RF_ERR_MEMORY;
     }
     *cache = &made->base;
@@ -63,7 +63,7 @@ static void release_from(struct cpu_cache *cache, size_t chunk)
     }
 }
 
-void cpu_cache_trim(struct rf_cache *base, int32_t n)
+void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
     size_t chunk = cpu_chunks((size_t)n);
@@ -73,7 +73,7 @@ void cpu_cache_trim(struct rf_cache *base, int32_t n)
     release_from(cache, chunk + (size_t)keeps);
 }
 
-void cpu_cache_free(struct rf_cache *base)
+void rf_cpu_cache_free(struct rf_cache *base)
 {
     if (!base) return;
     struct cpu_cache *cache = (struct cpu_cache *)base;
@@ -83,10 +83,11 @@ void cpu_cache_free(struct rf_cache *base)
     rf_free(allocator, cache);
 }
 
-int cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, struct rf_error *error)
+int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
+                      struct rf_error *error)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    int code = cpu_cache_new(copy, base->backend, &base->shape, error);
+    int code = rf_cpu_cache_new(copy, base->backend, &base->shape, error);
     if (code) return code;
     struct cpu_cache *made = (struct cpu_cache *)*copy;
     for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
@@ -122,7 +123,7 @@ static void copy_positions(const struct cpu_cache *cache, struct place to, struc
     }
 }
 
-int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error)
+int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error)
 {
     const struct rf_allocator *allocator = allocator_of(cache);
     for (size_t c = first / RF_KV_POSITIONS; c < cpu_chunks(first + n); c++) {
@@ -172,8 +173,8 @@ static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x,
         kernels->f32_to_bf16(to, x, n);
 }
 
-void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                     const float *key, const float *value)
+void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                        const float *key, const float *value)
 {
     size_t dim = head_dim(cache);
     uint16_t *to = key_at(cache, layer, head, pos), half[RF_KV_BLOCK];
@@ -187,8 +188,8 @@ void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t
     memset(to + dim, 0, (cache->padded_dim - dim) * sizeof *to);
 }
 
-void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                   uint16_t *entry)
+void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                      uint16_t *entry)
 {
     size_t dim = head_dim(cache);
     const uint16_t *key = key_at(cache, layer, head, pos);
@@ -196,8 +197,8 @@ void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, si
     memcpy(entry + dim, value_at(cache, layer, head, pos), cache->padded_dim * sizeof *entry);
 }
 
-void cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                   const uint16_t *entry)
+void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                      const uint16_t *entry)
 {
     size_t dim = head_dim(cache);
     uint16_t *key = key_at(cache, layer, head, pos);
@@ -205,22 +206,22 @@ void cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t p
     memcpy(value_at(cache, layer, head, pos), entry + dim, cache->padded_dim * sizeof *entry);
 }
 
-int cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
-                   struct rf_error *error)
+int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
+                      struct rf_error *error)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
     const struct rf_params *params = base->shape.params;
     int32_t moved = 0; /* the first that does */
     while (moved < n && path[moved] == moved) moved++;
     if (moved == n) return 0;
-    uint16_t *entry = rf_malloc(allocator_of(cache), cpu_entry_elements(params), sizeof *entry,
+    uint16_t *entry = rf_malloc(allocator_of(cache), rf_cpu_entry_elements(params), sizeof *entry,
                                 "KV cache", error);
     if (!entry) return RF_ERR_MEMORY;
     for (int32_t layer = 0; layer < params->n_layer; layer++)
         for (size_t head = 0; head < (size_t)params->n_head_kv; head++)
             for (int32_t i = moved; i < n; i++) {
-                cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
-                cpu_cache_put(cache, layer, head, (size_t)(first_pos + i), entry);
+                rf_cpu_cache_get(cache, layer, head, (size_t)(first_pos + path[i]), entry);
+                rf_cpu_cache_put(cache, layer, head, (size_t)(first_pos + i), entry);
             }
     rf_free(allocator_of(cache), entry);
     return 0;
@@ -228,7 +229,7 @@ int cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path
 
 /* ---- in host memory ---- */
 
-uint64_t cpu_cache_bytes(const struct rf_cache *base, int32_t n)
+uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
     size_t elements = rf_padded((size_t)n) * head_dim(cache) + (size_t)n * cache->padded_dim;
@@ -242,7 +243,7 @@ static struct place saved_chunk(const struct cpu_cache *cache, const void *data,
     size_t first = chunk * RF_KV_POSITIONS, left = n - first;
     *positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
     size_t v = rf_padded(*positions) * head_dim(cache) * sizeof(uint16_t);
-    return (struct place){(char *)data + cpu_cache_bytes(&cache->base, (int32_t)first), v,
+    return (struct place){(char *)data + rf_cpu_cache_size(&cache->base, (int32_t)first), v,
                           v + *positions * cache->padded_dim * sizeof(uint16_t)};
 }
 
@@ -257,7 +258,7 @@ static void clear_beyond(uint16_t *k, size_t n, size_t dim)
                (RF_KV_BLOCK - n % RF_KV_BLOCK) * sizeof *block);
 }
 
-int cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error *error)
+int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error *error)
 {
     (void)error;
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
@@ -270,10 +271,10 @@ int cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error 
     return 0;
 }
 
-int cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
+int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
-    int code = cpu_cache_prepare(cache, 0, (size_t)n, error);
+    int code = rf_cpu_cache_prepare(cache, 0, (size_t)n, error);
     for (size_t c = 0, positions; !code && c < cpu_chunks((size_t)n); c++) {
         struct place from = saved_chunk(cache, in, (size_t)n, c, &positions);
         copy_positions(cache, in_block(cache, cache->blocks[c]), from, positions);

@@ -120,29 +120,29 @@ static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int
     return k_cache(cache, chunk, layer, head) + cache->k_elements;
 }
 
-int cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
-                  const struct rf_cache_shape *shape, struct rf_error *error);
-int cpu_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
-                   struct rf_error *error);
-void cpu_cache_free(struct rf_cache *cache);
-void cpu_cache_trim(struct rf_cache *cache, int32_t n);
-int cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
-                   struct rf_error *error);
-uint64_t cpu_cache_bytes(const struct rf_cache *cache, int32_t n);
-int cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
-int cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
+int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                     const struct rf_cache_shape *shape, struct rf_error *error);
+int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
+                      struct rf_error *error);
+void rf_cpu_cache_free(struct rf_cache *cache);
+void rf_cpu_cache_trim(struct rf_cache *cache, int32_t n);
+int rf_cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
+                      struct rf_error *error);
+uint64_t rf_cpu_cache_size(const struct rf_cache *cache, int32_t n);
+int rf_cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
+int rf_cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 /* Makes the blocks of the positions [first, first + n) the cache's own, with what they hold of the
  * positions before. */
-int cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
+int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
 /* Writes one head's key and value (F32) at a position. */
-void cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                     const float *key, const float *value);
+void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                        const float *key, const float *value);
 /* Elements of one head's entry: the key [head_dim], the value [padded_dim]. And copying one. */
-size_t cpu_entry_elements(const struct rf_params *params);
-void cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                   uint16_t *entry);
-void cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
-                   const uint16_t *entry);
+size_t rf_cpu_entry_elements(const struct rf_params *params);
+void rf_cpu_cache_get(const struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                      uint16_t *entry);
+void rf_cpu_cache_put(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
+                      const uint16_t *entry);
 
 /* ---- view.c ---- */
 
@@ -229,21 +229,21 @@ static inline int has_parts(const struct cpu_buffer *operand)
     return !operand->forms[RF_OPERAND_BF16];
 }
 
-/* activations.c: memory that lives until cpu_view_release. */
-void *cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error);
-void cpu_view_release(struct cpu_view *view);
+/* activations.c: memory that lives until rf_cpu_view_release. */
+void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error);
+void rf_cpu_view_release(struct cpu_view *view);
 /* Writes row i of an operand. */
-void cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
-                  const float *x);
+void rf_cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                     const float *x);
 /* Writes the values [first, first + n) of row i: all of them, or a part if the operand has parts.
  * Both are then multiples of RF_BLOCK. */
-void cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
-                   size_t n, const float *x);
+void rf_cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
+                      size_t first, size_t n, const float *x);
 
-int cpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,
-                 struct rf_error *error);
-void cpu_view_free(struct rf_view *view);
-int cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
+int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
+                    const struct rf_view_shape *shape, struct rf_error *error);
+void rf_cpu_view_free(struct rf_view *view);
+int rf_cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
 
 /* How `total` weight rows of at most row_bytes each are shared and computed. All rows of a prompt
  * are computed with one piece of weights after another; with few rows, weights are read in long
@@ -252,30 +252,30 @@ struct cpu_pieces {
     size_t grain; /* rows that are shared at a time */
     size_t call;  /* rows that a kernel gets at a time, at most */
 };
-struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
-                             size_t total, int workers, size_t n_rows);
+struct cpu_pieces rf_cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
+                                size_t total, int workers, size_t n_rows);
 
 /* ---- the others ---- */
 
 /* weights.c */
-int cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                    const struct rf_weight_request *requests, int32_t n_requests,
-                    rf_load_progress progress, void *user, struct rf_error *error);
-void cpu_weights_free(struct rf_weights *weights);
-struct rf_weight_bytes cpu_weight_bytes(const struct rf_weight_request *request);
-const char *cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
+int rf_cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
+                       const struct rf_weight_request *requests, int32_t n_requests,
+                       rf_load_progress progress, void *user, struct rf_error *error);
+void rf_cpu_weights_free(struct rf_weights *weights);
+struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request);
+const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
 
 /* answer.c: the answers to the wanted rows [first, first + n) from their logits, by all workers. */
-int cpu_answer_new(struct cpu_view *view, struct rf_error *error);
-void cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n);
+int rf_cpu_answer_new(struct cpu_view *view, struct rf_error *error);
+void rf_cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n);
 
 /* attention.c */
-int cpu_attention_new(struct cpu_view *view, struct rf_error *error);
+int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error);
 /* Before a pass: finds its branches, and memory for its partial results. */
-int cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
-void cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
-                   const struct cpu_buffer *q, struct cpu_buffer *out);
+int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
+void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
+                      const struct cpu_buffer *q, struct cpu_buffer *out);
 /* Where rope_store puts the entry of a tree's row for attention. */
-uint16_t *cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row);
+uint16_t *rf_cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row);
 
 #endif

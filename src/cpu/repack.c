@@ -317,15 +317,15 @@ static const enum rf_format formats[RF_DTYPE_LIMIT] = {
 #undef FORMAT_OF
 };
 
-enum rf_format cpu_format_of(enum rf_dtype dtype)
+enum rf_format rf_cpu_format_of(enum rf_dtype dtype)
 {
     return formats[dtype];
 }
 
-void cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows,
-                      size_t k, void *panel)
+void rf_cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes, size_t rows,
+                         size_t k, void *panel)
 {
-    enum rf_format format = cpu_format_of(dtype);
+    enum rf_format format = rf_cpu_format_of(dtype);
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
     assert(format != RF_FORMAT_BF16 && rows >= 1 && rows <= RF_PANEL_ROWS && k % layout->unit == 0);

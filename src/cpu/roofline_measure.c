@@ -503,8 +503,8 @@ static int linear_work(struct work *work, struct rf_error *error)
         if (rows < RF_PANEL_ROWS) rows = RF_PANEL_ROWS;
         if (rows < work->items) work->items = rows;
     }
-    struct cpu_pieces pieces = cpu_pieces(what->table, !panels, work->unit_bytes / work->unit,
-                                          work->items, work->roofline->threads, what->rows);
+    struct cpu_pieces pieces = rf_cpu_pieces(what->table, !panels, work->unit_bytes / work->unit,
+                                             work->items, work->roofline->threads, what->rows);
     work->grain = pieces.grain;
     work->call = pieces.call;
     work->ldy = rf_padded(work->items);

@@ -53,13 +53,13 @@ static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t 
     buffer->width = (size_t)shape->width;
     if (!shape->is_operand) {
         buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
-        buffer->data = cpu_view_alloc(view, (size_t)rows, buffer->row_bytes, error);
+        buffer->data = rf_cpu_view_alloc(view, (size_t)rows, buffer->row_bytes, error);
         return buffer->data ? 0 : RF_ERR_MEMORY;
     }
     for (int form = 0; form < RF_OPERAND_COUNT; form++) {
         if (!matrix_of(view, (enum rf_operand)form, buffer->width)) continue;
         size_t bytes = view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
-        buffer->forms[form] = cpu_view_alloc(view, bytes, 1, error);
+        buffer->forms[form] = rf_cpu_view_alloc(view, bytes, 1, error);
         if (!buffer->forms[form]) return RF_ERR_MEMORY;
     }
     return 0;
@@ -69,9 +69,9 @@ static int rotations_new(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
     size_t half = (size_t)params->rope_dim / 2;
-    view->inverse_frequency = cpu_view_alloc(view, half, sizeof(double), error);
+    view->inverse_frequency = rf_cpu_view_alloc(view, half, sizeof(double), error);
     view->rotations =
-        cpu_view_alloc(view, (size_t)view->base.shape.max_rows, half * 2 * sizeof(float), error);
+        rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows, half * 2 * sizeof(float), error);
     if (!view->inverse_frequency || !view->rotations) return RF_ERR_MEMORY;
     for (size_t i = 0; i < half; i++) {
         double frequency =
@@ -85,31 +85,31 @@ static int rotations_new(struct cpu_view *view, struct rf_error *error)
 static int rows_new(struct cpu_view *view, struct rf_error *error)
 {
     size_t rows = (size_t)view->base.shape.max_rows;
-    view->rows = cpu_view_alloc(view, rows, sizeof *view->rows, error);
-    view->groups = cpu_view_alloc(view, rows, sizeof *view->groups, error);
-    view->order = cpu_view_alloc(view, rows, sizeof *view->order, error);
-    view->branch_ends = cpu_view_alloc(view, rows, sizeof *view->branch_ends, error);
+    view->rows = rf_cpu_view_alloc(view, rows, sizeof *view->rows, error);
+    view->groups = rf_cpu_view_alloc(view, rows, sizeof *view->groups, error);
+    view->order = rf_cpu_view_alloc(view, rows, sizeof *view->order, error);
+    view->branch_ends = rf_cpu_view_alloc(view, rows, sizeof *view->branch_ends, error);
     size_t widest = (size_t)(view->params->n_embd > view->params->n_ff ? view->params->n_embd
                                                                        : view->params->n_ff);
     view->worker_row_floats = rf_padded(widest);
-    view->worker_rows = cpu_view_alloc(view, (size_t)rf_team_size(view->queue->team),
-                                       view->worker_row_floats * sizeof(float), error);
+    view->worker_rows = rf_cpu_view_alloc(view, (size_t)rf_team_size(view->queue->team),
+                                          view->worker_row_floats * sizeof(float), error);
     return view->rows && view->groups && view->order && view->branch_ends && view->worker_rows
                ? 0
                : RF_ERR_MEMORY;
 }
 
-void cpu_view_free(struct rf_view *base)
+void rf_cpu_view_free(struct rf_view *base)
 {
     if (!base) return;
     struct cpu_view *view = (struct cpu_view *)base;
-    cpu_view_release(view);
+    rf_cpu_view_release(view);
     rf_split_free(view->split);
     rf_free(view->queue->base.backend->allocator, view);
 }
 
-int cpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,
-                 struct rf_error *error)
+int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
+                    const struct rf_view_shape *shape, struct rf_error *error)
 {
     const struct rf_allocator *allocator = queue->backend->allocator;
     *view = NULL;
@@ -122,7 +122,7 @@ int cpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_
     int code = choose_kernels(made, error);
     if (!code) code = rf_team_split_new(made->queue->team, &made->split, allocator, error);
     if (code) {
-        cpu_view_free(&made->base);
+        rf_cpu_view_free(&made->base);
         return code;
     }
     *view = &made->base;
@@ -142,9 +142,9 @@ static int make_activations(struct cpu_view *view, struct rf_error *error)
                           &program->slots[s], error);
     if (!code) code = rows_new(view, error);
     if (!code) code = rotations_new(view, error);
-    if (!code) code = cpu_attention_new(view, error);
-    if (!code) code = cpu_answer_new(view, error);
-    if (code) cpu_view_release(view);
+    if (!code) code = rf_cpu_attention_new(view, error);
+    if (!code) code = rf_cpu_answer_new(view, error);
+    if (code) rf_cpu_view_release(view);
     view->is_ready = !code;
     return code;
 }
@@ -206,12 +206,12 @@ static void norm(struct cpu_view *view, struct rf_worker *worker, const struct r
     for (size_t i; cpu_items_next(&items, &i);) {
         const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
         view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
-        cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
+        rf_cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
     }
 }
 
-struct cpu_pieces cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
-                             size_t total, int workers, size_t n_rows)
+struct cpu_pieces rf_cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
+                                size_t total, int workers, size_t n_rows)
 {
     size_t rows = PIECE_BYTES / row_bytes / RF_PANEL_ROWS * RF_PANEL_ROWS;
     if (any_bf16 && rows > kernels->linear_rows) rows = kernels->linear_rows;
@@ -262,7 +262,7 @@ static void linear(struct cpu_view *view, struct rf_worker *worker, const struct
         total += rf_padded((size_t)op->weight[l]->rows);
     }
     struct cpu_pieces pieces =
-        cpu_pieces(view->kernels, any_bf16, row_bytes, total, worker->count, n_rows);
+        rf_cpu_pieces(view->kernels, any_bf16, row_bytes, total, worker->count, n_rows);
     rf_share_begin(&share, worker, total, pieces.grain, (double)row_bytes);
     while (rf_share_next(&share, &begin, &end)) {
         size_t first = 0; /* row of layer l among all of them */
@@ -313,8 +313,9 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
         if (!is_key) continue;
         struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
         size_t slot = (size_t)view->rows[row].slot;
-        cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
-        if (view->has_trees) cpu_cache_get(cache, op->layer, h, slot, cpu_tree_entry(view, h, row));
+        rf_cpu_cache_store(cache, op->layer, h, slot, head, buffer_row(v, row) + h * dim);
+        if (view->has_trees)
+            rf_cpu_cache_get(cache, op->layer, h, slot, rf_cpu_tree_entry(view, h, row));
     }
 }
 
@@ -330,7 +331,7 @@ static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const str
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
-        cpu_pack_part(view, out, i, first, n, gated);
+        rf_cpu_pack_part(view, out, i, first, n, gated);
     }
 }
 
@@ -355,8 +356,8 @@ static void perform(struct cpu_view *view, struct rf_worker *worker, const struc
     case RF_OP_LINEAR: linear(view, worker, op, n); break;
     case RF_OP_ROPE_STORE: rope_store(view, worker, op); break;
     case RF_OP_ATTENTION:
-        cpu_attention(view, worker, op->layer, &view->buffers[op->in[0]],
-                      &view->buffers[op->out[0]]);
+        rf_cpu_attention(view, worker, op->layer, &view->buffers[op->in[0]],
+                         &view->buffers[op->out[0]]);
         break;
     case RF_OP_SILU_GATE: silu_gate(view, worker, op); break;
     case RF_OP_TAP: tap(view, worker, op); break;
@@ -373,7 +374,7 @@ static void perform_head(struct cpu_view *view, struct rf_worker *worker)
         size_t n = n_wanted - done < most ? n_wanted - done : most;
         for (int32_t o = 0; o < program->n_head; o++)
             perform(view, worker, &program->head[o], pass->wanted + done, n);
-        cpu_answer(view, worker, done, n);
+        rf_cpu_answer(view, worker, done, n);
     }
 }
 
@@ -446,15 +447,15 @@ static int take_rows(struct cpu_view *view, const struct rf_pass *pass, struct r
     return 0;
 }
 
-int cpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error *error)
+int rf_cpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error *error)
 {
     struct cpu_view *view = (struct cpu_view *)base;
     int code = view->is_ready ? 0 : make_activations(view, error);
     if (!code) code = take_rows(view, pass, error);
     for (int32_t g = 0; !code && g < pass->n_groups; g++)
-        code = cpu_cache_prepare(view->groups[g].cache, (size_t)pass->groups[g].first_pos,
-                                 (size_t)pass->groups[g].n, error);
-    if (!code) code = cpu_attention_prepare(view, error);
+        code = rf_cpu_cache_prepare(view->groups[g].cache, (size_t)pass->groups[g].first_pos,
+                                    (size_t)pass->groups[g].n, error);
+    if (!code) code = rf_cpu_attention_prepare(view, error);
     if (code) return code;
     rf_lock_take(&view->queue->turn);
     rf_team_run_split(view->queue->team, view->split, (int)view->n_rows, walk, view);

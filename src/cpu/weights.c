@@ -69,13 +69,13 @@ static size_t converted_bytes(const struct rf_weight_request *request)
 {
     size_t elements = (size_t)rf_tensor_elements(request->tensor),
            k = (size_t)request->tensor->ne[0];
-    enum rf_format format = cpu_format_of(type_of(request));
+    enum rf_format format = rf_cpu_format_of(type_of(request));
     if (request->role == RF_WEIGHT_VECTOR) return elements * sizeof(float);
     if (format == RF_FORMAT_BF16) return elements * sizeof(uint16_t);
     return rf_padded(elements / k) / RF_PANEL_ROWS * rf_panel_bytes(format, k);
 }
 
-struct rf_weight_bytes cpu_weight_bytes(const struct rf_weight_request *request)
+struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request)
 {
     if (request->role == RF_WEIGHT_TABLE)
         return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
@@ -84,9 +84,9 @@ struct rf_weight_bytes cpu_weight_bytes(const struct rf_weight_request *request)
     return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
 }
 
-const char *cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
+const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 {
-    return rf_panel_layout(cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK)))->name;
+    return rf_panel_layout(rf_cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK)))->name;
 }
 
 /* ---- on all cores ---- */
@@ -109,7 +109,7 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
                            rows * k);
             data = blocks;
         }
-        cpu_repack_panel(to, data, to_bytes, rows, k, (char *)job->out + p * weight->ld);
+        rf_cpu_repack_panel(to, data, to_bytes, rows, k, (char *)job->out + p * weight->ld);
     }
 }
 
@@ -204,7 +204,7 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
     weight->columns = tensor->ne[0];
     weight->rows = (int64_t)rf_tensor_elements(tensor) / tensor->ne[0];
     if (request->role == RF_WEIGHT_MATRIX) {
-        weight->format = cpu_format_of(type_of(request));
+        weight->format = rf_cpu_format_of(type_of(request));
         weight->ld = (size_t)weight->columns;
         if (weight->format != RF_FORMAT_BF16)
             weight->ld = rf_panel_bytes(weight->format, weight->ld);
@@ -218,7 +218,7 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
     }
 }
 
-void cpu_weights_free(struct rf_weights *base)
+void rf_cpu_weights_free(struct rf_weights *base)
 {
     if (!base) return;
     struct cpu_weights *weights = (struct cpu_weights *)base;
@@ -249,9 +249,9 @@ static void plan_jobs(struct cpu_weights *weights, struct load *load,
     }
 }
 
-int cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
-                    const struct rf_weight_request *requests, int32_t n_requests,
-                    rf_load_progress progress, void *user, struct rf_error *error)
+int rf_cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
+                       const struct rf_weight_request *requests, int32_t n_requests,
+                       rf_load_progress progress, void *user, struct rf_error *error)
 {
     const struct rf_allocator *allocator = queue->backend->allocator;
     size_t n = (size_t)n_requests;
@@ -277,7 +277,7 @@ int cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
     rf_free(allocator, load.blocks);
     rf_free(allocator, load.jobs);
     if (code) {
-        cpu_weights_free(&made->base);
+        rf_cpu_weights_free(&made->base);
         return code;
     }
     *out = &made->base;

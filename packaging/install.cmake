@@ -1,0 +1,80 @@
+# What `cmake --install` copies, in four components: the program, the shared library, what
+# developers need, and the notices.
+
+# The date of the manual page. A release changes it with the version.
+set(RIFFLE_DATE 2026-11-22)
+
+# For scripts/bundle: the program and the library find their libraries in lib/ of the bundle, and
+# there is no static library.
+option(RIFFLE_BUNDLE "Install for a folder that carries all libraries" OFF)
+
+include(CMakePackageConfigHelpers)
+set(RIFFLE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/riffle)
+set(RIFFLE_PC_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+string(REGEX REPLACE "[^/]+" ".." RIFFLE_PC_TO_PREFIX ${RIFFLE_PC_DIR})
+
+if(RIFFLE_BUNDLE)
+  set_target_properties(riffle_cli PROPERTIES INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(riffle_shared PROPERTIES INSTALL_RPATH $ORIGIN)
+else()
+  # The libraries that libriffle.a needs. They are not in Requires.private: pkg-config would then
+  # want their .pc files for programs that link the shared library, too, and what the static forms
+  # of these libraries need in turn.
+  set(private ${HWLOC_LDFLAGS} ${JANSSON_LDFLAGS} ${PCRE2_LDFLAGS} ${UTF8PROC_LDFLAGS}
+    ${SENTENCEPIECE_LDFLAGS} -lZydis)
+  list(REMOVE_ITEM private -lsentencepiece_train)
+  set(languages ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+  list(FILTER languages INCLUDE REGEX "^(std)?c\\+\\+$")
+  foreach(name ${OpenMP_C_LIB_NAMES} ${languages} m)
+    list(APPEND private -l${name})
+  endforeach()
+  list(JOIN private " " private)
+  set(RIFFLE_PC_PRIVATE "Libs.private: ${private}\n")
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/riffle.pc.in riffle.pc @ONLY)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/riffle-config.cmake.in riffle-config.cmake
+  INSTALL_DESTINATION ${RIFFLE_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(riffle-config-version.cmake COMPATIBILITY SameMinorVersion)
+
+# The manual page and the completions come from the program's own table of options. The build runs
+# this program, so it is never instrumented: a sanitizer may not run where compilers do.
+add_executable(riffle_manual ${CMAKE_SOURCE_DIR}/src/manual/main.c
+  ${CMAKE_SOURCE_DIR}/src/manual/page.c ${CMAKE_SOURCE_DIR}/src/manual/completions.c
+  ${CMAKE_SOURCE_DIR}/src/cli/option_table.c)
+target_include_directories(riffle_manual PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(riffle_manual PRIVATE riffle_cli_headers)
+target_compile_options(riffle_manual PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
+set(MANUAL ${CMAKE_BINARY_DIR}/manual)
+set(MANUAL_FILES ${MANUAL}/riffle.1 ${MANUAL}/riffle.bash ${MANUAL}/_riffle ${MANUAL}/riffle.fish)
+file(MAKE_DIRECTORY ${MANUAL})
+add_custom_command(OUTPUT ${MANUAL_FILES} VERBATIM
+  COMMAND riffle_manual ${PROJECT_VERSION} ${RIFFLE_DATE} ${MANUAL} DEPENDS riffle_manual)
+add_custom_target(riffle_manual_files ALL DEPENDS ${MANUAL_FILES})
+
+install(TARGETS riffle_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+install(FILES ${MANUAL}/riffle.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+install(FILES ${MANUAL}/riffle.bash RENAME riffle COMPONENT program
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${MANUAL}/_riffle COMPONENT program
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${RIFFLE_ZSH_FOLDER}site-functions)
+install(FILES ${MANUAL}/riffle.fish COMPONENT program
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+install(TARGETS riffle_shared EXPORT riffle-shared
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
+  PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(EXPORT riffle-shared NAMESPACE riffle:: DESTINATION ${RIFFLE_CMAKE_DIR}
+  COMPONENT development)
+if(NOT RIFFLE_BUNDLE)
+  install(TARGETS riffle_static EXPORT riffle-static
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT riffle-static NAMESPACE riffle:: DESTINATION ${RIFFLE_CMAKE_DIR}
+    COMPONENT development)
+endif()
+install(FILES ${CMAKE_BINARY_DIR}/riffle-config.cmake
+  ${CMAKE_BINARY_DIR}/riffle-config-version.cmake DESTINATION ${RIFFLE_CMAKE_DIR}
+  COMPONENT development)
+install(FILES ${CMAKE_BINARY_DIR}/riffle.pc DESTINATION ${RIFFLE_PC_DIR} COMPONENT development)
+# The program carries the prompts, whose licence wants its notice beside it.
+install(FILES LICENSE THIRD-PARTY.md bench/prompts/SOURCES.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT notices)
