@@ -73,6 +73,7 @@ static int measure_round(struct engine *engine, const int32_t *prompt, double fi
     riffle_generate_options_init(&generate, sizeof generate);
     generate.max_tokens = 1 + DECODE_TOKENS; /* the prompt's last pass gives the first token */
     generate.ignore_eos = 1;
+    generate.ignore_repetition = 1;
 
     int code = riffle_rewind(session, 0);
     riffle_session_reset_stats(session);

@@ -77,6 +77,7 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     generate_options.max_tokens = options->max_tokens;
     generate_options.stop = options->stop.items;
     generate_options.n_stop = options->stop.count;
+    generate_options.ignore_repetition = options->ignore_repetition;
     int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
     answer->generated_tokens = n < 0 ? 0 : n;
     int status = cli_status(n);
@@ -105,7 +106,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
            tokens_per_second(stats->prefill_tokens, stats->prefill_seconds),
            tokens_per_second(stats->generated_tokens, stats->decode_seconds),
            machine->peak_rss_bytes);
-    if (options->sampling.temperature > 0) jw_put(&json, "seed %" PRIu64, options->sampling.seed);
+    if (engine->sampling.temperature > 0) jw_put(&json, "seed %" PRIu64, engine->sampling.seed);
     engine_write(engine, &json, machine->cpu, stats->threads, read);
     jw_put(&json, "chain %s", stats->chain);
     levels_write(&json, stats);
@@ -125,8 +126,8 @@ static void print_summary(const struct engine *engine, const struct answer *answ
         fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
     fprintf(stderr, " (loading %.2f s)\n", engine->load_seconds);
     if (answer->options->verbose) levels_print(stderr, stats);
-    if (answer->options->verbose && answer->options->sampling.temperature > 0)
-        fprintf(stderr, "seed %llu\n", (unsigned long long)answer->options->sampling.seed);
+    if (answer->options->verbose && engine->sampling.temperature > 0)
+        fprintf(stderr, "seed %llu\n", (unsigned long long)engine->sampling.seed);
 }
 
 static int report(struct engine *engine, const struct cli_options *options,
@@ -135,7 +136,8 @@ static int report(struct engine *engine, const struct cli_options *options,
     static const char *const finishes[] = {[RIFFLE_FINISH_NONE] = "none",
                                            [RIFFLE_FINISH_STOP] = "stop",
                                            [RIFFLE_FINISH_LENGTH] = "length",
-                                           [RIFFLE_FINISH_CANCELLED] = "cancelled"};
+                                           [RIFFLE_FINISH_CANCELLED] = "cancelled",
+                                           [RIFFLE_FINISH_REPETITION] = "repetition"};
     const char *sentence = "";
     riffle_stats stats;
     riffle_machine machine;
@@ -151,7 +153,7 @@ static int report(struct engine *engine, const struct cli_options *options,
         putchar('\n');
         fflush(stdout);
     }
-    if (finish == RIFFLE_FINISH_LENGTH && sentence[0]) fprintf(stderr, "riffle: %s\n", sentence);
+    if (sentence[0]) cli_explain(sentence);
     if (options->verbose || (!options->json && rf_is_terminal(RF_STDERR)))
         print_summary(engine, answer, &stats);
     return status;
