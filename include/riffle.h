@@ -123,7 +123,9 @@ typedef struct riffle_model_options {
     size_t struct_size;
     uint32_t flags;  /* RIFFLE_OPEN_* */
     int32_t threads; /* for loading; 0: one for each core that `cores` selects */
-    /* "stored" (default): quantised types as stored, all others in BF16. "bf16": all in BF16. */
+    /* "stored": quantised types as stored, all others in BF16. "bf16": all in BF16. "auto"
+     * (default): "bf16" for a quantised model of fewer than 300 million parameters, which answers
+     * badly with activations in 8 bits; else "stored". */
     const char *weights;
     const char *chat_template; /* name of a known template; NULL: recognise the file's own */
     riffle_progress_fn progress;
@@ -185,6 +187,7 @@ typedef struct riffle_model_info {
     int32_t bos_token, eos_token; /* -1: none */
     int32_t adds_bos;             /* the model expects its BOS token before a text */
     float rope_theta;
+    const char *weights_reason; /* why "auto" chose `weights`, without a full stop; else "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,
@@ -251,6 +254,11 @@ RIFFLE_API void riffle_session_options_init(riffle_session_options *options, siz
 RIFFLE_API int riffle_session_open(riffle_session **session, riffle_model *model,
                                    const riffle_session_options *options);
 RIFFLE_API void riffle_session_close(riffle_session *session);
+/* The capacity that a session with these options (NULL: the defaults) has, and the bytes of its KV
+ * cache when full; either pointer may be NULL. Fails where riffle_session_open does for n_ctx and
+ * kv. Also of models opened with RIFFLE_OPEN_HEADER. */
+RIFFLE_API int riffle_session_cost(const riffle_model *model, const riffle_session_options *options,
+                                   int32_t *n_ctx, uint64_t *kv_bytes);
 
 /* The number of committed tokens. *tokens (may be NULL) points to them until the next call on the
  * session. */
@@ -281,8 +289,15 @@ typedef struct riffle_sampling {
 } riffle_sampling;
 
 RIFFLE_API void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size);
-/* Applies from the next generated token on. A random choice depends only on the seed, the text and
- * the position in it. NULL: the defaults. */
+/* Sampling that suits a chat with the model: what its file recommends (GGUF's general.sampling
+ * keys, generation_config.json), and general values for the rest. Sessions are greedy until
+ * riffle_session_set_sampling gets it. The seed is 0: choose one. *source (may be NULL) says where
+ * the values are from and which of the file's were out of range; it lives as long as the model.
+ * Returns 1 if the file recommends any, else 0. */
+RIFFLE_API int riffle_model_get_sampling(const riffle_model *model, riffle_sampling *sampling,
+                                         size_t sampling_size, const char **source);
+/* Applies from the next generated token on; a new session is greedy. A random choice depends only
+ * on the seed, the text and the position in it. NULL: the defaults. */
 RIFFLE_API int riffle_session_set_sampling(riffle_session *session,
                                            const riffle_sampling *sampling);
 
@@ -299,18 +314,23 @@ typedef int (*riffle_on_event)(void *user, const riffle_event *event);
 
 typedef struct riffle_generate_options {
     size_t struct_size;
-    int32_t max_tokens;      /* 0: until the model ends its answer or the context is full */
+    /* 0: until the model ends its answer, only repeats itself, or the context is full. */
+    int32_t max_tokens;
     int32_t ignore_eos;      /* continue after an end-of-text token */
     const char *const *stop; /* texts that end the answer; they are not part of it */
     size_t n_stop;
-    uint64_t reserved[8];
+    /* Continue an answer that only repeats itself: the same 1 to 256 tokens over and over, for 512
+     * tokens and at least eight times. */
+    int32_t ignore_repetition;
+    uint64_t reserved[7];
 } riffle_generate_options;
 
 typedef enum riffle_finish {
     RIFFLE_FINISH_NONE = 0,
-    RIFFLE_FINISH_STOP = 1,     /* an end-of-text token or a stop text */
-    RIFFLE_FINISH_LENGTH = 2,   /* max_tokens, or the context is full */
-    RIFFLE_FINISH_CANCELLED = 3 /* riffle_cancel() or the callback */
+    RIFFLE_FINISH_STOP = 1,      /* an end-of-text token or a stop text */
+    RIFFLE_FINISH_LENGTH = 2,    /* max_tokens, or the context is full */
+    RIFFLE_FINISH_CANCELLED = 3, /* riffle_cancel() or the callback */
+    RIFFLE_FINISH_REPETITION = 4 /* the answer only repeated itself */
 } riffle_finish;
 
 RIFFLE_API void riffle_generate_options_init(riffle_generate_options *options, size_t struct_size);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "infer/repetition.h"
 #include "platform/clock.h"
 #include "text/utf8_stream.h"
 
@@ -45,6 +46,7 @@ struct output {
     struct rf_utf8_stream characters;
     struct rf_bytes held;
     int stopped;
+    struct rf_repetition repetition;
 };
 
 /* Where the earliest stop text begins in the held text, or its length. */
@@ -127,6 +129,34 @@ static int tell(struct output *output, int32_t token, int32_t level, struct rf_s
     return 0;
 }
 
+/* A word has letters, a number only digits, perhaps behind a space. */
+static enum rf_token_class class_of(struct rf_str text)
+{
+    size_t digits = 0, spaces = text.bytes && text.data[0] == ' ';
+    for (size_t i = 0; i < text.bytes; i++) {
+        unsigned char c = (unsigned char)text.data[i], lower = c | 0x20;
+        if ((lower >= 'a' && lower <= 'z') || c >= 0x80) return RF_CLASS_WORD;
+        digits += c >= '0' && c <= '9';
+    }
+    return digits && digits + spaces == text.bytes ? RF_CLASS_NUMBER : RF_CLASS_OTHER;
+}
+
+/* Follows the committed tokens, whoever drafted them, so that an answer ends at the same token with
+ * any chain. Returns 1 when it only repeats itself. */
+static int repeats(struct output *output, int32_t token, struct rf_str text)
+{
+    if (output->options->ignore_repetition) return 0;
+    int32_t period = rf_repetition_push(&output->repetition, token, class_of(text));
+    if (!period) return 0;
+    char sentence[160];
+    snprintf(sentence, sizeof sentence,
+             "the answer only repeats the same %d token%s, so it was stopped; ignore_repetition "
+             "lets it continue",
+             period, period == 1 ? "" : "s");
+    finish(output->session, RIFFLE_FINISH_REPETITION, sentence);
+    return 1;
+}
+
 /* Commits the tokens of a round one by one, so that each callback sees the session as it is after
  * its token. Returns 1 when there is a reason to end. */
 static int commit(struct output *output, const struct rf_yield *yield, int32_t n,
@@ -148,13 +178,14 @@ static int commit(struct output *output, const struct rf_yield *yield, int32_t n
         }
         ++*generated;
         session->stats.generated_tokens++;
-        int code = tell(output, token, target - yield[i].origin, rf_token_text(tokenizer, token, 0),
-                        &stop, error);
+        struct rf_str text = rf_token_text(tokenizer, token, 0);
+        int code = tell(output, token, target - yield[i].origin, text, &stop, error);
         if (code) return code;
         if (output->stopped || stop || atomic_load(&session->cancel)) {
             finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
             return 1;
         }
+        if (repeats(output, token, text)) return 1;
     }
     return 0;
 }
@@ -216,6 +247,7 @@ static int64_t answer(riffle_session *session, const riffle_generate_options *op
     double start = rf_clock_seconds();
     atomic_store(&session->cancel, 0);
     finish(session, RIFFLE_FINISH_NONE, "");
+    rf_repetition_begin(&output.repetition);
     rf_pace_begin(&session->levels.cascade->pace,
                   chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
     int64_t generated = generate(&output, &error);

@@ -17,6 +17,8 @@
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
+enum { RF_SAMPLING_SENTENCE = 512 };
+
 struct riffle_model {
     struct rf_allocator allocator;
     struct rf_source *source;
@@ -25,8 +27,10 @@ struct riffle_model {
     struct rf_error chat_error;
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
-    char stored_types[256], weights_note[256];
+    char stored_types[256], weights_note[256], weights_reason[160];
     struct drafts drafts;
+    struct rf_sampling sampling; /* recommended, by rf_recommend_sampling */
+    char sampling_source[RF_SAMPLING_SENTENCE];
 
     struct rf_backend *backend; /* NULL when only the header was opened */
     const char *tier;           /* of the backend */
@@ -110,6 +114,9 @@ struct rf_backend_options rf_api_device(void);
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 
 struct rf_open_options rf_api_open_options(const riffle_model_options *options);
+/* Chooses the model's recommended sampling; its source is open. */
+void rf_recommend_sampling(riffle_model *model);
+
 /* Loads the weights of a model whose header and backend are open. */
 int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error);

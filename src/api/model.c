@@ -7,7 +7,10 @@
 #include "platform/memory.h"
 #include "platform/process.h"
 
-RF_API_OPTIONS(riffle_model_options, .weights = "stored", .chain = "auto")
+RF_API_OPTIONS(riffle_model_options, .weights = "auto", .chain = "auto")
+
+/* Quantised models with fewer parameters are computed in BF16, unless the caller chose the form. */
+enum { SMALL_MODEL_MILLIONS = 300 };
 
 /* Appends to a list in `text`, as far as it fits. */
 static void append(char text[256], const char *name, const char *relation, const char *value)
@@ -111,13 +114,35 @@ static int open_backend(riffle_model *model, struct rf_error *error)
     return code;
 }
 
+static int weight_cost(riffle_model *model, enum rf_weight_form form, struct rf_error *error)
+{
+    return rf_weight_cost(model->source, form, rf_backend_kinds[0], &model->allocator, &model->cost,
+                          error);
+}
+
+/* Sets the form of the weights and their cost. `wanted`: "auto", "stored" or "bf16". */
+static int choose_weights(riffle_model *model, const char *wanted, struct rf_error *error)
+{
+    int is_auto = strcmp(wanted, "auto") == 0;
+    int code = weight_cost(model, strcmp(wanted, "bf16") == 0 ? RF_WEIGHTS_BF16 : RF_WEIGHTS_STORED,
+                           error);
+    if (code || !is_auto || model->cost.form != RF_WEIGHTS_STORED ||
+        model->cost.n_params >= SMALL_MODEL_MILLIONS * (uint64_t)1000000)
+        return code;
+    snprintf(model->weights_reason, sizeof model->weights_reason,
+             "a quantised model of fewer than %d million parameters answers better with "
+             "activations in 16 bits than in 8",
+             SMALL_MODEL_MILLIONS);
+    return weight_cost(model, RF_WEIGHTS_BF16, error);
+}
+
 static int open_parts(riffle_model *model, const char *path, const riffle_model_options *options,
                       struct rf_error *error)
 {
-    const char *weights = options->weights ? options->weights : "stored";
-    enum rf_weight_form form = strcmp(weights, "stored") == 0 ? RF_WEIGHTS_STORED : RF_WEIGHTS_BF16;
-    if (form == RF_WEIGHTS_BF16 && strcmp(weights, "bf16") != 0)
-        return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are stored and bf16",
+    const char *weights = options->weights ? options->weights : "auto";
+    if (strcmp(weights, "auto") != 0 && strcmp(weights, "stored") != 0 &&
+        strcmp(weights, "bf16") != 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are auto, stored and bf16",
                        weights);
 
     struct rf_open_options open = rf_api_open_options(options);
@@ -125,9 +150,7 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     if (!code)
         code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
                                 error);
-    if (!code)
-        code = rf_weight_cost(model->source, form, rf_backend_kinds[0], &model->allocator,
-                              &model->cost, error);
+    if (!code) code = choose_weights(model, weights, error);
     if (code) return code;
     if (options->flags & RIFFLE_OPEN_COPY) {
         model->cost.resident_bytes += model->source->file_bytes;
@@ -135,6 +158,7 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     }
     describe_types(model);
     describe_weights(model);
+    rf_recommend_sampling(model);
     code = open_chat(model, options->chat_template, error);
     if (!code) code = rf_drafts_choose(model, options, error);
     if (code || options->flags & RIFFLE_OPEN_HEADER) return code;
@@ -221,6 +245,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .eos_token = rf_tokenizer_eos(model->tokenizer),
         .adds_bos = rf_tokenizer_adds_bos(model->tokenizer),
         .rope_theta = params->rope_theta,
+        .weights_reason = model->weights_reason,
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

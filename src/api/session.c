@@ -6,6 +6,12 @@
 
 RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
+static uint64_t kv_bytes_of(const riffle_model *model, const struct rf_sequence_shape *shape)
+{
+    return rf_backend_kinds[0]->kv_bytes(&model->source->params, shape->kv) *
+           (uint64_t)shape->n_ctx;
+}
+
 static int choose_shape(const riffle_model *model, const riffle_session_options *options,
                         struct rf_sequence_shape *shape, struct rf_error *error)
 {
@@ -21,8 +27,7 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     if (shape->n_ctx == 0)
         shape->n_ctx =
             params->n_ctx_train < RIFFLE_DEFAULT_CTX ? params->n_ctx_train : RIFFLE_DEFAULT_CTX;
-    uint64_t kv_bytes = rf_backend_kinds[0]->kv_bytes(params, RF_KV_F16) * (uint64_t)shape->n_ctx,
-             memory = rf_memory_physical();
+    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = rf_memory_physical();
     if (kv_bytes > memory)
         return rf_fail(error, RF_ERR_MEMORY,
                        "n_ctx %d: such a context takes %.1f GB, this machine has %.1f GB",
@@ -78,6 +83,21 @@ static void close_session(riffle_session *session)
     rf_view_free(session->view);
     rf_api_return_queue(session->model, session->queue);
     rf_free(&session->model->allocator, session);
+}
+
+int riffle_session_cost(const riffle_model *model, const riffle_session_options *options,
+                        int32_t *n_ctx, uint64_t *kv_bytes)
+{
+    riffle_session_options chosen;
+    struct rf_sequence_shape shape;
+    struct rf_error error;
+    if (!model) return rf_api_error(RIFFLE_ERR_ARGUMENT, "model is NULL");
+    int code = take_riffle_session_options(&chosen, options);
+    if (code) return code;
+    if (choose_shape(model, &chosen, &shape, &error)) return rf_api_fail(&error);
+    if (n_ctx) *n_ctx = shape.n_ctx;
+    if (kv_bytes) *kv_bytes = kv_bytes_of(model, &shape);
+    return 0;
 }
 
 int riffle_session_open(riffle_session **session, riffle_model *model,

@@ -58,6 +58,7 @@ static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t ind
     riffle_generate_options_init(&generate, sizeof generate);
     generate.max_tokens = max_tokens;
     generate.ignore_eos = 1;
+    generate.ignore_repetition = 1;
 
     snprintf(note, sizeof note, "prompt %zu of %zu", index + 1, suite->prompts.count);
     progress_update_note(&suite->progress, "measuring", suite->answers_done++, suite->answers,

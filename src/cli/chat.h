@@ -14,6 +14,8 @@ void conversation_add(struct conversation *conversation, const char *role, const
                       size_t n);
 /* Removes the messages after the first `count`. */
 void conversation_cut(struct conversation *conversation, size_t count);
+/* Removes n messages from `first` on. */
+void conversation_drop(struct conversation *conversation, size_t first, size_t n);
 void conversation_free(struct conversation *conversation);
 
 /* The system message, which can only be the first; NULL: none. */
@@ -26,15 +28,33 @@ int conversation_save(const struct conversation *conversation, const char *path)
 int conversation_load(struct conversation *conversation, const char *path);
 
 struct chat {
-    const struct cli_options *options;
+    struct cli_options *options; /* the chat's own copy, which /set changes */
     struct engine engine;
     struct conversation conversation;
     int interactive;        /* standard input is a terminal */
     int stats_after_answer; /* print a line of figures */
+    int answered;           /* the last message has an answer, perhaps a part of one */
+    int explained_full;     /* the user was told what a full context offers */
     int paints;             /* tokens have the colour of the level that first proposed them */
 };
 
 enum { CHAT_LEAVE = -1 };
+
+/* Handles one message and its answer. A partial answer stays in the conversation; a message without
+ * any answer is removed. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
+int chat_answer(struct chat *chat, const char *message, size_t n_message);
+
+/* Shows the settings, or changes one: "NAME VALUE". */
+int chat_set(struct chat *chat, const char *argument);
+
+/* Whether a full context drops the oldest turns instead of ending the answer. */
+int chat_drops(const struct chat *chat);
+/* Says once what may be done about a full context. */
+void chat_explain_full(struct chat *chat);
+/* Drops whole turns, the oldest first, until the conversation, n_answer tokens of an answer that
+ * has begun, and room for more fit the context; says how many. The system message and the last turn
+ * stay. CLI_FAILED with a sentence, and nothing dropped, if these alone do not fit. */
+int chat_make_room(struct chat *chat, size_t n_answer);
 
 /* A line that begins with a slash. */
 struct chat_command {

@@ -1,4 +1,6 @@
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/chat.h"
@@ -121,6 +123,60 @@ static int run_clear(struct chat *chat, const char *argument)
     return run_reset(chat, argument);
 }
 
+/* The number of messages before the user's last one; SIZE_MAX if there is none. */
+static size_t before_last_message(const struct conversation *conversation)
+{
+    size_t n = conversation->count;
+    while (n-- > 0)
+        if (strcmp(conversation->messages[n].role, "user") == 0) break;
+    return n;
+}
+
+static int run_undo(struct chat *chat, const char *argument)
+{
+    (void)argument;
+    size_t n = before_last_message(&chat->conversation);
+    if (n == SIZE_MAX) return cli_fail("there is no message to forget");
+    conversation_cut(&chat->conversation, n);
+    inform("forgot the last message and its answer; %zu message%s left", n,
+           n == 1 ? " is" : "s are");
+    return CLI_OK;
+}
+
+/* If there is no new answer, the old one stays. */
+static int run_regen(struct chat *chat, const char *argument)
+{
+    (void)argument;
+    struct conversation *conversation = &chat->conversation;
+    size_t n = before_last_message(conversation);
+    if (n == SIZE_MAX) return cli_fail("there is no message to answer again");
+    int has_answer = conversation->count > n + 1;
+    const char *old = has_answer ? conversation->messages[n + 1].content : "";
+    char *message =
+        cli_copy(conversation->messages[n].content, strlen(conversation->messages[n].content));
+    char *answer = cli_copy(old, strlen(old));
+    conversation_cut(conversation, n);
+
+    riffle_sampling *sampling = &chat->options->sampling;
+    sampling->seed++;
+    chat->engine.sampling = *sampling;
+    if (sampling->temperature > 0)
+        inform("answering again with seed %llu", (unsigned long long)sampling->seed);
+    else
+        inform("answering again; at temp 0 the answer stays the same, /set temp 0.7 would change "
+               "it");
+    int status = cli_status(riffle_session_set_sampling(chat->engine.session, sampling));
+    chat->answered = 0;
+    if (status == CLI_OK) status = chat_answer(chat, message, strlen(message));
+    if (!chat->answered) {
+        conversation_add(conversation, "user", message, strlen(message));
+        if (has_answer) conversation_add(conversation, "assistant", answer, strlen(answer));
+    }
+    free(message);
+    free(answer);
+    return status;
+}
+
 static int run_system(struct chat *chat, const char *argument)
 {
     const char *system = conversation_system(&chat->conversation);
@@ -150,6 +206,9 @@ static int run_exit(struct chat *chat, const char *argument)
 static int run_help(struct chat *chat, const char *argument);
 
 static const char *const on_off[] = {"on", "off", NULL};
+static const char *const settings[] = {"temp",           "top-k",         "top-p", "min-p",
+                                       "repeat-penalty", "repeat-last-n", "seed",  "max-tokens",
+                                       "overflow",       "repetition",    NULL};
 static const char *const chains[] = {"auto", "none", NULL};
 
 const struct chat_command chat_commands[] = {
@@ -161,6 +220,12 @@ const struct chat_command chat_commands[] = {
     {"/chain", "[CHAIN]",
      "the chain of levels that answers, and why; with CHAIN: answer with that one",
      .run = run_chain, .words = chains},
+    {"/set", "[NAME VALUE]",
+     "show or change temp, top-k, top-p, min-p, repeat-penalty, repeat-last-n, seed, max-tokens, "
+     "overflow or repetition",
+     .run = chat_set, .words = settings},
+    {"/regen", "", "answer the last message again", .run = run_regen},
+    {"/undo", "", "forget the last message and its answer", .run = run_undo},
     {"/save", "FILE", "write the conversation as JSON", .run = run_save, .takes_file = 1},
     {"/load", "FILE", "continue a saved conversation", .run = run_load, .takes_file = 1},
     {"/reset", "", "start a new conversation; the system message stays", .run = run_reset},

@@ -44,8 +44,13 @@ extern const char *cli_verb;
 int cli_fail(const char *format, ...) CLI_PRINTF(1, 2);
 /* The same for wrong usage, with a reference to the help. Returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
+/* Only the reference to the help. Returns CLI_USAGE. */
+int cli_usage_hint(void);
+/* Prints a sentence of the library, and the option for a field that it names. Returns
+ * CLI_FAILED. */
+int cli_explain(const char *text);
 /* The exit status for the result of a library call. If it is negative, prints the library's
- * sentence and the option for a field that it names. CLI_INTERRUPTED, without a sentence, if the
+ * sentence as cli_explain does. CLI_INTERRUPTED, without a sentence, if the
  * user stopped the call. */
 int cli_status(int64_t result);
 

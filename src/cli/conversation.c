@@ -17,13 +17,23 @@ void conversation_add(struct conversation *conversation, const char *role, const
         (riffle_message){cli_copy(role, strlen(role)), cli_copy(content, n)};
 }
 
+void conversation_drop(struct conversation *conversation, size_t first, size_t n)
+{
+    riffle_message *messages = conversation->messages;
+    for (size_t i = first; i < first + n; i++) {
+        free((void *)messages[i].role);
+        free((void *)messages[i].content);
+    }
+    conversation->count -= n;
+    if (n)
+        memmove(messages + first, messages + first + n,
+                (conversation->count - first) * sizeof *messages);
+}
+
 void conversation_cut(struct conversation *conversation, size_t count)
 {
-    while (conversation->count > count) {
-        const riffle_message *last = &conversation->messages[--conversation->count];
-        free((void *)last->role);
-        free((void *)last->content);
-    }
+    if (conversation->count > count)
+        conversation_drop(conversation, count, conversation->count - count);
 }
 
 void conversation_free(struct conversation *conversation)

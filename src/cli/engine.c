@@ -13,24 +13,30 @@ static void cancel_session(void *user)
     riffle_cancel(user);
 }
 
-/* The name of a level that `name` probably misspells; NULL: none. */
-static const char *nearest_level(const char *name)
+/* Explains that `name` is neither a level nor a model. */
+static void explain_level(const char *name)
 {
     static const char *const levels[] = {"ngram", "draft", "mxfp4", "q4", "stored", "target"};
     struct suggestion best = suggestion_for(name);
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) suggestion_offer(&best, levels[i]);
-    return best.name;
+    struct buffer list = {0};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        suggestion_offer(&best, levels[i]);
+        buffer_printf(&list, "%s, ", levels[i]);
+    }
+    cli_fail("--chain: '%s' is no level; levels: %sand models (a .gguf file, a folder or a name "
+             "from `riffle models`)%s",
+             name, list.data, best.text);
+    buffer_free(&list);
 }
 
 /* riffle_model_options.find_model: a chain takes the same names as MODEL. */
 static int find_model(void *user, const char *name, char *path, size_t cap)
 {
     struct engine *engine = user;
-    const char *nearest = rf_path_exists(name) ? NULL : nearest_level(name);
     char *found = NULL;
     engine->explained = 1;
-    if (nearest)
-        cli_fail("chain: there is no level or file '%s'; did you mean %s?", name, nearest);
+    if (!may_be_model(name))
+        explain_level(name);
     else
         found = model_path(name);
     if (found && strlen(found) >= cap)
@@ -48,6 +54,41 @@ static const char *cache_folder(char path[LONGEST_PATH])
     if (rf_user_folder(RF_FOLDER_CACHE, base, sizeof base) != 0) return NULL;
     snprintf(path, LONGEST_PATH, "%s/riffle", base);
     return rf_make_folder(path) == 0 ? path : NULL;
+}
+
+/* Sets values from a row of models.tsv, "temp=0.2,top-p=0.9". */
+static void take_listed(riffle_sampling *sampling, const char *listed)
+{
+    struct cli_options scratch = {.sampling = *sampling};
+    char name[32], value[32];
+    for (int n; sscanf(listed, "%31[^=]=%31[^,]%n", name, value, &n) == 2;
+         listed += *listed == ',') {
+        char dashed[sizeof name + 2];
+        snprintf(dashed, sizeof dashed, "--%s", name);
+        const struct option *option = option_find(dashed, VERB_CHAT);
+        if (option) option_set(&scratch, option, listed, value);
+        listed += n;
+    }
+    *sampling = scratch.sampling;
+}
+
+/* A chat samples as suits the model: as the options say, else the file, else the list of known
+ * models; other verbs are greedy. */
+static void choose_sampling(struct engine *engine, const struct cli_options *options)
+{
+    const struct known_model *known = known_model_of(engine->path);
+    riffle_sampling defaults;
+    engine->sampling = options->sampling;
+    engine->sampling_source = "the defaults of the library";
+    riffle_sampling_init(&defaults, sizeof defaults);
+    if (options->verb->bit == VERB_CHAT &&
+        riffle_model_get_sampling(engine->model, &defaults, sizeof defaults,
+                                  &engine->sampling_source) == 0 &&
+        known && strcmp(known->sampling, "-") != 0) {
+        engine->sampling_source = "the list of known models";
+        take_listed(&defaults, known->sampling);
+    }
+    sampling_fill(&engine->sampling, &defaults);
 }
 
 int engine_open_model(struct engine *engine, const struct cli_options *options, unsigned flags)
@@ -88,6 +129,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     if (code == RIFFLE_OK)
         code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
     int status = code != RIFFLE_OK && engine->explained ? CLI_FAILED : cli_status(code);
+    if (status == CLI_OK) choose_sampling(engine, options);
     if (status != CLI_OK) engine_close(engine);
     return status;
 }
@@ -135,7 +177,7 @@ int engine_add_session(struct engine *engine, const struct cli_options *options,
 
     double start = rf_clock_seconds();
     int code = riffle_session_open(session, engine->model, &session_options);
-    if (code == RIFFLE_OK) code = riffle_session_set_sampling(*session, &options->sampling);
+    if (code == RIFFLE_OK) code = riffle_session_set_sampling(*session, &engine->sampling);
     engine->load_seconds += rf_clock_seconds() - start;
     if (code == RIFFLE_OK) return CLI_OK;
     int status = cli_status(code);

@@ -14,6 +14,8 @@ struct engine {
     riffle_session *session; /* NULL if only the model was opened */
     riffle_model_info info;
     struct progress_line progress;
+    riffle_sampling sampling;    /* in effect */
+    const char *sampling_source; /* of what the options left open: a few words */
     double load_seconds;
     struct draft draft; /* of --draft, else the listed one for --chain auto */
     int explained;      /* a sentence already reports a model of the chain that was not found */

@@ -34,6 +34,11 @@ int cli_usage_error(const char *format, ...)
     va_start(arguments, format);
     sentence(format, arguments);
     va_end(arguments);
+    return cli_usage_hint();
+}
+
+int cli_usage_hint(void)
+{
     inform("riffle: `riffle help%s%s` shows the usage", cli_verb ? " " : "",
            cli_verb ? cli_verb : "");
     return CLI_USAGE;
@@ -45,6 +50,7 @@ static const struct {
 } options_of_fields[] = {
     {"chain", "--chain"},
     {"chat_template", "--template or --raw"},
+    {"ignore_repetition", "--ignore-repetition; in a chat /set repetition off"},
     {"n_ctx", "--ctx"},
 };
 
@@ -57,13 +63,18 @@ static int names(const char *text, const char *word)
     return 0;
 }
 
+int cli_explain(const char *text)
+{
+    for (size_t i = 0; i < sizeof options_of_fields / sizeof *options_of_fields; i++)
+        if (names(text, options_of_fields[i].field))
+            return cli_fail("%s (choose with %s)", text, options_of_fields[i].options);
+    return cli_fail("%s", text);
+}
+
 int cli_status(int64_t result)
 {
     if (result >= 0) return CLI_OK;
     if (result == RIFFLE_ERR_CANCELLED && rf_interrupts() > 0) return CLI_INTERRUPTED;
     const char *text = riffle_last_error();
-    for (size_t i = 0; i < sizeof options_of_fields / sizeof *options_of_fields; i++)
-        if (names(text, options_of_fields[i].field))
-            return cli_fail("%s (choose with %s)", text, options_of_fields[i].options);
-    return cli_fail("%s", text[0] ? text : riffle_strerror((int)result));
+    return cli_explain(text[0] ? text : riffle_strerror((int)result));
 }

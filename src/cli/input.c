@@ -12,11 +12,12 @@ int input_read(struct cli_options *options)
     struct input *input = &options->input;
     enum verb_bit verb = options->verb->bit;
     if (!(verb & (VERB_RUN | VERB_TOKENIZE | VERB_PERPLEXITY))) return CLI_OK;
+    int is_message = verb == VERB_RUN && !options->raw;
     if (options->prompt) {
         input->name = "-p";
         input->bytes = strlen(options->prompt);
         input->text = cli_copy(options->prompt, input->bytes);
-        return CLI_OK;
+        return is_message && !input->bytes ? cli_usage_error("the text of -p is empty") : CLI_OK;
     }
     if (!options->file && rf_is_terminal(RF_STDIN))
         return cli_usage_error("there is no text: give %s-f FILE",
@@ -27,7 +28,7 @@ int input_read(struct cli_options *options)
     if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
     if (code != RF_OK) return cli_fail("%s", error.text);
     /* The newline at the end of a file is not part of the message. */
-    if (verb == VERB_RUN && !options->raw && input->bytes && input->text[input->bytes - 1] == '\n')
+    if (is_message && input->bytes && input->text[input->bytes - 1] == '\n')
         input->text[--input->bytes] = 0;
-    return CLI_OK;
+    return is_message && !input->bytes ? cli_fail("the text of %s is empty", input->name) : CLI_OK;
 }

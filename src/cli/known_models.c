@@ -16,10 +16,10 @@ const struct known_model *known_models(void)
     for (const char *line = known_models_tsv; *line; line += strspn(line, "\n")) {
         int fields = sscanf(line,
                             "%63[^\t\n]\t%127[^\t\n]\t%31[^\t\n]\t%" SCNd64
-                            "\t%63[^\t\n]\t%64[^\t\n]\t%511[^\n]",
+                            "\t%63[^\t\n]\t%64[^\t\n]\t%511[^\t\n]\t%95[^\t\n]",
                             model.name, model.file, model.licence, &model.bytes, model.draft,
-                            model.sha256, model.sources);
-        if (fields == 7 && *line != '#') {
+                            model.sha256, model.sources, model.sampling);
+        if (fields == 8 && *line != '#') {
             models = cli_reallocate(models, n + 2, sizeof *models);
             models[n++] = model;
             models[n] = (struct known_model){.bytes = 0};
@@ -54,4 +54,12 @@ const char *models_folder(char path[LONGEST_PATH])
         n = snprintf(path, LONGEST_PATH, "%s/riffle/models", data);
     }
     return n < 0 || n >= LONGEST_PATH ? "the path of the models' folder is too long" : NULL;
+}
+
+const struct known_model *known_model_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    for (const struct known_model *model = known_models(); model->name[0]; model++)
+        if (strcmp(model->file, file) == 0) return model;
+    return NULL;
 }

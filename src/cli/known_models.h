@@ -17,6 +17,7 @@ struct known_model {
     char draft[64]; /* name of its draft model; "-": none */
     char sha256[65];
     char sources[512];
+    char sampling[96]; /* "temp=0.2,top-p=0.9": options of a chat; "-": none */
 };
 
 /* Ended by an entry without a name. */
@@ -25,5 +26,7 @@ const struct known_model *known_models(void);
 /* The folder of models with a short name: $RIFFLE_MODELS, else a folder in the user's data folder.
  * NULL, or a sentence about what is wrong. */
 const char *models_folder(char path[LONGEST_PATH]);
+/* The listed model at `path`, which is recognised by its file name; NULL: none. */
+const struct known_model *known_model_of(const char *path);
 
 #endif

@@ -186,6 +186,18 @@ int model_explain_missing(const struct model_entry *entry)
                     entry->name, entry->path, entry->name, kept ? "the rest of it" : "it", size);
 }
 
+int may_be_model(const char *name)
+{
+    struct model_list list;
+    struct buffer candidates = {0};
+    if (rf_path_exists(name) || strchr(name, '/') || has_suffix(name, suffix)) return 1;
+    int may = model_list_read(&list) != CLI_OK || model_list_find(&list, name, &candidates) ||
+              candidates.count;
+    buffer_free(&candidates);
+    model_list_free(&list);
+    return may;
+}
+
 char *model_path(const char *model)
 {
     if (rf_path_exists(model)) return cli_copy(model, strlen(model));
@@ -212,10 +224,8 @@ struct draft draft_of(const char *path)
     struct draft draft = {NULL, NULL};
     struct buffer draft_path = {0};
     char folder[LONGEST_PATH];
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path, *wanted = "-";
-    const struct known_model *model;
-    for (model = known_models(); model->name[0]; model++)
-        if (strcmp(model->file, file) == 0) wanted = model->draft;
+    const struct known_model *target = known_model_of(path), *model;
+    const char *wanted = target ? target->draft : "-";
     for (model = known_models(); model->name[0] && strcmp(model->name, wanted) != 0;) model++;
     if (!model->name[0]) return draft;
     draft.name = model->name;

@@ -43,6 +43,9 @@ int model_explain_missing(const struct model_entry *entry);
  * with a sentence on standard error that names the remedy. */
 char *model_path(const char *model);
 
+/* Whether `name` may be meant as a MODEL: it exists, looks like a path, or begins a known name. */
+int may_be_model(const char *name);
+
 /* The listed draft model of the model at `path`, which is recognised by its file name. The path,
  * for free(), is NULL if the file is not complete; the name, too, if there is none. */
 struct draft {

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,12 @@ static const struct option *find(const char *name, size_t n, unsigned verb,
         *other = option;
     }
     return NULL;
+}
+
+const struct option *option_find(const char *name, enum verb_bit verb)
+{
+    const struct option *other;
+    return find(name, strlen(name), verb, &other);
 }
 
 /* Reports an option that exists, but not for this verb. */
@@ -112,28 +119,28 @@ static int is_choice(const char *choices, const char *text)
     return 0;
 }
 
-static int parse_number(const struct option *option, const char *text, double *number)
+static int parse_number(const struct option *option, const char *name, const char *text,
+                        double *number)
 {
     char *end;
     int whole = option->kind == OPTION_INT;
     *number = strtod(text, &end);
     if (!is_number(text, end, whole ? "+-0123456789" : "+-.eE0123456789"))
-        return cli_usage_error("%s needs a %snumber, not '%s'", option->name, whole ? "whole " : "",
-                               text);
+        return cli_fail("%s needs a %snumber, not '%s'", name, whole ? "whole " : "", text);
     if (!(*number >= option->low && *number <= option->high))
-        return cli_usage_error("%s must be between %.10g and %.10g, not %s", option->name,
-                               option->low, option->high, text);
+        return cli_fail("%s must be between %.10g and %.10g, not %s", name, option->low,
+                        option->high, text);
     return 0;
 }
 
-static int parse_seed(const struct option *option, const char *text, uint64_t *value)
+static int parse_seed(const char *name, const char *text, uint64_t *value)
 {
     char *end;
     errno = 0;
     *value = strtoull(text, &end, 10);
     if (is_number(text, end, "0123456789") && !errno) return 0;
-    return cli_usage_error("%s needs a whole number between 0 and 18446744073709551615, not '%s'",
-                           option->name, text);
+    return cli_fail("%s needs a whole number between 0 and 18446744073709551615, not '%s'", name,
+                    text);
 }
 
 /* Appends a value after a comma. */
@@ -151,19 +158,20 @@ static void add_text(struct text_list *list, const char *text)
     list->items[list->count++] = text;
 }
 
-static int set_value(struct cli_options *options, const struct option *option, const char *text)
+int option_set(struct cli_options *options, const struct option *option, const char *name,
+               const char *text)
 {
     void *field = (char *)options + option->offset;
     enum option_kind kind = option->kind;
     double number = 0;
     int status = 0;
-    if (kind == OPTION_INT || kind == OPTION_FLOAT) status = parse_number(option, text, &number);
-    if (kind == OPTION_SEED) status = parse_seed(option, text, field);
+    if (kind == OPTION_INT || kind == OPTION_FLOAT)
+        status = parse_number(option, name, text, &number);
+    if (kind == OPTION_SEED) status = parse_seed(name, text, field);
     if ((kind == OPTION_LIST || kind == OPTION_TEXTS) && !text[0])
-        status = cli_usage_error("%s needs a text that is not empty", option->name);
+        status = cli_fail("%s needs a text that is not empty", name);
     if (kind == OPTION_CHOICE && !is_choice(option->choices, text))
-        status =
-            cli_usage_error("%s must be one of %s, not '%s'", option->name, option->choices, text);
+        status = cli_fail("%s must be one of %s, not '%s'", name, option->choices, text);
     if (status) return status;
     switch (kind) {
     case OPTION_FLAG: *(int *)field = 1; break;
@@ -176,6 +184,21 @@ static int set_value(struct cli_options *options, const struct option *option, c
     case OPTION_SEED: break;
     }
     return 0;
+}
+
+void option_show(const struct cli_options *options, const struct option *option, char *text,
+                 size_t cap)
+{
+    const void *field = (const char *)options + option->offset;
+    switch (option->kind) {
+    case OPTION_INT: snprintf(text, cap, "%d", *(const int32_t *)field); break;
+    case OPTION_FLOAT: snprintf(text, cap, "%g", (double)*(const float *)field); break;
+    case OPTION_SEED:
+        snprintf(text, cap, "%llu", (unsigned long long)*(const uint64_t *)field);
+        break;
+    case OPTION_CHOICE: snprintf(text, cap, "%s", *(const char *const *)field); break;
+    default: snprintf(text, cap, "%s", ""); break;
+    }
 }
 
 /* Whether the chain uses the model of --draft. */
@@ -284,10 +307,27 @@ static int check_together(const struct cli_options *options)
 static void set_defaults(struct cli_options *options)
 {
     int speculates = (options->verb->bit & (VERB_CHAT | VERB_RUN | VERB_INFO)) != 0;
-    options->weights = "stored";
+    options->weights = "auto";
     options->chain = speculates ? "auto" : "none";
-    riffle_sampling_init(&options->sampling, sizeof options->sampling);
-    options->sampling.seed = (uint32_t)rf_random();
+    options->overflow = "stop";
+    options->sampling = (riffle_sampling){.struct_size = sizeof options->sampling,
+                                          .temperature = NAN,
+                                          .top_k = NOT_GIVEN,
+                                          .top_p = NAN,
+                                          .min_p = NAN,
+                                          .repeat_penalty = NAN,
+                                          .repeat_last_n = NOT_GIVEN,
+                                          .seed = (uint32_t)rf_random()};
+}
+
+void sampling_fill(riffle_sampling *given, const riffle_sampling *defaults)
+{
+    if (isnan(given->temperature)) given->temperature = defaults->temperature;
+    if (given->top_k == NOT_GIVEN) given->top_k = defaults->top_k;
+    if (isnan(given->top_p)) given->top_p = defaults->top_p;
+    if (isnan(given->min_p)) given->min_p = defaults->min_p;
+    if (isnan(given->repeat_penalty)) given->repeat_penalty = defaults->repeat_penalty;
+    if (given->repeat_last_n == NOT_GIVEN) given->repeat_last_n = defaults->repeat_last_n;
 }
 
 static int set_argument(struct cli_options *options, const char *argument)
@@ -314,7 +354,7 @@ static int set_option(struct cli_options *options, int argc, char **argv, int *n
         value = argv[1];
         *n_used = 2;
     }
-    return set_value(options, option, value);
+    return option_set(options, option, option->name, value) ? cli_usage_hint() : 0;
 }
 
 int options_parse(struct cli_options *options, int argc, char **argv)

@@ -19,6 +19,8 @@ enum verb_bit {
 #undef BIT
 };
 
+enum { NOT_GIVEN = INT32_MIN };
+
 struct text_list {
     const char **items; /* for free() */
     size_t count;
@@ -51,7 +53,10 @@ struct cli_options {
     int raw, special, no_bos;
 
     int32_t max_tokens; /* 0: no limit */
+    /* What was not given is NaN or NOT_GIVEN; engine.sampling has the values in effect. */
     riffle_sampling sampling;
+    int ignore_repetition;
+    const char *overflow; /* of a chat: "stop" or "drop" */
 
     int32_t chunks, repeats; /* 0: all; the verb's default */
 
@@ -115,6 +120,18 @@ struct variable {
 extern const struct option option_table[];
 extern const struct verb verb_table[];
 extern const struct variable variable_table[];
+
+/* The option of the verb with that name, "--temp"; NULL: none. */
+const struct option *option_find(const char *name, enum verb_bit verb);
+/* Sets the option's field to a value that `text` gives. CLI_OK, or CLI_FAILED with a sentence that
+ * names the option as `name`. */
+int option_set(struct cli_options *options, const struct option *option, const char *name,
+               const char *text);
+/* Writes the value of an option that is a number or a choice; "" for others. */
+void option_show(const struct cli_options *options, const struct option *option, char *text,
+                 size_t cap);
+/* Replaces values that were not given. */
+void sampling_fill(riffle_sampling *given, const riffle_sampling *defaults);
 
 /* Parses what follows the verb into options with `verb` and `start_seconds`. 0; 1 for --help; or
  * CLI_USAGE with a sentence on standard error. */

@@ -183,6 +183,7 @@ static int read_and_decode(struct bench_plain *bench, int32_t depth, int32_t pro
     riffle_generate_options_init(&generate, sizeof generate);
     generate.max_tokens = 1 + n_decoded; /* the prompt's last pass gives the first token */
     generate.ignore_eos = 1;
+    generate.ignore_repetition = 1;
 
     int code = riffle_rewind(session, depth);
     riffle_session_reset_stats(session);

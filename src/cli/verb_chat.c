@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/chat.h"
@@ -17,6 +18,8 @@ struct turn {
     struct chat *chat;
     struct buffer text;
     struct wrap wrap;
+    int32_t *tokens; /* of the answer so far */
+    size_t n_tokens;
     int begun, write_failed;
 };
 
@@ -25,6 +28,10 @@ static int on_event(void *user, const riffle_event *event)
     struct turn *turn = user;
     if (!turn->begun) progress_clear(&turn->chat->engine.progress);
     turn->begun = 1;
+    if (event->token >= 0) {
+        turn->tokens = cli_reallocate(turn->tokens, turn->n_tokens + 1, sizeof *turn->tokens);
+        turn->tokens[turn->n_tokens++] = event->token;
+    }
     if (event->text_bytes) {
         const char *colour = turn->chat->paints ? level_colour(event->level) : "";
         buffer_append(&turn->text, event->text, event->text_bytes);
@@ -46,33 +53,57 @@ static void print_figures(const riffle_stats *before, const riffle_stats *after)
     fputs(colour ? "\033[0m" : "", stderr);
 }
 
-/* Explains why an answer ended early. */
-static void explain_length(const struct chat *chat)
+/* The sentence if the last answer ended because the context is full, else NULL. */
+static const char *full_context(const struct chat *chat)
 {
-    const char *sentence = "";
+    const char *sentence;
+    return riffle_session_finish(chat->engine.session, &sentence) == RIFFLE_FINISH_LENGTH &&
+                   sentence[0]
+               ? sentence
+               : NULL;
+}
+
+/* Explains why an answer ended early. */
+static void explain_end(struct chat *chat)
+{
+    const char *sentence;
+    riffle_finish finish = riffle_session_finish(chat->engine.session, &sentence);
+    if (full_context(chat) && !chat_drops(chat) && !chat->explained_full)
+        chat_explain_full(chat);
+    else if (sentence[0] && !(finish == RIFFLE_FINISH_LENGTH && chat_drops(chat)))
+        cli_explain(sentence);
+}
+
+/* Reads the conversation, and the answer so far. 0 or a negative code. */
+static int64_t prefill(struct chat *chat, const struct turn *turn)
+{
     riffle_session *session = chat->engine.session;
-    int full = riffle_session_tokens(session, NULL) >= riffle_session_n_ctx(session);
-    if (riffle_session_finish(session, &sentence) != RIFFLE_FINISH_LENGTH || !sentence[0]) return;
-    inform("riffle: %s%s", sentence,
-           full && chat->interactive ? " (/reset begins a new conversation)" : "");
+    int64_t n = riffle_chat_prefill(session, chat->conversation.messages, chat->conversation.count);
+    if (n >= 0 && turn->n_tokens) n = riffle_prefill(session, turn->tokens, turn->n_tokens);
+    progress_clear(&chat->engine.progress);
+    if (n >= 0 && rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
+    return n < 0 ? n : 0;
 }
 
 /* Generates the answer to the conversation and streams it. 0, or a negative code with the text so
  * far in `turn`. */
 static int64_t generate(struct chat *chat, struct turn *turn)
 {
-    riffle_session *session = chat->engine.session;
-    int64_t n = riffle_chat_prefill(session, chat->conversation.messages, chat->conversation.count);
-    progress_clear(&chat->engine.progress);
+    int64_t n = prefill(chat, turn);
     if (n < 0) return n;
-    if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
 
+    const struct cli_options *chosen = chat->options;
     riffle_generate_options options;
     riffle_generate_options_init(&options, sizeof options);
-    options.max_tokens = chat->options->max_tokens;
-    options.stop = chat->options->stop.items;
-    options.n_stop = chat->options->stop.count;
-    n = riffle_generate(session, &options, on_event, turn);
+    options.stop = chosen->stop.items;
+    options.n_stop = chosen->stop.count;
+    options.ignore_repetition = chosen->ignore_repetition;
+    do {
+        options.max_tokens = chosen->max_tokens ? chosen->max_tokens - (int32_t)turn->n_tokens : 0;
+        n = riffle_generate(chat->engine.session, &options, on_event, turn);
+        /* An answer that fills the context goes on after fewer turns, or ends with a sentence. */
+    } while (n > 0 && chat_drops(chat) && full_context(chat) &&
+             chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = prefill(chat, turn)) >= 0);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
         putchar('\n');
@@ -81,37 +112,36 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     return n < 0 ? n : 0;
 }
 
-/* Handles one message and its answer. A partial answer stays in the conversation; a message without
- * any answer is removed. CLI_OK, CLI_INTERRUPTED or CLI_FAILED. */
-static int answer(struct chat *chat, const char *message, size_t n_message)
+int chat_answer(struct chat *chat, const char *message, size_t n_message)
 {
     riffle_stats before, after;
     struct turn turn = {.chat = chat};
-    size_t n_before = chat->conversation.count;
 
     rf_interrupts_clear();
     int status = cli_status(riffle_session_get_stats(chat->engine.session, &before, sizeof before));
     if (status != CLI_OK) return status;
     conversation_add(&chat->conversation, "user", message, n_message);
-    int64_t result = generate(chat, &turn);
-    if (turn.text.count || (result == 0 && rf_interrupts() == 0))
+    if (chat_drops(chat)) status = chat_make_room(chat, 0);
+    int64_t result = status == CLI_OK ? generate(chat, &turn) : 0;
+    chat->answered = turn.text.count || (status == CLI_OK && result == 0 && rf_interrupts() == 0);
+    if (chat->answered)
         conversation_add(&chat->conversation, "assistant", turn.text.data, turn.text.count);
     else
-        conversation_cut(&chat->conversation, n_before);
+        conversation_cut(&chat->conversation, chat->conversation.count - 1);
 
-    status = cli_status(result);
-    if (result == RIFFLE_ERR_CONTEXT && chat->interactive)
-        inform("riffle: /reset begins a new conversation");
+    if (status == CLI_OK) status = cli_status(result);
+    if (result == RIFFLE_ERR_CONTEXT && !chat_drops(chat)) chat_explain_full(chat);
     if (status == CLI_OK && rf_interrupts() > 0)
         status = CLI_INTERRUPTED;
     else if (status == CLI_OK && turn.write_failed)
         status = CLI_FAILED;
     else if (status == CLI_OK)
-        explain_length(chat);
+        explain_end(chat);
     if (turn.begun && chat->stats_after_answer && !turn.write_failed &&
         riffle_session_get_stats(chat->engine.session, &after, sizeof after) == RIFFLE_OK)
         print_figures(&before, &after);
     buffer_free(&turn.text);
+    free(turn.tokens);
     return status;
 }
 
@@ -143,7 +173,7 @@ static int converse(struct chat *chat, struct line_reader *reader)
         if (!message.data[strspn(message.data, " \t\n")]) continue; /* it is blank */
 
         int turn = message.data[0] == '/' ? chat_command(chat, message.data)
-                                          : answer(chat, message.data, message.count);
+                                          : chat_answer(chat, message.data, message.count);
         if (turn == CHAT_LEAVE) break;
         if (turn != CLI_OK && (!chat->interactive || rf_interrupts() > 1 || ferror(stdout))) {
             status = turn;
@@ -160,6 +190,7 @@ static int talk(struct chat *chat, struct line_reader *reader)
     const struct cli_options *options = chat->options;
     int status = engine_open_session(&chat->engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
+    chat->options->sampling = chat->engine.sampling;
 
     if (chat->interactive || options->verbose)
         engine_introduce(&chat->engine, options, "; /help lists commands");
@@ -176,7 +207,8 @@ static int talk(struct chat *chat, struct line_reader *reader)
 
 int verb_chat(const struct cli_options *options)
 {
-    struct chat chat = {.options = options};
+    struct cli_options own = *options;
+    struct chat chat = {.options = &own};
     chat.interactive = rf_is_terminal(RF_STDIN) && rf_is_terminal(RF_STDERR);
     chat.stats_after_answer = chat.interactive || options->verbose;
     int status = pull_offer(options->model);

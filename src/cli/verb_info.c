@@ -9,14 +9,17 @@ struct cost {
     uint64_t weight_bytes, kv_bytes, total_bytes;
 };
 
-static struct cost cost_of(const riffle_model_info *info, int32_t n_ctx)
+/* CLI_OK, or CLI_FAILED with a sentence: a session could not have that context. */
+static int find_cost(const struct engine *engine, int32_t n_ctx, struct cost *cost)
 {
-    int32_t most = info->n_ctx_train < RIFFLE_DEFAULT_CTX ? info->n_ctx_train : RIFFLE_DEFAULT_CTX;
-    struct cost cost = {.n_ctx = n_ctx ? n_ctx : most};
-    cost.weight_bytes = info->mapped_bytes + info->resident_bytes;
-    cost.kv_bytes = info->kv_bytes_per_token * (uint64_t)cost.n_ctx;
-    cost.total_bytes = cost.weight_bytes + cost.kv_bytes + info->draft_bytes;
-    return cost;
+    const riffle_model_info *info = &engine->info;
+    riffle_session_options options;
+    riffle_session_options_init(&options, sizeof options);
+    options.n_ctx = n_ctx;
+    int code = riffle_session_cost(engine->model, &options, &cost->n_ctx, &cost->kv_bytes);
+    cost->weight_bytes = info->mapped_bytes + info->resident_bytes;
+    cost->total_bytes = cost->weight_bytes + cost->kv_bytes + info->draft_bytes;
+    return cli_status(code);
 }
 
 static void write_model(struct json_writer *json, const struct engine *engine)
@@ -25,7 +28,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     jw_put(json, "path %s name %s arch %s", engine->path, engine_model_name(engine),
            info->architecture);
     jw_put(json, "container %s stored_types %s", info->container, info->stored_types);
-    jw_put(json, "weights %s weights_note %s", info->weights, info->weights_note);
+    jw_put(json, "weights %s weights_note %s weights_reason %s", info->weights, info->weights_note,
+           info->weights_reason);
     jw_put(json, "tokenizer %s", info->tokenizer);
     jw_string(json, "chat_template", info->chat_template[0] ? info->chat_template : NULL);
     jw_put(json, "n_params %" PRIu64 " file_bytes %" PRIu64 " weight_bytes %" PRIu64,
@@ -78,7 +82,8 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
                info->weights_note[0] ? " (" : "", info->weights_note,
                info->weights_note[0] ? ")" : "");
     else
-        printf("computes in   %s\n", info->weights);
+        printf("computes in   %s%s%s\n", info->weights, info->weights_reason[0] ? ": " : "",
+               info->weights_reason);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");
     printf("chat template %s\n", info->chat_template[0]
@@ -113,8 +118,9 @@ int verb_info(const struct cli_options *options)
     riffle_machine machine;
     int status = engine_open_model(&engine, options, RIFFLE_OPEN_HEADER);
     if (status != CLI_OK) return status;
+    struct cost cost = {0};
     status = cli_status(riffle_machine_get(&machine, sizeof machine));
-    struct cost cost = cost_of(&engine.info, options->n_ctx);
+    if (status == CLI_OK) status = find_cost(&engine, options->n_ctx, &cost);
     if (status == CLI_OK && options->json)
         print_json(&engine, &machine, &cost);
     else if (status == CLI_OK)

@@ -78,6 +78,7 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     generate_options.max_tokens = options->max_tokens;
     generate_options.stop = options->stop.items;
     generate_options.n_stop = options->stop.count;
+    generate_options.ignore_repetition = options->ignore_repetition;
     int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
     if (output_end(&answer->wrap) != 0) answer->write_failed = 1;
     answer->generated_tokens = n < 0 ? 0 : n;
@@ -107,7 +108,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
            tokens_per_second(stats->prefill_tokens, stats->prefill_seconds),
            tokens_per_second(stats->generated_tokens, stats->decode_seconds),
            machine->peak_rss_bytes);
-    if (options->sampling.temperature > 0) jw_put(&json, "seed %" PRIu64, options->sampling.seed);
+    if (engine->sampling.temperature > 0) jw_put(&json, "seed %" PRIu64, engine->sampling.seed);
     engine_write(engine, &json, machine->cpu, stats->threads, read.bytes_per_second);
     jw_put(&json, "chain %s", stats->chain);
     levels_write(&json, stats);
@@ -127,8 +128,8 @@ static void print_summary(const struct engine *engine, const struct answer *answ
         fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
     fprintf(stderr, " (loading %.2f s)\n", engine->load_seconds);
     if (answer->options->verbose) levels_print(stderr, stats);
-    if (answer->options->verbose && answer->options->sampling.temperature > 0)
-        fprintf(stderr, "seed %llu\n", (unsigned long long)answer->options->sampling.seed);
+    if (answer->options->verbose && engine->sampling.temperature > 0)
+        fprintf(stderr, "seed %llu\n", (unsigned long long)engine->sampling.seed);
 }
 
 static int report(struct engine *engine, const struct cli_options *options,
@@ -137,7 +138,8 @@ static int report(struct engine *engine, const struct cli_options *options,
     static const char *const finishes[] = {[RIFFLE_FINISH_NONE] = "none",
                                            [RIFFLE_FINISH_STOP] = "stop",
                                            [RIFFLE_FINISH_LENGTH] = "length",
-                                           [RIFFLE_FINISH_CANCELLED] = "cancelled"};
+                                           [RIFFLE_FINISH_CANCELLED] = "cancelled",
+                                           [RIFFLE_FINISH_REPETITION] = "repetition"};
     const char *sentence = "";
     riffle_stats stats;
     riffle_machine machine;
@@ -153,7 +155,7 @@ static int report(struct engine *engine, const struct cli_options *options,
         putchar('\n');
         fflush(stdout);
     }
-    if (finish == RIFFLE_FINISH_LENGTH && sentence[0]) fprintf(stderr, "riffle: %s\n", sentence);
+    if (sentence[0]) cli_explain(sentence);
     if (options->verbose || (!options->json && rf_is_terminal(RF_STDERR)))
         print_summary(engine, answer, &stats);
     return status;

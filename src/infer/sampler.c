@@ -20,8 +20,7 @@ struct rf_sampler {
     uint32_t *seen;               /* [n_vocab]: the round in which the penalty met the token */
 };
 
-int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
-                   struct rf_error *error)
+int rf_sampling_check(const struct rf_sampling *sampling, struct rf_error *error)
 {
     if (!(sampling->temperature >= 0.0f && sampling->temperature <= 100.0f))
         return rf_fail(error, RF_ERR_ARGUMENT, "temperature %g is not between 0 and 100",
@@ -40,8 +39,15 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
     if (sampling->repeat_last_n < -1)
         return rf_fail(error, RF_ERR_ARGUMENT, "repeat_last_n %d is under -1",
                        sampling->repeat_last_n);
-    sampler->sampling = *sampling;
     return 0;
+}
+
+int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
+                   struct rf_error *error)
+{
+    int code = rf_sampling_check(sampling, error);
+    if (!code) sampler->sampling = *sampling;
+    return code;
 }
 
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from)

@@ -41,7 +41,9 @@ int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_
                    const struct rf_allocator *allocator, struct rf_error *error);
 void rf_sampler_free(struct rf_sampler *sampler);
 
-/* RF_ERR_ARGUMENT names the value that is out of its range; then nothing changes. */
+/* RF_ERR_ARGUMENT names the value that is out of its range. */
+int rf_sampling_check(const struct rf_sampling *sampling, struct rf_error *error);
+/* Checks and sets; on failure nothing changes. */
 int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
                    struct rf_error *error);
 /* Gives `to` the settings of `from`: from then on both choose alike. */

@@ -1,5 +1,6 @@
 /* A GGUF file's parameters: keys "ARCHITECTURE.something", with llama.cpp's defaults. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "model/gguf.h"
 
@@ -136,6 +137,26 @@ static void refuse_variants(struct rf_gguf *gguf)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is not supported", gguf->key);
 }
 
+/* A number that the file recommends; NaN where the key is missing. */
+static double recommended(struct rf_gguf *gguf, const char *key, int is_integer)
+{
+    if (!rf_gguf_find(gguf, key)) return NAN;
+    gguf->reading->source->sampling.from = "the file's general.sampling";
+    return is_integer ? (double)rf_gguf_integer(gguf, key, INT32_MIN, INT32_MAX, 0)
+                      : rf_gguf_float(gguf, key, 0);
+}
+
+static void read_sampling(struct rf_gguf *gguf)
+{
+    struct rf_recommended_sampling *sampling = &gguf->reading->source->sampling;
+    sampling->temperature = recommended(gguf, "general.sampling.temp", 0);
+    sampling->top_k = recommended(gguf, "general.sampling.top_k", 1);
+    sampling->top_p = recommended(gguf, "general.sampling.top_p", 0);
+    sampling->min_p = recommended(gguf, "general.sampling.min_p", 0);
+    sampling->repeat_penalty = recommended(gguf, "general.sampling.penalty_repeat", 0);
+    sampling->repeat_last_n = recommended(gguf, "general.sampling.penalty_last_n", 1);
+}
+
 void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -152,4 +173,5 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     if (!rf_gguf_find(gguf, eps)) rf_gguf_missing(gguf);
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);
+    read_sampling(gguf);
 }

@@ -176,6 +176,7 @@ static void read_model(struct rf_hf *hf)
     struct rf_reading *reading = &hf->reading;
     if (!reading->code) rf_hf_read_params(hf);
     if (!reading->code) rf_safetensors_read(hf);
+    if (!reading->code) rf_hf_read_sampling(hf);
     if (!reading->code) rf_tensors_sort(reading);
     if (!reading->code) rf_layout_check(reading);
     if (!reading->code) rf_hf_check_vocab_size(hf);

@@ -41,6 +41,8 @@ int rf_hf_read(struct rf_source *source, const struct rf_hf_files *files, struct
 const char **rf_hf_shard_names(struct rf_reading *reading, struct rf_str index, size_t *n);
 
 void rf_hf_read_params(struct rf_hf *hf);
+/* Reads what generation_config.json recommends, unless it says not to sample. */
+void rf_hf_read_sampling(struct rf_hf *hf);
 /* To be called when the tensors are known. */
 void rf_hf_check_vocab_size(struct rf_hf *hf);
 /* Fills source->tensors from all shards and translates the names. Skips the output head where the

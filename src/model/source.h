@@ -61,6 +61,12 @@ struct rf_open_options {
     uint64_t metadata_items; /* tokens, merges, tensors, values, of each; 0: 2^20 */
 };
 
+/* Sampling that a file recommends, unchecked; NaN: it says nothing about the value. */
+struct rf_recommended_sampling {
+    const char *from; /* the file's part that recommends; NULL: none does */
+    double temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n;
+};
+
 struct rf_source {
     struct rf_params params;
     struct rf_vocab vocab;
@@ -68,6 +74,7 @@ struct rf_source {
     const char *container;     /* "GGUF v3", "safetensors" */
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
+    struct rf_recommended_sampling sampling;
     uint64_t file_bytes; /* of all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;

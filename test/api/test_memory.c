@@ -9,6 +9,7 @@ static riffle_model_options metered(struct meter *meter, riffle_allocator *alloc
     riffle_model_options_init(&options, sizeof options);
     options.allocator = allocator;
     options.chat_template = "chatml";
+    options.weights = "stored";
     options.threads = 2;
     return options;
 }

@@ -185,7 +185,7 @@ static void a_header_opens_without_weights(void)
 /* The greedy answer with weights as asked for, on some threads; what the model says of itself goes
  * to *info, its strings to `weights` and `note`. */
 static struct tokens answer(const char *asked, int32_t threads, riffle_model_info *info,
-                            char weights[16], char note[64])
+                            char weights[16], char note[256])
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
@@ -195,7 +195,7 @@ static struct tokens answer(const char *asked, int32_t threads, riffle_model_inf
     if (CHECK_OK(riffle_model_open(&model, QUANTISED_MODEL, &options)) < 0) exit(1);
     CHECK_OK(riffle_model_get_info(model, info, sizeof *info));
     snprintf(weights, 16, "%s", info->weights);
-    snprintf(note, 64, "%s", info->weights_note);
+    snprintf(note, 256, "%s%s", info->weights_note, info->weights_reason);
     riffle_session *session = open_session(model, 128, threads);
     static const int32_t once_upon_a_time[] = {1, 403, 407, 261, 378};
     CHECK_OK(riffle_prefill(session, once_upon_a_time, 5));
@@ -208,15 +208,22 @@ static struct tokens answer(const char *asked, int32_t threads, riffle_model_inf
 static void quantised_files_run_in_their_own_bits(void)
 {
     riffle_model_info stored, bf16;
-    char weights[16], note[64];
+    char weights[16], note[256];
     struct tokens first = answer("stored", 1, &stored, weights, note);
     CHECK_STR(weights, "stored");
     CHECK_STR(note, "F32 as BF16, Q5_0 as Q8_0");
-    struct tokens second = answer(NULL, 3, &stored, weights, note);
+    struct tokens second = answer("stored", 3, &stored, weights, note);
     CHECK(same_tokens(&first, &second));
-    answer("bf16", 2, &bf16, weights, note);
+    first = answer("bf16", 2, &bf16, weights, note);
     CHECK_STR(weights, "bf16");
     CHECK_STR(note, "");
+    /* It is so small that it is widened unless the caller wants it as stored. */
+    for (int i = 0; i < 2; i++) {
+        second = answer(i ? "auto" : NULL, 1, &bf16, weights, note);
+        CHECK(same_tokens(&first, &second));
+        CHECK_STR(weights, "bf16");
+        CHECK(strstr(note, "300 million") != NULL);
+    }
     CHECK_INT(stored.n_params, bf16.n_params);
     /* Per layer: in Q4_0 q and o [64][64], in Q4_1 k [32][64] and up [172][64], in 8 bits v
      * [32][64] and gate [172][64], where 172 rows take eleven panels; down [64][172] in BF16, two

@@ -5,10 +5,12 @@ import os
 import re
 import signal
 import termios
+import struct
 
 from harness import MODEL, Case, Screen, Terminal, main
 
-CHAT = ["chat", MODEL, "--template", "chatml", "--max-tokens", "6"]
+CHAT = ["chat", MODEL, "--template", "chatml", "--max-tokens", "6", "--temp", "0"]
+SAMPLED = ["chat", MODEL, "--template", "chatml", "--max-tokens", "20"]
 # Random tokens on the scalar tier, which are the same on every machine and take a while.
 LONG = ["chat", MODEL, "--template", "chatml", "--temp", "100", "--top-k", "0", "--top-p", "1", "--min-p", "0",
         "--seed", "4"]
@@ -71,7 +73,8 @@ class Pipe(Case):
         result = self.ok(*CHAT, stdin="Hi\n/stats\n/chain\n/help\n/exit\nnever\n")
         self.assertIn("context", result.err)
         self.assertIn("target", result.err)
-        for command in ["/help", "/stats", "/chain", "/save", "/load", "/reset", "/clear", "/system", "/exit"]:
+        for command in ["/help", "/stats", "/chain", "/save", "/load", "/reset", "/clear", "/system", "/set",
+                        "/regen", "/undo", "/exit"]:
             self.assertIn("\n  " + command, result.err)
         self.assertEqual(result.out.count("\n"), self.ok(*CHAT, stdin="Hi\n").out.count("\n"))
 
@@ -132,6 +135,126 @@ class Pipe(Case):
         self.assertEqual(result.returncode, 1)
         self.assertIn("n_ctx is 64", result.err)
         self.assertIn("(choose with --ctx)", result.err)
+
+    def test_full_context_is_explained_once(self):
+        chat = ["chat", MODEL, "--template", "chatml", "--temp", "0", "--ctx", "128", "--max-tokens", "200"]
+        result = self.riffle(*chat, stdin="Hello\nAnd then?\n")
+        self.assertEqual(result.err.count("/set overflow drop"), 1, result.err)
+
+    def test_overflow_drops_the_oldest_turns(self):
+        chat = ["chat", MODEL, "--template", "chatml", "--temp", "0", "--ctx", "192", "--max-tokens", "40",
+                "--system", "Be kind"]
+        talk = "".join("Tell me number %d\n" % i for i in range(6))
+        self.assertEqual(self.riffle(*chat, stdin=talk).returncode, 1)
+        for on in [[*chat, "--overflow", "drop"], chat]:
+            result = self.ok(*on, stdin=("" if on != chat else "/set overflow drop\n") + talk + "/save saved.json\n")
+            self.assertRegex(result.err, r"dropped the oldest turns? \([1-9]\): the context of 192 tokens was full")
+            messages = self.saved()
+            self.assertEqual(messages[0], {"role": "system", "content": "Be kind"})
+            self.assertLess(len(messages), 13)
+            self.assertEqual([m["role"] for m in messages[1:]], ["user", "assistant"] * (len(messages) // 2))
+            self.assertEqual(messages[-2]["content"], "Tell me number 5")
+
+    def test_an_answer_goes_on_after_dropping(self):
+        """It fills the context in the middle: it goes on from the same words, until no turn is left to drop."""
+        chat = ["chat", MODEL, "--template", "chatml", "--temp", "1", "--seed", "3", "--ctx", "192"]
+        talk = "Tell me one\n/set max-tokens 200\nTell me two\n/save saved.json\n"
+        stopped = self.ok(*chat, "--max-tokens", "60", stdin=talk)
+        before = self.saved()
+        result = self.ok(*chat, "--max-tokens", "60", "--overflow", "drop", stdin=talk)
+        after = self.saved()
+        self.assertIn("/set overflow drop", stopped.err)
+        self.assertIn("dropped the oldest turn (1)", result.err)
+        self.assertEqual([m["content"] for m in after[::2]], ["Tell me two"])
+        self.assertTrue(after[1]["content"].startswith(before[3]["content"]))
+        self.assertGreater(len(after[1]["content"]), len(before[3]["content"]))
+
+    def test_a_message_that_never_fits(self):
+        result = self.fails(1, "chat", MODEL, "--template", "chatml", "--ctx", "64", "--overflow", "drop",
+                            stdin="word " * 100 + "\n", says=["the message has", "64", "--ctx"])
+        self.assertNotIn("dropped", result.err)
+
+    def test_samples_unless_told_otherwise(self):
+        texts = {self.ok(*SAMPLED, "--seed", str(seed), stdin="Hello\n").out for seed in range(4)}
+        self.assertGreater(len(texts), 1)
+        for options in [["--seed", "3"], ["--temp", "0"]]:
+            self.assertEqual(self.ok(*SAMPLED, *options, stdin="Hello\n").out,
+                             self.ok(*SAMPLED, *options, stdin="Hello\n").out)
+
+    def test_set(self):
+        shown = self.ok(*SAMPLED, "--seed", "5", "--top-k", "7", stdin="/set\n").err
+        for line in [r"temp +0\.7", r"top-k +7", r"top-p +0\.95", r"min-p +0\.05", r"repeat-penalty +1", r"seed +5",
+                     r"repeat-last-n +64", r"max-tokens +20", r"overflow +stop", r"repetition +on", "general values"]:
+            self.assertRegex(shown, line)
+        changes = {"temp": "0", "top-k": "3", "top-p": "0.5", "min-p": "0.1", "repeat-penalty": "1.3", "seed": "9",
+                   "repeat-last-n": "-1", "max-tokens": "4", "overflow": "drop", "repetition": "off"}
+        talk = "".join("/set %s %s\n" % change for change in changes.items())
+        shown = self.ok(*SAMPLED, stdin=talk + "/set\n").err
+        for name, value in changes.items():
+            self.assertEqual(len(re.findall(r"(?m)^%s +(is now )?%s\b" % (name, value), shown)), 2, shown)
+        once = self.ok(*SAMPLED, "--temp", "0", stdin="Hello\n").out
+        self.assertEqual(self.ok(*SAMPLED, stdin="/set temp 0\nHello\n").out, once)
+
+    def with_values(self, values):
+        """A copy of the model with more metadata: floats and integers under their keys."""
+        with open(MODEL, "rb") as file:
+            data = file.read()
+
+        def text(content):
+            return struct.pack("<Q", len(content)) + content.encode()
+        added = b"".join(text(key) + (struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<Ii", 5, v))
+                         for key, v in values.items())
+        added += text("general.padding") + struct.pack("<I", 8)
+        added += text("x" * (-(len(added) + 8) % 32))  # the tensors stay aligned
+        n_values = struct.unpack_from("<Q", data, 16)[0] + len(values) + 1
+        return self.path("values.gguf", data[:16] + struct.pack("<Q", n_values) + added + data[24:])
+
+    def test_the_file_recommends(self):
+        good = {"temp": 0.25, "top_k": 11, "top_p": 0.5, "min_p": 0.125, "penalty_repeat": 1.5, "penalty_last_n": 32}
+        model = self.with_values({"general.sampling." + key: value for key, value in good.items()})
+        chat = ["chat", model, "--template", "chatml", "--top-k", "3"]  # an option comes before the file
+        shown = self.ok(*chat, stdin="/set\n").err
+        for line in ["temp +0.25", "top-k +3", "top-p +0.5", "min-p +0.125", "repeat-penalty +1.5",
+                     "repeat-last-n +32", "general.sampling"]:
+            self.assertRegex(shown, line)
+        run = ["run", "--raw", "-p", "Once", "--max-tokens", "20"]  # greedy all the same
+        self.assertEqual(self.ok(*run, model).out, self.ok(*run, MODEL).out)
+
+        model = self.with_values({"general.sampling.temp": 0.25, "general.sampling.top_p": 7.0,
+                                  "general.sampling.top_k": -3})
+        shown = self.ok("chat", model, "--template", "chatml", stdin="/set\n").err
+        for line in ["temp +0.25", "top-k +40", "top-p +0.95", "ignored: top_k -3", "ignored: top_p 7"]:
+            self.assertRegex(shown, line)
+        model = self.with_values({"general.sampling.temp": 1})
+        self.fails(1, "chat", model, "--template", "chatml", says="key general.sampling.temp is of type INT32")
+
+    def test_wrong_settings(self):
+        for change, says in [("temp 200", ["/set temp must be between 0 and 100", "200"]), ("temp hot", "a number"),
+                             ("top-p 0", "top_p 0"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
+                             ("overflow maybe", ["/set overflow", "stop|drop"]), ("temp", "needs a value"),
+                             ("repetition 1", "on|off"), ("tmep 1", ["no 'tmep'", "did you mean temp?"]),
+                             ("ctx 64", "no 'ctx'"), ("max-tokens -1", "/set max-tokens must be between")]:
+            self.fails(1, *SAMPLED, stdin="/set %s\n" % change, says=says)
+
+    def test_regen(self):
+        result = self.ok(*SAMPLED, "--seed", "5", stdin="Hello\n/save a.json\n/regen\n/save b.json\n")
+        a, b = self.saved("a.json"), self.saved("b.json")
+        self.assertEqual(result.out, a[1]["content"] + "\n" + b[1]["content"] + "\n")
+        self.assertIn("answering again with seed 6", result.err)
+        self.assertEqual((len(b), b[0]), (2, a[0]))
+        self.assertNotEqual(a[1], b[1])
+        self.assertEqual(b[1]["content"] + "\n", self.ok(*SAMPLED, "--seed", "6", stdin="Hello\n").out)
+        greedy = self.ok(*CHAT, stdin="Hello\n/regen\n")
+        self.assertIn("stays the same", greedy.err)
+        self.assertEqual(*greedy.out.splitlines())
+        self.fails(1, *CHAT, stdin="/regen\n", says="no message")
+
+    def test_undo(self):
+        result = self.ok(*CHAT, stdin="Hello\nAnd then?\n/undo\n/save saved.json\nAnd then?\n")
+        self.assertIn("forgot the last message and its answer; 2 messages are left", result.err)
+        self.assertEqual([m["content"] for m in self.saved()[::2]], ["Hello"])
+        self.assertEqual(*result.out.splitlines()[1:])
+        self.fails(1, *CHAT, "--system", "s", stdin="/undo\n", says="no message")
 
     def test_reads_only_what_is_new(self):
         """The second turn's prompt holds the first turn, but is not read again."""

@@ -20,12 +20,13 @@ class Models(Case):
         """The list itself: a plain file name, a sum, a draft that is in the list, sources that can be understood."""
         listed = self.listed()
         self.assertTrue(listed)
-        for name, file, licence, size, draft, sha256, sources in listed:
+        for name, file, licence, size, draft, sha256, sources, sampling in listed:
             self.assertIn(draft, ["-", *(row[0] for row in listed if row[0] != name)])
             self.assertRegex(name, r"^[a-z0-9.-]+$")
             self.assertEqual(os.path.basename(file), file)
             self.assertTrue(licence and int(size) > 0)
             self.assertRegex(sha256, r"^[0-9a-f]{64}$")
+            self.assertRegex(sampling, r"^(-|[a-z-]+=[0-9.]+(,[a-z-]+=[0-9.]+)*)$")
             for source in sources.split(" "):
                 self.assertRegex(source, r"^(https://\S+|pypi:[^=!]+==[^=!]+!\S+)$")
 
@@ -82,7 +83,7 @@ class Drafts(Case):
     def setUp(self):
         super().setUp()
         rows = {row[0]: row for row in map(lambda line: line.split("\t"), TSV.read_text(encoding="utf-8").splitlines())
-                if len(row) == 7}
+                if len(row) == 8}
         target = next(row for row in rows.values() if row[4] in rows)
         self.draft, self.draft_bytes = target[4], int(rows[target[4]][3])
         self.draft_path = self.path(rows[self.draft][1])

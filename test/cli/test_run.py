@@ -163,7 +163,10 @@ class Run(Case):
 
     def test_empty(self):
         self.ok("run", MODEL, "--raw", "-p", "", "--max-tokens", "2")  # BOS alone
-        self.ok("run", MODEL, "--template", "chatml", "-p", "", "--max-tokens", "2")
+        run = ["run", MODEL, "--template", "chatml", "--max-tokens", "2"]
+        self.fails(2, *run, "-p", "", says="the text of -p is empty")
+        self.fails(1, *run, "-f", self.path("empty", "\n"), says="empty is empty")
+        self.fails(1, *run, stdin="", says="the text of standard input is empty")
 
     def test_whole_characters_only(self):
         """Each write of a stream is UTF-8 by itself, whatever the model says."""
@@ -260,6 +263,23 @@ class Tokenize(Case):
 
 
 class Info(Case):
+    def test_context_is_what_run_accepts(self):
+        for n in ["2049", "2147483647"]:
+            refused = self.fails(1, "run", MODEL, "--raw", "-p", "a", "--ctx", n, says=["n_ctx " + n, "--ctx"])
+            self.assertEqual(self.fails(1, "info", MODEL, "--ctx", n).err, refused.err)
+        self.assertEqual(self.json("info", MODEL, "--ctx", "2048")["memory"]["context"], 2048)
+
+    def test_weights(self):
+        """A small quantised model is widened, unless it is wanted as it is."""
+        shown = self.json("info", DRAFT)
+        self.assertEqual(shown["weights"], "bf16")
+        self.assertIn("300 million", shown["weights_reason"])
+        self.assertIn(shown["weights_reason"], self.ok("info", DRAFT).out)
+        for weights in ["stored", "bf16"]:
+            shown = self.json("info", DRAFT, "--weights", weights)
+            self.assertEqual((shown["weights"], shown["weights_reason"]), (weights, ""))
+        self.assertEqual(self.json("info", MODEL)["weights_reason"], "")  # it has no quantised types
+
     def test_json(self):
         shown = self.json("info", MODEL, "--ctx", "100")
         self.assertEqual((shown["arch"], shown["n_layer"], shown["n_embd"], shown["n_vocab"]), ("llama", 5, 64, 512))

@@ -181,6 +181,7 @@ static const struct mutation qwen2_mutations[] = {
      "[5,4]"},
     {"generation_config.json: eos_token_id is not the id", F, HF_GENERATION, "[5,4]", "[5,8]"},
     {"generation_config.json: eos_token_id is not the id", F, HF_GENERATION, "[5,4]", "-3"},
+    {"generation_config.json: top_p is not a number", F, HF_GENERATION, "{", "{\"top_p\":\"1\","},
 };
 
 static const struct mutation llama_mutations[] = {
@@ -235,7 +236,8 @@ static struct rf_source *open_good(const struct hf_model *model, const char *pat
     struct rf_source *source = NULL;
     struct rf_error error = {0};
     write_model(model);
-    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s",
+              error.text);
     return source;
 }
 
@@ -344,6 +346,37 @@ static void test_good_variants(void)
     source = open_good(&model, folder);
     if (source) CHECK(rf_str_is(source->vocab.pre, "smollm"));
     rf_source_close(source);
+}
+
+/* What generation_config.json recommends, unless it says not to sample. */
+static void test_recommended_sampling(void)
+{
+    static struct hf_model model;
+    hf_qwen2(&model);
+    struct rf_source *source = open_good(&model, folder);
+    if (source) CHECK(source->sampling.from == NULL && isnan(source->sampling.temperature));
+    rf_source_close(source);
+
+    for (int samples = 0; samples < 3; samples++) {
+        static const char *const says[] = {"\"do_sample\":false,", "\"do_sample\":true,", ""};
+        char text[256];
+        snprintf(text, sizeof text,
+                 "{%s\"temperature\":0.5,\"top_k\":20,\"min_p\":null,\"repetition_penalty\":1.25}",
+                 says[samples]);
+        hf_set(&model, HF_GENERATION, text);
+        source = open_good(&model, folder);
+        if (!source) continue;
+        const struct rf_recommended_sampling *sampling = &source->sampling;
+        CHECK(isnan(sampling->top_p) && isnan(sampling->min_p) && isnan(sampling->repeat_last_n));
+        if (samples == 0) {
+            CHECK(sampling->from == NULL && isnan(sampling->temperature));
+        } else {
+            CHECK_STR(sampling->from, "generation_config.json");
+            CHECK(sampling->temperature == 0.5 && sampling->top_k == 20 &&
+                  sampling->repeat_penalty == 1.25);
+        }
+        rf_source_close(source);
+    }
 }
 
 static int read_memory(const struct hf_model *model, const unsigned char *shard, size_t bytes,
@@ -456,6 +489,7 @@ int main(void)
     test_good_qwen2();
     test_good_llama();
     test_good_variants();
+    test_recommended_sampling();
     for (size_t i = 0; i < sizeof qwen2_mutations / sizeof *qwen2_mutations; i++)
         test_mutation(hf_qwen2, &qwen2_mutations[i]);
     for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)

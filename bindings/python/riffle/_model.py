@@ -55,6 +55,7 @@ class ModelInfo:
     eos_token: int
     adds_bos: bool
     rope_theta: float
+    weights_reason: str
 
 
 def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:

@@ -31,6 +31,7 @@ FINISH_NONE = 0
 FINISH_STOP = 1
 FINISH_LENGTH = 2
 FINISH_CANCELLED = 3
+FINISH_REPETITION = 4
 
 PROGRESS_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_uint64, c_uint64)
 FIND_MODEL_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, POINTER(c_char), c_size_t)
@@ -89,6 +90,7 @@ class ModelInfo(ctypes.Structure):
         ("eos_token", c_int32),
         ("adds_bos", c_int32),
         ("rope_theta", c_float),
+        ("weights_reason", c_char_p),
     ]
 
 
@@ -146,7 +148,8 @@ class GenerateOptions(ctypes.Structure):
         ("ignore_eos", c_int32),
         ("stop", POINTER(c_char_p)),
         ("n_stop", c_size_t),
-        ("reserved", c_uint64 * 8),
+        ("ignore_repetition", c_int32),
+        ("reserved", c_uint64 * 7),
     ]
 
 
@@ -299,11 +302,19 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "riffle_session_options_init": (None, POINTER(SessionOptions), c_size_t),
     "riffle_session_open": (c_int, POINTER(SESSION), MODEL, POINTER(SessionOptions)),
     "riffle_session_close": (None, SESSION),
+    "riffle_session_cost": (
+        c_int,
+        MODEL,
+        POINTER(SessionOptions),
+        POINTER(c_int32),
+        POINTER(c_uint64),
+    ),
     "riffle_session_tokens": (c_int32, SESSION, POINTER(TOKENS)),
     "riffle_session_n_ctx": (c_int32, SESSION),
     "riffle_prefill": (c_int, SESSION, TOKENS, c_size_t),
     "riffle_chat_prefill": (c_int64, SESSION, POINTER(Message), c_size_t),
     "riffle_sampling_init": (None, POINTER(Sampling), c_size_t),
+    "riffle_model_get_sampling": (c_int, MODEL, POINTER(Sampling), c_size_t, POINTER(c_char_p)),
     "riffle_session_set_sampling": (c_int, SESSION, POINTER(Sampling)),
     "riffle_generate_options_init": (None, POINTER(GenerateOptions), c_size_t),
     "riffle_generate": (c_int64, SESSION, POINTER(GenerateOptions), EVENT_FN, c_void_p),

@@ -181,11 +181,12 @@ class Session:
         max_tokens: int = 0,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
+        ignore_repetition: bool = False,
     ) -> Stream:
         """Reads the prompt, if there is one. Returns an iterator over the text that follows.
 
         `stop`: texts that end the answer and are not part of it. max_tokens 0: until the model ends
-        its answer or the context is full.
+        its answer, only repeats itself, or the context is full.
         """
         if isinstance(stop, str):
             raise native.error(-1, "stop is a text; it has to be a list of texts")
@@ -195,6 +196,7 @@ class Session:
         lib.riffle_generate_options_init(options, ctypes.sizeof(options))
         options.max_tokens = max_tokens
         options.ignore_eos = ignore_eos
+        options.ignore_repetition = ignore_repetition
         texts = [native.text(text, "stop") for text in stop]
         options.stop = (ctypes.c_char_p * len(texts))(*texts)
         options.n_stop = len(texts)
@@ -207,10 +209,16 @@ class Session:
         max_tokens: int = 0,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
+        ignore_repetition: bool = False,
     ) -> Stream:
         """Reads what is new of a conversation. Returns an iterator over the assistant's answer."""
         self.chat_prefill(messages)
-        return self.generate(max_tokens=max_tokens, stop=stop, ignore_eos=ignore_eos)
+        return self.generate(
+            max_tokens=max_tokens,
+            stop=stop,
+            ignore_eos=ignore_eos,
+            ignore_repetition=ignore_repetition,
+        )
 
     def step(self, most: int = native.MAX_DRAFT + 1) -> list[int]:
         """Generates between 1 and `most` tokens, for loops of one's own."""

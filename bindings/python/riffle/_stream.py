@@ -27,6 +27,7 @@ class Finish(enum.Enum):
     STOP = native.FINISH_STOP  #: an end-of-text token or a stop text
     LENGTH = native.FINISH_LENGTH  #: max_tokens, or the context is full
     CANCELLED = native.FINISH_CANCELLED  #: Session.cancel(), or the stream was closed
+    REPETITION = native.FINISH_REPETITION  #: the answer only repeated itself
 
 
 def last_finish(session: ctypes.c_void_p) -> tuple[Finish, str]:
