@@ -297,18 +297,39 @@ typedef struct riffle_event {
 /* Return non-zero to stop after this token. */
 typedef int (*riffle_on_event)(void *user, const riffle_event *event);
 
+/* What limits the text of an answer (docs/grammar.md). */
+typedef struct riffle_grammar riffle_grammar;
+
+typedef enum riffle_grammar_kind {
+    RIFFLE_GRAMMAR_GBNF = 1,       /* llama.cpp's form of BNF; begins with the rule "root" */
+    RIFFLE_GRAMMAR_JSON_SCHEMA = 2 /* answers are JSON that meets the schema */
+} riffle_grammar_kind;
+
+/* Compiles a grammar for the model's vocabulary. Any number of sessions of the model and threads
+ * may use it at the same time. RIFFLE_ERR_FORMAT: the text is malformed, or no answer can meet it.
+ * RIFFLE_ERR_UNSUPPORTED: it asks for something that cannot be guaranteed. The sentence names line
+ * and column, or the place in the schema as a JSON pointer. */
+RIFFLE_API int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
+                                  riffle_grammar_kind kind, const char *text, size_t text_bytes);
+/* No generation may be using it. Before riffle_model_close. NULL is allowed. */
+RIFFLE_API void riffle_grammar_free(riffle_grammar *grammar);
+
 typedef struct riffle_generate_options {
     size_t struct_size;
     int32_t max_tokens;      /* 0: until the model ends its answer or the context is full */
     int32_t ignore_eos;      /* continue after an end-of-text token */
     const char *const *stop; /* texts that end the answer; they are not part of it */
     size_t n_stop;
-    uint64_t reserved[8];
+    /* The whole answer is a text of this grammar, unless something else ends it first. An
+     * end-of-text token can only come where the text is complete; where nothing can follow, the
+     * answer ends at once. Not with ignore_eos. NULL: any text. */
+    riffle_grammar *grammar;
+    uint64_t reserved[7];
 } riffle_generate_options;
 
 typedef enum riffle_finish {
     RIFFLE_FINISH_NONE = 0,
-    RIFFLE_FINISH_STOP = 1,     /* an end-of-text token or a stop text */
+    RIFFLE_FINISH_STOP = 1,     /* an end-of-text token, a stop text, the end of the grammar */
     RIFFLE_FINISH_LENGTH = 2,   /* max_tokens, or the context is full */
     RIFFLE_FINISH_CANCELLED = 3 /* riffle_cancel() or the callback */
 } riffle_finish;

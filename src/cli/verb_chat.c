@@ -68,10 +68,7 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     if (rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
 
     riffle_generate_options options;
-    riffle_generate_options_init(&options, sizeof options);
-    options.max_tokens = chat->options->max_tokens;
-    options.stop = chat->options->stop.items;
-    options.n_stop = chat->options->stop.count;
+    engine_generation(&chat->engine, chat->options, &options);
     n = riffle_generate(session, &options, on_event, turn);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
