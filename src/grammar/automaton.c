@@ -461,7 +461,8 @@ int rf_automaton_build(struct rf_automaton *automaton, const struct rf_ir *ir, s
     if (!b.code) find_shortest(&b);
     for (size_t r = 0; r < ir->n_rules && !b.code; r++) begins(&b, (int32_t)r);
     for (size_t r = 0; r < ir->n_rules && !b.code; r++)
-        if (b.facts[r].shortest == ENDLESS) fail_rule(&b, (int32_t)r, "derives no text that ends");
+        if (b.facts[r].shortest == ENDLESS && (!ir->prunes || (int32_t)r == ir->root))
+            fail_rule(&b, (int32_t)r, "derives no text that ends");
     if (!b.code) build_rules(&b);
     if (!b.code) find_classes(automaton);
     rf_free(allocator, b.facts);

@@ -10,7 +10,7 @@
 #include "model/str.h"
 
 enum {
-    RF_IR_RULES = 8192,     /* of a grammar, at most */
+    RF_IR_RULES = 4096,     /* of a grammar, at most */
     RF_IR_EXPRS = 1 << 20,  /* likewise */
     RF_IR_NESTING = 200,    /* of expressions in one rule: readers refuse more */
     RF_IR_REPEATS = 1 << 20 /* of a counted repetition */
@@ -59,6 +59,7 @@ struct rf_ir {
     struct rf_rule *rules;
     size_t n_rules, cap_rules;
     int32_t n_exprs, root;
+    int prunes; /* a rule without a text is left out of choices; otherwise it is an error */
 };
 
 void rf_ir_free(struct rf_ir *ir);
