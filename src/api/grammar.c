@@ -59,8 +59,8 @@ static int list_tokens(riffle_grammar *grammar, struct rf_grammar_vocab *vocab,
     return 0;
 }
 
-int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model, riffle_grammar_kind kind,
-                       const char *text, size_t text_bytes)
+int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
+                       riffle_grammar_kind kind, const char *text, size_t text_bytes)
 {
     if (grammar) *grammar = NULL;
     if (!grammar || !model || (!text && text_bytes))
@@ -79,8 +79,7 @@ int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model, riff
     int code = list_tokens(made, &vocab, &error);
     if (!code)
         code = rf_grammar_new(
-            &made->grammar,
-            kind == RIFFLE_GRAMMAR_GBNF ? RF_GRAMMAR_GBNF : RF_GRAMMAR_JSON_SCHEMA,
+            &made->grammar, kind == RIFFLE_GRAMMAR_GBNF ? RF_GRAMMAR_GBNF : RF_GRAMMAR_JSON_SCHEMA,
             (struct rf_str){text_bytes ? text : "", text_bytes}, &vocab, &model->allocator, &error);
     if (code) {
         riffle_grammar_free(made);

@@ -55,7 +55,8 @@ static size_t next_above(const struct cpu_view *view, const struct logits *logit
         size_t word = i / 64;
         for (uint64_t bits = logits->mask[word] >> i % 64 << i % 64; bits; bits &= bits - 1) {
             i = word * 64 + (size_t)__builtin_ctzll(bits);
-            if (i >= logits->end || logits->row[i] > threshold) return i < logits->end ? i : logits->end;
+            if (i >= logits->end || logits->row[i] > threshold)
+                return i < logits->end ? i : logits->end;
         }
         i = (word + 1) * 64;
     }
@@ -69,7 +70,8 @@ static void find_best(const struct cpu_view *view, const struct logits *logits, 
     part->n = 0;
     for (size_t i = logits->begin; (i = next_above(view, logits, i, threshold)) < logits->end;
          i++) {
-        part->n = insert(part->top, part->n, most, (struct rf_candidate){(int32_t)i, logits->row[i]});
+        part->n =
+            insert(part->top, part->n, most, (struct rf_candidate){(int32_t)i, logits->row[i]});
         if (part->n == most) threshold = part->top[most - 1].logit;
     }
 }
@@ -83,8 +85,7 @@ static void sum_mass(const struct cpu_view *view, const struct logits *logits, f
          i++) {
         part->mass += (double)expf(logits->row[i] - max);
         if (++count < ENOUGH) continue;
-        part->mass *=
-            (double)(logits->end - logits->begin) / (double)(i + 1 - logits->begin);
+        part->mass *= (double)(logits->end - logits->begin) / (double)(i + 1 - logits->begin);
         return;
     }
 }

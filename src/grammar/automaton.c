@@ -5,7 +5,7 @@
 static const char what[] = "the grammar";
 
 enum {
-    INLINED = 32,      /* nodes of a rule that is copied to where it is named, at most */
+    INLINED = 32,       /* nodes of a rule that is copied to where it is named, at most */
     ENDLESS = INT32_MAX /* bytes of the shortest text of an expression that has none */
 };
 
@@ -34,8 +34,7 @@ struct builder {
 static int fail_rule(struct builder *b, int32_t rule, const char *problem)
 {
     if (b->code) return b->code;
-    return b->code =
-               rf_fail(b->error, RF_ERR_FORMAT, "%s %s", b->ir->rules[rule].shown, problem);
+    return b->code = rf_fail(b->error, RF_ERR_FORMAT, "%s %s", b->ir->rules[rule].shown, problem);
 }
 
 /* ---- facts about rules ---- */
@@ -203,9 +202,8 @@ static void add_edge(struct builder *b, int32_t to, uint8_t low, uint8_t high)
 
 static int32_t byte_node(struct builder *b, uint8_t low, uint8_t high, int32_t to)
 {
-    int32_t node = add_node(b, (struct rf_node){.kind = RF_NODE_BYTE,
-                                                .first = (int32_t)b->automaton->n_edges,
-                                                .n = 1});
+    int32_t node = add_node(
+        b, (struct rf_node){.kind = RF_NODE_BYTE, .first = (int32_t)b->automaton->n_edges, .n = 1});
     add_edge(b, to, low, high);
     return node;
 }
@@ -255,8 +253,8 @@ static void add_block(struct builder *b, struct tails *tails, uint32_t low, uint
     encode(high, n, to);
     for (int32_t i = n - 1; i > 0; i--) node = tail(b, tails, from[i], to[i], node);
     if (b->code) return;
-    struct rf_edge *grown = rf_grow(b->automaton->allocator, b->first, b->n_first, 1,
-                                    &b->cap_first, sizeof *grown, what, b->error);
+    struct rf_edge *grown = rf_grow(b->automaton->allocator, b->first, b->n_first, 1, &b->cap_first,
+                                    sizeof *grown, what, b->error);
     if (!grown) {
         b->code = RF_ERR_MEMORY;
         return;
@@ -295,8 +293,7 @@ static int32_t build_chars(struct builder *b, const struct rf_expr *e, int32_t n
 {
     struct tails tails = {.next = next};
     b->n_first = 0;
-    for (int32_t i = 0; i < e->n; i++)
-        add_range(b, &tails, e->ranges[i].low, e->ranges[i].high);
+    for (int32_t i = 0; i < e->n; i++) add_range(b, &tails, e->ranges[i].low, e->ranges[i].high);
     int32_t first = (int32_t)b->automaton->n_edges;
     for (size_t i = 0; i < b->n_first; i++)
         add_edge(b, b->first[i].to, b->first[i].low, b->first[i].high);

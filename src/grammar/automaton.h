@@ -34,9 +34,9 @@ struct rf_automaton {
     size_t n_nodes, cap_nodes, n_edges, cap_edges;
     int32_t start;
     int has_twins;
-    int32_t n_classes;          /* of bytes that no edge tells apart */
+    int32_t n_classes; /* of bytes that no edge tells apart */
     uint8_t class_of[256];
-    uint8_t byte_of[256];       /* a byte of each class */
+    uint8_t byte_of[256]; /* a byte of each class */
 };
 
 /* Every node of the result can reach the end. Fails on rules that derive no text, on left

@@ -44,9 +44,8 @@ int32_t rf_ir_add_rule(struct rf_ir *ir, struct rf_str name, const char *shown)
     if (ir->n_rules == RF_IR_RULES)
         rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "%s: a grammar has at most %d rules", shown,
                    (int)RF_IR_RULES);
-    struct rf_rule rule = {{copy(ir, name.data, name.bytes), name.bytes},
-                           copy(ir, shown, strlen(shown)),
-                           NULL};
+    struct rf_rule rule = {
+        {copy(ir, name.data, name.bytes), name.bytes}, copy(ir, shown, strlen(shown)), NULL};
     if (ir->code) return -1;
     struct rf_rule *grown = rf_grow(ir->arena.allocator, ir->rules, ir->n_rules, 1, &ir->cap_rules,
                                     sizeof *grown, what, ir->error);
@@ -116,8 +115,7 @@ static const struct rf_expr *chars(struct rf_ir *ir, const struct rf_range *join
     for (size_t i = 0; i < n; i++) {
         uint32_t low = joined[i].low, high = joined[i].high;
         if (high > 0x10ffff) high = 0x10ffff;
-        if (low < 0xd800)
-            ranges[left++] = (struct rf_range){low, high < 0xd800 ? high : 0xd7ff};
+        if (low < 0xd800) ranges[left++] = (struct rf_range){low, high < 0xd800 ? high : 0xd7ff};
         if (high > 0xdfff && low <= high)
             ranges[left++] = (struct rf_range){low > 0xdfff ? low : 0xe000, high};
     }

@@ -55,9 +55,9 @@ const struct rf_expr *rf_text_string_chars(struct rf_ir *ir, const struct rf_ran
     size_t n_parts = 1, n_cut = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t p = 0; p < 3; p++) {
-            struct rf_range both = {
-                ranges[i].low > plain[p].low ? ranges[i].low : plain[p].low,
-                ranges[i].high < plain[p].high ? ranges[i].high : plain[p].high};
+            struct rf_range both = {ranges[i].low > plain[p].low ? ranges[i].low : plain[p].low,
+                                    ranges[i].high < plain[p].high ? ranges[i].high
+                                                                   : plain[p].high};
             if (both.low > both.high) continue;
             if (n_cut == 256) n_cut = rf_ranges_join(cut, n_cut);
             if (n_cut == 256) {
@@ -94,12 +94,10 @@ const struct rf_expr *rf_text_string_any(struct rf_ir *ir)
     const struct rf_expr *code = rf_text_choice(
         ir, rf_text_sequence(ir, class_of(ir, "19acACeeEEffFF"), hex, hex, hex),
         rf_text_sequence(ir, class_of(ir, "ddDD"), class_of(ir, "07"), hex, hex),
-        rf_text_sequence(ir, zero, not_0, hex, hex),
-        rf_text_sequence(ir, zero, zero, not_0, hex),
+        rf_text_sequence(ir, zero, not_0, hex, hex), rf_text_sequence(ir, zero, zero, not_0, hex),
         rf_text_sequence(ir, zero, zero, zero, not_0));
-    const struct rf_expr *escape =
-        rf_text_choice(ir, class_of(ir, "\"\"\\\\//bbffnnrrtt"),
-                       rf_text_sequence(ir, rf_text(ir, "u"), code));
+    const struct rf_expr *escape = rf_text_choice(ir, class_of(ir, "\"\"\\\\//bbffnnrrtt"),
+                                                  rf_text_sequence(ir, rf_text(ir, "u"), code));
     return rf_text_choice(ir, rf_ir_chars_without(ir, quoted, 3),
                           rf_text_sequence(ir, rf_text(ir, "\\"), escape));
 }
@@ -137,8 +135,8 @@ static const struct rf_expr *between(struct rf_ir *ir, const char *low, const ch
         return rf_text_sequence(ir, digit_range(ir, first, first),
                                 between(ir, low + 1, high + 1, n - 1));
     if (!is_all(low + 1, n - 1, '0'))
-        parts[n_parts++] = rf_text_sequence(ir, digit_range(ir, first, first),
-                                            between(ir, low + 1, nines, n - 1));
+        parts[n_parts++] =
+            rf_text_sequence(ir, digit_range(ir, first, first), between(ir, low + 1, nines, n - 1));
     first = (char)(first + (n_parts != 0));
     int cut = !is_all(high + 1, n - 1, '9');
     last = (char)(last - cut);
@@ -226,7 +224,8 @@ static const struct rf_expr *unsigned_numbers(struct rf_ir *ir, struct rf_number
     }
     int64_t first = limits.low + limits.low_excluded,
             last = is_open ? greatest(first) : limits.high - 1;
-    if (first <= last) parts[n++] = rf_text_sequence(ir, unsigned_range(ir, first, last), fraction(ir));
+    if (first <= last)
+        parts[n++] = rf_text_sequence(ir, unsigned_range(ir, first, last), fraction(ir));
     if (!is_open && !limits.high_excluded) {
         snprintf(text, sizeof text, "%lld", (long long)limits.high);
         parts[n++] = rf_text_sequence(
@@ -256,10 +255,9 @@ const struct rf_expr *rf_text_number(struct rf_ir *ir, const struct rf_number_li
     }
     if (limits->low < 0) {
         int below = limits->high < 0;
-        const struct rf_number_limits size = {below ? negated(limits->high) : 0,
-                                              negated(limits->low),
-                                              below ? limits->high_excluded : 1,
-                                              limits->low_excluded};
+        const struct rf_number_limits size = {
+            below ? negated(limits->high) : 0, negated(limits->low),
+            below ? limits->high_excluded : 1, limits->low_excluded};
         const struct rf_expr *sizes = unsigned_numbers(ir, size);
         parts[n++] = rf_text_is_none(sizes) ? sizes : rf_text_sequence(ir, rf_text(ir, "-"), sizes);
     }

@@ -10,13 +10,13 @@ int rf_text_is_none(const struct rf_expr *expr);
 const struct rf_expr *rf_text(struct rf_ir *ir, const char *text);
 const struct rf_expr *rf_text_optional(struct rf_ir *ir, const struct rf_expr *expr);
 /* The expressions up to a NULL. */
-#define rf_text_sequence(ir, ...)                                           \
-    rf_ir_sequence((ir), (const struct rf_expr *const[]){__VA_ARGS__},      \
-                   sizeof((const struct rf_expr *const[]){__VA_ARGS__}) /   \
+#define rf_text_sequence(ir, ...)                                         \
+    rf_ir_sequence((ir), (const struct rf_expr *const[]){__VA_ARGS__},    \
+                   sizeof((const struct rf_expr *const[]){__VA_ARGS__}) / \
                        sizeof(const struct rf_expr *))
-#define rf_text_choice(ir, ...)                                             \
-    rf_ir_choice((ir), (const struct rf_expr *const[]){__VA_ARGS__},        \
-                 sizeof((const struct rf_expr *const[]){__VA_ARGS__}) /     \
+#define rf_text_choice(ir, ...)                                         \
+    rf_ir_choice((ir), (const struct rf_expr *const[]){__VA_ARGS__},    \
+                 sizeof((const struct rf_expr *const[]){__VA_ARGS__}) / \
                      sizeof(const struct rf_expr *))
 
 /* One of these characters, as it is written inside a JSON string. */

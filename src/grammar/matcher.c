@@ -18,9 +18,9 @@
 static const char what[] = "the grammar's states";
 
 enum {
-    POSITIONS = 1 << 14,     /* of a state, at most */
-    TRIM_BYTES = 64 << 20,   /* of memory, above which rf_matcher_trim gives some up */
-    MOST_BYTES = 512 << 20,  /* of memory that a matcher takes */
+    POSITIONS = 1 << 14,    /* of a state, at most */
+    TRIM_BYTES = 64 << 20,  /* of memory, above which rf_matcher_trim gives some up */
+    MOST_BYTES = 512 << 20, /* of memory that a matcher takes */
     UNKNOWN = -1,
     BOTTOM = -1 /* the frame below all others */
 };
@@ -55,7 +55,8 @@ struct state {
 struct node_tokens {
     uint64_t *bits; /* accepted; NULL: `tokens` lists them */
     int32_t *tokens;
-    int32_t n_accepted, n_dependent; /* in `tokens`: accepted ones if bits is NULL, then dependent */
+    int32_t n_accepted,
+        n_dependent; /* in `tokens`: accepted ones if bits is NULL, then dependent */
 };
 
 /* A hash table of numbers; the things they number are elsewhere. */
@@ -224,8 +225,8 @@ static int set_add(struct rf_matcher *m, int32_t node, int32_t frame, struct rf_
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "the grammar is too ambiguous: over %d positions in it fit one text",
                        (int)POSITIONS);
-    struct position *grown = rf_grow(m->allocator, set->visited, set->n, 1, &set->cap,
-                                     sizeof *grown, what, error);
+    struct position *grown =
+        rf_grow(m->allocator, set->visited, set->n, 1, &set->cap, sizeof *grown, what, error);
     if (!grown) return RF_ERR_MEMORY;
     set->visited = grown;
     set->visited[set->n] = (struct position){node, frame};
@@ -291,8 +292,7 @@ static int32_t intern_state(struct rf_matcher *m, const struct position *positio
          at = (at + 1) & (table->n_slots - 1)) {
         const struct state *state = &m->states[table->slots[at] - 1];
         if (state->hash == hash && (size_t)state->n == n && state->accepts == accepts &&
-            (n == 0 ||
-             memcmp(m->positions + state->first, positions, n * sizeof *positions) == 0))
+            (n == 0 || memcmp(m->positions + state->first, positions, n * sizeof *positions) == 0))
             return table->slots[at] - 1;
     }
     struct state *states = rf_grow(m->allocator, m->states, m->n_states, 1, &m->cap_states,
@@ -416,8 +416,8 @@ static int find_tokens(struct rf_matcher *m, int32_t state, int32_t *n_accepted,
         if (node->depth > 1)
             m->left[node->depth] = m->left[node->depth - 1] | (m->states[from].accepts != 0);
         if (to == RF_STATE_REJECTED) {
-            int32_t last = m->left[node->depth] ? trie->nodes[node->after].first_token
-                                                : node->first_token;
+            int32_t last =
+                m->left[node->depth] ? trie->nodes[node->after].first_token : node->first_token;
             for (int32_t t = node->first_token; t < last; t++)
                 dependent[(*n_dependent)++] = trie->tokens[t];
             i = node->after;
@@ -535,8 +535,8 @@ static int fill_bits(struct rf_matcher *m, int32_t state, uint64_t *bits, struct
         join_accepted(m, tokens, bits);
     }
     for (int32_t p = 0; p < n; p++) {
-        int code = join_dependent(
-            m, state, m->nodes[m->positions[m->states[state].first + p].node], bits, error);
+        int code = join_dependent(m, state, m->nodes[m->positions[m->states[state].first + p].node],
+                                  bits, error);
         if (code) return code;
     }
     for (int32_t e = 0; m->states[state].accepts && e < vocab->n_ends; e++)

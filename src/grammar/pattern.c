@@ -14,7 +14,8 @@ struct reader {
     const char *pointer;
 };
 
-struct class {
+struct class
+{
     struct rf_range ranges[RANGES];
     size_t n;
 };

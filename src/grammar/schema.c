@@ -35,8 +35,8 @@ enum type {
 static const struct {
     const char *name;
     int types;
-} type_names[] = {{"null", TYPE_NULL},       {"boolean", TYPE_BOOLEAN}, {"object", TYPE_OBJECT},
-                  {"array", TYPE_ARRAY},     {"string", TYPE_STRING},   {"integer", TYPE_INTEGER},
+} type_names[] = {{"null", TYPE_NULL},    {"boolean", TYPE_BOOLEAN}, {"object", TYPE_OBJECT},
+                  {"array", TYPE_ARRAY},  {"string", TYPE_STRING},   {"integer", TYPE_INTEGER},
                   {"number", TYPE_NUMBER}};
 
 /* Keywords, and the type that they are about: 0: any. */
@@ -68,12 +68,27 @@ static const struct {
                 {"exclusiveMaximum", TYPE_NUMBER}};
 
 /* What says nothing about values, or nothing about the values that are written here. */
-static const char *const annotations[] = {
-    "title",      "description",   "default",           "examples",        "example",
-    "$schema",    "$id",           "id",                "$comment",        "$defs",
-    "definitions", "deprecated",   "readOnly",          "writeOnly",       "$anchor",
-    "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema", "unevaluatedProperties",
-    "unevaluatedItems"};
+static const char *const annotations[] = {"title",
+                                          "description",
+                                          "default",
+                                          "examples",
+                                          "example",
+                                          "$schema",
+                                          "$id",
+                                          "id",
+                                          "$comment",
+                                          "$defs",
+                                          "definitions",
+                                          "deprecated",
+                                          "readOnly",
+                                          "writeOnly",
+                                          "$anchor",
+                                          "$vocabulary",
+                                          "contentEncoding",
+                                          "contentMediaType",
+                                          "contentSchema",
+                                          "unevaluatedProperties",
+                                          "unevaluatedItems"};
 
 static const struct {
     const char *name, *pattern;
@@ -193,8 +208,9 @@ static int check_keywords(struct reader *r, const struct member *m)
         if (rf_str_is(key, "uniqueItems")) is_known = !rf_json_is_true(value);
         if (is_known) continue;
         const char *pointer = pointer_to(r, m->pointer, key.data);
-        bad(r, RF_ERR_UNSUPPORTED, pointer, "this keyword is not supported, so that nothing could "
-                                            "be promised");
+        bad(r, RF_ERR_UNSUPPORTED, pointer,
+            "this keyword is not supported, so that nothing could "
+            "be promised");
     }
     return r->ir->code;
 }
@@ -204,7 +220,8 @@ static const struct rf_json *resolve(struct reader *r, struct rf_str ref, const 
 {
     const struct rf_json *at = r->root;
     if (ref.bytes == 0 || ref.data[0] != '#' || (ref.bytes > 1 && ref.data[1] != '/')) {
-        bad(r, RF_ERR_UNSUPPORTED, pointer, "only references such as \"#/$defs/name\" are supported");
+        bad(r, RF_ERR_UNSUPPORTED, pointer,
+            "only references such as \"#/$defs/name\" are supported");
         return NULL;
     }
     for (size_t i = 1; i < ref.bytes && at;) {
@@ -277,8 +294,7 @@ static void add_schema(struct reader *r, struct conjunction *c, struct member m,
         }
         char shown[256];
         snprintf(shown, sizeof shown, "%.*s", rf_shown_up_to(ref, 250), ref.data);
-        if (target)
-            add_schema(r, c, (struct member){target, copied(r, shown), 0}, depth + 1);
+        if (target) add_schema(r, c, (struct member){target, copied(r, shown), 0}, depth + 1);
     }
     add_all(r, c, &m, depth);
     if (c->n == MEMBERS) {
@@ -429,9 +445,9 @@ static int meets(struct reader *r, const struct member *m, const struct rf_json 
     double number;
     if (!(types_of_member(r, m) & type) || !is_listed(m->schema, value)) return 0;
     if (rf_json_number(value, &number)) return is_within(m->schema, number);
-    static const char *const hard[] = {"pattern", "format", "properties", "required",
-                                       "additionalProperties", "items", "prefixItems",
-                                       "additionalItems", "minItems", "maxItems"};
+    static const char *const hard[] = {
+        "pattern", "format",      "properties",      "required", "additionalProperties",
+        "items",   "prefixItems", "additionalItems", "minItems", "maxItems"};
     for (size_t k = 0; k < sizeof hard / sizeof *hard; k++)
         if (rf_json_has(m->schema, hard[k]))
             bad(r, RF_ERR_UNSUPPORTED, pointer_to(r, m->pointer, hard[k]),
@@ -577,8 +593,8 @@ static const struct rf_expr *string_of(struct reader *r, const struct conjunctio
     if (length.most >= 0 && length.least > length.most)
         return none(r, length.pointer, "minLength is over maxLength");
     if (length.least == 0 && length.most < 0) return any_string(r);
-    return quoted(r, rf_ir_repeat(r->ir, r->character, (int32_t)length.least,
-                                  (int32_t)length.most));
+    return quoted(r,
+                  rf_ir_repeat(r->ir, r->character, (int32_t)length.least, (int32_t)length.most));
 }
 
 /* ---- numbers ---- */
@@ -725,7 +741,8 @@ static const struct rf_expr *array_of(struct reader *r, const struct conjunction
     struct rf_ir *ir = r->ir;
     struct counts count = counts_of(r, c, "minItems", "maxItems");
     int64_t prefix = (int64_t)prefix_of(r, c), most = count.most;
-    const struct rf_expr *elements[NESTING], *comma = rf_text_sequence(ir, rf_text(ir, ","), r->space);
+    const struct rf_expr *elements[NESTING],
+        *comma = rf_text_sequence(ir, rf_text(ir, ","), r->space);
     if (ir->code) return NULL;
     if (most >= 0 && count.least > most) return none(r, count.pointer, "minItems is over maxItems");
     for (int64_t i = 0; i <= prefix && !ir->code && (most < 0 || i < most); i++) {
@@ -794,7 +811,8 @@ static const struct rf_expr *other_key(struct reader *r, const struct rf_str *ke
         }
         size_t n_same = 0;
         for (size_t k = i; k < n; k++)
-            if (keys[k].bytes >= at + bytes && memcmp(keys[k].data + at, keys[i].data + at, bytes) == 0)
+            if (keys[k].bytes >= at + bytes &&
+                memcmp(keys[k].data + at, keys[i].data + at, bytes) == 0)
                 same[n_same++] = keys[k];
         const struct rf_range one = {c, c};
         add_part(r, &parts,
@@ -1014,8 +1032,8 @@ static int are_apart(struct reader *r, const struct conjunction *a, const struct
             if (has_x && has_y) {
                 const struct rf_json *values = rf_json_get(x, "enum");
                 for (size_t v = 0; v < rf_json_count(values); v++)
-                    common |= is_listed(x, rf_json_at(values, v)) &&
-                              is_listed(y, rf_json_at(values, v));
+                    common |=
+                        is_listed(x, rf_json_at(values, v)) && is_listed(y, rf_json_at(values, v));
                 const struct rf_json *only = rf_json_get(x, "const");
                 if (only) common |= is_listed(y, only);
                 if ((values || only) && !common) return 1;
@@ -1045,8 +1063,10 @@ static void check_one_of(struct reader *r, const struct rf_json *branches, const
     size_t n = rf_json_count(branches);
     for (size_t i = 0; i < n && !r->ir->code; i++)
         for (size_t k = i + 1; k < n && !r->ir->code; k++) {
-            struct conjunction a = conjunction_of(r, rf_json_at(branches, i), pointer_at(r, pointer, i)),
-                               b = conjunction_of(r, rf_json_at(branches, k), pointer_at(r, pointer, k));
+            struct conjunction a = conjunction_of(r, rf_json_at(branches, i),
+                                                  pointer_at(r, pointer, i)),
+                               b = conjunction_of(r, rf_json_at(branches, k),
+                                                  pointer_at(r, pointer, k));
             if (!r->ir->code && !are_apart(r, &a, &b, 0))
                 rf_ir_fail(r->ir, RF_ERR_UNSUPPORTED,
                            "%s: a value might meet both branch %zu and branch %zu, which oneOf "
@@ -1069,11 +1089,15 @@ static const struct rf_expr *branches_of(struct reader *r, const struct conjunct
     }
     if (bit == 2) check_one_of(r, branches, pointer);
     for (size_t b = 0; b < rf_json_count(branches) && !r->ir->code; b++) {
-        struct conjunction branch = *c;
-        branch.members[i].branched |= bit;
-        add_schema(r, &branch,
-                   (struct member){rf_json_at(branches, b), pointer_at(r, pointer, b), 0}, 0);
-        add_part(r, &parts, value_of(r, &branch));
+        const char *place = pointer_at(r, pointer, b);
+        struct conjunction branch = conjunction_of(r, rf_json_at(branches, b), place), all = *c;
+        for (int32_t k = 0; k < branch.n; k++)
+            if (branch.members[k].schema == c->members[i].schema)
+                bad(r, RF_ERR_FORMAT, place,
+                    "the branch refers to the schema that it is a part of");
+        all.members[i].branched |= bit;
+        add_schema(r, &all, (struct member){rf_json_at(branches, b), place, 0}, 0);
+        add_part(r, &parts, value_of(r, &all));
     }
     if (r->ir->code || parts.n) return choice_of(r, &parts);
     return none(r, pointer, "no branch can be met");

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/alloc.h"
+#include "base/error.h"
 #include "model/str.h"
 
 /* The tokens that a grammar chooses among. */

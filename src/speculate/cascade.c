@@ -124,9 +124,10 @@ static int find_masks(struct rf_cascade *cascade, int32_t at, const struct rf_dr
         int32_t parent = i < 0 ? -1 : draft->parents[i];
         int32_t state = parent < 0 ? state_at(cascade, at) : states[parent];
         if (i >= 0) state = states[i] = state_after(cascade, state, draft->tokens[i], error);
-        int code = state < 0                 ? state
-                   : state == RF_STATE_FINAL ? 0
-                                             : rf_matcher_mask(cascade->matcher, state, &mask, error);
+        int code = state < 0 ? state
+                   : state == RF_STATE_FINAL
+                       ? 0
+                       : rf_matcher_mask(cascade->matcher, state, &mask, error);
         if (code) return code;
         masks[i + 1] = mask.bits;
     }

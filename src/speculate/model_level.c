@@ -122,8 +122,8 @@ static int choose_again(struct rf_model_level *level, const struct rf_question *
         return rf_sampler_take(best, question->n, choice, error);
     int code = rf_sequence_answer(level->sequence, level->view, &logits, error);
     if (code) return code;
-    return rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL, 0,
-                                   choice, error);
+    return rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL,
+                                   0, choice, error);
 }
 
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
