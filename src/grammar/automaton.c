@@ -181,6 +181,7 @@ static int32_t add_node(struct builder *b, struct rf_node node)
     }
     a->nodes = grown;
     node.twin = (int32_t)a->n_nodes;
+    node.kin = -1;
     a->nodes[a->n_nodes] = node;
     return (int32_t)a->n_nodes++;
 }
@@ -334,11 +335,28 @@ static void make_twins(struct builder *b, int32_t first, int32_t copy)
         a->nodes[i].twin = a->nodes[first + (i - copy)].twin;
 }
 
+/* The last of n copies, each of `size` nodes, is the kin of the others: a text that ends before the
+ * last copy does not tell them apart. It is the one that a walk comes to first. */
+static void make_kin(struct builder *b, int32_t first, int32_t n, int32_t bytes)
+{
+    struct rf_automaton *a = b->automaton;
+    int32_t size = n ? ((int32_t)a->n_nodes - first) / n : 0;
+    for (int32_t i = 0; i < n - 1 && bytes && !b->code; i++)
+        for (int32_t k = 0; k < size; k++) {
+            struct rf_node *node = &a->nodes[first + i * size + k];
+            int32_t kin = a->nodes[first + (n - 1) * size + k].twin;
+            int32_t alike = i < b->longest / bytes ? i * bytes : b->longest;
+            if (alike <= node->alike || node->twin == kin) continue;
+            node->kin = kin;
+            node->alike = alike;
+        }
+}
+
 /* `n` copies, of which each may be the last if `may_end`. They are built from the last one on. */
 static int32_t build_copies(struct builder *b, const struct rf_expr *e, int32_t n, int may_end,
                             int32_t end, int32_t next)
 {
-    int32_t bytes = shortest(b, e), first = -1;
+    int32_t bytes = shortest(b, e), first = -1, all = (int32_t)b->automaton->n_nodes;
     for (int32_t i = 0; i < n && !b->code; i++) {
         int32_t begin = (int32_t)b->automaton->n_nodes, copy = build(b, e, next);
         if (may_end) {
@@ -354,6 +372,7 @@ static int32_t build_copies(struct builder *b, const struct rf_expr *e, int32_t 
         else
             first = begin;
     }
+    make_kin(b, all, n, bytes);
     return next;
 }
 

@@ -25,6 +25,8 @@ struct rf_node {
     /* A node after which no text of `longest` bytes tells it from this one; often itself. Copies of
      * a repeated expression have twins as long as the end of the count is far away. */
     int32_t twin;
+    /* Another copy of this node, which no text of up to `alike` bytes tells from it; -1: none. */
+    int32_t kin, alike;
 };
 
 struct rf_automaton {

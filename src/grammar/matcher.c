@@ -399,11 +399,12 @@ static int has_bit(const uint64_t *bits, int32_t token)
     return bits[token / 64] >> token % 64 & 1;
 }
 
-/* Walks the trie from a state with one position and no stack. What is left when the rule could have
- * ended is dependent. */
-static int find_tokens(struct rf_matcher *m, int32_t state, int32_t *n_accepted,
+/* Walks the trie from a state with one position and no stack, for the tokens of more than `above`
+ * bytes. What is left when the rule could have ended is dependent. */
+static int find_tokens(struct rf_matcher *m, int32_t state, size_t above, int32_t *n_accepted,
                        int32_t *n_dependent, struct rf_error *error)
 {
+    const struct rf_str *texts = m->grammar->vocab.texts;
     const struct rf_trie *trie = &m->grammar->trie;
     int32_t *accepted = m->found, *dependent = m->found + trie->n_tokens;
     m->way[0] = state;
@@ -411,6 +412,10 @@ static int find_tokens(struct rf_matcher *m, int32_t state, int32_t *n_accepted,
     *n_accepted = *n_dependent = 0;
     for (int32_t i = 0; i < trie->n_nodes;) {
         const struct rf_trie_node *node = &trie->nodes[i];
+        if (node->deepest <= above) {
+            i = node->after;
+            continue;
+        }
         int32_t from = m->way[node->depth - 1], to = step(m, from, node->byte, error);
         if (to < 0) return to;
         if (node->depth > 1)
@@ -419,38 +424,17 @@ static int find_tokens(struct rf_matcher *m, int32_t state, int32_t *n_accepted,
             int32_t last =
                 m->left[node->depth] ? trie->nodes[node->after].first_token : node->first_token;
             for (int32_t t = node->first_token; t < last; t++)
-                dependent[(*n_dependent)++] = trie->tokens[t];
+                if (texts[trie->tokens[t]].bytes > above)
+                    dependent[(*n_dependent)++] = trie->tokens[t];
             i = node->after;
             continue;
         }
         m->way[node->depth] = to;
-        for (int32_t t = node->first_token; t < node[1].first_token; t++)
+        for (int32_t t = node->first_token; node->depth > above && t < node[1].first_token; t++)
             accepted[(*n_accepted)++] = trie->tokens[t];
         i++;
     }
     return 0;
-}
-
-/* Packs what find_tokens found; long lists of accepted tokens become bits. */
-static struct node_tokens *pack_tokens(struct rf_matcher *m, int32_t n_accepted,
-                                       int32_t n_dependent, struct rf_error *error)
-{
-    const int32_t *accepted = m->found, *dependent = m->found + m->grammar->trie.n_tokens;
-    size_t words = (size_t)n_accepted > 2 * m->grammar->n_words ? m->grammar->n_words : 0;
-    size_t listed = (words ? 0 : (size_t)n_accepted) + (size_t)n_dependent;
-    size_t bytes = sizeof(struct node_tokens) + words * sizeof(uint64_t) + listed * sizeof(int32_t);
-    struct node_tokens *made = rf_calloc(m->allocator, 1, bytes, what, error);
-    if (!made) return NULL;
-    m->node_bytes += bytes;
-    made->n_accepted = n_accepted;
-    made->n_dependent = n_dependent;
-    made->bits = words ? (uint64_t *)(made + 1) : NULL;
-    made->tokens = (int32_t *)((uint64_t *)(made + 1) + words);
-    int32_t *out = made->tokens;
-    for (int32_t i = 0; words && i < n_accepted; i++) set_bit(made->bits, accepted[i]);
-    for (int32_t i = 0; !words && i < n_accepted; i++) *out++ = accepted[i];
-    if (n_dependent) memcpy(out, dependent, (size_t)n_dependent * sizeof *out);
-    return made;
 }
 
 static const int32_t *dependent_of(const struct node_tokens *tokens)
@@ -458,15 +442,72 @@ static const int32_t *dependent_of(const struct node_tokens *tokens)
     return tokens->tokens + (tokens->bits ? 0 : tokens->n_accepted);
 }
 
+/* Of n tokens, copies those of up to `most` bytes; returns how many. */
+static int32_t copy_short(const struct rf_matcher *m, const int32_t *tokens, int32_t n, size_t most,
+                          int32_t *out)
+{
+    int32_t copied = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (m->grammar->vocab.texts[tokens[i]].bytes <= most) out[copied++] = tokens[i];
+    return copied;
+}
+
+/* Packs what find_tokens found, with what the kin (NULL: there is none) says of the tokens of up to
+ * `above` bytes. Long lists of accepted tokens become bits. */
+static struct node_tokens *pack_tokens(struct rf_matcher *m, const struct node_tokens *kin,
+                                       size_t above, int32_t n_accepted, int32_t n_dependent,
+                                       struct rf_error *error)
+{
+    const struct rf_trie *trie = &m->grammar->trie;
+    const int32_t *accepted = m->found, *dependent = m->found + trie->n_tokens;
+    int has_bits = (kin && kin->bits != NULL) || (size_t)n_accepted > 2 * m->grammar->n_words;
+    size_t words = has_bits ? m->grammar->n_words : 0, listed = (size_t)n_dependent;
+    if (!has_bits) listed += (size_t)n_accepted;
+    if (kin) listed += (size_t)kin->n_dependent + (kin->bits ? 0 : (size_t)kin->n_accepted);
+    size_t bytes = sizeof(struct node_tokens) + words * sizeof(uint64_t) + listed * sizeof(int32_t);
+    struct node_tokens *made = rf_calloc(m->allocator, 1, bytes, what, error);
+    if (!made) return NULL;
+    m->node_bytes += bytes;
+    made->bits = has_bits ? (uint64_t *)(made + 1) : NULL;
+    made->tokens = (int32_t *)((uint64_t *)(made + 1) + words);
+    int32_t *out = made->tokens;
+    if (kin && kin->bits) {
+        memcpy(made->bits, kin->bits, words * sizeof *made->bits);
+        for (int32_t i = 0; i < trie->n_longer[above]; i++)
+            made->bits[trie->by_length[i] / 64] &= ~((uint64_t)1 << trie->by_length[i] % 64);
+    } else if (kin) {
+        out += copy_short(m, kin->tokens, kin->n_accepted, above, out);
+        for (int32_t *token = made->tokens; has_bits && token < out; token++)
+            set_bit(made->bits, *token);
+        if (has_bits) out = made->tokens;
+    }
+    for (int32_t i = 0; has_bits && i < n_accepted; i++) set_bit(made->bits, accepted[i]);
+    for (int32_t i = 0; !has_bits && i < n_accepted; i++) *out++ = accepted[i];
+    made->n_accepted = (int32_t)(out - made->tokens);
+    if (kin) out += copy_short(m, dependent_of(kin), kin->n_dependent, above, out);
+    if (n_dependent) memcpy(out, dependent, (size_t)n_dependent * sizeof *out);
+    out += n_dependent;
+    made->n_dependent = (int32_t)(out - made->tokens) - made->n_accepted;
+    return made;
+}
+
 static const struct node_tokens *tokens_after(struct rf_matcher *m, int32_t node,
                                               struct rf_error *error)
 {
     int32_t n_accepted, n_dependent;
+    const struct rf_node *of = &m->grammar->automaton.nodes[node];
+    const struct node_tokens *kin = NULL;
+    size_t above = 0;
     if (m->nodes[node]) return m->nodes[node];
+    if (of->kin >= 0) {
+        kin = tokens_after(m, of->kin, error);
+        if (!kin) return NULL;
+        above = (size_t)of->alike;
+    }
     const struct position alone = {node, BOTTOM};
     int32_t state = intern_state(m, &alone, 1, 0, error);
-    if (state < 0 || find_tokens(m, state, &n_accepted, &n_dependent, error)) return NULL;
-    return m->nodes[node] = pack_tokens(m, n_accepted, n_dependent, error);
+    if (state < 0 || find_tokens(m, state, above, &n_accepted, &n_dependent, error)) return NULL;
+    return m->nodes[node] = pack_tokens(m, kin, above, n_accepted, n_dependent, error);
 }
 
 /* ---- masks ---- */

@@ -1022,7 +1022,7 @@ static const struct rf_expr *object_of(struct reader *r, const struct conjunctio
 static int are_apart(struct reader *r, const struct conjunction *a, const struct conjunction *b,
                      int depth)
 {
-    if (r->ir->code || depth > 8) return 0;
+    if (r->ir->code || depth > 2) return 0;
     if (a->is_false || b->is_false || !(types_of(r, a) & types_of(r, b))) return 1;
     for (int32_t i = 0; i < a->n; i++)
         for (int32_t k = 0; k < b->n; k++) {

@@ -23,6 +23,7 @@ struct rf_trie_node {
     int32_t after;       /* the first node behind its subtree */
     int32_t first_token; /* in `tokens`; those of this very text come first in its subtree */
     uint16_t depth;      /* bytes of its text, 1 ... */
+    uint16_t deepest;    /* of its subtree */
     uint8_t byte;        /* the last of them */
 };
 
@@ -30,6 +31,8 @@ struct rf_trie {
     const struct rf_allocator *allocator;
     struct rf_trie_node *nodes; /* [n_nodes + 1]: one behind the last, for first_token */
     int32_t *tokens;            /* [n_tokens] with bytes, in the order of their texts */
+    int32_t *by_length;         /* [n_tokens] the same, longer ones first */
+    int32_t *n_longer;          /* [longest + 1]: tokens of more bytes */
     int32_t n_nodes, n_tokens;
     size_t longest; /* bytes of a text */
 };

@@ -10,7 +10,7 @@
 #include "model/json.h"
 #include "model/reader.h"
 
-enum { MOST = 48, CASES_TOKENS = 64 };
+enum { MOST = 90 };
 
 static const struct {
     riffle_grammar_kind kind;
@@ -18,7 +18,8 @@ static const struct {
 } grammars[] = {
     {RIFFLE_GRAMMAR_GBNF, "root ::= word (\" \" word)* \".\"\nword ::= [a-z]{1,6}"},
     {RIFFLE_GRAMMAR_GBNF, "root ::= (\"a\" | \"ab\" | \"b\" [a-c]? | \" \")* \"!\""},
-    {RIFFLE_GRAMMAR_GBNF, "root ::= \"The \" ([^\\n.]{3,20} \"\\x01\\x02\\x03\\x04\\x05\"){2} \"}\\x06\\x07\""},
+    {RIFFLE_GRAMMAR_GBNF,
+     "root ::= \"The \" ([^\\n.]{3,20} \"\\x01\\x02\\x03\\x04\\x05\"){2} \"}\\x06\\x07\""},
     {RIFFLE_GRAMMAR_GBNF, "root ::= \"(\" root \")\" | [A-Z] [a-z]+ \" \" root | \"\""},
     {RIFFLE_GRAMMAR_JSON_SCHEMA,
      "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":9},"
@@ -80,7 +81,8 @@ static void check_schema(const struct answer *answer)
     struct rf_str text;
     int64_t n;
     int flag;
-    struct rf_json *json = rf_json_parse(&reading, NULL, (struct rf_str){answer->text, answer->bytes});
+    struct rf_json *json =
+        rf_json_parse(&reading, NULL, (struct rf_str){answer->text, answer->bytes});
     CHECK_MSG(json != NULL, "%s: %.*s", error.text, (int)answer->bytes, answer->text);
     CHECK_INT(rf_json_count(json), 4);
     CHECK(rf_json_string(rf_json_get(json, "name"), &text) && text.bytes <= 36);
@@ -88,8 +90,7 @@ static void check_schema(const struct answer *answer)
     CHECK(rf_json_integer(rf_json_get(json, "n"), &n) && n >= 1 && n <= 99);
     const struct rf_json *all = rf_json_get(json, "all");
     CHECK(rf_json_count(all) >= 1 && rf_json_count(all) <= 3);
-    for (size_t i = 0; i < rf_json_count(all); i++)
-        CHECK(rf_json_bool(rf_json_at(all, i), &flag));
+    for (size_t i = 0; i < rf_json_count(all); i++) CHECK(rf_json_bool(rf_json_at(all, i), &flag));
     rf_json_free(json);
 }
 
@@ -139,7 +140,7 @@ static void check_by_hand(riffle_model *model, const struct prompt *prompt)
 {
     static const char text[] = "root ::= [a-z ]*";
     static struct answer answer;
-    static float logits[CASES_TOKENS * 16];
+    static float logits[VOCAB];
     riffle_model_info info;
     riffle_sampling greedy;
     riffle_grammar *grammar;
@@ -175,8 +176,9 @@ static void check_by_hand(riffle_model *model, const struct prompt *prompt)
 /* Tokens without an alternative take no pass. */
 static void check_forced(riffle_model *model, const struct prompt *prompt)
 {
-    static const char text[] = "root ::= \"\\x01\\x02\\x03\\x04\\x05\\x06\\x07\\x01\\x02\\x03\\x04\\x05"
-                               "\\x06\\x07\\x01\\x02\\x03\\x04\\x05\\x06\"";
+    static const char text[] =
+        "root ::= \"\\x01\\x02\\x03\\x04\\x05\\x06\\x07\\x01\\x02\\x03\\x04\\x05"
+        "\\x06\\x07\\x01\\x02\\x03\\x04\\x05\\x06\"";
     static struct answer answer;
     riffle_stats stats;
     riffle_sampling greedy;
@@ -307,8 +309,7 @@ static void check_memory(riffle_model *model, struct meter *meter, const struct 
         done = n && meter->calls < n;
         meter->fail_at = 0;
         CHECK_MSG(!n || done ? code > 0 : code == RIFFLE_ERR_MEMORY,
-                  "failing allocation %zu gives %lld: %s", n, (long long)code,
-                  riffle_last_error());
+                  "failing allocation %zu gives %lld: %s", n, (long long)code, riffle_last_error());
         failed += code < 0;
         if (code > 0 && n) check_same_ids(&got, &wanted, "after all allocations");
         riffle_grammar_free(grammar);
