@@ -1,6 +1,6 @@
 #include "grammar/automaton.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 static const char what[] = "the grammar";
 
@@ -402,10 +402,76 @@ static int32_t build_rule(struct builder *b, int32_t rule, int32_t next)
     return add_node(b, (struct rf_node){.kind = RF_NODE_CALL, .rule = rule, .next = next});
 }
 
+static int by_text(const void *a, const void *b)
+{
+    const struct rf_expr *x = *(const struct rf_expr *const *)a,
+                         *y = *(const struct rf_expr *const *)b;
+    return rf_str_order((struct rf_str){x->text, (size_t)x->n},
+                        (struct rf_str){y->text, (size_t)y->n});
+}
+
+enum { BRANCHINGS = 64 /* of a trie on one way; behind them, texts stand apart */ };
+
+/* The end of the group of texts that begins at `from`: alike in the byte at `at`, or ended there. */
+static int32_t group_end(const struct rf_expr *const *texts, int32_t from, int32_t n, int32_t at)
+{
+    int32_t end = from + 1;
+    while (end < n && (texts[from]->n == at ? texts[end]->n == at
+                                            : texts[end]->text[at] == texts[from]->text[at]))
+        end++;
+    return end;
+}
+
+/* Sorted texts, of which the first `depth` bytes are alike, as a trie: one position of a state
+ * stands for all that begin alike. */
+static int32_t build_trie(struct builder *b, const struct rf_expr *const *texts, int32_t n,
+                          int32_t depth, int level, int32_t next)
+{
+    const struct rf_expr *first = texts[0], *last = texts[n - 1];
+    int32_t at = depth, n_groups = 0;
+    if (n == 1) return build_text(b, first->text + depth, first->n - depth, next);
+    while (at < first->n && first->text[at] == last->text[at]) at++; /* last is not shorter then */
+    for (int32_t i = 0; i < n; i = level < BRANCHINGS ? group_end(texts, i, n, at) : i + 1)
+        n_groups++;
+    int32_t split = split_node(b, n_groups);
+    for (int32_t i = 0, end, g = 0; i < n && !b->code; i = end, g++) {
+        end = level < BRANCHINGS ? group_end(texts, i, n, at) : i + 1;
+        set_edge(b, split, g,
+                 texts[i]->n == at ? next
+                                   : build_trie(b, texts + i, end - i, at, level + 1, next));
+    }
+    return build_text(b, first->text + depth, at - depth, split);
+}
+
+/* A choice of many texts. */
+static int32_t build_texts(struct builder *b, const struct rf_expr *e, int32_t next)
+{
+    const struct rf_allocator *allocator = b->automaton->allocator;
+    const struct rf_expr **sorted =
+        rf_malloc(allocator, (size_t)e->n, sizeof *sorted, what, b->error);
+    if (!sorted) {
+        b->code = RF_ERR_MEMORY;
+        return -1;
+    }
+    for (int32_t i = 0; i < e->n; i++) sorted[i] = e->parts[i];
+    qsort(sorted, (size_t)e->n, sizeof *sorted, by_text);
+    int32_t node = build_trie(b, sorted, e->n, 0, 0, next);
+    rf_free(allocator, sorted);
+    return node;
+}
+
+static int is_all_text(const struct rf_expr *e)
+{
+    for (int32_t i = 0; i < e->n; i++)
+        if (e->parts[i]->kind != RF_EXPR_TEXT) return 0;
+    return e->n > 1;
+}
+
 /* Without the parts that have no text. */
 static int32_t build_choice(struct builder *b, const struct rf_expr *e, int32_t next)
 {
     int32_t n = 0, at = 0;
+    if (is_all_text(e)) return build_texts(b, e, next);
     for (int32_t i = 0; i < e->n; i++) n += shortest(b, e->parts[i]) < ENDLESS;
     int32_t split = split_node(b, n);
     for (int32_t i = 0; i < e->n; i++)

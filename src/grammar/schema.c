@@ -142,18 +142,21 @@ static const struct rf_expr *value_of(struct reader *r, const struct conjunction
 
 /* ---- sentences and pointers ---- */
 
-/* A copy that lives as long as the grammar is read. */
+/* Memory that lives as long as the grammar is read. NULL after a failure. */
+static void *take(struct reader *r, size_t count, size_t size)
+{
+    if (r->ir->code) return NULL;
+    void *memory = rf_arena_alloc(&r->ir->arena, count, size, "a schema", r->ir->error);
+    if (!memory) r->ir->code = RF_ERR_MEMORY;
+    return memory;
+}
+
 static const char *copied(struct reader *r, const char *text)
 {
     size_t n = strlen(text);
-    if (r->ir->code) return "#";
-    char *copy = rf_arena_alloc(&r->ir->arena, n + 1, 1, "a schema", r->ir->error);
-    if (!copy) {
-        r->ir->code = RF_ERR_MEMORY;
-        return "#";
-    }
-    memcpy(copy, text, n);
-    return copy;
+    char *copy = take(r, n + 1, 1);
+    if (copy) memcpy(copy, text, n);
+    return copy ? copy : "#";
 }
 
 /* `pointer` with one more part. */
@@ -502,14 +505,16 @@ static const struct rf_expr *listed(struct reader *r, const struct conjunction *
                                     const struct member *m)
 {
     const struct rf_json *list = rf_json_get(m->schema, "enum");
-    struct parts parts = {.n = 0};
+    const struct rf_expr **values = take(r, rf_json_count(list) + 1, sizeof *values);
+    size_t n = 0;
+    if (!values) return NULL;
     if (rf_json_has(m->schema, "enum") && !rf_json_is_array(list)) {
         bad(r, RF_ERR_FORMAT, pointer_to(r, m->pointer, "enum"), "this is not an array");
         return NULL;
     }
     for (size_t i = 0; i < rf_json_count(list) && !r->ir->code; i++)
         if (meets_all(r, c, rf_json_at(list, i)))
-            add_part(r, &parts, literal(r, rf_json_at(list, i)));
+            values[n++] = literal(r, rf_json_at(list, i));
     if (!list) {
         const struct rf_json *only = rf_json_get(m->schema, "const");
         for (void *i = NULL; !only;) { /* null is a member that rf_json_get does not give */
@@ -518,10 +523,10 @@ static const struct rf_expr *listed(struct reader *r, const struct conjunction *
             if (!rf_json_next(m->schema, &i, &key, &value)) break;
             if (rf_str_is(key, "const")) only = value;
         }
-        if (only && meets_all(r, c, only)) add_part(r, &parts, literal(r, only));
+        if (only && meets_all(r, c, only)) values[n++] = literal(r, only);
     }
-    return parts.n ? choice_of(r, &parts)
-                   : none(r, pointer_to(r, m->pointer, list ? "enum" : "const"),
+    return n ? rf_ir_choice(r->ir, values, n)
+             : none(r, pointer_to(r, m->pointer, list ? "enum" : "const"),
                           "none of these values meets the rest of the schema");
 }
 
@@ -803,12 +808,8 @@ static const struct rf_expr *other_key(struct reader *r, const struct rf_str *ke
         }
         excluded[n_excluded++] = (struct rf_range){c, c};
         if (depth == KEY_DEPTH) continue; /* nothing that begins like that */
-        struct rf_str *same =
-            rf_arena_alloc(&r->ir->arena, n, sizeof *same, "a schema", r->ir->error);
-        if (!same) {
-            r->ir->code = RF_ERR_MEMORY;
-            return NULL;
-        }
+        struct rf_str *same = take(r, n, sizeof *same);
+        if (!same) return NULL;
         size_t n_same = 0;
         for (size_t k = i; k < n; k++)
             if (keys[k].bytes >= at + bytes &&
@@ -938,12 +939,8 @@ static const struct rf_expr *other_member(struct reader *r, const struct conjunc
     if (!is_asked && !is_open) return rf_text_none(r->ir);
     const struct rf_expr *value = property_value(r, c, NULL);
     if (r->ir->code || rf_text_is_none(value)) return value;
-    struct rf_str *names =
-        rf_arena_alloc(&r->ir->arena, list->n, sizeof *names, "a schema", r->ir->error);
-    if (!names) {
-        r->ir->code = RF_ERR_MEMORY;
-        return NULL;
-    }
+    struct rf_str *names = take(r, list->n, sizeof *names);
+    if (!names) return NULL;
     for (size_t i = 0; i < list->n; i++) names[i] = list->items[i].name;
     return member_of(r, list->n ? quoted(r, other_key(r, names, list->n, 0, 0)) : any_string(r),
                      value);
@@ -1150,14 +1147,10 @@ static struct known *find_known(const struct reader *r, const struct conjunction
 
 static struct known *add_known(struct reader *r, const struct conjunction *c)
 {
-    struct rf_arena *arena = &r->ir->arena;
-    if (r->ir->code) return NULL;
-    struct known *known = rf_arena_alloc(arena, 1, sizeof *known, "a schema", r->ir->error);
-    if (known) known->of = rf_arena_alloc(arena, 1, sizeof *known->of, "a schema", r->ir->error);
-    if (!known || !known->of) {
-        r->ir->code = RF_ERR_MEMORY;
-        return NULL;
-    }
+    struct known *known = take(r, 1, sizeof *known);
+    struct conjunction *of = take(r, 1, sizeof *of);
+    if (!of) return NULL;
+    known->of = of;
     *known->of = *c;
     known->rule = rf_ir_add_rule(r->ir, rf_str_of(""), pointer_of(c));
     known->next = r->known;
