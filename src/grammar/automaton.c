@@ -412,7 +412,8 @@ static int by_text(const void *a, const void *b)
 
 enum { BRANCHINGS = 64 /* of a trie on one way; behind them, texts stand apart */ };
 
-/* The end of the group of texts that begins at `from`: alike in the byte at `at`, or ended there. */
+/* The end of the group of texts that begins at `from`: alike in the byte at `at`, or ended there.
+ */
 static int32_t group_end(const struct rf_expr *const *texts, int32_t from, int32_t n, int32_t at)
 {
     int32_t end = from + 1;
@@ -437,8 +438,7 @@ static int32_t build_trie(struct builder *b, const struct rf_expr *const *texts,
     for (int32_t i = 0, end, g = 0; i < n && !b->code; i = end, g++) {
         end = level < BRANCHINGS ? group_end(texts, i, n, at) : i + 1;
         set_edge(b, split, g,
-                 texts[i]->n == at ? next
-                                   : build_trie(b, texts + i, end - i, at, level + 1, next));
+                 texts[i]->n == at ? next : build_trie(b, texts + i, end - i, at, level + 1, next));
     }
     return build_text(b, first->text + depth, at - depth, split);
 }

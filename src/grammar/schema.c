@@ -440,13 +440,14 @@ static int is_within(const struct rf_json *schema, double number)
     return !(rf_json_number(rf_json_get(schema, "exclusiveMaximum"), &limit) && number >= limit);
 }
 
-/* Whether a listed value meets a member. */
-static int meets(struct reader *r, const struct member *m, const struct rf_json *value)
+/* Whether a listed value meets a member. `is_own`: it is the member that lists it. */
+static int meets(struct reader *r, const struct member *m, const struct rf_json *value, int is_own)
 {
     int type = type_of_value(value);
     struct rf_str text;
     double number;
-    if (!(types_of_member(r, m) & type) || !is_listed(m->schema, value)) return 0;
+    if (!(types_of_member(r, m) & type)) return 0;
+    if ((!is_own || rf_json_has(m->schema, "const")) && !is_listed(m->schema, value)) return 0;
     if (rf_json_number(value, &number)) return is_within(m->schema, number);
     static const char *const hard[] = {
         "pattern", "format",      "properties",      "required", "additionalProperties",
@@ -493,10 +494,11 @@ static const struct rf_expr *choice_of(struct reader *r, const struct parts *par
     return rf_ir_choice(r->ir, parts->items, parts->n);
 }
 
-static int meets_all(struct reader *r, const struct conjunction *c, const struct rf_json *value)
+static int meets_all(struct reader *r, const struct conjunction *c, const struct rf_json *value,
+                     const struct member *lists)
 {
     for (int32_t i = 0; i < c->n; i++)
-        if (!meets(r, &c->members[i], value)) return 0;
+        if (!meets(r, &c->members[i], value, &c->members[i] == lists)) return 0;
     return 1;
 }
 
@@ -513,8 +515,7 @@ static const struct rf_expr *listed(struct reader *r, const struct conjunction *
         return NULL;
     }
     for (size_t i = 0; i < rf_json_count(list) && !r->ir->code; i++)
-        if (meets_all(r, c, rf_json_at(list, i)))
-            values[n++] = literal(r, rf_json_at(list, i));
+        if (meets_all(r, c, rf_json_at(list, i), m)) values[n++] = literal(r, rf_json_at(list, i));
     if (!list) {
         const struct rf_json *only = rf_json_get(m->schema, "const");
         for (void *i = NULL; !only;) { /* null is a member that rf_json_get does not give */
@@ -523,11 +524,11 @@ static const struct rf_expr *listed(struct reader *r, const struct conjunction *
             if (!rf_json_next(m->schema, &i, &key, &value)) break;
             if (rf_str_is(key, "const")) only = value;
         }
-        if (only && meets_all(r, c, only)) values[n++] = literal(r, only);
+        if (only && meets_all(r, c, only, m)) values[n++] = literal(r, only);
     }
     return n ? rf_ir_choice(r->ir, values, n)
              : none(r, pointer_to(r, m->pointer, list ? "enum" : "const"),
-                          "none of these values meets the rest of the schema");
+                    "none of these values meets the rest of the schema");
 }
 
 /* ---- strings ---- */
