@@ -312,6 +312,23 @@ typedef struct riffle_event {
 /* Return non-zero to stop after this token. */
 typedef int (*riffle_on_event)(void *user, const riffle_event *event);
 
+/* What limits the text of an answer (docs/grammar.md). */
+typedef struct riffle_grammar riffle_grammar;
+
+typedef enum riffle_grammar_kind {
+    RIFFLE_GRAMMAR_GBNF = 1,       /* llama.cpp's form of BNF; begins with the rule "root" */
+    RIFFLE_GRAMMAR_JSON_SCHEMA = 2 /* answers are JSON that meets the schema */
+} riffle_grammar_kind;
+
+/* Compiles a grammar for the model's vocabulary. Any number of sessions of the model and threads
+ * may use it at the same time. RIFFLE_ERR_FORMAT: the text is malformed, or no answer can meet it.
+ * RIFFLE_ERR_UNSUPPORTED: it asks for something that cannot be guaranteed. The sentence names line
+ * and column, or the place in the schema as a JSON pointer. */
+RIFFLE_API int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
+                                  riffle_grammar_kind kind, const char *text, size_t text_bytes);
+/* No generation may be using it. Before riffle_model_close. NULL is allowed. */
+RIFFLE_API void riffle_grammar_free(riffle_grammar *grammar);
+
 typedef struct riffle_generate_options {
     size_t struct_size;
     /* 0: until the model ends its answer, only repeats itself, or the context is full. */
@@ -322,12 +339,16 @@ typedef struct riffle_generate_options {
     /* Continue an answer that only repeats itself: the same 1 to 256 tokens over and over, for 512
      * tokens and at least eight times. */
     int32_t ignore_repetition;
-    uint64_t reserved[7];
+    /* The whole answer is a text of this grammar, unless something else ends it first. An
+     * end-of-text token can only come where the text is complete; where nothing can follow, the
+     * answer ends at once. Not with ignore_eos. NULL: any text. */
+    riffle_grammar *grammar;
+    uint64_t reserved[6];
 } riffle_generate_options;
 
 typedef enum riffle_finish {
     RIFFLE_FINISH_NONE = 0,
-    RIFFLE_FINISH_STOP = 1,      /* an end-of-text token or a stop text */
+    RIFFLE_FINISH_STOP = 1,      /* an end-of-text token, a stop text, the end of the grammar */
     RIFFLE_FINISH_LENGTH = 2,    /* max_tokens, or the context is full */
     RIFFLE_FINISH_CANCELLED = 3, /* riffle_cancel() or the callback */
     RIFFLE_FINISH_REPETITION = 4 /* the answer only repeated itself */

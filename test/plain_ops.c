@@ -201,13 +201,19 @@ size_t plain_first_above(const float *x, size_t n, float threshold)
     return i;
 }
 
-static void find_best(const float *logits, int32_t n_vocab, int32_t n_best, struct rf_best *best)
+static int may_follow(const uint64_t *mask, int32_t t)
+{
+    return !mask || (mask[t / 64] >> t % 64 & 1);
+}
+
+static void find_best(const float *logits, const uint64_t *mask, int32_t n_vocab, int32_t n_best,
+                      struct rf_best *best)
 {
     double mass = 0;
     best->n = 0;
     for (int32_t t = 0; t < n_vocab; t++) {
         int32_t at = best->n;
-        if (!(logits[t] > -INFINITY)) continue;
+        if (!(logits[t] > -INFINITY) || !may_follow(mask, t)) continue;
         while (at > 0 && logits[t] > best->top[at - 1].logit) at--;
         if (at == n_best) continue;
         if (best->n < n_best) best->n++;
@@ -216,7 +222,8 @@ static void find_best(const float *logits, int32_t n_vocab, int32_t n_best, stru
     }
     if (best->n && !isfinite(best->top[0].logit)) best->n = 0;
     for (int32_t t = 0; best->n && t < n_vocab; t++)
-        if (logits[t] > -INFINITY) mass += exp((double)logits[t] - (double)best->top[0].logit);
+        if (logits[t] > -INFINITY && may_follow(mask, t))
+            mass += exp((double)logits[t] - (double)best->top[0].logit);
     best->mass = (float)mass;
 }
 
@@ -242,5 +249,6 @@ void plain_answer(struct plain_view *view, int32_t i)
     if (pass->logprobs)
         pass->logprobs[i] = log_probability(logits, view->params->n_vocab, pass->targets[i]);
     else if (pass->n_best)
-        find_best(logits, view->params->n_vocab, pass->n_best, &pass->best[i]);
+        find_best(logits, pass->masks ? pass->masks[i] : NULL, view->params->n_vocab, pass->n_best,
+                  &pass->best[i]);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/grammar.h"
 #include "api/handles.h"
 #include "infer/repetition.h"
 #include "platform/clock.h"
@@ -217,6 +218,10 @@ static int64_t generate(struct output *output, struct rf_error *error)
             break;
         }
         if (n < 0) return n;
+        if (n == 0) { /* the grammar's text is complete */
+            finish(session, RIFFLE_FINISH_STOP, "");
+            break;
+        }
         ended = commit(output, yield, n, &generated, error);
         drop_ahead(session);
         if (ended < 0) return ended;
@@ -224,6 +229,25 @@ static int64_t generate(struct output *output, struct rf_error *error)
     int ignored, code = 0;
     if (!output->stopped) code = tell(output, -1, 0, (struct rf_str){"", 0}, &ignored, error);
     return code ? code : generated;
+}
+
+/* The same with the options' grammar, which begins anew. */
+static int64_t generate_by_grammar(struct output *output, struct rf_error *error)
+{
+    riffle_session *session = output->session;
+    struct rf_cascade *cascade = session->levels.cascade;
+    riffle_grammar *grammar = output->options->grammar;
+    struct rf_matcher *matcher;
+    if (!grammar) return generate(output, error);
+    int64_t result = rf_api_take_matcher(&matcher, grammar, session->model, error);
+    if (!result) result = rf_cascade_set_grammar(cascade, matcher, error);
+    if (!result) result = generate(output, error);
+    rf_cascade_set_grammar(cascade, NULL, error);
+    if (result < 0)
+        rf_matcher_free(matcher);
+    else
+        rf_api_return_matcher(matcher, grammar);
+    return result;
 }
 
 static int64_t answer(riffle_session *session, const riffle_generate_options *options,
@@ -235,6 +259,9 @@ static int64_t answer(riffle_session *session, const riffle_generate_options *op
     if (chosen.max_tokens < 0)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "max_tokens %d is negative", chosen.max_tokens);
     if (chosen.n_stop && !chosen.stop) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop is NULL");
+    if (chosen.grammar && chosen.ignore_eos)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT,
+                            "ignore_eos with a grammar: an end-of-text token ends its text");
     for (size_t i = 0; i < chosen.n_stop; i++)
         if (!chosen.stop[i]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop text %zu is NULL", i);
 
@@ -250,7 +277,7 @@ static int64_t answer(riffle_session *session, const riffle_generate_options *op
     rf_repetition_begin(&output.repetition);
     rf_pace_begin(&session->levels.cascade->pace,
                   chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
-    int64_t generated = generate(&output, &error);
+    int64_t generated = generate_by_grammar(&output, &error);
     session->stats.decode_seconds += rf_clock_seconds() - start;
     rf_bytes_free(output.allocator, &output.held);
     return generated < 0 ? rf_api_fail(&error) : generated;

@@ -35,7 +35,10 @@ static int show_all(const struct chat *chat)
     for (int i = 0; i < N_SETTINGS; i++)
         show(chat->options, option_find(settings[i], VERB_CHAT), 0);
     fprintf(stderr, "%-14s %s\n", repetition, chat->options->ignore_repetition ? "off" : "on");
-    inform("sampling values that nobody set are from: %s", chat->engine.sampling_source);
+    struct buffer source = {0};
+    append_name(&source, chat->engine.sampling_source);
+    inform("sampling values that nobody set are from: %s", source.data);
+    buffer_free(&source);
     return CLI_OK;
 }
 

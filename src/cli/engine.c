@@ -191,6 +191,36 @@ void engine_stops(riffle_session *session)
     rf_interrupts_catch(session ? cancel_session : NULL, session);
 }
 
+static const size_t most_grammar_bytes = (size_t)16 << 20;
+
+/* Compiles the grammar that answers are limited to, if there is one. */
+static int open_grammar(struct engine *engine, const struct cli_options *options)
+{
+    const char *path = options->grammar ? options->grammar : options->json_schema;
+    char *text;
+    size_t bytes;
+    struct rf_error error;
+    if (!path) return CLI_OK;
+    if (rf_slurp(path, most_grammar_bytes, &text, &bytes, &error) != RF_OK)
+        return cli_fail("%s", error.text);
+    int code = riffle_grammar_new(
+        &engine->grammar, engine->model,
+        options->grammar ? RIFFLE_GRAMMAR_GBNF : RIFFLE_GRAMMAR_JSON_SCHEMA, text, bytes);
+    free(text);
+    return code == RIFFLE_OK ? CLI_OK : cli_fail("%s: %s", path, riffle_last_error());
+}
+
+void engine_generation(const struct engine *engine, const struct cli_options *options,
+                       riffle_generate_options *generation)
+{
+    riffle_generate_options_init(generation, sizeof *generation);
+    generation->max_tokens = options->max_tokens;
+    generation->stop = options->stop.items;
+    generation->n_stop = options->stop.count;
+    generation->ignore_repetition = options->ignore_repetition;
+    generation->grammar = engine->grammar;
+}
+
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx)
 {
     int status = engine_open_model(engine, options, 0);
@@ -201,7 +231,9 @@ int engine_begin_session(struct engine *engine, const struct cli_options *option
 {
     print_note();
     print_cores(options);
-    int status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
+    int status = open_grammar(engine, options);
+    if (status == CLI_OK)
+        status = engine_add_session(engine, options, n_ctx, NULL, &engine->session);
     if (status != CLI_OK)
         engine_close(engine);
     else
@@ -214,6 +246,7 @@ void engine_close(struct engine *engine)
     rf_interrupts_catch(NULL, NULL);
     progress_clear(&engine->progress);
     riffle_session_close(engine->session);
+    riffle_grammar_free(engine->grammar);
     riffle_model_close(engine->model);
     free(engine->path);
     free(engine->draft.path);

@@ -12,6 +12,7 @@ struct engine {
     char *path;
     riffle_model *model;
     riffle_session *session; /* NULL if only the model was opened */
+    riffle_grammar *grammar; /* of --grammar or --json-schema; NULL: none */
     riffle_model_info info;
     struct progress_line progress;
     riffle_sampling sampling;    /* in effect */
@@ -35,6 +36,10 @@ int engine_add_session(struct engine *engine, const struct cli_options *options,
 /* Makes interrupts stop the work of this session from now on; NULL: of none. */
 void engine_stops(riffle_session *session);
 void engine_close(struct engine *engine);
+
+/* The options of an answer. */
+void engine_generation(const struct engine *engine, const struct cli_options *options,
+                       riffle_generate_options *generation);
 
 /* The model's own name, else that of its file. */
 const char *engine_model_name(const struct engine *engine);

@@ -42,6 +42,10 @@ const struct option option_table[] = {
      "with --suite: tokens of each answer; an end-of-text token does not stop it (default 160)"},
     {"--stop", NULL, "TEXT", OPTION_TEXTS, GENERATES, AT(stop), 0, 0, NULL,
      "end the answer before this text; may be given several times"},
+    {"--json-schema", NULL, "FILE", OPTION_TEXT, GENERATES, AT(json_schema), 0, 0, NULL,
+     "answers are JSON that meets the schema in FILE"},
+    {"--grammar", NULL, "FILE", OPTION_TEXT, GENERATES, AT(grammar), 0, 0, NULL,
+     "answers are texts of the grammar in FILE (GBNF)"},
     {"--temp", NULL, "T", OPTION_FLOAT, GENERATES, AT(sampling.temperature), 0, 100, NULL,
      "temperature; 0 (run's default): always the most likely token. A chat's defaults for this and "
      "what follows are those that suit the model; /set shows them"},

@@ -290,6 +290,8 @@ static int check_together(const struct cli_options *options)
          "--csv has the figures of plain decoding; for those of --suite there is --json"},
         {options->csv && options->json, "--csv and --json exclude each other"},
         {options->ids && !options->json, "--ids needs --json"},
+        {options->grammar && options->json_schema,
+         "--grammar and --json-schema exclude each other: one of them limits the answer"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].broken) return cli_usage_error("%s", rules[i].sentence);

@@ -50,6 +50,7 @@ struct cli_options {
     const char *prompt, *file, *system;
     struct input input; /* by input_read */
     struct text_list stop;
+    const char *grammar, *json_schema; /* files, one of them at most; NULL: none */
     int raw, special, no_bos;
 
     int32_t max_tokens; /* 0: no limit */

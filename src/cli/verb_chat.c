@@ -94,15 +94,13 @@ static int64_t generate(struct chat *chat, struct turn *turn)
 
     const struct cli_options *chosen = chat->options;
     riffle_generate_options options;
-    riffle_generate_options_init(&options, sizeof options);
-    options.stop = chosen->stop.items;
-    options.n_stop = chosen->stop.count;
-    options.ignore_repetition = chosen->ignore_repetition;
+    engine_generation(&chat->engine, chosen, &options);
     do {
         options.max_tokens = chosen->max_tokens ? chosen->max_tokens - (int32_t)turn->n_tokens : 0;
         n = riffle_generate(chat->engine.session, &options, on_event, turn);
-        /* An answer that fills the context goes on after fewer turns, or ends with a sentence. */
-    } while (n > 0 && chat_drops(chat) && full_context(chat) &&
+        /* An answer that fills the context goes on after fewer turns, or ends with a sentence. A
+         * grammar cannot go on in the middle. */
+    } while (n > 0 && !options.grammar && chat_drops(chat) && full_context(chat) &&
              chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = prefill(chat, turn)) >= 0);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {

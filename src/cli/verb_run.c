@@ -74,11 +74,7 @@ static int prefill(struct engine *engine, const struct cli_options *options, str
 static int generate(struct engine *engine, const struct cli_options *options, struct answer *answer)
 {
     riffle_generate_options generate_options;
-    riffle_generate_options_init(&generate_options, sizeof generate_options);
-    generate_options.max_tokens = options->max_tokens;
-    generate_options.stop = options->stop.items;
-    generate_options.n_stop = options->stop.count;
-    generate_options.ignore_repetition = options->ignore_repetition;
+    engine_generation(engine, options, &generate_options);
     int64_t n = riffle_generate(engine->session, &generate_options, on_event, answer);
     if (output_end(&answer->wrap) != 0) answer->write_failed = 1;
     answer->generated_tokens = n < 0 ? 0 : n;

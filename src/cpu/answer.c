@@ -38,28 +38,54 @@ static int32_t insert(struct rf_candidate *top, int32_t n, int32_t most, struct 
     return n < most ? n + 1 : n;
 }
 
-static void find_best(const struct cpu_view *view, const float *logits, size_t begin, size_t end,
-                      int32_t most, struct cpu_answer_part *part)
+/* A part of a row's logits: those of the tokens begin .. end that the mask has. */
+struct logits {
+    const float *row;
+    const uint64_t *mask; /* NULL: all */
+    size_t begin, end;
+};
+
+/* The first token from i on whose logit is above the threshold, or the part's end. */
+static size_t next_above(const struct cpu_view *view, const struct logits *logits, size_t i,
+                         float threshold)
+{
+    if (!logits->mask)
+        return i + view->kernels->first_above(logits->row + i, logits->end - i, threshold);
+    while (i < logits->end) {
+        size_t word = i / 64;
+        for (uint64_t bits = logits->mask[word] >> i % 64 << i % 64; bits; bits &= bits - 1) {
+            i = word * 64 + (size_t)__builtin_ctzll(bits);
+            if (i >= logits->end || logits->row[i] > threshold)
+                return i < logits->end ? i : logits->end;
+        }
+        i = (word + 1) * 64;
+    }
+    return logits->end;
+}
+
+static void find_best(const struct cpu_view *view, const struct logits *logits, int32_t most,
+                      struct cpu_answer_part *part)
 {
     float threshold = -INFINITY;
     part->n = 0;
-    for (size_t i = begin; (i += view->kernels->first_above(logits + i, end - i, threshold)) < end;
+    for (size_t i = logits->begin; (i = next_above(view, logits, i, threshold)) < logits->end;
          i++) {
-        part->n = insert(part->top, part->n, most, (struct rf_candidate){(int32_t)i, logits[i]});
+        part->n =
+            insert(part->top, part->n, most, (struct rf_candidate){(int32_t)i, logits->row[i]});
         if (part->n == most) threshold = part->top[most - 1].logit;
     }
 }
 
-static void sum_mass(const struct cpu_view *view, const float *logits, size_t begin, size_t end,
-                     float max, struct cpu_answer_part *part)
+static void sum_mass(const struct cpu_view *view, const struct logits *logits, float max,
+                     struct cpu_answer_part *part)
 {
     int count = 0;
     part->mass = 0.0;
-    for (size_t i = begin; (i += view->kernels->first_above(logits + i, end - i, max - FAR)) < end;
+    for (size_t i = logits->begin; (i = next_above(view, logits, i, max - FAR)) < logits->end;
          i++) {
-        part->mass += (double)expf(logits[i] - max);
+        part->mass += (double)expf(logits->row[i] - max);
         if (++count < ENOUGH) continue;
-        part->mass *= (double)(end - begin) / (double)(i + 1 - begin);
+        part->mass *= (double)(logits->end - logits->begin) / (double)(i + 1 - logits->begin);
         return;
     }
 }
@@ -85,23 +111,28 @@ static void merge_parts(const struct cpu_answer_part *parts, int32_t most, struc
     if (best->n && !isfinite(best->top[0].logit)) best->n = 0;
 }
 
+/* Part p of the row that is the pass's wanted row `wanted`, and row i of the logits. */
+static struct logits part_of(const struct cpu_view *view, size_t wanted, size_t i, size_t p)
+{
+    const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
+    const uint64_t *const *masks = view->pass->masks;
+    return (struct logits){buffer_row(logits, i), masks ? masks[wanted] : NULL,
+                           logits->width * p / PARTS, logits->width * (p + 1) / PARTS};
+}
+
 static void choose(struct cpu_view *view, struct rf_worker *worker, size_t first, size_t n)
 {
     const struct rf_pass *pass = view->pass;
-    const struct cpu_buffer *logits = &view->buffers[RF_SLOT_LOGITS];
-    size_t width = logits->width;
     struct cpu_items items = cpu_items(worker, n * PARTS, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
-        size_t p = item % PARTS;
-        find_best(view, buffer_row(logits, item / PARTS), width * p / PARTS,
-                  width * (p + 1) / PARTS, pass->n_best, &view->parts[item]);
+        struct logits part = part_of(view, first + item / PARTS, item / PARTS, item % PARTS);
+        find_best(view, &part, pass->n_best, &view->parts[item]);
     }
 
     items = cpu_items(worker, n * PARTS, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
-        size_t p = item % PARTS;
-        sum_mass(view, buffer_row(logits, item / PARTS), width * p / PARTS, width * (p + 1) / PARTS,
-                 greatest(&view->parts[item - p]), &view->parts[item]);
+        struct logits part = part_of(view, first + item / PARTS, item / PARTS, item % PARTS);
+        sum_mass(view, &part, greatest(&view->parts[item - item % PARTS]), &view->parts[item]);
     }
 
     if (worker->index > 0) return;

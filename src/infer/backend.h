@@ -193,6 +193,9 @@ struct rf_pass {
     int32_t n_wanted;      /* at most the view's max_logits, but for scores */
     int32_t n_best;        /* 0 .. RF_MAX_BEST: candidates of each answer */
     struct rf_best *best;  /* [n_wanted]; NULL where n_best is 0 */
+    /* [n_wanted]: the tokens that may be among the candidates, a bit for each of the vocabulary;
+     * NULL: all. The mass is theirs. NULL for the array: all of each row. Logits have no masks. */
+    const uint64_t *const *masks;
     /* Scores instead: log p(targets[i]) after row wanted[i], in place of logits. NULL: none. */
     const int32_t *targets;
     double *logprobs;

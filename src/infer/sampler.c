@@ -16,7 +16,7 @@ struct rf_sampler {
     uint32_t round;
     /* All in the sampler's own block. */
     struct candidate *candidates; /* [n_vocab] */
-    float *penalised;             /* [n_vocab] */
+    float *changed;               /* [n_vocab]: logits after the penalty and the mask */
     uint32_t *seen;               /* [n_vocab]: the round in which the penalty met the token */
 };
 
@@ -80,11 +80,11 @@ static int make_lists(struct rf_sampler *sampler, struct rf_error *error)
     if (sampler->candidates) return 0;
     sampler->candidates =
         rf_malloc(sampler->allocator, n,
-                  sizeof *sampler->candidates + sizeof *sampler->penalised + sizeof *sampler->seen,
+                  sizeof *sampler->candidates + sizeof *sampler->changed + sizeof *sampler->seen,
                   "sampler", error);
     if (!sampler->candidates) return RF_ERR_MEMORY;
-    sampler->penalised = (float *)(sampler->candidates + n);
-    sampler->seen = (uint32_t *)(sampler->penalised + n);
+    sampler->changed = (float *)(sampler->candidates + n);
+    sampler->seen = (uint32_t *)(sampler->changed + n);
     memset(sampler->seen, 0, n * sizeof *sampler->seen);
     return 0;
 }
@@ -100,12 +100,11 @@ static int before(const struct candidate *a, const struct candidate *b)
 }
 
 /* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
- * Returns the logits or, changed, a copy of them. */
-static const float *penalise(struct rf_sampler *sampler, const float *logits, const int32_t *text,
-                             int32_t n, const int32_t *path, int32_t n_path)
+ * Changes the copy of the logits. */
+static void penalise(struct rf_sampler *sampler, const int32_t *text, int32_t n,
+                     const int32_t *path, int32_t n_path)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
-    if (sampling->repeat_penalty == 1.0f) return logits;
     int32_t window = n + n_path;
     if (sampling->repeat_last_n >= 0 && sampling->repeat_last_n < window)
         window = sampling->repeat_last_n;
@@ -113,16 +112,38 @@ static const float *penalise(struct rf_sampler *sampler, const float *logits, co
         memset(sampler->seen, 0, (size_t)sampler->n_vocab * sizeof *sampler->seen);
         sampler->round = 1;
     }
-    memcpy(sampler->penalised, logits, (size_t)sampler->n_vocab * sizeof *logits);
     for (int32_t i = n + n_path - window; i < n + n_path; i++) {
         int32_t id = i < n ? text[i] : path[i - n];
         if (sampler->seen[id] == sampler->round) continue;
         sampler->seen[id] = sampler->round;
-        float *logit = &sampler->penalised[id];
+        float *logit = &sampler->changed[id];
         *logit =
             *logit > 0.0f ? *logit / sampling->repeat_penalty : *logit * sampling->repeat_penalty;
     }
-    return sampler->penalised;
+}
+
+/* Only tokens of the mask can be chosen. Changes the copy of the logits. */
+static void apply_mask(struct rf_sampler *sampler, const uint64_t *mask)
+{
+    for (int32_t word = 0; word <= (sampler->n_vocab - 1) / 64; word++) {
+        int32_t first = 64 * word, left = sampler->n_vocab - first;
+        uint64_t dropped = ~mask[word];
+        if (left < 64) dropped &= ((uint64_t)1 << left) - 1;
+        for (; dropped; dropped &= dropped - 1)
+            sampler->changed[first + __builtin_ctzll(dropped)] = -INFINITY;
+    }
+}
+
+/* The logits that the choice is made from. */
+static const float *change(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
+                           const int32_t *text, int32_t n, const int32_t *path, int32_t n_path)
+{
+    int is_penalised = sampler->sampling.repeat_penalty != 1.0f;
+    if (!is_penalised && !mask) return logits;
+    memcpy(sampler->changed, logits, (size_t)sampler->n_vocab * sizeof *logits);
+    if (is_penalised) penalise(sampler, text, n, path, n_path);
+    if (mask) apply_mask(sampler, mask);
+    return sampler->changed;
 }
 
 /* The greatest logit's lowest id, or n_vocab if none is greater than minus infinity. */
@@ -374,12 +395,12 @@ int rf_not_finite(int32_t n, struct rf_error *error)
                    "the model's logits are not finite numbers after %d tokens", n);
 }
 
-int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const int32_t *text,
-                            int32_t n, const int32_t *path, int32_t n_path,
+int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
+                            const int32_t *text, int32_t n, const int32_t *path, int32_t n_path,
                             struct rf_choice *choice, struct rf_error *error)
 {
     if (make_lists(sampler, error)) return RF_ERR_MEMORY;
-    logits = penalise(sampler, logits, text, n, path, n_path);
+    logits = change(sampler, logits, mask, text, n, path, n_path);
     size_t best = greatest(sampler, logits);
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
         return rf_not_finite(n + n_path, error);
@@ -394,7 +415,7 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
                       int32_t n, struct rf_choice *choice, struct rf_error *error)
 {
-    return rf_sampler_choose_after(sampler, logits, history, n, NULL, 0, choice, error);
+    return rf_sampler_choose_after(sampler, logits, NULL, history, n, NULL, 0, choice, error);
 }
 
 int rf_sampler_is_greedy(const struct rf_sampler *sampler)

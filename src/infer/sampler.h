@@ -56,9 +56,11 @@ void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
                       int32_t n, struct rf_choice *choice, struct rf_error *error);
 
-/* The same with the history in two parts: text[0 .. n) and then path[0 .. n_path). */
-int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const int32_t *text,
-                            int32_t n, const int32_t *path, int32_t n_path,
+/* The same with the history in two parts: text[0 .. n) and then path[0 .. n_path). Chooses among
+ * the tokens of the mask (struct rf_pass), as if the others' logits were minus infinity; NULL:
+ * among all. */
+int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
+                            const int32_t *text, int32_t n, const int32_t *path, int32_t n_path,
                             struct rf_choice *choice, struct rf_error *error);
 
 /* Fails with RF_ERR_FORMAT: the logits after n tokens are not finite numbers. */

@@ -320,6 +320,8 @@ static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struc
 struct gathered {
     struct rf_rows groups[RF_MAX_ROWS];
     int32_t tokens[RF_MAX_ROWS], parents[RF_MAX_ROWS], wanted[RF_MAX_ROWS];
+    const uint64_t *masks[RF_MAX_ROWS]; /* of what is wanted */
+    int has_masks;
     int32_t n_rows, n_wanted;
 };
 
@@ -350,7 +352,11 @@ static int gather(struct gathered *g, struct rf_ask *ask, int32_t index, struct 
                                         .n = n,
                                         .first_pos = from};
     ask->first = g->n_wanted;
-    for (int32_t i = unread - 1; i < n; i++) g->wanted[g->n_wanted++] = g->n_rows + i;
+    g->has_masks |= ask->masks != NULL;
+    for (int32_t i = unread - 1; i < n; i++) {
+        g->masks[g->n_wanted] = ask->masks ? ask->masks[i - (unread - 1)] : NULL;
+        g->wanted[g->n_wanted++] = g->n_rows + i;
+    }
     g->n_rows += n;
     return 0;
 }
@@ -360,7 +366,7 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
             struct rf_error *error)
 {
     struct gathered gathered;
-    gathered.n_rows = gathered.n_wanted = 0;
+    gathered.n_rows = gathered.n_wanted = gathered.has_masks = 0;
     if (n_asks < 1 || n_asks > RF_MAX_ROWS)
         return rf_fail(error, RF_ERR_ARGUMENT, "a pass over %d sequences", n_asks);
     if (options->n_best < 0 || options->n_best > RF_MAX_BEST)
@@ -379,7 +385,8 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
                                  .wanted = gathered.wanted,
                                  .n_wanted = gathered.n_wanted,
                                  .n_best = options->n_best,
-                                 .best = options->best};
+                                 .best = options->best,
+                                 .masks = gathered.has_masks ? gathered.masks : NULL};
     double start = rf_clock_seconds();
     code = rf_view_run(view, &pass, error);
     if (code) return cancelled(asks->sequence, code, error);
@@ -387,7 +394,9 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
     for (int32_t a = 0; a < n_asks; a++) {
         end_pass(asks[a].sequence, view, asks[a].n_text);
         keep_answer(asks[a].sequence, view, asks[a].n_text, asks[a].first,
-                    options->n_best ? &options->best[asks[a].first] : NULL);
+                    options->n_best && !gathered.masks[asks[a].first]
+                        ? &options->best[asks[a].first]
+                        : NULL);
     }
     return 0;
 }

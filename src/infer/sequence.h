@@ -70,6 +70,9 @@ struct rf_ask {
     struct rf_sequence *sequence;
     const int32_t *draft, *parents;
     int32_t n_text, n_draft;
+    /* [1 + n_draft]: what may be among the candidates after the text and after each draft row, as
+     * in struct rf_pass; NULL: everything. */
+    const uint64_t *const *masks;
     int32_t first; /* set by rf_read: the answer after the text is answer `first` of the view, that
                       after draft row i is first + 1 + i */
 };
@@ -104,7 +107,8 @@ int rf_sequence_accept(struct rf_sequence *sequence, struct rf_view *view, int32
 int32_t rf_sequence_unread(const struct rf_sequence *sequence, const struct rf_view *view,
                            int32_t n_text);
 
-/* The candidates that follow the whole text, if the view's last pass told them; else NULL. */
+/* The candidates that follow the whole text, if the view's last pass told them without a mask; else
+ * NULL. */
 const struct rf_best *rf_sequence_best(const struct rf_sequence *sequence,
                                        const struct rf_view *view);
 /* The logits [n_vocab] that follow the whole text, valid until the view's next pass; reads what is

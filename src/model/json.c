@@ -79,6 +79,39 @@ int rf_json_is_array(const struct rf_json *value)
     return json_is_array(node(value));
 }
 
+int rf_json_is_null(const struct rf_json *value)
+{
+    return json_is_null(node(value));
+}
+
+int rf_json_same(const struct rf_json *a, const struct rf_json *b)
+{
+    return json_equal(node(a), node(b));
+}
+
+static int write_part(const char *text, size_t n, void *out)
+{
+    rf_write(out, text, n);
+    return 0;
+}
+
+void rf_json_write(const struct rf_json *value, struct rf_writer *out)
+{
+    if (json_dump_callback(node(value), write_part, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0 &&
+        !out->code)
+        out->code = rf_fail(out->error, RF_ERR_MEMORY, "no memory to write JSON");
+}
+
+void rf_json_write_string(struct rf_str text, struct rf_writer *out)
+{
+    json_t *string = json_stringn(text.data, text.bytes);
+    if (string)
+        rf_json_write((const struct rf_json *)string, out);
+    else if (!out->code)
+        out->code = rf_fail(out->error, RF_ERR_MEMORY, "no memory to write JSON");
+    json_decref(string);
+}
+
 int rf_json_string(const struct rf_json *value, struct rf_str *string)
 {
     if (!json_is_string(node(value))) return 0;

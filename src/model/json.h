@@ -21,6 +21,13 @@ size_t rf_json_count(const struct rf_json *value);
 const struct rf_json *rf_json_at(const struct rf_json *array, size_t index);
 int rf_json_is_object(const struct rf_json *value);
 int rf_json_is_array(const struct rf_json *value);
+int rf_json_is_null(const struct rf_json *value);
+/* Objects are the same in any order of their members. */
+int rf_json_same(const struct rf_json *a, const struct rf_json *b);
+/* Appends the value as compact JSON. */
+void rf_json_write(const struct rf_json *value, struct rf_writer *out);
+/* Likewise of a string of UTF-8. */
+void rf_json_write_string(struct rf_str text, struct rf_writer *out);
 
 /* 1 and the value, or 0 when it is of another kind. Integers and reals are numbers. */
 int rf_json_string(const struct rf_json *value, struct rf_str *string);

@@ -63,10 +63,141 @@ static struct mark *mark_of(struct rf_cascade *cascade, int32_t i)
     return &cascade->marks[i - cascade->base];
 }
 
-static void place(struct rf_cascade *cascade, int32_t token, float confidence, int32_t origin)
+/* ---- the grammar ---- */
+
+/* The state after text[0 .. n). */
+static int32_t state_at(struct rf_cascade *cascade, int32_t n)
 {
-    *mark_of(cascade, length(cascade)) = (struct mark){confidence, (int8_t)origin};
+    return n == cascade->base ? cascade->grammar_state : mark_of(cascade, n - 1)->state;
+}
+
+static int32_t state_after(struct rf_cascade *cascade, int32_t state, int32_t token,
+                           struct rf_error *error)
+{
+    return cascade->matcher ? rf_matcher_advance(cascade->matcher, state, token, error) : 0;
+}
+
+/* 1 if the grammar's text can go on from that state, with a token of the vocabulary; or a code. */
+static int can_go_on(struct rf_cascade *cascade, int32_t state, struct rf_error *error)
+{
+    struct rf_token_mask mask;
+    if (!cascade->matcher) return 1;
+    if (state == RF_STATE_REJECTED || state == RF_STATE_FINAL) return 0;
+    int code = rf_matcher_mask(cascade->matcher, state, &mask, error);
+    return code ? code : mask.count > 0;
+}
+
+/* Takes out of a draft after text[0 .. at) what the grammar rejects, and what follows that. Nor is
+ * there anything to verify behind a complete text. */
+static int limit_draft(struct rf_cascade *cascade, int32_t at, struct rf_draft *draft,
+                       struct rf_error *error)
+{
+    int32_t states[RF_DRAFT_ROWS], moved[RF_DRAFT_ROWS], kept = 0;
+    for (int32_t i = 0; cascade->matcher && i < draft->n; i++) {
+        int32_t parent = draft->parents[i] < 0 ? -1 : moved[draft->parents[i]];
+        moved[i] = -2;
+        if (parent == -2) continue;
+        int32_t before = parent < 0 ? state_at(cascade, at) : states[parent];
+        if (before == RF_STATE_FINAL) continue;
+        int32_t state = state_after(cascade, before, draft->tokens[i], error);
+        int goes_on = state < 0 ? state : can_go_on(cascade, state, error);
+        if (goes_on < 0) return goes_on;
+        if (!goes_on && state != RF_STATE_FINAL) continue;
+        draft->tokens[kept] = draft->tokens[i];
+        draft->confidence[kept] = draft->confidence[i];
+        draft->origin[kept] = draft->origin[i];
+        draft->parents[kept] = parent;
+        states[kept] = state;
+        moved[i] = kept++;
+    }
+    if (cascade->matcher) draft->n = kept;
+    return 0;
+}
+
+/* What may follow text[0 .. at) and each token of a draft that limit_draft has seen. */
+static int find_masks(struct rf_cascade *cascade, int32_t at, const struct rf_draft *draft,
+                      const uint64_t **masks, struct rf_error *error)
+{
+    int32_t states[RF_DRAFT_ROWS];
+    for (int32_t i = -1; i < draft->n; i++) {
+        struct rf_token_mask mask = {.bits = NULL};
+        int32_t parent = i < 0 ? -1 : draft->parents[i];
+        int32_t state = parent < 0 ? state_at(cascade, at) : states[parent];
+        if (i >= 0) state = states[i] = state_after(cascade, state, draft->tokens[i], error);
+        int code = state < 0 ? state
+                   : state == RF_STATE_FINAL
+                       ? 0
+                       : rf_matcher_mask(cascade->matcher, state, &mask, error);
+        if (code) return code;
+        masks[i + 1] = mask.bits;
+    }
+    return 0;
+}
+
+/* Brings the state to the n committed tokens. */
+static int follow_grammar(struct rf_cascade *cascade, int32_t n, struct rf_error *error)
+{
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    if (!cascade->matcher) return 0;
+    int32_t state = cascade->grammar_state, at = cascade->grammar_to;
+    if (n < at) { /* tokens were taken back */
+        state = rf_matcher_start(cascade->matcher, error);
+        at = cascade->grammar_from;
+    }
+    for (; at < n && state >= 0; at++)
+        state = rf_matcher_advance(cascade->matcher, state, text[at], error);
+    int code = state < 0 ? state : rf_matcher_trim(cascade->matcher, &state, error);
+    if (code) return code;
+    cascade->grammar_state = state;
+    cascade->grammar_to = at;
+    return state != RF_STATE_REJECTED && n >= cascade->grammar_from
+               ? 0
+               : rf_fail(error, RF_ERR_ARGUMENT,
+                         "the session's text was changed to one that the grammar rejects");
+}
+
+int rf_cascade_set_grammar(struct rf_cascade *cascade, struct rf_matcher *matcher,
+                           struct rf_error *error)
+{
+    int32_t start = matcher ? rf_matcher_start(matcher, error) : 0;
+    cascade->matcher = NULL;
+    if (start < 0) return start;
+    cascade->matcher = matcher;
+    cascade->grammar_state = start;
+    cascade->grammar_from = cascade->grammar_to = rf_sequence_n_committed(cascade->sequence);
+    return 0;
+}
+
+static int place(struct rf_cascade *cascade, int32_t token, float confidence, int32_t origin,
+                 struct rf_error *error)
+{
+    int32_t n = length(cascade);
+    int32_t state = state_after(cascade, state_at(cascade, n), token, error);
+    if (state < 0) return state;
+    *mark_of(cascade, n) = (struct mark){confidence, state, (int8_t)origin};
     rf_sequence_place(cascade->sequence, &token, 1);
+    return 0;
+}
+
+/* Places up to `max` tokens that have no alternative. Returns how many, or a code. */
+static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_error *error)
+{
+    int32_t placed = 0;
+    for (; cascade->matcher && placed < max; placed++) {
+        struct rf_token_mask mask;
+        int32_t state = state_at(cascade, length(cascade));
+        if (state == RF_STATE_FINAL) break;
+        int code = rf_matcher_mask(cascade->matcher, state, &mask, error);
+        if (code) return code;
+        if (mask.count == 0 && placed == 0)
+            return rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "no token of the model's vocabulary continues the text as the grammar "
+                           "demands");
+        if (mask.only < 0) break;
+        code = place(cascade, mask.only, 1.0f, cascade->n_levels - 1, error);
+        if (code) return code;
+    }
+    return placed;
 }
 
 /* What a round at a judge verifies, after the first `at` tokens of the text. */
@@ -95,6 +226,8 @@ static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t judge
     cascade->stats[drafter].seconds += cascade->now() - start;
     if (code || draft->n == 0) return code;
     memset(draft->origin, drafter, (size_t)draft->n);
+    code = limit_draft(cascade, length(cascade), draft, error);
+    if (code || draft->n == 0) return code;
     if (!cascade->gamma) {
         draft->n = rf_pace_offer(&cascade->pace, drafter, judge, draft, value);
         return 0;
@@ -179,7 +312,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     }
     if (n < 0) return n;
     offer_ahead(cascade, offer->at, &offer->draft);
-    return 0;
+    return limit_draft(cascade, offer->at, &offer->draft, error);
 }
 
 /* Follows the judge's choices through the draft, as far as the judge has read it; returns how many
@@ -217,22 +350,27 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offe
 
 /* Continues the text after offer->at with the kept tokens. Tokens ahead that are already these are
  * not taken back. */
-static void lay(struct rf_cascade *cascade, const struct offer *offer,
-                const struct rf_choice *choices, const int32_t *path, int32_t kept)
+static int lay(struct rf_cascade *cascade, const struct offer *offer,
+               const struct rf_choice *choices, const int32_t *path, int32_t kept,
+               struct rf_error *error)
 {
+    int code = 0;
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     int32_t same = 0, most = length(cascade) - offer->at;
     while (same < kept && same < most && text[offer->at + same] == offer->draft.tokens[path[same]])
         same++;
     rf_sequence_rewind(cascade->sequence, offer->at + same);
-    for (int32_t i = 0; i < kept; i++) {
+    for (int32_t i = 0; i < kept && !code; i++) {
         float confidence = choices[i ? path[i - 1] + 1 : 0].confidence;
         int8_t origin = offer->draft.origin[path[i]];
-        if (i < same)
-            *mark_of(cascade, offer->at + i) = (struct mark){confidence, origin};
-        else
-            place(cascade, offer->draft.tokens[path[i]], confidence, origin);
+        if (i < same) {
+            struct mark *mark = mark_of(cascade, offer->at + i);
+            *mark = (struct mark){confidence, mark->state, origin};
+        } else {
+            code = place(cascade, offer->draft.tokens[path[i]], confidence, origin, error);
+        }
     }
+    return code;
 }
 
 /* Verifies `offer` at `judge` in one pass. Afterwards the text ends with the accepted tokens and
@@ -244,10 +382,17 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
     struct rf_cascade_stats *stats = &cascade->stats[judge];
     struct rf_choice choices[RF_DRAFT_ROWS + 1];
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
+    const uint64_t *masks[RF_DRAFT_ROWS + 1];
     int32_t path[RF_MAX_DRAFT];
     struct rf_question question = {.text = text, .n = offer->at, .draft = &offer->draft};
+    int code = 0;
+    if (cascade->matcher) {
+        code = find_masks(cascade, offer->at, &offer->draft, masks, error);
+        question.masks = masks;
+    }
+    if (code) return code;
     double start = cascade->now();
-    int code = level->ops->choose(level->self, &question, choices, error);
+    code = level->ops->choose(level->self, &question, choices, error);
     double seconds = cascade->now() - start;
     stats->seconds += seconds;
     if (code) return code;
@@ -257,12 +402,13 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
         rf_pace_pass(&cascade->pace, judge, question.rows, question.seconds);
     }
     int32_t kept = walk(cascade, judge, offer, choices, path);
-    lay(cascade, offer, choices, path, kept);
+    code = lay(cascade, offer, choices, path, kept, error);
+    if (code) return code;
     code = level->ops->keep(level->self, text, offer->at + kept, path, kept, error);
     if (code) return code;
     const struct rf_choice *own = &choices[kept ? path[kept - 1] + 1 : 0];
-    place(cascade, own->token, own->confidence, judge);
-    return kept + 1;
+    code = place(cascade, own->token, own->confidence, judge, error);
+    return code ? code : kept + 1;
 }
 
 /* One round at a judge. Adds at most `max` tokens to the text. */
@@ -322,9 +468,11 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
         cascade->reading += seconds;
     else if (draft.n > 0)
         rf_pace_pass(&cascade->pace, drafter, 1, seconds / draft.n);
-    for (int32_t i = 0; i < draft.n; i++)
-        place(cascade, draft.tokens[i], draft.confidence[i], drafter);
-    return draft.n;
+    memset(draft.origin, drafter, (size_t)draft.n);
+    code = limit_draft(cascade, length(cascade), &draft, error);
+    for (int32_t i = 0; i < draft.n && !code; i++)
+        code = place(cascade, draft.tokens[i], draft.confidence[i], drafter, error);
+    return code ? code : draft.n;
 }
 
 /* Places up to `want` tokens ahead, which `level` drafts for `judge`. Returns how many. */
@@ -336,6 +484,9 @@ static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge,
     *made = 0;
     if (cascade->gamma && want > cascade->gamma) want = cascade->gamma;
     do {
+        int open = can_go_on(cascade, state_at(cascade, length(cascade)), error);
+        if (open < 0) return open;
+        if (!open) break;
         int32_t left = want - (length(cascade) - first);
         int32_t n = is_judge(cascade, level) ? round_at(cascade, level, left, error)
                                              : paid_draft(cascade, level, left, error);
@@ -345,6 +496,17 @@ static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge,
     } while (length(cascade) - first < want && go_on(cascade, level, judge, first, &known, &p));
     if (known < length(cascade)) go_on(cascade, level, judge, first, &known, &p);
     return length(cascade) - first;
+}
+
+/* What a round yields: the tokens ahead, up to one that completes the grammar's text. */
+static int32_t collect(struct rf_cascade *cascade, int32_t made, struct rf_yield *yield)
+{
+    const int32_t *ahead = rf_sequence_tokens(cascade->sequence) + cascade->base;
+    for (int32_t i = 0; i < made; i++) {
+        yield[i] = (struct rf_yield){ahead[i], cascade->marks[i].origin};
+        if (cascade->matcher && cascade->marks[i].state == RF_STATE_FINAL) return i + 1;
+    }
+    return made;
 }
 
 int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
@@ -360,16 +522,18 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
                        "a session without tokens has nothing to go on from");
     rf_sequence_rewind(sequence, n);
     cascade->base = n;
+    int code = follow_grammar(cascade, n, error);
+    if (code) return code;
+    if (cascade->matcher && cascade->grammar_state == RF_STATE_FINAL) return 0;
     for (int32_t l = 0; l < cascade->n_levels; l++)
         if (cascade->levels[l].ops->follow)
             cascade->levels[l].ops->follow(cascade->levels[l].self, text, n);
     if (max > RF_MAX_DRAFT + 1) max = RF_MAX_DRAFT + 1;
     if (max > room) max = room;
+    int32_t forced = place_forced(cascade, max, error);
     /* A choice that costs no pass needs no draft. */
     if (level->ops->unread(level->self, text, n) == 0) max = 1;
-    int32_t made = round_at(cascade, target, max, error);
+    int32_t made = forced ? forced : round_at(cascade, target, max, error);
     if (made < 0) rf_sequence_rewind(sequence, n);
-    for (int32_t i = 0; i < made; i++)
-        yield[i] = (struct rf_yield){text[n + i], cascade->marks[i].origin};
-    return made;
+    return collect(cascade, made, yield);
 }

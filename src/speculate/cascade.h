@@ -8,6 +8,7 @@
 #ifndef RF_SPECULATE_CASCADE_H
 #define RF_SPECULATE_CASCADE_H
 
+#include "grammar/grammar.h"
 #include "infer/sequence.h"
 #include "speculate/pace.h"
 
@@ -33,9 +34,14 @@ struct rf_cascade {
     double (*now)(void);  /* seconds */
     double reading;       /* seconds in texts that a level did not know, so far */
 
+    /* What limits the text from token `grammar_from` on; NULL: nothing. */
+    struct rf_matcher *matcher;
+    int32_t grammar_from, grammar_to, grammar_state; /* the state after token `grammar_to` - 1 */
+
     int32_t base; /* committed tokens at the beginning of the round */
     struct mark {
         float confidence;
+        int32_t state;         /* of the grammar, after the token */
         int8_t origin;         /* the level that proposed the token first */
     } marks[RF_MAX_DRAFT + 1]; /* of the tokens ahead */
     struct rf_cascade_stats stats[RF_MAX_LEVELS];
@@ -48,6 +54,11 @@ int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, i
                    struct rf_error *error);
 void rf_cascade_free(struct rf_cascade *cascade);
 
+/* From now on what is written after the committed tokens is a text of the matcher's grammar, from
+ * its beginning. NULL: any text. The matcher must outlive its use. */
+int rf_cascade_set_grammar(struct rf_cascade *cascade, struct rf_matcher *matcher,
+                           struct rf_error *error);
+
 /* One of the tokens that a round yields. */
 struct rf_yield {
     int32_t token;
@@ -55,8 +66,11 @@ struct rf_yield {
 };
 
 /* One round of the target: places between 1 and `max` tokens ahead in the sequence and returns how
- * many. All but the last of them are read by the target. Committing them is the caller's. On
- * failure (a negative code) nothing is ahead. */
+ * many. Committing them is the caller's. On failure (a negative code) nothing is ahead.
+ *
+ * With a grammar, tokens without an alternative are a round of their own, which takes no pass: the
+ * next one reads them. 0: the text is complete and nothing can follow. RF_ERR_UNSUPPORTED: no token
+ * of the vocabulary continues the text as the grammar demands. */
 int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
                          struct rf_error *error);
 

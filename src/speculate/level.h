@@ -11,6 +11,9 @@ struct rf_question {
     const int32_t *text;
     int32_t n;
     const struct rf_draft *draft;
+    /* [1 + draft->n]: the tokens that may be chosen after the text and after each of the draft, a
+     * bit for each of the target's vocabulary, NULL: all. NULL for the array: all everywhere. */
+    const uint64_t *const *masks;
     /* For the level to fill in: the rows of its last pass and the seconds of that pass with its
      * choices. What it had to read before (a text that is new to it) is not in them. */
     int32_t rows;

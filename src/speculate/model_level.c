@@ -85,6 +85,11 @@ static int32_t path_to(const struct rf_draft *draft, int32_t i, int32_t *path)
     return depth;
 }
 
+static const uint64_t *mask_of(const struct rf_question *question, int32_t i)
+{
+    return question->masks ? question->masks[i] : NULL;
+}
+
 static int take_choices(struct rf_model_level *level, const struct rf_question *question,
                         int32_t first, int32_t n_draft, const struct rf_best *best,
                         struct rf_choice *choices, struct rf_error *error)
@@ -99,8 +104,9 @@ static int take_choices(struct rf_model_level *level, const struct rf_question *
         }
         code = level->view->backend->ops->logits(level->view, first + 1 + i, &logits, error);
         if (!code)
-            code = rf_sampler_choose_after(level->sampler, logits, question->text, question->n,
-                                           path, n_path, &choices[i + 1], error);
+            code = rf_sampler_choose_after(level->sampler, logits, mask_of(question, i + 1),
+                                           question->text, question->n, path, n_path,
+                                           &choices[i + 1], error);
     }
     return code;
 }
@@ -111,11 +117,13 @@ static int choose_again(struct rf_model_level *level, const struct rf_question *
 {
     const struct rf_best *best = rf_sequence_best(level->sequence, level->view);
     const float *logits;
-    if (best && rf_sampler_is_greedy(level->sampler))
+    const uint64_t *mask = mask_of(question, 0);
+    if (best && !mask && rf_sampler_is_greedy(level->sampler))
         return rf_sampler_take(best, question->n, choice, error);
     int code = rf_sequence_answer(level->sequence, level->view, &logits, error);
     if (code) return code;
-    return rf_sampler_choose(level->sampler, logits, question->text, question->n, choice, error);
+    return rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL,
+                                   0, choice, error);
 }
 
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
@@ -140,7 +148,8 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
                          .n_text = question->n - level->start,
                          .draft = draft->tokens,
                          .parents = rf_draft_is_line(draft) ? NULL : draft->parents,
-                         .n_draft = n_draft};
+                         .n_draft = n_draft,
+                         .masks = question->masks};
     if (!n_draft && rf_sequence_unread(level->sequence, level->view, ask.n_text) == 0) {
         int code = choose_again(level, question, choices, error);
         question->seconds = rf_clock_seconds() - start;

@@ -18,6 +18,7 @@ from ._errors import (
     SystemServiceError,
     UnsupportedError,
 )
+from ._grammar import Grammar
 from ._machine import Core, Cores, Machine, cores, machine, quantize, set_cpu
 from ._model import Message, MessageLike, Model, ModelInfo
 from ._native import lib as _lib
@@ -35,6 +36,7 @@ __all__ = [
     "FileError",
     "Finish",
     "FormatError",
+    "Grammar",
     "LevelStats",
     "Machine",
     "Message",

@@ -150,11 +150,14 @@ class Model:
         raised.check(lib.riffle_model_open(ctypes.byref(pointer), native.path(path), options))
         self._handle = Handle("model", pointer, lib.riffle_model_close)
         self._sessions: set[Handle] = set()
+        self._grammars: set[Handle] = set()
 
     def close(self) -> None:
         """Closes the model, and first its sessions. Their calls in other threads are cancelled."""
         for session in list(self._sessions):
             session.close()
+        for grammar in list(self._grammars):
+            grammar.close()
         self._handle.close()
 
     def __enter__(self) -> Model:

@@ -32,6 +32,8 @@ FINISH_STOP = 1
 FINISH_LENGTH = 2
 FINISH_CANCELLED = 3
 FINISH_REPETITION = 4
+GRAMMAR_GBNF = 1
+GRAMMAR_JSON_SCHEMA = 2
 
 PROGRESS_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_uint64, c_uint64)
 FIND_MODEL_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, POINTER(c_char), c_size_t)
@@ -149,7 +151,8 @@ class GenerateOptions(ctypes.Structure):
         ("stop", POINTER(c_char_p)),
         ("n_stop", c_size_t),
         ("ignore_repetition", c_int32),
-        ("reserved", c_uint64 * 7),
+        ("grammar", c_void_p),
+        ("reserved", c_uint64 * 6),
     ]
 
 
@@ -269,6 +272,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
 
 MODEL = c_void_p
 SESSION = c_void_p
+GRAMMAR = c_void_p
 TOKENS = POINTER(c_int32)
 
 # Call: its result, then its arguments.
@@ -316,6 +320,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "riffle_sampling_init": (None, POINTER(Sampling), c_size_t),
     "riffle_model_get_sampling": (c_int, MODEL, POINTER(Sampling), c_size_t, POINTER(c_char_p)),
     "riffle_session_set_sampling": (c_int, SESSION, POINTER(Sampling)),
+    "riffle_grammar_new": (c_int, POINTER(GRAMMAR), MODEL, c_int, c_char_p, c_size_t),
+    "riffle_grammar_free": (None, GRAMMAR),
     "riffle_generate_options_init": (None, POINTER(GenerateOptions), c_size_t),
     "riffle_generate": (c_int64, SESSION, POINTER(GenerateOptions), EVENT_FN, c_void_p),
     "riffle_session_finish": (c_int, SESSION, POINTER(c_char_p)),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Iterable, Sequence
 
 from . import _native as native
+from ._grammar import Grammar
 from ._handle import Handle, Progress, Raised, convert
 from ._model import MessageLike, Model, message_array, token_array
 from ._native import lib
@@ -182,11 +183,13 @@ class Session:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         ignore_repetition: bool = False,
+        grammar: Grammar | None = None,
     ) -> Stream:
         """Reads the prompt, if there is one. Returns an iterator over the text that follows.
 
         `stop`: texts that end the answer and are not part of it. max_tokens 0: until the model ends
-        its answer, only repeats itself, or the context is full.
+        its answer, only repeats itself, or the context is full. `grammar`: the whole answer is a
+        text of it.
         """
         if isinstance(stop, str):
             raise native.error(-1, "stop is a text; it has to be a list of texts")
@@ -200,7 +203,7 @@ class Session:
         texts = [native.text(text, "stop") for text in stop]
         options.stop = (ctypes.c_char_p * len(texts))(*texts)
         options.n_stop = len(texts)
-        return Stream(self, self._handle, options)
+        return Stream(self, self._handle, options, grammar._handle if grammar else None)
 
     def chat(
         self,
@@ -210,6 +213,7 @@ class Session:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         ignore_repetition: bool = False,
+        grammar: Grammar | None = None,
     ) -> Stream:
         """Reads what is new of a conversation. Returns an iterator over the assistant's answer."""
         self.chat_prefill(messages)
@@ -218,6 +222,7 @@ class Session:
             stop=stop,
             ignore_eos=ignore_eos,
             ignore_repetition=ignore_repetition,
+            grammar=grammar,
         )
 
     def step(self, most: int = native.MAX_DRAFT + 1) -> list[int]:

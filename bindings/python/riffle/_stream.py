@@ -12,6 +12,7 @@ import enum
 import os
 import queue
 import threading
+from contextlib import nullcontext
 import weakref
 from typing import Any, Iterator
 
@@ -40,9 +41,12 @@ class _Work:
     """What the thread and the reader share. It does not refer to the stream, so that a stream that
     nobody reads any more is collected, and thereby closed."""
 
-    def __init__(self, handle: Handle, options: native.GenerateOptions) -> None:
+    def __init__(
+        self, handle: Handle, options: native.GenerateOptions, grammar: Handle | None
+    ) -> None:
         self.handle = handle
         self.options = options
+        self.grammar = grammar
         self.tokens: list[int] = []
         self.finish = Finish.NONE
         self.sentence = ""
@@ -67,7 +71,8 @@ class _Work:
         end: BaseException | None = None
         try:
             call = native.EVENT_FN(self.on_event)
-            native.check(lib.riffle_generate(session, self.options, call, None))
+            with self.grammar.use() if self.grammar else nullcontext() as self.options.grammar:
+                native.check(lib.riffle_generate(session, self.options, call, None))
             self.finish, self.sentence = last_finish(session)
         except BaseException as exception:
             end = exception
@@ -87,10 +92,16 @@ class Stream(Iterator[str]):
     session can be used at once. While a stream is open no other call may use its session.
     """
 
-    def __init__(self, session: object, handle: Handle, options: native.GenerateOptions) -> None:
+    def __init__(
+        self,
+        session: object,
+        handle: Handle,
+        options: native.GenerateOptions,
+        grammar: Handle | None = None,
+    ) -> None:
         self._session = session  # stays open while this is read
         self._handle = handle
-        self._work = _Work(handle, options)
+        self._work = _Work(handle, options, grammar)
         self._thread: threading.Thread | None = None
         self._ended = False
         self._process = os.getpid()

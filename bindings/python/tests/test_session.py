@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,31 @@ from cases import PROMPT, TINY, Case, real_model, riffle
 from riffle import Finish
 
 LONG = {"ignore_eos": True, "max_tokens": 0}
+
+
+class Grammars(Case):
+    def test_answers_are_of_the_grammar(self):
+        with riffle.Grammar(self.model, 'root ::= [a-z]{3} " " [a-z]{2} "!"') as grammar:
+            session = self.session()
+            answer = session.generate(PROMPT, grammar=grammar).read()
+            self.assertRegex(answer, r"\A[a-z]{3} [a-z]{2}!\Z")
+            self.assertIs(session.finish()[0], Finish.STOP)
+        with self.assertRaises(riffle.ArgumentError):
+            session.generate(grammar=grammar).read()
+
+    def test_json_schema(self):
+        schema = {"type": "array", "items": {"enum": ["a", 7]}, "minItems": 2, "maxItems": 3}
+        grammar = riffle.Grammar(self.model, json_schema=schema)
+        found = json.loads(self.session().generate(PROMPT, grammar=grammar).read())
+        self.assertTrue(2 <= len(found) <= 3 and set(found) <= {"a", 7})
+
+    def test_errors(self):
+        with self.assertRaisesRegex(riffle.FormatError, "line 1, column 10"):
+            riffle.Grammar(self.model, 'root ::= "')
+        with self.assertRaises(riffle.UnsupportedError):
+            riffle.Grammar(self.model, json_schema={"not": {}})
+        with self.assertRaises(riffle.ArgumentError):
+            riffle.Grammar(self.model)
 
 
 class Reading(Case):

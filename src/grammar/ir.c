@@ -1,0 +1,195 @@
+#include "grammar/ir.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char what[] = "the grammar";
+
+void rf_ir_free(struct rf_ir *ir)
+{
+    rf_free(ir->arena.allocator, ir->rules);
+    rf_arena_free(&ir->arena);
+}
+
+int rf_ir_fail(struct rf_ir *ir, int code, const char *format, ...)
+{
+    if (ir->code) return ir->code;
+    char text[sizeof ir->error->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return ir->code = rf_fail(ir->error, code, "%s", text);
+}
+
+static void *take(struct rf_ir *ir, size_t count, size_t size)
+{
+    if (ir->code) return NULL;
+    void *memory = rf_arena_alloc(&ir->arena, count, size, what, ir->error);
+    if (!memory) ir->code = RF_ERR_MEMORY;
+    return memory;
+}
+
+static char *copy(struct rf_ir *ir, const char *text, size_t n)
+{
+    char *made = take(ir, n + 1, 1);
+    if (made && n) memcpy(made, text, n);
+    return made;
+}
+
+int32_t rf_ir_add_rule(struct rf_ir *ir, struct rf_str name, const char *shown)
+{
+    if (ir->n_rules == RF_IR_RULES)
+        rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "%s: a grammar has at most %d rules", shown,
+                   (int)RF_IR_RULES);
+    struct rf_rule rule = {
+        {copy(ir, name.data, name.bytes), name.bytes}, copy(ir, shown, strlen(shown)), NULL};
+    if (ir->code) return -1;
+    struct rf_rule *grown = rf_grow(ir->arena.allocator, ir->rules, ir->n_rules, 1, &ir->cap_rules,
+                                    sizeof *grown, what, ir->error);
+    if (!grown) {
+        ir->code = RF_ERR_MEMORY;
+        return -1;
+    }
+    ir->rules = grown;
+    ir->rules[ir->n_rules] = rule;
+    return (int32_t)ir->n_rules++;
+}
+
+int32_t rf_ir_find_rule(const struct rf_ir *ir, struct rf_str name)
+{
+    for (size_t r = 0; r < ir->n_rules; r++)
+        if (rf_str_same(ir->rules[r].name, name)) return (int32_t)r;
+    return -1;
+}
+
+static struct rf_expr *new_expr(struct rf_ir *ir, enum rf_expr_kind kind, size_t n)
+{
+    if (ir->n_exprs == RF_IR_EXPRS || n > RF_IR_EXPRS)
+        rf_ir_fail(ir, RF_ERR_UNSUPPORTED, "the grammar is too large: over %d expressions",
+                   (int)RF_IR_EXPRS);
+    struct rf_expr *expr = take(ir, 1, sizeof *expr);
+    if (!expr) return NULL;
+    ir->n_exprs++;
+    expr->kind = kind;
+    expr->n = (int32_t)n;
+    return expr;
+}
+
+const struct rf_expr *rf_ir_text(struct rf_ir *ir, struct rf_str text)
+{
+    struct rf_expr *expr = new_expr(ir, RF_EXPR_TEXT, text.bytes);
+    if (expr) expr->text = copy(ir, text.data, text.bytes);
+    return ir->code ? NULL : expr;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const struct rf_range *x = a, *y = b;
+    return (x->low > y->low) - (x->low < y->low);
+}
+
+size_t rf_ranges_join(struct rf_range *ranges, size_t n)
+{
+    size_t left = 0;
+    if (n) qsort(ranges, n, sizeof *ranges, ascending);
+    for (size_t i = 0; i < n; i++) {
+        if (left && ranges[i].low <= ranges[left - 1].high + 1) {
+            if (ranges[left - 1].high < ranges[i].high) ranges[left - 1].high = ranges[i].high;
+        } else {
+            ranges[left++] = ranges[i];
+        }
+    }
+    return left;
+}
+
+/* A set of characters from joined ranges, of which surrogates are left out: no text has them. */
+static const struct rf_expr *chars(struct rf_ir *ir, const struct rf_range *joined, size_t n)
+{
+    struct rf_expr *expr = new_expr(ir, RF_EXPR_CHARS, n);
+    struct rf_range *ranges = take(ir, n + 1, sizeof *ranges);
+    if (!ranges) return NULL;
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t low = joined[i].low, high = joined[i].high;
+        if (high > 0x10ffff) high = 0x10ffff;
+        if (low < 0xd800) ranges[left++] = (struct rf_range){low, high < 0xd800 ? high : 0xd7ff};
+        if (high > 0xdfff && low <= high)
+            ranges[left++] = (struct rf_range){low > 0xdfff ? low : 0xe000, high};
+    }
+    expr->n = (int32_t)left;
+    expr->ranges = ranges;
+    return expr;
+}
+
+static struct rf_range *joined_copy(struct rf_ir *ir, const struct rf_range *ranges, size_t *n)
+{
+    struct rf_range *made = take(ir, *n + 1, sizeof *made);
+    if (!made) return NULL;
+    if (*n) memcpy(made, ranges, *n * sizeof *made);
+    *n = rf_ranges_join(made, *n);
+    return made;
+}
+
+const struct rf_expr *rf_ir_chars(struct rf_ir *ir, const struct rf_range *ranges, size_t n)
+{
+    struct rf_range *joined = joined_copy(ir, ranges, &n);
+    return joined ? chars(ir, joined, n) : NULL;
+}
+
+const struct rf_expr *rf_ir_chars_without(struct rf_ir *ir, const struct rf_range *ranges, size_t n)
+{
+    struct rf_range *joined = joined_copy(ir, ranges, &n);
+    if (!joined) return NULL;
+    uint32_t next = 0;
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct rf_range range = joined[i];
+        if (range.low > next) joined[left++] = (struct rf_range){next, range.low - 1};
+        next = range.high + 1;
+    }
+    if (next <= 0x10ffff) joined[left++] = (struct rf_range){next, 0x10ffff};
+    return chars(ir, joined, left);
+}
+
+static const struct rf_expr *group(struct rf_ir *ir, enum rf_expr_kind kind,
+                                   const struct rf_expr *const *parts, size_t n)
+{
+    if (n == 1) return parts[0];
+    struct rf_expr *expr = new_expr(ir, kind, n);
+    const struct rf_expr **copied = take(ir, n, sizeof *copied);
+    if (!copied) return NULL;
+    if (n) memcpy(copied, parts, n * sizeof *copied);
+    expr->parts = copied;
+    return expr;
+}
+
+const struct rf_expr *rf_ir_sequence(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n)
+{
+    return group(ir, RF_EXPR_SEQUENCE, parts, n);
+}
+
+const struct rf_expr *rf_ir_choice(struct rf_ir *ir, const struct rf_expr *const *parts, size_t n)
+{
+    return group(ir, RF_EXPR_CHOICE, parts, n);
+}
+
+const struct rf_expr *rf_ir_repeat(struct rf_ir *ir, const struct rf_expr *repeated, int32_t least,
+                                   int32_t most)
+{
+    struct rf_expr *expr = new_expr(ir, RF_EXPR_REPEAT, 0);
+    if (!expr || !repeated) return NULL;
+    expr->repeated = repeated;
+    expr->least = least;
+    expr->most = most;
+    return expr;
+}
+
+const struct rf_expr *rf_ir_rule(struct rf_ir *ir, int32_t rule)
+{
+    struct rf_expr *expr = new_expr(ir, RF_EXPR_RULE, 0);
+    if (expr) expr->rule = rule;
+    return expr;
+}
