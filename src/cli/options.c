@@ -45,7 +45,7 @@ static int of_others(const struct cli_options *options, const struct option *oth
 }
 
 /* What other programs (llama.cpp, ollama, transformers) call our options; "" is no option. */
-static const char *known_elsewhere(const char *written)
+static const char *known_elsewhere(const char *written, size_t n)
 {
     static const struct {
         const char *other, *ours;
@@ -83,14 +83,14 @@ static const char *known_elsewhere(const char *written)
         {"-v", "--verbose"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i].other, written) == 0) return names[i].ours;
+        if (strncmp(names[i].other, written, n) == 0 && !names[i].other[n]) return names[i].ours;
     return NULL;
 }
 
 static int unknown(const struct cli_options *options, const char *name, size_t n)
 {
     char *written = cli_copy(name, n);
-    const char *elsewhere = known_elsewhere(written);
+    const char *elsewhere = known_elsewhere(name, n);
     struct suggestion best = suggestion_for(elsewhere && elsewhere[0] ? elsewhere : written);
     for (const struct option *option = option_table; option->name; option++)
         if (option->verbs & options->verb->bit &&
@@ -348,7 +348,8 @@ static int set_option(struct cli_options *options, int argc, char **argv, int *n
     size_t n = strncmp(name, "--", 2) == 0 ? strcspn(name, "=") : strlen(name);
     const char *value = name[n] ? name + n + 1 : NULL;
     const struct option *other, *option = find(name, n, options->verb->bit, &other);
-    if (!option) return other ? of_others(options, other) : unknown(options, name, n);
+    if (!option && other && !known_elsewhere(name, n)) return of_others(options, other);
+    if (!option) return unknown(options, name, n);
     if (option->kind == OPTION_FLAG && value)
         return cli_usage_error("%s takes no value", option->name);
     if (option->kind != OPTION_FLAG && !value) {

@@ -197,7 +197,13 @@ void print_paragraph(FILE *out, const char *text, int indent, int width)
     wrap_add(&wrap, &lines, text, strlen(text), "");
     wrap_end(&wrap, &lines);
     buffer_puts(&lines, "\n");
-    fwrite(lines.data, 1, lines.count, out);
+    size_t kept = 0;
+    for (size_t i = 0; i < lines.count; i++) {
+        /* The space before a break is no longer needed. */
+        while (lines.data[i] == '\n' && kept && lines.data[kept - 1] == ' ') kept--;
+        lines.data[kept++] = lines.data[i];
+    }
+    fwrite(lines.data, 1, kept, out);
     buffer_free(&lines);
 }
 

@@ -524,7 +524,7 @@ class AtTerminal(Case):
             terminal.send("\x15")
             terminal.wait_for_line("")
         terminal.send("/s\t")
-        terminal.wait_for_match("/save +/stats +/system")
+        terminal.wait_for_match("/save +/set +/stats +/system")
         terminal.wait_for_line("/s")
         self.leave_cleared(terminal)
 

@@ -70,7 +70,7 @@ class Completions:
             self.assertLessEqual(options, set(self.complete("riffle %s --" % verb)), verb)
 
     def test_choices(self):
-        self.offers("riffle run MODEL --weights ", "stored", "bf16")
+        self.offers("riffle run MODEL --weights ", "auto", "stored", "bf16")
         self.offers("riffle quantize MODEL OUT --type q", "q4", "q4_0", "q8_0")
 
     def test_models(self):
@@ -91,7 +91,7 @@ class Bash(Completions, unittest.TestCase):
     def test_equals_sign(self):
         # bash gives --weights=b as three words.
         self.assertEqual(self.complete("riffle run --weights = b"), ["bf16"])
-        self.assertEqual(set(self.complete("riffle run --weights =")), {"stored", "bf16"})
+        self.assertEqual(set(self.complete("riffle run --weights =")), {"auto", "stored", "bf16"})
 
 
 @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
