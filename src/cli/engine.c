@@ -24,7 +24,7 @@ static void explain_level(const char *name)
         buffer_printf(&list, "%s, ", levels[i]);
     }
     cli_fail("--chain: '%s' is no level; levels: %sand models (a .gguf file, a folder or a name "
-             "from `riffle models`)%s",
+             "from `riffle list`)%s",
              name, list.data, best.text);
     buffer_free(&list);
 }

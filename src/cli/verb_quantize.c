@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "platform/clock.h"
+#include "platform/terminal.h"
 
 static void print_text(const char *path, const riffle_model_info *before,
                        const riffle_model_info *after, double seconds)
@@ -46,6 +47,7 @@ int verb_quantize(const struct cli_options *options)
     riffle_model_info before, after;
     char *path = model_path(options->model);
     if (!path) return CLI_FAILED;
+    rf_interrupts_catch_all(); /* the unfinished file goes */
     riffle_quantize_options_init(&quantize_options, sizeof quantize_options);
     quantize_options.threads = options->threads;
     quantize_options.rule = options->rule;

@@ -707,6 +707,64 @@ int32_t rf_matcher_start(struct rf_matcher *m, struct rf_error *error)
     return code ? code : set_end(m, error);
 }
 
+/* ---- bytes without an alternative ---- */
+
+enum { FORCED_BYTES = 96 };
+
+/* The only byte that the grammar's text can go on with; -1: there are others, or it may end. */
+static int forced_byte(const struct rf_matcher *m, int32_t state)
+{
+    const struct rf_automaton *a = &m->grammar->automaton;
+    const struct state *at = &m->states[state];
+    int byte = -1;
+    if (at->accepts) return -1;
+    for (int32_t p = 0; p < at->n; p++) {
+        const struct rf_node *node = &a->nodes[m->positions[at->first + p].node];
+        for (int32_t e = 0; e < node->n; e++) {
+            const struct rf_edge *edge = &a->edges[node->first + e];
+            if (edge->low != edge->high || (byte >= 0 && edge->low != byte)) return -1;
+            byte = edge->low;
+        }
+    }
+    return byte;
+}
+
+/* The longest token that begins the text, with its bytes in *length; -1: none. */
+static int32_t longest_token(const struct rf_trie *trie, const char *text, size_t n, size_t *length)
+{
+    const struct rf_trie_node *nodes = trie->nodes;
+    int32_t found = -1, node = 0, end = trie->n_nodes;
+    for (size_t i = 0; i < n; i++) {
+        while (node < end && nodes[node].byte != (uint8_t)text[i]) node = nodes[node].after;
+        if (node >= end) break;
+        if (nodes[node].first_token < nodes[node + 1].first_token) {
+            found = trie->tokens[nodes[node].first_token];
+            *length = i + 1;
+        }
+        end = nodes[node++].after;
+    }
+    return found;
+}
+
+int32_t rf_matcher_forced(struct rf_matcher *m, int32_t state, int32_t *tokens, int32_t max,
+                          struct rf_error *error)
+{
+    char bytes[FORCED_BYTES];
+    size_t n = 0, at = 0, length = 0;
+    for (int byte; n < sizeof bytes && (byte = forced_byte(m, state)) >= 0;) {
+        bytes[n++] = (char)byte;
+        state = step(m, state, (uint8_t)byte, error);
+        if (state < 0) return state;
+    }
+    int32_t made = 0;
+    for (; made < max && at < n; at += length) {
+        int32_t token = longest_token(&m->grammar->trie, bytes + at, n - at, &length);
+        if (token < 0) break;
+        tokens[made++] = token;
+    }
+    return made;
+}
+
 static int is_end(const struct rf_grammar_vocab *vocab, int32_t token)
 {
     for (int32_t e = 0; e < vocab->n_ends; e++)

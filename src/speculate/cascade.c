@@ -202,7 +202,7 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
 
 /* What a round at a judge verifies, after the first `at` tokens of the text. */
 struct offer {
-    int32_t drafter; /* -1: nothing */
+    int32_t drafter; /* -1: nothing, or what the grammar prescribes */
     int32_t at;
     int32_t made; /* of a drafter with passes: the draft's tokens, and what was not handed over */
     struct rf_draft draft;
@@ -278,6 +278,27 @@ static int ask_drafters(struct rf_cascade *cascade, int32_t judge, int32_t max, 
     return 0;
 }
 
+/* Drafts what the grammar prescribes for the target. No drafter knows it better, and with a chain
+ * of one level there is none. */
+static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
+                        struct rf_error *error)
+{
+    enum { WORTH_A_DRAFT = 2 };
+    struct rf_draft *draft = &offer->draft;
+    if (!cascade->matcher || !is_target(cascade, judge)) return 0;
+    if (max > RF_MAX_DRAFT) max = RF_MAX_DRAFT;
+    int32_t n = rf_matcher_forced(cascade->matcher, state_at(cascade, offer->at), draft->tokens,
+                                  max, error);
+    if (n < 0) return n;
+    draft->n = n < WORTH_A_DRAFT ? 0 : n;
+    for (int32_t i = 0; i < draft->n; i++) {
+        draft->parents[i] = i - 1;
+        draft->confidence[i] = 1.0f;
+        draft->origin[i] = (int8_t)judge;
+    }
+    return limit_draft(cascade, offer->at, draft, error);
+}
+
 /* Makes a draft for `judge` by the drafter that is worth most now, with branches of up to `max`
  * tokens. */
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
@@ -289,7 +310,9 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     offer->at = length(cascade);
     offer->made = offer->draft.n = 0;
     if (max <= 0) return 0;
-    int code = ask_drafters(cascade, judge, max, offer, &best_value, unread, error);
+    int code = offer_forced(cascade, judge, max, offer, error);
+    if (code || offer->draft.n) return code;
+    code = ask_drafters(cascade, judge, max, offer, &best_value, unread, error);
     if (code) return code;
     if (cascade->gamma) {
         /* The level next below. A free level below it may draft for it. */
@@ -329,9 +352,11 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offe
         for (int32_t i = at + 1; i < draft->n; i++) {
             if (draft->parents[i] != at) continue;
             int same = choices[at + 1].token == draft->tokens[i];
-            rf_pace_judged(&cascade->pace, offer->drafter, judge, (double)draft->confidence[i],
-                           same);
-            was_judged = 1;
+            if (offer->drafter >= 0) {
+                rf_pace_judged(&cascade->pace, offer->drafter, judge, (double)draft->confidence[i],
+                               same);
+                was_judged = 1;
+            }
             if (same && next < 0 && choices[i + 1].token >= 0) next = i;
         }
         if (was_judged && is_target(cascade, judge)) {

@@ -201,6 +201,32 @@ static void check_forced(riffle_model *model, const struct prompt *prompt)
     riffle_grammar_free(grammar);
 }
 
+/* Bytes without an alternative, which tokens may spell in several ways, are drafted even where the
+ * chain has nothing that drafts. */
+static void check_drafted_bytes(riffle_model *model, const struct prompt *prompt)
+{
+    static const char text[] =
+        "root ::= [a-z] \" there was a little girl named Lily and a \" [a-z]";
+    static struct answer answer;
+    riffle_stats stats;
+    riffle_sampling greedy;
+    riffle_grammar *grammar;
+    riffle_sampling_init(&greedy, sizeof greedy);
+    CHECK_OK(riffle_grammar_new(&grammar, model, RIFFLE_GRAMMAR_GBNF, text, sizeof text - 1));
+    riffle_session *session =
+        open_with(model, &(struct setting){.chain = "none", .n_ctx = 256, .threads = 1});
+    begin(session, prompt);
+    riffle_session_reset_stats(session);
+    answer_by(session, grammar, prompt, &greedy, &answer);
+    CHECK_INT(answer.finish, RIFFLE_FINISH_STOP);
+    CHECK_INT(answer.bytes, 44);
+    CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
+    CHECK_MSG(answer.n > 12 && stats.levels[0].passes + 3 < (uint64_t)answer.n,
+              "%llu passes for %d tokens", (unsigned long long)stats.levels[0].passes, answer.n);
+    riffle_session_close(session);
+    riffle_grammar_free(grammar);
+}
+
 static void check_errors(riffle_model *model, const struct prompt *prompt)
 {
     riffle_generate_options options;
@@ -336,6 +362,7 @@ int main(int argc, char **argv)
         check_chains(model, prompts, every);
         check_by_hand(model, &prompts[0]);
         check_forced(model, &prompts[1]);
+        check_drafted_bytes(model, &prompts[1]);
         if (every == 1) {
             check_errors(model, &prompts[0]);
             check_memory(model, &meter, &prompts[0]);

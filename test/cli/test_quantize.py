@@ -76,15 +76,16 @@ class Quantize(Case):
 
     def test_interrupt_leaves_nothing(self):
         """Whenever it comes: either all of the file is there, or none of it."""
-        for delay in [0.0, 0.005, 0.01, 0.02, 0.04]:
-            process = self.start("quantize", MODEL, "out.gguf", "--type", "q4_0")
-            time.sleep(delay)
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            if process.returncode == 0:
-                self.ok("info", "out.gguf")
-                os.remove(self.path("out.gguf"))
-            self.assertEqual(os.listdir(self.folder), [])
+        for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
+            for delay in [0.0, 0.005, 0.01, 0.02, 0.04]:
+                process = self.start("quantize", MODEL, "out.gguf", "--type", "q4_0")
+                time.sleep(delay)
+                process.send_signal(number)
+                process.wait()
+                if process.returncode == 0:
+                    self.ok("info", "out.gguf")
+                    os.remove(self.path("out.gguf"))
+                self.assertEqual(os.listdir(self.folder), [])
 
     def test_an_existing_file_is_replaced(self):
         self.path("out.gguf", "old")
