@@ -40,8 +40,8 @@ static int open_locked(struct rf_partial *partial, struct rf_error *error)
         result = rf_fail(error, RF_ERR_IO, "%s: is not a regular file", partial->path);
     else if (flock(partial->file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         /* Other failures are those of file systems without locks: nobody can have it there. */
-        result = rf_fail(error, RF_ERR_CONTEXT, "%s: another process is writing to it",
-                         partial->path);
+        result =
+            rf_fail(error, RF_ERR_CONTEXT, "%s: another process is writing to it", partial->path);
     else if ((result = has_its_name(partial)) < 0)
         result = fail(partial, "be found again", error);
     if (result <= 0) close(partial->file);

@@ -12,8 +12,8 @@ enum rf_stream { RF_STDIN = 0, RF_STDOUT = 1, RF_STDERR = 2 };
 int rf_is_terminal(enum rf_stream stream);
 /* Columns of the terminal; 80 if unknown. */
 int rf_terminal_width(enum rf_stream stream);
-/* Opens the standard streams that the parent closed, so that no other file gets their numbers. Using
- * them still fails. To be called before anything is opened. */
+/* Opens the standard streams that the parent closed, so that no other file gets their numbers.
+ * Using them still fails. To be called before anything is opened. */
 void rf_guard_streams(void);
 /* 1 if the stream is a terminal that understands escape sequences: not TERM=dumb, and
  * not Emacs. */

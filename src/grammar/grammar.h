@@ -51,8 +51,8 @@ int rf_matcher_mask(struct rf_matcher *matcher, int32_t state, struct rf_token_m
 int rf_matcher_accepts(const struct rf_matcher *matcher, int32_t state);
 
 /* Tokens for the bytes that have no alternative from `state` on, such as a name in JSON: always the
- * longest token, at most `max`. A guess: other tokens may spell the same bytes. Returns how many, or
- * a negative code. */
+ * longest token, at most `max`. A guess: other tokens may spell the same bytes. Returns how many,
+ * or a negative code. */
 int32_t rf_matcher_forced(struct rf_matcher *matcher, int32_t state, int32_t *tokens, int32_t max,
                           struct rf_error *error);
 

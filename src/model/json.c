@@ -9,8 +9,8 @@ static json_t *node(const struct rf_json *value)
     return (json_t *)(uintptr_t)value;
 }
 
-/* About what jansson takes for a document, with the headers of malloc's blocks: a string or a member
- * of an object has two blocks, an array or an object also its table. */
+/* About what jansson takes for a document, with the headers of malloc's blocks: a string or a
+ * member of an object has two blocks, an array or an object also its table. */
 static uint64_t cost_of(struct rf_str text)
 {
     enum { VALUE = 96, ARRAY = 128, OBJECT = 256 };

@@ -164,8 +164,7 @@ static void check_session(riffle_session *session)
     float most = 0;
     for (int i = 0; i < VOCAB; i++) most = logits[0][i] > most ? logits[0][i] : most;
     if (!(most < 1e6f)) die("logits are not numbers");
-    if (memcmp(logits[0], logits[1], sizeof logits[0]) != 0)
-        die("other bits than plain decoding");
+    if (memcmp(logits[0], logits[1], sizeof logits[0]) != 0) die("other bits than plain decoding");
 }
 
 static int64_t call(struct script *script, riffle_session **sessions)

@@ -374,7 +374,8 @@ static void test_good_llama(void)
     struct rf_source *source;
     struct rf_error error = {0};
     CHECK_INT(probe_write(path, data, bytes), 0);
-    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s",
+              error.text);
     if (!source) return;
     const struct rf_params *p = &source->params;
     CHECK_STR(p->arch_name, "llama");
@@ -421,7 +422,8 @@ static struct rf_source *open_edited(void (*make)(struct w_file *), void (*edit)
     struct rf_source *source = NULL;
     struct rf_error error = {0};
     CHECK_INT(probe_write(path, data, bytes), 0);
-    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s", error.text);
+    CHECK_MSG(rf_source_open(&source, path, NULL, &rf_system_allocator, &error) == 0, "%s",
+              error.text);
     free(data);
     return source;
 }
@@ -489,8 +491,8 @@ static void test_stories(void)
 {
     struct rf_source *source = NULL;
     struct rf_error error = {0};
-    CHECK_MSG(rf_source_open(&source, "stories260K.gguf", NULL, &rf_system_allocator, &error) == 0, "%s",
-              error.text);
+    CHECK_MSG(rf_source_open(&source, "stories260K.gguf", NULL, &rf_system_allocator, &error) == 0,
+              "%s", error.text);
     if (source) {
         CHECK(source->params.n_layer == 5 && source->params.n_vocab == 512 &&
               source->n_tensors == 48);
