@@ -244,7 +244,7 @@ static void print_csv(const struct bench_plain *bench)
     buffer_puts(&lines, "date,version,commit,cpu,tier,model,weights,weight_bytes,threads,read_gbps,"
                         "repeats,depth,figure,tokens,unit,median,q1,q3,percent_of_read\n");
     for (size_t i = 0; i < bench->n_figures; i++) put_figure(&lines, bench, &bench->figures[i]);
-    fwrite(lines.data, 1, lines.count, stdout);
+    buffer_write(&lines, stdout);
     buffer_free(&lines);
 }
 

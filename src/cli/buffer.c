@@ -66,6 +66,12 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     va_end(arguments);
 }
 
+void buffer_write(const struct buffer *buffer, FILE *out)
+{
+    /* fwrite() takes no null pointer, of no bytes either. */
+    if (buffer->count) fwrite(buffer->data, 1, buffer->count, out);
+}
+
 void buffer_clear(struct buffer *buffer)
 {
     buffer->count = 0;

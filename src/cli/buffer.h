@@ -3,6 +3,7 @@
 #define CLI_BUFFER_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "cli/cli.h"
 
@@ -15,6 +16,7 @@ struct buffer {
 void buffer_append(struct buffer *buffer, const void *data, size_t n);
 void buffer_puts(struct buffer *buffer, const char *text);
 void buffer_printf(struct buffer *buffer, const char *format, ...) CLI_PRINTF(2, 3);
+void buffer_write(const struct buffer *buffer, FILE *out);
 void buffer_clear(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 

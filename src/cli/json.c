@@ -128,7 +128,7 @@ void jw_bool(struct json_writer *json, const char *key, int value)
 void jw_print(struct json_writer *json)
 {
     buffer_append(&json->text, "\n", 1);
-    fwrite(json->text.data, 1, json->text.count, stdout);
+    buffer_write(&json->text, stdout);
     buffer_free(&json->text);
     json->comma = 0;
 }

@@ -35,7 +35,7 @@ static int flush_output(void)
 int output_text(struct wrap *wrap, const char *text, size_t n, const char *colour)
 {
     if (!rf_is_terminal(RF_STDOUT)) {
-        fwrite(text, 1, n, stdout);
+        if (n) fwrite(text, 1, n, stdout);
         return flush_output();
     }
     struct buffer safe = {0}, shown = {0};
@@ -43,7 +43,7 @@ int output_text(struct wrap *wrap, const char *text, size_t n, const char *colou
     wrap->escapes = rf_terminal_escapes(RF_STDOUT);
     escape_controls(&safe, text, n, "\n\t");
     wrap_add(wrap, &shown, safe.data, safe.count, colour);
-    fwrite(shown.data, 1, shown.count, stdout);
+    buffer_write(&shown, stdout);
     buffer_free(&safe);
     buffer_free(&shown);
     return flush_output();
@@ -53,7 +53,7 @@ int output_end(struct wrap *wrap)
 {
     struct buffer shown = {0};
     wrap_end(wrap, &shown);
-    fwrite(shown.data, 1, shown.count, stdout);
+    buffer_write(&shown, stdout);
     buffer_free(&shown);
     return flush_output();
 }
@@ -68,7 +68,7 @@ int print_name(FILE *out, const char *name)
     struct buffer safe = {0};
     int characters = 0;
     append_name(&safe, name);
-    if (safe.count) fwrite(safe.data, 1, safe.count, out);
+    buffer_write(&safe, out);
     /* Counts all bytes but those that continue a character. */
     for (size_t i = 0; i < safe.count; i++)
         characters += ((unsigned char)safe.data[i] & 0xc0) != 0x80;

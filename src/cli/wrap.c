@@ -203,7 +203,8 @@ void print_paragraph(FILE *out, const char *text, int indent, int width)
         while (lines.data[i] == '\n' && kept && lines.data[kept - 1] == ' ') kept--;
         lines.data[kept++] = lines.data[i];
     }
-    fwrite(lines.data, 1, kept, out);
+    lines.count = kept;
+    buffer_write(&lines, out);
     buffer_free(&lines);
 }
 
