@@ -110,9 +110,11 @@ struct rf_kernels {
      *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
      *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    /* MXFP4 weights times A16 rows (16-bit activations). For each block of 32 in order: acc =
-     * fma(sum of the products, s, acc); the sum is F32 in the tier's own order. */
-    rf_linear_fn *linear_mxfp4_a16;
+    /* Panels times A16 rows (16-bit activations; the verifying half of QSpec). Weights are
+     * dequantised to F32, s (c - offset) + b with one rounding, and rounded to BF16; exact
+     * products; one F32 sum for each result, k in order (pairs in order, where the instruction
+     * takes pairs). NULL for BF16. */
+    rf_linear_fn *linear_a16[RF_FORMAT_COUNT];
     size_t linear_rows; /* weight rows in a unit of work: a multiple of 16 and of every tile's
                            height */
 

@@ -91,5 +91,5 @@ static void linear_mxfp4_a16(const struct rf_linear_args *args)
 
 void rf_avx2_init_panels_a16(struct rf_kernels *kernels)
 {
-    kernels->linear_mxfp4_a16 = linear_mxfp4_a16;
+    kernels->linear_a16[RF_FORMAT_MXFP4] = linear_mxfp4_a16;
 }

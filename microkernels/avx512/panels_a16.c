@@ -108,5 +108,5 @@ static void pack_a16(void *packed, size_t row, const float *x, size_t k)
 void rf_avx512_init_panels_a16(struct rf_kernels *kernels)
 {
     kernels->pack[RF_OPERAND_A16] = pack_a16;
-    kernels->linear_mxfp4_a16 = linear_mxfp4_a16;
+    kernels->linear_a16[RF_FORMAT_MXFP4] = linear_mxfp4_a16;
 }

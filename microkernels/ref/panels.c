@@ -5,6 +5,8 @@
 #include "base/half.h"
 #include "microkernels/ref/tier.h"
 
+enum { A16_ROWS = 16 };
+
 static size_t a8_bytes(size_t n, size_t k)
 {
     return n * rf_a8_stride(k) * sizeof(struct rf_a8);
@@ -132,28 +134,44 @@ static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
-static void linear_mxfp4_a16(const struct rf_linear_args *args)
+float rf_ref_panel_weight(enum rf_format format, const uint8_t *panel, size_t k, size_t r, size_t j)
 {
-    for (size_t i = 0; i < args->n; i++) {
-        const uint16_t *x = (const uint16_t *)args->x + i * rf_a16_stride(args->k);
-        for (size_t row = 0; row < args->m; row++) {
-            const uint8_t *panel = (const uint8_t *)args->w + row / RF_PANEL_ROWS * args->ldw;
-            size_t r = row % RF_PANEL_ROWS;
-            float acc = 0.0f;
-            for (size_t b = 0; b < args->k / RF_BLOCK; b++) {
-                float sum = 0.0f, s, none;
-                for (size_t j = 0; j < RF_BLOCK; j++) {
-                    int code = code_of(RF_FORMAT_MXFP4, panel + b * 256, r, j) - 12;
-                    sum += (float)code *
-                           rf_bf16_to_f32(x[b * RF_BLOCK + j - j % 4 + a16_order[j % 4]]);
-                }
-                scale_of(RF_FORMAT_MXFP4, panel + args->k / RF_BLOCK * 256, b, r, &s, &none);
-                acc = fmaf(sum, s, acc);
-            }
-            store(args, i, row, acc);
-        }
-    }
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    int code = code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, j % RF_BLOCK);
+    float s, b;
+    scale_of(format, panel + k / RF_BLOCK * layout->block_bytes, j / layout->group, r, &s, &b);
+    return rf_bf16_to_f32(rf_f32_to_bf16(fmaf((float)(code - layout->offset), s, b)));
 }
+
+/* One weight row times rows i .. i + n - 1, n <= A16_ROWS, for which it is dequantised once. */
+static void rows_a16(const struct rf_linear_args *args, enum rf_format format, size_t r, size_t i,
+                     size_t n)
+{
+    const uint8_t *panel = (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw;
+    size_t stride = rf_a16_stride(args->k);
+    const uint16_t *x = (const uint16_t *)args->x + i * stride;
+    float acc[A16_ROWS] = {0.0f};
+    for (size_t j = 0; j < args->k; j++) {
+        float weight = rf_ref_panel_weight(format, panel, args->k, r % RF_PANEL_ROWS, j);
+        size_t at = j - j % 4 + a16_order[j % 4];
+        for (size_t a = 0; a < n; a++) acc[a] += weight * rf_bf16_to_f32(x[a * stride + at]);
+    }
+    for (size_t a = 0; a < n; a++) store(args, i + a, r, acc[a]);
+}
+
+static void linear_a16(const struct rf_linear_args *args, enum rf_format format)
+{
+    for (size_t r = 0; r < args->m; r++)
+        for (size_t i = 0; i < args->n; i += A16_ROWS)
+            rows_a16(args, format, r, i, args->n - i < A16_ROWS ? args->n - i : A16_ROWS);
+}
+
+#define LINEAR_A16(name, FORMAT, ...)                                  \
+    static void linear_##name##_a16(const struct rf_linear_args *args) \
+    {                                                                  \
+        linear_a16(args, RF_FORMAT_##FORMAT);                          \
+    }
+RF_EACH_PANEL_FORMAT(LINEAR_A16)
 
 void rf_ref_init_panels(struct rf_kernels *kernels)
 {
@@ -161,8 +179,9 @@ void rf_ref_init_panels(struct rf_kernels *kernels)
     kernels->packed_bytes[RF_OPERAND_A16] = a16_bytes;
     kernels->pack[RF_OPERAND_A8] = pack_a8;
     kernels->pack[RF_OPERAND_A16] = pack_a16;
-#define SET(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+#define SET(name, FORMAT, ...)                           \
+    kernels->linear[RF_FORMAT_##FORMAT] = linear_##name; \
+    kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET
-    kernels->linear_mxfp4_a16 = linear_mxfp4_a16;
 }

@@ -34,17 +34,19 @@ static const double READ_TIME = 3e-3, SEARCH_TIME = 1.5e-3, CACHE_TIME = 0.5e-3,
                     KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3, LONGEST = 40e-3;
 
 #define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, 0},
+#define A16(name, FORMAT, ...) {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A16, 0},
 const struct rf_roofline_kernel rf_roofline_kernels[] = {
     {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
     /* clang-format off */
     RF_EACH_PANEL_FORMAT(A8)
+    RF_EACH_PANEL_FORMAT(A16)
     /* clang-format on */
-    {"linear_mxfp4_a16", 0, RF_FORMAT_MXFP4, RF_OPERAND_A16, 0},
     {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
     {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 1},
     {NULL, 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
 };
 #undef A8
+#undef A16
 
 /* A ceiling and its latest measurements. */
 struct seen {
@@ -423,7 +425,7 @@ static void linear_part(const struct work *work, const char *weights, size_t beg
 {
     const struct rf_roofline_case *what = work->what;
     rf_linear_fn *linear = what->kernel->operand == RF_OPERAND_A16
-                               ? what->table->linear_mxfp4_a16
+                               ? what->table->linear_a16[what->kernel->format]
                                : what->table->linear[what->kernel->format];
     for (size_t r = begin, m; r < end; r += m) {
         m = end - r < work->call ? end - r : work->call;

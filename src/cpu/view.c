@@ -29,22 +29,15 @@ static const struct rf_weight *matrix_of(const struct cpu_view *view, enum rf_op
     return NULL;
 }
 
-/* The kernels for the view's precision; fails for a matrix that has none. */
-static int choose_kernels(struct cpu_view *view, struct rf_error *error)
+/* The kernels for the view's precision. */
+static void choose_kernels(struct cpu_view *view)
 {
     const struct rf_kernels *kernels = view->kernels;
     for (int f = 0; f < RF_FORMAT_COUNT; f++) {
-        view->linear[f] = kernels->linear[f];
-        view->operand[f] = rf_operand_of((enum rf_format)f);
+        int in_16 = f != RF_FORMAT_BF16 && view->base.shape.precision == RF_PRECISION_16;
+        view->linear[f] = in_16 ? kernels->linear_a16[f] : kernels->linear[f];
+        view->operand[f] = in_16 ? RF_OPERAND_A16 : rf_operand_of((enum rf_format)f);
     }
-    if (view->base.shape.precision == RF_PRECISION_FORMAT) return 0;
-    view->linear[RF_FORMAT_MXFP4] = kernels->linear_mxfp4_a16;
-    view->operand[RF_FORMAT_MXFP4] = RF_OPERAND_A16;
-    const struct rf_weight *without = matrix_of(view, RF_OPERAND_A8, 0);
-    return without ? rf_fail(error, RF_ERR_UNSUPPORTED,
-                             "there are no kernels for %s weights with 16-bit activations",
-                             rf_panel_layout(without->format)->name)
-                   : 0;
 }
 
 static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t rows,
@@ -119,8 +112,8 @@ int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
     made->queue = (struct cpu_queue *)queue;
     made->kernels = kernels_of(queue->backend);
     made->params = shape->program->params;
-    int code = choose_kernels(made, error);
-    if (!code) code = rf_team_split_new(made->queue->team, &made->split, allocator, error);
+    choose_kernels(made);
+    int code = rf_team_split_new(made->queue->team, &made->split, allocator, error);
     if (code) {
         rf_cpu_view_free(&made->base);
         return code;

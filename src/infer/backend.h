@@ -59,7 +59,7 @@ enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1 };
 /* How linear layers round their input rows. */
 enum rf_precision {
     RF_PRECISION_FORMAT, /* 8 bits for quantised weights, BF16 for BF16 weights */
-    RF_PRECISION_16      /* BF16 for all. RF_ERR_UNSUPPORTED where a format has no such kernel */
+    RF_PRECISION_16      /* BF16 for all, times weights that are rounded to BF16 */
 };
 
 /* ---- weights ---- */

@@ -20,7 +20,7 @@ def of_class(root, name):
 
 class Measures(Case):
     def test_json(self):
-        shown = self.json(*SMALL, "--kernel", "q8_0")
+        shown = self.json(*SMALL, "--kernel", "q8_0_a8")
         machine = shown["machine"]
         self.assertEqual(list(shown), ["date", "version", "commit", "machine", "notes", "kernels"])
         self.assertEqual(list(machine), ["cpu", "cpu_best", "model", "cores", "threads", "ceilings", "patterns"])
@@ -68,16 +68,17 @@ class Measures(Case):
     def test_every_kernel(self):
         shown = self.json(*QUICK, "--threads", "2", "--shape", "48x512", "--rows", "2,17")
         kernels = [row["kernel"] for row in shown["kernels"]]
-        for kernel in ["linear_bf16", "linear_mxfp4_a8", "linear_mxfp4_a16", "linear_q4_0_a8", "linear_q4_1_a8",
-                       "linear_q4_k_a8", "linear_q6_k_a8", "linear_q8_0_a8", "linear_q8_1_a8", "linear_q8_k_a8"]:
+        panels = ["mxfp4", "q4_0", "q4_1", "q4_k", "q6_k", "q8_0", "q8_1", "q8_k"]
+        for kernel in ["linear_bf16"] + ["linear_%s_%s" % (panel, form) for panel in panels for form in ("a8", "a16")]:
             self.assertIn(kernel, kernels)
         attention = [row for row in shown["kernels"] if row["kernel"] == "attention_f16"]
         self.assertEqual({row["rows"] for row in attention}, {2})
         self.assertEqual({(row["m"], row["k"]) for row in attention if row["where"] == "memory"}, {(16384, 128)})
 
     def test_lists(self):
-        one = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0,q4_1", "--shape", "16x256,32x512", "--rows", "2,4")
-        two = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0", "--kernel", "q4_1", "--shape", "16x256",
+        one = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0_a8,q4_1_a8", "--shape", "16x256,32x512", "--rows", "2,4")
+        two = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0_a8", "--kernel", "q4_1_a8",
+                        "--shape", "16x256",
                         "--shape=32X512", "--rows", "2", "--rows=4")
         what = [[(row["kernel"], row["m"], row["k"], row["rows"]) for row in shown["kernels"]] for shown in (one, two)]
         self.assertEqual(what[0], what[1])

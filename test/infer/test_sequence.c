@@ -1015,22 +1015,6 @@ static void precisions_share_a_cache(const struct device *device)
     synthetic_free(source);
 }
 
-static void some_formats_have_no_16_bits(const struct device *device)
-{
-    static const enum rf_dtype q4_0 = RF_Q4_0;
-    struct rf_error failure = {.text = ""};
-    struct rf_source *source = synthetic_new(&params, &q4_0, 1);
-    struct rf_view *view;
-    if (!source) exit(1);
-    struct opened opened = opened_new(device, source, RF_WEIGHTS_STORED, &rf_system_allocator);
-    const struct rf_view_options in_16 = {.max_rows = 4, .precision = RF_PRECISION_16};
-    CHECK_FAILS(rf_view_new(&view, opened.model, opened.queue, &in_16, &failure),
-                RF_ERR_UNSUPPORTED, "Q4_0");
-    CHECK(view == NULL);
-    opened_free(&opened);
-    synthetic_free(source);
-}
-
 /* ---- all of it ---- */
 
 static void check_bench(struct bench *bench)
@@ -1083,9 +1067,6 @@ int main(void)
     texts_need_no_device();
     check_model(&bf16, 1, RF_WEIGHTS_BF16);
     check_model(mixed, 5, RF_WEIGHTS_STORED);
-    for (int d = 0; d < N_DEVICES; d++) {
-        precisions_share_a_cache(&devices[d]);
-        if (devices[d].kind == &rf_cpu_backend_kind) some_formats_have_no_16_bits(&devices[d]);
-    }
+    for (int d = 0; d < N_DEVICES; d++) precisions_share_a_cache(&devices[d]);
     return check_result();
 }
