@@ -359,6 +359,8 @@ class Processes(Case):
         program = (
             f"import os, signal, sys, riffle\nmodel = riffle.Model({str(TINY)!r}, threads=2)\n"
         )
+        # A shell's background jobs ignore SIGINT, and Python keeps to that.
+        program += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         program += "session = riffle.Session(model, n_ctx=512)\n" + textwrap.dedent(text)
         return subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
