@@ -9,6 +9,9 @@
 
 /* The size of a regular file in bytes; -1 where there is none at `path`. */
 int64_t rf_file_bytes(const char *path);
+/* The same, and the first n bytes of the file, or zeros where it has fewer; or a negative code with
+ * a sentence. */
+int64_t rf_file_begin(const char *path, void *data, size_t n, struct rf_error *error);
 /* 1 if there is anything at `path`. */
 int rf_path_exists(const char *path);
 int rf_is_directory(const char *path);

@@ -178,6 +178,17 @@ static int read_copy(struct rf_mapping *mapping, int descriptor, size_t bytes, c
     return 0;
 }
 
+int64_t rf_file_begin(const char *path, void *data, size_t n, struct rf_error *error)
+{
+    struct rf_mapping empty;
+    int descriptor = open_regular(path, &empty, error);
+    if (descriptor < 0) return descriptor;
+    memset(data, 0, n);
+    int code = pread(descriptor, data, n, 0) < 0 ? fail_path(error, path, "read", errno) : 0;
+    close(descriptor);
+    return code ? code : (int64_t)empty.bytes;
+}
+
 int rf_map_file(struct rf_mapping *mapping, const char *path, unsigned flags,
                 struct rf_error *error)
 {

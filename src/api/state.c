@@ -1,5 +1,10 @@
 /* A session as a file: a header, the tokens, the KV cache of what has been read. Little-endian, as
- * every machine is that this version runs on; a file of another model or version is refused. */
+ * every machine is that this version runs on; a file of another model or version is refused.
+ *
+ * Two numbers of the header are two tests. `content` covers every byte of the file and tells
+ * damage. `model` tells models apart. Neither has a key: whoever writes a file on purpose can make
+ * both right, and then the session holds what the file says. So sizes and tokens are checked as if
+ * there were no checksum. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,17 +16,17 @@ struct header {
     char magic[8];
     uint32_t version, kv;
     uint64_t model;   /* fingerprint */
-    uint64_t content; /* checksum of tokens and KV cache */
+    uint64_t content; /* checksum of the header's other fields, tokens and KV cache */
     int32_t n_tokens, n_read;
     uint64_t kv_bytes;
 };
 
 static const char magic[8] = {'R', 'F', 'L', 'S', 'T', 'A', 'T', 'E'};
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
-/* A checksum against damage: FNV-1a over 8-byte words. Nothing here stops malice: whoever can write
- * the file can make the model say anything, as with a text that it reads. */
+/* FNV-1a over 8-byte words. Each step is a bijection of the sum, so damage within one word always
+ * shows; other damage stays hidden with a probability of 2^-64. */
 static uint64_t checksum(uint64_t sum, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
@@ -73,6 +78,15 @@ static uint64_t fingerprint(const riffle_model *model)
     return sum;
 }
 
+static uint64_t content_checksum(const struct header *header, const void *tokens, const void *kv)
+{
+    struct header others = *header;
+    others.content = 0;
+    uint64_t sum = checksum(0xcbf29ce484222325u, &others, sizeof others);
+    sum = checksum(sum, tokens, (size_t)header->n_tokens * sizeof(int32_t));
+    return checksum(sum, kv, (size_t)header->kv_bytes);
+}
+
 static int save(const riffle_session *session, const char *path)
 {
     if (!path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is NULL");
@@ -95,7 +109,7 @@ static int save(const riffle_session *session, const char *path)
     const int32_t *tokens = rf_sequence_tokens(sequence);
     size_t tokens_bytes = (size_t)n * sizeof *tokens, kv_bytes = (size_t)header.kv_bytes;
     if (!code) {
-        header.content = checksum(checksum(header.model, tokens, tokens_bytes), kv, kv_bytes);
+        header.content = content_checksum(&header, tokens, kv);
         const struct rf_span spans[] = {
             {&header, sizeof header}, {tokens, tokens_bytes}, {kv, kv_bytes}};
         code = rf_write_file(path, spans, 3, RF_NEW_PRIVATE, &error);
@@ -110,67 +124,88 @@ int riffle_state_save(const riffle_session *session, const char *path)
     return code ? code : (int)rf_api_leave(session, save(session, path));
 }
 
-/* Checks a file against the session that wants it; `header` is its copy of the beginning. */
-static int check(const riffle_session *session, const char *path, const struct rf_mapping *file,
-                 const struct header *header, struct rf_error *error)
+static int damaged(const char *path, const char *what, struct rf_error *error)
+{
+    return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: %s", path, what);
+}
+
+static int check_header(const riffle_session *session, const char *path, size_t bytes,
+                        const struct header *header, struct rf_error *error)
 {
     int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
-    if (file->bytes < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
+    if (bytes < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
         return rf_fail(error, RF_ERR_FORMAT, "%s: not a saved session", path);
     if (header->version != VERSION)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
                        header->version, VERSION);
+    if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
+        return damaged(path, "the numbers of its tokens", error);
+    size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t), left = bytes - sizeof *header;
+    if (tokens_bytes > left || header->kv_bytes != left - tokens_bytes)
+        return damaged(path, "its size is not that of its tokens", error);
+    if (header->n_tokens > n_ctx)
+        return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path,
+                       header->n_tokens, n_ctx);
+    if (header->kv_bytes == rf_sequence_kv_bytes(session->sequence, header->n_read)) return 0;
+    if (header->model == fingerprint(session->model) &&
+        header->kv == (uint32_t)session->view->shape.kv)
+        return damaged(path, "the size of its KV cache", error);
+    return rf_fail(error, RF_ERR_ARGUMENT, "%s: a saved session of another model or KV type", path);
+}
+
+/* `content`: behind the header. */
+static int check_content(const riffle_session *session, const char *path,
+                         const struct header *header, const unsigned char *content,
+                         struct rf_error *error)
+{
+    size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t);
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* as libFuzzer's compilers define */
+    if (header->content != content_checksum(header, content, content + tokens_bytes))
+        return damaged(path, "its checksum does not fit", error);
+#endif
     if (header->model != fingerprint(session->model))
         return rf_fail(error, RF_ERR_ARGUMENT, "%s: a saved session of another model", path);
     if (header->kv != (uint32_t)session->view->shape.kv)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "%s: its KV cache has another type than this session's", path);
-    if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
-        return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: %d tokens, of which %d are read", path,
-                       header->n_tokens, header->n_read);
-    if (header->n_tokens > n_ctx)
-        return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path,
-                       header->n_tokens, n_ctx);
-    size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t);
-    uint64_t kv_bytes = rf_sequence_kv_bytes(session->sequence, header->n_read);
-    if (header->kv_bytes != kv_bytes || file->bytes != sizeof *header + tokens_bytes + kv_bytes)
-        return rf_fail(error, RF_ERR_FORMAT,
-                       "%s: damaged: %zu bytes, not the %" PRIu64 " of its %d tokens", path,
-                       file->bytes, (uint64_t)(sizeof *header + tokens_bytes) + kv_bytes,
-                       header->n_tokens);
-    const unsigned char *content = file->data + sizeof *header;
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* as libFuzzer's compilers define */
-    if (header->content != checksum(checksum(header->model, content, tokens_bytes),
-                                    content + tokens_bytes, (size_t)kv_bytes))
-        return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: its checksum does not fit", path);
-#endif
     for (int32_t i = 0; i < header->n_tokens; i++) {
         int32_t token;
         memcpy(&token, content + (size_t)i * sizeof token, sizeof token);
         if (token < 0 || token >= session->model->source->params.n_vocab)
-            return rf_fail(error, RF_ERR_FORMAT, "%s: damaged: token %d at index %d", path, token,
-                           i);
+            return damaged(path, "a token that the model does not have", error);
     }
     return 0;
+}
+
+static int load_file(riffle_session *session, const char *path, const struct rf_mapping *file,
+                     struct rf_error *error)
+{
+    struct header header = {0};
+    if (file->bytes >= sizeof header) memcpy(&header, file->data, sizeof header);
+    int code = check_header(session, path, file->bytes, &header, error);
+    if (code) return code;
+    const unsigned char *content = file->data + sizeof header;
+    code = check_content(session, path, &header, content, error);
+    if (code) return code;
+    return rf_sequence_load(session->sequence, (const int32_t *)(const void *)content,
+                            header.n_tokens, header.n_read,
+                            content + (size_t)header.n_tokens * sizeof(int32_t), error);
 }
 
 static int load(riffle_session *session, const char *path)
 {
     if (!path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is NULL");
     struct rf_mapping file;
+    struct header header;
     struct rf_error error;
-    int code = rf_map_file(&file, path, RF_MAP_COPY, &error);
+    /* Only a file of the right size is copied: one with holes may be larger than all memory. */
+    int64_t bytes = rf_file_begin(path, &header, sizeof header, &error);
+    if (bytes < 0) return rf_api_fail(&error);
+    int code = check_header(session, path, (size_t)bytes, &header, &error);
+    if (!code) code = rf_map_file(&file, path, RF_MAP_COPY, &error);
     if (code) return rf_api_fail(&error);
-    struct header header = {0};
-    if (file.bytes >= sizeof header) memcpy(&header, file.data, sizeof header);
-    code = check(session, path, &file, &header, &error);
-    if (!code) {
-        const unsigned char *content = file.data + sizeof header;
-        size_t tokens_bytes = (size_t)header.n_tokens * sizeof(int32_t);
-        code = rf_sequence_load(session->sequence, (const int32_t *)(const void *)content,
-                                header.n_tokens, header.n_read, content + tokens_bytes, &error);
-    }
+    code = load_file(session, path, &file, &error);
     rf_unmap_file(&file);
     return code ? rf_api_fail(&error) : 0;
 }

@@ -3,6 +3,7 @@
 #define CLI_CHAT_H
 
 #include "cli/engine.h"
+#include "cli/json.h"
 
 /* All zero is empty. Owns the texts. */
 struct conversation {
@@ -26,6 +27,10 @@ void conversation_set_system(struct conversation *conversation, const char *cont
  * fails, the conversation is unchanged. CLI_OK, or CLI_FAILED with a sentence on standard error. */
 int conversation_save(const struct conversation *conversation, const char *path);
 int conversation_load(struct conversation *conversation, const char *path);
+/* The same for a text; `path` is for the sentences. */
+int conversation_parse(struct conversation *conversation, const char *text, size_t bytes,
+                       const char *path);
+void conversation_write(const struct conversation *conversation, struct json_writer *json);
 
 struct chat {
     struct cli_options *options; /* the chat's own copy, which /set changes */

@@ -64,16 +64,20 @@ void conversation_set_system(struct conversation *conversation, const char *cont
     messages[0] = added;
 }
 
+void conversation_write(const struct conversation *conversation, struct json_writer *json)
+{
+    jw_put(json, "{ messages [");
+    for (size_t i = 0; i < conversation->count; i++)
+        jw_put(json, "{ role %s content %s }", conversation->messages[i].role,
+               conversation->messages[i].content);
+    jw_put(json, "] }");
+    buffer_puts(&json->text, "\n");
+}
+
 int conversation_save(const struct conversation *conversation, const char *path)
 {
     struct json_writer json = {0};
-    jw_put(&json, "{ messages [");
-    for (size_t i = 0; i < conversation->count; i++)
-        jw_put(&json, "{ role %s content %s }", conversation->messages[i].role,
-               conversation->messages[i].content);
-    jw_put(&json, "] }");
-    buffer_puts(&json.text, "\n");
-
+    conversation_write(conversation, &json);
     struct rf_error error;
     struct rf_span span = {json.text.data, json.text.count};
     int code = rf_write_file(path, &span, 1, RF_NEW_PRIVATE, &error);
@@ -106,18 +110,12 @@ static int read_messages(struct conversation *loaded, const json_t *array, const
     return CLI_OK;
 }
 
-int conversation_load(struct conversation *conversation, const char *path)
+int conversation_parse(struct conversation *conversation, const char *text, size_t bytes,
+                       const char *path)
 {
-    char *text;
-    size_t bytes;
-    struct rf_error error;
-    if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK)
-        return cli_fail("%s", error.text);
-
     /* jansson rejects \u0000 by default, so no text holds a zero byte. */
     json_error_t reason;
     json_t *root = json_loadb(text, bytes, 0, &reason);
-    free(text);
     if (!root)
         return cli_fail("%s is not JSON: line %d, column %d: %s", path, reason.line, reason.column,
                         reason.text);
@@ -133,5 +131,17 @@ int conversation_load(struct conversation *conversation, const char *path)
     } else {
         conversation_free(&loaded);
     }
+    return status;
+}
+
+int conversation_load(struct conversation *conversation, const char *path)
+{
+    char *text;
+    size_t bytes;
+    struct rf_error error;
+    if (rf_slurp(path, most_file_bytes, &text, &bytes, &error) != RF_OK)
+        return cli_fail("%s", error.text);
+    int status = conversation_parse(conversation, text, bytes, path);
+    free(text);
     return status;
 }

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE
 #include "fetch/index.h"
 
 #include <ctype.h>
@@ -76,7 +77,7 @@ int index_address(char url[HTTP_URL], struct rf_error *error)
 struct page {
     char *text;
     size_t count, cap;
-    char url[HTTP_URL];
+    char url[HTTP_URL]; /* where it came from, after redirections */
     int (*poll)(void *user);
     void *user;
 };
@@ -138,7 +139,9 @@ static const char *next_link(const char *at, char value[HTTP_URL])
         if (!end) return NULL;
         for (const char *p = at + 2; is_link && p + 6 < end; p++) {
             if (!isspace((unsigned char)p[0]) || strncasecmp(p + 1, "href=", 5) != 0) continue;
-            const char *first = p + 7, *last = strchr("\"'", p[6]) ? strchr(first, p[6]) : NULL;
+            const char *first = p + 7;
+            int quoted = p[6] == '"' || p[6] == '\'';
+            const char *last = quoted ? memchr(first, p[6], strnlen(first, HTTP_URL)) : NULL;
             if (last && copy_value(value, first, (size_t)(last - first))) return last;
             break;
         }
@@ -173,15 +176,21 @@ static int is_wheel(const char *file, const char *package, const char *version)
     return n >= 8 && strcmp(file + n - 8, "-any.whl") == 0 ? 2 : 1;
 }
 
-/* Looks through the links of a page. 1 if the wheel is there. */
-static int find_wheel(const struct page *page, const char *package, const char *version,
-                      struct index_wheel *wheel)
+/* What a link may lead to: from https to https only, from http not to local files. */
+static int trust(const char *url)
+{
+    if (strncasecmp(url, "https:", 6) == 0) return 2;
+    return strncasecmp(url, "http:", 5) == 0;
+}
+
+int index_search(const char *page, const char *page_url, const char *package, const char *version,
+                 struct index_wheel *wheel)
 {
     char link[HTTP_URL], url[HTTP_URL], file[256];
     int best = 0;
-    for (const char *at = page->text; at && (at = next_link(at, link));) {
-        if (http_resolve(page->url, link, url) != 0 || !http_is_url(url) ||
-            http_file_name(url, file, sizeof file) != 0)
+    for (const char *at = page; at && (at = next_link(at, link));) {
+        if (http_resolve(page_url, link, url) != 0 || !http_is_url(url) ||
+            trust(url) < trust(page_url) || http_file_name(url, file, sizeof file) != 0)
             continue;
         int fits = is_wheel(file, package, version);
         if (fits <= best) continue;
@@ -215,7 +224,7 @@ int index_find(const char *package, const char *version, int timeout_seconds,
                                          .poll = on_poll,
                                          .user = &page};
     code = http_get(&request, error);
-    if (!code && !find_wheel(&page, name, version, wheel))
+    if (!code && !index_search(page.text, page.url, name, version, wheel))
         code = rf_fail(error, RF_ERR_IO, "%s has no wheel of %s %s", http_shown(url, shown), name,
                        version);
     free(page.text);

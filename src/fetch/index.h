@@ -17,5 +17,10 @@ struct index_wheel {
 int index_find(const char *package, const char *version, int timeout_seconds,
                int (*poll)(void *user), void *user, struct index_wheel *wheel,
                struct rf_error *error);
+/* Looks through the links of a page of an index, which came from page_url and may be NULL.
+ * `package` is in normal form. Links to a weaker protocol than that of page_url are passed over. 1
+ * if the wheel is there. */
+int index_search(const char *page, const char *page_url, const char *package, const char *version,
+                 struct index_wheel *wheel);
 
 #endif

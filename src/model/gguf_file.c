@@ -51,8 +51,11 @@ static void take_array(struct rf_cursor *cursor, struct rf_gguf_value *value)
                " elements does not fit the %zu bytes that are left",
                n, key, value->count, left);
     value->data = rf_cursor_take(cursor, value->count * elem_bytes, "an array");
-    for (uint64_t i = 0; !elem_bytes && !reading->code && i < value->count; i++)
-        take_string(cursor, "a string of an array");
+    /* Every string is read, so in a sparse file their number and bytes count, too. */
+    for (uint64_t i = 0; !elem_bytes && !reading->code && i < value->count; i++) {
+        struct rf_str string = take_string(cursor, "a string of an array");
+        rf_charge(reading, NULL, sizeof(uint64_t) + string.bytes, "arrays of strings");
+    }
 }
 
 static void take_value(struct rf_cursor *cursor, struct rf_gguf_value *value)

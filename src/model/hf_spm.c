@@ -69,6 +69,7 @@ void rf_hf_read_sentencepiece(struct rf_hf *hf)
     vocab->bos = 1;
     vocab->eos = 2;
     reading->part = "tokenizer.model";
+    rf_charge(reading, reading->part, proto.bytes, "pieces"); /* a sparse file has endless zeros */
     struct rf_cursor cursor = {(const unsigned char *)proto.data, proto.bytes, 0, reading};
     struct rf_proto_field field;
     int32_t n_pieces = 0;

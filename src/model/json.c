@@ -14,7 +14,7 @@ static json_t *node(const struct rf_json *value)
 static uint64_t cost_of(struct rf_str text)
 {
     enum { VALUE = 96, ARRAY = 128, OBJECT = 256 };
-    uint64_t cost = text.bytes;
+    uint64_t cost = 0;
     int in_string = 0;
     for (size_t i = 0; i < text.bytes; i++) {
         char c = text.data[i];
@@ -31,7 +31,10 @@ static uint64_t cost_of(struct rf_str text)
 
 struct rf_json *rf_json_parse(struct rf_reading *reading, const char *part, struct rf_str text)
 {
-    if (reading->code || rf_charge(reading, part, cost_of(text), "JSON")) return NULL;
+    /* The bytes first: a sparse file has more of them than anybody has the time to look at. */
+    if (rf_charge(reading, part, text.bytes, "JSON") ||
+        rf_charge(reading, part, cost_of(text), "JSON"))
+        return NULL;
     json_error_t problem;
     json_t *parsed = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &problem);
     if (!parsed && json_error_code(&problem) == json_error_out_of_memory)

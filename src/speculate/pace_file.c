@@ -28,7 +28,9 @@ static void read_text(char text[FILE_BYTES], const char *path)
     struct rf_mapping file;
     struct rf_error ignored;
     size_t skip = sizeof first_line - 1, bytes = 0;
-    if (!rf_map_file(&file, path, RF_MAP_COPY, &ignored)) {
+    int64_t whole = rf_file_bytes(path); /* before it is copied: it may be a large hole */
+    if (whole > 0 && (uint64_t)whole < skip + FILE_BYTES &&
+        !rf_map_file(&file, path, RF_MAP_COPY, &ignored)) {
         if (file.bytes > skip && file.bytes - skip < FILE_BYTES &&
             memcmp(file.data, first_line, skip) == 0) {
             bytes = file.bytes - skip;

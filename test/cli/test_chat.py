@@ -230,7 +230,7 @@ class Pipe(Case):
 
     def test_wrong_settings(self):
         for change, says in [("temp 200", ["/set temp must be between 0 and 100", "200"]), ("temp hot", "a number"),
-                             ("top-p 0", "top_p 0"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
+                             ("top-p 0", "/set top-p must be above 0"), ("top-k 1.5", "whole number"), ("seed -1", "/set seed"),
                              ("overflow maybe", ["/set overflow", "stop|drop"]), ("temp", "needs a value"),
                              ("repetition 1", "on|off"), ("tmep 1", ["no 'tmep'", "did you mean temp?"]),
                              ("ctx 64", "no 'ctx'"), ("max-tokens -1", "/set max-tokens must be between")]:
