@@ -22,6 +22,7 @@ static const struct {
      * The gain falls with the passes over n rows seen so far: below few_seen, below some_seen,
      * more. least_gain depends on whether r itself has been measured. */
     double gain_few, gain_some, gain_many;
+    double slower_gain; /* times this where the pass was slower, which it may be by accident */
     uint32_t few_seen, some_seen;
     double neighbour_gain;
     double least_gain_measured, least_gain_guessed;
@@ -74,6 +75,7 @@ static const struct {
     .gain_few = 0.6,
     .gain_some = 0.3,
     .gain_many = 0.12,
+    .slower_gain = 0.5,
     .few_seen = 2,
     .some_seen = 8,
     .neighbour_gain = 0.7,
@@ -189,6 +191,7 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
                                                                 : tuning.gain_many;
         error = clamp(error, seen < tuning.first_passes ? tuning.largest_first_error
                                                         : tuning.largest_error);
+        if (error > 0.0 && seen >= tuning.first_passes) gain *= tuning.slower_gain;
         for (int r = 0; r < RF_PACE_ROWS; r++) {
             double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
                    least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
