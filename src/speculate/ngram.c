@@ -403,11 +403,11 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     return 0;
 }
 
-static int open_level(void **self, int32_t n_ctx, const struct rf_allocator *allocator,
-                      struct rf_error *error)
+static int open_level(void **self, const struct rf_drafter_options *options,
+                      const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct rf_ngram *ngram;
-    int code = rf_ngram_new(&ngram, n_ctx, allocator, error);
+    int code = rf_ngram_new(&ngram, options->n_ctx, allocator, error);
     *self = ngram;
     return code;
 }
