@@ -230,6 +230,22 @@ static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
     return limit_draft(cascade, length(cascade), draft, error);
 }
 
+/* With a fixed gamma: the likeliest tokens, so many, of those that are sure enough. */
+static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
+{
+    double p[RF_DRAFT_ROWS];
+    int32_t order[RF_DRAFT_ROWS];
+    int keep[RF_DRAFT_ROWS] = {0};
+    for (int32_t i = 0; i < draft->n; i++) {
+        keep[i] = draft->confidence[i] >= cascade->min_confidence;
+        p[i] = (double)draft->confidence[i];
+        if (draft->parents[i] >= 0) p[i] *= p[draft->parents[i]];
+    }
+    rf_draft_order(draft, p, order);
+    for (int32_t i = cascade->gamma; i < draft->n; i++) keep[order[i]] = 0;
+    rf_draft_filter(draft, keep);
+}
+
 /* Merges the drafts of all drafters without passes, and keeps the rows that are worth verifying.
  * *value: as in rf_pace_offer. */
 static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
@@ -247,10 +263,7 @@ static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
     }
     if (merged->n == 0) return 0;
     if (cascade->gamma) {
-        int keep[RF_DRAFT_ROWS];
-        for (int32_t i = 0; i < merged->n; i++)
-            keep[i] = merged->confidence[i] >= cascade->min_confidence;
-        rf_draft_filter(merged, keep);
+        keep_gamma(cascade, merged);
         *value = merged->n;
     } else {
         rf_pace_offer(&cascade->pace, judge, merged, value);

@@ -70,6 +70,15 @@ void rf_draft_merge(struct rf_draft *draft, const struct rf_draft *from)
     }
 }
 
+void rf_draft_order(const struct rf_draft *draft, const double *p, int32_t *order)
+{
+    for (int32_t i = 0; i < draft->n; i++) {
+        int32_t at = i;
+        for (; at > 0 && p[i] > p[order[at - 1]]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
 int32_t rf_draft_path(const struct rf_draft *draft, int32_t row, int32_t *path)
 {
     int32_t depth = 0;

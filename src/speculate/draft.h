@@ -34,6 +34,10 @@ void rf_draft_filter(struct rf_draft *draft, const int *keep);
  * leave. What finds no space is left out. */
 void rf_draft_merge(struct rf_draft *draft, const struct rf_draft *from);
 
+/* Writes the rows' numbers in descending order of p, which is no greater for a row than for the one
+ * that it follows: so that comes first. */
+void rf_draft_order(const struct rf_draft *draft, const double *p, int32_t *order);
+
 /* Writes the rows that lead to `row`, and it, in their order; returns how many. -1: none. */
 int32_t rf_draft_path(const struct rf_draft *draft, int32_t row, int32_t *path);
 

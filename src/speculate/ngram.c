@@ -177,7 +177,7 @@ static struct candidate *candidate_of(struct candidates *all, int32_t token)
 {
     for (int32_t i = 0; i < all->n; i++)
         if (all->items[i].token == token) return &all->items[i];
-    if (all->n == MAX_CANDIDATES) return NULL;
+    assert(all->n < MAX_CANDIDATES);
     all->items[all->n] = (struct candidate){.token = token};
     return &all->items[all->n++];
 }
@@ -205,7 +205,7 @@ static void add_last(const struct rf_ngram *g, const struct places *last, struct
 {
     for (int32_t i = 0; i < last->n; i++) {
         struct candidate *one = candidate_of(all, g->text[last->at[i]]);
-        if (one) one->last_share += 1.0f / (float)last->n;
+        one->last_share += 1.0f / (float)last->n;
     }
 }
 
@@ -214,7 +214,7 @@ static void add_successors(const struct rf_followers *found, int context, struct
     all->is_known[context] = found->n > 0;
     for (int32_t i = 0; i < found->n; i++) {
         struct candidate *one = candidate_of(all, found->tokens[i]);
-        if (one) one->p[context] = found->p[i];
+        one->p[context] = found->p[i];
     }
 }
 

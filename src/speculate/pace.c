@@ -347,16 +347,6 @@ static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
     return at->tokens / at->seconds;
 }
 
-/* Writes the rows' numbers in descending order of p, with those that a row follows before it. */
-static void sort_rows(const double *p, int32_t n, int32_t *order)
-{
-    for (int32_t i = 0; i < n; i++) {
-        int32_t at = i;
-        for (; at > 0 && p[i] > p[order[at - 1]]; at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value)
 {
@@ -367,7 +357,7 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
         p[i] = rf_pace_acceptance(pace, offer->origin[i], judge, (double)offer->confidence[i]);
         if (offer->parents[i] >= 0) p[i] *= p[offer->parents[i]];
     }
-    sort_rows(p, offer->n, order);
+    rf_draft_order(offer, p, order);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t i = 0; i < offer->n; i++) {
         yield += p[order[i]];

@@ -253,6 +253,7 @@ static void check_question(const struct script *script, const struct rf_question
     int32_t longest = longest_branch(draft);
     CHECK(longest <= RF_MAX_DRAFT && question->n + longest < script->chain->limit);
     if (cascade->gamma) CHECK(longest <= cascade->gamma);
+    if (cascade->gamma) CHECK(draft->n <= cascade->gamma);
     if (!rf_draft_is_line(draft)) check_tree(script, question);
     /* With a fixed gamma the level next below drafts. */
     int32_t below = script->id - 2;
@@ -568,6 +569,14 @@ static void check_stats(const struct chain *chain)
     }
 }
 
+/* The target seems to read any number of rows in the time of one. */
+static void make_rows_free(struct chain *chain)
+{
+    for (int i = 0; i < 10; i++)
+        for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows++)
+            rf_pace_pass(&chain->cascade->pace, chain->n - 1, rows, 0.1);
+}
+
 /* Random chains, with and without a fixed gamma, some of whose levels fail once. */
 static void test_lossless(void)
 {
@@ -581,6 +590,7 @@ static void test_lossless(void)
             chain.cascade->gamma = 1 + (int32_t)(h >> 56 & 15) % RF_MAX_DRAFT;
             chain.cascade->min_confidence = h >> 61 & 1 ? 0.4f : 0.0f;
         }
+        if (h >> 62 & 1) make_rows_free(&chain);
         go(&chain, 200);
         CHECK_INT(length(&chain), 200);
         check_stats(&chain);
@@ -813,6 +823,44 @@ static double yield_of(const struct rf_pace *pace, const struct rf_draft *tree)
     return yield;
 }
 
+static float confidence_of(const struct rf_draft *draft, int32_t parent, int32_t token)
+{
+    for (int32_t i = 0; i < draft->n; i++)
+        if (draft->parents[i] == parent && draft->tokens[i] == token) return draft->confidence[i];
+    return -1.0f;
+}
+
+/* What the first drafter says stays; the second one's tokens share the probability that is left,
+ * and continue the first one's branches. */
+static void test_merge(void)
+{
+    struct rf_draft draft = {
+        .n = 3, .tokens = {5, 6, 7}, .parents = {-1, 0, -1}, .confidence = {0.5f, 0.9f, 0.25f}};
+    struct rf_draft more = {.n = 4,
+                            .tokens = {5, 8, 9, 6},
+                            .parents = {-1, -1, 0, 0},
+                            .confidence = {0.8f, 0.8f, 0.6f, 0.2f},
+                            .origin = {1, 1, 1, 1}};
+    rf_draft_merge(&draft, &more);
+    CHECK_INT(draft.n, 5);
+    CHECK(confidence_of(&draft, -1, 5) == 0.5f && confidence_of(&draft, 0, 6) == 0.9f);
+    CHECK(fabsf(confidence_of(&draft, -1, 8) - 0.8f * 0.25f) < 1e-6f);
+    CHECK(fabsf(confidence_of(&draft, 0, 9) - 0.6f * 0.1f) < 1e-6f);
+    CHECK(draft.origin[0] == 0 && draft.origin[3] == 1 && draft.origin[4] == 1);
+    for (int32_t i = 0; i < RF_DRAFT_ROWS; i++) {
+        more.tokens[i] = 100 + i;
+        more.parents[i] = i - 1;
+    }
+    more.n = RF_DRAFT_ROWS;
+    rf_draft_merge(&draft, &more); /* there is not space for all */
+    CHECK_INT(draft.n, RF_DRAFT_ROWS);
+    CHECK(confidence_of(&draft, -1, 100) >= 0.0f);
+    int keep[RF_DRAFT_ROWS] = {1, 0, 1, 1, 1};
+    rf_draft_filter(&draft, keep);
+    CHECK_INT(draft.n, 4); /* 5, 7, 8 and, after the first, 9 */
+    CHECK(confidence_of(&draft, 0, 9) > 0 && confidence_of(&draft, 0, 6) < 0);
+}
+
 /* How much of a draft is worth its rows, with costs and an acceptance that were learnt. */
 static void test_offers(void)
 {
@@ -922,6 +970,7 @@ int main(void)
     test_uncommitted();
     test_full_context();
     test_known_choice();
+    test_merge();
     test_offers();
     test_useless_drafts();
     test_good_drafts();
