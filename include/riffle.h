@@ -132,7 +132,7 @@ typedef struct riffle_model_options {
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
     /* Levels to prepare drafts for, from cheap to expensive; the target is always the last and need
-     * not be named (docs/speculation.md). "auto" (default): ngram; the draft model if there is one;
+     * not be named (docs/speculation.md). "auto" (default): ngram; corpus and draft model if there are such;
      * a cast of the target if it has about 8 bits a weight or more. "none": no speculation.
      * Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". The chain does not
      * change the output. */
@@ -152,7 +152,10 @@ typedef struct riffle_model_options {
      * RIFFLE_ERR_MEMORY. Bytes; 0: 160 MiB and twice what the files take on the disk. Tokens,
      * merges, tensors and metadata values, of each; 0: 2^20. */
     uint64_t metadata_bytes, metadata_items;
-    uint64_t reserved[5];
+    /* Path of a corpus (riffle_corpus_build), for "auto" and for a level called "corpus"; NULL:
+     * none. It is mapped read-only. */
+    const char *corpus;
+    uint64_t reserved[4];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);

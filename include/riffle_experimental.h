@@ -95,6 +95,36 @@ RIFFLE_API void riffle_roofline_options_init(riffle_roofline_options *options, s
 RIFFLE_API int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
                                riffle_on_roofline_row on_row, void *user);
 
+typedef struct riffle_text {
+    const char *data;
+    size_t bytes;
+} riffle_text;
+
+typedef struct riffle_corpus_options {
+    size_t struct_size;
+    /* The share of the texts' pieces that stays, those of the lowest perplexity to the model: about
+     * 0 to 1. 1 (default): all, without a pass. */
+    float keep;
+    riffle_progress_fn progress;
+    void *progress_user;
+    uint64_t reserved[8];
+} riffle_corpus_options;
+
+RIFFLE_API void riffle_corpus_options_init(riffle_corpus_options *options, size_t struct_size);
+
+typedef struct riffle_corpus_info {
+    uint64_t tokens, kept_tokens;
+    uint64_t bytes; /* of the file */
+} riffle_corpus_info;
+
+/* Writes a corpus of these texts for the model's vocabulary, which the drafter "corpus" looks up
+ * (riffle_model_options.corpus). Texts of special tokens are ordinary text in it. `path` is only
+ * replaced by a complete file. With keep below 1 the model needs its weights. `options` and `info`
+ * may be NULL. */
+RIFFLE_API int riffle_corpus_build(riffle_model *model, const char *path, const riffle_text *texts,
+                                   size_t n_texts, const riffle_corpus_options *options,
+                                   riffle_corpus_info *info, size_t info_size);
+
 #ifdef __cplusplus
 }
 #endif

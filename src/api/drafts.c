@@ -28,6 +28,12 @@ static struct rf_chain_level *add_level(struct rf_chain *chain, enum rf_level_ki
     return level;
 }
 
+static void add_drafter(struct rf_chain *chain, const char *name)
+{
+    struct rf_chain_level *level = add_level(chain, RF_LEVEL_DRAFTER, RF_WEIGHTS_STORED, name);
+    level->drafter = rf_drafter_find(name, strlen(name));
+}
+
 static int weight_cost(const struct riffle_model *model, const struct rf_source *source,
                        enum rf_weight_form form, struct rf_weight_cost *cost,
                        struct rf_error *error)
@@ -46,8 +52,8 @@ static int choose_levels(struct riffle_model *model, const riffle_model_options 
     if (code) return code;
     const char *draft = options->draft ? ", and the draft model of this target" : "";
     drafts->chain.choice = RF_CHAIN_LEVELS;
-    add_level(&drafts->chain, RF_LEVEL_DRAFTER, RF_WEIGHTS_STORED, "ngram")->drafter =
-        rf_drafter_find("ngram", strlen("ngram"));
+    add_drafter(&drafts->chain, "ngram");
+    if (options->corpus) add_drafter(&drafts->chain, "corpus");
     if (options->draft) add_level(&drafts->chain, RF_LEVEL_MODEL, RF_WEIGHTS_STORED, "draft");
     const char *form = model->cost.form == RF_WEIGHTS_BF16 ? "BF16" : "stored";
     if (bits(&model->cost) < CAST_FROM_BITS) {
@@ -131,6 +137,22 @@ static int name_pace_files(struct riffle_model *model, const char *folder, struc
     return drafts->pace_path ? 0 : RF_ERR_MEMORY;
 }
 
+static int open_corpus(struct riffle_model *model, const riffle_model_options *options,
+                       struct rf_error *error)
+{
+    struct drafts *drafts = &model->drafts;
+    if (options->corpus)
+        return rf_corpus_open(&drafts->corpus, options->corpus,
+                              rf_tokenizer_n_tokens(model->tokenizer),
+                              rf_api_vocabulary(model->tokenizer),
+                              rf_api_open_options(options).map_flags, &model->allocator, error);
+    for (int32_t l = 0; l < drafts->chain.n_levels; l++)
+        if (strcmp(drafts->chain.levels[l].name, "corpus") == 0)
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "chain: the level corpus wants a corpus, and none was given");
+    return 0;
+}
+
 int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
                      struct rf_error *error)
 {
@@ -151,6 +173,7 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
                            &weights->cost, error);
         drafts->bytes += weights->cost.resident_bytes;
     }
+    if (!code) code = open_corpus(model, options, error);
     if (!code && options->cache_folder && options->cache_folder[0])
         code = name_pace_files(model, options->cache_folder, error);
     rf_chain_format(&drafts->chain, drafts->chain_text, sizeof drafts->chain_text);
@@ -183,6 +206,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
 void rf_drafts_free(struct riffle_model *model)
 {
     rf_free(&model->allocator, model->drafts.pace_path);
+    rf_corpus_close(model->drafts.corpus);
     for (int32_t l = 0; l < RF_MAX_LEVELS; l++) {
         struct draft_weights *weights = &model->drafts.weights[l];
         rf_model_free(weights->model);

@@ -121,6 +121,9 @@ void rf_recommend_sampling(riffle_model *model);
 int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error);
 
+/* Tells vocabularies apart: a checksum of the bytes of all tokens. */
+uint64_t rf_api_vocabulary(const struct rf_tokenizer *tokenizer);
+
 /* The model's queue, which is freed with its backend. */
 int rf_api_open_queue(riffle_model *model, const riffle_model_options *options,
                       struct rf_error *error);

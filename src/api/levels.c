@@ -37,8 +37,10 @@ static int open_drafter(struct opening *o, struct rf_error *error)
     const struct rf_drafter *drafter = o->chosen->drafter;
     o->part->drafter = drafter;
     *o->level = (struct rf_level){.ops = &drafter->ops, .acceptance = drafter->acceptance};
-    int code = drafter->open(&o->part->drafter_self, rf_sequence_n_ctx(o->session->sequence),
-                             &o->session->model->allocator, error);
+    const struct rf_drafter_options options = {.n_ctx = rf_sequence_n_ctx(o->session->sequence),
+                                               .corpus = o->session->model->drafts.corpus};
+    int code =
+        drafter->open(&o->part->drafter_self, &options, &o->session->model->allocator, error);
     o->level->self = o->part->drafter_self;
     return code;
 }

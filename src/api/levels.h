@@ -10,6 +10,7 @@
 #include "model/open.h"
 #include "speculate/cascade.h"
 #include "speculate/chain.h"
+#include "speculate/corpus.h"
 #include "speculate/model_level.h"
 #include "text/tokenizer.h"
 
@@ -27,7 +28,8 @@ struct drafts {
     struct rf_chain chain;
     struct draft_weights weights[RF_MAX_LEVELS]; /* of chain.levels */
     char chain_text[128], note[256];
-    uint64_t bytes;  /* resident */
+    uint64_t bytes;           /* resident */
+    struct rf_corpus *corpus; /* that options name; NULL: none */
     char *pace_path; /* begins the names of the files with measured costs; NULL: none are kept */
 };
 

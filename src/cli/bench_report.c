@@ -116,6 +116,51 @@ void bench_print_row(const struct bench_suite *suite)
     fflush(stdout);
 }
 
+/* What the drafter `level` of a chain proposed in the whole suite, and what was kept. */
+static riffle_level_stats source_of(const struct bench_suite *suite, size_t chain, int32_t level)
+{
+    riffle_level_stats sum = suite->lanes[1 + chain].stats.levels[level];
+    sum.drafted = sum.accepted = sum.passes = 0;
+    sum.seconds = 0;
+    for (size_t i = chain; i < suite->n_rows; i += suite->n_chains) {
+        const riffle_level_stats *one = &suite->rows[i].stats.levels[level];
+        sum.drafted += one->drafted;
+        sum.accepted += one->accepted;
+        sum.passes += one->passes;
+        sum.seconds += one->seconds;
+    }
+    return sum;
+}
+
+static int32_t count_sources(const struct bench_suite *suite, size_t chain)
+{
+    return suite->lanes[1 + chain].stats.n_levels - 1;
+}
+
+static void print_sources(const struct bench_suite *suite, size_t chain)
+{
+    for (int32_t l = 0; l < count_sources(suite, chain); l++) {
+        riffle_level_stats source = source_of(suite, chain, l);
+        printf("        ");
+        print_name(stdout, source.name);
+        printf(": %llu of %llu drafted tokens kept (%.0f %%)\n",
+               (unsigned long long)source.accepted, (unsigned long long)source.drafted,
+               source.drafted ? 100 * (double)source.accepted / (double)source.drafted : 0);
+    }
+}
+
+static void write_sources(struct json_writer *json, const struct bench_suite *suite, size_t chain)
+{
+    jw_put(json, "sources [");
+    for (int32_t l = 0; l < count_sources(suite, chain); l++) {
+        riffle_level_stats source = source_of(suite, chain, l);
+        jw_put(json, "{ name %s passes %" PRIu64 " drafted %" PRIu64, source.name, source.passes,
+               source.drafted);
+        jw_put(json, "accepted %" PRIu64 " seconds %g }", source.accepted, source.seconds);
+    }
+    jw_put(json, "]");
+}
+
 void bench_print_summary(const struct bench_suite *suite)
 {
     const double *figures = suite->figures;
@@ -135,6 +180,7 @@ void bench_print_summary(const struct bench_suite *suite)
                    summary.n_different, suite->prompts.count);
         else
             printf("); tokens identical\n");
+        print_sources(suite, i);
     }
 }
 
@@ -169,6 +215,7 @@ static void write_summary(struct json_writer *json, const struct bench_suite *su
            chain_name(suite, chain), summary.mean, summary.least, summary.least_prompt);
     jw_put(json, "tps %g first_token_s %g", summary.tps, summary.first_token_seconds);
     jw_bool(json, "identical", summary.n_different == 0);
+    write_sources(json, suite, chain);
     jw_put(json, "}");
 }
 

@@ -19,6 +19,7 @@ enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 1
     X(tokenize, TOKENIZE)     \
     X(info, INFO)             \
     X(quantize, QUANTIZE)     \
+    X(corpus, CORPUS)         \
     X(cores, CORES)           \
     X(roofline, ROOFLINE)     \
     X(list, LIST)             \

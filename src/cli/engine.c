@@ -16,7 +16,8 @@ static void cancel_session(void *user)
 /* Explains that `name` is neither a level nor a model. */
 static void explain_level(const char *name)
 {
-    static const char *const levels[] = {"ngram", "draft", "mxfp4", "q4", "stored", "target"};
+    static const char *const levels[] = {"ngram", "corpus", "draft", "mxfp4",
+                                         "q4",    "stored", "target"};
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -116,6 +117,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.progress_user = &engine->progress;
     model_options.chain = options->chain;
     model_options.draft = engine->draft.path;
+    model_options.corpus = options->corpus;
     model_options.find_model = find_model;
     model_options.find_user = engine;
     /* Without a folder, the pace is measured anew each time. */

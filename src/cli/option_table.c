@@ -75,11 +75,15 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, a model, mxfp4, q4 or stored. The chain does not "
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4 or stored. The chain does not "
      "change the answer"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
      NULL,
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
+    {"--corpus", NULL, "FILE", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(corpus), 0, 0,
+     NULL,
+     "a file of `riffle corpus build`, looked up for drafts by 'auto' and by a level called corpus "
+     "(bench: with --suite)"},
     {"--gamma", NULL, "N", OPTION_INT, GENERATES | VERB_BENCH, AT(gamma), 1, RIFFLE_MAX_DRAFT, NULL,
      "draft N tokens in every round (default: adaptive, by measurement; bench: with --suite)"},
     {"--min-confidence", NULL, "P", OPTION_FLOAT, GENERATES | VERB_BENCH, AT(min_confidence), 0, 1,
@@ -89,7 +93,7 @@ const struct option option_table[] = {
      "the precision of the weights: 'stored', 'bf16', or 'auto' (default): bf16 for small "
      "quantised "
      "models, else stored; `riffle info` shows what is used and why"},
-    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES, AT(threads), 1, 1024, NULL,
+    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024, NULL,
      "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
      "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
@@ -97,6 +101,12 @@ const struct option option_table[] = {
     {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|q8_0|bf16",
      "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
      "256), q4_0, q8_0 or bf16"},
+    {"--model", NULL, "MODEL", OPTION_TEXT, VERB_CORPUS, AT(model), 0, 0, NULL,
+     "the model whose drafts the corpus is for"},
+    {"--keep", NULL, "P", OPTION_FLOAT, VERB_CORPUS, AT(keep), 0.001, 1, NULL,
+     "the share of the text to keep, what the model finds likeliest (default 0.5)"},
+    {"--no-refine", NULL, NULL, OPTION_FLAG, VERB_CORPUS, AT(no_refine), 0, 0, NULL,
+     "keep all the text, without reading it with the model"},
     {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
      "with --type mxfp4, how exponents are chosen: 'best' (default): of two, the one with less "
      "squared error; 'floor': as OCP specifies"},
@@ -138,7 +148,8 @@ const struct option option_table[] = {
      "read files again whose SHA-256 is known, and compare"},
     {"--yes", "-y", NULL, OPTION_FLAG, VERB_RM, AT(yes), 0, 0, NULL, "do not ask"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES) & ~(unsigned)VERB_CHAT,
+     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_CORPUS) &
+         ~(unsigned)VERB_CHAT,
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
     {"--csv", NULL, NULL, OPTION_FLAG, VERB_BENCH, AT(csv), 0, 0, NULL,
@@ -180,6 +191,11 @@ const struct verb verb_table[] = {
      "Norms, biases, and matrices that already have no more bits than T keep their type. So do "
      "embeddings that are not also the output head. OUT is only replaced by a complete file. "
      "`--type mxfp4` and `--type q4` write the same weights that a chain casts at load."},
+    {"corpus", VERB_CORPUS, ANY_ARGUMENTS, verb_corpus, "build OUT --model MODEL FILE... [options]",
+     "texts that drafts are looked up in",
+     "FILE is a text or a folder, of which all text files count, except hidden ones. The text is "
+     "cut into pieces of 256 tokens; those that the model finds likeliest are kept. OUT is only "
+     "replaced by a complete file. It is for models of the same vocabulary: `--corpus OUT`."},
     {"cores", VERB_CORES, 0, verb_cores, "[options]",
      "the machine's cores and how work is split over them",
      "The shares are measured in some tenths of a second; while a model runs, they are adjusted "

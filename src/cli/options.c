@@ -207,32 +207,44 @@ void option_show(const struct cli_options *options, const struct option *option,
     }
 }
 
-/* Whether the chain uses the model of --draft. */
-static int chain_has_draft(const char *chain)
+/* Whether the chain has the level, "draft" or "corpus", that an option gives a file to. */
+static int has_level(const char *chain, const char *level)
 {
-    static const char draft[] = "draft";
+    size_t n = strlen(level);
     if (strcmp(chain, "auto") == 0) return 1;
     for (const char *p = chain; *p; p += *p == '>') {
         p += strspn(p, " \t\r\n");
-        if (strncmp(p, draft, sizeof draft - 1) == 0 && strchr(" \t\r\n>:", p[sizeof draft - 1]))
-            return 1;
+        if (strncmp(p, level, n) == 0 && strchr(" \t\r\n>:", p[n])) return 1;
         p += strcspn(p, ">");
     }
     return 0;
 }
 
+static int any_chain_has(const struct cli_options *options, const char *level)
+{
+    if (options->verb->bit != VERB_BENCH) return has_level(options->chain, level);
+    int has = options->chains.count == 0;
+    for (size_t i = 0; i < options->chains.count; i++)
+        has |= has_level(options->chains.items[i], level);
+    return has;
+}
+
+/* The value of --draft or --corpus. */
+static int check_level(const struct cli_options *options, const char *value, const char *level)
+{
+    if (value && !value[0]) return cli_usage_error("--%s is an empty text", level);
+    if (value && !any_chain_has(options, level))
+        return cli_usage_error("--%s has no place in that chain: it is for 'auto', and for chains "
+                               "with a level called %s",
+                               level, level);
+    return 0;
+}
+
 static int check_chain(const struct cli_options *options)
 {
-    int has_draft = chain_has_draft(options->chain);
-    if (options->verb->bit == VERB_BENCH) {
-        has_draft = options->chains.count == 0;
-        for (size_t i = 0; i < options->chains.count; i++)
-            has_draft |= chain_has_draft(options->chains.items[i]);
-    }
-    if (options->draft && !options->draft[0]) return cli_usage_error("--draft is an empty text");
-    if (options->draft && !has_draft)
-        return cli_usage_error("--draft has no place in that chain: it is for 'auto', and for "
-                               "chains with a level called draft");
+    int status = check_level(options, options->draft, "draft");
+    if (!status) status = check_level(options, options->corpus, "corpus");
+    if (status) return status;
     if (options->min_confidence > 0 && !options->gamma)
         return cli_usage_error(
             "--min-confidence needs --gamma: without it drafts are as long as pays");
@@ -286,8 +298,8 @@ static int check_together(const struct cli_options *options)
          "--special needs --raw: a message's text is never a special token"},
         {only_suites && (options->n_prompts || asks),
          "--prompts, --max-tokens, --raw and --template need --suite"},
-        {only_suites && (options->draft || options->gamma),
-         "--draft and --gamma need --suite: without one bench measures plain decoding"},
+        {only_suites && (options->draft || options->corpus || options->gamma),
+         "--draft, --corpus and --gamma need --suite: without one bench measures plain decoding"},
         {options->suite && (options->prompt_tokens || options->depths || options->n_gen ||
                             (verb == VERB_BENCH && options->n_ctx)),
          "--prompt-tokens, --depth, --gen and --ctx are not for --suite, whose prompts have a "
@@ -341,6 +353,10 @@ void sampling_fill(riffle_sampling *given, const riffle_sampling *defaults)
 static int set_argument(struct cli_options *options, const char *argument)
 {
     const char **place = options->model ? &options->out : &options->model;
+    if (options->verb->n_arguments == ANY_ARGUMENTS) {
+        add_text(&options->arguments, argument);
+        return 0;
+    }
     if (options->verb->n_arguments < (options->model ? 2 : 1) || *place)
         return cli_usage_error("one argument too many: '%s'", argument);
     *place = argument;
@@ -388,6 +404,7 @@ int options_parse(struct cli_options *options, int argc, char **argv)
 void options_free(struct cli_options *options)
 {
     free(options->input.text);
+    free(options->arguments.items);
     free(options->stop.items);
     free(options->chains.items);
     free(options->prompt_tokens);

@@ -19,7 +19,7 @@ enum verb_bit {
 #undef BIT
 };
 
-enum { NOT_GIVEN = INT32_MIN };
+enum { NOT_GIVEN = INT32_MIN, ANY_ARGUMENTS = -1 };
 
 struct text_list {
     const char **items; /* for free() */
@@ -37,11 +37,15 @@ struct input {
 struct cli_options {
     double start_seconds; /* the clock when the program began */
     const struct verb *verb;
-    const char *model; /* NULL where the verb takes none */
-    const char *out;   /* the output file of quantize */
+    const char *model;          /* NULL where the verb takes none */
+    const char *out;            /* the output file of quantize */
+    struct text_list arguments; /* of a verb that takes any number */
     const char *type, *rule;
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
+    const char *corpus;                                  /* a file; NULL: none */
+    int no_refine;                                       /* of the verb corpus */
+    float keep;                                          /* likewise; 0: the default */
     int32_t gamma;                                       /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */
@@ -81,7 +85,7 @@ struct cli_options {
 struct verb {
     const char *name;
     enum verb_bit bit;
-    int n_arguments; /* MODEL, OUT */
+    int n_arguments; /* MODEL, OUT; ANY_ARGUMENTS: options.arguments */
     verb_function *run;
     const char *arguments; /* in the usage line, after the name */
     const char *summary;   /* a few words */

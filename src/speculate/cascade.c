@@ -92,25 +92,21 @@ static int can_go_on(struct rf_cascade *cascade, int32_t state, struct rf_error 
 static int limit_draft(struct rf_cascade *cascade, int32_t at, struct rf_draft *draft,
                        struct rf_error *error)
 {
-    int32_t states[RF_DRAFT_ROWS], moved[RF_DRAFT_ROWS], kept = 0;
+    int32_t states[RF_DRAFT_ROWS];
+    int keep[RF_DRAFT_ROWS];
     for (int32_t i = 0; cascade->matcher && i < draft->n; i++) {
-        int32_t parent = draft->parents[i] < 0 ? -1 : moved[draft->parents[i]];
-        moved[i] = -2;
-        if (parent == -2) continue;
+        int32_t parent = draft->parents[i];
+        keep[i] = parent < 0 || keep[parent];
+        if (!keep[i]) continue;
         int32_t before = parent < 0 ? state_at(cascade, at) : states[parent];
-        if (before == RF_STATE_FINAL) continue;
-        int32_t state = state_after(cascade, before, draft->tokens[i], error);
-        int goes_on = state < 0 ? state : can_go_on(cascade, state, error);
+        keep[i] = before != RF_STATE_FINAL;
+        if (!keep[i]) continue;
+        states[i] = state_after(cascade, before, draft->tokens[i], error);
+        int goes_on = states[i] < 0 ? states[i] : can_go_on(cascade, states[i], error);
         if (goes_on < 0) return goes_on;
-        if (!goes_on && state != RF_STATE_FINAL) continue;
-        draft->tokens[kept] = draft->tokens[i];
-        draft->confidence[kept] = draft->confidence[i];
-        draft->origin[kept] = draft->origin[i];
-        draft->parents[kept] = parent;
-        states[kept] = state;
-        moved[i] = kept++;
+        keep[i] = goes_on || states[i] == RF_STATE_FINAL;
     }
-    if (cascade->matcher) draft->n = kept;
+    if (cascade->matcher) rf_draft_filter(draft, keep);
     return 0;
 }
 
@@ -202,39 +198,76 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
 
 /* What a round at a judge verifies, after the first `at` tokens of the text. */
 struct offer {
-    int32_t drafter; /* -1: nothing, or what the grammar prescribes */
+    int32_t drafter; /* with passes, of all rows; -1: each row is its origin's, if anybody's */
     int32_t at;
     int32_t made; /* of a drafter with passes: the draft's tokens, and what was not handed over */
     struct rf_draft draft;
 };
 
+/* The drafter that proposes row i to the judge; -1: the grammar. */
+static int32_t proposer(const struct offer *offer, int32_t judge, int32_t i)
+{
+    int32_t origin = offer->draft.origin[i];
+    return offer->drafter >= 0 ? offer->drafter : origin < judge ? origin : -1;
+}
+
 static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error);
 
-/* Drafts without a pass. Takes as many tokens as are worth verifying. *value: as in
- * rf_pace_offer. */
-static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t judge, int32_t max,
-                      struct rf_draft *draft, double *value, struct rf_error *error)
+/* Drafts without a pass. */
+static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
+                      struct rf_draft *draft, struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[drafter];
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     double start = cascade->now();
-    if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
     draft->n = 0;
     int code = level->ops->draft(level->self, text, length(cascade), max, draft, error);
     cascade->stats[drafter].passes++;
     cascade->stats[drafter].seconds += cascade->now() - start;
-    if (code || draft->n == 0) return code;
+    if (code) return code;
     memset(draft->origin, drafter, (size_t)draft->n);
-    code = limit_draft(cascade, length(cascade), draft, error);
-    if (code || draft->n == 0) return code;
-    if (!cascade->gamma) {
-        draft->n = rf_pace_offer(&cascade->pace, drafter, judge, draft, value);
-        return 0;
+    return limit_draft(cascade, length(cascade), draft, error);
+}
+
+/* With a fixed gamma: the likeliest tokens, so many, of those that are sure enough. */
+static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
+{
+    double p[RF_DRAFT_ROWS];
+    int32_t order[RF_DRAFT_ROWS];
+    int keep[RF_DRAFT_ROWS] = {0};
+    for (int32_t i = 0; i < draft->n; i++) {
+        keep[i] = draft->confidence[i] >= cascade->min_confidence;
+        p[i] = (double)draft->confidence[i];
+        if (draft->parents[i] >= 0) p[i] *= p[draft->parents[i]];
     }
-    int32_t kept = 0;
-    while (kept < draft->n && draft->confidence[kept] >= cascade->min_confidence) kept++;
-    *value = draft->n = kept;
+    rf_draft_order(draft, p, order);
+    for (int32_t i = cascade->gamma; i < draft->n; i++) keep[order[i]] = 0;
+    rf_draft_filter(draft, keep);
+}
+
+/* Merges the drafts of all drafters without passes, and keeps the rows that are worth verifying.
+ * *value: as in rf_pace_offer. */
+static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                       struct rf_draft *merged, double *value, struct rf_error *error)
+{
+    struct rf_draft draft;
+    *value = 0.0;
+    merged->n = 0;
+    if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
+    for (int32_t d = 0; d < judge; d++) {
+        if (cascade->levels[d].has_passes) continue;
+        int code = free_draft(cascade, d, max, &draft, error);
+        if (code) return code;
+        rf_draft_merge(merged, &draft);
+    }
+    if (merged->n == 0) return 0;
+    if (cascade->gamma) {
+        keep_gamma(cascade, merged);
+        *value = merged->n;
+    } else {
+        rf_pace_offer(&cascade->pace, judge, merged, value);
+    }
     return 0;
 }
 
@@ -252,30 +285,17 @@ static void offer_ahead(struct rf_cascade *cascade, int32_t first, struct rf_dra
     }
 }
 
-/* Asks all drafters without passes for a draft, and those with passes what they would have to read.
- * Returns the value of the best free draft, 0 if there is none, or a negative code. */
-static int ask_drafters(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
-                        double *best_value, int32_t *unread, struct rf_error *error)
+/* Asks the drafters with passes what they would have to read. */
+static void ask_unread(const struct rf_cascade *cascade, int32_t judge, int32_t *unread)
 {
-    struct rf_draft draft;
-    double value;
+    const int32_t *text = rf_sequence_tokens(cascade->sequence);
     for (int32_t d = 0; d < judge; d++) {
         const struct rf_level *level = &cascade->levels[d];
-        if (level->has_passes) {
-            const int32_t *text = rf_sequence_tokens(cascade->sequence);
+        if (level->has_passes)
             unread[d] = cascade->is_damaged[d]
                             ? INT32_MAX
                             : level->ops->unread(level->self, text, length(cascade));
-            continue;
-        }
-        int code = free_draft(cascade, d, judge, max, &draft, &value, error);
-        if (code) return code;
-        if (draft.n == 0 || (offer->draft.n && value <= *best_value)) continue;
-        offer->draft = draft;
-        offer->drafter = d;
-        *best_value = value;
     }
-    return 0;
 }
 
 /* Drafts what the grammar prescribes for the target. No drafter knows it better, and with a chain
@@ -304,7 +324,7 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, 
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
                      struct rf_error *error)
 {
-    double best_value = 0.0, value;
+    double free_value, value;
     int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
     offer->drafter = -1;
     offer->at = length(cascade);
@@ -312,17 +332,18 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     if (max <= 0) return 0;
     int code = offer_forced(cascade, judge, max, offer, error);
     if (code || offer->draft.n) return code;
-    code = ask_drafters(cascade, judge, max, offer, &best_value, unread, error);
+    code = free_drafts(cascade, judge, max, &offer->draft, &free_value, error);
     if (code) return code;
+    ask_unread(cascade, judge, unread);
     if (cascade->gamma) {
         /* The level next below. A free level below it may draft for it. */
         drafter = judge - 1 >= 0 && cascade->levels[judge - 1].has_passes ? judge - 1 : -1;
         if (drafter >= 0 && unread[drafter] == INT32_MAX) drafter = -1;
-        value = drafter >= 0 ? best_value + 1.0 : 0.0;
+        value = drafter >= 0 ? free_value + 1.0 : 0.0;
     } else {
         drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
     }
-    if (drafter < 0 || (offer->draft.n && best_value >= value)) return 0;
+    if (drafter < 0 || (offer->draft.n && free_value >= value)) return 0;
     offer->drafter = drafter;
     offer->draft.n = 0;
     int32_t n = produce(cascade, drafter, judge, max, &offer->made, error);
@@ -338,37 +359,47 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     return limit_draft(cascade, offer->at, &offer->draft, error);
 }
 
+/* Counts what the judge makes of the rows that follow row `at`, at that place of a branch. `kept`:
+ * the one that it keeps, or -1. */
+static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
+                         int32_t at, int32_t place, int32_t kept)
+{
+    const struct rf_draft *draft = &offer->draft;
+    int32_t credited = kept >= 0 ? proposer(offer, judge, kept) : -1;
+    for (int32_t i = at + 1; i < draft->n; i++) {
+        int32_t drafter = draft->parents[i] == at ? proposer(offer, judge, i) : -1;
+        if (drafter < 0) continue;
+        rf_pace_judged(&cascade->pace, drafter, judge, (double)draft->confidence[i], i == kept);
+        if (credited < 0) credited = drafter;
+    }
+    if (credited < 0 || !is_target(cascade, judge)) return;
+    cascade->stats[credited].judged_at[place]++;
+    cascade->stats[credited].accepted_at[place] += kept >= 0;
+}
+
 /* Follows the judge's choices through the draft, as far as the judge has read it; returns how many
  * tokens of it they keep. */
 static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
                     const struct rf_choice *choices, int32_t *path)
 {
     const struct rf_draft *draft = &offer->draft;
-    struct rf_cascade_stats *stats = &cascade->stats[offer->drafter >= 0 ? offer->drafter : judge];
     int32_t kept = 0;
     for (int32_t at = -1, next; kept < RF_MAX_DRAFT; at = next) {
-        int was_judged = 0;
         next = -1;
-        for (int32_t i = at + 1; i < draft->n; i++) {
-            if (draft->parents[i] != at) continue;
-            int same = choices[at + 1].token == draft->tokens[i];
-            if (offer->drafter >= 0) {
-                rf_pace_judged(&cascade->pace, offer->drafter, judge, (double)draft->confidence[i],
-                               same);
-                was_judged = 1;
-            }
-            if (same && next < 0 && choices[i + 1].token >= 0) next = i;
-        }
-        if (was_judged && is_target(cascade, judge)) {
-            stats->judged_at[kept]++;
-            stats->accepted_at[kept] += next >= 0;
-        }
+        for (int32_t i = at + 1; i < draft->n && next < 0; i++)
+            if (draft->parents[i] == at && draft->tokens[i] == choices[at + 1].token &&
+                choices[i + 1].token >= 0)
+                next = i;
+        count_judged(cascade, judge, offer, at, kept, next);
         if (next < 0) break;
         path[kept++] = next;
     }
-    if (offer->drafter >= 0) {
-        stats->drafted += (uint64_t)draft->n;
-        stats->accepted += (uint64_t)kept;
+    for (int32_t i = 0, k = 0; i < draft->n; i++) {
+        int32_t drafter = proposer(offer, judge, i);
+        if (drafter < 0) continue;
+        cascade->stats[drafter].drafted++;
+        while (k < kept && path[k] < i) k++;
+        cascade->stats[drafter].accepted += k < kept && path[k] == i;
     }
     return kept;
 }
@@ -398,6 +429,21 @@ static int lay(struct rf_cascade *cascade, const struct offer *offer,
     return code;
 }
 
+static int has_observers(const struct rf_cascade *cascade)
+{
+    for (int32_t l = 0; l < cascade->n_levels; l++)
+        if (cascade->levels[l].ops->observe) return 1;
+    return 0;
+}
+
+static void tell_observers(const struct rf_cascade *cascade, const struct rf_question *question)
+{
+    for (int32_t l = 0; l < cascade->n_levels; l++)
+        if (cascade->levels[l].ops->observe)
+            cascade->levels[l].ops->observe(cascade->levels[l].self, question->text, question->n,
+                                            question->draft, question->best);
+}
+
 /* Verifies `offer` at `judge` in one pass. Afterwards the text ends with the accepted tokens and
  * the judge's own next one. Returns how many tokens these are, or a code. */
 static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
@@ -408,6 +454,7 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
     struct rf_choice choices[RF_DRAFT_ROWS + 1];
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     const uint64_t *masks[RF_DRAFT_ROWS + 1];
+    struct rf_best best[RF_DRAFT_ROWS + 1];
     int32_t path[RF_MAX_DRAFT];
     struct rf_question question = {.text = text, .n = offer->at, .draft = &offer->draft};
     int code = 0;
@@ -416,6 +463,10 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
         question.masks = masks;
     }
     if (code) return code;
+    if (is_target(cascade, judge) && has_observers(cascade)) {
+        question.best = best;
+        for (int32_t i = 0; i <= offer->draft.n; i++) best[i].n = 0;
+    }
     double start = cascade->now();
     code = level->ops->choose(level->self, &question, choices, error);
     double seconds = cascade->now() - start;
@@ -426,6 +477,7 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
         stats->passes++;
         rf_pace_pass(&cascade->pace, judge, question.rows, question.seconds);
     }
+    if (question.best) tell_observers(cascade, &question);
     int32_t kept = walk(cascade, judge, offer, choices, path);
     code = lay(cascade, offer, choices, path, kept, error);
     if (code) return code;
@@ -489,7 +541,7 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
     assert(rf_draft_is_line(&draft));
     stats->passes++;
     stats->seconds += seconds;
-    if (unread >= RF_PACE_ROWS)
+    if (unread >= RF_PACE_FEW)
         cascade->reading += seconds;
     else if (draft.n > 0)
         rf_pace_pass(&cascade->pace, drafter, 1, seconds / draft.n);

@@ -26,4 +26,19 @@ void rf_draft_line(struct rf_draft *draft, const struct rf_choice *choices, int3
 /* 1 if it is a line. */
 int rf_draft_is_line(const struct rf_draft *draft);
 
+/* Takes out the rows that are not to be kept, and all that follow them. */
+void rf_draft_filter(struct rf_draft *draft, const int *keep);
+
+/* Adds the branches of `from`. What `draft` has comes first: a row that is there already, after the
+ * same rows, stays as it is, and a new one beside rows of `draft` shares the probability that they
+ * leave. What finds no space is left out. */
+void rf_draft_merge(struct rf_draft *draft, const struct rf_draft *from);
+
+/* Writes the rows' numbers in descending order of p, which is no greater for a row than for the one
+ * that it follows: so that comes first. */
+void rf_draft_order(const struct rf_draft *draft, const double *p, int32_t *order);
+
+/* Writes the rows that lead to `row`, and it, in their order; returns how many. -1: none. */
+int32_t rf_draft_path(const struct rf_draft *draft, int32_t row, int32_t *path);
+
 #endif

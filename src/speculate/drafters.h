@@ -6,15 +6,22 @@
 #include "base/alloc.h"
 #include "speculate/level.h"
 
-#define RF_EACH_DRAFTER(X) X(ngram)
+/* In the order of a chain: what an earlier one drafts comes first. */
+#define RF_EACH_DRAFTER(X) X(ngram) X(corpus)
+
+struct rf_corpus;
+
+struct rf_drafter_options {
+    int32_t n_ctx;                  /* texts have up to so many tokens */
+    const struct rf_corpus *corpus; /* outlives the drafter; NULL: there is none */
+};
 
 struct rf_drafter {
     const char *name;  /* in a chain: "ngram" */
     double acceptance; /* the first guess of the share of its tokens that are kept */
     struct rf_level_ops ops;
-    /* For texts of up to n_ctx tokens. */
-    int (*open)(void **self, int32_t n_ctx, const struct rf_allocator *allocator,
-                struct rf_error *error);
+    int (*open)(void **self, const struct rf_drafter_options *options,
+                const struct rf_allocator *allocator, struct rf_error *error);
     void (*close)(void *self); /* NULL is allowed */
 };
 

@@ -18,6 +18,9 @@ struct rf_question {
      * choices. What it had to read before (a text that is new to it) is not in them. */
     int32_t rows;
     double seconds;
+    /* [1 + draft->n]: likely tokens after the text and each of the draft, for the level to fill in
+     * as far as it finds them with its choices; else .n stays 0. NULL: nobody wants to know. */
+    struct rf_best *best;
 };
 
 /* A level follows one text. It gets text[0 .. n) in each call and is told when tokens are taken
@@ -38,6 +41,10 @@ struct rf_level_ops {
     void (*rewind)(void *level, int32_t n);
     /* Of any level, or NULL: text[0 .. n) is committed. */
     void (*follow)(void *level, const int32_t *text, int32_t n);
+    /* Of a level without passes, or NULL: what the target found likely after text[0 .. n) and after
+     * each token of a draft behind it, as in struct rf_question. */
+    void (*observe)(void *level, const int32_t *text, int32_t n, const struct rf_draft *draft,
+                    const struct rf_best *best);
     /* Of a level that judges nothing: a draft after text[0 .. n), of which no branch is longer than
      * `max` <= RF_MAX_DRAFT; empty if it has none. A line if the level has passes. Siblings should
      * be different tokens: only the first of equal ones can be kept. */

@@ -79,9 +79,8 @@ static void follow_text(struct rf_model_level *level, const int32_t *text, int32
 /* Writes the draft's tokens that lead to row i, and it; returns how many. */
 static int32_t path_to(const struct rf_draft *draft, int32_t i, int32_t *path)
 {
-    int32_t depth = 0;
-    for (int32_t at = i; at >= 0; at = draft->parents[at]) depth++;
-    for (int32_t at = i, d = depth; at >= 0; at = draft->parents[at]) path[--d] = draft->tokens[at];
+    int32_t depth = rf_draft_path(draft, i, path);
+    for (int32_t d = 0; d < depth; d++) path[d] = draft->tokens[path[d]];
     return depth;
 }
 
@@ -131,7 +130,7 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
 {
     struct rf_model_level *level = self;
     const struct rf_draft *draft = question->draft;
-    struct rf_best best[RF_DRAFT_ROWS + 1];
+    struct rf_best own[RF_DRAFT_ROWS + 1], *best = question->best ? question->best : own;
     struct rf_read_cost cost;
     follow_text(level, question->text, question->n);
     /* Another draft's vocabulary may be longer, and a tree may have more rows than the context has
@@ -156,11 +155,13 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
         return code;
     }
     int is_greedy = rf_sampler_is_greedy(level->sampler);
-    const struct rf_read_options options = {.n_best = is_greedy, .best = is_greedy ? best : NULL};
+    int32_t n_best = question->best ? RF_MAX_BEST : is_greedy;
+    const struct rf_read_options options = {.n_best = n_best, .best = n_best ? best : NULL};
     int code = rf_read(level->view, &ask, 1, &options, &cost, error);
     if (code) return code;
     start = rf_clock_seconds();
-    code = take_choices(level, question, ask.first, n_draft, options.best, choices, error);
+    code =
+        take_choices(level, question, ask.first, n_draft, is_greedy ? best : NULL, choices, error);
     question->rows = cost.rows;
     question->seconds = cost.seconds + rf_clock_seconds() - start;
     return code;

@@ -5,11 +5,17 @@
 #include <string.h>
 
 #include "speculate/drafters.h"
+#include "speculate/successors.h"
 
 /* Texts are indexed by their endings of these lengths. Indexing only finds candidate places. Each
  * is then compared with the text token by token, up to LONGEST, and the true length of the match
  * counts. */
 enum { N_ORDERS = 4, LONGEST = 32, MAX_PLACES = 16, MAX_PROBES = 24 };
+
+/* Of a draft's tree: its rows, and what waits to become one. Continuations that are less likely
+ * than LEAST_P, with all that they follow, are worth no row on any machine. */
+enum { MAX_CANDIDATES = 2 * MAX_PLACES + RF_CONTEXTS * RF_MAX_BEST, MAX_ROWS = 32, MAX_OPEN = 64 };
+static const float LEAST_P = 0.02f;
 static const int32_t orders[] = {1, 2, 4, 8};
 _Static_assert(sizeof orders / sizeof *orders == N_ORDERS, "a length for each order");
 
@@ -22,11 +28,12 @@ struct rf_ngram {
     const int32_t *text;       /* the follower's, of the last rf_ngram_follow */
     int32_t *heads;            /* [N_ORDERS][mask + 1]: latest place, or 0 */
     int32_t (*prev)[N_ORDERS]; /* [capacity]: the previous place with that hash, or 0 */
+    struct rf_successors *successors;
 };
 
 /* A text's last tokens, to which a draft is being added. */
 struct window {
-    int32_t tokens[2 * LONGEST];
+    int32_t tokens[LONGEST + RF_MAX_DRAFT];
     int32_t n;
 };
 
@@ -53,17 +60,19 @@ int rf_ngram_new(struct rf_ngram **out, int32_t capacity, const struct rf_alloca
     g->prev = rf_malloc(allocator, (size_t)capacity, sizeof *g->prev, what, error);
     if (g->prev)
         g->heads = rf_calloc(allocator, (size_t)slots * N_ORDERS, sizeof *g->heads, what, error);
-    if (!g->heads) {
+    int code =
+        g->heads ? rf_successors_new(&g->successors, capacity, allocator, error) : RF_ERR_MEMORY;
+    if (code)
         rf_ngram_free(g);
-        return RF_ERR_MEMORY;
-    }
-    *out = g;
-    return 0;
+    else
+        *out = g;
+    return code;
 }
 
 void rf_ngram_free(struct rf_ngram *g)
 {
     if (!g) return;
+    rf_successors_free(g->successors);
     rf_free(g->allocator, g->prev);
     rf_free(g->allocator, g->heads);
     rf_free(g->allocator, g);
@@ -108,6 +117,7 @@ static void remove_place(struct rf_ngram *g, int32_t place)
 void rf_ngram_rewind(struct rf_ngram *g, int32_t n)
 {
     assert(n >= 0);
+    if (n == 0 && g->n > 0) rf_successors_clear(g->successors); /* another text begins */
     while (g->n > n) {
         g->n--;
         if (g->n > 0) remove_place(g, g->n);
@@ -145,94 +155,226 @@ static void collect(const struct rf_ngram *g, const struct window *w, int order,
     }
 }
 
-/* What the confidence in the chosen continuation is computed from. */
-struct evidence {
+/* A token that may follow, and what speaks for it. */
+struct candidate {
     int32_t token;
-    int32_t length; /* of its longest match */
-    int32_t count;  /* its places among the latest MAX_PLACES */
-    float share;    /* of the weight of all places */
+    int32_t length;       /* of its longest match among the places, 0: none of them */
+    int32_t count;        /* its places */
+    float share;          /* of the weight of all places */
+    float last_share;     /* of what followed the text's last token before */
+    float p[RF_CONTEXTS]; /* as the target found it after such a context */
+    float confidence;
 };
 
-/* Longer and later matches weigh more: models tend to repeat their latest continuation. */
-static struct evidence choose(const struct rf_ngram *g, const struct places *places)
+struct candidates {
+    struct candidate items[MAX_CANDIDATES];
+    int32_t n;
+    int32_t longest;           /* match of any place, 0: there are no places */
+    int is_known[RF_CONTEXTS]; /* the target has seen this context */
+};
+
+static struct candidate *candidate_of(struct candidates *all, int32_t token)
 {
-    struct evidence best = {0};
-    float weights[MAX_PLACES], total = 0, decay = 1, best_weight = 0;
+    for (int32_t i = 0; i < all->n; i++)
+        if (all->items[i].token == token) return &all->items[i];
+    assert(all->n < MAX_CANDIDATES);
+    all->items[all->n] = (struct candidate){.token = token};
+    return &all->items[all->n++];
+}
+
+/* Longer and later matches weigh more: models tend to repeat their latest continuation. */
+static void add_places(const struct rf_ngram *g, const struct places *places,
+                       struct candidates *all)
+{
+    float weights[MAX_PLACES], total = 0, decay = 1;
     for (int32_t i = 0; i < places->n; i++, decay *= 0.8f) {
         int32_t length = places->length[i] < 16 ? places->length[i] : 16;
         weights[i] = (float)(length * length) * decay;
         total += weights[i];
     }
     for (int32_t i = 0; i < places->n; i++) {
-        struct evidence one = {.token = g->text[places->at[i]]};
-        float weight = 0;
-        for (int32_t k = 0; k < places->n; k++) {
-            if (g->text[places->at[k]] != one.token) continue;
-            weight += weights[k];
-            one.count++;
-            if (places->length[k] > one.length) one.length = places->length[k];
-        }
-        if (weight <= best_weight) continue;
-        best_weight = weight;
-        best = one;
+        struct candidate *one = candidate_of(all, g->text[places->at[i]]);
+        one->share += weights[i] / total;
+        one->count++;
+        if (places->length[i] > one->length) one->length = places->length[i];
+        if (places->length[i] > all->longest) all->longest = places->length[i];
     }
-    best.share = best_weight / total;
-    return best;
 }
 
-static float share_of(const struct rf_ngram *g, const struct places *places, int32_t token)
+static void add_last(const struct rf_ngram *g, const struct places *last, struct candidates *all)
 {
-    int32_t count = 0;
-    for (int32_t i = 0; i < places->n; i++) count += g->text[places->at[i]] == token;
-    return places->n ? (float)count / (float)places->n : 0;
+    for (int32_t i = 0; i < last->n; i++) {
+        struct candidate *one = candidate_of(all, g->text[last->at[i]]);
+        one->last_share += 1.0f / (float)last->n;
+    }
 }
 
-/* Confidence by logistic regression (scripts/fit_ngram.py), fitted to 48 thousand tokens of
- * Qwen2.5's vocabulary: greedy answers of Qwen2.5-Coder-1.5B to HumanEval's and MT-bench's prompts,
- * HumanEval's solutions, and, with a small weight, WikiText-2. On each of them the share of right
- * tokens at a given confidence is within a few per cent of that confidence; in WikiText-2 it is up
- * to ten per cent lower. `last_share`: the token's share of what followed the text's last token
- * before. */
-static float confidence(const struct evidence *e, float last_share)
+static void add_successors(const struct rf_followers *found, int context, struct candidates *all)
 {
-    float logit = -4.02f + 0.72f * log2f((float)e->length) + 0.54f * log2f((float)e->count) +
-                  2.51f * e->share + 1.01f * last_share;
-    return 1.0f / (1.0f + expf(-logit));
+    all->is_known[context] = found->n > 0;
+    for (int32_t i = 0; i < found->n; i++) {
+        struct candidate *one = candidate_of(all, found->tokens[i]);
+        one->p[context] = found->p[i];
+    }
 }
 
-static int next(const struct rf_ngram *g, const struct window *w, int32_t limit,
-                struct rf_choice *choice)
+/* A probability on a scale from 0 to 8: each step doubles it. */
+static float scaled(float p)
+{
+    return log2f(p + 1.0f / 256) + 8.0f;
+}
+
+enum { FEATURES = 5 + 2 * RF_CONTEXTS };
+
+static void features_of(const struct candidates *all, const struct candidate *c, float f[FEATURES])
+{
+    int32_t length = c->count ? c->length : all->longest;
+    f[0] = 1.0f;
+    f[1] = length ? log2f((float)length) : 0.0f;
+    f[2] = c->count ? log2f((float)c->count) : 0.0f;
+    f[3] = c->share;
+    f[4] = c->last_share;
+    for (int k = 0; k < RF_CONTEXTS; k++) {
+        f[5 + 2 * k] = all->is_known[k] ? 1.0f : 0.0f;
+        f[6 + 2 * k] = all->is_known[k] ? scaled(c->p[k]) : 0.0f;
+    }
+}
+
+/* Confidence by logistic regression (scripts/fit_ngram.py), fitted to greedy answers of
+ * Qwen2.5-Coder-1.5B to prompts of MT-bench, HumanEval, MBPP and GSM8K and to the suite `hard`:
+ * first of tokens without places, for which only the target or the last token speak, then of those
+ * with places. */
+static const float weights[2][FEATURES] = {
+    {-3.06f, -0.69f, 0.00f, 0.00f, 1.32f, -0.74f, 0.17f, 0.66f, 0.15f},
+    {-3.08f, 1.08f, 0.25f, 1.66f, 0.71f, -0.59f, 0.11f, -0.81f, 0.01f}};
+
+/* Sets the confidences, greatest first. */
+static void rate(struct candidates *all)
+{
+    float sum = 0;
+    for (int32_t i = 0; i < all->n; i++) {
+        struct candidate one = all->items[i];
+        float f[FEATURES], logit = 0;
+        features_of(all, &one, f);
+        for (int k = 0; k < FEATURES; k++) logit += weights[one.count > 0][k] * f[k];
+        one.confidence = 1.0f / (1.0f + expf(-logit));
+        sum += one.confidence;
+        int32_t at = i;
+        for (; at > 0 && one.confidence > all->items[at - 1].confidence; at--)
+            all->items[at] = all->items[at - 1];
+        all->items[at] = one;
+    }
+    for (int32_t i = 0; i < all->n && sum > 1.0f; i++) all->items[i].confidence /= sum;
+}
+
+static void find_candidates(const struct rf_ngram *g, const struct window *w, int32_t limit,
+                            struct candidates *all)
 {
     int32_t *lists[N_ORDERS];
     struct places places = {.n = 0}, last;
-    int order = find_lists(g, w->tokens + w->n, w->n, lists);
+    struct rf_followers found[RF_CONTEXTS];
+    int n_orders = find_lists(g, w->tokens + w->n, w->n, lists), order = n_orders;
+    all->n = all->longest = 0;
     while (order > 0 && places.n == 0) {
         order--;
         collect(g, w, order, *lists[order], limit, &places);
     }
-    if (places.n == 0) return 0;
-    struct evidence evidence = choose(g, &places);
+    add_places(g, &places, all);
     if (order > 0) collect(g, w, 0, *lists[0], limit, &last);
-    float last_share = share_of(g, order > 0 ? &last : &places, evidence.token);
-    *choice = (struct rf_choice){evidence.token, confidence(&evidence, last_share)};
+    add_last(g, order > 0 ? &last : &places, all);
+    rf_successors_find(g->successors, w->tokens + w->n, w->n, found);
+    for (int k = 0; k < RF_CONTEXTS; k++) add_successors(&found[k], k, all);
+    rate(all);
+}
+
+/* ---- trees ---- */
+
+/* A token that may become a row of the draft. p: it and all that it follows are right. */
+struct open_row {
+    int32_t token, parent;
+    float confidence, p;
+};
+
+struct open_rows {
+    struct open_row items[MAX_OPEN];
+    int32_t n;
+};
+
+/* Where there is no space, the least likely one is given up. */
+static void add_open(struct open_rows *rows, const struct open_row *row)
+{
+    int32_t at = rows->n;
+    if (row->p < LEAST_P) return;
+    if (rows->n < MAX_OPEN) {
+        rows->n++;
+    } else {
+        at = 0;
+        for (int32_t i = 1; i < rows->n; i++)
+            if (rows->items[i].p < rows->items[at].p) at = i;
+        if (row->p <= rows->items[at].p) return;
+    }
+    rows->items[at] = *row;
+}
+
+static int take_likeliest(struct open_rows *rows, struct open_row *row)
+{
+    int32_t best = 0;
+    if (rows->n == 0) return 0;
+    for (int32_t i = 1; i < rows->n; i++)
+        if (rows->items[i].p > rows->items[best].p) best = i;
+    *row = rows->items[best];
+    rows->items[best] = rows->items[--rows->n];
     return 1;
 }
 
-int32_t rf_ngram_draft(const struct rf_ngram *g, const int32_t *tokens, int32_t n, int32_t max,
-                       struct rf_choice *draft)
+/* Opens what may follow row `parent` of the draft. */
+static void open_after(const struct rf_ngram *g, const struct window *text, int32_t limit,
+                       const struct rf_draft *draft, int32_t parent, float p,
+                       struct open_rows *open)
+{
+    struct window w = *text;
+    struct candidates all;
+    int32_t path[RF_MAX_DRAFT], depth = rf_draft_path(draft, parent, path);
+    for (int32_t i = 0; i < depth; i++) w.tokens[w.n++] = draft->tokens[path[i]];
+    find_candidates(g, &w, limit, &all);
+    for (int32_t i = 0; i < all.n; i++) {
+        float confidence = all.items[i].confidence;
+        add_open(open, &(struct open_row){all.items[i].token, parent, confidence, p * confidence});
+    }
+}
+
+void rf_ngram_draft(const struct rf_ngram *g, const int32_t *tokens, int32_t n, int32_t max,
+                    struct rf_draft *draft)
 {
     struct window w = {.n = n < LONGEST ? n : LONGEST};
-    int32_t made = 0, limit = n < g->n ? n : g->n;
-    if (n <= 0) return 0;
+    struct open_rows open = {.n = 0};
+    struct open_row row;
+    int32_t depth[MAX_ROWS], limit = n < g->n ? n : g->n;
+    draft->n = 0;
+    if (n <= 0 || max <= 0) return;
     memcpy(w.tokens, tokens + n - w.n, (size_t)w.n * sizeof *tokens);
-    while (made < max && next(g, &w, limit, &draft[made])) {
-        if (w.n == 2 * LONGEST) {
-            memmove(w.tokens, w.tokens + LONGEST, LONGEST * sizeof *w.tokens);
-            w.n = LONGEST;
-        }
-        w.tokens[w.n++] = draft[made++].token;
+    open_after(g, &w, limit, draft, -1, 1.0f, &open);
+    while (draft->n < MAX_ROWS && take_likeliest(&open, &row)) {
+        int32_t i = draft->n++;
+        depth[i] = row.parent < 0 ? 1 : depth[row.parent] + 1;
+        draft->tokens[i] = row.token;
+        draft->parents[i] = row.parent;
+        draft->confidence[i] = row.confidence;
+        if (depth[i] < max) open_after(g, &w, limit, draft, i, row.p, &open);
     }
-    return made;
+}
+
+void rf_ngram_observe(struct rf_ngram *g, const int32_t *text, int32_t n,
+                      const struct rf_draft *draft, const struct rf_best *best)
+{
+    struct window w = {.n = n < RF_CONTEXTS ? n : RF_CONTEXTS};
+    memcpy(w.tokens, text + n - w.n, (size_t)w.n * sizeof *text);
+    for (int32_t i = -1; i < draft->n; i++) {
+        struct window end = w;
+        int32_t path[RF_MAX_DRAFT], depth = rf_draft_path(draft, i, path);
+        for (int32_t k = 0; k < depth; k++) end.tokens[end.n++] = draft->tokens[path[k]];
+        rf_successors_add(g->successors, end.tokens + end.n, end.n, &best[i + 1]);
+    }
 }
 
 /* ---- as a level of the cascade ---- */
@@ -247,20 +389,25 @@ static void follow(void *self, const int32_t *text, int32_t n)
     rf_ngram_follow(self, text, n);
 }
 
+static void observe(void *self, const int32_t *text, int32_t n, const struct rf_draft *draft,
+                    const struct rf_best *best)
+{
+    rf_ngram_observe(self, text, n, draft, best);
+}
+
 static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct rf_draft *out,
                  struct rf_error *error)
 {
-    struct rf_choice choices[RF_MAX_DRAFT];
     (void)error;
-    rf_draft_line(out, choices, rf_ngram_draft(self, text, n, max, choices));
+    rf_ngram_draft(self, text, n, max, out);
     return 0;
 }
 
-static int open_level(void **self, int32_t n_ctx, const struct rf_allocator *allocator,
-                      struct rf_error *error)
+static int open_level(void **self, const struct rf_drafter_options *options,
+                      const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct rf_ngram *ngram;
-    int code = rf_ngram_new(&ngram, n_ctx, allocator, error);
+    int code = rf_ngram_new(&ngram, options->n_ctx, allocator, error);
     *self = ngram;
     return code;
 }
@@ -273,6 +420,6 @@ static void close_level(void *self)
 const struct rf_drafter rf_ngram_drafter = {
     .name = "ngram",
     .acceptance = 0.5,
-    .ops = {.rewind = rewind_level, .follow = follow, .draft = draft},
+    .ops = {.rewind = rewind_level, .follow = follow, .observe = observe, .draft = draft},
     .open = open_level,
     .close = close_level};

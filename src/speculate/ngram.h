@@ -1,6 +1,7 @@
-/* A drafter without a model: it drafts what followed the longest of the text's endings that
- * occurred before (prompt lookup: Saxena 2023; counts and backing off as in SPECTRA's backward
- * dictionary, Le et al. 2025).
+/* A drafter without a model (SPECTRA-CORE, Le et al. 2025). It drafts what followed the longest of
+ * the text's endings that occurred before (prompt lookup: Saxena 2023; counts and backing off as in
+ * the paper's backward dictionary), and what the target found likely after the last tokens
+ * (successors.h). Its drafts are trees.
  *
  * Constant time for each token, and no allocation after rf_ngram_new. */
 #ifndef RF_SPECULATE_NGRAM_H
@@ -23,12 +24,18 @@ void rf_ngram_follow(struct rf_ngram *ngram, const int32_t *text, int32_t n);
 /* Forgets all tokens after the first n. To be called before they change. */
 void rf_ngram_rewind(struct rf_ngram *ngram, int32_t n);
 
-/* Drafts up to `max` tokens after tokens[0 .. n). These may extend the text that was followed
- * by tokens that are drafts themselves. Returns how many; 0 when no ending of the text occurred
- * before. A confidence estimates the probability that a token is right if all before it are. It
- * depends on the length of the ending, on how often that was continued with this token, and on the
- * share of these cases. */
-int32_t rf_ngram_draft(const struct rf_ngram *ngram, const int32_t *tokens, int32_t n, int32_t max,
-                       struct rf_choice *draft);
+/* The target found best[0] likely after text[0 .. n), and best[1 + i] after draft row i; .n is 0
+ * where it tells nothing. */
+void rf_ngram_observe(struct rf_ngram *ngram, const int32_t *text, int32_t n,
+                      const struct rf_draft *draft, const struct rf_best *best);
+
+/* Drafts a tree after tokens[0 .. n) whose branches have up to `max` <= RF_MAX_DRAFT tokens; its
+ * rows come in descending order of the probability that they and all that they follow are right.
+ * The tokens may extend the text that was followed by tokens that are drafts themselves. Empty when
+ * no ending of the text occurred before. A confidence estimates the probability that a token is
+ * right if all before it are: by the length of the ending, how often that was continued with this
+ * token, the share of these cases, and what the target found likely after the last tokens. */
+void rf_ngram_draft(const struct rf_ngram *ngram, const int32_t *tokens, int32_t n, int32_t max,
+                    struct rf_draft *draft);
 
 #endif

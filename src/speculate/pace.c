@@ -13,14 +13,16 @@ static const struct {
      *     seconds[r] = cost * (cost < narrow_below ? narrow : wide)[r]
      * BF16 weights (wide) are read at the speed of memory up to about 8 rows; weights of 4 to 8
      * bits (narrow) need more arithmetic for each byte. docs/kernels.md measures both. */
-    double wide[RF_PACE_ROWS], narrow[RF_PACE_ROWS];
-    double narrow_below; /* cost of one row, with the target's as 1 */
+    double wide[RF_PACE_FEW], narrow[RF_PACE_FEW];
+    double wide_more, narrow_more; /* of each row beyond these */
+    double narrow_below;           /* cost of one row, with the target's as 1 */
 
     /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
      *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
      * The gain falls with the passes over n rows seen so far: below few_seen, below some_seen,
      * more. least_gain depends on whether r itself has been measured. */
     double gain_few, gain_some, gain_many;
+    double slower_gain; /* times this where the pass was slower, which it may be by accident */
     uint32_t few_seen, some_seen;
     double neighbour_gain;
     double least_gain_measured, least_gain_guessed;
@@ -67,10 +69,13 @@ static const struct {
              1.74, 1.82},
     .narrow = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47, 1.63, 1.79, 1.95, 2.11, 2.26, 2.41,
                2.56, 2.70},
+    .wide_more = 0.08,
+    .narrow_more = 0.14,
     .narrow_below = 0.5,
     .gain_few = 0.6,
     .gain_some = 0.3,
     .gain_many = 0.12,
+    .slower_gain = 0.5,
     .few_seen = 2,
     .some_seen = 8,
     .neighbour_gain = 0.7,
@@ -114,9 +119,13 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         assert(!levels[l].has_passes || levels[l].cost > 0.0);
         pace->has_passes[l] = levels[l].has_passes;
         pace->acceptance[l] = levels[l].acceptance;
-        const double *shape = levels[l].cost < tuning.narrow_below ? tuning.narrow : tuning.wide;
-        for (int r = 0; r < RF_PACE_ROWS; r++)
-            pace->costs[l].seconds[r] = levels[l].cost * shape[r];
+        int is_narrow = levels[l].cost < tuning.narrow_below;
+        const double *shape = is_narrow ? tuning.narrow : tuning.wide;
+        double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
+        for (int r = 0; r < RF_PACE_ROWS; r++) {
+            int known = r < RF_PACE_FEW ? r : RF_PACE_FEW - 1;
+            pace->costs[l].seconds[r] = levels[l].cost * (shape[known] + more * (r - known));
+        }
     }
     pace->horizon = tuning.first_horizon;
 }
@@ -182,6 +191,7 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
                                                                 : tuning.gain_many;
         error = clamp(error, seen < tuning.first_passes ? tuning.largest_first_error
                                                         : tuning.largest_error);
+        if (error > 0.0 && seen >= tuning.first_passes) gain *= tuning.slower_gain;
         for (int r = 0; r < RF_PACE_ROWS; r++) {
             double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
                    least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
@@ -288,7 +298,7 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
     double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, tokens = 1.0;
-    for (int32_t g = 1; g < RF_PACE_ROWS; g++) {
+    for (int32_t g = 1; g < RF_PACE_FEW; g++) {
         p *= acceptance;
         yield += p;
         double tokens_per_second = yield / (g * each + rf_pace_cost(pace, judge, g + 1));
@@ -317,41 +327,56 @@ static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p)
 {
-    return n < RF_PACE_ROWS && p > rate(pace, judge, -1) * one_more_row(pace, judge, n);
+    return n < RF_PACE_FEW && p > rate(pace, judge, -1) * one_more_row(pace, judge, n);
 }
 
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p)
 {
     double next = p * mean_acceptance(pace, drafter, judge);
-    return n + 1 < RF_PACE_ROWS &&
-           next > rate(pace, judge, -1) *
-                      (drafting_cost(pace, drafter) + one_more_row(pace, judge, n + 1));
+    return n + 1 < RF_PACE_FEW && next > rate(pace, judge, -1) * (drafting_cost(pace, drafter) +
+                                                                  one_more_row(pace, judge, n + 1));
 }
 
-int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge,
-                      const struct rf_draft *offer, double *value)
+/* Tokens per second that are given up for a row: what the judge reaches otherwise, or has lately
+ * reached with all that drafts for it. */
+static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
 {
-    double lambda = rate(pace, judge, -1), p[RF_PACE_ROWS], yield = 1.0;
-    int32_t best = 0;
-    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
-    for (int32_t i = 0; i < offer->n && i + 1 < RF_PACE_ROWS; i++) {
-        p[i] = rf_pace_acceptance(pace, drafter, judge, (double)offer->confidence[i]);
+    const struct rf_pace_judge *at = &pace->judges[judge];
+    double otherwise = rate(pace, judge, -1);
+    if (at->tokens < tuning.known_tokens || at->tokens <= otherwise * at->seconds) return otherwise;
+    return at->tokens / at->seconds;
+}
+
+int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
+                      double *value)
+{
+    double lambda = rate_of_rows(pace, judge), p[RF_DRAFT_ROWS], yield = 1.0;
+    int32_t order[RF_DRAFT_ROWS], best = 0;
+    int keep[RF_DRAFT_ROWS] = {0};
+    for (int32_t i = 0; i < offer->n; i++) {
+        p[i] = rf_pace_acceptance(pace, offer->origin[i], judge, (double)offer->confidence[i]);
         if (offer->parents[i] >= 0) p[i] *= p[offer->parents[i]];
-        yield += p[i];
+    }
+    rf_draft_order(offer, p, order);
+    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
+    for (int32_t i = 0; i < offer->n; i++) {
+        yield += p[order[i]];
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
         if (worth <= *value) continue;
         *value = worth;
         best = i + 1;
     }
+    for (int32_t i = 0; i < best; i++) keep[order[i]] = 1;
+    rf_draft_filter(offer, keep);
     return best;
 }
 
 /* 1 if the drafter may spend the time to read `unread` tokens: see tuning.spend_saved. */
 static int can_afford(const struct rf_pace *pace, int32_t drafter, int32_t unread)
 {
-    if (unread < RF_PACE_ROWS) return 1;
+    if (unread < RF_PACE_FEW) return 1;
     int32_t target = pace->n_levels - 1;
-    double reading = unread * rf_pace_cost(pace, drafter, RF_PACE_ROWS) / RF_PACE_ROWS;
+    double reading = unread * rf_pace_cost(pace, drafter, RF_PACE_FEW) / RF_PACE_FEW;
     double plain = rf_pace_cost(pace, target, 1),
            horizon = pace->horizon < tuning.least_horizon ? tuning.least_horizon : pace->horizon;
     double budget = tuning.spend_saved * pace->judges[target].saved_seconds +
@@ -371,7 +396,7 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     assert(judge >= 0 && judge < pace->n_levels);
     for (int32_t d = 0; d < judge; d++)
         pace->usable[d] = pace->has_passes[d] && can_afford(pace, d, unread[d]);
-    double lambda = rate(pace, judge, -1);
+    double lambda = rate_of_rows(pace, judge);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;

@@ -2,16 +2,17 @@
  *
  * A round at a judge drafts g tokens and verifies them in one pass. It yields the accepted tokens
  * and one more. Let lambda be the best rate, in tokens per second, that the judge reaches by plain
- * decoding or with one of the drafting models. A further token is worth drafting as long as
+ * decoding or with one of the drafting models, or has lately reached. A further token is worth
+ * drafting as long as
  *
  *     P(it and all before it are kept) >
  *         lambda (seconds to draft it + seconds of one more row in the verification).
  *
- * An n-gram table's offer is taken when it promises more than lambda. When nothing promises more,
- * the judge decodes plainly. The probabilities are the drafter's confidence, corrected by what
- * became of earlier tokens of the same confidence. The seconds of a round are sums over the table
- * of usual pass times; a single measurement moves that table only a little, since anything on the
- * machine may have disturbed it. ML-SpecQD's speed-up formula (section III,
+ * A tree of n-gram tables' tokens gets its likeliest rows, as long as that holds. When nothing
+ * promises more, the judge decodes plainly. The probabilities are the drafter's confidence,
+ * corrected by what became of earlier tokens of the same confidence. The seconds of a round are
+ * sums over the table of usual pass times; a single measurement moves that table only a little,
+ * since anything on the machine may have disturbed it. ML-SpecQD's speed-up formula (section III,
  * (alpha N + 1) / (1 + N / S)) is the case of constant acceptance and costs.
  *
  * The pace computes only; it reads no clock. */
@@ -24,11 +25,11 @@
 #include "speculate/level.h"
 
 enum {
-    RF_PACE_ROWS = RF_MAX_DRAFT + 1,
-    RF_PACE_BUCKETS = 12 /* of confidence */
+    RF_PACE_ROWS = RF_TREE_ROWS,    /* of a pass whose costs are known */
+    RF_PACE_FEW = RF_MAX_DRAFT + 1, /* a text of so many unread tokens takes a pass of its own */
+    RF_PACE_BUCKETS = 12            /* of confidence */
 };
-_Static_assert((int)RF_PACE_ROWS == (int)RF_FEW_ROWS,
-               "the costs of all rows that are few are known");
+_Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in another way");
 
 /* Seconds of passes over 1 .. RF_PACE_ROWS rows. */
 struct rf_pace_cost {
@@ -86,11 +87,12 @@ struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter);
 void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
                     int kept);
 
-/* How many of the first tokens that a level without passes offers are worth a row in the judge's
- * pass: fewer than RF_PACE_ROWS. The probability of one is the product over those that it follows.
+/* Keeps the rows of a draft by levels without passes that are worth a row in the judge's pass:
+ * fewer than RF_PACE_ROWS, likeliest first. The probability of a row is the product over those that
+ * it follows, each by its origin's acceptance. Returns how many.
  * *value: tokens of the round minus lambda times its seconds. */
-int32_t rf_pace_offer(const struct rf_pace *pace, int32_t drafter, int32_t judge,
-                      const struct rf_draft *offer, double *value);
+int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
+                      double *value);
 
 /* The level below `judge`, one with passes, that should draft now; -1: none. *value as above, that
  * of plain decoding where none should. unread[d]: tokens that drafter d would have to read first.

@@ -10,8 +10,8 @@
 #include "platform/file.h"
 
 enum {
-    FILE_BYTES = 16384,
-    LINE_BYTES = 1024,
+    FILE_BYTES = 65536,
+    LINE_BYTES = 2048,
     TRUSTED_PASSES = 4,
     WORTH_SAVING = 4,
     TRUSTED_TOKENS = 12
@@ -20,7 +20,7 @@ _Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
                    FILE_BYTES >= RF_MAX_LEVELS * LINE_BYTES,
                "a line for each level fits");
 
-static const char first_line[] = "riffle pace 1\n";
+static const char first_line[] = "riffle pace 2\n";
 
 /* The file's text after the first line; empty where there is none. */
 static void read_text(char text[FILE_BYTES], const char *path)

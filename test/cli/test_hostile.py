@@ -466,9 +466,9 @@ GRAMMARS = [
     (None, json.dumps({"type": "string", "pattern": "^((a{1,100}){1,100}){1,100}$"})),
 ]
 
-PACES = [b"", b"\0" * 100000, b"riffle pace 1\n" + b'"' * 60000, b"riffle pace 1\n" + b'"ngram" ' + b"9" * 10000,
-         b'riffle pace 1\n"ngram" nan 1 inf 2\n"target" 1e-999 -1\n', b"riffle pace 1\n" + b"\n" * 20000,
-         b'riffle pace 1\n"target"' + b" 1e-300 4294967296" * 16 + b" 1e5 1e5\n", b"\xff" * 5000, None]
+PACES = [b"", b"\0" * 100000, b"riffle pace 2\n" + b'"' * 60000, b"riffle pace 2\n" + b'"ngram" ' + b"9" * 10000,
+         b'riffle pace 2\n"ngram" nan 1 inf 2\n"target" 1e-999 -1\n', b"riffle pace 2\n" + b"\n" * 20000,
+         b'riffle pace 2\n"target"' + b" 1e-300 4294967296" * 64 + b" 1e5 1e5\n", b"\xff" * 5000, None]
 
 
 class Texts(Bounded):
@@ -508,7 +508,7 @@ class Texts(Bounded):
             with self.subTest(number=number):
                 for name in names:
                     with open(os.path.join(cache, name), "wb") as file:
-                        file.write(content or b"riffle pace 1\n")
+                        file.write(content or b"riffle pace 2\n")
                         file.truncate(SPARSE if content is None else len(content))
                 self.assertEqual(self.bounded(run, self.size(MODEL)), 0, self.err)
                 self.assertEqual(self.out, expected)

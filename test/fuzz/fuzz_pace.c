@@ -28,7 +28,7 @@ static void check(const struct rf_pace *pace)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const char first[] = "riffle pace 1\n";
+    static const char first[] = "riffle pace 2\n";
     char path[64];
     struct rf_pace pace, again;
     struct rf_error error;

@@ -114,7 +114,8 @@ static void writer_open(struct script *script, struct writer *writer, struct rf_
             rf_sequence_new(&writer->sequence, writer->view, &shape, &rf_system_allocator, &error));
     MUST(rf_sampler_new(&writer->sampler, N_VOCAB, script->backend->first_above,
                         &rf_system_allocator, &error));
-    MUST(ngram->open(&writer->ngram, N_CTX, &rf_system_allocator, &error));
+    const struct rf_drafter_options options = {.n_ctx = N_CTX};
+    MUST(ngram->open(&writer->ngram, &options, &rf_system_allocator, &error));
     rf_model_level_of_target(&writer->levels[0], writer->draft_view, writer->sequence,
                              writer->sampler);
     rf_model_level_of_target(&writer->levels[1], writer->view, writer->sequence, writer->sampler);

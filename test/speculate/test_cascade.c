@@ -67,14 +67,27 @@ static int32_t count_children(const struct rf_draft *draft, int32_t parent)
     return n;
 }
 
-/* Each row of `draft` is that of `whole`. */
-static int is_beginning_of(const struct rf_draft *draft, const struct rf_draft *whole)
+/* 1 if `whole` has a row whose path has the tokens of the path to row i of `draft`. */
+static int has_path(const struct rf_draft *whole, const struct rf_draft *draft, int32_t i)
 {
-    for (int32_t i = 0; i < draft->n; i++)
-        if (i >= whole->n || draft->tokens[i] != whole->tokens[i] ||
-            draft->parents[i] != whole->parents[i])
-            return 0;
-    return 1;
+    for (int32_t k = 0; k < whole->n; k++) {
+        int32_t at = i, same = k;
+        while (at >= 0 && same >= 0 && draft->tokens[at] == whole->tokens[same]) {
+            at = draft->parents[at];
+            same = whole->parents[same];
+        }
+        if (at < 0 && same < 0) return 1;
+    }
+    return 0;
+}
+
+/* An earlier row follows the same one and is the same token. */
+static int has_equal_before(const struct rf_draft *draft, int32_t row)
+{
+    for (int32_t i = 0; i < row; i++)
+        if (draft->parents[i] == draft->parents[row] && draft->tokens[i] == draft->tokens[row])
+            return 1;
+    return 0;
 }
 
 /* ---- the levels ---- */
@@ -127,8 +140,8 @@ struct chain {
 
 /* What the random chains came across: a test of what never happens says nothing. */
 static struct {
-    long whole_trees, trees_in_the_middle, bent_paths, equal_siblings, unread_rows, failures[3],
-        damaged;
+    long large_trees, merged_trees, trees_in_the_middle, bent_paths, equal_siblings, unread_rows,
+        failures[3], damaged;
 } met;
 
 static struct rf_choice say(const struct script *script, const int32_t *text, int32_t n)
@@ -208,16 +221,21 @@ static void check_judged_line(const struct script *below, const struct rf_questi
     }
 }
 
-/* A tree is a drafter's last offer, from the first row on. */
+/* A tree is merged from the last offers of drafters without passes: each row is its origin's, after
+ * the rows that it follows there, and none is there twice. */
 static void check_tree(const struct script *script, const struct rf_question *question)
 {
     const struct rf_draft *draft = question->draft;
-    const struct script *drafter = &script->chain->scripts[draft->origin[0]];
-    CHECK_INT(drafter->kind, TREES);
-    CHECK_INT(drafter->n_last, question->n);
-    CHECK(is_beginning_of(draft, &drafter->last));
-    for (int32_t i = 0; i < draft->n; i++) CHECK_INT(draft->origin[i], drafter->id - 1);
-    met.whole_trees += draft->n == RF_DRAFT_ROWS;
+    int is_merged = 0;
+    for (int32_t i = 0; i < draft->n; i++) {
+        const struct script *origin = &script->chain->scripts[draft->origin[i]];
+        CHECK(origin->kind == TREES || origin->kind == LINES);
+        CHECK_INT(origin->n_last, question->n);
+        CHECK(has_path(&origin->last, draft, i) && !has_equal_before(draft, i));
+        is_merged |= draft->origin[i] != draft->origin[0];
+    }
+    met.large_trees += draft->n > RF_PACE_FEW;
+    met.merged_trees += is_merged;
     met.trees_in_the_middle += !is_target(script);
 }
 
@@ -235,7 +253,7 @@ static void check_question(const struct script *script, const struct rf_question
     int32_t longest = longest_branch(draft);
     CHECK(longest <= RF_MAX_DRAFT && question->n + longest < script->chain->limit);
     if (cascade->gamma) CHECK(longest <= cascade->gamma);
-    if (!cascade->gamma) CHECK(draft->n <= RF_MAX_DRAFT);
+    if (cascade->gamma) CHECK(draft->n <= cascade->gamma);
     if (!rf_draft_is_line(draft)) check_tree(script, question);
     /* With a fixed gamma the level next below drafts. */
     int32_t below = script->id - 2;
@@ -272,11 +290,11 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
         return 0;
     }
     if (unread < 1) unread = 1;
-    int reads_before = unread > 1 && unread + n_rows > RF_PACE_ROWS;
+    int reads_before = unread > 1 && unread + n_rows > RF_PACE_FEW;
     question->rows = reads_before ? n_rows + 1 : unread + n_rows;
     question->seconds = script->row_cost * (1.0 + script->more_cost * (question->rows - 1));
     clock_seconds += question->seconds;
-    if (reads_before) clock_seconds += script->row_cost * (unread + n_rows) / RF_PACE_ROWS;
+    if (reads_before) clock_seconds += script->row_cost * (unread + n_rows) / RF_PACE_FEW;
     return 0;
 }
 
@@ -288,15 +306,6 @@ static void count_kept(struct script *script, const int32_t *path, int32_t k)
         account->accepted_at[i] += i < k;
         account->judged_at[i] += count_children(&script->last, i ? path[i - 1] : -1) > 0;
     }
-}
-
-/* An earlier row follows the same one and is the same token. */
-static int has_equal_before(const struct rf_draft *draft, int32_t row)
-{
-    for (int32_t i = 0; i < row; i++)
-        if (draft->parents[i] == draft->parents[row] && draft->tokens[i] == draft->tokens[row])
-            return 1;
-    return 0;
 }
 
 /* The path leads through the draft of the last question, and its tokens end the text. */
@@ -560,6 +569,14 @@ static void check_stats(const struct chain *chain)
     }
 }
 
+/* The target seems to read any number of rows in the time of one. */
+static void make_rows_free(struct chain *chain)
+{
+    for (int i = 0; i < 10; i++)
+        for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows++)
+            rf_pace_pass(&chain->cascade->pace, chain->n - 1, rows, 0.1);
+}
+
 /* Random chains, with and without a fixed gamma, some of whose levels fail once. */
 static void test_lossless(void)
 {
@@ -573,13 +590,15 @@ static void test_lossless(void)
             chain.cascade->gamma = 1 + (int32_t)(h >> 56 & 15) % RF_MAX_DRAFT;
             chain.cascade->min_confidence = h >> 61 & 1 ? 0.4f : 0.0f;
         }
+        if (h >> 62 & 1) make_rows_free(&chain);
         go(&chain, 200);
         CHECK_INT(length(&chain), 200);
         check_stats(&chain);
         for (int32_t l = 0; l < chain.n; l++) met.damaged += chain.cascade->is_damaged[l];
         finish(&chain);
     }
-    CHECK(met.whole_trees > 100 && met.trees_in_the_middle > 100 && met.bent_paths > 100);
+    CHECK(met.large_trees > 100 && met.merged_trees > 100);
+    CHECK(met.trees_in_the_middle > 100 && met.bent_paths > 100);
     CHECK(met.equal_siblings > 100 && met.unread_rows > 100 && met.damaged > 10);
     for (int operation = 0; operation < 3; operation++) CHECK(met.failures[operation] > 10);
 }
@@ -765,39 +784,81 @@ static void test_disturbed(void)
     finish(&chain);
 }
 
-/* What rf_pace_offer decides of a line: the probability of each row is that of the row before,
- * times its own. */
-static int32_t offer_line(const struct rf_pace *pace, const struct rf_draft *line, double lambda,
-                          double *value)
+static int by_probability(const void *left, const void *right)
 {
-    double p = 1.0, yield = 1.0;
-    int32_t best = 0;
-    *value = 1.0 - lambda * rf_pace_cost(pace, 1, 1);
-    for (int32_t n = 1; n <= line->n; n++) {
-        p *= rf_pace_acceptance(pace, 0, 1, (double)line->confidence[n - 1]);
-        yield += p;
-        double worth = yield - lambda * rf_pace_cost(pace, 1, n + 1);
-        if (worth > *value) *value = worth, best = n;
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a < b) - (a > b);
+}
+
+/* The value of the best choice of rows: the likeliest ones. */
+static double best_offer(const struct rf_pace *pace, const struct rf_draft *tree, double lambda,
+                         int32_t *n, double *yield)
+{
+    double p[RF_DRAFT_ROWS], best = 1.0 - lambda * rf_pace_cost(pace, 1, 1), sum = 1.0;
+    for (int32_t row = 0; row < tree->n; row++) {
+        p[row] = 1.0;
+        for (int32_t i = row; i >= 0; i = tree->parents[i])
+            p[row] *= rf_pace_acceptance(pace, 0, 1, (double)tree->confidence[i]);
+    }
+    qsort(p, (size_t)tree->n, sizeof *p, by_probability);
+    *n = 0;
+    *yield = 1.0;
+    for (int32_t rows = 1; rows <= tree->n; rows++) {
+        sum += p[rows - 1];
+        double worth = sum - lambda * rf_pace_cost(pace, 1, rows + 1);
+        if (worth > best) best = worth, *n = rows, *yield = sum;
     }
     return best;
 }
 
-/* Of any tree: the probability of a row is the product over the path to it. */
-static int32_t offer_tree(const struct rf_pace *pace, const struct rf_draft *tree, double lambda,
-                          double *value)
+static double yield_of(const struct rf_pace *pace, const struct rf_draft *tree)
 {
-    double yield = 1.0;
-    int32_t best = 0, most = tree->n < RF_PACE_ROWS - 1 ? tree->n : RF_PACE_ROWS - 1;
-    *value = 1.0 - lambda * rf_pace_cost(pace, 1, 1);
-    for (int32_t n = 1; n <= most; n++) {
-        double p = 1.0;
-        for (int32_t i = n - 1; i >= 0; i = tree->parents[i])
-            p *= rf_pace_acceptance(pace, 0, 1, (double)tree->confidence[i]);
-        yield += p;
-        double worth = yield - lambda * rf_pace_cost(pace, 1, n + 1);
-        if (worth > *value) *value = worth, best = n;
+    double p[RF_DRAFT_ROWS], yield = 1.0;
+    for (int32_t i = 0; i < tree->n; i++) {
+        CHECK(tree->parents[i] < i);
+        p[i] = rf_pace_acceptance(pace, 0, 1, (double)tree->confidence[i]);
+        if (tree->parents[i] >= 0) p[i] *= p[tree->parents[i]];
+        yield += p[i];
     }
-    return best;
+    return yield;
+}
+
+static float confidence_of(const struct rf_draft *draft, int32_t parent, int32_t token)
+{
+    for (int32_t i = 0; i < draft->n; i++)
+        if (draft->parents[i] == parent && draft->tokens[i] == token) return draft->confidence[i];
+    return -1.0f;
+}
+
+/* What the first drafter says stays; the second one's tokens share the probability that is left,
+ * and continue the first one's branches. */
+static void test_merge(void)
+{
+    struct rf_draft draft = {
+        .n = 3, .tokens = {5, 6, 7}, .parents = {-1, 0, -1}, .confidence = {0.5f, 0.9f, 0.25f}};
+    struct rf_draft more = {.n = 4,
+                            .tokens = {5, 8, 9, 6},
+                            .parents = {-1, -1, 0, 0},
+                            .confidence = {0.8f, 0.8f, 0.6f, 0.2f},
+                            .origin = {1, 1, 1, 1}};
+    rf_draft_merge(&draft, &more);
+    CHECK_INT(draft.n, 5);
+    CHECK(confidence_of(&draft, -1, 5) == 0.5f && confidence_of(&draft, 0, 6) == 0.9f);
+    CHECK(fabsf(confidence_of(&draft, -1, 8) - 0.8f * 0.25f) < 1e-6f);
+    CHECK(fabsf(confidence_of(&draft, 0, 9) - 0.6f * 0.1f) < 1e-6f);
+    CHECK(draft.origin[0] == 0 && draft.origin[3] == 1 && draft.origin[4] == 1);
+    for (int32_t i = 0; i < RF_DRAFT_ROWS; i++) {
+        more.tokens[i] = 100 + i;
+        more.parents[i] = i - 1;
+    }
+    more.n = RF_DRAFT_ROWS;
+    rf_draft_merge(&draft, &more); /* there is not space for all */
+    CHECK_INT(draft.n, RF_DRAFT_ROWS);
+    CHECK(confidence_of(&draft, -1, 100) >= 0.0f);
+    int keep[RF_DRAFT_ROWS] = {1, 0, 1, 1, 1};
+    rf_draft_filter(&draft, keep);
+    CHECK_INT(draft.n, 4); /* 5, 7, 8 and, after the first, 9 */
+    CHECK(confidence_of(&draft, 0, 9) > 0 && confidence_of(&draft, 0, 6) < 0);
 }
 
 /* How much of a draft is worth its rows, with costs and an acceptance that were learnt. */
@@ -815,9 +876,9 @@ static void test_offers(void)
     }
     for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows++)
         for (int i = 0; i < 20; i++) rf_pace_pass(&pace, 1, rows, 0.1 * (1.0 + 0.05 * rows));
-    double value, wanted;
+    double value, yield;
     struct rf_draft tree = {.n = 0};
-    CHECK_INT(rf_pace_offer(&pace, 0, 1, &tree, &value), 0);
+    CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 0);
     double lambda = (1.0 - value) / rf_pace_cost(&pace, 1, 1);
     CHECK(fabs(lambda - 1.0 / rf_pace_cost(&pace, 1, 1)) < 1e-9);
     int32_t n_lines = 0, n_trees = 0;
@@ -830,18 +891,21 @@ static void test_offers(void)
             tree.confidence[i] = (float)(0.3 + 0.7 * (double)(h >> 40) * 0x1p-24);
             tree.parents[i] = is_line ? i - 1 : (int32_t)(h & 255) % (i + 1) - 1;
         }
-        int32_t n = rf_pace_offer(&pace, 0, 1, &tree, &value);
-        CHECK_INT(n, (is_line ? offer_line : offer_tree)(&pace, &tree, lambda, &wanted));
-        CHECK(fabs(value - wanted) < 1e-9);
-        *(is_line ? &n_lines : &n_trees) += n > 0 && n < tree.n && n < RF_MAX_DRAFT;
+        int32_t offered = tree.n, n;
+        double wanted = best_offer(&pace, &tree, lambda, &n, &yield);
+        CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), n);
+        CHECK_INT(tree.n, n);
+        CHECK(fabs(value - wanted) < 1e-9 && fabs(yield_of(&pace, &tree) - yield) < 1e-9);
+        *(is_line ? &n_lines : &n_trees) += n > 0 && n < offered;
     }
     CHECK(n_lines > 50 && n_trees > 50); /* offers that were cut */
 
     /* After an unlikely token a likely one is worth little; beside it, it is worth a row. */
     tree = (struct rf_draft){.n = 2, .parents = {-1, 0}, .confidence = {0.02f, 0.97f}};
-    CHECK_INT(rf_pace_offer(&pace, 0, 1, &tree, &value), 0);
-    tree.parents[1] = -1;
-    CHECK_INT(rf_pace_offer(&pace, 0, 1, &tree, &value), 2);
+    CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 0);
+    tree = (struct rf_draft){.n = 2, .parents = {-1, -1}, .confidence = {0.02f, 0.97f}};
+    CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 1);
+    CHECK(tree.confidence[0] > 0.9f && tree.parents[0] == -1);
 }
 
 static void test_costs(void)
@@ -885,7 +949,7 @@ static void test_costs(void)
     rf_pace_load(&loaded, names, path);
     CHECK(fabs(rf_pace_cost(&loaded, 0, 1) / rf_pace_cost(pace, 0, 1) - 1) < 1e-2);
     FILE *damaged = fopen(path, "wb");
-    fputs("riffle pace 1\n\"target\" 0.1 3 nonsense\n\"cast\" -1", damaged);
+    fputs("riffle pace 2\n\"target\" 0.1 3 nonsense\n\"cast\" -1", damaged);
     fclose(damaged);
     struct rf_pace fresh;
     rf_pace_init(&fresh, chain.levels, 2);
@@ -906,6 +970,7 @@ int main(void)
     test_uncommitted();
     test_full_context();
     test_known_choice();
+    test_merge();
     test_offers();
     test_useless_drafts();
     test_good_drafts();

@@ -44,11 +44,30 @@ static struct rf_ngram *open(int32_t capacity)
     return ngram;
 }
 
+/* The likeliest branch of a draft: at each row the first that follows it. */
+static int32_t draft_line(const struct rf_ngram *ngram, const int32_t *tokens, int32_t n,
+                          int32_t max, struct rf_choice *line)
+{
+    struct rf_draft draft;
+    int32_t made = 0, at = -1;
+    rf_ngram_draft(ngram, tokens, n, max, &draft);
+    CHECK(draft.n >= 0 && draft.n <= RF_DRAFT_ROWS);
+    for (int32_t i = 0; i < draft.n; i++) {
+        CHECK(draft.parents[i] >= -1 && draft.parents[i] < i);
+        CHECK(draft.confidence[i] >= 0 && draft.confidence[i] <= 1);
+        if (draft.parents[i] != at) continue;
+        line[made++] = (struct rf_choice){draft.tokens[i], draft.confidence[i]};
+        at = i;
+    }
+    CHECK(made <= max);
+    return made;
+}
+
 static int32_t draft_after(const int32_t *text, int32_t n, int32_t max, struct rf_choice *draft)
 {
     struct rf_ngram *ngram = open(n ? n : 1);
     rf_ngram_follow(ngram, text, n);
-    int32_t made = rf_ngram_draft(ngram, text, n, max, draft);
+    int32_t made = draft_line(ngram, text, n, max, draft);
     rf_ngram_free(ngram);
     return made;
 }
@@ -95,11 +114,11 @@ static void check_repetition(void)
 {
     enum { LINE = 11, N = 200 * LINE };
     static int32_t text[N];
-    struct rf_choice draft[100];
+    struct rf_choice draft[15];
     for (int32_t i = 0; i < N; i++) text[i] = 100 + i % LINE;
     for (int32_t n = N - LINE; n <= N; n++) {
-        CHECK_INT(draft_after(text, n, 100, draft), 100);
-        for (int32_t i = 0; i < 100; i++) {
+        CHECK_INT(draft_after(text, n, 15, draft), 15);
+        for (int32_t i = 0; i < 15; i++) {
             CHECK_INT(draft[i].token, 100 + (n + i) % LINE);
             CHECK(draft[i].confidence > 0.97f && draft[i].confidence <= 1);
         }
@@ -121,7 +140,7 @@ static void check_noise(void)
     for (int32_t i = 0; i < N; i++) text[i] = (int32_t)random_below(N);
     for (int32_t n = 1; n < N; n++) {
         rf_ngram_follow(ngram, text, n);
-        int32_t made = rf_ngram_draft(ngram, text, n, 15, draft);
+        int32_t made = draft_line(ngram, text, n, 15, draft);
         if (made) sure += (double)draft[0].confidence;
     }
     CHECK_MSG(sure / N < 0.2, "mean confidence %.3f", sure / N);
@@ -143,9 +162,13 @@ static void make_text(int32_t *text, int32_t from, int32_t n)
 static int same_drafts(const struct rf_ngram *a, const struct rf_ngram *b, const int32_t *tokens,
                        int32_t n)
 {
-    struct rf_choice x[15], y[15];
-    int32_t n_x = rf_ngram_draft(a, tokens, n, 15, x), n_y = rf_ngram_draft(b, tokens, n, 15, y);
-    return n_x == n_y && memcmp(x, y, (size_t)n_x * sizeof *x) == 0;
+    struct rf_draft x, y;
+    rf_ngram_draft(a, tokens, n, 15, &x);
+    rf_ngram_draft(b, tokens, n, 15, &y);
+    size_t rows = (size_t)x.n;
+    return x.n == y.n && memcmp(x.tokens, y.tokens, rows * sizeof *x.tokens) == 0 &&
+           memcmp(x.parents, y.parents, rows * sizeof *x.parents) == 0 &&
+           memcmp(x.confidence, y.confidence, rows * sizeof *x.confidence) == 0;
 }
 
 /* After whatever edits, the drafts are those of a dictionary that never knew of them. */
@@ -186,12 +209,91 @@ static void check_other_ends(void)
     struct rf_choice draft[15];
     struct rf_ngram *ngram = open(100);
     rf_ngram_follow(ngram, text, 10);
-    CHECK_INT(rf_ngram_draft(ngram, beyond, 13, 3, draft), 3);
+    CHECK_INT(draft_line(ngram, beyond, 13, 3, draft), 3);
     CHECK(draft[0].token == 6 && draft[1].token == 7 && draft[2].token == 8);
     rf_ngram_follow(ngram, text, 12);
-    CHECK_INT(rf_ngram_draft(ngram, text, 2, 15, draft), 0);
-    CHECK(rf_ngram_draft(ngram, text, 12, 15, draft) > 0);
+    CHECK_INT(draft_line(ngram, text, 2, 15, draft), 0);
+    CHECK(draft_line(ngram, text, 12, 15, draft) > 0);
     CHECK_INT(draft[0].token, 3);
+    rf_ngram_free(ngram);
+}
+
+static struct rf_best likely(int32_t first, int32_t second)
+{
+    return (struct rf_best){.top = {{first, 2.0f}, {second, 1.0f}}, .n = 2, .mass = 1.5f};
+}
+
+/* The probability that a draft gives to `token` right after the text, 0 where it is not there. */
+static float confidence_in(const struct rf_ngram *ngram, const int32_t *text, int32_t n,
+                           int32_t token)
+{
+    struct rf_draft draft;
+    rf_ngram_draft(ngram, text, n, 15, &draft);
+    for (int32_t i = 0; i < draft.n; i++)
+        if (draft.parents[i] == -1 && draft.tokens[i] == token) return draft.confidence[i];
+    return 0;
+}
+
+/* What the target found likely after a row, also of a branch that it rejected, is drafted where the
+ * row's tokens come again. Tokens that it found unlikely lose. */
+static void check_observed(void)
+{
+    static const int32_t text[] = {1, 2, 3, 9, 4, 5, 6};
+    struct rf_draft asked = {.n = 3, .tokens = {7, 8, 20}, .parents = {-1, 0, -1}};
+    struct rf_best best[4] = {likely(30, 31), likely(40, 41), likely(50, 51), {.n = 0}};
+    struct rf_ngram *ngram = open(100);
+    rf_ngram_follow(ngram, text, 7);
+    CHECK(confidence_in(ngram, text, 7, 30) == 0);
+    rf_ngram_observe(ngram, text, 7, &asked, best);
+    float first = confidence_in(ngram, text, 7, 30), second = confidence_in(ngram, text, 7, 31);
+    CHECK(first > second && second > 0);
+    static const int32_t later[] = {1, 2, 3, 9, 4, 5, 6, 2, 3, 7, 8}, other[] = {1, 2, 3, 20};
+    CHECK(confidence_in(ngram, later, 11, 50) > 0 && confidence_in(ngram, later, 10, 40) > 0);
+    CHECK(confidence_in(ngram, other, 4, 50) == 0);
+    rf_ngram_follow(ngram, later, 11);
+    float before = confidence_in(ngram, later, 9, 9); /* 2 3 9 stands in the text */
+    best[0] = likely(7, 31);
+    asked.n = 0;
+    rf_ngram_observe(ngram, later, 9, &asked, best);
+    CHECK(before > 0 && confidence_in(ngram, later, 9, 9) < before);
+    rf_ngram_rewind(ngram, 5); /* knowledge is not of the text */
+    rf_ngram_follow(ngram, text, 7);
+    CHECK(confidence_in(ngram, text, 7, 30) > 0);
+    rf_ngram_rewind(ngram, 0); /* another text */
+    rf_ngram_follow(ngram, text, 7);
+    CHECK(confidence_in(ngram, text, 7, 30) == 0);
+    rf_ngram_free(ngram);
+}
+
+/* Rows come likeliest first, siblings are different tokens that sum up to no more than one, and
+ * several continuations are branches. */
+static void check_trees(void)
+{
+    enum { N = 3000 };
+    static int32_t text[N];
+    struct rf_ngram *ngram = open(N);
+    struct rf_draft draft;
+    int32_t branched = 0, longest = 0;
+    make_text(text, 0, N);
+    for (int32_t n = 1; n < N; n++) {
+        rf_ngram_follow(ngram, text, n);
+        int32_t max = 1 + n % RF_MAX_DRAFT;
+        rf_ngram_draft(ngram, text, n, max, &draft);
+        float p[RF_DRAFT_ROWS], sum[RF_DRAFT_ROWS + 1] = {0};
+        for (int32_t i = 0; i < draft.n; i++) {
+            int32_t path[RF_MAX_DRAFT], parent = draft.parents[i];
+            p[i] = draft.confidence[i] * (parent < 0 ? 1 : p[parent]);
+            sum[parent + 1] += draft.confidence[i];
+            CHECK(i == 0 || p[i] <= p[i - 1] * 1.0001f);
+            CHECK(rf_draft_path(&draft, i, path) <= max);
+            for (int32_t k = 0; k < i; k++)
+                CHECK(draft.parents[k] != parent || draft.tokens[k] != draft.tokens[i]);
+        }
+        for (int32_t i = 0; i <= draft.n; i++) CHECK(sum[i] < 1.001f);
+        branched += draft.n > 1 && !rf_draft_is_line(&draft);
+        if (draft.n > longest) longest = draft.n;
+    }
+    CHECK(branched > N / 2 && longest > RF_MAX_DRAFT);
     rf_ngram_free(ngram);
 }
 
@@ -205,20 +307,20 @@ static void check_limits(void)
     struct rf_ngram *ngram = open(100), *none;
     for (int32_t i = 0; i < N; i++) text[i] = i % 7;
     rf_ngram_follow(ngram, text, N);
-    int32_t made = rf_ngram_draft(ngram, text, 100, 15, a);
+    int32_t made = draft_line(ngram, text, 100, 15, a);
     CHECK(made > 0);
     rf_ngram_rewind(ngram, 0);
     rf_ngram_follow(ngram, text, 100);
-    CHECK(rf_ngram_draft(ngram, text, 100, 15, b) == made &&
+    CHECK(draft_line(ngram, text, 100, 15, b) == made &&
           memcmp(a, b, (size_t)made * sizeof *a) == 0);
     /* Neither takes anything back: a rewind to beyond the end, and a text that was followed. */
     rf_ngram_rewind(ngram, 99999);
     rf_ngram_follow(ngram, text, 50);
-    CHECK(rf_ngram_draft(ngram, text, 100, 15, b) == made &&
+    CHECK(draft_line(ngram, text, 100, 15, b) == made &&
           memcmp(a, b, (size_t)made * sizeof *a) == 0);
     rf_ngram_rewind(ngram, 0);
     rf_ngram_rewind(ngram, 0);
-    CHECK_INT(rf_ngram_draft(ngram, text, 100, 15, a), 0);
+    CHECK_INT(draft_line(ngram, text, 100, 15, a), 0);
     rf_ngram_free(ngram);
     rf_ngram_free(NULL);
     CHECK_INT(rf_ngram_new(&none, 0, &rf_system_allocator, &error), RF_ERR_ARGUMENT);
@@ -243,13 +345,13 @@ static void check_memory(void)
         for (int32_t k = 0; code == 0 && k < N; k += 1 + (int32_t)random_below(5)) {
             rf_ngram_rewind(ngram, k / 2);
             rf_ngram_follow(ngram, text, k);
-            rf_ngram_draft(ngram, text, k, 15, draft);
+            draft_line(ngram, text, k, 15, draft);
         }
         CHECK_INT(counting.calls, made);
         rf_ngram_free(ngram);
         CHECK_INT(counting.blocks, 0);
     }
-    CHECK(n > 2 && n < 10);
+    CHECK(n > 4 && n < 12);
 }
 
 int main(void)
@@ -260,6 +362,8 @@ int main(void)
     check_noise();
     check_edits();
     check_other_ends();
+    check_observed();
+    check_trees();
     check_limits();
     check_memory();
     return check_result();

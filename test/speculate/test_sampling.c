@@ -163,17 +163,16 @@ static int branch_out(void *self, const int32_t *text, int32_t n, int32_t max,
     return 0;
 }
 
-enum { COUNTS = 1, BRANCHES };
+enum { COUNTS = 1, BRANCHES = 2 };
 static const struct rf_level_ops scripted_ops = {.choose = choose, .keep = keep, .unread = unread};
-static const struct rf_level_ops drafting_ops[] = {
-    [COUNTS] = {.draft = count_up}, [BRANCHES] = {.draft = branch_out}};
+static const struct rf_level_ops drafting_ops[] = {{.draft = count_up}, {.draft = branch_out}};
 
 /* ---- runs ---- */
 
 struct chain {
     const char *name;
     int first, last;  /* of the scripted levels */
-    int drafter;      /* of drafting_ops, before them; 0: none */
+    int drafters;     /* before them: COUNTS, BRANCHES, or both, whose trees are merged */
     int32_t gamma;    /* 0: the pace's choice */
     enum fault fault; /* of the last level */
 };
@@ -196,10 +195,11 @@ static struct scripted scripted[LEVELS];
 static struct rf_cascade *open_cascade(const struct chain *chain, struct rf_sequence *sequence)
 {
     struct rf_error error = {.text = ""};
-    struct rf_level levels[LEVELS + 1];
+    struct rf_level levels[LEVELS + 2];
     int32_t n = 0;
-    if (chain->drafter)
-        levels[n++] = (struct rf_level){&drafting_ops[chain->drafter], NULL, 0.0, 0.3, 0};
+    for (int kind = 0; kind < 2; kind++)
+        if (chain->drafters & 1 << kind)
+            levels[n++] = (struct rf_level){&drafting_ops[kind], NULL, 0.0, 0.3, 0};
     for (int l = chain->first; l <= chain->last; l++) {
         scripted[l].fault = l == chain->last ? chain->fault : FAULTLESS;
         levels[n++] = (struct rf_level){&scripted_ops, &scripted[l], 0.05 * (l + 1), 0.7, 1};
@@ -290,6 +290,8 @@ static void check_sound(void)
         {"tiny > small > target", 0, 2, 0, 3, FAULTLESS},
         {"count > tiny > small > target", 0, 2, COUNTS, 3, FAULTLESS},
         {"count > tiny > small > target", 0, 2, COUNTS, 0, FAULTLESS},
+        {"count > branches > target", 2, 2, COUNTS | BRANCHES, 3, FAULTLESS},
+        {"count > branches > target", 2, 2, COUNTS | BRANCHES, 0, FAULTLESS},
         {"branches > tiny > small > target", 0, 2, BRANCHES, 3, FAULTLESS},
         {"branches > tiny > small > target", 0, 2, BRANCHES, 0, FAULTLESS},
     };

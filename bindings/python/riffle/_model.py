@@ -107,6 +107,7 @@ class Model:
         guarded: bool = True,
         metadata_bytes: int = 0,
         metadata_items: int = 0,
+        corpus: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> None:
         options = native.ModelOptions()
@@ -131,6 +132,8 @@ class Model:
                 setattr(options, name, native.text(value, name))
         if draft is not None:
             options.draft = native.path(draft)
+        if corpus is not None:
+            options.corpus = native.path(corpus)
         if cache_folder is not None:
             options.cache_folder = native.path(cache_folder)
 

@@ -57,7 +57,8 @@ class ModelOptions(ctypes.Structure):
         ("cores", c_char_p),
         ("metadata_bytes", c_uint64),
         ("metadata_items", c_uint64),
-        ("reserved", c_uint64 * 5),
+        ("corpus", c_char_p),
+        ("reserved", c_uint64 * 4),
     ]
 
 

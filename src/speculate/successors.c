@@ -1,0 +1,124 @@
+#include "speculate/successors.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A context may stand in any of WAYS neighbouring entries. */
+enum { WAYS = 4, LEAST_ENTRIES = 512, MOST_ENTRIES = 16384 };
+
+/* Share of a newer observation in the probabilities of a context. */
+static const float NEWER = 0.6f;
+
+struct entry {
+    uint32_t tag;  /* of the context */
+    uint32_t used; /* the time of the last addition or find; 0: empty */
+    int32_t tokens[RF_MAX_BEST];
+    float p[RF_MAX_BEST]; /* descending */
+    int32_t n;
+};
+
+struct rf_successors {
+    const struct rf_allocator *allocator;
+    uint32_t mask, time;
+    struct entry *entries; /* [RF_CONTEXTS][mask + 1] */
+};
+
+int rf_successors_new(struct rf_successors **out, int32_t contexts,
+                      const struct rf_allocator *allocator, struct rf_error *error)
+{
+    static const char what[] = "the dictionary of likely tokens";
+    uint32_t entries = LEAST_ENTRIES;
+    *out = NULL;
+    while (entries < MOST_ENTRIES && (int64_t)entries < contexts) entries *= 2;
+    struct rf_successors *s = rf_calloc(allocator, 1, sizeof *s, what, error);
+    if (!s) return RF_ERR_MEMORY;
+    *s = (struct rf_successors){.allocator = allocator, .mask = entries - 1, .time = 1};
+    s->entries =
+        rf_calloc(allocator, (size_t)entries * RF_CONTEXTS, sizeof *s->entries, what, error);
+    if (!s->entries) {
+        rf_successors_free(s);
+        return RF_ERR_MEMORY;
+    }
+    *out = s;
+    return 0;
+}
+
+void rf_successors_free(struct rf_successors *s)
+{
+    if (!s) return;
+    rf_free(s->allocator, s->entries);
+    rf_free(s->allocator, s);
+}
+
+void rf_successors_clear(struct rf_successors *s)
+{
+    memset(s->entries, 0, ((size_t)s->mask + 1) * RF_CONTEXTS * sizeof *s->entries);
+    s->time = 1;
+}
+
+/* The entry of the context of c + 1 tokens. If there is none: NULL, or the emptied entry of the
+ * context in its neighbourhood that was not used for the longest time. */
+static struct entry *find(struct rf_successors *s, const int32_t *end, int32_t c, int make)
+{
+    uint64_t hash = 0;
+    for (int32_t i = 1; i <= c + 1; i++) {
+        hash = (hash ^ (uint32_t)end[-i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    uint32_t tag = (uint32_t)(hash >> 32), set = (uint32_t)hash & s->mask & ~(uint32_t)(WAYS - 1);
+    struct entry *first = &s->entries[(size_t)c * ((size_t)s->mask + 1) + set], *oldest = first;
+    for (struct entry *entry = first; entry < first + WAYS; entry++) {
+        if (entry->used && entry->tag == tag) return entry;
+        if (entry->used < oldest->used) oldest = entry;
+    }
+    if (!make) return NULL;
+    *oldest = (struct entry){.tag = tag};
+    return oldest;
+}
+
+/* Adds p to what a token has, in descending order. */
+static void put(struct entry *entry, int32_t token, float p)
+{
+    int32_t at = 0;
+    while (at < entry->n && entry->tokens[at] != token) at++;
+    if (at < entry->n)
+        p += entry->p[at];
+    else if (entry->n < RF_MAX_BEST)
+        entry->n++;
+    else if (!(p > entry->p[--at]))
+        return;
+    for (; at > 0 && p > entry->p[at - 1]; at--) {
+        entry->tokens[at] = entry->tokens[at - 1];
+        entry->p[at] = entry->p[at - 1];
+    }
+    entry->tokens[at] = token;
+    entry->p[at] = p;
+}
+
+void rf_successors_add(struct rf_successors *s, const int32_t *end, int32_t n,
+                       const struct rf_best *best)
+{
+    if (best->n < 1 || !(best->mass > 0.0f)) return;
+    for (int32_t c = 0; c < RF_CONTEXTS && c < n; c++) {
+        struct entry *entry = find(s, end, c, 1);
+        float newer = entry->n ? NEWER : 1.0f;
+        for (int32_t i = 0; i < entry->n; i++) entry->p[i] *= 1.0f - newer;
+        for (int32_t i = 0; i < best->n; i++)
+            put(entry, best->top[i].token,
+                newer * expf(best->top[i].logit - best->top[0].logit) / best->mass);
+        entry->used = s->time++;
+    }
+}
+
+void rf_successors_find(struct rf_successors *s, const int32_t *end, int32_t n,
+                        struct rf_followers found[RF_CONTEXTS])
+{
+    for (int32_t c = 0; c < RF_CONTEXTS; c++) {
+        struct entry *entry = c < n ? find(s, end, c, 0) : NULL;
+        found[c].n = entry ? entry->n : 0;
+        if (!entry) continue;
+        entry->used = s->time++;
+        memcpy(found[c].tokens, entry->tokens, sizeof entry->tokens);
+        memcpy(found[c].p, entry->p, sizeof entry->p);
+    }
+}

@@ -1,0 +1,110 @@
+/* The dictionary of likely tokens: what it tells, how it forgets, and that its size stays. */
+#include <math.h>
+
+#include "check.h"
+#include "platform/memory.h"
+#include "speculate/successors.h"
+
+static struct rf_best best_of(int32_t token, float p)
+{
+    return (struct rf_best){
+        .top = {{token, 3.0f}, {token + 1, 3.0f + logf((1 - p) / p)}}, .n = 2, .mass = 1 / p};
+}
+
+static struct rf_successors *open(int32_t contexts)
+{
+    struct rf_successors *s;
+    CHECK_INT(rf_successors_new(&s, contexts, &rf_system_allocator, NULL), 0);
+    return s;
+}
+
+static void check_contexts(void)
+{
+    static const int32_t text[] = {4, 5, 6, 5};
+    struct rf_successors *s = open(100);
+    struct rf_followers found[RF_CONTEXTS];
+    struct rf_best best = best_of(10, 0.75f);
+    rf_successors_add(s, text + 2, 2, &best); /* after 4 5 */
+    rf_successors_find(s, text + 2, 2, found);
+    for (int c = 0; c < RF_CONTEXTS; c++) {
+        CHECK_INT(found[c].n, 2);
+        CHECK(found[c].tokens[0] == 10 && fabsf(found[c].p[0] - 0.75f) < 1e-5f);
+        CHECK(found[c].tokens[1] == 11 && fabsf(found[c].p[1] - 0.25f) < 1e-5f);
+    }
+    rf_successors_find(s, text + 4, 4, found); /* after 6 5: only the last token is known */
+    CHECK(found[0].n == 2 && found[1].n == 0);
+    rf_successors_find(s, text + 3, 3, found);
+    CHECK(found[0].n == 0 && found[1].n == 0);
+    rf_successors_find(s, text, 0, found);
+    CHECK(found[0].n == 0 && found[1].n == 0);
+    rf_successors_add(s, text + 1, 1, &best);
+    rf_successors_find(s, text + 1, 1, found);
+    CHECK(found[0].n == 2 && found[1].n == 0);
+    best.n = 0;
+    rf_successors_add(s, text + 3, 3, &best);
+    rf_successors_find(s, text + 3, 3, found);
+    CHECK(found[0].n == 0);
+    rf_successors_clear(s);
+    rf_successors_find(s, text + 2, 2, found);
+    CHECK(found[0].n == 0 && found[1].n == 0);
+    rf_successors_free(s);
+    rf_successors_free(NULL);
+}
+
+/* A newer observation counts more, and an older one still counts. */
+static void check_newer(void)
+{
+    static const int32_t text[] = {7};
+    struct rf_successors *s = open(100);
+    struct rf_followers found[RF_CONTEXTS];
+    for (int i = 0; i < 20; i++) {
+        struct rf_best best = best_of(100 * i, 0.9f);
+        float sum = 0;
+        rf_successors_add(s, text + 1, 1, &best);
+        rf_successors_find(s, text + 1, 1, found);
+        CHECK_INT(found[0].tokens[0], 100 * i);
+        if (i) CHECK_INT(found[0].tokens[1], 100 * (i - 1));
+        CHECK_INT(found[0].n, i < 3 ? 2 * i + 2 : RF_MAX_BEST);
+        for (int k = 0; k < found[0].n; k++) {
+            sum += found[0].p[k];
+            CHECK(k == 0 || found[0].p[k] <= found[0].p[k - 1]);
+        }
+        CHECK(sum < 1.0001f);
+    }
+    rf_successors_free(s);
+}
+
+/* Far more contexts than there is space for: those that are used stay. */
+static void check_age(void)
+{
+    enum { N = 200000 };
+    struct rf_successors *s = open(1000);
+    struct rf_followers found[RF_CONTEXTS];
+    struct rf_best kept = best_of(5, 0.6f);
+    int32_t favourite = -9, lost = 0, recent = 0;
+    rf_successors_add(s, &favourite + 1, 1, &kept);
+    for (int32_t i = 0; i < N; i++) {
+        struct rf_best best = best_of(i, 0.6f);
+        rf_successors_add(s, &i + 1, 1, &best);
+        rf_successors_find(s, &favourite + 1, 1, found);
+        lost += found[0].n == 0;
+    }
+    CHECK_INT(lost, 0);
+    for (int32_t i = N - 200; i < N; i++) {
+        rf_successors_find(s, &i + 1, 1, found);
+        recent += found[0].n && found[0].tokens[0] == i;
+    }
+    CHECK(recent > 190);
+    int32_t first = 0;
+    rf_successors_find(s, &first + 1, 1, found);
+    CHECK_INT(found[0].n, 0);
+    rf_successors_free(s);
+}
+
+int main(void)
+{
+    check_contexts();
+    check_newer();
+    check_age();
+    return check_result();
+}
