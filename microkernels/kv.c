@@ -7,7 +7,7 @@
 
 enum { LANES = 16, DEPTH = 8 /* values of k in the bytes of one 64-byte line for each lane */ };
 
-static const float LEAST_CODE = 8, MIDDLE = 128, MOST_CODE = 255, STEPS = 240;
+static const float MIDDLE = 128, MOST_CODE = 255, STEPS = 240;
 
 /* The byte that holds the nibble of a row, and how far it is shifted there. `depth` is the number
  * of values of k. */
@@ -75,7 +75,7 @@ void rf_kv_quantize(void *upper, void *lower, const uint16_t *k, const uint16_t 
             put_code(k_upper, k_lower, p, j, padded, code_of(x[p], scale, middle));
     }
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
-        float row[RF_KV_MOST_DIM];
+        float row[RF_KV_MOST_DIM] = {0};
         for (size_t j = 0; j < dim; j++) row[j] = rf_f16_to_f32(v[p * padded + j]);
         choose_scale(row, dim, &v_scale[p], &v_middle[p]);
         float scale = rf_f16_to_f32(v_scale[p]), middle = rf_f16_to_f32(v_middle[p]);

@@ -95,6 +95,35 @@ struct planes {
     size_t upper_bytes, lower_bytes;
 };
 
+/* Codes of 8 bits are off by half a step of the scale, those of 4 by half of 16 steps and what the
+ * rounding of the middle shifts them by. Where a middle's own rounding is more than the slack of
+ * the codes, that is the error: 2^-11 of the value. */
+static void check_code(struct kcheck *check, float got, uint16_t half, uint16_t scale, double steps)
+{
+    double wanted = (double)rf_f16_to_f32(half);
+    kcheck_near(check, (double)got, wanted,
+                steps * (double)rf_f16_to_f32(scale) + fabs(wanted) / 2048 + 1e-6,
+                "a quantised key or value");
+}
+
+static void check_quantizer(struct kcheck *check, const struct planes *planes, const uint16_t *k,
+                            const uint16_t *v, size_t dim)
+{
+    size_t padded = rf_padded(dim);
+    for (int has_lower = 0; has_lower < 2; has_lower++) {
+        struct rf_kv_group group =
+            rf_kv_group_at(planes->upper, has_lower ? planes->lower : NULL, padded);
+        double steps = has_lower ? 0.502 : 12;
+        for (size_t p = 0; p < RF_KV_GROUP; p++)
+            for (size_t j = 0; j < dim; j++) {
+                check_code(check, rf_kv_key(&group, p, j, padded),
+                           k[(p / 16 * dim + j) * 16 + p % 16], group.k_scale[j], steps);
+                check_code(check, rf_kv_value(&group, p, j), v[p * padded + j], group.v_scale[p],
+                           steps);
+            }
+    }
+}
+
 static struct planes make_planes(struct kcheck *check, const struct kv_shape *shape)
 {
     size_t padded = rf_padded(shape->dim), n_k = RF_KV_GROUP * shape->dim,
@@ -108,6 +137,7 @@ static struct planes make_planes(struct kcheck *check, const struct kv_shape *sh
         k[i] = rf_f32_to_f16(kcheck_normal(check) + (i / 16 % shape->dim == 1 ? 20.0f : 0.0f));
     for (size_t i = 0; i < n_v; i++) v[i] = rf_f32_to_f16(kcheck_normal(check));
     rf_kv_quantize(planes.upper, planes.lower, k, v, shape->dim);
+    check_quantizer(check, &planes, k, v, shape->dim);
     for (size_t i = 0; shape->is_hard && i < 2 * rf_kv_nibbles(padded); i++) {
         planes.upper[i] = (uint8_t)kcheck_between(check, 0, 255);
         planes.lower[i] = i % 2 ? 255 : (uint8_t)kcheck_between(check, 0, 255);
