@@ -243,7 +243,9 @@ typedef struct riffle_session_options {
     size_t struct_size;
     int32_t n_ctx;   /* capacity in tokens; 0: the lesser of n_ctx_train and RIFFLE_DEFAULT_CTX */
     int32_t threads; /* 0: one for each core that `cores` selects */
-    const char *kv;  /* type of the KV cache: "f16" (default) or "bf16" */
+    /* What keys and values are held in: "f16" (default), "bf16"; or "q8", "q4": the newest 129 to
+     * 256 positions in F16, older ones in 8 or 4 bits, which changes the text. */
+    const char *kv;
     riffle_progress_fn progress; /* of long prompts */
     void *progress_user;
     const char *chain;    /* NULL: the model's; "none"; or some of the model's levels */

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "microkernels/kv.h"
 #include "microkernels/panel.h"
 
 enum {
@@ -75,6 +76,27 @@ struct rf_attention_args {
     size_t ldo;
 };
 
+/* Attention over a quantised group of RF_KV_GROUP positions, all of which are visible (kv.h).
+ * Results as those of struct rf_attention_args, with these roundings. Vectors are rounded to
+ * integers of 15 bits,  r(x) = round(x * 16256 / max |x|), or of 8 bits with 127 for 16256:
+ *
+ *     s_p = scale * (unit * sum_j r(q_j K.scale_j) (c_pj - 128) + sum_j q_j K.mid_j)
+ *     out_j = unit' * sum_p r(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,  e_p = exp(s_p - max
+ * s)
+ *
+ * Sums of integers are exact. A code c has both nibbles, or without the lower planes the upper one
+ * and 8. Queries are rounded to 15 bits for codes of 8 bits and to 8 for those of 4; weights to
+ * 15. */
+struct rf_attention_kv_args {
+    const float *const *q; /* [n_q] -> [head_dim] */
+    size_t n_q;
+    struct rf_kv_group group;
+    size_t head_dim; /* padded: RF_KV_MOST_DIM at most */
+    float scale;
+    float *out;
+    size_t ldo;
+};
+
 /* Casts of weights (cast.h): the blocks' type and the rule. */
 enum rf_cast {
     RF_CAST_MXFP4_FLOOR, /* exponent by OCP's and ML-SpecQD's rule: floor(log2 max) - 2 */
@@ -120,6 +142,7 @@ struct rf_kernels {
 
     void (*attention_f16)(const struct rf_attention_args *args);
     void (*attention_bf16)(const struct rf_attention_args *args);
+    void (*attention_kv)(const struct rf_attention_kv_args *args);
 
     /* out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i] */
     void (*rms_norm)(float *out, const float *x, const float *weight, float eps, size_t n);

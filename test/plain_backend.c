@@ -97,6 +97,8 @@ static const struct rf_backend_ops ops = {
     .cache_fork = plain_cache_fork,
     .cache_free = plain_cache_free,
     .cache_trim = plain_cache_trim,
+    .cache_settle = plain_cache_settle,
+    .cache_resume = plain_cache_resume,
     .cache_keep = plain_cache_keep,
     .cache_bytes = plain_cache_bytes,
     .cache_save = plain_cache_save,
@@ -136,10 +138,10 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
     return 0;
 }
 
-static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv)
+static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
     (void)kv;
-    return (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * 2 *
+    return (uint64_t)n_ctx * (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * 2 *
            (uint64_t)params->head_dim * sizeof(float);
 }
 

@@ -119,6 +119,8 @@ int plain_cache_new(struct rf_cache **cache, struct rf_backend *backend,
     struct plain_cache *made;
     *cache = NULL;
     int code = plain_fails("a KV cache", error);
+    if (!code && rf_kv_is_quantised(shape->kv))
+        code = rf_fail(error, RF_ERR_UNSUPPORTED, "the plain device quantises no KV cache");
     if (!code) code = cache_make(&made, backend, shape, error);
     if (!code) *cache = &made->base;
     return code;
@@ -138,6 +140,19 @@ void plain_cache_trim(struct rf_cache *base, int32_t n)
     begin_call(cache);
     trim(cache, n);
     end_call(cache);
+}
+
+/* Nothing is given up. */
+void plain_cache_settle(struct rf_cache *base, int32_t n)
+{
+    (void)base;
+    (void)n;
+}
+
+int32_t plain_cache_resume(const struct rf_cache *base, int32_t n)
+{
+    (void)base;
+    return n;
 }
 
 void plain_cache_free(struct rf_cache *base)

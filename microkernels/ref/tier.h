@@ -10,6 +10,7 @@ void rf_ref_init_panels(struct rf_kernels *kernels);
 float rf_ref_panel_weight(enum rf_format format, const uint8_t *panel, size_t k, size_t r,
                           size_t j);
 
+void rf_ref_init_attention_kv(struct rf_kernels *kernels);
 void rf_ref_init_cast(struct rf_kernels *kernels);
 
 #endif

@@ -153,6 +153,12 @@ static int open_corpus(struct riffle_model *model, const riffle_model_options *o
     return 0;
 }
 
+/* Weights beside the target's. */
+static int has_weights(const struct rf_chain_level *level)
+{
+    return (level->kind == RF_LEVEL_MODEL || level->kind == RF_LEVEL_SELF) && !level->is_own;
+}
+
 int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
                      struct rf_error *error)
 {
@@ -168,7 +174,7 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
         if (level->kind == RF_LEVEL_MODEL) code = open_draft(model, l, options, is_auto, error);
-        if (code || (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF)) continue;
+        if (code || !has_weights(level)) continue;
         code = weight_cost(model, weights->source ? weights->source : model->source, level->form,
                            &weights->cost, error);
         drafts->bytes += weights->cost.resident_bytes;
@@ -195,7 +201,7 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
-        if (level->kind != RF_LEVEL_MODEL && level->kind != RF_LEVEL_SELF) continue;
+        if (!has_weights(level)) continue;
         code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
                              model->queue, level->form, options->progress ? rf_api_report : NULL,
                              &report, error);

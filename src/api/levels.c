@@ -48,9 +48,16 @@ static int open_drafter(struct opening *o, struct rf_error *error)
 /* A view of the level's weights for passes of up to max_rows. */
 static int open_view(struct opening *o, int32_t max_rows, struct rf_error *error)
 {
-    const struct rf_view_options options = {
-        .kv = o->session->view->shape.kv, .max_rows = max_rows, .cancel = &o->session->cancel};
-    return rf_view_new(&o->part->view, o->weights->model, o->session->queue, &options, error);
+    enum rf_kv_type kv = o->session->view->shape.kv;
+    if (o->chosen->reads_kv4 && !rf_kv_is_quantised(kv))
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: the level %s reads a KV cache of the type q8, not of 16 bits",
+                       o->chosen->name);
+    const struct rf_view_options options = {.kv = o->chosen->reads_kv4 ? RF_KV_Q4 : kv,
+                                            .max_rows = max_rows,
+                                            .cancel = &o->session->cancel};
+    const struct rf_model *model = o->chosen->is_own ? o->session->model->model : o->weights->model;
+    return rf_view_new(&o->part->view, model, o->session->queue, &options, error);
 }
 
 static int open_self(struct opening *o, struct rf_error *error)

@@ -229,7 +229,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weight_bytes = model->cost.pass_bytes,
         .mapped_bytes = model->cost.mapped_bytes,
         .resident_bytes = model->cost.resident_bytes,
-        .kv_bytes_per_token = rf_backend_kinds[0]->kv_bytes(params, RF_KV_F16),
+        .kv_bytes_per_token = rf_backend_kinds[0]->kv_bytes(params, RF_KV_F16, 1),
         .chain = model->drafts.chain_text,
         .chain_note = model->drafts.note,
         .draft_bytes = model->drafts.bytes,

@@ -8,18 +8,27 @@ RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
 static uint64_t kv_bytes_of(const riffle_model *model, const struct rf_sequence_shape *shape)
 {
-    return rf_backend_kinds[0]->kv_bytes(&model->source->params, shape->kv) *
-           (uint64_t)shape->n_ctx;
+    return rf_backend_kinds[0]->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
+}
+
+static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error)
+{
+    static const char *const names[] = {
+        [RF_KV_F16] = "f16", [RF_KV_BF16] = "bf16", [RF_KV_Q8] = "q8", [RF_KV_Q4] = "q4"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *kv = (enum rf_kv_type)i;
+            return 0;
+        }
+    return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16, bf16, q8 and q4", name);
 }
 
 static int choose_shape(const riffle_model *model, const riffle_session_options *options,
                         struct rf_sequence_shape *shape, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    const char *kv = options->kv ? options->kv : "f16";
-    if (strcmp(kv, "f16") != 0 && strcmp(kv, "bf16") != 0)
-        return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16 and bf16", kv);
-    shape->kv = strcmp(kv, "f16") == 0 ? RF_KV_F16 : RF_KV_BF16;
+    int code = choose_kv(options->kv ? options->kv : "f16", &shape->kv, error);
+    if (code) return code;
     if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
         return rf_fail(error, RF_ERR_ARGUMENT, "n_ctx %d: the model was trained on %d tokens",
                        options->n_ctx, params->n_ctx_train);

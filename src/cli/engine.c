@@ -17,7 +17,7 @@ static void cancel_session(void *user)
 static void explain_level(const char *name)
 {
     static const char *const levels[] = {"ngram", "corpus", "draft", "mxfp4",
-                                         "q4",    "stored", "target"};
+                                         "q4",    "stored", "kv4",   "target"};
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -171,6 +171,7 @@ int engine_add_session(struct engine *engine, const struct cli_options *options,
     riffle_session_options_init(&session_options, sizeof session_options);
     session_options.n_ctx = n_ctx;
     session_options.threads = options->threads;
+    session_options.kv = options->kv;
     session_options.progress = progress_update;
     session_options.progress_user = &engine->progress;
     session_options.chain = chain;

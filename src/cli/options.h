@@ -46,7 +46,8 @@ struct cli_options {
     const char *corpus;                                  /* a file; NULL: none */
     int no_refine;                                       /* of the verb corpus */
     float keep;                                          /* likewise; 0: the default */
-    int32_t gamma;                                       /* 0: adaptive */
+    const char *kv;
+    int32_t gamma; /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */
     const char *cores;      /* NULL: the library's default */

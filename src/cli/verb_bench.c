@@ -186,6 +186,8 @@ static int read_and_decode(struct bench_plain *bench, int32_t depth, int32_t pro
     generate.ignore_repetition = 1;
 
     int code = riffle_rewind(session, depth);
+    /* A cache that quantises may have to read some of it again, which is not to be measured. */
+    if (code == RIFFLE_OK) code = riffle_prefill(session, NULL, 0);
     riffle_session_reset_stats(session);
     if (code == RIFFLE_OK) code = riffle_prefill(session, bench->tokens + depth, (size_t)prompt);
     progress_clear(&bench->engine.progress);
@@ -220,7 +222,13 @@ static double bytes_of_token(const struct bench_plain *bench, const struct bench
 {
     const riffle_model_info *info = &bench->engine.info;
     double positions = decode->depth + bench->prompts[0] + decode->tokens / 2.0;
-    return (double)info->weight_bytes + (double)info->kv_bytes_per_token * positions;
+    riffle_session_options options;
+    riffle_session_options_init(&options, sizeof options);
+    options.kv = bench->options->kv;
+    options.n_ctx = riffle_session_n_ctx(bench->engine.session);
+    uint64_t kv_bytes = 0;
+    riffle_session_cost(bench->engine.model, &options, NULL, &kv_bytes);
+    return (double)info->weight_bytes + (double)kv_bytes / options.n_ctx * positions;
 }
 
 static int show_progress(struct bench_plain *bench, int32_t depth, int32_t round)

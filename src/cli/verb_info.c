@@ -10,12 +10,14 @@ struct cost {
 };
 
 /* CLI_OK, or CLI_FAILED with a sentence: a session could not have that context. */
-static int find_cost(const struct engine *engine, int32_t n_ctx, struct cost *cost)
+static int find_cost(const struct engine *engine, const struct cli_options *asked,
+                     struct cost *cost)
 {
     const riffle_model_info *info = &engine->info;
     riffle_session_options options;
     riffle_session_options_init(&options, sizeof options);
-    options.n_ctx = n_ctx;
+    options.n_ctx = asked->n_ctx;
+    options.kv = asked->kv;
     int code = riffle_session_cost(engine->model, &options, &cost->n_ctx, &cost->kv_bytes);
     cost->weight_bytes = info->mapped_bytes + info->resident_bytes;
     cost->total_bytes = cost->weight_bytes + cost->kv_bytes + info->draft_bytes;
@@ -100,7 +102,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
            human_bytes(cost->weight_bytes, a), human_bytes(info->mapped_bytes, b));
     printf("read once for each token: %s\n", human_bytes(info->weight_bytes, a));
     printf("  context     %s for %d tokens, %s each\n", human_bytes(cost->kv_bytes, a), cost->n_ctx,
-           human_bytes(info->kv_bytes_per_token, b));
+           human_bytes(cost->kv_bytes / (uint64_t)cost->n_ctx, b));
     if (info->draft_bytes)
         printf("  drafts      %s for the chain's other weights\n",
                human_bytes(info->draft_bytes, a));
@@ -120,7 +122,7 @@ int verb_info(const struct cli_options *options)
     if (status != CLI_OK) return status;
     struct cost cost = {0};
     status = cli_status(riffle_machine_get(&machine, sizeof machine));
-    if (status == CLI_OK) status = find_cost(&engine, options->n_ctx, &cost);
+    if (status == CLI_OK) status = find_cost(&engine, options, &cost);
     if (status == CLI_OK && options->json)
         print_json(&engine, &machine, &cost);
     else if (status == CLI_OK)

@@ -1,6 +1,7 @@
-/* Attention. Every chunk of RF_ATTENTION_CHUNK positions gives a partial result for each query.
- * Partial results are merged in the order of the chunks. Chunks start at fixed positions, so a
- * query's bits depend on nothing else.
+/* Attention. Every chunk of positions gives a partial result for each query: RF_ATTENTION_CHUNK of
+ * them, or RF_KV_GROUP where the cache quantises. Partial results are merged in the order of the
+ * chunks. Chunks start at fixed positions, and which of them a row reads quantised depends on its
+ * position alone (enum rf_kv_type), so a query's bits depend on nothing else.
  *
  * With few rows the workers share heads and chunks, and merge afterwards. With many they share
  * heads and rows, and each merges its own. The arithmetic is the same.
@@ -13,15 +14,23 @@
 
 #include "cpu/cpu.h"
 
-enum { ROW_TILE = 16 /* rows that a worker takes at a time when there are many */ };
+enum {
+    ROW_TILE = 16, /* rows that a worker takes at a time when there are many */
+    QUANTISED = -1 /* for `visible`: the query reads the whole chunk, quantised */
+};
 
 /* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */
 struct attention_scratch {
     const float **q;  /* [queries] */
-    int32_t *visible; /* [queries] */
+    int32_t *visible; /* [queries]; QUANTISED */
     float *partial;   /* [ROW_TILE * heads of a group][padded_dim + 2] */
     float *merged;    /* likewise */
 };
+
+static size_t chunks_of(const struct cpu_view *view, size_t positions)
+{
+    return (positions + view->chunk - 1) / view->chunk;
+}
 
 /* Heads of queries that share one of keys. */
 static size_t group_size(const struct cpu_view *view)
@@ -40,6 +49,7 @@ int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error)
     size_t queries = group_size(view) * RF_TREE_ROWS, tile = group_size(view) * ROW_TILE;
     size_t workers = (size_t)rf_team_size(view->queue->team), n_head = (size_t)params->n_head;
     view->padded_dim = rf_padded((size_t)params->head_dim);
+    view->chunk = rf_kv_is_quantised(view->base.shape.kv) ? RF_KV_GROUP : RF_ATTENTION_CHUNK;
     size_t result = result_floats(view) * sizeof(float);
     view->attended = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows * n_head,
                                        (size_t)params->head_dim * sizeof(float), error);
@@ -108,7 +118,7 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
         struct cpu_group *group = &view->groups[g];
         size_t n = (size_t)group->rows->n, n_ctx = (size_t)group->cache->base.shape.n_ctx;
         if (longest < n_ctx) longest = n_ctx;
-        group->chunks = cpu_chunks((size_t)group->rows->first_pos + n);
+        group->chunks = chunks_of(view, (size_t)group->rows->first_pos + n);
         group->first_item = items;
         group->partials = floats;
         group->parts = is_few ? 1 : (n + ROW_TILE - 1) / ROW_TILE;
@@ -128,7 +138,7 @@ int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error)
     size_t rows = view->has_trees ? RF_TREE_ROWS : RF_FEW_ROWS;
     view->n_partials = 0;
     rf_free(allocator, view->partials);
-    floats = rows * n_head * cpu_chunks(longest) * result_floats(view);
+    floats = rows * n_head * chunks_of(view, longest) * result_floats(view);
     view->partials = rf_malloc(allocator, floats, sizeof *view->partials, "attention", error);
     if (!view->partials) return RF_ERR_MEMORY;
     view->n_partials = floats;
@@ -145,39 +155,85 @@ static const struct cpu_group *group_of_item(const struct cpu_view *view, size_t
 
 /* ---- one call of the kernel ---- */
 
+/* How much of a chunk a row sees. */
+static int32_t visible_to(const struct cpu_view *view, size_t row, size_t chunk)
+{
+    size_t position = (size_t)view->rows[row].position, start = chunk * view->chunk;
+    if (rf_kv_is_quantised(view->base.shape.kv) && position / RF_KV_GROUP >= chunk + 2)
+        return QUANTISED;
+    size_t visible = position + 1 <= start ? 0 : position + 1 - start;
+    return (int32_t)(visible < view->chunk ? visible : view->chunk);
+}
+
 /* Makes row `row` of the pass the i-th of the lists for a KV head and a chunk. */
 static void ask(const struct cpu_view *view, struct attention_scratch *scratch, size_t i,
                 const struct cpu_buffer *q, size_t row, size_t head, size_t chunk)
 {
     size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
-    size_t start = chunk * RF_ATTENTION_CHUNK, seen = (size_t)view->rows[row].position + 1;
-    size_t visible = seen <= start ? 0 : seen - start;
-    if (visible > RF_ATTENTION_CHUNK) visible = RF_ATTENTION_CHUNK;
+    int32_t visible = visible_to(view, row, chunk);
     for (size_t h = 0; h < heads; h++) {
         scratch->q[i * heads + h] = buffer_row(q, row) + (head * heads + h) * dim;
-        scratch->visible[i * heads + h] = (int32_t)visible;
+        scratch->visible[i * heads + h] = visible;
     }
+}
+
+/* One head of a layer over one chunk. */
+struct place {
+    const struct cpu_cache *cache;
+    size_t head, chunk;
+    int32_t layer;
+};
+
+static void partial_halves(const struct cpu_view *view, const struct place *at,
+                           const float *const *q, const int32_t *visible, size_t n_q, float *out)
+{
+    size_t dim = (size_t)view->params->head_dim, first = at->chunk * view->chunk;
+    size_t block = first / RF_KV_POSITIONS, within = first % RF_KV_POSITIONS;
+    struct rf_attention_args args = {
+        .q = q,
+        .visible = visible,
+        .n_q = n_q,
+        .k = k_cache(at->cache, block, at->layer, at->head) + within * dim,
+        .v = v_cache(at->cache, block, at->layer, at->head) + within * view->padded_dim,
+        .head_dim = dim,
+        .scale = 1.0f / sqrtf((float)dim),
+        .out = out,
+        .ldo = result_floats(view)};
+    if (at->cache->base.shape.kv == RF_KV_BF16)
+        view->kernels->attention_bf16(&args);
+    else
+        view->kernels->attention_f16(&args);
+}
+
+static void partial_quantised(const struct cpu_view *view, const struct place *at,
+                              const float *const *q, size_t n_q, float *out)
+{
+    size_t dim = (size_t)view->params->head_dim;
+    struct rf_attention_kv_args args = {
+        .q = q,
+        .n_q = n_q,
+        .group = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk, view->base.shape.kv),
+        .head_dim = dim,
+        .scale = 1.0f / sqrtf((float)dim),
+        .out = out,
+        .ldo = result_floats(view)};
+    view->kernels->attention_kv(&args);
 }
 
 /* Partial results of the first n rows of the lists over one chunk, to out. */
 static void partial(const struct cpu_view *view, const struct attention_scratch *scratch, size_t n,
-                    const struct cpu_cache *cache, int32_t layer, size_t head, size_t chunk,
-                    float *out)
+                    struct place at, float *out)
 {
-    size_t dim = (size_t)view->params->head_dim;
-    struct rf_attention_args args = {.q = scratch->q,
-                                     .visible = scratch->visible,
-                                     .n_q = n * group_size(view),
-                                     .k = k_cache(cache, chunk, layer, head),
-                                     .v = v_cache(cache, chunk, layer, head),
-                                     .head_dim = dim,
-                                     .scale = 1.0f / sqrtf((float)dim),
-                                     .out = out,
-                                     .ldo = result_floats(view)};
-    if (cache->base.shape.kv == RF_KV_F16)
-        view->kernels->attention_f16(&args);
-    else
-        view->kernels->attention_bf16(&args);
+    size_t n_q = n * group_size(view), floats = result_floats(view);
+    for (size_t i = 0, end; i < n_q; i = end) {
+        int is_quantised = scratch->visible[i] == QUANTISED;
+        for (end = i + 1; end < n_q && (scratch->visible[end] == QUANTISED) == is_quantised;) end++;
+        if (is_quantised)
+            partial_quantised(view, &at, scratch->q + i, end - i, out + i * floats);
+        else
+            partial_halves(view, &at, scratch->q + i, scratch->visible + i, end - i,
+                           out + i * floats);
+    }
 }
 
 /* Takes a later chunk's partial result into the running one. */
@@ -226,7 +282,7 @@ static void lay(struct lent_chunk *lent, size_t place, int32_t row)
 {
     const struct cpu_group *group = lent->group;
     size_t pos = (size_t)group->rows->first_pos + place;
-    if (lent->at[place] == row || pos / RF_ATTENTION_CHUNK != lent->chunk) return;
+    if (lent->at[place] == row || pos / lent->view->chunk != lent->chunk) return;
     rf_cpu_cache_put(group->cache, lent->layer, lent->head, pos,
                      rf_cpu_tree_entry(lent->view, lent->head, group->first + (size_t)row));
     lent->at[place] = row;
@@ -240,7 +296,7 @@ static void partial_of_rows(const struct cpu_view *view, struct attention_scratc
 {
     for (size_t i = begin; i < end; i++)
         ask(view, scratch, i - begin, q, group->first + (size_t)group->order[i], head, chunk);
-    partial(view, scratch, end - begin, group->cache, layer, head, chunk,
+    partial(view, scratch, end - begin, (struct place){group->cache, head, chunk, layer},
             out + begin * group_size(view) * result_floats(view));
 }
 
@@ -253,7 +309,7 @@ static void partial_of_branches(const struct cpu_view *view, struct attention_sc
     const struct cpu_row *of_pass = view->rows + group->first;
     size_t n_rows = (size_t)rows->n;
     /* A chunk that the pass does not write to is the same for all branches. */
-    int is_written = (chunk + 1) * RF_ATTENTION_CHUNK > (size_t)rows->first_pos;
+    int is_written = (chunk + 1) * view->chunk > (size_t)rows->first_pos;
     struct lent_chunk lent = {
         .view = view, .group = group, .head = head, .chunk = chunk, .layer = layer};
     for (size_t i = 0; i < n_rows; i++) lent.at[i] = (int32_t)i;
@@ -327,12 +383,12 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
     size_t heads = group_size(view), dim = (size_t)view->params->head_dim;
     size_t floats = result_floats(view), left = (size_t)group->rows->n - tile * ROW_TILE;
     size_t first = group->first + tile * ROW_TILE, n = left < ROW_TILE ? left : ROW_TILE;
-    size_t chunks = cpu_chunks((size_t)view->rows[first + n - 1].position + 1);
+    size_t chunks = chunks_of(view, (size_t)view->rows[first + n - 1].position + 1);
     for (size_t i = 0; i < n * heads; i++)
         merge_begin(scratch->merged + i * floats, view->padded_dim);
     for (size_t c = 0; c < chunks; c++) {
         for (size_t i = 0; i < n; i++) ask(view, scratch, i, q, first + i, head, c);
-        partial(view, scratch, n, group->cache, layer, head, c, scratch->partial);
+        partial(view, scratch, n, (struct place){group->cache, head, c, layer}, scratch->partial);
         for (size_t i = 0; i < n * heads; i++)
             merge(scratch->merged + i * floats, scratch->partial + i * floats, view->padded_dim);
     }

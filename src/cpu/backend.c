@@ -102,6 +102,8 @@ static const struct rf_backend_ops ops = {
     .cache_fork = rf_cpu_cache_fork,
     .cache_free = rf_cpu_cache_free,
     .cache_trim = rf_cpu_cache_trim,
+    .cache_settle = rf_cpu_cache_settle,
+    .cache_resume = rf_cpu_cache_resume,
     .cache_keep = rf_cpu_cache_keep,
     .cache_bytes = rf_cpu_cache_size,
     .cache_save = rf_cpu_cache_save,
@@ -157,13 +159,6 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
     return tier < 0 ? tier : rf_cpu_backend_new(backend, tier, allocator, error);
 }
 
-static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv)
-{
-    (void)kv; /* both types have 16 bits */
-    return (uint64_t)params->n_layer * (uint64_t)params->n_head_kv * rf_cpu_entry_elements(params) *
-           sizeof(uint16_t);
-}
-
 /* 0 for a worker that this kind of work does not use. */
 static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
 {
@@ -207,7 +202,7 @@ const struct rf_backend_kind rf_cpu_backend_kind = {
     .open = open_kind,
     .weight_bytes = rf_cpu_weight_bytes,
     .weight_format = rf_cpu_weight_format,
-    .kv_bytes = kv_bytes,
+    .kv_bytes = rf_cpu_kv_bytes,
     .measure_read = rf_cpu_measure_read,
     .measure_cores = measure_cores,
     .roofline = roofline,

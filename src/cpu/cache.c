@@ -1,10 +1,21 @@
 /* The KV cache: blocks of RF_KV_POSITIONS positions that forks share. In a block, for each layer
  * and KV head, first K, 16 positions interleaved so that a vector of scores needs no sums across
- * lanes, [256/16][head_dim][16]; then V, [256][padded head_dim]. */
+ * lanes, [256/16][head_dim][16]; then V, [256][padded head_dim].
+ *
+ * A cache that quantises has groups of RF_KV_GROUP positions besides (microkernels/kv.h). Passes
+ * write to blocks and quantise groups when their rows are the first to read them so. Blocks that no
+ * row to come reads are given up, but for the newest and every CHECKPOINTth: a text that is cut
+ * somewhere is read again from the nearest of them, because a row's 16 bits can only be computed
+ * from those of the rows before it. */
 #include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
+
+enum {
+    CHECKPOINT = 32, /* blocks: a 32nd more memory */
+    SPARE = 3        /* newest blocks that are kept although no row to come reads them */
+};
 
 static size_t heads(const struct cpu_cache *cache)
 {
@@ -26,6 +37,36 @@ size_t rf_cpu_entry_elements(const struct rf_params *params)
     return (size_t)params->head_dim + rf_padded((size_t)params->head_dim);
 }
 
+static int groups_new(struct cpu_cache *cache, struct rf_error *error)
+{
+    if (cache->padded_dim > RF_KV_MOST_DIM)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "heads of %zu values cannot be quantised: the most are %d", head_dim(cache),
+                       RF_KV_MOST_DIM);
+    cache->upper = rf_kv_upper_bytes(cache->padded_dim);
+    cache->lower = cache->base.shape.kv == RF_KV_Q8 ? rf_kv_lower_bytes(cache->padded_dim) : 0;
+    cache->groups = rf_calloc(allocator_of(cache), cpu_chunks((size_t)cache->base.shape.n_ctx) * 2,
+                              sizeof *cache->groups, "KV cache", error);
+    return cache->groups ? 0 : RF_ERR_MEMORY;
+}
+
+/* Groups that a row reads quantised. */
+static size_t groups_of_row(size_t position)
+{
+    return position / RF_KV_GROUP > 1 ? position / RF_KV_GROUP - 1 : 0;
+}
+
+/* The first position that a row reads in 16 bits. */
+static size_t first_half(size_t position)
+{
+    return groups_of_row(position) * RF_KV_GROUP;
+}
+
+static size_t group_bytes(const struct cpu_cache *cache)
+{
+    return heads(cache) * (cache->upper + cache->lower);
+}
+
 int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
                      const struct rf_cache_shape *shape, struct rf_error *error)
 {
@@ -39,9 +80,11 @@ int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
     made->kv_elements = made->k_elements + RF_KV_POSITIONS * made->padded_dim;
     made->blocks = rf_calloc(allocator, cpu_chunks((size_t)shape->n_ctx), sizeof *made->blocks,
                              "KV cache", error);
-    if (!made->blocks) {
+    int code = made->blocks ? 0 : RF_ERR_MEMORY;
+    if (!code && rf_kv_is_quantised(shape->kv)) code = groups_new(made, error);
+    if (code) {
         rf_cpu_cache_free(&made->base);
-        return RF_ERR_MEMORY;
+        return code;
     }
     *cache = &made->base;
     return 0;
@@ -55,12 +98,29 @@ static void release(const struct rf_allocator *allocator, struct cpu_block *bloc
     rf_free(allocator, block);
 }
 
+static void release_at(struct cpu_cache *cache, struct cpu_block **at)
+{
+    release(allocator_of(cache), *at);
+    *at = NULL;
+}
+
 static void release_from(struct cpu_cache *cache, size_t chunk)
 {
-    for (size_t c = chunk; c < cpu_chunks((size_t)cache->base.shape.n_ctx); c++) {
-        release(allocator_of(cache), cache->blocks[c]);
-        cache->blocks[c] = NULL;
-    }
+    for (size_t c = chunk; c < cpu_chunks((size_t)cache->base.shape.n_ctx); c++)
+        release_at(cache, &cache->blocks[c]);
+}
+
+/* Groups that are not whole within the first n positions do not count any more. */
+static void cut_groups(struct cpu_cache *cache, size_t n)
+{
+    if (cache->n_groups > n / RF_KV_GROUP) cache->n_groups = n / RF_KV_GROUP;
+}
+
+static void release_groups(struct cpu_cache *cache)
+{
+    for (size_t g = cache->n_groups;
+         cache->groups && g < (size_t)cache->base.shape.n_ctx / RF_KV_GROUP; g++)
+        release_at(cache, &cache->groups[g]);
 }
 
 void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
@@ -71,6 +131,30 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
     int keeps = chunk < cpu_chunks((size_t)base->shape.n_ctx) && cache->blocks[chunk] &&
                 atomic_load(&cache->blocks[chunk]->holders) == 1;
     release_from(cache, chunk + (size_t)keeps);
+    cut_groups(cache, (size_t)n);
+    release_groups(cache);
+}
+
+void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
+{
+    struct cpu_cache *cache = (struct cpu_cache *)base;
+    for (size_t c = 0; (c + 1 + SPARE) * RF_KV_POSITIONS <= (size_t)n; c++) {
+        if ((c + 1) * RF_KV_POSITIONS > cache->n_groups * RF_KV_GROUP) return;
+        if (c % CHECKPOINT != CHECKPOINT - 1) release_at(cache, &cache->blocks[c]);
+    }
+}
+
+int32_t rf_cpu_cache_resume(const struct rf_cache *base, int32_t n)
+{
+    const struct cpu_cache *cache = (const struct cpu_cache *)base;
+    if (!cache->groups || n == 0) return n;
+    /* The row before is readable as well: it may be asked again. Both need at most two blocks. */
+    size_t last = ((size_t)n - 1) / RF_KV_POSITIONS,
+           first = first_half((size_t)n - 1) / RF_KV_POSITIONS;
+    if (cache->blocks[first] && cache->blocks[last]) return n;
+    for (size_t c = (size_t)n / RF_KV_POSITIONS; c > 0; c--)
+        if (cache->blocks[c - 1]) return (int32_t)(c * RF_KV_POSITIONS);
+    return 0;
 }
 
 void rf_cpu_cache_free(struct rf_cache *base)
@@ -78,9 +162,18 @@ void rf_cpu_cache_free(struct rf_cache *base)
     if (!base) return;
     struct cpu_cache *cache = (struct cpu_cache *)base;
     const struct rf_allocator *allocator = allocator_of(cache);
+    cache->n_groups = 0;
     if (cache->blocks) release_from(cache, 0);
+    release_groups(cache);
     rf_free(allocator, cache->blocks);
+    rf_free(allocator, cache->groups);
     rf_free(allocator, cache);
+}
+
+static void share(struct cpu_block **to, struct cpu_block *block)
+{
+    if (block) atomic_fetch_add(&block->holders, 1);
+    *to = block;
 }
 
 int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
@@ -90,10 +183,10 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n,
     int code = rf_cpu_cache_new(copy, base->backend, &base->shape, error);
     if (code) return code;
     struct cpu_cache *made = (struct cpu_cache *)*copy;
-    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) {
-        made->blocks[c] = cache->blocks[c];
-        atomic_fetch_add(&made->blocks[c]->holders, 1);
-    }
+    for (size_t c = 0; c < cpu_chunks((size_t)n); c++) share(&made->blocks[c], cache->blocks[c]);
+    made->n_groups = cache->n_groups;
+    cut_groups(made, (size_t)n);
+    for (size_t g = 0; g < made->n_groups; g++) share(&made->groups[g], cache->groups[g]);
     return 0;
 }
 
@@ -123,31 +216,83 @@ static void copy_positions(const struct cpu_cache *cache, struct place to, struc
     }
 }
 
-int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error)
+static struct cpu_block *block_new(const struct cpu_cache *cache, size_t bytes,
+                                   struct rf_error *error)
 {
     const struct rf_allocator *allocator = allocator_of(cache);
+    struct cpu_block *block = rf_calloc(allocator, 1, sizeof *block, "KV cache", error);
+    if (!block) return NULL;
+    /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores of
+     * positions that a query does not see. Of V they read only what was written. */
+    block->data = rf_malloc(allocator, heads(cache), bytes, "KV cache", error);
+    atomic_init(&block->holders, 1);
+    if (block->data) return block;
+    rf_free(allocator, block);
+    return NULL;
+}
+
+static int own_blocks(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error)
+{
     for (size_t c = first / RF_KV_POSITIONS; c < cpu_chunks(first + n); c++) {
         struct cpu_block *old = cache->blocks[c];
         if (old && atomic_load(&old->holders) == 1) continue;
-        struct cpu_block *block = rf_calloc(allocator, 1, sizeof *block, "KV cache", error);
+        struct cpu_block *block = block_new(cache, cache->kv_elements * sizeof(uint16_t), error);
         if (!block) return RF_ERR_MEMORY;
-        /* The block is not cleared. Kernels read K in groups of 16 positions and drop the scores of
-         * positions that a query does not see. Of V they read only what was written. */
-        block->data = rf_malloc(allocator, heads(cache), cache->kv_elements * sizeof *block->data,
-                                "KV cache", error);
-        if (!block->data) {
-            rf_free(allocator, block);
-            return RF_ERR_MEMORY;
-        }
-        atomic_init(&block->holders, 1);
         size_t start = c * RF_KV_POSITIONS;
         assert(old || first <= start);
         if (old && first > start)
             copy_positions(cache, in_block(cache, block), in_block(cache, old), first - start);
         cache->blocks[c] = block;
-        release(allocator, old);
+        release(allocator_of(cache), old);
     }
     return 0;
+}
+
+/* New groups from n_groups to before `end`. Others may share the old ones. */
+static int own_groups(struct cpu_cache *cache, size_t end, struct rf_error *error)
+{
+    for (size_t g = cache->n_groups; g < end; g++) {
+        struct cpu_block *group = block_new(cache, cache->upper + cache->lower, error);
+        if (!group) return RF_ERR_MEMORY;
+        release(allocator_of(cache), cache->groups[g]);
+        cache->groups[g] = group;
+    }
+    return 0;
+}
+
+int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
+                         struct rf_error *error)
+{
+    int code = own_blocks(cache, first, n, error);
+    cut_groups(cache, first);
+    *n_groups_after = cache->n_groups;
+    if (code || !cache->groups) return code;
+    size_t end = groups_of_row(first + n - 1);
+    if (end <= cache->n_groups) return 0;
+    *n_groups_after = end;
+    return own_groups(cache, end, error);
+}
+
+struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t layer, size_t head,
+                                      size_t group, enum rf_kv_type as)
+{
+    const char *data = cache->groups[group]->data;
+    size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
+    const char *lower = data + heads(cache) * cache->upper + index * cache->lower;
+    return rf_kv_group_at(data + index * cache->upper, as == RF_KV_Q8 ? lower : NULL,
+                          cache->padded_dim);
+}
+
+void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, size_t group)
+{
+    char *data = cache->groups[group]->data;
+    size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
+    size_t chunk = group * RF_KV_GROUP / RF_KV_POSITIONS,
+           place = group * RF_KV_GROUP % RF_KV_POSITIONS;
+    rf_kv_quantize(data + index * cache->upper,
+                   cache->lower ? data + heads(cache) * cache->upper + index * cache->lower : NULL,
+                   k_cache(cache, chunk, layer, head) + place * head_dim(cache),
+                   v_cache(cache, chunk, layer, head) + place * cache->padded_dim, head_dim(cache));
 }
 
 /* Where a position's key begins (its elements are RF_KV_BLOCK apart), and its value. */
@@ -167,10 +312,10 @@ static uint16_t *value_at(const struct cpu_cache *cache, int32_t layer, size_t h
 static void to_half(const struct cpu_cache *cache, uint16_t *to, const float *x, size_t n)
 {
     const struct rf_kernels *kernels = kernels_of(cache->base.backend);
-    if (cache->base.shape.kv == RF_KV_F16)
-        kernels->f32_to_f16(to, x, n);
-    else
+    if (cache->base.shape.kv == RF_KV_BF16)
         kernels->f32_to_bf16(to, x, n);
+    else
+        kernels->f32_to_f16(to, x, n);
 }
 
 void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
@@ -229,11 +374,43 @@ int rf_cpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *p
 
 /* ---- in host memory ---- */
 
+static size_t half_bytes(const struct cpu_cache *cache, size_t n)
+{
+    return heads(cache) * (rf_padded(n) * head_dim(cache) + n * cache->padded_dim) *
+           sizeof(uint16_t);
+}
+
+/* Of n positions in host memory: the groups, and the first block. */
+struct saved {
+    size_t groups, first_block;
+};
+
+static struct saved saved_parts(const struct cpu_cache *cache, size_t n)
+{
+    size_t groups = cache->groups && n ? groups_of_row(n - 1) : 0;
+    return (struct saved){groups, groups * RF_KV_GROUP / RF_KV_POSITIONS};
+}
+
 uint64_t rf_cpu_cache_size(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    size_t elements = rf_padded((size_t)n) * head_dim(cache) + (size_t)n * cache->padded_dim;
-    return (uint64_t)heads(cache) * elements * sizeof(uint16_t);
+    struct saved saved = saved_parts(cache, (size_t)n);
+    return saved.groups * group_bytes(cache) +
+           half_bytes(cache, (size_t)n - saved.first_block * RF_KV_POSITIONS);
+}
+
+uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
+{
+    uint64_t n_heads = (uint64_t)params->n_layer * (uint64_t)params->n_head_kv, groups = 0;
+    uint64_t padded = rf_padded((size_t)params->head_dim), halves = (uint64_t)n_ctx;
+    if (rf_kv_is_quantised(kv)) {
+        uint64_t blocks = cpu_chunks((size_t)n_ctx);
+        uint64_t kept = blocks / CHECKPOINT + SPARE + 3; /* three: of a prompt's pass and before */
+        if (kept < blocks) halves = kept * RF_KV_POSITIONS;
+        groups = (uint64_t)n_ctx / RF_KV_GROUP *
+                 (rf_kv_upper_bytes(padded) + (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));
+    }
+    return n_heads * (groups + halves * rf_cpu_entry_elements(params) * sizeof(uint16_t));
 }
 
 /* The part of the n saved positions at `data` that lies in one block. */
@@ -243,7 +420,7 @@ static struct place saved_chunk(const struct cpu_cache *cache, const void *data,
     size_t first = chunk * RF_KV_POSITIONS, left = n - first;
     *positions = left < RF_KV_POSITIONS ? left : RF_KV_POSITIONS;
     size_t v = rf_padded(*positions) * head_dim(cache) * sizeof(uint16_t);
-    return (struct place){(char *)data + rf_cpu_cache_size(&cache->base, (int32_t)first), v,
+    return (struct place){(char *)data + half_bytes(cache, first), v,
                           v + *positions * cache->padded_dim * sizeof(uint16_t)};
 }
 
@@ -262,9 +439,14 @@ int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_err
 {
     (void)error;
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    for (size_t c = 0, positions; c < cpu_chunks((size_t)n); c++) {
-        struct place to = saved_chunk(cache, out, (size_t)n, c, &positions);
-        copy_positions(cache, to, in_block(cache, cache->blocks[c]), positions);
+    struct saved saved = saved_parts(cache, (size_t)n);
+    char *halves = (char *)out + saved.groups * group_bytes(cache);
+    for (size_t g = 0; g < saved.groups; g++)
+        memcpy((char *)out + g * group_bytes(cache), cache->groups[g]->data, group_bytes(cache));
+    size_t left = (size_t)n - saved.first_block * RF_KV_POSITIONS;
+    for (size_t c = 0, positions; c < cpu_chunks(left); c++) {
+        struct place to = saved_chunk(cache, halves, left, c, &positions);
+        copy_positions(cache, to, in_block(cache, cache->blocks[saved.first_block + c]), positions);
         for (size_t h = 0; h < heads(cache); h++, to.data += to.stride)
             clear_beyond((uint16_t *)(void *)to.data, positions, head_dim(cache));
     }
@@ -274,10 +456,21 @@ int rf_cpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_err
 int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
 {
     struct cpu_cache *cache = (struct cpu_cache *)base;
-    int code = rf_cpu_cache_prepare(cache, 0, (size_t)n, error);
-    for (size_t c = 0, positions; !code && c < cpu_chunks((size_t)n); c++) {
-        struct place from = saved_chunk(cache, in, (size_t)n, c, &positions);
-        copy_positions(cache, in_block(cache, cache->blocks[c]), from, positions);
+    struct saved saved = saved_parts(cache, (size_t)n);
+    const char *halves = (const char *)in + saved.groups * group_bytes(cache);
+    size_t first = saved.first_block * RF_KV_POSITIONS, left = (size_t)n - first;
+    cache->n_groups = 0;
+    int code = own_blocks(cache, first, left, error);
+    if (!code) code = own_groups(cache, saved.groups, error);
+    if (code) return code;
+    for (size_t g = 0; g < saved.groups; g++)
+        memcpy(cache->groups[g]->data, (const char *)in + g * group_bytes(cache),
+               group_bytes(cache));
+    cache->n_groups = saved.groups;
+    for (size_t c = 0, positions; c < cpu_chunks(left); c++) {
+        struct place from = saved_chunk(cache, halves, left, c, &positions);
+        copy_positions(cache, in_block(cache, cache->blocks[saved.first_block + c]), from,
+                       positions);
     }
-    return code;
+    return 0;
 }

@@ -11,6 +11,7 @@
 
 _Static_assert((int)RF_KV_POSITIONS == (int)RF_ATTENTION_CHUNK,
                "a block of the cache is a chunk of attention");
+_Static_assert((int)RF_KV_RECENT == (int)RF_KV_GROUP, "what is quantised together");
 
 struct rf_weight {
     int64_t rows, columns;
@@ -88,14 +89,20 @@ static inline const struct rf_kernels *kernels_of(const struct rf_backend *backe
 
 /* ---- cache.c ---- */
 
+/* RF_KV_POSITIONS positions in 16 bits, [layer][KV head]: K in blocks of 16 positions, then V rows;
+ * or RF_KV_GROUP positions quantised, [layer][KV head] upper planes, then the lower ones. */
 struct cpu_block {
     atomic_int holders; /* caches */
-    uint16_t *data;     /* [layer][KV head]: K in blocks of 16 positions, then V rows */
+    void *data;
 };
 
 struct cpu_cache {
     struct rf_cache base;
-    struct cpu_block **blocks; /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written */
+    /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or only quantised */
+    struct cpu_block **blocks;
+    struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
+    size_t n_groups;           /* that hold what the blocks held */
+    size_t upper, lower;       /* bytes of one head's planes of a group */
     size_t padded_dim;         /* of a head in V */
     size_t k_elements;         /* K of one block, layer and head; V follows */
     size_t kv_elements;        /* K and V of one block, layer and head */
@@ -111,7 +118,7 @@ static inline uint16_t *k_cache(const struct cpu_cache *cache, size_t chunk, int
                                 size_t head)
 {
     size_t index = (size_t)layer * (size_t)cache->base.shape.params->n_head_kv + head;
-    return cache->blocks[chunk]->data + index * cache->kv_elements;
+    return (uint16_t *)cache->blocks[chunk]->data + index * cache->kv_elements;
 }
 
 static inline uint16_t *v_cache(const struct cpu_cache *cache, size_t chunk, int32_t layer,
@@ -126,14 +133,24 @@ int rf_cpu_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
                       struct rf_error *error);
 void rf_cpu_cache_free(struct rf_cache *cache);
 void rf_cpu_cache_trim(struct rf_cache *cache, int32_t n);
+void rf_cpu_cache_settle(struct rf_cache *cache, int32_t n);
+int32_t rf_cpu_cache_resume(const struct rf_cache *cache, int32_t n);
+uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 int rf_cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                       struct rf_error *error);
 uint64_t rf_cpu_cache_size(const struct rf_cache *cache, int32_t n);
 int rf_cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int rf_cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
-/* Makes the blocks of the positions [first, first + n) the cache's own, with what they hold of the
- * positions before. */
-int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, struct rf_error *error);
+/* Before a pass over the positions [first, first + n): makes their blocks the cache's own, with
+ * what they hold of the positions before, and new groups [n_groups, *n_groups_after) for what its
+ * last rows read quantised. The pass quantises them; then they count. */
+int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
+                         struct rf_error *error);
+/* Quantises one head's group. */
+void rf_cpu_cache_quantise(struct cpu_cache *cache, int32_t layer, size_t head, size_t group);
+/* One head's planes of a group: of 8 bits, or the upper one alone. */
+struct rf_kv_group rf_cpu_cache_group(const struct cpu_cache *cache, int32_t layer, size_t head,
+                                      size_t group, enum rf_kv_type as);
 /* Writes one head's key and value (F32) at a position. */
 void rf_cpu_cache_store(struct cpu_cache *cache, int32_t layer, size_t head, size_t pos,
                         const float *key, const float *value);
@@ -169,6 +186,7 @@ struct cpu_group {
     struct cpu_cache *cache;
     size_t first;             /* of its rows among those of the pass */
     size_t chunks;            /* of positions that some row sees */
+    size_t n_groups;          /* that are quantised after the pass */
     size_t parts;             /* that its rows are cut into */
     size_t first_item;        /* of its heads and chunks among those of the pass (attention.c) */
     size_t partials;          /* where its partial results begin, in floats */
@@ -201,6 +219,7 @@ struct cpu_view {
 
     /* attention.c */
     size_t padded_dim; /* of a head in V and in attention's results */
+    size_t chunk;      /* positions of one call of a kernel */
     float *partials;
     size_t n_partials; /* floats */
     float *attended;   /* [max_rows][n_head][head_dim] */

@@ -19,7 +19,7 @@ enum {
     PAGE = 4096,
     CACHED_BYTES = 384 * 1024, /* of weights for each worker: fits in the L2 cache */
     HEADS = 2,                 /* KV heads of a layer */
-    CHUNKS = HEADS * RF_ROOFLINE_CONTEXT / RF_ATTENTION_CHUNK,
+    POSITIONS = HEADS * RF_ROOFLINE_CONTEXT,
     FIRST_ROUNDS = 7, /* of the ceilings alone, and of the finalists of a search */
     FINAL_TIMES = 5,  /* as many bytes in final rounds of a search, if the pool has them */
     MOST_QUERIES = RF_ROOFLINE_MAX_QUERY_ROWS * RF_ROOFLINE_GROUP,
@@ -33,17 +33,21 @@ static const uint64_t DEFAULT_POOL = (uint64_t)1 << 30, SMALLEST_POOL = (uint64_
 static const double READ_TIME = 3e-3, SEARCH_TIME = 1.5e-3, CACHE_TIME = 0.5e-3, PEAK_TIME = 1e-3,
                     KERNEL_TIME = 5e-3, CACHED_TIME = 2e-3, LONGEST = 40e-3;
 
-#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, 0},
-#define A16(name, FORMAT, ...) {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A16, 0},
+#define A8(name, FORMAT, ...) \
+    {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A8, RF_KV_F16},
+#define A16(name, FORMAT, ...) \
+    {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, RF_OPERAND_A16, RF_KV_F16},
 const struct rf_roofline_kernel rf_roofline_kernels[] = {
-    {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
+    {"linear_bf16", 0, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_F16},
     /* clang-format off */
     RF_EACH_PANEL_FORMAT(A8)
     RF_EACH_PANEL_FORMAT(A16)
     /* clang-format on */
-    {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
-    {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, 1},
-    {NULL, 0, RF_FORMAT_BF16, RF_OPERAND_BF16, 0},
+    {"attention_f16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_F16},
+    {"attention_bf16", 1, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_BF16},
+    {"attention_q8", 1, RF_FORMAT_BF16, RF_OPERAND_A8, RF_KV_Q8},
+    {"attention_q4", 1, RF_FORMAT_BF16, RF_OPERAND_A8, RF_KV_Q4},
+    {NULL, 0, RF_FORMAT_BF16, RF_OPERAND_BF16, RF_KV_F16},
 };
 #undef A8
 #undef A16
@@ -442,27 +446,65 @@ static void linear_part(const struct work *work, const char *weights, size_t beg
     }
 }
 
+/* Positions of one call, and the bytes of their keys and values. */
+static size_t attention_positions(const struct rf_roofline_case *what)
+{
+    return rf_kv_is_quantised(what->kernel->kv) ? RF_KV_GROUP : RF_ATTENTION_CHUNK;
+}
+
+static size_t attention_bytes(const struct rf_roofline_case *what)
+{
+    size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
+    if (what->kernel->kv == RF_KV_Q4) return rf_kv_upper_bytes(padded);
+    if (what->kernel->kv == RF_KV_Q8) return rf_kv_upper_bytes(padded) + rf_kv_lower_bytes(padded);
+    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + padded) * sizeof(uint16_t);
+}
+
+static void attend_halves(const struct work *work, const char *chunk, float *out)
+{
+    const struct rf_roofline_case *what = work->what;
+    const uint16_t *k = (const uint16_t *)(const void *)chunk;
+    struct rf_attention_args args = {.q = work->q,
+                                     .visible = work->visible,
+                                     .n_q = what->rows * RF_ROOFLINE_GROUP,
+                                     .k = k,
+                                     .v = k + (size_t)RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM,
+                                     .head_dim = RF_ROOFLINE_HEAD_DIM,
+                                     .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
+                                     .out = out,
+                                     .ldo = work->ldy};
+    if (what->kernel->kv == RF_KV_BF16)
+        what->table->attention_bf16(&args);
+    else
+        what->table->attention_f16(&args);
+}
+
+static void attend_group(const struct work *work, const char *group, float *out)
+{
+    size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
+    const char *lower =
+        work->what->kernel->kv == RF_KV_Q8 ? group + rf_kv_upper_bytes(padded) : NULL;
+    struct rf_attention_kv_args args = {.q = work->q,
+                                        .n_q = work->what->rows * RF_ROOFLINE_GROUP,
+                                        .group = rf_kv_group_at(group, lower, padded),
+                                        .head_dim = RF_ROOFLINE_HEAD_DIM,
+                                        .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
+                                        .out = out,
+                                        .ldo = work->ldy};
+    work->what->table->attention_kv(&args);
+}
+
 static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end,
                            size_t slot)
 {
-    const struct rf_roofline_case *what = work->what;
-    size_t n_q = what->rows * RF_ROOFLINE_GROUP;
+    size_t floats = work->what->rows * RF_ROOFLINE_GROUP * work->ldy;
     for (size_t item = begin; item < end; item++) {
-        const uint16_t *k = (const uint16_t *)(const void *)(chunks + item * work->unit_bytes);
-        struct rf_attention_args args = {.q = work->q,
-                                         .visible = work->visible,
-                                         .n_q = n_q,
-                                         .k = k,
-                                         .v = k + (size_t)RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM,
-                                         .head_dim = RF_ROOFLINE_HEAD_DIM,
-                                         .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
-                                         .out = work->y + slot * work->slot_floats +
-                                                item * n_q * work->ldy,
-                                         .ldo = work->ldy};
-        if (what->kernel->bf16_kv)
-            what->table->attention_bf16(&args);
+        const char *chunk = chunks + item * work->unit_bytes;
+        float *out = work->y + slot * work->slot_floats + item * floats;
+        if (rf_kv_is_quantised(work->what->kernel->kv))
+            attend_group(work, chunk, out);
         else
-            what->table->attention_f16(&args);
+            attend_halves(work, chunk, out);
     }
 }
 
@@ -531,10 +573,10 @@ static int attention_work(struct work *work, struct rf_error *error)
     size_t queries = work->what->rows * RF_ROOFLINE_GROUP;
     work->part = attention_part;
     work->unit = work->grain = 1;
-    work->unit_bytes = RF_ATTENTION_CHUNK *
-                       (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) * sizeof(uint16_t);
-    work->items = work->what->in_cache ? 1 : CHUNKS;
-    work->item_operations = 4.0 * (double)queries * RF_ATTENTION_CHUNK * RF_ROOFLINE_HEAD_DIM;
+    size_t positions = attention_positions(work->what);
+    work->unit_bytes = attention_bytes(work->what);
+    work->items = work->what->in_cache ? 1 : POSITIONS / positions;
+    work->item_operations = 4.0 * (double)queries * (double)positions * RF_ROOFLINE_HEAD_DIM;
     work->ldy = rf_padded(RF_ROOFLINE_HEAD_DIM) + 2;
     work->slot_floats = work->items * queries * work->ldy;
 
@@ -662,7 +704,7 @@ int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_c
         result->m = what->in_cache ? work.items : what->m;
         result->k = what->k;
         if (what->kernel->is_attention) {
-            result->m = what->in_cache ? RF_ATTENTION_CHUNK : RF_ROOFLINE_CONTEXT;
+            result->m = what->in_cache ? attention_positions(what) : RF_ROOFLINE_CONTEXT;
             result->k = RF_ROOFLINE_HEAD_DIM;
         }
     }

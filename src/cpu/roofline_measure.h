@@ -10,6 +10,7 @@
 #define RF_CPU_ROOFLINE_MEASURE_H
 
 #include "cpu/roofline.h"
+#include "infer/backend.h"
 #include "microkernels/kernels.h"
 #include "microkernels/peak.h"
 
@@ -36,7 +37,7 @@ struct rf_roofline_kernel {
     int is_attention;
     enum rf_format format;   /* of a linear layer's weights */
     enum rf_operand operand; /* the form of its rows */
-    int bf16_kv;             /* attention over BF16; else over F16 */
+    enum rf_kv_type kv;      /* what attention reads */
 };
 
 /* Ended by an entry without a name. */

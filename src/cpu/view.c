@@ -286,6 +286,20 @@ static void rotate(const struct cpu_view *view, float *head, size_t row)
     }
 }
 
+/* Quantises what the pass's last rows are the first to read so. */
+static void quantise(struct cpu_view *view, struct rf_worker *worker, int32_t layer)
+{
+    size_t n_head = (size_t)view->params->n_head_kv;
+    for (int32_t g = 0; g < view->pass->n_groups; g++) {
+        struct cpu_cache *cache = view->groups[g].cache;
+        size_t n = (view->groups[g].n_groups - cache->n_groups) * n_head;
+        if (n == 0) continue;
+        struct cpu_items items = cpu_items(worker, n, 1);
+        for (size_t item; cpu_items_next(&items, &item);)
+            rf_cpu_cache_quantise(cache, layer, item % n_head, cache->n_groups + item / n_head);
+    }
+}
+
 static void rope_store(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct rf_params *params = view->params;
@@ -310,6 +324,7 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
         if (view->has_trees)
             rf_cpu_cache_get(cache, op->layer, h, slot, rf_cpu_tree_entry(view, h, row));
     }
+    quantise(view, worker, op->layer);
 }
 
 static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
@@ -396,7 +411,7 @@ static int check_rows(const struct cpu_view *view, const struct rf_rows *rows, i
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "group %d: %d rows from position %d on, in a context of %d", index, rows->n,
                        rows->first_pos, cache->shape.n_ctx);
-    if (cache->shape.kv != view->base.shape.kv)
+    if (!rf_kv_can_read(view->base.shape.kv, cache->shape.kv))
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "group %d: the view cannot read a KV cache of this type", index);
     return 0;
@@ -447,11 +462,14 @@ int rf_cpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_er
     if (!code) code = take_rows(view, pass, error);
     for (int32_t g = 0; !code && g < pass->n_groups; g++)
         code = rf_cpu_cache_prepare(view->groups[g].cache, (size_t)pass->groups[g].first_pos,
-                                    (size_t)pass->groups[g].n, error);
+                                    (size_t)pass->groups[g].n, &view->groups[g].n_groups, error);
     if (!code) code = rf_cpu_attention_prepare(view, error);
     if (code) return code;
     rf_lock_take(&view->queue->turn);
     rf_team_run_split(view->queue->team, view->split, (int)view->n_rows, walk, view);
     rf_lock_release(&view->queue->turn);
-    return view->stopped ? rf_fail(error, RF_ERR_CANCELLED, "cancelled") : 0;
+    if (view->stopped) return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
+    for (int32_t g = 0; g < pass->n_groups; g++)
+        view->groups[g].cache->n_groups = view->groups[g].n_groups;
+    return 0;
 }

@@ -49,12 +49,27 @@ struct rf_view;
 
 enum {
     RF_KV_POSITIONS = 256, /* of a cache's block */
+    RF_KV_RECENT = 128,    /* positions that are quantised together */
     RF_TREE_ROWS = 64,     /* of a pass in which rows have parents, at most */
     RF_MAX_ROWS = 512,     /* of any pass */
     RF_MAX_BEST = 8        /* likeliest tokens that a row's answer holds, at most */
 };
 
-enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1 };
+/* What a cache holds, or how a view reads it. A row at position t reads the positions before
+ * RF_KV_RECENT * (t / RF_KV_RECENT - 1) in 8 or 4 bits (microkernels/kv.h) and the newest, 129 to
+ * 256 with its own, in F16: QuantSpec's double buffer, section 4.3, so that drafts that are taken
+ * back never were quantised. A view of 4 bits also reads a cache of 8. */
+enum rf_kv_type { RF_KV_F16 = 0, RF_KV_BF16 = 1, RF_KV_Q8 = 2, RF_KV_Q4 = 3 };
+
+static inline int rf_kv_is_quantised(enum rf_kv_type kv)
+{
+    return kv == RF_KV_Q8 || kv == RF_KV_Q4;
+}
+
+static inline int rf_kv_can_read(enum rf_kv_type view, enum rf_kv_type cache)
+{
+    return view == cache || (view == RF_KV_Q4 && cache == RF_KV_Q8);
+}
 
 /* How linear layers round their input rows. */
 enum rf_precision {
@@ -256,6 +271,12 @@ struct rf_backend_ops {
     void (*cache_free)(struct rf_cache *cache);
     /* Gives up blocks that hold no position below n; it may keep one of them. */
     void (*cache_trim)(struct rf_cache *cache, int32_t n);
+    /* The caller will begin no pass before position n but after rewinding: a cache that quantises
+     * may give up what only earlier rows read in 16 bits. It keeps some of it. */
+    void (*cache_settle)(struct rf_cache *cache, int32_t n);
+    /* The greatest position r <= n from which a pass may begin with what the cache still has of n
+     * positions that were read: n itself, or less where earlier rows' 16 bits were given up. */
+    int32_t (*cache_resume)(const struct rf_cache *cache, int32_t n);
     /* Of the last pass's tree in this cache, which began at first_pos, keeps one path: the entries
      * of the rows path[0] < path[1] < ... < path[n - 1], each of which follows the one before (the
      * first: the text), move from the slots first_pos + path[i] to first_pos + i, in all layers.
@@ -265,7 +286,11 @@ struct rf_backend_ops {
     /* The first n positions in host memory, in one order for all backends. For each block of
      * RF_KV_POSITIONS, of which p are there, each layer and each KV head: K [b][head_dim][16] with
      * b = p / 16 rounded up and 16 positions side by side; then V [p][d] with d = head_dim rounded
-     * up to 16. Elements have 16 bits; those beyond p or head_dim are 0. */
+     * up to 16. Elements have 16 bits; those beyond p or head_dim are 0.
+     *
+     * Of a cache that quantises, first the g groups that the row n - 1 reads quantised: for each
+     * group the upper planes of all layers and heads, then the lower ones. Then the blocks as above
+     * from the one that has position g * RF_KV_RECENT on. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
     int (*cache_save)(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
     int (*cache_load)(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
@@ -343,7 +368,8 @@ struct rf_backend_kind {
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
     /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
     const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
-    uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv); /* of a position */
+    /* Of a cache with n_ctx positions, at most. */
+    uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 
     /* Measurements; each NULL where the kind has none. */
     int (*measure_read)(int32_t threads, const struct rf_allocator *allocator,

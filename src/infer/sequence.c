@@ -91,6 +91,8 @@ int rf_sequence_fork(struct rf_sequence **copy, struct rf_sequence *from, struct
     if (!made) return finish(copy, NULL, RF_ERR_MEMORY);
     made->n = from->n;
     made->n_read = from->n_read < from->n ? from->n_read : from->n;
+    if (from->cache)
+        made->n_read = from->cache->backend->ops->cache_resume(from->cache, made->n_read);
     memcpy(made->tokens, from->tokens, (size_t)from->n * sizeof *made->tokens);
     check(made);
     return finish(copy, made,
@@ -140,10 +142,12 @@ static void limit_writer(struct rf_sequence *s, int32_t n)
     s->n_written = 0;
 }
 
-/* The cache's entries from position n on are no longer the text's. */
+/* The cache's entries from position n on are no longer the text's. A pass must be able to begin
+ * after those that stay. */
 static void limit_read(struct rf_sequence *s, int32_t n)
 {
-    if (s->n_read > n) s->n_read = n;
+    if (s->n_read > n)
+        s->n_read = n = s->cache ? s->cache->backend->ops->cache_resume(s->cache, n) : n;
     limit_writer(s, n);
 }
 
@@ -236,6 +240,7 @@ static void end_pass(struct rf_sequence *s, const struct rf_view *view, int32_t 
     if (view == s->judge) {
         s->n_read = to;
         limit_writer(s, 0);
+        s->cache->backend->ops->cache_settle(s->cache, to);
     } else if (to > s->n_read) {
         s->writer = view;
         s->n_written = to;

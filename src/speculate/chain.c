@@ -24,6 +24,9 @@ static int is(struct span span, const char *word)
     return strlen(word) == span.bytes && memcmp(span.at, word, span.bytes) == 0;
 }
 
+/* The level, and the suffix of others, that reads the KV cache in 4 bits. */
+#define KV4 "kv4"
+
 static int find_form(struct span word)
 {
     for (int i = 0; i < N_FORMS; i++)
@@ -82,9 +85,22 @@ static int split_form(struct span *level, int *form, struct rf_error *error)
     return 0;
 }
 
+/* Takes ":kv4" off a form of the target's own weights: 1 if it was there. */
+static int take_kv4(struct span *level)
+{
+    static const char suffix[] = ":" KV4;
+    size_t cut = sizeof suffix - 1;
+    if (level->bytes <= cut || memcmp(level->at + level->bytes - cut, suffix, cut) != 0) return 0;
+    struct span head = trim((struct span){level->at, level->bytes - cut});
+    if (find_form(head) < 0) return 0;
+    *level = head;
+    return 1;
+}
+
 static int parse_level(struct rf_chain_level *level, struct span text, struct rf_error *error)
 {
     struct span name = text;
+    int reads_kv4 = take_kv4(&name);
     int form, code = split_form(&name, &form, error);
     if (code) return code;
     if (is(name, "auto") || is(name, "none"))
@@ -105,6 +121,10 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
         level->kind = RF_LEVEL_SELF;
         level->form = forms[self].form;
     }
+    if (is(name, KV4)) {
+        level->kind = RF_LEVEL_SELF;
+        level->is_own = reads_kv4 = 1;
+    }
     if (form >= 0 && level->kind != RF_LEVEL_MODEL)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%.*s\" takes no form after ':', only models do", shown(name),
@@ -115,6 +135,8 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
                        RF_CHAIN_NAME_BYTES - 1);
     if (form >= 0) level->form = forms[form].form;
     memcpy(level->name, name.at, name.bytes);
+    level->reads_kv4 = reads_kv4;
+    if (reads_kv4 && !level->is_own) memcpy(level->name + name.bytes, ":" KV4, sizeof ":" KV4);
     return 0;
 }
 

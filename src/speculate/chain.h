@@ -21,7 +21,9 @@ struct rf_chain_level {
     enum rf_level_kind kind;
     const struct rf_drafter *drafter; /* of a DRAFTER */
     enum rf_weight_form form;         /* of a MODEL or SELF */
-    char name[RF_CHAIN_NAME_BYTES];   /* without the form; "draft": the options' draft model */
+    int reads_kv4; /* a SELF that reads a quantised KV cache in 4 bits: "mxfp4:kv4" */
+    int is_own;    /* "kv4": with the target's own weights */
+    char name[RF_CHAIN_NAME_BYTES]; /* without the form; "draft": the options' draft model */
 };
 
 enum rf_chain_choice { RF_CHAIN_LEVELS, RF_CHAIN_AUTO };

@@ -373,6 +373,8 @@ static void check_model(const char *name, const struct rf_source *source, enum r
         every_layer_agrees(&subject, tier);
         rows_are_independent(&subject, tier, RF_KV_F16, thorough);
         rows_are_independent(&subject, tier, RF_KV_BF16, 0);
+        rows_are_independent(&subject, tier, RF_KV_Q8, thorough);
+        rows_are_independent(&subject, tier, RF_KV_Q4, 0);
         texts_share_a_pass(&subject, tier, 5);  /* together as few as a decoding step has */
         texts_share_a_pass(&subject, tier, 37); /* many */
         a_cancelled_pass_harms_nothing(&subject, tier);

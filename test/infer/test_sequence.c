@@ -77,17 +77,18 @@ struct bench {
 };
 
 static void bench_open(struct bench *bench, const struct device *device,
-                       const struct rf_source *source, enum rf_weight_form form)
+                       const struct rf_source *source, enum rf_weight_form form, enum rf_kv_type kv)
 {
     memset(bench, 0, sizeof *bench);
     bench->name = device->name;
-    bench->meter.block_bytes = RF_KV_POSITIONS * device->kind->kv_bytes(&params, RF_KV_F16);
+    bench->meter.block_bytes = device->kind->kv_bytes(&params, RF_KV_F16, RF_KV_POSITIONS);
     bench->allocator = (struct rf_allocator){meter_alloc, meter_release, &bench->meter};
     bench->opened = opened_new(device, source, form, &bench->allocator);
-    const struct rf_view_options options = {.max_rows = MAX_ROWS, .cancel = &bench->cancel};
+    struct rf_view_options options = {.kv = kv, .max_rows = MAX_ROWS, .cancel = &bench->cancel};
     MUST(rf_model_load(&bench->cast, source, bench->opened.queue, RF_WEIGHTS_MXFP4, NULL, NULL,
                        &error));
     bench->view = view_of(&bench->opened, bench->opened.model, &options);
+    if (kv == RF_KV_Q8) options.kv = RF_KV_Q4; /* the draft reads the upper nibbles alone */
     bench->draft = view_of(&bench->opened, bench->cast, &options);
     random_tokens(bench->text, N_CTX + 100, N_VOCAB, 7);
     bench->meter.made = bench->meter.out = 0;
@@ -667,6 +668,64 @@ static void states_move_between(struct bench *from, struct bench *to)
     rf_sequence_free(back);
 }
 
+/* ---- caches that quantise ---- */
+
+/* Of a long text only the newest positions are still there in 16 bits. Wherever it is cut, forked
+ * or loaded, it goes on as if it had been read plainly. */
+static void what_was_given_up_is_read_again(struct bench *bench)
+{
+    enum { N = 1500, BLOCKS_KEPT = 4, SPARE = 1024 };
+    static const int32_t places[] = {N - 1, 1281, 1280, 1152, 1025, 1024, 520, 127};
+    static int32_t text[N + 100];
+    random_tokens(text, N + 100, N_VOCAB, 11);
+    int32_t before = bench->meter.out;
+    struct rf_sequence *sequence = sequence_of(bench, N + 100),
+                       *other = sequence_of(bench, N + 100);
+    prefill(bench, sequence, text, N);
+    CHECK_INT(bench->meter.out - before, BLOCKS_KEPT);
+    check_sequence(bench, sequence, "a long text");
+
+    uint64_t bytes;
+    uint8_t *kv = save(sequence, &bytes);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        struct rf_sequence *copy = fork_of(bench, sequence);
+        rf_sequence_rewind(copy, places[i]);
+        CHECK_INT(rf_sequence_length(copy), places[i]);
+        CHECK_INT(rf_sequence_n_read(copy), places[i] >= SPARE ? places[i] : 0);
+        append(copy, text + N, 3);
+        check_sequence(bench, copy, "a long text that was cut");
+        MUST(rf_sequence_load(other, text, N, N, kv, &error));
+        CHECK_INT(rf_sequence_n_read(other), N);
+        if (i % 4 == 0) check_sequence(bench, other, "a long text that was loaded");
+        rf_sequence_rewind(other, places[i]);
+        append(other, text + N, 3);
+        check_sequence(bench, other, "a long text that was loaded and cut");
+        rf_sequence_free(copy);
+    }
+    append(sequence, text + N, 40);
+    check_sequence(bench, sequence, "a long text behind its forks");
+    free(kv);
+    rf_sequence_free(sequence);
+    rf_sequence_free(other);
+}
+
+static void a_checkpoint_shortens_reading(struct bench *bench)
+{
+    enum { N = 9400, CHECKPOINT = 8192, CUT = 8300 };
+    static int32_t text[N];
+    random_tokens(text, N, N_VOCAB, 12);
+    struct rf_sequence *sequence = sequence_of(bench, N);
+    prefill(bench, sequence, text, N);
+    rf_sequence_rewind(sequence, CUT);
+    CHECK_INT(rf_sequence_n_read(sequence), CHECKPOINT);
+    append(sequence, text, 3);
+    check_sequence(bench, sequence, "from a checkpoint");
+    rf_sequence_rewind(sequence, CHECKPOINT);
+    CHECK_INT(rf_sequence_n_read(sequence), CHECKPOINT);
+    check_sequence(bench, sequence, "at a checkpoint");
+    rf_sequence_free(sequence);
+}
+
 /* ---- reading ---- */
 
 static void answers_are_remembered(struct bench *bench)
@@ -933,8 +992,9 @@ static void other_taps_change_nothing(struct bench *bench)
 {
     enum { N = 12 };
     static const int32_t all[] = {-1, 0, 1}, some[] = {1};
-    const struct rf_view_options with_all = {.max_rows = N, .taps = all, .n_taps = 3},
-                                 with_some = {.max_rows = N, .taps = some, .n_taps = 1};
+    const enum rf_kv_type kv = bench->view->shape.kv;
+    const struct rf_view_options with_all = {.kv = kv, .max_rows = N, .taps = all, .n_taps = 3},
+                                 with_some = {.kv = kv, .max_rows = N, .taps = some, .n_taps = 1};
     const struct rf_backend_ops *ops = bench->opened.backend->ops;
     struct rf_view *views[] = {view_of(&bench->opened, bench->opened.model, &with_all),
                                view_of(&bench->opened, bench->opened.model, &with_some)};
@@ -981,7 +1041,7 @@ static void precisions_share_a_cache(const struct device *device)
     struct bench bench;
     static float exact[N * N_VOCAB];
     if (!source) exit(1);
-    bench_open(&bench, device, source, RF_WEIGHTS_STORED);
+    bench_open(&bench, device, source, RF_WEIGHTS_STORED, RF_KV_F16);
     const struct rf_view_options in_16 = {.max_rows = MAX_ROWS, .precision = RF_PRECISION_16};
     struct rf_view *judge = view_of(&bench.opened, bench.opened.model, &in_16);
     const struct rf_sequence_shape shape = {.n_ctx = N_CTX};
@@ -1050,13 +1110,28 @@ static void check_model(const enum rf_dtype *types, size_t n_types, enum rf_weig
     CHECK(source != NULL);
     if (!source) return;
     for (int d = 0; d < N_DEVICES; d++) {
-        bench_open(&benches[d], &devices[d], source, form);
+        bench_open(&benches[d], &devices[d], source, form, RF_KV_F16);
         check_bench(&benches[d]);
     }
     for (int from = 0; from < N_DEVICES; from++)
         for (int to = 0; to < N_DEVICES; to++)
             if (from != to) states_move_between(&benches[from], &benches[to]);
     for (int d = 0; d < N_DEVICES; d++) bench_close(&benches[d]);
+    synthetic_free(source);
+}
+
+/* Caches that quantise. */
+static void check_quantised(const struct device *device, enum rf_kv_type kv)
+{
+    static const enum rf_dtype bf16 = RF_BF16;
+    static struct bench bench;
+    struct rf_source *source = synthetic_new(&params, &bf16, 1);
+    if (!source) exit(1);
+    bench_open(&bench, device, source, RF_WEIGHTS_BF16, kv);
+    check_bench(&bench);
+    what_was_given_up_is_read_again(&bench);
+    if (!device->tier && kv == RF_KV_Q8) a_checkpoint_shortens_reading(&bench);
+    bench_close(&bench);
     synthetic_free(source);
 }
 
@@ -1067,6 +1142,11 @@ int main(void)
     texts_need_no_device();
     check_model(&bf16, 1, RF_WEIGHTS_BF16);
     check_model(mixed, 5, RF_WEIGHTS_STORED);
-    for (int d = 0; d < N_DEVICES; d++) precisions_share_a_cache(&devices[d]);
+    for (int d = 0; d < N_DEVICES; d++) {
+        precisions_share_a_cache(&devices[d]);
+        if (devices[d].kind != &rf_cpu_backend_kind) continue;
+        check_quantised(&devices[d], RF_KV_Q8);
+        check_quantised(&devices[d], RF_KV_Q4);
+    }
     return check_result();
 }

@@ -254,6 +254,8 @@ int main(void)
                                .qkv_bias = 1};
     check_synthetic("qwen2", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_F16);
     check_synthetic("qwen2, KV in BF16", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_BF16);
+    check_synthetic("qwen2, KV in 8 bits", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_Q8);
+    check_synthetic("qwen2, KV in 4 bits", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_Q4);
     params.n_embd = 96; /* whole blocks of 32, of which quantised matrices consist */
     params.n_head = 8;
     check_synthetic("mixed", &params, mixed, sizeof mixed / sizeof *mixed, RF_WEIGHTS_STORED,

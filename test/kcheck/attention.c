@@ -1,4 +1,4 @@
-/* Attention over one chunk, in both cache types. */
+/* Attention over one chunk, in both cache types, and over quantised groups. */
 #include <math.h>
 #include <string.h>
 
@@ -82,6 +82,154 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
     kcheck_release(v, v_bytes);
 }
 
+/* ---- quantised groups ---- */
+
+struct kv_shape {
+    size_t n_q, dim;
+    int has_lower, is_hard; /* hard: any bits as codes */
+};
+
+/* One head's planes. */
+struct planes {
+    uint8_t *upper, *lower;
+    size_t upper_bytes, lower_bytes;
+};
+
+/* Codes of 8 bits are off by half a step of the scale, those of 4 by half of 16 steps and what the
+ * rounding of the middle shifts them by. Where a middle's own rounding is more than the slack of
+ * the codes, that is the error: 2^-11 of the value. */
+static void check_code(struct kcheck *check, float got, uint16_t half, uint16_t scale, double steps)
+{
+    double wanted = (double)rf_f16_to_f32(half);
+    kcheck_near(check, (double)got, wanted,
+                steps * (double)rf_f16_to_f32(scale) + fabs(wanted) / 2048 + 1e-6,
+                "a quantised key or value");
+}
+
+static void check_quantizer(struct kcheck *check, const struct planes *planes, const uint16_t *k,
+                            const uint16_t *v, size_t dim)
+{
+    size_t padded = rf_padded(dim);
+    for (int has_lower = 0; has_lower < 2; has_lower++) {
+        struct rf_kv_group group =
+            rf_kv_group_at(planes->upper, has_lower ? planes->lower : NULL, padded);
+        double steps = has_lower ? 0.502 : 12;
+        for (size_t p = 0; p < RF_KV_GROUP; p++)
+            for (size_t j = 0; j < dim; j++) {
+                check_code(check, rf_kv_key(&group, p, j, padded),
+                           k[(p / 16 * dim + j) * 16 + p % 16], group.k_scale[j], steps);
+                check_code(check, rf_kv_value(&group, p, j), v[p * padded + j], group.v_scale[p],
+                           steps);
+            }
+    }
+}
+
+static struct planes make_planes(struct kcheck *check, const struct kv_shape *shape)
+{
+    size_t padded = rf_padded(shape->dim), n_k = RF_KV_GROUP * shape->dim,
+           n_v = RF_KV_GROUP * padded;
+    struct planes planes = {.upper_bytes = rf_kv_upper_bytes(padded),
+                            .lower_bytes = rf_kv_lower_bytes(padded)};
+    planes.upper = kcheck_guarded(planes.upper_bytes);
+    planes.lower = kcheck_guarded(planes.lower_bytes);
+    uint16_t *k = kcheck_guarded(n_k * sizeof *k), *v = kcheck_guarded(n_v * sizeof *v);
+    for (size_t i = 0; i < n_k; i++)
+        k[i] = rf_f32_to_f16(kcheck_normal(check) + (i / 16 % shape->dim == 1 ? 20.0f : 0.0f));
+    for (size_t i = 0; i < n_v; i++) v[i] = rf_f32_to_f16(kcheck_normal(check));
+    rf_kv_quantize(planes.upper, planes.lower, k, v, shape->dim);
+    check_quantizer(check, &planes, k, v, shape->dim);
+    for (size_t i = 0; shape->is_hard && i < 2 * rf_kv_nibbles(padded); i++) {
+        planes.upper[i] = (uint8_t)kcheck_between(check, 0, 255);
+        planes.lower[i] = i % 2 ? 255 : (uint8_t)kcheck_between(check, 0, 255);
+    }
+    kcheck_release(k, n_k * sizeof *k);
+    kcheck_release(v, n_v * sizeof *v);
+    return planes;
+}
+
+static float *attend_kv(struct kcheck *check, const struct rf_kernels *kernels,
+                        const struct kv_shape *shape, const struct planes *planes,
+                        const float *const *q, size_t n_q)
+{
+    size_t padded = rf_padded(shape->dim), ldo = padded + 2;
+    float *out = kcheck_guarded(n_q * ldo * sizeof *out);
+    struct rf_attention_kv_args args = {
+        .q = q,
+        .n_q = n_q,
+        .group = rf_kv_group_at(planes->upper, shape->has_lower ? planes->lower : NULL, padded),
+        .head_dim = shape->dim,
+        .scale = 1.0f / sqrtf((float)shape->dim),
+        .out = out,
+        .ldo = ldo};
+    kcheck_call(check, "attention_kv", (kcheck_kernel *)kernels->attention_kv,
+                (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
+    return out;
+}
+
+/* The reference's rounding of queries and weights is small beside attention over the values that
+ * the codes stand for. */
+static void check_definition(struct kcheck *check, const struct kv_shape *shape,
+                             const struct planes *planes, const float *q, const float *wanted)
+{
+    size_t padded = rf_padded(shape->dim);
+    struct rf_kv_group group =
+        rf_kv_group_at(planes->upper, shape->has_lower ? planes->lower : NULL, padded);
+    double score[RF_KV_GROUP], max = -INFINITY, sum = 0;
+    for (size_t p = 0; p < RF_KV_GROUP; p++) {
+        score[p] = 0;
+        for (size_t j = 0; j < shape->dim; j++)
+            score[p] += (double)q[j] * (double)rf_kv_key(&group, p, j, padded);
+        score[p] /= sqrt((double)shape->dim);
+        max = fmax(max, score[p]);
+    }
+    for (size_t p = 0; p < RF_KV_GROUP; p++) sum += score[p] = exp(score[p] - max);
+    double tolerance = shape->has_lower ? 0.01 : 0.25;
+    kcheck_near(check, (double)wanted[padded], max, tolerance, "attention_kv: the greatest score");
+    for (size_t j = 0; j < shape->dim; j++) {
+        double value = 0;
+        for (size_t p = 0; p < RF_KV_GROUP; p++)
+            value += score[p] * (double)rf_kv_value(&group, p, j);
+        kcheck_near(check, (double)(wanted[j] / wanted[padded + 1]), value / sum, tolerance,
+                    "attention_kv dim=%zu lower=%d: element %zu", shape->dim, shape->has_lower, j);
+    }
+}
+
+static void check_kv_shape(struct kcheck *check, const struct kv_shape *shape)
+{
+    size_t padded = rf_padded(shape->dim), ldo = padded + 2, q_bytes = shape->dim * sizeof(float);
+    struct planes planes = make_planes(check, shape);
+    float *q[MAX_QUERIES];
+    const float *queries[MAX_QUERIES];
+    for (size_t i = 0; i < shape->n_q; i++) {
+        queries[i] = q[i] = kcheck_guarded(q_bytes);
+        for (size_t j = 0; j < shape->dim; j++)
+            q[i][j] = i == 3 ? 0.0f : kcheck_normal(check) * (shape->is_hard ? 0.3f : 1.0f);
+    }
+    float *wanted = attend_kv(check, check->ref, shape, &planes, queries, shape->n_q);
+    float *got = attend_kv(check, check->kernels, shape, &planes, queries, shape->n_q);
+    if (!shape->is_hard) check_definition(check, shape, &planes, q[0], wanted);
+    for (size_t i = 0; i < shape->n_q; i++) {
+        /* A weight that falls on the other side of a rounding border changes an element by up to a
+         * code, 128 steps of the greatest scale (here below 0.1), in 16256. */
+        for (size_t j = 0; j < ldo; j++)
+            kcheck_near(check, (double)got[i * ldo + j], (double)wanted[i * ldo + j],
+                        1e-5 * (1.0 + (double)fabsf(wanted[i * ldo + padded + 1])) +
+                            4 * 12.8 / 16256,
+                        "attention_kv dim=%zu queries=%zu lower=%d: query %zu, element %zu",
+                        shape->dim, shape->n_q, shape->has_lower, i, j);
+        float *single = attend_kv(check, check->kernels, shape, &planes, queries + i, 1);
+        kcheck_same(check, single, got + i * ldo, ldo * sizeof *got,
+                    "attention_kv dim=%zu queries=%zu: bits of query %zu depend on the others",
+                    shape->dim, shape->n_q, i);
+        kcheck_release(single, ldo * sizeof *got);
+        kcheck_release(q[i], q_bytes);
+    }
+    kcheck_release(wanted, shape->n_q * ldo * sizeof *wanted);
+    kcheck_release(got, shape->n_q * ldo * sizeof *got);
+    kcheck_release(planes.upper, planes.upper_bytes);
+    kcheck_release(planes.lower, planes.lower_bytes);
+}
+
 void kcheck_attention(struct kcheck *check)
 {
     const size_t dims[] = {2, 8, 16, 24, 40, 64, 80, 96, 128, 256};
@@ -95,5 +243,14 @@ void kcheck_attention(struct kcheck *check)
                                                             : kcheck_between(check, 1, 256),
                                       .bf16 = bf16};
                 check_shape(check, &shape);
+            }
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+            for (size_t i = 0; i < kcheck_shapes(check, 3, 2); i++) {
+                struct kv_shape shape = {.n_q = kcheck_between(check, 1, i ? MAX_QUERIES : 8),
+                                         .dim = dims[d],
+                                         .has_lower = kind % 2,
+                                         .is_hard = kind / 2};
+                check_kv_shape(check, &shape);
             }
 }

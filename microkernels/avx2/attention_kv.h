@@ -1,0 +1,260 @@
+/* Attention over quantised groups with vectors of 256 bits. With RF_DPBUSD as vpdpbusd, else with
+ * vpmaddubsw on single nibbles, whose sums of eight fit into 16 bits: 8 * 2 * 15 * 127. */
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "microkernels/avx2/math.h"
+#include "microkernels/avx2/tier.h"
+#include "microkernels/x86.h"
+
+typedef struct {
+    __m256 a, b;
+} lanes;
+typedef struct {
+    __m256i a, b;
+} whole;
+
+INLINE lanes l_set(float x)
+{
+    return (lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
+INLINE lanes l_load(const float *from)
+{
+    return (lanes){_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
+}
+
+INLINE lanes l_load_first(const float *from, size_t n)
+{
+    return (lanes){_mm256_maskload_ps(from, rf_lanes(n)),
+                   n > 8 ? _mm256_maskload_ps(from + 8, rf_lanes(n - 8)) : _mm256_setzero_ps()};
+}
+
+INLINE lanes l_load_f16(const uint16_t *from)
+{
+    return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)),
+                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + 8)))};
+}
+
+INLINE void l_store(float *to, lanes x)
+{
+    _mm256_storeu_ps(to, x.a);
+    _mm256_storeu_ps(to + 8, x.b);
+}
+
+INLINE void l_store_first(float *to, lanes x, size_t n)
+{
+    _mm256_storeu_ps(to, _mm256_and_ps(x.a, _mm256_castsi256_ps(rf_lanes(n))));
+    _mm256_storeu_ps(to + 8, _mm256_and_ps(x.b, _mm256_castsi256_ps(rf_lanes(n > 8 ? n - 8 : 0))));
+}
+
+INLINE lanes l_add(lanes x, lanes y)
+{
+    return (lanes){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+
+INLINE lanes l_mul(lanes x, lanes y)
+{
+    return (lanes){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+
+INLINE lanes l_fma(lanes x, lanes y, lanes z)
+{
+    return (lanes){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+
+INLINE lanes l_max(lanes x, lanes y)
+{
+    return (lanes){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+}
+
+INLINE lanes l_abs(lanes x)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (lanes){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
+
+INLINE lanes l_exp(lanes x)
+{
+    return (lanes){rf_exp_ps(x.a), rf_exp_ps(x.b)};
+}
+
+INLINE float l_sum(lanes x)
+{
+    return rf_sum_ps(_mm256_add_ps(x.a, x.b));
+}
+
+INLINE float l_top(lanes x)
+{
+    return rf_max_ps(_mm256_max_ps(x.a, x.b));
+}
+
+INLINE whole l_round(lanes x)
+{
+    return (whole){_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
+}
+
+INLINE lanes l_float(whole x)
+{
+    return (lanes){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
+}
+
+INLINE whole w_set(int32_t x)
+{
+    return (whole){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+
+INLINE whole w_load(const int32_t *from)
+{
+    return (whole){_mm256_loadu_si256((const __m256i *)from),
+                   _mm256_loadu_si256((const __m256i *)(from + 8))};
+}
+
+INLINE whole w_add(whole x, whole y)
+{
+    return (whole){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+
+INLINE whole w_sub(whole x, whole y)
+{
+    return (whole){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+
+INLINE whole w_shift(whole x, int n)
+{
+    return (whole){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+
+INLINE whole w_split(whole x, whole *low)
+{
+    whole high = w_add(x, w_set(64));
+    high = (whole){_mm256_srai_epi32(high.a, 7), _mm256_srai_epi32(high.b, 7)};
+    *low = w_sub(x, w_shift(high, 7));
+    return high;
+}
+
+INLINE void w_store8(int8_t *to, whole x)
+{
+    __m256i pairs = _mm256_packs_epi32(x.a, x.b); /* x.a 0-3, x.b 0-3, x.a 4-7, x.b 4-7 */
+    pairs = _mm256_permute4x64_epi64(pairs, _MM_SHUFFLE(3, 1, 2, 0));
+    _mm_storeu_si128((__m128i *)to, _mm_packs_epi16(_mm256_castsi256_si128(pairs),
+                                                    _mm256_extracti128_si256(pairs, 1)));
+}
+
+INLINE int32_t w_sum(whole x)
+{
+    __m256i eight = _mm256_add_epi32(x.a, x.b);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(1, 0, 3, 2)));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 1)));
+}
+
+#include "microkernels/attention_kv.h"
+
+#ifdef RF_DPBUSD
+enum { MOST_ROWS = 4 };
+#else
+enum { MOST_ROWS = 2 };
+#endif
+
+INLINE __m256i broadcast(const int8_t *x)
+{
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+INLINE __m256i nibbles(__m256i plane, int half)
+{
+    return _mm256_and_si256(half ? _mm256_srli_epi16(plane, 4) : plane, _mm256_set1_epi8(15));
+}
+
+/* Eight lanes of a block (`at`: byte 0 or 32 of a line) with `rows` rows. */
+#ifdef RF_DPBUSD
+INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
+                 int32_t *out, int rows)
+{
+    __m256i acc[MOST_ROWS];
+#    pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_si256();
+    for (size_t k = 0; k < depth; k += 8) {
+        __m256i up = _mm256_loadu_si256((const __m256i *)(upper + k * 8)), codes[2];
+        for (int half = 0; half < 2; half++) codes[half] = nibbles(up, half);
+        if (lower) {
+            __m256i low = _mm256_loadu_si256((const __m256i *)(lower + k * 8));
+            for (int half = 0; half < 2; half++)
+                codes[half] =
+                    _mm256_or_si256(_mm256_slli_epi16(codes[half], 4), nibbles(low, half));
+        }
+#    pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const int8_t *at = x + r * RF_KV_MOST_DIM + k;
+            acc[r] = RF_DPBUSD(acc[r], codes[0], broadcast(at));
+            acc[r] = RF_DPBUSD(acc[r], codes[1], broadcast(at + 4));
+        }
+    }
+#    pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+        _mm256_storeu_si256((__m256i *)(out + r * RF_KV_MOST_DIM), acc[r]);
+}
+#else
+INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
+                 int32_t *out, int rows)
+{
+    const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
+    __m256i acc[MOST_ROWS];
+#    pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_si256();
+    for (size_t first = 0, end; first < depth; first = end) {
+        __m256i ups[MOST_ROWS], lows[MOST_ROWS];
+        end = depth - first < 32 ? depth : first + 32;
+#    pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) ups[r] = lows[r] = _mm256_setzero_si256();
+        for (size_t k = first; k < end; k += 8) {
+            __m256i up = _mm256_loadu_si256((const __m256i *)(upper + k * 8)), low = up;
+            if (lower) low = _mm256_loadu_si256((const __m256i *)(lower + k * 8));
+#    pragma GCC unroll 2
+            for (int half = 0; half < 2; half++)
+#    pragma GCC unroll 2
+                for (int r = 0; r < rows; r++) {
+                    __m256i bytes = broadcast(x + r * RF_KV_MOST_DIM + k + (size_t)half * 4);
+                    ups[r] =
+                        _mm256_add_epi16(ups[r], _mm256_maddubs_epi16(nibbles(up, half), bytes));
+                    if (lower)
+                        lows[r] = _mm256_add_epi16(lows[r],
+                                                   _mm256_maddubs_epi16(nibbles(low, half), bytes));
+                }
+        }
+#    pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) {
+            acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(ups[r], lower ? sixteens : ones));
+            if (lower) acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(lows[r], ones));
+        }
+    }
+#    pragma GCC unroll 2
+    for (int r = 0; r < rows; r++)
+        _mm256_storeu_si256((__m256i *)(out + r * RF_KV_MOST_DIM), acc[r]);
+}
+#endif
+
+INLINE void all_tiles(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
+                      const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM])
+{
+    for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
+        size_t at = h / 2 * depth * 8 + h % 2 * 32, r = 0;
+        const uint8_t *up = upper + at, *low = lower ? lower + at : NULL;
+        for (; r + MOST_ROWS <= x->n; r += MOST_ROWS)
+            tile(up, low, depth, x->at[r], out[r] + h * 8, MOST_ROWS);
+        for (; r < x->n; r++) tile(up, low, depth, x->at[r], out[r] + h * 8, 1);
+    }
+}
+
+static void kv_dots(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
+                    const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM])
+{
+    if (lower)
+        all_tiles(upper, lower, depth, blocks, x, out);
+    else
+        all_tiles(upper, NULL, depth, blocks, x, out);
+}

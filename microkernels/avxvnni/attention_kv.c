@@ -1,0 +1,8 @@
+#include "microkernels/avxvnni/tier.h"
+
+#include "microkernels/avx2/attention_kv.h"
+
+void rf_avxvnni_init_attention_kv(struct rf_kernels *kernels)
+{
+    kernels->attention_kv = attention_kv;
+}
