@@ -1,0 +1,114 @@
+#include "quant/gptq.h"
+
+#include <string.h>
+
+enum {
+    STEP = 256,    /* columns that are rounded before the others are compensated */
+    ROWS_GRAIN = 8 /* rows that a worker takes at a time */
+};
+
+/* ---- the factor ---- */
+
+/* The lower triangle as it was, from the upper one, with `damping` added to the diagonal. */
+static void restore(float *h, const float *diagonal, size_t k, float damping)
+{
+    for (size_t i = 0; i < k; i++) {
+        for (size_t j = 0; j < i; j++) h[i * k + j] = h[j * k + i];
+        h[i * k + i] = diagonal[i] + damping;
+    }
+}
+
+int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_error *error)
+{
+    float *diagonal = rf_malloc(gptq->allocator, k, sizeof *diagonal, "calibrating", error);
+    if (!diagonal) return RF_ERR_MEMORY;
+    double mean = 0;
+    for (size_t i = 0; i < k; i++) {
+        diagonal[i] = h[i * k + i];
+        mean += (double)diagonal[i] / (double)k;
+        for (size_t j = 0; j < i; j++) h[j * k + i] = h[i * k + j];
+    }
+    if (mean == 0) mean = 1; /* no input at all */
+    int failed = 1;
+    for (double damping = 0.01 * mean; failed && damping < 100 * mean; damping *= 10) {
+        restore(h, diagonal, k, (float)damping);
+        failed = rf_blas_invert_factor(gptq->blas, h, k);
+    }
+    rf_free(gptq->allocator, diagonal);
+    return failed ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                            "calibrating: the inputs of a layer have no numbers")
+                  : 0;
+}
+
+/* ---- rounding ---- */
+
+struct step {
+    const struct rf_gptq *gptq;
+    const struct rf_grid_layout *layout;
+    const float *factor;
+    float *w, *errors; /* [m][k]; [m][STEP] */
+    uint8_t *blocks;
+    size_t m, k, first, end; /* columns */
+    size_t block_elems, block_bytes;
+};
+
+/* Rounds one row of a block whose columns begin at `at`, and makes up for the errors in the columns
+ * of this step. */
+static void round_block(const struct step *step, size_t row, size_t at)
+{
+    struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
+    uint8_t codes[RF_SUPERBLOCK];
+    size_t k = step->k;
+    float *w = step->w + row * k, *errors = step->errors + row * STEP;
+    uint8_t *block =
+        step->blocks + (row * (k / step->block_elems) + at / step->block_elems) * step->block_bytes;
+    step->gptq->kernels->cast[step->layout->cast](block, w + at, step->block_elems);
+    rf_grid_read(step->layout, block, grids);
+    for (size_t i = step->block_elems; i-- > 0;) {
+        size_t j = at + i;
+        const float *factor = step->factor + j * k;
+        float value;
+        codes[i] = (uint8_t)rf_grid_round(step->layout, &grids[i / RF_GRID_GROUP], w[j], &value);
+        float error = (w[j] - value) / factor[j];
+        errors[j - step->first] = error;
+        for (size_t c = step->first; c < j; c++) w[c] -= error * factor[c];
+    }
+    rf_grid_put(step->layout, block, codes);
+}
+
+static void round_rows(void *argument, struct rf_worker *worker)
+{
+    const struct step *step = argument;
+    struct rf_share share;
+    size_t begin, end;
+    rf_share_begin(&share, worker, step->m, ROWS_GRAIN, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t row = begin; row < end; row++)
+            for (size_t at = step->end; at > step->first; at -= step->block_elems)
+                round_block(step, row, at - step->block_elems);
+}
+
+int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,
+                  enum rf_dtype dtype, void *blocks, struct rf_error *error)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    struct step step = {.gptq = gptq,
+                        .layout = rf_grid_layout(dtype),
+                        .factor = factor,
+                        .w = w,
+                        .blocks = blocks,
+                        .m = m,
+                        .k = k,
+                        .block_elems = info->block_elems,
+                        .block_bytes = info->block_bytes};
+    step.errors = rf_malloc(gptq->allocator, m, STEP * sizeof *step.errors, "calibrating", error);
+    if (!step.errors) return RF_ERR_MEMORY;
+    for (step.end = k; step.end; step.end = step.first) {
+        step.first = (step.end - 1) / STEP * STEP;
+        rf_team_run(gptq->team, 0, round_rows, &step);
+        rf_blas_subtract_product(gptq->blas, w, k, step.errors, STEP, factor + step.first * k, k, m,
+                                 step.first, step.end - step.first);
+    }
+    rf_free(gptq->allocator, step.errors);
+    return 0;
+}
