@@ -100,6 +100,12 @@ const struct option option_table[] = {
     {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
      "with --type mxfp4, how exponents are chosen: 'best' (default): of two, the one with less "
      "squared error; 'floor': as OCP specifies"},
+    {"--calibrate", NULL, "FILE", OPTION_TEXT, VERB_QUANTIZE, AT(calibrate), 0, 0, NULL,
+     "with --type mxfp4 or q4, a text on which the new weights lose least: slow, but as good as "
+     "more "
+     "bits. Ctrl-C stops; the same command continues"},
+    {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
+     "with --calibrate, only the first N windows of 512 tokens (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
      "worker threads (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,

@@ -40,6 +40,7 @@ struct cli_options {
     const char *model; /* NULL where the verb takes none */
     const char *out;   /* the output file of quantize */
     const char *type, *rule;
+    const char *calibrate; /* a text file; NULL: none */
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     int32_t gamma;                                       /* 0: adaptive */
