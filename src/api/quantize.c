@@ -19,16 +19,13 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     static const struct {
         const char *name;
         enum rf_cast_target target;
-    } types[] = {{"mxfp4", RF_TARGET_MXFP4},
-                 {"q4", RF_TARGET_Q4},
-                 {"q4_0", RF_TARGET_Q4_0},
-                 {"q8_0", RF_TARGET_Q8_0},
-                 {"bf16", RF_TARGET_BF16}};
+    } types[] = {{"mxfp4", RF_TARGET_MXFP4}, {"q4", RF_TARGET_Q4},     {"q4_0", RF_TARGET_Q4_0},
+                 {"q8_0", RF_TARGET_Q8_0},   {"w4a8", RF_TARGET_W4A8}, {"bf16", RF_TARGET_BF16}};
     size_t i = 0, n = sizeof types / sizeof *types;
     while (i < n && strcmp(types[i].name, type) != 0) i++;
     if (i == n)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "type \"%s\": known are mxfp4, q4, q4_0, q8_0 and bf16", type);
+                       "type \"%s\": known are mxfp4, q4, q4_0, w4a8, q8_0 and bf16", type);
     *target = types[i].target;
     if (!rule) return 0;
     if (*target != RF_TARGET_MXFP4)
@@ -41,7 +38,7 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     return 0;
 }
 
-enum { DEFAULT_WINDOWS = 128 };
+enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128 };
 
 /* The text as windows, each of which begins with BOS where the model adds one. */
 static int take_windows(const struct rf_source *source, const char *path,
@@ -95,9 +92,16 @@ static int check_calibration(const riffle_quantize_options *chosen, enum rf_cast
     if (chosen->calibration_windows < 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "calibration_windows %d: is negative",
                        chosen->calibration_windows);
-    if (chosen->calibration && target != RF_TARGET_MXFP4 && target != RF_TARGET_Q4)
+    if (chosen->calibration && target != RF_TARGET_MXFP4 && target != RF_TARGET_Q4 &&
+        target != RF_TARGET_W4A8)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "only mxfp4 with the rule best and q4 can be calibrated");
+                       "only mxfp4 with the rule best, q4 and w4a8 can be calibrated");
+    if (!chosen->calibration && target == RF_TARGET_W4A8)
+        return rf_fail(error, RF_ERR_ARGUMENT, "w4a8 needs a text to calibrate on");
+    if (chosen->group < -1 || chosen->group % 64 > 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: is not a multiple of 64", chosen->group);
+    if (chosen->group && target != RF_TARGET_W4A8)
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: only w4a8 has groups", chosen->group);
     return 0;
 }
 
@@ -116,6 +120,9 @@ int riffle_quantize(const char *in, const char *out, const char *type,
     struct rf_api_progress report = {chosen.progress, chosen.progress_user,
                                      chosen.calibration ? "calibrating" : "quantising"};
     struct rf_quantize_options work = {.progress = chosen.progress ? rf_api_report : NULL,
+                                       .group = chosen.group > 0   ? chosen.group
+                                                : chosen.group < 0 ? 0
+                                                                   : DEFAULT_GROUP,
                                        .user = &report};
     const struct rf_backend_options device = rf_api_device();
     struct rf_device_info info;

@@ -203,7 +203,9 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made,
     float *w = rf_malloc(c->allocator, m * k, sizeof *w, what, c->error);
     if (!w) return RF_ERR_MEMORY;
     rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
-    int code = rf_gptq_round(&c->gptq, c->inputs[input].hessian, w, m, k, made->dtype,
+    size_t group = made->dtype == RF_W4A8 ? (size_t)c->options->quantize.group
+                                          : rf_dtype_info(made->dtype)->block_elems;
+    int code = rf_gptq_round(&c->gptq, c->inputs[input].hessian, w, m, k, made->dtype, group,
                              (void *)made->data, c->error);
     rf_free(c->allocator, w);
     return code;
@@ -326,6 +328,7 @@ static uint64_t identity_of(const struct calibration *c)
     const struct rf_calibrate_options *options = c->options;
     uint64_t hash = saved_hash(0, &c->source->params, offsetof(struct rf_params, n_ctx_train));
     hash = saved_hash(hash, &options->quantize.target, sizeof options->quantize.target);
+    hash = saved_hash(hash, &options->quantize.group, sizeof options->quantize.group);
     hash = saved_hash(hash, options->tokens,
                       (size_t)options->n_windows * RF_CALIBRATE_WINDOW * sizeof *options->tokens);
     for (int32_t i = 0; i < c->source->n_tensors; i++) {

@@ -41,6 +41,7 @@ struct cli_options {
     const char *out;   /* the output file of quantize */
     const char *type, *rule;
     const char *calibrate; /* a text file; NULL: none */
+    const char *group;     /* "128", "channel" or NULL */
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     int32_t gamma;                                       /* 0: adaptive */

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/json.h"
 #include "cli/model_list.h"
@@ -71,6 +72,7 @@ int verb_quantize(const struct cli_options *options)
     quantize_options.calibration = text;
     quantize_options.calibration_bytes = bytes;
     quantize_options.calibration_windows = options->chunks;
+    if (options->group) quantize_options.group = strcmp(options->group, "channel") == 0 ? -1 : 128;
     quantize_options.progress = progress_update;
     quantize_options.progress_user = &progress;
     double start = rf_clock_seconds();

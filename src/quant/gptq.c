@@ -50,7 +50,20 @@ struct step {
     uint8_t *blocks;
     size_t m, k, first, end; /* columns */
     size_t block_elems, block_bytes;
+    size_t group;            /* columns that share a scale */
+    const float *importance; /* [k] of errors */
 };
+
+/* Where a group ends with a block, its scales are chosen for what its columns hold by now. */
+static void choose_scales(const struct step *step, size_t row, size_t block_end)
+{
+    size_t first = (block_end - 1) / step->group * step->group, k = step->k;
+    size_t end = first + step->group < k ? first + step->group : k;
+    if (block_end != end) return;
+    rf_grid_choose(step->layout, step->gptq->kernels, step->w + row * k + first,
+                   step->importance + first, end - first,
+                   step->blocks + (row * k + first) / step->block_elems * step->block_bytes);
+}
 
 /* Rounds one row of a block whose columns begin at `at`, and makes up for the errors in the columns
  * of this step. */
@@ -62,7 +75,7 @@ static void round_block(const struct step *step, size_t row, size_t at)
     float *w = step->w + row * k, *errors = step->errors + row * STEP;
     uint8_t *block =
         step->blocks + (row * (k / step->block_elems) + at / step->block_elems) * step->block_bytes;
-    step->gptq->kernels->cast[step->layout->cast](block, w + at, step->block_elems);
+    choose_scales(step, row, at + step->block_elems);
     rf_grid_read(step->layout, block, grids);
     for (size_t i = step->block_elems; i-- > 0;) {
         size_t j = at + i;
@@ -89,7 +102,7 @@ static void round_rows(void *argument, struct rf_worker *worker)
 }
 
 int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,
-                  enum rf_dtype dtype, void *blocks, struct rf_error *error)
+                  enum rf_dtype dtype, size_t group, void *blocks, struct rf_error *error)
 {
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
     struct step step = {.gptq = gptq,
@@ -100,9 +113,15 @@ int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, siz
                         .m = m,
                         .k = k,
                         .block_elems = info->block_elems,
-                        .block_bytes = info->block_bytes};
-    step.errors = rf_malloc(gptq->allocator, m, STEP * sizeof *step.errors, "calibrating", error);
+                        .block_bytes = info->block_bytes,
+                        .group = group ? group : k};
+    /* One block: [m][STEP] errors, [k] importances. */
+    step.errors =
+        rf_malloc(gptq->allocator, m * STEP + k, sizeof *step.errors, "calibrating", error);
     if (!step.errors) return RF_ERR_MEMORY;
+    float *importance = step.errors + m * STEP;
+    for (size_t j = 0; j < k; j++) importance[j] = 1.0f / (factor[j * k + j] * factor[j * k + j]);
+    step.importance = importance;
     for (step.end = k; step.end; step.end = step.first) {
         step.first = (step.end - 1) / STEP * STEP;
         rf_team_run(gptq->team, 0, round_rows, &step);

@@ -23,8 +23,8 @@ struct rf_gptq {
 int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_error *error);
 
 /* Rounds w, [m][k], to blocks of `dtype`, [m][k / block_elems], a type that rf_grid_layout knows.
- * w is used up. */
+ * `group`: values of a row that share a scale, whole blocks; 0: all of the row. w is used up. */
 int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,
-                  enum rf_dtype dtype, void *blocks, struct rf_error *error);
+                  enum rf_dtype dtype, size_t group, void *blocks, struct rf_error *error);
 
 #endif

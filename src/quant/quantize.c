@@ -173,6 +173,7 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
     struct rf_bytes header = {0};
     int code = rf_gguf_copy_open(&job.copy, in, allocator, error);
     if (code) return code;
+    job.copy->w4a8_group = options->group;
     choose_types(&job);
     code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
     if (!code) {

@@ -75,7 +75,9 @@ static void loses_less(const char *type)
     riffle_quantize_options options = calibrating(calibration);
     write_text(2);
     double original = loss(TINY_MODEL);
-    CHECK_OK(riffle_quantize(TINY_MODEL, output, type, NULL));
+    /* Q4_0 has a scale for each 32 weights, W4A8 for each 64 of them here. */
+    int is_w4a8 = strcmp(type, "w4a8") == 0;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, is_w4a8 ? "q4_0" : type, NULL));
     double cast = loss(output);
     CHECK_OK(riffle_quantize(TINY_MODEL, output, type, &options));
     double calibrated = loss(output);
@@ -166,6 +168,42 @@ static void continues(void)
 
 /* ---- what is refused ---- */
 
+/* Opens the W4A8 file with the byte at `at` behind the text `after` set to `byte`. */
+static void damaged(const char *after, size_t at, char byte, int code, const char *says)
+{
+    size_t bytes = 0, length = strlen(after);
+    char *data = contents(output, &bytes), *found = memmem(data, bytes, after, length);
+    CHECK_MSG(found != NULL, "%s is not in the file", after);
+    if (found) found[length + at] = byte;
+    const struct rf_span span = {data, bytes};
+    char bad[320];
+    snprintf(bad, sizeof bad, "%s.bad", output);
+    struct rf_error error;
+    CHECK_INT(rf_write_file(bad, &span, 1, 0, &error), 0);
+    riffle_model *model;
+    CHECK_FAILS(riffle_model_open(&model, bad, NULL), code);
+    CHECK_MSG(strstr(riffle_last_error(), says) != NULL, "\"%s\" lacks \"%s\"", riffle_last_error(),
+              says);
+    unlink(bad);
+    free(data);
+}
+
+/* What a reader of W4A8 relies on. */
+static void bad_files(void)
+{
+    write_text(1);
+    riffle_quantize_options options = calibrating(text);
+    options.group = -1;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "w4a8", &options));
+    enum { TYPE = 4 /* bytes of the value's type, or of the number of dimensions */ };
+    damaged("riffle.w4a8.group", TYPE, 100, RIFFLE_ERR_UNSUPPORTED, "multiple of 64");
+    damaged("riffle.w4a8.group", 0, 7, RIFFLE_ERR_FORMAT, "riffle.w4a8.group");
+    damaged("riffle.w4a8.grou", 0, 'q', RIFFLE_ERR_UNSUPPORTED, "I8");
+    damaged("blk.0.attn_q.weight", TYPE, 33, RIFFLE_ERR_FORMAT, "blocks of 34");
+    damaged("blk.0.attn_q.weight", TYPE, 68, RIFFLE_ERR_FORMAT, "offset");
+    damaged("blk.0.attn_norm.weight", TYPE + 8, 63, RIFFLE_ERR_UNSUPPORTED, "type 63");
+}
+
 static void refused(void)
 {
     write_text(1);
@@ -175,6 +213,12 @@ static void refused(void)
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "bf16", &options), RIFFLE_ERR_ARGUMENT);
     CHECK_FAILS(riffle_quantize(TINY_MODEL, folder, "mxfp4", &options), RIFFLE_ERR_IO);
     CHECK_FAILS(riffle_quantize("absent.gguf", output, "mxfp4", &options), RIFFLE_ERR_IO);
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8", NULL), RIFFLE_ERR_ARGUMENT);
+    options.group = 128;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
+    options.group = 100;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8", &options), RIFFLE_ERR_ARGUMENT);
+    options.group = 0;
     options.calibration_windows = -1;
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "mxfp4", &options), RIFFLE_ERR_ARGUMENT);
     options.calibration_windows = 0;
@@ -211,7 +255,9 @@ int main(void)
     snprintf(saved, sizeof saved, "%s.calibration", output);
     loses_less("mxfp4");
     loses_less("q4");
+    loses_less("w4a8");
     continues();
+    bad_files();
     refused();
     unlink(output);
     rmdir(folder);

@@ -62,6 +62,33 @@ static float *squares(size_t k)
     return h;
 }
 
+/* Scales for n values that count alike, block by block. */
+static void choose(const struct rf_grid_layout *layout, const float *w, size_t n, uint8_t *blocks)
+{
+    static float ones[RF_SUPERBLOCK];
+    const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
+    for (size_t i = 0; i < RF_SUPERBLOCK; i++) ones[i] = 1;
+    for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes)
+        rf_grid_choose(layout, gptq.kernels, w + i, ones, info->block_elems, blocks);
+}
+
+/* Each value by itself. */
+static void round_alone(const struct rf_grid_layout *layout, size_t n, uint8_t *blocks)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
+    choose(layout, weights, n, blocks);
+    for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes) {
+        struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
+        uint8_t codes[RF_SUPERBLOCK];
+        float value;
+        rf_grid_read(layout, blocks, grids);
+        for (size_t j = 0; j < info->block_elems; j++)
+            codes[j] =
+                (uint8_t)rf_grid_round(layout, &grids[j / RF_GRID_GROUP], weights[i + j], &value);
+        rf_grid_put(layout, blocks, codes);
+    }
+}
+
 /* M (H + damping) M^T is the identity for the factor M. */
 static void the_factor_is_that_of_the_inverse(size_t k)
 {
@@ -118,7 +145,7 @@ static void plain(const float *blocks_of, size_t k, enum rf_dtype dtype, float *
             float now[RF_SUPERBLOCK];
             size_t first = at - info->block_elems;
             for (size_t j = first; j < at; j++) now[j - first] = (float)w[j];
-            gptq.kernels->cast[layout->cast](block, now, info->block_elems);
+            choose(layout, now, info->block_elems, block);
             rf_grid_read(layout, block, grids);
             for (size_t j = at; j-- > first;) {
                 double *row = inverse + j * k, pivot = row[j];
@@ -166,7 +193,9 @@ static float *rounded_by(const float *factor, size_t k, enum rf_dtype dtype, voi
     float *w = malloc(M * k * sizeof *w), *values = malloc(M * k * sizeof *values);
     struct rf_error error;
     memcpy(w, weights, M * k * sizeof *w);
-    CHECK_INT(rf_gptq_round(&gptq, factor, w, M, k, dtype, blocks, &error), 0);
+    CHECK_INT(rf_gptq_round(&gptq, factor, w, M, k, dtype, rf_dtype_info(dtype)->block_elems,
+                            blocks, &error),
+              0);
     rf_dequantize_f32(dtype, blocks, values, M * k);
     free(w);
     return values;
@@ -180,7 +209,7 @@ static void outputs_change_less(enum rf_dtype dtype, size_t k)
     uint8_t *blocks = malloc(bytes);
     float *values = malloc(M * k * sizeof *values), *h = squares(k);
     struct rf_error error;
-    gptq.kernels->cast[layout->cast](blocks, weights, M * k);
+    round_alone(layout, M * k, blocks);
     rf_dequantize_f32(dtype, blocks, values, M * k);
     double alone = output_error(weights, values, k);
     CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
@@ -238,7 +267,7 @@ static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
     uint8_t block[RF_SUPERBLOCK], codes[RF_SUPERBLOCK];
     float value[RF_SUPERBLOCK], read[RF_SUPERBLOCK];
     make(RF_SUPERBLOCK, 17);
-    gptq.kernels->cast[layout->cast](block, weights, n);
+    choose(layout, weights, n, block);
     rf_grid_read(layout, block, grids);
     for (size_t i = 0; i < n; i++)
         codes[i] = (uint8_t)rf_grid_round(layout, &grids[i / RF_GRID_GROUP],
@@ -266,7 +295,7 @@ static void useless_inputs(void)
 
 int main(void)
 {
-    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1, RF_Q4_K};
+    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1, RF_W4A8, RF_Q4_K};
     static struct rf_blas blas;
     struct rf_error error;
     if (rf_blas_load(&blas, 2, &error)) {
@@ -283,8 +312,8 @@ int main(void)
         outputs_change_less(types[i], 256);
         outputs_change_less(types[i], 512);
         if (types[i] != RF_Q4_K) {
-            outputs_change_less(types[i], 416);
-            as_plain_loops(types[i], 64);
+            outputs_change_less(types[i], 448);
+            if (types[i] != RF_W4A8) as_plain_loops(types[i], 64);
         }
     }
     rf_team_free(team);
