@@ -1,6 +1,5 @@
 #include "calibrate/calibrate.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -326,7 +325,9 @@ static uint64_t identity_of(const struct calibration *c)
 {
     enum { SAMPLE = 64 /* bytes of each tensor */ };
     const struct rf_calibrate_options *options = c->options;
-    uint64_t hash = saved_hash(0, &c->source->params, offsetof(struct rf_params, n_ctx_train));
+    const struct rf_params *params = &c->source->params;
+    uint64_t hash = saved_hash(0, &params->n_layer, sizeof params->n_layer);
+    hash = saved_hash(hash, &params->n_embd, sizeof params->n_embd);
     hash = saved_hash(hash, &options->quantize.target, sizeof options->quantize.target);
     hash = saved_hash(hash, &options->quantize.group, sizeof options->quantize.group);
     hash = saved_hash(hash, options->tokens,

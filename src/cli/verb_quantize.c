@@ -87,6 +87,8 @@ int verb_quantize(const struct cli_options *options)
         print_json(options->out, &before, &after, seconds);
     else if (code == RIFFLE_OK)
         print_text(options->out, &before, &after, seconds);
+    if (code == RIFFLE_ERR_CANCELLED && options->calibrate)
+        fprintf(stderr, "riffle: %s\n", riffle_last_error());
     for (int i = 0; i < 2; i++) riffle_model_close(models[i]);
     return cli_status(code);
 }
