@@ -9,13 +9,18 @@ enum {
 
 /* ---- the factor ---- */
 
-/* The lower triangle as it was, from the upper one, with `damping` added to the diagonal. */
-static void restore(float *h, const float *diagonal, size_t k, float damping)
+/* Copies the triangle below the diagonal to the one above it, or back; in tiles, as whole columns
+ * would miss the cache. */
+static void mirror(float *h, size_t k, int back)
 {
-    for (size_t i = 0; i < k; i++) {
-        for (size_t j = 0; j < i; j++) h[i * k + j] = h[j * k + i];
-        h[i * k + i] = diagonal[i] + damping;
-    }
+    enum { TILE = 32 };
+    for (size_t row = 0; row < k; row += TILE)
+        for (size_t column = 0; column <= row; column += TILE)
+            for (size_t i = row; i < row + TILE && i < k; i++)
+                for (size_t j = column; j < column + TILE && j < i; j++) {
+                    float *below = &h[i * k + j], *above = &h[j * k + i];
+                    *(back ? below : above) = *(back ? above : below);
+                }
 }
 
 int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_error *error)
@@ -26,12 +31,13 @@ int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_err
     for (size_t i = 0; i < k; i++) {
         diagonal[i] = h[i * k + i];
         mean += (double)diagonal[i] / (double)k;
-        for (size_t j = 0; j < i; j++) h[j * k + i] = h[i * k + j];
     }
     if (mean == 0) mean = 1; /* no input at all */
     int failed = 1;
-    for (double damping = 0.01 * mean; failed && damping < 100 * mean; damping *= 10) {
-        restore(h, diagonal, k, (float)damping);
+    mirror(h, k, 0);
+    for (double damping = 0.01; failed && damping * mean < 100 * mean; damping *= 10) {
+        if (damping > 0.01) mirror(h, k, 1); /* the last try has spoilt it */
+        for (size_t i = 0; i < k; i++) h[i * k + i] = diagonal[i] + (float)(damping * mean);
         failed = rf_blas_invert_factor(gptq->blas, h, k);
     }
     rf_free(gptq->allocator, diagonal);

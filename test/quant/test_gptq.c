@@ -288,6 +288,16 @@ static void useless_inputs(void)
     struct rf_error error;
     CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0); /* nothing ever came in */
     for (size_t i = 0; i < K; i++) CHECK(isfinite(h[i * K + i]) && h[i * K + i] > 0);
+    /* Not positive definite without more damping than usual: 1 on the diagonal, 1.05 beside it. */
+    for (size_t i = 0; i < K; i++)
+        for (size_t j = 0; j < K; j++) h[i * K + j] = i == j ? 1.0f : i / 2 == j / 2 ? 1.05f : 0.0f;
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0);
+    for (size_t i = 0; i < K; i += 2) {
+        float l00 = sqrtf(1.1f), l10 = 1.05f / l00, l11 = sqrtf(1.1f - l10 * l10);
+        CHECK(fabsf(h[i * K + i] - 1 / l00) < 1e-5f);
+        CHECK(fabsf(h[(i + 1) * K + i] + l10 / (l00 * l11)) < 1e-4f);
+        CHECK(fabsf(h[(i + 1) * K + i + 1] - 1 / l11) < 1e-4f);
+    }
     for (size_t i = 0; i < K * K; i++) h[i] = NAN;
     CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), RF_ERR_UNSUPPORTED);
     free(h);
