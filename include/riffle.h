@@ -464,16 +464,28 @@ typedef struct riffle_quantize_options {
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* NULL: the system's */
-    uint64_t reserved[8];
+    /* For "mxfp4", "q4" and "w4a8", which needs it: UTF-8 text on which the new weights are made to
+     * differ least in what the model computes, in windows of 512 tokens. NULL: weights are rounded
+     * one by one. */
+    const char *calibration;
+    uint64_t calibration_bytes;
+    int32_t calibration_windows; /* 0: 128, or as many as the text has */
+    int32_t group; /* of "w4a8": values of a row that share a scale, a multiple of 64; 0:
+                      128; -1: the whole row */
+    uint64_t reserved[5];
 } riffle_quantize_options;
 
 RIFFLE_API void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size);
 
 /* Writes the GGUF model `in` to `out` with its matrices in another type: "mxfp4", "q4" (Q4_K, or
- * Q4_1 if the row length is no multiple of 256), "q4_0", "q8_0" or "bf16". A matrix keeps its type
- * if that has no more bits, or if its row length is no multiple of the new type's block. Norms and
- * biases keep their type. So do embeddings that are not also the output head; float ones become
- * BF16. `out` is only replaced by a complete file. `options` may be NULL. */
+ * Q4_1 if the row length is no multiple of 256), "q4_0", "w4a8", "q8_0" or "bf16". A matrix keeps
+ * its type if that has no more bits, or if its row length is no multiple of the new type's block.
+ * Norms and biases keep their type. So do embeddings that are not also the output head; float ones
+ * become BF16. `out` is only replaced by a complete file. `options` may be NULL.
+ *
+ * Calibrating needs OpenBLAS, else RIFFLE_ERR_UNSUPPORTED. `progress` then counts windows that have
+ * passed through a layer. Finished layers are in "OUT.calibration" until `out` is complete: after
+ * RIFFLE_ERR_CANCELLED, or the end of the process, the same call continues with them. */
 RIFFLE_API int riffle_quantize(const char *in, const char *out, const char *type,
                                const riffle_quantize_options *options);
 

@@ -23,6 +23,7 @@ set(revision ${CPACK_DEBIAN_PACKAGE_RELEASE})
 
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME riffle)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS libopenblas0)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "large language models on the CPU
 Riffle answers, chats and measures with large language models on the cores of
 a CPU. It reads GGUF and safetensors files, and speculates: cheap drafts

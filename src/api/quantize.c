@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "calibrate/calibrate.h"
 #include "microkernels/kernels.h"
+#include "model/open.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
+#include "text/tokenizer.h"
 
 RF_API_OPTIONS(riffle_quantize_options, .threads = 0)
 
@@ -16,16 +19,13 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     static const struct {
         const char *name;
         enum rf_cast_target target;
-    } types[] = {{"mxfp4", RF_TARGET_MXFP4},
-                 {"q4", RF_TARGET_Q4},
-                 {"q4_0", RF_TARGET_Q4_0},
-                 {"q8_0", RF_TARGET_Q8_0},
-                 {"bf16", RF_TARGET_BF16}};
+    } types[] = {{"mxfp4", RF_TARGET_MXFP4}, {"q4", RF_TARGET_Q4},     {"q4_0", RF_TARGET_Q4_0},
+                 {"q8_0", RF_TARGET_Q8_0},   {"w4a8", RF_TARGET_W4A8}, {"bf16", RF_TARGET_BF16}};
     size_t i = 0, n = sizeof types / sizeof *types;
     while (i < n && strcmp(types[i].name, type) != 0) i++;
     if (i == n)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "type \"%s\": known are mxfp4, q4, q4_0, q8_0 and bf16", type);
+                       "type \"%s\": known are mxfp4, q4, q4_0, w4a8, q8_0 and bf16", type);
     *target = types[i].target;
     if (!rule) return 0;
     if (*target != RF_TARGET_MXFP4)
@@ -35,6 +35,73 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
         *target = RF_TARGET_MXFP4_FLOOR;
     else if (strcmp(rule, "best") != 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "rule \"%s\": known are floor and best", rule);
+    return 0;
+}
+
+enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128 };
+
+/* The text as windows, each of which begins with BOS where the model adds one. */
+static int take_windows(const struct rf_source *source, const char *path,
+                        const riffle_quantize_options *chosen, const struct rf_allocator *allocator,
+                        struct rf_tokens *tokens, int32_t *n_windows, struct rf_error *error)
+{
+    const struct rf_segment text = {chosen->calibration, (size_t)chosen->calibration_bytes, 0};
+    int32_t most = chosen->calibration_windows ? chosen->calibration_windows : DEFAULT_WINDOWS;
+    struct rf_tokenizer *tokenizer;
+    int code = rf_tokenizer_new(&tokenizer, &source->vocab, path, allocator, error);
+    if (code) return code;
+    code = rf_tokenizer_encode(tokenizer, &text, 1, 0, allocator, tokens, error);
+    size_t n = tokens->count / RF_CALIBRATE_WINDOW;
+    *n_windows = n < (size_t)most ? (int32_t)n : most;
+    if (!code && !n)
+        code = rf_fail(error, RF_ERR_ARGUMENT,
+                       "the text to calibrate on has %zu tokens, fewer than a window of %d",
+                       tokens->count, RF_CALIBRATE_WINDOW);
+    for (int32_t w = 0; !code && w < *n_windows && rf_tokenizer_adds_bos(tokenizer); w++)
+        tokens->ids[w * RF_CALIBRATE_WINDOW] = rf_tokenizer_bos(tokenizer);
+    rf_tokenizer_free(tokenizer);
+    return code;
+}
+
+static int calibrate(const char *in, const char *out, const riffle_quantize_options *chosen,
+                     const struct rf_quantize_options *work, const struct rf_allocator *allocator,
+                     struct rf_error *error)
+{
+    struct rf_calibrate_options options = {.quantize = *work};
+    const struct rf_backend_options device = rf_api_device();
+    struct rf_source *source;
+    struct rf_tokens tokens = {0};
+    int code = rf_source_open(&source, in, NULL, allocator, error);
+    if (code) return code;
+    code = take_windows(source, in, chosen, allocator, &tokens, &options.n_windows, error);
+    if (!code) code = rf_backend_kinds[0]->open(&options.backend, &device, allocator, error);
+    if (!code) {
+        options.source = source;
+        options.tokens = tokens.ids;
+        code = rf_calibrate(in, out, &options, allocator, error);
+        options.backend->ops->free(options.backend);
+    }
+    rf_tokens_free(allocator, &tokens);
+    rf_source_close(source);
+    return code;
+}
+
+static int check_calibration(const riffle_quantize_options *chosen, enum rf_cast_target target,
+                             struct rf_error *error)
+{
+    if (chosen->calibration_windows < 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "calibration_windows %d: is negative",
+                       chosen->calibration_windows);
+    if (chosen->calibration && target != RF_TARGET_MXFP4 && target != RF_TARGET_Q4 &&
+        target != RF_TARGET_W4A8)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "only mxfp4 with the rule best, q4 and w4a8 can be calibrated");
+    if (!chosen->calibration && target == RF_TARGET_W4A8)
+        return rf_fail(error, RF_ERR_ARGUMENT, "w4a8 needs a text to calibrate on");
+    if (chosen->group < -1 || chosen->group % 64 > 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: is not a multiple of 64", chosen->group);
+    if (chosen->group && target != RF_TARGET_W4A8)
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: only w4a8 has groups", chosen->group);
     return 0;
 }
 
@@ -50,18 +117,24 @@ int riffle_quantize(const char *in, const char *out, const char *type,
     code = rf_api_allocator(&allocator, chosen.allocator);
     if (code) return code;
     struct rf_error error;
-    struct rf_api_progress report = {chosen.progress, chosen.progress_user, "quantising"};
+    struct rf_api_progress report = {chosen.progress, chosen.progress_user,
+                                     chosen.calibration ? "calibrating" : "quantising"};
     struct rf_quantize_options work = {.progress = chosen.progress ? rf_api_report : NULL,
+                                       .group = chosen.group > 0   ? chosen.group
+                                                : chosen.group < 0 ? 0
+                                                                   : DEFAULT_GROUP,
                                        .user = &report};
     const struct rf_backend_options device = rf_api_device();
     struct rf_device_info info;
     code = find_target(type, chosen.rule, &work.target, &error);
+    if (!code) code = check_calibration(&chosen, work.target, &error);
     if (!code) code = rf_api_threads(chosen.threads, &work.threads, &error);
     if (!code) code = rf_backend_kinds[0]->describe(&device, &info, &error);
     if (!code) {
         int tier = rf_tier_by_name(info.tier);
         work.kernels = rf_kernels(tier < 0 ? rf_kernels_best_tier() : tier);
-        code = rf_quantize(in, out, &work, &allocator, &error);
+        code = chosen.calibration ? calibrate(in, out, &chosen, &work, &allocator, &error)
+                                  : rf_quantize(in, out, &work, &allocator, &error);
     }
     return code ? rf_api_fail(&error) : 0;
 }

@@ -103,9 +103,9 @@ const struct option option_table[] = {
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
      "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
      "numbers such as 0-3,8; `riffle cores` shows the plan"},
-    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|q8_0|bf16",
+    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|w4a8|q8_0|bf16",
      "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
-     "256), q4_0, q8_0 or bf16"},
+     "256), q4_0, w4a8 (QQQ, with --calibrate), q8_0 or bf16"},
     {"--model", NULL, "MODEL", OPTION_TEXT, VERB_CORPUS, AT(model), 0, 0, NULL,
      "the model whose drafts the corpus is for"},
     {"--keep", NULL, "P", OPTION_FLOAT, VERB_CORPUS, AT(keep), 0.001, 1, NULL,
@@ -115,6 +115,14 @@ const struct option option_table[] = {
     {"--rule", NULL, "R", OPTION_CHOICE, VERB_QUANTIZE, AT(rule), 0, 0, "best|floor",
      "with --type mxfp4, how exponents are chosen: 'best' (default): of two, the one with less "
      "squared error; 'floor': as OCP specifies"},
+    {"--calibrate", NULL, "FILE", OPTION_TEXT, VERB_QUANTIZE, AT(calibrate), 0, 0, NULL,
+     "with --type mxfp4 or q4, a text on which the new weights lose least: slow, but as good as "
+     "more "
+     "bits. Ctrl-C stops; the same command continues"},
+    {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
+     "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of it"},
+    {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
+     "with --calibrate, only the first N windows of 512 tokens (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
      "worker threads (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,

@@ -268,6 +268,24 @@ static int is_empty(const char *text)
     return text && !text[0];
 }
 
+static int check_calibration(const struct cli_options *options)
+{
+    int is_w4a8 = strcmp(options->type, "w4a8") == 0;
+    int suits = is_w4a8 || strcmp(options->type, "mxfp4") == 0 || strcmp(options->type, "q4") == 0;
+    if (is_w4a8 && !options->calibrate)
+        return cli_usage_error("--type w4a8 needs --calibrate FILE, a text");
+    if (options->group && !is_w4a8)
+        return cli_usage_error("--group is for --type w4a8, not for %s", options->type);
+    if (!options->calibrate)
+        return options->chunks ? cli_usage_error("--chunks needs --calibrate") : CLI_OK;
+    if (!suits)
+        return cli_usage_error("--calibrate is for --type mxfp4, q4 or w4a8, not for %s",
+                               options->type);
+    if (options->rule && strcmp(options->rule, "floor") == 0)
+        return cli_usage_error("--rule floor and --calibrate exclude each other");
+    return CLI_OK;
+}
+
 /* Checks options against each other. */
 static int check_together(const struct cli_options *options)
 {
@@ -288,7 +306,7 @@ static int check_together(const struct cli_options *options)
         {n_arguments > 1 && (!options->out || !options->out[0]),
          "OUT is missing: the name of the file to write"},
         {verb == VERB_QUANTIZE && !options->type,
-         "--type is missing: mxfp4, q4, q4_0, q8_0 or bf16"},
+         "--type is missing: mxfp4, q4, q4_0, w4a8, q8_0 or bf16"},
         {options->prompt && options->file, "-p and -f exclude each other: there is one text"},
         {options->raw && options->system,
          "--system needs the chat template, which --raw leaves out"},
@@ -315,12 +333,14 @@ static int check_together(const struct cli_options *options)
         if (rules[i].broken) return cli_usage_error("%s", rules[i].sentence);
     if (options->rule && strcmp(options->type, "mxfp4") != 0)
         return cli_usage_error("--rule is for --type mxfp4, not for %s", options->type);
+    int status = verb == VERB_QUANTIZE ? check_calibration(options) : CLI_OK;
+    if (status) return status;
     for (size_t i = 0; only_suites && i < options->chains.count; i++)
         if (strcmp(options->chains.items[i], "none") != 0)
             return cli_usage_error(
                 "--chain '%s' needs --suite: without one bench measures plain decoding",
                 options->chains.items[i]);
-    int status = check_chain(options);
+    status = check_chain(options);
     return status || !options->cores ? status : check_cores(options);
 }
 

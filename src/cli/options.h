@@ -41,6 +41,8 @@ struct cli_options {
     const char *out;            /* the output file of quantize */
     struct text_list arguments; /* of a verb that takes any number */
     const char *type, *rule;
+    const char *calibrate; /* a text file; NULL: none */
+    const char *group;     /* "128", "channel" or NULL */
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     const char *corpus;                                  /* a file; NULL: none */

@@ -1,11 +1,13 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/json.h"
 #include "cli/model_list.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "platform/clock.h"
+#include "platform/file.h"
 #include "platform/terminal.h"
 
 static void print_text(const char *path, const riffle_model_info *before,
@@ -39,6 +41,16 @@ static int describe(const char *path, riffle_model **model, riffle_model_info *i
     return code == RIFFLE_OK ? riffle_model_get_info(*model, info, sizeof *info) : code;
 }
 
+static int read_calibration(const struct cli_options *options, char **text, size_t *bytes)
+{
+    enum { MOST_MIB = 1024 };
+    struct rf_error error;
+    if (!options->calibrate ||
+        rf_slurp(options->calibrate, (size_t)MOST_MIB << 20, text, bytes, &error) == RF_OK)
+        return CLI_OK;
+    return cli_fail("%s", error.text);
+}
+
 int verb_quantize(const struct cli_options *options)
 {
     struct progress_line progress = {0};
@@ -47,10 +59,20 @@ int verb_quantize(const struct cli_options *options)
     riffle_model_info before, after;
     char *path = model_path(options->model);
     if (!path) return CLI_FAILED;
+    char *text = NULL;
+    size_t bytes = 0;
+    if (read_calibration(options, &text, &bytes) != CLI_OK) {
+        free(path);
+        return CLI_FAILED;
+    }
     rf_interrupts_catch_all(); /* the unfinished file goes */
     riffle_quantize_options_init(&quantize_options, sizeof quantize_options);
     quantize_options.threads = options->threads;
     quantize_options.rule = options->rule;
+    quantize_options.calibration = text;
+    quantize_options.calibration_bytes = bytes;
+    quantize_options.calibration_windows = options->chunks;
+    if (options->group) quantize_options.group = strcmp(options->group, "channel") == 0 ? -1 : 128;
     quantize_options.progress = progress_update;
     quantize_options.progress_user = &progress;
     double start = rf_clock_seconds();
@@ -60,10 +82,13 @@ int verb_quantize(const struct cli_options *options)
     if (code == RIFFLE_OK) code = describe(path, &models[0], &before);
     if (code == RIFFLE_OK) code = describe(options->out, &models[1], &after);
     free(path);
+    free(text);
     if (code == RIFFLE_OK && options->json)
         print_json(options->out, &before, &after, seconds);
     else if (code == RIFFLE_OK)
         print_text(options->out, &before, &after, seconds);
+    if (code == RIFFLE_ERR_CANCELLED && options->calibrate)
+        fprintf(stderr, "riffle: %s\n", riffle_last_error());
     for (int i = 0; i < 2; i++) riffle_model_close(models[i]);
     return cli_status(code);
 }

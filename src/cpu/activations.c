@@ -1,4 +1,6 @@
 /* What a view works with: memory for the time of its passes, and rows of operands. */
+#include <string.h>
+
 #include "cpu/cpu.h"
 
 void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error)
@@ -30,6 +32,7 @@ void rf_cpu_view_release(struct cpu_view *view)
 void rf_cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
                      const float *x)
 {
+    if (operand->data) memcpy(buffer_row(operand, i), x, operand->width * sizeof *x);
     for (int form = 0; form < RF_OPERAND_COUNT; form++)
         if (operand->forms[form])
             view->kernels->pack[form](operand->forms[form], i, x, operand->width);
@@ -42,6 +45,7 @@ void rf_cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, s
         rf_cpu_pack_row(view, operand, i, x);
         return;
     }
+    if (operand->data) memcpy(buffer_row(operand, i) + first, x, n * sizeof *x);
     struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];
     uint16_t *a16 = operand->forms[RF_OPERAND_A16];
     if (a8)

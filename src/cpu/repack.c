@@ -113,6 +113,21 @@ static inline void q4_1(const uint8_t *block, uint8_t *codes, uint8_t *scales, s
     put_f16(scales, 16 + r, block + 2);
 }
 
+/* To two blocks of Q4_0 with the same scale. */
+static inline void w4a8(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
+{
+    uint64_t low[4], high[4];
+    for (int j = 0; j < 4; j++) {
+        uint64_t both = load64(block + 2 + 8 * j);
+        low[j] = both & 15 * BIT;
+        high[j] = both >> 4 & 15 * BIT;
+    }
+    put_4bit(codes + 4 * r, low);
+    put_4bit(codes + 256 + 4 * r, high);
+    put_f16(scales, r, block);
+    put_f16(scales + 32, r, block);
+}
+
 /* To Q8_0: q - 16 is the code q + 112 less 128. */
 static inline void q5_0(const uint8_t *block, uint8_t *codes, uint8_t *scales, size_t r)
 {
@@ -306,6 +321,7 @@ static inline void walk(const struct rows *rows, uint8_t *panel, block_fn *block
     X(Q8_0, Q8_0, q8_0)    \
     X(Q5_0, Q8_0, q5_0)    \
     X(Q5_1, Q8_1, q5_1)    \
+    X(W4A8, Q4_0, w4a8)    \
     X(Q2_K, Q8_K, q2_k)    \
     X(Q3_K, Q8_K, q3_k)    \
     X(Q5_K, Q8_K, q5_k)
@@ -328,14 +344,15 @@ void rf_cpu_repack_panel(enum rf_dtype dtype, const void *data, size_t row_bytes
     enum rf_format format = rf_cpu_format_of(dtype);
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
-    assert(format != RF_FORMAT_BF16 && rows >= 1 && rows <= RF_PANEL_ROWS && k % layout->unit == 0);
+    size_t unit = layout->unit > info->block_elems ? layout->unit : info->block_elems;
+    assert(format != RF_FORMAT_BF16 && rows >= 1 && rows <= RF_PANEL_ROWS && k % unit == 0);
     const struct rows in = {.data = data,
                             .bytes = row_bytes,
                             .count = rows,
-                            .units = k / layout->unit,
+                            .units = k / unit,
                             .unit_bytes = info->block_bytes,
-                            .unit_codes_bytes = layout->unit / RF_BLOCK * layout->block_bytes,
-                            .scale_bytes = layout->scale_bytes};
+                            .unit_codes_bytes = unit / RF_BLOCK * layout->block_bytes,
+                            .scale_bytes = unit / layout->unit * layout->scale_bytes};
     size_t used = in.units * (in.unit_codes_bytes + in.scale_bytes),
            bytes = rf_panel_bytes(format, k);
     if (rows < RF_PANEL_ROWS) memset(panel, 0, used);

@@ -132,7 +132,7 @@ enum { RF_MAX_TAPS = 64, RF_MAX_SLOTS = RF_SLOT_TAP + RF_MAX_TAPS };
 struct rf_slot_shape {
     int32_t width;
     int is_operand; /* holds input rows of linear layers, in the form that their weights want;
-                       otherwise F32 */
+                       otherwise F32, also where an operation that makes operands writes to it */
 };
 
 enum rf_op_kind {
@@ -304,7 +304,7 @@ struct rf_backend_ops {
     /* Logits [n_vocab] of the i-th wanted row of the last pass, in host memory until the view's
      * next submit. A device with memory of its own copies them now. */
     int (*logits)(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
-    /* Likewise row i of the last pass in the buffer of tap `tap`, [n_embd]. */
+    /* Likewise row i of the last pass in the buffer of tap `tap`, [the slot's width]. */
     int (*tap)(struct rf_view *view, int32_t tap, int32_t i, const float **row,
                struct rf_error *error);
     /* Threads that a pass of n_rows has by now. */

@@ -114,6 +114,42 @@ int rf_model_load(struct rf_model **model, const struct rf_source *source, struc
     return 0;
 }
 
+/* In one block, for rf_model_free. */
+struct layer_model {
+    struct rf_model model;
+    struct rf_source source; /* the parameters of one layer; borrows the rest */
+};
+
+int rf_model_load_layer(struct rf_model **model, const struct rf_source *source, int32_t layer,
+                        const struct rf_tensor *rows, struct rf_queue *queue,
+                        enum rf_weight_form form, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = queue->backend->allocator;
+    struct rf_weight_request requests[1 + RF_LAYER_TENSORS];
+    struct list list = {.source = source, .requests = requests, .count = 1, .error = error};
+    *model = NULL;
+    struct layer_model *made = rf_calloc(allocator, 1, sizeof *made, "layer", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->source = *source;
+    made->source.params.n_layer = 1;
+    made->model.allocator = allocator;
+    made->model.source = &made->source;
+    requests[0] = (struct rf_weight_request){rows, RF_WEIGHT_TABLE, RF_WEIGHTS_STORED,
+                                             &made->model.token_embd};
+    made->model.layers = rf_calloc(allocator, 1, sizeof *made->model.layers, "layer", error);
+    if (!made->model.layers) list.code = RF_ERR_MEMORY;
+    if (!list.code) want_layer(&list, layer, made->model.layers);
+    for (int32_t i = 1; i < list.count; i++) requests[i].form = form;
+    if (!list.code)
+        list.code = queue->backend->ops->weights_new(&made->model.weights, queue, requests,
+                                                     list.count, NULL, NULL, error);
+    if (list.code)
+        rf_model_free(&made->model);
+    else
+        *model = &made->model;
+    return list.code;
+}
+
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                    const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
                    struct rf_weight_cost *cost, struct rf_error *error)

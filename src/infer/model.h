@@ -24,6 +24,11 @@ struct rf_model {
 int rf_model_load(struct rf_model **model, const struct rf_source *source, struct rf_queue *queue,
                   enum rf_weight_form form, rf_load_progress progress, void *user,
                   struct rf_error *error);
+/* A model of one layer of `source`. Its embedding table is `rows`, F32 [n_embd, rows], so a pass
+ * reads the layer's input rows by their index in place of tokens; it has no output head. */
+int rf_model_load_layer(struct rf_model **model, const struct rf_source *source, int32_t layer,
+                        const struct rf_tensor *rows, struct rf_queue *queue,
+                        enum rf_weight_form form, struct rf_error *error);
 void rf_model_free(struct rf_model *model);
 
 /* What the weights cost, known before they are loaded. */

@@ -5,6 +5,11 @@
 
 enum { LAYER_OPS = 9, HEAD_OPS = 2 };
 
+static enum rf_slot tap_slot(int32_t tap)
+{
+    return (enum rf_slot)(RF_SLOT_TAP + tap);
+}
+
 static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32_t layer,
                          enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
@@ -18,15 +23,25 @@ static void add_tap(struct rf_program *program, int32_t layer,
                     const struct rf_view_options *options)
 {
     for (int32_t t = 0; t < options->n_taps; t++) {
-        if (options->taps[t] == layer)
-            add(program, RF_OP_TAP, layer, RF_SLOT_X, (enum rf_slot)(RF_SLOT_TAP + t), NULL);
+        if (options->taps[t] == layer) add(program, RF_OP_TAP, layer, RF_SLOT_X, tap_slot(t), NULL);
     }
 }
 
+/* Repeats the last operation with a tap as its result. */
+static void tap_input(struct rf_program *program, enum rf_layer_input input)
+{
+    struct rf_op *op = &program->body[program->n_body++];
+    *op = op[-1];
+    op->out[0] = tap_slot((int32_t)input);
+    op->may_stop = 0;
+}
+
 /* Where an architecture with the same parts in another order would differ. */
-static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
+                      int taps_inputs)
 {
     add(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_NORMED, layer->attn_norm)->may_stop = 1;
+    if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_LINEAR,
                        .layer = i,
@@ -40,17 +55,23 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
                                                       .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
                                                       .weight = {layer->q_norm, layer->k_norm}};
     add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
+    if (taps_inputs) tap_input(program, RF_INPUT_O);
     add(program, RF_OP_LINEAR, i, RF_SLOT_ATTENDED, RF_SLOT_X, layer->o)->accumulate = 1;
 
     add(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_NORMED, layer->ffn_norm);
+    if (taps_inputs) tap_input(program, RF_INPUT_FFN);
     program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_LINEAR,
                                                       .layer = i,
                                                       .n = 2,
                                                       .in = {RF_SLOT_NORMED},
                                                       .out = {RF_SLOT_GATE, RF_SLOT_UP},
                                                       .weight = {layer->gate, layer->up}};
-    add(program, RF_OP_SILU_GATE, i, RF_SLOT_GATE, RF_SLOT_GATED, NULL)->in[1] = RF_SLOT_UP;
-    add(program, RF_OP_LINEAR, i, RF_SLOT_GATED, RF_SLOT_X, layer->down)->accumulate = 1;
+    struct rf_op *gate = add(program, RF_OP_SILU_GATE, i, RF_SLOT_GATE, RF_SLOT_GATED, NULL);
+    gate->in[1] = RF_SLOT_UP;
+    if (taps_inputs)
+        gate->out[0] = tap_slot(RF_INPUT_DOWN);
+    else
+        add(program, RF_OP_LINEAR, i, RF_SLOT_GATED, RF_SLOT_X, layer->down)->accumulate = 1;
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)
@@ -68,7 +89,7 @@ static void add_head(struct rf_program *program, const struct rf_model *model)
     program->n_head = HEAD_OPS;
 }
 
-static void shape_slots(struct rf_program *program, int32_t n_taps)
+static void shape_slots(struct rf_program *program, const struct rf_view_options *options)
 {
     const struct rf_params *params = program->params;
     int32_t n_q = params->n_head * params->head_dim, n_kv = params->n_head_kv * params->head_dim;
@@ -85,8 +106,14 @@ static void shape_slots(struct rf_program *program, int32_t n_taps)
         [RF_SLOT_LOGITS] = {params->n_vocab, 0},
     };
     memcpy(program->slots, slots, sizeof slots);
+    const int32_t inputs[RF_LAYER_INPUTS] = {[RF_INPUT_QKV] = params->n_embd,
+                                             [RF_INPUT_O] = n_q,
+                                             [RF_INPUT_FFN] = params->n_embd,
+                                             [RF_INPUT_DOWN] = params->n_ff};
+    int32_t n_taps = options->taps_inputs ? RF_LAYER_INPUTS : options->n_taps;
     for (int32_t t = 0; t < n_taps; t++)
-        program->slots[RF_SLOT_TAP + t] = (struct rf_slot_shape){params->n_embd, 0};
+        program->slots[tap_slot(t)] =
+            (struct rf_slot_shape){options->taps_inputs ? inputs[t] : params->n_embd, 0};
     program->n_slots = RF_SLOT_TAP + n_taps;
 }
 
@@ -95,7 +122,8 @@ static int program_new(struct rf_program **program, const struct rf_model *model
                        const struct rf_view_options *options, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    size_t most = 1 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps;
+    size_t most = 1 + (size_t)params->n_layer * LAYER_OPS + (size_t)options->n_taps +
+                  (options->taps_inputs ? RF_LAYER_INPUTS : 0);
     *program =
         rf_calloc(model->allocator, 1, sizeof **program + (most + HEAD_OPS) * sizeof(struct rf_op),
                   "view", error);
@@ -104,11 +132,11 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     made->params = params;
     made->body = (struct rf_op *)(made + 1);
     made->head = made->body + most;
-    shape_slots(made, options->n_taps);
+    shape_slots(made, options);
     add(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
-        add_layer(made, i, &model->layers[i]);
+        add_layer(made, i, &model->layers[i], options->taps_inputs);
         add_tap(made, i, options);
     }
     add_head(made, model);
@@ -123,6 +151,7 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
     if (options->n_taps < 0 || options->n_taps > RF_MAX_TAPS)
         return rf_fail(error, RF_ERR_ARGUMENT, "n_taps %d: not between 0 and %d", options->n_taps,
                        RF_MAX_TAPS);
+    assert(!options->taps_inputs || (!options->n_taps && model->source->params.n_layer == 1));
     for (int32_t t = 0; t < options->n_taps; t++)
         if (options->taps[t] < (t ? options->taps[t - 1] + 1 : -1) ||
             options->taps[t] >= model->source->params.n_layer)

@@ -5,6 +5,9 @@
 #include "infer/backend.h"
 #include "infer/model.h"
 
+/* The inputs of a layer's matrices: of q, k, v; of o; of gate and up; of down. */
+enum rf_layer_input { RF_INPUT_QKV, RF_INPUT_O, RF_INPUT_FFN, RF_INPUT_DOWN, RF_LAYER_INPUTS };
+
 struct rf_view_options {
     enum rf_precision precision;
     enum rf_kv_type kv;
@@ -12,6 +15,9 @@ struct rf_view_options {
     const int32_t *taps; /* [n_taps] layers whose output rows can be asked for, ascending; -1 is
                             the embedding */
     int32_t n_taps;      /* <= RF_MAX_TAPS */
+    /* For a model of one layer: instead, taps 0 to RF_LAYER_INPUTS - 1 are the inputs of its linear
+     * layers, and a pass ends with the last of them. n_taps is 0. */
+    int taps_inputs;
     const atomic_int *cancel; /* NULL: passes cannot be cancelled */
 };
 

@@ -101,6 +101,17 @@ static void mxfp4(const uint8_t *restrict block, float *restrict out)
     }
 }
 
+/* dtype.h has its definition. */
+static void w4a8(const uint8_t *restrict block, float *restrict out)
+{
+    float d = load_f16(block);
+    const uint8_t *q = block + 2;
+    for (int i = 0; i < 32; i++) {
+        out[i] = d * (float)((int)(q[i] & 15) - 8);
+        out[i + 32] = d * (float)((int)(q[i] >> 4) - 8);
+    }
+}
+
 /* ---- blocks of 256 ("K quants"): 8 groups of 32 or 16 of 16, each with a small scale under the
  * block's ---- */
 
@@ -202,7 +213,7 @@ typedef void block_fn(const uint8_t *restrict block, float *restrict out);
 static block_fn *const block_of[RF_DTYPE_LIMIT] = {
     [RF_Q4_0] = q4_0, [RF_Q4_1] = q4_1, [RF_Q5_0] = q5_0,   [RF_Q5_1] = q5_1,
     [RF_Q8_0] = q8_0, [RF_Q2_K] = q2_k, [RF_Q3_K] = q3_k,   [RF_Q4_K] = q4_k,
-    [RF_Q5_K] = q5_k, [RF_Q6_K] = q6_k, [RF_MXFP4] = mxfp4,
+    [RF_Q5_K] = q5_k, [RF_Q6_K] = q6_k, [RF_MXFP4] = mxfp4, [RF_W4A8] = w4a8,
 };
 
 static void f32_of_f16_row(const uint8_t *restrict data, float *restrict out, size_t n)

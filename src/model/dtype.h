@@ -22,9 +22,10 @@
     X(Q5_K,  13, 256, 176, 16) \
     X(Q6_K,  14, 256, 210, 18) \
     X(BF16,  30, 1,   2,   32) \
-    X(MXFP4, 39, 32,  17,  38)
+    X(MXFP4, 39, 32,  17,  38) \
+    X(W4A8,  63, 64,  34,  1024)
 
-/* A file's type number is a value of this enum. */
+/* A file's type number is a value of this enum, but for RF_W4A8. */
 enum rf_dtype {
 #define RF_ROW(NAME, number, ...) RF_##NAME = number,
     RF_EACH_DTYPE(RF_ROW)
@@ -32,6 +33,13 @@ enum rf_dtype {
     RF_DTYPE_LIMIT /* above every number: the last row has the greatest */
 };
 /* clang-format on */
+
+/* W4A8: symmetric 4-bit weights that are meant for 8-bit rows (QQQ). A block is an F16 scale d and
+ * 64 codes, value = d (code - 8). Byte i has the code of value i in its low half and that of value
+ * 32 + i in its high half. Blocks of a row share d in groups of RF_W4A8_GROUP values, 0: in all of
+ * the row. In a file the blocks are I8, whose rows are as long as the row's bytes, and the UINT32 of
+ * this key says that they are blocks. */
+#define RF_W4A8_KEY "riffle.w4a8.group"
 
 struct rf_dtype_info {
     const char *name;     /* "Q4_K" */

@@ -78,6 +78,8 @@ struct rf_str rf_gguf_next_string(const unsigned char **data);
 int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char *data,
                  size_t bytes, struct rf_error *error);
 
+enum { RF_GGUF_TENSOR_I8 = 24 /* ggml's number of the type I8 */ };
+
 /* Reads everything but n_vocab and what depends on tensors. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
 void rf_gguf_read_vocab(struct rf_gguf *gguf);

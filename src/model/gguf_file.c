@@ -185,7 +185,24 @@ static void take_dimensions(struct rf_cursor *cursor, struct rf_tensor *tensor)
     }
 }
 
-static void take_tensor(struct rf_cursor *cursor, struct rf_tensor *tensor, uint64_t *offset)
+/* Rows of I8 that are blocks of W4A8. */
+static void take_w4a8(struct rf_reading *reading, struct rf_tensor *tensor)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(RF_W4A8);
+    if (tensor->ne[0] % info->block_bytes)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "tensor %s has rows of %" PRId64 " bytes, but W4A8 comes in blocks of %" PRIu32,
+               tensor->name, tensor->ne[0], info->block_bytes);
+    if (tensor->ne[0] > INT64_MAX / 2)
+        rf_bad(reading, RF_ERR_FORMAT, "tensor %s is larger than any file", tensor->name);
+    else
+        tensor->ne[0] = tensor->ne[0] / info->block_bytes * info->block_elems;
+    tensor->dtype = RF_W4A8;
+}
+
+/* `is_w4a8`: what I8 stands for in this file. */
+static void take_tensor(struct rf_cursor *cursor, int is_w4a8, struct rf_tensor *tensor,
+                        uint64_t *offset)
 {
     struct rf_reading *reading = cursor->reading;
     struct rf_str name = take_string(cursor, "a tensor's name");
@@ -196,7 +213,12 @@ static void take_tensor(struct rf_cursor *cursor, struct rf_tensor *tensor, uint
     take_dimensions(cursor, tensor);
     uint32_t type = rf_cursor_u32(cursor, "a tensor's type");
     *offset = rf_cursor_u64(cursor, "a tensor's offset");
-    if (!rf_dtype_info(type))
+    if (type == RF_GGUF_TENSOR_I8 && is_w4a8) {
+        take_w4a8(reading, tensor);
+        if (!reading->code) set_tensor_bytes(reading, tensor);
+        return;
+    }
+    if (!rf_dtype_info(type) || type == RF_W4A8)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %s is of type %" PRIu32 " (%s), which is not read", tensor->name, type,
                foreign_type(type));
@@ -232,8 +254,12 @@ static void parse_tensors(struct rf_gguf *gguf, struct rf_cursor *cursor, uint64
     struct rf_source *source = reading->source;
     source->tensors = rf_keep(reading, (size_t)n, sizeof *source->tensors, "tensors");
     uint64_t *offsets = rf_take(reading, (size_t)n, sizeof *offsets, "tensors");
+    int64_t group = rf_gguf_integer(gguf, RF_W4A8_KEY, 0, INT32_MAX, -1);
+    if (group > 0 && group % rf_dtype_info(RF_W4A8)->block_elems)
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "key " RF_W4A8_KEY " is %" PRId64 ", which is not a multiple of 64", group);
     for (uint64_t i = 0; !reading->code && i < n; i++)
-        take_tensor(cursor, &source->tensors[i], &offsets[i]);
+        take_tensor(cursor, group >= 0, &source->tensors[i], &offsets[i]);
     if (reading->code) return;
     source->n_tensors = (int32_t)n;
 

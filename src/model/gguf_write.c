@@ -127,13 +127,20 @@ static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
     return most;
 }
 
+static int has_w4a8(const struct rf_gguf_copy *copy)
+{
+    int has = 0;
+    for (size_t i = 0; i < copy->n_tensors; i++) has |= copy->tensors[i].dtype == RF_W4A8;
+    return has;
+}
+
 /* The keys whose values depend on the types of the tensors. */
 struct set_key {
     const char *key;
     uint32_t number;
     int is_there; /* in the file that is read */
 };
-enum { N_SETS = 2 };
+enum { N_SETS = 3 };
 
 static void put_set_key(struct rf_writer *output, const struct set_key *set)
 {
@@ -144,7 +151,7 @@ static void put_set_key(struct rf_writer *output, const struct set_key *set)
 
 static struct set_key *find_set(struct set_key *sets, struct rf_str key)
 {
-    for (size_t i = 0; i < N_SETS; i++)
+    for (size_t i = 0; i < N_SETS && sets[i].key; i++)
         if (rf_str_is(key, sets[i].key)) return &sets[i];
     return NULL;
 }
@@ -162,17 +169,20 @@ static void put_values(struct rf_writer *output, const struct rf_gguf *gguf, str
         else
             rf_write(output, begin, (size_t)(end - begin));
     }
-    for (size_t i = 0; i < N_SETS; i++)
+    for (size_t i = 0; i < N_SETS && sets[i].key; i++)
         if (!sets[i].is_there) put_set_key(output, &sets[i]);
 }
 
 static void put_tensor(struct rf_writer *output, const struct rf_copied_tensor *copied)
 {
     const struct rf_tensor *tensor = copied->tensor;
+    int is_w4a8 = copied->dtype == RF_W4A8;
+    uint64_t columns = (uint64_t)tensor->ne[0];
     put_string(output, tensor->name);
     put_u32(output, (uint32_t)tensor->n_dims);
-    for (int32_t i = 0; i < tensor->n_dims; i++) put_u64(output, (uint64_t)tensor->ne[i]);
-    put_u32(output, (uint32_t)copied->dtype);
+    put_u64(output, is_w4a8 ? rf_dtype_bytes(RF_W4A8, columns) : columns);
+    for (int32_t i = 1; i < tensor->n_dims; i++) put_u64(output, (uint64_t)tensor->ne[i]);
+    put_u32(output, is_w4a8 ? RF_GGUF_TENSOR_I8 : (uint32_t)copied->dtype);
     put_u64(output, copied->offset);
 }
 
@@ -194,8 +204,9 @@ int rf_gguf_copy_header(struct rf_gguf_copy *copy, struct rf_bytes *header, uint
     struct rf_writer output = {&copy->private_->allocator, header, error, 0};
     struct set_key sets[N_SETS] = {
         {"general.file_type", rf_dtype_info(most_frequent(copy))->file_type, 0},
-        {"general.quantization_version", QUANTIZATION_VERSION, 0}};
-    size_t n_values = gguf->n_values + N_SETS, start = header->count;
+        {"general.quantization_version", QUANTIZATION_VERSION, 0},
+        {has_w4a8(copy) ? RF_W4A8_KEY : NULL, (uint32_t)copy->w4a8_group, 0}};
+    size_t n_values = gguf->n_values + N_SETS - !sets[N_SETS - 1].key, start = header->count;
     *alignment = gguf->alignment;
     place_tensors(copy, *alignment);
     for (size_t i = 0; i < gguf->n_values; i++) {

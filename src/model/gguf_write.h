@@ -15,6 +15,7 @@ struct rf_gguf_copy {
     struct rf_source *source;         /* the model, checked as for running it */
     struct rf_copied_tensor *tensors; /* in the order in which their data lies in the file */
     size_t n_tensors;
+    int32_t w4a8_group; /* of tensors that get the type W4A8, for the header */
     struct rf_gguf_copy_private *private_;
 };
 

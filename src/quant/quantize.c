@@ -14,7 +14,8 @@ enum {
 
 /* Rows of a tensor that the team casts together. */
 struct stretch {
-    const struct rf_quantize_options *options;
+    const struct rf_kernels *kernels;
+    enum rf_cast_target target;
     const struct rf_copied_tensor *copied;
     const char *data;
     char *out;
@@ -35,11 +36,24 @@ struct job {
 
 /* ---- the new types ---- */
 
-static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
-                             enum rf_cast_target target)
+static int is_head(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor)
 {
+    return strcmp(tensor->name,
+                  copy->source->params.tied_output ? RF_TOKEN_EMBD : "output.weight") == 0;
+}
+
+/* The output head has no layer behind it that could make up for its errors: beside calibrated
+ * matrices it keeps eight bits. */
+static enum rf_cast_target target_of(const struct job *job, const struct rf_tensor *tensor)
+{
+    return job->options->made && is_head(job->copy, tensor) ? RF_TARGET_Q8_0 : job->options->target;
+}
+
+static enum rf_dtype type_of(const struct job *job, const struct rf_tensor *tensor)
+{
+    enum rf_cast_target target = target_of(job, tensor);
     if (tensor->n_dims < 2) return tensor->dtype;
-    if (strcmp(tensor->name, RF_TOKEN_EMBD) == 0 && !copy->source->params.tied_output &&
+    if (strcmp(tensor->name, RF_TOKEN_EMBD) == 0 && !is_head(job->copy, tensor) &&
         target != RF_TARGET_BF16) {
         int is_float = rf_dtype_info(tensor->dtype)->block_elems == 1;
         return is_float ? RF_BF16 : tensor->dtype;
@@ -47,12 +61,22 @@ static enum rf_dtype type_of(const struct rf_gguf_copy *copy, const struct rf_te
     return rf_cast_type(target, tensor->dtype, tensor->ne[0]);
 }
 
+/* The tensor that is written as it is in the place of the file's, or NULL. Types tell: a tensor of
+ * the file's type is the file's. */
+static const struct rf_tensor *made_for(const struct job *job, const struct rf_tensor *tensor)
+{
+    const struct rf_source *made = job->options->made;
+    const struct rf_tensor *found = made ? rf_source_tensor(made, tensor->name) : NULL;
+    return found && found->dtype != tensor->dtype ? found : NULL;
+}
+
 static void choose_types(struct job *job)
 {
     job->buffer_bytes = BUFFER_BYTES;
     for (size_t i = 0; i < job->copy->n_tensors; i++) {
         struct rf_copied_tensor *copied = &job->copy->tensors[i];
-        copied->dtype = type_of(job->copy, copied->tensor, job->options->target);
+        const struct rf_tensor *made = made_for(job, copied->tensor);
+        copied->dtype = made ? made->dtype : type_of(job, copied->tensor);
         size_t row = rf_dtype_bytes(copied->dtype, (size_t)copied->tensor->ne[0]);
         if (job->buffer_bytes < row) job->buffer_bytes = row;
         job->total += copied->tensor->bytes;
@@ -64,14 +88,13 @@ static void choose_types(struct job *job)
 static void cast_rows(void *argument, struct rf_worker *worker)
 {
     const struct stretch *stretch = argument;
-    const struct rf_quantize_options *options = stretch->options;
     const struct rf_tensor *tensor = stretch->copied->tensor;
     enum rf_dtype from = tensor->dtype, to = stretch->copied->dtype;
     size_t k = (size_t)tensor->ne[0], begin, end;
     struct rf_share share;
     rf_share_begin(&share, worker, stretch->rows, k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
-        rf_cast_values(options->kernels, options->target, from,
+        rf_cast_values(stretch->kernels, stretch->target, from,
                        stretch->data + begin * rf_dtype_bytes(from, k), to,
                        stretch->out + begin * rf_dtype_bytes(to, k), (end - begin) * k);
 }
@@ -99,7 +122,7 @@ static int report(struct job *job, uint64_t bytes)
 
 static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
 {
-    const struct rf_tensor *tensor = copied->tensor;
+    const struct rf_tensor *tensor = copied->tensor, *finished = made_for(job, tensor);
     size_t k = (size_t)tensor->ne[0], out_row_bytes = rf_dtype_bytes(copied->dtype, k);
     size_t row_bytes = rf_dtype_bytes(tensor->dtype, k),
            n_rows = (size_t)(tensor->bytes / row_bytes);
@@ -109,8 +132,11 @@ static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
         rows = n_rows - row < most ? n_rows - row : most;
         const char *data = (const char *)tensor->data + row * row_bytes;
         const void *made = data;
-        if (copied->dtype != tensor->dtype) {
-            struct stretch stretch = {job->options, copied, data, job->buffer, rows};
+        if (finished) {
+            made = (const char *)finished->data + row * out_row_bytes;
+        } else if (copied->dtype != tensor->dtype) {
+            struct stretch stretch = {
+                job->options->kernels, target_of(job, tensor), copied, data, job->buffer, rows};
             rf_team_run(job->team, 0, cast_rows, &stretch);
             made = job->buffer;
         }
@@ -147,6 +173,7 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
     struct rf_bytes header = {0};
     int code = rf_gguf_copy_open(&job.copy, in, allocator, error);
     if (code) return code;
+    job.copy->w4a8_group = options->group;
     choose_types(&job);
     code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
     if (!code) {

@@ -4,12 +4,17 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "model/source.h"
 #include "quant/cast.h"
 
 struct rf_quantize_options {
     enum rf_cast_target target;
+    int32_t group; /* of RF_TARGET_W4A8: values that share a scale, a multiple of 64; 0: a row */
     const struct rf_kernels *kernels;
     int32_t threads;
+    /* The model with calibrated tensors: those of another type than the file's are written as they
+     * are, and the output head gets Q8_0 if it has more bits. NULL: none. */
+    const struct rf_source *made;
     /* `done` and `total` count bytes of tensors read. Non-zero cancels. May be NULL. */
     int (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;

@@ -1,12 +1,22 @@
 """riffle quantize: a file with other types of weights, or nothing and a sentence."""
 
+import ctypes
 import os
 import signal
 import time
+import unittest
 
 from harness import MODEL, Case, main
 
 TYPES = {"mxfp4": "MXFP4", "q4": "Q4_1", "q4_0": "Q4_0", "q8_0": "Q8_0", "bf16": "BF16"}
+
+
+def has_openblas():
+    try:
+        ctypes.CDLL("libopenblas.so.0")
+        return True
+    except OSError:
+        return False
 
 
 class Quantize(Case):
@@ -56,6 +66,50 @@ class Quantize(Case):
         self.fails(2, "quantize", MODEL, "out.gguf", "--type", "mxfp4", "--chain", "none", says="--chain")
         self.fails(2, "info", MODEL, "out.gguf", says="out.gguf")
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_usage_of_calibrating(self):
+        text = ["--calibrate", "text"]
+        out = ["quantize", MODEL, "out.gguf", "--type"]
+        self.fails(2, *out, "w4a8", says=["w4a8", "--calibrate"])
+        self.fails(2, *out, "q8_0", *text, says=["--calibrate", "q8_0"])
+        self.fails(2, *out, "q4", "--chunks", "2", says=["--chunks", "--calibrate"])
+        self.fails(2, *out, "q4", *text, "--group", "128", says="--group")
+        self.fails(2, *out, "w4a8", *text, "--group", "64", says=["128", "channel", "64"])
+        self.fails(2, *out, "mxfp4", *text, "--rule", "floor", says="--rule")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_texts_that_do_not_serve(self):
+        out = ["quantize", MODEL, "out.gguf", "--type", "q4", "--calibrate"]
+        self.path("short.txt", "Once upon a time")
+        self.fails(1, *out, "absent.txt", says="absent.txt")
+        self.fails(1, *out, self.folder, says="directory")
+        self.fails(1, *out, "short.txt", says="fewer than a window")
+        self.assertEqual(os.listdir(self.folder), ["short.txt"])
+
+    @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
+    def test_calibrating_is_continued(self):
+        """Interrupted whenever it may be, the file becomes the same."""
+        self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
+        for name in ["w4a8", "mxfp4"]:
+            how = ["--type", name, "--calibrate", "text.txt", "--chunks", "4", "--threads", "1"]
+            said = self.json("quantize", MODEL, "whole.gguf", *how)
+            self.assertIn(name.upper(), said["stored_types"])
+            code, delay, sizes = None, 0.02, []
+            while code != 0:
+                process = self.start("quantize", MODEL, "parts.gguf", *how)
+                time.sleep(delay)
+                process.send_signal(signal.SIGINT)
+                code = process.wait()
+                self.assertEqual(os.path.exists(self.path("parts.gguf")), code == 0)
+                delay *= 1.3
+                if os.path.exists(self.path("parts.gguf.calibration")):
+                    sizes.append(os.path.getsize(self.path("parts.gguf.calibration")))
+            self.assertEqual(sizes, sorted(sizes))  # what was finished is kept
+            self.assertEqual(self.read("parts.gguf"), self.read("whole.gguf"))
+            self.ok("run", "parts.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
+            self.assertFalse(os.path.exists(self.path("parts.gguf.calibration")))
+            for made in ["parts.gguf", "whole.gguf"]:
+                os.remove(self.path(made))
 
     def test_failures_leave_nothing(self):
         self.fails(1, "quantize", "absent.gguf", "out.gguf", "--type", "q4", says="absent.gguf")

@@ -19,12 +19,12 @@ static const struct type {
     enum rf_dtype dtype;
     enum rf_format format;
     int halves[2]; /* where a block has its F16 numbers; -1: none */
-} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},  {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
-             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},  {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
-             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},  {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
-             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}}, {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
-             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},   {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
-             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}}};
+} types[] = {{RF_Q4_0, RF_FORMAT_Q4_0, {0, -1}},   {RF_Q4_1, RF_FORMAT_Q4_1, {0, 2}},
+             {RF_Q5_0, RF_FORMAT_Q8_0, {0, -1}},   {RF_Q5_1, RF_FORMAT_Q8_1, {0, 2}},
+             {RF_Q8_0, RF_FORMAT_Q8_0, {0, -1}},   {RF_MXFP4, RF_FORMAT_MXFP4, {-1, -1}},
+             {RF_Q2_K, RF_FORMAT_Q8_K, {80, 82}},  {RF_Q3_K, RF_FORMAT_Q8_K, {108, -1}},
+             {RF_Q4_K, RF_FORMAT_Q4_K, {0, 2}},    {RF_Q5_K, RF_FORMAT_Q8_K, {0, 2}},
+             {RF_Q6_K, RF_FORMAT_Q6_K, {208, -1}}, {RF_W4A8, RF_FORMAT_Q4_0, {0, -1}}};
 
 /* Random bytes but for the F16 numbers, which are finite: of either sign, zero and denormal ones
  * among them. */

@@ -107,11 +107,14 @@ def quantize(
     type: str,
     *,
     rule: str | None = None,
+    calibration: str | None = None,
+    calibration_windows: int = 0,
+    group: int = 0,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> None:
     """Writes the GGUF model `source` to `target` with its matrices in another type: "mxfp4", "q4",
-    "q4_0", "q8_0" or "bf16"."""
+    "q4_0", "w4a8", "q8_0" or "bf16". `calibration`: a text on which the model shall change least."""
     options = native.QuantizeOptions()
     lib.riffle_quantize_options_init(options, ctypes.sizeof(options))
     raised = Raised()
@@ -119,6 +122,11 @@ def quantize(
     options.progress = raised.progress(progress)
     if rule is not None:
         options.rule = native.text(rule, "rule")
+    if calibration is not None:
+        options.calibration = calibration.encode()
+        options.calibration_bytes = len(options.calibration)
+    options.calibration_windows = calibration_windows
+    options.group = group
     raised.check(
         lib.riffle_quantize(
             native.path(source), native.path(target), native.text(type, "type"), options

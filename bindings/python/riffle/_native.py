@@ -202,7 +202,11 @@ class QuantizeOptions(ctypes.Structure):
         ("progress", PROGRESS_FN),
         ("progress_user", c_void_p),
         ("allocator", c_void_p),
-        ("reserved", c_uint64 * 8),
+        ("calibration", c_char_p),
+        ("calibration_bytes", c_uint64),
+        ("calibration_windows", c_int32),
+        ("group", c_int32),
+        ("reserved", c_uint64 * 5),
     ]
 
 

@@ -1,0 +1,413 @@
+#include "calibrate/calibrate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "calibrate/saved.h"
+#include "infer/program.h"
+#include "model/tensors.h"
+#include "platform/file.h"
+#include "quant/gptq.h"
+
+enum {
+    BATCH = 512,             /* input rows that are squared at a time */
+    MOST_INPUTS = 150000000, /* values: of wide inputs only some rows are taken */
+    LAYER_MATRICES = 7
+};
+
+static const char what[] = "calibrating";
+
+/* The inputs of some of a layer's matrices. */
+struct inputs {
+    size_t k, every; /* of every so many rows one is taken */
+    float *batch;    /* [BATCH][k] */
+    size_t n_batch;
+    float *hessian; /* [k][k] */
+};
+
+struct calibration {
+    const struct rf_calibrate_options *options;
+    const struct rf_allocator *allocator;
+    struct rf_error *error;
+    const struct rf_source *source;
+    struct rf_source made;     /* the same with the tensors that are rounded */
+    struct rf_tensor *tensors; /* of `made` */
+    struct rf_tensor rows;     /* of all windows between two layers: F32 [n_embd, n_rows] */
+    struct rf_queue *queue;
+    struct rf_cache *cache; /* of one layer and one window */
+    struct rf_params one_layer;
+    struct rf_team *team;
+    struct rf_blas blas;
+    struct rf_gptq gptq;
+    struct inputs inputs[RF_LAYER_INPUTS];
+    struct saved saved;
+    void *layer; /* the rounded tensors of a layer */
+    size_t layer_bytes;
+    uint64_t done, total; /* windows */
+};
+
+static const struct {
+    const char *name;
+    enum rf_layer_input input;
+} matrices[LAYER_MATRICES] = {{"attn_q.weight", RF_INPUT_QKV},   {"attn_k.weight", RF_INPUT_QKV},
+                              {"attn_v.weight", RF_INPUT_QKV},   {"attn_output.weight", RF_INPUT_O},
+                              {"ffn_gate.weight", RF_INPUT_FFN}, {"ffn_up.weight", RF_INPUT_FFN},
+                              {"ffn_down.weight", RF_INPUT_DOWN}};
+
+static float *hidden_row(const struct calibration *c, size_t i)
+{
+    return (float *)c->rows.data + i * (size_t)c->rows.ne[0];
+}
+
+static int advance(struct calibration *c, uint64_t windows)
+{
+    const struct rf_quantize_options *options = &c->options->quantize;
+    c->done += windows;
+    if (options->progress && options->progress(options->user, c->done, c->total))
+        return rf_fail(c->error, RF_ERR_CANCELLED,
+                       "calibrating was cancelled; the same command continues it");
+    return 0;
+}
+
+/* ---- tensors ---- */
+
+static struct rf_tensor *made_tensor(const struct calibration *c, int32_t layer, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+    return (struct rf_tensor *)rf_source_tensor(&c->made, full);
+}
+
+static const struct rf_tensor *read_tensor(const struct calibration *c,
+                                           const struct rf_tensor *made)
+{
+    return &c->source->tensors[made - c->tensors];
+}
+
+/* The type that a matrix gets if it is one to round. */
+static int is_rounded(const struct calibration *c, const struct rf_tensor *tensor,
+                      enum rf_dtype *dtype)
+{
+    *dtype = rf_cast_type(c->options->quantize.target, tensor->dtype, tensor->ne[0]);
+    return *dtype != tensor->dtype && rf_grid_layout(*dtype);
+}
+
+/* Lets the tensors of a layer that are rounded lie one behind another from `data` on, and adds
+ * their bytes to *bytes. */
+static void place_layer(const struct calibration *c, int32_t layer, const void *data,
+                        uint64_t *bytes)
+{
+    for (size_t i = 0; i < LAYER_MATRICES; i++) {
+        struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
+        const struct rf_tensor *tensor = read_tensor(c, made);
+        enum rf_dtype dtype;
+        if (!is_rounded(c, tensor, &dtype)) continue;
+        made->dtype = dtype;
+        made->bytes = rf_dtype_bytes(dtype, (size_t)rf_tensor_elements(tensor));
+        made->data = data ? (const char *)data + *bytes : NULL;
+        *bytes += made->bytes;
+    }
+}
+
+/* ---- passes over a layer ---- */
+
+/* A function of a window's rows after its pass. */
+typedef int after_window(struct calibration *c, struct rf_view *view, size_t first_row);
+
+static int pass_windows(struct calibration *c, const struct rf_source *source, int32_t layer,
+                        enum rf_weight_form form, const struct rf_view_options *view_options,
+                        after_window *after)
+{
+    struct rf_model *model;
+    struct rf_view *view = NULL;
+    int32_t tokens[RF_CALIBRATE_WINDOW];
+    struct rf_rows rows = {c->cache, tokens, NULL, RF_CALIBRATE_WINDOW, 0};
+    const struct rf_pass pass = {.groups = &rows, .n_groups = 1};
+    int code = rf_model_load_layer(&model, source, layer, &c->rows, c->queue, form, c->error);
+    if (code) return code;
+    code = rf_view_new(&view, model, c->queue, view_options, c->error);
+    for (int32_t w = 0; !code && w < c->options->n_windows; w++) {
+        for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) tokens[i] = w * RF_CALIBRATE_WINDOW + i;
+        code = rf_view_run(view, &pass, c->error);
+        if (!code) code = after(c, view, (size_t)w * RF_CALIBRATE_WINDOW);
+        if (!code) code = advance(c, 1);
+    }
+    rf_view_free(view);
+    rf_model_free(model);
+    return code;
+}
+
+static void square(const struct calibration *c, struct inputs *inputs)
+{
+    if (inputs->n_batch)
+        rf_blas_add_squares(&c->blas, inputs->hessian, inputs->k, inputs->batch, inputs->n_batch);
+    inputs->n_batch = 0;
+}
+
+static int take_inputs(struct calibration *c, struct rf_view *view, size_t first_row)
+{
+    int code = 0;
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
+        struct inputs *inputs = &c->inputs[t];
+        for (int32_t i = 0; !code && i < RF_CALIBRATE_WINDOW; i++) {
+            const float *row;
+            if ((first_row + (size_t)i) % inputs->every) continue;
+            code = view->backend->ops->tap(view, t, i, &row, c->error);
+            if (code) return code;
+            memcpy(inputs->batch + inputs->n_batch++ * inputs->k, row, inputs->k * sizeof *row);
+            if (inputs->n_batch == BATCH) square(c, inputs);
+        }
+    }
+    return code;
+}
+
+/* H of all inputs of a layer. */
+static int gather(struct calibration *c, int32_t layer)
+{
+    const struct rf_view_options options = {.max_rows = RF_CALIBRATE_WINDOW, .taps_inputs = 1};
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++)
+        memset(c->inputs[t].hessian, 0, c->inputs[t].k * c->inputs[t].k * sizeof(float));
+    int code = pass_windows(c, c->source, layer, RF_WEIGHTS_BF16, &options, take_inputs);
+    for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++) square(c, &c->inputs[t]);
+    return code;
+}
+
+static int take_outputs(struct calibration *c, struct rf_view *view, size_t first_row)
+{
+    for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) {
+        const float *row;
+        int code = view->backend->ops->tap(view, 0, i, &row, c->error);
+        if (code) return code;
+        memcpy(hidden_row(c, first_row + (size_t)i), row, (size_t)c->rows.ne[0] * sizeof *row);
+    }
+    return 0;
+}
+
+/* The rows after a layer in the place of those before it. */
+static int step_forward(struct calibration *c, int32_t layer)
+{
+    static const int32_t output = 0;
+    const struct rf_view_options options = {
+        .max_rows = RF_CALIBRATE_WINDOW, .taps = &output, .n_taps = 1};
+    return pass_windows(c, &c->made, layer, RF_WEIGHTS_STORED, &options, take_outputs);
+}
+
+/* ---- a layer ---- */
+
+static int round_matrix(struct calibration *c, const struct rf_tensor *made,
+                        enum rf_layer_input input)
+{
+    const struct rf_tensor *tensor = read_tensor(c, made);
+    size_t k = (size_t)tensor->ne[0], m = (size_t)tensor->ne[1];
+    float *w = rf_malloc(c->allocator, m * k, sizeof *w, what, c->error);
+    if (!w) return RF_ERR_MEMORY;
+    rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
+    size_t group = made->dtype == RF_W4A8 ? (size_t)c->options->quantize.group
+                                          : rf_dtype_info(made->dtype)->block_elems;
+    int code = rf_gptq_round(&c->gptq, c->inputs[input].hessian, w, m, k, made->dtype, group,
+                             (void *)made->data, c->error);
+    rf_free(c->allocator, w);
+    return code;
+}
+
+static int round_layer(struct calibration *c, int32_t layer)
+{
+    int code = gather(c, layer);
+    for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
+        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, c->error);
+    for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
+        const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
+        enum rf_dtype dtype;
+        if (is_rounded(c, read_tensor(c, made), &dtype))
+            code = round_matrix(c, made, matrices[i].input);
+    }
+    return code;
+}
+
+static int do_layer(struct calibration *c, int32_t layer)
+{
+    uint64_t bytes = 0;
+    place_layer(c, layer, c->layer, &bytes);
+    int code = saved_read(&c->saved, c->layer, (size_t)bytes, c->error);
+    if (code < 0) return code;
+    if (code) {
+        code = advance(c, (uint64_t)c->options->n_windows);
+    } else {
+        code = round_layer(c, layer);
+        if (!code) code = saved_append(&c->saved, c->layer, (size_t)bytes, c->error);
+    }
+    return code ? code : step_forward(c, layer);
+}
+
+/* ---- what it works with ---- */
+
+static int inputs_new(struct calibration *c)
+{
+    const struct rf_params *params = &c->source->params;
+    const int64_t widths[RF_LAYER_INPUTS] = {[RF_INPUT_QKV] = params->n_embd,
+                                             [RF_INPUT_O] = rf_n_q(params),
+                                             [RF_INPUT_FFN] = params->n_embd,
+                                             [RF_INPUT_DOWN] = params->n_ff};
+    size_t n_rows = (size_t)c->rows.ne[1];
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
+        struct inputs *inputs = &c->inputs[t];
+        inputs->k = (size_t)widths[t];
+        inputs->every = n_rows * inputs->k / MOST_INPUTS + 1;
+        inputs->batch = rf_malloc(c->allocator, BATCH, inputs->k * sizeof(float), what, c->error);
+        inputs->hessian =
+            rf_malloc(c->allocator, inputs->k, inputs->k * sizeof(float), what, c->error);
+        if (!inputs->batch || !inputs->hessian) return RF_ERR_MEMORY;
+    }
+    return 0;
+}
+
+/* The embeddings of the text. */
+static int rows_new(struct calibration *c)
+{
+    const struct rf_tensor *table = rf_source_tensor(c->source, RF_TOKEN_EMBD);
+    size_t n_embd = (size_t)table->ne[0],
+           n_rows = (size_t)c->options->n_windows * RF_CALIBRATE_WINDOW,
+           row_bytes = rf_dtype_bytes(table->dtype, n_embd);
+    float *data = rf_malloc(c->allocator, n_rows, n_embd * sizeof *data, what, c->error);
+    if (!data) return RF_ERR_MEMORY;
+    for (size_t i = 0; i < n_rows; i++)
+        rf_dequantize_f32(table->dtype,
+                          (const char *)table->data + (size_t)c->options->tokens[i] * row_bytes,
+                          data + i * n_embd, n_embd);
+    c->rows = (struct rf_tensor){.name = "rows",
+                                 .dtype = RF_F32,
+                                 .n_dims = 2,
+                                 .ne = {(int64_t)n_embd, (int64_t)n_rows, 1, 1},
+                                 .data = data,
+                                 .bytes = n_rows * n_embd * sizeof *data};
+    return 0;
+}
+
+static int made_new(struct calibration *c)
+{
+    size_t n = (size_t)c->source->n_tensors;
+    c->made = *c->source;
+    c->made.tensors = c->tensors = rf_malloc(c->allocator, n, sizeof *c->tensors, what, c->error);
+    if (!c->tensors) return RF_ERR_MEMORY;
+    memcpy(c->tensors, c->source->tensors, n * sizeof *c->tensors);
+    for (int32_t i = 0; i < c->source->params.n_layer; i++) {
+        uint64_t bytes = 0;
+        place_layer(c, i, NULL, &bytes);
+        if (bytes > c->layer_bytes) c->layer_bytes = (size_t)bytes;
+    }
+    if (!c->layer_bytes)
+        return rf_fail(c->error, RF_ERR_UNSUPPORTED,
+                       "%s: there is nothing to calibrate: all matrices have four bits already, or "
+                       "rows that do not suit the type",
+                       c->source->name);
+    c->layer = rf_malloc(c->allocator, c->layer_bytes, 1, what, c->error);
+    return c->layer ? 0 : RF_ERR_MEMORY;
+}
+
+static int engine_new(struct calibration *c)
+{
+    const struct rf_backend_ops *ops = c->options->backend->ops;
+    int32_t threads = c->options->quantize.threads;
+    const struct rf_queue_options queue = {.threads = threads};
+    const struct rf_cache_shape shape = {&c->one_layer, RF_CALIBRATE_WINDOW, RF_KV_F16};
+    c->one_layer = c->source->params;
+    c->one_layer.n_layer = 1;
+    int code = rf_blas_load(&c->blas, threads, c->error);
+    if (!code) code = ops->queue_new(&c->queue, c->options->backend, &queue, NULL, c->error);
+    if (!code) code = ops->cache_new(&c->cache, c->options->backend, &shape, c->error);
+    if (!code) code = rf_team_of(&c->team, NULL, threads, c->allocator, c->error);
+    c->gptq = (struct rf_gptq){&c->blas, c->options->quantize.kernels, c->team, c->allocator};
+    return code;
+}
+
+/* Of everything that decides what the layers become. */
+static uint64_t identity_of(const struct calibration *c)
+{
+    enum { SAMPLE = 64 /* bytes of each tensor */ };
+    const struct rf_calibrate_options *options = c->options;
+    const struct rf_params *params = &c->source->params;
+    uint64_t hash = saved_hash(0, &params->n_layer, sizeof params->n_layer);
+    hash = saved_hash(hash, &params->n_embd, sizeof params->n_embd);
+    hash = saved_hash(hash, &options->quantize.target, sizeof options->quantize.target);
+    hash = saved_hash(hash, &options->quantize.group, sizeof options->quantize.group);
+    hash = saved_hash(hash, options->tokens,
+                      (size_t)options->n_windows * RF_CALIBRATE_WINDOW * sizeof *options->tokens);
+    for (int32_t i = 0; i < c->source->n_tensors; i++) {
+        const struct rf_tensor *tensor = &c->source->tensors[i];
+        hash = saved_hash(hash, &tensor->dtype, sizeof tensor->dtype);
+        hash = saved_hash(hash, tensor->data, tensor->bytes < SAMPLE ? tensor->bytes : SAMPLE);
+    }
+    return hash;
+}
+
+/* All layers are saved: writes the new file. */
+static int write_file(struct calibration *c, const char *in, const char *out)
+{
+    struct rf_quantize_options options = c->options->quantize;
+    struct rf_mapping mapping;
+    uint64_t bytes = SAVED_HEADER;
+    int code = rf_map_file(&mapping, c->saved.partial.path, 0, c->error);
+    if (code) return code;
+    for (int32_t i = 0; i < c->source->params.n_layer; i++) place_layer(c, i, mapping.data, &bytes);
+    options.made = &c->made;
+    options.progress = NULL;
+    code = rf_quantize(in, out, &options, c->allocator, c->error);
+    rf_unmap_file(&mapping);
+    return code;
+}
+
+/* Refuses what could not be written in the end. */
+static int check_out(const char *in, const char *out, struct rf_error *error)
+{
+    struct rf_new_file file;
+    if (rf_same_file(in, out))
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%s: is the file that is read; the new one needs another name", out);
+    int code = rf_new_file_open(&file, out, 0, error);
+    if (!code) rf_new_file_drop(&file);
+    return code;
+}
+
+static void calibration_free(struct calibration *c)
+{
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
+        rf_free(c->allocator, c->inputs[t].batch);
+        rf_free(c->allocator, c->inputs[t].hessian);
+    }
+    rf_free(c->allocator, (void *)c->rows.data);
+    rf_free(c->allocator, c->layer);
+    rf_free(c->allocator, c->tensors);
+    rf_team_free(c->team);
+    if (c->cache) c->options->backend->ops->cache_free(c->cache);
+    if (c->queue) c->options->backend->ops->queue_free(c->queue);
+}
+
+static int calibrate_layers(struct calibration *c, const char *in, const char *out)
+{
+    int32_t n_layer = c->source->params.n_layer;
+    c->total = 2 * (uint64_t)n_layer * (uint64_t)c->options->n_windows;
+    int code = saved_open(&c->saved, out, identity_of(c), c->error);
+    if (code) return code;
+    for (int32_t i = 0; !code && i < n_layer; i++) code = do_layer(c, i);
+    if (!code) code = write_file(c, in, out);
+    if (code)
+        saved_close(&c->saved);
+    else
+        saved_drop(&c->saved);
+    return code;
+}
+
+int rf_calibrate(const char *in, const char *out, const struct rf_calibrate_options *options,
+                 const struct rf_allocator *allocator, struct rf_error *error)
+{
+    struct calibration c = {.options = options, .allocator = allocator, .error = error};
+    c.source = options->source;
+    int code = check_out(in, out, error);
+    if (!code) code = made_new(&c);
+    if (!code) code = rows_new(&c);
+    if (!code) code = inputs_new(&c);
+    if (!code) code = engine_new(&c);
+    if (!code) code = calibrate_layers(&c, in, out);
+    calibration_free(&c);
+    return code;
+}

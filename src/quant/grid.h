@@ -1,0 +1,39 @@
+/* The grids of 4-bit types: the 16 values that a weight can take under the scales of its block. */
+#ifndef RF_QUANT_GRID_H
+#define RF_QUANT_GRID_H
+
+#include "microkernels/kernels.h"
+#include "model/dtype.h"
+
+enum { RF_GRID_GROUP = 32 /* values of a row that share a grid, in every type */ };
+
+/* How blocks of a type hold 4-bit codes. */
+struct rf_grid_layout {
+    enum rf_dtype dtype;
+    uint32_t header; /* bytes of a block before its codes */
+    uint32_t half;   /* the two values of a byte are so many apart */
+    int is_e2m1;     /* codes are E2M1's, else steps */
+};
+
+/* NULL for a type without 4-bit codes. */
+const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype);
+
+/* The values of a group's codes: base + scale c, or scale E2M1(c). */
+struct rf_grid {
+    float scale, inverse, base;
+};
+
+/* Chooses the scales of n values, whole blocks of which a weight's errors count as much as
+ * `importance` says, and writes the blocks' headers. W4A8: one scale for all; else each block has
+ * its own, and importance is not used. */
+void rf_grid_choose(const struct rf_grid_layout *layout, const struct rf_kernels *kernels,
+                    const float *w, const float *importance, size_t n, void *blocks);
+/* Of the groups of a block, from its header; `grids` [block_elems / RF_GRID_GROUP]. */
+void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids);
+/* The code of the value next to w, which goes to *value. */
+int rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid *grid, float w,
+                  float *value);
+/* Writes the codes of all values of a block. */
+void rf_grid_put(const struct rf_grid_layout *layout, void *block, const uint8_t *codes);
+
+#endif

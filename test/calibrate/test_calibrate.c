@@ -1,0 +1,265 @@
+/* riffle_quantize with a text: the new file computes what the old one does more closely than a cast
+ * does, and work that was interrupted is continued to the same file. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "api/helpers.h"
+#include "platform/file.h"
+#include "quant/blas.h"
+
+enum { SKIPPED = 77, TEXT_BYTES = 24000, SCORED = 500, WINDOWS = 4 };
+
+static char folder[256], output[300], saved[320], text[TEXT_BYTES + 200];
+
+/* Stories of the kind that the model was trained on. */
+static void write_text(uint64_t seed)
+{
+    static const char *const names[] = {"Lily", "Tom", "Ben", "Mia", "Sue", "Max", "Anna", "Tim"};
+    static const char *const things[] = {"ball",   "cat", "dog",  "tree",
+                                         "flower", "car", "bird", "cake"};
+    static const char *const plots[] = {
+        "Once upon a time, there was a little girl named %s. She had a %s and played with it. ",
+        "One day, %s saw a big %s in the park. \"Can I have it?\" she asked her mom. ",
+        "%s was very sad because the %s was lost. But then a friend came to help. ",
+        "The %2$s was red and pretty. %1$s was happy and said thank you. "};
+    size_t n = 0;
+    for (uint64_t state = seed; n < TEXT_BYTES;) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        n += (size_t)sprintf(text + n, plots[state >> 60 & 3], names[state >> 50 & 7],
+                             things[state >> 40 & 7]);
+    }
+}
+
+static riffle_quantize_options calibrating(const char *on)
+{
+    riffle_quantize_options options;
+    riffle_quantize_options_init(&options, sizeof options);
+    options.calibration = on;
+    options.calibration_bytes = strlen(on);
+    options.calibration_windows = WINDOWS;
+    options.threads = 2;
+    return options;
+}
+
+/* The mean of -log p of the text. */
+static double loss(const char *path)
+{
+    riffle_model_options options;
+    riffle_model *model;
+    static int32_t tokens[TEXT_BYTES];
+    static double logprobs[SCORED];
+    double sum = 0;
+    riffle_model_options_init(&options, sizeof options);
+    options.weights = "stored";
+    if (CHECK_OK(riffle_model_open(&model, path, &options)) < 0) return NAN;
+    int64_t n = riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_BOS, tokens, TEXT_BYTES);
+    CHECK(n > SCORED * 4);
+    riffle_session *session = open_session(model, SCORED, 2);
+    for (int w = 0; w < 4; w++) {
+        CHECK_OK(riffle_rewind(session, 0));
+        CHECK_OK(riffle_score(session, tokens + w * SCORED, SCORED, 1, logprobs));
+        for (int i = 0; i < SCORED - 1; i++) sum -= logprobs[i] / (4.0 * (SCORED - 1));
+    }
+    riffle_session_close(session);
+    riffle_model_close(model);
+    return sum;
+}
+
+static void loses_less(const char *type)
+{
+    write_text(1);
+    static char calibration[sizeof text];
+    strcpy(calibration, text);
+    riffle_quantize_options options = calibrating(calibration);
+    write_text(2);
+    double original = loss(TINY_MODEL);
+    /* Q4_0 has a scale for each 32 weights, W4A8 for each 64 of them here. */
+    int is_w4a8 = strcmp(type, "w4a8") == 0;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, is_w4a8 ? "q4_0" : type, NULL));
+    double cast = loss(output);
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, type, &options));
+    double calibrated = loss(output);
+    CHECK_MSG(calibrated - original < 0.7 * (cast - original),
+              "%s: the loss is %.4f, a cast's %.4f, calibrated %.4f", type, original, cast,
+              calibrated);
+    CHECK(!rf_path_exists(saved));
+}
+
+/* ---- interruptions ---- */
+
+struct stop {
+    uint64_t calls, at, last;
+};
+
+static int stop_at(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    struct stop *stop = user;
+    CHECK_STR(stage, "calibrating");
+    CHECK(done > stop->last && done <= total);
+    stop->last = done;
+    return ++stop->calls == stop->at;
+}
+
+static char *contents(const char *path, size_t *bytes)
+{
+    struct rf_error error;
+    char *data = NULL;
+    CHECK_INT(rf_slurp(path, 1 << 30, &data, bytes, &error), 0);
+    return data;
+}
+
+static void same_file(const char *wanted, size_t wanted_bytes, const char *when)
+{
+    size_t bytes = 0;
+    char *data = contents(output, &bytes);
+    CHECK_MSG(bytes == wanted_bytes && memcmp(data, wanted, bytes) == 0, "another file %s", when);
+    free(data);
+}
+
+static void continues(void)
+{
+    write_text(1);
+    riffle_quantize_options options = calibrating(text);
+    struct stop whole = {0};
+    options.progress = stop_at;
+    options.progress_user = &whole;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "mxfp4", &options));
+    size_t bytes = 0;
+    char *wanted = contents(output, &bytes);
+    unlink(output);
+
+    /* In the second layer, and there once more; then to the end with fewer passes. */
+    for (int i = 0; i < 2; i++) {
+        struct stop stop = {.at = 2 * WINDOWS + 3 - (i ? WINDOWS - 1 : 0)};
+        options.progress_user = &stop;
+        CHECK_INT(riffle_quantize(TINY_MODEL, output, "mxfp4", &options), RIFFLE_ERR_CANCELLED);
+        CHECK(strstr(riffle_last_error(), "continues") != NULL);
+        CHECK(!rf_path_exists(output) && rf_path_exists(saved));
+    }
+    struct stop rest = {0};
+    options.progress_user = &rest;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "mxfp4", &options));
+    CHECK_INT(rest.calls, whole.calls - (WINDOWS - 1));
+    CHECK(!rf_path_exists(saved));
+    same_file(wanted, bytes, "after an interruption");
+
+    /* What is left of another calibration, or damaged, is not used. */
+    for (int i = 0; i < 3; i++) {
+        static char other[sizeof text];
+        struct stop stop = {.at = 2 * WINDOWS + 1}, all = {0};
+        strcpy(other, text);
+        if (i == 0) other[5] ^= 1;
+        riffle_quantize_options changed = calibrating(i == 0 ? other : text);
+        changed.progress = stop_at;
+        changed.progress_user = &stop;
+        unlink(output);
+        CHECK_INT(riffle_quantize(TINY_MODEL, output, i == 1 ? "q4" : "mxfp4", &changed),
+                  RIFFLE_ERR_CANCELLED);
+        if (i == 2) CHECK_INT(truncate(saved, (off_t)rf_file_bytes(saved) - 1), 0);
+        options.progress_user = &all;
+        CHECK_OK(riffle_quantize(TINY_MODEL, output, "mxfp4", &options));
+        CHECK_INT(all.calls, whole.calls);
+        same_file(wanted, bytes, "after a foreign or damaged start");
+    }
+    free(wanted);
+}
+
+/* ---- what is refused ---- */
+
+/* Opens the W4A8 file with the byte at `at` behind the text `after` set to `byte`. */
+static void damaged(const char *after, size_t at, char byte, int code, const char *says)
+{
+    size_t bytes = 0, length = strlen(after);
+    char *data = contents(output, &bytes), *found = memmem(data, bytes, after, length);
+    CHECK_MSG(found != NULL, "%s is not in the file", after);
+    if (found) found[length + at] = byte;
+    const struct rf_span span = {data, bytes};
+    char bad[320];
+    snprintf(bad, sizeof bad, "%s.bad", output);
+    struct rf_error error;
+    CHECK_INT(rf_write_file(bad, &span, 1, 0, &error), 0);
+    riffle_model *model;
+    CHECK_FAILS(riffle_model_open(&model, bad, NULL), code);
+    CHECK_MSG(strstr(riffle_last_error(), says) != NULL, "\"%s\" lacks \"%s\"", riffle_last_error(),
+              says);
+    unlink(bad);
+    free(data);
+}
+
+/* What a reader of W4A8 relies on. */
+static void bad_files(void)
+{
+    write_text(1);
+    riffle_quantize_options options = calibrating(text);
+    options.group = -1;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "w4a8", &options));
+    enum { TYPE = 4 /* bytes of the value's type, or of the number of dimensions */ };
+    damaged("riffle.w4a8.group", TYPE, 100, RIFFLE_ERR_UNSUPPORTED, "multiple of 64");
+    damaged("riffle.w4a8.group", 0, 7, RIFFLE_ERR_FORMAT, "riffle.w4a8.group");
+    damaged("riffle.w4a8.grou", 0, 'q', RIFFLE_ERR_UNSUPPORTED, "I8");
+    damaged("blk.0.attn_q.weight", TYPE, 33, RIFFLE_ERR_FORMAT, "blocks of 34");
+    damaged("blk.0.attn_q.weight", TYPE, 68, RIFFLE_ERR_FORMAT, "offset");
+    damaged("blk.0.attn_norm.weight", TYPE + 8, 63, RIFFLE_ERR_UNSUPPORTED, "type 63");
+}
+
+static void refused(void)
+{
+    write_text(1);
+    riffle_quantize_options options = calibrating(text);
+    unlink(output);
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q8_0", &options), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "bf16", &options), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, folder, "mxfp4", &options), RIFFLE_ERR_IO);
+    CHECK_FAILS(riffle_quantize("absent.gguf", output, "mxfp4", &options), RIFFLE_ERR_IO);
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8", NULL), RIFFLE_ERR_ARGUMENT);
+    options.group = 128;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
+    options.group = 100;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8", &options), RIFFLE_ERR_ARGUMENT);
+    options.group = 0;
+    options.calibration_windows = -1;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "mxfp4", &options), RIFFLE_ERR_ARGUMENT);
+    options.calibration_windows = 0;
+    options.calibration_bytes = 100;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "mxfp4", &options), RIFFLE_ERR_ARGUMENT);
+    CHECK(strstr(riffle_last_error(), "fewer than a window") != NULL);
+    options.calibration_bytes = 0;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "mxfp4", &options), RIFFLE_ERR_ARGUMENT);
+    CHECK(!rf_path_exists(output) && !rf_path_exists(saved));
+
+    /* Four bits already. */
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "mxfp4", NULL));
+    snprintf(saved, sizeof saved, "%s/again.calibration", folder);
+    char again[300];
+    snprintf(again, sizeof again, "%s/again", folder);
+    options = calibrating(text);
+    /* ffn_down's rows suit no type of blocks, so the rest has four bits. */
+    CHECK_FAILS(riffle_quantize(output, again, "mxfp4", &options), RIFFLE_ERR_UNSUPPORTED);
+    CHECK(strstr(riffle_last_error(), "nothing to calibrate") != NULL);
+    CHECK(!rf_path_exists(again) && !rf_path_exists(saved));
+}
+
+int main(void)
+{
+    struct rf_blas blas;
+    struct rf_error error;
+    if (rf_blas_load(&blas, 2, &error)) {
+        fprintf(stderr, "skipped: %s\n", error.text);
+        return SKIPPED;
+    }
+    snprintf(folder, sizeof folder, "/tmp/riffle-calibrate-XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(output, sizeof output, "%s/out", folder);
+    snprintf(saved, sizeof saved, "%s.calibration", output);
+    loses_less("mxfp4");
+    loses_less("q4");
+    loses_less("w4a8");
+    continues();
+    bad_files();
+    refused();
+    unlink(output);
+    rmdir(folder);
+    return check_result();
+}

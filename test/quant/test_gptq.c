@@ -1,0 +1,331 @@
+/* Rounding with compensation, against plain loops in double and against rounding one by one. */
+#include "quant/gptq.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "microkernels/kernels.h"
+#include "platform/memory.h"
+
+enum { SKIPPED = 77, ROWS = 300, M = 24, MOST_K = 512 };
+
+static struct rf_gptq gptq;
+static float x[ROWS][MOST_K]; /* inputs; the first [ROWS][k] floats are used */
+static float weights[M * MOST_K];
+
+static double uniform(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 40) / (double)(1 << 24) - 0.5;
+}
+
+/* Inputs that a few directions explain for the most part, as a model's are. */
+static void make(size_t k, uint64_t seed)
+{
+    enum { DIRECTIONS = 20 };
+    static double direction[DIRECTIONS][MOST_K];
+    uint64_t state = seed;
+    for (size_t d = 0; d < DIRECTIONS; d++)
+        for (size_t j = 0; j < k; j++) direction[d][j] = uniform(&state);
+    float *at = &x[0][0];
+    for (size_t i = 0; i < ROWS; i++, at += k) {
+        for (size_t j = 0; j < k; j++) at[j] = (float)(0.3 * uniform(&state));
+        for (size_t d = 0; d < DIRECTIONS; d++) {
+            double share = uniform(&state);
+            for (size_t j = 0; j < k; j++) at[j] += (float)(share * direction[d][j]);
+        }
+    }
+    for (size_t i = 0; i < M * k; i++) weights[i] = (float)(0.1 * uniform(&state));
+}
+
+/* The squared error of the layer's outputs on x. */
+static double output_error(const float *a, const float *b, size_t k)
+{
+    double sum = 0;
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t r = 0; r < M; r++) {
+            double dot = 0;
+            for (size_t j = 0; j < k; j++)
+                dot +=
+                    (double)(&x[0][0])[i * k + j] * ((double)a[r * k + j] - (double)b[r * k + j]);
+            sum += dot * dot;
+        }
+    return sum;
+}
+
+static float *squares(size_t k)
+{
+    float *h = calloc(k * k, sizeof *h);
+    rf_blas_add_squares(gptq.blas, h, k, &x[0][0], ROWS / 2);
+    rf_blas_add_squares(gptq.blas, h, k, &x[0][0] + ROWS / 2 * k, ROWS - ROWS / 2);
+    return h;
+}
+
+/* Scales for n values that count alike, block by block. */
+static void choose(const struct rf_grid_layout *layout, const float *w, size_t n, uint8_t *blocks)
+{
+    static float ones[RF_SUPERBLOCK];
+    const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
+    for (size_t i = 0; i < RF_SUPERBLOCK; i++) ones[i] = 1;
+    for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes)
+        rf_grid_choose(layout, gptq.kernels, w + i, ones, info->block_elems, blocks);
+}
+
+/* Each value by itself. */
+static void round_alone(const struct rf_grid_layout *layout, size_t n, uint8_t *blocks)
+{
+    const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
+    choose(layout, weights, n, blocks);
+    for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes) {
+        struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
+        uint8_t codes[RF_SUPERBLOCK];
+        float value;
+        rf_grid_read(layout, blocks, grids);
+        for (size_t j = 0; j < info->block_elems; j++)
+            codes[j] =
+                (uint8_t)rf_grid_round(layout, &grids[j / RF_GRID_GROUP], weights[i + j], &value);
+        rf_grid_put(layout, blocks, codes);
+    }
+}
+
+/* M (H + damping) M^T is the identity for the factor M. */
+static void the_factor_is_that_of_the_inverse(size_t k)
+{
+    make(k, 3);
+    float *h = squares(k);
+    double *full = malloc(k * k * sizeof *full), *part = malloc(k * k * sizeof *part);
+    double mean = 0, worst = 0, worst_sum = 0;
+    for (size_t i = 0; i < k; i++)
+        for (size_t j = 0; j < k; j++) {
+            double sum = 0;
+            for (size_t r = 0; r < ROWS; r++)
+                sum += (double)(&x[0][0])[r * k + i] * (double)(&x[0][0])[r * k + j];
+            full[i * k + j] = sum;
+            if (i == j) mean += sum / (double)k;
+            if (j <= i) worst_sum = fmax(worst_sum, fabs(sum - (double)h[i * k + j]));
+        }
+    CHECK_MSG(worst_sum < 1e-4 * mean, "X^T X is off by %g", worst_sum);
+    for (size_t i = 0; i < k; i++) full[i * k + i] += 0.01 * mean;
+    struct rf_error error;
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
+    for (size_t i = 0; i < k; i++)
+        for (size_t j = 0; j < k; j++) {
+            double sum = 0;
+            for (size_t l = 0; l <= i; l++) sum += (double)h[i * k + l] * full[l * k + j];
+            part[i * k + j] = sum;
+        }
+    for (size_t i = 0; i < k; i++)
+        for (size_t j = 0; j < k; j++) {
+            double sum = 0;
+            for (size_t l = 0; l <= j; l++) sum += part[i * k + l] * (double)h[j * k + l];
+            worst = fmax(worst, fabs(sum - (i == j)));
+        }
+    /* F32 with a condition number of about 1e4. */
+    CHECK_MSG(worst < 5e-3, "M H M^T is off the identity by %g", worst);
+    free(h);
+    free(full);
+    free(part);
+}
+
+/* GPTQ as its paper has it, in double: the inverse of H over the columns that are left is updated
+ * by elimination, and nothing is put off. `grids`: of each group, as the function under test chose
+ * them. */
+static void plain(const float *blocks_of, size_t k, enum rf_dtype dtype, float *rounded)
+{
+    const struct rf_grid_layout *layout = rf_grid_layout(dtype);
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    double *inverse = malloc(k * k * sizeof *inverse), *w = malloc(k * sizeof *w);
+    for (size_t r = 0; r < M; r++) {
+        for (size_t i = 0; i < k * k; i++) inverse[i] = (double)blocks_of[i];
+        for (size_t j = 0; j < k; j++) w[j] = (double)weights[r * k + j];
+        for (size_t at = k; at > 0; at -= info->block_elems) {
+            struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
+            uint8_t block[RF_SUPERBLOCK];
+            float now[RF_SUPERBLOCK];
+            size_t first = at - info->block_elems;
+            for (size_t j = first; j < at; j++) now[j - first] = (float)w[j];
+            choose(layout, now, info->block_elems, block);
+            rf_grid_read(layout, block, grids);
+            for (size_t j = at; j-- > first;) {
+                double *row = inverse + j * k, pivot = row[j];
+                rf_grid_round(layout, &grids[(j - first) / RF_GRID_GROUP], (float)w[j],
+                              &rounded[r * k + j]);
+                double error = (w[j] - (double)rounded[r * k + j]) / pivot;
+                for (size_t c = 0; c < j; c++) w[c] -= error * row[c];
+                for (size_t i = 0; i < j; i++)
+                    for (size_t c = 0; c < j; c++)
+                        inverse[i * k + c] -= inverse[i * k + j] * row[c] / pivot;
+            }
+        }
+    }
+    free(inverse);
+    free(w);
+}
+
+static void invert(const double *h, float *inverse, size_t k)
+{
+    double *a = malloc(k * k * sizeof *a), *b = calloc(k * k, sizeof *b);
+    memcpy(a, h, k * k * sizeof *a);
+    for (size_t i = 0; i < k; i++) b[i * k + i] = 1;
+    for (size_t p = 0; p < k; p++) {
+        double pivot = a[p * k + p];
+        for (size_t j = 0; j < k; j++) {
+            a[p * k + j] /= pivot;
+            b[p * k + j] /= pivot;
+        }
+        for (size_t i = 0; i < k; i++) {
+            double share = a[i * k + p];
+            if (i == p) continue;
+            for (size_t j = 0; j < k; j++) {
+                a[i * k + j] -= share * a[p * k + j];
+                b[i * k + j] -= share * b[p * k + j];
+            }
+        }
+    }
+    for (size_t i = 0; i < k * k; i++) inverse[i] = (float)b[i];
+    free(a);
+    free(b);
+}
+
+static float *rounded_by(const float *factor, size_t k, enum rf_dtype dtype, void *blocks)
+{
+    float *w = malloc(M * k * sizeof *w), *values = malloc(M * k * sizeof *values);
+    struct rf_error error;
+    memcpy(w, weights, M * k * sizeof *w);
+    CHECK_INT(rf_gptq_round(&gptq, factor, w, M, k, dtype, rf_dtype_info(dtype)->block_elems,
+                            blocks, &error),
+              0);
+    rf_dequantize_f32(dtype, blocks, values, M * k);
+    free(w);
+    return values;
+}
+
+static void outputs_change_less(enum rf_dtype dtype, size_t k)
+{
+    make(k, 5 + k);
+    const struct rf_grid_layout *layout = rf_grid_layout(dtype);
+    size_t bytes = rf_dtype_bytes(dtype, M * k);
+    uint8_t *blocks = malloc(bytes);
+    float *values = malloc(M * k * sizeof *values), *h = squares(k);
+    struct rf_error error;
+    round_alone(layout, M * k, blocks);
+    rf_dequantize_f32(dtype, blocks, values, M * k);
+    double alone = output_error(weights, values, k);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
+    float *compensated = rounded_by(h, k, dtype, blocks);
+    double with = output_error(weights, compensated, k);
+    CHECK_MSG(with < 0.6 * alone, "%s, k %zu: error %g with compensation, %g without",
+              rf_dtype_info(dtype)->name, k, with, alone);
+    free(blocks);
+    free(values);
+    free(compensated);
+    free(h);
+}
+
+static void as_plain_loops(enum rf_dtype dtype, size_t k)
+{
+    make(k, 11);
+    double *full = calloc(k * k, sizeof *full), mean = 0;
+    float *inverse = malloc(k * k * sizeof *inverse), *wanted = malloc(M * k * sizeof *wanted);
+    for (size_t i = 0; i < k; i++) {
+        for (size_t j = 0; j < k; j++)
+            for (size_t r = 0; r < ROWS; r++)
+                full[i * k + j] += (double)(&x[0][0])[r * k + i] * (double)(&x[0][0])[r * k + j];
+        mean += full[i * k + i] / (double)k;
+    }
+    for (size_t i = 0; i < k; i++) full[i * k + i] += 0.01 * mean;
+    invert(full, inverse, k);
+    plain(inverse, k, dtype, wanted);
+    uint8_t *blocks = malloc(rf_dtype_bytes(dtype, M * k));
+    float *h = squares(k);
+    struct rf_error error;
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
+    float *got = rounded_by(h, k, dtype, blocks);
+    size_t same = 0;
+    for (size_t i = 0; i < M * k; i++) same += fabsf(got[i] - wanted[i]) < 1e-6f;
+    /* A value near the middle of two codes may fall to either side, and those after it with it. */
+    CHECK_MSG(same > M * k * 9 / 10, "%s: %zu of %zu values are those of plain loops",
+              rf_dtype_info(dtype)->name, same, M * k);
+    double a = output_error(weights, got, k), b = output_error(weights, wanted, k);
+    CHECK_MSG(fabs(a - b) < 0.1 * b, "%s: error %g, %g by plain loops", rf_dtype_info(dtype)->name,
+              a, b);
+    free(full);
+    free(inverse);
+    free(wanted);
+    free(blocks);
+    free(got);
+    free(h);
+}
+
+/* What rf_grid_round says a code stands for is what the block holds. */
+static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
+{
+    const struct rf_grid_layout *layout = rf_grid_layout(dtype);
+    size_t n = rf_dtype_info(dtype)->block_elems;
+    struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
+    uint8_t block[RF_SUPERBLOCK], codes[RF_SUPERBLOCK];
+    float value[RF_SUPERBLOCK], read[RF_SUPERBLOCK];
+    make(RF_SUPERBLOCK, 17);
+    choose(layout, weights, n, block);
+    rf_grid_read(layout, block, grids);
+    for (size_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)rf_grid_round(layout, &grids[i / RF_GRID_GROUP],
+                                          2 * (&x[0][0])[i] * 0.1f, &value[i]);
+    rf_grid_put(layout, block, codes);
+    rf_dequantize_f32(dtype, block, read, n);
+    for (size_t i = 0; i < n; i++) {
+        float most = fabsf(grids[i / RF_GRID_GROUP].base) + 15 * fabsf(grids[i / 32].scale);
+        CHECK_MSG(fabsf(read[i] - value[i]) <= 1e-6f * most, "%s: value %zu is %g, not %g",
+                  rf_dtype_info(dtype)->name, i, (double)read[i], (double)value[i]);
+    }
+}
+
+static void useless_inputs(void)
+{
+    enum { K = 64 };
+    float *h = calloc(K * K, sizeof *h);
+    struct rf_error error;
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0); /* nothing ever came in */
+    for (size_t i = 0; i < K; i++) CHECK(isfinite(h[i * K + i]) && h[i * K + i] > 0);
+    /* Not positive definite without more damping than usual: 1 on the diagonal, 1.05 beside it. */
+    for (size_t i = 0; i < K; i++)
+        for (size_t j = 0; j < K; j++) h[i * K + j] = i == j ? 1.0f : i / 2 == j / 2 ? 1.05f : 0.0f;
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0);
+    for (size_t i = 0; i < K; i += 2) {
+        float l00 = sqrtf(1.1f), l10 = 1.05f / l00, l11 = sqrtf(1.1f - l10 * l10);
+        CHECK(fabsf(h[i * K + i] - 1 / l00) < 1e-5f);
+        CHECK(fabsf(h[(i + 1) * K + i] + l10 / (l00 * l11)) < 1e-4f);
+        CHECK(fabsf(h[(i + 1) * K + i + 1] - 1 / l11) < 1e-4f);
+    }
+    for (size_t i = 0; i < K * K; i++) h[i] = NAN;
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), RF_ERR_UNSUPPORTED);
+    free(h);
+}
+
+int main(void)
+{
+    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1, RF_W4A8, RF_Q4_K};
+    static struct rf_blas blas;
+    struct rf_error error;
+    if (rf_blas_load(&blas, 2, &error)) {
+        fprintf(stderr, "skipped: %s\n", error.text);
+        return SKIPPED;
+    }
+    struct rf_team *team;
+    if (rf_team_of(&team, NULL, 2, &rf_system_allocator, &error)) return 1;
+    gptq = (struct rf_gptq){&blas, rf_kernels(rf_kernels_best_tier()), team, &rf_system_allocator};
+    the_factor_is_that_of_the_inverse(96);
+    useless_inputs();
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        blocks_hold_the_rounded_values(types[i]);
+        outputs_change_less(types[i], 256);
+        outputs_change_less(types[i], 512);
+        if (types[i] != RF_Q4_K) {
+            outputs_change_less(types[i], 448);
+            if (types[i] != RF_W4A8) as_plain_loops(types[i], 64);
+        }
+    }
+    rf_team_free(team);
+    return check_result();
+}
