@@ -75,8 +75,8 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, a model, mxfp4, q4 or stored. The chain does not "
-     "change the answer"},
+     "'ngram > draft > mxfp4'. A level is ngram, a model, mxfp4, q4, stored or a8. The chain does "
+     "not change the answer"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
      NULL,
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
@@ -89,6 +89,11 @@ const struct option option_table[] = {
      "the precision of the weights: 'stored', 'bf16', or 'auto' (default): bf16 for small "
      "quantised "
      "models, else stored; `riffle info` shows what is used and why"},
+    {"--activations", NULL, "A", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(activations),
+     0, 0, "auto|8|16",
+     "bits of activations beside quantised weights: '16' is closer to the model, '8' may be "
+     "faster; "
+     "'auto' (default): 16 where that costs less than 5 % of decoding speed"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES, AT(threads), 1, 1024, NULL,
      "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,

@@ -42,7 +42,8 @@ struct cli_options {
     const char *type, *rule;
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
-    int32_t gamma;                                       /* 0: adaptive */
+    const char *activations;
+    int32_t gamma; /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */
     const char *cores;      /* NULL: the library's default */

@@ -57,7 +57,8 @@ class ModelOptions(ctypes.Structure):
         ("cores", c_char_p),
         ("metadata_bytes", c_uint64),
         ("metadata_items", c_uint64),
-        ("reserved", c_uint64 * 5),
+        ("activations", c_char_p),
+        ("reserved", c_uint64 * 4),
     ]
 
 
@@ -93,6 +94,8 @@ class ModelInfo(ctypes.Structure):
         ("adds_bos", c_int32),
         ("rope_theta", c_float),
         ("weights_reason", c_char_p),
+        ("activations_reason", c_char_p),
+        ("activation_bits", c_int32),
     ]
 
 
