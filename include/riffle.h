@@ -125,17 +125,17 @@ typedef struct riffle_model_options {
     int32_t threads; /* for loading; 0: one for each core that `cores` selects */
     /* "stored": quantised types as stored, all others in BF16. "bf16": all in BF16. "auto"
      * (default): "bf16" for a quantised model of fewer than 300 million parameters, which answers
-     * badly with activations in 8 bits; else "stored". */
+     * badly with activations in 8 bits, unless `activations` chooses their bits; else "stored". */
     const char *weights;
     const char *chat_template; /* name of a known template; NULL: recognise the file's own */
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
     /* Levels to prepare drafts for, from cheap to expensive; the target is always the last and need
-     * not be named (docs/speculation.md). "auto" (default): ngram; corpus and draft model if there are such;
-     * a cast of the target if it has about 8 bits a weight or more. "none": no speculation.
-     * Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". The chain does not
-     * change the output. */
+     * not be named (docs/speculation.md). "auto" (default): ngram; corpus and draft model if there
+     * are such; a cast of the target if it has about 8 bits a weight or more. "none": no
+     * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". The chain
+     * does not change the output. */
     const char *chain;
     /* Path of a draft model, for "auto" and for a level called "draft"; NULL: none. */
     const char *draft;
@@ -155,7 +155,12 @@ typedef struct riffle_model_options {
     /* Path of a corpus (riffle_corpus_build), for "auto" and for a level called "corpus"; NULL:
      * none. It is mapped read-only. */
     const char *corpus;
-    uint64_t reserved[4];
+    /* The input rows of layers with quantised weights: "8" bits with a scale for each 32 values, or
+     * "16" (BF16). "auto" (default): "16" where that costs less than 5 % of the decoding speed, by
+     * a table of measurements, so that the same machine always gives the same text; else "8". BF16
+     * weights always take 16. */
+    const char *activations;
+    uint64_t reserved[3];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
@@ -190,7 +195,9 @@ typedef struct riffle_model_info {
     int32_t bos_token, eos_token; /* -1: none */
     int32_t adds_bos;             /* the model expects its BOS token before a text */
     float rope_theta;
-    const char *weights_reason; /* why "auto" chose `weights`, without a full stop; else "" */
+    const char *weights_reason;     /* why "auto" chose `weights`, without a full stop; else "" */
+    const char *activations_reason; /* likewise, of `activation_bits` */
+    int32_t activation_bits;        /* of quantised weights' input rows: 8 or 16 */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,
@@ -432,10 +439,10 @@ RIFFLE_API int riffle_score(riffle_session *session, const int32_t *tokens, size
 RIFFLE_API int riffle_fork(riffle_session **copy, const riffle_session *session);
 
 /* Saves the session's tokens and KV cache to a file, or restores them into a session of the same
- * model. A checksum of the whole file tells damage (RIFFLE_ERR_FORMAT); a fingerprint of the
- * parameters and of samples of every tensor tells another model (RIFFLE_ERR_ARGUMENT). Neither
- * authenticates the file: one that was made on purpose may hold any tokens and any cache. A load
- * that fails leaves the session as it was. */
+ * model with the same weights and activations. A checksum of the whole file tells damage
+ * (RIFFLE_ERR_FORMAT); a fingerprint of the parameters and of samples of every tensor tells another
+ * model (RIFFLE_ERR_ARGUMENT). Neither authenticates the file: one that was made on purpose may
+ * hold any tokens and any cache. A load that fails leaves the session as it was. */
 RIFFLE_API int riffle_state_save(const riffle_session *session, const char *path);
 RIFFLE_API int riffle_state_load(riffle_session *session, const char *path);
 

@@ -95,6 +95,30 @@ static int find_path(const struct rf_chain_level *level, const riffle_model_opti
     return 0;
 }
 
+/* 1 for a draft that reads the weights that the target has anyway. */
+static int shares_weights(const struct riffle_model *model, const struct rf_chain_level *level)
+{
+    return level->kind == RF_LEVEL_SELF && (level->is_own || level->form == model->cost.form);
+}
+
+/* Refuses "a8" where it would compute the same as the target, or there is nothing to compute. */
+static int check_a8(const struct riffle_model *model, const struct rf_chain_level *level,
+                    struct rf_error *error)
+{
+    if (level->kind != RF_LEVEL_SELF || strncmp(level->name, RF_CHAIN_A8, strlen(RF_CHAIN_A8)) != 0)
+        return 0;
+    if (model->cost.form == RF_WEIGHTS_BF16)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "chain: a8 drafts with the target's quantised weights, and %s computes in "
+                       "BF16",
+                       model->source->name);
+    if (model->precision == RF_PRECISION_16) return 0;
+    return rf_fail(error, RF_ERR_ARGUMENT,
+                   "chain: a8 drafts for a target with activations in 16 bits, and %s computes "
+                   "with 8",
+                   model->source->name);
+}
+
 /* Opens the file of a draft model. Its header gives vocabulary and cost. */
 static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_options *options,
                       int is_auto, struct rf_error *error)
@@ -119,7 +143,8 @@ static int open_draft(struct riffle_model *model, int32_t l, const riffle_model_
     return code;
 }
 
-/* Costs are kept for each model and form of its weights. Names and sizes distinguish these. */
+/* Costs are kept for each model, form of its weights and precision. Names and sizes distinguish
+ * models and forms. */
 static int name_pace_files(struct riffle_model *model, const char *folder, struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
@@ -130,8 +155,9 @@ static int name_pace_files(struct riffle_model *model, const char *folder, struc
         name[length++] = (*c >= '0' && *c <= '9') || (lower >= 'a' && lower <= 'z') ? *c : '-';
     }
     name[length] = 0;
-    int written = snprintf(path, sizeof path, "%s/pace-%s-%llu", folder, name,
-                           (unsigned long long)model->cost.pass_bytes);
+    int written = snprintf(path, sizeof path, "%s/pace-%s-%llu%s", folder, name,
+                           (unsigned long long)model->cost.pass_bytes,
+                           model->precision == RF_PRECISION_16 ? "-a16" : "");
     if (written < 0 || (size_t)written >= sizeof path) return 0;
     drafts->pace_path = rf_strndup(&model->allocator, path, strlen(path), error);
     return drafts->pace_path ? 0 : RF_ERR_MEMORY;
@@ -153,10 +179,9 @@ static int open_corpus(struct riffle_model *model, const riffle_model_options *o
     return 0;
 }
 
-/* Weights beside the target's. */
 static int has_weights(const struct rf_chain_level *level)
 {
-    return (level->kind == RF_LEVEL_MODEL || level->kind == RF_LEVEL_SELF) && !level->is_own;
+    return level->kind == RF_LEVEL_MODEL || level->kind == RF_LEVEL_SELF;
 }
 
 int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
@@ -174,7 +199,12 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
         if (level->kind == RF_LEVEL_MODEL) code = open_draft(model, l, options, is_auto, error);
+        if (!code) code = check_a8(model, level, error);
         if (code || !has_weights(level)) continue;
+        if (shares_weights(model, level)) {
+            weights->cost = model->cost;
+            continue;
+        }
         code = weight_cost(model, weights->source ? weights->source : model->source, level->form,
                            &weights->cost, error);
         drafts->bytes += weights->cost.resident_bytes;
@@ -202,9 +232,12 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
         if (!has_weights(level)) continue;
-        code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
-                             model->queue, level->form, options->progress ? rf_api_report : NULL,
-                             &report, error);
+        if (shares_weights(model, level))
+            weights->model = model->model;
+        else
+            code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,
+                                 model->queue, level->form,
+                                 options->progress ? rf_api_report : NULL, &report, error);
     }
     return code;
 }
@@ -215,7 +248,7 @@ void rf_drafts_free(struct riffle_model *model)
     rf_corpus_close(model->drafts.corpus);
     for (int32_t l = 0; l < RF_MAX_LEVELS; l++) {
         struct draft_weights *weights = &model->drafts.weights[l];
-        rf_model_free(weights->model);
+        if (weights->model != model->model) rf_model_free(weights->model);
         rf_tokenizer_free(weights->tokenizer);
         rf_source_close(weights->source);
     }

@@ -27,7 +27,8 @@ struct riffle_model {
     struct rf_error chat_error;
     struct rf_model *model; /* NULL when only the header was opened */
     struct rf_weight_cost cost;
-    char stored_types[256], weights_note[256], weights_reason[160];
+    enum rf_precision precision; /* of the target's activations */
+    char stored_types[256], weights_note[256], weights_reason[160], activations_reason[160];
     struct drafts drafts;
     struct rf_sampling sampling; /* recommended, by rf_recommend_sampling */
     char sampling_source[RF_SAMPLING_SENTENCE];
@@ -114,6 +115,8 @@ struct rf_backend_options rf_api_device(void);
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 
 struct rf_open_options rf_api_open_options(const riffle_model_options *options);
+/* Of the target's input rows: 8 or 16. */
+int32_t rf_api_activation_bits(const riffle_model *model);
 /* Chooses the model's recommended sampling; its source is open. */
 void rf_recommend_sampling(riffle_model *model);
 

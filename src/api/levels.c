@@ -56,8 +56,7 @@ static int open_view(struct opening *o, int32_t max_rows, struct rf_error *error
     const struct rf_view_options options = {.kv = o->chosen->reads_kv4 ? RF_KV_Q4 : kv,
                                             .max_rows = max_rows,
                                             .cancel = &o->session->cancel};
-    const struct rf_model *model = o->chosen->is_own ? o->session->model->model : o->weights->model;
-    return rf_view_new(&o->part->view, model, o->session->queue, &options, error);
+    return rf_view_new(&o->part->view, o->weights->model, o->session->queue, &options, error);
 }
 
 static int open_self(struct opening *o, struct rf_error *error)

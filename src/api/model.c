@@ -7,7 +7,7 @@
 #include "platform/memory.h"
 #include "platform/process.h"
 
-RF_API_OPTIONS(riffle_model_options, .weights = "auto", .chain = "auto")
+RF_API_OPTIONS(riffle_model_options, .weights = "auto", .activations = "auto", .chain = "auto")
 
 /* Quantised models with fewer parameters are computed in BF16, unless the caller chose the form. */
 enum { SMALL_MODEL_MILLIONS = 300 };
@@ -120,10 +120,12 @@ static int weight_cost(riffle_model *model, enum rf_weight_form form, struct rf_
                           error);
 }
 
-/* Sets the form of the weights and their cost. `wanted`: "auto", "stored" or "bf16". */
-static int choose_weights(riffle_model *model, const char *wanted, struct rf_error *error)
+/* Sets the form of the weights and their cost. `wanted`: "auto", "stored" or "bf16". Weights that
+ * activations were chosen for stay as they are stored. */
+static int choose_weights(riffle_model *model, const char *wanted, const char *activations,
+                          struct rf_error *error)
 {
-    int is_auto = strcmp(wanted, "auto") == 0;
+    int is_auto = strcmp(wanted, "auto") == 0 && strcmp(activations, "auto") == 0;
     int code = weight_cost(model, strcmp(wanted, "bf16") == 0 ? RF_WEIGHTS_BF16 : RF_WEIGHTS_STORED,
                            error);
     if (code || !is_auto || model->cost.form != RF_WEIGHTS_STORED ||
@@ -136,6 +138,48 @@ static int choose_weights(riffle_model *model, const char *wanted, struct rf_err
     return weight_cost(model, RF_WEIGHTS_BF16, error);
 }
 
+int32_t rf_api_activation_bits(const riffle_model *model)
+{
+    int in_16 = model->cost.form == RF_WEIGHTS_BF16 || model->precision == RF_PRECISION_16;
+    return in_16 ? 16 : 8;
+}
+
+/* 1 if decoding is about as fast with activations in 16 bits. That is known for each kernel and not
+ * measured here, where noise would make the same command write different texts. */
+static int keeps_up_in_16(const riffle_model *model, const struct rf_backend_options *device)
+{
+    const struct rf_backend_kind *kind = rf_backend_kinds[0];
+    int all = kind->keeps_up_in_16 != NULL;
+    for (int t = 0; all && t < RF_DTYPE_LIMIT; t++)
+        all = !model->cost.matrices[t] ||
+              kind->keeps_up_in_16(device, (enum rf_dtype)t, model->cost.form);
+    return all;
+}
+
+/* Sets the precision of activations. `wanted`: "auto", "8" or "16". The weights are chosen. */
+static int choose_activations(riffle_model *model, const char *wanted, struct rf_error *error)
+{
+    const struct rf_backend_options device = rf_api_device();
+    struct rf_device_info info;
+    struct rf_error ignored; /* whoever opens the device is told */
+    int is_8 = strcmp(wanted, "8") == 0, is_auto = strcmp(wanted, "auto") == 0;
+    if (model->cost.form == RF_WEIGHTS_BF16)
+        return is_8 ? rf_fail(error, RF_ERR_ARGUMENT,
+                              "activations \"8\": %s computes in BF16, which takes activations in "
+                              "16 bits",
+                              model->source->name)
+                    : 0;
+    if (!is_8 && !is_auto) model->precision = RF_PRECISION_16;
+    if (!is_auto) return 0;
+    if (rf_backend_kinds[0]->describe(&device, &info, &ignored)) info.tier = "";
+    int keeps_up = keeps_up_in_16(model, &device);
+    if (keeps_up) model->precision = RF_PRECISION_16;
+    snprintf(model->activations_reason, sizeof model->activations_reason,
+             "16 bits cost %s than 5 %% of decoding speed with these types%s%s",
+             keeps_up ? "less" : "more", info.tier[0] ? " on tier " : "", info.tier);
+    return 0;
+}
+
 static int open_parts(riffle_model *model, const char *path, const riffle_model_options *options,
                       struct rf_error *error)
 {
@@ -144,13 +188,19 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
         strcmp(weights, "bf16") != 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "weights \"%s\": known are auto, stored and bf16",
                        weights);
+    const char *activations = options->activations ? options->activations : "auto";
+    if (strcmp(activations, "auto") != 0 && strcmp(activations, "8") != 0 &&
+        strcmp(activations, "16") != 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "activations \"%s\": known are auto, 8 and 16",
+                       activations);
 
     struct rf_open_options open = rf_api_open_options(options);
     int code = rf_source_open(&model->source, path, &open, &model->allocator, error);
     if (!code)
         code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
                                 error);
-    if (!code) code = choose_weights(model, weights, error);
+    if (!code) code = choose_weights(model, weights, activations, error);
+    if (!code) code = choose_activations(model, activations, error);
     if (code) return code;
     if (options->flags & RIFFLE_OPEN_COPY) {
         model->cost.resident_bytes += model->source->file_bytes;
@@ -246,6 +296,8 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .adds_bos = rf_tokenizer_adds_bos(model->tokenizer),
         .rope_theta = params->rope_theta,
         .weights_reason = model->weights_reason,
+        .activations_reason = model->activations_reason,
+        .activation_bits = rf_api_activation_bits(model),
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

@@ -52,6 +52,7 @@ static int open_parts(riffle_session *session, const struct rf_sequence_shape *s
 {
     const riffle_model *model = session->model;
     const struct rf_view_options options = {
+        .precision = model->precision,
         .kv = shape->kv,
         .max_rows = shape->n_ctx < RF_PROMPT_ROWS ? shape->n_ctx : RF_PROMPT_ROWS,
         .cancel = &session->cancel};

@@ -19,11 +19,12 @@ struct header {
     uint64_t content; /* checksum of the header's other fields, tokens and KV cache */
     int32_t n_tokens, n_read;
     uint64_t kv_bytes;
+    uint64_t activation_bits; /* of the passes that read the tokens */
 };
 
 static const char magic[8] = {'R', 'F', 'L', 'S', 'T', 'A', 'T', 'E'};
 
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 /* FNV-1a over 8-byte words. Each step is a bijection of the sum, so damage within one word always
  * shows; other damage stays hidden with a probability of 2^-64. */
@@ -98,7 +99,8 @@ static int save(const riffle_session *session, const char *path)
                             .model = fingerprint(session->model),
                             .n_tokens = n,
                             .n_read = n_read,
-                            .kv_bytes = rf_sequence_kv_bytes(sequence, n_read)};
+                            .kv_bytes = rf_sequence_kv_bytes(sequence, n_read),
+                            .activation_bits = (uint64_t)rf_api_activation_bits(session->model)};
     memcpy(header.magic, magic, sizeof magic);
     struct rf_error error;
     void *kv =
@@ -169,6 +171,12 @@ static int check_content(const riffle_session *session, const char *path,
     if (header->kv != (uint32_t)session->view->shape.kv)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "%s: its KV cache has another type than this session's", path);
+    int32_t bits = rf_api_activation_bits(session->model);
+    if (header->activation_bits != (uint64_t)bits)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "%s: it was read with activations in %" PRIu64
+                       " bits, and this session computes with %d",
+                       path, header->activation_bits, bits);
     for (int32_t i = 0; i < header->n_tokens; i++) {
         int32_t token;
         memcpy(&token, content + (size_t)i * sizeof token, sizeof token);

@@ -217,10 +217,14 @@ static void put_figure(struct buffer *lines, const struct bench_plain *bench,
 {
     const riffle_model_info *info = &bench->engine.info;
     struct spread spread = spread_of(figure->values, rounds(bench));
-    const char *texts[] = {
-        bench->origin.date,  riffle_version(),          riffle_commit,
-        bench->origin.model, bench->origin.machine.cpu, engine_model_name(&bench->engine),
-        info->weights};
+    const char *texts[] = {bench->origin.date,
+                           riffle_version(),
+                           riffle_commit,
+                           bench->origin.model,
+                           bench->origin.machine.cpu,
+                           engine_model_name(&bench->engine),
+                           info->weights,
+                           info->activation_bits == 8 ? "8" : "16"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) put_field(lines, texts[i]);
     put_number(lines, (double)info->weight_bytes);
     put_number(lines, bench->origin.threads);
@@ -241,8 +245,9 @@ static void put_figure(struct buffer *lines, const struct bench_plain *bench,
 static void print_csv(const struct bench_plain *bench)
 {
     struct buffer lines = {0};
-    buffer_puts(&lines, "date,version,commit,cpu,tier,model,weights,weight_bytes,threads,read_gbps,"
-                        "repeats,depth,figure,tokens,unit,median,q1,q3,percent_of_read\n");
+    buffer_puts(&lines,
+                "date,version,commit,cpu,tier,model,weights,activations,weight_bytes,threads,"
+                "read_gbps,repeats,depth,figure,tokens,unit,median,q1,q3,percent_of_read\n");
     for (size_t i = 0; i < bench->n_figures; i++) put_figure(&lines, bench, &bench->figures[i]);
     buffer_write(&lines, stdout);
     buffer_free(&lines);

@@ -16,8 +16,8 @@ static void cancel_session(void *user)
 /* Explains that `name` is neither a level nor a model. */
 static void explain_level(const char *name)
 {
-    static const char *const levels[] = {"ngram", "corpus", "draft", "mxfp4",
-                                         "q4",    "stored", "kv4",   "target"};
+    static const char *const levels[] = {"ngram",  "corpus", "draft", "mxfp4", "q4",
+                                         "stored", "a8",     "kv4",   "target"};
     struct suggestion best = suggestion_for(name);
     struct buffer list = {0};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -112,6 +112,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.threads = options->threads;
     model_options.cores = options->cores;
     model_options.weights = options->weights;
+    model_options.activations = options->activations;
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
@@ -266,8 +267,9 @@ const char *engine_model_name(const struct engine *engine)
 void engine_write_model(const struct engine *engine, struct json_writer *json)
 {
     const riffle_model_info *info = &engine->info;
-    jw_put(json, "model { name %s arch %s weights %s weight_bytes %" PRIu64 " }",
-           engine_model_name(engine), info->architecture, info->weights, info->weight_bytes);
+    jw_put(json, "model { name %s arch %s weights %s activation_bits %d weight_bytes %" PRIu64 " }",
+           engine_model_name(engine), info->architecture, info->weights, info->activation_bits,
+           info->weight_bytes);
 }
 
 void engine_write(const struct engine *engine, struct json_writer *json, const char *cpu,
@@ -275,6 +277,14 @@ void engine_write(const struct engine *engine, struct json_writer *json, const c
 {
     engine_write_model(engine, json);
     jw_put(json, "machine { cpu %s threads %d read_gbps %g }", cpu, threads, read / 1e9);
+}
+
+const char *engine_activations(const struct engine *engine, char text[RF_ACTIVATIONS_TEXT])
+{
+    const riffle_model_info *info = &engine->info;
+    snprintf(text, RF_ACTIVATIONS_TEXT, "activations in %d bits%s%s", info->activation_bits,
+             info->activations_reason[0] ? ": " : "", info->activations_reason);
+    return text;
 }
 
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
@@ -285,7 +295,10 @@ void engine_introduce(const struct engine *engine, const struct cli_options *opt
     inform("%s, weights %s, context %d tokens%s", name.data, engine->info.weights,
            riffle_session_n_ctx(engine->session), rest);
     buffer_free(&name);
-    if (options->verbose) inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
+    if (!options->verbose) return;
+    char activations[RF_ACTIVATIONS_TEXT];
+    inform("%s", engine_activations(engine, activations));
+    inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
 }
 
 int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,

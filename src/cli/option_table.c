@@ -75,9 +75,9 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4 or stored. The chain does not "
-     "change the answer. With --kv q8, the levels kv4, mxfp4:kv4, q4:kv4 and stored:kv4 read the "
-     "KV cache in 4 bits"},
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4, stored or a8. The chain "
+     "does not change the answer. With --kv q8, the levels kv4, mxfp4:kv4, q4:kv4 and stored:kv4 "
+     "read the KV cache in 4 bits"},
     {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
      NULL,
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
@@ -98,6 +98,11 @@ const struct option option_table[] = {
      0, 0, "f16|bf16|q8|q4",
      "the type of the KV cache: 'f16' (default), 'bf16', or the newest 129 to 256 positions in F16 "
      "and older ones in 8 ('q8') or 4 bits ('q4')"},
+    {"--activations", NULL, "A", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(activations),
+     0, 0, "auto|8|16",
+     "bits of activations beside quantised weights: '16' is closer to the model, '8' may be "
+     "faster; "
+     "'auto' (default): 16 where that costs less than 5 % of decoding speed"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024, NULL,
      "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,

@@ -49,6 +49,7 @@ struct cli_options {
     int no_refine;                                       /* of the verb corpus */
     float keep;                                          /* likewise; 0: the default */
     const char *kv;
+    const char *activations;
     int32_t gamma; /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */

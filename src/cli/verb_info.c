@@ -32,6 +32,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     jw_put(json, "container %s stored_types %s", info->container, info->stored_types);
     jw_put(json, "weights %s weights_note %s weights_reason %s", info->weights, info->weights_note,
            info->weights_reason);
+    jw_put(json, "activation_bits %d activations_reason %s", info->activation_bits,
+           info->activations_reason);
     jw_put(json, "tokenizer %s", info->tokenizer);
     jw_string(json, "chat_template", info->chat_template[0] ? info->chat_template : NULL);
     jw_put(json, "n_params %" PRIu64 " file_bytes %" PRIu64 " weight_bytes %" PRIu64,
@@ -67,7 +69,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
                        const struct cost *cost)
 {
     const riffle_model_info *info = &engine->info;
-    char a[32], b[32];
+    char a[32], b[32], activations[RF_ACTIVATIONS_TEXT];
     printf("model         ");
     print_name(stdout, engine_model_name(engine));
     printf("\nfile          ");
@@ -80,9 +82,9 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     printf("parameters    %s\n", human_count(info->n_params, a));
     printf("stored as     %s\n", info->stored_types);
     if (strcmp(info->weights, "stored") == 0)
-        printf("computes in   the stored types%s%s%s, activations in 8 bits\n",
-               info->weights_note[0] ? " (" : "", info->weights_note,
-               info->weights_note[0] ? ")" : "");
+        printf("computes in   the stored types%s%s%s, %s\n", info->weights_note[0] ? " (" : "",
+               info->weights_note, info->weights_note[0] ? ")" : "",
+               engine_activations(engine, activations));
     else
         printf("computes in   %s%s%s\n", info->weights, info->weights_reason[0] ? ": " : "",
                info->weights_reason);

@@ -282,6 +282,7 @@ int rf_cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
                        rf_load_progress progress, void *user, struct rf_error *error);
 void rf_cpu_weights_free(struct rf_weights *weights);
 struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request);
+enum rf_format rf_cpu_weight_is_in(enum rf_dtype dtype, enum rf_weight_form form);
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
 
 /* answer.c: the answers to the wanted rows [first, first + n) from their logits, by all workers. */

@@ -84,9 +84,14 @@ struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *reque
     return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
 }
 
+enum rf_format rf_cpu_weight_is_in(enum rf_dtype dtype, enum rf_weight_form form)
+{
+    return rf_cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK));
+}
+
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 {
-    return rf_panel_layout(rf_cpu_format_of(type_in_form(dtype, form, RF_SUPERBLOCK)))->name;
+    return rf_panel_layout(rf_cpu_weight_is_in(dtype, form))->name;
 }
 
 /* ---- on all cores ---- */

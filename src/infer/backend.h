@@ -368,6 +368,10 @@ struct rf_backend_kind {
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
     /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
     const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
+    /* 1 where decoding with a matrix of that type loses less than 5 % of its speed in
+     * RF_PRECISION_16, as was measured of the device that the options choose. NULL: nowhere. */
+    int (*keeps_up_in_16)(const struct rf_backend_options *options, enum rf_dtype dtype,
+                          enum rf_weight_form form);
     /* Of a cache with n_ctx positions, at most. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 

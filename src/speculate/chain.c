@@ -10,12 +10,12 @@ struct span {
 static const struct {
     const char *name;
     enum rf_weight_form form;
-    int self; /* may stand alone: the target's weights in this form */
+    int self;   /* may stand alone: the target's weights in this form */
+    int suffix; /* may follow a model's name and ':' */
 } forms[] = {
-    {"mxfp4", RF_WEIGHTS_MXFP4, 1},
-    {"q4", RF_WEIGHTS_Q4, 1},
-    {"stored", RF_WEIGHTS_STORED, 1},
-    {"bf16", RF_WEIGHTS_BF16, 0},
+    {"mxfp4", RF_WEIGHTS_MXFP4, 1, 1},      {"q4", RF_WEIGHTS_Q4, 1, 1},
+    {"stored", RF_WEIGHTS_STORED, 1, 1},    {"bf16", RF_WEIGHTS_BF16, 0, 1},
+    {RF_CHAIN_A8, RF_WEIGHTS_STORED, 1, 0},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
@@ -72,7 +72,7 @@ static int split_form(struct span *level, int *form, struct rf_error *error)
     struct span head = trim((struct span){level->at, colon - 1});
     if (!is_word(tail)) return 0;
     *form = find_form(tail);
-    if (*form < 0)
+    if (*form < 0 || !forms[*form].suffix)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%.*s\" has the form \"%.*s\", which is not known; known are "
                        "mxfp4, q4, bf16 and "
@@ -116,7 +116,7 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
         if (!forms[self].self)
             return rf_fail(
                 error, RF_ERR_ARGUMENT,
-                "chain: a draft of the target's own weights is mxfp4, q4 or stored, not \"%s\"",
+                "chain: a draft of the target's own weights is mxfp4, q4, stored or a8, not \"%s\"",
                 forms[self].name);
         level->kind = RF_LEVEL_SELF;
         level->form = forms[self].form;

@@ -11,11 +11,14 @@
 enum rf_level_kind {
     RF_LEVEL_DRAFTER, /* without a model: a row of drafters.h, such as "ngram" */
     RF_LEVEL_MODEL, /* another model: a path or a known name; stored, or ":mxfp4", ":q4", ":bf16" */
-    RF_LEVEL_SELF,  /* the target's weights in fewer bits: "mxfp4", "q4", "stored" */
+    /* The target's weights in fewer bits: "mxfp4", "q4", "stored"; or its stored weights with
+     * activations in 8 bits: "a8" (QSpec). */
+    RF_LEVEL_SELF,
     RF_LEVEL_TARGET /* "target"; always the last */
 };
 
 enum { RF_CHAIN_NAME_BYTES = 512 };
+#define RF_CHAIN_A8 "a8"
 
 struct rf_chain_level {
     enum rf_level_kind kind;

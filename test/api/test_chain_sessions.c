@@ -9,6 +9,7 @@
 #include "api/handles.h"
 #include "cpu/cpu.h"
 
+/* Of the float model, and from SETTING_16 on of the quantised one with 16-bit activations. */
 static const struct setting settings[] = {
     {.chain = "ngram", .gamma = 4},
     {.chain = "mxfp4", .gamma = 5},
@@ -16,18 +17,22 @@ static const struct setting settings[] = {
     {.chain = "ngram > mxfp4", .gamma = 0},
     {.chain = "ngram > draft > mxfp4", .gamma = 0},
     {.chain = "ngram > draft > mxfp4 > q4", .gamma = 4},
-    {.chain = "draft > q4", .gamma = 15, .min_confidence = 0.4f}};
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
+    {.chain = "draft > q4", .gamma = 15, .min_confidence = 0.4f},
+    {.chain = "a8", .gamma = 5},
+    {.chain = "ngram > a8", .gamma = 0},
+    {.chain = "ngram > draft > a8", .gamma = 15, .min_confidence = 0.4f}};
+enum { N_SETTINGS = sizeof settings / sizeof *settings, SETTING_16 = N_SETTINGS - 3 };
 
-static riffle_model *open_model(void)
+static riffle_model *open_model(int in_16)
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
-    options.chain = "ngram > draft > mxfp4 > q4";
-    options.draft = QUANTISED_MODEL;
+    options.chain = in_16 ? "ngram > draft > a8" : "ngram > draft > mxfp4 > q4";
+    options.activations = in_16 ? "16" : "auto";
+    options.draft = in_16 ? TINY_MODEL : QUANTISED_MODEL;
     options.chat_template = "chatml";
     riffle_model *model;
-    if (riffle_model_open(&model, TINY_MODEL, &options) < 0) {
+    if (riffle_model_open(&model, in_16 ? QUANTISED_MODEL : TINY_MODEL, &options) < 0) {
         fprintf(stderr, "%s\n", riffle_last_error());
         exit(1);
     }
@@ -73,7 +78,8 @@ enum { WANTED = 24 };
 
 /* Cancelled in each layer of each pass in turn: the session is at the token that was told last, and
  * goes on as if nothing had been. */
-static void passes_are_cancelled(riffle_model *model, const struct prompt *prompt)
+static void passes_are_cancelled(riffle_model *model, const struct prompt *prompt, int first,
+                                 int end)
 {
     static struct answer wanted, got;
     const int calls = model->source->params.n_head_kv; /* of a layer, at least */
@@ -82,7 +88,7 @@ static void passes_are_cancelled(riffle_model *model, const struct prompt *promp
     wanted = (struct answer){.n = 0};
     add_tokens(session, WANTED, &wanted);
     riffle_session_close(session);
-    for (int s = 0; s < N_SETTINGS; s++) {
+    for (int s = first; s < end; s++) {
         session = open_setting(model, s, 0, s == 4 ? 2 : 1);
         saboteur.session = session;
         int cancelled_once = 1;
@@ -143,7 +149,8 @@ static void *cancel_often(void *user)
     return NULL;
 }
 
-static void another_thread_cancels(riffle_model *model, const struct prompt *prompt)
+static void another_thread_cancels(riffle_model *model, const struct prompt *prompt, int first,
+                                   int end)
 {
     enum { LONG = 300 };
     static struct answer wanted, got;
@@ -152,7 +159,7 @@ static void another_thread_cancels(riffle_model *model, const struct prompt *pro
     wanted = (struct answer){.n = 0};
     add_tokens(session, LONG, &wanted);
     riffle_session_close(session);
-    for (int s = 0; s < N_SETTINGS; s++) {
+    for (int s = first; s < end; s++) {
         session = open_setting(model, s, 0, 1);
         begin(session, prompt);
         struct canceller canceller = {.session = session};
@@ -360,12 +367,15 @@ static void sessions_go_the_same_way(riffle_model *model, int s)
 int main(void)
 {
     static struct prompt prompts[N_PROMPTS];
-    riffle_model *model = open_model();
-    make_prompts(model, prompts);
-    for (int s = 0; s < N_SETTINGS; s++) sessions_go_the_same_way(model, s);
-    another_thread_cancels(model, &prompts[0]);
-    sabotage(model);
-    passes_are_cancelled(model, &prompts[1]);
-    riffle_model_close(model);
+    for (int in_16 = 0; in_16 < 2; in_16++) {
+        int first = in_16 ? SETTING_16 : 0, end = in_16 ? N_SETTINGS : SETTING_16;
+        riffle_model *model = open_model(in_16);
+        make_prompts(model, prompts);
+        for (int s = first; s < end; s++) sessions_go_the_same_way(model, s);
+        another_thread_cancels(model, &prompts[0], first, end);
+        sabotage(model);
+        passes_are_cancelled(model, &prompts[1], first, end);
+        riffle_model_close(model);
+    }
     return check_result();
 }

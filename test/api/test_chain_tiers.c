@@ -24,24 +24,36 @@ static riffle_model *open_on_tier(int tier, const char *path, const riffle_model
     return model;
 }
 
-static void check_model(int tier, const char *path, const char *weights, const char *draft,
-                        int is_slow)
+struct target {
+    const char *path, *weights, *activations, *draft;
+};
+
+static void check_model(int tier, const struct target *target, int is_slow)
 {
     static const struct setting settings[] = {{.gamma = 15, .threads = 1},
                                               {.chain = "draft:mxfp4", .gamma = 4, .threads = 1},
                                               {.chain = "mxfp4", .gamma = 4, .threads = 1},
                                               {.chain = "ngram > draft:mxfp4", .threads = 1},
                                               {.gamma = 3, .min_confidence = 0.4f, .threads = 2},
-                                              {.threads = 1}};
+                                              {.threads = 1}},
+                                in_16[] = {{.gamma = 4, .threads = 1},
+                                           {.chain = "a8", .gamma = 4, .threads = 1},
+                                           {.chain = "a8", .gamma = 15, .threads = 1},
+                                           {.chain = "ngram > a8", .threads = 1},
+                                           {.gamma = 3, .min_confidence = 0.4f, .threads = 2},
+                                           {.threads = 1}};
+    int is_16 = strcmp(target->activations, "16") == 0;
+    const struct setting *chosen = is_16 ? in_16 : settings;
     static struct prompt prompts[N_PROMPTS];
     static struct answer wanted[N_PROMPTS], got;
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
-    options.weights = weights;
-    options.chain = "ngram > draft:mxfp4 > mxfp4 > q4";
-    options.draft = draft;
+    options.weights = target->weights;
+    options.activations = target->activations;
+    options.chain = is_16 ? "ngram > draft:mxfp4 > a8" : "ngram > draft:mxfp4 > mxfp4 > q4";
+    options.draft = target->draft;
     options.threads = 1;
-    riffle_model *model = open_on_tier(tier, path, &options);
+    riffle_model *model = open_on_tier(tier, target->path, &options);
     int n_prompts = is_slow ? 1 : 3, n_settings = is_slow ? 2 : 6;
     int32_t n = is_slow ? 8 : 24;
     make_prompts(model, prompts);
@@ -54,18 +66,19 @@ static void check_model(int tier, const char *path, const char *weights, const c
     }
     riffle_session_close(session);
     for (int s = 0; s < n_settings; s++) {
-        session = open_with(model, &settings[s]);
-        for (int p = 0; p < (settings[s].threads > 1 ? 1 : n_prompts); p++) {
+        session = open_with(model, &chosen[s]);
+        for (int p = 0; p < (chosen[s].threads > 1 ? 1 : n_prompts); p++) {
             char what[128];
-            snprintf(what, sizeof what, "%s, %s as %s, setting %d, prompt %d",
-                     rf_tier_name((enum rf_tier)tier), path, weights, s, p);
+            snprintf(what, sizeof what, "%s, %s as %s with %s, setting %d, prompt %d",
+                     rf_tier_name((enum rf_tier)tier), target->path, target->weights,
+                     target->activations, s, p);
             begin(session, &prompts[p]);
             got = (struct answer){.n = 0};
             add_tokens(session, n, &got);
             check_same_answer(&got, &wanted[p], what);
         }
         uint64_t accepted;
-        if (settings[s].gamma) CHECK(count_drafted(session, &accepted) > 0);
+        if (chosen[s].gamma) CHECK(count_drafted(session, &accepted) > 0);
         riffle_session_close(session);
     }
     riffle_model_close(model);
@@ -73,6 +86,11 @@ static void check_model(int tier, const char *path, const char *weights, const c
 
 int main(void)
 {
+    static const struct target targets[] = {{TINY_MODEL, "stored", "auto", QUANTISED_MODEL},
+                                            {QUANTISED_MODEL, "stored", "8", TINY_MODEL},
+                                            {QUANTISED_MODEL, "stored", "16", TINY_MODEL},
+                                            {QUANTISED_MODEL, "bf16", "auto", TINY_MODEL}};
+    enum { N_TARGETS = sizeof targets / sizeof *targets };
     int can_emulate = emulate_install() == 0;
     for (int tier = 0; tier < RF_TIER_COUNT; tier++) {
         const char *name = rf_tier_name((enum rf_tier)tier);
@@ -85,9 +103,7 @@ int main(void)
             continue;
         }
         uint64_t before = emulate_count();
-        check_model(tier, TINY_MODEL, "stored", QUANTISED_MODEL, is_slow);
-        check_model(tier, QUANTISED_MODEL, "stored", TINY_MODEL, is_slow);
-        if (!is_slow) check_model(tier, QUANTISED_MODEL, "bf16", TINY_MODEL, 0);
+        for (int t = 0; t < (is_slow ? 3 : N_TARGETS); t++) check_model(tier, &targets[t], is_slow);
         printf("%s: checked%s, %llu instructions emulated\n", name, is_native ? "" : " (emulated)",
                (unsigned long long)(emulate_count() - before));
         if (!is_native) CHECK(emulate_count() > before);

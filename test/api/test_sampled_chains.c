@@ -15,17 +15,25 @@ static const char prompt_text[] = "Once upon a time, there was a";
 static int32_t prompt[CAP];
 static size_t n_prompt;
 
-static const struct {
+struct chain {
     const char *chain;
     int32_t gamma;
     float min_confidence;
-} chains[] = {{"ngram", 3, 0.0f},
-              {"mxfp4", 3, 0.0f},
-              {"ngram > mxfp4", 2, 0.0f},
-              {"ngram > mxfp4", 0, 0.0f},
-              {"ngram > stories260K-q.gguf > mxfp4", 5, 0.2f},
-              {"ngram > stories260K-q.gguf > mxfp4", 0, 0.0f}};
-enum { N_CHAINS = sizeof chains / sizeof *chains };
+};
+
+static const struct chain float_chains[] = {{"ngram", 3, 0.0f},
+                                            {"mxfp4", 3, 0.0f},
+                                            {"ngram > mxfp4", 2, 0.0f},
+                                            {"ngram > mxfp4", 0, 0.0f},
+                                            {"ngram > stories260K-q.gguf > mxfp4", 5, 0.2f},
+                                            {"ngram > stories260K-q.gguf > mxfp4", 0, 0.0f}},
+                          chains_of_16_bits[] = {{"a8", 3, 0.0f},
+                                                 {"ngram > a8", 0, 0.0f},
+                                                 {"ngram > stories260K.gguf > a8", 5, 0.2f}};
+
+/* Of the model that is checked. */
+static const struct chain *chains;
+static int n_chains;
 
 static riffle_session *open_session(riffle_model *model, const char *chain, int32_t gamma,
                                     float min_confidence)
@@ -78,7 +86,7 @@ static void check_same_text(riffle_model *model, const riffle_sampling *settings
     for (int s = 0; session && s < TEXTS; s++)
         write_tokens(session, settings, (uint64_t)s, LONG, plain[s]);
     riffle_session_close(session);
-    for (int c = 0; c < N_CHAINS; c++) {
+    for (int c = 0; c < n_chains; c++) {
         session = open_session(model, chains[c].chain, chains[c].gamma, chains[c].min_confidence);
         for (int s = 0; session && s < TEXTS; s++) {
             write_tokens(session, settings, (uint64_t)s, LONG, drafted);
@@ -136,7 +144,7 @@ static void find_joint(riffle_model *model, const struct rf_sampling *settings, 
 static void check_distribution(riffle_model *model, const riffle_sampling *settings,
                                const struct joint *joint)
 {
-    for (int c = 0; c < N_CHAINS; c++) {
+    for (int c = 0; c < n_chains; c++) {
         int32_t counts[CELLS] = {0}, tokens[4];
         riffle_session *session =
             open_session(model, chains[c].chain, chains[c].gamma, chains[c].min_confidence);
@@ -153,15 +161,19 @@ static void check_distribution(riffle_model *model, const riffle_sampling *setti
     }
 }
 
-int main(void)
+static void check_model(const char *path, const char *activations, const char *chain,
+                        const struct chain *all, int n_all)
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
-    options.chain = "ngram > stories260K-q.gguf > mxfp4";
+    options.activations = activations;
+    options.chain = chain;
+    chains = all;
+    n_chains = n_all;
     riffle_model *model;
-    int code = riffle_model_open(&model, "stories260K.gguf", &options);
+    int code = riffle_model_open(&model, path, &options);
     CHECK_MSG(code == 0, "%s", riffle_last_error());
-    if (code) return check_result();
+    if (code) return;
     int64_t n = riffle_tokenize(model, prompt_text, sizeof prompt_text - 1, RIFFLE_TOKENIZE_BOS,
                                 prompt, CAP);
     CHECK(n > 0 && n <= CAP);
@@ -182,5 +194,15 @@ int main(void)
     find_joint(model, &inner, &joint);
     check_distribution(model, &sampling, &joint);
     riffle_model_close(model);
+}
+
+#define LIST(array) array, sizeof array / sizeof *(array)
+
+int main(void)
+{
+    check_model("stories260K.gguf", "auto", "ngram > stories260K-q.gguf > mxfp4",
+                LIST(float_chains));
+    check_model("stories260K-q.gguf", "16", "ngram > stories260K.gguf > a8",
+                LIST(chains_of_16_bits));
     return check_result();
 }

@@ -45,7 +45,7 @@ static void check_untouched(riffle_session *session, const struct tokens *held,
 }
 
 /* Of the header. */
-enum { N_TOKENS_AT = 32, KV_BYTES_AT = 40, HEADER_BYTES = 48 };
+enum { N_TOKENS_AT = 32, KV_BYTES_AT = 40, HEADER_BYTES = 56 };
 
 static int32_t held_tokens(const unsigned char *data)
 {
@@ -102,14 +102,16 @@ static void damaged_files_are_refused(riffle_model *model, const char *path)
     free(data);
 }
 
-/* The same file computed in another form is another model: what it has read differs. */
-static void a_form_keeps_its_states(const char *path)
+/* The same file computed in another form or precision has read other keys and values. */
+static void a_form_keeps_its_states(const char *path, int first, const char *sentence)
 {
-    static const char *const forms[] = {"stored", "bf16"};
+    static const char *const forms[] = {"bf16", "stored", "stored"}, *const activations[] = {
+                                                                         "auto", "8", "16"};
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
-    for (int i = 0; i < 2; i++) {
-        options.weights = forms[i];
+    for (int i = 0; i < 3; i++) {
+        options.weights = forms[(first + i) % 3];
+        options.activations = activations[(first + i) % 3];
         riffle_model *model;
         if (CHECK_OK(riffle_model_open(&model, QUANTISED_MODEL, &options)) < 0) return;
         riffle_session *session = open_session(model, 32, 1);
@@ -118,7 +120,8 @@ static void a_form_keeps_its_states(const char *path)
             CHECK_OK(riffle_state_save(session, path));
             CHECK_OK(riffle_state_load(session, path));
         } else {
-            CHECK(riffle_state_load(session, path) < 0);
+            CHECK_FAILS(riffle_state_load(session, path), RIFFLE_ERR_ARGUMENT);
+            CHECK(strstr(riffle_last_error(), i == 1 ? sentence : "session") != NULL);
         }
         riffle_session_close(session);
         riffle_model_close(model);
@@ -193,7 +196,8 @@ int main(void)
     CHECK_FAILS(riffle_state_load(session, TINY_MODEL), RIFFLE_ERR_FORMAT);
     CHECK_FAILS(riffle_state_load(session, "golden"), RIFFLE_ERR_IO);
     damaged_files_are_refused(model, path);
-    a_form_keeps_its_states(path);
+    a_form_keeps_its_states(path, 0, "another model");
+    a_form_keeps_its_states(path, 1, "activations in 8 bits, and this session computes with 16");
     a_changed_model_is_another(session, path);
 
     remove(path);

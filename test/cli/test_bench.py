@@ -60,8 +60,8 @@ class Plain(Case):
         result = self.ok(*QUICK, "-d", "0,32", "-p", "8,16", "--csv")
         self.assertNotIn("\r", result.out)
         rows = list(csv.DictReader(io.StringIO(result.out, newline="")))
-        self.assertEqual(list(rows[0]), ["date", "version", "commit", "cpu", "tier", "model", "weights", "weight_bytes",
-                                         "threads", "read_gbps", "repeats", "depth", "figure", "tokens", "unit",
+        self.assertEqual(list(rows[0]), ["date", "version", "commit", "cpu", "tier", "model", "weights", "activations",
+                                         "weight_bytes", "threads", "read_gbps", "repeats", "depth", "figure", "tokens", "unit",
                                          "median", "q1", "q3", "percent_of_read"])
         self.assertEqual([(row["depth"], row["figure"], row["tokens"]) for row in rows],
                          [(depth, *each) for depth in ("0", "32") for each in

@@ -54,7 +54,7 @@ class Run(Case):
         self.assertEqual(shown["finish"], "length")
         self.assertEqual(shown["generated_tokens"], 5)
         self.assertEqual(len(shown["tokens"]), 5)
-        self.assertEqual(set(shown["model"]), {"name", "arch", "weights", "weight_bytes"})
+        self.assertEqual(set(shown["model"]), {"name", "arch", "weights", "activation_bits", "weight_bytes"})
         self.assertEqual(set(shown["machine"]), {"cpu", "threads", "read_gbps"})
         self.assertEqual([set(level) for level in shown["levels"]],
                          [{"name", "threads", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}] *
@@ -279,6 +279,24 @@ class Info(Case):
             shown = self.json("info", DRAFT, "--weights", weights)
             self.assertEqual((shown["weights"], shown["weights_reason"]), (weights, ""))
         self.assertEqual(self.json("info", MODEL)["weights_reason"], "")  # it has no quantised types
+
+    def test_activations(self):
+        for bits in [8, 16]:
+            shown = self.json("info", DRAFT, "--activations", str(bits))
+            self.assertEqual((shown["weights"], shown["activation_bits"]), ("stored", bits))
+            self.assertEqual((shown["weights_reason"], shown["activations_reason"]), ("", ""))
+            self.assertIn("activations in %d bits" % bits, self.ok("info", DRAFT, "--activations", str(bits)).out)
+        shown = self.json("info", DRAFT, "--weights", "stored")
+        self.assertIn("5 %", shown["activations_reason"])
+        self.assertIn(shown["activations_reason"], self.ok("info", DRAFT, "--weights", "stored").out)
+        said = self.ok("run", DRAFT, "--raw", "-p", "Once", "--max-tokens", "1", "--weights", "stored", "--verbose").err
+        self.assertIn("activations in %d bits: %s" % (shown["activation_bits"], shown["activations_reason"]), said)
+        self.fails(1, "run", DRAFT, "--raw", "-p", "a", "--weights", "bf16", "--activations", "8", says="activations")
+        self.fails(1, "run", DRAFT, "--raw", "-p", "a", "--activations", "8", "--chain", "a8", says=["a8", "--chain"])
+
+    def test_a8_does_not_change_the_text(self):
+        run = ["run", DRAFT, "--raw", "-p", "Once upon a time", "--max-tokens", "40", "--activations", "16", "--chain"]
+        self.assertEqual(self.ok(*run, "ngram > a8").out, self.ok(*run, "none").out)
 
     def test_json(self):
         shown = self.json("info", MODEL, "--ctx", "100")

@@ -100,6 +100,7 @@ class Options(Case):
     def test_choices(self):
         for text in ["fp8", "", "stored|bf16", "bf"]:
             self.fails(2, "run", MODEL, "-p", "a", "--weights=" + text, says=["--weights", "stored", "bf16"])
+            self.fails(2, "run", MODEL, "-p", "a", "--activations=" + text, says=["--activations", "8", "16"])
 
     def test_chains(self):
         run = ["run", MODEL, "--raw", "-p", "a"]

@@ -768,6 +768,27 @@ static void test_good_drafts(void)
     }
 }
 
+/* A draft by the same weights in another precision (QSpec) is nearly always right, and costs nearly
+ * what the target does: nothing is lost where it is no faster. */
+static void test_dear_drafts(void)
+{
+    static const double costs[] = {0.5, 0.7, 0.8, 0.9, 1.0, 1.06}, rows[] = {0.01, 0.05, 0.25};
+    for (int c = 0; c < 6; c++) {
+        for (int r = 0; r < 3; r++) {
+            for (int with_table = 0; with_table < 2; with_table++) {
+                struct chain chain = {0};
+                if (with_table) add(&chain, LINES, 0.1, 0.0, 0.0, 0);
+                add(&chain, JUDGE, 0.97, 0.1 * costs[c], rows[r], 0);
+                chain.levels[with_table].cost = 0.106; /* the guess: it reads the same bytes */
+                add(&chain, JUDGE, 1.0, 0.1, rows[r], 1);
+                double reached = speed_up(&chain);
+                CHECK_MSG(reached > 0.98, "%.2f of the target's cost, rows %.2f, table %d: %.3f",
+                          costs[c], rows[r], with_table, reached);
+            }
+        }
+    }
+}
+
 /* A pass that a neighbour on the machine made slow must not put the pace off a drafter that is
  * good. */
 static void test_disturbed(void)
@@ -974,6 +995,7 @@ int main(void)
     test_offers();
     test_useless_drafts();
     test_good_drafts();
+    test_dear_drafts();
     test_disturbed();
     test_costs();
     return check_result();

@@ -56,6 +56,8 @@ class ModelInfo:
     adds_bos: bool
     rope_theta: float
     weights_reason: str
+    activations_reason: str
+    activation_bits: int
 
 
 def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:
@@ -95,6 +97,7 @@ class Model:
         path: str | os.PathLike[str],
         *,
         weights: str | None = None,
+        activations: str | None = None,
         chat_template: str | None = None,
         chain: str | None = None,
         draft: str | os.PathLike[str] | None = None,
@@ -124,6 +127,7 @@ class Model:
         options.progress = raised.progress(progress)
         for name, value in (
             ("weights", weights),
+            ("activations", activations),
             ("chat_template", chat_template),
             ("chain", chain),
             ("cores", cores),

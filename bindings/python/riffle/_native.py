@@ -58,7 +58,8 @@ class ModelOptions(ctypes.Structure):
         ("metadata_bytes", c_uint64),
         ("metadata_items", c_uint64),
         ("corpus", c_char_p),
-        ("reserved", c_uint64 * 4),
+        ("activations", c_char_p),
+        ("reserved", c_uint64 * 3),
     ]
 
 
@@ -94,6 +95,8 @@ class ModelInfo(ctypes.Structure):
         ("adds_bos", c_int32),
         ("rope_theta", c_float),
         ("weights_reason", c_char_p),
+        ("activations_reason", c_char_p),
+        ("activation_bits", c_int32),
     ]
 
 
