@@ -7,7 +7,6 @@
 #include <immintrin.h>
 
 #include "microkernels/amx/tier.h"
-#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/panels.h"
 
 enum { SIDE = 16, ROWS = 2 * SIDE };
@@ -101,16 +100,6 @@ INLINE void panel(const struct rf_linear_args *args, enum rf_format format, size
     }
 }
 
-static void store(const struct rf_linear_args *args, size_t r, size_t i, const float sums[16])
-{
-    __mmask16 mask = rf_mask16(args->m - r);
-    float *y = args->y + i * args->ldy + r;
-    __m512 sum = _mm512_load_ps(sums);
-    if (args->bias) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, args->bias + r));
-    if (args->accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
-    _mm512_mask_storeu_ps(y, mask, sum);
-}
-
 INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
 {
     _Alignas(64) float acc[ROWS][16];
@@ -122,7 +111,8 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format)
         configured = rows.n;
         for (size_t r = 0; r < args->m; r += RF_PANEL_ROWS) {
             panel(args, format, r / RF_PANEL_ROWS, &rows, acc);
-            for (size_t a = 0; a < rows.n; a++) store(args, r, i + a, acc[a]);
+            for (size_t a = 0; a < rows.n; a++)
+                store_panel(args, r / RF_PANEL_ROWS, i + a, _mm512_load_ps(acc[a]));
         }
     }
     _tile_release();

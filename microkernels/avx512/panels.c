@@ -6,7 +6,6 @@
  * changes a result. */
 #include <immintrin.h>
 
-#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/panels.h"
 #include "microkernels/avx512/tier.h"
 
@@ -19,16 +18,6 @@ enum {
 INLINE __m512i broadcast(const int8_t *q, int v)
 {
     return _mm512_set1_epi32(((const int32_t *)(const void *)q)[v]);
-}
-
-INLINE void store(const struct rf_linear_args *args, size_t panel, size_t i, __m512 sum)
-{
-    size_t r = panel * RF_PANEL_ROWS;
-    __mmask16 mask = rf_mask16(args->m - r);
-    float *y = args->y + i * args->ldy + r;
-    if (args->bias) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, args->bias + r));
-    if (args->accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
-    _mm512_mask_storeu_ps(y, mask, sum);
 }
 
 /* Hides from the compiler where a pointer points. Otherwise it moves loads into registers that a
@@ -127,8 +116,8 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
     }
 #pragma GCC unroll 16
     for (int t = 0; t < np * nr; t++)
-        store(args, first + (size_t)(t / nr) * step, i + (size_t)(t % nr),
-              stays ? acc[t] : _mm512_load_ps(kept + 16 * t));
+        store_panel(args, first + (size_t)(t / nr) * step, i + (size_t)(t % nr),
+                    stays ? acc[t] : _mm512_load_ps(kept + 16 * t));
 }
 
 /* Panels first, first + step, ... times rows i .. i + n - 1. A function for each format and number

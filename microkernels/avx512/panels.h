@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include "microkernels/avx512/mask.h"
 #include "microkernels/kernels.h"
 #include "microkernels/x86.h"
 
@@ -129,6 +130,17 @@ INLINE struct scales scales_of(enum rf_format format, const uint8_t *at, size_t 
         if (has_min(format)) out.b[0] = load_f16(at + 32);
     }
     return out;
+}
+
+/* Writes the sums of row i and a panel. */
+INLINE void store_panel(const struct rf_linear_args *args, size_t panel, size_t i, __m512 sum)
+{
+    size_t r = panel * RF_PANEL_ROWS;
+    __mmask16 mask = rf_mask16(args->m - r);
+    float *y = args->y + i * args->ldy + r;
+    if (args->bias) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, args->bias + r));
+    if (args->accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
+    _mm512_mask_storeu_ps(y, mask, sum);
 }
 
 #endif

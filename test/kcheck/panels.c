@@ -210,6 +210,31 @@ static void check_shape(struct kcheck *check, const struct product *product, siz
     if (o.weights) kcheck_release(o.weights, m * k * sizeof *o.weights);
 }
 
+/* The rows of a unit matrix give the weights themselves, to the last bit. */
+static void check_weights(struct kcheck *check, const struct product *product, int hard)
+{
+    size_t m = 37, k = rf_panel_layout(product->format)->unit, x_bytes = k * k * sizeof(float);
+    struct operands o = {.m = m, .n = k, .k = k, .panel_bytes = rf_panel_bytes(product->format, k)};
+    o.bytes = (m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS * o.panel_bytes;
+    o.panels = kcheck_guarded(o.bytes);
+    o.x = kcheck_guarded(x_bytes);
+    for (size_t at = 0; at < o.bytes; at += o.panel_bytes)
+        kcheck_fill_panel(check, product->format, o.panels + at, k, hard);
+    for (size_t i = 0; i < k * k; i++) o.x[i] = i / k == i % k ? 1.0f : 0.0f;
+    float *y = multiply(check, product, 0, &o, 0, 0);
+    for (size_t j = 0; j < k; j++)
+        for (size_t r = 0; r < m; r++) {
+            float weight =
+                rf_ref_panel_weight(product->format, o.panels + r / RF_PANEL_ROWS * o.panel_bytes,
+                                    k, r % RF_PANEL_ROWS, j);
+            kcheck_near(check, (double)y[j * kcheck_ldy(m) + r], (double)weight, 0.0,
+                        "%s: row %zu, k=%zu: not the dequantised weight", product->name, r, j);
+        }
+    kcheck_release(y, kcheck_y_bytes(k, m));
+    kcheck_release(o.panels, o.bytes);
+    kcheck_release(o.x, x_bytes);
+}
+
 /* Rows as operands, to the reference's bits. */
 static void check_pack(struct kcheck *check, size_t k)
 {
@@ -280,5 +305,9 @@ void kcheck_panels(struct kcheck *check)
                                   .kernel = check->kernels->linear_a16[format],
                                   .reference = check->ref->linear_a16[format]};
         check_shapes(check, &product);
+        check_shape(check, &product, 33, 259, rf_panel_layout((enum rf_format)format)->unit, 0);
+        check_weights(check, &product, 0);
+        /* Infinite weights, which MXFP4 has, times zero are no numbers. */
+        if (format != RF_FORMAT_MXFP4) check_weights(check, &product, 1);
     }
 }
