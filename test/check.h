@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int check_failures;
-static int check_count;
+static _Atomic int check_failures; /* tests check on several threads */
+static _Atomic int check_count;
 
 #define CHECK(condition) CHECK_MSG(condition, "%s", #condition)
 #define CHECK_MSG(condition, ...)                           \

@@ -228,13 +228,13 @@ static int do_layer(struct calibration *c, int32_t layer)
 {
     uint64_t bytes = 0;
     place_layer(c, layer, c->layer, &bytes);
-    int code = saved_read(&c->saved, c->layer, (size_t)bytes, c->error);
+    int code = rf_saved_read(&c->saved, c->layer, (size_t)bytes, c->error);
     if (code < 0) return code;
     if (code) {
         code = advance(c, (uint64_t)c->options->n_windows);
     } else {
         code = round_layer(c, layer);
-        if (!code) code = saved_append(&c->saved, c->layer, (size_t)bytes, c->error);
+        if (!code) code = rf_saved_append(&c->saved, c->layer, (size_t)bytes, c->error);
     }
     return code ? code : step_forward(c, layer);
 }
@@ -326,16 +326,17 @@ static uint64_t identity_of(const struct calibration *c)
     enum { SAMPLE = 64 /* bytes of each tensor */ };
     const struct rf_calibrate_options *options = c->options;
     const struct rf_params *params = &c->source->params;
-    uint64_t hash = saved_hash(0, &params->n_layer, sizeof params->n_layer);
-    hash = saved_hash(hash, &params->n_embd, sizeof params->n_embd);
-    hash = saved_hash(hash, &options->quantize.target, sizeof options->quantize.target);
-    hash = saved_hash(hash, &options->quantize.group, sizeof options->quantize.group);
-    hash = saved_hash(hash, options->tokens,
+    uint64_t hash = rf_saved_hash(0, &params->n_layer, sizeof params->n_layer);
+    hash = rf_saved_hash(hash, &params->n_embd, sizeof params->n_embd);
+    hash = rf_saved_hash(hash, &options->quantize.target, sizeof options->quantize.target);
+    hash = rf_saved_hash(hash, &options->quantize.group, sizeof options->quantize.group);
+    hash =
+        rf_saved_hash(hash, options->tokens,
                       (size_t)options->n_windows * RF_CALIBRATE_WINDOW * sizeof *options->tokens);
     for (int32_t i = 0; i < c->source->n_tensors; i++) {
         const struct rf_tensor *tensor = &c->source->tensors[i];
-        hash = saved_hash(hash, &tensor->dtype, sizeof tensor->dtype);
-        hash = saved_hash(hash, tensor->data, tensor->bytes < SAMPLE ? tensor->bytes : SAMPLE);
+        hash = rf_saved_hash(hash, &tensor->dtype, sizeof tensor->dtype);
+        hash = rf_saved_hash(hash, tensor->data, tensor->bytes < SAMPLE ? tensor->bytes : SAMPLE);
     }
     return hash;
 }
@@ -386,14 +387,14 @@ static int calibrate_layers(struct calibration *c, const char *in, const char *o
 {
     int32_t n_layer = c->source->params.n_layer;
     c->total = 2 * (uint64_t)n_layer * (uint64_t)c->options->n_windows;
-    int code = saved_open(&c->saved, out, identity_of(c), c->error);
+    int code = rf_saved_open(&c->saved, out, identity_of(c), c->error);
     if (code) return code;
     for (int32_t i = 0; !code && i < n_layer; i++) code = do_layer(c, i);
     if (!code) code = write_file(c, in, out);
     if (code)
-        saved_close(&c->saved);
+        rf_saved_close(&c->saved);
     else
-        saved_drop(&c->saved);
+        rf_saved_drop(&c->saved);
     return code;
 }
 

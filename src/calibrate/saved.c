@@ -5,7 +5,7 @@
 
 static const char magic[8] = "RFCALIB1";
 
-uint64_t saved_hash(uint64_t hash, const void *data, size_t bytes)
+uint64_t rf_saved_hash(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *byte = data;
     if (!hash) hash = 0xcbf29ce484222325u;
@@ -13,7 +13,7 @@ uint64_t saved_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-int saved_open(struct saved *saved, const char *out, uint64_t identity, struct rf_error *error)
+int rf_saved_open(struct saved *saved, const char *out, uint64_t identity, struct rf_error *error)
 {
     char path[sizeof saved->partial.path], header[SAVED_HEADER], found[SAVED_HEADER];
     int n = snprintf(path, sizeof path, "%s.calibration", out);
@@ -34,7 +34,7 @@ int saved_open(struct saved *saved, const char *out, uint64_t identity, struct r
     return code;
 }
 
-int saved_read(struct saved *saved, void *layer, size_t bytes, struct rf_error *error)
+int rf_saved_read(struct saved *saved, void *layer, size_t bytes, struct rf_error *error)
 {
     if (saved->partial.bytes < saved->at + bytes) return 0;
     for (size_t done = 0; done < bytes;) {
@@ -48,7 +48,7 @@ int saved_read(struct saved *saved, void *layer, size_t bytes, struct rf_error *
     return 1;
 }
 
-int saved_append(struct saved *saved, const void *layer, size_t bytes, struct rf_error *error)
+int rf_saved_append(struct saved *saved, const void *layer, size_t bytes, struct rf_error *error)
 {
     int code = rf_partial_cut(&saved->partial, saved->at, error);
     if (!code) code = rf_partial_append(&saved->partial, layer, bytes, error);
@@ -56,12 +56,12 @@ int saved_append(struct saved *saved, const void *layer, size_t bytes, struct rf
     return code;
 }
 
-void saved_close(struct saved *saved)
+void rf_saved_close(struct saved *saved)
 {
     rf_partial_close(&saved->partial);
 }
 
-void saved_drop(struct saved *saved)
+void rf_saved_drop(struct saved *saved)
 {
     rf_partial_drop(&saved->partial);
 }

@@ -349,6 +349,7 @@ static void set_defaults(struct cli_options *options)
     int speculates = (options->verb->bit & (VERB_CHAT | VERB_RUN | VERB_INFO)) != 0;
     options->weights = "auto";
     options->kv = "f16";
+    options->keep = NAN;
     options->activations = "auto";
     options->chain = speculates ? "auto" : "none";
     options->overflow = "stop";

@@ -47,7 +47,7 @@ struct cli_options {
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     const char *corpus;                                  /* a file; NULL: none */
     int no_refine;                                       /* of the verb corpus */
-    float keep;                                          /* likewise; 0: the default */
+    float keep;                                          /* likewise; NAN: the default */
     const char *kv;
     const char *activations;
     int32_t gamma; /* 0: adaptive */

@@ -1,4 +1,5 @@
 /* riffle corpus build OUT --model MODEL FILE...: texts that drafts are looked up in. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +101,7 @@ static int build(const struct cli_options *options, const char *path, struct tex
     int status = engine_open_model(&engine, &plain, options->no_refine ? RIFFLE_OPEN_HEADER : 0);
     if (status != CLI_OK) return status;
     riffle_corpus_options_init(&corpus, sizeof corpus);
-    if (!options->no_refine) corpus.keep = options->keep > 0 ? options->keep : default_keep;
+    if (!options->no_refine) corpus.keep = isnan(options->keep) ? default_keep : options->keep;
     corpus.progress = progress_update;
     corpus.progress_user = &engine.progress;
     double start = rf_clock_seconds();
@@ -122,7 +123,7 @@ int verb_corpus(const struct cli_options *options)
     if (arguments->count < 2 || !arguments->items[1][0])
         return cli_usage_error("OUT is missing: the name of the file to write");
     if (arguments->count < 3) return cli_usage_error("FILE is missing: texts, or folders of them");
-    if (options->no_refine && options->keep > 0)
+    if (options->no_refine && !isnan(options->keep))
         return cli_usage_error("--keep and --no-refine exclude each other");
     rf_interrupts_catch_all(); /* the unfinished file goes */
     for (size_t i = 2; i < arguments->count && texts.status == CLI_OK; i++)
