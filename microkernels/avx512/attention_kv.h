@@ -56,9 +56,9 @@ INLINE void decode(const uint8_t *upper, const uint8_t *lower, __m512i codes[2])
         return;
     }
     __m512i low = _mm512_loadu_si512(lower);
-    const int select = 0xca; /* where a is set b, else c */
-    codes[0] = _mm512_ternarylogic_epi32(low_nibble, low, _mm512_slli_epi16(up, 4), select);
-    codes[1] = _mm512_ternarylogic_epi32(low_nibble, _mm512_srli_epi16(low, 4), up, select);
+    enum { SELECT = 0xca }; /* where a is set b, else c */
+    codes[0] = _mm512_ternarylogic_epi32(low_nibble, low, _mm512_slli_epi16(up, 4), SELECT);
+    codes[1] = _mm512_ternarylogic_epi32(low_nibble, _mm512_srli_epi16(low, 4), up, SELECT);
 }
 
 #endif
