@@ -173,6 +173,26 @@ static void check_by_hand(riffle_model *model, const struct prompt *prompt)
     riffle_grammar_free(grammar);
 }
 
+/* A greedy answer within a grammar, and what it took, by a chain that has nothing that drafts. The
+ * caller closes the session. */
+static riffle_session *answer_without_drafts(riffle_model *model, const struct prompt *prompt,
+                                             const char *text, struct answer *answer,
+                                             riffle_stats *stats)
+{
+    riffle_sampling greedy;
+    riffle_grammar *grammar;
+    riffle_sampling_init(&greedy, sizeof greedy);
+    CHECK_OK(riffle_grammar_new(&grammar, model, RIFFLE_GRAMMAR_GBNF, text, strlen(text)));
+    riffle_session *session =
+        open_with(model, &(struct setting){.chain = "none", .n_ctx = 256, .threads = 1});
+    begin(session, prompt);
+    riffle_session_reset_stats(session);
+    answer_by(session, grammar, prompt, &greedy, answer);
+    CHECK_OK(riffle_session_get_stats(session, stats, sizeof *stats));
+    riffle_grammar_free(grammar);
+    return session;
+}
+
 /* Tokens without an alternative take no pass. */
 static void check_forced(riffle_model *model, const struct prompt *prompt)
 {
@@ -181,24 +201,14 @@ static void check_forced(riffle_model *model, const struct prompt *prompt)
         "\\x06\\x07\\x01\\x02\\x03\\x04\\x05\\x06\"";
     static struct answer answer;
     riffle_stats stats;
-    riffle_sampling greedy;
-    riffle_grammar *grammar;
-    riffle_sampling_init(&greedy, sizeof greedy);
-    CHECK_OK(riffle_grammar_new(&grammar, model, RIFFLE_GRAMMAR_GBNF, text, sizeof text - 1));
-    riffle_session *session =
-        open_with(model, &(struct setting){.chain = "none", .n_ctx = 256, .threads = 1});
-    begin(session, prompt);
-    riffle_session_reset_stats(session);
-    answer_by(session, grammar, prompt, &greedy, &answer);
+    riffle_session *session = answer_without_drafts(model, prompt, text, &answer, &stats);
     CHECK_INT(answer.n, 20);
     CHECK_INT(answer.finish, RIFFLE_FINISH_STOP);
     CHECK(answer.bytes == 20 && answer.text[19] == 6);
-    CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
     CHECK_INT(stats.levels[0].passes, 1); /* over the prompt */
     /* The session goes on from there. */
     CHECK_INT(generate(session, 5).count, 5);
     riffle_session_close(session);
-    riffle_grammar_free(grammar);
 }
 
 /* Bytes without an alternative, which tokens may spell in several ways, are drafted even where the
@@ -209,22 +219,12 @@ static void check_drafted_bytes(riffle_model *model, const struct prompt *prompt
         "root ::= [a-z] \" there was a little girl named Lily and a \" [a-z]";
     static struct answer answer;
     riffle_stats stats;
-    riffle_sampling greedy;
-    riffle_grammar *grammar;
-    riffle_sampling_init(&greedy, sizeof greedy);
-    CHECK_OK(riffle_grammar_new(&grammar, model, RIFFLE_GRAMMAR_GBNF, text, sizeof text - 1));
-    riffle_session *session =
-        open_with(model, &(struct setting){.chain = "none", .n_ctx = 256, .threads = 1});
-    begin(session, prompt);
-    riffle_session_reset_stats(session);
-    answer_by(session, grammar, prompt, &greedy, &answer);
+    riffle_session *session = answer_without_drafts(model, prompt, text, &answer, &stats);
     CHECK_INT(answer.finish, RIFFLE_FINISH_STOP);
     CHECK_INT(answer.bytes, 44);
-    CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
     CHECK_MSG(answer.n > 12 && stats.levels[0].passes + 3 < (uint64_t)answer.n,
               "%llu passes for %d tokens", (unsigned long long)stats.levels[0].passes, answer.n);
     riffle_session_close(session);
-    riffle_grammar_free(grammar);
 }
 
 static void check_errors(riffle_model *model, const struct prompt *prompt)

@@ -76,10 +76,10 @@ class Measures(Case):
         self.assertEqual({(row["m"], row["k"]) for row in attention if row["where"] == "memory"}, {(16384, 128)})
 
     def test_lists(self):
-        one = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0_a8,q4_1_a8", "--shape", "16x256,32x512", "--rows", "2,4")
+        one = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0_a8,q4_1_a8", "--shape", "16x256,32x512",
+                        "--rows", "2,4")
         two = self.json(*QUICK, "--threads", "1", "--kernel", "q4_0_a8", "--kernel", "q4_1_a8",
-                        "--shape", "16x256",
-                        "--shape=32X512", "--rows", "2", "--rows=4")
+                        "--shape", "16x256", "--shape=32X512", "--rows", "2", "--rows=4")
         what = [[(row["kernel"], row["m"], row["k"], row["rows"]) for row in shown["kernels"]] for shown in (one, two)]
         self.assertEqual(what[0], what[1])
         self.assertEqual({row[1:3] for row in what[0]}, {(16, 256), (32, 512)})
