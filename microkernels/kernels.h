@@ -77,16 +77,17 @@ struct rf_attention_args {
 };
 
 /* Attention over a quantised group of RF_KV_GROUP positions, all of which are visible (kv.h).
- * Results as those of struct rf_attention_args, with these roundings. Vectors are rounded to
- * integers of 15 bits,  r(x) = round(x * 16256 / max |x|), or of 8 bits with 127 for 16256:
+ * Results as those of struct rf_attention_args, with these roundings. Queries are rounded to
+ * integers of 15 bits for codes of 8,  r(x) = round(x * 16256 / max |x|), and of 8 bits for codes
+ * of 4, with 127 for 16256. Weights are rounded to 8 bits, dithered by position:  r'(x_p) =
+ * round(x_p * 127 / max |x| + rf_kv_dither[p]).
  *
  *     s_p = scale * (unit * sum_j r(q_j K.scale_j) (c_pj - 128) + sum_j q_j K.mid_j)
- *     out_j = unit' * sum_p r(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,  e_p = exp(s_p - max
- * s)
+ *     out_j = unit' * sum_p r'(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,
+ *     e_p = exp(s_p - max s)
  *
  * Sums of integers are exact. A code c has both nibbles, or without the lower planes the upper one
- * and 8. Queries are rounded to 15 bits for codes of 8 bits and to 8 for those of 4; weights to
- * 15. */
+ * and 8. */
 struct rf_attention_kv_args {
     const float *const *q; /* [n_q] -> [head_dim] */
     size_t n_q;

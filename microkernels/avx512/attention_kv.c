@@ -5,7 +5,7 @@
 #include "microkernels/avx512/attention_kv.h"
 #include "microkernels/avx512/tier.h"
 
-enum { MOST_ROWS = 8, AHEAD = 1024 /* prefetch distance in bytes of a plane */ };
+enum { MOST_ROWS = 8, AHEAD = 8192 /* prefetch distance in bytes of a plane */ };
 
 INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
                  int32_t *out, int rows, int blocks)
@@ -29,7 +29,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
 #pragma GCC unroll 8
             for (int r = 0; r < rows; r++) {
                 int32_t four;
-                memcpy(&four, x + (size_t)r * RF_KV_MOST_DIM + k + (size_t)half * 4, sizeof four);
+                memcpy(&four, x + (size_t)r * WIDTH + k + (size_t)half * 4, sizeof four);
                 __m512i bytes = _mm512_set1_epi32(four);
 #pragma GCC unroll 4
                 for (int b = 0; b < blocks; b++)
@@ -41,33 +41,34 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int b = 0; b < blocks; b++)
-            _mm512_storeu_si512(out + r * RF_KV_MOST_DIM + b * 16, acc[r * blocks + b]);
+            _mm512_storeu_si512(out + r * WIDTH + b * 16, acc[r * blocks + b]);
 }
 
 /* `blocks` lane blocks with all rows. */
 INLINE void all_rows(const uint8_t *upper, const uint8_t *lower, size_t depth,
-                     const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM], size_t at,
-                     int blocks)
+                     const struct byte_rows *x, int32_t (*out)[WIDTH], size_t at, int blocks)
 {
-    size_t r = 0;
-    for (; r + MOST_ROWS <= x->n; r += MOST_ROWS)
-        tile(upper, lower, depth, x->at[r], out[r] + at, MOST_ROWS, blocks);
-    const int8_t *rest = x->at[r];
-    int32_t *to = out[r] + at;
-    switch (x->n - r) {
-    case 1: tile(upper, lower, depth, rest, to, 1, blocks); break;
-    case 2: tile(upper, lower, depth, rest, to, 2, blocks); break;
-    case 3: tile(upper, lower, depth, rest, to, 3, blocks); break;
-    case 4: tile(upper, lower, depth, rest, to, 4, blocks); break;
-    case 5: tile(upper, lower, depth, rest, to, 5, blocks); break;
-    case 6: tile(upper, lower, depth, rest, to, 6, blocks); break;
-    case 7: tile(upper, lower, depth, rest, to, 7, blocks); break;
-    default: break;
+    size_t tiles = (x->n + MOST_ROWS - 1) / MOST_ROWS;
+    for (size_t t = 0, r = 0, end; t < tiles; t++, r = end) {
+        end = x->n * (t + 1) / tiles;
+        const int8_t *from = x->at[r];
+        int32_t *to = out[r] + at;
+        switch (end - r) {
+        case 1: tile(upper, lower, depth, from, to, 1, blocks); break;
+        case 2: tile(upper, lower, depth, from, to, 2, blocks); break;
+        case 3: tile(upper, lower, depth, from, to, 3, blocks); break;
+        case 4: tile(upper, lower, depth, from, to, 4, blocks); break;
+        case 5: tile(upper, lower, depth, from, to, 5, blocks); break;
+        case 6: tile(upper, lower, depth, from, to, 6, blocks); break;
+        case 7: tile(upper, lower, depth, from, to, 7, blocks); break;
+        case 8: tile(upper, lower, depth, from, to, 8, blocks); break;
+        default: break;
+        }
     }
 }
 
 INLINE void all_blocks(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
-                       const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM])
+                       const struct byte_rows *x, int32_t (*out)[WIDTH])
 {
     size_t b = 0, bytes = depth * 8;
     for (; b + 2 <= blocks; b += 2)
@@ -77,7 +78,7 @@ INLINE void all_blocks(const uint8_t *upper, const uint8_t *lower, size_t depth,
 }
 
 static void kv_dots(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
-                    const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM])
+                    const struct byte_rows *x, int32_t (*out)[WIDTH])
 {
     if (lower)
         all_blocks(upper, lower, depth, blocks, x, out);
