@@ -42,9 +42,14 @@ struct tile_state {
     _Alignas(64) int32_t sums[ROWS][WIDTH];
 };
 
+/* Nibbles of K or V, and those of the group that is probably read next, to be prefetched. */
+struct planes {
+    const uint8_t *upper, *lower, *next_upper, *next_lower; /* lower: NULL without */
+};
+
 /* out[r][16 b + i] = sum_k code x.at[r][k] over the nibbles of the lane i of block b. `code`: both
- * nibbles, or the upper one alone (0 .. 15) where `lower` is NULL. */
-static void kv_dots(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
+ * nibbles, or the upper one alone (0 .. 15) where there are no lower ones. */
+static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
                     const struct byte_rows *x, int32_t (*out)[WIDTH]);
 
 INLINE void widen(float *to, const uint16_t *halves, size_t n)
@@ -155,15 +160,16 @@ INLINE float soften_group(struct tile_state *tile, size_t a, const struct group_
 INLINE void attend(const struct rf_attention_kv_args *args, const struct group_floats *floats,
                    size_t first, size_t n, int has_lower)
 {
-    const struct rf_kv_group *group = &args->group;
+    const struct rf_kv_group *group = &args->group, *next = args->next ? args->next : group;
     size_t dim = args->head_dim, padded = rf_padded(dim);
     float *out = args->out + first * args->ldo;
     struct tile_state tile;
     for (size_t a = 0; a < n; a++) fold_query(&tile, a, floats, args->q[first + a], dim);
     tile.rows.n = 0;
     for (size_t a = 0; a < n; a++) append(&tile, a, padded, NULL, has_lower);
-    kv_dots(group->k_upper, has_lower ? group->k_lower : NULL, padded, RF_KV_GROUP / 16, &tile.rows,
-            tile.sums);
+    kv_dots(&(struct planes){group->k_upper, has_lower ? group->k_lower : NULL, next->k_upper,
+                             next->k_lower},
+            padded, RF_KV_GROUP / 16, &tile.rows, tile.sums);
     for (size_t a = 0; a < n; a++)
         out[a * args->ldo + padded] = take_scores(&tile, a, args->scale, has_lower);
     for (size_t a = 0; a < n; a++)
@@ -171,8 +177,9 @@ INLINE void attend(const struct rf_attention_kv_args *args, const struct group_f
             soften_group(&tile, a, floats, out[a * args->ldo + padded]);
     tile.rows.n = 0;
     for (size_t a = 0; a < n; a++) append(&tile, a, RF_KV_GROUP, rf_kv_dither, 0);
-    kv_dots(group->v_upper, has_lower ? group->v_lower : NULL, RF_KV_GROUP, padded / 16, &tile.rows,
-            tile.sums);
+    kv_dots(&(struct planes){group->v_upper, has_lower ? group->v_lower : NULL, next->v_upper,
+                             next->v_lower},
+            RF_KV_GROUP, padded / 16, &tile.rows, tile.sums);
     for (size_t a = 0; a < n; a++) {
         struct results results = results_of(&tile, a, 1.0f, has_lower);
         for (size_t j = 0; j < padded; j += 16) {

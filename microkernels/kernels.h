@@ -92,7 +92,8 @@ struct rf_attention_kv_args {
     const float *const *q; /* [n_q] -> [head_dim] */
     size_t n_q;
     struct rf_kv_group group;
-    size_t head_dim; /* padded: RF_KV_MOST_DIM at most */
+    const struct rf_kv_group *next; /* that is probably read next, to be prefetched; or NULL */
+    size_t head_dim;                /* padded: RF_KV_MOST_DIM at most */
     float scale;
     float *out;
     size_t ldo;

@@ -240,23 +240,23 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
 }
 #endif
 
-INLINE void all_tiles(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
-                      const struct byte_rows *x, int32_t (*out)[WIDTH])
+INLINE void all_tiles(const struct planes *planes, size_t depth, size_t blocks,
+                      const struct byte_rows *x, int32_t (*out)[WIDTH], int has_lower)
 {
     for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
         size_t at = h / 2 * depth * 8 + h % 2 * 32, r = 0;
-        const uint8_t *up = upper + at, *low = lower ? lower + at : NULL;
+        const uint8_t *up = planes->upper + at, *low = has_lower ? planes->lower + at : NULL;
         for (; r + MOST_ROWS <= x->n; r += MOST_ROWS)
             tile(up, low, depth, x->at[r], out[r] + h * 8, MOST_ROWS);
         for (; r < x->n; r++) tile(up, low, depth, x->at[r], out[r] + h * 8, 1);
     }
 }
 
-static void kv_dots(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
+static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
                     const struct byte_rows *x, int32_t (*out)[WIDTH])
 {
-    if (lower)
-        all_tiles(upper, lower, depth, blocks, x, out);
+    if (planes->lower)
+        all_tiles(planes, depth, blocks, x, out, 1);
     else
-        all_tiles(upper, NULL, depth, blocks, x, out);
+        all_tiles(planes, depth, blocks, x, out, 0);
 }

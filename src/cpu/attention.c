@@ -205,14 +205,24 @@ static void partial_halves(const struct cpu_view *view, const struct place *at,
         view->kernels->attention_f16(&args);
 }
 
+/* The group after a place, which is probably read next, if it is one of the cache. */
+static int next_group(const struct cpu_view *view, const struct place *at, struct rf_kv_group *next)
+{
+    if (at->chunk + 1 >= at->cache->n_groups || !at->cache->groups[at->chunk + 1]) return 0;
+    *next = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk + 1, view->base.shape.kv);
+    return 1;
+}
+
 static void partial_quantised(const struct cpu_view *view, const struct place *at,
                               const float *const *q, size_t n_q, float *out)
 {
     size_t dim = (size_t)view->params->head_dim;
+    struct rf_kv_group next;
     struct rf_attention_kv_args args = {
         .q = q,
         .n_q = n_q,
         .group = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk, view->base.shape.kv),
+        .next = next_group(view, at, &next) ? &next : NULL,
         .head_dim = dim,
         .scale = 1.0f / sqrtf((float)dim),
         .out = out,

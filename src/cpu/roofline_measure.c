@@ -479,14 +479,20 @@ static void attend_halves(const struct work *work, const char *chunk, float *out
         what->table->attention_f16(&args);
 }
 
-static void attend_group(const struct work *work, const char *group, float *out)
+static struct rf_kv_group group_in(const struct work *work, const char *group)
 {
     size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
-    const char *lower =
-        work->what->kernel->kv == RF_KV_Q8 ? group + rf_kv_upper_bytes(padded) : NULL;
+    int has_lower = work->what->kernel->kv == RF_KV_Q8;
+    return rf_kv_group_at(group, has_lower ? group + rf_kv_upper_bytes(padded) : NULL, padded);
+}
+
+static void attend_group(const struct work *work, const char *group, float *out)
+{
+    struct rf_kv_group next = group_in(work, group + work->unit_bytes);
     struct rf_attention_kv_args args = {.q = work->q,
                                         .n_q = work->what->rows * RF_ROOFLINE_GROUP,
-                                        .group = rf_kv_group_at(group, lower, padded),
+                                        .group = group_in(work, group),
+                                        .next = &next,
                                         .head_dim = RF_ROOFLINE_HEAD_DIM,
                                         .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
                                         .out = out,
