@@ -61,7 +61,8 @@ static inline size_t rf_a16_stride(size_t k)
 /* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its
  * first visible[i] positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p
  * exp(s_p - max s) V_p, followed by two floats, max s and sum_p exp(s_p - max s). A query that sees
- * nothing gets zeros, -inf and 0. K: [position/16][head_dim][16], V:
+ * nothing gets zeros, -inf and 0. In BF16 the elements of q and the weights exp(s_p - max s) are
+ * rounded to BF16, and products are exact. K: [position/16][head_dim][16], V:
  * [position][rf_padded(head_dim)], both F16 or both BF16; the padding holds zeros, and all
  * positions up to the next multiple of 16 are readable. out rows: rf_padded(head_dim) + 2 floats,
  * ldo apart. */
