@@ -244,11 +244,14 @@ RIFFLE_API int64_t riffle_chat_format(const riffle_model *model, const riffle_me
  * ------------------------------------------------------------------------------------------------
  */
 
-#define RIFFLE_DEFAULT_CTX 8192
+#define RIFFLE_DEFAULT_CTX 131072
 
 typedef struct riffle_session_options {
     size_t struct_size;
-    int32_t n_ctx;   /* capacity in tokens; 0: the lesser of n_ctx_train and RIFFLE_DEFAULT_CTX */
+    /* Capacity in tokens, whose keys and values take memory as the text grows. 0: the lesser of
+     * n_ctx_train and RIFFLE_DEFAULT_CTX; above 8192, no more than half of the memory beside the
+     * weights holds (riffle_session_cost). */
+    int32_t n_ctx;
     int32_t threads; /* 0: one for each core that `cores` selects */
     /* What keys and values are held in: "f16" (default), "bf16"; or "q8", "q4": the newest 129 to
      * 256 positions in F16, older ones in 8 or 4 bits, which changes the text. */

@@ -23,6 +23,21 @@ static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *err
     return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16, bf16, q8 and q4", name);
 }
 
+/* What a model was trained on, as far as memory allows: a full context is to leave half of what the
+ * weights leave. */
+static int32_t default_ctx(const riffle_model *model, enum rf_kv_type kv)
+{
+    enum { LEAST = 8192, STEP = 1024 };
+    uint64_t memory = rf_memory_physical(),
+             weights = model->cost.resident_bytes + model->cost.mapped_bytes;
+    uint64_t room = memory > weights ? (memory - weights) / 2 : 0;
+    struct rf_sequence_shape shape = {.n_ctx = model->source->params.n_ctx_train, .kv = kv};
+    if (shape.n_ctx > RIFFLE_DEFAULT_CTX) shape.n_ctx = RIFFLE_DEFAULT_CTX;
+    while (shape.n_ctx > LEAST && kv_bytes_of(model, &shape) > room)
+        shape.n_ctx = (shape.n_ctx - 1) / STEP * STEP;
+    return shape.n_ctx;
+}
+
 static int choose_shape(const riffle_model *model, const riffle_session_options *options,
                         struct rf_sequence_shape *shape, struct rf_error *error)
 {
@@ -32,10 +47,7 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
         return rf_fail(error, RF_ERR_ARGUMENT, "n_ctx %d: the model was trained on %d tokens",
                        options->n_ctx, params->n_ctx_train);
-    shape->n_ctx = options->n_ctx;
-    if (shape->n_ctx == 0)
-        shape->n_ctx =
-            params->n_ctx_train < RIFFLE_DEFAULT_CTX ? params->n_ctx_train : RIFFLE_DEFAULT_CTX;
+    shape->n_ctx = options->n_ctx ? options->n_ctx : default_ctx(model, shape->kv);
     uint64_t kv_bytes = kv_bytes_of(model, shape), memory = rf_memory_physical();
     if (kv_bytes > memory)
         return rf_fail(error, RF_ERR_MEMORY,

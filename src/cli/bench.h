@@ -85,7 +85,7 @@ void bench_report(struct bench_plain *bench);
 /* ---- the prompts of suites ---- */
 
 /* The suites of bench/prompts, embedded by the build. */
-extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[];
+extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[], bench_long_jsonl[];
 
 struct bench_prompt {
     char *name;
@@ -96,11 +96,13 @@ struct bench_prompt {
 struct bench_prompts {
     struct bench_prompt *items;
     size_t count;
+    struct bench_prompt *excerpts; /* texts that prompts quote */
+    size_t n_excerpts;
 };
 
-/* Reads the suite "code", "qa" or "hard", or a file: JSONL, or any other text as one prompt. At
- * most `most` prompts; 0: all. `raw`: a HumanEval prompt is code to continue, not a message that
- * asks for it. CLI_OK, or an exit status with a sentence and nothing to free. */
+/* Reads the suite "code", "qa", "hard" or "long", or a file: JSONL, or any other text as one
+ * prompt. At most `most` prompts; 0: all. `raw`: a HumanEval prompt is code to continue, not a
+ * message that asks for it. CLI_OK, or an exit status with a sentence and nothing to free. */
 int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw);
 void bench_prompts_free(struct bench_prompts *prompts);
 

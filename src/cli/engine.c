@@ -287,13 +287,27 @@ const char *engine_activations(const struct engine *engine, char text[RF_ACTIVAT
     return text;
 }
 
+/* Of the session's keys and values, once its context is full. */
+static uint64_t context_bytes(const struct engine *engine, const struct cli_options *options)
+{
+    riffle_session_options session_options;
+    uint64_t bytes = 0;
+    riffle_session_options_init(&session_options, sizeof session_options);
+    session_options.n_ctx = riffle_session_n_ctx(engine->session);
+    session_options.kv = options->kv;
+    riffle_session_cost(engine->model, &session_options, NULL, &bytes);
+    return bytes;
+}
+
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest)
 {
     struct buffer name = {0};
+    char full[32];
     append_name(&name, engine_model_name(engine));
-    inform("%s, weights %s, context %d tokens%s", name.data, engine->info.weights,
-           riffle_session_n_ctx(engine->session), rest);
+    inform("%s, weights %s, context %d tokens (%s when full)%s", name.data, engine->info.weights,
+           riffle_session_n_ctx(engine->session), human_bytes(context_bytes(engine, options), full),
+           rest);
     buffer_free(&name);
     if (!options->verbose) return;
     char activations[RF_ACTIVATIONS_TEXT];

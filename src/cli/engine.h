@@ -54,8 +54,8 @@ enum { RF_ACTIVATIONS_TEXT = 224 };
 /* "activations in 16 bits", with the reason if there is one. Returns `text`. */
 const char *engine_activations(const struct engine *engine, char text[RF_ACTIVATIONS_TEXT]);
 
-/* Prints "NAME, weights bf16, context 8192 tokens" and `rest` on standard error; with --verbose
- * also the activations, the chain and the reasons for both. */
+/* Prints "NAME, weights bf16, context 8192 tokens (189 MB when full)" and `rest` on standard error;
+ * with --verbose also the activations, the chain and the reasons for both. */
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest);
 

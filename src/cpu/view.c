@@ -149,10 +149,11 @@ static void rotate_position(const struct cpu_view *view, size_t row, int32_t pos
 {
     size_t half = (size_t)view->params->rope_dim / 2;
     float *out = view->rotations + row * half * 2;
+    double magnitude = (double)view->params->rope_magnitude;
     for (size_t i = 0; i < half; i++) {
         double angle = (double)pos * view->inverse_frequency[i];
-        out[2 * i] = (float)cos(angle);
-        out[2 * i + 1] = (float)sin(angle);
+        out[2 * i] = (float)(magnitude * cos(angle));
+        out[2 * i + 1] = (float)(magnitude * sin(angle));
     }
 }
 

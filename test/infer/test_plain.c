@@ -300,6 +300,7 @@ int main(void)
                               .rope_dim = 12,
                               .rope_theta = 1e6f,
                               .rope_scale = 1.0f,
+                              .rope_magnitude = 1.0f,
                               .tied_output = 1,
                               .qkv_bias = 1};
     check_synthetic("qwen2, F32", &qwen2, &f32, 1, RF_WEIGHTS_BF16);
@@ -331,6 +332,7 @@ int main(void)
     llama.rope_dim = 16;
     llama.rope_freq_factors = factors;
     llama.rope_scale = 0.5f;
+    llama.rope_magnitude = 1.25f;
     llama.qk_norm = 0;
     llama.tied_output = 0;
     check_synthetic("llama", &llama, &bf16, 1, RF_WEIGHTS_BF16);

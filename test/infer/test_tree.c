@@ -250,6 +250,7 @@ int main(void)
                                .rope_dim = 12,
                                .rope_theta = 1e6f,
                                .rope_scale = 1.0f,
+                               .rope_magnitude = 1.0f,
                                .tied_output = 1,
                                .qkv_bias = 1};
     check_synthetic("qwen2", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_F16);
