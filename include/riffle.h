@@ -127,7 +127,7 @@ typedef struct riffle_model_options {
      * (default): "bf16" for a quantised model of fewer than 300 million parameters, which answers
      * badly with activations in 8 bits, unless `activations` chooses their bits; else "stored". */
     const char *weights;
-    const char *chat_template; /* name of a known template; NULL: recognise the file's own */
+    const char *chat_template; /* name of a built-in template; NULL: the file's own */
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
@@ -181,7 +181,7 @@ typedef struct riffle_model_info {
     const char *weights;       /* what passes read: "stored" or "bf16" */
     const char *weights_note;  /* stored types computed in another format: "Q5_0 as Q8_0"; or "" */
     const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
-    const char *chat_template; /* its name; "" if none was recognised: riffle_chat_* then fail */
+    const char *chat_template; /* its name, "jinja" of the file; "": none, riffle_chat_* fail */
     uint64_t n_params;
     uint64_t file_bytes;
     uint64_t weight_bytes;   /* read by one decoding pass */

@@ -1,4 +1,5 @@
-/* Riffle's measuring calls: how fast this machine, its kernels and a model's passes are.
+/* Riffle's measuring calls: how fast this machine, its kernels and a model's passes are; and chats
+ * with tools.
  *
  * Experimental: anything here may change or disappear in any version, also without a new soname.
  * The conventions of riffle.h hold. */
@@ -10,6 +11,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* riffle_chat_format and riffle_chat_prefill for conversations that are more than roles and texts.
+ * `json` is an object as transformers' apply_chat_template takes it: "messages", a list of objects
+ * with "role", "content", "tool_calls", "reasoning_content", ...; and maybe "tools", "documents"
+ * and other variables of the template, like "enable_thinking". */
+RIFFLE_API int64_t riffle_chat_format_json(const riffle_model *model, const char *json,
+                                           size_t json_bytes, int add_generation_prompt, char *text,
+                                           size_t cap);
+RIFFLE_API int64_t riffle_chat_prefill_json(riffle_session *session, const char *json,
+                                            size_t json_bytes);
 
 typedef struct riffle_read_speed {
     double bytes_per_second; /* median of the measurements */

@@ -27,10 +27,7 @@ static void read_architecture(struct rf_gguf *gguf)
         params->arch_name = architectures[i].name;
         params->rope_style = architectures[i].rope_style;
     }
-    if (!params->arch_name)
-        rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "the architecture \"%.*s\" is not known; llama, qwen2 and qwen3 are", rf_shown(name),
-               name.data);
+    if (!params->arch_name && !reading->code) rf_gguf_refuse_architecture(gguf, name);
     struct rf_str type = rf_gguf_string(gguf, "general.type", rf_str_of("model"));
     if (!rf_str_is(type, "model"))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "general.type is \"%.*s\"; only a \"model\" can run",

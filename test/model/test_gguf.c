@@ -126,6 +126,7 @@ static const struct mutation llama_mutations[] = {
     /* the architecture */
     {"general.architecture is missing", F, DROP, .target = "general.architecture"},
     {"\"mamba\" is not known", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
+    {"Nearest is llama", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
     {"general.architecture is of type UINT32", F, SET_U32, .target = "general.architecture",
      .number = 1},
     {"general.type is \"adapter\"", U, SET_STRING, .target = "general.type", .text = "adapter"},
