@@ -44,8 +44,9 @@ template <typename Take>
 static __device__ void each_candidate(const struct gpu_choice &args, int row, int part, Take take)
 {
     const float *logits = args.logits + (size_t)row * args.vocab;
-    const uint64_t *mask =
-        args.masks && args.has_mask[row] ? args.masks + (size_t)row * ((args.vocab + 63) / 64) : NULL;
+    const uint64_t *mask = args.masks && args.has_mask[row]
+                               ? args.masks + (size_t)row * ((args.vocab + 63) / 64)
+                               : NULL;
     int begin = (int)((int64_t)args.vocab * part / GPU_SPLITS),
         end = (int)((int64_t)args.vocab * (part + 1) / GPU_SPLITS);
     for (int t = begin + (int)threadIdx.x; t < end; t += THREADS) {
@@ -132,8 +133,8 @@ static __global__ void put_together(const __grid_constant__ struct gpu_choice ar
 extern "C" cudaError_t gpu_choose(const struct gpu_launch *launch, const struct gpu_choice *args,
                                   int32_t n)
 {
-    cudaError_t error = launch_kernel(launch, find_parts, dim3(GPU_SPLITS, (unsigned)n), THREADS, 0,
-                                      *args);
+    cudaError_t error =
+        launch_kernel(launch, find_parts, dim3(GPU_SPLITS, (unsigned)n), THREADS, 0, *args);
     if (error != cudaSuccess) return error;
     return launch_kernel(launch, put_together, dim3((unsigned)n), WARP, 0, *args);
 }

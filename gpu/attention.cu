@@ -24,10 +24,10 @@ __device__ inline float *partial_of(const struct gpu_attention &args, int row, i
 
 // What a block of threads shares.
 struct shared {
-    uint16_t *k, *v;                  // [GPU_CHUNK][stride]
-    float *q;                         // [QUERIES][padded]
-    float (*weights)[2 * GPU_CHUNK];  // [QUERIES]: two halves of each score, then the weights
-    int *visible;                     // [QUERIES]
+    uint16_t *k, *v;                 // [GPU_CHUNK][stride]
+    float *q;                        // [QUERIES][padded]
+    float (*weights)[2 * GPU_CHUNK]; // [QUERIES]: two halves of each score, then the weights
+    int *visible;                    // [QUERIES]
     int stride;
 };
 
@@ -40,7 +40,8 @@ __device__ inline void load_chunk(const struct gpu_attention &args, const struct
     size_t plane = (size_t)(args.layer * heads.n_head_kv + head) * 2 * GPU_KV_BLOCK;
     for (int i = threadIdx.x; i < count * pieces; i += THREADS) {
         int p = i / pieces, j = i % pieces * 8, slot = start + p;
-        if (row.map != GPU_NO_MAP && slot >= row.first) slot = args.pass.maps[row.map + slot - row.first];
+        if (row.map != GPU_NO_MAP && slot >= row.first)
+            slot = args.pass.maps[row.map + slot - row.first];
         const uint16_t *k = args.pass.blocks[row.table + slot / GPU_KV_BLOCK] +
                             (plane + slot % GPU_KV_BLOCK) * heads.padded + j;
         *(uint4 *)(shared.k + p * shared.stride + j) = *(const uint4 *)k;
@@ -139,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
     struct shared shared;
     shared.stride = padded + 8;
     shared.q = (float *)memory;
-    shared.weights = (float (*)[2 * GPU_CHUNK])(shared.q + QUERIES * padded);
+    shared.weights = (float(*)[2 * GPU_CHUNK])(shared.q + QUERIES * padded);
     shared.k = (uint16_t *)(shared.weights + QUERIES);
     shared.v = shared.k + GPU_CHUNK * shared.stride;
     shared.visible = (int *)(shared.v + GPU_CHUNK * shared.stride);
@@ -152,7 +153,9 @@ static __global__ void __launch_bounds__(THREADS)
         for (int i = threadIdx.x; i < QUERIES * padded; i += THREADS) {
             int query = first + i / padded, j = i % padded;
             size_t at = ((size_t)(tile.first + query / group) * heads.n_head + head * group +
-                         query % group) * heads.dim + j;
+                         query % group) *
+                            heads.dim +
+                        j;
             shared.q[i] = query < n && j < heads.dim ? args.q[at] : 0.0f;
         }
         if (threadIdx.x < QUERIES) {
@@ -198,8 +201,8 @@ extern "C" cudaError_t gpu_attention(const struct gpu_launch *launch,
     auto kernel = args->heads.is_bf16 ? attention<true> : attention<false>;
     dim3 grid((unsigned)args->chunks, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
     if (bytes > 48 * 1024) {
-        cudaError_t error = cudaFuncSetAttribute(
-            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
         if (error != cudaSuccess) return error;
     }
     return launch_kernel(launch, kernel, grid, THREADS, bytes, *args);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/cuda_backend.h"
 #include "devices/cuda_module.h"
+#include "gpu/cuda_backend.h"
 
 enum { MIN_CAPABILITY = 8 }; /* of a device: mma.sync on BF16 */
 
@@ -110,8 +110,8 @@ static cudaError_t keep_memory(int device)
 
 static const struct rf_backend_ops ops;
 
-static int open_kind(struct rf_backend **backend, const struct rf_backend_options *options,
-                     const struct rf_allocator *allocator, struct rf_error *error)
+int gpu_open(struct rf_backend **backend, const struct rf_backend_options *options,
+             const struct rf_allocator *allocator, struct rf_error *error)
 {
     struct cudaDeviceProp properties;
     int device, code = find_device(options, &device, &properties, error);
@@ -128,10 +128,6 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
     if (!code)
         code = gpu_check(cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking),
                          "a stream", error);
-    if (!code) {
-        code = gpu_check(gpu_linear_prepare(), "the kernels", error);
-        if (code) cudaStreamDestroy(made->stream);
-    }
     if (code) {
         rf_free(allocator, made);
         return code;
@@ -211,10 +207,11 @@ static const struct rf_backend_ops ops = {
 static const struct rf_backend_kind kind = {
     .name = "cuda",
     .describe = describe,
-    .open = open_kind,
+    .open = gpu_open,
     .weight_bytes = gpu_weight_bytes,
     .weight_format = gpu_weight_format,
     .kv_bytes = gpu_kv_bytes,
+    .measure_read = gpu_measure_read,
 };
 
 __attribute__((visibility("default"))) rf_cuda_kind_fn riffle_cuda_kind;

@@ -59,8 +59,8 @@ static struct gpu_block *block_new(const struct gpu_cache *cache, struct rf_erro
     struct gpu_block *block = rf_calloc(backend->allocator, 1, sizeof *block, "KV cache", error);
     if (!block) return NULL;
     atomic_init(&block->holders, 1);
-    block->data = gpu_take(gpu_backend_of(backend), block_bytes(cache->base.shape.params),
-                           "KV cache", error);
+    block->data =
+        gpu_take(gpu_backend_of(backend), block_bytes(cache->base.shape.params), "KV cache", error);
     if (block->data) return block;
     rf_free(backend->allocator, block);
     return NULL;
@@ -269,7 +269,8 @@ static int move_positions(struct gpu_cache *cache, int32_t n, char *saved, int i
         if (!is_load)
             status = cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, backend->stream);
         if (status == cudaSuccess) status = cudaStreamSynchronize(backend->stream);
-        if (status == cudaSuccess) saved += move_block(params, host, saved, positions_in(n, c), is_load);
+        if (status == cudaSuccess)
+            saved += move_block(params, host, saved, positions_in(n, c), is_load);
         if (status == cudaSuccess && is_load)
             status = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, backend->stream);
         code = gpu_check(status, is_load ? "loading a KV cache" : "saving a KV cache", error);

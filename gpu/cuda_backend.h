@@ -55,7 +55,10 @@ static inline struct gpu_backend *gpu_backend_of(const struct rf_backend *backen
     return (struct gpu_backend *)backend;
 }
 
-/* backend.c: the device becomes the calling thread's, as CUDA has one for each thread. */
+/* backend.c */
+int gpu_open(struct rf_backend **backend, const struct rf_backend_options *options,
+             const struct rf_allocator *allocator, struct rf_error *error);
+/* The device becomes the calling thread's, as CUDA has one for each thread. */
 void gpu_enter(const struct rf_backend *backend);
 /* 0, or the error with a sentence about `what`. */
 int gpu_check(cudaError_t status, const char *what, struct rf_error *error);
@@ -92,6 +95,11 @@ uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_
 /* Makes the blocks of the positions [first, end) the cache's own, with what they hold. */
 int gpu_cache_own(struct gpu_cache *cache, int32_t first, int32_t end, struct rf_error *error);
 struct gpu_heads gpu_heads_of(const struct rf_cache *cache);
+
+/* measure.c */
+int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
+                     const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                     struct rf_error *error);
 
 /* view.c */
 int gpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,

@@ -27,8 +27,8 @@ __host__ __device__ constexpr size_t gpu_scale_bytes(int format)
     case RF_FORMAT_Q8_0: return 8; // d
     case RF_FORMAT_Q4_1:
     case RF_FORMAT_Q8_1: return 16; // d, then b
-    case RF_FORMAT_Q4_K: return 8; // a, then the minima's
-    case RF_FORMAT_Q6_K: return 8; // a of each half
+    case RF_FORMAT_Q4_K: return 8;  // a, then the minima's
+    case RF_FORMAT_Q6_K: return 8;  // a of each half
     case RF_FORMAT_Q8_K: return 16; // a of each half, then m
     default: return 0;
     }
@@ -36,8 +36,8 @@ __host__ __device__ constexpr size_t gpu_scale_bytes(int format)
 
 __host__ __device__ constexpr size_t gpu_unit_bytes(int format)
 {
-    return format == RF_FORMAT_Q6_K                               ? 4  // d
-           : format == RF_FORMAT_Q4_K || format == RF_FORMAT_Q8_K ? 8  // d, then n
+    return format == RF_FORMAT_Q6_K                               ? 4 // d
+           : format == RF_FORMAT_Q4_K || format == RF_FORMAT_Q8_K ? 8 // d, then n
                                                                   : 0;
 }
 

@@ -2,7 +2,7 @@
  * that the files of the host need no CUDA compiler.
  *
  * Row independence: each result has one order of sums, whatever the number of rows of the pass.
- * Linear layers cut k into GPU_PARTS parts of fixed length, one for each warp of a block, and add
+ * Linear layers cut k into gpu_parts parts of fixed length, one for each warp of a block, and add
  * the parts' sums in order. Attention cuts a row's positions into chunks of GPU_CHUNK. */
 #ifndef RF_GPU_KERNELS_H
 #define RF_GPU_KERNELS_H
@@ -18,7 +18,9 @@ extern "C" {
 #endif
 
 enum {
-    GPU_PARTS = 8,      /* of k: warps of a block */
+    GPU_PARTS = 8,       /* of k: warps of a block */
+    GPU_MORE_PARTS = 16, /* of matrices with few rows, so that all processors have enough to load */
+    GPU_FEW_ROWS = 2048,
     GPU_PAIR = 64,      /* values of k that lie together: a pair of blocks */
     GPU_CHUNK = 64,     /* positions of attention */
     GPU_TILE_ROWS = 8,  /* rows that attention takes together */
@@ -51,9 +53,9 @@ struct gpu_launch {
  * Behind the codes of a tile come its scales, for each pair [8 g] of gpu_scale_bytes, and, where
  * groups share an F16 number, for each 256 values [8 g] of gpu_unit_bytes. */
 struct gpu_layout {
-    size_t pairs;                 /* of a row, rounded up */
-    size_t codes, scales, units;  /* where they begin in a tile */
-    size_t bytes;                 /* of a tile */
+    size_t pairs;                /* of a row, rounded up */
+    size_t codes, scales, units; /* where they begin in a tile */
+    size_t bytes;                /* of a tile */
 };
 
 struct gpu_layout gpu_layout(int format, size_t k);
@@ -71,10 +73,10 @@ cudaError_t gpu_tile_panels(cudaStream_t stream, void *tiles, const void *panels
  * each pair of blocks [4 t][2 blocks][2][4] codes: of the values 4t .. and 16 + 4t ..; and for each
  * block a float4: d, d * sum, and the sums of both halves as integers. */
 struct gpu_rows {
-    float *f32; /* [rows][width] */
+    float *f32;     /* [rows][width] */
     uint16_t *bf16; /* [rows][pairs * 64], zeros behind the width */
-    int8_t *codes; /* [rows][pairs * 64] */
-    void *scales; /* [rows][pairs * 2] of 8 bytes */
+    int8_t *codes;  /* [rows][pairs * 64] */
+    void *scales;   /* [rows][pairs * 2] of 8 bytes */
     int32_t width, pairs;
 };
 
@@ -82,8 +84,8 @@ struct gpu_row {
     int32_t position, slot;
     int32_t table; /* where its sequence's blocks begin among `blocks` */
     int32_t first; /* the first position that the pass writes */
-    int32_t map; /* where the slots of the positions from `first` on begin, or GPU_NO_MAP: the
-                    positions themselves */
+    int32_t map;   /* where the slots of the positions from `first` on begin, or GPU_NO_MAP: the
+                      positions themselves */
 };
 
 /* Rows of one sequence that attention takes together. */
@@ -131,21 +133,26 @@ cudaError_t gpu_rope_store(const struct gpu_launch *launch, const struct gpu_rop
 struct gpu_matrix {
     const void *tiles;
     const float *bias; /* [rows] or NULL */
-    float *y; /* [n][rows] */
+    float *y;          /* [n][rows] */
     int32_t rows;
 };
 
-/* y[i][r] = sum_j w[r][j] x[i][j], + bias[r], + y[i][r] if accumulate; of matrices of one format
- * and width. */
+/* y[i][r] = sum_j w[r][j] x[i][j], + bias[r], + y[i][r] if accumulate; of matrices of one format,
+ * width and number of parts. */
 struct gpu_linear {
     int32_t format, n, k, n_matrices, accumulate;
+    int32_t parts; /* gpu_parts of the matrices */
     int32_t in_16; /* panels times rows of BF16: weights are rounded to BF16 */
     struct gpu_matrix matrices[GPU_MATRICES];
     struct gpu_rows x;
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
-/* Before the first launch in a process, for each device. */
-cudaError_t gpu_linear_prepare(void);
+
+/* The parts of k, which the matrix alone decides. */
+static inline int gpu_parts(size_t rows)
+{
+    return rows <= GPU_FEW_ROWS ? GPU_MORE_PARTS : GPU_PARTS;
+}
 
 /* ---- attention ---- */
 
@@ -180,17 +187,17 @@ struct gpu_split {
     struct gpu_candidate top[GPU_BEST];
     int32_t n;
     float largest; /* of all logits in the part that count */
-    double mass; /* the sum of exp(logit - largest) */
+    double mass;   /* the sum of exp(logit - largest) */
 };
 
 struct gpu_choice {
-    const float *logits; /* [n][vocab] */
-    const uint64_t *masks; /* [n][words], or NULL */
-    const int32_t *has_mask; /* [n] */
-    const int32_t *targets; /* [n] with logprobs */
+    const float *logits;      /* [n][vocab] */
+    const uint64_t *masks;    /* [n][words], or NULL */
+    const int32_t *has_mask;  /* [n] */
+    const int32_t *targets;   /* [n] with logprobs */
     struct gpu_split *splits; /* [n][GPU_SPLITS] */
-    struct gpu_answer *best; /* [n], or NULL */
-    double *logprobs; /* [n], or NULL */
+    struct gpu_answer *best;  /* [n], or NULL */
+    double *logprobs;         /* [n], or NULL */
     int32_t vocab, n_best;
 };
 cudaError_t gpu_choose(const struct gpu_launch *launch, const struct gpu_choice *args, int32_t n);

@@ -63,7 +63,8 @@ __device__ inline void put_values(const struct gpu_rows &out, int row, int first
     if (out.bf16) out.bf16[row * padded + at] = bf16_bits(x);
     if (!out.codes) return;
     float largest = warp_max(x == x ? fabsf(x) : 0.0f);
-    float inverse = largest > 0x1p-100f && largest <= 3.4028234e38f ? __fdiv_rn(127.0f, largest) : 0;
+    float inverse =
+        largest > 0x1p-100f && largest <= 3.4028234e38f ? __fdiv_rn(127.0f, largest) : 0;
     float rounded = rintf(__fmul_rn(x, inverse));
     int code = rounded >= -127.0f && rounded <= 127.0f ? (int)rounded : 0;
     int half = lane / 16, sum = code;

@@ -60,8 +60,7 @@ static __device__ uint32_t code_of(int bits, const uint8_t *block, int r, int j)
 {
     if (bits == 8) return block[j / 4 * 64 + 4 * r + j % 4];
     uint32_t code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
-    if (bits == 6)
-        code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3u) << 4;
+    if (bits == 6) code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3u) << 4;
     return code;
 }
 
@@ -173,9 +172,7 @@ static __device__ void tile_scales(uint8_t *out, const struct panel_source &from
 static __device__ void tile_unit(uint8_t *out, const struct panel_source &from, int unit, int g)
 {
     size_t n = gpu_unit_bytes(from.format);
-    int bytes = from.format == RF_FORMAT_Q4_K   ? 256
-                : from.format == RF_FORMAT_Q6_K ? 288
-                                                : 576;
+    int bytes = from.format == RF_FORMAT_Q4_K ? 256 : from.format == RF_FORMAT_Q6_K ? 288 : 576;
     const uint8_t *list = from.scales + (size_t)unit * bytes + bytes - (int)n * 8;
     for (size_t i = 0; i < n; i++)
         out[((size_t)unit * 8 + g) * n + i] =

@@ -11,8 +11,7 @@ struct place {
     int tile;
 };
 
-template <int TILES>
-__device__ inline struct place find_place(const struct gpu_linear &args)
+template <int TILES> __device__ inline struct place find_place(const struct gpu_linear &args)
 {
     int block = blockIdx.x, m = 0;
     for (; m < args.n_matrices - 1; m++) {
@@ -24,20 +23,20 @@ __device__ inline struct place find_place(const struct gpu_linear &args)
 }
 
 // The part of `n` steps that this warp takes.
-__device__ inline void take_part(int n, int *begin, int *end)
+template <int PARTS> __device__ inline void take_part(int n, int *begin, int *end)
 {
-    int each = (n + GPU_PARTS - 1) / GPU_PARTS, part = threadIdx.x / WARP;
+    int each = (n + PARTS - 1) / PARTS, part = threadIdx.x / WARP;
     *begin = min(n, part * each);
     *end = min(n, *begin + each);
 }
 
 // Adds the sums of all parts in their order, and writes them. Of a lane's four sums, the first two
 // belong to weight row g and the columns 2t and 2t + 1, the others to row g + 8.
-template <int TILES, int COLUMNS>
+template <int PARTS, int TILES, int COLUMNS>
 __device__ inline void finish(const struct gpu_linear &args, const struct place &place, int first,
                               float acc[TILES][COLUMNS][4])
 {
-    extern __shared__ float sums[]; // [GPU_PARTS][8 * COLUMNS][16 * TILES + 4]
+    extern __shared__ float sums[]; // [PARTS][8 * COLUMNS][16 * TILES + 4]
     constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
     int part = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
     for (int m = 0; m < TILES; m++)
@@ -52,32 +51,33 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
         int column = at / ROWS, row = place.tile * 16 + at % ROWS;
         if (row >= matrix.rows) continue;
         float sum = sums[column * STRIDE + at % ROWS];
-        for (int p = 1; p < GPU_PARTS; p++)
-            sum += sums[p * SIZE + column * STRIDE + at % ROWS];
+        for (int p = 1; p < PARTS; p++) sum += sums[p * SIZE + column * STRIDE + at % ROWS];
         float *y = matrix.y + (size_t)(first + column) * matrix.rows + row;
         if (matrix.bias) sum += matrix.bias[row];
         *y = args.accumulate ? *y + sum : sum;
     }
 }
 
-template <int TILES, int COLUMNS> constexpr size_t shared_bytes()
+template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes()
 {
-    return (size_t)GPU_PARTS * 8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
+    return (size_t)PARTS * 8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
 }
 
 __device__ inline uint4 load_once(const uint4 *p)
 {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-        : "l"(p));
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
     return v;
 }
 
 __device__ inline uint2 load_once(const uint2 *p)
 {
     uint2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(p));
     return v;
 }
 
@@ -93,14 +93,14 @@ __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint3
 }
 
 // A step is 32 values of k. Loads are STEPS steps ahead of their use.
-template <int TILES, int COLUMNS, int STEPS, int BLOCKS>
-__global__ void __launch_bounds__(GPU_PARTS *WARP, BLOCKS)
+template <int PARTS, int TILES, int COLUMNS, int STEPS, int BLOCKS>
+__global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_bf16(const __grid_constant__ struct gpu_linear args)
 {
     struct place place = find_place<TILES>(args);
     int lane = threadIdx.x % WARP, first = blockIdx.y * 8 * COLUMNS, begin, end;
     int steps = args.x.pairs * 2, last_tile = (place.matrix->rows - 1) / 16;
-    take_part(steps, &begin, &end);
+    take_part<PARTS>(steps, &begin, &end);
     const uint4 *w[TILES], *x[COLUMNS];
     for (int m = 0; m < TILES; m++)
         w[m] = (const uint4 *)place.matrix->tiles +
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(GPU_PARTS *WARP, BLOCKS)
             if (s + i + STEPS < end) load(i, s + i + STEPS);
         }
     }
-    finish<TILES, COLUMNS>(args, place, first, acc);
+    finish<PARTS, TILES, COLUMNS>(args, place, first, acc);
 }
 
 // ---- panel formats times 8-bit rows ----
@@ -180,9 +180,9 @@ __device__ inline uint32_t mxfp4_codes(uint32_t nibbles)
 // What a lane takes from memory of a pair of blocks.
 template <int FORMAT> struct pair_data {
     uint4 codes[format_traits<FORMAT>::bits == 8 ? 2 : 1];
-    uint2 upper; // 6 bits
+    uint2 upper;  // 6 bits
     uint4 scales; // gpu_scale_bytes of them
-    uint2 unit; // gpu_unit_bytes
+    uint2 unit;   // gpu_unit_bytes
 };
 
 struct tile_pointers {
@@ -408,14 +408,14 @@ template <int FORMAT> struct rows_in_16 {
 };
 
 // Loads are STEPS pairs ahead of their use.
-template <int FORMAT, template <int> class ROWS, int COLUMNS, int STEPS, int BLOCKS>
-__global__ void __launch_bounds__(GPU_PARTS *WARP, BLOCKS)
+template <int FORMAT, template <int> class ROWS, int PARTS, int COLUMNS, int STEPS, int BLOCKS>
+__global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_panels(const __grid_constant__ struct gpu_linear args,
                   const __grid_constant__ struct gpu_layout layout)
 {
     struct place place = find_place<1>(args);
     int lane = threadIdx.x % WARP, first = blockIdx.y * 8 * COLUMNS, begin, end;
-    take_part(args.x.pairs, &begin, &end);
+    take_part<PARTS>(args.x.pairs, &begin, &end);
     const char *tile = (const char *)place.matrix->tiles + (size_t)place.tile * layout.bytes;
     const struct tile_pointers from = {tile, tile + layout.scales, tile + layout.units};
 
@@ -436,7 +436,7 @@ __global__ void __launch_bounds__(GPU_PARTS *WARP, BLOCKS)
             if (p + i + STEPS < end) load_pair<FORMAT>(data[i], from, p + i + STEPS, lane);
         }
     }
-    finish<1, COLUMNS>(args, place, first, acc);
+    finish<PARTS, 1, COLUMNS>(args, place, first, acc);
 }
 
 // ---- launching ----
@@ -449,52 +449,72 @@ template <int TILES, int COLUMNS> static dim3 grid_of(const struct gpu_linear *a
     return dim3((unsigned)blocks, (unsigned)((args->n + 8 * COLUMNS - 1) / (8 * COLUMNS)));
 }
 
-template <int TILES, int COLUMNS, int STEPS, int BLOCKS>
-static cudaError_t launch_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
+// Launches with as much shared memory as the parts' sums take.
+template <typename Kernel, typename... Arguments>
+static cudaError_t launch_sums(const struct gpu_launch *launch, Kernel kernel, dim3 grid, int parts,
+                               size_t bytes, const Arguments &...arguments)
 {
-    return launch_kernel(launch, linear_bf16<TILES, COLUMNS, STEPS, BLOCKS>,
-                         grid_of<TILES, COLUMNS>(args), GPU_PARTS * WARP,
-                         shared_bytes<TILES, COLUMNS>(), *args);
+    if (bytes > 48 * 1024) {
+        cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        if (error != cudaSuccess) return error;
+    }
+    return launch_kernel(launch, kernel, grid, (unsigned)parts * WARP, bytes, arguments...);
 }
 
-template <int FORMAT, template <int> class ROWS, int COLUMNS, int STEPS, int BLOCKS>
+template <int PARTS, int TILES, int COLUMNS, int STEPS, int BLOCKS>
+static cudaError_t launch_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
+{
+    return launch_sums(launch, linear_bf16<PARTS, TILES, COLUMNS, STEPS, BLOCKS>,
+                       grid_of<TILES, COLUMNS>(args), PARTS, shared_bytes<PARTS, TILES, COLUMNS>(),
+                       *args);
+}
+
+template <int FORMAT, template <int> class ROWS, int PARTS, int COLUMNS, int STEPS, int BLOCKS>
 static cudaError_t launch_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
-    return launch_kernel(launch, linear_panels<FORMAT, ROWS, COLUMNS, STEPS, BLOCKS>,
-                         grid_of<1, COLUMNS>(args), GPU_PARTS * WARP, shared_bytes<1, COLUMNS>(),
-                         *args, gpu_layout(FORMAT, (size_t)args->k));
+    return launch_sums(launch, linear_panels<FORMAT, ROWS, PARTS, COLUMNS, STEPS, BLOCKS>,
+                       grid_of<1, COLUMNS>(args), PARTS, shared_bytes<PARTS, 1, COLUMNS>(), *args,
+                       gpu_layout(FORMAT, (size_t)args->k));
 }
 
 template <int FORMAT, template <int> class ROWS>
 static cudaError_t choose_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
     constexpr int steps = 16 / format_traits<FORMAT>::bits; // as many as registers hold
-    if (args->n <= 8) return launch_panels<FORMAT, ROWS, 1, steps, 3>(launch, args);
-    if (args->n <= 16) return launch_panels<FORMAT, ROWS, 2, steps, 2>(launch, args);
-    return launch_panels<FORMAT, ROWS, 8, 1, 2>(launch, args);
+    if (args->parts == GPU_MORE_PARTS) {
+        if (args->n <= 8) return launch_panels<FORMAT, ROWS, 16, 1, 2, 1>(launch, args);
+        if (args->n <= 16) return launch_panels<FORMAT, ROWS, 16, 2, 2, 1>(launch, args);
+        return launch_panels<FORMAT, ROWS, 16, 8, 1, 1>(launch, args);
+    }
+    if (args->n <= 8) return launch_panels<FORMAT, ROWS, 8, 1, steps, 3>(launch, args);
+    if (args->n <= 16) return launch_panels<FORMAT, ROWS, 8, 2, steps, 2>(launch, args);
+    return launch_panels<FORMAT, ROWS, 8, 8, 1, 2>(launch, args);
+}
+
+static cudaError_t choose_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
+{
+    if (args->parts == GPU_MORE_PARTS) {
+        if (args->n <= 8) return launch_bf16<16, 1, 1, 4, 2>(launch, args);
+        if (args->n <= 16) return launch_bf16<16, 1, 2, 4, 1>(launch, args);
+        return launch_bf16<16, 1, 8, 1, 1>(launch, args);
+    }
+    if (args->n <= 8) return launch_bf16<8, 1, 1, 4, 4>(launch, args);
+    if (args->n <= 16) return launch_bf16<8, 1, 2, 4, 3>(launch, args);
+    if (args->n <= 32) return launch_bf16<8, 2, 4, 1, 2>(launch, args);
+    return launch_bf16<8, 2, 8, 1, 2>(launch, args);
 }
 
 extern "C" cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
     switch (args->format) {
-    case RF_FORMAT_BF16:
-        if (args->n <= 8) return launch_bf16<1, 1, 4, 4>(launch, args);
-        if (args->n <= 16) return launch_bf16<1, 2, 4, 3>(launch, args);
-        if (args->n <= 32) return launch_bf16<2, 4, 1, 2>(launch, args);
-        return launch_bf16<2, 8, 1, 2>(launch, args);
-#define RF_ROW(name, FORMAT, ...)                                                         \
-    case RF_FORMAT_##FORMAT:                                                              \
-        return args->in_16 ? choose_panels<RF_FORMAT_##FORMAT, rows_in_16>(launch, args)  \
+    case RF_FORMAT_BF16: return choose_bf16(launch, args);
+#define RF_ROW(name, FORMAT, ...)                                                        \
+    case RF_FORMAT_##FORMAT:                                                             \
+        return args->in_16 ? choose_panels<RF_FORMAT_##FORMAT, rows_in_16>(launch, args) \
                            : choose_panels<RF_FORMAT_##FORMAT, rows_in_8>(launch, args);
         RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;
     }
-}
-
-extern "C" cudaError_t gpu_linear_prepare(void)
-{
-    return cudaFuncSetAttribute(linear_bf16<2, 8, 1, 2>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)shared_bytes<2, 8>());
 }

@@ -65,12 +65,12 @@ static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t
     int32_t *maps = host_ints(view, view->upload.maps);
     for (int32_t i = 0; i < rows->n; i++) {
         int32_t parent = rows->parents ? rows->parents[i] : i - 1;
-        made[i] = (struct gpu_row){
-            .position = parent < 0 ? rows->first_pos : made[parent].position + 1,
-            .slot = rows->first_pos + i,
-            .table = table,
-            .first = rows->first_pos,
-            .map = rows->parents ? (view->n_rows + i) * RF_TREE_ROWS : GPU_NO_MAP};
+        made[i] =
+            (struct gpu_row){.position = parent < 0 ? rows->first_pos : made[parent].position + 1,
+                             .slot = rows->first_pos + i,
+                             .table = table,
+                             .first = rows->first_pos,
+                             .map = rows->parents ? (view->n_rows + i) * RF_TREE_ROWS : GPU_NO_MAP};
         for (int32_t at = rows->parents ? i : -1; at >= 0; at = rows->parents[at])
             maps[made[i].map + made[at].position - rows->first_pos] = rows->first_pos + at;
         if (view->chunks < made[i].position / GPU_CHUNK + 1)
@@ -83,8 +83,8 @@ static void take_tiles(struct gpu_view *view, const struct rf_rows *rows)
 {
     int32_t most = rows->parents ? 1 : GPU_TILE_ROWS;
     for (int32_t i = 0; i < rows->n; i += most)
-        host_tiles(view)[view->n_tiles++] = (struct gpu_tile){
-            view->n_rows + i, rows->n - i < most ? rows->n - i : most};
+        host_tiles(view)[view->n_tiles++] =
+            (struct gpu_tile){view->n_rows + i, rows->n - i < most ? rows->n - i : most};
 }
 
 static int check_pass(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
@@ -206,8 +206,8 @@ static int prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_
     code = take_masks(view, error);
     if (!code) code = reserve_partials(view, error);
     if (code) return code;
-    size_t bytes = view->upload.x +
-                   (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof(float);
+    size_t bytes =
+        view->upload.x + (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof(float);
     return gpu_check(cudaMemcpyAsync(view->device, view->host, bytes, cudaMemcpyHostToDevice,
                                      view->backend->stream),
                      "copying a pass", error);
@@ -229,7 +229,7 @@ static const float *gain_of(const struct rf_weight *weight)
     return weight ? weight->data : NULL;
 }
 
-/* The matrices of one format after the other. */
+/* The matrices of one format and number of parts after the other. */
 static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
                           const struct rf_op *op, int32_t n)
 {
@@ -241,16 +241,16 @@ static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *
                                   .n = n,
                                   .k = (int32_t)op->weight[first]->columns,
                                   .accumulate = op->accumulate,
+                                  .parts = gpu_parts(op->weight[first]->rows),
                                   .in_16 = view->base.shape.precision == RF_PRECISION_16,
                                   .x = view->slots[op->in[0]]};
         for (int32_t l = first; l < op->n; l++) {
             const struct rf_weight *weight = op->weight[l];
-            if (weight->format != args.format) continue;
-            args.matrices[args.n_matrices++] =
-                (struct gpu_matrix){.tiles = weight->data,
-                                    .bias = gain_of(op->bias[l]),
-                                    .y = view->slots[op->out[l]].f32,
-                                    .rows = (int32_t)weight->rows};
+            if (weight->format != args.format || gpu_parts(weight->rows) != args.parts) continue;
+            args.matrices[args.n_matrices++] = (struct gpu_matrix){.tiles = weight->data,
+                                                                   .bias = gain_of(op->bias[l]),
+                                                                   .y = view->slots[op->out[l]].f32,
+                                                                   .rows = (int32_t)weight->rows};
             done[l] = 1;
         }
         status = gpu_linear(launch, &args);
@@ -342,16 +342,16 @@ static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *
             status = perform(view, launch, &program->head[o],
                              device_ints(view, view->upload.wanted) + done, n);
         if (status != cudaSuccess || (!pass->logprobs && !pass->n_best)) continue;
-        const struct gpu_choice args = {
-            .logits = view->slots[RF_SLOT_LOGITS].f32,
-            .masks = view->has_masks ? view->device_masks : NULL,
-            .has_mask = device_ints(view, view->upload.has_mask),
-            .targets = device_ints(view, view->upload.targets) + done,
-            .splits = view->splits,
-            .best = pass->logprobs ? NULL : view->device_best,
-            .logprobs = pass->logprobs ? view->device_logprobs + done : NULL,
-            .vocab = view->params->n_vocab,
-            .n_best = pass->logprobs ? 0 : pass->n_best};
+        const struct gpu_choice args = {.logits = view->slots[RF_SLOT_LOGITS].f32,
+                                        .masks = view->has_masks ? view->device_masks : NULL,
+                                        .has_mask = device_ints(view, view->upload.has_mask),
+                                        .targets = device_ints(view, view->upload.targets) + done,
+                                        .splits = view->splits,
+                                        .best = pass->logprobs ? NULL : view->device_best,
+                                        .logprobs =
+                                            pass->logprobs ? view->device_logprobs + done : NULL,
+                                        .vocab = view->params->n_vocab,
+                                        .n_best = pass->logprobs ? 0 : pass->n_best};
         status = gpu_choose(launch, &args, n);
     }
     return status;

@@ -60,8 +60,8 @@ static __global__ void norm(struct gpu_rows out, const float *x, const float *ga
 }
 
 extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
-                                const float *x, const float *gain, float eps,
-                                const int32_t *picked, int32_t n)
+                                const float *x, const float *gain, float eps, const int32_t *picked,
+                                int32_t n)
 {
     return launch_kernel(launch, norm, dim3((unsigned)n), THREADS, 0, *out, x, gain, eps, picked);
 }
@@ -116,7 +116,8 @@ static __global__ void rope_store(const __grid_constant__ struct gpu_rope args)
     const struct gpu_row &place = args.pass.rows[row];
     uint16_t *entry = args.pass.blocks[place.table + place.slot / GPU_KV_BLOCK] +
                       ((size_t)(args.layer * heads.n_head_kv + head) * 2 * GPU_KV_BLOCK +
-                       place.slot % GPU_KV_BLOCK) * heads.padded;
+                       place.slot % GPU_KV_BLOCK) *
+                          heads.padded;
     auto put = [&](int j, float x) {
         if (is_key)
             entry[j] = half_bits(x, heads.is_bf16);

@@ -98,14 +98,14 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
 {
     const struct rf_slot_shape *shape = &view->base.shape.program->slots[s];
     struct gpu_rows *slot = &view->slots[s];
-    size_t rows = (size_t)(s == RF_SLOT_LOGITS ? view->base.shape.max_logits
-                                               : view->base.shape.max_rows);
+    size_t rows =
+        (size_t)(s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows);
     slot->width = shape->width;
     slot->pairs = (shape->width + GPU_PAIR - 1) / GPU_PAIR;
     size_t padded = (size_t)slot->pairs * GPU_PAIR;
     if (!shape->is_operand) {
-        slot->f32 = gpu_take(view->backend, rows * (size_t)shape->width * sizeof(float), "a view",
-                             error);
+        slot->f32 =
+            gpu_take(view->backend, rows * (size_t)shape->width * sizeof(float), "a view", error);
         return slot->f32 ? 0 : RF_ERR_MEMORY;
     }
     if (is_wanted(view, shape->width, 1)) {
@@ -114,8 +114,8 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
     }
     if (is_wanted(view, shape->width, 0)) {
         slot->codes = gpu_take(view->backend, rows * padded, "a view", error);
-        slot->scales = gpu_take(view->backend, rows * padded / RF_BLOCK * 2 * sizeof(float),
-                                "a view", error);
+        slot->scales =
+            gpu_take(view->backend, rows * padded / RF_BLOCK * 2 * sizeof(float), "a view", error);
         if (!slot->codes || !slot->scales) return RF_ERR_MEMORY;
     }
     return 0;
@@ -157,8 +157,8 @@ static int answers_new(struct gpu_view *view, struct rf_error *error)
     view->device_best =
         gpu_take(view->backend, logits * sizeof(struct gpu_answer), "a view", error);
     view->device_logprobs = gpu_take(view->backend, rows * sizeof(double), "a view", error);
-    view->splits = gpu_take(view->backend, logits * GPU_SPLITS * sizeof(struct gpu_split), "a view",
-                            error);
+    view->splits =
+        gpu_take(view->backend, logits * GPU_SPLITS * sizeof(struct gpu_split), "a view", error);
     return view->device_best && view->device_logprobs && view->splits ? 0 : RF_ERR_MEMORY;
 }
 
@@ -173,9 +173,9 @@ static void release(struct gpu_view *view)
         gpu_give(backend, view->slots[s].scales);
         view->slots[s] = (struct gpu_rows){0};
     }
-    void *const of_device[] = {view->rotations,    view->frequencies, view->splits,
-                               view->device,       view->device_masks, view->partials,
-                               view->device_best,  view->device_logprobs};
+    void *const of_device[] = {view->rotations,   view->frequencies,    view->splits,
+                               view->device,      view->device_masks,   view->partials,
+                               view->device_best, view->device_logprobs};
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         gpu_give(backend, of_device[i]);
     unpin(view->host);
@@ -203,9 +203,8 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
     if (view->is_ready) return 0;
     for (int32_t s = 0; !code && s < shape->program->n_slots; s++) code = slot_new(view, s, error);
     if (!code) {
-        view->rotations = gpu_take(view->backend,
-                                   (size_t)shape->max_rows * half * 2 * sizeof(float), "a view",
-                                   error);
+        view->rotations = gpu_take(
+            view->backend, (size_t)shape->max_rows * half * 2 * sizeof(float), "a view", error);
         code = view->rotations ? 0 : RF_ERR_MEMORY;
     }
     if (!code) code = frequencies_new(view, error);

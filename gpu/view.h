@@ -14,7 +14,7 @@ struct gpu_shape {
 /* The launches of passes of one shape, from the second such pass on. */
 struct gpu_graph {
     struct gpu_shape shape;
-    uint64_t used; /* the pass that used it last; 0: free */
+    uint64_t used;            /* the pass that used it last; 0: free */
     cudaGraphExec_t launches; /* NULL: seen once */
 };
 
@@ -35,7 +35,7 @@ struct gpu_view {
     double *frequencies;
     struct gpu_split *splits;
     struct gpu_upload upload;
-    char *host, *device; /* of the upload; the host's is pinned */
+    char *host, *device;                 /* of the upload; the host's is pinned */
     uint64_t *host_masks, *device_masks; /* [max_logits][words], made when needed */
     float *partials;
     size_t n_partials; /* floats */

@@ -35,7 +35,8 @@ static size_t tile_count(size_t rows)
 
 struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_request *request)
 {
-    size_t k = (size_t)request->tensor->ne[0], elements = (size_t)rf_tensor_elements(request->tensor);
+    size_t k = (size_t)request->tensor->ne[0],
+           elements = (size_t)rf_tensor_elements(request->tensor);
     if (request->role == RF_WEIGHT_TABLE)
         return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
     uint64_t bytes = elements * sizeof(float);
@@ -71,7 +72,7 @@ struct load {
     const struct gpu_backend *backend;
     const struct rf_kernels *kernels;
     struct buffer buffers[BUFFERS];
-    size_t bytes; /* of a buffer */
+    size_t bytes;  /* of a buffer */
     uint8_t *cast; /* a tile's rows in the order of a file */
     int turn;
     rf_load_progress progress;
@@ -166,7 +167,8 @@ static int load_matrix(struct load *load, const struct rf_weight_request *reques
     struct gpu_layout layout = gpu_layout(weight->format, weight->columns);
     cudaStream_t stream = load->backend->stream;
     int code = 0;
-    weight->data = gpu_take(load->backend, tile_count(weight->rows) * layout.bytes, "weights", error);
+    weight->data =
+        gpu_take(load->backend, tile_count(weight->rows) * layout.bytes, "weights", error);
     if (!weight->data) return RF_ERR_MEMORY;
     uint64_t before = load->done;
     for (size_t row = 0; !code && row < weight->rows; row += each * RF_PANEL_ROWS) {
@@ -181,10 +183,10 @@ static int load_matrix(struct load *load, const struct rf_weight_request *reques
         code = send(load, buffer,
                     is_bf16 ? n * weight->columns * sizeof(uint16_t) : tile_count(n) * tile, error);
         if (code) return code;
-        cudaError_t status =
-            is_bf16 ? gpu_tile_bf16(stream, out, buffer->device, n, weight->columns)
-                    : gpu_tile_panels(stream, out, buffer->device, tile_count(n), tile,
-                                      weight->format, weight->columns);
+        cudaError_t status = is_bf16
+                                 ? gpu_tile_bf16(stream, out, buffer->device, n, weight->columns)
+                                 : gpu_tile_panels(stream, out, buffer->device, tile_count(n), tile,
+                                                   weight->format, weight->columns);
         if (status == cudaSuccess) status = cudaEventRecord(buffer->done, stream);
         code = gpu_check(status, "laying out weights", error);
         load->done = before + request->tensor->bytes / weight->rows * (row + n);
@@ -274,7 +276,8 @@ int gpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
     if (!made) return RF_ERR_MEMORY;
     made->base.backend = queue->backend;
     made->n = n_requests;
-    made->tensors = rf_calloc(allocator, (size_t)n_requests, sizeof *made->tensors, "weights", error);
+    made->tensors =
+        rf_calloc(allocator, (size_t)n_requests, sizeof *made->tensors, "weights", error);
     int code = made->tensors ? 0 : RF_ERR_MEMORY;
     struct load load = {.backend = gpu_backend_of(queue->backend),
                         .kernels = rf_kernels(rf_kernels_best_tier()),

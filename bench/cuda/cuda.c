@@ -15,21 +15,21 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-#define MUST(call)                                                               \
-    do {                                                                         \
-        struct rf_error error = {.text = ""};                                    \
-        if (call) {                                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text);      \
-            exit(1);                                                             \
-        }                                                                        \
+#define MUST(call)                                                          \
+    do {                                                                    \
+        struct rf_error error = {.text = ""};                               \
+        if (call) {                                                         \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text); \
+            exit(1);                                                        \
+        }                                                                   \
     } while (0)
-#define MUST_RUN(call)                                                                  \
-    do {                                                                                \
-        cudaError_t status_ = (call);                                                   \
-        if (status_ != cudaSuccess) {                                                   \
+#define MUST_RUN(call)                                                                       \
+    do {                                                                                     \
+        cudaError_t status_ = (call);                                                        \
+        if (status_ != cudaSuccess) {                                                        \
             fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(status_)); \
-            exit(1);                                                                    \
-        }                                                                               \
+            exit(1);                                                                         \
+        }                                                                                    \
     } while (0)
 
 enum { ROUNDS = 9, N_TENSORS = 1024 };
@@ -140,14 +140,19 @@ static void measure_linear(int format, int32_t m, int32_t k)
     MUST_RUN(cudaMalloc(&memory[3], (size_t)512 * (size_t)pairs * 32));
     MUST_RUN(cudaMalloc(&memory[4], (size_t)512 * (size_t)m * 4));
     MUST_RUN(cudaMemset(memory[0], 0x11, layers.bytes * (size_t)layers.n));
-    for (int i = 1; i < 4; i++) MUST_RUN(cudaMemset(memory[i], 0, (size_t)512 * (size_t)pairs * 32));
+    for (int i = 1; i < 4; i++)
+        MUST_RUN(cudaMemset(memory[i], 0, (size_t)512 * (size_t)pairs * 32));
     layers.tiles = memory[0];
-    layers.args = (struct gpu_linear){
-        .format = format,
-        .k = k,
-        .n_matrices = 1,
-        .matrices = {{.y = memory[4], .rows = m}},
-        .x = {.bf16 = memory[1], .codes = memory[2], .scales = memory[3], .width = k, .pairs = pairs}};
+    layers.args = (struct gpu_linear){.format = format,
+                                      .k = k,
+                                      .n_matrices = 1,
+                                      .parts = gpu_parts((size_t)m),
+                                      .matrices = {{.y = memory[4], .rows = m}},
+                                      .x = {.bf16 = memory[1],
+                                            .codes = memory[2],
+                                            .scales = memory[3],
+                                            .width = k,
+                                            .pairs = pairs}};
     printf("%-6s %5d x %5d:", rf_panel_layout((enum rf_format)format)->name, m, k);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         layers.args.n = rows[r];
@@ -205,9 +210,11 @@ static void add_tensor(struct made *made, int32_t layer, const char *name, enum 
         snprintf(full, sizeof *made->names, "blk.%d.%s", layer, name);
     else
         snprintf(full, sizeof *made->names, "%s", name);
-    *tensor = (struct rf_tensor){.name = full, .dtype = dtype, .n_dims = ne1 > 1 ? 2 : 1, .ne = {ne0, ne1, 1, 1}};
+    *tensor = (struct rf_tensor){
+        .name = full, .dtype = dtype, .n_dims = ne1 > 1 ? 2 : 1, .ne = {ne0, ne1, 1, 1}};
     tensor->bytes = rf_dtype_bytes(dtype, (size_t)(ne0 * ne1));
-    size_t room = rf_dtype_bytes(dtype, (size_t)(ne0 > 8192 ? ne0 : 8192) * (size_t)made->source.params.n_vocab);
+    size_t room = rf_dtype_bytes(dtype, (size_t)(ne0 > 8192 ? ne0 : 8192) *
+                                            (size_t)made->source.params.n_vocab);
     tensor->data = noise_of(dtype, ne1 > 1 ? room : 1 << 22);
 }
 
@@ -272,7 +279,8 @@ static double time_pass(struct rf_view *view, struct rf_cache *cache, int32_t n,
 static void fill(struct rf_view *view, struct rf_cache *cache, int32_t at)
 {
     static const int32_t tokens[RF_MAX_ROWS];
-    const struct rf_rows rows = {.cache = cache, .tokens = tokens, .n = RF_MAX_ROWS, .first_pos = at};
+    const struct rf_rows rows = {
+        .cache = cache, .tokens = tokens, .n = RF_MAX_ROWS, .first_pos = at};
     const struct rf_pass pass = {.groups = &rows, .n_groups = 1};
     MUST(rf_view_run(view, &pass, &error));
 }
@@ -294,8 +302,8 @@ static void measure_model(const char *name, const struct rf_params *params, enum
     MUST(rf_cuda_backend_kind.open(&backend, &first, &rf_system_allocator, &error));
     MUST(backend->ops->queue_new(&queue, backend, &no_choice, NULL, &error));
     MUST(rf_model_load(&model, &made.source, queue, RF_WEIGHTS_STORED, NULL, NULL, &error));
-    MUST(rf_weight_cost(&made.source, RF_WEIGHTS_STORED, &rf_cuda_backend_kind, &rf_system_allocator,
-                        &cost, &error));
+    MUST(rf_weight_cost(&made.source, RF_WEIGHTS_STORED, &rf_cuda_backend_kind,
+                        &rf_system_allocator, &cost, &error));
     double loaded = rf_clock_seconds() - begin, bytes = (double)cost.pass_bytes;
     const struct rf_view_options options = {.kv = RF_KV_F16, .max_rows = RF_MAX_ROWS};
     const struct rf_cache_shape shape = {&made.source.params, 33000, RF_KV_F16};
@@ -312,7 +320,8 @@ static void measure_model(const char *name, const struct rf_params *params, enum
     printf("\n  one row after");
     for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
         double seconds = time_pass(view, cache, 1, contexts[c]);
-        double kv = (double)contexts[c] * params->n_layer * params->n_head_kv * params->head_dim * 4;
+        double kv =
+            (double)contexts[c] * params->n_layer * params->n_head_kv * params->head_dim * 4;
         printf("  %d: %.3f ms (%.0f %%)", contexts[c], seconds * 1e3,
                (bytes + kv) / seconds / read_speed * 100);
     }
@@ -327,7 +336,7 @@ static void measure_model(const char *name, const struct rf_params *params, enum
 
 int main(int argc, char **argv)
 {
-    static const int32_t shapes[][2] = {{8192, 8192}, {3584, 3584}, {37888, 3584}, {3584, 18944},
+    static const int32_t shapes[][2] = {{8192, 8192}, {3584, 3584},  {37888, 3584}, {3584, 18944},
                                         {1536, 1536}, {17920, 1536}, {1536, 8960}};
     struct rf_params params = {.arch = RF_ARCH_QWEN2,
                                .arch_name = "qwen2",
@@ -348,7 +357,6 @@ int main(int argc, char **argv)
                                .qkv_bias = 1};
     int only_models = argc > 1 && strcmp(argv[1], "models") == 0;
     MUST_RUN(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    MUST_RUN(gpu_linear_prepare());
     measure_memory();
     for (size_t s = 0; !only_models && s < sizeof shapes / sizeof *shapes; s++) {
         measure_linear(RF_FORMAT_BF16, shapes[s][0], shapes[s][1]);

@@ -8,7 +8,7 @@ RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
 static uint64_t kv_bytes_of(const riffle_model *model, const struct rf_sequence_shape *shape)
 {
-    return rf_backend_kinds[0]->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
+    return model->kind->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
 }
 
 static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error)
@@ -36,11 +36,13 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     if (shape->n_ctx == 0)
         shape->n_ctx =
             params->n_ctx_train < RIFFLE_DEFAULT_CTX ? params->n_ctx_train : RIFFLE_DEFAULT_CTX;
-    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = rf_memory_physical();
+    uint64_t kv_bytes = kv_bytes_of(model, shape),
+             memory = model->device_bytes ? model->device_bytes : rf_memory_physical();
     if (kv_bytes > memory)
-        return rf_fail(error, RF_ERR_MEMORY,
-                       "n_ctx %d: such a context takes %.1f GB, this machine has %.1f GB",
-                       shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
+        return rf_fail(
+            error, RF_ERR_MEMORY, "n_ctx %d: such a context takes %.1f GB, %s has %.1f GB",
+            shape->n_ctx, (double)kv_bytes * 1e-9,
+            model->device_bytes ? model->device_name : "this machine", (double)memory * 1e-9);
     return 0;
 }
 

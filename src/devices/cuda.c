@@ -65,6 +65,14 @@ static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
     return loaded()->kv_bytes(params, kv, n_ctx);
 }
 
+static int measure_read(const struct rf_backend_options *options, int32_t threads,
+                        const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                        struct rf_error *error)
+{
+    int code = load(error);
+    return code ? code : loaded()->measure_read(options, threads, allocator, speed, error);
+}
+
 const struct rf_backend_kind rf_cuda_backend_kind = {
     .name = "cuda",
     .describe = describe,
@@ -72,4 +80,5 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .weight_bytes = weight_bytes,
     .weight_format = weight_format,
     .kv_bytes = kv_bytes,
+    .measure_read = measure_read,
 };

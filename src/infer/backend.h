@@ -379,8 +379,9 @@ struct rf_backend_kind {
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 
     /* Measurements; each NULL where the kind has none. */
-    int (*measure_read)(int32_t threads, const struct rf_allocator *allocator,
-                        struct rf_read_speed *speed, struct rf_error *error);
+    int (*measure_read)(const struct rf_backend_options *options, int32_t threads,
+                        const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                        struct rf_error *error);
     /* Puts measured speeds in the place of the plan's estimates; 0 seats measured: *n_measured. */
     int (*measure_cores)(const struct rf_backend_options *options, struct rf_plan *plan,
                          const struct rf_allocator *allocator, int32_t *n_measured,

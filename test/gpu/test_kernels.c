@@ -16,14 +16,14 @@ enum { MOST_ROWS = 100 };
 
 static const int32_t row_counts[] = {1, 2, 7, 8, 9, 16, 17, 31, 33, 64, 65, MOST_ROWS};
 
-#define MUST_RUN(call)                                                                  \
-    do {                                                                                \
-        cudaError_t status_ = (call);                                                   \
-        if (status_ != cudaSuccess) {                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,               \
-                    cudaGetErrorString(status_));                                       \
-            exit(1);                                                                    \
-        }                                                                               \
+#define MUST_RUN(call)                                                    \
+    do {                                                                  \
+        cudaError_t status_ = (call);                                     \
+        if (status_ != cudaSuccess) {                                     \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
+                    cudaGetErrorString(status_));                         \
+            exit(1);                                                      \
+        }                                                                 \
     } while (0)
 
 static uint32_t state = 1;
@@ -63,7 +63,7 @@ struct layer {
     float *x, *bias, *start; /* [MOST_ROWS][k]; [m]; what results are added to [MOST_ROWS][m] */
     void *weights;           /* as the reference takes them */
     size_t ldw;
-    void *tiles;             /* of the device */
+    void *tiles; /* of the device */
 };
 
 /* Random codes; scales of 0.25 to 0.5 where they are F16 numbers, anything where they are small
@@ -71,13 +71,15 @@ struct layer {
 static void make_panels(struct layer *layer)
 {
     const struct rf_panel_layout *layout = rf_panel_layout((enum rf_format)layer->format);
-    size_t panels = rf_padded(layer->m) / RF_PANEL_ROWS, codes = layer->k / 32 * layout->block_bytes;
+    size_t panels = rf_padded(layer->m) / RF_PANEL_ROWS,
+           codes = layer->k / 32 * layout->block_bytes;
     layer->ldw = rf_panel_bytes((enum rf_format)layer->format, layer->k);
     uint8_t *data = layer->weights = host_memory(panels * layer->ldw);
     int below_64 = layer->format == RF_FORMAT_Q8_1 || layer->format == RF_FORMAT_Q8_K;
-    size_t halves = layout->unit == 32 ? 0 : layer->format == RF_FORMAT_Q4_K ? 192
-                    : layer->format == RF_FORMAT_Q6_K                        ? 256
-                                                                             : 512;
+    size_t halves = layout->unit == 32                ? 0
+                    : layer->format == RF_FORMAT_Q4_K ? 192
+                    : layer->format == RF_FORMAT_Q6_K ? 256
+                                                      : 512;
     for (size_t p = 0; p < panels; p++, data += layer->ldw) {
         for (size_t i = 0; i < codes; i++)
             data[i] = (uint8_t)(below_64 ? random_bits() & 63 : random_bits());
@@ -138,13 +140,13 @@ static void reference_a8(const struct layer *layer, float *y)
 {
     const struct rf_kernels *kernels = rf_kernels(RF_TIER_SCALAR);
     size_t stride = rf_a8_stride(layer->k), pairs = (layer->k + 63) / 64,
-           each = (pairs + GPU_PARTS - 1) / GPU_PARTS;
+           parts = (size_t)gpu_parts(layer->m), each = (pairs + parts - 1) / parts;
     struct rf_a8 *x = host_memory(MOST_ROWS * stride * sizeof *x),
                  *part = host_memory(MOST_ROWS * stride * sizeof *x);
     float *sums = host_memory(MOST_ROWS * layer->m * sizeof *sums);
     for (size_t i = 0; i < MOST_ROWS; i++)
         kernels->pack[RF_OPERAND_A8](x, i, layer->x + i * layer->k, layer->k);
-    for (size_t p = 0; p < GPU_PARTS; p++) {
+    for (size_t p = 0; p < parts; p++) {
         memcpy(part, x, MOST_ROWS * stride * sizeof *x);
         for (size_t i = 0; i < MOST_ROWS; i++)
             for (size_t b = 0; b < layer->k / 32; b++)
@@ -181,9 +183,8 @@ static void reference_bf16(const struct layer *layer, double *y, double *size)
         for (size_t r = 0; r < layer->m; r++) {
             double sum = 0, squares = 0;
             for (size_t j = 0; j < layer->k; j++) {
-                double product =
-                    (double)weight_of(layer, r, j) *
-                    (double)rf_bf16_to_f32(rf_f32_to_bf16(layer->x[i * layer->k + j]));
+                double product = (double)weight_of(layer, r, j) *
+                                 (double)rf_bf16_to_f32(rf_f32_to_bf16(layer->x[i * layer->k + j]));
                 sum += product;
                 squares += product * product;
             }
@@ -210,7 +211,8 @@ static void run(const struct layer *layer, int32_t n, int in_16, int adds, float
             bf16[i * padded + j] = rf_f32_to_bf16(layer->x[i * layer->k + j]);
         if (layer->format == RF_FORMAT_BF16) continue;
         struct rf_a8 *blocks = host_memory(rf_a8_stride(layer->k) * sizeof *blocks);
-        rf_kernels(RF_TIER_SCALAR)->pack[RF_OPERAND_A8](blocks, 0, layer->x + i * layer->k, layer->k);
+        rf_kernels(RF_TIER_SCALAR)
+            ->pack[RF_OPERAND_A8](blocks, 0, layer->x + i * layer->k, layer->k);
         for (size_t b = 0; b < layer->k / 32; b++) {
             struct scale *scale = &scales[i * padded / 32 + b];
             scale->d = blocks[b].d;
@@ -235,6 +237,7 @@ static void run(const struct layer *layer, int32_t n, int in_16, int adds, float
         .n_matrices = 1,
         .accumulate = adds,
         .in_16 = in_16,
+        .parts = gpu_parts(layer->m),
         .matrices = {{layer->tiles, adds ? bias : NULL, result, (int32_t)layer->m}},
         .x = x};
     MUST_RUN(gpu_linear(&launch, &args));
@@ -260,8 +263,8 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
         run(&layer, MOST_ROWS, in_16, 0, wanted);
         for (size_t i = 0; i < n; i++)
             CHECK_MSG(fabs((double)wanted[i] - exact[i]) <= 8e-6 * size[i] + 1e-30,
-                      "%s in 16 bits, %zu x %zu: result %zu is %.9g, not %.9g", name, m, k, i, (double)wanted[i],
-                      exact[i]);
+                      "%s in 16 bits, %zu x %zu: result %zu is %.9g, not %.9g", name, m, k, i,
+                      (double)wanted[i], exact[i]);
         free(exact);
         free(size);
     } else {
@@ -272,8 +275,9 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
         run(&layer, row_counts[c], in_16, 0, got);
         size_t off = 0;
         while (off < rows * m && got[off] == wanted[off]) off++;
-        CHECK_MSG(off == rows * m, "%s, %zu x %zu, %zu rows: result %zu of row %zu is %.9g, not %.9g",
-                  name, m, k, rows, off % m, off / m, (double)got[off], (double)wanted[off]);
+        CHECK_MSG(off == rows * m,
+                  "%s, %zu x %zu, %zu rows: result %zu of row %zu is %.9g, not %.9g", name, m, k,
+                  rows, off % m, off / m, (double)got[off], (double)wanted[off]);
         run(&layer, row_counts[c], in_16, 1, added);
         for (off = 0; off < rows * m; off++)
             if (added[off] != layer.start[off] + (wanted[off] + layer.bias[off % m])) break;
@@ -294,7 +298,6 @@ int main(void)
         fprintf(stderr, "skipped: no CUDA device\n");
         return 77;
     }
-    MUST_RUN(gpu_linear_prepare());
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             size_t unit = format ? rf_panel_layout((enum rf_format)format)->unit : 1;
@@ -303,5 +306,8 @@ int main(void)
             if (format && k <= 512) check_layer(format, 1, m, k);
         }
     check_layer(RF_FORMAT_BF16, 0, 61, 72);
+    check_layer(RF_FORMAT_BF16, 0, GPU_FEW_ROWS + 20, 192);
+    check_layer(RF_FORMAT_Q4_K, 0, GPU_FEW_ROWS + 20, 768);
+    check_layer(RF_FORMAT_Q8_0, 0, GPU_FEW_ROWS + 20, 544);
     return check_result();
 }

@@ -60,8 +60,8 @@ static inline void trace_reference(void *user, int32_t layer, int32_t position, 
 
 /* Reads the tokens in passes of up to ROWS rows, all of them answered. */
 static inline void trace_device(struct trace *trace, const struct device *device,
-                                const struct rf_source *source,
-                        enum rf_weight_form form, const int32_t *tokens)
+                                const struct rf_source *source, enum rf_weight_form form,
+                                const int32_t *tokens)
 {
     int32_t layers[RF_MAX_TAPS], wanted[ROWS];
     struct opened opened = opened_new(device, source, form, &rf_system_allocator);
@@ -107,8 +107,7 @@ static inline double relative_error(const float *a, const float *b, size_t n)
 }
 
 static inline void every_layer_agrees(const struct agreement *agreement, const char *name,
-                                      const struct rf_source *source,
-                               enum rf_weight_form form)
+                                      const struct rf_source *source, enum rf_weight_form form)
 {
     const struct rf_params *params = &source->params;
     struct trace got = trace_new(params), wanted = trace_new(params);
@@ -135,8 +134,9 @@ static inline void every_layer_agrees(const struct agreement *agreement, const c
     trace_free(&wanted);
 }
 
-static inline void check_synthetic(const struct agreement *agreement, const char *name, const struct rf_params *params,
-                            const enum rf_dtype *types, size_t n_types, enum rf_weight_form form)
+static inline void check_synthetic(const struct agreement *agreement, const char *name,
+                                   const struct rf_params *params, const enum rf_dtype *types,
+                                   size_t n_types, enum rf_weight_form form)
 {
     struct rf_source *source = synthetic_new(params, types, n_types);
     CHECK(source != NULL);

@@ -91,8 +91,7 @@ static void every_row_is_as_decoded(struct subject *subject, const struct tree *
                                  engine_logits(&subject->engines[e], path[i]), bytes) == 0,
                           "%s, %s, %d threads: row %d of %d, the %dth of its path, after %d tokens "
                           "has other logits",
-                          subject->name, subject->device, e + 1, path[i], tree->n, i,
-                          first_pos);
+                          subject->name, subject->device, e + 1, path[i], tree->n, i, first_pos);
             done[path[i]] = 1;
         }
     }
