@@ -7,7 +7,10 @@
 #include "devices/cuda_module.h"
 #include "gpu/cuda_backend.h"
 
-enum { MIN_CAPABILITY = 8 }; /* of a device: mma.sync on BF16 */
+enum {
+    MIN_CAPABILITY = 8, /* of a device: mma.sync on BF16 */
+    MOST_DEVICES = 64   /* whose names are kept */
+};
 
 /* ---- devices and errors ---- */
 
@@ -42,7 +45,7 @@ void gpu_give(const struct gpu_backend *backend, void *memory)
     if (memory) cudaFreeAsync(memory, backend->stream);
 }
 
-/* The device that the options name: "cuda", "cuda:1", or NULL for the first. */
+/* The device that the options name. */
 static int find_device(const struct rf_backend_options *options, int *device,
                        struct cudaDeviceProp *properties, struct rf_error *error)
 {
@@ -67,16 +70,24 @@ static int find_device(const struct rf_backend_options *options, int *device,
     return 0;
 }
 
+/* Names live as long as the process. Threads that describe a device write the same one. */
+static const char *keep_name(int device, const char *name)
+{
+    static char names[MOST_DEVICES][256];
+    snprintf(names[device % MOST_DEVICES], sizeof *names, "%s", name);
+    return names[device % MOST_DEVICES];
+}
+
 static int describe(const struct rf_backend_options *options, struct rf_device_info *info,
                     struct rf_error *error)
 {
-    static struct cudaDeviceProp properties; /* its name lives as long as the process */
+    struct cudaDeviceProp properties;
     int device, code = find_device(options, &device, &properties, error);
     if (!code && info)
         *info = (struct rf_device_info){.tier = "",
                                         .best_tier = "",
                                         .note = "",
-                                        .name = properties.name,
+                                        .name = keep_name(device, properties.name),
                                         .memory_bytes = properties.totalGlobalMem};
     return code;
 }

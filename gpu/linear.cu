@@ -251,14 +251,15 @@ __device__ inline float half_of(uint32_t word, int i)
     return __half2float(__ushort_as_half((unsigned short)(word >> 16 * i)));
 }
 
+// Conversions of integers take many cycles. A byte behind the bits of 2^23 is a float of 2^23 more.
 __device__ inline float byte_of(uint32_t word, int i)
 {
-    return (float)(word >> 8 * i & 255);
+    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)) - 8388608.0f;
 }
 
 __device__ inline float signed_byte_of(uint32_t word, int i)
 {
-    return (float)(int8_t)(word >> 8 * i);
+    return __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, 0x7440 + i)) - 8388736.0f;
 }
 
 // Scale and minimum of rows g and g + 8, block b and half h of it.
@@ -328,7 +329,8 @@ __device__ inline void multiply_block(float acc[4], const struct pair_data<FORMA
         for (int i = 0; i < 4; i++) {
             acc[i] = __fmaf_rn(__fmul_rn(to_float(c[i]), x[i % 2].d), s[i / 2], acc[i]);
             if constexpr (traits::has_min)
-                acc[i] = __fmaf_rn(m[i / 2], __fmul_rn((float)sums[i % 2], x[i % 2].d), acc[i]);
+                acc[i] = __fmaf_rn(m[i / 2], __fmul_rn(to_float(MAGIC + sums[i % 2]), x[i % 2].d),
+                                   acc[i]);
         }
     }
 }
@@ -371,7 +373,7 @@ __device__ inline uint32_t two_weights(uint32_t codes, int first, float s, float
 {
     float w[2];
     for (int i = 0; i < 2; i++) {
-        float code = (float)((int)(codes >> 8 * (first + i) & 255) - format_traits<FORMAT>::offset);
+        float code = byte_of(codes, first + i) - format_traits<FORMAT>::offset;
         w[i] = format_traits<FORMAT>::has_min ? __fmaf_rn(code, s, m) : __fmul_rn(code, s);
     }
     __nv_bfloat162 two = __floats2bfloat162_rn(w[0], w[1]);
