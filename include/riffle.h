@@ -160,7 +160,11 @@ typedef struct riffle_model_options {
      * a table of measurements, so that the same machine always gives the same text; else "8". BF16
      * weights always take 16. */
     const char *activations;
-    uint64_t reserved[3];
+    /* Where the model computes: "cpu" (default), "cuda" or "cuda:N", or "auto": the first CUDA
+     * device, or the processor if there is none, and then riffle_model_info.device_note says why.
+     * riffle_devices() in riffle_experimental.h lists them. */
+    const char *device;
+    uint64_t reserved[2];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
@@ -198,6 +202,8 @@ typedef struct riffle_model_info {
     const char *weights_reason;     /* why "auto" chose `weights`, without a full stop; else "" */
     const char *activations_reason; /* likewise, of `activation_bits` */
     int32_t activation_bits;        /* of quantised weights' input rows: 8 or 16 */
+    const char *device;             /* "cpu", "cuda:0" */
+    const char *device_note;        /* why "auto" chose the processor, a sentence; else "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,

@@ -34,6 +34,24 @@ typedef struct riffle_read_speed {
  * GiB or a quarter of the memory. */
 RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size);
 
+/* The same for the memory that the model computes from, which may be a device's. `threads`: of a
+ * model on the processor. */
+RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t threads,
+                                         riffle_read_speed *speed, size_t speed_size);
+
+/* A device that models can be opened on. Strings live until the callback returns. */
+typedef struct riffle_device {
+    const char *name;        /* "cpu", "cuda:0": for riffle_model_options.device */
+    const char *description; /* "NVIDIA H200"; the tier of a processor */
+    uint64_t memory_bytes;   /* of the device */
+    const char *problem;     /* why it cannot be used, a sentence; or "" */
+} riffle_device;
+
+/* Return non-zero to stop. */
+typedef int (*riffle_on_device)(void *user, const riffle_device *device);
+/* The processor, then all CUDA devices, or one without memory that says why there is none. */
+RIFFLE_API int riffle_devices(riffle_on_device on_device, void *user);
+
 /* Times `repeats` passes over `rows` tokens that follow `context` tokens, and writes the seconds of
  * each to seconds[0 .. repeats - 1]. `context` is at least what the session holds; the missing
  * tokens are first read as filler. The session keeps its tokens. */

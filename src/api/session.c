@@ -8,7 +8,7 @@ RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
 static uint64_t kv_bytes_of(const riffle_model *model, const struct rf_sequence_shape *shape)
 {
-    return rf_backend_kinds[0]->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
+    return model->kind->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
 }
 
 static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error)
@@ -23,12 +23,18 @@ static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *err
     return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16, bf16, q8 and q4", name);
 }
 
+/* Of the device that the model runs on. */
+static uint64_t memory_of(const riffle_model *model)
+{
+    return model->device_bytes ? model->device_bytes : rf_memory_physical();
+}
+
 /* What a model was trained on, as far as memory allows: a full context is to leave half of what the
  * weights leave. */
 static int32_t default_ctx(const riffle_model *model, enum rf_kv_type kv)
 {
     enum { LEAST = 8192, STEP = 1024 };
-    uint64_t memory = rf_memory_physical(),
+    uint64_t memory = memory_of(model),
              weights = model->cost.resident_bytes + model->cost.mapped_bytes;
     uint64_t room = memory > weights ? (memory - weights) / 2 : 0;
     struct rf_sequence_shape shape = {.n_ctx = model->source->params.n_ctx_train, .kv = kv};
@@ -48,11 +54,12 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
         return rf_fail(error, RF_ERR_ARGUMENT, "n_ctx %d: the model was trained on %d tokens",
                        options->n_ctx, params->n_ctx_train);
     shape->n_ctx = options->n_ctx ? options->n_ctx : default_ctx(model, shape->kv);
-    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = rf_memory_physical();
+    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = memory_of(model);
     if (kv_bytes > memory)
-        return rf_fail(error, RF_ERR_MEMORY,
-                       "n_ctx %d: such a context takes %.1f GB, this machine has %.1f GB",
-                       shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
+        return rf_fail(
+            error, RF_ERR_MEMORY, "n_ctx %d: such a context takes %.1f GB, %s has %.1f GB",
+            shape->n_ctx, (double)kv_bytes * 1e-9,
+            model->device_bytes ? model->device_name : "this machine", (double)memory * 1e-9);
     return 0;
 }
 

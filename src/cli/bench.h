@@ -15,8 +15,8 @@ struct bench_reads {
     char pattern[128]; /* the fastest way of reading in the last one */
 };
 
-/* Adds a measurement. 0 or a code of the library. */
-int bench_read(struct bench_reads *reads, int32_t threads);
+/* Adds a measurement of the memory that the model computes from. 0 or a code of the library. */
+int bench_read(struct bench_reads *reads, const riffle_model *model, int32_t threads);
 /* The mean of the last two: those before and after what was measured between them. */
 double bench_reads_around(const struct bench_reads *reads);
 double bench_reads_median(const struct bench_reads *reads);

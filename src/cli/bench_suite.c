@@ -78,7 +78,7 @@ static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t ind
 
 static int measure_read(struct bench_suite *suite)
 {
-    return cli_status(bench_read(&suite->reads, suite->origin.threads));
+    return cli_status(bench_read(&suite->reads, suite->engine.model, suite->origin.threads));
 }
 
 /* ---- one prompt ---- */

@@ -113,6 +113,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.cores = options->cores;
     model_options.weights = options->weights;
     model_options.activations = options->activations;
+    model_options.device = options->device;
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
@@ -131,6 +132,8 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     progress_clear(&engine->progress);
     if (code == RIFFLE_OK)
         code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
+    if (code == RIFFLE_OK && engine->info.device_note[0])
+        inform("on the processor: %s", engine->info.device_note);
     int status = code != RIFFLE_OK && engine->explained ? CLI_FAILED : cli_status(code);
     if (status == CLI_OK) choose_sampling(engine, options);
     if (status != CLI_OK) engine_close(engine);
@@ -313,6 +316,7 @@ void engine_introduce(const struct engine *engine, const struct cli_options *opt
     char activations[RF_ACTIVATIONS_TEXT];
     inform("%s", engine_activations(engine, activations));
     inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
+    if (options->device) inform("device %s", engine->info.device);
 }
 
 int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,

@@ -104,6 +104,9 @@ const struct option option_table[] = {
      "bits of activations beside quantised weights: '16' is closer to the model, '8' may be "
      "faster; "
      "'auto' (default): 16 where that costs less than 5 % of decoding speed"},
+    {"--device", NULL, "D", OPTION_TEXT, COMPUTES | VERB_INFO, AT(device), 0, 0, NULL,
+     "where the model computes: cpu (default), cuda, cuda:N, or auto: the first CUDA device, else "
+     "the processor; `riffle devices` lists them"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024,
      NULL, "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
@@ -169,7 +172,7 @@ const struct option option_table[] = {
      "read files again whose SHA-256 is known, and compare"},
     {"--yes", "-y", NULL, OPTION_FLAG, VERB_RM, AT(yes), 0, 0, NULL, "do not ask"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_CORPUS) &
+     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_CORPUS) &
          ~(unsigned)VERB_CHAT,
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
@@ -222,6 +225,8 @@ const struct verb verb_table[] = {
      "The shares are measured in some tenths of a second; while a model runs, they are adjusted "
      "continuously. With HWLOC_XMLFILE=FILE the plan is for the machine that FILE describes "
      "(lstopo FILE.xml writes one), and its shares are estimated."},
+    {"devices", VERB_DEVICES, 0, verb_devices, "[options]",
+     "the processor and the CUDA devices that models can be opened on", NULL},
     {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]",
      "kernels against this machine's measured limits",
      "Measures how fast this machine reads memory and issues the instructions that the kernels "
@@ -245,6 +250,7 @@ const struct verb verb_table[] = {
 
 const struct variable variable_table[] = {
     {"RIFFLE_CPU", "a lower instruction tier: scalar, avx2, avxvnni, avxvnniint8, avx512 or amx"},
+    {"RIFFLE_CUDA_MODULE", "the file of the CUDA backend (default: libriffle-cuda.so)"},
     {"RIFFLE_MODELS", "the folder of the models (default: riffle/models in $XDG_DATA_HOME)"},
     {"XDG_DATA_HOME", "the parent of riffle/models (default: ~/.local/share)"},
     {"XDG_CACHE_HOME", "the parent of the measured speeds (default: ~/.cache)"},

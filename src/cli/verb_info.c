@@ -43,8 +43,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     jw_put(json, "container %s stored_types %s", info->container, info->stored_types);
     jw_put(json, "weights %s weights_note %s weights_reason %s", info->weights, info->weights_note,
            info->weights_reason);
-    jw_put(json, "activation_bits %d activations_reason %s", info->activation_bits,
-           info->activations_reason);
+    jw_put(json, "activation_bits %d activations_reason %s device %s", info->activation_bits,
+           info->activations_reason, info->device);
     jw_put(json, "tokenizer %s", info->tokenizer);
     jw_string(json, "chat_template", info->chat_template[0] ? info->chat_template : NULL);
     jw_put(json, "n_params %" PRIu64 " file_bytes %" PRIu64 " weight_bytes %" PRIu64,
@@ -101,6 +101,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     else
         printf("computes in   %s%s%s\n", info->weights, info->weights_reason[0] ? ": " : "",
                info->weights_reason);
+    if (strcmp(info->device, "cpu") != 0) printf("device        %s\n", info->device);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");
     printf("chat template %s\n", info->chat_template[0]

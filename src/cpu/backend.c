@@ -204,6 +204,14 @@ static int roofline(const struct rf_backend_options *options,
     return tier < 0 ? tier : rf_cpu_roofline(tier, request, callbacks, allocator, error);
 }
 
+static int measure_read(const struct rf_backend_options *options, int32_t threads,
+                        const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                        struct rf_error *error)
+{
+    (void)options;
+    return rf_cpu_measure_read(threads, allocator, speed, error);
+}
+
 const struct rf_backend_kind rf_cpu_backend_kind = {
     .name = "cpu",
     .describe = describe,
@@ -212,7 +220,7 @@ const struct rf_backend_kind rf_cpu_backend_kind = {
     .weight_format = rf_cpu_weight_format,
     .keeps_up_in_16 = keeps_up_in_16,
     .kv_bytes = rf_cpu_kv_bytes,
-    .measure_read = rf_cpu_measure_read,
+    .measure_read = measure_read,
     .measure_cores = measure_cores,
     .roofline = roofline,
 };

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#include <riffle_experimental.h>
+
 #include "api/helpers.h"
 #include "platform/file.h"
 
@@ -433,6 +435,50 @@ static void codes_have_names(void)
     CHECK_STR(riffle_version(), version);
 }
 
+/* What riffle_devices lists. */
+struct devices {
+    int count, usable;
+    char first[32];
+};
+
+static int count_device(void *user, const riffle_device *device)
+{
+    struct devices *devices = user;
+    if (devices->count++ == 0) snprintf(devices->first, sizeof devices->first, "%s", device->name);
+    devices->usable += !device->problem[0];
+    CHECK((device->problem[0] != '\0') == (device->memory_bytes == 0));
+    return 0;
+}
+
+static void devices_are_chosen_by_name(void)
+{
+    static const char *const unknown[] = {"gpu", "cud", "cudas", "cuda:", "cuda:x", "cuda:1x"};
+    struct devices devices = {0};
+    riffle_model_options options;
+    riffle_model_info info;
+    riffle_model *model;
+    CHECK_OK(riffle_devices(count_device, &devices));
+    CHECK_STR(devices.first, "cpu");
+    CHECK(devices.count >= 2 && devices.usable >= 1);
+    CHECK_INT(riffle_devices(NULL, NULL), RIFFLE_ERR_ARGUMENT);
+    riffle_model_options_init(&options, sizeof options);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        options.device = unknown[i];
+        CHECK_INT(riffle_model_open(&model, "stories260K.gguf", &options), RIFFLE_ERR_ARGUMENT);
+        CHECK(strstr(riffle_last_error(), unknown[i]) != NULL);
+    }
+    options.device = "cuda";
+    if (devices.usable == 1)
+        CHECK_INT(riffle_model_open(&model, "stories260K.gguf", &options), RIFFLE_ERR_UNSUPPORTED);
+    /* Without a CUDA device, "auto" is the processor and says why. */
+    options.device = "auto";
+    CHECK_OK(riffle_model_open(&model, "stories260K.gguf", &options));
+    CHECK_OK(riffle_model_get_info(model, &info, sizeof info));
+    CHECK_STR(info.device, devices.usable > 1 ? "cuda:0" : "cpu");
+    CHECK_INT(info.device_note[0] != '\0', devices.usable == 1);
+    riffle_model_close(model);
+}
+
 int main(void)
 {
     CHECK_STR(riffle_last_error(), "");
@@ -453,6 +499,7 @@ int main(void)
     a_shorter_file_is_an_error(0);
     a_shorter_file_is_an_error(RIFFLE_OPEN_COPY);
     codes_have_names();
+    devices_are_chosen_by_name();
     riffle_model_close(model);
     return check_result();
 }
