@@ -11,6 +11,11 @@ enum { LONG_ANSWER = 256 }; /* tokens to expect of an answer without a limit */
 RF_API_OPTIONS(riffle_sampling, .temperature = 0.0f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,
                .repeat_penalty = 1.0f, .repeat_last_n = 64)
 
+int rf_api_take_sampling(riffle_sampling *ours, const riffle_sampling *given)
+{
+    return take_riffle_sampling(ours, given);
+}
+
 int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling)
 {
     riffle_sampling chosen;

@@ -81,7 +81,8 @@ int64_t rf_api_leave(const riffle_session *session, int64_t result);
  * take part in passes of the other's, outlives it in no case, and is on the same thread. */
 int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
                 struct rf_error *error);
-/* A checked copy of the caller's sampling. */
+/* The caller's sampling over the defaults, and a session's new sampling. */
+int rf_api_take_sampling(riffle_sampling *ours, const riffle_sampling *given);
 int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling);
 
 /* riffle_prefill of a session that was entered. */

@@ -37,22 +37,33 @@ static void begin(struct rf_batch_part *part, int32_t other_rows, int32_t n_othe
         rf_model_level_ask(target_of(cascade), &part->round.question, room, &part->ask);
 }
 
-/* Makes the asks of all parts. Drafts share what rounds leave of the rows that are answered. */
-static void begin_all(struct rf_batch_part *const *parts, int32_t n_parts)
+static int32_t unread_of(const struct rf_batch_part *part, const struct rf_view *view)
 {
-    int32_t rounds = 0, rows = 0;
-    for (int32_t i = 0; i < n_parts; i++) rounds += is_round(parts[i]);
-    for (int32_t i = 0, begun = 0; i < n_parts; i++) {
+    if (!is_round(part)) return rf_sequence_unread(part->sequence, view, part->n_text);
+    const struct rf_sequence *sequence = part->cascade->sequence;
+    return rf_sequence_unread(sequence, view, rf_sequence_n_committed(sequence));
+}
+
+/* Makes the asks of all parts. Drafts share the rows that are left. */
+static void begin_all(const struct rf_view *view, struct rf_batch_part *const *parts,
+                      int32_t n_parts)
+{
+    int32_t rounds = 0, rows = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
+    for (int32_t i = 0; i < n_parts; i++) {
+        rounds += is_round(parts[i]);
+        room -= unread_of(parts[i], view);
+    }
+    if (room > answers - rounds) room = answers - rounds;
+    for (int32_t i = 0, left = rounds; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
         part->n = 0;
-        if (is_round(part)) {
-            int32_t others = rows + rounds - 1 - begun++;
-            begin(part, others, rounds - 1, RF_TREE_ROWS - 1 - others);
-            if (has_rows(part)) rows += 1 + part->ask.n_draft;
-        } else {
-            part->ask = (struct rf_ask){
-                .sequence = part->sequence, .n_text = part->n_text, .reads_only = 1};
-        }
+        part->ask =
+            (struct rf_ask){.sequence = part->sequence, .n_text = part->n_text, .reads_only = 1};
+        if (!is_round(part)) continue;
+        begin(part, rows + --left, rounds - 1, room);
+        if (!has_rows(part)) continue;
+        rows += 1 + part->ask.n_draft;
+        room -= part->ask.n_draft;
     }
 }
 
@@ -105,7 +116,7 @@ void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int3
     struct rf_read_cost taken = {0};
     struct rf_error error;
     int32_t n_read = 0;
-    begin_all(parts, n_parts);
+    begin_all(view, parts, n_parts);
     for (int32_t i = 0; i < n_parts; i++)
         if (has_rows(parts[i])) read[n_read++] = parts[i];
     int code = n_read ? read_parts(view, read, n_read, &taken, &error) : 0;
