@@ -73,8 +73,8 @@ static void take_listed(riffle_sampling *sampling, const char *listed)
     *sampling = scratch.sampling;
 }
 
-/* A chat and a server sample as suits the model: as the options say, else the file, else the list of known
- * models; other verbs are greedy. */
+/* A chat and a server sample as suits the model: as the options say, else the file, else the list
+ * of known models; other verbs are greedy. */
 static void choose_sampling(struct engine *engine, const struct cli_options *options)
 {
     const struct known_model *known = known_model_of(engine->path);

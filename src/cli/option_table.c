@@ -76,11 +76,11 @@ const struct option option_table[] = {
      "times"},
     {"--chain", NULL, "CHAIN", OPTION_TEXT, ANSWERS | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4, stored or a8. The chain "
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4, stored or a8. The "
+     "chain "
      "does not change the answer. With --kv q8, the levels kv4, mxfp4:kv4, q4:kv4 and stored:kv4 "
      "read the KV cache in 4 bits"},
-    {"--draft", NULL, "MODEL", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
-     NULL,
+    {"--draft", NULL, "MODEL", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
     {"--corpus", NULL, "FILE", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(corpus), 0, 0,
      NULL,
@@ -104,12 +104,13 @@ const struct option option_table[] = {
      "bits of activations beside quantised weights: '16' is closer to the model, '8' may be "
      "faster; "
      "'auto' (default): 16 where that costs less than 5 % of decoding speed"},
-    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024, NULL,
-     "worker threads (default: one for each core that --cores selects)"},
+    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024,
+     NULL, "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
      "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
      "numbers such as 0-3,8; `riffle cores` shows the plan"},
-    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|w4a8|q8_0|bf16",
+    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0,
+     "mxfp4|q4|q4_0|w4a8|q8_0|bf16",
      "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
      "256), q4_0, w4a8 (QQQ, with --calibrate), q8_0 or bf16"},
     {"--model", NULL, "MODEL", OPTION_TEXT, VERB_CORPUS, AT(model), 0, 0, NULL,
@@ -126,7 +127,8 @@ const struct option option_table[] = {
      "more "
      "bits. Ctrl-C stops; the same command continues"},
     {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
-     "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of it"},
+     "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
+     "it"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
      "with --calibrate, only the first N windows of 512 tokens (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
@@ -169,7 +171,7 @@ const struct option option_table[] = {
      "keys and values to keep for prompts that begin alike, in million bytes (default: 1074, or an "
      "eighth of the memory)"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_SERVE, AT(name), 0, 0, NULL,
-     "the name of the model in requests (default: the one in its file)"},
+     "the name of the model in requests (default: that of its file)"},
     {"--sha256", NULL, "HEX", OPTION_TEXT, VERB_PULL, AT(sha256), 0, 0, NULL,
      "what the SHA-256 of a URL's file must be; without it the file is not verified"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_PULL, AT(name), 0, 0, NULL,

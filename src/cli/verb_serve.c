@@ -1,7 +1,18 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/engine.h"
 #include "serve/serve.h"
+
+/* The name of the model's file without its ending, which clients can write. For free(). */
+static char *file_name(const char *path)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/') end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/';) begin--;
+    if (end - begin > 5 && strncmp(path + end - 5, ".gguf", 5) == 0) end -= 5;
+    return cli_copy(path + begin, end - begin);
+}
 
 int verb_serve(const struct cli_options *options)
 {
@@ -21,10 +32,12 @@ int verb_serve(const struct cli_options *options)
     if (status != CLI_OK) return status;
     engine_session_options(options, &session);
     serve.model = engine.model;
-    serve.name = options->name ? options->name : engine_model_name(&engine);
+    char *name = file_name(engine.path);
+    serve.name = options->name ? options->name : name;
     serve.session = &session;
     serve.sampling = &engine.sampling;
     status = rf_serve(&serve, &error) ? cli_fail("%s", error.text) : CLI_OK;
+    free(name);
     engine_close(&engine);
     return status;
 }

@@ -349,7 +349,7 @@ int http_start(struct server *server, struct rf_error *error)
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
-        (unsigned)THREADS, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+        (unsigned)THREADS, MHD_OPTION_END);
     if (server->daemon) return 0;
     return rf_fail(error, RF_ERR_SYSTEM, "cannot listen on %s, port %d; is it taken?",
                    options->host, options->port);
