@@ -24,6 +24,13 @@ static json_t *text_of(const char *text, size_t bytes)
     return json_stringn(bytes ? text : "", bytes);
 }
 
+int reply_can_name(const char *name)
+{
+    json_t *text = json_string(name);
+    json_decref(text);
+    return text != NULL;
+}
+
 const char *reply_finish(riffle_finish finish)
 {
     return finish == RIFFLE_FINISH_LENGTH ? "length" : "stop";

@@ -15,6 +15,9 @@ struct reply {
     const char *model;
 };
 
+/* 1 if replies can have the name. */
+int reply_can_name(const char *name);
+
 /* "stop" or "length". */
 const char *reply_finish(riffle_finish finish);
 

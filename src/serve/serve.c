@@ -206,6 +206,9 @@ int rf_serve(const struct rf_serve_options *options, struct rf_error *error)
     struct server server = {.options = options};
     riffle_batch_options batch;
     int code = rf_serve_check(options, error);
+    if (!code && !reply_can_name(options->name))
+        code = rf_fail(error, RF_ERR_ARGUMENT,
+                       "the model's name %s is not UTF-8; --name gives another", options->name);
     if (code) return code;
     riffle_batch_options_init(&batch, sizeof batch);
     batch.session = options->session;

@@ -18,7 +18,8 @@ struct rf_serve_options {
     int64_t kept_bytes;              /* of texts for later prompts; 0: the library's default */
 };
 
-/* RF_ERR_ARGUMENT where the host is no address, or one that others reach and there is no key. */
+/* RF_ERR_ARGUMENT where the host is no address, or one that others reach and there is no key. The
+ * model and its name need not be known yet. */
 int rf_serve_check(const struct rf_serve_options *options, struct rf_error *error);
 /* Serves until the process is interrupted (rf_interrupts): then answers that were begun are
  * finished, unless there is another interrupt or they take too long. Writes a JSON object in a line
