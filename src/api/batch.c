@@ -18,6 +18,7 @@ enum {
     FEW_UNREAD = 16,  /* a prompt with so few tokens left needs no slice */
     SLOWER = 3        /* a slice may make a pass take so many times as long */
 };
+static const double GAIN = 0.3; /* of a measurement of slices */
 #define KEPT_BYTES (UINT64_C(1) << 30)
 
 struct member {
@@ -44,7 +45,8 @@ struct riffle_batch {
     int64_t last_id;
     int32_t most_answers;
     struct kept kept;
-    uint64_t turn; /* of the prompts that get a slice */
+    uint64_t turn;      /* of the prompts that get a slice */
+    double row_seconds; /* that a row of a slice takes; 0: unknown */
     uint64_t passes, rows;
     double pass_seconds;
 };
@@ -220,9 +222,7 @@ static void tell_answer(const struct member *member, int64_t result, const struc
 static void keep_session(struct member *member)
 {
     riffle_batch *batch = member->batch;
-    struct rf_pace *pace = &batch->root->levels.cascade->pace;
-    *pace = member->session->levels.cascade->pace;
-    pace->other_rows = pace->other_tokens = 0;
+    batch->root->levels.cascade->pace = member->session->levels.cascade->pace;
     rf_kept_add(&batch->kept, member->session);
     member->session = NULL;
 }
@@ -368,7 +368,7 @@ static int is_reading(const struct member *member)
 struct parts {
     struct rf_batch_part *list[MOST_ANSWERS];
     struct member *members[MOST_ANSWERS];
-    int32_t n, rounds, rows;
+    int32_t n, rounds, rows, slices; /* rows of all parts, and of the slices */
 };
 
 static void add_part(struct parts *parts, struct member *member, int32_t rows)
@@ -394,22 +394,38 @@ static void add_rounds(const riffle_batch *batch, struct parts *parts)
     }
 }
 
-/* Rows of prompts beside so many rows of answers: as many as make the pass SLOWER at most. */
-static int32_t slice_beside(const riffle_batch *batch, int32_t rows)
+/* Expected seconds of a pass over the rounds' rows; 0: nothing was measured yet. */
+static double seconds_of_rounds(const struct parts *parts)
 {
-    const struct rf_pace *pace = &batch->root->levels.cascade->pace;
-    int32_t target = pace->n_levels - 1, slice = LEAST_SLICE;
-    double most = SLOWER * rf_pace_cost(pace, target, rows);
-    while (rows + slice < RF_PACE_ROWS && rf_pace_cost(pace, target, rows + slice + 1) <= most)
-        slice++;
-    return slice;
+    for (int32_t i = 0; i < parts->rounds; i++) {
+        const struct rf_pace *pace = &parts->members[i]->session->levels.cascade->pace;
+        if (pace->has_unit) return rf_pace_cost(pace, pace->n_levels - 1, parts->rounds);
+    }
+    return 0.0;
+}
+
+/* Rows of prompts beside the rounds: as many as make the pass SLOWER. */
+static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts)
+{
+    if (batch->row_seconds <= 0.0) return LEAST_SLICE;
+    double rows = (SLOWER - 1) * seconds_of_rounds(parts) / batch->row_seconds;
+    return rows < LEAST_SLICE ? LEAST_SLICE : rows > RF_MAX_ROWS ? RF_MAX_ROWS : (int32_t)rows;
+}
+
+/* Learns from a pass what a row of a slice takes. */
+static void learn(riffle_batch *batch, const struct parts *parts, const struct rf_batch_cost *cost)
+{
+    if (parts->n == parts->rounds || !cost->rows) return;
+    double more = (cost->seconds - seconds_of_rounds(parts)) / parts->slices;
+    if (more <= 0.0) return;
+    batch->row_seconds += (batch->row_seconds > 0.0 ? GAIN : 1.0) * (more - batch->row_seconds);
 }
 
 /* Slices of the prompts, in turn, but for the last token of each, which a round reads. */
 static void add_slices(riffle_batch *batch, struct parts *parts)
 {
     int32_t most = batch->root->view->shape.max_rows, room = most - parts->rows;
-    int32_t left = parts->rounds ? slice_beside(batch, parts->rows) : most;
+    int32_t left = parts->rounds ? slice_beside(batch, parts) : most;
     if (left > room) left = room;
     for (size_t k = 0; k < batch->n_members && left > 0; k++) {
         struct member *member = batch->members[(k + batch->turn) % batch->n_members];
@@ -419,6 +435,7 @@ static void add_slices(riffle_batch *batch, struct parts *parts)
         member->part.sequence = member->session->sequence;
         member->part.n_text = n_read_of(member) + n;
         add_part(parts, member, n);
+        parts->slices += n;
         left -= n;
     }
     batch->turn++;
@@ -439,6 +456,7 @@ static void run_pass(riffle_batch *batch)
     add_slices(batch, &parts);
     if (!parts.n) return;
     rf_batch_run(batch->root->view, parts.list, parts.n, &cost);
+    learn(batch, &parts, &cost);
     batch->passes += cost.rows > 0;
     batch->rows += (uint64_t)cost.rows;
     batch->pass_seconds += cost.seconds;

@@ -109,6 +109,14 @@ static int read_parts(struct rf_view *view, struct rf_batch_part *const *read, i
     return 0;
 }
 
+/* The second half of a round. */
+static void finish(struct rf_batch_part *part)
+{
+    struct rf_cascade *cascade = part->cascade;
+    if (part->n >= 0) part->n = rf_cascade_end(cascade, &part->round, part->yield, &part->error);
+    cascade->pace.other_rows = cascade->pace.other_tokens = 0;
+}
+
 void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
                   struct rf_batch_cost *cost)
 {
@@ -126,8 +134,6 @@ void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int3
         if (alone) fail(read[i], alone);
     }
     for (int32_t i = 0; i < n_parts; i++)
-        if (is_round(parts[i]) && parts[i]->n >= 0)
-            parts[i]->n = rf_cascade_end(parts[i]->cascade, &parts[i]->round, parts[i]->yield,
-                                         &parts[i]->error);
+        if (is_round(parts[i])) finish(parts[i]);
     *cost = (struct rf_batch_cost){taken.rows, taken.seconds};
 }
