@@ -930,6 +930,8 @@ static void test_offers(void)
 
     /* A row costs the time of all who share the pass, so its price grows with them: 0.05 of a token
      * for one text, 0.29 for eight. */
+    for (int32_t r = 0; r < RF_PACE_ROWS; r++)
+        pace.costs[1].seconds[r] = 0.1 * (1.0 + 0.05 * (r + 1));
     for (int others = 0; others <= 7; others += 7) {
         pace.other_rows = pace.other_tokens = others;
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.15f}};
