@@ -49,6 +49,7 @@ struct riffle_session {
     riffle_model *model;
     struct rf_queue *queue;
     struct rf_view *view; /* the target's */
+    int borrows_view;     /* it is another session's: rf_api_fork */
     struct rf_sequence *sequence;
     struct rf_sampler *sampler;
     struct levels levels;
@@ -79,6 +80,14 @@ int rf_api_check_process(const riffle_model *model);
  */
 int rf_api_enter(const riffle_session *session);
 int64_t rf_api_leave(const riffle_session *session, int64_t result);
+
+/* riffle_fork of a session that was entered. With `lend` the copy reads with the same view: it may
+ * take part in passes of the other's, outlives it in no case, and is on the same thread. */
+int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
+                struct rf_error *error);
+/* The caller's sampling over the defaults, and a session's new sampling. */
+int rf_api_take_sampling(riffle_sampling *ours, const riffle_sampling *given);
+int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling);
 
 /* riffle_prefill of a session that was entered. */
 int rf_api_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens);

@@ -75,7 +75,9 @@ static int open_parts(riffle_session *session, const struct rf_sequence_shape *s
         .kv = shape->kv,
         .max_rows = shape->n_ctx < RF_PROMPT_ROWS ? shape->n_ctx : RF_PROMPT_ROWS,
         .cancel = &session->cancel};
-    int code = rf_view_new(&session->view, model->model, session->queue, &options, error);
+    int code = 0;
+    if (!session->borrows_view)
+        code = rf_view_new(&session->view, model->model, session->queue, &options, error);
     if (!code)
         code = from ? rf_sequence_fork(&session->sequence, from, session->view, error)
                     : rf_sequence_new(&session->sequence, session->view, shape, &model->allocator,
@@ -109,7 +111,7 @@ static void close_session(riffle_session *session)
     rf_levels_close(&session->levels, &session->model->allocator);
     rf_sampler_free(session->sampler);
     rf_sequence_free(session->sequence);
-    rf_view_free(session->view);
+    if (!session->borrows_view) rf_view_free(session->view);
     rf_api_return_queue(session->model, session->queue);
     rf_free(&session->model->allocator, session);
 }
@@ -291,23 +293,26 @@ int riffle_rewind(riffle_session *session, int32_t n_tokens)
     return code ? code : (int)rf_api_leave(session, rewind_to(session, n_tokens));
 }
 
-static int fork_session(riffle_session **copy, const riffle_session *session)
+int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
+                struct rf_error *error)
 {
     const struct levels *levels = &session->levels;
     const struct rf_sequence_shape shape = {.n_ctx = rf_sequence_n_ctx(session->sequence),
                                             .kv = session->view->shape.kv};
-    struct rf_error error;
     riffle_session *forked =
-        rf_calloc(&session->model->allocator, 1, sizeof *forked, "session", &error);
-    if (!forked) return rf_api_fail(&error);
+        rf_calloc(&session->model->allocator, 1, sizeof *forked, "session", error);
+    if (!forked) return RF_ERR_MEMORY;
     forked->model = session->model;
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
     forked->queue = session->queue;
     atomic_fetch_add(&session->queue->holders, 1);
-    if (open_parts(forked, &shape, session->sequence, &levels->chain, &error)) {
+    forked->borrows_view = lend;
+    if (lend) forked->view = session->view;
+    int code = open_parts(forked, &shape, session->sequence, &levels->chain, error);
+    if (code) {
         close_session(forked);
-        return rf_api_fail(&error);
+        return code;
     }
     rf_sampler_copy(forked->sampler, session->sampler);
     rf_levels_set_sampling(&forked->levels, session->sampler);
@@ -316,6 +321,12 @@ static int fork_session(riffle_session **copy, const riffle_session *session)
     forked->levels.cascade->pace = levels->cascade->pace;
     *copy = forked;
     return 0;
+}
+
+static int fork_session(riffle_session **copy, const riffle_session *session)
+{
+    struct rf_error error;
+    return rf_api_fork(copy, session, 0, &error) ? rf_api_fail(&error) : 0;
 }
 
 int riffle_fork(riffle_session **copy, const riffle_session *session)

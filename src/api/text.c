@@ -1,4 +1,5 @@
 #include <riffle_experimental.h>
+
 #include <string.h>
 
 #include "api/handles.h"
@@ -228,6 +229,24 @@ static int encode_from(const riffle_model *model, const struct rf_rendered *rend
                             rendered->n_segments - first, flags, &model->allocator, tokens, error);
     rendered->segments[first] = whole;
     return code;
+}
+
+int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *messages,
+                             size_t n_messages, int32_t *tokens, size_t cap)
+{
+    if (!model || (!tokens && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "tokens" : "model");
+    struct rf_rendered rendered = {0};
+    struct rf_tokens found = {0};
+    struct rf_error error;
+    int code = render(model, messages, n_messages, 1, &rendered, &error);
+    if (!code) code = encode_from(model, &rendered, 0, RF_ENCODE_BOS, &found, &error);
+    size_t count = found.count;
+    if (!code && count && cap)
+        memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
+    rf_tokens_free(&model->allocator, &found);
+    rf_rendered_free(&model->allocator, &rendered);
+    return code ? rf_api_fail(&error) : (int64_t)count;
 }
 
 /* Finds the tokens to append after the first *keep tokens of the session. If the session spells the

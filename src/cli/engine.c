@@ -73,8 +73,8 @@ static void take_listed(riffle_sampling *sampling, const char *listed)
     *sampling = scratch.sampling;
 }
 
-/* A chat samples as suits the model: as the options say, else the file, else the list of known
- * models; other verbs are greedy. */
+/* A chat and a server sample as suits the model: as the options say, else the file, else the list
+ * of known models; other verbs are greedy. */
 static void choose_sampling(struct engine *engine, const struct cli_options *options)
 {
     const struct known_model *known = known_model_of(engine->path);
@@ -82,7 +82,7 @@ static void choose_sampling(struct engine *engine, const struct cli_options *opt
     engine->sampling = options->sampling;
     engine->sampling_source = "the defaults of the library";
     riffle_sampling_init(&defaults, sizeof defaults);
-    if (options->verb->bit == VERB_CHAT &&
+    if (options->verb->bit & (VERB_CHAT | VERB_SERVE) &&
         riffle_model_get_sampling(engine->model, &defaults, sizeof defaults,
                                   &engine->sampling_source) == 0 &&
         known && strcmp(known->sampling, "-") != 0) {
@@ -168,19 +168,25 @@ static void print_cores(const struct cli_options *options)
     }
 }
 
+void engine_session_options(const struct cli_options *options, riffle_session_options *session)
+{
+    riffle_session_options_init(session, sizeof *session);
+    session->n_ctx = options->n_ctx;
+    session->threads = options->threads;
+    session->kv = options->kv;
+    session->gamma = options->gamma;
+    session->min_confidence = options->min_confidence;
+}
+
 int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx,
                        const char *chain, riffle_session **session)
 {
     riffle_session_options session_options;
-    riffle_session_options_init(&session_options, sizeof session_options);
+    engine_session_options(options, &session_options);
     session_options.n_ctx = n_ctx;
-    session_options.threads = options->threads;
-    session_options.kv = options->kv;
     session_options.progress = progress_update;
     session_options.progress_user = &engine->progress;
     session_options.chain = chain;
-    session_options.gamma = options->gamma;
-    session_options.min_confidence = options->min_confidence;
 
     double start = rf_clock_seconds();
     int code = riffle_session_open(session, engine->model, &session_options);

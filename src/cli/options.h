@@ -80,9 +80,13 @@ struct cli_options {
     const char *svg;
     int32_t rounds, pool_mib; /* 0: the library's default */
 
-    const char *sha256, *name; /* of pull; NULL: not given */
+    const char *sha256, *name; /* of pull; name also of serve; NULL: not given */
     int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
     int verify, yes;
+
+    const char *host, *api_key; /* of serve; api_key: NULL if not given */
+    int32_t port, answers, queue;
+    int32_t kept_mb; /* MB; 0: the library's default */
 
     int json, csv, ids, verbose;
 };

@@ -204,6 +204,7 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
 {
+    if (level == pace->n_levels - 1) rows += pace->other_rows;
     if (rows < 1) rows = 1;
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
     /* More rows never cost less; a measurement that says so is noise. */
@@ -211,6 +212,12 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
     for (int r = 0; r < rows; r++)
         if (pace->costs[level].seconds[r] > most) most = pace->costs[level].seconds[r];
     return most;
+}
+
+/* Tokens that others get of a round at this judge. */
+static int32_t others_of(const struct rf_pace *pace, int32_t judge)
+{
+    return judge == pace->n_levels - 1 ? pace->other_tokens : 0;
 }
 
 /* Seconds of a pass over a mean number of rows. */
@@ -298,10 +305,11 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
     double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, tokens = 1.0;
+    int32_t others = others_of(pace, judge);
     for (int32_t g = 1; g < RF_PACE_FEW; g++) {
         p *= acceptance;
         yield += p;
-        double tokens_per_second = yield / (g * each + rf_pace_cost(pace, judge, g + 1));
+        double tokens_per_second = (others + yield) / (g * each + rf_pace_cost(pace, judge, g + 1));
         if (tokens_per_second <= best) continue;
         best = tokens_per_second;
         drafted = g;
@@ -310,13 +318,14 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
     drafted =
         (drafted * tuning.prior_rounds + pair->drafted) / (tuning.prior_rounds + pair->rounds);
     tokens = (tokens * tuning.prior_rounds + pair->yielded) / (tuning.prior_rounds + pair->rounds);
-    return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + drafted)};
+    return (struct prospect){others + tokens,
+                             drafted * each + cost_between(pace, judge, 1.0 + drafted)};
 }
 
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
 static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 {
-    double best = 1.0 / rf_pace_cost(pace, judge, 1);
+    double best = (1 + others_of(pace, judge)) / rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge; d++) {
         if (!pace->usable[d] || d == but) continue;
         struct prospect prospect = expect(pace, d, judge);
@@ -350,7 +359,8 @@ static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value)
 {
-    double lambda = rate_of_rows(pace, judge), p[RF_DRAFT_ROWS], yield = 1.0;
+    double lambda = rate_of_rows(pace, judge), p[RF_DRAFT_ROWS];
+    double yield = 1.0 + others_of(pace, judge);
     int32_t order[RF_DRAFT_ROWS], best = 0;
     int keep[RF_DRAFT_ROWS] = {0};
     for (int32_t i = 0; i < offer->n; i++) {
@@ -358,7 +368,7 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
         if (offer->parents[i] >= 0) p[i] *= p[offer->parents[i]];
     }
     rf_draft_order(offer, p, order);
-    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
+    *value = yield - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t i = 0; i < offer->n; i++) {
         yield += p[order[i]];
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
@@ -397,7 +407,7 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     for (int32_t d = 0; d < judge; d++)
         pace->usable[d] = pace->has_passes[d] && can_afford(pace, d, unread[d]);
     double lambda = rate_of_rows(pace, judge);
-    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
+    *value = 1.0 + others_of(pace, judge) - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
         struct prospect prospect = expect(pace, d, judge);
@@ -422,9 +432,10 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     struct rf_pace_judge *at = &pace->judges[judge];
     double seconds = rf_pace_cost(pace, judge, drafted + 1);
     if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
-    at->tokens = at->tokens * tuning.fade_rounds + yielded;
+    int32_t others = others_of(pace, judge), all = others + yielded;
+    at->tokens = at->tokens * tuning.fade_rounds + all;
     at->seconds = at->seconds * tuning.fade_rounds + seconds;
-    at->saved_seconds += yielded * rf_pace_cost(pace, judge, 1) - seconds - reading;
+    at->saved_seconds += all * rf_pace_cost(pace, judge, 1) / (1 + others) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;

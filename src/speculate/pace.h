@@ -64,6 +64,9 @@ struct rf_pace {
     int has_unit;              /* a pass was measured, so costs are in seconds */
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
     int32_t horizon;           /* about how many tokens this request will still yield */
+    /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a
+     * round then yields is everybody's tokens, and a draft delays everybody. */
+    int32_t other_rows, other_tokens;
 };
 
 /* 1 .. RF_MAX_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
@@ -74,7 +77,8 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon);
 
 /* A pass of `level` over `rows` rows took `seconds`. More than RF_PACE_ROWS rows are ignored. */
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds);
-/* Expected seconds of a pass. rows: 1 .. RF_PACE_ROWS. */
+/* Expected seconds of a pass over so many rows of this text, the target's with the others' rows.
+ * 1 .. RF_PACE_ROWS together. */
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
 
 /* The probability that `judge` keeps a token of this confidence, given that it keeps those before.

@@ -927,6 +927,18 @@ static void test_offers(void)
     tree = (struct rf_draft){.n = 2, .parents = {-1, -1}, .confidence = {0.02f, 0.97f}};
     CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 1);
     CHECK(tree.confidence[0] > 0.9f && tree.parents[0] == -1);
+
+    /* A row costs the time of all who share the pass, so its price grows with them: 0.05 of a token
+     * for one text, 0.29 for eight. */
+    for (int32_t r = 0; r < RF_PACE_ROWS; r++)
+        pace.costs[1].seconds[r] = 0.1 * (1.0 + 0.05 * (r + 1));
+    for (int others = 0; others <= 7; others += 7) {
+        pace.other_rows = pace.other_tokens = others;
+        tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.15f}};
+        CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), others ? 0 : 1);
+        tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.6f}};
+        CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 1);
+    }
 }
 
 static void test_costs(void)
