@@ -236,10 +236,11 @@ int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *me
 {
     if (!model || (!tokens && cap))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "tokens" : "model");
+    struct conversation given = {.messages = messages, .n_messages = n_messages};
     struct rf_rendered rendered = {0};
     struct rf_tokens found = {0};
     struct rf_error error;
-    int code = render(model, messages, n_messages, 1, &rendered, &error);
+    int code = render(model, &given, 1, &rendered, &error);
     if (!code) code = encode_from(model, &rendered, 0, RF_ENCODE_BOS, &found, &error);
     size_t count = found.count;
     if (!code && count && cap)
