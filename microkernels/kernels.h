@@ -42,8 +42,7 @@ typedef void rf_linear_fn(const struct rf_linear_args *args);
 enum rf_operand {
     RF_OPERAND_BF16, /* values rounded to BF16; each tier has its own order */
     RF_OPERAND_A8,   /* struct rf_a8 [n][rf_a8_stride(k)] */
-    RF_OPERAND_A16, /* values rounded to BF16, for panels: [n][rf_a16_stride(k)]; each four k in the
-                       order 0, 2, 1, 3 */
+    RF_OPERAND_A16,  /* struct rf_a16 [n][rf_a16_stride(k)] */
     RF_OPERAND_COUNT
 };
 
@@ -52,10 +51,28 @@ static inline enum rf_operand rf_operand_of(enum rf_format format)
     return format == RF_FORMAT_BF16 ? RF_OPERAND_BF16 : RF_OPERAND_A8;
 }
 
-/* Values from one row to the next: an odd number of cache lines. k is a multiple of 32. */
-static inline size_t rf_a16_stride(size_t k)
+/* Packs the values [first, first + n) of a row of k values. In A8 and A16 any part of a row, in
+ * multiples of 32; in BF16 a whole row. Parts are packed in any order, by any thread. */
+struct rf_pack_args {
+    void *packed;
+    size_t row, k;
+    const float *x; /* [n] */
+    size_t first, n;
+};
+
+typedef void rf_pack_fn(const struct rf_pack_args *args);
+
+/* Where the blocks of a part begin. */
+static inline struct rf_a8 *rf_a8_blocks(const struct rf_pack_args *args)
 {
-    return (k / RF_BLOCK | 1) * RF_BLOCK;
+    return (struct rf_a8 *)args->packed + args->row * rf_a8_stride(args->k) +
+           args->first / RF_BLOCK;
+}
+
+static inline struct rf_a16 *rf_a16_blocks(const struct rf_pack_args *args)
+{
+    return (struct rf_a16 *)args->packed + args->row * rf_a16_stride(args->k) +
+           args->first / RF_BLOCK;
 }
 
 /* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its
@@ -122,11 +139,10 @@ struct rf_read_args {
 };
 
 struct rf_kernels {
-    /* Operands: the size in bytes of n packed rows of k values, and the function that packs row i.
-     * Rows are packed independently, in any order, by any thread. For A8 and A16 k is a multiple of
-     * 32. */
+    /* The size in bytes of n packed rows of k values, and the function that packs values of one.
+     * For A8 and A16 k is a multiple of 32. */
     size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
-    void (*pack[RF_OPERAND_COUNT])(void *packed, size_t row, const float *x, size_t k);
+    rf_pack_fn *pack[RF_OPERAND_COUNT];
 
     /* BF16: exact products, F32 sums in the tier's own order. Other formats give the same bits on
      * every tier. For each result and group of k in order, with the exact integer i = sum (c -
@@ -135,10 +151,13 @@ struct rf_kernels {
      *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
      *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    /* Panels times A16 rows (16-bit activations; the verifying half of QSpec). Weights are
-     * dequantised to F32, s (c - offset) + b with one rounding, and rounded to BF16; exact
-     * products; one F32 sum for each result, k in order (pairs in order, where the instruction
-     * takes pairs). NULL for BF16. */
+    /* Panels times A16 rows (16-bit activations; the verifying half of QSpec), with the same bits
+     * on every tier. For each result and group of k in order, with i as above:
+     *
+     *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
+     *     in Q8_K  acc = fma(b, d_half[half], acc).
+     *
+     * NULL for BF16. */
     rf_linear_fn *linear_a16[RF_FORMAT_COUNT];
     size_t linear_rows; /* weight rows in a unit of work: a multiple of 16 and of every tile's
                            height */

@@ -30,11 +30,11 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
 }
 
-static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+static void pack_bf16(const struct rf_pack_args *args)
 {
-    char *out = (char *)packed + row * row_bytes(k);
-    memset(out, 0, row_bytes(k));
-    f32_to_bf16((uint16_t *)(void *)out, x, k);
+    char *out = (char *)args->packed + args->row * row_bytes(args->k);
+    memset(out, 0, row_bytes(args->k));
+    f32_to_bf16((uint16_t *)(void *)out, args->x, args->k);
 }
 
 static void linear_bf16(const struct rf_linear_args *args)

@@ -380,7 +380,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
             merge_chunks(view, group, i, h, scratch->merged);
             finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
-        rf_cpu_pack_part(view, out, row, first * dim, heads * dim, attended + first * dim);
+        rf_cpu_pack(view, out, row, first * dim, heads * dim, attended + first * dim);
     }
 }
 
@@ -420,7 +420,7 @@ static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t l
 
     items = cpu_items(worker, view->n_rows, 4);
     for (size_t row; cpu_items_next(&items, &row);)
-        rf_cpu_pack_row(view, out, row, attended_row(view, row));
+        rf_cpu_pack(view, out, row, 0, out->width, attended_row(view, row));
 }
 
 void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
