@@ -123,9 +123,8 @@ typedef struct riffle_model_options {
     size_t struct_size;
     uint32_t flags;  /* RIFFLE_OPEN_* */
     int32_t threads; /* for loading; 0: one for each core that `cores` selects */
-    /* "stored": quantised types as stored, all others in BF16. "bf16": all in BF16. "auto"
-     * (default): "bf16" for a quantised model of fewer than 300 million parameters, which answers
-     * badly with activations in 8 bits, unless `activations` chooses their bits; else "stored". */
+    /* "stored" or "auto" (default): quantised types as stored, all others in BF16. "bf16": all in
+     * BF16. */
     const char *weights;
     const char *chat_template; /* name of a built-in template; NULL: the file's own */
     riffle_progress_fn progress;
@@ -155,10 +154,10 @@ typedef struct riffle_model_options {
     /* Path of a corpus (riffle_corpus_build), for "auto" and for a level called "corpus"; NULL:
      * none. It is mapped read-only. */
     const char *corpus;
-    /* The input rows of layers with quantised weights: "8" bits with a scale for each 32 values, or
-     * "16" (BF16). "auto" (default): "16" where that costs less than 5 % of the decoding speed, by
-     * a table of measurements, so that the same machine always gives the same text; else "8". BF16
-     * weights always take 16. */
+    /* The input rows of layers with quantised weights: "8" or "16" bits, with a scale for each 32
+     * values. "auto" (default): "16" for a model of fewer than 300 million parameters, which
+     * answers badly with 8; else "8", in which prompts and drafts take half the time. BF16 weights
+     * always take 16. */
     const char *activations;
     /* Where the model computes: "cpu" (default), "cuda" or "cuda:N", or "auto": the first CUDA
      * device, or the processor if there is none, and then riffle_model_info.device_note says why.
@@ -199,7 +198,7 @@ typedef struct riffle_model_info {
     int32_t bos_token, eos_token; /* -1: none */
     int32_t adds_bos;             /* the model expects its BOS token before a text */
     float rope_theta;
-    const char *weights_reason;     /* why "auto" chose `weights`, without a full stop; else "" */
+    const char *weights_reason;     /* "": `weights` needs no reason any more */
     const char *activations_reason; /* likewise, of `activation_bits` */
     int32_t activation_bits;        /* of quantised weights' input rows: 8 or 16 */
     const char *device;             /* "cpu", "cuda:0" */

@@ -92,18 +92,16 @@ const struct option option_table[] = {
      NULL, "with --gamma: end a draft before a token of lower probability"},
     {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0,
      "auto|stored|bf16",
-     "the precision of the weights: 'stored', 'bf16', or 'auto' (default): bf16 for small "
-     "quantised "
-     "models, else stored; `riffle info` shows what is used and why"},
+     "the precision of the weights: 'stored' (also 'auto', the default): quantised types in their "
+     "own bits; or 'bf16'"},
     {"--kv", NULL, "K", OPTION_CHOICE, ANSWERS | VERB_BENCH | VERB_PERPLEXITY | VERB_INFO, AT(kv),
      0, 0, "f16|bf16|q8|q4",
      "the type of the KV cache: 'f16' (default), 'bf16', or the newest 129 to 256 positions in F16 "
      "and older ones in 8 ('q8') or 4 bits ('q4')"},
     {"--activations", NULL, "A", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(activations),
      0, 0, "auto|8|16",
-     "bits of activations beside quantised weights: '16' is closer to the model, '8' may be "
-     "faster; "
-     "'auto' (default): 16 where that costs less than 5 % of decoding speed"},
+     "bits of activations beside quantised weights: '16' is closer to the model, '8' reads prompts "
+     "and drafts twice as fast; 'auto' (default): 16 for small models"},
     {"--device", NULL, "D", OPTION_TEXT, COMPUTES | VERB_INFO, AT(device), 0, 0, NULL,
      "where the model computes: cpu (default), cuda, cuda:N, or auto: the first CUDA device, else "
      "the processor; `riffle devices` lists them"},

@@ -74,7 +74,7 @@ static inline int rf_kv_can_read(enum rf_kv_type view, enum rf_kv_type cache)
 /* How linear layers round their input rows. */
 enum rf_precision {
     RF_PRECISION_FORMAT, /* 8 bits for quantised weights, BF16 for BF16 weights */
-    RF_PRECISION_16      /* BF16 for all, times weights that are rounded to BF16 */
+    RF_PRECISION_16      /* 16 bits, in a form of the kind of device */
 };
 
 /* ---- weights ---- */
@@ -371,10 +371,6 @@ struct rf_backend_kind {
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
     /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
     const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
-    /* 1 where decoding with a matrix of that type loses less than 5 % of its speed in
-     * RF_PRECISION_16, as was measured of the device that the options choose. NULL: nowhere. */
-    int (*keeps_up_in_16)(const struct rf_backend_options *options, enum rf_dtype dtype,
-                          enum rf_weight_form form);
     /* Of a cache with n_ctx positions, at most. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 

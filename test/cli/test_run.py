@@ -292,15 +292,9 @@ class Info(Case):
         self.assertGreater(memory["kv_bytes"] + 1024 * memory["kv_bytes_per_token"], room)
 
     def test_weights(self):
-        """A small quantised model is widened, unless it is wanted as it is."""
-        shown = self.json("info", DRAFT)
-        self.assertEqual(shown["weights"], "bf16")
-        self.assertIn("300 million", shown["weights_reason"])
-        self.assertIn(shown["weights_reason"], self.ok("info", DRAFT).out)
-        for weights in ["stored", "bf16"]:
+        for weights in ["auto", "stored", "bf16"]:
             shown = self.json("info", DRAFT, "--weights", weights)
-            self.assertEqual((shown["weights"], shown["weights_reason"]), (weights, ""))
-        self.assertEqual(self.json("info", MODEL)["weights_reason"], "")  # it has no quantised types
+            self.assertEqual(shown["weights"], "bf16" if weights == "bf16" else "stored")
 
     def test_activations(self):
         for bits in [8, 16]:
@@ -309,7 +303,8 @@ class Info(Case):
             self.assertEqual((shown["weights_reason"], shown["activations_reason"]), ("", ""))
             self.assertIn("activations in %d bits" % bits, self.ok("info", DRAFT, "--activations", str(bits)).out)
         shown = self.json("info", DRAFT, "--weights", "stored")
-        self.assertIn("5 %", shown["activations_reason"])
+        self.assertEqual(shown["activation_bits"], 16)
+        self.assertIn("300 million", shown["activations_reason"])
         self.assertIn(shown["activations_reason"], self.ok("info", DRAFT, "--weights", "stored").out)
         said = self.ok("run", DRAFT, "--raw", "-p", "Once", "--max-tokens", "1", "--weights", "stored", "--verbose").err
         self.assertIn("activations in %d bits: %s" % (shown["activation_bits"], shown["activations_reason"]), said)

@@ -9,7 +9,6 @@
 #include "check.h"
 #include "gpu/kernels.h"
 #include "microkernels/kernels.h"
-#include "microkernels/ref/tier.h"
 #include "platform/cpu.h"
 
 enum { MOST_ROWS = 100 };
@@ -145,7 +144,8 @@ static void reference_a8(const struct layer *layer, float *y)
                  *part = host_memory(MOST_ROWS * stride * sizeof *x);
     float *sums = host_memory(MOST_ROWS * layer->m * sizeof *sums);
     for (size_t i = 0; i < MOST_ROWS; i++)
-        kernels->pack[RF_OPERAND_A8](x, i, layer->x + i * layer->k, layer->k);
+        kernels->pack[RF_OPERAND_A8](
+            &(struct rf_pack_args){x, i, layer->k, layer->x + i * layer->k, 0, layer->k});
     for (size_t p = 0; p < parts; p++) {
         memcpy(part, x, MOST_ROWS * stride * sizeof *x);
         for (size_t i = 0; i < MOST_ROWS; i++)
@@ -167,23 +167,50 @@ static void reference_a8(const struct layer *layer, float *y)
     free(sums);
 }
 
-static float weight_of(const struct layer *layer, size_t r, size_t j)
+/* The weights [k][m], rounded to BF16. Of panels: the reference's products with rows of a unit
+ * matrix, which are exact in 16 bits. */
+static float *weights_of(const struct layer *layer)
 {
-    if (layer->format == RF_FORMAT_BF16)
-        return rf_bf16_to_f32(((const uint16_t *)layer->weights)[r * layer->k + j]);
-    return rf_ref_panel_weight((enum rf_format)layer->format,
-                               (const uint8_t *)layer->weights + r / RF_PANEL_ROWS * layer->ldw,
-                               layer->k, r % RF_PANEL_ROWS, j);
+    const struct rf_kernels *kernels = rf_kernels(RF_TIER_SCALAR);
+    float *weights = host_memory(layer->k * layer->m * sizeof *weights),
+          *unit = host_memory(layer->k * sizeof *unit);
+    void *packed = host_memory(kernels->packed_bytes[RF_OPERAND_A16](1, layer->k));
+    for (size_t j = 0; j < layer->k; j++) {
+        float *y = weights + j * layer->m;
+        const struct rf_linear_args args = {.y = y,
+                                            .ldy = layer->m,
+                                            .w = layer->weights,
+                                            .ldw = layer->ldw,
+                                            .x = packed,
+                                            .m = layer->m,
+                                            .n = 1,
+                                            .k = layer->k};
+        unit[j] = 1.0f;
+        if (layer->format != RF_FORMAT_BF16) {
+            kernels->pack[RF_OPERAND_A16](
+                &(struct rf_pack_args){packed, 0, layer->k, unit, 0, layer->k});
+            kernels->linear_a16[layer->format](&args);
+        }
+        unit[j] = 0.0f;
+        for (size_t r = 0; r < layer->m; r++)
+            y[r] = layer->format == RF_FORMAT_BF16
+                       ? rf_bf16_to_f32(((const uint16_t *)layer->weights)[r * layer->k + j])
+                       : rf_bf16_to_f32(rf_f32_to_bf16(y[r]));
+    }
+    free(unit);
+    free(packed);
+    return weights;
 }
 
 /* In double, of rows rounded to BF16; and how large the products are. */
 static void reference_bf16(const struct layer *layer, double *y, double *size)
 {
+    float *weights = weights_of(layer);
     for (size_t i = 0; i < MOST_ROWS; i++)
         for (size_t r = 0; r < layer->m; r++) {
             double sum = 0, squares = 0;
             for (size_t j = 0; j < layer->k; j++) {
-                double product = (double)weight_of(layer, r, j) *
+                double product = (double)weights[j * layer->m + r] *
                                  (double)rf_bf16_to_f32(rf_f32_to_bf16(layer->x[i * layer->k + j]));
                 sum += product;
                 squares += product * product;
@@ -191,6 +218,7 @@ static void reference_bf16(const struct layer *layer, double *y, double *size)
             y[i * layer->m + r] = sum;
             size[i * layer->m + r] = sqrt(squares);
         }
+    free(weights);
 }
 
 /* The device's results for the first n rows. */
