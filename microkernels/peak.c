@@ -52,18 +52,27 @@ LOOP(fma_256, PREPARE_256, TWELVE(FMA_256), "vzeroupper\n")
     "vpmaddwd %%ymm13, %%ymm8, %%ymm8\n vpaddd %%ymm8, %%ymm" i ", %%ymm" i "\n"
 LOOP(maddubs, PREPARE_256, SIX(MADDUBS), "vzeroupper\n")
 
+#define MADD(i) "vpmaddwd %%ymm14, %%ymm15, %%ymm13\n vpaddd %%ymm13, %%ymm" i ", %%ymm" i "\n"
+LOOP(madd, PREPARE_256, TWELVE(MADD), "vzeroupper\n")
+
 /* AVX-VNNI's form and, where that is missing, AVX-512's. */
 #define DPBUSD_VEX(i) "%{vex%} vpdpbusd %%ymm14, %%ymm15, %%ymm" i "\n"
 #define DPBUSD_EVEX(i) "%{evex%} vpdpbusd %%ymm14, %%ymm15, %%ymm" i "\n"
+#define DPWSSD_VEX(i) "%{vex%} vpdpwssd %%ymm14, %%ymm15, %%ymm" i "\n"
+#define DPWSSD_EVEX(i) "%{evex%} vpdpwssd %%ymm14, %%ymm15, %%ymm" i "\n"
 LOOP(dpbusd_vex, PREPARE_256, TWELVE(DPBUSD_VEX), "vzeroupper\n")
 LOOP(dpbusd_evex, PREPARE_256, TWELVE(DPBUSD_EVEX), "vzeroupper\n")
+LOOP(dpwssd_vex, PREPARE_256, TWELVE(DPWSSD_VEX), "vzeroupper\n")
+LOOP(dpwssd_evex, PREPARE_256, TWELVE(DPWSSD_EVEX), "vzeroupper\n")
 
 #define PREPARE_512 TWELVE(CLEAR_AVX) "vmovups (%1), %%zmm14\n vmovups (%1), %%zmm15\n"
 #define FMA_512(i) "vfmadd231ps %%zmm14, %%zmm15, %%zmm" i "\n"
 #define DPBUSD_512(i) "vpdpbusd %%zmm14, %%zmm15, %%zmm" i "\n"
+#define DPWSSD_512(i) "vpdpwssd %%zmm14, %%zmm15, %%zmm" i "\n"
 #define DPBF16(i) "vdpbf16ps %%zmm14, %%zmm15, %%zmm" i "\n"
 LOOP(fma_512, PREPARE_512, TWELVE(FMA_512), "vzeroupper\n")
 LOOP(dpbusd_512, PREPARE_512, TWELVE(DPBUSD_512), "vzeroupper\n")
+LOOP(dpwssd_512, PREPARE_512, TWELVE(DPWSSD_512), "vzeroupper\n")
 LOOP(dpbf16, PREPARE_512, TWELVE(DPBF16), "vzeroupper\n")
 
 /* Palette 1, eight tiles of 16 rows of 64 bytes. With a stride of zero all rows are the same. */
@@ -100,6 +109,11 @@ static const struct peak peaks[RF_PEAK_COUNT] = {
     [RF_PEAK_FMA_256] = {"fma_256", "F32 FMA, 256 bits", fma_256, 12 * 8 * 2, RF_TIER_AVX2},
     [RF_PEAK_MADDUBS] = {"maddubs", "maddubs + madd, 256 bits", maddubs, 6 * 4 * 32 * 2,
                          RF_TIER_AVX2},
+    [RF_PEAK_MADD] = {"vpmaddwd", "vpmaddwd + vpaddd, 256 bits", madd, 12 * 16 * 2, RF_TIER_AVX2},
+    [RF_PEAK_DPWSSD_256] = {"vpdpwssd_256", "vpdpwssd, 256 bits", dpwssd_vex, 12 * 16 * 2,
+                            RF_TIER_AVXVNNI},
+    [RF_PEAK_DPWSSD_512] = {"vpdpwssd", "vpdpwssd, 512 bits", dpwssd_512, 12 * 32 * 2,
+                            RF_TIER_AVX512},
     [RF_PEAK_DPBUSD_256] = {"vpdpbusd_256", "vpdpbusd, 256 bits", dpbusd_vex, 12 * 32 * 2,
                             RF_TIER_AVXVNNI},
     [RF_PEAK_FMA_512] = {"fma_512", "F32 FMA, 512 bits", fma_512, 12 * 16 * 2, RF_TIER_AVX512},
@@ -125,6 +139,7 @@ int rf_peak_find(enum rf_peak peak, struct rf_peak_loop *loop)
 {
     *loop = (struct rf_peak_loop){peaks[peak].run, peaks[peak].operations};
     if (peak == RF_PEAK_DPBUSD_256 && rf_cpu_needs_evex()) loop->run = dpbusd_evex;
+    if (peak == RF_PEAK_DPWSSD_256 && rf_cpu_needs_evex()) loop->run = dpwssd_evex;
     return rf_cpu_has_tier(peaks[peak].tier);
 }
 
@@ -132,11 +147,11 @@ enum rf_peak rf_peak_of(enum rf_operand form, int tier, size_t n)
 {
     static const enum rf_peak ladder[RF_TIER_COUNT][RF_OPERAND_COUNT] = {
         [RF_TIER_SCALAR] = {RF_PEAK_SSE_F32, RF_PEAK_SSE_F32, RF_PEAK_SSE_F32},
-        [RF_TIER_AVX2] = {RF_PEAK_FMA_256, RF_PEAK_MADDUBS, RF_PEAK_FMA_256},
-        [RF_TIER_AVXVNNI] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_FMA_256},
-        [RF_TIER_AVXVNNIINT8] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_FMA_256},
-        [RF_TIER_AVX512] = {RF_PEAK_DPBF16, RF_PEAK_DPBUSD_512, RF_PEAK_DPBF16},
-        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBUSD, RF_PEAK_TDPBF16},
+        [RF_TIER_AVX2] = {RF_PEAK_FMA_256, RF_PEAK_MADDUBS, RF_PEAK_MADD},
+        [RF_TIER_AVXVNNI] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_DPWSSD_256},
+        [RF_TIER_AVXVNNIINT8] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_DPWSSD_256},
+        [RF_TIER_AVX512] = {RF_PEAK_DPBF16, RF_PEAK_DPBUSD_512, RF_PEAK_DPWSSD_512},
+        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBUSD, RF_PEAK_DPWSSD_512},
     };
     if (tier == RF_TIER_AMX && form == RF_OPERAND_A8 && n < RF_AMX_LEAST_ROWS)
         tier = RF_TIER_AVX512;

@@ -14,10 +14,13 @@ enum rf_peak {
     RF_PEAK_FMA_256, /* vfmadd231ps */
     RF_PEAK_MADDUBS, /* vpmaddubsw, and one vpmaddwd for each four, 256 bits: AVX2's dot product of
                         bytes */
+    RF_PEAK_MADD,    /* vpmaddwd and vpaddd, 256 bits: AVX2's dot product of 16-bit integers */
     RF_PEAK_DPBUSD_256, /* vpdpbusd */
+    RF_PEAK_DPWSSD_256, /* vpdpwssd */
     RF_PEAK_FMA_512,
     RF_PEAK_DPBF16, /* vdpbf16ps, 512 bits */
     RF_PEAK_DPBUSD_512,
+    RF_PEAK_DPWSSD_512,
     RF_PEAK_TDPBF16, /* AMX */
     RF_PEAK_TDPBUSD,
     RF_PEAK_COUNT

@@ -240,7 +240,8 @@ static void run(const struct layer *layer, int32_t n, int in_16, int adds, float
         if (layer->format == RF_FORMAT_BF16) continue;
         struct rf_a8 *blocks = host_memory(rf_a8_stride(layer->k) * sizeof *blocks);
         rf_kernels(RF_TIER_SCALAR)
-            ->pack[RF_OPERAND_A8](blocks, 0, layer->x + i * layer->k, layer->k);
+            ->pack[RF_OPERAND_A8](
+                &(struct rf_pack_args){blocks, 0, layer->k, layer->x + i * layer->k, 0, layer->k});
         for (size_t b = 0; b < layer->k / 32; b++) {
             struct scale *scale = &scales[i * padded / 32 + b];
             scale->d = blocks[b].d;
