@@ -164,14 +164,25 @@ int rf_cascade_set_grammar(struct rf_cascade *cascade, struct rf_matcher *matche
     return 0;
 }
 
-static int place(struct rf_cascade *cascade, int32_t token, float confidence, int32_t origin,
-                 struct rf_error *error)
+static void set_mark(struct mark *mark, float confidence, int32_t origin,
+                     const struct rf_choice *runners_up)
+{
+    mark->confidence = confidence;
+    mark->origin = (int8_t)origin;
+    for (int32_t k = 0; k < RF_RUNNERS_UP; k++)
+        mark->runners_up[k] = runners_up ? runners_up[k] : (struct rf_choice){-1, 0.0f};
+}
+
+/* Places a token ahead. runners_up: [RF_RUNNERS_UP], or NULL. */
+static int place(struct rf_cascade *cascade, const struct rf_choice *choice, int32_t origin,
+                 const struct rf_choice *runners_up, struct rf_error *error)
 {
     int32_t n = length(cascade);
-    int32_t state = state_after(cascade, state_at(cascade, n), token, error);
+    int32_t state = state_after(cascade, state_at(cascade, n), choice->token, error);
     if (state < 0) return state;
-    *mark_of(cascade, n) = (struct mark){confidence, state, (int8_t)origin};
-    rf_sequence_place(cascade->sequence, &token, 1);
+    set_mark(mark_of(cascade, n), choice->confidence, origin, runners_up);
+    mark_of(cascade, n)->state = state;
+    rf_sequence_place(cascade->sequence, &choice->token, 1);
     return 0;
 }
 
@@ -190,7 +201,8 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
                            "no token of the model's vocabulary continues the text as the grammar "
                            "demands");
         if (mask.only < 0) break;
-        code = place(cascade, mask.only, 1.0f, cascade->n_levels - 1, error);
+        code = place(cascade, &(struct rf_choice){mask.only, 1.0f}, cascade->n_levels - 1, NULL,
+                     error);
         if (code) return code;
     }
     return placed;
@@ -198,21 +210,20 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
 
 /* What a round at a judge verifies, after the first `at` tokens of the text. */
 struct offer {
-    int32_t drafter; /* with passes, of all rows; -1: each row is its origin's, if anybody's */
+    int32_t drafter; /* with passes, that took part; -1: none */
     int32_t at;
-    int32_t made; /* of a drafter with passes: the draft's tokens, and what was not handed over */
+    int32_t made; /* of that drafter: its line, and what was not handed over */
     struct rf_draft draft;
 };
 
-/* The drafter that proposes row i to the judge; -1: the grammar. */
-static int32_t proposer(const struct offer *offer, int32_t judge, int32_t i)
-{
-    int32_t origin = offer->draft.origin[i];
-    return offer->drafter >= 0 ? offer->drafter : origin < judge ? origin : -1;
-}
-
 static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error);
+
+static void sign(struct rf_draft *draft, int32_t origin, int32_t proposer)
+{
+    for (int32_t i = 0; i < draft->n; i++)
+        draft->by[i] = (struct rf_proposal){(int8_t)origin, (int8_t)proposer, 0};
+}
 
 /* Drafts without a pass. */
 static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
@@ -226,7 +237,7 @@ static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
     cascade->stats[drafter].passes++;
     cascade->stats[drafter].seconds += cascade->now() - start;
     if (code) return code;
-    memset(draft->origin, drafter, (size_t)draft->n);
+    sign(draft, drafter, drafter);
     return limit_draft(cascade, length(cascade), draft, error);
 }
 
@@ -246,13 +257,11 @@ static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
     rf_draft_filter(draft, keep);
 }
 
-/* Merges the drafts of all drafters without passes, and keeps the rows that are worth verifying.
- * *value: as in rf_pace_offer. */
+/* Merges the drafts of all drafters without passes. */
 static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
-                       struct rf_draft *merged, double *value, struct rf_error *error)
+                       struct rf_draft *merged, struct rf_error *error)
 {
     struct rf_draft draft;
-    *value = 0.0;
     merged->n = 0;
     if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
     for (int32_t d = 0; d < judge; d++) {
@@ -261,28 +270,47 @@ static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
         if (code) return code;
         rf_draft_merge(merged, &draft);
     }
-    if (merged->n == 0) return 0;
-    if (cascade->gamma) {
-        keep_gamma(cascade, merged);
-        *value = merged->n;
-    } else {
-        rf_pace_offer(&cascade->pace, judge, merged, value);
-    }
     return 0;
 }
 
-/* The tokens from `first` on, which a level with passes has placed ahead, as a draft. */
-static void offer_ahead(struct rf_cascade *cascade, int32_t first, struct rf_draft *draft)
+/* Keeps the rows that are worth verifying. *value: as in rf_pace_offer. */
+static void keep_worthy(const struct rf_cascade *cascade, int32_t judge, struct rf_draft *draft,
+                        double *value)
+{
+    *value = 0.0;
+    if (draft->n == 0) return;
+    if (cascade->gamma) {
+        keep_gamma(cascade, draft);
+        *value = draft->n;
+    } else {
+        rf_pace_offer(&cascade->pace, judge, draft, value);
+    }
+}
+
+/* The tokens from `first` on, which a level with passes has placed ahead, as a line. */
+static void offer_ahead(struct rf_cascade *cascade, int32_t drafter, int32_t first,
+                        struct rf_draft *draft)
 {
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
-    draft->n = length(cascade) - first;
-    for (int32_t i = 0; i < draft->n; i++) {
-        const struct mark *mark = mark_of(cascade, first + i);
-        draft->tokens[i] = text[first + i];
-        draft->parents[i] = i - 1;
-        draft->confidence[i] = mark->confidence;
-        draft->origin[i] = mark->origin;
+    draft->n = 0;
+    for (int32_t i = first; i < length(cascade); i++) {
+        const struct mark *mark = mark_of(cascade, i);
+        rf_draft_add(draft, i - first - 1, &(struct rf_choice){text[i], mark->confidence},
+                     (struct rf_proposal){mark->origin, (int8_t)drafter, 0});
     }
+}
+
+/* Adds to that line the runners-up of its tokens, then what drafters without passes propose. */
+static void branch_out(struct rf_cascade *cascade, int32_t drafter, int32_t first,
+                       const struct rf_draft *free, struct rf_draft *draft)
+{
+    for (int32_t i = 0, n = draft->n; i < n; i++) {
+        const struct rf_choice *runners_up = mark_of(cascade, first + i)->runners_up;
+        for (int32_t k = 0; k < RF_RUNNERS_UP && runners_up[k].token >= 0; k++)
+            rf_draft_add(draft, i - 1, &runners_up[k],
+                         (struct rf_proposal){(int8_t)drafter, (int8_t)drafter, 1});
+    }
+    rf_draft_merge(draft, free);
 }
 
 /* Asks the drafters with passes what they would have to read. */
@@ -314,8 +342,8 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, 
     for (int32_t i = 0; i < draft->n; i++) {
         draft->parents[i] = i - 1;
         draft->confidence[i] = 1.0f;
-        draft->origin[i] = (int8_t)judge;
     }
+    sign(draft, judge, -1);
     return limit_draft(cascade, offer->at, draft, error);
 }
 
@@ -324,6 +352,7 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, 
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
                      struct rf_error *error)
 {
+    struct rf_draft free;
     double free_value, value;
     int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
     offer->drafter = -1;
@@ -332,8 +361,10 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     if (max <= 0) return 0;
     int code = offer_forced(cascade, judge, max, offer, error);
     if (code || offer->draft.n) return code;
-    code = free_drafts(cascade, judge, max, &offer->draft, &free_value, error);
+    code = free_drafts(cascade, judge, max, &free, error);
     if (code) return code;
+    offer->draft = free;
+    keep_worthy(cascade, judge, &offer->draft, &free_value);
     ask_unread(cascade, judge, unread);
     if (cascade->gamma) {
         /* The level next below. A free level below it may draft for it. */
@@ -343,34 +374,41 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     } else {
         drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
     }
-    if (drafter < 0 || (offer->draft.n && free_value >= value)) return 0;
-    offer->drafter = drafter;
-    offer->draft.n = 0;
+    int is_free = drafter < 0 || (offer->draft.n && free_value >= value);
+    if (!cascade->gamma && (!is_free || offer->draft.n) &&
+        rf_pace_look_at_single(&cascade->pace, judge, is_free ? free_value : value)) {
+        offer->draft.n = 0;
+        return 0;
+    }
+    if (is_free) return 0;
     int32_t n = produce(cascade, drafter, judge, max, &offer->made, error);
     if (n == RF_ERR_FORMAT) { /* nothing that the answer depends on */
         cascade->is_damaged[drafter] = 1;
         rf_sequence_rewind(cascade->sequence, offer->at);
-        offer->drafter = -1;
         offer->made = 0;
         return 0;
     }
     if (n < 0) return n;
-    offer_ahead(cascade, offer->at, &offer->draft);
-    return limit_draft(cascade, offer->at, &offer->draft, error);
+    offer->drafter = drafter;
+    offer_ahead(cascade, drafter, offer->at, &offer->draft);
+    if (!cascade->gamma) branch_out(cascade, drafter, offer->at, &free, &offer->draft);
+    code = limit_draft(cascade, offer->at, &offer->draft, error);
+    if (!code && !cascade->gamma) keep_worthy(cascade, judge, &offer->draft, &value);
+    return code;
 }
 
 /* Counts what the judge makes of the rows that follow row `at`, at that place of a branch. `kept`:
- * the one that it keeps, or -1. */
-static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
+ * the one that it keeps, or -1. Runners-up behind that one were not put to the test. */
+static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct rf_draft *draft,
                          int32_t at, int32_t place, int32_t kept)
 {
-    const struct rf_draft *draft = &offer->draft;
-    int32_t credited = kept >= 0 ? proposer(offer, judge, kept) : -1;
+    int32_t credited = kept >= 0 ? draft->by[kept].proposer : -1;
     for (int32_t i = at + 1; i < draft->n; i++) {
-        int32_t drafter = draft->parents[i] == at ? proposer(offer, judge, i) : -1;
-        if (drafter < 0) continue;
-        rf_pace_judged(&cascade->pace, drafter, judge, (double)draft->confidence[i], i == kept);
-        if (credited < 0) credited = drafter;
+        const struct rf_proposal *by = &draft->by[i];
+        if (draft->parents[i] != at || by->proposer < 0) continue;
+        if (!by->runner_up || kept < 0 || i <= kept)
+            rf_pace_judged(&cascade->pace, judge, by, (double)draft->confidence[i], i == kept);
+        if (credited < 0) credited = by->proposer;
     }
     if (credited < 0 || !is_target(cascade, judge)) return;
     cascade->stats[credited].judged_at[place]++;
@@ -390,12 +428,12 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offe
             if (draft->parents[i] == at && draft->tokens[i] == choices[at + 1].token &&
                 choices[i + 1].token >= 0)
                 next = i;
-        count_judged(cascade, judge, offer, at, kept, next);
+        count_judged(cascade, judge, draft, at, kept, next);
         if (next < 0) break;
         path[kept++] = next;
     }
     for (int32_t i = 0, k = 0; i < draft->n; i++) {
-        int32_t drafter = proposer(offer, judge, i);
+        int32_t drafter = draft->by[i].proposer;
         if (drafter < 0) continue;
         cascade->stats[drafter].drafted++;
         while (k < kept && path[k] < i) k++;
@@ -404,11 +442,38 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offe
     return kept;
 }
 
+static int has_observers(const struct rf_cascade *cascade)
+{
+    for (int32_t l = 0; l < cascade->n_levels; l++)
+        if (cascade->levels[l].ops->observe) return 1;
+    return 0;
+}
+
+/* What a judge says after the text and after each row of a draft. */
+struct answers {
+    struct rf_choice choices[RF_DRAFT_ROWS + 1];
+    struct rf_choice runners_up[RF_DRAFT_ROWS + 1][RF_RUNNERS_UP];
+    struct rf_best best[RF_DRAFT_ROWS + 1];
+};
+
+/* Asks for what somebody wants to know. */
+static void prepare(const struct rf_cascade *cascade, int32_t judge, struct rf_question *question,
+                    struct answers *answers)
+{
+    for (int32_t i = 0; i <= question->draft->n; i++) {
+        answers->best[i].n = 0;
+        for (int32_t k = 0; k < RF_RUNNERS_UP; k++) answers->runners_up[i][k].token = -1;
+    }
+    if (!is_target(cascade, judge))
+        question->runners_up = answers->runners_up;
+    else if (has_observers(cascade))
+        question->best = answers->best;
+}
+
 /* Continues the text after offer->at with the kept tokens. Tokens ahead that are already these are
  * not taken back. */
-static int lay(struct rf_cascade *cascade, const struct offer *offer,
-               const struct rf_choice *choices, const int32_t *path, int32_t kept,
-               struct rf_error *error)
+static int lay(struct rf_cascade *cascade, const struct offer *offer, const struct answers *answers,
+               const int32_t *path, int32_t kept, struct rf_error *error)
 {
     int code = 0;
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
@@ -417,23 +482,15 @@ static int lay(struct rf_cascade *cascade, const struct offer *offer,
         same++;
     rf_sequence_rewind(cascade->sequence, offer->at + same);
     for (int32_t i = 0; i < kept && !code; i++) {
-        float confidence = choices[i ? path[i - 1] + 1 : 0].confidence;
-        int8_t origin = offer->draft.origin[path[i]];
-        if (i < same) {
-            struct mark *mark = mark_of(cascade, offer->at + i);
-            *mark = (struct mark){confidence, mark->state, origin};
-        } else {
-            code = place(cascade, offer->draft.tokens[path[i]], confidence, origin, error);
-        }
+        int32_t before = i ? path[i - 1] + 1 : 0, origin = offer->draft.by[path[i]].origin;
+        const struct rf_choice *choice = &answers->choices[before];
+        if (i < same)
+            set_mark(mark_of(cascade, offer->at + i), choice->confidence, origin,
+                     answers->runners_up[before]);
+        else
+            code = place(cascade, choice, origin, answers->runners_up[before], error);
     }
     return code;
-}
-
-static int has_observers(const struct rf_cascade *cascade)
-{
-    for (int32_t l = 0; l < cascade->n_levels; l++)
-        if (cascade->levels[l].ops->observe) return 1;
-    return 0;
 }
 
 static void tell_observers(const struct rf_cascade *cascade, const struct rf_question *question)
@@ -451,10 +508,9 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
 {
     const struct rf_level *level = &cascade->levels[judge];
     struct rf_cascade_stats *stats = &cascade->stats[judge];
-    struct rf_choice choices[RF_DRAFT_ROWS + 1];
+    struct answers answers;
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     const uint64_t *masks[RF_DRAFT_ROWS + 1];
-    struct rf_best best[RF_DRAFT_ROWS + 1];
     int32_t path[RF_MAX_DRAFT];
     struct rf_question question = {.text = text, .n = offer->at, .draft = &offer->draft};
     int code = 0;
@@ -463,12 +519,9 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
         question.masks = masks;
     }
     if (code) return code;
-    if (is_target(cascade, judge) && has_observers(cascade)) {
-        question.best = best;
-        for (int32_t i = 0; i <= offer->draft.n; i++) best[i].n = 0;
-    }
+    prepare(cascade, judge, &question, &answers);
     double start = cascade->now();
-    code = level->ops->choose(level->self, &question, choices, error);
+    code = level->ops->choose(level->self, &question, answers.choices, error);
     double seconds = cascade->now() - start;
     stats->seconds += seconds;
     if (code) return code;
@@ -478,13 +531,13 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
         rf_pace_pass(&cascade->pace, judge, question.rows, question.seconds);
     }
     if (question.best) tell_observers(cascade, &question);
-    int32_t kept = walk(cascade, judge, offer, choices, path);
-    code = lay(cascade, offer, choices, path, kept, error);
+    int32_t kept = walk(cascade, judge, offer, answers.choices, path);
+    code = lay(cascade, offer, &answers, path, kept, error);
     if (code) return code;
     code = level->ops->keep(level->self, text, offer->at + kept, path, kept, error);
     if (code) return code;
-    const struct rf_choice *own = &choices[kept ? path[kept - 1] + 1 : 0];
-    code = place(cascade, own->token, own->confidence, judge, error);
+    int32_t last = kept ? path[kept - 1] + 1 : 0;
+    code = place(cascade, &answers.choices[last], judge, answers.runners_up[last], error);
     return code ? code : kept + 1;
 }
 
@@ -504,18 +557,20 @@ static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
 }
 
 /* Whether `level` should draft another token for `judge`. Its tokens from `first` on are not judged
- * yet. Takes back tokens at the end that are not worth verifying. */
+ * yet. With a fixed gamma takes back tokens at the end that are not sure enough; otherwise the last
+ * one may not be worth a row, but its runners-up are. */
 static int go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
                  int32_t *known, double *p)
 {
+    const struct rf_proposal by = {.proposer = (int8_t)level};
     for (; *known < length(cascade); ++*known) {
         double confidence = (double)mark_of(cascade, *known)->confidence;
         int32_t place = *known - first;
-        double next = *p * rf_pace_acceptance(&cascade->pace, level, judge, confidence);
+        double next = *p * rf_pace_acceptance(&cascade->pace, judge, &by, confidence);
         int worth = cascade->gamma ? confidence >= (double)cascade->min_confidence
                                    : rf_pace_worth_row(&cascade->pace, judge, place + 1, next);
         if (!worth) {
-            rf_sequence_rewind(cascade->sequence, *known);
+            if (cascade->gamma) rf_sequence_rewind(cascade->sequence, *known);
             return 0;
         }
         *p = next;
@@ -545,10 +600,11 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
         cascade->reading += seconds;
     else if (draft.n > 0)
         rf_pace_pass(&cascade->pace, drafter, 1, seconds / draft.n);
-    memset(draft.origin, drafter, (size_t)draft.n);
+    sign(&draft, drafter, drafter);
     code = limit_draft(cascade, length(cascade), &draft, error);
     for (int32_t i = 0; i < draft.n && !code; i++)
-        code = place(cascade, draft.tokens[i], draft.confidence[i], drafter, error);
+        code = place(cascade, &(struct rf_choice){draft.tokens[i], draft.confidence[i]}, drafter,
+                     NULL, error);
     return code ? code : draft.n;
 }
 

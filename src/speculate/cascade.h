@@ -41,9 +41,10 @@ struct rf_cascade {
     int32_t base; /* committed tokens at the beginning of the round */
     struct mark {
         float confidence;
-        int32_t state;         /* of the grammar, after the token */
-        int8_t origin;         /* the level that proposed the token first */
-    } marks[RF_MAX_DRAFT + 1]; /* of the tokens ahead */
+        int32_t state;                              /* of the grammar, after the token */
+        int8_t origin;                              /* the level that proposed the token first */
+        struct rf_choice runners_up[RF_RUNNERS_UP]; /* token -1: none */
+    } marks[RF_MAX_DRAFT + 1];                      /* of the tokens ahead */
     struct rf_cascade_stats stats[RF_MAX_LEVELS];
 };
 

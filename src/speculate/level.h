@@ -21,6 +21,9 @@ struct rf_question {
     /* [1 + draft->n]: likely tokens after the text and each of the draft, for the level to fill in
      * as far as it finds them with its choices; else .n stays 0. NULL: nobody wants to know. */
     struct rf_best *best;
+    /* [1 + draft->n]: the runners-up of each choice, for the level to fill in; a token is -1 where
+     * there is none, as all are before. NULL: nobody wants to know. */
+    struct rf_choice (*runners_up)[RF_RUNNERS_UP];
 };
 
 /* A level follows one text. It gets text[0 .. n) in each call and is told when tokens are taken

@@ -89,6 +89,11 @@ static const uint64_t *mask_of(const struct rf_question *question, int32_t i)
     return question->masks ? question->masks[i] : NULL;
 }
 
+static struct rf_choice *runners_up_of(const struct rf_question *question, int32_t i)
+{
+    return question->runners_up ? question->runners_up[i] : NULL;
+}
+
 static int take_choices(struct rf_model_level *level, const struct rf_question *question,
                         int32_t first, int32_t n_draft, const struct rf_best *best,
                         struct rf_choice *choices, struct rf_error *error)
@@ -98,14 +103,15 @@ static int take_choices(struct rf_model_level *level, const struct rf_question *
         int32_t path[RF_DRAFT_ROWS], n_path = path_to(question->draft, i, path);
         const float *logits;
         if (best) {
-            code = rf_sampler_take(&best[i + 1], question->n + n_path, &choices[i + 1], error);
+            code = rf_sampler_take(&best[i + 1], question->n + n_path, &choices[i + 1],
+                                   runners_up_of(question, i + 1), error);
             continue;
         }
         code = level->view->backend->ops->logits(level->view, first + 1 + i, &logits, error);
         if (!code)
             code = rf_sampler_choose_after(level->sampler, logits, mask_of(question, i + 1),
                                            question->text, question->n, path, n_path,
-                                           &choices[i + 1], error);
+                                           &choices[i + 1], runners_up_of(question, i + 1), error);
     }
     return code;
 }
@@ -118,11 +124,11 @@ static int choose_again(struct rf_model_level *level, const struct rf_question *
     const float *logits;
     const uint64_t *mask = mask_of(question, 0);
     if (best && !mask && rf_sampler_is_greedy(level->sampler))
-        return rf_sampler_take(best, question->n, choice, error);
+        return rf_sampler_take(best, question->n, choice, runners_up_of(question, 0), error);
     int code = rf_sequence_answer(level->sequence, level->view, &logits, error);
     if (code) return code;
     return rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL,
-                                   0, choice, error);
+                                   0, choice, runners_up_of(question, 0), error);
 }
 
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
@@ -155,7 +161,9 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
         return code;
     }
     int is_greedy = rf_sampler_is_greedy(level->sampler);
-    int32_t n_best = question->best ? RF_MAX_BEST : is_greedy;
+    int32_t n_best = question->best                      ? RF_MAX_BEST
+                     : is_greedy && question->runners_up ? 1 + RF_RUNNERS_UP
+                                                         : is_greedy;
     const struct rf_read_options options = {.n_best = n_best, .best = n_best ? best : NULL};
     int code = rf_read(level->view, &ask, 1, &options, &cost, error);
     if (code) return code;
@@ -243,7 +251,7 @@ static int32_t write_tokens(struct rf_translated_level *level, int32_t max,
         if (length >= rf_sequence_n_ctx(sequence)) break;
         struct rf_ask ask = {.sequence = sequence, .n_text = length};
         int code = rf_read(level->view, &ask, 1, &options, NULL, error);
-        if (!code) code = rf_sampler_take(&best, length, &written[n], error);
+        if (!code) code = rf_sampler_take(&best, length, &written[n], NULL, error);
         if (code) return code;
         if (n && (double)written[n].confidence * 100 < UNSURE_PER_CENT) break;
         rf_sequence_place(sequence, &written[n].token, 1);

@@ -54,7 +54,10 @@ static const struct {
      *             + (judged < hardly_known ? look_first * tokens in the time saved so far : 0)
      * docs/speculation.md states both shares as promises to the user. */
     double look_again;
-    double look_first;   /* (traces) */
+    double look_first; /* (traces) */
+    /* A plain round that loses `loss` tokens is made all the same when
+     *     loss <= look_at_single * tokens since the last one, or there was none */
+    double look_at_single;
     double hardly_known; /* judged tokens */
 
     /* A drafter reads an unknown text when (traces)
@@ -96,6 +99,7 @@ static const struct {
     .fade_rounds = 0.94,
     .look_again = 0.006,
     .look_first = 0.02,
+    .look_at_single = 0.002,
     .hardly_known = 6.0,
     .spend_saved = 0.4,
     .spend_plain = 0.015,
@@ -144,11 +148,14 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
         pace->judges[j].saved_seconds = 0.0;
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
-            for (int b = 0; b < RF_PACE_BUCKETS; b++)
+            for (int b = 0; b < RF_PACE_BUCKETS; b++) {
                 count(&pair->buckets[b], tuning.fade_request, 0.0, 0.0);
+                count(&pair->runners_up[b], tuning.fade_request, 0.0, 0.0);
+            }
             count(&pair->all, tuning.fade_request, 0.0, 0.0);
             pair->rounds *= tuning.fade_request;
             pair->drafted *= tuning.fade_request;
+            pair->rows *= tuning.fade_request;
             pair->yielded *= tuning.fade_request;
         }
     }
@@ -200,6 +207,18 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     }
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;
+    if (rows == 1) cost->since_single = 0.0;
+}
+
+/* What was not measured lies between its measured neighbours, if it has both. */
+static double seconds_of(const struct rf_pace_cost *cost, int32_t rows)
+{
+    int32_t low = rows, high = rows;
+    while (low > 0 && !cost->seen[low - 1]) low--;
+    while (high <= RF_PACE_ROWS && !cost->seen[high - 1]) high++;
+    if (low == high || low == 0 || high > RF_PACE_ROWS) return cost->seconds[rows - 1];
+    double share = (double)(rows - low) / (high - low);
+    return cost->seconds[low - 1] + share * (cost->seconds[high - 1] - cost->seconds[low - 1]);
 }
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
@@ -208,8 +227,10 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
     /* More rows never cost less; a measurement that says so is noise. */
     double most = 0.0;
-    for (int r = 0; r < rows; r++)
-        if (pace->costs[level].seconds[r] > most) most = pace->costs[level].seconds[r];
+    for (int32_t r = 1; r <= rows; r++) {
+        double seconds = seconds_of(&pace->costs[level], r);
+        if (seconds > most) most = seconds;
+    }
     return most;
 }
 
@@ -250,22 +271,26 @@ static double share(struct rf_pace_count count, double guess)
     return (count.kept + tuning.prior_judged * guess) / (count.judged + tuning.prior_judged);
 }
 
-double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge,
+double rf_pace_acceptance(const struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
                           double confidence)
 {
+    const struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
+    int b = bucket_of(confidence);
+    if (by->runner_up) return share(pair->runners_up[b], confidence);
     /* A model's confidence is corrected by what is usual for a drafter of its kind. */
-    double own = pace->has_passes[drafter] ? tuning.own_opinion : 1.0;
-    double guess = own * confidence + (1.0 - own) * pace->acceptance[drafter];
-    return share(pace->pairs[drafter][judge].buckets[bucket_of(confidence)], guess);
+    double own = pace->has_passes[by->proposer] ? tuning.own_opinion : 1.0;
+    double guess = own * confidence + (1.0 - own) * pace->acceptance[by->proposer];
+    return share(pair->buckets[b], guess);
 }
 
-void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
-                    int kept)
+void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
+                    double confidence, int kept)
 {
-    assert(drafter >= 0 && drafter < judge && judge < pace->n_levels);
-    struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    count(&pair->buckets[bucket_of(confidence)], tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
-    count(&pair->all, tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+    assert(by->proposer >= 0 && by->proposer < judge && judge < pace->n_levels);
+    struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
+    struct rf_pace_count *buckets = by->runner_up ? pair->runners_up : pair->buckets;
+    count(&buckets[bucket_of(confidence)], tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+    if (!by->runner_up) count(&pair->all, tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
 }
 
 struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter)
@@ -297,7 +322,7 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
-    double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, tokens = 1.0;
+    double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, rows, tokens = 1.0;
     for (int32_t g = 1; g < RF_PACE_FEW; g++) {
         p *= acceptance;
         yield += p;
@@ -307,10 +332,11 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
         drafted = g;
         tokens = yield;
     }
-    drafted =
-        (drafted * tuning.prior_rounds + pair->drafted) / (tuning.prior_rounds + pair->rounds);
-    tokens = (tokens * tuning.prior_rounds + pair->yielded) / (tuning.prior_rounds + pair->rounds);
-    return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + drafted)};
+    double prior = tuning.prior_rounds, rounds = prior + pair->rounds;
+    rows = (drafted * prior + pair->rows) / rounds;
+    drafted = (drafted * prior + pair->drafted) / rounds;
+    tokens = (tokens * prior + pair->yielded) / rounds;
+    return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + rows)};
 }
 
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
@@ -347,16 +373,30 @@ static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
     return at->tokens / at->seconds;
 }
 
+/* p[i]: the judge keeps row i and all that it follows. */
+static void estimate(const struct rf_pace *pace, int32_t judge, const struct rf_draft *offer,
+                     double *p)
+{
+    double
+        left[RF_DRAFT_ROWS + 1]; /* after the text and each row: that it keeps none seen so far */
+    for (int32_t i = 0; i <= offer->n; i++) left[i] = 1.0;
+    for (int32_t i = 0; i < offer->n; i++) {
+        const struct rf_proposal *by = &offer->by[i];
+        double *others = &left[offer->parents[i] + 1];
+        double own = rf_pace_acceptance(pace, judge, by, (double)offer->confidence[i]);
+        if (by->runner_up) own *= *others;
+        *others = *others > own ? *others - own : 0.0;
+        p[i] = offer->parents[i] < 0 ? own : own * p[offer->parents[i]];
+    }
+}
+
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value)
 {
     double lambda = rate_of_rows(pace, judge), p[RF_DRAFT_ROWS], yield = 1.0;
     int32_t order[RF_DRAFT_ROWS], best = 0;
     int keep[RF_DRAFT_ROWS] = {0};
-    for (int32_t i = 0; i < offer->n; i++) {
-        p[i] = rf_pace_acceptance(pace, offer->origin[i], judge, (double)offer->confidence[i]);
-        if (offer->parents[i] >= 0) p[i] *= p[offer->parents[i]];
-    }
+    estimate(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
     *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t i = 0; i < offer->n; i++) {
@@ -414,23 +454,34 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     return best;
 }
 
-void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made,
-                   int32_t drafted, int32_t yielded, double reading)
+int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value)
+{
+    const struct rf_pace_cost *cost = &pace->costs[judge];
+    double plain = 1.0 - rate_of_rows(pace, judge) * rf_pace_cost(pace, judge, 1);
+    double loss = value - plain;
+    /* Without a loss plain decoding is the rule, and drafts are an exception that is wanted. */
+    return !cost->seen[0] || (loss > 0.0 && loss <= tuning.look_at_single * cost->since_single);
+}
+
+void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t rows,
+                   int32_t yielded, double reading)
 {
     assert(judge >= 0 && judge < pace->n_levels && drafter < judge);
-    assert(drafted >= 0 && drafted <= RF_DRAFT_ROWS && yielded >= 1);
+    assert(rows >= 0 && rows <= RF_DRAFT_ROWS && yielded >= 1);
     struct rf_pace_judge *at = &pace->judges[judge];
-    double seconds = rf_pace_cost(pace, judge, drafted + 1);
+    double seconds = rf_pace_cost(pace, judge, rows + 1);
     if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
     at->tokens = at->tokens * tuning.fade_rounds + yielded;
     at->seconds = at->seconds * tuning.fade_rounds + seconds;
     at->saved_seconds += yielded * rf_pace_cost(pace, judge, 1) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
+    pace->costs[judge].since_single += yielded;
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     pair->rounds = pair->rounds * tuning.fade_rounds + 1.0;
     pair->drafted = pair->drafted * tuning.fade_rounds + made;
+    pair->rows = pair->rows * tuning.fade_rounds + rows;
     pair->yielded = pair->yielded * tuning.fade_rounds + yielded;
     pair->idle_tokens = 0.0;
 }
