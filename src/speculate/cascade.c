@@ -655,6 +655,7 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
                        "a session without tokens has nothing to go on from");
     rf_sequence_rewind(sequence, n);
     cascade->base = n;
+    cascade->pace.length = n;
     int code = follow_grammar(cascade, n, error);
     if (code) return code;
     if (cascade->matcher && cascade->grammar_state == RF_STATE_FINAL) return 0;

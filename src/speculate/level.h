@@ -58,7 +58,11 @@ struct rf_level_ops {
 struct rf_level {
     const struct rf_level_ops *ops; /* either choose and keep, or draft */
     void *self;
-    double cost;       /* the first guess of a pass over one row, with the target's as 1 */
+    double cost; /* the first guess of a pass over one row, with the target's as 1 */
+    /* The first guess of what each token of the text before adds to each row, in the same unit, and
+     * how many tokens it reads at most; 0: all. */
+    double attention;
+    int32_t window;
     double acceptance; /* the first guess of the share of its tokens that levels above keep */
     int has_passes;    /* its drafts take the time of passes; otherwise they are free */
 };

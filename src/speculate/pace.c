@@ -26,6 +26,9 @@ static const struct {
     uint32_t few_seen, some_seen;
     double neighbour_gain;
     double least_gain_measured, least_gain_guessed;
+    /* Of an error, the table takes the share (1 - s)^2, where s is attention's share of the
+     * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
+    double gain_attention, soft_share;
     double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
     double largest_first_error; /* likewise in a level's first passes; 0.7 is a factor of 2 */
     uint32_t first_passes;      /* that many */
@@ -84,6 +87,8 @@ static const struct {
     .neighbour_gain = 0.7,
     .least_gain_measured = 0.15,
     .least_gain_guessed = 0.5,
+    .gain_attention = 0.1,
+    .soft_share = 0.05,
     .largest_error = 0.25,
     .largest_first_error = 0.7,
     .first_passes = 3,
@@ -123,6 +128,8 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         assert(!levels[l].has_passes || levels[l].cost > 0.0);
         pace->has_passes[l] = levels[l].has_passes;
         pace->acceptance[l] = levels[l].acceptance;
+        pace->costs[l].attention = levels[l].attention;
+        pace->costs[l].window = levels[l].window;
         int is_narrow = levels[l].cost < tuning.narrow_below;
         const double *shape = is_narrow ? tuning.narrow : tuning.wide;
         double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
@@ -166,6 +173,16 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
 static void scale(struct rf_pace_cost *cost, double factor)
 {
     for (int r = 0; r < RF_PACE_ROWS; r++) cost->seconds[r] *= factor;
+    cost->attention *= factor;
+}
+
+/* Seconds that the text adds to a pass. */
+static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost *cost,
+                           int32_t rows)
+{
+    int32_t length = pace->length;
+    if (cost->window && length > cost->window) length = cost->window;
+    return cost->attention * length * rows;
 }
 
 static double clamp(double x, double limit)
@@ -181,7 +198,9 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
     assert(level >= 0 && level < pace->n_levels && pace->has_passes[level]);
     struct rf_pace_cost *cost = &pace->costs[level];
-    double error = log(seconds / cost->seconds[rows - 1]);
+    double attention = attention_of(pace, cost, rows),
+           expected = cost->seconds[rows - 1] + attention, part = attention / expected;
+    double error = log(seconds / expected);
     uint32_t seen = cost->measured;
     if (seen == 0) {
         /* The first measurement of any level turns all guesses into seconds. So does the target's
@@ -199,6 +218,9 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
         error = clamp(error, seen < tuning.first_passes ? tuning.largest_first_error
                                                         : tuning.largest_error);
         if (error > 0.0 && seen >= tuning.first_passes) gain *= tuning.slower_gain;
+        cost->attention *=
+            exp(tuning.gain_attention * part / (part * part + tuning.soft_share) * error);
+        gain *= (1.0 - part) * (1.0 - part);
         for (int r = 0; r < RF_PACE_ROWS; r++) {
             double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
                    least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
@@ -231,7 +253,7 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
         double seconds = seconds_of(&pace->costs[level], r);
         if (seconds > most) most = seconds;
     }
-    return most;
+    return most + attention_of(pace, &pace->costs[level], rows);
 }
 
 /* Seconds of a pass over a mean number of rows. */

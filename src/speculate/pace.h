@@ -12,9 +12,9 @@
  * likeliest rows, as long as a row is worth its own seconds. When nothing promises more, the judge
  * decodes plainly. The probabilities are the drafter's confidence, corrected by what became of
  * earlier tokens of the same confidence. The seconds of a round are sums over the table of usual
- * pass times; a single measurement moves that table only a little, since anything on the machine
- * may have disturbed it. ML-SpecQD's speed-up formula (section III, (alpha N + 1) / (1 + N / S)) is
- * the case of constant acceptance and costs.
+ * pass times, which grow with the text; a single measurement moves them only a little, since
+ * anything on the machine may have disturbed it. ML-SpecQD's speed-up formula (section III, (alpha
+ * N + 1) / (1 + N / S)) is the case of constant acceptance and costs.
  *
  * The pace computes only; it reads no clock. */
 #ifndef RF_SPECULATE_PACE_H
@@ -32,9 +32,12 @@ enum {
 };
 _Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in another way");
 
-/* Seconds of passes over 1 .. RF_PACE_ROWS rows. */
+/* Seconds of passes over 1 .. RF_PACE_ROWS rows: seconds[rows - 1] for rows without a text before
+ * them, and `attention` for each row and each token of the text. */
 struct rf_pace_cost {
     double seconds[RF_PACE_ROWS];
+    double attention;
+    int32_t window;              /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
     double since_single;         /* tokens yielded by rounds since a pass over 1 row was measured */
@@ -60,6 +63,7 @@ struct rf_pace_judge {
 
 struct rf_pace {
     int32_t n_levels; /* the target is the last */
+    int32_t length;   /* of the text, in tokens: the caller's to set */
     struct rf_pace_cost costs[RF_MAX_LEVELS];
     int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
@@ -78,7 +82,7 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon);
 
 /* A pass of `level` over `rows` rows took `seconds`. More than RF_PACE_ROWS rows are ignored. */
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds);
-/* Expected seconds of a pass. rows: 1 .. RF_PACE_ROWS. */
+/* Expected seconds of a pass after a text of pace->length tokens. rows: 1 .. RF_PACE_ROWS. */
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
 
 /* The probability that `judge` keeps a token of this confidence, given that it keeps those before;

@@ -29,7 +29,7 @@ static void check(const struct rf_pace *pace)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const char first[] = "riffle pace 2\n";
+    static const char first[] = "riffle pace 3\n";
     char path[64];
     struct rf_pace pace, again;
     struct rf_error error;
@@ -41,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     fclose(file);
     rf_pace_init(&pace, levels, 3);
     rf_pace_load(&pace, names, path);
+    check(&pace);
+    pace.length = 1000000;
     check(&pace);
     for (int i = 0; i < 64; i++) rf_pace_pass(&pace, 2, 1 + i % RF_PACE_ROWS, 0.01);
     for (int i = 0; i < 64; i++) rf_pace_judged(&pace, 2, &by, 0.9, i % 3 != 0);

@@ -1075,7 +1075,7 @@ static void test_costs(void)
     rf_pace_load(&loaded, names, path);
     CHECK(fabs(rf_pace_cost(&loaded, 0, 1) / rf_pace_cost(pace, 0, 1) - 1) < 1e-2);
     FILE *damaged = fopen(path, "wb");
-    fputs("riffle pace 2\n\"target\" 0.1 3 nonsense\n\"cast\" -1", damaged);
+    fputs("riffle pace 3\n\"target\" 0.1 3 nonsense\n\"cast\" -1", damaged);
     fclose(damaged);
     struct rf_pace fresh;
     rf_pace_init(&fresh, chain.levels, 2);
@@ -1087,6 +1087,46 @@ static void test_costs(void)
     CHECK(memcmp(&loaded, &fresh, sizeof fresh) == 0);
     CHECK_INT(rf_pace_save(pace, names, "/nonexistent/folder/file", &error), RF_ERR_IO);
     finish(&chain);
+}
+
+/* Texts of different lengths, passes of different rows, and a machine that is disturbed: costs are
+ * known at each length, whatever the first guess of attention was. */
+static void test_costs_by_length(void)
+{
+    static const int32_t lengths[] = {100, 1000, 8000};
+    static const double guesses[] = {1e-6, 4e-6, 3e-5};
+    for (int g = 0; g < 3; g++) {
+        struct chain chain = {0};
+        struct rf_pace pace;
+        uint64_t h = 1;
+        add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+        add_target(&chain, 1.0);
+        chain.levels[1].attention = guesses[g]; /* it is 1e-5 passes */
+        rf_pace_init(&pace, chain.levels, 2);
+        for (int text = 0; text < 60; text++)
+            for (int pass = 0; pass < 40; pass++) {
+                h = mix(h);
+                pace.length = lengths[text % 3] + pass;
+                int32_t rows = 1 + (int32_t)(h % 9);
+                double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
+                rf_pace_pass(&pace, 1, rows,
+                             0.1 * noise * (1 + 0.02 * rows + 1e-5 * rows * pace.length));
+            }
+        for (int l = 0; l < 3; l++)
+            for (int32_t rows = 1; rows <= 9; rows += 4) {
+                pace.length = lengths[l];
+                double wanted = 0.1 * (1 + 0.02 * rows + 1e-5 * rows * pace.length),
+                       ratio = rf_pace_cost(&pace, 1, rows) / wanted;
+                CHECK_MSG(ratio > 0.9 && ratio < 1.1, "guess %g, %d rows after %d tokens: %.3f",
+                          guesses[g], rows, pace.length, ratio);
+            }
+        chain.levels[1].window = 100; /* what it reads at most */
+        rf_pace_init(&pace, chain.levels, 2);
+        pace.length = 100;
+        double near = rf_pace_cost(&pace, 1, 8);
+        pace.length = 8000;
+        CHECK(rf_pace_cost(&pace, 1, 8) == near);
+    }
 }
 
 int main(void)
@@ -1104,5 +1144,6 @@ int main(void)
     test_dear_drafts();
     test_disturbed();
     test_costs();
+    test_costs_by_length();
     return check_result();
 }

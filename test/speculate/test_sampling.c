@@ -204,10 +204,14 @@ static struct rf_cascade *open_cascade(const struct chain *chain, struct rf_sequ
     int32_t n = 0;
     for (int kind = 0; kind < 2; kind++)
         if (chain->drafters & 1 << kind)
-            levels[n++] = (struct rf_level){&drafting_ops[kind], NULL, 0.0, 0.3, 0};
+            levels[n++] = (struct rf_level){.ops = &drafting_ops[kind], .acceptance = 0.3};
     for (int l = chain->first; l <= chain->last; l++) {
         scripted[l].fault = l == chain->last ? chain->fault : FAULTLESS;
-        levels[n++] = (struct rf_level){&scripted_ops, &scripted[l], 0.05 * (l + 1), 0.7, 1};
+        levels[n++] = (struct rf_level){.ops = &scripted_ops,
+                                        .self = &scripted[l],
+                                        .cost = 0.05 * (l + 1),
+                                        .acceptance = 0.7,
+                                        .has_passes = 1};
     }
     levels[n - 1].cost = 1.0;
     struct rf_cascade *cascade;
