@@ -532,6 +532,11 @@ static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct of
     }
     if (question.best) tell_observers(cascade, &question);
     int32_t kept = walk(cascade, judge, offer, answers.choices, path);
+    if (is_target(cascade, judge)) {
+        cascade->judged = offer->draft;
+        cascade->n_path = kept;
+        memcpy(cascade->path, path, (size_t)kept * sizeof *path);
+    }
     code = lay(cascade, offer, &answers, path, kept, error);
     if (code) return code;
     code = level->ops->keep(level->self, text, offer->at + kept, path, kept, error);
@@ -656,6 +661,7 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
     rf_sequence_rewind(sequence, n);
     cascade->base = n;
     cascade->pace.length = n;
+    cascade->judged.n = cascade->n_path = 0;
     int code = follow_grammar(cascade, n, error);
     if (code) return code;
     if (cascade->matcher && cascade->grammar_state == RF_STATE_FINAL) return 0;

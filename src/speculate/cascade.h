@@ -46,6 +46,10 @@ struct rf_cascade {
         struct rf_choice runners_up[RF_RUNNERS_UP]; /* token -1: none */
     } marks[RF_MAX_DRAFT + 1];                      /* of the tokens ahead */
     struct rf_cascade_stats stats[RF_MAX_LEVELS];
+
+    /* What the target judged in the last round, and which rows it kept, in their order. */
+    struct rf_draft judged;
+    int32_t path[RF_MAX_DRAFT], n_path;
 };
 
 /* The levels are copied. What they point to and the sequence must outlive the cascade. The cascade
