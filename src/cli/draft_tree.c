@@ -16,7 +16,8 @@ static void print_row(FILE *out, const riffle_draft_row *row, int depth, const r
                       const riffle_stats *stats)
 {
     char text[TOKEN_BYTES + 1];
-    int64_t n = riffle_detokenize(model, &row->token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, TOKEN_BYTES);
+    int64_t n =
+        riffle_detokenize(model, &row->token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, TOKEN_BYTES);
     text[n < 0 ? 0 : n > TOKEN_BYTES ? TOKEN_BYTES : n] = 0;
     fprintf(out, "%*s%c \"", 2 * depth, "", row->kept ? '*' : ' ');
     int width = 2 * depth + 4 + print_name(out, text);

@@ -302,7 +302,7 @@ static void offer_ahead(struct rf_cascade *cascade, int32_t drafter, int32_t fir
 
 /* Adds to that line the runners-up of its tokens, then what drafters without passes propose. */
 static void branch_out(struct rf_cascade *cascade, int32_t drafter, int32_t first,
-                       const struct rf_draft *free, struct rf_draft *draft)
+                       const struct rf_draft *tables, struct rf_draft *draft)
 {
     for (int32_t i = 0, n = draft->n; i < n; i++) {
         const struct rf_choice *runners_up = mark_of(cascade, first + i)->runners_up;
@@ -310,7 +310,7 @@ static void branch_out(struct rf_cascade *cascade, int32_t drafter, int32_t firs
             rf_draft_add(draft, i - 1, &runners_up[k],
                          (struct rf_proposal){(int8_t)drafter, (int8_t)drafter, 1});
     }
-    rf_draft_merge(draft, free);
+    rf_draft_merge(draft, tables);
 }
 
 /* Asks the drafters with passes what they would have to read. */
@@ -352,7 +352,7 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, 
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
                      struct rf_error *error)
 {
-    struct rf_draft free;
+    struct rf_draft tables; /* what drafters without passes propose */
     double free_value, value;
     int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
     offer->drafter = -1;
@@ -361,9 +361,9 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     if (max <= 0) return 0;
     int code = offer_forced(cascade, judge, max, offer, error);
     if (code || offer->draft.n) return code;
-    code = free_drafts(cascade, judge, max, &free, error);
+    code = free_drafts(cascade, judge, max, &tables, error);
     if (code) return code;
-    offer->draft = free;
+    offer->draft = tables;
     keep_worthy(cascade, judge, &offer->draft, &free_value);
     ask_unread(cascade, judge, unread);
     if (cascade->gamma) {
@@ -391,7 +391,7 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     if (n < 0) return n;
     offer->drafter = drafter;
     offer_ahead(cascade, drafter, offer->at, &offer->draft);
-    if (!cascade->gamma) branch_out(cascade, drafter, offer->at, &free, &offer->draft);
+    if (!cascade->gamma) branch_out(cascade, drafter, offer->at, &tables, &offer->draft);
     code = limit_draft(cascade, offer->at, &offer->draft, error);
     if (!code && !cascade->gamma) keep_worthy(cascade, judge, &offer->draft, &value);
     return code;
