@@ -126,9 +126,8 @@ struct script {
 
     struct rf_draft last; /* a judge: asked about, after n_last tokens */
     int32_t n_last;
-    struct rf_draft offers[OFFERS]; /* a drafter's latest, each after n_offered tokens */
-    int32_t n_offered[OFFERS], next_offer;
-    int32_t origins[MOST_TEXT]; /* of the tokens that a judge kept or said */
+    int32_t n_offered[OFFERS], next_offer; /* a drafter's: where it made its latest offers */
+    int32_t origins[MOST_TEXT];            /* of the tokens that a judge kept or said */
     struct chain *chain;
 };
 
@@ -141,6 +140,9 @@ struct chain {
     int32_t limit; /* of the text's length in this round */
     struct account account;
 };
+
+/* The latest offers of the drafters of the chain that runs: too many for the stack. */
+static struct rf_draft offers[RF_MAX_LEVELS][OFFERS];
 
 /* What the random chains came across: a test of what never happens says nothing. */
 static struct {
@@ -245,7 +247,7 @@ static int was_offered(const struct script *script, int32_t n, const struct rf_d
                        int32_t row)
 {
     for (int32_t i = 0; i < OFFERS; i++)
-        if (script->n_offered[i] == n && has_path(&script->offers[i], draft, row)) return 1;
+        if (script->n_offered[i] == n && has_path(&offers[script->id - 1][i], draft, row)) return 1;
     return 0;
 }
 
@@ -462,7 +464,7 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     else
         draft_line(script, longer, n, max, out);
     clock_seconds += script->row_cost * out->n;
-    script->offers[script->next_offer] = *out;
+    offers[script->id - 1][script->next_offer] = *out;
     script->n_offered[script->next_offer] = n;
     script->next_offer = (script->next_offer + 1) % OFFERS;
     return 0;
