@@ -284,7 +284,8 @@ static struct way riffle_way(char **memory, const char *name, int tier, enum rf_
     const struct rf_kernels *kernels = rf_cpu_kernels(tier);
     enum rf_operand form = rf_operand_of(format);
     void *x = take(memory, kernels->packed_bytes[form](MOST_ROWS, K));
-    for (size_t i = 0; i < MOST_ROWS; i++) kernels->pack[form](x, i, operands->x + i * K, K);
+    for (size_t i = 0; i < MOST_ROWS; i++)
+        kernels->pack[form](&(struct rf_pack_args){x, i, K, operands->x + i * K, 0, K});
     return (struct way){
         name, multiply_riffle, w, x, operands->y, .kernels = kernels, .format = format};
 }

@@ -123,11 +123,10 @@ typedef struct riffle_model_options {
     size_t struct_size;
     uint32_t flags;  /* RIFFLE_OPEN_* */
     int32_t threads; /* for loading; 0: one for each core that `cores` selects */
-    /* "stored": quantised types as stored, all others in BF16. "bf16": all in BF16. "auto"
-     * (default): "bf16" for a quantised model of fewer than 300 million parameters, which answers
-     * badly with activations in 8 bits, unless `activations` chooses their bits; else "stored". */
+    /* "stored" or "auto" (default): quantised types as stored, all others in BF16. "bf16": all in
+     * BF16. */
     const char *weights;
-    const char *chat_template; /* name of a known template; NULL: recognise the file's own */
+    const char *chat_template; /* name of a built-in template; NULL: the file's own */
     riffle_progress_fn progress;
     void *progress_user;
     const riffle_allocator *allocator; /* copied; NULL: the system's */
@@ -155,12 +154,16 @@ typedef struct riffle_model_options {
     /* Path of a corpus (riffle_corpus_build), for "auto" and for a level called "corpus"; NULL:
      * none. It is mapped read-only. */
     const char *corpus;
-    /* The input rows of layers with quantised weights: "8" bits with a scale for each 32 values, or
-     * "16" (BF16). "auto" (default): "16" where that costs less than 5 % of the decoding speed, by
-     * a table of measurements, so that the same machine always gives the same text; else "8". BF16
-     * weights always take 16. */
+    /* The input rows of layers with quantised weights: "8" or "16" bits, with a scale for each 32
+     * values. "auto" (default): "16" for a model of fewer than 300 million parameters, which
+     * answers badly with 8; else "8", in which prompts and drafts take half the time. BF16 weights
+     * always take 16. */
     const char *activations;
-    uint64_t reserved[3];
+    /* Where the model computes: "cpu" (default), "cuda" or "cuda:N", or "auto": the first CUDA
+     * device, or the processor if there is none, and then riffle_model_info.device_note says why.
+     * riffle_devices() in riffle_experimental.h lists them. */
+    const char *device;
+    uint64_t reserved[2];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
@@ -181,7 +184,7 @@ typedef struct riffle_model_info {
     const char *weights;       /* what passes read: "stored" or "bf16" */
     const char *weights_note;  /* stored types computed in another format: "Q5_0 as Q8_0"; or "" */
     const char *tokenizer;     /* "sentencepiece" or "bpe:qwen2" */
-    const char *chat_template; /* its name; "" if none was recognised: riffle_chat_* then fail */
+    const char *chat_template; /* its name, "jinja" of the file; "": none, riffle_chat_* fail */
     uint64_t n_params;
     uint64_t file_bytes;
     uint64_t weight_bytes;   /* read by one decoding pass */
@@ -195,9 +198,11 @@ typedef struct riffle_model_info {
     int32_t bos_token, eos_token; /* -1: none */
     int32_t adds_bos;             /* the model expects its BOS token before a text */
     float rope_theta;
-    const char *weights_reason;     /* why "auto" chose `weights`, without a full stop; else "" */
+    const char *weights_reason;     /* "": `weights` needs no reason any more */
     const char *activations_reason; /* likewise, of `activation_bits` */
     int32_t activation_bits;        /* of quantised weights' input rows: 8 or 16 */
+    const char *device;             /* "cpu", "cuda:0" */
+    const char *device_note;        /* why "auto" chose the processor, a sentence; else "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,
@@ -244,11 +249,14 @@ RIFFLE_API int64_t riffle_chat_format(const riffle_model *model, const riffle_me
  * ------------------------------------------------------------------------------------------------
  */
 
-#define RIFFLE_DEFAULT_CTX 8192
+#define RIFFLE_DEFAULT_CTX 131072
 
 typedef struct riffle_session_options {
     size_t struct_size;
-    int32_t n_ctx;   /* capacity in tokens; 0: the lesser of n_ctx_train and RIFFLE_DEFAULT_CTX */
+    /* Capacity in tokens, whose keys and values take memory as the text grows. 0: the lesser of
+     * n_ctx_train and RIFFLE_DEFAULT_CTX; above 8192, no more than half of the memory beside the
+     * weights holds (riffle_session_cost). */
+    int32_t n_ctx;
     int32_t threads; /* 0: one for each core that `cores` selects */
     /* What keys and values are held in: "f16" (default), "bf16"; or "q8", "q4": the newest 129 to
      * 256 positions in F16, older ones in 8 or 4 bits, which changes the text. */

@@ -1,4 +1,5 @@
-/* Riffle's measuring calls: how fast this machine, its kernels and a model's passes are.
+/* What is still on trial: answers in batches, chats with tools, corpora, and how fast this machine,
+ * its kernels and a model's passes are.
  *
  * Experimental: anything here may change or disappear in any version, also without a new soname.
  * The conventions of riffle.h hold. */
@@ -11,6 +12,16 @@
 extern "C" {
 #endif
 
+/* riffle_chat_format and riffle_chat_prefill for conversations that are more than roles and texts.
+ * `json` is an object as transformers' apply_chat_template takes it: "messages", a list of objects
+ * with "role", "content", "tool_calls", "reasoning_content", ...; and maybe "tools", "documents"
+ * and other variables of the template, like "enable_thinking". */
+RIFFLE_API int64_t riffle_chat_format_json(const riffle_model *model, const char *json,
+                                           size_t json_bytes, int add_generation_prompt, char *text,
+                                           size_t cap);
+RIFFLE_API int64_t riffle_chat_prefill_json(riffle_session *session, const char *json,
+                                            size_t json_bytes);
+
 typedef struct riffle_read_speed {
     double bytes_per_second; /* median of the measurements */
     double best;             /* the highest of them */
@@ -22,6 +33,24 @@ typedef struct riffle_read_speed {
  * second. Allocates four times the last-level cache for that time, at least 256 MiB and at most 2
  * GiB or a quarter of the memory. */
 RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size);
+
+/* The same for the memory that the model computes from, which may be a device's. `threads`: of a
+ * model on the processor. */
+RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t threads,
+                                         riffle_read_speed *speed, size_t speed_size);
+
+/* A device that models can be opened on. Strings live until the callback returns. */
+typedef struct riffle_device {
+    const char *name;        /* "cpu", "cuda:0": for riffle_model_options.device */
+    const char *description; /* "NVIDIA H200"; the tier of a processor */
+    uint64_t memory_bytes;   /* of the device */
+    const char *problem;     /* why it cannot be used, a sentence; or "" */
+} riffle_device;
+
+/* Return non-zero to stop. */
+typedef int (*riffle_on_device)(void *user, const riffle_device *device);
+/* The processor, then all CUDA devices, or one without memory that says why there is none. */
+RIFFLE_API int riffle_devices(riffle_on_device on_device, void *user);
 
 /* Times `repeats` passes over `rows` tokens that follow `context` tokens, and writes the seconds of
  * each to seconds[0 .. repeats - 1]. `context` is at least what the session holds; the missing
@@ -110,6 +139,86 @@ typedef struct riffle_draft_row {
  * were; 0: the round had none. A callback of riffle_generate may call it for its own session. */
 RIFFLE_API int32_t riffle_session_draft(const riffle_session *session, riffle_draft_row *rows,
                                         size_t cap);
+
+/* Several answers at once. Each pass reads rows of all answers that are under way, and a slice of
+ * the prompts that are being read, so that the weights are read once for all of them. Every text is
+ * the one that riffle_generate gives alone.
+ *
+ * A batch belongs to one thread at a time, as sessions do. Callbacks run within riffle_batch_step
+ * and may make no call on the batch. */
+typedef struct riffle_batch riffle_batch;
+
+typedef struct riffle_batch_options {
+    size_t struct_size;
+    const riffle_session_options *session; /* of all answers; NULL: the defaults */
+    int32_t answers; /* under way at the same time, 1 to 32; others wait. 0: 8 */
+    /* Keys and values that are kept of texts whose answers have ended, for prompts that begin
+     * alike: bytes; the oldest go first. 0: 1 GiB, or an eighth of the memory if that is less. */
+    uint64_t kept_bytes;
+    uint64_t reserved[8];
+} riffle_batch_options;
+
+RIFFLE_API void riffle_batch_options_init(riffle_batch_options *options, size_t struct_size);
+RIFFLE_API int riffle_batch_open(riffle_batch **batch, riffle_model *model,
+                                 const riffle_batch_options *options);
+/* Ends all answers without telling anybody. NULL is allowed. */
+RIFFLE_API void riffle_batch_close(riffle_batch *batch);
+
+/* How an answer ended. */
+typedef struct riffle_answer {
+    int64_t id;
+    int code; /* 0, or negative */
+    riffle_finish finish;
+    const char *sentence;               /* of the code or the finish; may be "" */
+    int32_t prompt_tokens, kept_tokens; /* kept: of these, those that were not read again */
+    int32_t generated_tokens;
+    uint64_t drafted, accepted; /* tokens that levels proposed, and that were kept */
+    double waiting_seconds;     /* before its prompt was begun */
+    double first_seconds;       /* from riffle_batch_add to the first token; 0: there was none */
+    double seconds;             /* from riffle_batch_add on */
+} riffle_answer;
+
+typedef void (*riffle_on_answer)(void *user, const riffle_answer *answer);
+
+typedef struct riffle_request {
+    size_t struct_size;
+    const int32_t *prompt; /* at least one token; copied */
+    size_t n_prompt;
+    const riffle_sampling *sampling; /* copied; NULL: the defaults */
+    /* Copied, but what it points to must live until on_answer. NULL: the defaults. */
+    const riffle_generate_options *generate;
+    riffle_on_event on_event;   /* may be NULL */
+    riffle_on_answer on_answer; /* the last call for this request; may be NULL */
+    void *user;
+    uint64_t reserved[8];
+} riffle_request;
+
+RIFFLE_API void riffle_request_init(riffle_request *request, size_t struct_size);
+/* Has the batch answer. Returns a number above 0 that names the answer. */
+RIFFLE_API int64_t riffle_batch_add(riffle_batch *batch, const riffle_request *request);
+/* Ends an answer, without another pass for it, in the next riffle_batch_step. RIFFLE_ERR_ARGUMENT:
+ * there is none of that number any more. */
+RIFFLE_API int riffle_batch_cancel(riffle_batch *batch, int64_t id);
+/* One pass at most. Returns how many answers have not ended. What goes wrong in one answer is told
+ * by its on_answer. */
+RIFFLE_API int32_t riffle_batch_step(riffle_batch *batch);
+
+typedef struct riffle_batch_stats {
+    int32_t waiting, reading, generating; /* answers: not begun; whose prompts are being read */
+    int32_t kept_texts;
+    uint64_t kept_bytes; /* of their keys and values; blocks that they share count for each */
+    uint64_t passes, rows;
+    double pass_seconds;
+} riffle_batch_stats;
+
+RIFFLE_API int riffle_batch_get_stats(const riffle_batch *batch, riffle_batch_stats *stats,
+                                      size_t stats_size);
+
+/* The tokens of a conversation in the model's chat template, ready for the assistant's answer; the
+ * text of a special token in a message does not become that token. Writes up to `cap` ids. Returns
+ * how many there are, which may be more than `cap`. */
+RIFFLE_API int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *messages,
+                                        size_t n_messages, int32_t *tokens, size_t cap);
 
 typedef struct riffle_text {
     const char *data;

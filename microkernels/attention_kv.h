@@ -4,9 +4,9 @@
  *     l_set, l_load, l_load_first, l_store_first (n lanes, zeros after them), l_load_f16, l_store,
  *     l_add, l_mul, l_fma, l_max, l_abs, l_exp, l_sum, l_top (of all lanes), l_round (to integers),
  *     l_float;
- *     w_set, w_load, w_add, w_sub, w_shift (left), w_split (an integer x of 15 bits: high = (x +
- *     64) / 128 rounded down, low = x - 128 high), w_store8 (each to a signed byte), w_sum;
- *     kv_dots (struct dots): the sums of products.
+ *     w_set, w_load, w_add, w_split (an integer x of 15 bits: high = (x +
+ *     64) / 128 rounded down, low = x - 128 high), w_store8 (four vectors to 64 signed bytes),
+ * w_sum; kv_dots (struct dots): the sums of products.
  *
  * A vector of 15 bits is two rows of bytes, high and low. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_H
@@ -16,140 +16,196 @@ enum {
     TILE = 8, /* queries */
     FINE = 127 * 128,
     COARSE = 127,
-    ROWS = 2 * TILE
+    ROWS = 2 * TILE,
+    WIDTH = RF_KV_MOST_DIM + 64 /* of a row in memory: no power of 2, so rows share no cache sets */
 };
 
 /* Vectors as rows of bytes. */
 struct byte_rows {
-    _Alignas(64) int8_t at[ROWS][RF_KV_MOST_DIM];
+    _Alignas(64) int8_t at[ROWS][WIDTH];
     size_t n;
     float unit[TILE];
-    int32_t sum[TILE];
+    float sum[TILE];
+};
+
+/* A group's scales and middles as floats, for all queries of a call. */
+struct group_floats {
+    _Alignas(64) float k_scale[RF_KV_MOST_DIM], k_middle[RF_KV_MOST_DIM];
+    float v_scale[RF_KV_GROUP], v_middle[RF_KV_GROUP];
+};
+
+/* Up to TILE queries in progress: first folded queries, then scores, then weights. */
+struct tile_state {
+    _Alignas(64) float x[TILE][WIDTH];
+    float top[TILE], middle[TILE];
+    struct byte_rows rows;
+    _Alignas(64) int32_t sums[ROWS][WIDTH];
+};
+
+/* Nibbles of K or V, and those of the group that is probably read next, to be prefetched. */
+struct planes {
+    const uint8_t *upper, *lower, *next_upper, *next_lower; /* lower: NULL without */
 };
 
 /* out[r][16 b + i] = sum_k code x.at[r][k] over the nibbles of the lane i of block b. `code`: both
- * nibbles, or the upper one alone (0 .. 15) where `lower` is NULL. */
-static void kv_dots(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
-                    const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM]);
+ * nibbles, or the upper one alone (0 .. 15) where there are no lower ones. */
+static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
+                    const struct byte_rows *x, int32_t (*out)[WIDTH]);
 
-/* Appends a vector of n values, a multiple of 16, whose greatest magnitude is top. */
-INLINE void append(struct byte_rows *rows, size_t a, const float *x, size_t n, float top, int fine)
+INLINE void widen(float *to, const uint16_t *halves, size_t n)
 {
-    float most = fine ? (float)FINE : (float)COARSE;
+    for (size_t i = 0; i < n; i += 16) l_store(to + i, l_load_f16(halves + i));
+}
+
+/* Appends the vector of query a, of n values and zeros up to a multiple of 64: two rows of bytes if
+ * it is fine. `dither` may be NULL. */
+INLINE void append(struct tile_state *tile, size_t a, size_t n, const float *dither, int fine)
+{
+    struct byte_rows *rows = &tile->rows;
+    const float *x = tile->x[a];
+    float most = fine ? (float)FINE : (float)COARSE, top = tile->top[a];
     lanes factor = l_set(top > 0 ? most / top : 0.0f);
-    whole sum = w_set(0);
+    whole sum = w_set(0), value[4], rest[4];
     int8_t *high = rows->at[rows->n], *low = fine ? rows->at[rows->n + 1] : NULL;
-    for (size_t i = 0; i < n; i += 16) {
-        whole value = l_round(l_mul(l_load(x + i), factor));
-        sum = w_add(sum, value);
-        if (fine) {
-            whole rest;
-            value = w_split(value, &rest);
-            w_store8(low + i, rest);
+    for (size_t i = 0; i < n; i += 64) {
+#pragma GCC unroll 4
+        for (size_t b = 0; b < 4; b++) {
+            lanes scaled = l_load(x + i + b * 16);
+            scaled =
+                dither ? l_fma(scaled, factor, l_load(dither + i + b * 16)) : l_mul(scaled, factor);
+            value[b] = l_round(scaled);
+            sum = w_add(sum, value[b]);
+            if (fine) value[b] = w_split(value[b], &rest[b]);
         }
         w_store8(high + i, value);
+        if (fine) w_store8(low + i, rest);
     }
     rows->n += fine ? 2 : 1;
     rows->unit[a] = top / most;
-    rows->sum[a] = w_sum(sum);
+    rows->sum[a] = (float)w_sum(sum);
 }
 
-/* 16 sums over (code - 128) of the vector whose rows of sums begin at `sums`. */
-INLINE lanes take_sums(int32_t (*sums)[RF_KV_MOST_DIM], size_t at, int32_t sum, int fine,
-                       int has_lower)
+/* 16 results of the vector of query a, whose rows of sums begin at `sums`, at x = 0:
+ * scale * (unit * sum of r (code - 128) + middle). */
+struct results {
+    lanes unit, unit_high, start;
+};
+
+INLINE struct results results_of(const struct tile_state *tile, size_t a, float scale,
+                                 int has_lower)
 {
-    whole value = w_load(sums[0] + at);
-    if (fine) value = w_add(w_shift(value, 7), w_load(sums[1] + at));
-    if (!has_lower) value = w_shift(value, 4);
-    return l_float(w_sub(value, w_set(sum * (has_lower ? 128 : 120))));
+    float unit = tile->rows.unit[a] * scale;
+    float step = has_lower ? unit : 16 * unit; /* of an integer sum */
+    float start = tile->middle[a] * scale - unit * (has_lower ? 128 : 120) * tile->rows.sum[a];
+    return (struct results){l_set(step), l_set(step * 128), l_set(start)};
 }
 
-INLINE float fold_query(const struct rf_attention_kv_args *args, const float *q, float *folded,
-                        float *top)
+INLINE lanes take_sums(const struct results *results, int32_t (*sums)[WIDTH], size_t at, int fine)
 {
-    size_t dim = args->head_dim;
+    lanes value = l_fma(l_float(w_load(sums[0] + at)), fine ? results->unit_high : results->unit,
+                        results->start);
+    return fine ? l_fma(l_float(w_load(sums[1] + at)), results->unit, value) : value;
+}
+
+INLINE void fold_query(struct tile_state *tile, size_t a, const struct group_floats *floats,
+                       const float *q, size_t dim)
+{
     lanes most = l_set(0.0f), middle = l_set(0.0f);
     for (size_t j = 0; j < dim; j += 16) {
-        lanes value = l_load_first(q + j, dim - j);
-        middle = l_fma(value, l_load_f16(args->group.k_middle + j), middle);
-        value = l_mul(value, l_load_f16(args->group.k_scale + j));
-        l_store(folded + j, value);
+        lanes value = dim - j >= 16 ? l_load(q + j) : l_load_first(q + j, dim - j);
+        middle = l_fma(value, l_load(floats->k_middle + j), middle);
+        value = l_mul(value, l_load(floats->k_scale + j));
+        l_store(tile->x[a] + j, value);
         most = l_max(l_abs(value), most);
     }
-    *top = l_top(most);
-    return l_sum(middle);
+    for (size_t j = rf_padded(dim); j % 64; j += 16) l_store(tile->x[a] + j, l_set(0.0f));
+    tile->top[a] = l_top(most);
+    tile->middle[a] = l_sum(middle);
 }
 
-/* From scores to weights times V's scales; returns the greatest of these and writes the greatest
- * score, the sum of weights and V's middle. */
-INLINE float soften_group(const struct rf_kv_group *group, float *score, float *max, float *sum,
-                          float *middle)
+/* Scores of query a; returns the greatest. */
+INLINE float take_scores(struct tile_state *tile, size_t a, float scale, int fine)
 {
-    lanes most = l_set(-INFINITY), total = l_set(0.0f), middles = total, top = total;
-    for (size_t p = 0; p < RF_KV_GROUP; p += 16) most = l_max(l_load(score + p), most);
-    *max = l_top(most);
+    float *score = tile->x[a];
+    struct results results = results_of(tile, a, scale, fine);
+    lanes most = l_set(-INFINITY);
     for (size_t p = 0; p < RF_KV_GROUP; p += 16) {
-        lanes weight = l_exp(l_add(l_load(score + p), l_set(-*max)));
+        lanes dot = take_sums(&results, tile->sums + a * (fine ? 2 : 1), p, fine);
+        l_store(score + p, dot);
+        most = l_max(dot, most);
+    }
+    return l_top(most);
+}
+
+/* From scores to weights times V's scales; returns the sum of weights. */
+INLINE float soften_group(struct tile_state *tile, size_t a, const struct group_floats *floats,
+                          float max)
+{
+    float *score = tile->x[a];
+    lanes total = l_set(0.0f), middles = total, top = total;
+    for (size_t p = 0; p < RF_KV_GROUP; p += 16) {
+        lanes weight = l_exp(l_add(l_load(score + p), l_set(-max)));
         total = l_add(total, weight);
-        middles = l_fma(weight, l_load_f16(group->v_middle + p), middles);
-        weight = l_mul(weight, l_load_f16(group->v_scale + p));
+        middles = l_fma(weight, l_load(floats->v_middle + p), middles);
+        weight = l_mul(weight, l_load(floats->v_scale + p));
         l_store(score + p, weight);
         top = l_max(weight, top);
     }
-    *sum = l_sum(total);
-    *middle = l_sum(middles);
-    return l_top(top);
+    tile->top[a] = l_top(top);
+    tile->middle[a] = l_sum(middles);
+    return l_sum(total);
 }
 
-INLINE void attend(const struct rf_attention_kv_args *args, size_t first, size_t n, int has_lower)
+/* Steps for all queries one after the other, so that their reductions overlap. */
+INLINE void attend(const struct rf_attention_kv_args *args, const struct group_floats *floats,
+                   size_t first, size_t n, int has_lower)
 {
-    const struct rf_kv_group *group = &args->group;
-    size_t padded = rf_padded(args->head_dim), planes = has_lower ? 2 : 1;
-    _Alignas(64) float x[RF_KV_MOST_DIM];
-    _Alignas(64) int32_t sums[ROWS][RF_KV_MOST_DIM];
-    struct byte_rows rows;
-    float middle[TILE], top;
-    rows.n = 0;
-    for (size_t a = 0; a < n; a++) {
-        middle[a] = fold_query(args, args->q[first + a], x, &top);
-        append(&rows, a, x, padded, top, has_lower);
-    }
-    kv_dots(group->k_upper, has_lower ? group->k_lower : NULL, padded, RF_KV_GROUP / 16, &rows,
-            sums);
-    struct byte_rows weights;
-    weights.n = 0;
-    for (size_t a = 0; a < n; a++) {
-        float *out = args->out + (first + a) * args->ldo + padded;
-        for (size_t p = 0; p < RF_KV_GROUP; p += 16) {
-            lanes dot = take_sums(sums + a * planes, p, rows.sum[a], has_lower, has_lower);
-            dot = l_fma(dot, l_set(rows.unit[a]), l_set(middle[a]));
-            l_store(x + p, l_mul(dot, l_set(args->scale)));
-        }
-        top = soften_group(group, x, out, out + 1, &middle[a]);
-        append(&weights, a, x, RF_KV_GROUP, top, 1);
-    }
-    kv_dots(group->v_upper, has_lower ? group->v_lower : NULL, RF_KV_GROUP, padded / 16, &weights,
-            sums);
+    const struct rf_kv_group *group = &args->group, *next = args->next ? args->next : group;
+    size_t dim = args->head_dim, padded = rf_padded(dim);
+    float *out = args->out + first * args->ldo;
+    struct tile_state tile;
+    for (size_t a = 0; a < n; a++) fold_query(&tile, a, floats, args->q[first + a], dim);
+    tile.rows.n = 0;
+    for (size_t a = 0; a < n; a++) append(&tile, a, padded, NULL, has_lower);
+    kv_dots(&(struct planes){group->k_upper, has_lower ? group->k_lower : NULL, next->k_upper,
+                             next->k_lower},
+            padded, RF_KV_GROUP / 16, &tile.rows, tile.sums);
     for (size_t a = 0; a < n; a++)
+        out[a * args->ldo + padded] = take_scores(&tile, a, args->scale, has_lower);
+    for (size_t a = 0; a < n; a++)
+        out[a * args->ldo + padded + 1] =
+            soften_group(&tile, a, floats, out[a * args->ldo + padded]);
+    tile.rows.n = 0;
+    for (size_t a = 0; a < n; a++) append(&tile, a, RF_KV_GROUP, rf_kv_dither, 0);
+    kv_dots(&(struct planes){group->v_upper, has_lower ? group->v_lower : NULL, next->v_upper,
+                             next->v_lower},
+            RF_KV_GROUP, padded / 16, &tile.rows, tile.sums);
+    for (size_t a = 0; a < n; a++) {
+        struct results results = results_of(&tile, a, 1.0f, has_lower);
         for (size_t j = 0; j < padded; j += 16) {
-            lanes dot = take_sums(sums + 2 * a, j, weights.sum[a], 1, has_lower);
-            dot = l_fma(dot, l_set(weights.unit[a]), l_set(middle[a]));
-            float *out = args->out + (first + a) * args->ldo + j;
-            if (args->head_dim - j >= 16)
-                l_store(out, dot);
+            lanes value = take_sums(&results, tile.sums + a, j, 0);
+            if (dim - j >= 16)
+                l_store(out + a * args->ldo + j, value);
             else
-                l_store_first(out, dot, args->head_dim - j);
+                l_store_first(out + a * args->ldo + j, value, dim - j);
         }
+    }
 }
 
 static void attention_kv(const struct rf_attention_kv_args *args)
 {
+    size_t padded = rf_padded(args->head_dim);
+    struct group_floats floats;
+    widen(floats.k_scale, args->group.k_scale, padded);
+    widen(floats.k_middle, args->group.k_middle, padded);
+    widen(floats.v_scale, args->group.v_scale, RF_KV_GROUP);
+    widen(floats.v_middle, args->group.v_middle, RF_KV_GROUP);
     for (size_t i = 0; i < args->n_q; i += TILE) {
         size_t n = args->n_q - i < TILE ? args->n_q - i : TILE;
         if (args->group.k_lower)
-            attend(args, i, n, 1);
+            attend(args, &floats, i, n, 1);
         else
-            attend(args, i, n, 0);
+            attend(args, &floats, i, n, 0);
     }
 }
 

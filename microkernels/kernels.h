@@ -42,8 +42,7 @@ typedef void rf_linear_fn(const struct rf_linear_args *args);
 enum rf_operand {
     RF_OPERAND_BF16, /* values rounded to BF16; each tier has its own order */
     RF_OPERAND_A8,   /* struct rf_a8 [n][rf_a8_stride(k)] */
-    RF_OPERAND_A16, /* values rounded to BF16, for panels: [n][rf_a16_stride(k)]; each four k in the
-                       order 0, 2, 1, 3 */
+    RF_OPERAND_A16,  /* struct rf_a16 [n][rf_a16_stride(k)] */
     RF_OPERAND_COUNT
 };
 
@@ -52,16 +51,35 @@ static inline enum rf_operand rf_operand_of(enum rf_format format)
     return format == RF_FORMAT_BF16 ? RF_OPERAND_BF16 : RF_OPERAND_A8;
 }
 
-/* Values from one row to the next: an odd number of cache lines. k is a multiple of 32. */
-static inline size_t rf_a16_stride(size_t k)
+/* Packs the values [first, first + n) of a row of k values. In A8 and A16 any part of a row, in
+ * multiples of 32; in BF16 a whole row. Parts are packed in any order, by any thread. */
+struct rf_pack_args {
+    void *packed;
+    size_t row, k;
+    const float *x; /* [n] */
+    size_t first, n;
+};
+
+typedef void rf_pack_fn(const struct rf_pack_args *args);
+
+/* Where the blocks of a part begin. */
+static inline struct rf_a8 *rf_a8_blocks(const struct rf_pack_args *args)
 {
-    return (k / RF_BLOCK | 1) * RF_BLOCK;
+    return (struct rf_a8 *)args->packed + args->row * rf_a8_stride(args->k) +
+           args->first / RF_BLOCK;
+}
+
+static inline struct rf_a16 *rf_a16_blocks(const struct rf_pack_args *args)
+{
+    return (struct rf_a16 *)args->packed + args->row * rf_a16_stride(args->k) +
+           args->first / RF_BLOCK;
 }
 
 /* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its
  * first visible[i] positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p
  * exp(s_p - max s) V_p, followed by two floats, max s and sum_p exp(s_p - max s). A query that sees
- * nothing gets zeros, -inf and 0. K: [position/16][head_dim][16], V:
+ * nothing gets zeros, -inf and 0. In BF16 the elements of q and the weights exp(s_p - max s) are
+ * rounded to BF16, and products are exact. K: [position/16][head_dim][16], V:
  * [position][rf_padded(head_dim)], both F16 or both BF16; the padding holds zeros, and all
  * positions up to the next multiple of 16 are readable. out rows: rf_padded(head_dim) + 2 floats,
  * ldo apart. */
@@ -77,21 +95,23 @@ struct rf_attention_args {
 };
 
 /* Attention over a quantised group of RF_KV_GROUP positions, all of which are visible (kv.h).
- * Results as those of struct rf_attention_args, with these roundings. Vectors are rounded to
- * integers of 15 bits,  r(x) = round(x * 16256 / max |x|), or of 8 bits with 127 for 16256:
+ * Results as those of struct rf_attention_args, with these roundings. Queries are rounded to
+ * integers of 15 bits for codes of 8,  r(x) = round(x * 16256 / max |x|), and of 8 bits for codes
+ * of 4, with 127 for 16256. Weights are rounded to 8 bits, dithered by position:  r'(x_p) =
+ * round(x_p * 127 / max |x| + rf_kv_dither[p]).
  *
  *     s_p = scale * (unit * sum_j r(q_j K.scale_j) (c_pj - 128) + sum_j q_j K.mid_j)
- *     out_j = unit' * sum_p r(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,  e_p = exp(s_p - max
- * s)
+ *     out_j = unit' * sum_p r'(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,
+ *     e_p = exp(s_p - max s)
  *
  * Sums of integers are exact. A code c has both nibbles, or without the lower planes the upper one
- * and 8. Queries are rounded to 15 bits for codes of 8 bits and to 8 for those of 4; weights to
- * 15. */
+ * and 8. */
 struct rf_attention_kv_args {
     const float *const *q; /* [n_q] -> [head_dim] */
     size_t n_q;
     struct rf_kv_group group;
-    size_t head_dim; /* padded: RF_KV_MOST_DIM at most */
+    const struct rf_kv_group *next; /* that is probably read next, to be prefetched; or NULL */
+    size_t head_dim;                /* padded: RF_KV_MOST_DIM at most */
     float scale;
     float *out;
     size_t ldo;
@@ -119,11 +139,10 @@ struct rf_read_args {
 };
 
 struct rf_kernels {
-    /* Operands: the size in bytes of n packed rows of k values, and the function that packs row i.
-     * Rows are packed independently, in any order, by any thread. For A8 and A16 k is a multiple of
-     * 32. */
+    /* The size in bytes of n packed rows of k values, and the function that packs values of one.
+     * For A8 and A16 k is a multiple of 32. */
     size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
-    void (*pack[RF_OPERAND_COUNT])(void *packed, size_t row, const float *x, size_t k);
+    rf_pack_fn *pack[RF_OPERAND_COUNT];
 
     /* BF16: exact products, F32 sums in the tier's own order. Other formats give the same bits on
      * every tier. For each result and group of k in order, with the exact integer i = sum (c -
@@ -132,10 +151,13 @@ struct rf_kernels {
      *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
      *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    /* Panels times A16 rows (16-bit activations; the verifying half of QSpec). Weights are
-     * dequantised to F32, s (c - offset) + b with one rounding, and rounded to BF16; exact
-     * products; one F32 sum for each result, k in order (pairs in order, where the instruction
-     * takes pairs). NULL for BF16. */
+    /* Panels times A16 rows (16-bit activations; the verifying half of QSpec), with the same bits
+     * on every tier. For each result and group of k in order, with i as above:
+     *
+     *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
+     *     in Q8_K  acc = fma(b, d_half[half], acc).
+     *
+     * NULL for BF16. */
     rf_linear_fn *linear_a16[RF_FORMAT_COUNT];
     size_t linear_rows; /* weight rows in a unit of work: a multiple of 16 and of every tile's
                            height */

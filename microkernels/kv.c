@@ -9,6 +9,15 @@ enum { LANES = 16, DEPTH = 8 /* values of k in the bytes of one 64-byte line for
 
 static const float MIDDLE = 128, MOST_CODE = 255, STEPS = 240;
 
+#define STEP(n) (2 * (n)-127) / 256.0f
+#define BY_64(n) STEP(n), STEP((n) + 64)
+#define BY_32(n) BY_64(n), BY_64((n) + 32)
+#define BY_16(n) BY_32(n), BY_32((n) + 16)
+#define BY_8(n) BY_16(n), BY_16((n) + 8)
+#define BY_4(n) BY_8(n), BY_8((n) + 4)
+#define BY_2(n) BY_4(n), BY_4((n) + 2)
+const float rf_kv_dither[RF_KV_GROUP] = {BY_2(0), BY_2(1)};
+
 /* The byte that holds the nibble of a row, and how far it is shifted there. `depth` is the number
  * of values of k. */
 static size_t place_of(size_t row, size_t k, size_t depth, int *shift)

@@ -70,6 +70,11 @@ static inline struct rf_kv_group rf_kv_group_at(const void *upper, const void *l
  * is NaN. `lower` may be NULL. */
 void rf_kv_quantize(void *upper, void *lower, const uint16_t *k, const uint16_t *v, size_t dim);
 
+/* What attention adds to the weight of position p, as a multiple of the rounding unit, before it
+ * rounds: bit-reversed p, spread evenly over (-1/2, 1/2). Many small weights so keep their sum,
+ * though each alone would be rounded to 0. */
+extern const float rf_kv_dither[RF_KV_GROUP];
+
 /* The code of a row from the nibbles of K or V, which have `depth` values of k; without lower ones
  * the upper and 8. */
 int rf_kv_code(const uint8_t *upper, const uint8_t *lower, size_t row, size_t k, size_t depth);

@@ -1,5 +1,5 @@
 /* clang-format off */
-/* The layout in memory of quantised weights and of 8-bit activations. It is the same for every
+/* The layout in memory of quantised weights and of activations beside them. It is the same for every
  * tier. Weights take it once, when a model is loaded.
  *
  * Weights lie in panels of 16 rows. A panel holds all codes of its rows, then all of their scales,
@@ -139,8 +139,48 @@ static inline int32_t rf_a8_start(const struct rf_a8 *block, int offset, int hal
     }
 }
 
+/* 32 values of one row of activations in 16 bits: integers of 15 bits whose unit is a power of two
+ * (the verifying precision of QSpec),  2^13 d <= max|x| < 2^14 d,  q = x / d rounded to nearest, ties
+ * to even. All q and d are 0 where max|x| is not finite, or 2^-100 or less. */
+struct rf_a16 {
+    int16_t q[32]; /* each four k in the order 0, 2, 1, 3, in which codes of 4 bits come apart */
+    float d;
+    float d_sum;     /* d * sum of q */
+    float d_half[2]; /* d * sum of each half of q */
+};
+
+/* Fills in the unit and returns the factor that turns the values of a block into integers. max: the
+ * greatest |x|. */
+static inline float rf_a16_begin(struct rf_a16 *block, float max)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } unit = {max}, inverse = {0.0f};
+    block->d = 0.0f;
+    if (!(max > 0x1p-100f && max <= 3.4028234e38f)) return 0.0f;
+    uint32_t exponent = (unit.bits >> 23) - 13;
+    unit.bits = exponent << 23;
+    inverse.bits = (254 - exponent) << 23;
+    block->d = unit.value;
+    return inverse.value;
+}
+
+/* Fills in the sums. */
+static inline void rf_a16_complete(struct rf_a16 *block, int32_t sum0, int32_t sum1)
+{
+    block->d_half[0] = block->d * (float)sum0;
+    block->d_half[1] = block->d * (float)sum1;
+    block->d_sum = block->d * (float)(sum0 + sum1);
+}
+
 /* Blocks from row to row. The number is odd, so that rows fall into different sets of a cache. */
 static inline size_t rf_a8_stride(size_t k)
+{
+    return k / RF_BLOCK | 1;
+}
+
+static inline size_t rf_a16_stride(size_t k)
 {
     return k / RF_BLOCK | 1;
 }

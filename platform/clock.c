@@ -17,3 +17,15 @@ void rf_clock_utc(char text[RF_UTC_TEXT])
     text[0] = 0;
     if (gmtime_r(&now, &parts)) strftime(text, RF_UTC_TEXT, "%Y-%m-%dT%H:%M:%SZ", &parts);
 }
+
+int64_t rf_clock_unix(void)
+{
+    return (int64_t)time(NULL);
+}
+
+size_t rf_clock_format(int64_t unix_seconds, const char *format, char *text, size_t bytes)
+{
+    time_t now = (time_t)unix_seconds;
+    struct tm parts;
+    return localtime_r(&now, &parts) ? strftime(text, bytes, format, &parts) : 0;
+}

@@ -1,12 +1,22 @@
 """Renders the conversations below with every template of test/data/text/templates, as transformers does.
 
-Writes conversations.txt: "chat", then "ROLE CONTENT" for each message; and beside every NAME.jinja a NAME.chat: "name",
-"bos" and "eos", then for each conversation, without and with a generation prompt, "= RENDERING" or "! ERROR", or "-"
-where Riffle refuses what the template would drop without a word."""
+Writes conversations.txt: a line of JSON for each conversation; templates/index.txt: the names; and beside every NAME.jinja
+a NAME.chat: "bos" and "eos", then for each conversation, without and with a generation prompt, one of
+
+  = BYTES HASH   of the rendering (FNV-1a)
+  ! MESSAGE      what the template raises
+  ?              another exception of Python
+  -              Riffle refuses: the template drops a system message without a word
+
+    scripts/text_templates.py --show NAME INDEX   prints the renderings of one conversation
+"""
+import datetime
+import json
 import os
+import sys
 
 LONG = "A long message, " * 20
-CONVERSATIONS = [
+PLAIN = [
     [("user", "Hello")],
     [("system", "You are a pirate."), ("user", "Hello")],
     [("user", "Hi"), ("assistant", "Hello! How can I help?"), ("user", "Tell me a joke.")],
@@ -33,25 +43,86 @@ CONVERSATIONS = [
     [("user", "<tool_response>\nx\n</tool_response>"), ("assistant", "y")],
     [("user", "\x01\x02\x7f \\ \" ' \r\n end"), ("assistant", "tab\there")],
     [("system", LONG), ("user", LONG)],
+    [("developer", "Answer in verse."), ("user", "Why?")],
+    [("system", "Be quick. /no_think"), ("user", "x /think")],
 ]
+
+WEATHER = {"type": "function", "function": {
+    "name": "get_weather", "description": "Weather of a \"place\" <now>",
+    "parameters": {"type": "object", "properties": {
+        "place": {"type": "string", "description": "Town's name, é"},
+        "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
+        "days": {"type": "array", "items": {"type": "integer"}, "minItems": 1}}, "required": ["place"]},
+    "return": {"type": "number", "description": "degrees"}}}
+TIME = {"type": "function", "function": {"name": "now", "description": "The time.",
+                                         "parameters": {"type": "object", "properties": {}}}}
+
+
+def calls(*names):
+    return [{"id": "call0000%d" % i, "type": "function", "function": {
+        "name": n, "arguments": {"place": "Łódź", "n": i, "x": 1.5, "y": None, "z": [True, {"a": "'"}]}}}
+        for i, n in enumerate(names)]
+
+
+TOOL_TALK = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "Weather?"},
+             {"role": "assistant", "content": "", "tool_calls": calls("get_weather")},
+             {"role": "tool", "name": "get_weather", "tool_call_id": "call00000", "content": "{\"t\": 21.5}"},
+             {"role": "assistant", "content": "It is 21.5."}, {"role": "user", "content": "And now?"}]
+STRUCTURED = [
+    {"messages": [{"role": "user", "content": "Weather?"}], "tools": [WEATHER, TIME]},
+    {"messages": TOOL_TALK, "tools": [WEATHER]},
+    {"messages": TOOL_TALK[1:4], "tools": [WEATHER]},
+    {"messages": [TOOL_TALK[1], {"role": "assistant", "content": None, "tool_calls": calls("get_weather", "now")},
+                  TOOL_TALK[3], {"role": "tool", "name": "now", "tool_call_id": "call00001", "content": "12:00"}],
+     "tools": [WEATHER, TIME]},
+    {"messages": [{"role": "user", "content": "t"},
+                  {"role": "assistant", "content": "shown", "reasoning_content": "hidden", "thinking": "hidden"},
+                  {"role": "user", "content": "u"}]},
+    {"messages": [{"role": "user", "content": "t"},
+                  {"role": "assistant", "content": "shown", "reasoning_content": "last", "thinking": "last"}]},
+    {"messages": [{"role": "user", "content": "x"}], "enable_thinking": False},
+    {"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "x"}], "enable_thinking": True,
+     "reasoning_effort": "high", "thinking": True},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]}]},
+    {"messages": [{"role": "user", "content": "cite"}],
+     "documents": [{"title": "One", "text": "Text of one."}, {"title": "Two", "text": "Two's\ntext."}]},
+]
+CONVERSATIONS = [{"messages": [{"role": r, "content": c} for r, c in talk]} for talk in PLAIN] + STRUCTURED
 
 TOKENS = {"llama2": ("<s>", "</s>"), "mistral": ("<s>", "</s>"), "zephyr": ("<s>", "</s>"), "gemma": ("<bos>", "<eos>"),
           "phi3": ("<s>", "<|endoftext|>"), "llama3": ("<|begin_of_text|>", "<|eot_id|>"),
           "qwen": ("<|endoftext|>", "<|im_end|>")}
-NAMES = ["smollm2", "qwen2.5", "qwen3", "llama3.1", "llama3", "llama2", "mistral-v3", "mistral-nemo", "mistral-v7",
-         "mistral", "zephyr", "gemma", "phi3", "chatml"]
-DEFAULT = "chatml"  # qwen2 has ChatML with another default system prompt
+NOW = datetime.datetime(2026, 2, 3, 12, 0, 0)  # 1770120000, as in test_chat_template.c
 
 
 def environment():
+    """As transformers.utils.chat_template_utils makes it, with a fixed time."""
     import jinja2
+    from jinja2 import nodes
+    from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            return nodes.CallBlock(self.call_method("render"), [], [], body).set_lineno(line)
+
+        def render(self, caller):
+            return caller()
 
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
 
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = NOW.strftime
     return env
 
 
@@ -59,60 +130,79 @@ def tokens_of(name):
     return next((t for key, t in TOKENS.items() if name.startswith(key)), ("<s>", "<|im_end|>"))
 
 
-def name_of(name):
-    if name == "llama3.2":
-        return "llama3.1"  # renders alike without tools
-    return next((n for n in NAMES if name.startswith(n)), DEFAULT)
-
-
 def render(env, source, conversation, generation, bos, eos):
-    """The rendering, or an exception's text after "!"."""
-    import jinja2
-    messages = [{"role": r, "content": c} for r, c in conversation]
+    """The rendering, or an exception."""
+    values = dict({"tools": None, "documents": None}, **json.loads(json.dumps(conversation)))
     try:
-        return env.from_string(source).render(messages=messages, add_generation_prompt=generation, bos_token=bos,
-                                              eos_token=eos)
-    except jinja2.exceptions.TemplateError as e:
+        return env.from_string(source).render(add_generation_prompt=generation, bos_token=bos, eos_token=eos, **values)
+    except Exception as e:  # templates make Python raise anything
         return e
 
 
 def drops(env, source, conversation, bos, eos):
-    """Whether a message leaves no trace: two renderings that differ in its content alone are the same."""
-    for i, (role, content) in enumerate(conversation):
-        if role != "system":
+    """Whether a system message leaves no trace: renderings that differ in its content alone are the same."""
+    for i, message in enumerate(conversation["messages"]):
+        if message["role"] not in ("system", "developer") or not message["content"].strip():
             continue
-        a = [(r, "X1" if k == i else c) for k, (r, c) in enumerate(conversation)]
-        b = [(r, "X2" if k == i else c) for k, (r, c) in enumerate(conversation)]
-        results = [render(env, source, x, False, bos, eos) for x in (a, b)]
+        results = []
+        for content in "X1", "X2":
+            other = json.loads(json.dumps(conversation))
+            other["messages"][i]["content"] = content
+            results.append(render(env, source, other, False, bos, eos))
         if all(isinstance(r, str) for r in results) and results[0] == results[1]:
             return True
     return False
 
 
+def fnv(data):
+    h = 0xcbf29ce484222325
+    for b in data:
+        h = (h ^ b) * 0x100000001b3 & 0xffffffffffffffff
+    return h
+
+
+def line_of(env, source, conversation, generation, bos, eos):
+    import jinja2
+    from text_cases import escape_text
+    result = render(env, source, conversation, generation, bos, eos)
+    # Where a content is None, jinja2's lazy filters decide which exception comes first.
+    complete = all(m["content"] is not None for m in conversation["messages"])
+    if type(result) is jinja2.exceptions.TemplateError and complete:
+        return "! " + escape_text(str(result))
+    if isinstance(result, Exception):
+        return "?"
+    if drops(env, source, conversation, bos, eos):
+        return "-"
+    data = result.encode("utf-8")
+    return "= %d %016x" % (len(data), fnv(data))
+
+
 def make(directory):
     from text_cases import escape_text, write
-    lines = []
-    for conversation in CONVERSATIONS:
-        lines.append("chat")
-        lines += ["%s %s" % (role, escape_text(content)) for role, content in conversation]
-    write(directory, "conversations.txt", lines)
+    write(directory, "conversations.txt", [json.dumps(c, ensure_ascii=False) for c in CONVERSATIONS])
     env = environment()
     folder = os.path.join(directory, "templates")
-    for file in sorted(os.listdir(folder)):
-        if not file.endswith(".jinja"):
-            continue
-        name = file[:-len(".jinja")]
+    names = sorted(f[:-len(".jinja")] for f in os.listdir(folder) if f.endswith(".jinja"))
+    write(folder, "index.txt", names)
+    for name in names:
         bos, eos = tokens_of(name)
-        with open(os.path.join(folder, file), encoding="utf-8", newline="") as f:
+        with open(os.path.join(folder, name + ".jinja"), encoding="utf-8", newline="") as f:
             source = f.read()
-        lines = ["name " + name_of(name), "bos " + escape_text(bos), "eos " + escape_text(eos)]
-        for conversation in CONVERSATIONS:
-            for generation in (False, True):
-                result = render(env, source, conversation, generation, bos, eos)
-                if drops(env, source, conversation, bos, eos) and not isinstance(result, Exception):
-                    lines.append("-")
-                elif isinstance(result, Exception):
-                    lines.append("! " + escape_text(str(result)))
-                else:
-                    lines.append("= " + escape_text(result))
+        lines = ["bos " + escape_text(bos), "eos " + escape_text(eos)]
+        lines += [line_of(env, source, c, g, bos, eos) for c in CONVERSATIONS for g in (False, True)]
         write(folder, name + ".chat", lines)
+
+
+def show(name, index):
+    with open(os.path.join(OUT, "templates", name + ".jinja"), encoding="utf-8", newline="") as f:
+        source = f.read()
+    for generation in (False, True):
+        print(repr(render(environment(), source, CONVERSATIONS[index], generation, *tokens_of(name))))
+
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test", "data", "text")
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--show"]:
+        show(sys.argv[2], int(sys.argv[3]))
+    else:
+        make(OUT)

@@ -7,6 +7,7 @@
 
 #include "cpu/cpu.h"
 #include "crew.h"
+#include "devices/devices.h"
 #include "infer/program.h"
 
 struct engine {
@@ -31,6 +32,25 @@ static inline int engine_queue(struct rf_queue **queue, struct rf_split **split,
     return 0;
 }
 
+enum { ENGINE_ON_CUDA = -1 }; /* in place of a tier */
+
+static inline int engine_device(struct engine *engine, int tier, int threads,
+                                struct rf_error *error)
+{
+    static const struct rf_backend_options first_device;
+    static const struct rf_queue_options no_choice;
+    int is_cuda = tier == ENGINE_ON_CUDA;
+    engine->split = NULL;
+    int code = is_cuda ? rf_cuda_backend_kind.open(&engine->backend, &first_device,
+                                                   &rf_system_allocator, error)
+                       : rf_cpu_backend_new(&engine->backend, tier, &rf_system_allocator, error);
+    if (code) return code;
+    if (!is_cuda)
+        return engine_queue(&engine->queue, &engine->split, engine->backend, threads, error);
+    return engine->backend->ops->queue_new(&engine->queue, engine->backend, &no_choice, NULL,
+                                           error);
+}
+
 /* `view`: how the model is read; the cache holds n_ctx positions of the view's KV type. */
 static inline void engine_open(struct engine *engine, const struct rf_source *source,
                                enum rf_weight_form form, int tier, int threads, int32_t n_ctx,
@@ -38,9 +58,7 @@ static inline void engine_open(struct engine *engine, const struct rf_source *so
 {
     struct rf_error error = {.text = ""};
     const struct rf_cache_shape shape = {.params = &source->params, .n_ctx = n_ctx, .kv = view->kv};
-    int code = rf_cpu_backend_new(&engine->backend, tier, &rf_system_allocator, &error);
-    if (!code)
-        code = engine_queue(&engine->queue, &engine->split, engine->backend, threads, &error);
+    int code = engine_device(engine, tier, threads, &error);
     if (!code)
         code = rf_model_load(&engine->model, source, engine->queue, form, NULL, NULL, &error);
     if (!code) code = rf_view_new(&engine->view, engine->model, engine->queue, view, &error);

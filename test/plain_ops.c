@@ -22,8 +22,9 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
            table->columns * sizeof(float));
     for (size_t j = 0; j < half; j++) {
         double angle = row->position * (double)view->params->rope_scale * view->frequencies[j];
-        view->turns[((size_t)i * half + j) * 2] = cos(angle);
-        view->turns[((size_t)i * half + j) * 2 + 1] = sin(angle);
+        double magnitude = (double)view->params->rope_magnitude;
+        view->turns[((size_t)i * half + j) * 2] = magnitude * cos(angle);
+        view->turns[((size_t)i * half + j) * 2 + 1] = magnitude * sin(angle);
     }
 }
 

@@ -181,7 +181,8 @@ static void linear(float *y, const struct matrix *w, const float *bias, const fl
     }
 }
 
-/* Rotates one head in place: pair i turns by position / theta^(2i / rope_dim). */
+/* Rotates one head in place: pair i turns by position / theta^(2i / rope_dim), and grows by the
+ * magnitude. */
 static void rope(float *head, int position, const struct rf_params *p)
 {
     for (int i = 0; i < p->rope_dim / 2; i++) {
@@ -190,9 +191,9 @@ static void rope(float *head, int position, const struct rf_params *p)
         double angle = position * (double)p->rope_scale * frequency;
         int a = p->rope_style == RF_ROPE_NEOX ? i : 2 * i;
         int b = p->rope_style == RF_ROPE_NEOX ? i + p->rope_dim / 2 : 2 * i + 1;
-        double xa = head[a], xb = head[b];
-        head[a] = (float)(xa * cos(angle) - xb * sin(angle));
-        head[b] = (float)(xa * sin(angle) + xb * cos(angle));
+        double xa = head[a], xb = head[b], magnitude = (double)p->rope_magnitude;
+        head[a] = (float)(magnitude * (xa * cos(angle) - xb * sin(angle)));
+        head[b] = (float)(magnitude * (xa * sin(angle) + xb * cos(angle)));
     }
 }
 

@@ -374,7 +374,9 @@ static int open_device(struct world *world, struct rf_device_info *device,
 static int measure_read(int32_t threads, double *bytes_per_second, struct rf_error *error)
 {
     struct rf_read_speed speed = {0};
-    int code = rf_backend_kinds[0]->measure_read(threads, &rf_system_allocator, &speed, error);
+    const struct rf_backend_options device = {0};
+    int code =
+        rf_backend_kinds[0]->measure_read(&device, threads, &rf_system_allocator, &speed, error);
     *bytes_per_second = speed.bytes_per_second;
     return code;
 }

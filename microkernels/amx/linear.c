@@ -30,9 +30,11 @@ static size_t packed_bytes(size_t n, size_t k)
     return (n + SIDE - 1) / SIDE * chunks(k) * TILE_BYTES;
 }
 
-static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+static void pack_bf16(const struct rf_pack_args *args)
 {
-    char *to = (char *)packed + row / SIDE * chunks(k) * TILE_BYTES + row % SIDE * 4;
+    size_t row = args->row, k = args->k;
+    const float *x = args->x;
+    char *to = (char *)args->packed + row / SIDE * chunks(k) * TILE_BYTES + row % SIDE * 4;
     __m512i places =
         _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                            _mm512_set1_epi32(ROW_BYTES));
@@ -228,5 +230,4 @@ void rf_kernels_init_amx(struct rf_kernels *kernels)
     kernels->linear[RF_FORMAT_BF16] = linear_bf16;
     kernels->linear_rows = 2 * SIDE;
     rf_amx_init_panels(kernels);
-    rf_amx_init_panels_a16(kernels);
 }

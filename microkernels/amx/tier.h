@@ -14,6 +14,5 @@ struct rf_tile_config {
 enum { RF_AMX_LEAST_ROWS = 17 };
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
-void rf_amx_init_panels_a16(struct rf_kernels *kernels);
 
 #endif

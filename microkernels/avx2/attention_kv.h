@@ -134,12 +134,16 @@ INLINE whole w_split(whole x, whole *low)
     return high;
 }
 
-INLINE void w_store8(int8_t *to, whole x)
+INLINE __m256i pack_two(whole x, whole y) /* to bytes */
 {
-    __m256i pairs = _mm256_packs_epi32(x.a, x.b); /* x.a 0-3, x.b 0-3, x.a 4-7, x.b 4-7 */
-    pairs = _mm256_permute4x64_epi64(pairs, _MM_SHUFFLE(3, 1, 2, 0));
-    _mm_storeu_si128((__m128i *)to, _mm_packs_epi16(_mm256_castsi256_si128(pairs),
-                                                    _mm256_extracti128_si256(pairs, 1)));
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(x.a, x.b), _mm256_packs_epi32(y.a, y.b));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+INLINE void w_store8(int8_t *to, const whole x[4])
+{
+    _mm256_storeu_si256((__m256i *)(to), pack_two(x[0], x[1]));
+    _mm256_storeu_si256((__m256i *)(to + 32), pack_two(x[2], x[3]));
 }
 
 INLINE int32_t w_sum(whole x)
@@ -189,14 +193,13 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
         }
 #    pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            const int8_t *at = x + r * RF_KV_MOST_DIM + k;
+            const int8_t *at = x + r * WIDTH + k;
             acc[r] = RF_DPBUSD(acc[r], codes[0], broadcast(at));
             acc[r] = RF_DPBUSD(acc[r], codes[1], broadcast(at + 4));
         }
     }
 #    pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-        _mm256_storeu_si256((__m256i *)(out + r * RF_KV_MOST_DIM), acc[r]);
+    for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(out + r * WIDTH), acc[r]);
 }
 #else
 INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
@@ -218,7 +221,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
             for (int half = 0; half < 2; half++)
 #    pragma GCC unroll 2
                 for (int r = 0; r < rows; r++) {
-                    __m256i bytes = broadcast(x + r * RF_KV_MOST_DIM + k + (size_t)half * 4);
+                    __m256i bytes = broadcast(x + r * WIDTH + k + (size_t)half * 4);
                     ups[r] =
                         _mm256_add_epi16(ups[r], _mm256_maddubs_epi16(nibbles(up, half), bytes));
                     if (lower)
@@ -233,28 +236,27 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
         }
     }
 #    pragma GCC unroll 2
-    for (int r = 0; r < rows; r++)
-        _mm256_storeu_si256((__m256i *)(out + r * RF_KV_MOST_DIM), acc[r]);
+    for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(out + r * WIDTH), acc[r]);
 }
 #endif
 
-INLINE void all_tiles(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
-                      const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM])
+INLINE void all_tiles(const struct planes *planes, size_t depth, size_t blocks,
+                      const struct byte_rows *x, int32_t (*out)[WIDTH], int has_lower)
 {
     for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
         size_t at = h / 2 * depth * 8 + h % 2 * 32, r = 0;
-        const uint8_t *up = upper + at, *low = lower ? lower + at : NULL;
+        const uint8_t *up = planes->upper + at, *low = has_lower ? planes->lower + at : NULL;
         for (; r + MOST_ROWS <= x->n; r += MOST_ROWS)
             tile(up, low, depth, x->at[r], out[r] + h * 8, MOST_ROWS);
         for (; r < x->n; r++) tile(up, low, depth, x->at[r], out[r] + h * 8, 1);
     }
 }
 
-static void kv_dots(const uint8_t *upper, const uint8_t *lower, size_t depth, size_t blocks,
-                    const struct byte_rows *x, int32_t (*out)[RF_KV_MOST_DIM])
+static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
+                    const struct byte_rows *x, int32_t (*out)[WIDTH])
 {
-    if (lower)
-        all_tiles(upper, lower, depth, blocks, x, out);
+    if (planes->lower)
+        all_tiles(planes, depth, blocks, x, out, 1);
     else
-        all_tiles(upper, NULL, depth, blocks, x, out);
+        all_tiles(planes, depth, blocks, x, out, 0);
 }

@@ -102,6 +102,21 @@ INLINE void scale_of(enum rf_format format, const uint8_t *at, size_t t, int par
     }
 }
 
+/* Sum and maximum of eight lanes. */
+INLINE int32_t sum8(__m256i v)
+{
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+
+INLINE float max8(__m256 v)
+{
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
 /* Writes the sums of weight rows r .. r + 7 and row i. */
 INLINE void store(const struct rf_linear_args *args, size_t r, size_t i, __m256 sum)
 {

@@ -30,9 +30,11 @@ static size_t packed_bytes(size_t n, size_t k)
     return n * row_floats(k) * sizeof(float);
 }
 
-static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+static void pack_bf16(const struct rf_pack_args *args)
 {
-    float *to = (float *)packed + row * row_floats(k);
+    size_t k = args->k;
+    const float *x = args->x;
+    float *to = (float *)args->packed + args->row * row_floats(k);
     memset(to, 0, row_floats(k) * sizeof(float));
     for (size_t j = 0; j < k; j++)
         to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = rf_bf16_to_f32(rf_f32_to_bf16(x[j]));

@@ -3,26 +3,12 @@
 
 #include "microkernels/avx2/tier.h"
 
-/* Sum and maximum of eight lanes. */
-static int32_t sum8(__m256i v)
+static void pack_a8(const struct rf_pack_args *args)
 {
-    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
-}
-
-static float max8(__m256 v)
-{
-    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
-}
-
-static void pack_a8(void *packed, size_t row, const float *x, size_t k)
-{
-    struct rf_a8 *to = (struct rf_a8 *)packed + row * rf_a8_stride(k);
+    struct rf_a8 *to = rf_a8_blocks(args);
+    const float *x = args->x;
     __m256 sign = _mm256_set1_ps(-0.0f);
-    for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
+    for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
         __m256 values[4], most = _mm256_setzero_ps();
         __m256i q[4];
         for (int v = 0; v < 4; v++) {

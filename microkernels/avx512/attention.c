@@ -1,6 +1,6 @@
-/* Attention over one chunk. Scores: 16 positions are 16 lanes (K is stored so), summed over
- * head_dim in order; values: 16 elements of the head are 16 lanes, summed over positions in order.
- * Tiles share loads and never change the order of a sum. */
+/* Attention over one chunk of F16 keys and values. Scores: 16 positions are 16 lanes (K is stored
+ * so), summed over head_dim in order; values: 16 elements of the head are 16 lanes, summed over
+ * positions in order. Tiles share loads and never change the order of a sum. */
 #include <immintrin.h>
 #include <math.h>
 
@@ -16,16 +16,14 @@ enum {
     ROWS_AHEAD = 48   /* prefetch distance in rows of V */
 };
 
-INLINE __m512 load16(const uint16_t *from, int bf16)
+INLINE __m512 load16(const uint16_t *from)
 {
-    __m256i half = _mm256_loadu_si256((const __m256i *)from);
-    if (bf16) return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-    return _mm512_cvtph_ps(half);
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
 }
 
 /* Scores of nq queries over `blocks` K blocks from block b. */
 INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
-                   float (*score)[RF_ATTENTION_CHUNK], int nq, int blocks, int bf16)
+                   float (*score)[RF_ATTENTION_CHUNK], int nq, int blocks)
 {
     size_t dim = args->head_dim;
     const uint16_t *k = args->k + b * RF_KV_BLOCK * dim;
@@ -40,7 +38,7 @@ INLINE void scores(const struct rf_attention_args *args, size_t i, size_t b,
 #pragma GCC unroll 4
         for (int s = 0; s < blocks; s++) {
             const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
-            keys[s] = load16(at, bf16);
+            keys[s] = load16(at);
             if (j % 2 == 0)
                 _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
         }
@@ -83,7 +81,7 @@ static void soften(float *score, size_t visible, size_t padded, float *max_out, 
 
 /* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
 INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
-                   float (*score)[RF_ATTENTION_CHUNK], size_t limit, int nq, int lanes, int bf16)
+                   float (*score)[RF_ATTENTION_CHUNK], size_t limit, int nq, int lanes)
 {
     size_t stride = rf_padded(args->head_dim);
     const uint16_t *v = args->v + d;
@@ -93,7 +91,7 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
     for (size_t p = 0; p < limit; p++) {
         __m512 row[VALUE_LANES];
 #pragma GCC unroll 4
-        for (int s = 0; s < lanes; s++) row[s] = load16(v + p * stride + (size_t)s * 16, bf16);
+        for (int s = 0; s < lanes; s++) row[s] = load16(v + p * stride + (size_t)s * 16);
 #pragma GCC unroll 2
         for (int s = 0; s < lanes; s += 2)
             _mm_prefetch((const char *)(v + (p + ROWS_AHEAD) * stride + (size_t)s * 16),
@@ -114,7 +112,7 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
                              acc[a * lanes + s]);
 }
 
-INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int bf16)
+INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
 {
     float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
     size_t limit = 0, padded = rf_padded(args->head_dim);
@@ -123,8 +121,8 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int 
             limit = (size_t)args->visible[i + (size_t)a];
     size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK, b = 0;
     for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS)
-        scores(args, i, b, score, nq, SCORE_BLOCKS, bf16);
-    for (; b < blocks; b++) scores(args, i, b, score, nq, 1, bf16);
+        scores(args, i, b, score, nq, SCORE_BLOCKS);
+    for (; b < blocks; b++) scores(args, i, b, score, nq, 1);
     for (int a = 0; a < nq; a++) {
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
         soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail,
@@ -132,36 +130,25 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int 
     }
     size_t d = 0;
     for (; d + VALUE_LANES * 16 <= padded; d += VALUE_LANES * 16)
-        values(args, i, d, score, limit, nq, VALUE_LANES, bf16);
-    for (; d < padded; d += 16) values(args, i, d, score, limit, nq, 1, bf16);
-}
-
-INLINE void attention(const struct rf_attention_args *args, int bf16)
-{
-    size_t i = 0;
-    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES, bf16);
-    switch (args->n_q - i) {
-    case 1: queries(args, i, 1, bf16); break;
-    case 2: queries(args, i, 2, bf16); break;
-    case 3: queries(args, i, 3, bf16); break;
-    case 4: queries(args, i, 4, bf16); break;
-    case 5: queries(args, i, 5, bf16); break;
-    default: break;
-    }
+        values(args, i, d, score, limit, nq, VALUE_LANES);
+    for (; d < padded; d += 16) values(args, i, d, score, limit, nq, 1);
 }
 
 static void attention_f16(const struct rf_attention_args *args)
 {
-    attention(args, 0);
-}
-
-static void attention_bf16(const struct rf_attention_args *args)
-{
-    attention(args, 1);
+    size_t i = 0;
+    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES);
+    switch (args->n_q - i) {
+    case 1: queries(args, i, 1); break;
+    case 2: queries(args, i, 2); break;
+    case 3: queries(args, i, 3); break;
+    case 4: queries(args, i, 4); break;
+    case 5: queries(args, i, 5); break;
+    default: break;
+    }
 }
 
 void rf_avx512_init_attention(struct rf_kernels *kernels)
 {
     kernels->attention_f16 = attention_f16;
-    kernels->attention_bf16 = attention_bf16;
 }

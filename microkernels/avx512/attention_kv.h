@@ -23,7 +23,7 @@ typedef __m512i whole;
 #define l_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define l_max(a, b) _mm512_max_ps(a, b)
 #define l_abs(x) _mm512_abs_ps(x)
-#define l_exp(x) rf_exp_ps(x)
+#define l_exp(x) rf_exp_weight_ps(x)
 #define l_sum(x) _mm512_reduce_add_ps(x)
 #define l_top(x) _mm512_reduce_max_ps(x)
 #define l_round(x) _mm512_cvtps_epi32(x)
@@ -31,9 +31,6 @@ typedef __m512i whole;
 #define w_set(x) _mm512_set1_epi32(x)
 #define w_load(from) _mm512_loadu_si512(from)
 #define w_add(a, b) _mm512_add_epi32(a, b)
-#define w_sub(a, b) _mm512_sub_epi32(a, b)
-#define w_shift(x, n) _mm512_slli_epi32(x, n)
-#define w_store8(to, x) _mm_storeu_si128((__m128i *)(to), _mm512_cvtepi32_epi8(x))
 #define w_sum(x) _mm512_reduce_add_epi32(x)
 
 INLINE whole w_split(whole x, whole *low)
@@ -41,6 +38,14 @@ INLINE whole w_split(whole x, whole *low)
     whole high = _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(64)), 7);
     *low = _mm512_sub_epi32(x, _mm512_slli_epi32(high, 7));
     return high;
+}
+
+INLINE void w_store8(int8_t *to, const whole x[4])
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i bytes =
+        _mm512_packs_epi16(_mm512_packs_epi32(x[0], x[1]), _mm512_packs_epi32(x[2], x[3]));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, bytes));
 }
 
 #include "microkernels/attention_kv.h"

@@ -36,9 +36,11 @@ static size_t packed_bytes(size_t n, size_t k)
     return n * row_bytes(k);
 }
 
-static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+static void pack_bf16(const struct rf_pack_args *args)
 {
-    uint16_t *to = (uint16_t *)(void *)((char *)packed + row * row_bytes(k));
+    size_t k = args->k;
+    const float *x = args->x;
+    uint16_t *to = (uint16_t *)(void *)((char *)args->packed + args->row * row_bytes(k));
     for (size_t j = 0; j < k; j += 32) {
         __mmask16 low = rf_mask16(k - j), high = rf_mask16_high(k - j);
         __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + j + 16),

@@ -226,11 +226,12 @@ rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT] = {
 #undef ENTRY
 };
 
-static void pack_a8(void *packed, size_t row, const float *x, size_t k)
+static void pack_a8(const struct rf_pack_args *args)
 {
-    struct rf_a8 *to = (struct rf_a8 *)packed + row * rf_a8_stride(k);
+    struct rf_a8 *to = rf_a8_blocks(args);
+    const float *x = args->x;
     __m512 sign = _mm512_set1_ps(-0.0f);
-    for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
+    for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
         __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
         float max = _mm512_reduce_max_ps(
             _mm512_max_ps(_mm512_andnot_ps(sign, low), _mm512_andnot_ps(sign, high)));

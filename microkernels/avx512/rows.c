@@ -103,6 +103,7 @@ void rf_kernels_init_avx512(struct rf_kernels *kernels)
     rf_avx512_init_panels(kernels);
     rf_avx512_init_panels_a16(kernels);
     rf_avx512_init_attention(kernels);
+    rf_avx512_init_attention_bf16(kernels);
     rf_avx512_init_attention_kv(kernels);
     rf_avx512_init_rows(kernels);
     rf_avx512_init_cast(kernels);

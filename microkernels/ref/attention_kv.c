@@ -12,7 +12,9 @@ struct rounded {
     float unit;
 };
 
-static void round_vector(struct rounded *to, const float *x, size_t n, float most)
+/* `dither` may be NULL. */
+static void round_vector(struct rounded *to, const float *x, size_t n, float most,
+                         const float *dither)
 {
     float top = 0;
     for (size_t i = 0; i < n; i++)
@@ -20,7 +22,7 @@ static void round_vector(struct rounded *to, const float *x, size_t n, float mos
     to->unit = top / most;
     float factor = top > 0 ? most / top : 0;
     for (size_t i = 0; i < n; i++) {
-        float value = rintf(x[i] * factor);
+        float value = rintf(x[i] * factor + (dither ? dither[i] : 0));
         to->x[i] = fabsf(value) <= most ? (int32_t)value : 0; /* what is not finite shows anyway */
     }
 }
@@ -45,7 +47,7 @@ static void attend(const struct rf_attention_kv_args *args, const float *q, floa
         folded[j] = q[j] * rf_f16_to_f32(g->k_scale[j]);
         middle += q[j] * rf_f16_to_f32(g->k_middle[j]);
     }
-    round_vector(&rounded, folded, dim, g->k_lower ? FINE : COARSE);
+    round_vector(&rounded, folded, dim, g->k_lower ? FINE : COARSE, NULL);
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
         score[p] = (dot(&rounded, g->k_upper, g->k_lower, p, dim, padded) + middle) * args->scale;
         if (score[p] > max) max = score[p];
@@ -57,7 +59,7 @@ static void attend(const struct rf_attention_kv_args *args, const float *q, floa
         middle += weight * rf_f16_to_f32(g->v_middle[p]);
         score[p] = weight * rf_f16_to_f32(g->v_scale[p]);
     }
-    round_vector(&rounded, score, RF_KV_GROUP, FINE);
+    round_vector(&rounded, score, RF_KV_GROUP, COARSE, rf_kv_dither);
     for (size_t j = 0; j < padded; j++)
         out[j] = j < dim
                      ? dot(&rounded, g->v_upper, g->v_lower, j, RF_KV_GROUP, RF_KV_GROUP) + middle

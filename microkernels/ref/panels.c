@@ -5,20 +5,24 @@
 #include "base/half.h"
 #include "microkernels/ref/tier.h"
 
-enum { A16_ROWS = 16 };
-
 static size_t a8_bytes(size_t n, size_t k)
 {
     return n * rf_a8_stride(k) * sizeof(struct rf_a8);
 }
 
-static void pack_a8(void *packed, size_t row, const float *x, size_t k)
+static float greatest(const float x[RF_BLOCK])
 {
-    struct rf_a8 *to = (struct rf_a8 *)packed + row * rf_a8_stride(k);
-    for (size_t g = 0; g < k / RF_BLOCK; g++, to++, x += RF_BLOCK) {
-        float max = 0.0f;
-        for (int j = 0; j < RF_BLOCK; j++) max = fabsf(x[j]) > max ? fabsf(x[j]) : max;
-        float inverse = rf_a8_inverse(max);
+    float max = 0.0f;
+    for (int j = 0; j < RF_BLOCK; j++) max = fabsf(x[j]) > max ? fabsf(x[j]) : max;
+    return max;
+}
+
+static void pack_a8(const struct rf_pack_args *args)
+{
+    struct rf_a8 *to = rf_a8_blocks(args);
+    const float *x = args->x;
+    for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
+        float max = greatest(x), inverse = rf_a8_inverse(max);
         int32_t sum[2] = {0, 0};
         for (int j = 0; j < RF_BLOCK; j++) {
             float q = rintf(x[j] * inverse);
@@ -31,16 +35,30 @@ static void pack_a8(void *packed, size_t row, const float *x, size_t k)
 
 static size_t a16_bytes(size_t n, size_t k)
 {
-    return n * rf_a16_stride(k) * sizeof(uint16_t);
+    return n * rf_a16_stride(k) * sizeof(struct rf_a16);
 }
 
-/* RF_OPERAND_A16 */
-static const size_t a16_order[4] = {0, 2, 1, 3};
-
-static void pack_a16(void *packed, size_t row, const float *x, size_t k)
+/* Where value j of a block lies. */
+static size_t a16_place(size_t j)
 {
-    uint16_t *to = (uint16_t *)packed + row * rf_a16_stride(k);
-    for (size_t j = 0; j < k; j++) to[j] = rf_f32_to_bf16(x[j - j % 4 + a16_order[j % 4]]);
+    static const size_t order[4] = {0, 2, 1, 3};
+    return j - j % 4 + order[j % 4];
+}
+
+static void pack_a16(const struct rf_pack_args *args)
+{
+    struct rf_a16 *to = rf_a16_blocks(args);
+    const float *x = args->x;
+    for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
+        float max = greatest(x), inverse = rf_a16_begin(to, max);
+        int32_t sum[2] = {0, 0};
+        for (size_t j = 0; j < RF_BLOCK; j++) {
+            int32_t q = inverse > 0.0f ? (int32_t)rintf(x[j] * inverse) : 0;
+            to->q[a16_place(j)] = (int16_t)q;
+            sum[j / 16] += q;
+        }
+        rf_a16_complete(to, sum[0], sum[1]);
+    }
 }
 
 /* The code of row r and value j (0 .. 31) in a block. */
@@ -134,36 +152,37 @@ static void linear_a8(const struct rf_linear_args *args, enum rf_format format)
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
-float rf_ref_panel_weight(enum rf_format format, const uint8_t *panel, size_t k, size_t r, size_t j)
+static float dot_a16(enum rf_format format, const uint8_t *panel, size_t r, const struct rf_a16 *x,
+                     size_t k)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    int code = code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, j % RF_BLOCK);
-    float s, b;
-    scale_of(format, panel + k / RF_BLOCK * layout->block_bytes, j / layout->group, r, &s, &b);
-    return rf_bf16_to_f32(rf_f32_to_bf16(fmaf((float)(code - layout->offset), s, b)));
-}
-
-/* One weight row times rows i .. i + n - 1, n <= A16_ROWS, for which it is dequantised once. */
-static void rows_a16(const struct rf_linear_args *args, enum rf_format format, size_t r, size_t i,
-                     size_t n)
-{
-    const uint8_t *panel = (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw;
-    size_t stride = rf_a16_stride(args->k);
-    const uint16_t *x = (const uint16_t *)args->x + i * stride;
-    float acc[A16_ROWS] = {0.0f};
-    for (size_t j = 0; j < args->k; j++) {
-        float weight = rf_ref_panel_weight(format, panel, args->k, r % RF_PANEL_ROWS, j);
-        size_t at = j - j % 4 + a16_order[j % 4];
-        for (size_t a = 0; a < n; a++) acc[a] += weight * rf_bf16_to_f32(x[a * stride + at]);
+    const uint8_t *scales = panel + k / RF_BLOCK * layout->block_bytes;
+    float acc = 0.0f;
+    for (size_t j = 0; j < k; j += layout->group) {
+        const struct rf_a16 *block = x + j / RF_BLOCK;
+        int32_t sum = 0;
+        for (size_t t = j; t < j + layout->group; t++)
+            sum += (code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, t % RF_BLOCK) -
+                    layout->offset) *
+                   block->q[a16_place(t % RF_BLOCK)];
+        float s, b;
+        scale_of(format, scales, j / layout->group, r, &s, &b);
+        acc = fmaf((float)sum * block->d, s, acc);
+        if (layout->has_min)
+            acc =
+                fmaf(b, layout->group == RF_BLOCK ? block->d_sum : block->d_half[j / 16 % 2], acc);
     }
-    for (size_t a = 0; a < n; a++) store(args, i + a, r, acc[a]);
+    return acc;
 }
 
 static void linear_a16(const struct rf_linear_args *args, enum rf_format format)
 {
-    for (size_t r = 0; r < args->m; r++)
-        for (size_t i = 0; i < args->n; i += A16_ROWS)
-            rows_a16(args, format, r, i, args->n - i < A16_ROWS ? args->n - i : A16_ROWS);
+    for (size_t i = 0; i < args->n; i++)
+        for (size_t r = 0; r < args->m; r++)
+            store(args, i, r,
+                  dot_a16(format, (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw,
+                          r % RF_PANEL_ROWS,
+                          (const struct rf_a16 *)args->x + i * rf_a16_stride(args->k), args->k));
 }
 
 #define LINEAR_A16(name, FORMAT, ...)                                  \

@@ -30,11 +30,11 @@ static void bf16_to_f32(float *out, const uint16_t *x, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = rf_bf16_to_f32(x[i]);
 }
 
-static void pack_bf16(void *packed, size_t row, const float *x, size_t k)
+static void pack_bf16(const struct rf_pack_args *args)
 {
-    char *out = (char *)packed + row * row_bytes(k);
-    memset(out, 0, row_bytes(k));
-    f32_to_bf16((uint16_t *)(void *)out, x, k);
+    char *out = (char *)args->packed + args->row * row_bytes(args->k);
+    memset(out, 0, row_bytes(args->k));
+    f32_to_bf16((uint16_t *)(void *)out, args->x, args->k);
 }
 
 static void linear_bf16(const struct rf_linear_args *args)
@@ -52,7 +52,19 @@ static void linear_bf16(const struct rf_linear_args *args)
     }
 }
 
-static void attention(const struct rf_attention_args *args, float (*load)(uint16_t))
+static float as_is(float x)
+{
+    return x;
+}
+
+static float to_bf16(float x)
+{
+    return rf_bf16_to_f32(rf_f32_to_bf16(x));
+}
+
+/* `load` widens keys and values, `rounded` is what queries and weights enter products as. */
+static void attention(const struct rf_attention_args *args, float (*load)(uint16_t),
+                      float (*rounded)(float))
 {
     size_t dim = args->head_dim, padded = rf_padded(dim);
     for (size_t i = 0; i < args->n_q; i++) {
@@ -62,13 +74,14 @@ static void attention(const struct rf_attention_args *args, float (*load)(uint16
         for (size_t p = 0; p < visible; p++) {
             const uint16_t *k = args->k + p / RF_KV_BLOCK * RF_KV_BLOCK * dim + p % RF_KV_BLOCK;
             float dot = 0.0f;
-            for (size_t j = 0; j < dim; j++) dot += args->q[i][j] * load(k[j * RF_KV_BLOCK]);
+            for (size_t j = 0; j < dim; j++)
+                dot += rounded(args->q[i][j]) * load(k[j * RF_KV_BLOCK]);
             score[p] = dot * args->scale;
             max = fmaxf(max, score[p]);
         }
         for (size_t j = 0; j < padded; j++) out[j] = 0.0f;
         for (size_t p = 0; p < visible; p++) {
-            float weight = expf(score[p] - max);
+            float weight = rounded(expf(score[p] - max));
             sum += weight;
             for (size_t j = 0; j < padded; j++) out[j] += weight * load(args->v[p * padded + j]);
         }
@@ -79,12 +92,12 @@ static void attention(const struct rf_attention_args *args, float (*load)(uint16
 
 static void attention_f16(const struct rf_attention_args *args)
 {
-    attention(args, rf_f16_to_f32);
+    attention(args, rf_f16_to_f32, as_is);
 }
 
 static void attention_bf16(const struct rf_attention_args *args)
 {
-    attention(args, rf_bf16_to_f32);
+    attention(args, rf_bf16_to_f32, to_bf16);
 }
 
 static void rms_norm(float *out, const float *x, const float *weight, float eps, size_t n)

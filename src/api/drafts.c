@@ -38,7 +38,7 @@ static int weight_cost(const struct riffle_model *model, const struct rf_source 
                        enum rf_weight_form form, struct rf_weight_cost *cost,
                        struct rf_error *error)
 {
-    return rf_weight_cost(source, form, rf_backend_kinds[0], &model->allocator, cost, error);
+    return rf_weight_cost(source, form, model->kind, &model->allocator, cost, error);
 }
 
 /* "auto": n-grams always, a draft model if one was given, and a cast if it has far fewer bits than

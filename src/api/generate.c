@@ -2,18 +2,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/generation.h"
 #include "api/grammar.h"
-#include "api/handles.h"
-#include "infer/repetition.h"
 #include "platform/clock.h"
-#include "text/utf8_stream.h"
 
 enum { LONG_ANSWER = 256 }; /* tokens to expect of an answer without a limit */
 
 RF_API_OPTIONS(riffle_sampling, .temperature = 0.0f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,
                .repeat_penalty = 1.0f, .repeat_last_n = 64)
 
-static int set_sampling(riffle_session *session, const riffle_sampling *sampling)
+int rf_api_take_sampling(riffle_sampling *ours, const riffle_sampling *given)
+{
+    return take_riffle_sampling(ours, given);
+}
+
+int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling)
 {
     riffle_sampling chosen;
     int code = take_riffle_sampling(&chosen, sampling);
@@ -31,79 +34,70 @@ static int set_sampling(riffle_session *session, const riffle_sampling *sampling
 int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling)
 {
     int code = rf_api_enter(session);
-    return code ? code : (int)rf_api_leave(session, set_sampling(session, sampling));
+    return code ? code : (int)rf_api_leave(session, rf_api_set_sampling(session, sampling));
 }
 
 RF_API_OPTIONS(riffle_generate_options, .max_tokens = 0)
 
-/* Text that was generated but not yet given to the caller: unfinished characters, and what may be
- * the beginning of a stop text. */
-struct output {
-    riffle_session *session;
-    const riffle_generate_options *options;
-    riffle_on_event on_event; /* or NULL */
-    void *user;
-    const struct rf_allocator *allocator;
-    struct rf_utf8_stream characters;
-    struct rf_bytes held;
-    int stopped;
-    struct rf_repetition repetition;
-};
+static const struct rf_allocator *allocator_of(const struct generation *g)
+{
+    return &g->session->model->allocator;
+}
 
 /* Where the earliest stop text begins in the held text, or its length. */
-static size_t find_stop(const struct output *output)
+static size_t find_stop(const struct generation *g)
 {
-    size_t first = output->held.count;
-    for (size_t s = 0; s < output->options->n_stop; s++) {
-        const char *stop = output->options->stop[s];
+    size_t first = g->held.count;
+    for (size_t s = 0; s < g->options.n_stop; s++) {
+        const char *stop = g->options.stop[s];
         size_t length = strlen(stop);
-        for (size_t at = 0; length && at + length <= output->held.count && at < first; at++)
-            if (memcmp(output->held.data + at, stop, length) == 0) first = at;
+        for (size_t at = 0; length && at + length <= g->held.count && at < first; at++)
+            if (memcmp(g->held.data + at, stop, length) == 0) first = at;
     }
     return first;
 }
 
 /* How many bytes at the end of the held text may be the beginning of a stop text. */
-static size_t undecided(const struct output *output)
+static size_t undecided(const struct generation *g)
 {
     size_t most = 0;
-    for (size_t s = 0; s < output->options->n_stop; s++) {
-        const char *stop = output->options->stop[s];
+    for (size_t s = 0; s < g->options.n_stop; s++) {
+        const char *stop = g->options.stop[s];
         size_t length = strlen(stop);
-        size_t tail = length && length - 1 < output->held.count ? length - 1 : output->held.count;
+        size_t tail = length && length - 1 < g->held.count ? length - 1 : g->held.count;
         for (; length && tail > most; tail--)
-            if (memcmp(output->held.data + output->held.count - tail, stop, tail) == 0) most = tail;
+            if (memcmp(g->held.data + g->held.count - tail, stop, tail) == 0) most = tail;
     }
     return most;
 }
 
 /* Takes a token's bytes; afterwards the first *ready bytes of the held text are certain. `last`: no
  * more will come. */
-static int output_push(struct output *output, struct rf_str bytes, int last, size_t *ready,
-                       struct rf_error *error)
+static int push_text(struct generation *g, struct rf_str bytes, int last, size_t *ready,
+                     struct rf_error *error)
 {
     char piece[RF_UTF8_STREAM_ROOM(64)];
     for (size_t at = 0; at < bytes.bytes; at += 64) {
         size_t n = bytes.bytes - at < 64 ? bytes.bytes - at : 64;
-        size_t written = rf_utf8_stream_push(&output->characters, bytes.data + at, n, piece);
-        int code = rf_bytes_append(output->allocator, &output->held, piece, written, error);
+        size_t written = rf_utf8_stream_push(&g->characters, bytes.data + at, n, piece);
+        int code = rf_bytes_append(allocator_of(g), &g->held, piece, written, error);
         if (code) return code;
     }
-    size_t left = last ? rf_utf8_stream_flush(&output->characters, piece) : 0;
-    int code = rf_bytes_append(output->allocator, &output->held, piece, left, error);
+    size_t left = last ? rf_utf8_stream_flush(&g->characters, piece) : 0;
+    int code = rf_bytes_append(allocator_of(g), &g->held, piece, left, error);
     if (code) return code;
-    *ready = find_stop(output);
-    if (*ready < output->held.count)
-        output->stopped = 1;
+    *ready = find_stop(g);
+    if (*ready < g->held.count)
+        g->stopped = 1;
     else if (!last)
-        *ready -= undecided(output);
+        *ready -= undecided(g);
     return 0;
 }
 
-static void output_drop(struct output *output, size_t n)
+static void drop_text(struct generation *g, size_t n)
 {
-    output->held.count -= n;
-    if (output->held.count) memmove(output->held.data, output->held.data + n, output->held.count);
+    g->held.count -= n;
+    if (g->held.count) memmove(g->held.data, g->held.data + n, g->held.count);
 }
 
 static void finish(riffle_session *session, riffle_finish why, const char *sentence)
@@ -113,20 +107,18 @@ static void finish(riffle_session *session, riffle_finish why, const char *sente
 }
 
 /* Tells the caller of a token (or of the end, token -1) and of the text that became certain. */
-static int tell(struct output *output, int32_t token, int32_t level, struct rf_str bytes, int *stop,
+static int tell(struct generation *g, int32_t token, int32_t level, struct rf_str bytes, int *stop,
                 struct rf_error *error)
 {
     size_t ready = 0;
-    int code = output_push(output, bytes, token < 0, &ready, error);
+    int code = push_text(g, bytes, token < 0, &ready, error);
     if (code) return code;
-    if (output->on_event && (token >= 0 || ready)) {
-        riffle_event event = {.token = token,
-                              .level = level,
-                              .text = ready ? output->held.data : "",
-                              .text_bytes = ready};
-        *stop = output->on_event(output->user, &event) != 0;
+    if (g->on_event && (token >= 0 || ready)) {
+        riffle_event event = {
+            .token = token, .level = level, .text = ready ? g->held.data : "", .text_bytes = ready};
+        *stop = g->on_event(g->user, &event) != 0;
     }
-    output_drop(output, ready);
+    drop_text(g, ready);
     return 0;
 }
 
@@ -144,32 +136,32 @@ static enum rf_token_class class_of(struct rf_str text)
 
 /* Follows the committed tokens, whoever drafted them, so that an answer ends at the same token with
  * any chain. Returns 1 when it only repeats itself. */
-static int repeats(struct output *output, int32_t token, struct rf_str text)
+static int repeats(struct generation *g, int32_t token, struct rf_str text)
 {
-    if (output->options->ignore_repetition) return 0;
-    int32_t period = rf_repetition_push(&output->repetition, token, class_of(text));
+    if (g->options.ignore_repetition) return 0;
+    int32_t period = rf_repetition_push(&g->repetition, token, class_of(text));
     if (!period) return 0;
     char sentence[160];
     snprintf(sentence, sizeof sentence,
              "the answer only repeats the same %d token%s, so it was stopped; ignore_repetition "
              "lets it continue",
              period, period == 1 ? "" : "s");
-    finish(output->session, RIFFLE_FINISH_REPETITION, sentence);
+    finish(g->session, RIFFLE_FINISH_REPETITION, sentence);
     return 1;
 }
 
 /* Commits the tokens of a round one by one, so that each callback sees the session as it is after
  * its token. Returns 1 when there is a reason to end. */
-static int commit(struct output *output, const struct rf_yield *yield, int32_t n,
-                  int64_t *generated, struct rf_error *error)
+static int commit(struct generation *g, const struct rf_yield *yield, int32_t n,
+                  struct rf_error *error)
 {
-    riffle_session *session = output->session;
+    riffle_session *session = g->session;
     const struct rf_tokenizer *tokenizer = session->model->tokenizer;
     int32_t target = session->levels.n_levels - 1;
     for (int32_t i = 0; i < n; i++) {
         int32_t token = yield[i].token;
         int stop = 0;
-        if (!output->options->ignore_eos && rf_token_is_end(tokenizer, token)) {
+        if (!g->options.ignore_eos && rf_token_is_end(tokenizer, token)) {
             finish(session, RIFFLE_FINISH_STOP, "");
             return 1;
         }
@@ -177,109 +169,123 @@ static int commit(struct output *output, const struct rf_yield *yield, int32_t n
             finish(session, RIFFLE_FINISH_LENGTH, error->text);
             return 1;
         }
-        ++*generated;
+        g->generated++;
         session->stats.generated_tokens++;
         struct rf_str text = rf_token_text(tokenizer, token, 0);
-        int code = tell(output, token, target - yield[i].origin, text, &stop, error);
+        int code = tell(g, token, target - yield[i].origin, text, &stop, error);
         if (code) return code;
-        if (output->stopped || stop || atomic_load(&session->cancel)) {
-            finish(session, output->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
+        if (g->stopped || stop || atomic_load(&session->cancel)) {
+            finish(session, g->stopped ? RIFFLE_FINISH_STOP : RIFFLE_FINISH_CANCELLED, "");
             return 1;
         }
-        if (repeats(output, token, text)) return 1;
+        if (repeats(g, token, text)) return 1;
     }
     return 0;
 }
 
-/* Takes back what a round drafted beyond the committed tokens. */
-static void drop_ahead(riffle_session *session)
+static int check_options(const riffle_generate_options *options, struct rf_error *error)
 {
-    rf_sequence_rewind(session->sequence, rf_sequence_n_committed(session->sequence));
+    if (options->max_tokens < 0)
+        return rf_fail(error, RF_ERR_ARGUMENT, "max_tokens %d is negative", options->max_tokens);
+    if (options->n_stop && !options->stop) return rf_fail(error, RF_ERR_ARGUMENT, "stop is NULL");
+    if (options->grammar && options->ignore_eos)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "ignore_eos with a grammar: an end-of-text token ends its text");
+    for (size_t i = 0; i < options->n_stop; i++)
+        if (!options->stop[i]) return rf_fail(error, RF_ERR_ARGUMENT, "stop text %zu is NULL", i);
+    return 0;
 }
 
-/* The loop; returns the number of tokens committed, or a code. */
-static int64_t generate(struct output *output, struct rf_error *error)
+int rf_generation_begin(struct generation *g, riffle_session *session,
+                        const riffle_generate_options *options, riffle_on_event on_event,
+                        void *user, struct rf_error *error)
 {
-    riffle_session *session = output->session;
-    int32_t max_tokens = output->options->max_tokens;
-    struct rf_yield yield[RF_MAX_DRAFT + 1];
-    int64_t generated = 0;
-    for (int ended = 0; !ended;) {
-        int64_t left = max_tokens ? max_tokens - generated : RF_MAX_DRAFT + 1;
-        if (left <= 0) {
-            finish(session, RIFFLE_FINISH_LENGTH, "");
-            break;
-        }
-        int32_t n =
-            rf_cascade_round(session->levels.cascade,
-                             left > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)left, yield, error);
-        if (n == RF_ERR_CANCELLED) {
-            finish(session, RIFFLE_FINISH_CANCELLED, "");
-            break;
-        }
-        if (n < 0) return n;
-        if (n == 0) { /* the grammar's text is complete */
-            finish(session, RIFFLE_FINISH_STOP, "");
-            break;
-        }
-        ended = commit(output, yield, n, &generated, error);
-        drop_ahead(session);
-        if (ended < 0) return ended;
-    }
-    int ignored, code = 0;
-    if (!output->stopped) code = tell(output, -1, 0, (struct rf_str){"", 0}, &ignored, error);
-    return code ? code : generated;
-}
-
-/* The same with the options' grammar, which begins anew. */
-static int64_t generate_by_grammar(struct output *output, struct rf_error *error)
-{
-    riffle_session *session = output->session;
     struct rf_cascade *cascade = session->levels.cascade;
-    riffle_grammar *grammar = output->options->grammar;
-    struct rf_matcher *matcher;
-    if (!grammar) return generate(output, error);
-    int64_t result = rf_api_take_matcher(&matcher, grammar, session->model, error);
-    if (!result) result = rf_cascade_set_grammar(cascade, matcher, error);
-    if (!result) result = generate(output, error);
-    rf_cascade_set_grammar(cascade, NULL, error);
-    if (result < 0)
-        rf_matcher_free(matcher);
-    else
-        rf_api_return_matcher(matcher, grammar);
-    return result;
+    *g = (struct generation){
+        .session = session, .options = *options, .on_event = on_event, .user = user};
+    int code = check_options(options, error);
+    if (code) return code;
+    atomic_store(&session->cancel, 0);
+    finish(session, RIFFLE_FINISH_NONE, "");
+    if (options->grammar)
+        code = rf_api_take_matcher(&g->matcher, options->grammar, session->model, error);
+    if (!code && g->matcher) code = rf_cascade_set_grammar(cascade, g->matcher, error);
+    if (code) {
+        rf_matcher_free(g->matcher);
+        return code;
+    }
+    rf_repetition_begin(&g->repetition);
+    rf_pace_begin(&cascade->pace, options->max_tokens ? options->max_tokens : LONG_ANSWER);
+    return 0;
+}
+
+int32_t rf_generation_room(const struct generation *g)
+{
+    int64_t most = g->options.max_tokens ? g->options.max_tokens - g->generated : INT32_MAX;
+    return most > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)most;
+}
+
+int rf_generation_take(struct generation *g, const struct rf_yield *yield, int32_t n,
+                       struct rf_error *error)
+{
+    if (n == RF_ERR_CANCELLED) {
+        finish(g->session, RIFFLE_FINISH_CANCELLED, "");
+        return 1;
+    }
+    if (n < 0) return n;
+    if (n == 0) { /* the grammar's text is complete */
+        finish(g->session, RIFFLE_FINISH_STOP, "");
+        return 1;
+    }
+    int ended = commit(g, yield, n, error);
+    rf_cascade_drop(g->session->levels.cascade);
+    if (ended == 0 && rf_generation_room(g) == 0) {
+        finish(g->session, RIFFLE_FINISH_LENGTH, "");
+        return 1;
+    }
+    return ended;
+}
+
+int64_t rf_generation_end(struct generation *g, int code, struct rf_error *error)
+{
+    int ignored;
+    if (code >= 0) code = g->stopped ? 0 : tell(g, -1, 0, (struct rf_str){"", 0}, &ignored, error);
+    if (g->matcher) {
+        struct rf_error none;
+        rf_cascade_set_grammar(g->session->levels.cascade, NULL, &none);
+        if (code < 0)
+            rf_matcher_free(g->matcher);
+        else
+            rf_api_return_matcher(g->matcher, g->options.grammar);
+    }
+    rf_bytes_free(allocator_of(g), &g->held);
+    return code < 0 ? code : g->generated;
+}
+
+int rf_api_take_generation(riffle_generate_options *ours, const riffle_generate_options *given)
+{
+    return take_riffle_generate_options(ours, given);
 }
 
 static int64_t answer(riffle_session *session, const riffle_generate_options *options,
                       riffle_on_event on_event, void *user)
 {
     riffle_generate_options chosen;
-    int code = take_riffle_generate_options(&chosen, options);
-    if (code) return code;
-    if (chosen.max_tokens < 0)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT, "max_tokens %d is negative", chosen.max_tokens);
-    if (chosen.n_stop && !chosen.stop) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop is NULL");
-    if (chosen.grammar && chosen.ignore_eos)
-        return rf_api_error(RIFFLE_ERR_ARGUMENT,
-                            "ignore_eos with a grammar: an end-of-text token ends its text");
-    for (size_t i = 0; i < chosen.n_stop; i++)
-        if (!chosen.stop[i]) return rf_api_error(RIFFLE_ERR_ARGUMENT, "stop text %zu is NULL", i);
-
-    struct output output = {.session = session,
-                            .options = &chosen,
-                            .on_event = on_event,
-                            .user = user,
-                            .allocator = &session->model->allocator};
+    struct generation g;
+    struct rf_yield yield[RF_MAX_DRAFT + 1];
     struct rf_error error;
+    int code = rf_api_take_generation(&chosen, options);
+    if (code) return code;
     double start = rf_clock_seconds();
-    atomic_store(&session->cancel, 0);
-    finish(session, RIFFLE_FINISH_NONE, "");
-    rf_repetition_begin(&output.repetition);
-    rf_pace_begin(&session->levels.cascade->pace,
-                  chosen.max_tokens ? chosen.max_tokens : LONG_ANSWER);
-    int64_t generated = generate_by_grammar(&output, &error);
+    if (rf_generation_begin(&g, session, &chosen, on_event, user, &error))
+        return rf_api_fail(&error);
+    while (!code) {
+        int32_t n =
+            rf_cascade_round(session->levels.cascade, rf_generation_room(&g), yield, &error);
+        code = rf_generation_take(&g, yield, n, &error);
+    }
+    int64_t generated = rf_generation_end(&g, code, &error);
     session->stats.decode_seconds += rf_clock_seconds() - start;
-    rf_bytes_free(output.allocator, &output.held);
     return generated < 0 ? rf_api_fail(&error) : generated;
 }
 
@@ -306,7 +312,7 @@ static int64_t step(riffle_session *session, int32_t *tokens, size_t cap)
     int32_t most = cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, committed = 0;
     int32_t n = rf_cascade_round(session->levels.cascade, most, yield, &error);
     while (committed < n && !rf_sequence_commit(session->sequence, &error)) committed++;
-    drop_ahead(session);
+    rf_cascade_drop(session->levels.cascade);
     if (n > 0) n = committed ? committed : error.code;
     session->stats.decode_seconds += rf_clock_seconds() - start;
     if (n < 0) return rf_api_fail(&error);

@@ -33,6 +33,10 @@ struct riffle_model {
     struct rf_sampling sampling; /* recommended, by rf_recommend_sampling */
     char sampling_source[RF_SAMPLING_SENTENCE];
 
+    const struct rf_backend_kind *kind; /* of the device that was chosen */
+    int32_t device;                     /* which of its kind */
+    char device_name[32], device_note[512];
+    uint64_t device_bytes;      /* the device's memory; 0: the machine's */
     struct rf_backend *backend; /* NULL when only the header was opened */
     const char *tier;           /* of the backend */
     struct rf_queue *queue;     /* loaded the model; no session has it while its holders are 0 */
@@ -45,6 +49,7 @@ struct riffle_session {
     riffle_model *model;
     struct rf_queue *queue;
     struct rf_view *view; /* the target's */
+    int borrows_view;     /* it is another session's: rf_api_fork */
     struct rf_sequence *sequence;
     struct rf_sampler *sampler;
     struct levels levels;
@@ -75,6 +80,14 @@ int rf_api_check_process(const riffle_model *model);
  */
 int rf_api_enter(const riffle_session *session);
 int64_t rf_api_leave(const riffle_session *session, int64_t result);
+
+/* riffle_fork of a session that was entered. With `lend` the copy reads with the same view: it may
+ * take part in passes of the other's, outlives it in no case, and is on the same thread. */
+int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
+                struct rf_error *error);
+/* The caller's sampling over the defaults, and a session's new sampling. */
+int rf_api_take_sampling(riffle_sampling *ours, const riffle_sampling *given);
+int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling);
 
 /* riffle_prefill of a session that was entered. */
 int rf_api_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens);
@@ -111,6 +124,11 @@ int rf_api_report(void *progress, uint64_t done, uint64_t total);
 
 /* The device that models are opened on, as riffle_set_cpu or RIFFLE_CPU choose it. */
 struct rf_backend_options rf_api_device(void);
+/* Chooses the kind of device and which one: "cpu", "cuda", "cuda:N", "auto", or NULL: the first
+ * kind. */
+int rf_api_choose_device(riffle_model *model, const char *name, struct rf_error *error);
+/* The options that the model's device is described and opened with. */
+struct rf_backend_options rf_api_model_device(const riffle_model *model);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 

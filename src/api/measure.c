@@ -6,21 +6,36 @@
 #include "api/handles.h"
 #include "platform/memory.h"
 
-int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size)
+static int measure_read(const struct rf_backend_kind *kind, const struct rf_backend_options *device,
+                        int32_t threads, riffle_read_speed *speed, size_t speed_size)
 {
-    if (!speed) return rf_api_error(RIFFLE_ERR_ARGUMENT, "speed is NULL");
     struct rf_error error;
     struct rf_read_speed found = {0};
-    const struct rf_backend_kind *kind = rf_backend_kinds[0];
     int code = rf_api_threads(threads, &threads, &error);
     if (!code && !kind->measure_read)
         return rf_api_error(RIFFLE_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
-    if (!code) code = kind->measure_read(threads, &rf_system_allocator, &found, &error);
+    if (!code) code = kind->measure_read(device, threads, &rf_system_allocator, &found, &error);
     if (code) return rf_api_fail(&error);
     riffle_read_speed given = {.bytes_per_second = found.bytes_per_second, .best = found.best};
     snprintf(given.pattern, sizeof given.pattern, "%s", found.pattern);
     rf_api_give(speed, speed_size, &given, sizeof given);
     return 0;
+}
+
+int riffle_measure_read(int32_t threads, riffle_read_speed *speed, size_t speed_size)
+{
+    if (!speed) return rf_api_error(RIFFLE_ERR_ARGUMENT, "speed is NULL");
+    const struct rf_backend_options device = rf_api_device();
+    return measure_read(rf_backend_kinds[0], &device, threads, speed, speed_size);
+}
+
+int riffle_measure_model_read(const riffle_model *model, int32_t threads, riffle_read_speed *speed,
+                              size_t speed_size)
+{
+    if (!model || !speed)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "speed" : "model");
+    const struct rf_backend_options device = rf_api_model_device(model);
+    return measure_read(model->kind, &device, threads, speed, speed_size);
 }
 
 int riffle_measure_pass(riffle_session *session, int32_t rows, int32_t context, int32_t repeats,

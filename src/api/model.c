@@ -44,7 +44,7 @@ static void describe_weights(riffle_model *model)
     for (int t = 0; t < RF_DTYPE_LIMIT; t++) {
         if (model->cost.form != RF_WEIGHTS_STORED || !model->cost.matrices[t]) continue;
         const char *from = rf_dtype_info(t)->name,
-                   *to = rf_backend_kinds[0]->weight_format((enum rf_dtype)t, model->cost.form);
+                   *to = model->kind->weight_format((enum rf_dtype)t, model->cost.form);
         if (strcmp(from, to) != 0) append(model->weights_note, from, " as ", to);
     }
 }
@@ -79,11 +79,12 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
 {
     struct rf_api_progress report = {options->progress, options->progress_user, "loading"};
     int code = 0;
-    if (model->cost.resident_bytes > rf_memory_physical())
-        code = rf_fail(error, RF_ERR_MEMORY,
-                       "%s: the weights take %.1f GB of memory, this machine has %.1f GB",
-                       model->source->name, (double)model->cost.resident_bytes * 1e-9,
-                       (double)rf_memory_physical() * 1e-9);
+    uint64_t memory = model->device_bytes ? model->device_bytes : rf_memory_physical();
+    if (model->cost.resident_bytes > memory)
+        code = rf_fail(
+            error, RF_ERR_MEMORY, "%s: the weights take %.1f GB of memory, %s has %.1f GB",
+            model->source->name, (double)model->cost.resident_bytes * 1e-9,
+            model->device_bytes ? model->device_name : "this machine", (double)memory * 1e-9);
     if (!code) code = rf_api_open_queue(model, options, error);
     if (!code)
         code = rf_model_load(&model->model, model->source, model->queue, model->cost.form,
@@ -105,37 +106,25 @@ struct rf_open_options rf_api_open_options(const riffle_model_options *options)
 
 static int open_backend(riffle_model *model, struct rf_error *error)
 {
-    const struct rf_backend_kind *kind = rf_backend_kinds[0];
-    const struct rf_backend_options device = rf_api_device();
+    const struct rf_backend_kind *kind = model->kind;
+    const struct rf_backend_options device = rf_api_model_device(model);
     struct rf_device_info info;
     int code = kind->describe(&device, &info, error);
     if (!code) code = kind->open(&model->backend, &device, &model->allocator, error);
-    if (!code) model->tier = info.tier;
+    if (!code) model->tier = info.name ? "cuda" : info.tier; /* names the file of speeds */
     return code;
 }
 
 static int weight_cost(riffle_model *model, enum rf_weight_form form, struct rf_error *error)
 {
-    return rf_weight_cost(model->source, form, rf_backend_kinds[0], &model->allocator, &model->cost,
-                          error);
+    return rf_weight_cost(model->source, form, model->kind, &model->allocator, &model->cost, error);
 }
 
-/* Sets the form of the weights and their cost. `wanted`: "auto", "stored" or "bf16". Weights that
- * activations were chosen for stay as they are stored. */
-static int choose_weights(riffle_model *model, const char *wanted, const char *activations,
-                          struct rf_error *error)
+/* Sets the form of the weights and their cost. `wanted`: "auto", "stored" or "bf16". */
+static int choose_weights(riffle_model *model, const char *wanted, struct rf_error *error)
 {
-    int is_auto = strcmp(wanted, "auto") == 0 && strcmp(activations, "auto") == 0;
-    int code = weight_cost(model, strcmp(wanted, "bf16") == 0 ? RF_WEIGHTS_BF16 : RF_WEIGHTS_STORED,
-                           error);
-    if (code || !is_auto || model->cost.form != RF_WEIGHTS_STORED ||
-        model->cost.n_params >= SMALL_MODEL_MILLIONS * (uint64_t)1000000)
-        return code;
-    snprintf(model->weights_reason, sizeof model->weights_reason,
-             "a quantised model of fewer than %d million parameters answers better with "
-             "activations in 16 bits than in 8",
-             SMALL_MODEL_MILLIONS);
-    return weight_cost(model, RF_WEIGHTS_BF16, error);
+    return weight_cost(model, strcmp(wanted, "bf16") == 0 ? RF_WEIGHTS_BF16 : RF_WEIGHTS_STORED,
+                       error);
 }
 
 int32_t rf_api_activation_bits(const riffle_model *model)
@@ -144,39 +133,26 @@ int32_t rf_api_activation_bits(const riffle_model *model)
     return in_16 ? 16 : 8;
 }
 
-/* 1 if decoding is about as fast with activations in 16 bits. That is known for each kernel and not
- * measured here, where noise would make the same command write different texts. */
-static int keeps_up_in_16(const riffle_model *model, const struct rf_backend_options *device)
-{
-    const struct rf_backend_kind *kind = rf_backend_kinds[0];
-    int all = kind->keeps_up_in_16 != NULL;
-    for (int t = 0; all && t < RF_DTYPE_LIMIT; t++)
-        all = !model->cost.matrices[t] ||
-              kind->keeps_up_in_16(device, (enum rf_dtype)t, model->cost.form);
-    return all;
-}
-
-/* Sets the precision of activations. `wanted`: "auto", "8" or "16". The weights are chosen. */
+/* Sets the precision of activations. `wanted`: "auto", "8" or "16". The weights are chosen. Nothing
+ * is measured, since noise would make the same command write different texts. */
 static int choose_activations(riffle_model *model, const char *wanted, struct rf_error *error)
 {
-    const struct rf_backend_options device = rf_api_device();
-    struct rf_device_info info;
-    struct rf_error ignored; /* whoever opens the device is told */
-    int is_8 = strcmp(wanted, "8") == 0, is_auto = strcmp(wanted, "auto") == 0;
+    int is_8 = strcmp(wanted, "8") == 0, is_auto = strcmp(wanted, "auto") == 0,
+        is_small = model->cost.n_params < SMALL_MODEL_MILLIONS * (uint64_t)1000000;
     if (model->cost.form == RF_WEIGHTS_BF16)
         return is_8 ? rf_fail(error, RF_ERR_ARGUMENT,
                               "activations \"8\": %s computes in BF16, which takes activations in "
                               "16 bits",
                               model->source->name)
                     : 0;
-    if (!is_8 && !is_auto) model->precision = RF_PRECISION_16;
-    if (!is_auto) return 0;
-    if (rf_backend_kinds[0]->describe(&device, &info, &ignored)) info.tier = "";
-    int keeps_up = keeps_up_in_16(model, &device);
-    if (keeps_up) model->precision = RF_PRECISION_16;
-    snprintf(model->activations_reason, sizeof model->activations_reason,
-             "16 bits cost %s than 5 %% of decoding speed with these types%s%s",
-             keeps_up ? "less" : "more", info.tier[0] ? " on tier " : "", info.tier);
+    if (is_auto ? is_small : !is_8) model->precision = RF_PRECISION_16;
+    if (is_auto)
+        snprintf(model->activations_reason, sizeof model->activations_reason,
+                 is_small ? "a quantised model of fewer than %d million parameters answers better "
+                            "than with 8"
+                          : "from %d million parameters on 16 bits gain little, and prompts and "
+                            "drafts take twice as long",
+                 SMALL_MODEL_MILLIONS);
     return 0;
 }
 
@@ -199,7 +175,8 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     if (!code)
         code = rf_tokenizer_new(&model->tokenizer, &model->source->vocab, path, &model->allocator,
                                 error);
-    if (!code) code = choose_weights(model, weights, activations, error);
+    if (!code) code = rf_api_choose_device(model, options->device, error);
+    if (!code) code = choose_weights(model, weights, error);
     if (!code) code = choose_activations(model, activations, error);
     if (code) return code;
     if (options->flags & RIFFLE_OPEN_COPY) {
@@ -279,7 +256,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weight_bytes = model->cost.pass_bytes,
         .mapped_bytes = model->cost.mapped_bytes,
         .resident_bytes = model->cost.resident_bytes,
-        .kv_bytes_per_token = rf_backend_kinds[0]->kv_bytes(params, RF_KV_F16, 1),
+        .kv_bytes_per_token = model->kind->kv_bytes(params, RF_KV_F16, 1),
         .chain = model->drafts.chain_text,
         .chain_note = model->drafts.note,
         .draft_bytes = model->drafts.bytes,
@@ -298,6 +275,8 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .weights_reason = model->weights_reason,
         .activations_reason = model->activations_reason,
         .activation_bits = rf_api_activation_bits(model),
+        .device = model->device_name,
+        .device_note = model->device_note,
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

@@ -9,7 +9,7 @@ RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
 static uint64_t kv_bytes_of(const riffle_model *model, const struct rf_sequence_shape *shape)
 {
-    return rf_backend_kinds[0]->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
+    return model->kind->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
 }
 
 static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error)
@@ -24,6 +24,27 @@ static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *err
     return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16, bf16, q8 and q4", name);
 }
 
+/* Of the device that the model runs on. */
+static uint64_t memory_of(const riffle_model *model)
+{
+    return model->device_bytes ? model->device_bytes : rf_memory_physical();
+}
+
+/* What a model was trained on, as far as memory allows: a full context is to leave half of what the
+ * weights leave. */
+static int32_t default_ctx(const riffle_model *model, enum rf_kv_type kv)
+{
+    enum { LEAST = 8192, STEP = 1024 };
+    uint64_t memory = memory_of(model),
+             weights = model->cost.resident_bytes + model->cost.mapped_bytes;
+    uint64_t room = memory > weights ? (memory - weights) / 2 : 0;
+    struct rf_sequence_shape shape = {.n_ctx = model->source->params.n_ctx_train, .kv = kv};
+    if (shape.n_ctx > RIFFLE_DEFAULT_CTX) shape.n_ctx = RIFFLE_DEFAULT_CTX;
+    while (shape.n_ctx > LEAST && kv_bytes_of(model, &shape) > room)
+        shape.n_ctx = (shape.n_ctx - 1) / STEP * STEP;
+    return shape.n_ctx;
+}
+
 static int choose_shape(const riffle_model *model, const riffle_session_options *options,
                         struct rf_sequence_shape *shape, struct rf_error *error)
 {
@@ -33,15 +54,13 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
     if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
         return rf_fail(error, RF_ERR_ARGUMENT, "n_ctx %d: the model was trained on %d tokens",
                        options->n_ctx, params->n_ctx_train);
-    shape->n_ctx = options->n_ctx;
-    if (shape->n_ctx == 0)
-        shape->n_ctx =
-            params->n_ctx_train < RIFFLE_DEFAULT_CTX ? params->n_ctx_train : RIFFLE_DEFAULT_CTX;
-    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = rf_memory_physical();
+    shape->n_ctx = options->n_ctx ? options->n_ctx : default_ctx(model, shape->kv);
+    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = memory_of(model);
     if (kv_bytes > memory)
-        return rf_fail(error, RF_ERR_MEMORY,
-                       "n_ctx %d: such a context takes %.1f GB, this machine has %.1f GB",
-                       shape->n_ctx, (double)kv_bytes * 1e-9, (double)memory * 1e-9);
+        return rf_fail(
+            error, RF_ERR_MEMORY, "n_ctx %d: such a context takes %.1f GB, %s has %.1f GB",
+            shape->n_ctx, (double)kv_bytes * 1e-9,
+            model->device_bytes ? model->device_name : "this machine", (double)memory * 1e-9);
     return 0;
 }
 
@@ -57,7 +76,9 @@ static int open_parts(riffle_session *session, const struct rf_sequence_shape *s
         .kv = shape->kv,
         .max_rows = shape->n_ctx < RF_PROMPT_ROWS ? shape->n_ctx : RF_PROMPT_ROWS,
         .cancel = &session->cancel};
-    int code = rf_view_new(&session->view, model->model, session->queue, &options, error);
+    int code = 0;
+    if (!session->borrows_view)
+        code = rf_view_new(&session->view, model->model, session->queue, &options, error);
     if (!code)
         code = from ? rf_sequence_fork(&session->sequence, from, session->view, error)
                     : rf_sequence_new(&session->sequence, session->view, shape, &model->allocator,
@@ -91,7 +112,7 @@ static void close_session(riffle_session *session)
     rf_levels_close(&session->levels, &session->model->allocator);
     rf_sampler_free(session->sampler);
     rf_sequence_free(session->sequence);
-    rf_view_free(session->view);
+    if (!session->borrows_view) rf_view_free(session->view);
     rf_api_return_queue(session->model, session->queue);
     rf_free(&session->model->allocator, session);
 }
@@ -273,23 +294,26 @@ int riffle_rewind(riffle_session *session, int32_t n_tokens)
     return code ? code : (int)rf_api_leave(session, rewind_to(session, n_tokens));
 }
 
-static int fork_session(riffle_session **copy, const riffle_session *session)
+int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
+                struct rf_error *error)
 {
     const struct levels *levels = &session->levels;
     const struct rf_sequence_shape shape = {.n_ctx = rf_sequence_n_ctx(session->sequence),
                                             .kv = session->view->shape.kv};
-    struct rf_error error;
     riffle_session *forked =
-        rf_calloc(&session->model->allocator, 1, sizeof *forked, "session", &error);
-    if (!forked) return rf_api_fail(&error);
+        rf_calloc(&session->model->allocator, 1, sizeof *forked, "session", error);
+    if (!forked) return RF_ERR_MEMORY;
     forked->model = session->model;
     forked->progress = session->progress;
     forked->progress_user = session->progress_user;
     forked->queue = session->queue;
     atomic_fetch_add(&session->queue->holders, 1);
-    if (open_parts(forked, &shape, session->sequence, &levels->chain, &error)) {
+    forked->borrows_view = lend;
+    if (lend) forked->view = session->view;
+    int code = open_parts(forked, &shape, session->sequence, &levels->chain, error);
+    if (code) {
         close_session(forked);
-        return rf_api_fail(&error);
+        return code;
     }
     rf_sampler_copy(forked->sampler, session->sampler);
     rf_levels_set_sampling(&forked->levels, session->sampler);
@@ -298,6 +322,12 @@ static int fork_session(riffle_session **copy, const riffle_session *session)
     forked->levels.cascade->pace = levels->cascade->pace;
     *copy = forked;
     return 0;
+}
+
+static int fork_session(riffle_session **copy, const riffle_session *session)
+{
+    struct rf_error error;
+    return rf_api_fork(copy, session, 0, &error) ? rf_api_fail(&error) : 0;
 }
 
 int riffle_fork(riffle_session **copy, const riffle_session *session)

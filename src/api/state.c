@@ -68,7 +68,8 @@ static uint64_t fingerprint(const riffle_model *model)
         params->n_head_kv,        params->head_dim, params->n_ff,
         params->n_vocab,          params->rope_dim, (int32_t)params->rope_style,
         (int32_t)model->cost.form};
-    const float floats[] = {params->rms_eps, params->rope_theta, params->rope_scale};
+    const float floats[] = {params->rms_eps, params->rope_theta, params->rope_scale,
+                            params->rope_magnitude};
     uint64_t sum = checksum(0xcbf29ce484222325u, shape, sizeof shape);
     sum = checksum(sum, floats, sizeof floats);
     if (params->rope_freq_factors)

@@ -1,6 +1,9 @@
+#include <riffle_experimental.h>
+
 #include <string.h>
 
 #include "api/handles.h"
+#include "model/reader.h"
 
 int64_t riffle_tokenize(const riffle_model *model, const char *text, size_t text_bytes,
                         uint32_t flags, int32_t *tokens, size_t cap)
@@ -54,44 +57,89 @@ int64_t riffle_detokenize(const riffle_model *model, const int32_t *tokens, size
     return rf_source_check(model->source, &error) ? rf_api_fail(&error) : (int64_t)total;
 }
 
-/* Checks the caller's arguments and renders the conversation. */
-static int render(const riffle_model *model, const riffle_message *messages, size_t n_messages,
-                  int add_generation_prompt, struct rf_rendered *rendered, struct rf_error *error)
+/* A conversation as the caller gives it: messages, or a JSON text. */
+struct conversation {
+    const riffle_message *messages;
+    size_t n_messages;
+    struct rf_str json; /* data is NULL for messages */
+};
+
+static int render_messages(const riffle_model *model, const struct conversation *given,
+                           int add_generation_prompt, struct rf_rendered *rendered,
+                           struct rf_error *error)
 {
-    if (!messages && n_messages) return rf_fail(error, RF_ERR_ARGUMENT, "messages is NULL");
-    if (!model->chat) {
-        *error = model->chat_error;
-        return error->code;
-    }
+    const riffle_message *messages = given->messages;
+    if (!messages && given->n_messages) return rf_fail(error, RF_ERR_ARGUMENT, "messages is NULL");
     struct rf_chat_message *copy =
-        rf_calloc(&model->allocator, n_messages, sizeof *copy, "messages", error);
+        rf_calloc(&model->allocator, given->n_messages, sizeof *copy, "messages", error);
     if (!copy) return RF_ERR_MEMORY;
     int code = 0;
-    for (size_t i = 0; !code && i < n_messages; i++) {
+    for (size_t i = 0; !code && i < given->n_messages; i++) {
         if (!messages[i].role || !messages[i].content)
             code = rf_fail(error, RF_ERR_ARGUMENT, "message %zu: its %s is NULL", i,
                            messages[i].role ? "content" : "role");
         copy[i] = (struct rf_chat_message){messages[i].role, messages[i].content};
     }
     if (!code)
-        code = rf_chat_render(model->chat, copy, n_messages, add_generation_prompt,
+        code = rf_chat_render(model->chat, copy, given->n_messages, add_generation_prompt,
                               &model->allocator, rendered, error);
     rf_free(&model->allocator, copy);
+    return code;
+}
+
+static int render_json(const riffle_model *model, struct rf_str text, int add_generation_prompt,
+                       struct rf_rendered *rendered, struct rf_error *error)
+{
+    struct rf_reading reading = {.path = "the conversation", .error = error};
+    struct rf_json *document = rf_json_parse(&reading, NULL, text);
+    if (!document) return reading.code;
+    int code = rf_chat_render_json(model->chat, document, add_generation_prompt, &model->allocator,
+                                   rendered, error);
+    rf_json_free(document);
+    return code;
+}
+
+/* Checks the caller's arguments and renders the conversation. */
+static int render(const riffle_model *model, const struct conversation *given,
+                  int add_generation_prompt, struct rf_rendered *rendered, struct rf_error *error)
+{
+    if (!model->chat) {
+        *error = model->chat_error;
+        return error->code;
+    }
+    int code = given->json.data
+                   ? render_json(model, given->json, add_generation_prompt, rendered, error)
+                   : render_messages(model, given, add_generation_prompt, rendered, error);
     return code ? code : rf_source_check(model->source, error);
 }
 
-int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages,
-                           size_t n_messages, int add_generation_prompt, char *text, size_t cap)
+static int64_t chat_format(const riffle_model *model, const struct conversation *given,
+                           int add_generation_prompt, char *text, size_t cap)
 {
     if (!model || (!text && cap))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "text" : "model");
     struct rf_rendered rendered = {0};
     struct rf_error error;
-    int code = render(model, messages, n_messages, add_generation_prompt, &rendered, &error);
+    int code = render(model, given, add_generation_prompt, &rendered, &error);
     size_t bytes = rendered.text.count;
     if (!code && bytes && cap) memcpy(text, rendered.text.data, bytes < cap ? bytes : cap);
     rf_rendered_free(&model->allocator, &rendered);
     return code ? rf_api_fail(&error) : (int64_t)bytes;
+}
+
+int64_t riffle_chat_format(const riffle_model *model, const riffle_message *messages,
+                           size_t n_messages, int add_generation_prompt, char *text, size_t cap)
+{
+    struct conversation given = {.messages = messages, .n_messages = n_messages};
+    return chat_format(model, &given, add_generation_prompt, text, cap);
+}
+
+int64_t riffle_chat_format_json(const riffle_model *model, const char *json, size_t json_bytes,
+                                int add_generation_prompt, char *text, size_t cap)
+{
+    if (!json) return rf_api_error(RIFFLE_ERR_ARGUMENT, "json is NULL");
+    struct conversation given = {.json = {json, json_bytes}};
+    return chat_format(model, &given, add_generation_prompt, text, cap);
 }
 
 /* A position in tokens and in the text that they spell. */
@@ -183,6 +231,25 @@ static int encode_from(const riffle_model *model, const struct rf_rendered *rend
     return code;
 }
 
+int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *messages,
+                             size_t n_messages, int32_t *tokens, size_t cap)
+{
+    if (!model || (!tokens && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "tokens" : "model");
+    struct conversation given = {.messages = messages, .n_messages = n_messages};
+    struct rf_rendered rendered = {0};
+    struct rf_tokens found = {0};
+    struct rf_error error;
+    int code = render(model, &given, 1, &rendered, &error);
+    if (!code) code = encode_from(model, &rendered, 0, RF_ENCODE_BOS, &found, &error);
+    size_t count = found.count;
+    if (!code && count && cap)
+        memcpy(tokens, found.ids, (count < cap ? count : cap) * sizeof *tokens);
+    rf_tokens_free(&model->allocator, &found);
+    rf_rendered_free(&model->allocator, &rendered);
+    return code ? rf_api_fail(&error) : (int64_t)count;
+}
+
 /* Finds the tokens to append after the first *keep tokens of the session. If the session spells the
  * beginning of the conversation, with whatever tokens, it keeps them all; else it keeps the longest
  * common prefix of the tokens. */
@@ -208,8 +275,7 @@ static int plan(const riffle_session *session, const struct rf_rendered *rendere
     return 0;
 }
 
-static int64_t chat_prefill(riffle_session *session, const riffle_message *messages,
-                            size_t n_messages)
+static int64_t chat_prefill(riffle_session *session, const struct conversation *given)
 {
     const riffle_model *model = session->model;
     struct rf_rendered rendered = {0};
@@ -217,7 +283,7 @@ static int64_t chat_prefill(riffle_session *session, const riffle_message *messa
     struct rf_error error;
     int32_t keep = 0;
     size_t first = 0;
-    int code = render(model, messages, n_messages, 1, &rendered, &error);
+    int code = render(model, given, 1, &rendered, &error);
     if (!code) code = plan(session, &rendered, &tokens, &keep, &first, &error);
     size_t n = tokens.count - first;
     int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
@@ -238,6 +304,15 @@ static int64_t chat_prefill(riffle_session *session, const riffle_message *messa
 int64_t riffle_chat_prefill(riffle_session *session, const riffle_message *messages,
                             size_t n_messages)
 {
+    struct conversation given = {.messages = messages, .n_messages = n_messages};
     int code = rf_api_enter(session);
-    return code ? code : rf_api_leave(session, chat_prefill(session, messages, n_messages));
+    return code ? code : rf_api_leave(session, chat_prefill(session, &given));
+}
+
+int64_t riffle_chat_prefill_json(riffle_session *session, const char *json, size_t json_bytes)
+{
+    if (!json) return rf_api_error(RIFFLE_ERR_ARGUMENT, "json is NULL");
+    struct conversation given = {.json = {json, json_bytes}};
+    int code = rf_api_enter(session);
+    return code ? code : rf_api_leave(session, chat_prefill(session, &given));
 }

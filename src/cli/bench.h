@@ -15,8 +15,8 @@ struct bench_reads {
     char pattern[128]; /* the fastest way of reading in the last one */
 };
 
-/* Adds a measurement. 0 or a code of the library. */
-int bench_read(struct bench_reads *reads, int32_t threads);
+/* Adds a measurement of the memory that the model computes from. 0 or a code of the library. */
+int bench_read(struct bench_reads *reads, const riffle_model *model, int32_t threads);
 /* The mean of the last two: those before and after what was measured between them. */
 double bench_reads_around(const struct bench_reads *reads);
 double bench_reads_median(const struct bench_reads *reads);
@@ -85,7 +85,7 @@ void bench_report(struct bench_plain *bench);
 /* ---- the prompts of suites ---- */
 
 /* The suites of bench/prompts, embedded by the build. */
-extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[];
+extern const char bench_code_jsonl[], bench_qa_jsonl[], bench_hard_jsonl[], bench_long_jsonl[];
 
 struct bench_prompt {
     char *name;
@@ -96,11 +96,13 @@ struct bench_prompt {
 struct bench_prompts {
     struct bench_prompt *items;
     size_t count;
+    struct bench_prompt *excerpts; /* texts that prompts quote */
+    size_t n_excerpts;
 };
 
-/* Reads the suite "code", "qa" or "hard", or a file: JSONL, or any other text as one prompt. At
- * most `most` prompts; 0: all. `raw`: a HumanEval prompt is code to continue, not a message that
- * asks for it. CLI_OK, or an exit status with a sentence and nothing to free. */
+/* Reads the suite "code", "qa", "hard" or "long", or a file: JSONL, or any other text as one
+ * prompt. At most `most` prompts; 0: all. `raw`: a HumanEval prompt is code to continue, not a
+ * message that asks for it. CLI_OK, or an exit status with a sentence and nothing to free. */
 int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t most, int raw);
 void bench_prompts_free(struct bench_prompts *prompts);
 

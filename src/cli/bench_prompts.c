@@ -11,13 +11,14 @@
 static const size_t most_file_bytes = (size_t)64 << 20;
 
 /* Takes over both buffers. */
-static void add(struct bench_prompts *prompts, struct buffer *name, struct buffer *text)
+static void add(struct bench_prompt **items, size_t *count, struct buffer *name,
+                struct buffer *text)
 {
-    prompts->items = cli_reallocate(prompts->items, prompts->count + 1, sizeof *prompts->items);
+    *items = cli_reallocate(*items, *count + 1, sizeof **items);
     /* An empty buffer's data is NULL. */
     buffer_puts(name, "");
     buffer_puts(text, "");
-    prompts->items[prompts->count++] = (struct bench_prompt){name->data, text->data, text->count};
+    (*items)[(*count)++] = (struct bench_prompt){name->data, text->data, text->count};
 }
 
 /* Named by task_id, question_id or name, else by the line. */
@@ -36,8 +37,8 @@ static void name_of(const json_t *object, size_t line, struct buffer *name)
         buffer_printf(name, "line %zu", line);
 }
 
-/* HumanEval has "prompt" and "entry_point", MT-bench "turns" (only the first is used), GSM8K
- * "question", MBPP "text"; others have "prompt". 0 for any other object. */
+/* Appends the prompt. HumanEval has "prompt" and "entry_point", MT-bench "turns" (only the first is
+ * used), GSM8K "question", MBPP "text"; others have "prompt". 0 for any other object. */
 static int prompt_of(const json_t *object, int raw, struct buffer *text)
 {
     const json_t *texts[] = {json_object_get(object, "prompt"),
@@ -53,6 +54,35 @@ static int prompt_of(const json_t *object, int raw, struct buffer *text)
     return 1;
 }
 
+/* A text with a name, which later lines quote. */
+static void add_excerpt(struct bench_prompts *prompts, const json_t *object)
+{
+    const json_t *excerpt = json_object_get(object, "text");
+    struct buffer name = {0}, text = {0};
+    buffer_puts(&name, json_string_value(json_object_get(object, "excerpt")));
+    buffer_append(&text, json_string_value(excerpt), json_string_length(excerpt));
+    add(&prompts->excerpts, &prompts->n_excerpts, &name, &text);
+}
+
+/* Writes the excerpts that a prompt quotes before itself. CLI_OK, or CLI_FAILED with a sentence. */
+static int quote(const struct bench_prompts *prompts, const char *file, size_t number,
+                 const json_t *names, struct buffer *text)
+{
+    size_t i;
+    const json_t *name;
+    json_array_foreach(names, i, name)
+    {
+        const char *wanted = json_is_string(name) ? json_string_value(name) : "";
+        size_t e = 0;
+        while (e < prompts->n_excerpts && strcmp(prompts->excerpts[e].name, wanted) != 0) e++;
+        if (e == prompts->n_excerpts)
+            return cli_fail("%s: line %zu quotes the excerpt '%s', which no line before has", file,
+                            number, wanted);
+        buffer_append(text, prompts->excerpts[e].text, prompts->excerpts[e].bytes);
+    }
+    return CLI_OK;
+}
+
 static int read_line(struct bench_prompts *prompts, const char *file, size_t number,
                      const char *line, size_t n, int raw)
 {
@@ -63,15 +93,22 @@ static int read_line(struct bench_prompts *prompts, const char *file, size_t num
         return cli_fail("%s: line %zu is not JSON: column %d: %s", file, number, reason.column,
                         reason.text);
     struct buffer text = {0}, name = {0};
+    int is_excerpt = json_is_string(json_object_get(object, "excerpt")) &&
+                     json_is_string(json_object_get(object, "text"));
     int status = CLI_OK;
-    if (prompt_of(object, raw, &text)) {
+    if (!is_excerpt)
+        status = quote(prompts, file, number, json_object_get(object, "excerpts"), &text);
+    if (is_excerpt) {
+        add_excerpt(prompts, object);
+    } else if (status == CLI_OK && prompt_of(object, raw, &text)) {
         name_of(object, number, &name);
-        add(prompts, &name, &text);
-    } else {
+        add(&prompts->items, &prompts->count, &name, &text);
+    } else if (status == CLI_OK) {
         status = cli_fail("%s: line %zu has no prompt: a text \"prompt\", \"question\" or "
                           "\"text\", or texts \"turns\"",
                           file, number);
     }
+    if (status != CLI_OK) buffer_free(&text);
     json_decref(object);
     return status;
 }
@@ -95,7 +132,7 @@ static int read_lines(struct bench_prompts *prompts, const char *file, const cha
         }
         at += n + 1;
     }
-    return CLI_OK;
+    return prompts->count ? CLI_OK : cli_fail("%s holds no prompt, only excerpts", file);
 }
 
 /* By its name, or if its first line is a JSON object. */
@@ -121,7 +158,7 @@ static int read_text(struct bench_prompts *prompts, const char *file, const char
     const char *slash = strrchr(file, '/');
     buffer_puts(&name, slash && slash[1] ? slash + 1 : file);
     buffer_append(&prompt, text, bytes);
-    add(prompts, &name, &prompt);
+    add(&prompts->items, &prompts->count, &name, &prompt);
     return CLI_OK;
 }
 
@@ -131,7 +168,7 @@ static int read_file(struct bench_prompts *prompts, const char *file, int32_t mo
     char *text;
     size_t bytes;
     if (!rf_path_exists(file))
-        return cli_fail("--suite '%s' is neither code, qa, hard nor a file", file);
+        return cli_fail("--suite '%s' is neither code, qa, hard, long nor a file", file);
     int code = rf_slurp(file, most_file_bytes, &text, &bytes, &error);
     if (code == RF_ERR_CANCELLED) return CLI_INTERRUPTED;
     if (code != RF_OK) return cli_fail("%s", error.text);
@@ -150,8 +187,11 @@ int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t
 {
     static const struct {
         const char *name, *text;
-    } suites[] = {{"code", bench_code_jsonl}, {"qa", bench_qa_jsonl}, {"hard", bench_hard_jsonl}};
-    *prompts = (struct bench_prompts){NULL, 0};
+    } suites[] = {{"code", bench_code_jsonl},
+                  {"qa", bench_qa_jsonl},
+                  {"hard", bench_hard_jsonl},
+                  {"long", bench_long_jsonl}};
+    *prompts = (struct bench_prompts){0};
     int status = -1;
     for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
         if (strcmp(suite, suites[i].name) == 0)
@@ -161,14 +201,20 @@ int bench_prompts_read(struct bench_prompts *prompts, const char *suite, int32_t
     return status;
 }
 
+static void free_all(struct bench_prompt *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(items[i].name);
+        free(items[i].text);
+    }
+    free(items);
+}
+
 void bench_prompts_free(struct bench_prompts *prompts)
 {
-    for (size_t i = 0; i < prompts->count; i++) {
-        free(prompts->items[i].name);
-        free(prompts->items[i].text);
-    }
-    free(prompts->items);
-    *prompts = (struct bench_prompts){NULL, 0};
+    free_all(prompts->items, prompts->count);
+    free_all(prompts->excerpts, prompts->n_excerpts);
+    *prompts = (struct bench_prompts){0};
 }
 
 int bench_prompt_text(const struct engine *engine, const struct bench_prompt *prompt, int raw,

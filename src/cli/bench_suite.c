@@ -78,7 +78,7 @@ static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t ind
 
 static int measure_read(struct bench_suite *suite)
 {
-    return cli_status(bench_read(&suite->reads, suite->origin.threads));
+    return cli_status(bench_read(&suite->reads, suite->engine.model, suite->origin.threads));
 }
 
 /* ---- one prompt ---- */
@@ -218,7 +218,7 @@ static int count_context(struct bench_suite *suite, int32_t *n_ctx)
         int64_t needed = n + suite->max_tokens + SPARE_TOKENS;
         if (needed > room)
             return cli_fail("the prompt %s takes %lld tokens and its answer %d: the model's "
-                            "context holds %lld",
+                            "context holds %lld; --prompts takes the first ones only",
                             prompt->name, (long long)n, suite->max_tokens, (long long)room);
         if (needed > most) most = needed;
     }

@@ -14,6 +14,7 @@ enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 1
 #define CLI_EACH_VERB(X)      \
     X(chat, CHAT)             \
     X(run, RUN)               \
+    X(serve, SERVE)           \
     X(bench, BENCH)           \
     X(perplexity, PERPLEXITY) \
     X(tokenize, TOKENIZE)     \
@@ -21,6 +22,7 @@ enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 1
     X(quantize, QUANTIZE)     \
     X(corpus, CORPUS)         \
     X(cores, CORES)           \
+    X(devices, DEVICES)       \
     X(roofline, ROOFLINE)     \
     X(list, LIST)             \
     X(pull, PULL)             \

@@ -73,8 +73,8 @@ static void take_listed(riffle_sampling *sampling, const char *listed)
     *sampling = scratch.sampling;
 }
 
-/* A chat samples as suits the model: as the options say, else the file, else the list of known
- * models; other verbs are greedy. */
+/* A chat and a server sample as suits the model: as the options say, else the file, else the list
+ * of known models; other verbs are greedy. */
 static void choose_sampling(struct engine *engine, const struct cli_options *options)
 {
     const struct known_model *known = known_model_of(engine->path);
@@ -82,7 +82,7 @@ static void choose_sampling(struct engine *engine, const struct cli_options *opt
     engine->sampling = options->sampling;
     engine->sampling_source = "the defaults of the library";
     riffle_sampling_init(&defaults, sizeof defaults);
-    if (options->verb->bit == VERB_CHAT &&
+    if (options->verb->bit & (VERB_CHAT | VERB_SERVE) &&
         riffle_model_get_sampling(engine->model, &defaults, sizeof defaults,
                                   &engine->sampling_source) == 0 &&
         known && strcmp(known->sampling, "-") != 0) {
@@ -113,6 +113,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.cores = options->cores;
     model_options.weights = options->weights;
     model_options.activations = options->activations;
+    model_options.device = options->device;
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
@@ -131,6 +132,8 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     progress_clear(&engine->progress);
     if (code == RIFFLE_OK)
         code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
+    if (code == RIFFLE_OK && engine->info.device_note[0])
+        inform("on the processor: %s", engine->info.device_note);
     int status = code != RIFFLE_OK && engine->explained ? CLI_FAILED : cli_status(code);
     if (status == CLI_OK) choose_sampling(engine, options);
     if (status != CLI_OK) engine_close(engine);
@@ -165,19 +168,25 @@ static void print_cores(const struct cli_options *options)
     }
 }
 
+void engine_session_options(const struct cli_options *options, riffle_session_options *session)
+{
+    riffle_session_options_init(session, sizeof *session);
+    session->n_ctx = options->n_ctx;
+    session->threads = options->threads;
+    session->kv = options->kv;
+    session->gamma = options->gamma;
+    session->min_confidence = options->min_confidence;
+}
+
 int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx,
                        const char *chain, riffle_session **session)
 {
     riffle_session_options session_options;
-    riffle_session_options_init(&session_options, sizeof session_options);
+    engine_session_options(options, &session_options);
     session_options.n_ctx = n_ctx;
-    session_options.threads = options->threads;
-    session_options.kv = options->kv;
     session_options.progress = progress_update;
     session_options.progress_user = &engine->progress;
     session_options.chain = chain;
-    session_options.gamma = options->gamma;
-    session_options.min_confidence = options->min_confidence;
 
     double start = rf_clock_seconds();
     int code = riffle_session_open(session, engine->model, &session_options);
@@ -287,18 +296,33 @@ const char *engine_activations(const struct engine *engine, char text[RF_ACTIVAT
     return text;
 }
 
+/* Of the session's keys and values, once its context is full. */
+static uint64_t context_bytes(const struct engine *engine, const struct cli_options *options)
+{
+    riffle_session_options session_options;
+    uint64_t bytes = 0;
+    riffle_session_options_init(&session_options, sizeof session_options);
+    session_options.n_ctx = riffle_session_n_ctx(engine->session);
+    session_options.kv = options->kv;
+    riffle_session_cost(engine->model, &session_options, NULL, &bytes);
+    return bytes;
+}
+
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest)
 {
     struct buffer name = {0};
+    char full[32];
     append_name(&name, engine_model_name(engine));
-    inform("%s, weights %s, context %d tokens%s", name.data, engine->info.weights,
-           riffle_session_n_ctx(engine->session), rest);
+    inform("%s, weights %s, context %d tokens (%s when full)%s", name.data, engine->info.weights,
+           riffle_session_n_ctx(engine->session), human_bytes(context_bytes(engine, options), full),
+           rest);
     buffer_free(&name);
     if (!options->verbose) return;
     char activations[RF_ACTIVATIONS_TEXT];
     inform("%s", engine_activations(engine, activations));
     inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
+    if (options->device) inform("device %s", engine->info.device);
 }
 
 int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,

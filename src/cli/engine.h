@@ -29,6 +29,8 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
 int engine_open_session(struct engine *engine, const struct cli_options *options, int n_ctx);
 /* The second half of engine_open_session, after engine_open_model. */
 int engine_begin_session(struct engine *engine, const struct cli_options *options, int n_ctx);
+/* What options say of sessions, with the model's chain. */
+void engine_session_options(const struct cli_options *options, riffle_session_options *session);
 /* Opens another session of the model with its own chain (NULL: the model's). CLI_OK, or an exit
  * status with a sentence. An interrupt does not stop it before engine_stops. */
 int engine_add_session(struct engine *engine, const struct cli_options *options, int n_ctx,
@@ -54,8 +56,8 @@ enum { RF_ACTIVATIONS_TEXT = 224 };
 /* "activations in 16 bits", with the reason if there is one. Returns `text`. */
 const char *engine_activations(const struct engine *engine, char text[RF_ACTIVATIONS_TEXT]);
 
-/* Prints "NAME, weights bf16, context 8192 tokens" and `rest` on standard error; with --verbose
- * also the activations, the chain and the reasons for both. */
+/* Prints "NAME, weights bf16, context 8192 tokens (189 MB when full)" and `rest` on standard error;
+ * with --verbose also the activations, the chain and the reasons for both. */
 void engine_introduce(const struct engine *engine, const struct cli_options *options,
                       const char *rest);
 

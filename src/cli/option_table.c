@@ -6,7 +6,8 @@
 
 enum {
     GENERATES = VERB_CHAT | VERB_RUN,
-    COMPUTES = GENERATES | VERB_BENCH | VERB_PERPLEXITY,
+    ANSWERS = GENERATES | VERB_SERVE,
+    COMPUTES = ANSWERS | VERB_BENCH | VERB_PERPLEXITY,
     OPENS = COMPUTES | VERB_TOKENIZE | VERB_INFO,
     READS = VERB_RUN | VERB_TOKENIZE
 };
@@ -23,7 +24,7 @@ const struct option option_table[] = {
      "read the text of a special token, such as <|im_start|>, as that token (run: with --raw)"},
     {"--no-bos", NULL, NULL, OPTION_FLAG, VERB_TOKENIZE, AT(no_bos), 0, 0, NULL,
      "omit the BOS token that the model adds before a text"},
-    {"--template", NULL, "NAME", OPTION_TEXT, GENERATES | VERB_BENCH, AT(chat_template), 0, 0, NULL,
+    {"--template", NULL, "NAME", OPTION_TEXT, ANSWERS | VERB_BENCH, AT(chat_template), 0, 0, NULL,
      "chat template to use instead of the one in the file"},
     {"--max-tokens", NULL, "N", OPTION_INT, GENERATES, AT(max_tokens), 0, INT32_MAX, NULL,
      "most tokens of an answer; 0 (default): until the model ends it or the context is full"},
@@ -34,7 +35,7 @@ const struct option option_table[] = {
     {"--depth", "-d", "N", OPTION_LIST, VERB_BENCH, AT(depths), 0, 0, NULL,
      "tokens that the context already holds, such as 0,4096,16384: how speed falls (default 0)"},
     {"--suite", NULL, "SUITE", OPTION_TEXT, VERB_BENCH, AT(suite), 0, 0, NULL,
-     "prompts to answer with every chain and with plain decoding: code, qa, hard, or a FILE "
+     "prompts to answer with every chain and with plain decoding: code, qa, hard, long, or a FILE "
      "(JSONL, or text as one prompt)"},
     {"--prompts", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_prompts), 1, INT32_MAX, NULL,
      "with --suite: only its first N prompts"},
@@ -73,42 +74,44 @@ const struct option option_table[] = {
     {"--chain", NULL, "CHAIN", OPTION_TEXTS, VERB_BENCH, AT(chains), 0, 0, NULL,
      "with --suite: how to speculate, as in chat and run (default auto); may be given several "
      "times"},
-    {"--chain", NULL, "CHAIN", OPTION_TEXT, GENERATES | VERB_INFO, AT(chain), 0, 0, NULL,
+    {"--chain", NULL, "CHAIN", OPTION_TEXT, ANSWERS | VERB_INFO, AT(chain), 0, 0, NULL,
      "how to speculate: 'auto' (default), 'none', or levels from cheap to expensive, such as "
-     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4, stored or a8. The chain "
+     "'ngram > draft > mxfp4'. A level is ngram, corpus, a model, mxfp4, q4, stored or a8. The "
+     "chain "
      "does not change the answer. With --kv q8, the levels kv4, mxfp4:kv4, q4:kv4 and stored:kv4 "
      "read the KV cache in 4 bits"},
-    {"--draft", NULL, "MODEL", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(draft), 0, 0,
-     NULL,
+    {"--draft", NULL, "MODEL", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(draft), 0, 0, NULL,
      "a small model for drafts, used by 'auto' and by a level called draft (bench: with --suite)"},
-    {"--corpus", NULL, "FILE", OPTION_TEXT, GENERATES | VERB_BENCH | VERB_INFO, AT(corpus), 0, 0,
+    {"--corpus", NULL, "FILE", OPTION_TEXT, ANSWERS | VERB_BENCH | VERB_INFO, AT(corpus), 0, 0,
      NULL,
      "a file of `riffle corpus build`, looked up for drafts by 'auto' and by a level called corpus "
      "(bench: with --suite)"},
-    {"--gamma", NULL, "N", OPTION_INT, GENERATES | VERB_BENCH, AT(gamma), 1, RIFFLE_MAX_DRAFT, NULL,
+    {"--gamma", NULL, "N", OPTION_INT, ANSWERS | VERB_BENCH, AT(gamma), 1, RIFFLE_MAX_DRAFT, NULL,
      "draft N tokens in every round (default: adaptive, by measurement; bench: with --suite)"},
-    {"--min-confidence", NULL, "P", OPTION_FLOAT, GENERATES | VERB_BENCH, AT(min_confidence), 0, 1,
+    {"--min-confidence", NULL, "P", OPTION_FLOAT, ANSWERS | VERB_BENCH, AT(min_confidence), 0, 1,
      NULL, "with --gamma: end a draft before a token of lower probability"},
     {"--weights", NULL, "W", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(weights), 0, 0,
      "auto|stored|bf16",
-     "the precision of the weights: 'stored', 'bf16', or 'auto' (default): bf16 for small "
-     "quantised "
-     "models, else stored; `riffle info` shows what is used and why"},
-    {"--kv", NULL, "K", OPTION_CHOICE, GENERATES | VERB_BENCH | VERB_PERPLEXITY | VERB_INFO, AT(kv),
+     "the precision of the weights: 'stored' (also 'auto', the default): quantised types in their "
+     "own bits; or 'bf16'"},
+    {"--kv", NULL, "K", OPTION_CHOICE, ANSWERS | VERB_BENCH | VERB_PERPLEXITY | VERB_INFO, AT(kv),
      0, 0, "f16|bf16|q8|q4",
      "the type of the KV cache: 'f16' (default), 'bf16', or the newest 129 to 256 positions in F16 "
      "and older ones in 8 ('q8') or 4 bits ('q4')"},
     {"--activations", NULL, "A", OPTION_CHOICE, OPENS & ~(unsigned)VERB_TOKENIZE, AT(activations),
      0, 0, "auto|8|16",
-     "bits of activations beside quantised weights: '16' is closer to the model, '8' may be "
-     "faster; "
-     "'auto' (default): 16 where that costs less than 5 % of decoding speed"},
-    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024, NULL,
-     "worker threads (default: one for each core that --cores selects)"},
+     "bits of activations beside quantised weights: '16' is closer to the model, '8' reads prompts "
+     "and drafts twice as fast; 'auto' (default): 16 for small models"},
+    {"--device", NULL, "D", OPTION_TEXT, COMPUTES | VERB_INFO, AT(device), 0, 0, NULL,
+     "where the model computes: cpu (default), cuda, cuda:N, or auto: the first CUDA device, else "
+     "the processor; `riffle devices` lists them"},
+    {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024,
+     NULL, "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,
      "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
      "numbers such as 0-3,8; `riffle cores` shows the plan"},
-    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0, "mxfp4|q4|q4_0|w4a8|q8_0|bf16",
+    {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0,
+     "mxfp4|q4|q4_0|w4a8|q8_0|bf16",
      "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
      "256), q4_0, w4a8 (QQQ, with --calibrate), q8_0 or bf16"},
     {"--model", NULL, "MODEL", OPTION_TEXT, VERB_CORPUS, AT(model), 0, 0, NULL,
@@ -125,7 +128,8 @@ const struct option option_table[] = {
      "more "
      "bits. Ctrl-C stops; the same command continues"},
     {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
-     "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of it"},
+     "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
+     "it"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
      "with --calibrate, only the first N windows of 512 tokens (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
@@ -147,13 +151,28 @@ const struct option option_table[] = {
      "most 2048 or a quarter of the memory)"},
     {"--svg", NULL, "FILE", OPTION_TEXT, VERB_ROOFLINE, AT(svg), 0, 0, NULL,
      "also write the roofline plot to FILE as SVG"},
-    {"--ctx", NULL, "N", OPTION_INT, GENERATES | VERB_INFO, AT(n_ctx), 8, INT32_MAX, NULL,
-     "capacity of the context in tokens (default: what the model was trained on, at most " TEXT(
-         RIFFLE_DEFAULT_CTX) ")"},
+    {"--ctx", NULL, "N", OPTION_INT, ANSWERS | VERB_INFO, AT(n_ctx), 8, INT32_MAX, NULL,
+     "capacity of the context in tokens (default: what the model was trained on and memory holds, "
+     "at most " TEXT(RIFFLE_DEFAULT_CTX) ")"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_BENCH, AT(n_ctx), 8, INT32_MAX, NULL,
      "capacity of the context in tokens (default: what the depths and prompts need)"},
     {"--ctx", NULL, "N", OPTION_INT, VERB_PERPLEXITY, AT(n_ctx), 8, INT32_MAX, NULL,
      "tokens of a window (default 512)"},
+    {"--host", NULL, "HOST", OPTION_TEXT, VERB_SERVE, AT(host), 0, 0, NULL,
+     "the address to listen on, in digits (default localhost); others than localhost need a key"},
+    {"--port", NULL, "N", OPTION_INT, VERB_SERVE, AT(port), 0, 65535, NULL,
+     "the port to listen on (default 8080; 0: any free one)"},
+    {"--api-key", NULL, "KEY", OPTION_TEXT, VERB_SERVE, AT(api_key), 0, 0, NULL,
+     "what requests must have as `Authorization: Bearer KEY` (default: $RIFFLE_API_KEY)"},
+    {"--parallel", NULL, "N", OPTION_INT, VERB_SERVE, AT(answers), 1, 32, NULL,
+     "most answers under way at the same time (default 8)"},
+    {"--queue", NULL, "N", OPTION_INT, VERB_SERVE, AT(queue), 1, 1024, NULL,
+     "most requests that wait; others are refused with 429 (default 64)"},
+    {"--kept-size", NULL, "MB", OPTION_INT, VERB_SERVE, AT(kept_mb), 1, INT32_MAX, NULL,
+     "keys and values to keep for prompts that begin alike, in million bytes (default: 1074, or an "
+     "eighth of the memory)"},
+    {"--name", NULL, "NAME", OPTION_TEXT, VERB_SERVE, AT(name), 0, 0, NULL,
+     "the name of the model in requests (default: that of its file)"},
     {"--sha256", NULL, "HEX", OPTION_TEXT, VERB_PULL, AT(sha256), 0, 0, NULL,
      "what the SHA-256 of a URL's file must be; without it the file is not verified"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_PULL, AT(name), 0, 0, NULL,
@@ -166,8 +185,8 @@ const struct option option_table[] = {
      "read files again whose SHA-256 is known, and compare"},
     {"--yes", "-y", NULL, OPTION_FLAG, VERB_RM, AT(yes), 0, 0, NULL, "do not ask"},
     {"--json", NULL, NULL, OPTION_FLAG,
-     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_CORPUS) &
-         ~(unsigned)VERB_CHAT,
+     (OPENS | VERB_LIST | VERB_ROOFLINE | VERB_QUANTIZE | VERB_CORES | VERB_DEVICES | VERB_CORPUS) &
+         ~(unsigned)(VERB_CHAT | VERB_SERVE),
      AT(json), 0, 0, NULL,
      "print one JSON object at the end, and nothing else, on standard output"},
     {"--csv", NULL, NULL, OPTION_FLAG, VERB_BENCH, AT(csv), 0, 0, NULL,
@@ -189,6 +208,13 @@ const struct verb verb_table[] = {
     {"run", VERB_RUN, 1, verb_run, "MODEL [-p TEXT | -f FILE] [options]", "one answer, streamed",
      "The text is a user's message in the model's chat template. One newline at the end of a file "
      "or of standard input is removed, except with --raw."},
+    {"serve", VERB_SERVE, 1, verb_serve, "MODEL [options]",
+     "one model for many conversations, over HTTP",
+     "Answers requests as OpenAI's interface has them: /v1/chat/completions, /v1/completions, "
+     "/v1/models. Answers under way at the same time share passes over the weights; each is what "
+     "it would be alone. A page for chatting is at /, and /health and /metrics are for monitoring. "
+     "Prints a JSON object in a line for each event. Ctrl-C finishes what is under way; pressed "
+     "again, it cuts it."},
     {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]",
      "decoding, prompts and chains beside this machine's limit",
      "Decoding reads all weights and the cache of keys and values once for each token, so its "
@@ -220,6 +246,8 @@ const struct verb verb_table[] = {
      "The shares are measured in some tenths of a second; while a model runs, they are adjusted "
      "continuously. With HWLOC_XMLFILE=FILE the plan is for the machine that FILE describes "
      "(lstopo FILE.xml writes one), and its shares are estimated."},
+    {"devices", VERB_DEVICES, 0, verb_devices, "[options]",
+     "the processor and the CUDA devices that models can be opened on", NULL},
     {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]",
      "kernels against this machine's measured limits",
      "Measures how fast this machine reads memory and issues the instructions that the kernels "
@@ -243,6 +271,8 @@ const struct verb verb_table[] = {
 
 const struct variable variable_table[] = {
     {"RIFFLE_CPU", "a lower instruction tier: scalar, avx2, avxvnni, avxvnniint8, avx512 or amx"},
+    {"RIFFLE_CUDA_MODULE", "the file of the CUDA backend (default: libriffle-cuda.so)"},
+    {"RIFFLE_API_KEY", "the key that requests to `riffle serve` must have"},
     {"RIFFLE_MODELS", "the folder of the models (default: riffle/models in $XDG_DATA_HOME)"},
     {"XDG_DATA_HOME", "the parent of riffle/models (default: ~/.local/share)"},
     {"XDG_CACHE_HOME", "the parent of the measured speeds (default: ~/.cache)"},

@@ -346,13 +346,17 @@ static int check_together(const struct cli_options *options)
 
 static void set_defaults(struct cli_options *options)
 {
-    int speculates = (options->verb->bit & (VERB_CHAT | VERB_RUN | VERB_INFO)) != 0;
+    int speculates = (options->verb->bit & (VERB_CHAT | VERB_RUN | VERB_SERVE | VERB_INFO)) != 0;
     options->weights = "auto";
     options->kv = "f16";
     options->keep = NAN;
     options->activations = "auto";
     options->chain = speculates ? "auto" : "none";
     options->overflow = "stop";
+    options->host = "localhost";
+    options->port = 8080;
+    options->answers = 8;
+    options->queue = 64;
     options->sampling = (riffle_sampling){.struct_size = sizeof options->sampling,
                                           .temperature = NAN,
                                           .top_k = NOT_GIVEN,

@@ -50,6 +50,7 @@ struct cli_options {
     float keep;                                          /* likewise; NAN: the default */
     const char *kv;
     const char *activations;
+    const char *device; /* NULL: the processor */
     int32_t gamma; /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */
@@ -79,9 +80,13 @@ struct cli_options {
     const char *svg;
     int32_t rounds, pool_mib; /* 0: the library's default */
 
-    const char *sha256, *name; /* of pull; NULL: not given */
+    const char *sha256, *name; /* of pull; name also of serve; NULL: not given */
     int32_t max_mb, timeout;   /* MB, seconds; 0: the default */
     int verify, yes;
+
+    const char *host, *api_key; /* of serve; api_key: NULL if not given */
+    int32_t port, answers, queue;
+    int32_t kept_mb; /* MB; 0: the library's default */
 
     int json, csv, ids, verbose;
 };

@@ -37,10 +37,10 @@ int bench_passes(riffle_session *session, int32_t context, double seconds[BENCH_
 
 /* ---- the ceiling ---- */
 
-int bench_read(struct bench_reads *reads, int32_t threads)
+int bench_read(struct bench_reads *reads, const riffle_model *model, int32_t threads)
 {
     riffle_read_speed speed;
-    int code = riffle_measure_read(threads, &speed, sizeof speed);
+    int code = riffle_measure_model_read(model, threads, &speed, sizeof speed);
     if (code < 0) return code;
     reads->values = cli_reallocate(reads->values, reads->count + 1, sizeof *reads->values);
     reads->values[reads->count++] = speed.bytes_per_second;
@@ -254,10 +254,10 @@ static int measure_depth(struct bench_plain *bench, struct bench_figure *figures
     progress_clear(&bench->engine.progress);
     /* The first round warms everything up and is not counted. */
     if (code == RIFFLE_OK) code = measure_round(bench, figures, 0);
-    if (code == RIFFLE_OK) code = bench_read(&bench->reads, bench->origin.threads);
+    if (code == RIFFLE_OK) code = bench_read(&bench->reads, bench->engine.model, bench->origin.threads);
     for (int32_t i = 0; i < bench->repeats && code == RIFFLE_OK; i++) {
         code = measure_round(bench, figures, (size_t)i);
-        if (code == RIFFLE_OK) code = bench_read(&bench->reads, bench->origin.threads);
+        if (code == RIFFLE_OK) code = bench_read(&bench->reads, bench->engine.model, bench->origin.threads);
         if (code != RIFFLE_OK) break;
         decode->of_read[i] = 100 * decode->values[i] * bytes_of_token(bench, decode) /
                              bench_reads_around(&bench->reads);

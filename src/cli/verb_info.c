@@ -3,10 +3,14 @@
 
 #include "cli/engine.h"
 
+enum { KV_TYPES = 3 };
+static const char *const kv_types[KV_TYPES] = {"f16", "q8", "q4"};
+
 /* The memory that the opened model will need. */
 struct cost {
     int32_t n_ctx;
     uint64_t weight_bytes, kv_bytes, total_bytes;
+    uint64_t of_type[KV_TYPES]; /* of that context; 0: more than the machine has */
 };
 
 /* CLI_OK, or CLI_FAILED with a sentence: a session could not have that context. */
@@ -21,7 +25,14 @@ static int find_cost(const struct engine *engine, const struct cli_options *aske
     int code = riffle_session_cost(engine->model, &options, &cost->n_ctx, &cost->kv_bytes);
     cost->weight_bytes = info->mapped_bytes + info->resident_bytes;
     cost->total_bytes = cost->weight_bytes + cost->kv_bytes + info->draft_bytes;
-    return cli_status(code);
+    if (code < 0) return cli_status(code);
+    options.n_ctx = cost->n_ctx;
+    for (int i = 0; i < KV_TYPES; i++) {
+        options.kv = kv_types[i];
+        if (riffle_session_cost(engine->model, &options, NULL, &cost->of_type[i]) < 0)
+            cost->of_type[i] = 0;
+    }
+    return CLI_OK;
 }
 
 static void write_model(struct json_writer *json, const struct engine *engine)
@@ -32,8 +43,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
     jw_put(json, "container %s stored_types %s", info->container, info->stored_types);
     jw_put(json, "weights %s weights_note %s weights_reason %s", info->weights, info->weights_note,
            info->weights_reason);
-    jw_put(json, "activation_bits %d activations_reason %s", info->activation_bits,
-           info->activations_reason);
+    jw_put(json, "activation_bits %d activations_reason %s device %s", info->activation_bits,
+           info->activations_reason, info->device);
     jw_put(json, "tokenizer %s", info->tokenizer);
     jw_string(json, "chat_template", info->chat_template[0] ? info->chat_template : NULL);
     jw_put(json, "n_params %" PRIu64 " file_bytes %" PRIu64 " weight_bytes %" PRIu64,
@@ -58,6 +69,8 @@ static void print_json(const struct engine *engine, const riffle_machine *machin
            cost->n_ctx, info->mapped_bytes, info->resident_bytes);
     jw_put(&json, "kv_bytes_per_token %" PRIu64 " kv_bytes %" PRIu64 " draft_bytes %" PRIu64,
            info->kv_bytes_per_token, cost->kv_bytes, info->draft_bytes);
+    jw_put(&json, "kv_bytes_of { f16 %" PRIu64 " q8 %" PRIu64 " q4 %" PRIu64 " }", cost->of_type[0],
+           cost->of_type[1], cost->of_type[2]);
     jw_put(&json, "total_bytes %" PRIu64 " machine_bytes %" PRIu64 " }", cost->total_bytes,
            machine->memory_bytes);
     jw_put(&json, "machine { cpu %s cpu_best %s cores %d } }", machine->cpu, machine->cpu_best,
@@ -88,6 +101,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     else
         printf("computes in   %s%s%s\n", info->weights, info->weights_reason[0] ? ": " : "",
                info->weights_reason);
+    if (strcmp(info->device, "cpu") != 0) printf("device        %s\n", info->device);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");
     printf("chat template %s\n", info->chat_template[0]
@@ -105,6 +119,11 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     printf("read once for each token: %s\n", human_bytes(info->weight_bytes, a));
     printf("  context     %s for %d tokens, %s each\n", human_bytes(cost->kv_bytes, a), cost->n_ctx,
            human_bytes(cost->kv_bytes / (uint64_t)cost->n_ctx, b));
+    printf("              ");
+    for (int i = 0; i < KV_TYPES; i++)
+        printf("%s%s in %s", i ? ", " : "",
+               cost->of_type[i] ? human_bytes(cost->of_type[i], a) : "too much", kv_types[i]);
+    printf(" (--kv)\n");
     if (info->draft_bytes)
         printf("  drafts      %s for the chain's other weights\n",
                human_bytes(info->draft_bytes, a));

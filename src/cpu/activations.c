@@ -29,29 +29,13 @@ void rf_cpu_view_release(struct cpu_view *view)
     view->n_partials = 0;
 }
 
-void rf_cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
-                     const float *x)
+void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
+                 size_t n, const float *x)
 {
-    if (operand->data) memcpy(buffer_row(operand, i), x, operand->width * sizeof *x);
-    for (int form = 0; form < RF_OPERAND_COUNT; form++)
-        if (operand->forms[form])
-            view->kernels->pack[form](operand->forms[form], i, x, operand->width);
-}
-
-void rf_cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
-                      size_t first, size_t n, const float *x)
-{
-    if (n == operand->width) {
-        rf_cpu_pack_row(view, operand, i, x);
-        return;
-    }
+    struct rf_pack_args args = {.row = i, .k = operand->width, .x = x, .first = first, .n = n};
     if (operand->data) memcpy(buffer_row(operand, i) + first, x, n * sizeof *x);
-    struct rf_a8 *a8 = operand->forms[RF_OPERAND_A8];
-    uint16_t *a16 = operand->forms[RF_OPERAND_A16];
-    if (a8)
-        view->kernels->pack[RF_OPERAND_A8](a8 + i * rf_a8_stride(operand->width) + first / RF_BLOCK,
-                                           0, x, n);
-    if (a16)
-        view->kernels->pack[RF_OPERAND_A16](a16 + i * rf_a16_stride(operand->width) + first, 0, x,
-                                            n);
+    for (int form = 0; form < RF_OPERAND_COUNT; form++) {
+        args.packed = operand->forms[form];
+        if (args.packed) view->kernels->pack[form](&args);
+    }
 }

@@ -205,14 +205,24 @@ static void partial_halves(const struct cpu_view *view, const struct place *at,
         view->kernels->attention_f16(&args);
 }
 
+/* The group after a place, which is probably read next, if it is one of the cache. */
+static int next_group(const struct cpu_view *view, const struct place *at, struct rf_kv_group *next)
+{
+    if (at->chunk + 1 >= at->cache->n_groups || !at->cache->groups[at->chunk + 1]) return 0;
+    *next = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk + 1, view->base.shape.kv);
+    return 1;
+}
+
 static void partial_quantised(const struct cpu_view *view, const struct place *at,
                               const float *const *q, size_t n_q, float *out)
 {
     size_t dim = (size_t)view->params->head_dim;
+    struct rf_kv_group next;
     struct rf_attention_kv_args args = {
         .q = q,
         .n_q = n_q,
         .group = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk, view->base.shape.kv),
+        .next = next_group(view, at, &next) ? &next : NULL,
         .head_dim = dim,
         .scale = 1.0f / sqrtf((float)dim),
         .out = out,
@@ -370,7 +380,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
             merge_chunks(view, group, i, h, scratch->merged);
             finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
-        rf_cpu_pack_part(view, out, row, first * dim, heads * dim, attended + first * dim);
+        rf_cpu_pack(view, out, row, first * dim, heads * dim, attended + first * dim);
     }
 }
 
@@ -410,7 +420,7 @@ static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t l
 
     items = cpu_items(worker, view->n_rows, 4);
     for (size_t row; cpu_items_next(&items, &row);)
-        rf_cpu_pack_row(view, out, row, attended_row(view, row));
+        rf_cpu_pack(view, out, row, 0, out->width, attended_row(view, row));
 }
 
 void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,

@@ -159,14 +159,6 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
     return tier < 0 ? tier : rf_cpu_backend_new(backend, tier, allocator, error);
 }
 
-static int keeps_up_in_16(const struct rf_backend_options *options, enum rf_dtype dtype,
-                          enum rf_weight_form form)
-{
-    struct rf_error ignored;
-    int tier = tier_of(options, &ignored);
-    return tier >= 0 && rf_cpu_keeps_up_in_16(tier, rf_cpu_weight_is_in(dtype, form));
-}
-
 /* 0 for a worker that this kind of work does not use. */
 static void take_speeds(struct rf_plan *plan, const struct rf_split *split)
 {
@@ -204,15 +196,22 @@ static int roofline(const struct rf_backend_options *options,
     return tier < 0 ? tier : rf_cpu_roofline(tier, request, callbacks, allocator, error);
 }
 
+static int measure_read(const struct rf_backend_options *options, int32_t threads,
+                        const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                        struct rf_error *error)
+{
+    (void)options;
+    return rf_cpu_measure_read(threads, allocator, speed, error);
+}
+
 const struct rf_backend_kind rf_cpu_backend_kind = {
     .name = "cpu",
     .describe = describe,
     .open = open_kind,
     .weight_bytes = rf_cpu_weight_bytes,
     .weight_format = rf_cpu_weight_format,
-    .keeps_up_in_16 = keeps_up_in_16,
     .kv_bytes = rf_cpu_kv_bytes,
-    .measure_read = rf_cpu_measure_read,
+    .measure_read = measure_read,
     .measure_cores = measure_cores,
     .roofline = roofline,
 };

@@ -146,7 +146,8 @@ static int calibrate(struct rf_split **split, const struct rf_kernels *kernels,
     int code = x && probe.x && probe.y && probe.results ? 0 : RF_ERR_MEMORY;
     if (!code) code = rf_team_split_new(team, split, allocator, error);
     if (!code) {
-        for (size_t i = 0; i < MANY; i++) kernels->pack[form](probe.x, i, x, k);
+        for (size_t i = 0; i < MANY; i++)
+            kernels->pack[form](&(struct rf_pack_args){probe.x, i, k, x, 0, k});
         *all = measure_all(*split, &probe, team);
     }
     rf_free(allocator, x);

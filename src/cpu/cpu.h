@@ -251,13 +251,10 @@ static inline int has_parts(const struct cpu_buffer *operand)
 /* activations.c: memory that lives until rf_cpu_view_release. */
 void *rf_cpu_view_alloc(struct cpu_view *view, size_t count, size_t size, struct rf_error *error);
 void rf_cpu_view_release(struct cpu_view *view);
-/* Writes row i of an operand. */
-void rf_cpu_pack_row(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
-                     const float *x);
-/* Writes the values [first, first + n) of row i: all of them, or a part if the operand has parts.
- * Both are then multiples of RF_BLOCK. */
-void rf_cpu_pack_part(const struct cpu_view *view, struct cpu_buffer *operand, size_t i,
-                      size_t first, size_t n, const float *x);
+/* Writes the values [first, first + n) of row i of an operand: all of them, or a part if the
+ * operand has parts. Both are then multiples of RF_BLOCK. */
+void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
+                 size_t n, const float *x);
 
 int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
                     const struct rf_view_shape *shape, struct rf_error *error);

@@ -172,7 +172,7 @@ static int measure(struct run *run, const struct place *place, int32_t rows, int
     struct rf_roofline_case what = place->what;
     what.rows = (size_t)rows;
     what.in_cache = in_cache;
-    what.peak = what.kernel->is_attention && !rf_kv_is_quantised(what.kernel->kv)
+    what.peak = what.kernel->is_attention && what.kernel->kv == RF_KV_F16
                     ? rf_peak_of_floats(place->tier)
                     : rf_peak_of(what.kernel->operand, place->tier, what.rows);
     struct rf_roofline_row row = {.kernel = what.kernel->name,

@@ -479,14 +479,20 @@ static void attend_halves(const struct work *work, const char *chunk, float *out
         what->table->attention_f16(&args);
 }
 
-static void attend_group(const struct work *work, const char *group, float *out)
+static struct rf_kv_group group_in(const struct work *work, const char *group)
 {
     size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
-    const char *lower =
-        work->what->kernel->kv == RF_KV_Q8 ? group + rf_kv_upper_bytes(padded) : NULL;
+    int has_lower = work->what->kernel->kv == RF_KV_Q8;
+    return rf_kv_group_at(group, has_lower ? group + rf_kv_upper_bytes(padded) : NULL, padded);
+}
+
+static void attend_group(const struct work *work, const char *group, float *out)
+{
+    struct rf_kv_group next = group_in(work, group + work->unit_bytes);
     struct rf_attention_kv_args args = {.q = work->q,
                                         .n_q = work->what->rows * RF_ROOFLINE_GROUP,
-                                        .group = rf_kv_group_at(group, lower, padded),
+                                        .group = group_in(work, group),
+                                        .next = &next,
                                         .head_dim = RF_ROOFLINE_HEAD_DIM,
                                         .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
                                         .out = out,
@@ -561,7 +567,7 @@ static int linear_work(struct work *work, struct rf_error *error)
     if (x && work->x)
         for (size_t i = 0; i < what->rows; i++) {
             for (size_t j = 0; j < what->k; j++) x[j] = (float)((i + 7 * j) % 31) / 16.0f - 0.9f;
-            what->table->pack[form](work->x, i, x, what->k);
+            what->table->pack[form](&(struct rf_pack_args){work->x, i, what->k, x, 0, what->k});
         }
     rf_free(allocator, x);
     return x && work->x ? 0 : RF_ERR_MEMORY;

@@ -109,13 +109,6 @@ size_t rf_cpu_generated_rows(int tier, enum rf_format format)
     return plans[tier].most_rows;
 }
 
-int rf_cpu_keeps_up_in_16(int tier, enum rf_format format)
-{
-    /* A bit for each format: none of a panel does so far. */
-    static const uint32_t measured[RF_TIER_COUNT] = {0};
-    return format == RF_FORMAT_BF16 || (measured[tier] >> format & 1);
-}
-
 const char *rf_cpu_kernels_note(int tier)
 {
     const struct tier *found = made(tier);

@@ -13,9 +13,6 @@ const struct rf_kernels *rf_cpu_kernels(int tier);
 /* The most rows of activations that the tier's generated kernels for a weight format are given: 0
  * where it has none, SIZE_MAX where they take any number. Compiled ones get more. */
 size_t rf_cpu_generated_rows(int tier, enum rf_format format);
-/* 1 if the tier's kernels decode with 16-bit activations at 95 % of the speed with 8 bits or more:
- * a table of what docs/kernels.md measures. BF16 weights always do. */
-int rf_cpu_keeps_up_in_16(int tier, enum rf_format format);
 /* Why the tier's table holds no generated kernels although there are some for it: one sentence
  * without a full stop; or "". */
 const char *rf_cpu_kernels_note(int tier);

@@ -149,10 +149,11 @@ static void rotate_position(const struct cpu_view *view, size_t row, int32_t pos
 {
     size_t half = (size_t)view->params->rope_dim / 2;
     float *out = view->rotations + row * half * 2;
+    double magnitude = (double)view->params->rope_magnitude;
     for (size_t i = 0; i < half; i++) {
         double angle = (double)pos * view->inverse_frequency[i];
-        out[2 * i] = (float)cos(angle);
-        out[2 * i + 1] = (float)sin(angle);
+        out[2 * i] = (float)(magnitude * cos(angle));
+        out[2 * i + 1] = (float)(magnitude * sin(angle));
     }
 }
 
@@ -199,7 +200,7 @@ static void norm(struct cpu_view *view, struct rf_worker *worker, const struct r
     for (size_t i; cpu_items_next(&items, &i);) {
         const float *row = buffer_row(x, picked ? (size_t)picked[i] : i);
         view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
-        rf_cpu_pack_row(view, &view->buffers[op->out[0]], i, normed);
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width, normed);
     }
 }
 
@@ -339,7 +340,7 @@ static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const str
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
         view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
-        rf_cpu_pack_part(view, out, i, first, n, gated);
+        rf_cpu_pack(view, out, i, first, n, gated);
     }
 }
 

@@ -74,7 +74,7 @@ static inline int rf_kv_can_read(enum rf_kv_type view, enum rf_kv_type cache)
 /* How linear layers round their input rows. */
 enum rf_precision {
     RF_PRECISION_FORMAT, /* 8 bits for quantised weights, BF16 for BF16 weights */
-    RF_PRECISION_16      /* BF16 for all, times weights that are rounded to BF16 */
+    RF_PRECISION_16      /* 16 bits, in a form of the kind of device */
 };
 
 /* ---- weights ---- */
@@ -347,6 +347,7 @@ struct rf_view {
 struct rf_backend_options {
     const char *tier;  /* of instructions, where the device has such; NULL: the best one */
     const char *asker; /* who chose it, for the sentence; NULL: "tier" */
+    int32_t device;    /* which of several; 0: the first */
 };
 
 struct rf_plan;
@@ -355,6 +356,8 @@ struct rf_device_info {
     const char *tier;      /* the chosen one; "" where the device has none */
     const char *best_tier; /* of the device; likewise */
     const char *note;      /* what keeps it below its speed, without a full stop; or "" */
+    const char *name;      /* of a device with memory of its own; or NULL */
+    uint64_t memory_bytes; /* of such a device */
 };
 
 /* A kind of device. What it says of sizes and limits needs no open backend. */
@@ -368,16 +371,13 @@ struct rf_backend_kind {
     struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
     /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
     const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
-    /* 1 where decoding with a matrix of that type loses less than 5 % of its speed in
-     * RF_PRECISION_16, as was measured of the device that the options choose. NULL: nowhere. */
-    int (*keeps_up_in_16)(const struct rf_backend_options *options, enum rf_dtype dtype,
-                          enum rf_weight_form form);
     /* Of a cache with n_ctx positions, at most. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 
     /* Measurements; each NULL where the kind has none. */
-    int (*measure_read)(int32_t threads, const struct rf_allocator *allocator,
-                        struct rf_read_speed *speed, struct rf_error *error);
+    int (*measure_read)(const struct rf_backend_options *options, int32_t threads,
+                        const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                        struct rf_error *error);
     /* Puts measured speeds in the place of the plan's estimates; 0 seats measured: *n_measured. */
     int (*measure_cores)(const struct rf_backend_options *options, struct rf_plan *plan,
                          const struct rf_allocator *allocator, int32_t *n_measured,
@@ -388,7 +388,7 @@ struct rf_backend_kind {
                     const struct rf_allocator *allocator, struct rf_error *error);
 };
 
-/* All kinds of this build, best first; the last is NULL. Defined in backends.c, the one place that
+/* All kinds of this build, the default first; the last is NULL. Defined in backends.c, the one place that
  * knows them by name; a test's own definition takes its place. */
 extern const struct rf_backend_kind *const rf_backend_kinds[];
 

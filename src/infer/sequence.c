@@ -273,6 +273,7 @@ static int cancelled(const struct rf_sequence *s, int code, struct rf_error *err
 static int read_ahead(const struct rf_ask *ask, struct rf_view *view, struct rf_error *error)
 {
     struct rf_sequence *s = ask->sequence;
+    if (ask->reads_only) return 0;
     int32_t most = ask->n_draft < RF_FEW_ROWS ? RF_FEW_ROWS : ask->n_draft + 1;
     if (most > view->shape.max_rows) most = view->shape.max_rows;
     if (ask->n_text - usable(s, view) + ask->n_draft <= most) return 0;
@@ -318,6 +319,7 @@ static int check_ask(const struct rf_ask *ask, const struct rf_view *view, struc
                            "draft token %d at index %d is outside the vocabulary of %d",
                            ask->draft[i], i, s->n_vocab);
     assert(ask->n_text <= s->n + s->n_ahead);
+    assert(!ask->reads_only || (ask->n_draft == 0 && !ask->masks));
     return 0;
 }
 
@@ -337,8 +339,9 @@ static int gather(struct gathered *g, struct rf_ask *ask, int32_t index, struct 
     int32_t from = usable(s, view);
     if (from >= ask->n_text) from = ask->n_text - 1; /* to the same bits */
     int32_t unread = ask->n_text - from, n = unread + ask->n_draft;
+    int32_t answers = ask->reads_only ? 0 : ask->n_draft + 1;
     if (n > view->shape.max_rows - g->n_rows || n > RF_MAX_ROWS - g->n_rows ||
-        ask->n_draft + 1 > view->shape.max_logits - g->n_wanted)
+        answers > view->shape.max_logits - g->n_wanted)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "%d rows after the %d of other sequences: a pass has at most %d, of which "
                        "%d are answered",
@@ -358,7 +361,7 @@ static int gather(struct gathered *g, struct rf_ask *ask, int32_t index, struct 
                                         .first_pos = from};
     ask->first = g->n_wanted;
     g->has_masks |= ask->masks != NULL;
-    for (int32_t i = unread - 1; i < n; i++) {
+    for (int32_t i = n - answers; i < n; i++) {
         g->masks[g->n_wanted] = ask->masks ? ask->masks[i - (unread - 1)] : NULL;
         g->wanted[g->n_wanted++] = g->n_rows + i;
     }
@@ -398,6 +401,7 @@ int rf_read(struct rf_view *view, struct rf_ask *asks, int32_t n_asks,
     if (cost) *cost = (struct rf_read_cost){gathered.n_rows, rf_clock_seconds() - start};
     for (int32_t a = 0; a < n_asks; a++) {
         end_pass(asks[a].sequence, view, asks[a].n_text);
+        if (asks[a].reads_only) continue;
         keep_answer(asks[a].sequence, view, asks[a].n_text, asks[a].first,
                     options->n_best && !gathered.masks[asks[a].first]
                         ? &options->best[asks[a].first]

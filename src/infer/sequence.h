@@ -73,14 +73,17 @@ struct rf_ask {
     /* [1 + n_draft]: what may be among the candidates after the text and after each draft row, as
      * in struct rf_pass; NULL: everything. */
     const uint64_t *const *masks;
+    /* Only read, as far as n_text, and answer nothing; no drafts. So many tokens must fit into the
+     * pass; what comes before them is read, too. */
+    int reads_only;
     int32_t first; /* set by rf_read: the answer after the text is answer `first` of the view, that
                       after draft row i is first + 1 + i */
 };
 
 struct rf_read_options {
     int32_t n_best; /* candidates of each answer, 0 .. RF_MAX_BEST */
-    struct rf_best
-        *best; /* [answers]: the asks' 1 + n_draft each, in their order; NULL if n_best 0 */
+    /* [answers]: 1 + n_draft of each ask that is answered, in their order; NULL if n_best is 0. */
+    struct rf_best *best;
 };
 
 /* Of the last pass: what came before it (long texts that had to be read) is not in them. */

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "model/gguf.h"
+#include "model/rope.h"
 
 static const struct {
     const char *name;
@@ -26,10 +27,7 @@ static void read_architecture(struct rf_gguf *gguf)
         params->arch_name = architectures[i].name;
         params->rope_style = architectures[i].rope_style;
     }
-    if (!params->arch_name)
-        rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "the architecture \"%.*s\" is not known; llama, qwen2 and qwen3 are", rf_shown(name),
-               name.data);
+    if (!params->arch_name && !reading->code) rf_gguf_refuse_architecture(gguf, name);
     struct rf_str type = rf_gguf_string(gguf, "general.type", rf_str_of("model"));
     if (!rf_str_is(type, "model"))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "general.type is \"%.*s\"; only a \"model\" can run",
@@ -76,28 +74,44 @@ static void read_attention(struct rf_gguf *gguf)
                " elements, which is not supported",
                params->head_dim, value_dim);
     params->rope_dim = count(gguf, ".rope.dimension_count", params->head_dim);
-    rf_params_limit_window(params,
-                           rf_gguf_integer(gguf, ".attention.sliding_window", 0, UINT32_MAX, 0));
 }
 
-/* RoPE scaling: none or linear. The llama3 scaling comes as a tensor of factors. A factor of 1
- * means no scaling. */
+/* llama.cpp multiplies YaRN's own magnitude by attn_factor. */
+static void read_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
+{
+    int32_t trained = gguf->reading->source->params.n_ctx_train;
+    const struct rf_yarn yarn = {
+        .factor = factor,
+        .original = count(gguf, ".rope.scaling.original_context_length", trained),
+        .beta_fast = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_fast", 32),
+        .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
+        .is_whole = 1,
+        .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
+    rf_rope_yarn(gguf->reading, &yarn);
+}
+
+/* RoPE scaling: none, linear or YaRN. The llama3 scaling comes as a tensor of factors. */
 static void read_rope_scaling(struct rf_gguf *gguf)
 {
+    struct rf_params *params = &gguf->reading->source->params;
     struct rf_str type = rf_gguf_string(gguf, ".rope.scaling.type", rf_str_of("linear"));
-    /* The second key is the older name of the first. */
+    /* The second key is the older name of the first. In llama.cpp 0 is "not set". */
     double older = rf_gguf_float(gguf, ".rope.scale_linear", 0);
-    float factor = (float)rf_gguf_float(gguf, ".rope.scaling.factor", older);
-    if (factor == 0.0f) factor = 1.0f; /* llama.cpp: 0 is "not set" */
-    if (rf_str_is(type, "none") ||
-        (factor == 1.0f && (rf_str_is(type, "linear") || rf_str_is(type, "yarn"))))
-        return;
-    if (!rf_str_is(type, "linear"))
+    double factor = rf_gguf_float(gguf, ".rope.scaling.factor", older);
+    if (factor == 0) factor = 1;
+    double attn_factor = rf_gguf_float(gguf, ".rope.scaling.attn_factor", 1);
+    if (attn_factor == 0) attn_factor = 1;
+    params->rope_magnitude = (float)attn_factor;
+    if (rf_str_is(type, "none")) return;
+    if (rf_str_is(type, "linear"))
+        params->rope_scale = 1.0f / (float)factor;
+    else if (rf_str_is(type, "yarn"))
+        read_yarn(gguf, factor, attn_factor);
+    else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
-               "%s.rope.scaling.type is \"%.*s\"; none, linear and llama3 (as rope_freqs.weight) "
-               "are supported",
-               gguf->reading->source->params.arch_name, rf_shown(type), type.data);
-    gguf->reading->source->params.rope_scale = 1.0f / factor;
+               "%s.rope.scaling.type is \"%.*s\"; none, linear, yarn and llama3 (as "
+               "rope_freqs.weight) are supported",
+               params->arch_name, rf_shown(type), type.data);
 }
 
 /* Keys that change the computation in ways that the forward pass does not implement. They are
@@ -117,7 +131,9 @@ static void refuse_variants(struct rf_gguf *gguf)
                 {".logit_scale", 1},
                 {".residual_scale", 1},
                 {".embedding_scale", 1},
-                {".rope.scaling.attn_factor", 1}};
+                {".rope.scaling.yarn_ext_factor", 1},
+                {".rope.scaling.yarn_attn_factor", 1},
+                {".rope.scaling.yarn_log_multiplier", 0}};
     struct rf_reading *reading = gguf->reading;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         double value = rf_gguf_float(gguf, keys[i].key, 0);
@@ -168,10 +184,13 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->n_ff = need(gguf, rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, 0));
     read_attention(gguf);
     params->rope_theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
-    read_rope_scaling(gguf);
     static const char eps[] = ".attention.layer_norm_rms_epsilon";
     if (!rf_gguf_find(gguf, eps)) rf_gguf_missing(gguf);
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);
+    if (!gguf->reading->code) read_rope_scaling(gguf);
+    rf_params_limit_window(params, /* after YaRN, which raises the context */
+                           rf_gguf_integer(gguf, ".attention.sliding_window", 0, UINT32_MAX, 0));
+    if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
 }

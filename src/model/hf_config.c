@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/hf.h"
+#include "model/rope.h"
 
 static const struct class
 {
@@ -98,58 +99,74 @@ static const struct class *find_class(struct rf_hf *hf)
     return NULL;
 }
 
+static void refuse_partial_rotation(struct rf_hf *hf, const struct rf_json *place)
+{
+    double partial = get_number(hf, place, "partial_rotary_factor", 1);
+    if (partial != 1)
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "partial_rotary_factor is %g; only 1 is supported", partial);
+}
+
 static void refuse_variants(struct rf_hf *hf)
 {
     struct rf_str act = get_text(hf, hf->config, "hidden_act");
     if (act.bytes && !rf_str_is(act, "silu"))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "hidden_act is \"%.*s\"; only silu is supported", rf_shown(act), act.data);
-    double partial = get_number(hf, hf->config, "partial_rotary_factor", 1);
-    if (partial != 1)
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "partial_rotary_factor is %g; only 1 is supported", partial);
+    refuse_partial_rotation(hf, hf->config);
     if (rf_json_get(hf->config, "quantization_config"))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "the weights are quantised (quantization_config), which is only read from "
                     "GGUF");
 }
 
-/* The llama3 rule of transformers (modeling_rope_utils.py, _compute_llama3_parameters), as divisors
- * of the frequencies: long wavelengths rotate slower by `factor`, short ones are unchanged, and the
- * two are blended in between. */
-static void llama3_factors(struct rf_hf *hf, const struct rf_json *scaling, double factor)
+static double positive_or(double value, double otherwise)
 {
-    struct rf_params *params = &hf->reading.source->params;
-    double low = get_number(hf, scaling, "low_freq_factor", 0);
-    double high = get_number(hf, scaling, "high_freq_factor", 0);
-    double context = get_count(hf, scaling, "original_max_position_embeddings", 0);
-    if (!(low > 0 && high > low && isfinite(high)) || context == 0)
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                    "the llama3 scaling needs 0 < low_freq_factor < high_freq_factor and "
-                    "original_max_position_embeddings");
-    size_t n = (size_t)params->rope_dim / 2;
-    float *factors = rf_keep(&hf->reading, n, sizeof *factors, "rope factors");
-    const double pi = 3.14159265358979323846;
-    for (size_t i = 0; factors && i < n; i++) {
-        double wavelength =
-            2 * pi * pow((double)params->rope_theta, 2.0 * (double)i / params->rope_dim);
-        double divisor = 1;
-        if (wavelength > context / low) {
-            divisor = factor;
-        } else if (wavelength >= context / high) {
-            double smooth = (context / wavelength - low) / (high - low);
-            divisor = 1 / ((1 - smooth) / factor + smooth);
-        }
-        factors[i] = (float)divisor;
-    }
-    params->rope_freq_factors = factors;
+    return value != 0 ? value : otherwise;
+}
+
+/* Positions that the model was first trained on: named beside the scaling by some files. */
+static double original_context(struct rf_hf *hf, const struct rf_json *scaling)
+{
+    static const char key[] = "original_max_position_embeddings";
+    const struct rf_json *place = rf_json_get(hf->config, key) ? hf->config : scaling;
+    return get_count(hf, place, key, hf->reading.source->params.n_ctx_train);
+}
+
+static void read_yarn(struct rf_hf *hf, const struct rf_json *scaling)
+{
+    double original = original_context(hf, scaling);
+    double factor =
+        get_number(hf, scaling, "factor", hf->reading.source->params.n_ctx_train / original);
+    double of_scores = get_number(hf, scaling, "mscale", 0),
+           of_all = get_number(hf, scaling, "mscale_all_dim", 0);
+    double magnitude = rf_yarn_magnitude(factor, 1);
+    if (of_scores != 0 && of_all != 0)
+        magnitude = rf_yarn_magnitude(factor, of_scores) / rf_yarn_magnitude(factor, of_all);
+    const struct rf_yarn yarn = {
+        .factor = factor,
+        .original = original,
+        .beta_fast = positive_or(get_number(hf, scaling, "beta_fast", 0), 32),
+        .beta_slow = positive_or(get_number(hf, scaling, "beta_slow", 0), 1),
+        .is_whole = get_flag(hf, scaling, "truncate", 1),
+        .magnitude = get_number(hf, scaling, "attention_factor", magnitude)};
+    rf_rope_yarn(&hf->reading, &yarn);
+}
+
+static void read_llama3(struct rf_hf *hf, const struct rf_json *scaling)
+{
+    const struct rf_llama3 llama3 = {.factor = get_number(hf, scaling, "factor", 1),
+                                     .low_freq = get_number(hf, scaling, "low_freq_factor", 0),
+                                     .high_freq = get_number(hf, scaling, "high_freq_factor", 0),
+                                     .original = original_context(hf, scaling)};
+    rf_rope_llama3(&hf->reading, &llama3);
 }
 
 /* Reads rope_scaling, or rope_parameters in newer files, which also holds the base frequency. */
 static void read_rope(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->reading.source->params;
-    const struct rf_json *scaling = get_object(hf, "rope_parameters");
+    const struct rf_json *scaling = get_object(hf, "rope_parameters"), *value;
     if (!scaling) scaling = get_object(hf, "rope_scaling");
     const struct rf_json *place = rf_json_get(scaling, "rope_theta") ? scaling : hf->config;
     params->rope_theta = (float)get_number(hf, place, "rope_theta", (double)params->rope_theta);
@@ -157,16 +174,25 @@ static void read_rope(struct rf_hf *hf)
     if (!isfinite(factor) || factor <= 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "the factor of rope_scaling is %g; it must be above 0", factor);
-    struct rf_str type = get_text(hf, scaling, "rope_type");
+    refuse_partial_rotation(hf, scaling);
+    struct rf_str type = get_text(hf, scaling, "rope_type"), key;
     if (type.bytes == 0) type = get_text(hf, scaling, "type");
+    for (void *at = NULL; rf_json_next(scaling, &at, &key, &value);)
+        if (rf_json_is_object(value))
+            rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                        "rope_parameters has a rotation of its own for \"%.*s\"; only one for all "
+                        "layers is supported",
+                        rf_shown(key), key.data);
     if (type.bytes == 0 || rf_str_is(type, "default")) return;
     if (rf_str_is(type, "linear"))
         params->rope_scale = (float)(1 / factor);
     else if (rf_str_is(type, "llama3"))
-        llama3_factors(hf, scaling, factor);
+        read_llama3(hf, scaling);
+    else if (rf_str_is(type, "yarn"))
+        read_yarn(hf, scaling);
     else
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "rope_scaling is of type \"%.*s\"; linear and llama3 are supported",
+                    "rope_scaling is of type \"%.*s\"; linear, llama3 and yarn are supported",
                     rf_shown(type), type.data);
 }
 
@@ -214,13 +240,13 @@ void rf_hf_read_params(struct rf_hf *hf)
     if (hf->reading.code) return;
     read_heads(hf, class);
     params->rms_eps = (float)get_number(hf, hf->config, "rms_norm_eps", 1e-6);
-    int32_t window = get_count(hf, hf->config, "sliding_window", 0);
-    if (get_flag(hf, hf->config, "use_sliding_window", class->has_window))
-        rf_params_limit_window(params, window);
 
     /* Check before and after: read_rope relies on valid dimensions. */
     params->rope_theta = 10000.0f;
     rf_params_check(&hf->reading);
     if (!hf->reading.code) read_rope(hf);
+    int32_t window = get_count(hf, hf->config, "sliding_window", 0);
+    if (get_flag(hf, hf->config, "use_sliding_window", class->has_window))
+        rf_params_limit_window(params, window); /* after YaRN, which raises the context */
     if (!hf->reading.code) rf_params_check(&hf->reading);
 }

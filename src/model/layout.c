@@ -74,7 +74,8 @@ static void check_floats(struct rf_reading *reading, const struct rf_params *par
         float value;
     } floats[] = {{"epsilon of the RMS norms", params->rms_eps},
                   {"base frequency of the rotation (theta)", params->rope_theta},
-                  {"scale of the positions", params->rope_scale}};
+                  {"scale of the positions", params->rope_scale},
+                  {"attention factor of the rotation", params->rope_magnitude}};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if (!isfinite(floats[i].value) || floats[i].value <= 0.0f)
             rf_bad(reading, RF_ERR_FORMAT, "the %s is %g; it must be above 0", floats[i].what,
@@ -161,6 +162,10 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
 static void read_rope_freqs(struct rf_reading *reading, const struct rf_tensor *tensor)
 {
     size_t n = (size_t)reading->source->params.rope_dim / 2;
+    if (reading->source->params.rope_freq_factors)
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "tensor %s: a file with YaRN scaling may not have other scales of the frequencies",
+               tensor->name);
     float *factors = rf_keep(reading, n, sizeof *factors, tensor->name);
     if (!factors || reading->code) return;
     rf_dequantize_f32(tensor->dtype, tensor->data, factors, n);

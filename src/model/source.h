@@ -30,8 +30,9 @@ struct rf_params {
     int32_t rope_dim;               /* rotated elements of a head: even, <= head_dim */
     float rope_theta;               /* base frequency */
     float rope_scale;               /* positions are multiplied by this (linear scaling); 1: none */
-    const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling);
-                                       NULL: none */
+    const float *rope_freq_factors; /* [rope_dim/2] divisors of the frequencies (llama3 scaling,
+                                       YaRN); NULL: none */
+    float rope_magnitude;           /* cosines and sines are multiplied by this (YaRN); 1: none */
     int32_t tied_output;            /* the output head is token_embd.weight */
     int32_t qkv_bias;               /* attn_{q,k,v}.bias exist */
     int32_t qk_norm;                /* attn_{q,k}_norm.weight exist (qwen3) */

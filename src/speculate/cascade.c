@@ -208,14 +208,6 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
     return placed;
 }
 
-/* What a round at a judge verifies, after the first `at` tokens of the text. */
-struct offer {
-    int32_t drafter; /* with passes, that took part; -1: none */
-    int32_t at;
-    int32_t made; /* of that drafter: its line, and what was not handed over */
-    struct rf_draft draft;
-};
-
 static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error);
 
@@ -328,8 +320,8 @@ static void ask_unread(const struct rf_cascade *cascade, int32_t judge, int32_t 
 
 /* Drafts what the grammar prescribes for the target. No drafter knows it better, and with a chain
  * of one level there is none. */
-static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
-                        struct rf_error *error)
+static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max,
+                        struct rf_offer *offer, struct rf_error *error)
 {
     enum { WORTH_A_DRAFT = 2 };
     struct rf_draft *draft = &offer->draft;
@@ -349,7 +341,7 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max, 
 
 /* Makes a draft for `judge` by the drafter that is worth most now, with branches of up to `max`
  * tokens. */
-static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct offer *offer,
+static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
                      struct rf_error *error)
 {
     struct rf_draft tables; /* what drafters without passes propose */
@@ -417,7 +409,7 @@ static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct
 
 /* Follows the judge's choices through the draft, as far as the judge has read it; returns how many
  * tokens of it they keep. */
-static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
+static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct rf_offer *offer,
                     const struct rf_choice *choices, int32_t *path)
 {
     const struct rf_draft *draft = &offer->draft;
@@ -442,40 +434,13 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct offe
     return kept;
 }
 
-static int has_observers(const struct rf_cascade *cascade)
-{
-    for (int32_t l = 0; l < cascade->n_levels; l++)
-        if (cascade->levels[l].ops->observe) return 1;
-    return 0;
-}
-
-/* What a judge says after the text and after each row of a draft. */
-struct answers {
-    struct rf_choice choices[RF_DRAFT_ROWS + 1];
-    struct rf_choice runners_up[RF_DRAFT_ROWS + 1][RF_RUNNERS_UP];
-    struct rf_best best[RF_DRAFT_ROWS + 1];
-};
-
-/* Asks for what somebody wants to know. */
-static void prepare(const struct rf_cascade *cascade, int32_t judge, struct rf_question *question,
-                    struct answers *answers)
-{
-    for (int32_t i = 0; i <= question->draft->n; i++) {
-        answers->best[i].n = 0;
-        for (int32_t k = 0; k < RF_RUNNERS_UP; k++) answers->runners_up[i][k].token = -1;
-    }
-    if (!is_target(cascade, judge))
-        question->runners_up = answers->runners_up;
-    else if (has_observers(cascade))
-        question->best = answers->best;
-}
-
 /* Continues the text after offer->at with the kept tokens. Tokens ahead that are already these are
  * not taken back. */
-static int lay(struct rf_cascade *cascade, const struct offer *offer, const struct answers *answers,
-               const int32_t *path, int32_t kept, struct rf_error *error)
+static int lay(struct rf_cascade *cascade, const struct rf_round *round, const int32_t *path,
+               int32_t kept, struct rf_error *error)
 {
     int code = 0;
+    const struct rf_offer *offer = &round->offer;
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     int32_t same = 0, most = length(cascade) - offer->at;
     while (same < kept && same < most && text[offer->at + same] == offer->draft.tokens[path[same]])
@@ -483,14 +448,21 @@ static int lay(struct rf_cascade *cascade, const struct offer *offer, const stru
     rf_sequence_rewind(cascade->sequence, offer->at + same);
     for (int32_t i = 0; i < kept && !code; i++) {
         int32_t before = i ? path[i - 1] + 1 : 0, origin = offer->draft.by[path[i]].origin;
-        const struct rf_choice *choice = &answers->choices[before];
+        const struct rf_choice *choice = &round->choices[before];
         if (i < same)
             set_mark(mark_of(cascade, offer->at + i), choice->confidence, origin,
-                     answers->runners_up[before]);
+                     round->runners_up[before]);
         else
-            code = place(cascade, choice, origin, answers->runners_up[before], error);
+            code = place(cascade, choice, origin, round->runners_up[before], error);
     }
     return code;
+}
+
+static int has_observers(const struct rf_cascade *cascade)
+{
+    for (int32_t l = 0; l < cascade->n_levels; l++)
+        if (cascade->levels[l].ops->observe) return 1;
+    return 0;
 }
 
 static void tell_observers(const struct rf_cascade *cascade, const struct rf_question *question)
@@ -501,64 +473,93 @@ static void tell_observers(const struct rf_cascade *cascade, const struct rf_que
                                             question->draft, question->best);
 }
 
-/* Verifies `offer` at `judge` in one pass. Afterwards the text ends with the accepted tokens and
- * the judge's own next one. Returns how many tokens these are, or a code. */
-static int32_t verify(struct rf_cascade *cascade, int32_t judge, const struct offer *offer,
+/* Makes the question of whether the round's draft is right, and asks for what else somebody wants
+ * to know. */
+static void make_question(const struct rf_cascade *cascade, int32_t judge, struct rf_round *round)
+{
+    round->question = (struct rf_question){.text = rf_sequence_tokens(cascade->sequence),
+                                           .n = round->offer.at,
+                                           .draft = &round->offer.draft};
+    for (int32_t i = 0; i <= round->offer.draft.n; i++) {
+        round->best[i].n = 0;
+        for (int32_t k = 0; k < RF_RUNNERS_UP; k++) round->runners_up[i][k].token = -1;
+    }
+    if (!is_target(cascade, judge))
+        round->question.runners_up = round->runners_up;
+    else if (has_observers(cascade))
+        round->question.best = round->best;
+}
+
+/* The first half of a round at a judge that yields at most `max` tokens: drafts, and makes the
+ * question. */
+static int pose(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_round *round,
+                struct rf_error *error)
+{
+    round->placed = -1;
+    round->reading = cascade->reading;
+    int code = draft_for(cascade, judge, max - 1, &round->offer, error);
+    if (code) return code;
+    make_question(cascade, judge, round);
+    if (cascade->matcher) {
+        code = find_masks(cascade, round->offer.at, &round->offer.draft, round->masks, error);
+        round->question.masks = round->masks;
+    }
+    return code;
+}
+
+/* Has the judge answer, in one pass. */
+static int ask(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
+               struct rf_error *error)
+{
+    const struct rf_level *level = &cascade->levels[judge];
+    double start = cascade->now();
+    int code = level->ops->choose(level->self, &round->question, round->choices, error);
+    double seconds = cascade->now() - start, own = round->question.seconds;
+    cascade->stats[judge].seconds += seconds;
+    if (!code && seconds > own) cascade->reading += seconds - own;
+    return code;
+}
+
+/* The second half. Afterwards the text ends with the accepted tokens and the judge's own next one.
+ * Returns how many tokens these are, or a code. */
+static int32_t settle(struct rf_cascade *cascade, int32_t judge, struct rf_round *round,
                       struct rf_error *error)
 {
     const struct rf_level *level = &cascade->levels[judge];
-    struct rf_cascade_stats *stats = &cascade->stats[judge];
-    struct answers answers;
-    const int32_t *text = rf_sequence_tokens(cascade->sequence);
-    const uint64_t *masks[RF_DRAFT_ROWS + 1];
+    const struct rf_offer *offer = &round->offer;
+    const struct rf_question *question = &round->question;
     int32_t path[RF_MAX_DRAFT];
-    struct rf_question question = {.text = text, .n = offer->at, .draft = &offer->draft};
-    int code = 0;
-    if (cascade->matcher) {
-        code = find_masks(cascade, offer->at, &offer->draft, masks, error);
-        question.masks = masks;
+    if (question->rows) {
+        cascade->stats[judge].passes++;
+        rf_pace_shared_pass(&cascade->pace, judge, question->rows, &question->others,
+                            question->seconds);
     }
-    if (code) return code;
-    prepare(cascade, judge, &question, &answers);
-    double start = cascade->now();
-    code = level->ops->choose(level->self, &question, answers.choices, error);
-    double seconds = cascade->now() - start;
-    stats->seconds += seconds;
-    if (code) return code;
-    if (seconds > question.seconds) cascade->reading += seconds - question.seconds;
-    if (question.rows) {
-        stats->passes++;
-        rf_pace_pass(&cascade->pace, judge, question.rows, question.seconds);
-    }
-    if (question.best) tell_observers(cascade, &question);
-    int32_t kept = walk(cascade, judge, offer, answers.choices, path);
+    if (question->best) tell_observers(cascade, question);
+    int32_t kept = walk(cascade, judge, offer, round->choices, path);
     if (is_target(cascade, judge)) {
         cascade->judged = offer->draft;
         cascade->n_path = kept;
         memcpy(cascade->path, path, (size_t)kept * sizeof *path);
     }
-    code = lay(cascade, offer, &answers, path, kept, error);
-    if (code) return code;
-    code = level->ops->keep(level->self, text, offer->at + kept, path, kept, error);
-    if (code) return code;
+    int code = lay(cascade, round, path, kept, error);
+    if (!code)
+        code = level->ops->keep(level->self, question->text, offer->at + kept, path, kept, error);
     int32_t last = kept ? path[kept - 1] + 1 : 0;
-    code = place(cascade, &answers.choices[last], judge, answers.runners_up[last], error);
-    return code ? code : kept + 1;
+    if (!code) code = place(cascade, &round->choices[last], judge, round->runners_up[last], error);
+    if (code) return code;
+    rf_pace_round(&cascade->pace, offer->drafter, judge, offer->made, offer->draft.n, kept + 1,
+                  cascade->reading - round->reading);
+    return kept + 1;
 }
 
 /* One round at a judge. Adds at most `max` tokens to the text. */
 static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
                         struct rf_error *error)
 {
-    struct offer offer;
-    double reading = cascade->reading;
-    int code = draft_for(cascade, judge, max - 1, &offer, error);
-    if (code) return code;
-    int32_t n = verify(cascade, judge, &offer, error);
-    if (n < 0) return n;
-    reading = cascade->reading - reading;
-    rf_pace_round(&cascade->pace, offer.drafter, judge, offer.made, offer.draft.n, n, reading);
-    return n;
+    struct rf_round round;
+    int code = pose(cascade, judge, max, &round, error);
+    if (!code) code = ask(cascade, judge, &round, error);
+    return code ? code : settle(cascade, judge, &round, error);
 }
 
 /* Whether `level` should draft another token for `judge`. Its tokens from `first` on are not judged
@@ -647,8 +648,13 @@ static int32_t collect(struct rf_cascade *cascade, int32_t made, struct rf_yield
     return made;
 }
 
-int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
-                         struct rf_error *error)
+void rf_cascade_drop(struct rf_cascade *cascade)
+{
+    rf_sequence_rewind(cascade->sequence, rf_sequence_n_committed(cascade->sequence));
+}
+
+int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *round,
+                     struct rf_error *error)
 {
     struct rf_sequence *sequence = cascade->sequence;
     const int32_t *text = rf_sequence_tokens(sequence);
@@ -664,16 +670,38 @@ int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yiel
     cascade->judged.n = cascade->n_path = 0;
     int code = follow_grammar(cascade, n, error);
     if (code) return code;
+    round->placed = 0;
     if (cascade->matcher && cascade->grammar_state == RF_STATE_FINAL) return 0;
     for (int32_t l = 0; l < cascade->n_levels; l++)
         if (cascade->levels[l].ops->follow)
             cascade->levels[l].ops->follow(cascade->levels[l].self, text, n);
     if (max > RF_MAX_DRAFT + 1) max = RF_MAX_DRAFT + 1;
     if (max > room) max = room;
-    int32_t forced = place_forced(cascade, max, error);
+    round->placed = place_forced(cascade, max, error);
     /* A choice that costs no pass needs no draft. */
     if (level->ops->unread(level->self, text, n) == 0) max = 1;
-    int32_t made = forced ? forced : round_at(cascade, target, max, error);
-    if (made < 0) rf_sequence_rewind(sequence, n);
+    code = round->placed < 0 ? round->placed : 0;
+    if (!round->placed) code = pose(cascade, target, max, round, error);
+    if (code) rf_cascade_drop(cascade);
+    return code;
+}
+
+int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
+                       struct rf_error *error)
+{
+    int32_t made =
+        round->placed >= 0 ? round->placed : settle(cascade, cascade->n_levels - 1, round, error);
+    if (made < 0) rf_cascade_drop(cascade);
     return collect(cascade, made, yield);
+}
+
+int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
+                         struct rf_error *error)
+{
+    struct rf_round round;
+    int code = rf_cascade_begin(cascade, max, &round, error);
+    if (code) return code;
+    if (round.placed < 0) code = ask(cascade, cascade->n_levels - 1, &round, error);
+    if (code) rf_cascade_drop(cascade);
+    return code ? code : rf_cascade_end(cascade, &round, yield, error);
 }

@@ -12,6 +12,14 @@
 #include "infer/sequence.h"
 #include "speculate/pace.h"
 
+/* What a round at a judge verifies, after the first `at` tokens of the text. */
+struct rf_offer {
+    int32_t drafter; /* with passes, that took part; -1: none */
+    int32_t at;
+    int32_t made; /* of that drafter: its line, and what was not handed over */
+    struct rf_draft draft;
+};
+
 struct rf_cascade_stats {
     uint64_t passes;            /* of a judge: verifications; of a drafter without passes: drafts */
     uint64_t drafted, accepted; /* tokens handed to a judge, and kept by it */
@@ -70,6 +78,18 @@ struct rf_yield {
     int32_t origin; /* index of the level that proposed it first */
 };
 
+/* A round between its two halves: its question and the judge's choices. It must not move. */
+struct rf_round {
+    struct rf_offer offer;
+    struct rf_question question;
+    struct rf_choice choices[RF_DRAFT_ROWS + 1];
+    struct rf_choice runners_up[RF_DRAFT_ROWS + 1][RF_RUNNERS_UP]; /* of these; of drafters only */
+    const uint64_t *masks[RF_DRAFT_ROWS + 1];
+    struct rf_best best[RF_DRAFT_ROWS + 1];
+    double reading; /* rf_cascade.reading before it */
+    int32_t placed; /* tokens that need no answer; < 0: the question needs one */
+};
+
 /* One round of the target: places between 1 and `max` tokens ahead in the sequence and returns how
  * many. Committing them is the caller's. On failure (a negative code) nothing is ahead.
  *
@@ -78,5 +98,15 @@ struct rf_yield {
  * of the vocabulary continues the text as the grammar demands. */
 int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
                          struct rf_error *error);
+
+/* The same in two halves, so that the targets of several cascades may answer in one pass. Where
+ * round->placed < 0, whoever calls has the target's question answered, as its `choose` does, before
+ * the second half. A round that is not ended must be dropped: rf_cascade_drop. */
+int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *round,
+                     struct rf_error *error);
+int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
+                       struct rf_error *error);
+/* Takes back what is ahead. */
+void rf_cascade_drop(struct rf_cascade *cascade);
 
 #endif

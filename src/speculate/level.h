@@ -6,6 +6,12 @@
 #include "base/error.h"
 #include "speculate/draft.h"
 
+/* What a pass has of other texts. */
+struct rf_other_rows {
+    int32_t rows;
+    int64_t context; /* sum over these rows: tokens of the text before each */
+};
+
 /* What follows text[0 .. n), and what follows each token of a draft behind it? */
 struct rf_question {
     const int32_t *text;
@@ -15,8 +21,10 @@ struct rf_question {
      * bit for each of the target's vocabulary, NULL: all. NULL for the array: all everywhere. */
     const uint64_t *const *masks;
     /* For the level to fill in: the rows of its last pass and the seconds of that pass with its
-     * choices. What it had to read before (a text that is new to it) is not in them. */
+     * choices. What it had to read before (a text that is new to it) is not in them. `others`: of
+     * these rows, those of other texts. */
     int32_t rows;
+    struct rf_other_rows others;
     double seconds;
     /* [1 + draft->n]: likely tokens after the text and each of the draft, for the level to fill in
      * as far as it finds them with its choices; else .n stays 0. NULL: nobody wants to know. */

@@ -94,24 +94,55 @@ static struct rf_choice *runners_up_of(const struct rf_question *question, int32
     return question->runners_up ? question->runners_up[i] : NULL;
 }
 
-static int take_choices(struct rf_model_level *level, const struct rf_question *question,
-                        int32_t first, int32_t n_draft, const struct rf_best *best,
-                        struct rf_choice *choices, struct rf_error *error)
+void rf_model_level_ask(struct rf_model_level *level, const struct rf_question *question,
+                        int32_t most, struct rf_ask *ask)
 {
-    int code = 0;
-    for (int32_t i = -1; !code && i < n_draft; i++) {
-        int32_t path[RF_DRAFT_ROWS], n_path = path_to(question->draft, i, path);
+    const struct rf_draft *draft = question->draft;
+    follow_text(level, question->text, question->n);
+    /* Another draft's vocabulary may be longer, and a tree may have more rows than the context has
+     * space for. The draft is judged up to the first token that cannot be read. */
+    int32_t room = rf_sequence_n_ctx(level->sequence) - (question->n - level->start);
+    if (most > room) most = room;
+    if (most > level->view->shape.max_logits - 1) most = level->view->shape.max_logits - 1;
+    int32_t n_draft = 0;
+    while (n_draft < draft->n && n_draft < most && draft->tokens[n_draft] < level->n_vocab)
+        n_draft++;
+    *ask = (struct rf_ask){.sequence = level->sequence,
+                           .n_text = question->n - level->start,
+                           .draft = draft->tokens,
+                           .parents = rf_draft_is_line(draft) ? NULL : draft->parents,
+                           .n_draft = n_draft,
+                           .masks = question->masks};
+}
+
+int32_t rf_model_level_n_best(const struct rf_model_level *level,
+                              const struct rf_question *question)
+{
+    if (question->best) return RF_MAX_BEST;
+    if (!rf_sampler_is_greedy(level->sampler)) return 0;
+    return question->runners_up ? 1 + RF_RUNNERS_UP : 1;
+}
+
+int rf_model_level_answer(struct rf_model_level *level, struct rf_question *question,
+                          const struct rf_ask *ask, const struct rf_best *best,
+                          struct rf_choice *choices, struct rf_error *error)
+{
+    int code = 0, is_greedy = rf_sampler_is_greedy(level->sampler);
+    for (int32_t i = ask->n_draft; i < question->draft->n; i++) choices[i + 1].token = -1;
+    for (int32_t i = 0; !code && i <= ask->n_draft; i++) {
+        int32_t path[RF_DRAFT_ROWS], n_path = path_to(question->draft, i - 1, path);
         const float *logits;
-        if (best) {
-            code = rf_sampler_take(&best[i + 1], question->n + n_path, &choices[i + 1],
-                                   runners_up_of(question, i + 1), error);
+        if (question->best && question->best != best) question->best[i] = best[i];
+        if (is_greedy) {
+            code = rf_sampler_take(&best[i], question->n + n_path, &choices[i],
+                                   runners_up_of(question, i), error);
             continue;
         }
-        code = level->view->backend->ops->logits(level->view, first + 1 + i, &logits, error);
+        code = level->view->backend->ops->logits(level->view, ask->first + i, &logits, error);
         if (!code)
-            code = rf_sampler_choose_after(level->sampler, logits, mask_of(question, i + 1),
-                                           question->text, question->n, path, n_path,
-                                           &choices[i + 1], runners_up_of(question, i + 1), error);
+            code = rf_sampler_choose_after(level->sampler, logits, mask_of(question, i),
+                                           question->text, question->n, path, n_path, &choices[i],
+                                           runners_up_of(question, i), error);
     }
     return code;
 }
@@ -135,41 +166,23 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
                   struct rf_error *error)
 {
     struct rf_model_level *level = self;
-    const struct rf_draft *draft = question->draft;
     struct rf_best own[RF_DRAFT_ROWS + 1], *best = question->best ? question->best : own;
     struct rf_read_cost cost;
-    follow_text(level, question->text, question->n);
-    /* Another draft's vocabulary may be longer, and a tree may have more rows than the context has
-     * space for. The draft is judged up to the first token that cannot be read. */
-    int32_t most = rf_sequence_n_ctx(level->sequence) - (question->n - level->start);
-    if (most > level->view->shape.max_logits - 1) most = level->view->shape.max_logits - 1;
-    int32_t n_draft = 0;
-    while (n_draft < draft->n && n_draft < most && draft->tokens[n_draft] < level->n_vocab)
-        n_draft++;
-    for (int32_t i = n_draft; i < draft->n; i++) choices[i + 1].token = -1;
+    struct rf_ask ask;
     double start = rf_clock_seconds();
+    rf_model_level_ask(level, question, RF_DRAFT_ROWS, &ask);
     question->rows = 0;
-    struct rf_ask ask = {.sequence = level->sequence,
-                         .n_text = question->n - level->start,
-                         .draft = draft->tokens,
-                         .parents = rf_draft_is_line(draft) ? NULL : draft->parents,
-                         .n_draft = n_draft,
-                         .masks = question->masks};
-    if (!n_draft && rf_sequence_unread(level->sequence, level->view, ask.n_text) == 0) {
+    if (!question->draft->n && rf_sequence_unread(level->sequence, level->view, ask.n_text) == 0) {
         int code = choose_again(level, question, choices, error);
         question->seconds = rf_clock_seconds() - start;
         return code;
     }
-    int is_greedy = rf_sampler_is_greedy(level->sampler);
-    int32_t n_best = question->best                      ? RF_MAX_BEST
-                     : is_greedy && question->runners_up ? 1 + RF_RUNNERS_UP
-                                                         : is_greedy;
+    int32_t n_best = rf_model_level_n_best(level, question);
     const struct rf_read_options options = {.n_best = n_best, .best = n_best ? best : NULL};
     int code = rf_read(level->view, &ask, 1, &options, &cost, error);
     if (code) return code;
     start = rf_clock_seconds();
-    code =
-        take_choices(level, question, ask.first, n_draft, is_greedy ? best : NULL, choices, error);
+    code = rf_model_level_answer(level, question, &ask, best, choices, error);
     question->rows = cost.rows;
     question->seconds = cost.seconds + rf_clock_seconds() - start;
     return code;

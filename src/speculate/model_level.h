@@ -30,6 +30,18 @@ void rf_model_level_of_draft(struct rf_model_level *level, struct rf_view *view,
                              struct rf_sequence *sequence, struct rf_sampler *sampler,
                              int32_t n_vocab);
 
+/* The target's choices in two halves, for passes over several sequences. rf_model_level_ask says
+ * what has to be read; of the draft at most `most` rows are. After rf_read of that ask with
+ * rf_model_level_n_best candidates, rf_model_level_answer chooses: best[i] are those of the ask's
+ * answer i. */
+void rf_model_level_ask(struct rf_model_level *level, const struct rf_question *question,
+                        int32_t most, struct rf_ask *ask);
+int32_t rf_model_level_n_best(const struct rf_model_level *level,
+                              const struct rf_question *question);
+int rf_model_level_answer(struct rf_model_level *level, struct rf_question *question,
+                          const struct rf_ask *ask, const struct rf_best *best,
+                          struct rf_choice *choices, struct rf_error *error);
+
 extern const struct rf_level_ops rf_model_level_ops;
 
 /* A draft model with another vocabulary: it drafts through text, greedily, and judges nothing. */

@@ -176,13 +176,19 @@ static void scale(struct rf_pace_cost *cost, double factor)
     cost->attention *= factor;
 }
 
-/* Seconds that the text adds to a pass. */
-static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost *cost,
-                           int32_t rows)
+/* Of other texts in the level's passes. */
+static struct rf_other_rows others_at(const struct rf_pace *pace, int32_t level)
 {
-    int32_t length = pace->length;
+    return level == pace->n_levels - 1 ? pace->others : (struct rf_other_rows){0};
+}
+
+/* Seconds that texts add to a pass. rows: all of them, the others' too. */
+static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost *cost,
+                           int32_t rows, const struct rf_other_rows *others)
+{
+    int32_t length = pace->length, own = rows > others->rows ? rows - others->rows : 0;
     if (cost->window && length > cost->window) length = cost->window;
-    return cost->attention * length * rows;
+    return cost->attention * ((double)length * own + (double)others->context);
 }
 
 static double clamp(double x, double limit)
@@ -193,12 +199,13 @@ static double clamp(double x, double limit)
 /* A measurement moves the cost of its own number of rows most, that of similar numbers less, and
  * all of them a little, since the machine as a whole may have become slower. A single pass may have
  * been disturbed, so it moves nothing far once several were measured. */
-void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
+void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
+                         const struct rf_other_rows *others, double seconds)
 {
     if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
     assert(level >= 0 && level < pace->n_levels && pace->has_passes[level]);
     struct rf_pace_cost *cost = &pace->costs[level];
-    double attention = attention_of(pace, cost, rows),
+    double attention = attention_of(pace, cost, rows, others),
            expected = cost->seconds[rows - 1] + attention, part = attention / expected;
     double error = log(seconds / expected);
     uint32_t seen = cost->measured;
@@ -229,7 +236,12 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     }
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;
-    if (rows == 1) cost->since_single = 0.0;
+    if (rows == others->rows + 1) cost->since_single = 0.0;
+}
+
+void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
+{
+    rf_pace_shared_pass(pace, level, rows, &(struct rf_other_rows){0}, seconds);
 }
 
 /* What was not measured lies between its measured neighbours, if it has both. */
@@ -245,6 +257,8 @@ static double seconds_of(const struct rf_pace_cost *cost, int32_t rows)
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
 {
+    struct rf_other_rows others = others_at(pace, level);
+    rows += others.rows;
     if (rows < 1) rows = 1;
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
     /* More rows never cost less; a measurement that says so is noise. */
@@ -253,7 +267,13 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
         double seconds = seconds_of(&pace->costs[level], r);
         if (seconds > most) most = seconds;
     }
-    return most + attention_of(pace, &pace->costs[level], rows);
+    return most + attention_of(pace, &pace->costs[level], rows, &others);
+}
+
+/* Tokens that others get of a round at this judge. */
+static int32_t others_of(const struct rf_pace *pace, int32_t judge)
+{
+    return judge == pace->n_levels - 1 ? pace->other_tokens : 0;
 }
 
 /* Seconds of a pass over a mean number of rows. */
@@ -345,10 +365,11 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
     double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, rows, tokens = 1.0;
+    int32_t others = others_of(pace, judge);
     for (int32_t g = 1; g < RF_PACE_FEW; g++) {
         p *= acceptance;
         yield += p;
-        double tokens_per_second = yield / (g * each + rf_pace_cost(pace, judge, g + 1));
+        double tokens_per_second = (others + yield) / (g * each + rf_pace_cost(pace, judge, g + 1));
         if (tokens_per_second <= best) continue;
         best = tokens_per_second;
         drafted = g;
@@ -358,13 +379,14 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
     rows = (drafted * prior + pair->rows) / rounds;
     drafted = (drafted * prior + pair->drafted) / rounds;
     tokens = (tokens * prior + pair->yielded) / rounds;
-    return (struct prospect){tokens, drafted * each + cost_between(pace, judge, 1.0 + rows)};
+    return (struct prospect){others + tokens,
+                             drafted * each + cost_between(pace, judge, 1.0 + rows)};
 }
 
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
 static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
 {
-    double best = 1.0 / rf_pace_cost(pace, judge, 1);
+    double best = (1 + others_of(pace, judge)) / rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge; d++) {
         if (!pace->usable[d] || d == but) continue;
         struct prospect prospect = expect(pace, d, judge);
@@ -415,13 +437,15 @@ static void estimate(const struct rf_pace *pace, int32_t judge, const struct rf_
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value)
 {
-    double lambda = rate_of_rows(pace, judge), p[RF_DRAFT_ROWS], yield = 1.0;
+    double lambda = rate_of_rows(pace, judge), p[RF_DRAFT_ROWS];
+    double yield = 1.0 + others_of(pace, judge);
     int32_t order[RF_DRAFT_ROWS], best = 0;
     int keep[RF_DRAFT_ROWS] = {0};
     estimate(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
-    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
-    for (int32_t i = 0; i < offer->n; i++) {
+    *value = yield - lambda * rf_pace_cost(pace, judge, 1);
+    int32_t most = RF_PACE_ROWS - 1 - others_at(pace, judge).rows;
+    for (int32_t i = 0; i < offer->n && i < most; i++) {
         yield += p[order[i]];
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
         if (worth <= *value) continue;
@@ -459,7 +483,7 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     for (int32_t d = 0; d < judge; d++)
         pace->usable[d] = pace->has_passes[d] && can_afford(pace, d, unread[d]);
     double lambda = rate_of_rows(pace, judge);
-    *value = 1.0 - lambda * rf_pace_cost(pace, judge, 1);
+    *value = 1.0 + others_of(pace, judge) - lambda * rf_pace_cost(pace, judge, 1);
     for (int32_t d = 0; d < judge && max > 0; d++) {
         if (!pace->usable[d]) continue;
         struct prospect prospect = expect(pace, d, judge);
@@ -476,13 +500,24 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     return best;
 }
 
+/* A pass over at most so many rows was measured. */
+static int has_seen_few(const struct rf_pace_cost *cost, int32_t rows)
+{
+    int32_t r = 0;
+    while (r < rows && r < RF_PACE_ROWS && !cost->seen[r]) r++;
+    return r < rows && r < RF_PACE_ROWS;
+}
+
 int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value)
 {
     const struct rf_pace_cost *cost = &pace->costs[judge];
-    double plain = 1.0 - rate_of_rows(pace, judge) * rf_pace_cost(pace, judge, 1);
+    int32_t others = others_of(pace, judge);
+    double plain = 1.0 + others - rate_of_rows(pace, judge) * rf_pace_cost(pace, judge, 1);
     double loss = value - plain;
+    if (pace->has_slices && judge == pace->n_levels - 1) return 0; /* nothing will be measured */
     /* Without a loss plain decoding is the rule, and drafts are an exception that is wanted. */
-    return !cost->seen[0] || (loss > 0.0 && loss <= tuning.look_at_single * cost->since_single);
+    return !has_seen_few(cost, 1 + others_at(pace, judge).rows) ||
+           (loss > 0.0 && loss <= tuning.look_at_single * cost->since_single);
 }
 
 void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t rows,
@@ -493,9 +528,10 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     struct rf_pace_judge *at = &pace->judges[judge];
     double seconds = rf_pace_cost(pace, judge, rows + 1);
     if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
-    at->tokens = at->tokens * tuning.fade_rounds + yielded;
+    int32_t others = others_of(pace, judge), all = others + yielded;
+    at->tokens = at->tokens * tuning.fade_rounds + all;
     at->seconds = at->seconds * tuning.fade_rounds + seconds;
-    at->saved_seconds += yielded * rf_pace_cost(pace, judge, 1) - seconds - reading;
+    at->saved_seconds += all * rf_pace_cost(pace, judge, 1) / (1 + others) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     pace->costs[judge].since_single += yielded;
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;

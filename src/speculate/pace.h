@@ -40,7 +40,7 @@ struct rf_pace_cost {
     int32_t window;              /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
-    double since_single;         /* tokens yielded by rounds since a pass over 1 row was measured */
+    double since_single;         /* tokens yielded by rounds since a pass over 1 row of this text */
 };
 
 struct rf_pace_count {
@@ -72,6 +72,11 @@ struct rf_pace {
     int has_unit;              /* a pass was measured, so costs are in seconds */
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
     int32_t horizon;           /* about how many tokens this request will still yield */
+    /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a
+     * round then yields is everybody's tokens, and a draft delays everybody. */
+    struct rf_other_rows others;
+    int32_t other_tokens;
+    int has_slices; /* 1: that pass also reads texts, so its time will say nothing of costs */
 };
 
 /* 1 .. RF_MAX_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
@@ -82,7 +87,11 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon);
 
 /* A pass of `level` over `rows` rows took `seconds`. More than RF_PACE_ROWS rows are ignored. */
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds);
-/* Expected seconds of a pass after a text of pace->length tokens. rows: 1 .. RF_PACE_ROWS. */
+/* The same of a pass over `rows` rows, of which these were other texts'. */
+void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
+                         const struct rf_other_rows *others, double seconds);
+/* Expected seconds of a pass over so many rows after a text of pace->length tokens, the target's
+ * with the others' rows. 1 .. RF_PACE_ROWS together. */
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
 
 /* The probability that `judge` keeps a token of this confidence, given that it keeps those before;
@@ -95,10 +104,10 @@ struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter);
 void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
                     double confidence, int kept);
 
-/* Keeps the rows of a draft that are worth a row in the judge's pass: fewer than RF_PACE_ROWS,
- * likeliest first. The probability of a row is the product over those that it follows, each by its
- * proposer's acceptance. Returns how many.
- * *value: tokens of the round minus lambda times its seconds. */
+/* Keeps the rows of a draft that are worth a row in the judge's pass: fewer than RF_PACE_ROWS
+ * with the others', likeliest first. The probability of a row is the product over those that it
+ * follows, each by its proposer's acceptance. Returns how many. *value: tokens of the round minus
+ * lambda times its seconds. */
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value);
 
@@ -109,7 +118,8 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
                         double *value);
 
 /* 1 if this round should decode plainly although drafts promise `value`, as above: the seconds of a
- * single row were not measured for long, and all decisions compare with these. */
+ * single row (beside the others') were not measured for long, and all decisions compare with these.
+ */
 int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value);
 
 /* 1 if a drafter should draft another token after n tokens that are all kept with probability p. */

@@ -1,5 +1,6 @@
 /* A conversation with a real model (RIFFLE_TEST_MODEL, SmolLM2): what a turn reads, and that a
  * person's text never stands for a control token, whatever the session holds. */
+#include <riffle_experimental.h>
 #include <stdlib.h>
 
 #include "api/helpers.h"
@@ -85,6 +86,44 @@ static void written_names_stay_text(riffle_model *model)
     }
 }
 
+/* JSON gives the text and the session that messages give, and passes on tools. */
+static void json_is_the_same(riffle_model *model)
+{
+    static const char plain[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|> a\"}]}";
+    const riffle_message message = {"user", "<|im_end|> a"};
+    char text[2][1024];
+    int64_t bytes = CHECK_OK(riffle_chat_format(model, &message, 1, 1, text[0], sizeof text[0]));
+    CHECK_INT(riffle_chat_format_json(model, plain, strlen(plain), 1, text[1], sizeof text[1]),
+              bytes);
+    CHECK(memcmp(text[0], text[1], (size_t)bytes) == 0);
+    riffle_session *a = open_session(model, 512, 2), *b = open_session(model, 512, 2);
+    CHECK_OK(riffle_chat_prefill(a, &message, 1));
+    CHECK_OK(riffle_chat_prefill_json(b, plain, strlen(plain)));
+    CHECK_INT(tokens_of(a).count, tokens_of(b).count);
+    CHECK(memcmp(tokens_of(a).ids, tokens_of(b).ids, (size_t)tokens_of(a).count * 4) == 0);
+    riffle_session_close(a);
+    riffle_session_close(b);
+    CHECK_FAILS(riffle_chat_format_json(model, "{", 1, 1, NULL, 0), RIFFLE_ERR_FORMAT);
+    CHECK_FAILS(riffle_chat_format_json(model, "{}", 2, 1, NULL, 0), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_chat_format_json(model, NULL, 0, 1, NULL, 0), RIFFLE_ERR_ARGUMENT);
+}
+
+/* A variable that the template does not know changes nothing. */
+static void unknown_variables_are_ignored(const char *path)
+{
+    static const char json[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"enable_thinking\":false}";
+    riffle_model *model = NULL;
+    riffle_model_options options;
+    char text[256] = "";
+    riffle_model_options_init(&options, sizeof options);
+    options.chat_template = "chatml";
+    if (CHECK_OK(riffle_model_open(&model, path, &options)) == 0)
+        CHECK_OK(riffle_chat_format_json(model, json, strlen(json), 0, text, sizeof text));
+    CHECK_STR(text, "<|im_start|>user\nx<|im_end|>\n");
+    riffle_model_close(model);
+}
+
 int main(void)
 {
     const char *path = getenv("RIFFLE_TEST_MODEL");
@@ -96,6 +135,8 @@ int main(void)
     if (CHECK_OK(riffle_model_open(&model, path, NULL)) == 0) {
         a_turn_reads_only_what_is_new(model);
         written_names_stay_text(model);
+        json_is_the_same(model);
+        unknown_variables_are_ignored(path);
     }
     riffle_model_close(model);
     return check_result();

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import os
 import signal
 import time
 
 from harness import MODEL, Case, main
 
 LEVEL = {"name", "threads", "passes", "drafted", "accepted", "seconds", "judged_at", "accepted_at"}
+LONG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/prompts/long.jsonl")
 TALES = ["Once upon a time, there was a little girl named Lily.", "Tom and Sam went to the park.", "The cat"]
 
 
@@ -198,6 +200,27 @@ class Suite(Case):
         self.assertIn("```python\ndef f(x):\n```", code["prompts"][0]["text"])
         self.assertEqual(code["rows"][0]["prompt_tokens"], plain["rows"][0]["prompt_tokens"])
 
+    def test_excerpts_come_before_a_prompt(self):
+        chat = ["--template", "chatml", "--max-tokens", "2", "--chain", "none", "--json"]
+        excerpts = [{"excerpt": "a", "text": "First. "}, {"excerpt": "b", "text": "Second. "}]
+        shown = json.loads(self.ok("bench", MODEL, *chat, "--suite", self.jsonl(
+            *excerpts, {"name": "both", "excerpts": ["b", "a"], "prompt": "Which?"}, {"prompt": "None"})).out)
+        self.assertEqual([row["prompt"] for row in shown["rows"]], ["both", "line 4"])
+        self.assertIn("Second. First. Which?", shown["prompts"][0]["text"])
+        self.assertNotIn("First", shown["prompts"][1]["text"])
+        bench = ["bench", MODEL, "--raw", "--suite"]
+        self.fails(1, *bench, self.jsonl(*excerpts), says="no prompt")
+        self.fails(1, *bench, self.jsonl({"excerpts": ["c"], "prompt": "x"}), says=["line 1", "'c'"])
+
+    def test_long_suite(self):
+        with open(LONG, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        texts = {line["excerpt"]: line["text"] for line in lines if "excerpt" in line}
+        sizes = [sum(len(texts[name]) for name in line["excerpts"]) for line in lines if "excerpts" in line]
+        self.assertEqual(len(sizes), 12)
+        self.assertTrue(sizes == sorted(sizes) and 15000 < sizes[0] and 130000 < sizes[-1] < 150000)
+        self.fails(1, "bench", MODEL, "--template", "chatml", "--suite", "long", says=["summarise 4k", "context"])
+
     def test_text_file_is_one_prompt(self):
         for name, text in [("a.txt", TALES[0] + "\nAnd so on.\n"), ("b", "{ not JSON\n")]:
             rows = self.rows(self.path(name, text), "--chain", "none")
@@ -207,7 +230,7 @@ class Suite(Case):
 
     def test_bad_files(self):
         bench = ["bench", MODEL, "--raw", "--suite"]
-        self.fails(1, *bench, "cod", says=["'cod'", "code, qa, hard"])
+        self.fails(1, *bench, "cod", says=["'cod'", "code, qa, hard, long"])
         self.fails(1, *bench, "", says="code, qa, hard")
         self.fails(1, *bench, self.folder, says=self.folder)
         self.fails(1, *bench, self.path("empty", ""), says=["empty", "no prompt"])

@@ -54,7 +54,7 @@ class Commands(Case):
         if not arguments and verb not in ("list", "cores"):
             return
         named = [a for a in arguments if re.fullmatch(r"MODEL|NAME|smollm2.*|qwen.*", a)]
-        if verb == "pull" or "--suite" in arguments or not named and verb not in ("list", "cores"):
+        if verb in ("pull", "serve") or "--suite" in arguments or not named and verb not in ("list", "cores"):
             options = self.ok(verb, "--help").out
             for word in arguments:
                 if word.startswith("--"):

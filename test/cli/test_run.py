@@ -12,6 +12,7 @@ import subprocess
 import time
 
 from harness import MODEL, RIFFLE, TIMEOUT, Case, main
+from model_files import U32, Gguf
 
 DRAFT = MODEL.replace("260K", "260K-q")
 ONCE = ["run", MODEL, "--raw", "-p", "Once upon a time"]
@@ -274,16 +275,31 @@ class Info(Case):
             self.assertEqual(self.fails(1, "info", MODEL, "--ctx", n).err, refused.err)
         self.assertEqual(self.json("info", MODEL, "--ctx", "2048")["memory"]["context"], 2048)
 
+    def test_context_leaves_half_of_the_memory(self):
+        """A model whose keys and values take all memory beside the weights at 65,536 of 100,000 tokens."""
+        machine = self.json("info", MODEL)["memory"]["machine_bytes"]
+        if machine > 64e9:
+            self.skipTest("the model would be too large a file")
+        heads = machine // (65536 * 4 * 512)
+        model = Gguf().set("llama.context_length", U32, 100000).set("llama.attention.key_length", U32, 512)
+        for key in ["llama.attention.head_count", "llama.attention.head_count_kv", "llama.rope.dimension_count"]:
+            model.set(key, U32, 512 if "rope" in key else heads)
+        for name in ["q", "k", "v", "output"]:
+            ne = [32, 512 * heads][::-1 if name == "output" else 1]
+            model.tensor("blk.0.attn_" + name, ne=ne, data=bytes(4 * 32 * 512 * heads))
+        model.set("llama.attention.value_length", U32, 512)
+        memory = self.json("info", model.write(self.folder))["memory"]
+        room = (machine - memory["mapped_bytes"] - memory["resident_bytes"]) / 2
+        self.assertLess(20000, memory["context"])
+        self.assertLess(memory["context"], 40000)
+        self.assertEqual(memory["context"] % 1024, 0)
+        self.assertLessEqual(memory["kv_bytes"], room)
+        self.assertGreater(memory["kv_bytes"] + 1024 * memory["kv_bytes_per_token"], room)
+
     def test_weights(self):
-        """A small quantised model is widened, unless it is wanted as it is."""
-        shown = self.json("info", DRAFT)
-        self.assertEqual(shown["weights"], "bf16")
-        self.assertIn("300 million", shown["weights_reason"])
-        self.assertIn(shown["weights_reason"], self.ok("info", DRAFT).out)
-        for weights in ["stored", "bf16"]:
+        for weights in ["auto", "stored", "bf16"]:
             shown = self.json("info", DRAFT, "--weights", weights)
-            self.assertEqual((shown["weights"], shown["weights_reason"]), (weights, ""))
-        self.assertEqual(self.json("info", MODEL)["weights_reason"], "")  # it has no quantised types
+            self.assertEqual(shown["weights"], "bf16" if weights == "bf16" else "stored")
 
     def test_activations(self):
         for bits in [8, 16]:
@@ -292,7 +308,8 @@ class Info(Case):
             self.assertEqual((shown["weights_reason"], shown["activations_reason"]), ("", ""))
             self.assertIn("activations in %d bits" % bits, self.ok("info", DRAFT, "--activations", str(bits)).out)
         shown = self.json("info", DRAFT, "--weights", "stored")
-        self.assertIn("5 %", shown["activations_reason"])
+        self.assertEqual(shown["activation_bits"], 16)
+        self.assertIn("300 million", shown["activations_reason"])
         self.assertIn(shown["activations_reason"], self.ok("info", DRAFT, "--weights", "stored").out)
         said = self.ok("run", DRAFT, "--raw", "-p", "Once", "--max-tokens", "1", "--weights", "stored", "--verbose").err
         self.assertIn("activations in %d bits: %s" % (shown["activation_bits"], shown["activations_reason"]), said)
@@ -312,6 +329,7 @@ class Info(Case):
         memory = shown["memory"]
         self.assertEqual(memory["context"], 100)
         self.assertEqual(memory["kv_bytes"], 100 * memory["kv_bytes_per_token"])
+        self.assertEqual(memory["kv_bytes_of"]["f16"], memory["kv_bytes"])
         # K and V, 16 bits, layers, heads, width; rows may be padded
         self.assertGreaterEqual(memory["kv_bytes_per_token"], 2 * 2 * 5 * 4 * 8)
         self.assertEqual(memory["total_bytes"], memory["mapped_bytes"] + memory["resident_bytes"] + memory["kv_bytes"] +

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "platform/memory.h"
-#include "text/chat_style.h"
+#include "text/chat_template.h"
 
 enum { MAX_MESSAGES = 32 };
 
@@ -45,14 +45,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct rf_error error;
     if (!rf_chat_template_new(&chat, text, source, NULL, "<s>", "</s>", &rf_system_allocator,
                               &error)) {
-        render(chat, messages, n);
-        rf_chat_template_free(chat);
-    }
-    const struct rf_chat_style *style;
-    for (size_t i = 0; (style = rf_chat_style_at(i)) != NULL; i++) {
-        if (rf_chat_template_new(&chat, NULL, 0, style->name, "<s>", "</s>", &rf_system_allocator,
-                                 &error))
-            abort();
         render(chat, messages, n);
         rf_chat_template_free(chat);
     }

@@ -62,6 +62,16 @@ static inline struct rf_view *view_of(const struct opened *opened, const struct 
     return view;
 }
 
+/* Ends the test as skipped where this machine has no such device. */
+static inline void device_must_exist(const struct device *device)
+{
+    const struct rf_backend_options options = {.tier = device->tier};
+    struct rf_error error;
+    if (!device->kind->describe(&options, NULL, &error)) return;
+    fprintf(stderr, "skipped: %s\n", error.text);
+    exit(77);
+}
+
 /* Pseudorandom numbers below n, and tokens. */
 static inline uint32_t random_below(uint32_t *state, uint32_t n)
 {

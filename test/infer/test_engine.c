@@ -414,6 +414,7 @@ static void check_blocks_of_32(void)
                                      .rope_dim = 12,
                                      .rope_theta = 1e6f,
                                      .rope_scale = 1.0f,
+                                     .rope_magnitude = 1.0f,
                                      .tied_output = 1,
                                      .qkv_bias = 1};
     check_synthetic("blocks of 32", &params, types, sizeof types / sizeof *types,
@@ -440,7 +441,8 @@ static void check_blocks_of_256(void)
                                      .rope_style = RF_ROPE_NORM,
                                      .rope_dim = 64,
                                      .rope_theta = 1e4f,
-                                     .rope_scale = 1.0f};
+                                     .rope_scale = 1.0f,
+                                     .rope_magnitude = 1.0f};
     check_synthetic("blocks of 256", &params, types, sizeof types / sizeof *types,
                     RF_WEIGHTS_STORED);
     check_synthetic("blocks of 256 in BF16", &params, types, sizeof types / sizeof *types,
@@ -475,6 +477,7 @@ int main(void)
                               .rope_dim = 12,
                               .rope_theta = 1e6f,
                               .rope_scale = 1.0f,
+                              .rope_magnitude = 1.0f,
                               .tied_output = 1,
                               .qkv_bias = 1};
     static const enum rf_dtype f32 = RF_F32, bf16 = RF_BF16;
@@ -501,6 +504,7 @@ int main(void)
     llama3.rope_dim = 16;
     llama3.rope_freq_factors = factors;
     llama3.rope_scale = 0.5f;
+    llama3.rope_magnitude = 1.25f;
     llama3.qk_norm = 0;
     llama3.tied_output = 0;
     check_synthetic("llama3", &llama3, &bf16, 1, RF_WEIGHTS_BF16);

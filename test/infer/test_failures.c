@@ -34,6 +34,7 @@ static const struct rf_params params = {.arch = RF_ARCH_QWEN2,
                                         .rope_dim = 8,
                                         .rope_theta = 1e4f,
                                         .rope_scale = 1.0f,
+                                        .rope_magnitude = 1.0f,
                                         .tied_output = 1,
                                         .qkv_bias = 1};
 

@@ -3,144 +3,14 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "infer/device.h"
+#include "infer/agreement.h"
 #include "model/open.h"
 #include "plain_backend.h"
-#include "reference.h"
-#include "synthetic.h"
 
 /* Both round at the same places and sum in double. */
 #define TOLERANCE 1e-6
 
-enum { N_TOKENS = 272, ROWS = RF_TREE_ROWS };
-
 static const struct device plain = {"plain", &plain_backend_kind, NULL};
-
-static struct rf_cache *cache_of(const struct opened *opened, int32_t n_ctx)
-{
-    struct rf_cache *cache;
-    const struct rf_cache_shape shape = {
-        .params = &opened->source->params, .n_ctx = n_ctx, .kv = RF_KV_F16};
-    MUST(opened->backend->ops->cache_new(&cache, opened->backend, &shape, &error));
-    return cache;
-}
-
-/* ---- against the reference ---- */
-
-/* Hidden states [n_layer][N_TOKENS][n_embd] and logits [N_TOKENS][n_vocab]. */
-struct trace {
-    float *hidden, *logits;
-    size_t n_embd, n_vocab;
-};
-
-static struct trace trace_new(const struct rf_params *params)
-{
-    struct trace trace = {.n_embd = (size_t)params->n_embd, .n_vocab = (size_t)params->n_vocab};
-    trace.hidden = calloc((size_t)params->n_layer * N_TOKENS * trace.n_embd, sizeof(float));
-    trace.logits = calloc(N_TOKENS * trace.n_vocab, sizeof(float));
-    if (!trace.hidden || !trace.logits) exit(1);
-    return trace;
-}
-
-static void trace_free(struct trace *trace)
-{
-    free(trace->hidden);
-    free(trace->logits);
-}
-
-static float *hidden_at(const struct trace *trace, int32_t layer, int32_t position)
-{
-    return trace->hidden + ((size_t)layer * N_TOKENS + (size_t)position) * trace->n_embd;
-}
-
-static void trace_reference(void *user, int32_t layer, int32_t position, const float *hidden)
-{
-    const struct trace *trace = user;
-    memcpy(hidden_at(trace, layer, position), hidden, trace->n_embd * sizeof *hidden);
-}
-
-/* Reads the tokens in passes of up to ROWS rows, all of them answered. */
-static void trace_plain(struct trace *trace, const struct rf_source *source,
-                        enum rf_weight_form form, const int32_t *tokens)
-{
-    int32_t layers[RF_MAX_TAPS], wanted[ROWS];
-    struct opened opened = opened_new(&plain, source, form, &rf_system_allocator);
-    const struct rf_backend_ops *ops = opened.backend->ops;
-    const struct rf_view_options options = {
-        .max_rows = ROWS, .taps = layers, .n_taps = source->params.n_layer};
-    for (int32_t l = 0; l < source->params.n_layer; l++) layers[l] = l;
-    for (int32_t i = 0; i < ROWS; i++) wanted[i] = i;
-    struct rf_view *view = view_of(&opened, opened.model, &options);
-    struct rf_cache *cache = cache_of(&opened, N_TOKENS);
-    for (int32_t at = 0; at < N_TOKENS; at += ROWS) {
-        int32_t n = N_TOKENS - at < ROWS ? N_TOKENS - at : ROWS;
-        const struct rf_rows rows = {
-            .cache = cache, .tokens = tokens + at, .n = n, .first_pos = at};
-        const struct rf_pass pass = {
-            .groups = &rows, .n_groups = 1, .wanted = wanted, .n_wanted = n};
-        MUST(rf_view_run(view, &pass, &error));
-        for (int32_t i = 0; i < n; i++) {
-            const float *row;
-            for (int32_t l = 0; l < source->params.n_layer; l++) {
-                MUST(ops->tap(view, l, i, &row, &error));
-                trace_reference(trace, l, at + i, row);
-            }
-            MUST(ops->logits(view, i, &row, &error));
-            memcpy(trace->logits + (size_t)(at + i) * trace->n_vocab, row,
-                   trace->n_vocab * sizeof *row);
-        }
-    }
-    ops->cache_free(cache);
-    rf_view_free(view);
-    opened_free(&opened);
-}
-
-/* |a - b| / |b| over n elements. */
-static double relative_error(const float *a, const float *b, size_t n)
-{
-    double off = 0, size = 0;
-    for (size_t i = 0; i < n; i++) {
-        off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        size += (double)b[i] * (double)b[i];
-    }
-    return sqrt(off / size);
-}
-
-static void every_layer_agrees(const char *name, const struct rf_source *source,
-                               enum rf_weight_form form)
-{
-    const struct rf_params *params = &source->params;
-    struct trace got = trace_new(params), wanted = trace_new(params);
-    int32_t tokens[N_TOKENS];
-    random_tokens(tokens, N_TOKENS, params->n_vocab, 1);
-    enum reference_rounding rounding = form == RF_WEIGHTS_BF16 ? REFERENCE_BF16 : REFERENCE_STORED;
-    CHECK_INT(reference_logits(source, rounding, tokens, N_TOKENS, trace_reference, &wanted,
-                               wanted.logits),
-              0);
-    trace_plain(&got, source, form, tokens);
-    for (int32_t i = 0; i < N_TOKENS; i++) {
-        for (int32_t l = 0; l < params->n_layer; l++) {
-            double off =
-                relative_error(hidden_at(&got, l, i), hidden_at(&wanted, l, i), got.n_embd);
-            CHECK_MSG(off < TOLERANCE, "%s: layer %d at position %d is off by %.1e", name, l, i,
-                      off);
-        }
-        double off = relative_error(got.logits + (size_t)i * got.n_vocab,
-                                    wanted.logits + (size_t)i * got.n_vocab, got.n_vocab);
-        CHECK_MSG(off < TOLERANCE, "%s: the logits at position %d are off by %.1e", name, i, off);
-    }
-    trace_free(&got);
-    trace_free(&wanted);
-}
-
-static void check_synthetic(const char *name, const struct rf_params *params,
-                            const enum rf_dtype *types, size_t n_types, enum rf_weight_form form)
-{
-    struct rf_source *source = synthetic_new(params, types, n_types);
-    CHECK(source != NULL);
-    if (source) every_layer_agrees(name, source, form);
-    synthetic_free(source);
-}
 
 /* ---- as a device ---- */
 
@@ -280,62 +150,25 @@ static void check_device(const struct rf_params *params)
 
 int main(void)
 {
-    static const enum rf_dtype f32 = RF_F32, bf16 = RF_BF16,
-                               blocks_of_32[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16,
-                                                 RF_Q4_1, RF_Q5_0, RF_Q5_1,  RF_F16},
-                               blocks_of_256[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K,
-                                                  RF_Q3_K, RF_Q4_K, RF_BF16};
-    struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
-                              .arch_name = "qwen2",
-                              .n_layer = 2,
-                              .n_embd = 72,
-                              .n_head = 6,
-                              .n_head_kv = 2,
-                              .head_dim = 12,
-                              .n_ff = 200,
-                              .n_vocab = 301,
-                              .n_ctx_train = 512,
-                              .rms_eps = 1e-6f,
-                              .rope_style = RF_ROPE_NEOX,
-                              .rope_dim = 12,
-                              .rope_theta = 1e6f,
-                              .rope_scale = 1.0f,
-                              .tied_output = 1,
-                              .qkv_bias = 1};
-    check_synthetic("qwen2, F32", &qwen2, &f32, 1, RF_WEIGHTS_BF16);
+    static const struct agreement agreement = {&plain, TOLERANCE, TOLERANCE};
+    const struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
+                                    .arch_name = "qwen2",
+                                    .n_layer = 2,
+                                    .n_embd = 72,
+                                    .n_head = 6,
+                                    .n_head_kv = 2,
+                                    .head_dim = 12,
+                                    .n_ff = 200,
+                                    .n_vocab = 301,
+                                    .n_ctx_train = 512,
+                                    .rms_eps = 1e-6f,
+                                    .rope_style = RF_ROPE_NEOX,
+                                    .rope_dim = 12,
+                                    .rope_theta = 1e6f,
+                                    .rope_scale = 1.0f,
+                                    .tied_output = 1,
+                                    .qkv_bias = 1};
+    check_agreement(&agreement);
     check_device(&qwen2);
-
-    struct rf_params mixed = qwen2;
-    mixed.n_embd = 96;
-    mixed.n_head = 8;
-    mixed.n_ff = 160;
-    check_synthetic("blocks of 32", &mixed, blocks_of_32, 8, RF_WEIGHTS_STORED);
-    check_synthetic("blocks of 32 in BF16", &mixed, blocks_of_32, 8, RF_WEIGHTS_BF16);
-
-    struct rf_params qwen3 = qwen2;
-    qwen3.arch = RF_ARCH_QWEN3;
-    qwen3.arch_name = "qwen3";
-    qwen3.n_head = 4;
-    qwen3.n_head_kv = 1;
-    qwen3.head_dim = 32;
-    qwen3.rope_dim = 32;
-    qwen3.qkv_bias = 0;
-    qwen3.qk_norm = 1;
-    check_synthetic("qwen3", &qwen3, &bf16, 1, RF_WEIGHTS_BF16);
-
-    static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
-    struct rf_params llama = qwen3; /* scaled frequencies, half of each head rotating */
-    llama.arch = RF_ARCH_LLAMA;
-    llama.arch_name = "llama";
-    llama.rope_style = RF_ROPE_NORM;
-    llama.rope_dim = 16;
-    llama.rope_freq_factors = factors;
-    llama.rope_scale = 0.5f;
-    llama.qk_norm = 0;
-    llama.tied_output = 0;
-    check_synthetic("llama", &llama, &bf16, 1, RF_WEIGHTS_BF16);
-    llama.n_embd = llama.n_ff = 256;
-    llama.head_dim = 64;
-    check_synthetic("blocks of 256", &llama, blocks_of_256, 7, RF_WEIGHTS_STORED);
     return check_result();
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "cpu/cpu_backend.h"
+#include "devices/devices.h"
 #include "infer/device.h"
 #include "infer/sequence.h"
 #include "plain_backend.h"
@@ -11,7 +12,9 @@
 
 static const struct device devices[] = {{"cpu", &rf_cpu_backend_kind, NULL},
                                         {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
-                                        {"plain", &plain_backend_kind, NULL}};
+                                        {"plain", &plain_backend_kind, NULL},
+                                        {"cuda", &rf_cuda_backend_kind, NULL}};
+static int first_device, end_device; /* of this run */
 enum {
     N_DEVICES = sizeof devices / sizeof *devices,
     N_VOCAB = 61,
@@ -35,6 +38,7 @@ static const struct rf_params params = {.arch = RF_ARCH_QWEN2,
                                         .rope_dim = 8,
                                         .rope_theta = 1e6f,
                                         .rope_scale = 1.0f,
+                                        .rope_magnitude = 1.0f,
                                         .tied_output = 1,
                                         .qkv_bias = 1};
 
@@ -1109,14 +1113,14 @@ static void check_model(const enum rf_dtype *types, size_t n_types, enum rf_weig
     struct rf_source *source = synthetic_new(&params, types, n_types);
     CHECK(source != NULL);
     if (!source) return;
-    for (int d = 0; d < N_DEVICES; d++) {
+    for (int d = first_device; d < end_device; d++) {
         bench_open(&benches[d], &devices[d], source, form, RF_KV_F16);
         check_bench(&benches[d]);
     }
-    for (int from = 0; from < N_DEVICES; from++)
-        for (int to = 0; to < N_DEVICES; to++)
+    for (int from = first_device; from < end_device; from++)
+        for (int to = first_device; to < end_device; to++)
             if (from != to) states_move_between(&benches[from], &benches[to]);
-    for (int d = 0; d < N_DEVICES; d++) bench_close(&benches[d]);
+    for (int d = first_device; d < end_device; d++) bench_close(&benches[d]);
     synthetic_free(source);
 }
 
@@ -1135,14 +1139,19 @@ static void check_quantised(const struct device *device, enum rf_kv_type kv)
     synthetic_free(source);
 }
 
-int main(void)
+/* Argument "cuda": the plain device and a CUDA device; without it, all others. */
+int main(int argc, char **argv)
 {
+    int on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    first_device = on_cuda ? N_DEVICES - 2 : 0;
+    end_device = on_cuda ? N_DEVICES : N_DEVICES - 1;
+    if (on_cuda) device_must_exist(&devices[N_DEVICES - 1]);
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
     texts_need_no_device();
     check_model(&bf16, 1, RF_WEIGHTS_BF16);
     check_model(mixed, 5, RF_WEIGHTS_STORED);
-    for (int d = 0; d < N_DEVICES; d++) {
+    for (int d = first_device; d < end_device; d++) {
         precisions_share_a_cache(&devices[d]);
         if (devices[d].kind != &rf_cpu_backend_kind) continue;
         check_quantised(&devices[d], RF_KV_Q8);

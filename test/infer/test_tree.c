@@ -6,7 +6,7 @@
 #include "check.h"
 #include "cpu/tiers.h"
 #include "engine.h"
-
+#include "infer/device.h"
 #include "platform/cpu.h"
 #include "synthetic.h"
 
@@ -17,11 +17,7 @@ enum {
     N_ENGINES = 3 /* with 1, 2 and 3 threads; each reads the trees, and another one decodes */
 };
 
-static uint32_t random_below(uint32_t *state, uint32_t n)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)*state * n) >> 32);
-}
+static int on_cuda; /* this run */
 
 struct tree {
     int32_t n, tokens[RF_TREE_ROWS], parents[RF_TREE_ROWS];
@@ -69,7 +65,7 @@ static int32_t tree_path(const struct tree *tree, int32_t last, int32_t *path)
 struct subject {
     const char *name;
     const struct rf_params *params;
-    enum rf_tier tier;
+    const char *device; /* the tier's name, or "cuda" */
     struct engine plain, engines[N_ENGINES];
 };
 
@@ -95,8 +91,7 @@ static void every_row_is_as_decoded(struct subject *subject, const struct tree *
                                  engine_logits(&subject->engines[e], path[i]), bytes) == 0,
                           "%s, %s, %d threads: row %d of %d, the %dth of its path, after %d tokens "
                           "has other logits",
-                          subject->name, rf_tier_name(subject->tier), e + 1, path[i], tree->n, i,
-                          first_pos);
+                          subject->name, subject->device, e + 1, path[i], tree->n, i, first_pos);
             done[path[i]] = 1;
         }
     }
@@ -169,7 +164,7 @@ static void trees_share_a_pass(struct subject *subject, struct engine *engine, u
         CHECK_MSG(memcmp(alone + (size_t)i * n_vocab, engine_logits(engine, i),
                          n_vocab * sizeof *alone) == 0,
                   "%s, %s: row %d of three trees has other logits beside the other trees",
-                  subject->name, rf_tier_name(subject->tier), i);
+                  subject->name, subject->device, i);
     for (int t = 0; t < TREES; t++) ops->cache_free(groups[t].cache);
     free(alone);
 }
@@ -196,9 +191,10 @@ static void check_model(const char *name, const struct rf_source *source, enum r
     int32_t text[N_TEXT];
     for (int i = 0; i < N_TEXT; i++)
         text[i] = (int32_t)random_below(&state, (uint32_t)source->params.n_vocab);
-    for (int t = 0; t < RF_TIER_COUNT; t++) {
-        subject.tier = (enum rf_tier)t;
-        if (!rf_cpu_has_tier(subject.tier) || !rf_cpu_kernels(t)) continue;
+    if (on_cuda && rf_kv_is_quantised(kv)) return;
+    for (int t = on_cuda ? ENGINE_ON_CUDA : 0; t < (on_cuda ? 0 : RF_TIER_COUNT); t++) {
+        if (!on_cuda && (!rf_cpu_has_tier((enum rf_tier)t) || !rf_cpu_kernels(t))) continue;
+        subject.device = on_cuda ? "cuda" : rf_tier_name((enum rf_tier)t);
         engine_open(&subject.plain, source, form, t, 1, N_CTX, &view);
         for (int e = 0; e < N_ENGINES; e++)
             engine_open(&subject.engines[e], source, form, t, e + 1, N_CTX, &view);
@@ -230,8 +226,11 @@ static void check_synthetic(const char *name, const struct rf_params *params,
     synthetic_free(source);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    static const struct device cuda = {"cuda", &rf_cuda_backend_kind, NULL};
+    on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    if (on_cuda) device_must_exist(&cuda);
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1};
     /* Three query heads to one of keys, heads of no multiple of 16. */
@@ -250,6 +249,7 @@ int main(void)
                                .rope_dim = 12,
                                .rope_theta = 1e6f,
                                .rope_scale = 1.0f,
+                               .rope_magnitude = 1.0f,
                                .tied_output = 1,
                                .qkv_bias = 1};
     check_synthetic("qwen2", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_F16);

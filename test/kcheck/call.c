@@ -152,6 +152,13 @@ uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kern
     return call.result;
 }
 
+void kcheck_pack_part(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form,
+                      const struct rf_pack_args *args)
+{
+    kcheck_call(check, "pack", (kcheck_kernel *)kernels->pack[form],
+                (uint64_t[4]){kcheck_pointer(args)}, 0.0f);
+}
+
 void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form,
                   const float *x, size_t n, size_t k, size_t *bytes)
 {
@@ -161,8 +168,8 @@ void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum r
     void *packed = kcheck_guarded(*bytes);
     /* Rows may be written in any order. */
     for (size_t i = n; i-- > 0;)
-        kcheck_call(check, "pack", (kcheck_kernel *)kernels->pack[form],
-                    (uint64_t[4]){kcheck_pointer(packed), i, kcheck_pointer(x + i * k), k}, 0.0f);
+        kcheck_pack_part(check, kernels, form,
+                         &(struct rf_pack_args){packed, i, k, x + i * k, 0, k});
     return packed;
 }
 

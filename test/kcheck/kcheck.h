@@ -58,6 +58,8 @@ uint32_t kcheck_vector_bytes(void);
  */
 void kcheck_called(struct kcheck *check, const char *name, kcheck_kernel *kernel);
 
+void kcheck_pack_part(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form,
+                      const struct rf_pack_args *args);
 /* n rows of k values as an operand, in guarded memory of *bytes. */
 void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum rf_operand form,
                   const float *x, size_t n, size_t k, size_t *bytes);

@@ -126,6 +126,7 @@ static const struct mutation llama_mutations[] = {
     /* the architecture */
     {"general.architecture is missing", F, DROP, .target = "general.architecture"},
     {"\"mamba\" is not known", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
+    {"Nearest is llama", U, SET_STRING, .target = "general.architecture", .text = "mamba"},
     {"general.architecture is of type UINT32", F, SET_U32, .target = "general.architecture",
      .number = 1},
     {"general.type is \"adapter\"", U, SET_STRING, .target = "general.type", .text = "adapter"},
@@ -189,6 +190,12 @@ static const struct mutation llama_mutations[] = {
     {"scale of the positions is", F, SET_F32, .target = "llama.rope.scaling.factor",
      .real = (double)NAN},
     {"\"longrope\"", U, SET_STRING, .target = "llama.rope.scaling.type", .text = "longrope"},
+    {"attention factor of the rotation is -1", F, SET_F32,
+     .target = "llama.rope.scaling.attn_factor", .real = -1},
+    {"llama.rope.scaling.yarn_ext_factor is 0.5", U, SET_F32,
+     .target = "llama.rope.scaling.yarn_ext_factor", .real = 0.5},
+    {"llama.rope.scaling.yarn_log_multiplier is 1", U, SET_F32,
+     .target = "llama.rope.scaling.yarn_log_multiplier", .real = 1},
     /* tensors */
     {"has 0 dimensions", F, TENSOR_DIMS, .target = "blk.0.attn_q.weight", .number = 0},
     {"has 5 dimensions", F, TENSOR_DIMS, .target = "blk.0.attn_q.weight", .number = 5},
@@ -284,8 +291,8 @@ static const struct mutation qwen2_mutations[] = {
     {"has 5 tokens, but token_embd.weight has 4 rows", F, TENSOR_RESIZE,
      .target = "token_embd.weight", .number = 4, .index = 1},
     {"rope_freqs.weight has no place", U, TENSOR_ADD, .target = "rope_freqs.weight", .number = 2},
-    {"qwen2.rope.scaling.type is \"yarn\"", U, SET_STRING, .target = "qwen2.rope.scaling.type",
-     .text = "yarn"},
+    {"qwen2.rope.scaling.type is \"dynamic\"", U, SET_STRING, .target = "qwen2.rope.scaling.type",
+     .text = "dynamic"},
 };
 
 static struct w_value *value_of(struct w_file *file, const char *key)
@@ -441,6 +448,27 @@ static void as_llama3(struct w_file *file)
     w_drop_tensor(file, "output.weight");
 }
 
+static void with_yarn(struct w_file *file)
+{
+    w_string(file, "llama.rope.scaling.type", "yarn");
+    w_f32(file, "llama.rope.scaling.factor", 4.0f);
+    w_u32(file, "llama.rope.scaling.original_context_length", 8192);
+    w_f32(file, "llama.rope.scaling.attn_factor", 0.5f);
+}
+
+/* Two pairs: with the usual betas the ramp goes from 0.8 to 1.6, as whole pairs from 0 to 2. */
+static void test_yarn(void)
+{
+    struct rf_source *source = open_edited(w_llama, with_yarn);
+    if (!source) return;
+    const struct rf_params *p = &source->params;
+    CHECK(p->rope_freq_factors && p->rope_freq_factors[0] == 1.0f &&
+          p->rope_freq_factors[1] == (float)(1 / (0.5 / 4 + 0.5)) && p->rope_scale == 1.0f);
+    CHECK(fabs((double)p->rope_magnitude - 0.5 * (1 + 0.1 * log(4.0))) < 1e-7);
+    CHECK_INT(p->n_ctx_train, 4 * 8192);
+    rf_source_close(source);
+}
+
 static void with_layer_arrays(struct w_file *file)
 {
     const uint32_t ff[] = {16}, heads[] = {2};
@@ -473,7 +501,7 @@ static void test_good_variants(void)
         const struct rf_vocab *v = &source->vocab;
         CHECK(source->params.qkv_bias && source->params.tied_output &&
               source->params.rope_style == RF_ROPE_NEOX);
-        CHECK(source->params.rope_scale == 1.0f);
+        CHECK(source->params.rope_scale == 1.0f && source->params.rope_magnitude == 1.0f);
         CHECK(v->kind == RF_VOCAB_BPE && v->n_merges == 2 && rf_str_is(v->pre, "qwen2") &&
               !v->scores);
         CHECK(rf_str_is(v->merges[1].left, "\xc4\xa0") && rf_str_is(v->merges[1].right, "a"));
@@ -644,6 +672,7 @@ int main(void)
     snprintf(path, sizeof path, "%s/model.gguf", folder);
     test_good_llama();
     test_good_variants();
+    test_yarn();
     test_stories();
     test_paths();
     for (size_t i = 0; i < sizeof llama_mutations / sizeof *llama_mutations; i++)

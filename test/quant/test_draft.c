@@ -193,6 +193,7 @@ int main(void)
                                .rope_dim = 12,
                                .rope_theta = 1e6f,
                                .rope_scale = 1.0f,
+                               .rope_magnitude = 1.0f,
                                .qkv_bias = 1};
     check_form(&params, floats, 1, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
     check_form(&params, floats, 1, RF_WEIGHTS_Q4, RF_TARGET_Q4);

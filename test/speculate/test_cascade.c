@@ -1034,6 +1034,25 @@ static void test_offers(void)
     tree = (struct rf_draft){.n = 2, .parents = {-1, -1}, .confidence = {0.02f, 0.97f}};
     CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 1);
     CHECK(tree.confidence[0] > 0.9f && tree.parents[0] == -1);
+
+    /* A row costs the time of all who share the pass, so its price grows with them: 0.05 of a token
+     * for one text, 0.29 for eight. */
+    for (int32_t r = 0; r < RF_PACE_ROWS; r++)
+        pace.costs[1].seconds[r] = 0.1 * (1.0 + 0.05 * (r + 1));
+    for (int others = 0; others <= 7; others += 7) {
+        pace.others.rows = pace.other_tokens = others;
+        tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.15f}};
+        CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), others ? 0 : 1);
+        tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.6f}};
+        CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 1);
+    }
+
+    /* However cheap rows are, a pass has no more of them. */
+    for (int32_t r = 0; r < RF_PACE_ROWS; r++) pace.costs[1].seconds[r] = 0.1;
+    pace.others.rows = RF_PACE_ROWS - 4;
+    tree = (struct rf_draft){.n = 10};
+    for (int32_t i = 0; i < tree.n; i++) tree.parents[i] = -1, tree.confidence[i] = 0.9f;
+    CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 3);
 }
 
 static void test_costs(void)
@@ -1131,6 +1150,72 @@ static void test_costs_by_length(void)
     }
 }
 
+/* Passes that several texts share: what each text's length adds is told apart, and the costs of any
+ * text beside any others are known. */
+static void test_costs_beside_others(void)
+{
+    static const int32_t lengths[] = {100, 1000, 8000};
+    struct chain chain = {0};
+    struct rf_pace pace;
+    uint64_t h = 1;
+    add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+    add_target(&chain, 1.0);
+    chain.levels[1].attention = 1e-6; /* it is 1e-5 passes */
+    rf_pace_init(&pace, chain.levels, 2);
+    for (int pass = 0; pass < 2400; pass++) {
+        h = mix(h);
+        int32_t own = 1 + (int32_t)(h % 3), n = (int32_t)(h >> 8 & 3);
+        struct rf_other_rows others = {.rows = n, .context = n * lengths[(h >> 16) % 3]};
+        double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
+        pace.length = lengths[pass % 3];
+        int64_t context = others.context + own * pace.length;
+        rf_pace_shared_pass(&pace, 1, own + n, &others,
+                            0.1 * noise * (1 + 0.02 * (own + n) + 1e-5 * (double)context));
+    }
+    for (int own = 0; own < 3; own++)
+        for (int other = 0; other < 3; other++) {
+            pace.length = lengths[own];
+            pace.others = (struct rf_other_rows){.rows = 3, .context = 3 * lengths[other]};
+            double wanted = 0.1 * (1 + 0.02 * 4 + 1e-5 * (lengths[own] + 3 * lengths[other])),
+                   ratio = rf_pace_cost(&pace, 1, 1) / wanted;
+            CHECK_MSG(ratio > 0.9 && ratio < 1.1, "a row after %d tokens, 3 after %d: %.3f",
+                      lengths[own], lengths[other], ratio);
+            double beside = rf_pace_cost(&pace, 0, 1); /* the passes of drafts are not shared */
+            pace.others = (struct rf_other_rows){0};
+            CHECK(rf_pace_cost(&pace, 0, 1) == beside);
+        }
+}
+
+/* Beside others, too, drafts give way now and then to a pass with one row of the text, but not for
+ * a pass that is not measured. */
+static void test_single_beside_others(void)
+{
+    struct chain chain = {0};
+    struct rf_pace pace;
+    struct rf_draft none = {.n = 0};
+    double value;
+    add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+    add_target(&chain, 1.0);
+    rf_pace_init(&pace, chain.levels, 2);
+    pace.others = (struct rf_other_rows){.rows = 3, .context = 300};
+    pace.other_tokens = 3;
+    rf_pace_offer(&pace, 1, &none, &value);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 1); /* nothing is known */
+    rf_pace_shared_pass(&pace, 1, 4, &pace.others, 0.1);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
+    for (int round = 0; round < 100; round++) {
+        rf_pace_shared_pass(&pace, 1, 6, &pace.others, 0.1);
+        rf_pace_round(&pace, -1, 1, 0, 2, 3, 0.0);
+    }
+    rf_pace_offer(&pace, 1, &none, &value);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 1);
+    pace.has_slices = 1;
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
+    pace.has_slices = 0;
+    rf_pace_shared_pass(&pace, 1, 4, &pace.others, 0.1);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
+}
+
 int main(void)
 {
     test_lossless();
@@ -1147,5 +1232,7 @@ int main(void)
     test_disturbed();
     test_costs();
     test_costs_by_length();
+    test_costs_beside_others();
+    test_single_beside_others();
     return check_result();
 }

@@ -54,7 +54,7 @@ int main(int argc, char **argv)
         int code = rf_chat_template_new(&chat, source->chat_template, source->chat_template_bytes,
                                         NULL, "", "", memory, &error);
         CHECK_MSG(code == 0, "%s", error.text);
-        if (chat) CHECK_STR(rf_chat_template_name(chat), "smollm2");
+        if (chat) CHECK_STR(rf_chat_template_name(chat), "jinja");
         rf_chat_template_free(chat);
     }
     rf_tokenizer_free(tokenizer);

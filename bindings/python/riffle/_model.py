@@ -58,6 +58,8 @@ class ModelInfo:
     weights_reason: str
     activations_reason: str
     activation_bits: int
+    device: str
+    device_note: str
 
 
 def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:
@@ -98,6 +100,7 @@ class Model:
         *,
         weights: str | None = None,
         activations: str | None = None,
+        device: str | None = None,
         chat_template: str | None = None,
         chain: str | None = None,
         draft: str | os.PathLike[str] | None = None,
@@ -128,6 +131,7 @@ class Model:
         for name, value in (
             ("weights", weights),
             ("activations", activations),
+            ("device", device),
             ("chat_template", chat_template),
             ("chain", chain),
             ("cores", cores),

@@ -59,7 +59,8 @@ class ModelOptions(ctypes.Structure):
         ("metadata_items", c_uint64),
         ("corpus", c_char_p),
         ("activations", c_char_p),
-        ("reserved", c_uint64 * 3),
+        ("device", c_char_p),
+        ("reserved", c_uint64 * 2),
     ]
 
 
@@ -97,6 +98,8 @@ class ModelInfo(ctypes.Structure):
         ("weights_reason", c_char_p),
         ("activations_reason", c_char_p),
         ("activation_bits", c_int32),
+        ("device", c_char_p),
+        ("device_note", c_char_p),
     ]
 
 

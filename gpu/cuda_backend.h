@@ -1,0 +1,114 @@
+/* The structures that the files of the CUDA backend share. Each begins with the base that
+ * infer/backend.h gives it.
+ *
+ * A backend is one device with one stream: passes and copies take place in the order in which they
+ * were asked for, so a call on a cache waits for the passes before it. */
+#ifndef RF_GPU_CUDA_BACKEND_H
+#define RF_GPU_CUDA_BACKEND_H
+
+#include "gpu/kernels.h"
+#include "infer/backend.h"
+
+struct gpu_backend {
+    struct rf_backend base;
+    int device;
+    cudaStream_t stream;
+    int overlap; /* the device knows programmatic dependent launch */
+};
+
+struct gpu_queue {
+    struct rf_queue base;
+};
+
+struct rf_weight {
+    size_t rows, columns;
+    int is_matrix, format;         /* enum rf_format of a matrix */
+    void *data;                    /* tiles, or F32 values; of the device. NULL: a table */
+    const struct rf_tensor *table; /* read from the file row by row, or NULL */
+    int table_in_bf16;             /* whose values are rounded */
+};
+
+struct gpu_weights {
+    struct rf_weights base;
+    struct rf_weight *tensors;
+    int32_t n;
+};
+
+/* RF_KV_POSITIONS positions: [layer][KV head][K, V][position][padded head_dim]. */
+struct gpu_block {
+    atomic_int holders; /* caches */
+    uint16_t *data;
+};
+
+struct gpu_cache {
+    struct rf_cache base;
+    struct gpu_block **blocks; /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written */
+};
+
+static inline size_t gpu_chunks(int32_t positions)
+{
+    return ((size_t)positions + RF_KV_POSITIONS - 1) / RF_KV_POSITIONS;
+}
+
+static inline struct gpu_backend *gpu_backend_of(const struct rf_backend *backend)
+{
+    return (struct gpu_backend *)backend;
+}
+
+/* backend.c */
+int gpu_open(struct rf_backend **backend, const struct rf_backend_options *options,
+             const struct rf_allocator *allocator, struct rf_error *error);
+/* The device becomes the calling thread's, as CUDA has one for each thread. */
+void gpu_enter(const struct rf_backend *backend);
+/* 0, or the error with a sentence about `what`. */
+int gpu_check(cudaError_t status, const char *what, struct rf_error *error);
+/* Memory of the device, in the order of the stream. */
+void *gpu_take(const struct gpu_backend *backend, size_t bytes, const char *what,
+               struct rf_error *error);
+void gpu_give(const struct gpu_backend *backend, void *memory);
+
+/* weights.c */
+int gpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
+                    const struct rf_weight_request *requests, int32_t n_requests,
+                    rf_load_progress progress, void *user, struct rf_error *error);
+void gpu_weights_free(struct rf_weights *weights);
+struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_request *request);
+const char *gpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
+/* Row `token` of a table, in F32. */
+void gpu_read_table(const struct rf_weight *table, int32_t token, float *out);
+
+/* cache.c */
+int gpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                  const struct rf_cache_shape *shape, struct rf_error *error);
+int gpu_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
+                   struct rf_error *error);
+void gpu_cache_free(struct rf_cache *cache);
+void gpu_cache_trim(struct rf_cache *cache, int32_t n);
+void gpu_cache_settle(struct rf_cache *cache, int32_t n);
+int32_t gpu_cache_resume(const struct rf_cache *cache, int32_t n);
+int gpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
+                   struct rf_error *error);
+uint64_t gpu_cache_bytes(const struct rf_cache *cache, int32_t n);
+int gpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
+int gpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
+uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
+/* Makes the blocks of the positions [first, end) the cache's own, with what they hold. */
+int gpu_cache_own(struct gpu_cache *cache, int32_t first, int32_t end, struct rf_error *error);
+struct gpu_heads gpu_heads_of(const struct rf_cache *cache);
+
+/* measure.c */
+int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
+                     const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                     struct rf_error *error);
+
+/* view.c */
+int gpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,
+                 struct rf_error *error);
+void gpu_view_free(struct rf_view *view);
+int gpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
+int gpu_sync(struct rf_view *view, struct rf_error *error);
+int gpu_logits(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
+int gpu_tap(struct rf_view *view, int32_t tap, int32_t i, const float **row,
+            struct rf_error *error);
+
+#endif

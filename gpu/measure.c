@@ -1,0 +1,60 @@
+/* How fast the device reads its memory. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu/cuda_backend.h"
+
+enum { ROUNDS = 9 };
+static const size_t AREA = (size_t)1 << 30; /* larger than any cache */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Bytes a second of ROUNDS readings. */
+static int read_rounds(const struct gpu_backend *backend, void *area, const cudaEvent_t at[2],
+                       double speeds[ROUNDS], struct rf_error *error)
+{
+    cudaStream_t stream = backend->stream;
+    cudaError_t status = cudaMemsetAsync(area, 1, AREA, stream);
+    for (int i = 0; i < ROUNDS && status == cudaSuccess; i++) {
+        float ms = 0;
+        status = cudaEventRecord(at[0], stream);
+        if (status == cudaSuccess) status = gpu_read(stream, area, AREA, area);
+        if (status == cudaSuccess) status = cudaEventRecord(at[1], stream);
+        if (status == cudaSuccess) status = cudaEventSynchronize(at[1]);
+        if (status == cudaSuccess) status = cudaEventElapsedTime(&ms, at[0], at[1]);
+        speeds[i] = (double)AREA / ((double)ms * 1e-3);
+    }
+    return gpu_check(status, "reading memory", error);
+}
+
+int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
+                     const struct rf_allocator *allocator, struct rf_read_speed *speed,
+                     struct rf_error *error)
+{
+    (void)threads;
+    struct rf_backend *base;
+    double speeds[ROUNDS] = {0};
+    cudaEvent_t at[2] = {NULL, NULL};
+    int code = gpu_open(&base, options, allocator, error);
+    if (code) return code;
+    const struct gpu_backend *backend = gpu_backend_of(base);
+    void *area = gpu_take(backend, AREA, "measuring", error);
+    code = area ? 0 : RF_ERR_MEMORY;
+    for (int i = 0; !code && i < 2; i++)
+        code = gpu_check(cudaEventCreate(&at[i]), "an event", error);
+    if (!code) code = read_rounds(backend, area, at, speeds, error);
+    for (int i = 0; i < 2; i++)
+        if (at[i]) cudaEventDestroy(at[i]);
+    gpu_give(backend, area);
+    base->ops->free(base);
+    if (code) return code;
+    qsort(speeds, ROUNDS, sizeof *speeds, compare);
+    *speed =
+        (struct rf_read_speed){.bytes_per_second = speeds[ROUNDS / 2], .best = speeds[ROUNDS - 1]};
+    snprintf(speed->pattern, sizeof speed->pattern, "16 bytes a thread, all processors");
+    return 0;
+}

@@ -1,0 +1,489 @@
+/* Passes: what the host prepares, and the launches. Launches of passes over few rows are recorded
+ * as a graph when their shape comes for the second time. */
+#include <math.h>
+#include <string.h>
+
+#include "gpu/view.h"
+
+enum {
+    GRAPH_ROWS = RF_TREE_ROWS, /* of a pass whose launches are worth recording */
+    FEWEST_CHUNKS = 4
+};
+
+static const size_t MOST_PARTIALS = (size_t)64 << 20; /* floats */
+
+_Static_assert(sizeof(struct gpu_answer) == sizeof(struct rf_best) &&
+                   offsetof(struct gpu_answer, n) == offsetof(struct rf_best, n) &&
+                   offsetof(struct gpu_answer, mass) == offsetof(struct rf_best, mass) &&
+                   (int)GPU_BEST == (int)RF_MAX_BEST,
+               "answers are copied as they are");
+_Static_assert((int)GPU_KV_BLOCK == (int)RF_KV_POSITIONS, "blocks of caches");
+
+static struct gpu_row *host_rows(const struct gpu_view *view)
+{
+    return (struct gpu_row *)(void *)(view->host + view->upload.rows);
+}
+
+static struct gpu_tile *host_tiles(const struct gpu_view *view)
+{
+    return (struct gpu_tile *)(void *)(view->host + view->upload.tiles);
+}
+
+static int32_t *host_ints(const struct gpu_view *view, size_t part)
+{
+    return (int32_t *)(void *)(view->host + part);
+}
+
+static int32_t *device_ints(const struct gpu_view *view, size_t part)
+{
+    return (int32_t *)(void *)(view->device + part);
+}
+
+/* ---- preparing ---- */
+
+static int check_group(const struct gpu_view *view, const struct rf_rows *rows, int32_t index,
+                       struct rf_error *error)
+{
+    const struct rf_cache *cache = rows->cache;
+    if (rows->n < 1 || rows->first_pos < 0 || rows->n > cache->shape.n_ctx - rows->first_pos)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "group %d: %d rows from position %d on, in a context of %d", index, rows->n,
+                       rows->first_pos, cache->shape.n_ctx);
+    if (view->base.shape.kv != cache->shape.kv)
+        return rf_fail(error, RF_ERR_ARGUMENT,
+                       "group %d: the view cannot read a KV cache of this type", index);
+    if (rows->n > view->base.shape.max_rows - view->n_rows)
+        return rf_fail(error, RF_ERR_ARGUMENT, "group %d: its rows and those before are over %d",
+                       index, view->base.shape.max_rows);
+    return 0;
+}
+
+/* The rows of a group, and the slots of the positions that each row of a tree sees. */
+static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t table)
+{
+    struct gpu_row *made = host_rows(view) + view->n_rows;
+    int32_t *maps = host_ints(view, view->upload.maps);
+    for (int32_t i = 0; i < rows->n; i++) {
+        int32_t parent = rows->parents ? rows->parents[i] : i - 1;
+        made[i] =
+            (struct gpu_row){.position = parent < 0 ? rows->first_pos : made[parent].position + 1,
+                             .slot = rows->first_pos + i,
+                             .table = table,
+                             .first = rows->first_pos,
+                             .map = rows->parents ? (view->n_rows + i) * RF_TREE_ROWS : GPU_NO_MAP};
+        for (int32_t at = rows->parents ? i : -1; at >= 0; at = rows->parents[at])
+            maps[made[i].map + made[at].position - rows->first_pos] = rows->first_pos + at;
+        if (view->chunks < made[i].position / GPU_CHUNK + 1)
+            view->chunks = made[i].position / GPU_CHUNK + 1;
+    }
+}
+
+/* Rows of a tree differ in what they see, so each is a tile. */
+static void take_tiles(struct gpu_view *view, const struct rf_rows *rows)
+{
+    int32_t most = rows->parents ? 1 : GPU_TILE_ROWS;
+    for (int32_t i = 0; i < rows->n; i += most)
+        host_tiles(view)[view->n_tiles++] =
+            (struct gpu_tile){view->n_rows + i, rows->n - i < most ? rows->n - i : most};
+}
+
+static int check_pass(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
+{
+    int code = 0, has_trees = 0;
+    view->n_rows = 0;
+    for (int32_t g = 0; !code && g < pass->n_groups; g++) {
+        code = check_group(view, &pass->groups[g], g, error);
+        has_trees |= pass->groups[g].parents != NULL;
+        view->n_rows += pass->groups[g].n;
+    }
+    if (!code && has_trees && view->n_rows > RF_TREE_ROWS)
+        code = rf_fail(error, RF_ERR_ARGUMENT, "%d rows: a pass with branches has at most %d",
+                       view->n_rows, RF_TREE_ROWS);
+    if (!code && !pass->logprobs && pass->n_wanted > view->base.shape.max_logits)
+        code = rf_fail(error, RF_ERR_ARGUMENT, "%d answers: a pass has at most %d", pass->n_wanted,
+                       view->base.shape.max_logits);
+    return code;
+}
+
+static size_t chunks_of(const struct rf_rows *rows)
+{
+    return gpu_chunks(rows->first_pos + rows->n);
+}
+
+/* Makes the caches ready to be written, and lists groups, rows, tiles and blocks. */
+static int take_groups(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
+{
+    size_t n_blocks = 0, room = view->upload.n_blocks;
+    int code = 0;
+    for (int32_t g = 0; g < pass->n_groups; g++) n_blocks += chunks_of(&pass->groups[g]);
+    while (room < n_blocks) room *= 2;
+    if (room > view->upload.n_blocks) code = gpu_make_upload(view, room, error);
+    view->n_rows = view->n_tiles = 0;
+    view->chunks = FEWEST_CHUNKS;
+    n_blocks = 0;
+    for (int32_t g = 0; !code && g < pass->n_groups; g++) {
+        const struct rf_rows *rows = &pass->groups[g];
+        struct gpu_cache *cache = (struct gpu_cache *)rows->cache;
+        uint16_t **blocks = (uint16_t **)(void *)(view->host + view->upload.blocks) + n_blocks;
+        code = gpu_cache_own(cache, rows->first_pos, rows->first_pos + rows->n, error);
+        for (size_t c = 0; !code && c < chunks_of(rows); c++) blocks[c] = cache->blocks[c]->data;
+        take_rows(view, rows, (int32_t)n_blocks);
+        take_tiles(view, rows);
+        view->n_rows += rows->n;
+        n_blocks += chunks_of(rows);
+    }
+    /* Of few shapes, so that graphs are used again. */
+    int32_t chunks = FEWEST_CHUNKS;
+    while (chunks < view->chunks) chunks *= 2;
+    view->chunks = chunks;
+    return code;
+}
+
+static void read_embeddings(const struct gpu_view *view)
+{
+    const struct rf_op *op = &view->base.shape.program->body[0];
+    float *x = (float *)(void *)(view->host + view->upload.x);
+    for (int32_t g = 0; g < view->pass.n_groups; g++)
+        for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += view->params->n_embd)
+            gpu_read_table(op->weight[0], view->pass.groups[g].tokens[i], x);
+}
+
+static int take_masks(struct gpu_view *view, struct rf_error *error)
+{
+    const struct rf_pass *pass = &view->pass;
+    size_t words = gpu_mask_words(view);
+    view->has_masks = pass->masks && pass->n_best > 0 && !pass->logprobs;
+    if (!view->has_masks) return 0;
+    int code = gpu_make_masks(view, error);
+    if (code) return code;
+    for (int32_t i = 0; i < pass->n_wanted; i++) {
+        host_ints(view, view->upload.has_mask)[i] = pass->masks[i] != NULL;
+        if (pass->masks[i])
+            memcpy(view->host_masks + (size_t)i * words, pass->masks[i], words * sizeof(uint64_t));
+    }
+    return gpu_check(cudaMemcpyAsync(view->device_masks, view->host_masks,
+                                     (size_t)pass->n_wanted * words * sizeof(uint64_t),
+                                     cudaMemcpyHostToDevice, view->backend->stream),
+                     "copying masks", error);
+}
+
+/* Rows whose partial results are held at a time: at least a tile's. */
+static int32_t partial_rows(const struct gpu_view *view)
+{
+    struct gpu_heads heads = gpu_heads_of(view->pass.groups[0].cache);
+    size_t of_row = (size_t)heads.n_head * (size_t)view->chunks * (size_t)(heads.padded + 2);
+    size_t rows = MOST_PARTIALS / of_row;
+    if (rows < GPU_TILE_ROWS) rows = GPU_TILE_ROWS;
+    return rows < (size_t)view->n_rows ? (int32_t)rows : view->n_rows;
+}
+
+static int reserve_partials(struct gpu_view *view, struct rf_error *error)
+{
+    struct gpu_heads heads = gpu_heads_of(view->pass.groups[0].cache);
+    size_t floats = (size_t)partial_rows(view) * (size_t)heads.n_head * (size_t)view->chunks *
+                    (size_t)(heads.padded + 2);
+    if (floats <= view->n_partials) return 0;
+    gpu_forget_graphs(view);
+    gpu_give(view->backend, view->partials);
+    view->n_partials = 0;
+    view->partials = gpu_take(view->backend, floats * sizeof(float), "attention", error);
+    if (!view->partials) return RF_ERR_MEMORY;
+    view->n_partials = floats;
+    return 0;
+}
+
+static int prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
+{
+    int code = check_pass(view, pass, error);
+    if (!code) code = take_groups(view, pass, error);
+    if (code) return code;
+    view->pass = *pass;
+    read_embeddings(view);
+    for (int32_t i = 0; i < pass->n_wanted; i++) {
+        host_ints(view, view->upload.wanted)[i] = pass->wanted[i];
+        if (pass->logprobs) host_ints(view, view->upload.targets)[i] = pass->targets[i];
+    }
+    code = take_masks(view, error);
+    if (!code) code = reserve_partials(view, error);
+    if (code) return code;
+    size_t bytes =
+        view->upload.x + (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof(float);
+    return gpu_check(cudaMemcpyAsync(view->device, view->host, bytes, cudaMemcpyHostToDevice,
+                                     view->backend->stream),
+                     "copying a pass", error);
+}
+
+/* ---- launching ---- */
+
+static struct gpu_pass device_pass(const struct gpu_view *view)
+{
+    return (struct gpu_pass){
+        .rows = (const struct gpu_row *)(void *)(view->device + view->upload.rows),
+        .tiles = (const struct gpu_tile *)(void *)(view->device + view->upload.tiles),
+        .maps = device_ints(view, view->upload.maps),
+        .blocks = (uint16_t *const *)(void *)(view->device + view->upload.blocks)};
+}
+
+static const float *gain_of(const struct rf_weight *weight)
+{
+    return weight ? weight->data : NULL;
+}
+
+/* The matrices of one format and number of parts after the other. */
+static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
+                          const struct rf_op *op, int32_t n)
+{
+    int done[RF_OP_INPUTS] = {0};
+    cudaError_t status = cudaSuccess;
+    for (int32_t first = 0; status == cudaSuccess && first < op->n; first++) {
+        if (done[first]) continue;
+        struct gpu_linear args = {.format = op->weight[first]->format,
+                                  .n = n,
+                                  .k = (int32_t)op->weight[first]->columns,
+                                  .accumulate = op->accumulate,
+                                  .parts = gpu_parts(op->weight[first]->rows),
+                                  .in_16 = view->base.shape.precision == RF_PRECISION_16,
+                                  .x = view->slots[op->in[0]]};
+        for (int32_t l = first; l < op->n; l++) {
+            const struct rf_weight *weight = op->weight[l];
+            if (weight->format != args.format || gpu_parts(weight->rows) != args.parts) continue;
+            args.matrices[args.n_matrices++] = (struct gpu_matrix){.tiles = weight->data,
+                                                                   .bias = gain_of(op->bias[l]),
+                                                                   .y = view->slots[op->out[l]].f32,
+                                                                   .rows = (int32_t)weight->rows};
+            done[l] = 1;
+        }
+        status = gpu_linear(launch, &args);
+    }
+    return status;
+}
+
+static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
+                              const struct rf_op *op, int32_t n)
+{
+    const struct gpu_rope args = {.heads = gpu_heads_of(view->pass.groups[0].cache),
+                                  .pass = device_pass(view),
+                                  .q = view->slots[op->in[0]].f32,
+                                  .k = view->slots[op->in[1]].f32,
+                                  .v = view->slots[op->in[2]].f32,
+                                  .q_gain = gain_of(op->weight[0]),
+                                  .k_gain = gain_of(op->weight[1]),
+                                  .rotations = view->rotations,
+                                  .eps = view->params->rms_eps,
+                                  .rope_dim = view->params->rope_dim,
+                                  .is_neox = view->params->rope_style == RF_ROPE_NEOX,
+                                  .layer = op->layer};
+    return gpu_rope_store(launch, &args, n);
+}
+
+/* As many tiles at a time as there is room for partial results. */
+static cudaError_t attention(const struct gpu_view *view, const struct gpu_launch *launch,
+                             const struct rf_op *op)
+{
+    const struct gpu_tile *tiles = host_tiles(view);
+    int32_t room = partial_rows(view);
+    cudaError_t status = cudaSuccess;
+    struct gpu_attention args = {.heads = gpu_heads_of(view->pass.groups[0].cache),
+                                 .pass = device_pass(view),
+                                 .q = view->slots[op->in[0]].f32,
+                                 .partials = view->partials,
+                                 .layer = op->layer,
+                                 .chunks = view->chunks,
+                                 .scale = 1.0f / sqrtf((float)view->params->head_dim)};
+    for (int32_t t = 0; status == cudaSuccess && t < view->n_tiles; t += args.n_tiles) {
+        int32_t n = 0;
+        args.first_tile = t;
+        args.first_row = tiles[t].first;
+        args.n_tiles = 0;
+        while (t + args.n_tiles < view->n_tiles && n + tiles[t + args.n_tiles].n <= room)
+            n += tiles[t + args.n_tiles++].n;
+        status = gpu_attention(launch, &args);
+        if (status == cudaSuccess) status = gpu_merge(launch, &args, &view->slots[op->out[0]], n);
+    }
+    return status;
+}
+
+/* Norms and linear layers take n rows: all of the pass, or those of the head, which are `picked`.
+ */
+static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch *launch,
+                           const struct rf_op *op, const int32_t *picked, int32_t n)
+{
+    const struct gpu_rows *in = &view->slots[op->in[0]], *out = &view->slots[op->out[0]];
+    switch (op->kind) {
+    case RF_OP_EMBED:
+        return gpu_begin(launch, out->f32,
+                         (const float *)(const void *)(view->device + view->upload.x), out->width,
+                         device_pass(view).rows, n, view->rotations, view->frequencies,
+                         view->params->rope_dim / 2, (double)view->params->rope_magnitude);
+    case RF_OP_NORM:
+        return gpu_norm(launch, out, in->f32, gain_of(op->weight[0]), view->params->rms_eps, picked,
+                        n);
+    case RF_OP_LINEAR: return linear(view, launch, op, n);
+    case RF_OP_ROPE_STORE: return rope_store(view, launch, op, n);
+    case RF_OP_ATTENTION: return attention(view, launch, op);
+    case RF_OP_SILU_GATE: return gpu_silu_gate(launch, out, in->f32, view->slots[op->in[1]].f32, n);
+    case RF_OP_TAP:
+        return cudaMemcpyAsync(out->f32, in->f32, (size_t)n * (size_t)in->width * sizeof(float),
+                               cudaMemcpyDeviceToDevice, launch->stream);
+    }
+    return cudaErrorInvalidValue;
+}
+
+/* The head over the wanted rows, in groups that fit the logits. */
+static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *launch)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const struct rf_pass *pass = &view->pass;
+    int32_t most = view->base.shape.max_logits;
+    cudaError_t status = cudaSuccess;
+    for (int32_t done = 0; status == cudaSuccess && done < pass->n_wanted; done += most) {
+        int32_t n = pass->n_wanted - done < most ? pass->n_wanted - done : most;
+        for (int32_t o = 0; status == cudaSuccess && o < program->n_head; o++)
+            status = perform(view, launch, &program->head[o],
+                             device_ints(view, view->upload.wanted) + done, n);
+        if (status != cudaSuccess || (!pass->logprobs && !pass->n_best)) continue;
+        const struct gpu_choice args = {.logits = view->slots[RF_SLOT_LOGITS].f32,
+                                        .masks = view->has_masks ? view->device_masks : NULL,
+                                        .has_mask = device_ints(view, view->upload.has_mask),
+                                        .targets = device_ints(view, view->upload.targets) + done,
+                                        .splits = view->splits,
+                                        .best = pass->logprobs ? NULL : view->device_best,
+                                        .logprobs =
+                                            pass->logprobs ? view->device_logprobs + done : NULL,
+                                        .vocab = view->params->n_vocab,
+                                        .n_best = pass->logprobs ? 0 : pass->n_best};
+        status = gpu_choose(launch, &args, n);
+    }
+    return status;
+}
+
+/* All launches of a pass; *cancelled where it was stopped between them. */
+static cudaError_t launch_all(const struct gpu_view *view, const struct gpu_launch *launch,
+                              int *cancelled)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const atomic_int *cancel = view->base.cancel;
+    cudaError_t status = cudaSuccess;
+    for (int32_t o = 0; status == cudaSuccess && o < program->n_body; o++) {
+        const struct rf_op *op = &program->body[o];
+        *cancelled = op->may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+        if (*cancelled) return status;
+        status = perform(view, launch, op, NULL, view->n_rows);
+    }
+    return status == cudaSuccess ? answer(view, launch) : status;
+}
+
+/* ---- graphs ---- */
+
+static struct gpu_graph *find_graph(struct gpu_view *view, const struct gpu_shape *shape)
+{
+    struct gpu_graph *oldest = view->graphs;
+    for (struct gpu_graph *graph = view->graphs; graph < view->graphs + GPU_GRAPHS; graph++) {
+        if (graph->used && memcmp(&graph->shape, shape, sizeof *shape) == 0) return graph;
+        if (graph->used < oldest->used) oldest = graph;
+    }
+    if (oldest->launches) cudaGraphExecDestroy(oldest->launches);
+    *oldest = (struct gpu_graph){.shape = *shape};
+    return oldest;
+}
+
+static cudaError_t record(const struct gpu_view *view, struct gpu_graph *graph)
+{
+    const struct gpu_launch launch = {view->recorder, view->backend->overlap};
+    cudaGraph_t recorded = NULL;
+    int cancelled = 0;
+    cudaError_t status = cudaStreamBeginCapture(view->recorder, cudaStreamCaptureModeThreadLocal);
+    if (status != cudaSuccess) return status;
+    cudaError_t launched = launch_all(view, &launch, &cancelled);
+    status = cudaStreamEndCapture(view->recorder, &recorded);
+    if (launched != cudaSuccess) status = launched;
+    if (status == cudaSuccess && !cancelled)
+        status = cudaGraphInstantiate(&graph->launches, recorded, 0);
+    if (recorded) cudaGraphDestroy(recorded);
+    return status;
+}
+
+/* Launches a pass from its graph; 0 in *done where it has none. */
+static cudaError_t launch_graph(struct gpu_view *view, int *done)
+{
+    const struct rf_pass *pass = &view->pass;
+    *done = 0;
+    if (view->n_rows > GRAPH_ROWS || pass->logprobs || partial_rows(view) < view->n_rows)
+        return cudaSuccess;
+    const struct gpu_shape shape = {.rows = view->n_rows,
+                                    .tiles = view->n_tiles,
+                                    .chunks = view->chunks,
+                                    .wanted = pass->n_wanted,
+                                    .best = pass->n_best,
+                                    .masks = view->has_masks};
+    struct gpu_graph *graph = find_graph(view, &shape);
+    int is_new = !graph->used;
+    graph->used = view->base.passes + 1;
+    if (is_new) return cudaSuccess;
+    cudaError_t status = graph->launches ? cudaSuccess : record(view, graph);
+    if (status != cudaSuccess || !graph->launches) return status;
+    *done = 1;
+    return cudaGraphLaunch(graph->launches, view->backend->stream);
+}
+
+/* ---- a pass ---- */
+
+static cudaError_t copy_answers(const struct gpu_view *view)
+{
+    const struct rf_pass *pass = &view->pass;
+    size_t n = (size_t)pass->n_wanted;
+    cudaStream_t stream = view->backend->stream;
+    if (!n) return cudaSuccess;
+    if (pass->logprobs)
+        return cudaMemcpyAsync(view->host_logprobs, view->device_logprobs, n * sizeof(double),
+                               cudaMemcpyDeviceToHost, stream);
+    if (!pass->n_best) return cudaSuccess;
+    return cudaMemcpyAsync(view->host_best, view->device_best, n * sizeof(struct gpu_answer),
+                           cudaMemcpyDeviceToHost, stream);
+}
+
+static int run(struct gpu_view *view, struct rf_error *error)
+{
+    const struct gpu_launch launch = {view->backend->stream, view->backend->overlap};
+    const atomic_int *cancel = view->base.cancel;
+    int done = 0, cancelled = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+    if (cancelled) return rf_fail(error, RF_ERR_CANCELLED, "cancelled");
+    cudaError_t status = launch_graph(view, &done);
+    if (status == cudaSuccess && !done) status = launch_all(view, &launch, &cancelled);
+    if (status == cudaSuccess && !cancelled) status = copy_answers(view);
+    if (status == cudaSuccess) status = cudaEventRecord(view->done, view->backend->stream);
+    int code = gpu_check(status, "a pass", error);
+    return !code && cancelled ? rf_fail(error, RF_ERR_CANCELLED, "cancelled") : code;
+}
+
+int gpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error *error)
+{
+    struct gpu_view *view = (struct gpu_view *)base;
+    struct rf_error ignored; /* the answers of a pass that nobody waited for are gone */
+    gpu_enter(&view->backend->base);
+    if (view->is_pending) gpu_sync(base, &ignored);
+    int code = gpu_make_ready(view, error);
+    if (!code) code = prepare(view, pass, error);
+    if (!code) code = run(view, error);
+    view->is_pending = !code;
+    /* The pinned memory must not change under a copy of a pass that was given up. */
+    if (code) cudaStreamSynchronize(view->backend->stream);
+    return code;
+}
+
+int gpu_sync(struct rf_view *base, struct rf_error *error)
+{
+    struct gpu_view *view = (struct gpu_view *)base;
+    const struct rf_pass *pass = &view->pass;
+    if (!view->is_pending) return 0;
+    view->is_pending = 0;
+    gpu_enter(&view->backend->base);
+    int code = gpu_check(cudaEventSynchronize(view->done), "a pass", error);
+    if (code) return code;
+    size_t n = (size_t)pass->n_wanted;
+    if (pass->logprobs && n)
+        memcpy(pass->logprobs, view->host_logprobs, n * sizeof(double));
+    else if (pass->n_best && n)
+        memcpy(pass->best, view->host_best, n * sizeof *pass->best);
+    return 0;
+}

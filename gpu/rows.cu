@@ -1,0 +1,200 @@
+// Operations on single rows, and the entries of caches.
+#include "gpu/launch.cuh"
+
+enum { THREADS = 256 };
+
+// A block of threads for each row.
+static __global__ void begin(float *out, const float *x, int width, const struct gpu_row *rows,
+                             float *rotations, const double *frequencies, int half,
+                             double magnitude)
+{
+    wait_for_previous();
+    size_t row = blockIdx.x;
+    for (int j = threadIdx.x; j < width; j += THREADS) out[row * width + j] = x[row * width + j];
+    for (int j = threadIdx.x; j < half; j += THREADS) {
+        double s, c;
+        sincos(rows[row].position * frequencies[j], &s, &c);
+        rotations[(row * half + j) * 2] = (float)(magnitude * c);
+        rotations[(row * half + j) * 2 + 1] = (float)(magnitude * s);
+    }
+}
+
+extern "C" cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, const float *x,
+                                 int32_t width, const struct gpu_row *rows, int32_t n,
+                                 float *rotations, const double *frequencies, int32_t half,
+                                 double magnitude)
+{
+    return launch_kernel(launch, begin, dim3((unsigned)n), THREADS, 0, out, x, width, rows,
+                         rotations, frequencies, half, magnitude);
+}
+
+// The sum over all threads of a block, in one order.
+static __device__ double block_sum(double x)
+{
+    __shared__ double sums[THREADS / WARP];
+    x = warp_sum(x);
+    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = x;
+    __syncthreads();
+    double sum = 0;
+    for (int w = 0; w < THREADS / WARP; w++) sum += sums[w];
+    return sum;
+}
+
+static __device__ float rms_scale(double sum, int n, float eps)
+{
+    return __fdiv_rn(1.0f, __fsqrt_rn((float)(sum / n) + eps));
+}
+
+static __global__ void norm(struct gpu_rows out, const float *x, const float *gain, float eps,
+                            const int32_t *picked)
+{
+    wait_for_previous();
+    int row = blockIdx.x, n = out.width;
+    const float *from = x + (size_t)(picked ? picked[row] : row) * n;
+    double sum = 0;
+    for (int j = threadIdx.x; j < n; j += THREADS) sum += (double)from[j] * (double)from[j];
+    float scale = rms_scale(block_sum(sum), n, eps);
+    for (int first = threadIdx.x / WARP * WARP; first < out.pairs * GPU_PAIR; first += THREADS) {
+        int j = first + threadIdx.x % WARP;
+        float value = j < n ? __fmul_rn(__fmul_rn(from[j], scale), gain[j]) : 0.0f;
+        put_values(out, row, first, value);
+    }
+}
+
+extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
+                                const float *x, const float *gain, float eps, const int32_t *picked,
+                                int32_t n)
+{
+    return launch_kernel(launch, norm, dim3((unsigned)n), THREADS, 0, *out, x, gain, eps, picked);
+}
+
+// A warp for 32 values of a row.
+static __global__ void silu_gate(struct gpu_rows out, const float *gate, const float *up)
+{
+    wait_for_previous();
+    int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
+    if (first >= out.pairs * GPU_PAIR) return;
+    size_t at = (size_t)blockIdx.y * out.width + j;
+    float value = 0.0f;
+    if (j < out.width) value = gate[at] / (1.0f + expf(-gate[at])) * up[at];
+    put_values(out, blockIdx.y, first, value);
+}
+
+extern "C" cudaError_t gpu_silu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
+                                     const float *gate, const float *up, int32_t n)
+{
+    dim3 grid((unsigned)((out->pairs * GPU_PAIR + THREADS - 1) / THREADS), (unsigned)n);
+    return launch_kernel(launch, silu_gate, grid, THREADS, 0, *out, gate, up);
+}
+
+// ---- rotation ----
+
+static __device__ uint16_t half_bits(float x, int is_bf16)
+{
+    return is_bf16 ? bf16_bits(x) : __half_as_ushort(__float2half_rn(x));
+}
+
+// A warp for each head of q, then of k and v, of a row. A key's padding is zero, as a value's.
+static __global__ void rope_store(const __grid_constant__ struct gpu_rope args)
+{
+    wait_for_previous();
+    const struct gpu_heads &heads = args.heads;
+    int head = (blockIdx.x * THREADS + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
+    int row = blockIdx.y, dim = heads.dim, half = args.rope_dim / 2;
+    if (head >= heads.n_head + heads.n_head_kv) return;
+    int is_key = head >= heads.n_head;
+    if (is_key) head -= heads.n_head;
+    size_t at = ((size_t)row * (is_key ? heads.n_head_kv : heads.n_head) + head) * dim;
+    const float *from = (is_key ? args.k : args.q) + at, *gain = is_key ? args.k_gain : args.q_gain;
+    float scale = 1.0f;
+    if (gain) {
+        double sum = 0;
+        for (int j = lane; j < dim; j += WARP) sum += (double)from[j] * (double)from[j];
+        scale = rms_scale(warp_sum(sum), dim, args.eps);
+    }
+    auto value = [&](int j) {
+        return gain ? __fmul_rn(__fmul_rn(from[j], scale), gain[j]) : from[j];
+    };
+    const struct gpu_row &place = args.pass.rows[row];
+    uint16_t *entry = args.pass.blocks[place.table + place.slot / GPU_KV_BLOCK] +
+                      ((size_t)(args.layer * heads.n_head_kv + head) * 2 * GPU_KV_BLOCK +
+                       place.slot % GPU_KV_BLOCK) *
+                          heads.padded;
+    auto put = [&](int j, float x) {
+        if (is_key)
+            entry[j] = half_bits(x, heads.is_bf16);
+        else
+            args.q[at + j] = x;
+    };
+    const float *turns = args.rotations + (size_t)row * half * 2;
+    for (int i = lane; i < half; i += WARP) {
+        int a = args.is_neox ? i : 2 * i, b = args.is_neox ? i + half : 2 * i + 1;
+        float x = value(a), y = value(b), c = turns[2 * i], s = turns[2 * i + 1];
+        put(a, __fsub_rn(__fmul_rn(x, c), __fmul_rn(y, s)));
+        put(b, __fadd_rn(__fmul_rn(x, s), __fmul_rn(y, c)));
+    }
+    for (int j = args.rope_dim + lane; j < dim; j += WARP) put(j, value(j));
+    if (!is_key) return;
+    const float *v = args.v + at;
+    uint16_t *to = entry + (size_t)GPU_KV_BLOCK * heads.padded;
+    for (int j = lane; j < heads.padded; j += WARP) {
+        to[j] = j < dim ? half_bits(v[j], heads.is_bf16) : (uint16_t)0;
+        if (j >= dim) entry[j] = 0;
+    }
+}
+
+extern "C" cudaError_t gpu_rope_store(const struct gpu_launch *launch, const struct gpu_rope *args,
+                                      int32_t n)
+{
+    int warps = args->heads.n_head + args->heads.n_head_kv;
+    dim3 grid((unsigned)((warps * WARP + THREADS - 1) / THREADS), (unsigned)n);
+    return launch_kernel(launch, rope_store, grid, THREADS, 0, *args);
+}
+
+// ---- caches ----
+
+// A block of threads for each plane: K or V of a layer and head. Each thread moves its elements in
+// the order of the path, whose entries only move towards the front.
+static __global__ void keep(uint16_t *const *blocks, const int32_t *path, int n, int first,
+                            int padded)
+{
+    auto at = [&](int slot, int j) {
+        return blocks[slot / GPU_KV_BLOCK] +
+               ((size_t)blockIdx.x * GPU_KV_BLOCK + slot % GPU_KV_BLOCK) * padded + j;
+    };
+    for (int j = threadIdx.x; j < padded; j += blockDim.x)
+        for (int i = 0; i < n; i++) *at(first + i, j) = *at(first + path[i], j);
+}
+
+extern "C" cudaError_t gpu_keep(cudaStream_t stream, uint16_t *const *blocks, const int32_t *path,
+                                int32_t n, int32_t first, int32_t planes, int32_t padded)
+{
+    keep<<<(unsigned)planes, 128, 0, stream>>>(blocks, path, n, first, padded);
+    return cudaGetLastError();
+}
+
+// ---- measuring ----
+
+static __global__ void read_all(const uint4 *data, size_t n, uint32_t *out)
+{
+    uint32_t x = 0;
+    size_t stride = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 8 * stride) {
+        uint4 v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = i + j * stride < n ? __ldcs(data + i + j * stride) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int j = 0; j < 8; j++) x ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+    }
+    if (x == 0x9e3779b9u) *out = x; // keeps the loads
+}
+
+extern "C" cudaError_t gpu_read(cudaStream_t stream, const void *data, size_t bytes, uint32_t *out)
+{
+    int device = 0, processors = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    read_all<<<(unsigned)processors * 8, 256, 0, stream>>>((const uint4 *)data, bytes / 16, out);
+    return cudaGetLastError();
+}

@@ -1,0 +1,287 @@
+/* Making views: the memory of one pass. It is taken at the first pass, since each fork has a view
+ * and not all of them read. */
+#include <math.h>
+#include <string.h>
+
+#include "gpu/view.h"
+
+enum { FIRST_BLOCKS = 64 };
+
+static const struct rf_allocator *allocator_of(const struct gpu_view *view)
+{
+    return view->backend->base.allocator;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) & ~(size_t)255;
+}
+
+void gpu_forget_graphs(struct gpu_view *view)
+{
+    for (int g = 0; g < GPU_GRAPHS; g++)
+        if (view->graphs[g].launches) cudaGraphExecDestroy(view->graphs[g].launches);
+    memset(view->graphs, 0, sizeof view->graphs);
+}
+
+/* ---- pinned memory ---- */
+
+static int pin(void **memory, size_t bytes, struct rf_error *error)
+{
+    return gpu_check(cudaMallocHost(memory, bytes), "pinned memory", error);
+}
+
+static void unpin(void *memory)
+{
+    if (memory) cudaFreeHost(memory);
+}
+
+int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *error)
+{
+    size_t rows = (size_t)view->base.shape.max_rows;
+    struct gpu_upload made = {.n_blocks = n_blocks};
+    made.tiles = aligned(rows * sizeof(struct gpu_row));
+    made.maps = made.tiles + aligned(rows * sizeof(struct gpu_tile));
+    made.wanted = made.maps + aligned(RF_TREE_ROWS * RF_TREE_ROWS * sizeof(int32_t));
+    made.targets = made.wanted + aligned(rows * sizeof(int32_t));
+    made.has_mask = made.targets + aligned(rows * sizeof(int32_t));
+    made.blocks = made.has_mask + aligned(rows * sizeof(int32_t));
+    made.x = made.blocks + aligned(n_blocks * sizeof(uint16_t *));
+    made.bytes = made.x + rows * (size_t)view->params->n_embd * sizeof(float);
+    gpu_forget_graphs(view);
+    cudaStreamSynchronize(view->backend->stream);
+    unpin(view->host);
+    gpu_give(view->backend, view->device);
+    view->host = view->device = NULL;
+    view->upload = (struct gpu_upload){0};
+    void *host;
+    int code = pin(&host, made.bytes, error);
+    if (code) return code;
+    memset(host, 0, made.bytes);
+    view->host = host;
+    view->device = gpu_take(view->backend, made.bytes, "a pass", error);
+    if (!view->device) return RF_ERR_MEMORY;
+    view->upload = made;
+    return 0;
+}
+
+int gpu_make_masks(struct gpu_view *view, struct rf_error *error)
+{
+    size_t bytes = (size_t)view->base.shape.max_logits * gpu_mask_words(view) * sizeof(uint64_t);
+    void *host;
+    if (view->device_masks) return 0;
+    if (!view->host_masks) {
+        int code = pin(&host, bytes, error);
+        if (code) return code;
+        view->host_masks = host;
+    }
+    view->device_masks = gpu_take(view->backend, bytes, "masks", error);
+    return view->device_masks ? 0 : RF_ERR_MEMORY;
+}
+
+/* ---- buffers ---- */
+
+/* 1 if a matrix of that width takes rows in BF16 (or else in 8 bits). */
+static int is_wanted(const struct gpu_view *view, int32_t width, int in_bf16)
+{
+    const struct gpu_weights *weights = (const struct gpu_weights *)view->base.shape.weights;
+    for (int32_t i = 0; i < weights->n; i++) {
+        const struct rf_weight *weight = &weights->tensors[i];
+        if (weight->is_matrix && weight->columns == (size_t)width &&
+            gpu_takes_bf16(view, weight) == in_bf16)
+            return 1;
+    }
+    return 0;
+}
+
+static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
+{
+    const struct rf_slot_shape *shape = &view->base.shape.program->slots[s];
+    struct gpu_rows *slot = &view->slots[s];
+    size_t rows =
+        (size_t)(s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows);
+    slot->width = shape->width;
+    slot->pairs = (shape->width + GPU_PAIR - 1) / GPU_PAIR;
+    size_t padded = (size_t)slot->pairs * GPU_PAIR;
+    if (!shape->is_operand) {
+        slot->f32 =
+            gpu_take(view->backend, rows * (size_t)shape->width * sizeof(float), "a view", error);
+        return slot->f32 ? 0 : RF_ERR_MEMORY;
+    }
+    if (is_wanted(view, shape->width, 1)) {
+        slot->bf16 = gpu_take(view->backend, rows * padded * sizeof(uint16_t), "a view", error);
+        if (!slot->bf16) return RF_ERR_MEMORY;
+    }
+    if (is_wanted(view, shape->width, 0)) {
+        slot->codes = gpu_take(view->backend, rows * padded, "a view", error);
+        slot->scales =
+            gpu_take(view->backend, rows * padded / RF_BLOCK * 2 * sizeof(float), "a view", error);
+        if (!slot->codes || !slot->scales) return RF_ERR_MEMORY;
+    }
+    return 0;
+}
+
+static int frequencies_new(struct gpu_view *view, struct rf_error *error)
+{
+    const struct rf_params *params = view->params;
+    size_t half = (size_t)params->rope_dim / 2;
+    double *host = rf_malloc(allocator_of(view), half, sizeof *host, "view", error);
+    if (!host) return RF_ERR_MEMORY;
+    for (size_t i = 0; i < half; i++) {
+        host[i] = pow((double)params->rope_theta, -2.0 * (double)i / (double)params->rope_dim);
+        if (params->rope_freq_factors) host[i] /= (double)params->rope_freq_factors[i];
+        host[i] *= (double)params->rope_scale;
+    }
+    view->frequencies = gpu_take(view->backend, half * sizeof *host, "a view", error);
+    int code = view->frequencies ? 0 : RF_ERR_MEMORY;
+    if (!code)
+        code = gpu_check(cudaMemcpyAsync(view->frequencies, host, half * sizeof *host,
+                                         cudaMemcpyHostToDevice, view->backend->stream),
+                         "a view", error);
+    if (!code) code = gpu_check(cudaStreamSynchronize(view->backend->stream), "a view", error);
+    rf_free(allocator_of(view), host);
+    return code;
+}
+
+static int answers_new(struct gpu_view *view, struct rf_error *error)
+{
+    const struct rf_view_shape *shape = &view->base.shape;
+    size_t rows = (size_t)shape->max_rows, logits = (size_t)shape->max_logits;
+    void *best, *logprobs;
+    int code = pin(&best, logits * sizeof(struct gpu_answer), error);
+    if (code) return code;
+    view->host_best = best;
+    code = pin(&logprobs, rows * sizeof(double), error);
+    if (code) return code;
+    view->host_logprobs = logprobs;
+    view->device_best =
+        gpu_take(view->backend, logits * sizeof(struct gpu_answer), "a view", error);
+    view->device_logprobs = gpu_take(view->backend, rows * sizeof(double), "a view", error);
+    view->splits =
+        gpu_take(view->backend, logits * GPU_SPLITS * sizeof(struct gpu_split), "a view", error);
+    return view->device_best && view->device_logprobs && view->splits ? 0 : RF_ERR_MEMORY;
+}
+
+static void release(struct gpu_view *view)
+{
+    const struct gpu_backend *backend = view->backend;
+    gpu_forget_graphs(view);
+    for (int s = 0; s < RF_MAX_SLOTS; s++) {
+        gpu_give(backend, view->slots[s].f32);
+        gpu_give(backend, view->slots[s].bf16);
+        gpu_give(backend, view->slots[s].codes);
+        gpu_give(backend, view->slots[s].scales);
+        view->slots[s] = (struct gpu_rows){0};
+    }
+    void *const of_device[] = {view->rotations,   view->frequencies,    view->splits,
+                               view->device,      view->device_masks,   view->partials,
+                               view->device_best, view->device_logprobs};
+    for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
+        gpu_give(backend, of_device[i]);
+    unpin(view->host);
+    unpin(view->host_masks);
+    unpin(view->host_best);
+    unpin(view->host_logprobs);
+    if (view->recorder) cudaStreamDestroy(view->recorder);
+    if (view->done) cudaEventDestroy(view->done);
+    view->rotations = view->partials = NULL;
+    view->frequencies = view->device_logprobs = view->host_logprobs = NULL;
+    view->splits = NULL;
+    view->host = view->device = NULL;
+    view->host_masks = view->device_masks = NULL;
+    view->host_best = view->device_best = NULL;
+    view->recorder = NULL;
+    view->done = NULL;
+    view->n_partials = 0;
+}
+
+int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
+{
+    const struct rf_view_shape *shape = &view->base.shape;
+    size_t half = (size_t)view->params->rope_dim / 2;
+    int code = 0;
+    if (view->is_ready) return 0;
+    for (int32_t s = 0; !code && s < shape->program->n_slots; s++) code = slot_new(view, s, error);
+    if (!code) {
+        view->rotations = gpu_take(
+            view->backend, (size_t)shape->max_rows * half * 2 * sizeof(float), "a view", error);
+        code = view->rotations ? 0 : RF_ERR_MEMORY;
+    }
+    if (!code) code = frequencies_new(view, error);
+    if (!code) code = answers_new(view, error);
+    if (!code) code = gpu_make_upload(view, FIRST_BLOCKS, error);
+    if (!code)
+        code = gpu_check(cudaStreamCreateWithFlags(&view->recorder, cudaStreamNonBlocking),
+                         "a stream", error);
+    if (!code)
+        code = gpu_check(cudaEventCreateWithFlags(&view->done, cudaEventDisableTiming), "an event",
+                         error);
+    if (code) release(view);
+    view->is_ready = !code;
+    return code;
+}
+
+/* ---- views ---- */
+
+void gpu_view_free(struct rf_view *base)
+{
+    if (!base) return;
+    struct gpu_view *view = (struct gpu_view *)base;
+    const struct rf_allocator *allocator = allocator_of(view);
+    gpu_enter(&view->backend->base);
+    cudaStreamSynchronize(view->backend->stream);
+    release(view);
+    rf_free(allocator, view->logits);
+    for (int t = 0; t < RF_MAX_TAPS; t++) rf_free(allocator, view->taps[t]);
+    rf_free(allocator, view);
+}
+
+int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_view_shape *shape,
+                 struct rf_error *error)
+{
+    *out = NULL;
+    if (rf_kv_is_quantised(shape->kv))
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices hold keys and values in f16 or bf16, not in q8 or q4");
+    struct gpu_view *view = rf_calloc(queue->backend->allocator, 1, sizeof *view, "view", error);
+    if (!view) return RF_ERR_MEMORY;
+    view->base.shape = *shape;
+    view->backend = gpu_backend_of(queue->backend);
+    view->params = shape->program->params;
+    *out = &view->base;
+    return 0;
+}
+
+/* ---- what the host asks for after a pass ---- */
+
+/* Row i of a slot, in a copy [rows] that is made now. */
+static int copy_row(struct gpu_view *view, const struct gpu_rows *slot, float **copy, int32_t rows,
+                    int32_t i, const float **row, struct rf_error *error)
+{
+    size_t n = (size_t)slot->width;
+    gpu_enter(&view->backend->base);
+    if (!*copy)
+        *copy = rf_malloc(allocator_of(view), (size_t)rows * n, sizeof **copy, "view", error);
+    if (!*copy) return RF_ERR_MEMORY;
+    float *to = *copy + (size_t)i * n;
+    *row = to;
+    int code = gpu_check(cudaMemcpyAsync(to, slot->f32 + (size_t)i * n, n * sizeof *to,
+                                         cudaMemcpyDeviceToHost, view->backend->stream),
+                         "copying a row", error);
+    return code ? code
+                : gpu_check(cudaStreamSynchronize(view->backend->stream), "copying a row", error);
+}
+
+int gpu_logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
+{
+    struct gpu_view *view = (struct gpu_view *)base;
+    return copy_row(view, &view->slots[RF_SLOT_LOGITS], &view->logits, base->shape.max_logits, i,
+                    row, error);
+}
+
+int gpu_tap(struct rf_view *base, int32_t tap, int32_t i, const float **row, struct rf_error *error)
+{
+    struct gpu_view *view = (struct gpu_view *)base;
+    return copy_row(view, &view->slots[RF_SLOT_TAP + tap], &view->taps[tap], base->shape.max_rows,
+                    i, row, error);
+}

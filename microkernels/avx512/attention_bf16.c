@@ -1,0 +1,196 @@
+/* Attention over one chunk of BF16 keys and values with vdpbf16ps, which takes pairs: of elements
+ * of the head for scores, of positions for values. Sums run in the order of the pairs. Tiles share
+ * loads and never change the order of a sum. */
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "microkernels/avx512/mask.h"
+#include "microkernels/avx512/math.h"
+#include "microkernels/avx512/tier.h"
+#include "microkernels/x86.h"
+
+enum {
+    MAX_QUERIES = 6,  /* of a tile */
+    SCORE_BLOCKS = 4, /* K blocks of a tile: 6 x 4 accumulators */
+    VALUE_LANES = 4,  /* vectors of the head in a tile: 6 x 4 accumulators */
+    SLAB = 512,       /* elements of the head that are rounded at a time */
+    ROWS_AHEAD = 48   /* prefetch distance in rows of V */
+};
+
+/* Queries of a tile: a slab of their elements, scores, and weights. */
+struct tile_state {
+    _Alignas(64) uint16_t q[MAX_QUERIES][SLAB];
+    float score[MAX_QUERIES][RF_ATTENTION_CHUNK];
+    uint16_t weight[MAX_QUERIES][RF_ATTENTION_CHUNK];
+};
+
+INLINE __m512bh pair_of(const uint16_t *two)
+{
+    int32_t pair;
+    memcpy(&pair, two, sizeof pair);
+    return (__m512bh)_mm512_set1_epi32(pair);
+}
+
+/* Pairs (a[i], b[i]). */
+INLINE __m512bh pairs(__m256i a, __m256i b)
+{
+    const __m512i order =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    return (__m512bh)_mm512_permutex2var_epi16(_mm512_castsi256_si512(a), order,
+                                               _mm512_castsi256_si512(b));
+}
+
+INLINE __m256i load16(const uint16_t *from)
+{
+    return _mm256_loadu_si256((const __m256i *)from);
+}
+
+/* Rounds n elements of a query, with a zero after an odd number. */
+static void round_query(uint16_t *out, const float *q, size_t n)
+{
+    for (size_t j = 0; j < n; j += 16)
+        _mm256_store_si256((__m256i *)(out + j), (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(
+                                                     rf_mask16(n - j), q + j)));
+}
+
+/* Adds to the scores of nq queries over `blocks` K blocks from block b the products of the n
+ * elements from `first`. */
+INLINE void scores(const struct rf_attention_args *args, struct tile_state *tile, size_t b,
+                   size_t first, size_t n, int nq, int blocks)
+{
+    size_t dim = args->head_dim;
+    const uint16_t *k = args->k + (b * dim + first) * RF_KV_BLOCK;
+    __m512 acc[MAX_QUERIES * SCORE_BLOCKS];
+#pragma GCC unroll 6
+    for (int a = 0; a < nq; a++)
+#pragma GCC unroll 4
+        for (int s = 0; s < blocks; s++)
+            acc[a * blocks + s] =
+                first ? _mm512_loadu_ps(tile->score[a] + (b + (size_t)s) * RF_KV_BLOCK)
+                      : _mm512_setzero_ps();
+    for (size_t j = 0; j < n; j += 2) {
+        __m512bh keys[SCORE_BLOCKS];
+#pragma GCC unroll 4
+        for (int s = 0; s < blocks; s++) {
+            const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
+            keys[s] =
+                pairs(load16(at), j + 1 < n ? load16(at + RF_KV_BLOCK) : _mm256_setzero_si256());
+            _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
+        }
+#pragma GCC unroll 6
+        for (int a = 0; a < nq; a++) {
+            __m512bh two = pair_of(tile->q[a] + j);
+#pragma GCC unroll 4
+            for (int s = 0; s < blocks; s++)
+                acc[a * blocks + s] = _mm512_dpbf16_ps(acc[a * blocks + s], keys[s], two);
+        }
+    }
+#pragma GCC unroll 6
+    for (int a = 0; a < nq; a++)
+#pragma GCC unroll 4
+        for (int s = 0; s < blocks; s++)
+            _mm512_storeu_ps(tile->score[a] + (b + (size_t)s) * RF_KV_BLOCK, acc[a * blocks + s]);
+}
+
+/* From scores to weights exp(s - max), with zeros from `visible` to `padded`. */
+static void soften(const float *score, uint16_t *weights, float scale, size_t visible,
+                   size_t padded, float *max_out, float *sum_out)
+{
+    __m512 max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+    const __m512 factor = _mm512_set1_ps(scale);
+    for (size_t p = 0; p < visible; p += 16)
+        max = _mm512_mask_max_ps(max, rf_mask16(visible - p), max,
+                                 _mm512_mul_ps(_mm512_loadu_ps(score + p), factor));
+    *max_out = _mm512_reduce_max_ps(max);
+    __m512 top = _mm512_set1_ps(*max_out);
+    for (size_t p = 0; p < padded; p += 16) {
+        __mmask16 mask = rf_mask16(p < visible ? visible - p : 0);
+        __m512 below = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(score + p), factor), top);
+        __m256i weight = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_mov_ps(mask, rf_exp_ps(below)));
+        _mm256_storeu_si256((__m256i *)(weights + p), weight);
+        sum = _mm512_add_ps(
+            sum, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(weight), 16)));
+    }
+    *sum_out = _mm512_reduce_add_ps(sum);
+}
+
+/* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
+INLINE void values(const struct rf_attention_args *args, const struct tile_state *tile, size_t i,
+                   size_t d, size_t limit, int nq, int lanes)
+{
+    size_t stride = rf_padded(args->head_dim);
+    __m512 acc[MAX_QUERIES * VALUE_LANES];
+#pragma GCC unroll 24
+    for (int t = 0; t < nq * lanes; t++) acc[t] = _mm512_setzero_ps();
+    for (size_t p = 0; p < limit; p += 2) {
+        const uint16_t *v = args->v + p * stride + d;
+        __m512bh rows[VALUE_LANES];
+#pragma GCC unroll 4
+        for (int s = 0; s < lanes; s++) {
+            const uint16_t *at = v + (size_t)s * 16;
+            rows[s] =
+                pairs(load16(at), p + 1 < limit ? load16(at + stride) : _mm256_setzero_si256());
+            _mm_prefetch((const char *)(at + ((size_t)(s % 2) + ROWS_AHEAD) * stride), _MM_HINT_T1);
+        }
+#pragma GCC unroll 6
+        for (int a = 0; a < nq; a++) {
+            __m512bh two = pair_of(tile->weight[a] + p);
+#pragma GCC unroll 4
+            for (int s = 0; s < lanes; s++)
+                acc[a * lanes + s] = _mm512_dpbf16_ps(acc[a * lanes + s], rows[s], two);
+        }
+    }
+#pragma GCC unroll 6
+    for (int a = 0; a < nq; a++)
+#pragma GCC unroll 4
+        for (int s = 0; s < lanes; s++)
+            _mm512_storeu_ps(args->out + (i + (size_t)a) * args->ldo + d + (size_t)s * 16,
+                             acc[a * lanes + s]);
+}
+
+INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
+{
+    struct tile_state tile;
+    size_t limit = 0, dim = args->head_dim, padded = rf_padded(dim);
+    for (int a = 0; a < nq; a++)
+        if ((size_t)args->visible[i + (size_t)a] > limit)
+            limit = (size_t)args->visible[i + (size_t)a];
+    size_t blocks = (limit + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
+    for (size_t j = 0; j < dim; j += SLAB) {
+        size_t n = dim - j < SLAB ? dim - j : SLAB, b = 0;
+        for (int a = 0; a < nq; a++) round_query(tile.q[a], args->q[i + (size_t)a] + j, n);
+        for (; b + SCORE_BLOCKS <= blocks; b += SCORE_BLOCKS)
+            scores(args, &tile, b, j, n, nq, SCORE_BLOCKS);
+        for (; b < blocks; b++) scores(args, &tile, b, j, n, nq, 1);
+    }
+    for (int a = 0; a < nq; a++) {
+        float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
+        soften(tile.score[a], tile.weight[a], args->scale, (size_t)args->visible[i + (size_t)a],
+               blocks * RF_KV_BLOCK, tail, tail + 1);
+    }
+    size_t d = 0;
+    for (; d + VALUE_LANES * 16 <= padded; d += VALUE_LANES * 16)
+        values(args, &tile, i, d, limit, nq, VALUE_LANES);
+    for (; d < padded; d += 16) values(args, &tile, i, d, limit, nq, 1);
+}
+
+static void attention_bf16(const struct rf_attention_args *args)
+{
+    size_t i = 0;
+    for (; i + MAX_QUERIES <= args->n_q; i += MAX_QUERIES) queries(args, i, MAX_QUERIES);
+    switch (args->n_q - i) {
+    case 1: queries(args, i, 1); break;
+    case 2: queries(args, i, 2); break;
+    case 3: queries(args, i, 3); break;
+    case 4: queries(args, i, 4); break;
+    case 5: queries(args, i, 5); break;
+    default: break;
+    }
+}
+
+void rf_avx512_init_attention_bf16(struct rf_kernels *kernels)
+{
+    kernels->attention_bf16 = attention_bf16;
+}

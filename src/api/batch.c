@@ -1,0 +1,509 @@
+/* Answers in a batch: requests wait, are begun with the longest text that is already read, have
+ * their prompts read in slices, and then take part in every pass. */
+#include <riffle_experimental.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/generation.h"
+#include "api/kept.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+#include "speculate/batch.h"
+
+enum {
+    ANSWERS = 8,
+    MOST_ANSWERS = 32,
+    LEAST_SLICE = 16, /* rows of prompts in a pass */
+    FEW_UNREAD = 16,  /* a prompt with so few tokens left needs no slice */
+    SLOWER = 3        /* a slice may make a pass take so many times as long */
+};
+static const double GAIN = 0.3; /* of a measurement of slices */
+#define KEPT_BYTES (UINT64_C(1) << 30)
+
+struct member {
+    riffle_batch *batch;
+    int64_t id;
+    int32_t *prompt; /* freed when it is begun */
+    int32_t n_prompt, n_kept;
+    riffle_sampling sampling;
+    riffle_generate_options options;
+    riffle_on_event on_event;
+    riffle_on_answer on_answer;
+    void *user;
+    double added, begun, first;
+    int cancelled;
+    riffle_session *session; /* NULL while it waits */
+    struct generation generation;
+    struct rf_batch_part part;
+};
+
+struct riffle_batch {
+    riffle_session *root; /* has no tokens; its view reads all texts */
+    struct member **members;
+    size_t n_members, cap_members; /* in the order of their coming */
+    int64_t last_id;
+    int32_t most_answers;
+    struct kept kept;
+    uint64_t turn;      /* of the prompts that get a slice */
+    double row_seconds; /* that a row of a slice takes; 0: unknown */
+    uint64_t passes, rows;
+    double pass_seconds;
+};
+
+RF_API_OPTIONS(riffle_batch_options, .answers = 0)
+RF_API_OPTIONS(riffle_request, .n_prompt = 0)
+
+static const struct rf_allocator *allocator_of(const riffle_batch *batch)
+{
+    return &batch->root->model->allocator;
+}
+
+int riffle_batch_open(riffle_batch **batch, riffle_model *model,
+                      const riffle_batch_options *options)
+{
+    riffle_batch_options chosen;
+    struct rf_error error;
+    if (batch) *batch = NULL;
+    if (!batch || !model)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", batch ? "model" : "batch");
+    int code = take_riffle_batch_options(&chosen, options);
+    if (code) return code;
+    if (chosen.answers < 0 || chosen.answers > MOST_ANSWERS)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "answers %d: not between 1 and %d", chosen.answers,
+                            MOST_ANSWERS);
+    riffle_batch *opened = rf_calloc(&model->allocator, 1, sizeof *opened, "batch", &error);
+    if (!opened) return rf_api_fail(&error);
+    code = riffle_session_open(&opened->root, model, chosen.session);
+    if (code) {
+        rf_free(&model->allocator, opened);
+        return code;
+    }
+    uint64_t eighth = rf_memory_physical() / 8;
+    opened->most_answers = chosen.answers ? chosen.answers : ANSWERS;
+    opened->kept.most = chosen.kept_bytes     ? chosen.kept_bytes
+                        : eighth < KEPT_BYTES ? eighth
+                                              : KEPT_BYTES;
+    *batch = opened;
+    return 0;
+}
+
+static void free_member(struct member *member)
+{
+    const struct rf_allocator *allocator = allocator_of(member->batch);
+    if (member->session) riffle_session_close(member->session);
+    rf_free(allocator, member->prompt);
+    rf_free(allocator, member);
+}
+
+void riffle_batch_close(riffle_batch *batch)
+{
+    if (!batch || rf_api_enter(batch->root)) return;
+    const struct rf_allocator *allocator = allocator_of(batch);
+    for (size_t i = 0; i < batch->n_members; i++) {
+        struct rf_error ignored = {0};
+        if (batch->members[i]->session)
+            rf_generation_end(&batch->members[i]->generation, RF_ERR_CANCELLED, &ignored);
+        free_member(batch->members[i]);
+    }
+    rf_free(allocator, batch->members);
+    rf_kept_clear(&batch->kept);
+    rf_api_leave(batch->root, 0);
+    riffle_session_close(batch->root);
+    rf_free(allocator, batch);
+}
+
+/* ---- requests ---- */
+
+/* Everything that the request has but its place in the batch. */
+static int copy_request(riffle_batch *batch, const riffle_request *request, struct member **made)
+{
+    struct rf_error error;
+    int32_t n_ctx = rf_sequence_n_ctx(batch->root->sequence);
+    if (!request->prompt || request->n_prompt == 0)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "the prompt has no tokens");
+    if (request->n_prompt > (size_t)n_ctx)
+        return rf_api_error(RIFFLE_ERR_CONTEXT, "the prompt has %zu tokens, n_ctx is %d",
+                            request->n_prompt, n_ctx);
+    struct member *member = rf_calloc(allocator_of(batch), 1, sizeof *member, "answer", &error);
+    if (!member) return rf_api_fail(&error);
+    member->batch = batch;
+    member->prompt =
+        rf_malloc(allocator_of(batch), request->n_prompt, sizeof *member->prompt, "prompt", &error);
+    int code = member->prompt ? rf_api_take_generation(&member->options, request->generate)
+                              : rf_api_fail(&error);
+    if (!code) code = rf_api_take_sampling(&member->sampling, request->sampling);
+    if (code) {
+        free_member(member);
+        return code;
+    }
+    memcpy(member->prompt, request->prompt, request->n_prompt * sizeof *member->prompt);
+    member->n_prompt = (int32_t)request->n_prompt;
+    member->on_event = request->on_event;
+    member->on_answer = request->on_answer;
+    member->user = request->user;
+    member->added = rf_clock_seconds();
+    *made = member;
+    return 0;
+}
+
+static int64_t add(riffle_batch *batch, const riffle_request *request)
+{
+    riffle_request chosen;
+    struct member *member = NULL;
+    struct rf_error error;
+    int code = take_riffle_request(&chosen, request);
+    if (!code) code = copy_request(batch, &chosen, &member);
+    if (code) return code;
+    struct member **grown = rf_grow(allocator_of(batch), batch->members, batch->n_members, 1,
+                                    &batch->cap_members, sizeof *grown, "answers", &error);
+    if (!grown) {
+        free_member(member);
+        return rf_api_fail(&error);
+    }
+    batch->members = grown;
+    batch->members[batch->n_members++] = member;
+    member->id = ++batch->last_id;
+    return member->id;
+}
+
+static int check(const riffle_batch *batch)
+{
+    return batch ? 0 : rf_api_error(RIFFLE_ERR_ARGUMENT, "batch is NULL");
+}
+
+int64_t riffle_batch_add(riffle_batch *batch, const riffle_request *request)
+{
+    int code = check(batch);
+    if (!code) code = rf_api_enter(batch->root);
+    return code ? code : rf_api_leave(batch->root, add(batch, request));
+}
+
+int riffle_batch_cancel(riffle_batch *batch, int64_t id)
+{
+    int code = check(batch);
+    if (!code) code = rf_api_enter(batch->root);
+    if (code) return code;
+    struct member *found = NULL;
+    for (size_t i = 0; i < batch->n_members; i++)
+        if (batch->members[i]->id == id) found = batch->members[i];
+    if (found) found->cancelled = 1;
+    rf_api_leave(batch->root, 0);
+    return found ? 0
+                 : rf_api_error(RIFFLE_ERR_ARGUMENT, "answer %lld is not under way", (long long)id);
+}
+
+/* ---- the life of an answer ---- */
+
+static void tell_answer(const struct member *member, int64_t result, const struct rf_error *error)
+{
+    const riffle_session *session = member->session;
+    double now = rf_clock_seconds();
+    riffle_answer answer = {.id = member->id,
+                            .code = result < 0 ? (int)result : 0,
+                            .finish = session ? session->finish : RIFFLE_FINISH_CANCELLED,
+                            .sentence = session ? session->finish_sentence : "",
+                            .prompt_tokens = member->n_prompt,
+                            .kept_tokens = member->n_kept,
+                            .generated_tokens = result > 0 ? (int32_t)result : 0,
+                            .waiting_seconds = (session ? member->begun : now) - member->added,
+                            .first_seconds =
+                                member->first > 0.0 ? member->first - member->added : 0.0,
+                            .seconds = now - member->added};
+    if (result < 0) answer.sentence = error->text;
+    for (int32_t l = 0; session && l < session->levels.n_levels; l++) {
+        answer.drafted += session->levels.cascade->stats[l].drafted;
+        answer.accepted += session->levels.cascade->stats[l].accepted;
+    }
+    if (member->on_answer) member->on_answer(member->user, &answer);
+}
+
+/* The session stays for later prompts, and what its pace has learnt for all. */
+static void keep_session(struct member *member)
+{
+    riffle_batch *batch = member->batch;
+    batch->root->levels.cascade->pace = member->session->levels.cascade->pace;
+    rf_kept_add(&batch->kept, member->session);
+    member->session = NULL;
+}
+
+/* Ends the answer that members[i] is. */
+static void end(riffle_batch *batch, size_t i, int code, struct rf_error *error)
+{
+    struct member *member = batch->members[i];
+    int64_t result = code;
+    if (member->session) result = rf_generation_end(&member->generation, code, error);
+    tell_answer(member, result, error);
+    if (member->session && result >= 0) keep_session(member);
+    free_member(member);
+    batch->n_members--;
+    memmove(&batch->members[i], &batch->members[i + 1],
+            (batch->n_members - i) * sizeof *batch->members);
+}
+
+static void end_cancelled(riffle_batch *batch)
+{
+    struct rf_error error;
+    struct rf_yield none;
+    for (size_t i = batch->n_members; i-- > 0;) {
+        struct member *member = batch->members[i];
+        if (!member->cancelled) continue;
+        if (member->session)
+            rf_generation_take(&member->generation, &none, RF_ERR_CANCELLED, &error);
+        end(batch, i, 0, &error);
+    }
+}
+
+/* Tokens of the text that are read. */
+static int32_t n_read_of(const struct member *member)
+{
+    return rf_sequence_n_read(member->session->sequence);
+}
+
+/* The text that the prompt's beginning is taken from. */
+struct donor {
+    const struct member *member; /* an answer that is under way; NULL: none */
+    int32_t kept;                /* or a kept text; -1: none */
+    int32_t common;
+};
+
+static struct donor find_donor(const riffle_batch *batch, const struct member *member)
+{
+    struct donor donor = {.member = NULL};
+    donor.kept = rf_kept_find(&batch->kept, member->prompt, member->n_prompt, &donor.common);
+    for (size_t i = 0; i < batch->n_members; i++) {
+        const struct member *other = batch->members[i];
+        if (!other->session) continue;
+        int32_t common = rf_common_tokens(other->session, member->prompt, member->n_prompt);
+        if (common > donor.common) donor = (struct donor){other, -1, common};
+    }
+    return donor;
+}
+
+/* 1 if it is better to wait until the other answer has read what both have in common. */
+static int should_wait(const struct donor *donor)
+{
+    return donor->member && n_read_of(donor->member) + FEW_UNREAD < donor->common;
+}
+
+/* Opens the member's session with the tokens that the donor has read. */
+static int open_member(riffle_batch *batch, struct member *member, const struct donor *donor,
+                       struct rf_error *error)
+{
+    riffle_session *from = donor->member      ? donor->member->session
+                           : donor->kept >= 0 ? batch->kept.texts[donor->kept].session
+                                              : batch->root;
+    if (donor->kept >= 0 && rf_sequence_n_committed(from->sequence) == donor->common) {
+        member->session = rf_kept_take(&batch->kept, donor->kept); /* it goes on */
+        riffle_session_reset_stats(member->session);
+    } else {
+        int code = rf_api_fork(&member->session, from, 1, error);
+        if (code) return code;
+        rf_sequence_rewind(member->session->sequence, donor->common);
+    }
+    struct rf_sequence *sequence = member->session->sequence;
+    int32_t n_read = rf_sequence_n_read(sequence);
+    member->n_kept = n_read < donor->common ? n_read : donor->common;
+    return rf_sequence_append(sequence, member->prompt + donor->common,
+                              member->n_prompt - donor->common, error);
+}
+
+static int on_event(void *user, const riffle_event *event)
+{
+    struct member *member = user;
+    if (event->token >= 0 && member->first == 0.0) member->first = rf_clock_seconds();
+    return member->on_event ? member->on_event(member->user, event) : 0;
+}
+
+/* On failure the member has no session. */
+static int begin(riffle_batch *batch, struct member *member, const struct donor *donor,
+                 struct rf_error *error)
+{
+    member->begun = rf_clock_seconds();
+    int code = open_member(batch, member, donor, error);
+    if (!code && rf_api_set_sampling(member->session, &member->sampling)) {
+        code = RIFFLE_ERR_ARGUMENT;
+        rf_fail(error, code, "%s", riffle_last_error());
+    }
+    if (!code)
+        code = rf_generation_begin(&member->generation, member->session, &member->options, on_event,
+                                   member, error);
+    if (!code) return 0;
+    riffle_session_close(member->session);
+    member->session = NULL;
+    return code;
+}
+
+/* Begins waiting answers, in their order, while there are places for them. */
+static void begin_waiting(riffle_batch *batch)
+{
+    int32_t under_way = 0;
+    for (size_t i = 0; i < batch->n_members; i++) under_way += batch->members[i]->session != NULL;
+    for (size_t i = 0; i < batch->n_members && under_way < batch->most_answers; i++) {
+        struct member *member = batch->members[i];
+        struct rf_error error;
+        if (member->session) continue;
+        struct donor donor = find_donor(batch, member);
+        if (should_wait(&donor)) continue;
+        int code = begin(batch, member, &donor, &error);
+        under_way += !code;
+        if (code) end(batch, i--, code, &error);
+    }
+}
+
+/* ---- passes ---- */
+
+static int32_t unread_of(const struct member *member)
+{
+    const struct rf_sequence *sequence = member->session->sequence;
+    return rf_sequence_unread(sequence, member->session->view, rf_sequence_n_committed(sequence));
+}
+
+static int is_reading(const struct member *member)
+{
+    return unread_of(member) > FEW_UNREAD;
+}
+
+/* The parts of a pass while they are collected. */
+struct parts {
+    struct rf_batch_part *list[MOST_ANSWERS];
+    struct member *members[MOST_ANSWERS];
+    int32_t n, rounds, rows, slices; /* rows of all parts, and of the slices */
+};
+
+static void add_part(struct parts *parts, struct member *member, int32_t rows)
+{
+    parts->list[parts->n] = &member->part;
+    parts->members[parts->n++] = member;
+    parts->rows += rows;
+}
+
+/* One round of each answer whose prompt is read. */
+static void add_rounds(const riffle_batch *batch, struct parts *parts)
+{
+    const struct rf_view_shape *view = &batch->root->view->shape;
+    for (size_t k = 0; k < batch->n_members && parts->rounds < view->max_logits; k++) {
+        struct member *member = batch->members[(k + batch->turn) % batch->n_members];
+        if (!member->session || is_reading(member)) continue;
+        int32_t unread = unread_of(member), rows = unread > 0 ? unread : 1;
+        if (parts->rows + rows > view->max_rows) continue;
+        member->part.cascade = member->session->levels.cascade;
+        member->part.max = rf_generation_room(&member->generation);
+        add_part(parts, member, rows);
+        parts->rounds++;
+    }
+}
+
+/* Expected seconds of a pass over the rounds' rows, as a mean of what their texts' lengths let
+ * expect; 0: nothing was measured yet. */
+static double seconds_of_rounds(const struct parts *parts)
+{
+    double sum = 0.0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < parts->rounds; i++) {
+        const struct rf_pace *pace = &parts->members[i]->session->levels.cascade->pace;
+        if (!pace->has_unit) continue;
+        sum += rf_pace_cost(pace, pace->n_levels - 1, parts->rounds);
+        n++;
+    }
+    return n ? sum / n : 0.0;
+}
+
+/* Rows of prompts beside the rounds: as many as make the pass SLOWER. */
+static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts)
+{
+    if (batch->row_seconds <= 0.0) return LEAST_SLICE;
+    double rows = (SLOWER - 1) * seconds_of_rounds(parts) / batch->row_seconds;
+    return rows < LEAST_SLICE ? LEAST_SLICE : rows > RF_MAX_ROWS ? RF_MAX_ROWS : (int32_t)rows;
+}
+
+/* Learns from a pass what a row of a slice takes. */
+static void learn(riffle_batch *batch, const struct parts *parts, const struct rf_batch_cost *cost)
+{
+    if (parts->n == parts->rounds || !cost->rows) return;
+    double more = (cost->seconds - seconds_of_rounds(parts)) / parts->slices;
+    if (more <= 0.0) return;
+    batch->row_seconds += (batch->row_seconds > 0.0 ? GAIN : 1.0) * (more - batch->row_seconds);
+}
+
+/* Slices of the prompts, in turn, but for the last token of each, which a round reads. */
+static void add_slices(riffle_batch *batch, struct parts *parts)
+{
+    int32_t most = batch->root->view->shape.max_rows, room = most - parts->rows;
+    int32_t left = parts->rounds ? slice_beside(batch, parts) : most;
+    if (left > room) left = room;
+    for (size_t k = 0; k < batch->n_members && left > 0; k++) {
+        struct member *member = batch->members[(k + batch->turn) % batch->n_members];
+        if (!member->session || !is_reading(member)) continue;
+        int32_t unread = unread_of(member) - 1, n = unread < left ? unread : left;
+        member->part.cascade = NULL;
+        member->part.sequence = member->session->sequence;
+        member->part.n_text = n_read_of(member) + n;
+        add_part(parts, member, n);
+        parts->slices += n;
+        left -= n;
+    }
+    batch->turn++;
+}
+
+static size_t index_of(const riffle_batch *batch, const struct member *member)
+{
+    size_t i = 0;
+    while (batch->members[i] != member) i++;
+    return i;
+}
+
+static void run_pass(riffle_batch *batch)
+{
+    struct parts parts = {.n = 0};
+    struct rf_batch_cost cost;
+    add_rounds(batch, &parts);
+    add_slices(batch, &parts);
+    if (!parts.n) return;
+    rf_batch_run(batch->root->view, parts.list, parts.n, &cost);
+    learn(batch, &parts, &cost);
+    batch->passes += cost.rows > 0;
+    batch->rows += (uint64_t)cost.rows;
+    batch->pass_seconds += cost.seconds;
+    for (int32_t i = 0; i < parts.n; i++) {
+        struct member *member = parts.members[i];
+        struct rf_batch_part *part = &member->part;
+        int code = part->n;
+        if (part->cascade)
+            code = rf_generation_take(&member->generation, part->yield, part->n, &part->error);
+        if (code) end(batch, index_of(batch, member), code, &part->error);
+    }
+}
+
+int32_t riffle_batch_step(riffle_batch *batch)
+{
+    int code = check(batch);
+    if (!code) code = rf_api_enter(batch->root);
+    if (code) return code;
+    end_cancelled(batch);
+    begin_waiting(batch);
+    run_pass(batch);
+    return (int32_t)rf_api_leave(batch->root, (int64_t)batch->n_members);
+}
+
+int riffle_batch_get_stats(const riffle_batch *batch, riffle_batch_stats *stats, size_t stats_size)
+{
+    if (!batch || !stats)
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", batch ? "stats" : "batch");
+    riffle_batch_stats found = {.kept_texts = batch->kept.n,
+                                .kept_bytes = batch->kept.bytes,
+                                .passes = batch->passes,
+                                .rows = batch->rows,
+                                .pass_seconds = batch->pass_seconds};
+    for (size_t i = 0; i < batch->n_members; i++) {
+        const struct member *member = batch->members[i];
+        if (!member->session)
+            found.waiting++;
+        else if (is_reading(member))
+            found.reading++;
+        else
+            found.generating++;
+    }
+    rf_api_give(stats, stats_size, &found, sizeof found);
+    return 0;
+}

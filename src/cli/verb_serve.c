@@ -1,0 +1,43 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/engine.h"
+#include "serve/serve.h"
+
+/* The name of the model's file without its ending, which clients can write. For free(). */
+static char *file_name(const char *path)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/') end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/';) begin--;
+    if (end - begin > 5 && strncmp(path + end - 5, ".gguf", 5) == 0) end -= 5;
+    return cli_copy(path + begin, end - begin);
+}
+
+int verb_serve(const struct cli_options *options)
+{
+    struct engine engine;
+    struct rf_error error;
+    riffle_session_options session;
+    const char *key = options->api_key ? options->api_key : getenv("RIFFLE_API_KEY");
+    struct rf_serve_options serve = {.host = options->host,
+                                     .port = options->port,
+                                     .api_key = key && key[0] ? key : NULL,
+                                     .answers = options->answers,
+                                     .queue = options->queue,
+                                     .kept_bytes = (int64_t)options->kept_mb * 1000000};
+    if (rf_serve_check(&serve, &error))
+        return cli_usage_error("%s (choose with --host and --api-key)", error.text);
+    int status = engine_open_model(&engine, options, 0);
+    if (status != CLI_OK) return status;
+    engine_session_options(options, &session);
+    serve.model = engine.model;
+    char *name = file_name(engine.path);
+    serve.name = options->name ? options->name : name;
+    serve.session = &session;
+    serve.sampling = &engine.sampling;
+    status = rf_serve(&serve, &error) ? cli_fail("%s", error.text) : CLI_OK;
+    free(name);
+    engine_close(&engine);
+    return status;
+}

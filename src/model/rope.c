@@ -1,0 +1,101 @@
+#include "model/rope.h"
+
+#include <math.h>
+
+static const double two_pi = 6.28318530717958647692;
+
+static float *factors_new(struct rf_reading *reading)
+{
+    size_t n = (size_t)reading->source->params.rope_dim / 2;
+    return reading->code ? NULL : rf_keep(reading, n, sizeof(float), "rope factors");
+}
+
+/* transformers, modeling_rope_utils.py, _compute_llama3_parameters. */
+void rf_rope_llama3(struct rf_reading *reading, const struct rf_llama3 *llama3)
+{
+    struct rf_params *params = &reading->source->params;
+    double factor = llama3->factor, low = llama3->low_freq, high = llama3->high_freq;
+    if (!(low > 0 && high > low && isfinite(high)) || llama3->original <= 0)
+        rf_bad(reading, RF_ERR_FORMAT,
+               "the llama3 scaling needs 0 < low_freq_factor < high_freq_factor and "
+               "original_max_position_embeddings");
+    float *factors = factors_new(reading);
+    for (int32_t i = 0; factors && i < params->rope_dim / 2; i++) {
+        double wavelength = two_pi * pow((double)params->rope_theta, 2.0 * i / params->rope_dim);
+        double divisor = 1;
+        if (wavelength > llama3->original / low) {
+            divisor = factor;
+        } else if (wavelength >= llama3->original / high) {
+            double smooth = (llama3->original / wavelength - low) / (high - low);
+            divisor = 1 / ((1 - smooth) / factor + smooth);
+        }
+        factors[i] = (float)divisor;
+    }
+    params->rope_freq_factors = factors;
+}
+
+double rf_yarn_magnitude(double factor, double weight)
+{
+    return factor <= 1 ? 1 : 0.1 * weight * log(factor) + 1;
+}
+
+/* The pair, as a real number, that turns so often in the original context. */
+static double pair_turning(const struct rf_params *params, double original, double turns)
+{
+    return params->rope_dim * log(original / (turns * two_pi)) /
+           (2 * log((double)params->rope_theta));
+}
+
+/* The first and last pair of the ramp. Where one lies outside of what a head has, transformers and
+ * llama.cpp disagree about an empty ramp, so there must be one. */
+static void find_ramp(struct rf_reading *reading, const struct rf_yarn *yarn, double *low,
+                      double *high)
+{
+    const struct rf_params *params = &reading->source->params;
+    *low = pair_turning(params, yarn->original, yarn->beta_fast);
+    *high = pair_turning(params, yarn->original, yarn->beta_slow);
+    if (yarn->is_whole) {
+        *low = floor(*low);
+        *high = ceil(*high);
+    }
+    *low = fmax(*low, 0);
+    *high = fmin(*high, params->rope_dim - 1);
+    if (!(*low <= *high))
+        rf_bad(reading, RF_ERR_UNSUPPORTED,
+               "the YaRN scaling from %g positions with beta_fast %g and beta_slow %g leaves no "
+               "ramp between the frequencies of %d elements",
+               yarn->original, yarn->beta_fast, yarn->beta_slow, params->rope_dim);
+    if (*low == *high) *high += 0.001; /* as transformers and llama.cpp do */
+}
+
+static int is_at_least(double value, double least)
+{
+    return isfinite(value) && value >= least;
+}
+
+/* transformers, modeling_rope_utils.py, _compute_yarn_parameters. */
+void rf_rope_yarn(struct rf_reading *reading, const struct rf_yarn *yarn)
+{
+    struct rf_params *params = &reading->source->params;
+    double low = 0, high = 0;
+    if (!is_at_least(yarn->factor, 1) || !is_at_least(yarn->original, 1) ||
+        !(yarn->beta_slow > 0) ||
+        !(yarn->beta_fast > yarn->beta_slow && isfinite(yarn->beta_fast)) ||
+        !(yarn->magnitude > 0 && isfinite(yarn->magnitude)) || !(params->rope_theta > 1))
+        rf_bad(reading, RF_ERR_FORMAT,
+               "the YaRN scaling needs a factor from 1 on, 0 < beta_slow < beta_fast, an attention "
+               "factor above 0 and a base frequency (theta) above 1");
+    else
+        find_ramp(reading, yarn, &low, &high);
+    float *factors = factors_new(reading);
+    for (int32_t i = 0; factors && i < params->rope_dim / 2; i++) {
+        double slowed = fmin(fmax((i - low) / (high - low), 0), 1);
+        factors[i] = (float)(1 / (slowed / yarn->factor + (1 - slowed)));
+    }
+    if (!factors) return;
+    params->rope_freq_factors = factors;
+    params->rope_magnitude = (float)yarn->magnitude;
+    double n_ctx = floor(yarn->factor * yarn->original);
+    if (n_ctx > params->n_ctx_train)
+        params->n_ctx_train = n_ctx < INT32_MAX ? (int32_t)n_ctx : INT32_MAX;
+}

@@ -1,0 +1,160 @@
+#include "speculate/batch.h"
+
+#include "speculate/model_level.h"
+
+static struct rf_model_level *target_of(const struct rf_cascade *cascade)
+{
+    return cascade->levels[cascade->n_levels - 1].self;
+}
+
+static int is_round(const struct rf_batch_part *part)
+{
+    return part->cascade != NULL;
+}
+
+/* The part takes part in the pass. */
+static int has_rows(const struct rf_batch_part *part)
+{
+    return part->n == 0 && (!is_round(part) || part->round.placed < 0);
+}
+
+static void fail(struct rf_batch_part *part, int code)
+{
+    part->n = code;
+    if (is_round(part)) rf_cascade_drop(part->cascade);
+}
+
+/* What a pass over these parts has beside the rows of one of them, as far as that is known. */
+static struct rf_other_rows beside(struct rf_batch_part *const *parts, int32_t n_parts,
+                                   const struct rf_batch_part *one)
+{
+    struct rf_other_rows others = {0};
+    for (int32_t i = 0; i < n_parts; i++) {
+        if (!is_round(parts[i]) || parts[i] == one) continue;
+        others.rows += parts[i]->rows;
+        others.context +=
+            (int64_t)parts[i]->rows * rf_sequence_n_committed(parts[i]->cascade->sequence);
+    }
+    return others;
+}
+
+/* The first half of a round. */
+static void begin(struct rf_batch_part *part, int32_t room)
+{
+    struct rf_cascade *cascade = part->cascade;
+    int code = rf_cascade_begin(cascade, part->max, &part->round, &part->error);
+    if (code)
+        fail(part, code);
+    else if (part->round.placed < 0)
+        rf_model_level_ask(target_of(cascade), &part->round.question, room, &part->ask);
+}
+
+static int32_t unread_of(const struct rf_batch_part *part, const struct rf_view *view)
+{
+    if (!is_round(part)) return rf_sequence_unread(part->sequence, view, part->n_text);
+    const struct rf_sequence *sequence = part->cascade->sequence;
+    return rf_sequence_unread(sequence, view, rf_sequence_n_committed(sequence));
+}
+
+/* Makes the asks of all parts. Drafts share the rows that are left. */
+static void begin_all(const struct rf_view *view, struct rf_batch_part *const *parts,
+                      int32_t n_parts)
+{
+    int32_t rounds = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
+    for (int32_t i = 0; i < n_parts; i++) {
+        struct rf_batch_part *part = parts[i];
+        int32_t unread = unread_of(part, view);
+        part->n = 0;
+        part->ask =
+            (struct rf_ask){.sequence = part->sequence, .n_text = part->n_text, .reads_only = 1};
+        part->rows = unread > 0 ? unread : 1;
+        rounds += is_round(part);
+        room -= part->rows;
+    }
+    if (room > answers - rounds) room = answers - rounds;
+    for (int32_t i = 0; i < n_parts; i++) {
+        struct rf_batch_part *part = parts[i];
+        if (!is_round(part)) continue;
+        struct rf_pace *pace = &part->cascade->pace;
+        pace->others = beside(parts, n_parts, part);
+        pace->other_tokens = rounds - 1;
+        pace->has_slices = rounds < n_parts;
+        begin(part, room);
+        int32_t n_draft = has_rows(part) ? part->ask.n_draft : 0;
+        part->rows = has_rows(part) ? part->rows + n_draft : 0;
+        room -= n_draft;
+    }
+}
+
+/* Brings what a pass found to the rounds that were in it. */
+static void answer(struct rf_batch_part *const *read, int32_t n_read, const struct rf_best *best,
+                   const struct rf_read_cost *cost)
+{
+    /* Slices answer nothing and may have many rows, so their passes say little of costs. */
+    int counts = cost->rows <= RF_PACE_ROWS;
+    for (int32_t i = 0; i < n_read; i++) counts &= is_round(read[i]);
+    for (int32_t i = 0; i < n_read; i++) {
+        struct rf_batch_part *part = read[i];
+        if (!is_round(part)) continue;
+        struct rf_question *question = &part->round.question;
+        question->rows = counts ? cost->rows : 0;
+        question->others = beside(read, n_read, part);
+        question->seconds = cost->seconds;
+        part->cascade->stats[part->cascade->n_levels - 1].seconds += cost->seconds / n_read;
+        int code = rf_model_level_answer(target_of(part->cascade), question, &part->ask,
+                                         best + part->ask.first, part->round.choices, &part->error);
+        if (code) fail(part, code);
+    }
+}
+
+/* The pass over these parts. */
+static int read_parts(struct rf_view *view, struct rf_batch_part *const *read, int32_t n_read,
+                      struct rf_read_cost *cost, struct rf_error *error)
+{
+    struct rf_ask asks[RF_MAX_ROWS];
+    struct rf_best best[RF_TREE_ROWS];
+    struct rf_read_options options = {.best = best};
+    for (int32_t i = 0; i < n_read; i++) {
+        asks[i] = read[i]->ask;
+        int32_t n_best = is_round(read[i]) ? rf_model_level_n_best(target_of(read[i]->cascade),
+                                                                   &read[i]->round.question)
+                                           : 0;
+        if (n_best > options.n_best) options.n_best = n_best;
+    }
+    if (options.n_best == 0) options.best = NULL;
+    int code = rf_read(view, asks, n_read, &options, cost, error);
+    if (code) return code;
+    for (int32_t i = 0; i < n_read; i++) read[i]->ask.first = asks[i].first;
+    answer(read, n_read, best, cost);
+    return 0;
+}
+
+/* The second half of a round. */
+static void finish(struct rf_batch_part *part)
+{
+    struct rf_cascade *cascade = part->cascade;
+    if (part->n >= 0) part->n = rf_cascade_end(cascade, &part->round, part->yield, &part->error);
+    cascade->pace.others = (struct rf_other_rows){0};
+    cascade->pace.other_tokens = cascade->pace.has_slices = 0;
+}
+
+void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
+                  struct rf_batch_cost *cost)
+{
+    struct rf_batch_part *read[RF_MAX_ROWS];
+    struct rf_read_cost taken = {0};
+    struct rf_error error;
+    int32_t n_read = 0;
+    begin_all(view, parts, n_parts);
+    for (int32_t i = 0; i < n_parts; i++)
+        if (has_rows(parts[i])) read[n_read++] = parts[i];
+    int code = n_read ? read_parts(view, read, n_read, &taken, &error) : 0;
+    for (int32_t i = 0; code && i < n_read; i++) {
+        int alone = n_read == 1 ? code : read_parts(view, &read[i], 1, &taken, &read[i]->error);
+        if (n_read == 1) read[i]->error = error;
+        if (alone) fail(read[i], alone);
+    }
+    for (int32_t i = 0; i < n_parts; i++)
+        if (is_round(parts[i])) finish(parts[i]);
+    *cost = (struct rf_batch_cost){taken.rows, taken.seconds};
+}

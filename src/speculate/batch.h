@@ -1,0 +1,35 @@
+/* Rounds of several cascades whose targets answer in one pass, beside slices of texts that are only
+ * read: weights are read once for all of them. What each text becomes does not depend on the others
+ * (row independence). */
+#ifndef RF_SPECULATE_BATCH_H
+#define RF_SPECULATE_BATCH_H
+
+#include "speculate/cascade.h"
+
+/* One text's part in a pass: a round, or a slice. Each has a result of its own. */
+struct rf_batch_part {
+    struct rf_cascade *cascade;   /* of a round; NULL: a slice */
+    struct rf_sequence *sequence; /* likewise its text */
+    int32_t max;                  /* of a round: tokens that it may yield, at least 1 */
+    int32_t n_text;               /* of a slice: reads the text as far as that */
+    int32_t n;                    /* result: as of rf_cascade_round; 0 of a slice; or a code */
+    struct rf_error error;        /* where n < 0 */
+    struct rf_yield yield[RF_MAX_DRAFT + 1];
+    struct rf_ask ask;
+    int32_t rows; /* in the pass, as far as that is known */
+    struct rf_round round;
+};
+
+struct rf_batch_cost {
+    int32_t rows; /* 0: no pass was needed */
+    double seconds;
+};
+
+/* The cascades' targets are model levels of `view` (model_level.h). Each text has one part at most;
+ * there are at most as many rounds as the view has answers, and the unread tokens of all parts fit
+ * into a pass; drafts take what is left of it. The parts must not move. If the pass fails, each
+ * text is read alone, so that a failure is nobody else's. */
+void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
+                  struct rf_batch_cost *cost);
+
+#endif
