@@ -124,6 +124,22 @@ RIFFLE_API void riffle_roofline_options_init(riffle_roofline_options *options, s
 RIFFLE_API int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on_ceiling,
                                riffle_on_roofline_row on_row, void *user);
 
+enum { RIFFLE_DRAFT_ROWS = 63 /* of a round, at most */ };
+
+/* A token that a level proposed to the target. */
+typedef struct riffle_draft_row {
+    int32_t token;
+    int32_t parent;   /* the row that it follows, which comes before it; -1: the text */
+    int32_t level;    /* that proposed it: index in riffle_stats.levels */
+    int32_t kept;     /* 1: the target chose it, and all that it follows */
+    float confidence; /* of the level: that it is right if those that it follows are */
+} riffle_draft_row;
+
+/* Writes the drafts of the session's last round, at most `cap` rows, and returns how many there
+ * were; 0: the round had none. A callback of riffle_generate may call it for its own session. */
+RIFFLE_API int32_t riffle_session_draft(const riffle_session *session, riffle_draft_row *rows,
+                                        size_t cap);
+
 /* Several answers at once. Each pass reads rows of all answers that are under way, and a slice of
  * the prompts that are being read, so that the weights are read once for all of them. Every text is
  * the one that riffle_generate gives alone.

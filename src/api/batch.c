@@ -394,14 +394,19 @@ static void add_rounds(const riffle_batch *batch, struct parts *parts)
     }
 }
 
-/* Expected seconds of a pass over the rounds' rows; 0: nothing was measured yet. */
+/* Expected seconds of a pass over the rounds' rows, as a mean of what their texts' lengths let
+ * expect; 0: nothing was measured yet. */
 static double seconds_of_rounds(const struct parts *parts)
 {
+    double sum = 0.0;
+    int32_t n = 0;
     for (int32_t i = 0; i < parts->rounds; i++) {
         const struct rf_pace *pace = &parts->members[i]->session->levels.cascade->pace;
-        if (pace->has_unit) return rf_pace_cost(pace, pace->n_levels - 1, parts->rounds);
+        if (!pace->has_unit) continue;
+        sum += rf_pace_cost(pace, pace->n_levels - 1, parts->rounds);
+        n++;
     }
-    return 0.0;
+    return n ? sum / n : 0.0;
 }
 
 /* Rows of prompts beside the rounds: as many as make the pass SLOWER. */

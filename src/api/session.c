@@ -1,3 +1,4 @@
+#include <riffle_experimental.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -369,6 +370,29 @@ int riffle_session_get_stats(const riffle_session *session, riffle_stats *stats,
     target->seconds += session->stats.prefill_seconds;
     rf_api_give(stats, stats_size, &found, sizeof found);
     return 0;
+}
+
+_Static_assert((int)RIFFLE_DRAFT_ROWS == (int)RF_DRAFT_ROWS, "a round's rows");
+
+int32_t riffle_session_draft(const riffle_session *session, riffle_draft_row *rows, size_t cap)
+{
+    if (!session || (!rows && cap))
+        return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", session ? "rows" : "session");
+    const struct rf_cascade *cascade = session->levels.cascade;
+    const struct rf_draft *draft = &cascade->judged;
+    int32_t n = (size_t)draft->n < cap ? draft->n : (int32_t)cap;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t proposer = draft->by[i].proposer; /* -1: the grammar, that is, the target */
+        rows[i] = (riffle_draft_row){
+            .token = draft->tokens[i],
+            .parent = draft->parents[i],
+            .level = proposer >= 0 ? proposer : session->levels.n_levels - 1,
+            .confidence = draft->confidence[i],
+        };
+    }
+    for (int32_t k = 0; k < cascade->n_path; k++)
+        if (cascade->path[k] < n) rows[cascade->path[k]].kept = 1;
+    return draft->n;
 }
 
 void riffle_session_reset_stats(riffle_session *session)

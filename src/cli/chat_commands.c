@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/chat.h"
+#include "cli/draft_tree.h"
 #include "cli/levels.h"
 #include "cli/wrap.h"
 #include "platform/file.h"
@@ -43,6 +44,9 @@ static int run_stats(struct chat *chat, const char *argument)
             (unsigned long long)stats.generated_tokens,
             tokens_per_second(stats.generated_tokens, stats.decode_seconds));
     levels_print(stderr, &stats);
+    struct draft_tree tree = {.n = 0};
+    draft_tree_look(&tree, chat->engine.session);
+    draft_tree_print(stderr, &tree, chat->engine.model, &stats);
     return CLI_OK;
 }
 

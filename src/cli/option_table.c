@@ -194,7 +194,8 @@ const struct option option_table[] = {
     {"--ids", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(ids), 0, 0, NULL,
      "with --json: also the token ids of the answer"},
     {"--verbose", NULL, NULL, OPTION_FLAG, GENERATES, AT(verbose), 0, 0, NULL,
-     "report the model and speeds on standard error even if that is not a terminal"},
+     "report the model, speeds and the drafts of a round on standard error even if that is not a "
+     "terminal"},
     {NULL, NULL, NULL, OPTION_FLAG, 0, 0, 0, 0, NULL, NULL},
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/draft_tree.h"
 #include "cli/engine.h"
 #include "cli/levels.h"
 #include "platform/clock.h"
@@ -16,6 +17,8 @@ struct answer {
     struct wrap wrap;
     int32_t *ids;
     size_t n_ids;
+    const riffle_session *session;
+    struct draft_tree tree; /* with --verbose: the drafts of the round that had most */
     double first_token_seconds;
     int has_token, write_failed;
     int64_t prompt_tokens, generated_tokens;
@@ -29,6 +32,7 @@ static int on_event(void *user, const riffle_event *event)
         answer->first_token_seconds = rf_clock_seconds() - answer->options->start_seconds;
         answer->has_token = 1;
     }
+    if (answer->options->verbose) draft_tree_look(&answer->tree, answer->session);
     if (answer->options->json) {
         buffer_append(&answer->text, event->text, event->text_bytes);
         if (event->token >= 0) {
@@ -124,6 +128,7 @@ static void print_summary(const struct engine *engine, const struct answer *answ
         fprintf(stderr, ", first token after %.2f s", answer->first_token_seconds);
     fprintf(stderr, " (loading %.2f s)\n", engine->load_seconds);
     if (answer->options->verbose) levels_print(stderr, stats);
+    if (answer->options->verbose) draft_tree_print(stderr, &answer->tree, engine->model, stats);
     if (answer->options->verbose && engine->sampling.temperature > 0)
         fprintf(stderr, "seed %llu\n", (unsigned long long)engine->sampling.seed);
 }
@@ -163,6 +168,7 @@ int verb_run(const struct cli_options *options)
     struct answer answer = {.options = options, .progress = &engine.progress};
     int status = engine_open_session(&engine, options, options->n_ctx);
     if (status != CLI_OK) return status;
+    answer.session = engine.session;
     if (options->verbose) engine_introduce(&engine, options, "");
     status = prefill(&engine, options, &answer);
     if (status == CLI_OK) status = generate(&engine, options, &answer);

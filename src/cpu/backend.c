@@ -146,9 +146,11 @@ static int describe(const struct rf_backend_options *options, struct rf_device_i
     int tier = tier_of(options, error);
     if (tier < 0) return tier;
     if (!info) return 0;
-    info->tier = rf_tier_name((enum rf_tier)tier);
-    info->best_tier = rf_tier_name((enum rf_tier)rf_kernels_best_tier());
-    info->note = rf_cpu_kernels_note(tier);
+    *info = (struct rf_device_info){
+        .tier = rf_tier_name((enum rf_tier)tier),
+        .best_tier = rf_tier_name((enum rf_tier)rf_kernels_best_tier()),
+        .note = rf_cpu_kernels_note(tier),
+    };
     return 0;
 }
 

@@ -295,16 +295,21 @@ static size_t keep(const struct rf_sampler *sampler, const float *logits, float 
 /* The draw: the token with the least E_i / p_i wins, where the E_i are independent and exponential.
  * Token i wins with probability p_i (docs/sampling.md). */
 struct race {
-    uint64_t place; /* the state of splitmix64 at this position, before token 0 */
-    double key;     /* the least log(E / p) so far */
-    double time;    /* exp(key), rounded up */
-    struct candidate first;
+    uint64_t place;   /* the state of splitmix64 at this position, before token 0 */
+    int32_t n_prizes; /* 1, or also the runners-up */
+    struct runner {
+        double key; /* log(E / p) */
+        struct candidate candidate;
+    } first[1 + RF_RUNNERS_UP]; /* [n_prizes]: those with the least keys so far, in order */
+    double time;                /* exp(the greatest of these keys), rounded up */
 };
 
-static struct race race_start(uint64_t seed, int32_t position)
+static struct race race_start(uint64_t seed, int32_t position, int32_t n_prizes)
 {
     uint64_t place = mix(mix(seed + golden) + golden * ((uint64_t)position + 1));
-    return (struct race){.place = place, .key = INFINITY, .time = INFINITY, .first = {.id = -1}};
+    struct race race = {.place = place, .n_prizes = n_prizes, .time = INFINITY};
+    for (int32_t i = 0; i < n_prizes; i++) race.first[i] = (struct runner){INFINITY, {.id = -1}};
+    return race;
 }
 
 /* A number in (0, 1], in steps of 2^-63 while it is small. Small numbers win. */
@@ -312,6 +317,11 @@ static double draw_uniform(const struct race *race, int32_t id)
 {
     uint64_t bits = mix(race->place + golden * ((uint64_t)id + 1));
     return ((double)(int64_t)(bits >> 1) + 0.5) * 0x1p-63;
+}
+
+static int is_ahead(double key, int32_t id, const struct runner *of)
+{
+    return key < of->key || (key == of->key && id < of->candidate.id);
 }
 
 /* `x`: log p plus a constant that makes the greatest 0. For a uniform number u, E = -log(1 - u) is
@@ -323,28 +333,30 @@ static void race_enter(struct race *race, struct candidate candidate, double x)
     double chance = draw_uniform(race, candidate.id);
     if (chance >= race->time) return;
     double key = log(-log1p(-fmin(chance, 1.0 - 0x1p-53))) - x;
-    if (!(key < race->key || (key == race->key && candidate.id < race->first.id))) return;
-    race->key = key;
-    race->time = exp(key) * (1.0 + 1e-9);
-    race->first = candidate;
+    struct runner *first = race->first;
+    int32_t last = race->n_prizes - 1, at = last;
+    if (!is_ahead(key, candidate.id, &first[last])) return;
+    for (; at > 0 && is_ahead(key, candidate.id, &first[at - 1]); at--) first[at] = first[at - 1];
+    first[at] = (struct runner){key, candidate};
+    race->time = exp(first[last].key) * (1.0 + 1e-9);
 }
 
 /* The draw among all tokens. A token with p <= p_far cannot win unless its uniform number is below
  * p_far times the best time. So nearly all of these need no logarithm. Of n others about n / sum(p)
  * need one, which is below e^8 for any distribution. */
-static struct candidate race_of_all(const struct rf_sampler *sampler, const float *logits,
-                                    size_t greatest_id, struct race race)
+static void race_of_all(const struct rf_sampler *sampler, const float *logits, size_t greatest_id,
+                        struct race *race)
 {
     float max = logits[greatest_id], temperature = sampler->sampling.temperature,
           near = max - 8.0f * temperature;
     double p_far = exp(((double)near - (double)max) / (double)temperature);
-    race_enter(&race, (struct candidate){max, (int32_t)greatest_id}, 0.0);
+    race_enter(race, (struct candidate){max, (int32_t)greatest_id}, 0.0);
     for (int32_t id = 0; id < sampler->n_vocab; id++) {
-        if (!(logits[id] > near) && draw_uniform(&race, id) >= race.time * p_far) continue;
-        race_enter(&race, (struct candidate){logits[id], id},
+        if (id == (int32_t)greatest_id) continue;
+        if (!(logits[id] > near) && draw_uniform(race, id) >= race->time * p_far) continue;
+        race_enter(race, (struct candidate){logits[id], id},
                    ((double)logits[id] - (double)max) / (double)temperature);
     }
-    return race.first;
 }
 
 /* An estimate of the sum of exp((logit - max) / temperature), for a confidence. Only logits near
@@ -364,17 +376,26 @@ static double sum_of_all(const struct rf_sampler *sampler, const float *logits, 
     return 1.0 + others;
 }
 
+/* What would have won without the runners before it. A model that nearly agrees moves keys a
+ * little, so the confidence falls with the distance to the winner. */
+static struct rf_choice runner_up(const struct race *race, int32_t i)
+{
+    if (race->first[i].candidate.id < 0) return (struct rf_choice){-1, 0.0f};
+    double distance = race->first[i].key - race->first[0].key;
+    return (struct rf_choice){race->first[i].candidate.id, (float)(1.0 / (1.0 + exp(distance)))};
+}
+
 static struct rf_choice draw(const struct rf_sampler *sampler, const float *logits,
-                             size_t greatest_id, int32_t position)
+                             size_t greatest_id, int32_t position, struct rf_choice *runners_up)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
-    struct race race = race_start(sampling->seed, position);
+    struct race race = race_start(sampling->seed, position, runners_up ? 1 + RF_RUNNERS_UP : 1);
     double max = (double)logits[greatest_id], temperature = (double)sampling->temperature,
            total = 0.0;
     int all =
         (sampling->top_k == 0 || sampling->top_k >= sampler->n_vocab) && sampling->top_p == 1.0f;
     if (all && sampling->min_p == 0.0f) {
-        race.first = race_of_all(sampler, logits, greatest_id, race);
+        race_of_all(sampler, logits, greatest_id, &race);
         total = sum_of_all(sampler, logits, greatest_id, sampling->temperature);
     } else {
         const struct candidate *kept = sampler->candidates;
@@ -385,8 +406,45 @@ static struct rf_choice draw(const struct rf_sampler *sampler, const float *logi
             total += exp(x);
         }
     }
-    double p = exp(((double)race.first.logit - max) / temperature) / total;
-    return (struct rf_choice){race.first.id, (float)fmin(p, 1.0)};
+    for (int32_t i = 0; runners_up && i < RF_RUNNERS_UP; i++)
+        runners_up[i] = runner_up(&race, 1 + i);
+    const struct candidate *won = &race.first[0].candidate;
+    double p = exp(((double)won->logit - max) / temperature) / total;
+    return (struct rf_choice){won->id, (float)fmin(p, 1.0)};
+}
+
+/* The choice and its runners-up among candidates in the order of their logits. mass: as in struct
+ * rf_best. */
+static void take_first(const struct rf_candidate *top, int32_t n, double mass,
+                       struct rf_choice *choice, struct rf_choice *runners_up)
+{
+    double left = fmax(mass - 1.0, 0.0); /* of the mass of what is not before the runner-up */
+    *choice = (struct rf_choice){top[0].token, (float)fmin(1.0 / mass, 1.0)};
+    for (int32_t i = 0; runners_up && i < RF_RUNNERS_UP; i++) {
+        runners_up[i] = (struct rf_choice){-1, 0.0f};
+        if (1 + i >= n) continue;
+        double own = exp((double)top[1 + i].logit - (double)top[0].logit);
+        runners_up[i] = (struct rf_choice){top[1 + i].token, own < left ? (float)(own / left) : 1};
+        left = fmax(left - own, 0.0);
+    }
+}
+
+static void take_greatest(struct rf_sampler *sampler, const float *logits, size_t greatest_id,
+                          struct rf_choice *choice, struct rf_choice *runners_up)
+{
+    struct rf_candidate top[1 + RF_RUNNERS_UP] = {{(int32_t)greatest_id, logits[greatest_id]}};
+    int32_t n = 1;
+    size_t found = runners_up ? collect_best(sampler, logits, 1 + RF_RUNNERS_UP) : 0;
+    for (size_t i = 0; i < found; i++) {
+        struct candidate one = sampler->candidates[i];
+        if (one.id == (int32_t)greatest_id) continue;
+        int32_t at = n++;
+        for (; at > 1 && before(&one, &(struct candidate){top[at - 1].logit, top[at - 1].token});
+             at--)
+            top[at] = top[at - 1];
+        top[at] = (struct rf_candidate){one.id, one.logit};
+    }
+    take_first(top, n, sum_of_all(sampler, logits, greatest_id, 1.0f), choice, runners_up);
 }
 
 int rf_not_finite(int32_t n, struct rf_error *error)
@@ -397,7 +455,8 @@ int rf_not_finite(int32_t n, struct rf_error *error)
 
 int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
                             const int32_t *text, int32_t n, const int32_t *path, int32_t n_path,
-                            struct rf_choice *choice, struct rf_error *error)
+                            struct rf_choice *choice, struct rf_choice *runners_up,
+                            struct rf_error *error)
 {
     if (make_lists(sampler, error)) return RF_ERR_MEMORY;
     logits = change(sampler, logits, mask, text, n, path, n_path);
@@ -405,17 +464,16 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
     if (best == (size_t)sampler->n_vocab || !isfinite(logits[best]))
         return rf_not_finite(n + n_path, error);
     if (sampler->sampling.temperature == 0.0f)
-        *choice = (struct rf_choice){(int32_t)best,
-                                     (float)(1.0 / sum_of_all(sampler, logits, best, 1.0f))};
+        take_greatest(sampler, logits, best, choice, runners_up);
     else
-        *choice = draw(sampler, logits, best, n + n_path);
+        *choice = draw(sampler, logits, best, n + n_path, runners_up);
     return 0;
 }
 
 int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int32_t *history,
                       int32_t n, struct rf_choice *choice, struct rf_error *error)
 {
-    return rf_sampler_choose_after(sampler, logits, NULL, history, n, NULL, 0, choice, error);
+    return rf_sampler_choose_after(sampler, logits, NULL, history, n, NULL, 0, choice, NULL, error);
 }
 
 int rf_sampler_is_greedy(const struct rf_sampler *sampler)
@@ -424,9 +482,9 @@ int rf_sampler_is_greedy(const struct rf_sampler *sampler)
 }
 
 int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
-                    struct rf_error *error)
+                    struct rf_choice *runners_up, struct rf_error *error)
 {
     if (best->n == 0) return rf_not_finite(n, error);
-    *choice = (struct rf_choice){best->top[0].token, fminf(1.0f / best->mass, 1.0f)};
+    take_first(best->top, best->n, (double)best->mass, choice, runners_up);
     return 0;
 }

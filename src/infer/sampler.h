@@ -25,11 +25,14 @@ struct rf_sampling {
     uint64_t seed;
 };
 
-/* A token and a confidence: an estimate of its probability, in [0, 1]. */
+/* A token and a confidence: an estimate of its probability, in [0, 1]. Of a runner-up: that it is
+ * right if the choice and the runners-up before it are not. */
 struct rf_choice {
     int32_t token;
     float confidence;
 };
+
+enum { RF_RUNNERS_UP = 2 /* of a choice, at most */ };
 
 struct rf_sampler;
 
@@ -58,18 +61,21 @@ int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int
 
 /* The same with the history in two parts: text[0 .. n) and then path[0 .. n_path). Chooses among
  * the tokens of the mask (struct rf_pass), as if the others' logits were minus infinity; NULL:
- * among all. */
+ * among all. runners_up[RF_RUNNERS_UP]: what would have been chosen without the tokens before it,
+ * -1 where nothing is left; NULL: nobody asks. */
 int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
                             const int32_t *text, int32_t n, const int32_t *path, int32_t n_path,
-                            struct rf_choice *choice, struct rf_error *error);
+                            struct rf_choice *choice, struct rf_choice *runners_up,
+                            struct rf_error *error);
 
 /* Fails with RF_ERR_FORMAT: the logits after n tokens are not finite numbers. */
 int rf_not_finite(int32_t n, struct rf_error *error);
 
 /* 1 if the choice is the likeliest token whatever the history is. */
 int rf_sampler_is_greedy(const struct rf_sampler *sampler);
-/* That choice from the candidates that a pass told; `n`: tokens before it, for the sentence. */
+/* That choice, and its runners-up as above, from the candidates that a pass told; `n`: tokens
+ * before it, for the sentence. */
 int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
-                    struct rf_error *error);
+                    struct rf_choice *runners_up, struct rf_error *error);
 
 #endif

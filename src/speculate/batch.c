@@ -24,12 +24,24 @@ static void fail(struct rf_batch_part *part, int code)
     if (is_round(part)) rf_cascade_drop(part->cascade);
 }
 
-/* The first half of a round. The others in the pass have so many rows, as far as that is known. */
-static void begin(struct rf_batch_part *part, int32_t other_rows, int32_t n_others, int32_t room)
+/* What a pass over these parts has beside the rows of one of them, as far as that is known. */
+static struct rf_other_rows beside(struct rf_batch_part *const *parts, int32_t n_parts,
+                                   const struct rf_batch_part *one)
+{
+    struct rf_other_rows others = {0};
+    for (int32_t i = 0; i < n_parts; i++) {
+        if (!is_round(parts[i]) || parts[i] == one) continue;
+        others.rows += parts[i]->rows;
+        others.context +=
+            (int64_t)parts[i]->rows * rf_sequence_n_committed(parts[i]->cascade->sequence);
+    }
+    return others;
+}
+
+/* The first half of a round. */
+static void begin(struct rf_batch_part *part, int32_t room)
 {
     struct rf_cascade *cascade = part->cascade;
-    cascade->pace.other_rows = other_rows;
-    cascade->pace.other_tokens = n_others;
     int code = rf_cascade_begin(cascade, part->max, &part->round, &part->error);
     if (code)
         fail(part, code);
@@ -48,22 +60,29 @@ static int32_t unread_of(const struct rf_batch_part *part, const struct rf_view 
 static void begin_all(const struct rf_view *view, struct rf_batch_part *const *parts,
                       int32_t n_parts)
 {
-    int32_t rounds = 0, rows = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
+    int32_t rounds = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
     for (int32_t i = 0; i < n_parts; i++) {
-        rounds += is_round(parts[i]);
-        room -= unread_of(parts[i], view);
-    }
-    if (room > answers - rounds) room = answers - rounds;
-    for (int32_t i = 0, left = rounds; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
+        int32_t unread = unread_of(part, view);
         part->n = 0;
         part->ask =
             (struct rf_ask){.sequence = part->sequence, .n_text = part->n_text, .reads_only = 1};
+        part->rows = unread > 0 ? unread : 1;
+        rounds += is_round(part);
+        room -= part->rows;
+    }
+    if (room > answers - rounds) room = answers - rounds;
+    for (int32_t i = 0; i < n_parts; i++) {
+        struct rf_batch_part *part = parts[i];
         if (!is_round(part)) continue;
-        begin(part, rows + --left, rounds - 1, room);
-        if (!has_rows(part)) continue;
-        rows += 1 + part->ask.n_draft;
-        room -= part->ask.n_draft;
+        struct rf_pace *pace = &part->cascade->pace;
+        pace->others = beside(parts, n_parts, part);
+        pace->other_tokens = rounds - 1;
+        pace->has_slices = rounds < n_parts;
+        begin(part, room);
+        int32_t n_draft = has_rows(part) ? part->ask.n_draft : 0;
+        part->rows = has_rows(part) ? part->rows + n_draft : 0;
+        room -= n_draft;
     }
 }
 
@@ -79,6 +98,7 @@ static void answer(struct rf_batch_part *const *read, int32_t n_read, const stru
         if (!is_round(part)) continue;
         struct rf_question *question = &part->round.question;
         question->rows = counts ? cost->rows : 0;
+        question->others = beside(read, n_read, part);
         question->seconds = cost->seconds;
         part->cascade->stats[part->cascade->n_levels - 1].seconds += cost->seconds / n_read;
         int code = rf_model_level_answer(target_of(part->cascade), question, &part->ask,
@@ -114,7 +134,8 @@ static void finish(struct rf_batch_part *part)
 {
     struct rf_cascade *cascade = part->cascade;
     if (part->n >= 0) part->n = rf_cascade_end(cascade, &part->round, part->yield, &part->error);
-    cascade->pace.other_rows = cascade->pace.other_tokens = 0;
+    cascade->pace.others = (struct rf_other_rows){0};
+    cascade->pace.other_tokens = cascade->pace.has_slices = 0;
 }
 
 void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,

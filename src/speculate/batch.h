@@ -16,6 +16,7 @@ struct rf_batch_part {
     struct rf_error error;        /* where n < 0 */
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     struct rf_ask ask;
+    int32_t rows; /* in the pass, as far as that is known */
     struct rf_round round;
 };
 

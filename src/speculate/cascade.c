@@ -164,14 +164,25 @@ int rf_cascade_set_grammar(struct rf_cascade *cascade, struct rf_matcher *matche
     return 0;
 }
 
-static int place(struct rf_cascade *cascade, int32_t token, float confidence, int32_t origin,
-                 struct rf_error *error)
+static void set_mark(struct mark *mark, float confidence, int32_t origin,
+                     const struct rf_choice *runners_up)
+{
+    mark->confidence = confidence;
+    mark->origin = (int8_t)origin;
+    for (int32_t k = 0; k < RF_RUNNERS_UP; k++)
+        mark->runners_up[k] = runners_up ? runners_up[k] : (struct rf_choice){-1, 0.0f};
+}
+
+/* Places a token ahead. runners_up: [RF_RUNNERS_UP], or NULL. */
+static int place(struct rf_cascade *cascade, const struct rf_choice *choice, int32_t origin,
+                 const struct rf_choice *runners_up, struct rf_error *error)
 {
     int32_t n = length(cascade);
-    int32_t state = state_after(cascade, state_at(cascade, n), token, error);
+    int32_t state = state_after(cascade, state_at(cascade, n), choice->token, error);
     if (state < 0) return state;
-    *mark_of(cascade, n) = (struct mark){confidence, state, (int8_t)origin};
-    rf_sequence_place(cascade->sequence, &token, 1);
+    set_mark(mark_of(cascade, n), choice->confidence, origin, runners_up);
+    mark_of(cascade, n)->state = state;
+    rf_sequence_place(cascade->sequence, &choice->token, 1);
     return 0;
 }
 
@@ -190,21 +201,21 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
                            "no token of the model's vocabulary continues the text as the grammar "
                            "demands");
         if (mask.only < 0) break;
-        code = place(cascade, mask.only, 1.0f, cascade->n_levels - 1, error);
+        code = place(cascade, &(struct rf_choice){mask.only, 1.0f}, cascade->n_levels - 1, NULL,
+                     error);
         if (code) return code;
     }
     return placed;
 }
 
-/* The drafter that proposes row i to the judge; -1: the grammar. */
-static int32_t proposer(const struct rf_offer *offer, int32_t judge, int32_t i)
-{
-    int32_t origin = offer->draft.origin[i];
-    return offer->drafter >= 0 ? offer->drafter : origin < judge ? origin : -1;
-}
-
 static int32_t produce(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t want,
                        int32_t *made, struct rf_error *error);
+
+static void sign(struct rf_draft *draft, int32_t origin, int32_t proposer)
+{
+    for (int32_t i = 0; i < draft->n; i++)
+        draft->by[i] = (struct rf_proposal){(int8_t)origin, (int8_t)proposer, 0};
+}
 
 /* Drafts without a pass. */
 static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
@@ -218,7 +229,7 @@ static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
     cascade->stats[drafter].passes++;
     cascade->stats[drafter].seconds += cascade->now() - start;
     if (code) return code;
-    memset(draft->origin, drafter, (size_t)draft->n);
+    sign(draft, drafter, drafter);
     return limit_draft(cascade, length(cascade), draft, error);
 }
 
@@ -238,13 +249,11 @@ static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
     rf_draft_filter(draft, keep);
 }
 
-/* Merges the drafts of all drafters without passes, and keeps the rows that are worth verifying.
- * *value: as in rf_pace_offer. */
+/* Merges the drafts of all drafters without passes. */
 static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
-                       struct rf_draft *merged, double *value, struct rf_error *error)
+                       struct rf_draft *merged, struct rf_error *error)
 {
     struct rf_draft draft;
-    *value = 0.0;
     merged->n = 0;
     if (cascade->gamma && max > cascade->gamma) max = cascade->gamma;
     for (int32_t d = 0; d < judge; d++) {
@@ -253,28 +262,47 @@ static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
         if (code) return code;
         rf_draft_merge(merged, &draft);
     }
-    if (merged->n == 0) return 0;
-    if (cascade->gamma) {
-        keep_gamma(cascade, merged);
-        *value = merged->n;
-    } else {
-        rf_pace_offer(&cascade->pace, judge, merged, value);
-    }
     return 0;
 }
 
-/* The tokens from `first` on, which a level with passes has placed ahead, as a draft. */
-static void offer_ahead(struct rf_cascade *cascade, int32_t first, struct rf_draft *draft)
+/* Keeps the rows that are worth verifying. *value: as in rf_pace_offer. */
+static void keep_worthy(const struct rf_cascade *cascade, int32_t judge, struct rf_draft *draft,
+                        double *value)
+{
+    *value = 0.0;
+    if (draft->n == 0) return;
+    if (cascade->gamma) {
+        keep_gamma(cascade, draft);
+        *value = draft->n;
+    } else {
+        rf_pace_offer(&cascade->pace, judge, draft, value);
+    }
+}
+
+/* The tokens from `first` on, which a level with passes has placed ahead, as a line. */
+static void offer_ahead(struct rf_cascade *cascade, int32_t drafter, int32_t first,
+                        struct rf_draft *draft)
 {
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
-    draft->n = length(cascade) - first;
-    for (int32_t i = 0; i < draft->n; i++) {
-        const struct mark *mark = mark_of(cascade, first + i);
-        draft->tokens[i] = text[first + i];
-        draft->parents[i] = i - 1;
-        draft->confidence[i] = mark->confidence;
-        draft->origin[i] = mark->origin;
+    draft->n = 0;
+    for (int32_t i = first; i < length(cascade); i++) {
+        const struct mark *mark = mark_of(cascade, i);
+        rf_draft_add(draft, i - first - 1, &(struct rf_choice){text[i], mark->confidence},
+                     (struct rf_proposal){mark->origin, (int8_t)drafter, 0});
     }
+}
+
+/* Adds to that line the runners-up of its tokens, then what drafters without passes propose. */
+static void branch_out(struct rf_cascade *cascade, int32_t drafter, int32_t first,
+                       const struct rf_draft *tables, struct rf_draft *draft)
+{
+    for (int32_t i = 0, n = draft->n; i < n; i++) {
+        const struct rf_choice *runners_up = mark_of(cascade, first + i)->runners_up;
+        for (int32_t k = 0; k < RF_RUNNERS_UP && runners_up[k].token >= 0; k++)
+            rf_draft_add(draft, i - 1, &runners_up[k],
+                         (struct rf_proposal){(int8_t)drafter, (int8_t)drafter, 1});
+    }
+    rf_draft_merge(draft, tables);
 }
 
 /* Asks the drafters with passes what they would have to read. */
@@ -306,8 +334,8 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max,
     for (int32_t i = 0; i < draft->n; i++) {
         draft->parents[i] = i - 1;
         draft->confidence[i] = 1.0f;
-        draft->origin[i] = (int8_t)judge;
     }
+    sign(draft, judge, -1);
     return limit_draft(cascade, offer->at, draft, error);
 }
 
@@ -316,6 +344,7 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max,
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
                      struct rf_error *error)
 {
+    struct rf_draft tables; /* what drafters without passes propose */
     double free_value, value;
     int32_t unread[RF_MAX_LEVELS] = {0}, drafter;
     offer->drafter = -1;
@@ -324,8 +353,10 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     if (max <= 0) return 0;
     int code = offer_forced(cascade, judge, max, offer, error);
     if (code || offer->draft.n) return code;
-    code = free_drafts(cascade, judge, max, &offer->draft, &free_value, error);
+    code = free_drafts(cascade, judge, max, &tables, error);
     if (code) return code;
+    offer->draft = tables;
+    keep_worthy(cascade, judge, &offer->draft, &free_value);
     ask_unread(cascade, judge, unread);
     if (cascade->gamma) {
         /* The level next below. A free level below it may draft for it. */
@@ -335,34 +366,41 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     } else {
         drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
     }
-    if (drafter < 0 || (offer->draft.n && free_value >= value)) return 0;
-    offer->drafter = drafter;
-    offer->draft.n = 0;
+    int is_free = drafter < 0 || (offer->draft.n && free_value >= value);
+    if (!cascade->gamma && (!is_free || offer->draft.n) &&
+        rf_pace_look_at_single(&cascade->pace, judge, is_free ? free_value : value)) {
+        offer->draft.n = 0;
+        return 0;
+    }
+    if (is_free) return 0;
     int32_t n = produce(cascade, drafter, judge, max, &offer->made, error);
     if (n == RF_ERR_FORMAT) { /* nothing that the answer depends on */
         cascade->is_damaged[drafter] = 1;
         rf_sequence_rewind(cascade->sequence, offer->at);
-        offer->drafter = -1;
         offer->made = 0;
         return 0;
     }
     if (n < 0) return n;
-    offer_ahead(cascade, offer->at, &offer->draft);
-    return limit_draft(cascade, offer->at, &offer->draft, error);
+    offer->drafter = drafter;
+    offer_ahead(cascade, drafter, offer->at, &offer->draft);
+    if (!cascade->gamma) branch_out(cascade, drafter, offer->at, &tables, &offer->draft);
+    code = limit_draft(cascade, offer->at, &offer->draft, error);
+    if (!code && !cascade->gamma) keep_worthy(cascade, judge, &offer->draft, &value);
+    return code;
 }
 
 /* Counts what the judge makes of the rows that follow row `at`, at that place of a branch. `kept`:
- * the one that it keeps, or -1. */
-static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct rf_offer *offer,
+ * the one that it keeps, or -1. Runners-up behind that one were not put to the test. */
+static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct rf_draft *draft,
                          int32_t at, int32_t place, int32_t kept)
 {
-    const struct rf_draft *draft = &offer->draft;
-    int32_t credited = kept >= 0 ? proposer(offer, judge, kept) : -1;
+    int32_t credited = kept >= 0 ? draft->by[kept].proposer : -1;
     for (int32_t i = at + 1; i < draft->n; i++) {
-        int32_t drafter = draft->parents[i] == at ? proposer(offer, judge, i) : -1;
-        if (drafter < 0) continue;
-        rf_pace_judged(&cascade->pace, drafter, judge, (double)draft->confidence[i], i == kept);
-        if (credited < 0) credited = drafter;
+        const struct rf_proposal *by = &draft->by[i];
+        if (draft->parents[i] != at || by->proposer < 0) continue;
+        if (!by->runner_up || kept < 0 || i <= kept)
+            rf_pace_judged(&cascade->pace, judge, by, (double)draft->confidence[i], i == kept);
+        if (credited < 0) credited = by->proposer;
     }
     if (credited < 0 || !is_target(cascade, judge)) return;
     cascade->stats[credited].judged_at[place]++;
@@ -382,12 +420,12 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct rf_o
             if (draft->parents[i] == at && draft->tokens[i] == choices[at + 1].token &&
                 choices[i + 1].token >= 0)
                 next = i;
-        count_judged(cascade, judge, offer, at, kept, next);
+        count_judged(cascade, judge, draft, at, kept, next);
         if (next < 0) break;
         path[kept++] = next;
     }
     for (int32_t i = 0, k = 0; i < draft->n; i++) {
-        int32_t drafter = proposer(offer, judge, i);
+        int32_t drafter = draft->by[i].proposer;
         if (drafter < 0) continue;
         cascade->stats[drafter].drafted++;
         while (k < kept && path[k] < i) k++;
@@ -398,25 +436,24 @@ static int32_t walk(struct rf_cascade *cascade, int32_t judge, const struct rf_o
 
 /* Continues the text after offer->at with the kept tokens. Tokens ahead that are already these are
  * not taken back. */
-static int lay(struct rf_cascade *cascade, const struct rf_offer *offer,
-               const struct rf_choice *choices, const int32_t *path, int32_t kept,
-               struct rf_error *error)
+static int lay(struct rf_cascade *cascade, const struct rf_round *round, const int32_t *path,
+               int32_t kept, struct rf_error *error)
 {
     int code = 0;
+    const struct rf_offer *offer = &round->offer;
     const int32_t *text = rf_sequence_tokens(cascade->sequence);
     int32_t same = 0, most = length(cascade) - offer->at;
     while (same < kept && same < most && text[offer->at + same] == offer->draft.tokens[path[same]])
         same++;
     rf_sequence_rewind(cascade->sequence, offer->at + same);
     for (int32_t i = 0; i < kept && !code; i++) {
-        float confidence = choices[i ? path[i - 1] + 1 : 0].confidence;
-        int8_t origin = offer->draft.origin[path[i]];
-        if (i < same) {
-            struct mark *mark = mark_of(cascade, offer->at + i);
-            *mark = (struct mark){confidence, mark->state, origin};
-        } else {
-            code = place(cascade, offer->draft.tokens[path[i]], confidence, origin, error);
-        }
+        int32_t before = i ? path[i - 1] + 1 : 0, origin = offer->draft.by[path[i]].origin;
+        const struct rf_choice *choice = &round->choices[before];
+        if (i < same)
+            set_mark(mark_of(cascade, offer->at + i), choice->confidence, origin,
+                     round->runners_up[before]);
+        else
+            code = place(cascade, choice, origin, round->runners_up[before], error);
     }
     return code;
 }
@@ -436,8 +473,25 @@ static void tell_observers(const struct rf_cascade *cascade, const struct rf_que
                                             question->draft, question->best);
 }
 
+/* Makes the question of whether the round's draft is right, and asks for what else somebody wants
+ * to know. */
+static void make_question(const struct rf_cascade *cascade, int32_t judge, struct rf_round *round)
+{
+    round->question = (struct rf_question){.text = rf_sequence_tokens(cascade->sequence),
+                                           .n = round->offer.at,
+                                           .draft = &round->offer.draft};
+    for (int32_t i = 0; i <= round->offer.draft.n; i++) {
+        round->best[i].n = 0;
+        for (int32_t k = 0; k < RF_RUNNERS_UP; k++) round->runners_up[i][k].token = -1;
+    }
+    if (!is_target(cascade, judge))
+        round->question.runners_up = round->runners_up;
+    else if (has_observers(cascade))
+        round->question.best = round->best;
+}
+
 /* The first half of a round at a judge that yields at most `max` tokens: drafts, and makes the
- * question of whether they are right. */
+ * question. */
 static int pose(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_round *round,
                 struct rf_error *error)
 {
@@ -445,16 +499,10 @@ static int pose(struct rf_cascade *cascade, int32_t judge, int32_t max, struct r
     round->reading = cascade->reading;
     int code = draft_for(cascade, judge, max - 1, &round->offer, error);
     if (code) return code;
-    round->question = (struct rf_question){.text = rf_sequence_tokens(cascade->sequence),
-                                           .n = round->offer.at,
-                                           .draft = &round->offer.draft};
+    make_question(cascade, judge, round);
     if (cascade->matcher) {
         code = find_masks(cascade, round->offer.at, &round->offer.draft, round->masks, error);
         round->question.masks = round->masks;
-    }
-    if (is_target(cascade, judge) && has_observers(cascade)) {
-        round->question.best = round->best;
-        for (int32_t i = 0; i <= round->offer.draft.n; i++) round->best[i].n = 0;
     }
     return code;
 }
@@ -483,15 +531,21 @@ static int32_t settle(struct rf_cascade *cascade, int32_t judge, struct rf_round
     int32_t path[RF_MAX_DRAFT];
     if (question->rows) {
         cascade->stats[judge].passes++;
-        rf_pace_pass(&cascade->pace, judge, question->rows, question->seconds);
+        rf_pace_shared_pass(&cascade->pace, judge, question->rows, &question->others,
+                            question->seconds);
     }
     if (question->best) tell_observers(cascade, question);
     int32_t kept = walk(cascade, judge, offer, round->choices, path);
-    int code = lay(cascade, offer, round->choices, path, kept, error);
+    if (is_target(cascade, judge)) {
+        cascade->judged = offer->draft;
+        cascade->n_path = kept;
+        memcpy(cascade->path, path, (size_t)kept * sizeof *path);
+    }
+    int code = lay(cascade, round, path, kept, error);
     if (!code)
         code = level->ops->keep(level->self, question->text, offer->at + kept, path, kept, error);
-    const struct rf_choice *own = &round->choices[kept ? path[kept - 1] + 1 : 0];
-    if (!code) code = place(cascade, own->token, own->confidence, judge, error);
+    int32_t last = kept ? path[kept - 1] + 1 : 0;
+    if (!code) code = place(cascade, &round->choices[last], judge, round->runners_up[last], error);
     if (code) return code;
     rf_pace_round(&cascade->pace, offer->drafter, judge, offer->made, offer->draft.n, kept + 1,
                   cascade->reading - round->reading);
@@ -509,18 +563,20 @@ static int32_t round_at(struct rf_cascade *cascade, int32_t judge, int32_t max,
 }
 
 /* Whether `level` should draft another token for `judge`. Its tokens from `first` on are not judged
- * yet. Takes back tokens at the end that are not worth verifying. */
+ * yet. With a fixed gamma takes back tokens at the end that are not sure enough; otherwise the last
+ * one may not be worth a row, but its runners-up are. */
 static int go_on(struct rf_cascade *cascade, int32_t level, int32_t judge, int32_t first,
                  int32_t *known, double *p)
 {
+    const struct rf_proposal by = {.proposer = (int8_t)level};
     for (; *known < length(cascade); ++*known) {
         double confidence = (double)mark_of(cascade, *known)->confidence;
         int32_t place = *known - first;
-        double next = *p * rf_pace_acceptance(&cascade->pace, level, judge, confidence);
+        double next = *p * rf_pace_acceptance(&cascade->pace, judge, &by, confidence);
         int worth = cascade->gamma ? confidence >= (double)cascade->min_confidence
                                    : rf_pace_worth_row(&cascade->pace, judge, place + 1, next);
         if (!worth) {
-            rf_sequence_rewind(cascade->sequence, *known);
+            if (cascade->gamma) rf_sequence_rewind(cascade->sequence, *known);
             return 0;
         }
         *p = next;
@@ -550,10 +606,11 @@ static int32_t paid_draft(struct rf_cascade *cascade, int32_t drafter, int32_t m
         cascade->reading += seconds;
     else if (draft.n > 0)
         rf_pace_pass(&cascade->pace, drafter, 1, seconds / draft.n);
-    memset(draft.origin, drafter, (size_t)draft.n);
+    sign(&draft, drafter, drafter);
     code = limit_draft(cascade, length(cascade), &draft, error);
     for (int32_t i = 0; i < draft.n && !code; i++)
-        code = place(cascade, draft.tokens[i], draft.confidence[i], drafter, error);
+        code = place(cascade, &(struct rf_choice){draft.tokens[i], draft.confidence[i]}, drafter,
+                     NULL, error);
     return code ? code : draft.n;
 }
 
@@ -609,6 +666,8 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
                        "a session without tokens has nothing to go on from");
     rf_sequence_rewind(sequence, n);
     cascade->base = n;
+    cascade->pace.length = n;
+    cascade->judged.n = cascade->n_path = 0;
     int code = follow_grammar(cascade, n, error);
     if (code) return code;
     round->placed = 0;

@@ -14,9 +14,9 @@
 
 /* What a round at a judge verifies, after the first `at` tokens of the text. */
 struct rf_offer {
-    int32_t drafter; /* with passes, of all rows; -1: each row is its origin's, if anybody's */
+    int32_t drafter; /* with passes, that took part; -1: none */
     int32_t at;
-    int32_t made; /* of a drafter with passes: the draft's tokens, and what was not handed over */
+    int32_t made; /* of that drafter: its line, and what was not handed over */
     struct rf_draft draft;
 };
 
@@ -49,10 +49,15 @@ struct rf_cascade {
     int32_t base; /* committed tokens at the beginning of the round */
     struct mark {
         float confidence;
-        int32_t state;         /* of the grammar, after the token */
-        int8_t origin;         /* the level that proposed the token first */
-    } marks[RF_MAX_DRAFT + 1]; /* of the tokens ahead */
+        int32_t state;                              /* of the grammar, after the token */
+        int8_t origin;                              /* the level that proposed the token first */
+        struct rf_choice runners_up[RF_RUNNERS_UP]; /* token -1: none */
+    } marks[RF_MAX_DRAFT + 1];                      /* of the tokens ahead */
     struct rf_cascade_stats stats[RF_MAX_LEVELS];
+
+    /* What the target judged in the last round, and which rows it kept, in their order. */
+    struct rf_draft judged;
+    int32_t path[RF_MAX_DRAFT], n_path;
 };
 
 /* The levels are copied. What they point to and the sequence must outlive the cascade. The cascade
@@ -78,6 +83,7 @@ struct rf_round {
     struct rf_offer offer;
     struct rf_question question;
     struct rf_choice choices[RF_DRAFT_ROWS + 1];
+    struct rf_choice runners_up[RF_DRAFT_ROWS + 1][RF_RUNNERS_UP]; /* of these; of drafters only */
     const uint64_t *masks[RF_DRAFT_ROWS + 1];
     struct rf_best best[RF_DRAFT_ROWS + 1];
     double reading; /* rf_cascade.reading before it */

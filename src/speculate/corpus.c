@@ -228,11 +228,9 @@ static void draft_range(const struct rf_corpus *corpus, const struct range *rang
             if (growth.open[i].p > growth.open[best].p) best = i;
         struct row row = growth.open[best];
         growth.open[best] = growth.open[--growth.n_open];
-        int32_t i = draft->n++;
-        draft->tokens[i] = (int32_t)row.token;
-        draft->parents[i] = row.parent;
-        draft->confidence[i] = row.confidence;
-        draft->origin[i] = 0;
+        int32_t i =
+            rf_draft_add(draft, row.parent, &(struct rf_choice){(int32_t)row.token, row.confidence},
+                         (struct rf_proposal){0});
         if (row.depth + 1 < max) open_after(&growth, row.places, i, row.depth + 1, row.p);
     }
 }

@@ -20,6 +20,20 @@ int rf_draft_is_line(const struct rf_draft *draft)
     return 1;
 }
 
+int32_t rf_draft_add(struct rf_draft *draft, int32_t parent, const struct rf_choice *choice,
+                     struct rf_proposal by)
+{
+    int32_t row = draft->n;
+    assert(parent >= -1 && parent < row);
+    if (row == RF_DRAFT_ROWS) return -1;
+    draft->tokens[row] = choice->token;
+    draft->parents[row] = parent;
+    draft->confidence[row] = choice->confidence;
+    draft->by[row] = by;
+    draft->n++;
+    return row;
+}
+
 enum { NOWHERE = -2 }; /* where a row is that was left out; -1 is the text */
 
 void rf_draft_filter(struct rf_draft *draft, const int *keep)
@@ -32,7 +46,7 @@ void rf_draft_filter(struct rf_draft *draft, const int *keep)
         draft->tokens[n] = draft->tokens[i];
         draft->parents[n] = parent;
         draft->confidence[n] = draft->confidence[i];
-        draft->origin[n] = draft->origin[i];
+        draft->by[n] = draft->by[i];
         moved[i] = n++;
     }
     draft->n = n;
@@ -51,7 +65,8 @@ static float left_after(const struct rf_draft *draft, int32_t n, int32_t parent)
 {
     float left = 1.0f;
     for (int32_t i = parent + 1; i < n; i++)
-        if (draft->parents[i] == parent) left -= draft->confidence[i];
+        if (draft->parents[i] == parent)
+            left -= draft->confidence[i] * (draft->by[i].runner_up ? left : 1.0f);
     return left > 0.0f ? left : 0.0f;
 }
 
@@ -62,11 +77,9 @@ void rf_draft_merge(struct rf_draft *draft, const struct rf_draft *from)
         int32_t parent = from->parents[i] < 0 ? -1 : moved[from->parents[i]];
         moved[i] = parent == NOWHERE ? NOWHERE : find_row(draft, parent, from->tokens[i]);
         if (moved[i] != NOWHERE || parent == NOWHERE || draft->n == RF_DRAFT_ROWS) continue;
-        int32_t row = moved[i] = draft->n++;
-        draft->tokens[row] = from->tokens[i];
-        draft->parents[row] = parent;
-        draft->confidence[row] = from->confidence[i] * left_after(draft, n, parent);
-        draft->origin[row] = from->origin[i];
+        struct rf_choice choice = {from->tokens[i],
+                                   from->confidence[i] * left_after(draft, n, parent)};
+        moved[i] = rf_draft_add(draft, parent, &choice, from->by[i]);
     }
 }
 

@@ -11,13 +11,21 @@ enum {
     RF_DRAFT_ROWS = RF_TREE_ROWS - 1 /* tokens of a draft; the pass also has a row of the text */
 };
 
+/* The cascade's to set. */
+struct rf_proposal {
+    int8_t origin;    /* the level that proposed the token first */
+    int8_t proposer;  /* the level that hands it to the judge; -1: the grammar */
+    int8_t runner_up; /* 1: it comes after the proposer's own choice; its confidence is that it is
+                         right if the rows before it that follow the same row are not */
+};
+
 /* Token i follows token parents[i] < i, or the text where that is -1. Its confidence is an estimate
  * of the probability that it is right if those that it follows are. */
 struct rf_draft {
     int32_t n;
     int32_t tokens[RF_DRAFT_ROWS], parents[RF_DRAFT_ROWS];
     float confidence[RF_DRAFT_ROWS];
-    int8_t origin[RF_DRAFT_ROWS]; /* the level that proposed it first: the cascade's to set */
+    struct rf_proposal by[RF_DRAFT_ROWS];
 };
 
 /* Makes the draft a line: each token follows the one before. n <= RF_MAX_DRAFT. */
@@ -25,6 +33,10 @@ void rf_draft_line(struct rf_draft *draft, const struct rf_choice *choices, int3
 
 /* 1 if it is a line. */
 int rf_draft_is_line(const struct rf_draft *draft);
+
+/* Adds a row behind the last one; returns its number, or -1 where there is no space. */
+int32_t rf_draft_add(struct rf_draft *draft, int32_t parent, const struct rf_choice *choice,
+                     struct rf_proposal by);
 
 /* Takes out the rows that are not to be kept, and all that follow them. */
 void rf_draft_filter(struct rf_draft *draft, const int *keep);

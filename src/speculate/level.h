@@ -6,6 +6,12 @@
 #include "base/error.h"
 #include "speculate/draft.h"
 
+/* What a pass has of other texts. */
+struct rf_other_rows {
+    int32_t rows;
+    int64_t context; /* sum over these rows: tokens of the text before each */
+};
+
 /* What follows text[0 .. n), and what follows each token of a draft behind it? */
 struct rf_question {
     const int32_t *text;
@@ -15,12 +21,17 @@ struct rf_question {
      * bit for each of the target's vocabulary, NULL: all. NULL for the array: all everywhere. */
     const uint64_t *const *masks;
     /* For the level to fill in: the rows of its last pass and the seconds of that pass with its
-     * choices. What it had to read before (a text that is new to it) is not in them. */
+     * choices. What it had to read before (a text that is new to it) is not in them. `others`: of
+     * these rows, those of other texts. */
     int32_t rows;
+    struct rf_other_rows others;
     double seconds;
     /* [1 + draft->n]: likely tokens after the text and each of the draft, for the level to fill in
      * as far as it finds them with its choices; else .n stays 0. NULL: nobody wants to know. */
     struct rf_best *best;
+    /* [1 + draft->n]: the runners-up of each choice, for the level to fill in; a token is -1 where
+     * there is none, as all are before. NULL: nobody wants to know. */
+    struct rf_choice (*runners_up)[RF_RUNNERS_UP];
 };
 
 /* A level follows one text. It gets text[0 .. n) in each call and is told when tokens are taken
@@ -55,7 +66,11 @@ struct rf_level_ops {
 struct rf_level {
     const struct rf_level_ops *ops; /* either choose and keep, or draft */
     void *self;
-    double cost;       /* the first guess of a pass over one row, with the target's as 1 */
+    double cost; /* the first guess of a pass over one row, with the target's as 1 */
+    /* The first guess of what each token of the text before adds to each row, in the same unit, and
+     * how many tokens it reads at most; 0: all. */
+    double attention;
+    int32_t window;
     double acceptance; /* the first guess of the share of its tokens that levels above keep */
     int has_passes;    /* its drafts take the time of passes; otherwise they are free */
 };

@@ -89,6 +89,11 @@ static const uint64_t *mask_of(const struct rf_question *question, int32_t i)
     return question->masks ? question->masks[i] : NULL;
 }
 
+static struct rf_choice *runners_up_of(const struct rf_question *question, int32_t i)
+{
+    return question->runners_up ? question->runners_up[i] : NULL;
+}
+
 void rf_model_level_ask(struct rf_model_level *level, const struct rf_question *question,
                         int32_t most, struct rf_ask *ask)
 {
@@ -113,7 +118,9 @@ void rf_model_level_ask(struct rf_model_level *level, const struct rf_question *
 int32_t rf_model_level_n_best(const struct rf_model_level *level,
                               const struct rf_question *question)
 {
-    return question->best ? RF_MAX_BEST : rf_sampler_is_greedy(level->sampler);
+    if (question->best) return RF_MAX_BEST;
+    if (!rf_sampler_is_greedy(level->sampler)) return 0;
+    return question->runners_up ? 1 + RF_RUNNERS_UP : 1;
 }
 
 int rf_model_level_answer(struct rf_model_level *level, struct rf_question *question,
@@ -127,14 +134,15 @@ int rf_model_level_answer(struct rf_model_level *level, struct rf_question *ques
         const float *logits;
         if (question->best && question->best != best) question->best[i] = best[i];
         if (is_greedy) {
-            code = rf_sampler_take(&best[i], question->n + n_path, &choices[i], error);
+            code = rf_sampler_take(&best[i], question->n + n_path, &choices[i],
+                                   runners_up_of(question, i), error);
             continue;
         }
         code = level->view->backend->ops->logits(level->view, ask->first + i, &logits, error);
         if (!code)
             code = rf_sampler_choose_after(level->sampler, logits, mask_of(question, i),
                                            question->text, question->n, path, n_path, &choices[i],
-                                           error);
+                                           runners_up_of(question, i), error);
     }
     return code;
 }
@@ -147,11 +155,11 @@ static int choose_again(struct rf_model_level *level, const struct rf_question *
     const float *logits;
     const uint64_t *mask = mask_of(question, 0);
     if (best && !mask && rf_sampler_is_greedy(level->sampler))
-        return rf_sampler_take(best, question->n, choice, error);
+        return rf_sampler_take(best, question->n, choice, runners_up_of(question, 0), error);
     int code = rf_sequence_answer(level->sequence, level->view, &logits, error);
     if (code) return code;
     return rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL,
-                                   0, choice, error);
+                                   0, choice, runners_up_of(question, 0), error);
 }
 
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
@@ -256,7 +264,7 @@ static int32_t write_tokens(struct rf_translated_level *level, int32_t max,
         if (length >= rf_sequence_n_ctx(sequence)) break;
         struct rf_ask ask = {.sequence = sequence, .n_text = length};
         int code = rf_read(level->view, &ask, 1, &options, NULL, error);
-        if (!code) code = rf_sampler_take(&best, length, &written[n], error);
+        if (!code) code = rf_sampler_take(&best, length, &written[n], NULL, error);
         if (code) return code;
         if (n && (double)written[n].confidence * 100 < UNSURE_PER_CENT) break;
         rf_sequence_place(sequence, &written[n].token, 1);

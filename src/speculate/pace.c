@@ -26,6 +26,9 @@ static const struct {
     uint32_t few_seen, some_seen;
     double neighbour_gain;
     double least_gain_measured, least_gain_guessed;
+    /* Of an error, the table takes the share (1 - s)^2, where s is attention's share of the
+     * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
+    double gain_attention, soft_share;
     double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
     double largest_first_error; /* likewise in a level's first passes; 0.7 is a factor of 2 */
     uint32_t first_passes;      /* that many */
@@ -54,7 +57,10 @@ static const struct {
      *             + (judged < hardly_known ? look_first * tokens in the time saved so far : 0)
      * docs/speculation.md states both shares as promises to the user. */
     double look_again;
-    double look_first;   /* (traces) */
+    double look_first; /* (traces) */
+    /* A plain round that loses `loss` tokens is made all the same when
+     *     loss <= look_at_single * tokens since the last one, or there was none */
+    double look_at_single;
     double hardly_known; /* judged tokens */
 
     /* A drafter reads an unknown text when (traces)
@@ -81,6 +87,8 @@ static const struct {
     .neighbour_gain = 0.7,
     .least_gain_measured = 0.15,
     .least_gain_guessed = 0.5,
+    .gain_attention = 0.1,
+    .soft_share = 0.05,
     .largest_error = 0.25,
     .largest_first_error = 0.7,
     .first_passes = 3,
@@ -96,6 +104,7 @@ static const struct {
     .fade_rounds = 0.94,
     .look_again = 0.006,
     .look_first = 0.02,
+    .look_at_single = 0.002,
     .hardly_known = 6.0,
     .spend_saved = 0.4,
     .spend_plain = 0.015,
@@ -119,6 +128,8 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         assert(!levels[l].has_passes || levels[l].cost > 0.0);
         pace->has_passes[l] = levels[l].has_passes;
         pace->acceptance[l] = levels[l].acceptance;
+        pace->costs[l].attention = levels[l].attention;
+        pace->costs[l].window = levels[l].window;
         int is_narrow = levels[l].cost < tuning.narrow_below;
         const double *shape = is_narrow ? tuning.narrow : tuning.wide;
         double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
@@ -144,11 +155,14 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
         pace->judges[j].saved_seconds = 0.0;
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
-            for (int b = 0; b < RF_PACE_BUCKETS; b++)
+            for (int b = 0; b < RF_PACE_BUCKETS; b++) {
                 count(&pair->buckets[b], tuning.fade_request, 0.0, 0.0);
+                count(&pair->runners_up[b], tuning.fade_request, 0.0, 0.0);
+            }
             count(&pair->all, tuning.fade_request, 0.0, 0.0);
             pair->rounds *= tuning.fade_request;
             pair->drafted *= tuning.fade_request;
+            pair->rows *= tuning.fade_request;
             pair->yielded *= tuning.fade_request;
         }
     }
@@ -159,6 +173,22 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
 static void scale(struct rf_pace_cost *cost, double factor)
 {
     for (int r = 0; r < RF_PACE_ROWS; r++) cost->seconds[r] *= factor;
+    cost->attention *= factor;
+}
+
+/* Of other texts in the level's passes. */
+static struct rf_other_rows others_at(const struct rf_pace *pace, int32_t level)
+{
+    return level == pace->n_levels - 1 ? pace->others : (struct rf_other_rows){0};
+}
+
+/* Seconds that texts add to a pass. rows: all of them, the others' too. */
+static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost *cost,
+                           int32_t rows, const struct rf_other_rows *others)
+{
+    int32_t length = pace->length, own = rows > others->rows ? rows - others->rows : 0;
+    if (cost->window && length > cost->window) length = cost->window;
+    return cost->attention * ((double)length * own + (double)others->context);
 }
 
 static double clamp(double x, double limit)
@@ -169,12 +199,15 @@ static double clamp(double x, double limit)
 /* A measurement moves the cost of its own number of rows most, that of similar numbers less, and
  * all of them a little, since the machine as a whole may have become slower. A single pass may have
  * been disturbed, so it moves nothing far once several were measured. */
-void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
+void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
+                         const struct rf_other_rows *others, double seconds)
 {
     if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
     assert(level >= 0 && level < pace->n_levels && pace->has_passes[level]);
     struct rf_pace_cost *cost = &pace->costs[level];
-    double error = log(seconds / cost->seconds[rows - 1]);
+    double attention = attention_of(pace, cost, rows, others),
+           expected = cost->seconds[rows - 1] + attention, part = attention / expected;
+    double error = log(seconds / expected);
     uint32_t seen = cost->measured;
     if (seen == 0) {
         /* The first measurement of any level turns all guesses into seconds. So does the target's
@@ -192,6 +225,9 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
         error = clamp(error, seen < tuning.first_passes ? tuning.largest_first_error
                                                         : tuning.largest_error);
         if (error > 0.0 && seen >= tuning.first_passes) gain *= tuning.slower_gain;
+        cost->attention *=
+            exp(tuning.gain_attention * part / (part * part + tuning.soft_share) * error);
+        gain *= (1.0 - part) * (1.0 - part);
         for (int r = 0; r < RF_PACE_ROWS; r++) {
             double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
                    least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
@@ -200,18 +236,38 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     }
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;
+    if (rows == others->rows + 1) cost->since_single = 0.0;
+}
+
+void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
+{
+    rf_pace_shared_pass(pace, level, rows, &(struct rf_other_rows){0}, seconds);
+}
+
+/* What was not measured lies between its measured neighbours, if it has both. */
+static double seconds_of(const struct rf_pace_cost *cost, int32_t rows)
+{
+    int32_t low = rows, high = rows;
+    while (low > 0 && !cost->seen[low - 1]) low--;
+    while (high <= RF_PACE_ROWS && !cost->seen[high - 1]) high++;
+    if (low == high || low == 0 || high > RF_PACE_ROWS) return cost->seconds[rows - 1];
+    double share = (double)(rows - low) / (high - low);
+    return cost->seconds[low - 1] + share * (cost->seconds[high - 1] - cost->seconds[low - 1]);
 }
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
 {
-    if (level == pace->n_levels - 1) rows += pace->other_rows;
+    struct rf_other_rows others = others_at(pace, level);
+    rows += others.rows;
     if (rows < 1) rows = 1;
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
     /* More rows never cost less; a measurement that says so is noise. */
     double most = 0.0;
-    for (int r = 0; r < rows; r++)
-        if (pace->costs[level].seconds[r] > most) most = pace->costs[level].seconds[r];
-    return most;
+    for (int32_t r = 1; r <= rows; r++) {
+        double seconds = seconds_of(&pace->costs[level], r);
+        if (seconds > most) most = seconds;
+    }
+    return most + attention_of(pace, &pace->costs[level], rows, &others);
 }
 
 /* Tokens that others get of a round at this judge. */
@@ -257,22 +313,26 @@ static double share(struct rf_pace_count count, double guess)
     return (count.kept + tuning.prior_judged * guess) / (count.judged + tuning.prior_judged);
 }
 
-double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge,
+double rf_pace_acceptance(const struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
                           double confidence)
 {
+    const struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
+    int b = bucket_of(confidence);
+    if (by->runner_up) return share(pair->runners_up[b], confidence);
     /* A model's confidence is corrected by what is usual for a drafter of its kind. */
-    double own = pace->has_passes[drafter] ? tuning.own_opinion : 1.0;
-    double guess = own * confidence + (1.0 - own) * pace->acceptance[drafter];
-    return share(pace->pairs[drafter][judge].buckets[bucket_of(confidence)], guess);
+    double own = pace->has_passes[by->proposer] ? tuning.own_opinion : 1.0;
+    double guess = own * confidence + (1.0 - own) * pace->acceptance[by->proposer];
+    return share(pair->buckets[b], guess);
 }
 
-void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
-                    int kept)
+void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
+                    double confidence, int kept)
 {
-    assert(drafter >= 0 && drafter < judge && judge < pace->n_levels);
-    struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    count(&pair->buckets[bucket_of(confidence)], tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
-    count(&pair->all, tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+    assert(by->proposer >= 0 && by->proposer < judge && judge < pace->n_levels);
+    struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
+    struct rf_pace_count *buckets = by->runner_up ? pair->runners_up : pair->buckets;
+    count(&buckets[bucket_of(confidence)], tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+    if (!by->runner_up) count(&pair->all, tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
 }
 
 struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter)
@@ -304,7 +364,7 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
-    double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, tokens = 1.0;
+    double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, rows, tokens = 1.0;
     int32_t others = others_of(pace, judge);
     for (int32_t g = 1; g < RF_PACE_FEW; g++) {
         p *= acceptance;
@@ -315,11 +375,12 @@ static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32
         drafted = g;
         tokens = yield;
     }
-    drafted =
-        (drafted * tuning.prior_rounds + pair->drafted) / (tuning.prior_rounds + pair->rounds);
-    tokens = (tokens * tuning.prior_rounds + pair->yielded) / (tuning.prior_rounds + pair->rounds);
+    double prior = tuning.prior_rounds, rounds = prior + pair->rounds;
+    rows = (drafted * prior + pair->rows) / rounds;
+    drafted = (drafted * prior + pair->drafted) / rounds;
+    tokens = (tokens * prior + pair->yielded) / rounds;
     return (struct prospect){others + tokens,
-                             drafted * each + cost_between(pace, judge, 1.0 + drafted)};
+                             drafted * each + cost_between(pace, judge, 1.0 + rows)};
 }
 
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
@@ -356,6 +417,23 @@ static double rate_of_rows(const struct rf_pace *pace, int32_t judge)
     return at->tokens / at->seconds;
 }
 
+/* p[i]: the judge keeps row i and all that it follows. */
+static void estimate(const struct rf_pace *pace, int32_t judge, const struct rf_draft *offer,
+                     double *p)
+{
+    double
+        left[RF_DRAFT_ROWS + 1]; /* after the text and each row: that it keeps none seen so far */
+    for (int32_t i = 0; i <= offer->n; i++) left[i] = 1.0;
+    for (int32_t i = 0; i < offer->n; i++) {
+        const struct rf_proposal *by = &offer->by[i];
+        double *others = &left[offer->parents[i] + 1];
+        double own = rf_pace_acceptance(pace, judge, by, (double)offer->confidence[i]);
+        if (by->runner_up) own *= *others;
+        *others = *others > own ? *others - own : 0.0;
+        p[i] = offer->parents[i] < 0 ? own : own * p[offer->parents[i]];
+    }
+}
+
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value)
 {
@@ -363,13 +441,11 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     double yield = 1.0 + others_of(pace, judge);
     int32_t order[RF_DRAFT_ROWS], best = 0;
     int keep[RF_DRAFT_ROWS] = {0};
-    for (int32_t i = 0; i < offer->n; i++) {
-        p[i] = rf_pace_acceptance(pace, offer->origin[i], judge, (double)offer->confidence[i]);
-        if (offer->parents[i] >= 0) p[i] *= p[offer->parents[i]];
-    }
+    estimate(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
     *value = yield - lambda * rf_pace_cost(pace, judge, 1);
-    for (int32_t i = 0; i < offer->n; i++) {
+    int32_t most = RF_PACE_ROWS - 1 - others_at(pace, judge).rows;
+    for (int32_t i = 0; i < offer->n && i < most; i++) {
         yield += p[order[i]];
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
         if (worth <= *value) continue;
@@ -424,24 +500,46 @@ int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unre
     return best;
 }
 
-void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made,
-                   int32_t drafted, int32_t yielded, double reading)
+/* A pass over at most so many rows was measured. */
+static int has_seen_few(const struct rf_pace_cost *cost, int32_t rows)
+{
+    int32_t r = 0;
+    while (r < rows && r < RF_PACE_ROWS && !cost->seen[r]) r++;
+    return r < rows && r < RF_PACE_ROWS;
+}
+
+int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value)
+{
+    const struct rf_pace_cost *cost = &pace->costs[judge];
+    int32_t others = others_of(pace, judge);
+    double plain = 1.0 + others - rate_of_rows(pace, judge) * rf_pace_cost(pace, judge, 1);
+    double loss = value - plain;
+    if (pace->has_slices && judge == pace->n_levels - 1) return 0; /* nothing will be measured */
+    /* Without a loss plain decoding is the rule, and drafts are an exception that is wanted. */
+    return !has_seen_few(cost, 1 + others_at(pace, judge).rows) ||
+           (loss > 0.0 && loss <= tuning.look_at_single * cost->since_single);
+}
+
+void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t rows,
+                   int32_t yielded, double reading)
 {
     assert(judge >= 0 && judge < pace->n_levels && drafter < judge);
-    assert(drafted >= 0 && drafted <= RF_DRAFT_ROWS && yielded >= 1);
+    assert(rows >= 0 && rows <= RF_DRAFT_ROWS && yielded >= 1);
     struct rf_pace_judge *at = &pace->judges[judge];
-    double seconds = rf_pace_cost(pace, judge, drafted + 1);
+    double seconds = rf_pace_cost(pace, judge, rows + 1);
     if (drafter >= 0 && pace->has_passes[drafter]) seconds += made * drafting_cost(pace, drafter);
     int32_t others = others_of(pace, judge), all = others + yielded;
     at->tokens = at->tokens * tuning.fade_rounds + all;
     at->seconds = at->seconds * tuning.fade_rounds + seconds;
     at->saved_seconds += all * rf_pace_cost(pace, judge, 1) / (1 + others) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
+    pace->costs[judge].since_single += yielded;
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
     pair->rounds = pair->rounds * tuning.fade_rounds + 1.0;
     pair->drafted = pair->drafted * tuning.fade_rounds + made;
+    pair->rows = pair->rows * tuning.fade_rounds + rows;
     pair->yielded = pair->yielded * tuning.fade_rounds + yielded;
     pair->idle_tokens = 0.0;
 }

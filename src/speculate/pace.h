@@ -8,12 +8,13 @@
  *     P(it and all before it are kept) >
  *         lambda (seconds to draft it + seconds of one more row in the verification).
  *
- * A tree of n-gram tables' tokens gets its likeliest rows, as long as that holds. When nothing
- * promises more, the judge decodes plainly. The probabilities are the drafter's confidence,
- * corrected by what became of earlier tokens of the same confidence. The seconds of a round are
- * sums over the table of usual pass times; a single measurement moves that table only a little,
- * since anything on the machine may have disturbed it. ML-SpecQD's speed-up formula (section III,
- * (alpha N + 1) / (1 + N / S)) is the case of constant acceptance and costs.
+ * A tree, of a model's line with its runners-up and of what n-gram tables propose, gets its
+ * likeliest rows, as long as a row is worth its own seconds. When nothing promises more, the judge
+ * decodes plainly. The probabilities are the drafter's confidence, corrected by what became of
+ * earlier tokens of the same confidence. The seconds of a round are sums over the table of usual
+ * pass times, which grow with the text; a single measurement moves them only a little, since
+ * anything on the machine may have disturbed it. ML-SpecQD's speed-up formula (section III, (alpha
+ * N + 1) / (1 + N / S)) is the case of constant acceptance and costs.
  *
  * The pace computes only; it reads no clock. */
 #ifndef RF_SPECULATE_PACE_H
@@ -31,11 +32,15 @@ enum {
 };
 _Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in another way");
 
-/* Seconds of passes over 1 .. RF_PACE_ROWS rows. */
+/* Seconds of passes over 1 .. RF_PACE_ROWS rows: seconds[rows - 1] for rows without a text before
+ * them, and `attention` for each row and each token of the text. */
 struct rf_pace_cost {
     double seconds[RF_PACE_ROWS];
+    double attention;
+    int32_t window;              /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
+    double since_single;         /* tokens yielded by rounds since a pass over 1 row of this text */
 };
 
 struct rf_pace_count {
@@ -45,7 +50,9 @@ struct rf_pace_count {
 /* What became of a drafter's tokens at one judge. Older tokens and rounds count less and less. */
 struct rf_pace_pair {
     struct rf_pace_count buckets[RF_PACE_BUCKETS], all; /* by confidence */
-    double rounds, drafted, yielded;                    /* rounds, and the tokens in them */
+    struct rf_pace_count runners_up[RF_PACE_BUCKETS];   /* which `all` leaves out */
+    double rounds, drafted, rows,
+        yielded;        /* rounds; tokens and rows of the judge's passes in them */
     double idle_tokens; /* yielded by the judge since the last of these rounds */
 };
 
@@ -56,6 +63,7 @@ struct rf_pace_judge {
 
 struct rf_pace {
     int32_t n_levels; /* the target is the last */
+    int32_t length;   /* of the text, in tokens: the caller's to set */
     struct rf_pace_cost costs[RF_MAX_LEVELS];
     int has_passes[RF_MAX_LEVELS];    /* rf_level.has_passes */
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
@@ -66,7 +74,9 @@ struct rf_pace {
     int32_t horizon;           /* about how many tokens this request will still yield */
     /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a
      * round then yields is everybody's tokens, and a draft delays everybody. */
-    int32_t other_rows, other_tokens;
+    struct rf_other_rows others;
+    int32_t other_tokens;
+    int has_slices; /* 1: that pass also reads texts, so its time will say nothing of costs */
 };
 
 /* 1 .. RF_MAX_LEVELS levels; the last is the target. A level with passes has a cost above 0. */
@@ -77,24 +87,27 @@ void rf_pace_begin(struct rf_pace *pace, int32_t horizon);
 
 /* A pass of `level` over `rows` rows took `seconds`. More than RF_PACE_ROWS rows are ignored. */
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds);
-/* Expected seconds of a pass over so many rows of this text, the target's with the others' rows.
- * 1 .. RF_PACE_ROWS together. */
+/* The same of a pass over `rows` rows, of which these were other texts'. */
+void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
+                         const struct rf_other_rows *others, double seconds);
+/* Expected seconds of a pass over so many rows after a text of pace->length tokens, the target's
+ * with the others' rows. 1 .. RF_PACE_ROWS together. */
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);
 
-/* The probability that `judge` keeps a token of this confidence, given that it keeps those before.
- */
-double rf_pace_acceptance(const struct rf_pace *pace, int32_t drafter, int32_t judge,
+/* The probability that `judge` keeps a token of this confidence, given that it keeps those before;
+ * of a runner-up, given also that it does not keep the choice. */
+double rf_pace_acceptance(const struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
                           double confidence);
 /* The drafter's tokens at all judges. */
 struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter);
 /* `judge` has kept such a token, or not. */
-void rf_pace_judged(struct rf_pace *pace, int32_t drafter, int32_t judge, double confidence,
-                    int kept);
+void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
+                    double confidence, int kept);
 
-/* Keeps the rows of a draft by levels without passes that are worth a row in the judge's pass:
- * fewer than RF_PACE_ROWS, likeliest first. The probability of a row is the product over those that
- * it follows, each by its origin's acceptance. Returns how many.
- * *value: tokens of the round minus lambda times its seconds. */
+/* Keeps the rows of a draft that are worth a row in the judge's pass: fewer than RF_PACE_ROWS
+ * with the others', likeliest first. The probability of a row is the product over those that it
+ * follows, each by its proposer's acceptance. Returns how many. *value: tokens of the round minus
+ * lambda times its seconds. */
 int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft *offer,
                       double *value);
 
@@ -104,15 +117,20 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
 int32_t rf_pace_drafter(struct rf_pace *pace, int32_t judge, const int32_t *unread, int32_t max,
                         double *value);
 
+/* 1 if this round should decode plainly although drafts promise `value`, as above: the seconds of a
+ * single row (beside the others') were not measured for long, and all decisions compare with these.
+ */
+int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double value);
+
 /* 1 if a drafter should draft another token after n tokens that are all kept with probability p. */
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p);
 /* 1 if a token is worth row n of the judge's pass. p: it and all before it are kept. */
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p);
 
-/* A round at `judge` is over. `drafter` (-1: none) made `made` tokens, of which `drafted` were
+/* A round at `judge` is over. `drafter` (-1: none) made `made` tokens, `rows` rows of drafts were
  * verified, and the round yielded `yielded`. `reading`: seconds spent on text new to a drafter. */
-void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made,
-                   int32_t drafted, int32_t yielded, double reading);
+void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t made, int32_t rows,
+                   int32_t yielded, double reading);
 
 /* ---- the file (pace_file.c) ---- */
 

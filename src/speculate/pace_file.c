@@ -1,6 +1,7 @@
 /* The first line identifies the file. Then comes one line for each level: its name in quotes; for
  * 1, 2, ... rows the seconds of a pass and the number of passes measured; then the recently judged
- * tokens and how many of them were kept. */
+ * tokens and how many of them were kept; then the seconds that each token of the text adds to each
+ * row. */
 #include "speculate/pace.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ _Static_assert(LINE_BYTES >= RF_PACE_NAME_BYTES + RF_PACE_ROWS * 24 + 64 &&
                    FILE_BYTES >= RF_MAX_LEVELS * LINE_BYTES,
                "a line for each level fits");
 
-static const char first_line[] = "riffle pace 2\n";
+static const char first_line[] = "riffle pace 3\n";
 
 /* The file's text after the first line; empty where there is none. */
 static void read_text(char text[FILE_BYTES], const char *path)
@@ -78,10 +79,17 @@ static void parse(const char *text, struct known *known)
         found.seen[r] = seen > TRUSTED_PASSES ? TRUSTED_PASSES : (uint32_t)seen;
         text = end;
     }
-    char *end;
-    double judged = strtod(text, &end), kept = end == text ? -1.0 : strtod(end, &end);
-    if (!(kept >= 0.0 && kept <= judged && judged < 1e6)) return;
-    *known = (struct known){1, found, {judged, kept}};
+    double rest[3]; /* judged, kept, attention */
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        rest[i] = strtod(text, &end);
+        if (end == text) return;
+        text = end;
+    }
+    if (!(rest[1] >= 0.0 && rest[1] <= rest[0] && rest[0] < 1e6)) return;
+    if (!(rest[2] >= 0.0 && rest[2] < 1.0)) return;
+    found.attention = rest[2];
+    *known = (struct known){1, found, {rest[0], rest[1]}};
 }
 
 void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path)
@@ -100,8 +108,10 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
     for (int32_t l = 0; l < pace->n_levels; l++) {
         if (!known[l].is_known) {
             for (int r = 0; r < RF_PACE_ROWS; r++) pace->costs[l].seconds[r] *= unit;
+            pace->costs[l].attention *= unit;
             continue;
         }
+        known[l].cost.window = pace->costs[l].window;
         pace->costs[l] = known[l].cost;
         struct rf_pace_count count = known[l].count;
         if (l == target || count.judged < 1.0) continue;
@@ -141,8 +151,8 @@ int rf_pace_save(const struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BY
             length += snprintf(line + length, sizeof line - (size_t)length, " %.4g %u",
                                pace->costs[l].seconds[r], (unsigned)pace->costs[l].seen[r]);
         struct rf_pace_count total = rf_pace_total(pace, l);
-        snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f", total.judged,
-                 total.kept < total.judged ? total.kept : total.judged);
+        snprintf(line + length, sizeof line - (size_t)length, " %.1f %.1f %.4g", total.judged,
+                 total.kept < total.judged ? total.kept : total.judged, pace->costs[l].attention);
         append(after, line);
     }
     const struct rf_span spans[] = {{first_line, sizeof first_line - 1}, {after, strlen(after)}};

@@ -7,6 +7,7 @@
 #include "api/answers.h"
 #include "api/changed_model.h"
 #include "model/gguf_writer.h"
+#include "riffle_experimental.h"
 
 /* Cuts the tables of `data` to `kept` rows and moves what lies behind them. */
 static void cut_tables(struct file *file, unsigned char *data, uint64_t kept)
@@ -300,6 +301,49 @@ static void levels_have_names(void)
     riffle_model_close(model);
 }
 
+/* After each round the session tells what was drafted in it. What was kept of that are the round's
+ * tokens but the last, the target's own. */
+static void drafts_are_told(void)
+{
+    riffle_model *model = open_with_draft("ngram", NULL);
+    riffle_session *session = open_with(
+        model, &(struct setting){.chain = "ngram", .gamma = 8, .n_ctx = 1024, .threads = 1});
+    riffle_draft_row rows[RIFFLE_DRAFT_ROWS];
+    int64_t drafted = 0, kept = 0;
+    make_prompts(model, prompts);
+    CHECK_OK(riffle_prefill(session, prompts[3].tokens, (size_t)prompts[3].n));
+    CHECK_INT(riffle_session_draft(session, rows, RIFFLE_DRAFT_ROWS), 0);
+    for (int round = 0; round < 60; round++) {
+        int32_t tokens[16], path = 0;
+        int64_t made = CHECK_OK(riffle_step(session, tokens, 16));
+        int32_t n = riffle_session_draft(session, rows, RIFFLE_DRAFT_ROWS);
+        CHECK(n >= 0 && n <= RIFFLE_DRAFT_ROWS);
+        for (int32_t i = 0, last = -1; i < n; i++) {
+            CHECK(rows[i].parent >= -1 && rows[i].parent < i);
+            CHECK_INT(rows[i].level, 0);
+            CHECK(rows[i].confidence >= 0.0f && rows[i].confidence <= 1.0f);
+            if (!rows[i].kept) continue;
+            CHECK_INT(rows[i].parent, last);
+            CHECK_INT(rows[i].token, tokens[path]);
+            path++;
+            last = i;
+        }
+        CHECK_INT(path, made - 1);
+        CHECK_INT(riffle_session_draft(session, rows, 1), n); /* the first row alone */
+        drafted += n;
+        kept += path;
+    }
+    CHECK(drafted > 0 && kept > 0);
+    riffle_stats stats;
+    CHECK_OK(riffle_session_get_stats(session, &stats, sizeof stats));
+    CHECK_INT(drafted, stats.levels[0].drafted);
+    CHECK_INT(kept, stats.levels[0].accepted);
+    CHECK_FAILS(riffle_session_draft(NULL, rows, 1), RIFFLE_ERR_ARGUMENT);
+    CHECK_FAILS(riffle_session_draft(session, NULL, 1), RIFFLE_ERR_ARGUMENT);
+    riffle_session_close(session);
+    riffle_model_close(model);
+}
+
 int main(void)
 {
     char path[4096];
@@ -311,6 +355,7 @@ int main(void)
     a_small_context(path);
     no_numbers(path);
     levels_have_names();
+    drafts_are_told();
     remove(path);
     return check_result();
 }

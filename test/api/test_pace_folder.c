@@ -78,7 +78,7 @@ static void costs_are_kept(riffle_model *model)
     FILE *file = fopen(path, "r");
     size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
     if (file) fclose(file);
-    CHECK(bytes > 0 && strncmp(text, "riffle pace 2\n", 14) == 0);
+    CHECK(bytes > 0 && strncmp(text, "riffle pace 3\n", 14) == 0);
     CHECK(strstr(text, "\n\"target\" ") != NULL);
     work(model, &alone, plain.n, &known);
     CHECK(known >= 1);
@@ -121,11 +121,11 @@ static void damaged_files_are_no_matter(riffle_model *model)
 {
     static const char *const damages[] = {
         "",
-        "riffle pace 2\n",
-        "riffle pace 2\n\"target\" 1 1 1 1",
-        "riffle pace 2\n\"target\" 1 1 1 1",
-        "riffle pace 2\n\"target\" nan 1 inf 1 -1 1 0 1 1e300 1\n\"\n\"\"\n\x01\n\"mxfp4",
-        "riffle pace 2\n\"target\" 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 "
+        "riffle pace 3\n",
+        "riffle pace 3\n\"target\" 1 1 1 1",
+        "riffle pace 3\n\"target\" 1 1 1 1",
+        "riffle pace 3\n\"target\" nan 1 inf 1 -1 1 0 1 1e300 1\n\"\n\"\"\n\x01\n\"mxfp4",
+        "riffle pace 3\n\"target\" 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 1e-6 4 "
         "1e-6 4 1e-6 4 1e-6 4 "
         "1e-6 4 1e-6 4 1e-6 4 1e-6 99999999999999999999\n",
         NULL /* a long one */};
@@ -137,7 +137,7 @@ static void damaged_files_are_no_matter(riffle_model *model)
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         FILE *file = fopen(path, "wb");
         if (!file) break;
-        for (int n = 0; !damages[i] && n < 10000; n++) fputs("riffle pace 2\n\"target", file);
+        for (int n = 0; !damages[i] && n < 10000; n++) fputs("riffle pace 3\n\"target", file);
         if (damages[i]) fputs(damages[i], file);
         fclose(file);
         work(model, &(struct setting){.threads = 1}, plain.n, &known);

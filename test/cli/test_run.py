@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -114,6 +115,10 @@ class Run(Case):
         self.assertRegex(shown, r"chain ngram > q4 > target: \S")
         for level in ["ngram", "q4", "target"]:
             self.assertRegex(shown, r"\n%s +[0-9]" % level)
+        tree = self.ok(*ONCE, "--max-tokens", "30", "--verbose", "--chain", "ngram > q4", "--gamma", "3").err
+        rows = re.findall(r'\n( *)([* ]) ".*" +(ngram|q4) [0-9]+ %', tree.partition("drafts of one round")[2])
+        self.assertTrue(rows and rows[0][0] == "" and len(rows) <= 3, tree)
+        self.assertNotIn("drafts of", self.ok(*ONCE, "--max-tokens", "8", "--verbose", "--chain", "none").err)
         self.assertIn("chain target", self.ok(*ONCE, "--max-tokens", "8", "--verbose", "--chain", "none").err)
 
     def test_seed(self):

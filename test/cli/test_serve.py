@@ -151,7 +151,7 @@ class Answers(Case):
             (400, "prompt", COMPLETE, {"prompt": ["a", "b"]}), (400, "messages", CHAT, {"messages": []}),
             (400, "messages[0]", CHAT, {"messages": [{"role": "user"}]}),
             (400, "messages[0]", CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
-            (400, "nobody", CHAT, {"messages": [{"role": "nobody", "content": "a"}]}),
+            (400, "no body", CHAT, {"messages": [{"role": "no body", "content": "a"}]}),
             (400, "temperature", COMPLETE, dict(STORY, temperature=-1)), (400, "seed", COMPLETE, dict(STORY, seed="x")),
             (400, "max_tokens", COMPLETE, dict(STORY, max_tokens=0)), (400, "stop", COMPLETE, dict(STORY, stop=[1])),
             (400, "stop", COMPLETE, dict(STORY, stop=["x"] * 17)), (400, "stream", COMPLETE, dict(STORY, stream=1)),

@@ -66,6 +66,19 @@ static void check_greedy(void)
     greedy.repeat_last_n = 1;
     CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
     CHECK_INT(choose((float[N]){0, 3, 2, 0, 0, 0, 0, 0}, (int32_t[]){1, 5}, 2), 1);
+    /* Runners-up in order, the lower id among equals; -1 where nothing is left. */
+    struct rf_choice choice, next[RF_RUNNERS_UP];
+    const float three[N] = {0.0f, 3, 2, 3, -INFINITY, -INFINITY, NAN, -INFINITY};
+    CHECK_INT(
+        rf_sampler_choose_after(sampler, three, NULL, NULL, 0, NULL, 0, &choice, next, &error), 0);
+    CHECK(choice.token == 1 && next[0].token == 3 && next[1].token == 2);
+    double left = exp(0) + exp(-1) + exp(-3);
+    CHECK(fabs((double)next[0].confidence - 1.0 / left) < 1e-5);
+    CHECK(fabs((double)next[1].confidence - exp(-1) / (left - 1.0)) < 1e-5);
+    const struct rf_best best = {.top = {{5, 2.0f}, {4, 1.0f}}, .n = 2, .mass = 1.0f + expf(-1.0f)};
+    CHECK_INT(rf_sampler_take(&best, 0, &choice, next, &error), 0);
+    CHECK(choice.token == 5 && next[0].token == 4 && next[1].token == -1);
+    CHECK(fabs((double)next[0].confidence - 1.0) < 1e-5);
 }
 
 static void check_cuts(void)
@@ -173,6 +186,27 @@ static double random_normal(uint64_t *state)
     return sum;
 }
 
+/* Asking for runners-up changes no choice, and each is the choice among what is left. */
+static void check_runners_up(const float *logits, const int32_t *history, int32_t n, uint64_t seed,
+                             double *p)
+{
+    struct rf_error error;
+    struct rf_choice choice, runners_up[RF_RUNNERS_UP];
+    CHECK_INT(rf_sampler_choose_after(sampler, logits, NULL, history, n, NULL, 0, &choice,
+                                      runners_up, &error),
+              0);
+    CHECK_INT(choice.token, plain_choice(seed, n, p, MANY));
+    p[choice.token] = 0.0;
+    for (int k = 0; k < RF_RUNNERS_UP; k++) {
+        double left = 0.0;
+        for (int i = 0; i < MANY; i++) left += p[i];
+        CHECK_INT(runners_up[k].token, left > 0.0 ? plain_choice(seed, n, p, MANY) : -1);
+        if (runners_up[k].token < 0) continue;
+        CHECK(runners_up[k].confidence >= 0.0f && runners_up[k].confidence <= 0.5f);
+        p[runners_up[k].token] = 0.0;
+    }
+}
+
 /* Every short cut (what is not sorted, not summed, not entered into the race) leaves the choice as
  * it is. */
 static void check_against_plain(void)
@@ -200,6 +234,7 @@ static void check_against_plain(void)
                     logits[i] = (float)(widths[w] * random_normal(&state));
                 plain_probabilities(&cuts[c], logits, MANY, p);
                 CHECK_INT(choose(logits, history, n), plain_choice(cuts[c].seed, n, p, MANY));
+                check_runners_up(logits, history, n, cuts[c].seed, p);
             }
         }
     rf_sampler_free(sampler);

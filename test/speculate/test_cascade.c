@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { N_CTX = 700, VOCAB = 50, MOST_TEXT = N_CTX + RF_TREE_ROWS };
+enum { N_CTX = 700, VOCAB = 50, MOST_TEXT = N_CTX + RF_TREE_ROWS, OFFERS = 4 * RF_MAX_DRAFT };
 
 static double clock_seconds;
 
@@ -112,6 +112,8 @@ struct script {
     double row_cost;  /* seconds of a pass over one row */
     double more_cost; /* and of each further row, as a share */
     int informative;  /* its confidence tells when it errs */
+    int shares;       /* it reads along in the target's cache, so a new text is not new to it */
+    double second;    /* the probability that its runner-up is right where it errs */
     int32_t rows;     /* that a judge reads of a draft at most; 0: all */
     int fail_at;      /* the call of choose, keep or draft that fails; 0: none */
     int fail_code;
@@ -122,9 +124,10 @@ struct script {
     const int32_t *text;
     int32_t told[MOST_TEXT], n_told, n_followed;
 
-    struct rf_draft last; /* a drafter: offered, a judge: asked about; after n_last tokens */
+    struct rf_draft last; /* a judge: asked about, after n_last tokens */
     int32_t n_last;
-    int32_t origins[MOST_TEXT]; /* of the tokens that a judge kept or said */
+    int32_t n_offered[OFFERS], next_offer; /* a drafter's: where it made its latest offers */
+    int32_t origins[MOST_TEXT];            /* of the tokens that a judge kept or said */
     struct chain *chain;
 };
 
@@ -138,10 +141,13 @@ struct chain {
     struct account account;
 };
 
+/* The latest offers of the drafters of the chain that runs: too many for the stack. */
+static struct rf_draft offers[RF_MAX_LEVELS][OFFERS];
+
 /* What the random chains came across: a test of what never happens says nothing. */
 static struct {
     long large_trees, merged_trees, trees_in_the_middle, bent_paths, equal_siblings, unread_rows,
-        failures[3], damaged;
+        failures[3], damaged, runners_up, mixed_trees, kept_runners_up;
 } met;
 
 static struct rf_choice say(const struct script *script, const int32_t *text, int32_t n)
@@ -152,6 +158,21 @@ static struct rf_choice say(const struct script *script, const int32_t *text, in
     if (!agrees) token = (token + 1 + (int32_t)(mix(h) % (VOCAB - 1))) % VOCAB;
     double confidence = script->informative ? agrees ? 0.95 : 0.3 : script->agrees;
     return (struct rf_choice){token, (float)confidence};
+}
+
+/* What comes after what the script says: other tokens, of which the first may be right where the
+ * script errs. */
+static void say_more(const struct script *script, const int32_t *text, int32_t n,
+                     struct rf_choice more[RF_RUNNERS_UP])
+{
+    int32_t said = say(script, text, n).token, right = truth(text, n);
+    uint64_t h = mix(mix((uint64_t)script->id * 631 + (uint64_t)n) ^ (uint64_t)right);
+    int knows = said != right && (double)(h >> 11) * 0x1p-53 < script->second;
+    for (int32_t k = 0; k < RF_RUNNERS_UP; k++) more[k] = (struct rf_choice){-1, 0.0f};
+    if (script->second == 0.0) return;
+    more[0] = (struct rf_choice){knows ? right : (said + 1) % VOCAB, (float)script->second};
+    more[1] = (struct rf_choice){(said + 2) % VOCAB, 0.1f};
+    if (more[1].token == more[0].token) more[1].token = (said + 3) % VOCAB;
 }
 
 /* The level is shown text[0 .. n): all that it was told of is still there. */
@@ -217,25 +238,64 @@ static void check_judged_line(const struct script *below, const struct rf_questi
     for (int32_t i = 0; i < draft->n; i++) {
         int32_t n = text_to(draft, i - 1, longer, question->n);
         CHECK(draft->confidence[i] == say(below, longer, n).confidence);
-        CHECK_INT(draft->origin[i], below->origins[n]);
+        CHECK_INT(draft->by[i].origin, below->origins[n]);
     }
 }
 
-/* A tree is merged from the last offers of drafters without passes: each row is its origin's, after
- * the rows that it follows there, and none is there twice. */
+/* A drafter without passes has offered the row there, after the rows that it follows. */
+static int was_offered(const struct script *script, int32_t n, const struct rf_draft *draft,
+                       int32_t row)
+{
+    for (int32_t i = 0; i < OFFERS; i++)
+        if (script->n_offered[i] == n && has_path(&offers[script->id - 1][i], draft, row)) return 1;
+    return 0;
+}
+
+/* The row is what a level with passes says after those that it follows, or comes next. */
+static int was_said(const struct script *script, const struct rf_question *question, int32_t row)
+{
+    const struct rf_draft *draft = question->draft;
+    struct rf_choice said, more[RF_RUNNERS_UP];
+    int32_t longer[MOST_TEXT];
+    memcpy(longer, question->text, sizeof *longer * (size_t)question->n);
+    int32_t n = text_to(draft, draft->parents[row], longer, question->n);
+    said = say(script, longer, n);
+    say_more(script, longer, n, more);
+    if (!draft->by[row].runner_up)
+        return draft->tokens[row] == said.token && draft->confidence[row] == said.confidence;
+    for (int32_t k = 0; k < RF_RUNNERS_UP; k++)
+        if (draft->tokens[row] == more[k].token && draft->confidence[row] == more[k].confidence)
+            return 1;
+    return 0;
+}
+
+/* A tree is merged from one level with passes, its line and the runners-up beside it, and the
+ * latest offers of drafters without: each row is its proposer's, and none is there twice. */
 static void check_tree(const struct script *script, const struct rf_question *question)
 {
     const struct rf_draft *draft = question->draft;
-    int is_merged = 0;
+    int is_merged = 0, runners_up = 0;
+    int32_t paid = -1;
     for (int32_t i = 0; i < draft->n; i++) {
-        const struct script *origin = &script->chain->scripts[draft->origin[i]];
-        CHECK(origin->kind == TREES || origin->kind == LINES);
-        CHECK_INT(origin->n_last, question->n);
-        CHECK(has_path(&origin->last, draft, i) && !has_equal_before(draft, i));
-        is_merged |= draft->origin[i] != draft->origin[0];
+        const struct rf_proposal *by = &draft->by[i];
+        const struct script *proposer = &script->chain->scripts[by->proposer];
+        CHECK(by->proposer >= 0 && !has_equal_before(draft, i));
+        is_merged |= by->proposer != draft->by[0].proposer;
+        if (proposer->kind == TREES || proposer->kind == LINES) {
+            CHECK(!by->runner_up && by->origin == by->proposer);
+            CHECK(was_offered(proposer, question->n, draft, i));
+            continue;
+        }
+        CHECK(paid < 0 || paid == by->proposer);
+        CHECK(was_said(proposer, question, i));
+        CHECK(!by->runner_up || by->origin == by->proposer);
+        paid = by->proposer;
+        runners_up += by->runner_up;
     }
     met.large_trees += draft->n > RF_PACE_FEW;
-    met.merged_trees += is_merged;
+    met.merged_trees += is_merged && paid < 0;
+    met.mixed_trees += is_merged && paid >= 0;
+    met.runners_up += runners_up;
     met.trees_in_the_middle += !is_target(script);
 }
 
@@ -248,7 +308,7 @@ static void check_question(const struct script *script, const struct rf_question
     CHECK(draft->n >= 0 && draft->n <= RF_DRAFT_ROWS);
     for (int32_t i = 0; i < draft->n; i++) {
         CHECK(draft->parents[i] >= -1 && draft->parents[i] < i);
-        CHECK(draft->origin[i] >= 0 && draft->origin[i] < script->id - 1);
+        CHECK(draft->by[i].origin >= 0 && draft->by[i].origin < script->id - 1);
     }
     int32_t longest = longest_branch(draft);
     CHECK(longest <= RF_MAX_DRAFT && question->n + longest < script->chain->limit);
@@ -279,6 +339,10 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
     for (int32_t i = -1; i < draft->n; i++)
         choices[i + 1] = i < n_rows ? say(script, longer, text_to(draft, i, longer, question->n))
                                     : (struct rf_choice){-1, 0.0f};
+    CHECK_INT(question->runners_up == NULL, is_target(script));
+    for (int32_t i = -1; i < n_rows && question->runners_up; i++)
+        say_more(script, longer, text_to(draft, i, longer, question->n),
+                 question->runners_up[i + 1]);
     script->last = *draft;
     script->n_last = question->n;
     script->chain->account.drafted += (uint64_t)draft->n;
@@ -289,7 +353,7 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
         script->knows_next = 0;
         return 0;
     }
-    if (unread < 1) unread = 1;
+    if (unread < 1 || script->shares) unread = 1;
     int reads_before = unread > 1 && unread + n_rows > RF_PACE_FEW;
     question->rows = reads_before ? n_rows + 1 : unread + n_rows;
     question->seconds = script->row_cost * (1.0 + script->more_cost * (question->rows - 1));
@@ -323,7 +387,8 @@ static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path,
         CHECK_INT(draft->parents[path[i]], i ? path[i - 1] : -1);
         CHECK_INT(draft->tokens[path[i]], text[n - k + i]);
         CHECK(!has_equal_before(draft, path[i]));
-        script->origins[n - k + i] = draft->origin[path[i]];
+        script->origins[n - k + i] = draft->by[path[i]].origin;
+        met.kept_runners_up += draft->by[path[i]].runner_up;
     }
     script->origins[n] = script->id - 1; /* its own next token */
     met.bent_paths += k > 1 && path[k - 1] != k - 1;
@@ -338,7 +403,7 @@ static int32_t unread(void *self, const int32_t *text, int32_t n)
     struct script *script = self;
     see(script, text, n);
     if (script->knows_next) return 0;
-    return script->n_told < n ? n - script->n_told : 1;
+    return script->n_told < n && !script->shares ? n - script->n_told : 1;
 }
 
 /* A line of what the script says. */
@@ -399,8 +464,9 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     else
         draft_line(script, longer, n, max, out);
     clock_seconds += script->row_cost * out->n;
-    script->last = *out;
-    script->n_last = n;
+    offers[script->id - 1][script->next_offer] = *out;
+    script->n_offered[script->next_offer] = n;
+    script->next_offer = (script->next_offer + 1) % OFFERS;
     return 0;
 }
 
@@ -527,6 +593,7 @@ static void add_levels(struct chain *chain, uint64_t h)
             add(chain, kind, (double)(g & 255) / 255, 0.002 + (double)(g >> 8 & 255) * 4e-4,
                 (double)(g >> 16 & 15) / 40, (int)(g >> 24 & 1));
         if (g >> 32 & 1) script->rows = 1 + (int32_t)(g >> 33 & 15);
+        if (g >> 40 & 1) script->second = (double)(g >> 41 & 255) / 256;
     }
     struct script *target = add_target(chain, 0.1);
     if ((h >> 30 & 3) == 0) target->rows = 1 + (int32_t)(h >> 32 & 31);
@@ -600,6 +667,7 @@ static void test_lossless(void)
     CHECK(met.large_trees > 100 && met.merged_trees > 100);
     CHECK(met.trees_in_the_middle > 100 && met.bent_paths > 100);
     CHECK(met.equal_siblings > 100 && met.unread_rows > 100 && met.damaged > 10);
+    CHECK(met.runners_up > 100 && met.mixed_trees > 100 && met.kept_runners_up > 100);
     for (int operation = 0; operation < 3; operation++) CHECK(met.failures[operation] > 10);
 }
 
@@ -757,7 +825,7 @@ static void test_good_drafts(void)
         add(&sure, JUDGE, agrees[i], 0.025, 0.05, 1);
         add_target(&sure, 0.1);
         double informed = speed_up(&sure);
-        CHECK_MSG(informed > 0.98 * possible, "confidence that tells: %.3f of %.3f", informed,
+        CHECK_MSG(informed > 0.96 * possible, "confidence that tells: %.3f of %.3f", informed,
                   possible);
         add(&deep, JUDGE, agrees[i] * 0.9, 0.006, 0.05, 0);
         add(&deep, JUDGE, agrees[i], 0.025, 0.05, 0);
@@ -765,6 +833,41 @@ static void test_good_drafts(void)
         double with_tiny = speed_up(&deep);
         CHECK_MSG(with_tiny > 1.05 * reached, "a tiny draft below it: %.3f after %.3f", with_tiny,
                   reached);
+    }
+}
+
+/* The speed-up by a cast whose runner-up is right in `second` of the cases where it errs, 0: it has
+ * none. `row`: the target's costs for a further row, as a share. */
+static double with_runners_up(double agrees, double second, double row, int informative)
+{
+    struct chain chain = {0};
+    add(&chain, JUDGE, agrees, 0.025, 0.05, informative)->second = second;
+    add(&chain, JUDGE, 1.0, 0.1, row, 1);
+    return speed_up(&chain);
+}
+
+/* Branches at the tokens that a draft is not sure of gain where rows are cheap, and lose nothing
+ * where they are dear or useless. */
+static void test_runners_up(void)
+{
+    static const double agrees[] = {0.5, 0.7, 0.9}, seconds[] = {0.02, 0.8};
+    for (int a = 0; a < 3; a++) {
+        for (int informative = 0; informative < 2; informative++) {
+            double cheap = with_runners_up(agrees[a], 0.0, 0.01, informative),
+                   gain = with_runners_up(agrees[a], 0.8, 0.01, informative) / cheap;
+            CHECK_MSG(gain > (agrees[a] < 0.8 ? 1.05 : 0.98),
+                      "right in %.2f, informative %d: %.3f by runners-up", agrees[a], informative,
+                      gain);
+            for (int s = 0; s < 2; s++) {
+                double dear = with_runners_up(agrees[a], 0.0, 0.3, informative),
+                       kept = with_runners_up(agrees[a], seconds[s], 0.3, informative) / dear,
+                       spent = with_runners_up(agrees[a], 0.02, 0.01, informative) / cheap;
+                CHECK_MSG(kept > 0.93, "dear rows, right in %.2f, runners-up in %.2f: %.3f",
+                          agrees[a], seconds[s], kept);
+                CHECK_MSG(spent > 0.97, "useless runners-up, right in %.2f: %.3f", agrees[a],
+                          spent);
+            }
+        }
     }
 }
 
@@ -778,12 +881,15 @@ static void test_dear_drafts(void)
             for (int with_table = 0; with_table < 2; with_table++) {
                 struct chain chain = {0};
                 if (with_table) add(&chain, LINES, 0.1, 0.0, 0.0, 0);
-                add(&chain, JUDGE, 0.97, 0.1 * costs[c], rows[r], 0);
-                chain.levels[with_table].cost = 0.106; /* the guess: it reads the same bytes */
+                add(&chain, JUDGE, 0.97, 0.1 * costs[c], rows[r], 0)->shares = 1;
+                chain.levels[with_table].cost = 0.08; /* the guess of "a8" */
                 add(&chain, JUDGE, 1.0, 0.1, rows[r], 1);
                 double reached = speed_up(&chain);
                 CHECK_MSG(reached > 0.98, "%.2f of the target's cost, rows %.2f, table %d: %.3f",
                           costs[c], rows[r], with_table, reached);
+                if (costs[c] < 0.6 && rows[r] < 0.1)
+                    CHECK_MSG(reached > 1.35, "half the target's cost, rows %.2f, table %d: %.3f",
+                              rows[r], with_table, reached);
             }
         }
     }
@@ -819,7 +925,7 @@ static double best_offer(const struct rf_pace *pace, const struct rf_draft *tree
     for (int32_t row = 0; row < tree->n; row++) {
         p[row] = 1.0;
         for (int32_t i = row; i >= 0; i = tree->parents[i])
-            p[row] *= rf_pace_acceptance(pace, 0, 1, (double)tree->confidence[i]);
+            p[row] *= rf_pace_acceptance(pace, 1, &tree->by[i], (double)tree->confidence[i]);
     }
     qsort(p, (size_t)tree->n, sizeof *p, by_probability);
     *n = 0;
@@ -837,7 +943,7 @@ static double yield_of(const struct rf_pace *pace, const struct rf_draft *tree)
     double p[RF_DRAFT_ROWS], yield = 1.0;
     for (int32_t i = 0; i < tree->n; i++) {
         CHECK(tree->parents[i] < i);
-        p[i] = rf_pace_acceptance(pace, 0, 1, (double)tree->confidence[i]);
+        p[i] = rf_pace_acceptance(pace, 1, &tree->by[i], (double)tree->confidence[i]);
         if (tree->parents[i] >= 0) p[i] *= p[tree->parents[i]];
         yield += p[i];
     }
@@ -861,13 +967,13 @@ static void test_merge(void)
                             .tokens = {5, 8, 9, 6},
                             .parents = {-1, -1, 0, 0},
                             .confidence = {0.8f, 0.8f, 0.6f, 0.2f},
-                            .origin = {1, 1, 1, 1}};
+                            .by = {{1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}}};
     rf_draft_merge(&draft, &more);
     CHECK_INT(draft.n, 5);
     CHECK(confidence_of(&draft, -1, 5) == 0.5f && confidence_of(&draft, 0, 6) == 0.9f);
     CHECK(fabsf(confidence_of(&draft, -1, 8) - 0.8f * 0.25f) < 1e-6f);
     CHECK(fabsf(confidence_of(&draft, 0, 9) - 0.6f * 0.1f) < 1e-6f);
-    CHECK(draft.origin[0] == 0 && draft.origin[3] == 1 && draft.origin[4] == 1);
+    CHECK(draft.by[0].origin == 0 && draft.by[3].origin == 1 && draft.by[4].origin == 1);
     for (int32_t i = 0; i < RF_DRAFT_ROWS; i++) {
         more.tokens[i] = 100 + i;
         more.parents[i] = i - 1;
@@ -890,9 +996,10 @@ static void test_offers(void)
     add(&chain, LINES, 0.9, 0.0, 0.0, 1);
     add_target(&chain, 1.0);
     rf_pace_init(&pace, chain.levels, 2);
+    static const struct rf_proposal by = {.proposer = 0};
     for (uint64_t i = 0; i < 500; i++) {
         double confidence = (double)(mix(i) >> 11) * 0x1p-53;
-        rf_pace_judged(&pace, 0, 1, confidence,
+        rf_pace_judged(&pace, 1, &by, confidence,
                        (double)(mix(i + 500) >> 11) * 0x1p-53 < confidence);
     }
     for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows++)
@@ -933,12 +1040,19 @@ static void test_offers(void)
     for (int32_t r = 0; r < RF_PACE_ROWS; r++)
         pace.costs[1].seconds[r] = 0.1 * (1.0 + 0.05 * (r + 1));
     for (int others = 0; others <= 7; others += 7) {
-        pace.other_rows = pace.other_tokens = others;
+        pace.others.rows = pace.other_tokens = others;
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.15f}};
         CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), others ? 0 : 1);
         tree = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.6f}};
         CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 1);
     }
+
+    /* However cheap rows are, a pass has no more of them. */
+    for (int32_t r = 0; r < RF_PACE_ROWS; r++) pace.costs[1].seconds[r] = 0.1;
+    pace.others.rows = RF_PACE_ROWS - 4;
+    tree = (struct rf_draft){.n = 10};
+    for (int32_t i = 0; i < tree.n; i++) tree.parents[i] = -1, tree.confidence[i] = 0.9f;
+    CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 3);
 }
 
 static void test_costs(void)
@@ -982,7 +1096,7 @@ static void test_costs(void)
     rf_pace_load(&loaded, names, path);
     CHECK(fabs(rf_pace_cost(&loaded, 0, 1) / rf_pace_cost(pace, 0, 1) - 1) < 1e-2);
     FILE *damaged = fopen(path, "wb");
-    fputs("riffle pace 2\n\"target\" 0.1 3 nonsense\n\"cast\" -1", damaged);
+    fputs("riffle pace 3\n\"target\" 0.1 3 nonsense\n\"cast\" -1", damaged);
     fclose(damaged);
     struct rf_pace fresh;
     rf_pace_init(&fresh, chain.levels, 2);
@@ -996,6 +1110,112 @@ static void test_costs(void)
     finish(&chain);
 }
 
+/* Texts of different lengths, passes of different rows, and a machine that is disturbed: costs are
+ * known at each length, whatever the first guess of attention was. */
+static void test_costs_by_length(void)
+{
+    static const int32_t lengths[] = {100, 1000, 8000};
+    static const double guesses[] = {1e-6, 4e-6, 3e-5};
+    for (int g = 0; g < 3; g++) {
+        struct chain chain = {0};
+        struct rf_pace pace;
+        uint64_t h = 1;
+        add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+        add_target(&chain, 1.0);
+        chain.levels[1].attention = guesses[g]; /* it is 1e-5 passes */
+        rf_pace_init(&pace, chain.levels, 2);
+        for (int text = 0; text < 60; text++)
+            for (int pass = 0; pass < 40; pass++) {
+                h = mix(h);
+                pace.length = lengths[text % 3] + pass;
+                int32_t rows = 1 + (int32_t)(h % 9);
+                double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
+                rf_pace_pass(&pace, 1, rows,
+                             0.1 * noise * (1 + 0.02 * rows + 1e-5 * rows * pace.length));
+            }
+        for (int l = 0; l < 3; l++)
+            for (int32_t rows = 1; rows <= 9; rows += 4) {
+                pace.length = lengths[l];
+                double wanted = 0.1 * (1 + 0.02 * rows + 1e-5 * rows * pace.length),
+                       ratio = rf_pace_cost(&pace, 1, rows) / wanted;
+                CHECK_MSG(ratio > 0.9 && ratio < 1.1, "guess %g, %d rows after %d tokens: %.3f",
+                          guesses[g], rows, pace.length, ratio);
+            }
+        chain.levels[1].window = 100; /* what it reads at most */
+        rf_pace_init(&pace, chain.levels, 2);
+        pace.length = 100;
+        double near = rf_pace_cost(&pace, 1, 8);
+        pace.length = 8000;
+        CHECK(rf_pace_cost(&pace, 1, 8) == near);
+    }
+}
+
+/* Passes that several texts share: what each text's length adds is told apart, and the costs of any
+ * text beside any others are known. */
+static void test_costs_beside_others(void)
+{
+    static const int32_t lengths[] = {100, 1000, 8000};
+    struct chain chain = {0};
+    struct rf_pace pace;
+    uint64_t h = 1;
+    add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+    add_target(&chain, 1.0);
+    chain.levels[1].attention = 1e-6; /* it is 1e-5 passes */
+    rf_pace_init(&pace, chain.levels, 2);
+    for (int pass = 0; pass < 2400; pass++) {
+        h = mix(h);
+        int32_t own = 1 + (int32_t)(h % 3), n = (int32_t)(h >> 8 & 3);
+        struct rf_other_rows others = {.rows = n, .context = n * lengths[(h >> 16) % 3]};
+        double noise = 0.9 + 0.2 * (double)(h >> 11) * 0x1p-53;
+        pace.length = lengths[pass % 3];
+        int64_t context = others.context + own * pace.length;
+        rf_pace_shared_pass(&pace, 1, own + n, &others,
+                            0.1 * noise * (1 + 0.02 * (own + n) + 1e-5 * (double)context));
+    }
+    for (int own = 0; own < 3; own++)
+        for (int other = 0; other < 3; other++) {
+            pace.length = lengths[own];
+            pace.others = (struct rf_other_rows){.rows = 3, .context = 3 * lengths[other]};
+            double wanted = 0.1 * (1 + 0.02 * 4 + 1e-5 * (lengths[own] + 3 * lengths[other])),
+                   ratio = rf_pace_cost(&pace, 1, 1) / wanted;
+            CHECK_MSG(ratio > 0.9 && ratio < 1.1, "a row after %d tokens, 3 after %d: %.3f",
+                      lengths[own], lengths[other], ratio);
+            double beside = rf_pace_cost(&pace, 0, 1); /* the passes of drafts are not shared */
+            pace.others = (struct rf_other_rows){0};
+            CHECK(rf_pace_cost(&pace, 0, 1) == beside);
+        }
+}
+
+/* Beside others, too, drafts give way now and then to a pass with one row of the text, but not for
+ * a pass that is not measured. */
+static void test_single_beside_others(void)
+{
+    struct chain chain = {0};
+    struct rf_pace pace;
+    struct rf_draft none = {.n = 0};
+    double value;
+    add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+    add_target(&chain, 1.0);
+    rf_pace_init(&pace, chain.levels, 2);
+    pace.others = (struct rf_other_rows){.rows = 3, .context = 300};
+    pace.other_tokens = 3;
+    rf_pace_offer(&pace, 1, &none, &value);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 1); /* nothing is known */
+    rf_pace_shared_pass(&pace, 1, 4, &pace.others, 0.1);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
+    for (int round = 0; round < 100; round++) {
+        rf_pace_shared_pass(&pace, 1, 6, &pace.others, 0.1);
+        rf_pace_round(&pace, -1, 1, 0, 2, 3, 0.0);
+    }
+    rf_pace_offer(&pace, 1, &none, &value);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 1);
+    pace.has_slices = 1;
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
+    pace.has_slices = 0;
+    rf_pace_shared_pass(&pace, 1, 4, &pace.others, 0.1);
+    CHECK_INT(rf_pace_look_at_single(&pace, 1, value + 0.1), 0);
+}
+
 int main(void)
 {
     test_lossless();
@@ -1007,8 +1227,12 @@ int main(void)
     test_offers();
     test_useless_drafts();
     test_good_drafts();
+    test_runners_up();
     test_dear_drafts();
     test_disturbed();
     test_costs();
+    test_costs_by_length();
+    test_costs_beside_others();
+    test_single_beside_others();
     return check_result();
 }

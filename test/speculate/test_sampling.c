@@ -43,13 +43,16 @@ struct scripted {
         n_first_question; /* the first drafts that it was asked about after the prompt */
 };
 
-static struct rf_choice own_choice(const struct scripted *level, const int32_t *text, int32_t n)
+static int64_t runners_up_at[LEVELS]; /* runners-up that each level judged */
+
+static struct rf_choice own_choice(const struct scripted *level, const int32_t *text, int32_t n,
+                                   struct rf_choice *runners_up)
 {
     struct rf_error error = {.text = ""};
     struct rf_choice choice = {.token = 0};
     int32_t position = level->fault == FORGETS_THE_POSITION ? PROMPT : n;
-    int code = rf_sampler_choose(level->sampler, logits_of[level->index][text[n - 1]], text,
-                                 position, &choice, &error);
+    int code = rf_sampler_choose_after(level->sampler, logits_of[level->index][text[n - 1]], NULL,
+                                       text, position, NULL, 0, &choice, runners_up, &error);
     CHECK_MSG(code == 0, "%s", error.text);
     return choice;
 }
@@ -94,6 +97,7 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
     int32_t text[PROMPT + 4 * (RF_MAX_DRAFT + 1)];
     memcpy(text, question->text, (size_t)question->n * sizeof *text);
     question->rows = draft->n + 1;
+    for (int32_t i = 0; i < draft->n; i++) runners_up_at[level->index] += draft->by[i].runner_up;
     question->seconds = 1e-3 * (level->index + 1);
     if (question->n == PROMPT && level->n_first_question == 0) {
         level->n_first_question = draft->n < 2 ? draft->n : 2;
@@ -107,7 +111,8 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
         else if (next >= 0 && level->fault == FORGETS_RESIDUAL)
             choices[i + 1] = reject_wrongly(level, text, n, draft->tokens[next]);
         else
-            choices[i + 1] = own_choice(level, text, n);
+            choices[i + 1] = own_choice(level, text, n,
+                                        question->runners_up ? question->runners_up[i + 1] : NULL);
     }
     return 0;
 }
@@ -199,10 +204,14 @@ static struct rf_cascade *open_cascade(const struct chain *chain, struct rf_sequ
     int32_t n = 0;
     for (int kind = 0; kind < 2; kind++)
         if (chain->drafters & 1 << kind)
-            levels[n++] = (struct rf_level){&drafting_ops[kind], NULL, 0.0, 0.3, 0};
+            levels[n++] = (struct rf_level){.ops = &drafting_ops[kind], .acceptance = 0.3};
     for (int l = chain->first; l <= chain->last; l++) {
         scripted[l].fault = l == chain->last ? chain->fault : FAULTLESS;
-        levels[n++] = (struct rf_level){&scripted_ops, &scripted[l], 0.05 * (l + 1), 0.7, 1};
+        levels[n++] = (struct rf_level){.ops = &scripted_ops,
+                                        .self = &scripted[l],
+                                        .cost = 0.05 * (l + 1),
+                                        .acceptance = 0.7,
+                                        .has_passes = 1};
     }
     levels[n - 1].cost = 1.0;
     struct rf_cascade *cascade;
@@ -287,7 +296,9 @@ static void check_sound(void)
         {"branches > target", 2, 2, BRANCHES, 0, FAULTLESS},
         {"small > target", 1, 2, 0, 1, FAULTLESS},
         {"small > target", 1, 2, 0, 3, FAULTLESS},
+        {"small > target", 1, 2, 0, 0, FAULTLESS},
         {"tiny > small > target", 0, 2, 0, 3, FAULTLESS},
+        {"tiny > small > target", 0, 2, 0, 0, FAULTLESS},
         {"count > tiny > small > target", 0, 2, COUNTS, 3, FAULTLESS},
         {"count > tiny > small > target", 0, 2, COUNTS, 0, FAULTLESS},
         {"count > branches > target", 2, 2, COUNTS | BRANCHES, 3, FAULTLESS},
@@ -362,6 +373,8 @@ int main(void)
     }
     check_sound();
     check_faults_are_caught();
+    CHECK(runners_up_at[1] > 1000 &&
+          runners_up_at[2] > 1000); /* trees with runners-up were judged */
     for (int l = 0; l < LEVELS; l++) rf_sampler_free(scripted[l].sampler);
     return check_result();
 }
