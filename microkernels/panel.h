@@ -140,8 +140,8 @@ static inline int32_t rf_a8_start(const struct rf_a8 *block, int offset, int hal
 }
 
 /* 32 values of one row of activations in 16 bits: integers of 15 bits whose unit is a power of two
- * (the verifying precision of QSpec),  2^13 d <= max|x| < 2^14 d,  q = x / d rounded to nearest, ties
- * to even. All q and d are 0 where max|x| is not finite, or 2^-100 or less. */
+ * (the verifying precision of QSpec),  2^13 d <= max|x| < 2^14 d,  q = x / d rounded to nearest,
+ * ties to even. All q and d are 0 where max|x| is not finite, or 2^-100 or less. */
 struct rf_a16 {
     int16_t q[32]; /* each four k in the order 0, 2, 1, 3, in which codes of 4 bits come apart */
     float d;

@@ -41,8 +41,7 @@ static size_t a16_bytes(size_t n, size_t k)
 /* Where value j of a block lies. */
 static size_t a16_place(size_t j)
 {
-    static const size_t order[4] = {0, 2, 1, 3};
-    return j - j % 4 + order[j % 4];
+    return j - j % 4 + (j % 4 >> 1 | (j & 1) << 1); /* of four: 0, 2, 1, 3 */
 }
 
 static void pack_a16(const struct rf_pack_args *args)
@@ -61,15 +60,22 @@ static void pack_a16(const struct rf_pack_args *args)
     }
 }
 
-/* The code of row r and value j (0 .. 31) in a block. */
-static int code_of(enum rf_format format, const uint8_t *block, size_t r, size_t j)
+/* The codes of row r in a block, less the offset, in the order of k. */
+static void codes_of(enum rf_format format, const uint8_t *block, size_t r, int16_t codes[RF_BLOCK])
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    if (layout->bits == 8) return block[j / 4 * 64 + 4 * r + j % 4];
-    int code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
-    if (layout->bits == 6)
-        code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
-    return format == RF_FORMAT_MXFP4 ? rf_mxfp4_codes[code] : code;
+    for (size_t j = 0; j < RF_BLOCK; j++) {
+        int code;
+        if (layout->bits == 8) {
+            code = block[j / 4 * 64 + 4 * r + j % 4];
+        } else {
+            code = block[j / 8 * 64 + 4 * r + j % 4] >> (j % 8 / 4 * 4) & 15;
+            if (layout->bits == 6)
+                code |= (block[256 + j / 16 * 64 + 4 * r + j % 4] >> (j % 16 / 4 * 2) & 3) << 4;
+            if (format == RF_FORMAT_MXFP4) code = rf_mxfp4_codes[code];
+        }
+        codes[j] = (int16_t)(code - layout->offset);
+    }
 }
 
 static float f16_at(const uint8_t *data, size_t i)
@@ -116,21 +122,21 @@ static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const uint8_t *scales = panel + k / RF_BLOCK * layout->block_bytes;
     float acc = 0.0f;
-    for (size_t j = 0; j < k; j += layout->group) {
-        const struct rf_a8 *block = x + j / RF_BLOCK;
-        int32_t sum = 0;
-        for (size_t t = j; t < j + layout->group; t++)
-            sum += (code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, t % RF_BLOCK) -
-                    layout->offset) *
-                   block->q[t % RF_BLOCK];
-        float s, b;
-        scale_of(format, scales, j / layout->group, r, &s, &b);
-        acc = fmaf((float)sum * block->d, s, acc);
-        if (!layout->has_min) continue;
-        if (layout->group == RF_BLOCK)
-            acc = fmaf(b, block->d_sum, acc);
-        else
-            acc = fmaf(b / -32.0f, (float)block->m32[j / 16 % 2] * block->d, acc);
+    for (size_t j = 0; j < k; j += RF_BLOCK, x++) {
+        int16_t codes[RF_BLOCK];
+        codes_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, codes);
+        for (size_t g = 0; g < RF_BLOCK; g += layout->group) {
+            int32_t sum = 0;
+            for (size_t t = g; t < g + layout->group; t++) sum += codes[t] * x->q[t];
+            float s, b;
+            scale_of(format, scales, (j + g) / layout->group, r, &s, &b);
+            acc = fmaf((float)sum * x->d, s, acc);
+            if (!layout->has_min) continue;
+            if (layout->group == RF_BLOCK)
+                acc = fmaf(b, x->d_sum, acc);
+            else
+                acc = fmaf(b / -32.0f, (float)x->m32[g / 16] * x->d, acc);
+        }
     }
     return acc;
 }
@@ -158,19 +164,18 @@ static float dot_a16(enum rf_format format, const uint8_t *panel, size_t r, cons
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     const uint8_t *scales = panel + k / RF_BLOCK * layout->block_bytes;
     float acc = 0.0f;
-    for (size_t j = 0; j < k; j += layout->group) {
-        const struct rf_a16 *block = x + j / RF_BLOCK;
-        int32_t sum = 0;
-        for (size_t t = j; t < j + layout->group; t++)
-            sum += (code_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, t % RF_BLOCK) -
-                    layout->offset) *
-                   block->q[a16_place(t % RF_BLOCK)];
-        float s, b;
-        scale_of(format, scales, j / layout->group, r, &s, &b);
-        acc = fmaf((float)sum * block->d, s, acc);
-        if (layout->has_min)
-            acc =
-                fmaf(b, layout->group == RF_BLOCK ? block->d_sum : block->d_half[j / 16 % 2], acc);
+    for (size_t j = 0; j < k; j += RF_BLOCK, x++) {
+        int16_t codes[RF_BLOCK];
+        codes_of(format, panel + j / RF_BLOCK * layout->block_bytes, r, codes);
+        for (size_t g = 0; g < RF_BLOCK; g += layout->group) {
+            int32_t sum = 0;
+            for (size_t t = g; t < g + layout->group; t++) sum += codes[t] * x->q[a16_place(t)];
+            float s, b;
+            scale_of(format, scales, (j + g) / layout->group, r, &s, &b);
+            acc = fmaf((float)sum * x->d, s, acc);
+            if (layout->has_min)
+                acc = fmaf(b, layout->group == RF_BLOCK ? x->d_sum : x->d_half[g / 16], acc);
+        }
     }
     return acc;
 }

@@ -172,7 +172,7 @@ const struct option option_table[] = {
      "keys and values to keep for prompts that begin alike, in million bytes (default: 1074, or an "
      "eighth of the memory)"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_SERVE, AT(name), 0, 0, NULL,
-     "the name of the model in requests (default: that of its file)"},
+     "the name of the model in requests (default: MODEL without folder and ending)"},
     {"--sha256", NULL, "HEX", OPTION_TEXT, VERB_PULL, AT(sha256), 0, 0, NULL,
      "what the SHA-256 of a URL's file must be; without it the file is not verified"},
     {"--name", NULL, "NAME", OPTION_TEXT, VERB_PULL, AT(name), 0, 0, NULL,

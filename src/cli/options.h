@@ -51,7 +51,7 @@ struct cli_options {
     const char *kv;
     const char *activations;
     const char *device; /* NULL: the processor */
-    int32_t gamma; /* 0: adaptive */
+    int32_t gamma;      /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */
     const char *cores;      /* NULL: the library's default */

@@ -254,10 +254,12 @@ static int measure_depth(struct bench_plain *bench, struct bench_figure *figures
     progress_clear(&bench->engine.progress);
     /* The first round warms everything up and is not counted. */
     if (code == RIFFLE_OK) code = measure_round(bench, figures, 0);
-    if (code == RIFFLE_OK) code = bench_read(&bench->reads, bench->engine.model, bench->origin.threads);
+    if (code == RIFFLE_OK)
+        code = bench_read(&bench->reads, bench->engine.model, bench->origin.threads);
     for (int32_t i = 0; i < bench->repeats && code == RIFFLE_OK; i++) {
         code = measure_round(bench, figures, (size_t)i);
-        if (code == RIFFLE_OK) code = bench_read(&bench->reads, bench->engine.model, bench->origin.threads);
+        if (code == RIFFLE_OK)
+            code = bench_read(&bench->reads, bench->engine.model, bench->origin.threads);
         if (code != RIFFLE_OK) break;
         decode->of_read[i] = 100 * decode->values[i] * bytes_of_token(bench, decode) /
                              bench_reads_around(&bench->reads);

@@ -92,7 +92,8 @@ static void print_json(const struct engine *engine, const struct answer *answer,
     const struct cli_options *options = answer->options;
     struct json_writer json = {0};
     riffle_read_speed read = {.bytes_per_second = NAN};
-    if (rf_interrupts() == 0) riffle_measure_model_read(engine->model, stats->threads, &read, sizeof read);
+    if (rf_interrupts() == 0)
+        riffle_measure_model_read(engine->model, stats->threads, &read, sizeof read);
 
     jw_put(&json, "{");
     jw_text(&json, "text", answer->text.data, answer->text.count);

@@ -4,7 +4,7 @@
 #include "cli/engine.h"
 #include "serve/serve.h"
 
-/* The name of the model's file without its ending, which clients can write. For free(). */
+/* The name of a model, or of its file without the ending, which clients can write. For free(). */
 static char *file_name(const char *path)
 {
     size_t end = strlen(path), begin;
@@ -32,7 +32,7 @@ int verb_serve(const struct cli_options *options)
     if (status != CLI_OK) return status;
     engine_session_options(options, &session);
     serve.model = engine.model;
-    char *name = file_name(engine.path);
+    char *name = file_name(options->model);
     serve.name = options->name ? options->name : name;
     serve.session = &session;
     serve.sampling = &engine.sampling;

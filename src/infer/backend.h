@@ -388,8 +388,8 @@ struct rf_backend_kind {
                     const struct rf_allocator *allocator, struct rf_error *error);
 };
 
-/* All kinds of this build, the default first; the last is NULL. Defined in backends.c, the one place that
- * knows them by name; a test's own definition takes its place. */
+/* All kinds of this build, the default first; the last is NULL. Defined in backends.c, the one
+ * place that knows them by name; a test's own definition takes its place. */
 extern const struct rf_backend_kind *const rf_backend_kinds[];
 
 #endif

@@ -11,24 +11,18 @@ FRANCE, SKY = "What is the capital of France?", "Why is the sky blue?"
 
 
 class Answers(Case):
-    def each_tier(self):
-        """The environment of each tier that this machine has."""
-        n = 0
-        for tier in TIERS:
-            env = {"RIFFLE_CPU": tier}
-            if "lacks the cpu tier" in self.riffle("info", MODEL, env=env).err:
-                continue
-            n += 1
-            with self.subTest(tier=tier):
-                yield env
-        self.assertGreater(n, 0)
+    def tiers(self):
+        """The tiers that this machine has."""
+        return [tier for tier in TIERS
+                if "lacks the cpu tier" not in self.riffle("info", MODEL, env={"RIFFLE_CPU": tier}).err]
 
     def check_sky(self, text):
         self.assertRegex(text.lower(), "light|scatter")
 
     def test_chat(self):
         """With the defaults of a chat: whatever suits the model."""
-        for env in self.each_tier():
+        for tier in self.tiers()[1:]:  # a long answer of the scalar tier takes minutes
+            env = {"RIFFLE_CPU": tier}
             result = self.ok("chat", MODEL, "--seed", "1", stdin="%s\n%s\n" % (FRANCE, SKY), env=env)
             self.assertEqual(result.err, "")  # nothing ended early
             france, sky = result.out.split("\n", 1)
@@ -36,10 +30,15 @@ class Answers(Case):
             self.check_sky(sky)
 
     def test_run(self):
-        for env in self.each_tier():
-            self.assertIn("Paris", self.json("run", MODEL, "-p", FRANCE, env=env)["text"])
-            sky = self.json("run", MODEL, "-p", SKY, env=env)
-            self.assertEqual((sky["finish"], sky["model"]["weights"]), ("stop", "bf16"))
+        """What is multiplied has the same bits on every tier, so all say nearly the same."""
+        for tier in self.tiers():
+            france = self.json("run", MODEL, "-p", FRANCE, env={"RIFFLE_CPU": tier})
+            self.assertIn("Paris", france["text"], tier)
+            self.assertEqual(france["model"]["activation_bits"], 16)
+            if tier == "scalar":
+                continue
+            sky = self.json("run", MODEL, "-p", SKY, env={"RIFFLE_CPU": tier})
+            self.assertEqual(sky["finish"], "stop", tier)
             self.check_sky(sky["text"])
 
     def test_babble_is_stopped(self):
