@@ -125,9 +125,8 @@ INLINE __m512i add_products(__m512i sum, __m512i pairs, const struct rf_a16 *x, 
     return _mm512_dpwssd_epi32(sum, pairs, _mm512_set1_epi32(pair));
 }
 
-/* Adds a block of np panels, `gap` bytes apart, times nr rows, `stride`
- * blocks apart, to acc, [panel][row]. Panels take
- * turns, since each sum waits for its last addition. */
+/* Adds a block of np panels, `gap` bytes apart, times nr rows, `stride` blocks apart, to acc,
+ * [panel][row]. Panels take turns, since each sum waits for its last addition. */
 INLINE void add_block(enum rf_format format, const uint8_t *codes, size_t gap,
                       const struct scales *scales, const struct table *table,
                       const struct rf_a16 *x, size_t stride, int np, int nr, __m512 *acc)
