@@ -19,9 +19,10 @@ static const struct rf_proposal by = {.proposer = 1};
 static void check(const struct rf_pace *pace)
 {
     for (int32_t l = 1; l < 3; l++) {
-        for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows++)
-            if (!(rf_pace_cost(pace, l, rows) > 0) || !isfinite(rf_pace_cost(pace, l, rows)))
-                abort();
+        for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows += 1 + rows / 3) {
+            double cost = rf_pace_cost(pace, l, rows);
+            if (!(cost > 0) || !isfinite(cost)) abort();
+        }
         double p = rf_pace_acceptance(pace, 2, &by, 0.5);
         if (!(p >= 0 && p <= 1)) abort();
     }
