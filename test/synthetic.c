@@ -187,3 +187,25 @@ void synthetic_free(struct rf_source *source)
     for (int32_t i = 0; s && i < MAX_TENSORS; i++) free(s->data[i]);
     free(s);
 }
+
+struct rf_params synthetic_qwen2(void)
+{
+    return (struct rf_params){.arch = RF_ARCH_QWEN2,
+                              .arch_name = "qwen2",
+                              .n_layer = 2,
+                              .n_embd = 72,
+                              .n_head = 6,
+                              .n_head_kv = 2,
+                              .head_dim = 12,
+                              .n_ff = 200,
+                              .n_vocab = 301,
+                              .n_ctx_train = 512,
+                              .rms_eps = 1e-6f,
+                              .rope_style = RF_ROPE_NEOX,
+                              .rope_dim = 12,
+                              .rope_theta = 1e6f,
+                              .rope_scale = 1.0f,
+                              .rope_magnitude = 1.0f,
+                              .tied_output = 1,
+                              .qkv_bias = 1};
+}

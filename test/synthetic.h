@@ -12,4 +12,8 @@ struct rf_source *synthetic_new(const struct rf_params *params, const enum rf_dt
                                 size_t n_types);
 void synthetic_free(struct rf_source *source);
 
+/* Parameters of what stories260K has not: biases, the other pairing of rotations, a tied head, odd
+ * widths, three query heads to one of keys. */
+struct rf_params synthetic_qwen2(void);
+
 #endif

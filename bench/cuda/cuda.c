@@ -353,6 +353,7 @@ int main(int argc, char **argv)
                                .rope_dim = 128,
                                .rope_theta = 1e6f,
                                .rope_scale = 1.0f,
+                               .rope_magnitude = 1.0f,
                                .tied_output = 1,
                                .qkv_bias = 1};
     int only_models = argc > 1 && strcmp(argv[1], "models") == 0;

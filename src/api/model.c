@@ -272,7 +272,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .eos_token = rf_tokenizer_eos(model->tokenizer),
         .adds_bos = rf_tokenizer_adds_bos(model->tokenizer),
         .rope_theta = params->rope_theta,
-        .weights_reason = model->weights_reason,
+        .weights_reason = "",
         .activations_reason = model->activations_reason,
         .activation_bits = rf_api_activation_bits(model),
         .device = model->device_name,

@@ -99,8 +99,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
                info->weights_note, info->weights_note[0] ? ")" : "",
                engine_activations(engine, activations));
     else
-        printf("computes in   %s%s%s\n", info->weights, info->weights_reason[0] ? ": " : "",
-               info->weights_reason);
+        printf("computes in   %s\n", info->weights);
     if (strcmp(info->device, "cpu") != 0) printf("device        %s\n", info->device);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");

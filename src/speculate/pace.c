@@ -244,15 +244,25 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     rf_pace_shared_pass(pace, level, rows, &(struct rf_other_rows){0}, seconds);
 }
 
-/* What was not measured lies between its measured neighbours, if it has both. */
-static double seconds_of(const struct rf_pace_cost *cost, int32_t rows)
+/* The greatest of 1 .. rows rows: more never cost less, and a measurement that says so is noise.
+ * What was not measured lies between its measured neighbours, if it has both. */
+static double most_seconds(const struct rf_pace_cost *cost, int32_t rows)
 {
-    int32_t low = rows, high = rows;
-    while (low > 0 && !cost->seen[low - 1]) low--;
-    while (high <= RF_PACE_ROWS && !cost->seen[high - 1]) high++;
-    if (low == high || low == 0 || high > RF_PACE_ROWS) return cost->seconds[rows - 1];
-    double share = (double)(rows - low) / (high - low);
-    return cost->seconds[low - 1] + share * (cost->seconds[high - 1] - cost->seconds[low - 1]);
+    double most = 0.0;
+    int32_t low = 0, high = 0; /* measured numbers of rows around r */
+    for (int32_t r = 1; r <= rows; r++) {
+        double seconds = cost->seconds[r - 1];
+        if (high < r) high = r;
+        while (high <= RF_PACE_ROWS && !cost->seen[high - 1]) high++;
+        if (high == r) {
+            low = r;
+        } else if (low > 0 && high <= RF_PACE_ROWS) {
+            double first = cost->seconds[low - 1], last = cost->seconds[high - 1];
+            seconds = first + (double)(r - low) / (high - low) * (last - first);
+        }
+        if (seconds > most) most = seconds;
+    }
+    return most;
 }
 
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
@@ -261,13 +271,8 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
     rows += others.rows;
     if (rows < 1) rows = 1;
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
-    /* More rows never cost less; a measurement that says so is noise. */
-    double most = 0.0;
-    for (int32_t r = 1; r <= rows; r++) {
-        double seconds = seconds_of(&pace->costs[level], r);
-        if (seconds > most) most = seconds;
-    }
-    return most + attention_of(pace, &pace->costs[level], rows, &others);
+    const struct rf_pace_cost *cost = &pace->costs[level];
+    return most_seconds(cost, rows) + attention_of(pace, cost, rows, &others);
 }
 
 /* Tokens that others get of a round at this judge. */

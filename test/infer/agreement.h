@@ -152,24 +152,7 @@ static inline void check_agreement(const struct agreement *agreement)
                                                  RF_Q4_1, RF_Q5_0, RF_Q5_1,  RF_F16},
                                blocks_of_256[] = {RF_Q4_K, RF_Q6_K, RF_Q5_K, RF_Q2_K,
                                                   RF_Q3_K, RF_Q4_K, RF_BF16};
-    struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
-                              .arch_name = "qwen2",
-                              .n_layer = 2,
-                              .n_embd = 72,
-                              .n_head = 6,
-                              .n_head_kv = 2,
-                              .head_dim = 12,
-                              .n_ff = 200,
-                              .n_vocab = 301,
-                              .n_ctx_train = 512,
-                              .rms_eps = 1e-6f,
-                              .rope_style = RF_ROPE_NEOX,
-                              .rope_dim = 12,
-                              .rope_theta = 1e6f,
-                              .rope_scale = 1.0f,
-                              .rope_magnitude = 1.0f,
-                              .tied_output = 1,
-                              .qkv_bias = 1};
+    struct rf_params qwen2 = synthetic_qwen2();
     check_synthetic(agreement, "qwen2, F32", &qwen2, &f32, 1, RF_WEIGHTS_BF16);
 
     struct rf_params mixed = qwen2;

@@ -399,24 +399,10 @@ static void check_blocks_of_32(void)
 {
     static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1, RF_Q5_0,
                                           RF_Q5_1, RF_F16,  RF_Q4_0,  RF_Q4_1, RF_F32};
-    const struct rf_params params = {.arch = RF_ARCH_QWEN2,
-                                     .arch_name = "qwen2",
-                                     .n_layer = 2,
-                                     .n_embd = 96,
-                                     .n_head = 8,
-                                     .n_head_kv = 2,
-                                     .head_dim = 12,
-                                     .n_ff = 160,
-                                     .n_vocab = 301,
-                                     .n_ctx_train = 512,
-                                     .rms_eps = 1e-6f,
-                                     .rope_style = RF_ROPE_NEOX,
-                                     .rope_dim = 12,
-                                     .rope_theta = 1e6f,
-                                     .rope_scale = 1.0f,
-                                     .rope_magnitude = 1.0f,
-                                     .tied_output = 1,
-                                     .qkv_bias = 1};
+    struct rf_params params = synthetic_qwen2();
+    params.n_embd = 96;
+    params.n_head = 8;
+    params.n_ff = 160;
     check_synthetic("blocks of 32", &params, types, sizeof types / sizeof *types,
                     RF_WEIGHTS_STORED);
     check_synthetic("blocks of 32 in BF16", &params, types, sizeof types / sizeof *types,
@@ -462,24 +448,7 @@ int main(void)
 
     /* What stories260K has not: biases, the other pairing, a tied head, odd widths, three query
      * heads to one of keys. */
-    struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
-                              .arch_name = "qwen2",
-                              .n_layer = 2,
-                              .n_embd = 72,
-                              .n_head = 6,
-                              .n_head_kv = 2,
-                              .head_dim = 12,
-                              .n_ff = 200,
-                              .n_vocab = 301,
-                              .n_ctx_train = 512,
-                              .rms_eps = 1e-6f,
-                              .rope_style = RF_ROPE_NEOX,
-                              .rope_dim = 12,
-                              .rope_theta = 1e6f,
-                              .rope_scale = 1.0f,
-                              .rope_magnitude = 1.0f,
-                              .tied_output = 1,
-                              .qkv_bias = 1};
+    struct rf_params qwen2 = synthetic_qwen2();
     static const enum rf_dtype f32 = RF_F32, bf16 = RF_BF16;
     check_synthetic("qwen2, F32", &qwen2, &f32, 1, RF_WEIGHTS_BF16);
     check_synthetic("qwen2, BF16", &qwen2, &bf16, 1, RF_WEIGHTS_BF16);

@@ -151,23 +151,7 @@ static void check_device(const struct rf_params *params)
 int main(void)
 {
     static const struct agreement agreement = {&plain, TOLERANCE, TOLERANCE};
-    const struct rf_params qwen2 = {.arch = RF_ARCH_QWEN2,
-                                    .arch_name = "qwen2",
-                                    .n_layer = 2,
-                                    .n_embd = 72,
-                                    .n_head = 6,
-                                    .n_head_kv = 2,
-                                    .head_dim = 12,
-                                    .n_ff = 200,
-                                    .n_vocab = 301,
-                                    .n_ctx_train = 512,
-                                    .rms_eps = 1e-6f,
-                                    .rope_style = RF_ROPE_NEOX,
-                                    .rope_dim = 12,
-                                    .rope_theta = 1e6f,
-                                    .rope_scale = 1.0f,
-                                    .tied_output = 1,
-                                    .qkv_bias = 1};
+    struct rf_params qwen2 = synthetic_qwen2();
     check_agreement(&agreement);
     check_device(&qwen2);
     return check_result();

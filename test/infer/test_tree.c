@@ -234,24 +234,10 @@ int main(int argc, char **argv)
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1};
     /* Three query heads to one of keys, heads of no multiple of 16. */
-    struct rf_params params = {.arch = RF_ARCH_QWEN2,
-                               .arch_name = "qwen2",
-                               .n_layer = 2,
-                               .n_embd = 72,
-                               .n_head = 6,
-                               .n_head_kv = 2,
-                               .head_dim = 12,
-                               .n_ff = 96,
-                               .n_vocab = 61,
-                               .n_ctx_train = 1024,
-                               .rms_eps = 1e-6f,
-                               .rope_style = RF_ROPE_NEOX,
-                               .rope_dim = 12,
-                               .rope_theta = 1e6f,
-                               .rope_scale = 1.0f,
-                               .rope_magnitude = 1.0f,
-                               .tied_output = 1,
-                               .qkv_bias = 1};
+    struct rf_params params = synthetic_qwen2();
+    params.n_ff = 96;
+    params.n_vocab = 61;
+    params.n_ctx_train = 1024;
     check_synthetic("qwen2", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_F16);
     check_synthetic("qwen2, KV in BF16", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_BF16);
     check_synthetic("qwen2, KV in 8 bits", &params, &bf16, 1, RF_WEIGHTS_BF16, RF_KV_Q8);

@@ -178,23 +178,11 @@ int main(void)
     static const enum rf_dtype floats[] = {RF_BF16},
                                mixed[] = {RF_BF16, RF_Q8_0, RF_Q5_1, RF_F32, RF_Q4_0, RF_F16},
                                large[] = {RF_BF16, RF_Q6_K, RF_Q4_K, RF_BF16, RF_Q5_K, RF_Q8_0};
-    struct rf_params params = {.arch = RF_ARCH_QWEN2,
-                               .arch_name = "qwen2",
-                               .n_layer = 2,
-                               .n_embd = 96,
-                               .n_head = 8,
-                               .n_head_kv = 2,
-                               .head_dim = 12,
-                               .n_ff = 256,
-                               .n_vocab = 301,
-                               .n_ctx_train = 512,
-                               .rms_eps = 1e-6f,
-                               .rope_style = RF_ROPE_NEOX,
-                               .rope_dim = 12,
-                               .rope_theta = 1e6f,
-                               .rope_scale = 1.0f,
-                               .rope_magnitude = 1.0f,
-                               .qkv_bias = 1};
+    struct rf_params params = synthetic_qwen2();
+    params.n_embd = 96;
+    params.n_head = 8;
+    params.n_ff = 256;
+    params.tied_output = 0;
     check_form(&params, floats, 1, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
     check_form(&params, floats, 1, RF_WEIGHTS_Q4, RF_TARGET_Q4);
     check_form(&params, mixed, 6, RF_WEIGHTS_MXFP4, RF_TARGET_MXFP4);
