@@ -52,6 +52,11 @@ static int check_group(const struct gpu_view *view, const struct rf_rows *rows, 
     if (view->base.shape.kv != cache->shape.kv)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "group %d: the view cannot read a KV cache of this type", index);
+    if (view->window && cache->shape.n_ctx > view->window)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices compute no attention with sliding windows: the context may "
+                       "have at most the %d positions of the model's window",
+                       view->window);
     if (rows->n > view->base.shape.max_rows - view->n_rows)
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: its rows and those before are over %d",
                        index, view->base.shape.max_rows);
@@ -289,7 +294,7 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
                                  .partials = view->partials,
                                  .layer = op->layer,
                                  .chunks = view->chunks,
-                                 .scale = 1.0f / sqrtf((float)view->params->head_dim)};
+                                 .scale = op->scale};
     for (int32_t t = 0; status == cudaSuccess && t < view->n_tiles; t += args.n_tiles) {
         int32_t n = 0;
         args.first_tile = t;

@@ -236,6 +236,24 @@ void gpu_view_free(struct rf_view *base)
     rf_free(allocator, view);
 }
 
+/* What attention on these devices lacks. A window that a context does not reach makes no
+ * difference, so it is the cache that is refused. */
+static int check_program(struct gpu_view *view, struct rf_error *error)
+{
+    const struct rf_program *program = view->base.shape.program;
+    for (int32_t o = 0; o < program->n_body; o++) {
+        const struct rf_op *op = &program->body[o];
+        if (op->kind != RF_OP_ATTENTION) continue;
+        if (op->cap > 0 || op->weight[0])
+            return rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "CUDA devices compute no attention with %s, which the model needs",
+                           op->cap > 0 ? "capped scores" : "sinks");
+        if (op->window > 0 && (!view->window || op->window < view->window))
+            view->window = op->window;
+    }
+    return 0;
+}
+
 int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_view_shape *shape,
                  struct rf_error *error)
 {
@@ -249,7 +267,11 @@ int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_v
     view->backend = gpu_backend_of(queue->backend);
     view->params = shape->program->params;
     *out = &view->base;
-    return 0;
+    int code = check_program(view, error);
+    if (!code) return 0;
+    *out = NULL;
+    rf_free(queue->backend->allocator, view);
+    return code;
 }
 
 /* ---- what the host asks for after a pass ---- */

@@ -2,11 +2,10 @@
  * includes this file: types `lanes` (floats) and `whole` (integers), and
  *
  *     l_set, l_load, l_load_first, l_store_first (n lanes, zeros after them), l_load_f16, l_store,
- *     l_add, l_mul, l_fma, l_max, l_abs, l_exp, l_sum, l_top (of all lanes), l_round (to integers),
- *     l_float;
- *     w_set, w_load, w_add, w_split (an integer x of 15 bits: high = (x +
- *     64) / 128 rounded down, low = x - 128 high), w_store8 (four vectors to 64 signed bytes),
- * w_sum; kv_dots (struct dots): the sums of products.
+ *     l_add, l_mul, l_fma, l_max, l_abs, l_exp, l_tanh, l_sum, l_top (of all lanes), l_round (to
+ * integers), l_float; w_set, w_load, w_add, w_split (an integer x of 15 bits: high = (x + 64) / 128
+ * rounded down, low = x - 128 high), w_store8 (four vectors to 64 signed bytes), w_sum; kv_dots
+ * (struct dots): the sums of products.
  *
  * A vector of 15 bits is two rows of bytes, high and low. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_H
@@ -137,6 +136,19 @@ INLINE float take_scores(struct tile_state *tile, size_t a, float scale, int fin
     return l_top(most);
 }
 
+/* Takes a cap into the scores of query a, and hides the positions before `first`; returns the
+ * greatest score. */
+INLINE float limit_scores(struct tile_state *tile, size_t a, size_t first, float cap)
+{
+    float *score = tile->x[a];
+    lanes most = l_set(-INFINITY), inner = l_set(1 / cap), outer = l_set(cap);
+    for (size_t p = 0; cap > 0 && p < RF_KV_GROUP; p += 16)
+        l_store(score + p, l_mul(l_tanh(l_mul(l_load(score + p), inner)), outer));
+    for (size_t p = 0; p < first; p++) score[p] = -INFINITY;
+    for (size_t p = 0; p < RF_KV_GROUP; p += 16) most = l_max(l_load(score + p), most);
+    return l_top(most);
+}
+
 /* From scores to weights times V's scales; returns the sum of weights. */
 INLINE float soften_group(struct tile_state *tile, size_t a, const struct group_floats *floats,
                           float max)
@@ -172,6 +184,9 @@ INLINE void attend(const struct rf_attention_kv_args *args, const struct group_f
             padded, RF_KV_GROUP / 16, &tile.rows, tile.sums);
     for (size_t a = 0; a < n; a++)
         out[a * args->ldo + padded] = take_scores(&tile, a, args->scale, has_lower);
+    for (size_t a = 0; (args->first || args->cap > 0) && a < n; a++)
+        out[a * args->ldo + padded] =
+            limit_scores(&tile, a, args->first ? (size_t)args->first[first + a] : 0, args->cap);
     for (size_t a = 0; a < n; a++)
         out[a * args->ldo + padded + 1] =
             soften_group(&tile, a, floats, out[a * args->ldo + padded]);

@@ -75,30 +75,33 @@ static inline struct rf_a16 *rf_a16_blocks(const struct rf_pack_args *args)
            args->first / RF_BLOCK;
 }
 
-/* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over its
- * first visible[i] positions (0 .. RF_ATTENTION_CHUNK):  s_p = scale * q[i].K_p,  out[i] = sum_p
- * exp(s_p - max s) V_p, followed by two floats, max s and sum_p exp(s_p - max s). A query that sees
- * nothing gets zeros, -inf and 0. In BF16 the elements of q and the weights exp(s_p - max s) are
+/* Attention of n_q queries over the positions of one chunk. For query i, with p ranging over the
+ * positions first[i] .. visible[i] - 1 of the chunk's RF_ATTENTION_CHUNK:  s_p = scale * q[i].K_p,
+ * or with a cap  s_p = cap * tanh(scale * q[i].K_p / cap);  out[i] = sum_p exp(s_p - max s) V_p,
+ * followed by two floats, max s and sum_p exp(s_p - max s). A query that sees nothing (visible[i]
+ * is 0) gets zeros, -inf and 0. In BF16 the elements of q and the weights exp(s_p - max s) are
  * rounded to BF16, and products are exact. K: [position/16][head_dim][16], V:
  * [position][rf_padded(head_dim)], both F16 or both BF16; the padding holds zeros, and all
  * positions up to the next multiple of 16 are readable. out rows: rf_padded(head_dim) + 2 floats,
  * ldo apart. */
 struct rf_attention_args {
     const float *const *q; /* [n_q] -> [head_dim] */
+    const int32_t *first;  /* NULL: 0 for all; else below visible[i], unless that is 0 */
     const int32_t *visible;
     size_t n_q;
     const uint16_t *k, *v;
     size_t head_dim;
     float scale;
+    float cap; /* 0: none */
     float *out;
     size_t ldo;
 };
 
-/* Attention over a quantised group of RF_KV_GROUP positions, all of which are visible (kv.h).
- * Results as those of struct rf_attention_args, with these roundings. Queries are rounded to
- * integers of 15 bits for codes of 8,  r(x) = round(x * 16256 / max |x|), and of 8 bits for codes
- * of 4, with 127 for 16256. Weights are rounded to 8 bits, dithered by position:  r'(x_p) =
- * round(x_p * 127 / max |x| + rf_kv_dither[p]).
+/* Attention over a quantised group of RF_KV_GROUP positions (kv.h), which are visible from first[i]
+ * on. Caps are as above. Results as those of struct rf_attention_args, with these roundings.
+ * Queries are rounded to integers of 15 bits for codes of 8,  r(x) = round(x * 16256 / max |x|),
+ * and of 8 bits for codes of 4, with 127 for 16256. Weights are rounded to 8 bits, dithered by
+ * position:  r'(x_p) = round(x_p * 127 / max |x| + rf_kv_dither[p]).
  *
  *     s_p = scale * (unit * sum_j r(q_j K.scale_j) (c_pj - 128) + sum_j q_j K.mid_j)
  *     out_j = unit' * sum_p r'(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,
@@ -108,11 +111,12 @@ struct rf_attention_args {
  * and 8. */
 struct rf_attention_kv_args {
     const float *const *q; /* [n_q] -> [head_dim] */
+    const int32_t *first;  /* NULL: 0 for all; else below RF_KV_GROUP */
     size_t n_q;
     struct rf_kv_group group;
     const struct rf_kv_group *next; /* that is probably read next, to be prefetched; or NULL */
     size_t head_dim;                /* padded: RF_KV_MOST_DIM at most */
-    float scale;
+    float scale, cap;
     float *out;
     size_t ldo;
 };

@@ -115,21 +115,26 @@ static void rope_store(const struct plain_view *view, const struct rf_op *op, in
 }
 
 /* One head of queries over the keys and values that begin at `offset` of n entries. */
-static void attend(const struct plain_view *view, float *out, const float *query,
-                   const float *const *entries, size_t offset, size_t n)
+static void attend(const struct plain_view *view, const struct rf_op *op, size_t head, float *out,
+                   const float *query, const float *const *entries, size_t offset, size_t n)
 {
-    size_t dim = (size_t)view->params->head_dim;
+    size_t dim = (size_t)view->params->head_dim, window = (size_t)op->window;
+    size_t first = window && n > window ? n - window : 0;
     double largest = -INFINITY, total = 0, *scores = view->scores, *sums = view->sums;
-    for (size_t t = 0; t < n; t++) {
+    double sink = op->weight[0] ? (double)op->weight[0]->values[head] : -INFINITY;
+    for (size_t t = first; t < n; t++) {
         const float *key = entries[t] + offset;
         double dot = 0;
         for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)key[j];
-        scores[t] = dot / sqrt((double)dim);
+        scores[t] = dot * (double)op->scale;
+        if (op->cap > 0) scores[t] = (double)op->cap * tanh(scores[t] / (double)op->cap);
         if (scores[t] > largest) largest = scores[t];
     }
-    for (size_t t = 0; t < n; t++) total += scores[t] = exp(scores[t] - largest);
+    if (sink > largest) largest = sink;
+    for (size_t t = first; t < n; t++) total += scores[t] = exp(scores[t] - largest);
+    total += exp(sink - largest);
     for (size_t j = 0; j < dim; j++) sums[j] = 0;
-    for (size_t t = 0; t < n; t++) {
+    for (size_t t = first; t < n; t++) {
         const float *value = entries[t] + offset + dim;
         double share = scores[t] / total;
         for (size_t j = 0; j < dim; j++) sums[j] += share * (double)value[j];
@@ -159,8 +164,8 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
     find_entries(view, op->layer, i, view->entries);
     for (int32_t h = 0; h < params->n_head; h++) {
         size_t kv_head = (size_t)(h / (params->n_head / params->n_head_kv));
-        attend(view, out + (size_t)h * dim, q + (size_t)h * dim, view->entries, kv_head * 2 * dim,
-               n);
+        attend(view, op, (size_t)h, out + (size_t)h * dim, q + (size_t)h * dim, view->entries,
+               kv_head * 2 * dim, n);
     }
 }
 

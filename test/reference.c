@@ -207,7 +207,7 @@ static void attend(float *out, const float *query, const float *keys, const floa
         double dot = 0;
         for (int i = 0; i < head_dim; i++)
             dot += (double)query[i] * keys[(size_t)t * stride + (size_t)i];
-        score[t] = dot / sqrt(head_dim);
+        score[t] = dot * (double)(1.0f / sqrtf((float)head_dim)); /* in the engine, of F32 */
         if (score[t] > largest) largest = score[t];
     }
     for (int t = 0; t <= position; t++) total += score[t] = exp(score[t] - largest);

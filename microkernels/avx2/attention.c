@@ -130,7 +130,9 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int 
         for (size_t b = 0; b < blocks; b++) scores(args, q, j, n, b, score, nq, bf16);
     }
     for (int a = 0; a < nq; a++) {
+        size_t first = args->first ? (size_t)args->first[i + (size_t)a] : 0;
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
+        rf_limit_scores(score[a], blocks * RF_KV_BLOCK, first, args->scale, args->cap);
         soften(score[a], args->scale, (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK,
                tail, tail + 1, bf16);
     }

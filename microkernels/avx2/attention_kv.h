@@ -80,6 +80,11 @@ INLINE lanes l_exp(lanes x)
     return (lanes){rf_exp_ps(x.a), rf_exp_ps(x.b)};
 }
 
+INLINE lanes l_tanh(lanes x)
+{
+    return (lanes){rf_tanh_ps(x.a), rf_tanh_ps(x.b)};
+}
+
 INLINE float l_sum(lanes x)
 {
     return rf_sum_ps(_mm256_add_ps(x.a, x.b));

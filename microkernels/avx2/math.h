@@ -1,8 +1,10 @@
-/* exp for 8 lanes, and the sum and the maximum of 8 lanes. */
+/* exp and tanh for 8 lanes, and the sum and the maximum of 8 lanes. */
 #ifndef RF_MICROKERNELS_AVX2_MATH_H
 #define RF_MICROKERNELS_AVX2_MATH_H
 
 #include <immintrin.h>
+#include <math.h>
+#include <stddef.h>
 
 /* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r),
  * scaled by 2^n in two steps, so that results under 2^-126 are gradually lost. Over the range they
@@ -29,6 +31,36 @@ static inline __m256 rf_exp_ps(__m256 x)
     __m256 second = _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23));
     return _mm256_mul_ps(_mm256_mul_ps(p, first), second);
+}
+
+/* tanh(x) within 4 ulp: below 1/4 the Taylor polynomial of degree 9, else (1 - e) / (1 + e) with
+ * e = exp(-2 |x|). NaN stays NaN. */
+static inline __m256 rf_tanh_ps(__m256 x)
+{
+    const __m256 one = _mm256_set1_ps(1.0f);
+    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), square = _mm256_mul_ps(x, x);
+    __m256 p = _mm256_set1_ps(62.0f / 2835);
+    p = _mm256_fmadd_ps(p, square, _mm256_set1_ps(-17.0f / 315));
+    p = _mm256_fmadd_ps(p, square, _mm256_set1_ps(2.0f / 15));
+    p = _mm256_fmadd_ps(p, square, _mm256_set1_ps(-1.0f / 3));
+    __m256 near = _mm256_fmadd_ps(_mm256_mul_ps(p, square), x, x);
+    __m256 e = rf_exp_ps(_mm256_mul_ps(size, _mm256_set1_ps(-2.0f)));
+    __m256 far = _mm256_div_ps(_mm256_sub_ps(one, e), _mm256_add_ps(one, e));
+    far = _mm256_or_ps(far, _mm256_and_ps(x, _mm256_set1_ps(-0.0f)));
+    return _mm256_blendv_ps(far, near, _mm256_cmp_ps(size, _mm256_set1_ps(0.25f), _CMP_LT_OQ));
+}
+
+/* What precedes the softmax over a chunk with a window or a cap. Turns scores, which are yet to be
+ * multiplied by `scale`, into cap * tanh(scale s / cap) / scale if cap > 0; then, into -inf before
+ * `first`. n is a multiple of 16. */
+static inline void rf_limit_scores(float *score, size_t n, size_t first, float scale, float cap)
+{
+    const __m256 inner = _mm256_set1_ps(scale / cap), outer = _mm256_set1_ps(cap / scale);
+    for (size_t p = 0; cap > 0 && p < n; p += 8)
+        _mm256_storeu_ps(
+            score + p,
+            _mm256_mul_ps(rf_tanh_ps(_mm256_mul_ps(_mm256_loadu_ps(score + p), inner)), outer));
+    for (size_t p = 0; p < first; p++) score[p] = -INFINITY;
 }
 
 static inline float rf_sum_ps(__m256 v)

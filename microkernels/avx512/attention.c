@@ -124,7 +124,9 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
         scores(args, i, b, score, nq, SCORE_BLOCKS);
     for (; b < blocks; b++) scores(args, i, b, score, nq, 1);
     for (int a = 0; a < nq; a++) {
+        size_t first = args->first ? (size_t)args->first[i + (size_t)a] : 0;
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
+        rf_limit_scores(score[a], blocks * RF_KV_BLOCK, first, 1.0f, args->cap);
         soften(score[a], (size_t)args->visible[i + (size_t)a], blocks * RF_KV_BLOCK, tail,
                tail + 1);
     }

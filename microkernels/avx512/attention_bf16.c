@@ -166,7 +166,9 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq)
         for (; b < blocks; b++) scores(args, &tile, b, j, n, nq, 1);
     }
     for (int a = 0; a < nq; a++) {
+        size_t first = args->first ? (size_t)args->first[i + (size_t)a] : 0;
         float *tail = args->out + (i + (size_t)a) * args->ldo + padded;
+        rf_limit_scores(tile.score[a], blocks * RF_KV_BLOCK, first, args->scale, args->cap);
         soften(tile.score[a], tile.weight[a], args->scale, (size_t)args->visible[i + (size_t)a],
                blocks * RF_KV_BLOCK, tail, tail + 1);
     }

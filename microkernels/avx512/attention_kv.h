@@ -24,6 +24,7 @@ typedef __m512i whole;
 #define l_max(a, b) _mm512_max_ps(a, b)
 #define l_abs(x) _mm512_abs_ps(x)
 #define l_exp(x) rf_exp_weight_ps(x)
+#define l_tanh(x) rf_tanh_ps(x)
 #define l_sum(x) _mm512_reduce_add_ps(x)
 #define l_top(x) _mm512_reduce_max_ps(x)
 #define l_round(x) _mm512_cvtps_epi32(x)

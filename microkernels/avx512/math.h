@@ -1,8 +1,10 @@
-/* exp for 16 lanes. */
+/* exp and tanh for 16 lanes. */
 #ifndef RF_MICROKERNELS_AVX512_MATH_H
 #define RF_MICROKERNELS_AVX512_MATH_H
 
 #include <immintrin.h>
+#include <math.h>
+#include <stddef.h>
 
 /* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r),
  * scaled by 2^n. Results under 2^-126 are gradually lost, over the range they are infinite; NaN
@@ -39,6 +41,37 @@ static inline __m512 rf_exp_weight_ps(__m512 x)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693147181f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
     return _mm512_scalef_ps(p, n);
+}
+
+/* tanh(x) within 4 ulp: below 1/4 the Taylor polynomial of degree 9, else (1 - e) / (1 + e) with
+ * e = exp(-2 |x|). NaN stays NaN. */
+static inline __m512 rf_tanh_ps(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1.0f);
+    __m512 size = _mm512_abs_ps(x), square = _mm512_mul_ps(x, x);
+    __m512 p = _mm512_set1_ps(62.0f / 2835);
+    p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(-17.0f / 315));
+    p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(2.0f / 15));
+    p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(-1.0f / 3));
+    __m512 near = _mm512_fmadd_ps(_mm512_mul_ps(p, square), x, x);
+    __m512 e = rf_exp_ps(_mm512_mul_ps(size, _mm512_set1_ps(-2.0f)));
+    __m512 far = _mm512_div_ps(_mm512_sub_ps(one, e), _mm512_add_ps(one, e));
+    far = _mm512_mask_sub_ps(far, _mm512_cmplt_ps_mask(x, _mm512_setzero_ps()), _mm512_setzero_ps(),
+                             far);
+    return _mm512_mask_mov_ps(far, _mm512_cmplt_ps_mask(size, _mm512_set1_ps(0.25f)), near);
+}
+
+/* What precedes the softmax over a chunk with a window or a cap. Turns scores, which are yet to be
+ * multiplied by `scale`, into cap * tanh(scale s / cap) / scale if cap > 0; then, into -inf before
+ * `first`. n is a multiple of 16. */
+static inline void rf_limit_scores(float *score, size_t n, size_t first, float scale, float cap)
+{
+    const __m512 inner = _mm512_set1_ps(scale / cap), outer = _mm512_set1_ps(cap / scale);
+    for (size_t p = 0; cap > 0 && p < n; p += 16)
+        _mm512_storeu_ps(
+            score + p,
+            _mm512_mul_ps(rf_tanh_ps(_mm512_mul_ps(_mm512_loadu_ps(score + p), inner)), outer));
+    for (size_t p = 0; p < first; p++) score[p] = -INFINITY;
 }
 
 #endif

@@ -37,7 +37,8 @@ static float dot(const struct rounded *x, const uint8_t *upper, const uint8_t *l
     return (float)sum * x->unit;
 }
 
-static void attend(const struct rf_attention_kv_args *args, const float *q, float *out)
+static void attend(const struct rf_attention_kv_args *args, const float *q, size_t first,
+                   float *out)
 {
     const struct rf_kv_group *g = &args->group;
     size_t dim = args->head_dim, padded = rf_padded(dim);
@@ -50,6 +51,7 @@ static void attend(const struct rf_attention_kv_args *args, const float *q, floa
     round_vector(&rounded, folded, dim, g->k_lower ? FINE : COARSE, NULL);
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
         score[p] = (dot(&rounded, g->k_upper, g->k_lower, p, dim, padded) + middle) * args->scale;
+        score[p] = p < first ? -INFINITY : rf_capped(score[p], args->cap);
         if (score[p] > max) max = score[p];
     }
     middle = 0;
@@ -70,7 +72,9 @@ static void attend(const struct rf_attention_kv_args *args, const float *q, floa
 
 static void attention_kv(const struct rf_attention_kv_args *args)
 {
-    for (size_t i = 0; i < args->n_q; i++) attend(args, args->q[i], args->out + i * args->ldo);
+    for (size_t i = 0; i < args->n_q; i++)
+        attend(args, args->q[i], args->first ? (size_t)args->first[i] : 0,
+               args->out + i * args->ldo);
 }
 
 void rf_ref_init_attention_kv(struct rf_kernels *kernels)

@@ -70,17 +70,17 @@ static void attention(const struct rf_attention_args *args, float (*load)(uint16
     for (size_t i = 0; i < args->n_q; i++) {
         float *out = args->out + i * args->ldo;
         float score[RF_ATTENTION_CHUNK], max = -INFINITY, sum = 0.0f;
-        size_t visible = (size_t)args->visible[i];
-        for (size_t p = 0; p < visible; p++) {
+        size_t visible = (size_t)args->visible[i], first = args->first ? (size_t)args->first[i] : 0;
+        for (size_t p = first; p < visible; p++) {
             const uint16_t *k = args->k + p / RF_KV_BLOCK * RF_KV_BLOCK * dim + p % RF_KV_BLOCK;
             float dot = 0.0f;
             for (size_t j = 0; j < dim; j++)
                 dot += rounded(args->q[i][j]) * load(k[j * RF_KV_BLOCK]);
-            score[p] = dot * args->scale;
+            score[p] = rf_capped(dot * args->scale, args->cap);
             max = fmaxf(max, score[p]);
         }
         for (size_t j = 0; j < padded; j++) out[j] = 0.0f;
-        for (size_t p = 0; p < visible; p++) {
+        for (size_t p = first; p < visible; p++) {
             float weight = rounded(expf(score[p] - max));
             sum += weight;
             for (size_t j = 0; j < padded; j++) out[j] += weight * load(args->v[p * padded + j]);

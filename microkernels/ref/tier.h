@@ -2,10 +2,18 @@
 #ifndef RF_MICROKERNELS_REF_TIER_H
 #define RF_MICROKERNELS_REF_TIER_H
 
+#include <math.h>
+
 #include "microkernels/kernels.h"
 
 void rf_ref_init_panels(struct rf_kernels *kernels);
 void rf_ref_init_attention_kv(struct rf_kernels *kernels);
 void rf_ref_init_cast(struct rf_kernels *kernels);
+
+/* A score under a cap, or as it is where the cap is 0. */
+static inline float rf_capped(float score, float cap)
+{
+    return cap > 0 ? cap * tanhf(score / cap) : score;
+}
 
 #endif

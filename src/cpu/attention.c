@@ -16,12 +16,13 @@
 
 enum {
     ROW_TILE = 16, /* rows that a worker takes at a time when there are many */
-    QUANTISED = -1 /* for `visible`: the query reads the whole chunk, quantised */
+    QUANTISED = -1 /* for `visible`: the query reads the chunk quantised */
 };
 
 /* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */
 struct attention_scratch {
     const float **q;  /* [queries] */
+    int32_t *first;   /* [queries] */
     int32_t *visible; /* [queries]; QUANTISED */
     float *partial;   /* [ROW_TILE * heads of a group][padded_dim + 2] */
     float *merged;    /* likewise */
@@ -60,10 +61,12 @@ int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error)
     for (size_t t = 0; t < workers; t++) {
         struct attention_scratch *scratch = &view->scratch[t];
         scratch->q = rf_cpu_view_alloc(view, queries, sizeof *scratch->q, error);
+        scratch->first = rf_cpu_view_alloc(view, queries, sizeof *scratch->first, error);
         scratch->visible = rf_cpu_view_alloc(view, queries, sizeof *scratch->visible, error);
         scratch->partial = rf_cpu_view_alloc(view, tile, result, error);
         scratch->merged = rf_cpu_view_alloc(view, tile, result, error);
-        if (!scratch->q || !scratch->visible || !scratch->partial || !scratch->merged)
+        if (!scratch->q || !scratch->first || !scratch->visible || !scratch->partial ||
+            !scratch->merged)
             return RF_ERR_MEMORY;
     }
     return 0;
@@ -155,6 +158,25 @@ static const struct cpu_group *group_of_item(const struct cpu_view *view, size_t
 
 /* ---- one call of the kernel ---- */
 
+/* An operation, and the queries that it reads. */
+struct attention {
+    const struct rf_op *op;
+    const struct cpu_buffer *q;
+};
+
+/* The first position that a row sees. */
+static size_t first_seen(const struct rf_op *op, size_t position)
+{
+    size_t window = (size_t)op->window;
+    return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+/* The first chunk that a row sees. What the kernel makes of chunks before it is not read. */
+static size_t first_chunk(const struct cpu_view *view, const struct rf_op *op, size_t row)
+{
+    return first_seen(op, (size_t)view->rows[row].position) / view->chunk;
+}
+
 /* How much of a chunk a row sees. */
 static int32_t visible_to(const struct cpu_view *view, size_t row, size_t chunk)
 {
@@ -167,12 +189,15 @@ static int32_t visible_to(const struct cpu_view *view, size_t row, size_t chunk)
 
 /* Makes row `row` of the pass the i-th of the lists for a KV head and a chunk. */
 static void ask(const struct cpu_view *view, struct attention_scratch *scratch, size_t i,
-                const struct cpu_buffer *q, size_t row, size_t head, size_t chunk)
+                const struct attention *what, size_t row, size_t head, size_t chunk)
 {
     size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
+    size_t seen = first_seen(what->op, (size_t)view->rows[row].position);
     int32_t visible = visible_to(view, row, chunk);
+    int32_t first = seen / view->chunk == chunk ? (int32_t)(seen % view->chunk) : 0;
     for (size_t h = 0; h < heads; h++) {
-        scratch->q[i * heads + h] = buffer_row(q, row) + (head * heads + h) * dim;
+        scratch->q[i * heads + h] = buffer_row(what->q, row) + (head * heads + h) * dim;
+        scratch->first[i * heads + h] = first;
         scratch->visible[i * heads + h] = visible;
     }
 }
@@ -181,22 +206,26 @@ static void ask(const struct cpu_view *view, struct attention_scratch *scratch, 
 struct place {
     const struct cpu_cache *cache;
     size_t head, chunk;
-    int32_t layer;
+    const struct rf_op *op;
 };
 
+/* Of the n_q queries of the lists from `begin` on. */
 static void partial_halves(const struct cpu_view *view, const struct place *at,
-                           const float *const *q, const int32_t *visible, size_t n_q, float *out)
+                           const struct attention_scratch *scratch, size_t begin, size_t n_q,
+                           float *out)
 {
     size_t dim = (size_t)view->params->head_dim, first = at->chunk * view->chunk;
     size_t block = first / RF_KV_POSITIONS, within = first % RF_KV_POSITIONS;
     struct rf_attention_args args = {
-        .q = q,
-        .visible = visible,
+        .q = scratch->q + begin,
+        .first = scratch->first + begin,
+        .visible = scratch->visible + begin,
         .n_q = n_q,
-        .k = k_cache(at->cache, block, at->layer, at->head) + within * dim,
-        .v = v_cache(at->cache, block, at->layer, at->head) + within * view->padded_dim,
+        .k = k_cache(at->cache, block, at->op->layer, at->head) + within * dim,
+        .v = v_cache(at->cache, block, at->op->layer, at->head) + within * view->padded_dim,
         .head_dim = dim,
-        .scale = 1.0f / sqrtf((float)dim),
+        .scale = at->op->scale,
+        .cap = at->op->cap,
         .out = out,
         .ldo = result_floats(view)};
     if (at->cache->base.shape.kv == RF_KV_BF16)
@@ -209,22 +238,27 @@ static void partial_halves(const struct cpu_view *view, const struct place *at,
 static int next_group(const struct cpu_view *view, const struct place *at, struct rf_kv_group *next)
 {
     if (at->chunk + 1 >= at->cache->n_groups || !at->cache->groups[at->chunk + 1]) return 0;
-    *next = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk + 1, view->base.shape.kv);
+    *next =
+        rf_cpu_cache_group(at->cache, at->op->layer, at->head, at->chunk + 1, view->base.shape.kv);
     return 1;
 }
 
 static void partial_quantised(const struct cpu_view *view, const struct place *at,
-                              const float *const *q, size_t n_q, float *out)
+                              const struct attention_scratch *scratch, size_t begin, size_t n_q,
+                              float *out)
 {
     size_t dim = (size_t)view->params->head_dim;
     struct rf_kv_group next;
     struct rf_attention_kv_args args = {
-        .q = q,
+        .q = scratch->q + begin,
+        .first = at->op->window ? scratch->first + begin : NULL,
         .n_q = n_q,
-        .group = rf_cpu_cache_group(at->cache, at->layer, at->head, at->chunk, view->base.shape.kv),
+        .group =
+            rf_cpu_cache_group(at->cache, at->op->layer, at->head, at->chunk, view->base.shape.kv),
         .next = next_group(view, at, &next) ? &next : NULL,
         .head_dim = dim,
-        .scale = 1.0f / sqrtf((float)dim),
+        .scale = at->op->scale,
+        .cap = at->op->cap,
         .out = out,
         .ldo = result_floats(view)};
     view->kernels->attention_kv(&args);
@@ -239,10 +273,9 @@ static void partial(const struct cpu_view *view, const struct attention_scratch 
         int is_quantised = scratch->visible[i] == QUANTISED;
         for (end = i + 1; end < n_q && (scratch->visible[end] == QUANTISED) == is_quantised;) end++;
         if (is_quantised)
-            partial_quantised(view, &at, scratch->q + i, end - i, out + i * floats);
+            partial_quantised(view, &at, scratch, i, end - i, out + i * floats);
         else
-            partial_halves(view, &at, scratch->q + i, scratch->visible + i, end - i,
-                           out + i * floats);
+            partial_halves(view, &at, scratch, i, end - i, out + i * floats);
     }
 }
 
@@ -258,10 +291,12 @@ static void merge(float *running, const float *later, size_t padded)
     *max = top;
 }
 
-static void merge_begin(float *running, size_t padded)
+/* With nothing but the head's sink, if there is one: a score without a value. */
+static void merge_begin(float *running, size_t padded, const struct rf_op *op, size_t head)
 {
     memset(running, 0, (padded + 2) * sizeof *running);
-    running[padded] = -INFINITY;
+    running[padded] = op->weight[0] ? op->weight[0]->f32[head] : -INFINITY;
+    running[padded + 1] = op->weight[0] ? 1.0f : 0.0f;
 }
 
 static void finish(float *out, const float *running, size_t dim, size_t padded)
@@ -300,20 +335,19 @@ static void lay(struct lent_chunk *lent, size_t place, int32_t row)
 
 /* Partial results of the rows [begin, end) in a group's order, for one KV head over one chunk. */
 static void partial_of_rows(const struct cpu_view *view, struct attention_scratch *scratch,
-                            const struct cpu_group *group, int32_t layer,
-                            const struct cpu_buffer *q, size_t head, size_t chunk, size_t begin,
-                            size_t end, float *out)
+                            const struct cpu_group *group, const struct attention *what,
+                            size_t head, size_t chunk, size_t begin, size_t end, float *out)
 {
     for (size_t i = begin; i < end; i++)
-        ask(view, scratch, i - begin, q, group->first + (size_t)group->order[i], head, chunk);
-    partial(view, scratch, end - begin, (struct place){group->cache, head, chunk, layer},
+        ask(view, scratch, i - begin, what, group->first + (size_t)group->order[i], head, chunk);
+    partial(view, scratch, end - begin, (struct place){group->cache, head, chunk, what->op},
             out + begin * group_size(view) * result_floats(view));
 }
 
 /* Those of all rows of a tree, branch by branch. */
 static void partial_of_branches(const struct cpu_view *view, struct attention_scratch *scratch,
-                                const struct cpu_group *group, int32_t layer,
-                                const struct cpu_buffer *q, size_t head, size_t chunk, float *out)
+                                const struct cpu_group *group, const struct attention *what,
+                                size_t head, size_t chunk, float *out)
 {
     const struct rf_rows *rows = group->rows;
     const struct cpu_row *of_pass = view->rows + group->first;
@@ -321,33 +355,34 @@ static void partial_of_branches(const struct cpu_view *view, struct attention_sc
     /* A chunk that the pass does not write to is the same for all branches. */
     int is_written = (chunk + 1) * view->chunk > (size_t)rows->first_pos;
     struct lent_chunk lent = {
-        .view = view, .group = group, .head = head, .chunk = chunk, .layer = layer};
+        .view = view, .group = group, .head = head, .chunk = chunk, .layer = what->op->layer};
     for (size_t i = 0; i < n_rows; i++) lent.at[i] = (int32_t)i;
 
     for (size_t begin = 0, b = 0, end; begin < n_rows; begin = end, b++) {
         end = is_written ? group->branch_end[b] : n_rows;
         for (int32_t row = group->order[end - 1]; is_written && row >= 0; row = rows->parents[row])
             lay(&lent, (size_t)(of_pass[row].position - rows->first_pos), row);
-        partial_of_rows(view, scratch, group, layer, q, head, chunk, begin, end, out);
+        partial_of_rows(view, scratch, group, what, head, chunk, begin, end, out);
     }
     for (size_t i = 0; i < n_rows; i++) lay(&lent, i, (int32_t)i);
 }
 
 /* One head of the i-th row in a group's order, from its partial results over all chunks. */
-static void merge_chunks(const struct cpu_view *view, const struct cpu_group *group, size_t i,
-                         size_t h, float *running)
+static void merge_chunks(const struct cpu_view *view, const struct rf_op *op,
+                         const struct cpu_group *group, size_t i, size_t h, float *running)
 {
     size_t heads = group_size(view), floats = result_floats(view);
     size_t queries = (size_t)group->rows->n * heads;
     const float *of_head = view->partials + group->partials +
                            (h / heads * group->chunks * queries + i * heads + h % heads) * floats;
-    merge_begin(running, view->padded_dim);
-    for (size_t c = 0; c < group->chunks; c++)
+    size_t first = first_chunk(view, op, group->first + (size_t)group->order[i]);
+    merge_begin(running, view->padded_dim, op, h);
+    for (size_t c = first; c < group->chunks; c++)
         merge(running, of_head + c * queries * floats, view->padded_dim);
 }
 
-static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
-                     const struct cpu_buffer *q, struct cpu_buffer *out)
+static void few_rows(struct cpu_view *view, struct rf_worker *worker, const struct attention *what,
+                     struct cpu_buffer *out)
 {
     struct attention_scratch *scratch = &view->scratch[worker->index];
     size_t n_head = (size_t)view->params->n_head, dim = (size_t)view->params->head_dim;
@@ -359,12 +394,14 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
         size_t part = (item - group->first_item) % group->parts;
         size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
         size_t head = at / group->chunks, chunk = at % group->chunks;
+        /* No row of the group stands before its first one. */
+        if (chunk < first_chunk(view, what->op, group->first)) continue;
         float *results =
             view->partials + group->partials + at * n * group_size(view) * result_floats(view);
         if (group->rows->parents)
-            partial_of_branches(view, scratch, group, layer, q, head, chunk, results);
+            partial_of_branches(view, scratch, group, what, head, chunk, results);
         else
-            partial_of_rows(view, scratch, group, layer, q, head, chunk, n * part / group->parts,
+            partial_of_rows(view, scratch, group, what, head, chunk, n * part / group->parts,
                             n * (part + 1) / group->parts, results);
     }
 
@@ -377,7 +414,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
         size_t row = group->first + (size_t)group->order[i];
         float *attended = attended_row(view, row);
         for (size_t h = first; h < first + heads; h++) {
-            merge_chunks(view, group, i, h, scratch->merged);
+            merge_chunks(view, what->op, group, i, h, scratch->merged);
             finish(attended + h * dim, scratch->merged, dim, view->padded_dim);
         }
         rf_cpu_pack(view, out, row, first * dim, heads * dim, attended + first * dim);
@@ -387,34 +424,38 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, int32_t la
 /* ---- many rows ---- */
 
 static void attend_tile(const struct cpu_view *view, struct attention_scratch *scratch,
-                        const struct cpu_group *group, int32_t layer, const struct cpu_buffer *q,
-                        size_t head, size_t tile)
+                        const struct cpu_group *group, const struct attention *what, size_t head,
+                        size_t tile)
 {
     size_t heads = group_size(view), dim = (size_t)view->params->head_dim;
     size_t floats = result_floats(view), left = (size_t)group->rows->n - tile * ROW_TILE;
     size_t first = group->first + tile * ROW_TILE, n = left < ROW_TILE ? left : ROW_TILE;
     size_t chunks = chunks_of(view, (size_t)view->rows[first + n - 1].position + 1);
     for (size_t i = 0; i < n * heads; i++)
-        merge_begin(scratch->merged + i * floats, view->padded_dim);
-    for (size_t c = 0; c < chunks; c++) {
-        for (size_t i = 0; i < n; i++) ask(view, scratch, i, q, first + i, head, c);
-        partial(view, scratch, n, (struct place){group->cache, head, c, layer}, scratch->partial);
+        merge_begin(scratch->merged + i * floats, view->padded_dim, what->op,
+                    head * heads + i % heads);
+    for (size_t c = first_chunk(view, what->op, first); c < chunks; c++) {
+        for (size_t i = 0; i < n; i++) ask(view, scratch, i, what, first + i, head, c);
+        partial(view, scratch, n, (struct place){group->cache, head, c, what->op},
+                scratch->partial);
         for (size_t i = 0; i < n * heads; i++)
-            merge(scratch->merged + i * floats, scratch->partial + i * floats, view->padded_dim);
+            if (c >= first_chunk(view, what->op, first + i / heads))
+                merge(scratch->merged + i * floats, scratch->partial + i * floats,
+                      view->padded_dim);
     }
     for (size_t i = 0; i < n * heads; i++)
         finish(attended_row(view, first + i / heads) + (head * heads + i % heads) * dim,
                scratch->merged + i * floats, dim, view->padded_dim);
 }
 
-static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
-                      const struct cpu_buffer *q, struct cpu_buffer *out)
+static void many_rows(struct cpu_view *view, struct rf_worker *worker, const struct attention *what,
+                      struct cpu_buffer *out)
 {
     struct cpu_items items = cpu_items(worker, view->n_items, 1);
     for (size_t item; cpu_items_next(&items, &item);) {
         const struct cpu_group *group = group_of_item(view, item);
         size_t at = item - group->first_item;
-        attend_tile(view, &view->scratch[worker->index], group, layer, q, at / group->parts,
+        attend_tile(view, &view->scratch[worker->index], group, what, at / group->parts,
                     at % group->parts);
     }
 
@@ -423,11 +464,12 @@ static void many_rows(struct cpu_view *view, struct rf_worker *worker, int32_t l
         rf_cpu_pack(view, out, row, 0, out->width, attended_row(view, row));
 }
 
-void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
-                      const struct cpu_buffer *q, struct cpu_buffer *out)
+void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
+    const struct attention what = {op, &view->buffers[op->in[0]]};
+    struct cpu_buffer *out = &view->buffers[op->out[0]];
     if (has_few_rows(view))
-        few_rows(view, worker, layer, q, out);
+        few_rows(view, worker, &what, out);
     else
-        many_rows(view, worker, layer, q, out);
+        many_rows(view, worker, &what, out);
 }

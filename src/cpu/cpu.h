@@ -290,8 +290,7 @@ void rf_cpu_answer(struct cpu_view *view, struct rf_worker *worker, size_t first
 int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error);
 /* Before a pass: finds its branches, and memory for its partial results. */
 int rf_cpu_attention_prepare(struct cpu_view *view, struct rf_error *error);
-void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, int32_t layer,
-                      const struct cpu_buffer *q, struct cpu_buffer *out);
+void rf_cpu_attention(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 /* Where rope_store puts the entry of a tree's row for attention. */
 uint16_t *rf_cpu_tree_entry(const struct cpu_view *view, size_t head, size_t row);
 

@@ -364,10 +364,7 @@ static void perform(struct cpu_view *view, struct rf_worker *worker, const struc
     case RF_OP_NORM: norm(view, worker, op, picked, n); break;
     case RF_OP_LINEAR: linear(view, worker, op, n); break;
     case RF_OP_ROPE_STORE: rope_store(view, worker, op); break;
-    case RF_OP_ATTENTION:
-        rf_cpu_attention(view, worker, op->layer, &view->buffers[op->in[0]],
-                         &view->buffers[op->out[0]]);
-        break;
+    case RF_OP_ATTENTION: rf_cpu_attention(view, worker, op); break;
     case RF_OP_SILU_GATE: silu_gate(view, worker, op); break;
     case RF_OP_TAP: tap(view, worker, op); break;
     }

@@ -142,8 +142,10 @@ enum rf_op_kind {
     RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;
                          writes in[1] and in[2] (v) to the cache's `layer` */
-    RF_OP_ATTENTION,  /* out[0] = softmax(in[0] K^T / sqrt(head_dim)) V over the positions that the
-                         row follows and its own */
+    RF_OP_ATTENTION,  /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
+                         follows and its own. With a window the last `window` of them. With a cap,
+                         scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
+                         each head's softmax that has no value (an attention sink) */
     RF_OP_SILU_GATE,  /* out[0] = silu(in[0]) * in[1] */
     RF_OP_TAP         /* out[0] = in[0] */
 };
@@ -156,6 +158,9 @@ struct rf_op {
     int32_t n; /* layers of a RF_OP_LINEAR */
     int accumulate;
     int may_stop; /* a cancelled pass ends after this operation */
+    float scale;
+    float cap;      /* 0: none */
+    int32_t window; /* 0: none */
     enum rf_slot in[RF_OP_INPUTS], out[RF_OP_INPUTS];
     const struct rf_weight *weight[RF_OP_INPUTS], *bias[RF_OP_INPUTS]; /* NULL: none */
 };

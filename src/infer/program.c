@@ -1,6 +1,7 @@
 #include "infer/program.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum { LAYER_OPS = 9, HEAD_OPS = 2 };
@@ -36,6 +37,12 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
     op->may_stop = 0;
 }
 
+static void add_attention(struct rf_program *program, int32_t i)
+{
+    struct rf_op *op = add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
+    op->scale = 1.0f / sqrtf((float)program->params->head_dim);
+}
+
 /* Where an architecture with the same parts in another order would differ. */
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
@@ -54,7 +61,7 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
                                                       .layer = i,
                                                       .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
                                                       .weight = {layer->q_norm, layer->k_norm}};
-    add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
+    add_attention(program, i);
     if (taps_inputs) tap_input(program, RF_INPUT_O);
     add(program, RF_OP_LINEAR, i, RF_SLOT_ATTENDED, RF_SLOT_X, layer->o)->accumulate = 1;
 

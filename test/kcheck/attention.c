@@ -9,22 +9,37 @@ enum { MAX_QUERIES = 40 };
 
 struct shape {
     size_t n_q, dim, positions; /* positions that are written */
-    int bf16;
+    int bf16, has_first;
+    float cap;
 };
 
+/* Of a call, and of its queries. */
+struct queries {
+    const float *q[MAX_QUERIES];
+    int32_t first[MAX_QUERIES], visible[MAX_QUERIES];
+};
+
+/* A query sees one position at least, or none at all. */
+static int32_t first_below(struct kcheck *check, int32_t visible)
+{
+    return visible ? (int32_t)kcheck_between(check, 0, (size_t)visible - 1) : 0;
+}
+
 static float *attend(struct kcheck *check, const struct rf_kernels *kernels,
-                     const struct shape *shape, const float *const *q, const int32_t *visible,
+                     const struct shape *shape, const struct queries *queries, size_t begin,
                      const uint16_t *k, const uint16_t *v, size_t n_q)
 {
     size_t ldo = rf_padded(shape->dim) + 2;
     float *out = kcheck_guarded(n_q * ldo * sizeof *out);
-    struct rf_attention_args args = {.q = q,
-                                     .visible = visible,
+    struct rf_attention_args args = {.q = queries->q + begin,
+                                     .first = shape->has_first ? queries->first + begin : NULL,
+                                     .visible = queries->visible + begin,
                                      .n_q = n_q,
                                      .k = k,
                                      .v = v,
                                      .head_dim = shape->dim,
                                      .scale = 1.0f / sqrtf((float)shape->dim),
+                                     .cap = shape->cap,
                                      .out = out,
                                      .ldo = ldo};
     kcheck_call(check, shape->bf16 ? "attention_bf16" : "attention_f16",
@@ -57,17 +72,16 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
             v[p * padded + j] = j < shape->dim ? half(kcheck_normal(check)) : 0;
     }
     float *q[MAX_QUERIES];
-    const float *queries[MAX_QUERIES];
-    int32_t visible[MAX_QUERIES];
+    struct queries queries = {.visible[0] = (int32_t)shape->positions};
     for (size_t i = 0; i < shape->n_q; i++) {
-        queries[i] = q[i] = kcheck_guarded(q_bytes);
+        queries.q[i] = q[i] = kcheck_guarded(q_bytes);
         for (size_t j = 0; j < shape->dim; j++) q[i][j] = kcheck_normal(check) * 3.0f;
-        visible[i] = (int32_t)kcheck_between(check, 0, shape->positions);
+        if (i > 0) queries.visible[i] = (int32_t)kcheck_between(check, 0, shape->positions);
+        queries.first[i] = first_below(check, queries.visible[i]);
     }
-    visible[0] = (int32_t)shape->positions;
 
-    float *wanted = attend(check, check->ref, shape, queries, visible, k, v, shape->n_q);
-    float *got = attend(check, check->kernels, shape, queries, visible, k, v, shape->n_q);
+    float *wanted = attend(check, check->ref, shape, &queries, 0, k, v, shape->n_q);
+    float *got = attend(check, check->kernels, shape, &queries, 0, k, v, shape->n_q);
     size_t flipped = 0;
     for (size_t i = 0; i < shape->n_q; i++) {
         /* A weight that falls on the other side of a rounding border to BF16 is off by up to 2^-8
@@ -80,12 +94,14 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
             if (off > rounding) is_flipped = 1;
             kcheck_near(
                 check, (double)got[i * ldo + j], (double)wanted[i * ldo + j], rounding + flip,
-                "attention_%s dim=%zu queries=%zu positions=%zu visible=%d: query %zu, element %zu",
-                shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, shape->positions, visible[i],
-                i, j);
+                "attention_%s dim=%zu queries=%zu positions=%zu first=%d visible=%d cap=%g: query "
+                "%zu, element %zu",
+                shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, shape->positions,
+                shape->has_first ? queries.first[i] : 0, queries.visible[i], (double)shape->cap, i,
+                j);
         }
         flipped += (size_t)is_flipped;
-        float *single = attend(check, check->kernels, shape, queries + i, visible + i, k, v, 1);
+        float *single = attend(check, check->kernels, shape, &queries, i, k, v, 1);
         kcheck_same(check, single, got + i * ldo, ldo * sizeof *got,
                     "attention_%s dim=%zu queries=%zu: bits of query %zu depend on the others",
                     shape->bf16 ? "bf16" : "f16", shape->dim, shape->n_q, i);
@@ -104,6 +120,8 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
 struct kv_shape {
     size_t n_q, dim;
     int has_lower, is_hard; /* hard: any bits as codes */
+    int has_first;
+    float cap;
 };
 
 /* One head's planes. */
@@ -166,16 +184,18 @@ static struct planes make_planes(struct kcheck *check, const struct kv_shape *sh
 
 static float *attend_kv(struct kcheck *check, const struct rf_kernels *kernels,
                         const struct kv_shape *shape, const struct planes *planes,
-                        const float *const *q, size_t n_q)
+                        const struct queries *queries, size_t begin, size_t n_q)
 {
     size_t padded = rf_padded(shape->dim), ldo = padded + 2;
     float *out = kcheck_guarded(n_q * ldo * sizeof *out);
     struct rf_attention_kv_args args = {
-        .q = q,
+        .q = queries->q + begin,
+        .first = shape->has_first ? queries->first + begin : NULL,
         .n_q = n_q,
         .group = rf_kv_group_at(planes->upper, shape->has_lower ? planes->lower : NULL, padded),
         .head_dim = shape->dim,
         .scale = 1.0f / sqrtf((float)shape->dim),
+        .cap = shape->cap,
         .out = out,
         .ldo = ldo};
     kcheck_call(check, "attention_kv", (kcheck_kernel *)kernels->attention_kv,
@@ -186,25 +206,27 @@ static float *attend_kv(struct kcheck *check, const struct rf_kernels *kernels,
 /* The reference's rounding of queries and weights is small beside attention over the values that
  * the codes stand for. */
 static void check_definition(struct kcheck *check, const struct kv_shape *shape,
-                             const struct planes *planes, const float *q, const float *wanted)
+                             const struct planes *planes, const float *q, size_t first,
+                             const float *wanted)
 {
     size_t padded = rf_padded(shape->dim);
     struct rf_kv_group group =
         rf_kv_group_at(planes->upper, shape->has_lower ? planes->lower : NULL, padded);
     double score[RF_KV_GROUP], max = -INFINITY, sum = 0;
-    for (size_t p = 0; p < RF_KV_GROUP; p++) {
+    for (size_t p = first; p < RF_KV_GROUP; p++) {
         score[p] = 0;
         for (size_t j = 0; j < shape->dim; j++)
             score[p] += (double)q[j] * (double)rf_kv_key(&group, p, j, padded);
         score[p] /= sqrt((double)shape->dim);
+        if (shape->cap > 0) score[p] = (double)shape->cap * tanh(score[p] / (double)shape->cap);
         max = fmax(max, score[p]);
     }
-    for (size_t p = 0; p < RF_KV_GROUP; p++) sum += score[p] = exp(score[p] - max);
+    for (size_t p = first; p < RF_KV_GROUP; p++) sum += score[p] = exp(score[p] - max);
     double tolerance = shape->has_lower ? 0.04 : 0.25;
     kcheck_near(check, (double)wanted[padded], max, tolerance, "attention_kv: the greatest score");
     for (size_t j = 0; j < shape->dim; j++) {
         double value = 0;
-        for (size_t p = 0; p < RF_KV_GROUP; p++)
+        for (size_t p = first; p < RF_KV_GROUP; p++)
             value += score[p] * (double)rf_kv_value(&group, p, j);
         kcheck_near(check, (double)(wanted[j] / wanted[padded + 1]), value / sum, tolerance,
                     "attention_kv dim=%zu lower=%d: element %zu", shape->dim, shape->has_lower, j);
@@ -216,15 +238,18 @@ static void check_kv_shape(struct kcheck *check, const struct kv_shape *shape)
     size_t padded = rf_padded(shape->dim), ldo = padded + 2, q_bytes = shape->dim * sizeof(float);
     struct planes planes = make_planes(check, shape);
     float *q[MAX_QUERIES];
-    const float *queries[MAX_QUERIES];
+    struct queries queries = {.q = {NULL}};
     for (size_t i = 0; i < shape->n_q; i++) {
-        queries[i] = q[i] = kcheck_guarded(q_bytes);
+        queries.q[i] = q[i] = kcheck_guarded(q_bytes);
         for (size_t j = 0; j < shape->dim; j++)
             q[i][j] = i == 3 ? 0.0f : kcheck_normal(check) * (shape->is_hard ? 0.3f : 1.0f);
+        queries.first[i] = first_below(check, RF_KV_GROUP);
     }
-    float *wanted = attend_kv(check, check->ref, shape, &planes, queries, shape->n_q);
-    float *got = attend_kv(check, check->kernels, shape, &planes, queries, shape->n_q);
-    if (!shape->is_hard) check_definition(check, shape, &planes, q[0], wanted);
+    float *wanted = attend_kv(check, check->ref, shape, &planes, &queries, 0, shape->n_q);
+    float *got = attend_kv(check, check->kernels, shape, &planes, &queries, 0, shape->n_q);
+    if (!shape->is_hard)
+        check_definition(check, shape, &planes, q[0],
+                         shape->has_first ? (size_t)queries.first[0] : 0, wanted);
     size_t flipped = 0;
     for (size_t i = 0; i < shape->n_q; i++) {
         /* Such a weight changes an element by up to a code, 128 steps of the greatest scale (here
@@ -240,7 +265,7 @@ static void check_kv_shape(struct kcheck *check, const struct kv_shape *shape)
                         shape->dim, shape->n_q, shape->has_lower, i, j);
         }
         flipped += (size_t)is_flipped;
-        float *single = attend_kv(check, check->kernels, shape, &planes, queries + i, 1);
+        float *single = attend_kv(check, check->kernels, shape, &planes, &queries, i, 1);
         kcheck_same(check, single, got + i * ldo, ldo * sizeof *got,
                     "attention_kv dim=%zu queries=%zu: bits of query %zu depend on the others",
                     shape->dim, shape->n_q, i);
@@ -254,6 +279,12 @@ static void check_kv_shape(struct kcheck *check, const struct kv_shape *shape)
     kcheck_release(planes.lower, planes.lower_bytes);
 }
 
+static float some_cap(struct kcheck *check)
+{
+    static const float caps[] = {0.0f, 0.0f, 2.0f, 50.0f};
+    return caps[kcheck_between(check, 0, 3)];
+}
+
 void kcheck_attention(struct kcheck *check)
 {
     const size_t dims[] = {2, 7, 8, 16, 24, 40, 64, 80, 96, 128, 256, 520};
@@ -265,7 +296,9 @@ void kcheck_attention(struct kcheck *check)
                                       .positions = i == 0   ? 1
                                                    : i == 1 ? 256
                                                             : kcheck_between(check, 1, 256),
-                                      .bf16 = bf16};
+                                      .bf16 = bf16,
+                                      .has_first = (int)kcheck_between(check, 0, 1),
+                                      .cap = some_cap(check)};
                 check_shape(check, &shape);
             }
     for (int kind = 0; kind < 4; kind++)
@@ -274,7 +307,9 @@ void kcheck_attention(struct kcheck *check)
                 struct kv_shape shape = {.n_q = kcheck_between(check, 1, i ? MAX_QUERIES : 8),
                                          .dim = dims[d],
                                          .has_lower = kind % 2,
-                                         .is_hard = kind / 2};
+                                         .is_hard = kind / 2,
+                                         .has_first = (int)kcheck_between(check, 0, 1),
+                                         .cap = some_cap(check)};
                 check_kv_shape(check, &shape);
             }
 }
