@@ -66,6 +66,11 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+QWEN35 = QWEN2.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]+")
+GPT4O = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEKKEN = GPT4O.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace(r"\p{N}{1,3}", r"\p{N}")
 
 # pre-tokenizer -> special tokens; the last of each is user-defined
 SPECIAL = {
@@ -73,7 +78,11 @@ SPECIAL = {
     "llama-bpe": ["<|begin_of_text|>", "<|eot_id|>", "<|end|>", "<|endless|>", "<tool_call>"],
     "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>"],
     "smollm": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<tool_call>"],
+    "gpt-4o": ["<|endoftext|>", "<|end|>", "<|user|>", "<|tool_call|>"],
+    "tekken": ["<s>", "</s>", "[INST]", "[TOOL_CALLS]"],
+    "qwen35": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>"],
 }
+NORMALISED = ("qwen2", "qwen35")  # to NFC
 
 
 def pre_tokenizer(pre):
@@ -83,14 +92,14 @@ def pre_tokenizer(pre):
         return p.ByteLevel(add_prefix_space=False, use_regex=True)
     if pre == "smollm":
         return p.Sequence([p.Digits(individual_digits=True), p.ByteLevel(add_prefix_space=False, use_regex=True)])
-    pattern = {"llama-bpe": LLAMA3, "qwen2": QWEN2}[pre]
+    pattern = {"llama-bpe": LLAMA3, "qwen2": QWEN2, "gpt-4o": GPT4O, "tekken": TEKKEN, "qwen35": QWEN35}[pre]
     return p.Sequence([p.Split(Regex(pattern), "isolated", invert=False), byte_level])
 
 
 def bpe_tokenizer(pre, vocab, merges, control, user):
     from tokenizers import AddedToken, Tokenizer, models, normalizers
-    tok = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
-    if pre == "qwen2":
+    tok = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre in ("llama-bpe", "tekken")))
+    if pre in NORMALISED:
         tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre_tokenizer(pre)
     tok.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in control])
@@ -101,7 +110,7 @@ def bpe_tokenizer(pre, vocab, merges, control, user):
 def train_bpe(pre):
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
     tok = Tokenizer(models.BPE())
-    if pre == "qwen2":
+    if pre in NORMALISED:
         tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre_tokenizer(pre)
     alphabet = pre_tokenizers.ByteLevel.alphabet()

@@ -115,13 +115,9 @@ static void read_ids(struct rf_gguf *gguf, struct rf_vocab *vocab)
 
 static void read_flags(struct rf_gguf *gguf, struct rf_vocab *vocab)
 {
-    /* As in llama.cpp, the llama 3 pre-tokenizer implies these settings. */
-    int llama3 = vocab->kind == RF_VOCAB_BPE &&
-                 (rf_str_is(vocab->pre, "llama-bpe") || rf_str_is(vocab->pre, "llama3") ||
-                  rf_str_is(vocab->pre, "llama-v3"));
-    vocab->ignore_merges = (int8_t)llama3;
+    vocab->ignore_merges = -1; /* no keys: the pre-tokenizer decides */
     vocab->nfc = -1;
-    vocab->add_bos = rf_gguf_bool(gguf, "tokenizer.ggml.add_bos_token", llama3 ? 1 : -1);
+    vocab->add_bos = rf_gguf_bool(gguf, "tokenizer.ggml.add_bos_token", -1);
     vocab->add_eos = rf_gguf_bool(gguf, "tokenizer.ggml.add_eos_token", -1);
     vocab->add_space_prefix = rf_gguf_bool(gguf, "tokenizer.ggml.add_space_prefix", -1);
     vocab->remove_extra_whitespaces =

@@ -32,7 +32,7 @@ int rf_merge_split(struct rf_str text, struct rf_merge *merge);
 
 struct rf_vocab {
     enum rf_vocab_kind kind;
-    /* BPE: GGUF's name of the pre-tokenizer ("gpt-2", "llama-bpe", "qwen2", "smollm"). The
+    /* BPE: GGUF's name of the pre-tokenizer ("gpt-2", "llama-bpe", "qwen2", ...). The
      * safetensors reader derives it from tokenizer.json. */
     struct rf_str pre;
     int32_t n_tokens;
@@ -51,7 +51,7 @@ struct rf_vocab {
     int8_t add_space_prefix;    /* as above (sentencepiece's dummy prefix) */
     int8_t remove_extra_whitespaces;
     int8_t ignore_merges; /* BPE: a word that is a token becomes that token, whatever the merges say
-                             (llama3) */
+                             (llama3); -1: the default of the pre-tokenizer */
     int8_t nfc; /* 1: normalise to NFC first, 0: do not, -1: the default of the pre-tokenizer */
 };
 

@@ -21,17 +21,49 @@
     "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" S \
     "\\p{L}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
 
+/* Of o200k and its relatives: an upper-case beginning and a lower-case rest are one word. */
+#define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define WORDS_O200K(ending, digits)                                                               \
+    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" ending "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER      \
+    "]+[" LOWER "]*" ending "|" digits "| ?[^" S "\\p{L}\\p{N}]+[\\r\\n/]*|[" S "]*[\\r\\n]+|[" S \
+    "]+(?![^" S "])|[" S "]+"
+/* Marks belong to letters. */
+#define WORDS_QWEN35                                                            \
+    "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" S \
+    "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" S "]*[\\r\\n]+|[" S "]+(?![^" S "])|[" S "]+"
+
 static const struct rf_pretokenizer_info gpt2 = {"gpt-2", WORDS_GPT2, 0, 0, 0};
 static const struct rf_pretokenizer_info llama3 = {"llama-bpe", WORDS_LLAMA3("\\p{N}{1,3}"), 0, 1,
                                                    1};
 static const struct rf_pretokenizer_info qwen2 = {"qwen2", WORDS_LLAMA3("\\p{N}"), 1, 0, 0};
 static const struct rf_pretokenizer_info smollm = {"smollm", WORDS_SMOLLM, 0, 0, 0};
+/* cl100k: llama 3's words without its habits */
+static const struct rf_pretokenizer_info dbrx = {"dbrx", WORDS_LLAMA3("\\p{N}{1,3}"), 0, 0, 0};
+static const struct rf_pretokenizer_info gpt4o = {
+    "gpt-4o", WORDS_O200K("(?i:" CONTRACTIONS ")?", "\\p{N}{1,3}"), 0, 0, 0};
+static const struct rf_pretokenizer_info tekken = {"tekken", WORDS_O200K("", "\\p{N}"), 0, 1, 1};
+static const struct rf_pretokenizer_info qwen35 = {"qwen35", WORDS_QWEN35, 1, 0, 0};
 
 static const struct {
     const char *name;
     const struct rf_pretokenizer_info *info;
-} known[] = {{"gpt-2", &gpt2},      {"gpt2", &gpt2},   {"llama-bpe", &llama3}, {"llama3", &llama3},
-             {"llama-v3", &llama3}, {"qwen2", &qwen2}, {"smollm", &smollm}};
+} known[] = {{"gpt-2", &gpt2},        {"gpt2", &gpt2},
+             {"phi-2", &gpt2},        {"mpt", &gpt2},
+             {"olmo", &gpt2},         {"jais", &gpt2},
+             {"trillion", &gpt2},     {"granite-docling", &gpt2},
+             {"llama-bpe", &llama3},  {"llama3", &llama3},
+             {"llama-v3", &llama3},   {"falcon3", &llama3},
+             {"falcon-h1", &llama3},  {"pixtral", &llama3},
+             {"midm-2.0", &llama3},   {"lfm2", &llama3},
+             {"dbrx", &dbrx},         {"smaug-bpe", &dbrx},
+             {"qwen2", &qwen2},       {"deepseek-r1-qwen", &qwen2},
+             {"smollm", &smollm},     {"starcoder", &smollm},
+             {"refact", &smollm},     {"command-r", &smollm},
+             {"codeshell", &smollm},  {"exaone", &smollm},
+             {"minerva-7b", &smollm}, {"gpt-4o", &gpt4o},
+             {"llama4", &gpt4o},      {"kanana2", &gpt4o},
+             {"tekken", &tekken},     {"qwen35", &qwen35}};
 
 const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name)
 {

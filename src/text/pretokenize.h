@@ -20,7 +20,8 @@ struct rf_pretokenizer_info {
 /* Finds a pre-tokenizer by GGUF's name; NULL for an unknown one. */
 const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name);
 /* All names, for an error sentence. */
-#define RF_PRETOKENIZERS "gpt-2, llama-bpe, qwen2, smollm"
+#define RF_PRETOKENIZERS \
+    "gpt-2, llama-bpe, dbrx, qwen2, qwen35, smollm, gpt-4o, tekken and others with their words"
 
 /* A compiled pattern. Immutable; threads may share it. */
 struct rf_pretokenizer;
