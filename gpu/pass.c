@@ -327,7 +327,7 @@ static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch 
     case RF_OP_ROPE_STORE: return rope_store(view, launch, op, n);
     case RF_OP_ATTENTION: return attention(view, launch, op);
     case RF_OP_SILU_GATE: return gpu_silu_gate(launch, out, in->f32, view->slots[op->in[1]].f32, n);
-    case RF_OP_TAP:
+    case RF_OP_COPY:
         return cudaMemcpyAsync(out->f32, in->f32, (size_t)n * (size_t)in->width * sizeof(float),
                                cudaMemcpyDeviceToDevice, launch->stream);
     }

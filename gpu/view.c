@@ -128,9 +128,7 @@ static int frequencies_new(struct gpu_view *view, struct rf_error *error)
     double *host = rf_malloc(allocator_of(view), half, sizeof *host, "view", error);
     if (!host) return RF_ERR_MEMORY;
     for (size_t i = 0; i < half; i++) {
-        host[i] = pow((double)params->rope_theta, -2.0 * (double)i / (double)params->rope_dim);
-        if (params->rope_freq_factors) host[i] /= (double)params->rope_freq_factors[i];
-        host[i] *= (double)params->rope_scale;
+        host[i] = rf_rope_frequency(params, RF_ROPE_GLOBAL, (int32_t)i);
     }
     view->frequencies = gpu_take(view->backend, half * sizeof *host, "a view", error);
     int code = view->frequencies ? 0 : RF_ERR_MEMORY;
@@ -243,6 +241,13 @@ static int check_program(struct gpu_view *view, struct rf_error *error)
     const struct rf_program *program = view->base.shape.program;
     for (int32_t o = 0; o < program->n_body; o++) {
         const struct rf_op *op = &program->body[o];
+        int is_known =
+            op->kind < RF_OP_GELU_GATE || (op->kind == RF_OP_COPY && op->out[0] >= RF_SLOT_TAP);
+        if (!is_known || op->rotation != RF_ROTATE_GLOBAL || program->params->rope_long_factors ||
+            (op->kind == RF_OP_EMBED && op->scale != 1) || program->n_head > 2)
+            return rf_fail(error, RF_ERR_UNSUPPORTED,
+                           "CUDA devices do not run %s models yet; the processor does",
+                           program->params->arch_name);
         if (op->kind != RF_OP_ATTENTION) continue;
         if (op->cap > 0 || op->weight[0])
             return rf_fail(error, RF_ERR_UNSUPPORTED,

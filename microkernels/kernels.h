@@ -142,6 +142,8 @@ struct rf_read_args {
     size_t times;
 };
 
+typedef void rf_gate_fn(float *out, const float *gate, const float *up, size_t n);
+
 struct rf_kernels {
     /* The size in bytes of n packed rows of k values, and the function that packs values of one.
      * For A8 and A16 k is a multiple of 32. */
@@ -173,7 +175,10 @@ struct rf_kernels {
     /* out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i] */
     void (*rms_norm)(float *out, const float *x, const float *weight, float eps, size_t n);
     /* out[i] = silu(gate[i]) * up[i],  silu(v) = v / (1 + exp(-v)) */
-    void (*silu_gate)(float *out, const float *gate, const float *up, size_t n);
+    rf_gate_fn *silu_gate;
+    /* out[i] = gelu(gate[i]) * up[i],  gelu(v) = v / 2 (1 + tanh u) = v / (1 + exp(-2 u)) with
+     * u = sqrt(2 / pi) (v + 0.044715 v^3)  (Hendrycks and Gimpel 2016, section 2) */
+    rf_gate_fn *gelu_gate;
 
     void (*f32_to_f16)(uint16_t *out, const float *x, size_t n);
     void (*f32_to_bf16)(uint16_t *out, const float *x, size_t n);

@@ -53,8 +53,7 @@ struct plain_view {
     const struct rf_params *params;
     float *slots[RF_MAX_SLOTS];        /* on the device */
     float *logits, *taps[RF_MAX_TAPS]; /* copies that the host sees */
-    double *frequencies;               /* [rope_dim / 2] */
-    double *turns;                     /* [max_rows][rope_dim / 2][2]: cos, sin */
+    double *turns;                     /* [max_rows][2][rope_dim / 2][2]: cos, sin; global, local */
     double *sums;                      /* of a linear layer's outputs */
     float *rounded;                    /* an operand */
     double *scores;                    /* [n_scores] of a row's attention */

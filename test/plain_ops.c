@@ -16,16 +16,22 @@ float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
 static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct row *row = &view->rows[i];
+    const struct rf_params *params = view->params;
     const struct rf_weight *table = op->weight[0];
-    size_t half = (size_t)view->params->rope_dim / 2;
+    size_t half = (size_t)params->rope_dim / 2;
     memcpy(plain_row(view, op->out[0], i), table->values + (size_t)row->token * table->columns,
            table->columns * sizeof(float));
-    for (size_t j = 0; j < half; j++) {
-        double angle = row->position * (double)view->params->rope_scale * view->frequencies[j];
-        double magnitude = (double)view->params->rope_magnitude;
-        view->turns[((size_t)i * half + j) * 2] = magnitude * cos(angle);
-        view->turns[((size_t)i * half + j) * 2 + 1] = magnitude * sin(angle);
-    }
+    for (size_t j = 0; j < table->columns; j++) plain_row(view, op->out[0], i)[j] *= op->scale;
+    for (int local = 0; local < 2; local++)
+        for (size_t j = 0; j < half; j++) {
+            enum rf_frequencies set = local ? RF_ROPE_LOCAL : RF_ROPE_GLOBAL;
+            if (!local && rf_rope_is_long(params, row->group->cache->shape.n_ctx))
+                set = RF_ROPE_LONG;
+            double *turn = view->turns + (((size_t)i * 2 + (size_t)local) * half + j) * 2;
+            double angle = row->position * rf_rope_frequency(params, set, (int32_t)j);
+            turn[0] = (double)params->rope_magnitude * cos(angle);
+            turn[1] = (double)params->rope_magnitude * sin(angle);
+        }
 }
 
 static void rms_norm(float *y, const float *x, const float *gain, size_t n, float eps)
@@ -79,11 +85,12 @@ static void linear(const struct plain_view *view, const struct rf_op *op, int32_
 
 /* Norm and rotation of all heads of a row. */
 static void turn_heads(const struct plain_view *view, float *heads, size_t n,
-                       const struct rf_weight *gain, int32_t i)
+                       const struct rf_weight *gain, enum rf_rotation rotation, int32_t i)
 {
     const struct rf_params *params = view->params;
     size_t dim = (size_t)params->head_dim, half = (size_t)params->rope_dim / 2;
-    const double *turns = view->turns + (size_t)i * half * 2;
+    const double *turns = view->turns + ((size_t)i * 2 + (rotation == RF_ROTATE_LOCAL)) * half * 2;
+    if (rotation == RF_ROTATE_NOT) half = 0;
     for (float *head = heads; head < heads + n; head += dim) {
         if (gain) rms_norm(head, head, gain->values, dim, params->rms_eps);
         for (size_t j = 0; j < half; j++) {
@@ -105,8 +112,8 @@ static void rope_store(const struct plain_view *view, const struct rf_op *op, in
           *v = plain_row(view, op->in[2], i),
           *entry = plain_entry(cache, (size_t)op->layer, row->slot);
     size_t dim = (size_t)view->params->head_dim, n_kv = (size_t)slots[op->in[1]].width;
-    turn_heads(view, q, (size_t)slots[op->in[0]].width, op->weight[0], i);
-    turn_heads(view, k, n_kv, op->weight[1], i);
+    turn_heads(view, q, (size_t)slots[op->in[0]].width, op->weight[0], op->rotation, i);
+    turn_heads(view, k, n_kv, op->weight[1], op->rotation, i);
     for (size_t j = 0; j < n_kv; j++) {
         float *to = entry + j / dim * 2 * dim + j % dim;
         to[0] = plain_round_entry(cache, k[j]);
@@ -169,12 +176,35 @@ static void attention(const struct plain_view *view, const struct rf_op *op, int
     }
 }
 
-static void silu_gate(const struct plain_view *view, const struct rf_op *op, int32_t i)
+static double gate_of(const struct rf_op *op, double x)
+{
+    double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    return op->kind == RF_OP_GELU_GATE ? x / 2 * (1 + tanh(u)) : x / (1 + exp(-x));
+}
+
+static void add_row(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    float *x = plain_row(view, op->in[0], i), *out = plain_row(view, op->out[0], i);
+    size_t width = (size_t)view->base.shape.program->slots[op->in[0]].width;
+    if (op->weight[0]) rms_norm(x, x, op->weight[0]->values, width, view->params->rms_eps);
+    for (size_t j = 0; j < width; j++) out[j] += op->scale * x[j];
+}
+
+static void cap_row(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    float *x = plain_row(view, op->in[0], i), *out = plain_row(view, op->out[0], i);
+    for (int32_t j = 0; j < view->base.shape.program->slots[op->in[0]].width; j++) {
+        double y = (double)op->scale * (double)x[j];
+        out[j] = (float)(op->cap > 0 ? (double)op->cap * tanh(y / (double)op->cap) : y);
+    }
+}
+
+static void gate(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const float *gate = plain_row(view, op->in[0], i), *up = plain_row(view, op->in[1], i);
     float *out = plain_row(view, op->out[0], i);
     for (int32_t j = 0; j < view->base.shape.program->slots[op->out[0]].width; j++)
-        out[j] = (float)((double)gate[j] / (1.0 + exp(-(double)gate[j])) * (double)up[j]);
+        out[j] = (float)(gate_of(op, (double)gate[j]) * (double)up[j]);
 }
 
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
@@ -190,8 +220,11 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
     case RF_OP_LINEAR: linear(view, op, in, out); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
-    case RF_OP_SILU_GATE: silu_gate(view, op, in); break;
-    case RF_OP_TAP:
+    case RF_OP_SILU_GATE:
+    case RF_OP_GELU_GATE: gate(view, op, in); break;
+    case RF_OP_ADD: add_row(view, op, in); break;
+    case RF_OP_CAP: cap_row(view, op, in); break;
+    case RF_OP_COPY:
         memcpy(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
                width * sizeof(float));
         break;

@@ -32,7 +32,6 @@ void plain_view_free(struct rf_view *base)
     end_work(backend);
     rf_free(backend->allocator, view->logits);
     for (int t = 0; t < RF_MAX_TAPS; t++) rf_free(backend->allocator, view->taps[t]);
-    rf_free(backend->allocator, view->frequencies);
     rf_free(backend->allocator, view->turns);
     rf_free(backend->allocator, view->sums);
     rf_free(backend->allocator, view->rounded);
@@ -68,14 +67,12 @@ static int take_host_memory(struct plain_view *view, struct rf_error *error)
     size_t widest = 0;
     for (int32_t s = 0; s < program->n_slots; s++)
         if (widest < (size_t)program->slots[s].width) widest = (size_t)program->slots[s].width;
-    view->frequencies = rf_malloc(allocator, half, sizeof(double), "view", error);
-    view->turns = rf_malloc(allocator, rows * half * 2, sizeof(double), "view", error);
+    view->turns = rf_malloc(allocator, rows * 2 * half * 2, sizeof(double), "view", error);
     view->sums = rf_malloc(allocator, widest, sizeof(double), "view", error);
     view->rounded = rf_malloc(allocator, widest, sizeof(float), "view", error);
     view->logits = rf_malloc(allocator, (size_t)view->base.shape.max_logits,
                              (size_t)view->params->n_vocab * sizeof(float), "view", error);
-    int is_short =
-        !view->frequencies || !view->turns || !view->sums || !view->rounded || !view->logits;
+    int is_short = !view->turns || !view->sums || !view->rounded || !view->logits;
     for (int32_t t = 0; !is_short && t < program->n_slots - RF_SLOT_TAP; t++) {
         view->taps[t] =
             rf_malloc(allocator, rows,
@@ -83,15 +80,6 @@ static int take_host_memory(struct plain_view *view, struct rf_error *error)
         is_short = !view->taps[t];
     }
     return is_short ? RF_ERR_MEMORY : 0;
-}
-
-static void set_frequencies(struct plain_view *view)
-{
-    const struct rf_params *params = view->params;
-    for (int32_t i = 0; i < params->rope_dim / 2; i++) {
-        view->frequencies[i] = pow((double)params->rope_theta, -2.0 * i / params->rope_dim);
-        if (params->rope_freq_factors) view->frequencies[i] /= (double)params->rope_freq_factors[i];
-    }
 }
 
 int plain_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_view_shape *shape,
@@ -111,7 +99,6 @@ int plain_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf
         plain_view_free(&view->base);
         return code;
     }
-    set_frequencies(view);
     *out = &view->base;
     return 0;
 }

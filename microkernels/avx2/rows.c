@@ -54,6 +54,19 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
+static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
+{
+    const __m256 one = _mm256_set1_ps(1.0f), outer = _mm256_set1_ps(-2 * 0.797884561f),
+                 inner = _mm256_set1_ps(-2 * 0.797884561f * 0.044715f);
+    for (size_t i = 0; i < n; i += 8) {
+        __m256i lanes = rf_lanes(n - i);
+        __m256 g = _mm256_maskload_ps(gate + i, lanes);
+        __m256 u = _mm256_mul_ps(g, _mm256_fmadd_ps(inner, _mm256_mul_ps(g, g), outer));
+        __m256 gelu = _mm256_div_ps(g, _mm256_add_ps(one, rf_exp_ps(u)));
+        _mm256_maskstore_ps(out + i, lanes, _mm256_mul_ps(gelu, _mm256_maskload_ps(up + i, lanes)));
+    }
+}
+
 static void f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     size_t i = 0;
@@ -94,6 +107,7 @@ void rf_avx2_init_rows(struct rf_kernels *kernels)
 {
     kernels->rms_norm = rms_norm;
     kernels->silu_gate = silu_gate;
+    kernels->gelu_gate = gelu_gate;
     kernels->f32_to_f16 = f32_to_f16;
     kernels->bf16_to_f32 = bf16_to_f32;
     kernels->first_above = first_above;

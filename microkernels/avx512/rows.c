@@ -50,6 +50,20 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
+static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
+{
+    const __m512 one = _mm512_set1_ps(1.0f), outer = _mm512_set1_ps(-2 * 0.797884561f),
+                 inner = _mm512_set1_ps(-2 * 0.797884561f * 0.044715f);
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 mask = rf_mask16(n - i);
+        __m512 g = _mm512_maskz_loadu_ps(mask, gate + i);
+        __m512 u = _mm512_mul_ps(g, _mm512_fmadd_ps(inner, _mm512_mul_ps(g, g), outer));
+        __m512 gelu = _mm512_div_ps(g, _mm512_add_ps(one, rf_exp_ps(u)));
+        _mm512_mask_storeu_ps(out + i, mask,
+                              _mm512_mul_ps(gelu, _mm512_maskz_loadu_ps(mask, up + i)));
+    }
+}
+
 static void f32_to_f16(uint16_t *out, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += 16) {
@@ -91,6 +105,7 @@ void rf_avx512_init_rows(struct rf_kernels *kernels)
 {
     kernels->rms_norm = rms_norm;
     kernels->silu_gate = silu_gate;
+    kernels->gelu_gate = gelu_gate;
     kernels->f32_to_f16 = f32_to_f16;
     kernels->bf16_to_f32 = bf16_to_f32;
     kernels->first_above = first_above;

@@ -113,6 +113,14 @@ static void silu_gate(float *out, const float *gate, const float *up, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
+static void gelu_gate(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v = gate[i], u = 0.797884561f * (v + 0.044715f * v * v * v);
+        out[i] = v / (1.0f + expf(-2.0f * u)) * up[i];
+    }
+}
+
 static size_t first_above(const float *x, size_t n, float threshold)
 {
     size_t i = 0;
@@ -142,6 +150,7 @@ void rf_kernels_init_ref(struct rf_kernels *kernels)
                                    .attention_bf16 = attention_bf16,
                                    .rms_norm = rms_norm,
                                    .silu_gate = silu_gate,
+                                   .gelu_gate = gelu_gate,
                                    .f32_to_f16 = f32_to_f16,
                                    .f32_to_bf16 = f32_to_bf16,
                                    .bf16_to_f32 = bf16_to_f32,

@@ -213,8 +213,8 @@ struct cpu_view {
 
     float *worker_rows; /* [workers][worker_row_floats] */
     size_t worker_row_floats;
-    double *inverse_frequency;     /* [rope_dim/2] */
-    float *rotations;              /* [max_rows][rope_dim/2][2]: cos, sin */
+    double *frequencies;           /* [RF_ROPE_SETS][rope_dim/2] */
+    float *rotations;              /* [max_rows][2][rope_dim/2][2]: cos, sin; global, then local */
     struct cpu_answer_part *parts; /* answer.c */
 
     /* attention.c */

@@ -62,16 +62,14 @@ static int rotations_new(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
     size_t half = (size_t)params->rope_dim / 2;
-    view->inverse_frequency = rf_cpu_view_alloc(view, half, sizeof(double), error);
-    view->rotations =
-        rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows, half * 2 * sizeof(float), error);
-    if (!view->inverse_frequency || !view->rotations) return RF_ERR_MEMORY;
-    for (size_t i = 0; i < half; i++) {
-        double frequency =
-            pow((double)params->rope_theta, -2.0 * (double)i / (double)params->rope_dim);
-        if (params->rope_freq_factors) frequency /= (double)params->rope_freq_factors[i];
-        view->inverse_frequency[i] = frequency * (double)params->rope_scale;
-    }
+    view->frequencies = rf_cpu_view_alloc(view, RF_ROPE_SETS * half, sizeof(double), error);
+    view->rotations = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows,
+                                        2 * half * 2 * sizeof(float), error);
+    if (!view->frequencies || !view->rotations) return RF_ERR_MEMORY;
+    for (int32_t set = 0; set < RF_ROPE_SETS; set++)
+        for (size_t i = 0; i < half; i++)
+            view->frequencies[(size_t)set * half + i] =
+                rf_rope_frequency(params, (enum rf_frequencies)set, (int32_t)i);
     return 0;
 }
 
@@ -82,8 +80,11 @@ static int rows_new(struct cpu_view *view, struct rf_error *error)
     view->groups = rf_cpu_view_alloc(view, rows, sizeof *view->groups, error);
     view->order = rf_cpu_view_alloc(view, rows, sizeof *view->order, error);
     view->branch_ends = rf_cpu_view_alloc(view, rows, sizeof *view->branch_ends, error);
-    size_t widest = (size_t)(view->params->n_embd > view->params->n_ff ? view->params->n_embd
-                                                                       : view->params->n_ff);
+    const struct rf_program *program = view->base.shape.program;
+    size_t widest = 0; /* of what norms and gates make */
+    for (int32_t s = 0; s < program->n_slots; s++)
+        if (s != RF_SLOT_LOGITS && widest < (size_t)program->slots[s].width)
+            widest = (size_t)program->slots[s].width;
     view->worker_row_floats = rf_padded(widest);
     view->worker_rows = rf_cpu_view_alloc(view, (size_t)rf_team_size(view->queue->team),
                                           view->worker_row_floats * sizeof(float), error);
@@ -144,17 +145,32 @@ static int make_activations(struct cpu_view *view, struct rf_error *error)
 
 /* ---- operations ---- */
 
-/* cos and sin of each frequency at a position. */
-static void rotate_position(const struct cpu_view *view, size_t row, int32_t pos)
+static float *rotation_of(const struct cpu_view *view, size_t row, enum rf_rotation rotation)
+{
+    return view->rotations + (row * 2 + (size_t)rotation) * (size_t)view->params->rope_dim;
+}
+
+/* cos and sin of each frequency of a set at a row's position. */
+static void rotate_by(const struct cpu_view *view, size_t row, enum rf_frequencies set, float *out)
 {
     size_t half = (size_t)view->params->rope_dim / 2;
-    float *out = view->rotations + row * half * 2;
+    const double *frequencies = view->frequencies + (size_t)set * half;
     double magnitude = (double)view->params->rope_magnitude;
     for (size_t i = 0; i < half; i++) {
-        double angle = (double)pos * view->inverse_frequency[i];
+        double angle = (double)view->rows[row].position * frequencies[i];
         out[2 * i] = (float)(magnitude * cos(angle));
         out[2 * i + 1] = (float)(magnitude * sin(angle));
     }
+}
+
+static void rotate_position(const struct cpu_view *view, size_t row)
+{
+    const struct rf_params *params = view->params;
+    int32_t n_ctx = view->groups[view->rows[row].group].cache->base.shape.n_ctx;
+    rotate_by(view, row, rf_rope_is_long(params, n_ctx) ? RF_ROPE_LONG : RF_ROPE_GLOBAL,
+              rotation_of(view, row, RF_ROTATE_GLOBAL));
+    if (params->rope_theta_local > 0)
+        rotate_by(view, row, RF_ROPE_LOCAL, rotation_of(view, row, RF_ROTATE_LOCAL));
 }
 
 /* One row of a table, straight from the file. */
@@ -179,8 +195,11 @@ static void embed(struct cpu_view *view, struct rf_worker *worker, const struct 
 {
     struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
     for (size_t i; cpu_items_next(&items, &i);) {
-        read_row(op->weight[0], view->rows[i].token, buffer_row(&view->buffers[op->out[0]], i));
-        rotate_position(view, i, view->rows[i].position);
+        float *x = buffer_row(&view->buffers[op->out[0]], i);
+        read_row(op->weight[0], view->rows[i].token, x);
+        for (size_t j = 0; op->scale != 1 && j < (size_t)op->weight[0]->columns; j++)
+            x[j] *= op->scale;
+        rotate_position(view, i);
     }
 }
 
@@ -272,11 +291,12 @@ static void linear(struct cpu_view *view, struct rf_worker *worker, const struct
     rf_team_barrier(worker);
 }
 
-static void rotate(const struct cpu_view *view, float *head, size_t row)
+static void rotate(const struct cpu_view *view, float *head, size_t row, enum rf_rotation rotation)
 {
     const struct rf_params *params = view->params;
+    if (rotation == RF_ROTATE_NOT) return;
     size_t half = (size_t)params->rope_dim / 2;
-    const float *turn = view->rotations + row * half * 2;
+    const float *turn = rotation_of(view, row, rotation);
     size_t step = params->rope_style == RF_ROPE_NORM ? 2 : 1,
            distance = params->rope_style == RF_ROPE_NORM ? 1 : half;
     for (size_t i = 0; i < half; i++) {
@@ -317,7 +337,7 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
         if (is_key) h -= n_q;
         float *head = buffer_row(is_key ? k : q, row) + h * dim;
         if (gain) view->kernels->rms_norm(head, head, gain->f32, params->rms_eps, dim);
-        rotate(view, head, row);
+        rotate(view, head, row, op->rotation);
         if (!is_key) continue;
         struct cpu_cache *cache = view->groups[view->rows[row].group].cache;
         size_t slot = (size_t)view->rows[row].slot;
@@ -328,7 +348,8 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
     quantise(view, worker, op->layer);
 }
 
-static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+static void gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
+                 rf_gate_fn *kernel)
 {
     const struct cpu_buffer *gate = &view->buffers[op->in[0]], *up = &view->buffers[op->in[1]];
     struct cpu_buffer *out = &view->buffers[op->out[0]];
@@ -339,17 +360,49 @@ static void silu_gate(struct cpu_view *view, struct rf_worker *worker, const str
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
-        view->kernels->silu_gate(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
+        kernel(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
         rf_cpu_pack(view, out, i, first, n, gated);
     }
 }
 
-static void tap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+static void copy(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
 {
     const struct cpu_buffer *x = &view->buffers[op->in[0]];
     struct cpu_items items = cpu_items(worker, view->n_rows, 1);
     for (size_t i; cpu_items_next(&items, &i);)
-        memcpy(buffer_row(&view->buffers[op->out[0]], i), buffer_row(x, i), x->row_bytes);
+        rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width, buffer_row(x, i));
+}
+
+static void add_row(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]];
+    float *normed = worker_row(view, worker), eps = view->params->rms_eps;
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, i);
+        float *out = buffer_row(&view->buffers[op->out[0]], i);
+        if (op->weight[0]) {
+            view->kernels->rms_norm(normed, row, op->weight[0]->f32, eps, x->width);
+            row = normed;
+        }
+        for (size_t j = 0; j < x->width; j++) out[j] += op->scale * row[j];
+    }
+}
+
+/* Of n rows, in parts. */
+static void cap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op, size_t n)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]], *y = &view->buffers[op->out[0]];
+    size_t parts = (x->width + PART - 1) / PART;
+    struct cpu_items items = cpu_items(worker, n * parts, 8);
+    for (size_t item; cpu_items_next(&items, &item);) {
+        size_t i = item / parts, first = item % parts * PART, left = x->width - first;
+        const float *from = buffer_row(x, i) + first;
+        float *to = buffer_row(y, i) + first;
+        for (size_t j = 0; j < (left < PART ? left : PART); j++)
+            to[j] =
+                op->cap > 0 ? op->cap * tanhf(op->scale * from[j] / op->cap) : op->scale * from[j];
+    }
 }
 
 /* ---- the walk ---- */
@@ -365,8 +418,11 @@ static void perform(struct cpu_view *view, struct rf_worker *worker, const struc
     case RF_OP_LINEAR: linear(view, worker, op, n); break;
     case RF_OP_ROPE_STORE: rope_store(view, worker, op); break;
     case RF_OP_ATTENTION: rf_cpu_attention(view, worker, op); break;
-    case RF_OP_SILU_GATE: silu_gate(view, worker, op); break;
-    case RF_OP_TAP: tap(view, worker, op); break;
+    case RF_OP_SILU_GATE: gate(view, worker, op, view->kernels->silu_gate); break;
+    case RF_OP_GELU_GATE: gate(view, worker, op, view->kernels->gelu_gate); break;
+    case RF_OP_ADD: add_row(view, worker, op); break;
+    case RF_OP_CAP: cap(view, worker, op, n); break;
+    case RF_OP_COPY: copy(view, worker, op); break;
     }
 }
 

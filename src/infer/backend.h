@@ -120,6 +120,7 @@ enum rf_slot {
     RF_SLOT_K,
     RF_SLOT_V,
     RF_SLOT_ATTENDED, /* operand of o */
+    RF_SLOT_BRANCH,   /* what is added to RF_SLOT_X, where a norm or a factor comes between */
     RF_SLOT_GATE,
     RF_SLOT_UP,
     RF_SLOT_GATED, /* operand of down */
@@ -136,19 +137,28 @@ struct rf_slot_shape {
 };
 
 enum rf_op_kind {
-    RF_OP_EMBED,  /* out[0] = weight[0][token]; prepares the rotations of the rows' positions */
-    RF_OP_NORM,   /* out[0] = RMS norm of in[0], times weight[0] */
+    RF_OP_EMBED, /* out[0] = scale * weight[0][token]; prepares the rotations of the rows' positions
+                  */
+    RF_OP_NORM,  /* out[0] = RMS norm of in[0], times weight[0] */
     RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate */
     RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;
-                         writes in[1] and in[2] (v) to the cache's `layer` */
+                         writes in[1] and in[2] (v) to the cache's `layer`; by `rotation` */
     RF_OP_ATTENTION,  /* out[0] = softmax(scale * in[0] K^T) V over the positions that the row
                          follows and its own. With a window the last `window` of them. With a cap,
                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
                          each head's softmax that has no value (an attention sink) */
     RF_OP_SILU_GATE,  /* out[0] = silu(in[0]) * in[1] */
-    RF_OP_TAP         /* out[0] = in[0] */
+    RF_OP_GELU_GATE,  /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
+    RF_OP_ADD, /* out[0] += scale * in[0], after an RMS norm of in[0] by weight[0] unless it is
+                  NULL */
+    RF_OP_CAP, /* out[0] = scale * in[0], or with a cap cap * tanh(scale * in[0] / cap) */
+    RF_OP_COPY /* out[0] = in[0] */
 };
+
+/* Which frequencies an operation rotates by. Long ones take the place of the global ones in caches
+ * that are longer than n_ctx_short. */
+enum rf_rotation { RF_ROTATE_GLOBAL, RF_ROTATE_LOCAL, RF_ROTATE_NOT };
 
 enum { RF_OP_INPUTS = 3 };
 
@@ -161,6 +171,7 @@ struct rf_op {
     float scale;
     float cap;      /* 0: none */
     int32_t window; /* 0: none */
+    enum rf_rotation rotation;
     enum rf_slot in[RF_OP_INPUTS], out[RF_OP_INPUTS];
     const struct rf_weight *weight[RF_OP_INPUTS], *bias[RF_OP_INPUTS]; /* NULL: none */
 };

@@ -132,6 +132,8 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
     if (!made) return RF_ERR_MEMORY;
     made->source = *source;
     made->source.params.n_layer = 1;
+    made->source.params.embedding_scale = 0; /* the rows are inputs of the layer, not embeddings */
+    if (source->params.layer_flags) made->source.params.layer_flags += layer;
     made->model.allocator = allocator;
     made->model.source = &made->source;
     requests[0] = (struct rf_weight_request){rows, RF_WEIGHT_TABLE, RF_WEIGHTS_STORED,

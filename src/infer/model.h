@@ -8,7 +8,8 @@ struct rf_layer {
     struct rf_weight *attn_norm, *q, *k, *v, *o;
     struct rf_weight *q_bias, *k_bias, *v_bias; /* NULL where the architecture has none */
     struct rf_weight *q_norm, *k_norm;          /* likewise */
-    struct rf_weight *ffn_norm, *gate, *up, *down;
+    struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* likewise */
+    struct rf_weight *gate, *up, *down;
 };
 
 struct rf_model {

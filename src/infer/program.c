@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LAYER_OPS = 9, HEAD_OPS = 2 };
+enum { LAYER_OPS = 13, HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
 {
@@ -15,8 +15,13 @@ static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32
                          enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
     struct rf_op *op = &program->body[program->n_body++];
-    *op = (struct rf_op){
-        .kind = kind, .layer = layer, .n = 1, .in = {in}, .out = {out}, .weight = {weight}};
+    *op = (struct rf_op){.kind = kind,
+                         .layer = layer,
+                         .n = 1,
+                         .scale = 1,
+                         .in = {in},
+                         .out = {out},
+                         .weight = {weight}};
     return op;
 }
 
@@ -24,7 +29,8 @@ static void add_tap(struct rf_program *program, int32_t layer,
                     const struct rf_view_options *options)
 {
     for (int32_t t = 0; t < options->n_taps; t++) {
-        if (options->taps[t] == layer) add(program, RF_OP_TAP, layer, RF_SLOT_X, tap_slot(t), NULL);
+        if (options->taps[t] == layer)
+            add(program, RF_OP_COPY, layer, RF_SLOT_X, tap_slot(t), NULL);
     }
 }
 
@@ -40,14 +46,65 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
 static void add_attention(struct rf_program *program, int32_t i)
 {
     struct rf_op *op = add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
-    op->scale = 1.0f / sqrtf((float)program->params->head_dim);
+    const struct rf_params *params = program->params;
+    op->scale = params->attention_scale > 0 ? params->attention_scale
+                                            : 1.0f / sqrtf((float)params->head_dim);
+    op->cap = params->attention_cap;
+    if (rf_layer_flags(params, i) & RF_LAYER_WINDOW) op->window = params->window;
+}
+
+static float factor_or_1(float factor)
+{
+    return factor != 0 ? factor : 1;
+}
+
+/* x += a matrix's result, with a norm or a factor between where the architecture has one. */
+static void add_branch(struct rf_program *program, int32_t i, enum rf_slot in,
+                       const struct rf_weight *matrix, const struct rf_weight *post_norm)
+{
+    float factor = factor_or_1(program->params->residual_scale);
+    if (!post_norm && factor == 1) {
+        add(program, RF_OP_LINEAR, i, in, RF_SLOT_X, matrix)->accumulate = 1;
+        return;
+    }
+    add(program, RF_OP_LINEAR, i, in, RF_SLOT_BRANCH, matrix);
+    add(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, post_norm)->scale = factor;
+}
+
+/* The input of a branch: the norm of x, or x itself where the norm comes after it. */
+static struct rf_op *add_input(struct rf_program *program, int32_t i, const struct rf_weight *norm)
+{
+    return add(program, norm ? RF_OP_NORM : RF_OP_COPY, i, RF_SLOT_X, RF_SLOT_NORMED, norm);
+}
+
+static enum rf_rotation rotation_of(const struct rf_params *params, int32_t i)
+{
+    int flags = rf_layer_flags(params, i);
+    if (flags & RF_LAYER_NO_ROPE) return RF_ROTATE_NOT;
+    return flags & RF_LAYER_LOCAL_ROPE ? RF_ROTATE_LOCAL : RF_ROTATE_GLOBAL;
+}
+
+/* Rotation and the cache. Norms are of each head, or of the whole row. */
+static void add_rope_store(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    int whole = program->params->qk_norm_rows;
+    if (whole) {
+        add(program, RF_OP_NORM, i, RF_SLOT_Q, RF_SLOT_Q, layer->q_norm);
+        add(program, RF_OP_NORM, i, RF_SLOT_K, RF_SLOT_K, layer->k_norm);
+    }
+    program->body[program->n_body++] =
+        (struct rf_op){.kind = RF_OP_ROPE_STORE,
+                       .layer = i,
+                       .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
+                       .rotation = rotation_of(program->params, i),
+                       .weight = {whole ? NULL : layer->q_norm, whole ? NULL : layer->k_norm}};
 }
 
 /* Where an architecture with the same parts in another order would differ. */
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
 {
-    add(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_NORMED, layer->attn_norm)->may_stop = 1;
+    add_input(program, i, layer->attn_norm)->may_stop = 1;
     if (taps_inputs) tap_input(program, RF_INPUT_QKV);
     program->body[program->n_body++] =
         (struct rf_op){.kind = RF_OP_LINEAR,
@@ -57,15 +114,12 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
                        .out = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
                        .weight = {layer->q, layer->k, layer->v},
                        .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
-    program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_ROPE_STORE,
-                                                      .layer = i,
-                                                      .in = {RF_SLOT_Q, RF_SLOT_K, RF_SLOT_V},
-                                                      .weight = {layer->q_norm, layer->k_norm}};
+    add_rope_store(program, i, layer);
     add_attention(program, i);
     if (taps_inputs) tap_input(program, RF_INPUT_O);
-    add(program, RF_OP_LINEAR, i, RF_SLOT_ATTENDED, RF_SLOT_X, layer->o)->accumulate = 1;
+    add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->attn_post_norm);
 
-    add(program, RF_OP_NORM, i, RF_SLOT_X, RF_SLOT_NORMED, layer->ffn_norm);
+    add_input(program, i, layer->ffn_norm);
     if (taps_inputs) tap_input(program, RF_INPUT_FFN);
     program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_LINEAR,
                                                       .layer = i,
@@ -73,12 +127,13 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
                                                       .in = {RF_SLOT_NORMED},
                                                       .out = {RF_SLOT_GATE, RF_SLOT_UP},
                                                       .weight = {layer->gate, layer->up}};
-    struct rf_op *gate = add(program, RF_OP_SILU_GATE, i, RF_SLOT_GATE, RF_SLOT_GATED, NULL);
+    struct rf_op *gate = add(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE, i,
+                             RF_SLOT_GATE, RF_SLOT_GATED, NULL);
     gate->in[1] = RF_SLOT_UP;
     if (taps_inputs)
         gate->out[0] = tap_slot(RF_INPUT_DOWN);
     else
-        add(program, RF_OP_LINEAR, i, RF_SLOT_GATED, RF_SLOT_X, layer->down)->accumulate = 1;
+        add_branch(program, i, RF_SLOT_GATED, layer->down, layer->ffn_post_norm);
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)
@@ -93,7 +148,15 @@ static void add_head(struct rf_program *program, const struct rf_model *model)
                                       .in = {RF_SLOT_NORMED},
                                       .out = {RF_SLOT_LOGITS},
                                       .weight = {model->output}};
-    program->n_head = HEAD_OPS;
+    program->n_head = 2;
+    const struct rf_params *params = program->params;
+    if (params->logit_cap > 0 || factor_or_1(params->logit_scale) != 1)
+        program->head[program->n_head++] = (struct rf_op){.kind = RF_OP_CAP,
+                                                          .n = 1,
+                                                          .scale = factor_or_1(params->logit_scale),
+                                                          .cap = params->logit_cap,
+                                                          .in = {RF_SLOT_LOGITS},
+                                                          .out = {RF_SLOT_LOGITS}};
 }
 
 static void shape_slots(struct rf_program *program, const struct rf_view_options *options)
@@ -107,6 +170,7 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_K] = {n_kv, 0},
         [RF_SLOT_V] = {n_kv, 0},
         [RF_SLOT_ATTENDED] = {n_q, 1},
+        [RF_SLOT_BRANCH] = {params->n_embd, 0},
         [RF_SLOT_GATE] = {params->n_ff, 0},
         [RF_SLOT_UP] = {params->n_ff, 0},
         [RF_SLOT_GATED] = {params->n_ff, 1},
@@ -140,7 +204,8 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     made->body = (struct rf_op *)(made + 1);
     made->head = made->body + most;
     shape_slots(made, options);
-    add(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd);
+    add(made, RF_OP_EMBED, -1, RF_SLOT_X, RF_SLOT_X, model->token_embd)->scale =
+        factor_or_1(params->embedding_scale);
     add_tap(made, -1, options);
     for (int32_t i = 0; i < params->n_layer; i++) {
         add_layer(made, i, &model->layers[i], options->taps_inputs);

@@ -19,6 +19,7 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
     struct rf_gguf gguf = {.reading = &reading};
     int code = rf_gguf_parse(&gguf, data, bytes);
     if (!code) rf_gguf_read_params(&gguf);
+    rf_tensors_split(&reading);
     if (!reading.code) code = rf_tensors_sort(&reading);
     if (!reading.code) code = rf_layout_check(&reading);
     if (!reading.code) rf_gguf_read_vocab(&gguf);

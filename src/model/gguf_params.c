@@ -2,18 +2,9 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "model/arch.h"
 #include "model/gguf.h"
 #include "model/rope.h"
-
-static const struct {
-    const char *name;
-    enum rf_arch arch;
-    enum rf_rope_style rope_style;
-} architectures[] = {
-    {"llama", RF_ARCH_LLAMA, RF_ROPE_NORM},
-    {"qwen2", RF_ARCH_QWEN2, RF_ROPE_NEOX},
-    {"qwen3", RF_ARCH_QWEN3, RF_ROPE_NEOX},
-};
 
 static void read_architecture(struct rf_gguf *gguf)
 {
@@ -21,12 +12,8 @@ static void read_architecture(struct rf_gguf *gguf)
     struct rf_params *params = &reading->source->params;
     struct rf_str name = rf_gguf_string(gguf, "general.architecture", (struct rf_str){NULL, 0});
     if (!name.data) rf_gguf_missing(gguf);
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        if (!rf_str_is(name, architectures[i].name)) continue;
-        params->arch = architectures[i].arch;
-        params->arch_name = architectures[i].name;
-        params->rope_style = architectures[i].rope_style;
-    }
+    for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++)
+        if (rf_str_is(name, row->name)) rf_arch_begin(params, row);
     if (!params->arch_name && !reading->code) rf_gguf_refuse_architecture(gguf, name);
     struct rf_str type = rf_gguf_string(gguf, "general.type", rf_str_of("model"));
     if (!rf_str_is(type, "model"))
@@ -107,35 +94,40 @@ static void read_rope_scaling(struct rf_gguf *gguf)
         params->rope_scale = 1.0f / (float)factor;
     else if (rf_str_is(type, "yarn"))
         read_yarn(gguf, factor, attn_factor);
+    else if (rf_str_is(type, "longrope") && params->arch == RF_ARCH_PHI3)
+        params->n_ctx_short = count(gguf, ".rope.scaling.original_context_length", 0);
     else
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "%s.rope.scaling.type is \"%.*s\"; none, linear, yarn and llama3 (as "
-               "rope_freqs.weight) are supported",
+               "rope_freqs.weight) are supported, of phi3 also longrope",
                params->arch_name, rf_shown(type), type.data);
 }
 
-/* Keys that change the computation in ways that the forward pass does not implement. They are
- * errors unless they have their usual values. */
+/* Keys that change the computation in ways that the forward pass does not implement, at all or for
+ * this architecture. They are errors unless they have their usual values. */
 static void refuse_variants(struct rf_gguf *gguf)
 {
     static const struct {
         const char *key;
-        double usual; /* accepted besides 0, which means "not set" */
-    } keys[] = {{".attention.scale", 0},
-                {".attention.clamp_kqv", 0},
-                {".attn_logit_softcapping", 0},
-                {".final_logit_softcapping", 0},
-                {".attention.output_scale", 1},
-                {".attention.value_scale", 1},
-                {".attention.temperature_scale", 0},
-                {".logit_scale", 1},
-                {".residual_scale", 1},
-                {".embedding_scale", 1},
-                {".rope.scaling.yarn_ext_factor", 1},
-                {".rope.scaling.yarn_attn_factor", 1},
-                {".rope.scaling.yarn_log_multiplier", 0}};
+        double usual;     /* accepted besides 0, which means "not set" */
+        unsigned if_none; /* an architecture with these keys reads it */
+    } keys[] = {{".attention.scale", 0, RF_KEYS_SCALES},
+                {".attention.clamp_kqv", 0, 0},
+                {".attn_logit_softcapping", 0, RF_KEYS_CAPS},
+                {".final_logit_softcapping", 0, RF_KEYS_CAPS},
+                {".attention.output_scale", 1, 0},
+                {".attention.value_scale", 1, 0},
+                {".attention.temperature_scale", 0, 0},
+                {".logit_scale", 1, RF_KEYS_SCALES},
+                {".residual_scale", 1, RF_KEYS_SCALES},
+                {".embedding_scale", 1, RF_KEYS_SCALES},
+                {".rope.scaling.yarn_ext_factor", 1, 0},
+                {".rope.scaling.yarn_attn_factor", 1, 0},
+                {".rope.scaling.yarn_log_multiplier", 0, 0}};
     struct rf_reading *reading = gguf->reading;
+    unsigned read = rf_arch_row(reading->source->params.arch)->keys;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (keys[i].if_none & read) continue;
         double value = rf_gguf_float(gguf, keys[i].key, 0);
         if (value != 0 && value != keys[i].usual)
             rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %g, which is not supported", gguf->key,
@@ -151,6 +143,28 @@ static void refuse_variants(struct rf_gguf *gguf)
                gguf->key);
     if (rf_gguf_find(gguf, ".rope.dimension_sections"))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is not supported", gguf->key);
+}
+
+/* Factors and caps. Those of an architecture without such keys were refused. */
+static void read_scales(struct rf_gguf *gguf)
+{
+    struct rf_params *params = &gguf->reading->source->params;
+    params->embedding_scale = (float)rf_gguf_float(gguf, ".embedding_scale", 0);
+    params->residual_scale = (float)rf_gguf_float(gguf, ".residual_scale", 0);
+    params->attention_scale = (float)rf_gguf_float(gguf, ".attention.scale", 0);
+    double divisor = rf_gguf_float(gguf, ".logit_scale", 0);
+    if (divisor != 0) params->logit_scale = (float)(1 / divisor);
+    params->attention_cap = (float)rf_gguf_float(gguf, ".attn_logit_softcapping", 0);
+    params->logit_cap = (float)rf_gguf_float(gguf, ".final_logit_softcapping", 0);
+    params->window = (int32_t)rf_gguf_integer(gguf, ".attention.sliding_window", 0, INT32_MAX, 0);
+    if (params->rope_theta_local > 0)
+        params->rope_theta_local =
+            (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_theta_local);
+    /* Gemma's query_pre_attn_scalar is no key: only the 27B models have another than head_dim. */
+    int is_27b = (params->arch == RF_ARCH_GEMMA2 && params->n_layer == 46) ||
+                 (params->arch == RF_ARCH_GEMMA3 && params->n_layer == 62);
+    if (is_27b)
+        params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
 }
 
 /* A number that the file recommends; NaN where the key is missing. */
@@ -189,8 +203,8 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->rms_eps = (float)rf_gguf_float(gguf, eps, 0);
     rf_params_check(gguf->reading);
     if (!gguf->reading->code) read_rope_scaling(gguf);
-    rf_params_limit_window(params, /* after YaRN, which raises the context */
-                           rf_gguf_integer(gguf, ".attention.sliding_window", 0, UINT32_MAX, 0));
+    if (!gguf->reading->code) read_scales(gguf);
+    if (!gguf->reading->code) rf_arch_end(gguf->reading);
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
 }

@@ -1,6 +1,7 @@
 /* What is missing to run a GGUF file of an unknown architecture. */
 #include <stdio.h>
 
+#include "model/arch.h"
 #include "model/gguf.h"
 #include "model/tensors.h"
 
@@ -101,34 +102,28 @@ static void list_keys(const struct rf_gguf *gguf, struct rf_str arch, struct lis
 
 void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch)
 {
-    static const struct {
-        const char *name;
-        struct rf_params params;
-    } known[] = {{"llama", {.arch = RF_ARCH_LLAMA}},
-                 {"qwen2", {.arch = RF_ARCH_QWEN2, .qkv_bias = 1}},
-                 {"qwen3", {.arch = RF_ARCH_QWEN3, .qk_norm = 1}}};
     const struct rf_source *source = gguf->reading->source;
-    struct list more = {.n = 0}, fewer = {.n = 0}, keys = {.n = 0};
+    struct list more = {.n = 0}, fewer = {.n = 0}, keys = {.n = 0}, names = {.n = 0};
     int fewest = -1;
     const char *nearest = "";
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    for (const struct rf_arch_row *row = rf_arch_rows; row->name; row++) {
         struct list a = {.n = 0}, b = {.n = 0};
-        struct rf_params params = known[i].params;
+        struct rf_params params = row->traits;
+        add(&names, rf_str_of(row->name));
         params.tied_output = !has_kind(source, "output.weight");
         int differences = compare(source, &params, &a, &b);
         if (fewest >= 0 && differences >= fewest) continue;
         fewest = differences;
-        nearest = known[i].name;
+        nearest = row->name;
         more = a;
         fewer = b;
     }
     list_keys(gguf, arch, &keys);
-    rf_bad(
-        gguf->reading, RF_ERR_UNSUPPORTED,
-        "the architecture \"%.*s\" is not known; llama, qwen2 and qwen3 are. Nearest is %s%s%s%s%s"
-        "%s%s",
-        rf_shown_up_to(arch, 40), arch.data, nearest,
-        more.n ? ", but the file also has the tensors " : "", more.text,
-        fewer.n ? ", and lacks " : "", fewer.text, keys.n ? "; unknown parameters: " : "",
-        keys.text);
+    rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+           "the architecture \"%.*s\" is not known; these are: %s. Nearest is %s%s%s%s%s"
+           "%s%s",
+           rf_shown_up_to(arch, 40), arch.data, names.text, nearest,
+           more.n ? ", but the file also has the tensors " : "", more.text,
+           fewer.n ? ", and lacks " : "", fewer.text, keys.n ? "; unknown parameters: " : "",
+           keys.text);
 }

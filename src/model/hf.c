@@ -177,6 +177,8 @@ static void read_model(struct rf_hf *hf)
     if (!reading->code) rf_hf_read_params(hf);
     if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_hf_read_sampling(hf);
+    rf_tensors_split(reading);
+    if (hf->adds_one) rf_norms_add_one(reading);
     if (!reading->code) rf_tensors_sort(reading);
     if (!reading->code) rf_layout_check(reading);
     if (!reading->code) rf_hf_check_vocab_size(hf);

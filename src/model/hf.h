@@ -27,7 +27,10 @@ struct rf_hf {
     struct rf_reading reading;
     const struct rf_hf_files *files;
     struct rf_json *config, *generation_config, *tokenizer_config, *tokenizer, *chat_template;
-    int is_tied; /* the output head is the embedding */
+    const struct rf_json *text; /* config, or its part for the text model */
+    int has_vision;             /* tensors that are not the text model's are left out */
+    int is_tied;  /* the output head is the embedding */
+    int adds_one; /* weights w of norms count as 1 + w */
 };
 
 /* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
@@ -49,7 +52,8 @@ void rf_hf_check_vocab_size(struct rf_hf *hf);
  * configuration says that it is the embedding. */
 void rf_safetensors_read(struct rf_hf *hf);
 /* Translates a GGUF name to the folder's name. */
-void rf_hf_tensor_name(const char *name, char *buffer, size_t bytes);
+void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *buffer,
+                       size_t bytes);
 void rf_hf_read_vocab(struct rf_hf *hf);
 
 /* Parts of rf_hf_read_vocab. The vocabulary has n_vocab entries; data is NULL for one without a

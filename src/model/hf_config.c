@@ -3,20 +3,35 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/arch.h"
 #include "model/hf.h"
 #include "model/rope.h"
 
+/* What transformers assumes where config.json is silent; 0: as many key/value heads as heads,
+ * embedding / heads elements of a head, an epsilon of 1e-6, a base frequency of 10000. */
 static const struct class
 {
-    const char *class_name, *model_type, *arch_name;
+    const char *class_name, *model_type;
     enum rf_arch arch;
-    int32_t n_head_kv, head_dim; /* defaults; 0: as many as heads, embedding / heads */
+    int32_t n_head_kv, head_dim;
     int has_window; /* sliding_window counts unless use_sliding_window says otherwise */
+    int is_tied;
+    double rms_eps, rope_theta;
+    int32_t n_head, n_ctx; /* 0: the file must say */
+    int has_vision;        /* the text model's parameters are in text_config */
 } classes[] = {
-    {"LlamaForCausalLM", "llama", "llama", RF_ARCH_LLAMA, 0, 0, 0},
-    {"MistralForCausalLM", "mistral", "llama", RF_ARCH_LLAMA, 8, 0, 1},
-    {"Qwen2ForCausalLM", "qwen2", "qwen2", RF_ARCH_QWEN2, 32, 0, 0},
-    {"Qwen3ForCausalLM", "qwen3", "qwen3", RF_ARCH_QWEN3, 32, 128, 0},
+    {"LlamaForCausalLM", "llama", RF_ARCH_LLAMA, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"MistralForCausalLM", "mistral", RF_ARCH_LLAMA, 8, 0, 1, 0, 0, 0, 0, 0, 0},
+    {"Qwen2ForCausalLM", "qwen2", RF_ARCH_QWEN2, 32, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"Qwen3ForCausalLM", "qwen3", RF_ARCH_QWEN3, 32, 128, 0, 0, 0, 0, 0, 0, 0},
+    {"GraniteForCausalLM", "granite", RF_ARCH_GRANITE, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"Olmo2ForCausalLM", "olmo2", RF_ARCH_OLMO2, 0, 0, 0, 0, 1e-5, 0, 0, 0, 0},
+    {"SmolLM3ForCausalLM", "smollm3", RF_ARCH_SMOLLM3, 4, 0, 0, 1, 0, 2e6, 0, 0, 0},
+    {"Phi3ForCausalLM", "phi3", RF_ARCH_PHI3, 0, 0, 1, 0, 1e-5, 0, 0, 0, 0},
+    {"Gemma2ForCausalLM", "gemma2", RF_ARCH_GEMMA2, 4, 256, 1, 1, 0, 0, 0, 0, 0},
+    {"Gemma3ForCausalLM", "gemma3_text", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072, 0},
+    {"Gemma3ForConditionalGeneration", "gemma3", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072,
+     1},
 };
 
 static const char file[] = "config.json";
@@ -64,7 +79,7 @@ static int get_flag(struct rf_hf *hf, const struct rf_json *object, const char *
 
 static const struct rf_json *get_object(struct rf_hf *hf, const char *key)
 {
-    const struct rf_json *found = rf_json_get(hf->config, key);
+    const struct rf_json *found = rf_json_get(hf->text, key);
     if (found && !rf_json_is_object(found))
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is not a JSON object", key);
     return found;
@@ -75,9 +90,9 @@ static void missing(struct rf_hf *hf, const char *key)
     rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is missing", key);
 }
 
-static int32_t need_count(struct rf_hf *hf, const char *key)
+static int32_t need_count(struct rf_hf *hf, const char *key, int32_t otherwise)
 {
-    int32_t value = get_count(hf, hf->config, key, 0);
+    int32_t value = get_count(hf, hf->text, key, otherwise);
     if (!value) missing(hf, key);
     return value;
 }
@@ -93,28 +108,26 @@ static const struct class *find_class(struct rf_hf *hf)
     if (!name.bytes) name = type;
     if (!name.bytes) missing(hf, "architectures");
     rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                "the architecture \"%.*s\" is not known; Llama, Mistral, Qwen2 and Qwen3 "
-                "(ForCausalLM) are",
+                "the architecture \"%.*s\" is not known; Llama, Mistral, Qwen2, Qwen3, Granite, "
+                "Olmo2, SmolLM3, Phi3, Gemma2 and Gemma3 (ForCausalLM) are",
                 rf_shown(name), name.data);
     return NULL;
 }
 
-static void refuse_partial_rotation(struct rf_hf *hf, const struct rf_json *place)
-{
-    double partial = get_number(hf, place, "partial_rotary_factor", 1);
-    if (partial != 1)
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "partial_rotary_factor is %g; only 1 is supported", partial);
-}
-
 static void refuse_variants(struct rf_hf *hf)
 {
-    struct rf_str act = get_text(hf, hf->config, "hidden_act");
-    if (act.bytes && !rf_str_is(act, "silu"))
+    static const char *const keys[] = {"hidden_activation", "hidden_act"}; /* Gemma has both */
+    const char *wanted = hf->reading.source->params.gelu ? "gelu_pytorch_tanh" : "silu";
+    const char *key = keys[!rf_json_get(hf->text, keys[0])];
+    struct rf_str act = get_text(hf, hf->text, key);
+    if (act.bytes && !rf_str_is(act, wanted))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "hidden_act is \"%.*s\"; only silu is supported", rf_shown(act), act.data);
-    refuse_partial_rotation(hf, hf->config);
-    if (rf_json_get(hf->config, "quantization_config"))
+                    "%s is \"%.*s\"; of this architecture only %s is supported", key, rf_shown(act),
+                    act.data, wanted);
+    if (get_flag(hf, hf->text, "use_bidirectional_attention", 0))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "use_bidirectional_attention is true; only causal models can run");
+    if (rf_json_get(hf->text, "quantization_config"))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "the weights are quantised (quantization_config), which is only read from "
                     "GGUF");
@@ -129,7 +142,7 @@ static double positive_or(double value, double otherwise)
 static double original_context(struct rf_hf *hf, const struct rf_json *scaling)
 {
     static const char key[] = "original_max_position_embeddings";
-    const struct rf_json *place = rf_json_get(hf->config, key) ? hf->config : scaling;
+    const struct rf_json *place = rf_json_get(hf->text, key) ? hf->text : scaling;
     return get_count(hf, place, key, hf->reading.source->params.n_ctx_train);
 }
 
@@ -162,19 +175,73 @@ static void read_llama3(struct rf_hf *hf, const struct rf_json *scaling)
     rf_rope_llama3(&hf->reading, &llama3);
 }
 
+/* A list of divisors of the frequencies, which longrope has two of. */
+static const float *read_factors(struct rf_hf *hf, const struct rf_json *scaling, const char *key)
+{
+    size_t n = (size_t)hf->reading.source->params.rope_dim / 2;
+    const struct rf_json *list = rf_json_get(scaling, key);
+    float *factors = rf_keep(&hf->reading, n, sizeof *factors, "rope factors");
+    if (rf_json_count(list) != n)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s is not a list of %zu numbers", key, n);
+    for (size_t i = 0; !hf->reading.code && i < n; i++) {
+        double factor = 0;
+        if (!rf_json_number(rf_json_at(list, i), &factor) || !isfinite(factor) || factor <= 0)
+            rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "%s[%zu] is not a number above 0", key,
+                        i);
+        factors[i] = (float)factor;
+    }
+    return factors;
+}
+
+/* transformers, modeling_rope_utils.py, _compute_longrope_parameters. */
+static void read_longrope(struct rf_hf *hf, const struct rf_json *scaling)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    params->rope_freq_factors = read_factors(hf, scaling, "short_factor");
+    params->rope_long_factors = read_factors(hf, scaling, "long_factor");
+    params->n_ctx_short = (int32_t)original_context(hf, scaling);
+    double longer = get_number(hf, scaling, "factor",
+                               (double)params->n_ctx_train / (double)params->n_ctx_short);
+    double magnitude = 1;
+    if (longer > 1 && params->n_ctx_short > 1)
+        magnitude = sqrt(1 + log(longer) / log((double)params->n_ctx_short));
+    params->rope_magnitude = (float)get_number(hf, scaling, "attention_factor", magnitude);
+}
+
+/* rope_parameters may have a rotation for each type of layer, of which that of layers with a window
+ * is the local one. Returns the other's object. */
+static const struct rf_json *read_local_rope(struct rf_hf *hf, const struct rf_json *scaling)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    const struct rf_json *local = rf_json_get(scaling, "sliding_attention"),
+                         *global = rf_json_get(scaling, "full_attention");
+    params->rope_theta_local =
+        (float)get_number(hf, hf->text, "rope_local_base_freq", (double)params->rope_theta_local);
+    if (!rf_json_is_object(local) || !rf_json_is_object(global)) return scaling;
+    params->rope_theta_local =
+        (float)get_number(hf, local, "rope_theta", (double)params->rope_theta_local);
+    struct rf_str type = get_text(hf, local, "rope_type");
+    if (type.bytes && !rf_str_is(type, "default"))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "the rotation of sliding_attention is of type \"%.*s\"; only default is "
+                    "supported",
+                    rf_shown(type), type.data);
+    return global;
+}
+
 /* Reads rope_scaling, or rope_parameters in newer files, which also holds the base frequency. */
 static void read_rope(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->reading.source->params;
     const struct rf_json *scaling = get_object(hf, "rope_parameters"), *value;
     if (!scaling) scaling = get_object(hf, "rope_scaling");
-    const struct rf_json *place = rf_json_get(scaling, "rope_theta") ? scaling : hf->config;
+    if (params->rope_theta_local > 0) scaling = read_local_rope(hf, scaling);
+    const struct rf_json *place = rf_json_get(scaling, "rope_theta") ? scaling : hf->text;
     params->rope_theta = (float)get_number(hf, place, "rope_theta", (double)params->rope_theta);
     double factor = get_number(hf, scaling, "factor", 1);
     if (!isfinite(factor) || factor <= 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "the factor of rope_scaling is %g; it must be above 0", factor);
-    refuse_partial_rotation(hf, scaling);
     struct rf_str type = get_text(hf, scaling, "rope_type"), key;
     if (type.bytes == 0) type = get_text(hf, scaling, "type");
     for (void *at = NULL; rf_json_next(scaling, &at, &key, &value);)
@@ -190,31 +257,107 @@ static void read_rope(struct rf_hf *hf)
         read_llama3(hf, scaling);
     else if (rf_str_is(type, "yarn"))
         read_yarn(hf, scaling);
+    else if (params->arch == RF_ARCH_PHI3 && (rf_str_is(type, "longrope") || rf_str_is(type, "su")))
+        read_longrope(hf, scaling);
     else
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "rope_scaling is of type \"%.*s\"; linear, llama3 and yarn are supported",
-                    rf_shown(type), type.data);
+        rf_bad_part(
+            &hf->reading, file, RF_ERR_UNSUPPORTED,
+            "rope_scaling is of type \"%.*s\"; linear, llama3, longrope and yarn are supported",
+            rf_shown(type), type.data);
 }
 
 static void read_heads(struct rf_hf *hf, const struct class *class)
 {
     struct rf_params *params = &hf->reading.source->params;
     /* A null means "as many as heads", an absent key the default of the class. */
-    int stated = rf_json_has(hf->config, "num_key_value_heads");
+    int stated = rf_json_has(hf->text, "num_key_value_heads");
     int32_t n_head_kv = class->n_head_kv && !stated ? class->n_head_kv : params->n_head;
     int32_t head_dim = class->head_dim ? class->head_dim : params->n_embd / params->n_head;
-    if (!rf_json_get(hf->config, "head_dim") && !class->head_dim && params->n_embd % params->n_head)
+    if (!rf_json_get(hf->text, "head_dim") && !class->head_dim && params->n_embd % params->n_head)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "num_attention_heads, %" PRId32 ", does not divide hidden_size, %" PRId32,
                     params->n_head, params->n_embd);
-    params->n_head_kv = get_count(hf, hf->config, "num_key_value_heads", n_head_kv);
-    params->head_dim = params->rope_dim = get_count(hf, hf->config, "head_dim", head_dim);
+    params->n_head_kv = get_count(hf, hf->text, "num_key_value_heads", n_head_kv);
+    params->head_dim = get_count(hf, hf->text, "head_dim", head_dim);
+    const struct rf_json *rope = get_object(hf, "rope_parameters");
+    double partial = get_number(hf, hf->text, "partial_rotary_factor", 1);
+    partial = get_number(hf, rope, "partial_rotary_factor", partial);
+    if (partial <= 0 || partial > 1 || (partial != 1 && params->arch != RF_ARCH_PHI3))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "partial_rotary_factor is %g; only 1 is supported, and less in Phi3", partial);
+    else
+        params->rope_dim = (int32_t)(params->head_dim * partial);
+}
+
+/* 1 if element i of a list says so: layer_types, no_rope_layers. */
+static int is_in_list(const struct rf_json *list, int32_t i, const char *text)
+{
+    int64_t number = 1;
+    if (text) return rf_str_is(rf_json_text(rf_json_at(list, (size_t)i)), text);
+    return rf_json_integer(rf_json_at(list, (size_t)i), &number) && number == 0;
+}
+
+/* The flags of layers, where the file lists them or says how often one differs. */
+static void read_layers(struct rf_hf *hf)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    const struct rf_arch_row *row = rf_arch_row(params->arch);
+    const struct rf_json *types = rf_json_get(hf->text, "layer_types"),
+                         *no_rope = rf_json_get(hf->text, "no_rope_layers");
+    int32_t period = get_count(hf, hf->text, "sliding_window_pattern", row->period);
+    period = get_count(hf, hf->text, "no_rope_layer_interval", period);
+    int32_t full = get_flag(hf, hf->text, "use_sliding_window", 0)
+                       ? get_count(hf, hf->text, "max_window_layers", 0)
+                       : 0;
+    const struct rf_json *list = types ? types : no_rope;
+    if (list && rf_json_count(list) != (size_t)params->n_layer)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                    "layer_types or no_rope_layers is of %zu layers, not of %" PRId32,
+                    rf_json_count(list), params->n_layer);
+    if (hf->reading.code || !(row->period || (params->window && (types || full)))) return;
+    uint8_t *flags = rf_arch_own_flags(&hf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++) {
+        int is_odd = period > 0 && i % period == period - 1;
+        if (types && params->window > 0)
+            is_odd = row->period > 0 && !is_in_list(types, i, "sliding_attention");
+        if (no_rope && row->flags[1] & RF_LAYER_NO_ROPE) is_odd = is_in_list(no_rope, i, NULL);
+        flags[i] = row->period ? row->flags[is_odd] : RF_LAYER_WINDOW;
+        if (!row->period && types ? !is_in_list(types, i, "sliding_attention") : i < full)
+            flags[i] = 0;
+    }
+}
+
+/* Factors, caps and windows. */
+static void read_scales(struct rf_hf *hf, const struct class *class)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    unsigned keys = rf_arch_row(params->arch)->keys;
+    if (keys & RF_KEYS_SCALES) {
+        params->embedding_scale = (float)get_number(hf, hf->text, "embedding_multiplier", 1);
+        params->residual_scale = (float)get_number(hf, hf->text, "residual_multiplier", 1);
+        params->attention_scale = (float)get_number(hf, hf->text, "attention_multiplier", 1);
+        params->logit_scale = (float)(1 / get_number(hf, hf->text, "logits_scaling", 1));
+    }
+    if (keys & RF_KEYS_CAPS) {
+        double otherwise = params->arch == RF_ARCH_GEMMA2; /* its class has caps */
+        params->attention_cap =
+            (float)get_number(hf, hf->text, "attn_logit_softcapping",
+                              rf_json_has(hf->text, "attn_logit_softcapping") ? 0 : 50 * otherwise);
+        params->logit_cap = (float)get_number(
+            hf, hf->text, "final_logit_softcapping",
+            rf_json_has(hf->text, "final_logit_softcapping") ? 0 : 30 * otherwise);
+        double scalar = get_number(hf, hf->text, "query_pre_attn_scalar", 256);
+        params->attention_scale = 1.0f / sqrtf((float)scalar);
+        hf->adds_one = 1;
+    }
+    if (get_flag(hf, hf->text, "use_sliding_window", class->has_window))
+        params->window = get_count(hf, hf->text, "sliding_window", 0);
 }
 
 void rf_hf_check_vocab_size(struct rf_hf *hf)
 {
     int32_t n_vocab = hf->reading.source->params.n_vocab;
-    int32_t stated = get_count(hf, hf->config, "vocab_size", n_vocab);
+    int32_t stated = get_count(hf, hf->text, "vocab_size", n_vocab);
     if (stated != n_vocab)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
                     "vocab_size is %" PRId32 ", but the embedding has %" PRId32 " rows", stated,
@@ -225,28 +368,33 @@ void rf_hf_read_params(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->reading.source->params;
     const struct class *class = find_class(hf);
-    refuse_variants(hf);
+    hf->text = hf->config;
     if (hf->reading.code) return;
-    params->arch = class->arch;
-    params->arch_name = class->arch_name;
+    hf->has_vision = class->has_vision;
+    if (hf->has_vision) hf->text = get_object(hf, "text_config");
+    if (!hf->text) missing(hf, "text_config");
+    if (hf->reading.code) return;
+    rf_arch_begin(params, rf_arch_row(class->arch));
+    refuse_variants(hf);
     /* Whatever the architecture, safetensors weights are not permuted. */
     params->rope_style = RF_ROPE_NEOX;
-    params->n_layer = need_count(hf, "num_hidden_layers");
-    params->n_embd = need_count(hf, "hidden_size");
-    params->n_ff = need_count(hf, "intermediate_size");
-    params->n_ctx_train = need_count(hf, "max_position_embeddings");
-    params->n_head = need_count(hf, "num_attention_heads");
-    hf->is_tied = get_flag(hf, hf->config, "tie_word_embeddings", 0);
+    params->n_layer = need_count(hf, "num_hidden_layers", 0);
+    params->n_embd = need_count(hf, "hidden_size", 0);
+    params->n_ff = need_count(hf, "intermediate_size", 0);
+    params->n_ctx_train = need_count(hf, "max_position_embeddings", class->n_ctx);
+    params->n_head = need_count(hf, "num_attention_heads", class->n_head);
+    hf->is_tied = get_flag(hf, hf->text, "tie_word_embeddings", class->is_tied);
     if (hf->reading.code) return;
     read_heads(hf, class);
-    params->rms_eps = (float)get_number(hf, hf->config, "rms_norm_eps", 1e-6);
+    params->rms_eps =
+        (float)get_number(hf, hf->text, "rms_norm_eps", positive_or(class->rms_eps, 1e-6));
 
     /* Check before and after: read_rope relies on valid dimensions. */
-    params->rope_theta = 10000.0f;
+    params->rope_theta = (float)positive_or(class->rope_theta, 10000);
     rf_params_check(&hf->reading);
     if (!hf->reading.code) read_rope(hf);
-    int32_t window = get_count(hf, hf->config, "sliding_window", 0);
-    if (get_flag(hf, hf->config, "use_sliding_window", class->has_window))
-        rf_params_limit_window(params, window); /* after YaRN, which raises the context */
+    if (!hf->reading.code) read_scales(hf, class);
+    if (!hf->reading.code) read_layers(hf);
+    if (!hf->reading.code) rf_arch_end(&hf->reading);
     if (!hf->reading.code) rf_params_check(&hf->reading);
 }

@@ -19,7 +19,7 @@ static struct shown shown(const struct rf_reading *reading, const char *name)
 {
     struct shown shown;
     if (reading->shown_name)
-        reading->shown_name(name, shown.text, sizeof shown.text);
+        reading->shown_name(&reading->source->params, name, shown.text, sizeof shown.text);
     else
         snprintf(shown.text, sizeof shown.text, "%s", name);
     return shown;
@@ -104,11 +104,6 @@ int rf_params_check(struct rf_reading *reading)
     return reading->code;
 }
 
-void rf_params_limit_window(struct rf_params *params, int64_t window)
-{
-    if (window > 0 && window < params->n_ctx_train) params->n_ctx_train = (int32_t)window;
-}
-
 /* Expects a tensor of ne0 x ne1 and marks it in `expected`. A vector (ne1 is 1) must be of a float
  * type. */
 static void expect(struct rf_reading *reading, unsigned char *expected, const char *name,
@@ -157,12 +152,16 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
         }
 }
 
-/* The llama3 scaling of a GGUF file: divisors of the frequencies, as floats. No other tensor is
- * read on opening. */
-static void read_rope_freqs(struct rf_reading *reading, const struct rf_tensor *tensor)
+/* The llama3 scaling or longrope of a GGUF file: divisors of the frequencies, as floats. Of a
+ * safetensors file norms may be read on opening, of a GGUF file no other tensor. */
+static void read_rope_factors(struct rf_reading *reading, unsigned char *expected, const char *name,
+                              const float **to)
 {
     size_t n = (size_t)reading->source->params.rope_dim / 2;
-    if (reading->source->params.rope_freq_factors)
+    const struct rf_tensor *tensor = rf_source_tensor(reading->source, name);
+    if (!tensor) return;
+    expect(reading, expected, name, reading->source->params.rope_dim / 2, 1);
+    if (*to)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %s: a file with YaRN scaling may not have other scales of the frequencies",
                tensor->name);
@@ -173,7 +172,7 @@ static void read_rope_freqs(struct rf_reading *reading, const struct rf_tensor *
         if (!isfinite(factors[i]) || factors[i] <= 0.0f)
             rf_bad(reading, RF_ERR_FORMAT, "tensor %s: element %zu is %g; it must be above 0",
                    tensor->name, i, (double)factors[i]);
-    reading->source->params.rope_freq_factors = factors;
+    *to = factors;
 }
 
 /* Sets the parameters that the tensors determine. */
@@ -190,20 +189,23 @@ static void set_params(struct rf_reading *reading)
     params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
     params->qkv_bias =
         params->arch == RF_ARCH_QWEN2 || rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
-    params->qk_norm = params->arch == RF_ARCH_QWEN3;
 }
 
 int rf_layout_check(struct rf_reading *reading)
 {
-    const struct rf_source *source = reading->source;
+    struct rf_source *source = reading->source;
+    struct rf_params *params = &source->params;
     unsigned char *expected = rf_take(reading, (size_t)source->n_tensors, 1, "tensors");
     if (!expected) return reading->code;
     set_params(reading);
     expect_tensors(reading, expected);
-    const struct rf_tensor *freqs = rf_source_tensor(source, "rope_freqs.weight");
-    if (freqs && source->params.arch == RF_ARCH_LLAMA) {
-        expect(reading, expected, freqs->name, source->params.rope_dim / 2, 1);
-        read_rope_freqs(reading, freqs);
+    if (params->arch == RF_ARCH_LLAMA)
+        read_rope_factors(reading, expected, "rope_freqs.weight", &params->rope_freq_factors);
+    if (params->arch == RF_ARCH_PHI3 && params->n_ctx_short) {
+        read_rope_factors(reading, expected, "rope_factors_short.weight",
+                          &params->rope_freq_factors);
+        read_rope_factors(reading, expected, "rope_factors_long.weight",
+                          &params->rope_long_factors);
     }
     for (int32_t i = 0; !reading->code && i < source->n_tensors; i++)
         if (!expected[i])

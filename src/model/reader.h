@@ -33,7 +33,8 @@ struct rf_reading {
     struct rf_error *error;
     int code; /* of the first failure, or 0 */
     /* The name of a tensor in the file, written to `buffer`. NULL: the file has GGUF's names. */
-    void (*shown_name)(const char *name, char *buffer, size_t bytes);
+    void (*shown_name)(const struct rf_params *params, const char *name, char *buffer,
+                       size_t bytes);
     struct rf_arena arena; /* memory for rf_take */
 };
 
@@ -54,22 +55,24 @@ void *rf_take(struct rf_reading *reading, size_t count, size_t size, const char 
 /* A copy of the text, with a terminating zero, that lives as long as the source. */
 char *rf_keep_text(struct rf_reading *reading, struct rf_str text);
 
+/* Cuts fused tensors into those that the forward pass computes with, as parts of the same bytes.
+ * Call before sorting. */
+void rf_tensors_split(struct rf_reading *reading);
+/* Puts copies in F32 in the place of all norms' weights, with 1 added. */
+void rf_norms_add_one(struct rf_reading *reading);
+
 /* Sorts the source's tensors by name, for rf_source_tensor. Equal names are an error. */
 int rf_tensors_sort(struct rf_reading *reading);
 
 /* Checks counts, divisibility, dimensions and floats. Does not look at n_vocab. */
 int rf_params_check(struct rf_reading *reading);
 
-/* Sets n_vocab, tied_output, qkv_bias and qk_norm, and rope_freq_factors where the file has
+/* Sets n_vocab, tied_output and qkv_bias, and rope_freq_factors where the file has
  * rope_freqs.weight. Checks that the tensors are exactly those of the architecture, with the
  * dimensions that the parameters give. */
 int rf_layout_check(struct rf_reading *reading);
 
 /* Checks types, byte tokens, scores and special ids of a filled vocabulary. */
 int rf_vocab_check(struct rf_reading *reading);
-
-/* Limits the context to a sliding window; 0: no window. In such a context attention never reaches
- * past the window's edge, so the results are the same and the engine needs no window. */
-void rf_params_limit_window(struct rf_params *params, int64_t window);
 
 #endif

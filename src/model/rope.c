@@ -4,6 +4,17 @@
 
 static const double two_pi = 6.28318530717958647692;
 
+double rf_rope_frequency(const struct rf_params *params, enum rf_frequencies set, int32_t i)
+{
+    double turn = -2.0 * i / params->rope_dim;
+    if (set == RF_ROPE_LOCAL) return pow((double)params->rope_theta_local, turn);
+    const float *factors =
+        set == RF_ROPE_LONG ? params->rope_long_factors : params->rope_freq_factors;
+    double frequency = pow((double)params->rope_theta, turn);
+    if (factors) frequency /= (double)factors[i];
+    return frequency * (double)params->rope_scale;
+}
+
 static float *factors_new(struct rf_reading *reading)
 {
     size_t n = (size_t)reading->source->params.rope_dim / 2;

@@ -13,11 +13,9 @@ enum { MAX_HEADER_BYTES = 100 << 20 /* the reference reader's limit */ };
 
 struct name {
     const char *gguf, *hf;
+    int is_used;
 };
-#define NAMES(field, gguf, hf, ...) {gguf, hf},
-static const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
-static const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES)};
-#undef NAMES
+#define NAMES(field, gguf, hf, role, ne0, ne1, condition) {gguf, hf, (condition) != 0},
 
 /* Skips a layer number, which has no leading zeros. NULL if there is none. */
 static const char *skip_layer(const char *text)
@@ -27,30 +25,44 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Translates a tensor's name; `to_gguf` gives the direction. 0 when the name is not known. */
-static int translate(const char *name, int to_gguf, char *buffer, size_t bytes)
+/* The row of that name. Of two, the one that the architecture uses. */
+static const struct name *find_name(const struct name *names, size_t n, const char *name,
+                                    int to_gguf)
 {
-    for (size_t i = 0; i < RF_MODEL_TENSORS; i++) {
-        if (strcmp(name, to_gguf ? model_names[i].hf : model_names[i].gguf) != 0) continue;
-        snprintf(buffer, bytes, "%s", to_gguf ? model_names[i].gguf : model_names[i].hf);
+    const struct name *found = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, to_gguf ? names[i].hf : names[i].gguf) == 0 &&
+            (!found || names[i].is_used))
+            found = &names[i];
+    return found;
+}
+
+/* Translates a tensor's name; `to_gguf` gives the direction. 0 when the name is not known. */
+static int translate(const struct rf_params *p, const char *name, int to_gguf, char *buffer,
+                     size_t bytes)
+{
+    const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
+    const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES) RF_EACH_FUSED_TENSOR(NAMES)};
+    const struct name *row = find_name(model_names, RF_MODEL_TENSORS, name, to_gguf);
+    if (row) {
+        snprintf(buffer, bytes, "%s", to_gguf ? row->gguf : row->hf);
         return 1;
     }
     static const char *const prefixes[] = {"blk.", "model.layers."};
     size_t n = strlen(prefixes[to_gguf]);
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
-    for (size_t i = 0; i < RF_LAYER_TENSORS; i++) {
-        if (strcmp(end + 1, to_gguf ? layer_names[i].hf : layer_names[i].gguf) != 0) continue;
-        snprintf(buffer, bytes, "%s%.*s.%s", prefixes[!to_gguf], (int)(end - (name + n)), name + n,
-                 to_gguf ? layer_names[i].gguf : layer_names[i].hf);
-        return 1;
-    }
-    return 0;
+    row = find_name(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf);
+    if (!row) return 0;
+    snprintf(buffer, bytes, "%s%.*s.%s", prefixes[!to_gguf], (int)(end - (name + n)), name + n,
+             to_gguf ? row->gguf : row->hf);
+    return 1;
 }
+#undef NAMES
 
-void rf_hf_tensor_name(const char *name, char *buffer, size_t bytes)
+void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *buffer, size_t bytes)
 {
-    if (!translate(name, 0, buffer, bytes)) snprintf(buffer, bytes, "%s", name);
+    if (!translate(params, name, 0, buffer, bytes)) snprintf(buffer, bytes, "%s", name);
 }
 
 /* A list of the tensors, until their number is known. */
@@ -126,14 +138,39 @@ static struct extent read_extent(const struct reader *reader, const char *name,
     return (struct extent){name, begin, end};
 }
 
+static int takes_prefix(const char **name, const char *prefix)
+{
+    int has = strncmp(*name, prefix, strlen(prefix)) == 0;
+    if (has) *name += strlen(prefix);
+    return has;
+}
+
+/* Of a model with a vision tower, the name that the tensor has in the text model alone; NULL where
+ * it is of another part. transformers has moved the parts once. */
+static const char *name_in_text_model(const char *name, char *buffer, size_t bytes)
+{
+    if (takes_prefix(&name, "language_model.")) return name;
+    if (takes_prefix(&name, "model.language_model.")) {
+        snprintf(buffer, bytes, "model.%s", name);
+        return buffer;
+    }
+    static const char *const others[] = {"vision_tower.", "multi_modal_projector.",
+                                         "model.vision_tower.", "model.multi_modal_projector."};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (takes_prefix(&name, others[i])) return NULL;
+    return name;
+}
+
 static void read_tensor(struct reader *reader, const char *name, const struct rf_json *entry)
 {
     struct rf_reading *reading = &reader->hf->reading;
-    char translated[256] = "";
+    char translated[256] = "", of_text[256];
     struct extent extent = read_extent(reader, name, entry);
     reader->extents[reader->n_extents++] = extent;
+    if (reader->hf->has_vision) name = name_in_text_model(name, of_text, sizeof of_text);
+    if (!name) return;
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
-    if (!translate(name, 1, translated, sizeof translated))
+    if (!translate(&reading->source->params, name, 1, translated, sizeof translated))
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s model computes with here", name,
                reading->source->params.arch_name);

@@ -15,11 +15,28 @@
 #include "model/dtype.h"
 #include "model/vocab.h"
 
-enum rf_arch { RF_ARCH_LLAMA = 1, RF_ARCH_QWEN2 = 2, RF_ARCH_QWEN3 = 3 };
+enum rf_arch {
+    RF_ARCH_LLAMA = 1,
+    RF_ARCH_QWEN2 = 2,
+    RF_ARCH_QWEN3 = 3,
+    RF_ARCH_GRANITE,
+    RF_ARCH_OLMO2,
+    RF_ARCH_SMOLLM3,
+    RF_ARCH_PHI3,
+    RF_ARCH_GEMMA2,
+    RF_ARCH_GEMMA3
+};
 
 /* Which elements of a head rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted llama
  * weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
+
+/* How a layer differs from others of its model. */
+enum rf_layer_flag {
+    RF_LAYER_WINDOW = 1,     /* attention has the model's window */
+    RF_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
+    RF_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_theta_local */
+};
 
 struct rf_params {
     enum rf_arch arch;
@@ -36,7 +53,40 @@ struct rf_params {
     int32_t tied_output;            /* the output head is token_embd.weight */
     int32_t qkv_bias;               /* attn_{q,k,v}.bias exist */
     int32_t qk_norm;                /* attn_{q,k}_norm.weight exist (qwen3) */
+
+    /* Zero where an architecture has no such thing. */
+    int32_t qk_norm_rows;  /* those norms are of all heads together (olmo2) */
+    int32_t post_norm;     /* the results of attention and feed-forward have norms */
+    int32_t no_input_norm; /* and their inputs have none (olmo2) */
+    int32_t fused;         /* q, k and v are one tensor, gate and up another (phi3) */
+    int32_t gelu;          /* the gate is gelu, not silu */
+    float embedding_scale, residual_scale, logit_scale; /* factors of the embeddings, of what each
+                                                           half of a layer adds, of the logits */
+    float attention_scale;                              /* of scores; 0: 1 / sqrt(head_dim) */
+    float attention_cap, logit_cap; /* scores and logits x are cap * tanh(x / cap) */
+    int32_t window;                 /* positions that attention reaches in layers with a window */
+    const uint8_t *layer_flags;     /* [n_layer] of enum rf_layer_flag; NULL: all have the window */
+    float rope_theta_local;         /* base frequency of layers with RF_LAYER_LOCAL_ROPE */
+    /* Caches of more than n_ctx_short positions have these factors instead (phi3's longrope). */
+    const float *rope_long_factors;
+    int32_t n_ctx_short;
 };
+
+static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
+{
+    return params->layer_flags ? params->layer_flags[layer] : RF_LAYER_WINDOW;
+}
+
+/* The sets of frequencies that a model may have. */
+enum rf_frequencies { RF_ROPE_GLOBAL, RF_ROPE_LOCAL, RF_ROPE_LONG, RF_ROPE_SETS };
+
+/* Radians that pair i of a head turns by from one position to the next. */
+double rf_rope_frequency(const struct rf_params *params, enum rf_frequencies set, int32_t i);
+
+static inline int rf_rope_is_long(const struct rf_params *params, int32_t n_ctx)
+{
+    return params->rope_long_factors && n_ctx > params->n_ctx_short;
+}
 
 struct rf_tensor {
     const char *name;

@@ -9,8 +9,12 @@
 /* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
  * prefix. Shape and condition are expressions over `p`, a const struct rf_params * that must be in
- * scope where X uses them. In a GGUF file a layer's names follow "blk.N.", in a safetensors file
+ * scope where X uses them, also the safetensors name. In a GGUF file a layer's names follow "blk.N.", in a safetensors file
  * "model.layers.N.". */
+/* Named after its place, which differs where the branch before it has a norm of its own. */
+#define RF_HF_FFN_NORM(p) \
+    ((p)->post_norm ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")
+
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
@@ -18,7 +22,7 @@
     X(output, "output.weight", "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
-    X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, !p->no_input_norm) \
     X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q(p), 1) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
     X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
@@ -26,12 +30,23 @@
     X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q(p), 1, p->qkv_bias) \
     X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
     X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
-    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, p->head_dim, 1, p->qk_norm) \
-    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, p->head_dim, 1, p->qk_norm) \
-    X(ffn_norm, "ffn_norm.weight", "post_attention_layernorm.weight", VECTOR, p->n_embd, 1, 1) \
+    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, p->qk_norm) \
+    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, p->qk_norm) \
+    X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
+      p->n_embd, 1, p->post_norm) \
+    X(ffn_norm, "ffn_norm.weight", RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
+    X(ffn_post_norm, "post_ffw_norm.weight", "post_feedforward_layernorm.weight", VECTOR, \
+      p->n_embd, 1, p->post_norm) \
     X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, p->n_ff, 1) \
     X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, p->n_ff, 1) \
     X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, p->n_ff, p->n_embd, 1)
+
+/* Tensors that hold others' rows one behind the other (model/adapt.c). In GGUF gate and up are
+ * called after the second. */
+#define RF_EACH_FUSED_TENSOR(X) \
+    X(qkv, "attn_qkv.weight", "self_attn.qkv_proj.weight", MATRIX, p->n_embd, \
+      rf_n_q(p) + 2 * rf_n_kv(p), p->fused) \
+    X(gate_up, "ffn_up.weight", "mlp.gate_up_proj.weight", MATRIX, p->n_embd, 2 * p->n_ff, p->fused)
 /* clang-format on */
 
 #define RF_COUNT_TENSOR(...) +1
@@ -48,6 +63,16 @@ static inline int64_t rf_n_q(const struct rf_params *params)
 static inline int64_t rf_n_kv(const struct rf_params *params)
 {
     return (int64_t)params->n_head_kv * params->head_dim;
+}
+
+static inline int64_t rf_q_norm(const struct rf_params *params)
+{
+    return params->qk_norm_rows ? rf_n_q(params) : params->head_dim;
+}
+
+static inline int64_t rf_k_norm(const struct rf_params *params)
+{
+    return params->qk_norm_rows ? rf_n_kv(params) : params->head_dim;
 }
 
 #endif

@@ -34,7 +34,7 @@ static void check_norm(struct kcheck *check, size_t n, float size)
     for (size_t i = 0; i < 5; i++) kcheck_release(all[i], bytes);
 }
 
-static void check_gate(struct kcheck *check, size_t n)
+static void check_gate(struct kcheck *check, size_t n, int gelu)
 {
     size_t bytes = n * sizeof(float);
     float *gate = kcheck_guarded(bytes), *up = kcheck_guarded(bytes), *got = kcheck_guarded(bytes);
@@ -47,13 +47,18 @@ static void check_gate(struct kcheck *check, size_t n)
     float *results[] = {wanted, got};
     for (size_t i = 0; i < 2; i++)
         kcheck_call(
-            check, "silu_gate", (kcheck_kernel *)tables[i]->silu_gate,
+            check, gelu ? "gelu_gate" : "silu_gate",
+            (kcheck_kernel *)(gelu ? tables[i]->gelu_gate : tables[i]->silu_gate),
             (uint64_t[4]){kcheck_pointer(results[i]), kcheck_pointer(gate), kcheck_pointer(up), n},
             0.0f);
+    /* gelu's exponent is a polynomial, of up to 104 here, whose rounding the exponential amplifies.
+     */
+    double relative = gelu ? 104 * 4 * 0x1p-24 : 2e-6;
     for (size_t i = 0; i < n; i++)
         kcheck_near(check, (double)got[i], (double)wanted[i],
-                    2e-6 * (1e-6 + fabs((double)wanted[i])) + 1e-30,
-                    "silu_gate n=%zu: element %zu, gate %g", n, i, (double)gate[i]);
+                    relative * (1e-6 + fabs((double)wanted[i])) + 1e-30,
+                    "%s_gate n=%zu: element %zu, gate %g", gelu ? "gelu" : "silu", n, i,
+                    (double)gate[i]);
     float *all[] = {gate, up, got, wanted};
     for (size_t i = 0; i < 4; i++) kcheck_release(all[i], bytes);
 }
@@ -177,11 +182,11 @@ void kcheck_rows(struct kcheck *check)
         check_norm(check, n, 10.0f);
         check_norm(check, n, 0.0f);
         check_norm(check, n, 1e-4f); /* values near epsilon */
-        check_gate(check, n);
+        for (int gelu = 0; gelu < 2; gelu++) check_gate(check, n, gelu);
         check_conversions(check, n);
     }
     check_norm(check, 1536, 10.0f);
-    check_gate(check, 8960);
+    for (int gelu = 0; gelu < 2; gelu++) check_gate(check, 8960, gelu);
     check_conversions(check, 4001);
     for (size_t n = 1; n <= 130; n++) check_first_above(check, n);
     for (size_t n = 64; n <= 1 << 16; n = 3 * n / 2 / 64 * 64 + 64) check_read(check, n);

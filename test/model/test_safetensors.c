@@ -340,7 +340,7 @@ static void test_good_variants(void)
         CHECK(rf_str_is(source->vocab.pre, "llama-bpe") && source->vocab.nfc == 0 &&
               source->vocab.ignore_merges == 1);
         CHECK(source->vocab.add_bos == 1 && source->vocab.add_eos == 0);
-        CHECK(source->params.n_ctx_train == 16 && source->params.rope_scale == 0.25f &&
+        CHECK(source->params.window == 16 && source->params.rope_scale == 0.25f &&
               source->params.qkv_bias);
     }
     rf_source_close(source);

@@ -1,0 +1,92 @@
+/* Tensors of a file, brought to what the forward pass computes with. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "model/reader.h"
+#include "model/tensors.h"
+
+/* Parts of a fused tensor, in order; rows of the parts in `rows`. */
+struct fused {
+    const char *name;
+    const char *parts[3];
+    int64_t rows[3];
+};
+
+/* The tensor's place in `fused`, and the number of its layer with the length of the text before its
+ * name; or NULL. */
+static const struct fused *find_fused(const struct fused *fused, size_t n, const char *name,
+                                      const char **rest)
+{
+    static const char prefix[] = "blk.";
+    if (strncmp(name, prefix, strlen(prefix)) != 0) return NULL;
+    *rest = strchr(name + strlen(prefix), '.');
+    for (size_t i = 0; *rest && i < n; i++)
+        if (strcmp(*rest + 1, fused[i].name) == 0) return &fused[i];
+    return NULL;
+}
+
+static void split(struct rf_reading *reading, const struct fused *fused,
+                  const struct rf_tensor *tensor, size_t prefix, struct rf_tensor *parts)
+{
+    uint64_t row_bytes = tensor->bytes / (uint64_t)tensor->ne[1], offset = 0;
+    for (size_t p = 0; p < 3 && fused->parts[p]; p++) {
+        size_t bytes = prefix + strlen(fused->parts[p]) + 1;
+        char *name = rf_keep(reading, bytes, 1, "tensors");
+        if (!name) return;
+        snprintf(name, bytes, "%.*s%s", (int)prefix, tensor->name, fused->parts[p]);
+        parts[p] = *tensor;
+        parts[p].name = name;
+        parts[p].ne[1] = fused->rows[p];
+        parts[p].data = (const char *)tensor->data + offset;
+        parts[p].bytes = row_bytes * (uint64_t)fused->rows[p];
+        offset += parts[p].bytes;
+    }
+}
+
+void rf_tensors_split(struct rf_reading *reading)
+{
+    struct rf_source *source = reading->source;
+    const struct rf_params *p = &source->params;
+    if (reading->code || !p->fused) return;
+    const struct fused fused[] = {
+        {"attn_qkv.weight",
+         {"attn_q.weight", "attn_k.weight", "attn_v.weight"},
+         {rf_n_q(p), rf_n_kv(p), rf_n_kv(p)}},
+        {"ffn_up.weight", {"ffn_gate.weight", "ffn_up.weight"}, {p->n_ff, p->n_ff}}};
+    struct rf_tensor *all = rf_keep(reading, 3 * (size_t)source->n_tensors, sizeof *all, "tensors");
+    int32_t n = 0;
+    for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
+        const struct rf_tensor *tensor = &source->tensors[i];
+        const char *rest;
+        const struct fused *of = find_fused(fused, 2, tensor->name, &rest);
+        int64_t rows = 0;
+        for (size_t k = 0; of && k < 3; k++) rows += of->rows[k];
+        /* Any other number of rows is reported with the shapes of the parts. */
+        if (!of || tensor->n_dims != 2 || tensor->ne[1] != rows) {
+            all[n++] = *tensor;
+            continue;
+        }
+        split(reading, of, tensor, (size_t)(rest + 1 - tensor->name), all + n);
+        n += of->parts[2] ? 3 : 2;
+    }
+    if (reading->code) return;
+    source->tensors = all;
+    source->n_tensors = n;
+}
+
+void rf_norms_add_one(struct rf_reading *reading)
+{
+    struct rf_source *source = reading->source;
+    for (int32_t i = 0; !reading->code && i < source->n_tensors; i++) {
+        struct rf_tensor *tensor = &source->tensors[i];
+        size_t n = (size_t)tensor->ne[0];
+        if (tensor->ne[1] != 1 || rf_dtype_info(tensor->dtype)->block_elems != 1) continue;
+        float *values = rf_keep(reading, n, sizeof *values, tensor->name);
+        if (!values) return;
+        rf_dequantize_f32(tensor->dtype, tensor->data, values, n);
+        for (size_t j = 0; j < n; j++) values[j] += 1.0f;
+        tensor->dtype = RF_F32;
+        tensor->data = values;
+        tensor->bytes = n * sizeof *values;
+    }
+}

@@ -1,0 +1,88 @@
+#include "model/arch.h"
+
+#include <math.h>
+
+const struct rf_arch_row rf_arch_rows[] = {
+    {.arch = RF_ARCH_LLAMA, .name = "llama", .gguf_rope = RF_ROPE_NORM, .keys = RF_KEYS_WINDOW},
+    {.arch = RF_ARCH_QWEN2,
+     .name = "qwen2",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.qkv_bias = 1}},
+    {.arch = RF_ARCH_QWEN3,
+     .name = "qwen3",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.qk_norm = 1}},
+    {.arch = RF_ARCH_GRANITE, .name = "granite", .gguf_rope = RF_ROPE_NORM, .keys = RF_KEYS_SCALES},
+    {.arch = RF_ARCH_OLMO2,
+     .name = "olmo2",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.qk_norm = 1, .qk_norm_rows = 1, .post_norm = 1, .no_input_norm = 1}},
+    {.arch = RF_ARCH_SMOLLM3,
+     .name = "smollm3",
+     .gguf_rope = RF_ROPE_NORM,
+     .flags = {0, RF_LAYER_NO_ROPE},
+     .period = 4,
+     .odd_one = 3},
+    {.arch = RF_ARCH_PHI3,
+     .name = "phi3",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW,
+     .traits = {.fused = 1}},
+    {.arch = RF_ARCH_GEMMA2,
+     .name = "gemma2",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_CAPS | RF_KEYS_WINDOW,
+     .traits = {.post_norm = 1, .gelu = 1},
+     .flags = {RF_LAYER_WINDOW, 0},
+     .period = 2,
+     .odd_one = 1},
+    {.arch = RF_ARCH_GEMMA3,
+     .name = "gemma3",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_CAPS | RF_KEYS_WINDOW,
+     .traits = {.qk_norm = 1, .post_norm = 1, .gelu = 1, .rope_theta_local = 10000},
+     .flags = {RF_LAYER_WINDOW | RF_LAYER_LOCAL_ROPE, 0},
+     .period = 6,
+     .odd_one = 5},
+    {.name = NULL},
+};
+
+const struct rf_arch_row *rf_arch_row(enum rf_arch arch)
+{
+    const struct rf_arch_row *row = rf_arch_rows;
+    while (row->name && row->arch != arch) row++;
+    return row;
+}
+
+void rf_arch_begin(struct rf_params *params, const struct rf_arch_row *row)
+{
+    *params = row->traits;
+    params->arch = row->arch;
+    params->arch_name = row->name;
+    params->rope_style = row->gguf_rope;
+    params->rope_scale = params->rope_magnitude = 1;
+}
+
+uint8_t *rf_arch_own_flags(struct rf_reading *reading)
+{
+    struct rf_params *params = &reading->source->params;
+    uint8_t *flags = rf_keep(reading, (size_t)params->n_layer, 1, "layers");
+    params->layer_flags = flags;
+    return flags;
+}
+
+void rf_arch_end(struct rf_reading *reading)
+{
+    struct rf_params *params = &reading->source->params;
+    const struct rf_arch_row *row = rf_arch_row(params->arch);
+    if (!(row->keys & RF_KEYS_WINDOW)) params->window = 0;
+    if (params->arch == RF_ARCH_GEMMA2 || params->arch == RF_ARCH_GEMMA3)
+        params->embedding_scale = sqrtf((float)params->n_embd);
+    if (!row->period || params->layer_flags) return;
+    uint8_t *flags = rf_arch_own_flags(reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        flags[i] = row->flags[i % row->period == row->odd_one];
+}

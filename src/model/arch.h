@@ -1,0 +1,37 @@
+/* The architectures: one row each, for both containers (docs/architecture.md). */
+#ifndef RF_MODEL_ARCH_H
+#define RF_MODEL_ARCH_H
+
+#include "model/reader.h"
+
+/* Keys of a file that change the computation; a file whose architecture has none of a group may
+ * not have its keys. */
+enum rf_arch_keys {
+    RF_KEYS_SCALES = 1, /* factors of embeddings, residuals, scores and logits */
+    RF_KEYS_CAPS = 2,   /* caps of scores and logits */
+    RF_KEYS_WINDOW = 4  /* a sliding window counts, though no key of a layer says so */
+};
+
+struct rf_arch_row {
+    enum rf_arch arch;
+    const char *name; /* general.architecture */
+    enum rf_rope_style gguf_rope;
+    unsigned keys;           /* of enum rf_arch_keys */
+    struct rf_params traits; /* the fields that the architecture alone decides */
+    uint8_t flags[2];        /* of most layers, and of every `period`-th: enum rf_layer_flag */
+    int32_t period, odd_one; /* layer i is the odd one where i % period == odd_one; 0: none is */
+};
+
+/* Ends with a row without a name. */
+extern const struct rf_arch_row rf_arch_rows[];
+
+const struct rf_arch_row *rf_arch_row(enum rf_arch arch);
+/* Sets the fields that the architecture decides. */
+void rf_arch_begin(struct rf_params *params, const struct rf_arch_row *row);
+/* Sets those that also depend on other parameters, all of which are read by now: flags of layers
+ * from the row unless the file had its own, and what an architecture computes from its sizes. */
+void rf_arch_end(struct rf_reading *reading);
+/* Room for the flags of all layers, or NULL after a failure. */
+uint8_t *rf_arch_own_flags(struct rf_reading *reading);
+
+#endif
