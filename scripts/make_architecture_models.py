@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Tiny random models of each architecture, with what transformers' own code computes with them.
+
+    pip install torch transformers gguf
+    scripts/make_architecture_models.py test/data/architectures [NAME...]
+
+writes for each name a folder with config.json, model.safetensors, tokenizer.json, model.gguf (names, metadata and
+permutations as llama.cpp's converter writes them) and expected.txt. Weights are exact in BF16. The forward passes are
+transformers' own in F32, with two roundings that the engine has: the input rows of linear layers to BF16, keys (after
+rotation) and values to F16. So what is left is the order of F32 sums, and roundings that it tips over.
+
+The weights are random and of no licence; transformers (Apache-2.0) is only run.
+"""
+import json
+import math
+import os
+import sys
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import eager_attention_forward as llama_attention
+
+N_VOCAB, N_CTX, WINDOW = 288, 2048, 48
+SIZES = dict(vocab_size=N_VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=N_CTX, bos_token_id=286, eos_token_id=287,
+             pad_token_id=None)
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
+            "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 1.7], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0]}
+
+# name: (model type, changes to SIZES)
+MODELS = {
+    "llama": ("llama", {}),
+    "mistral": ("mistral", {"sliding_window": WINDOW}),
+    "mistral-nemo": ("mistral", {"sliding_window": None, "head_dim": 24}),
+    "granite": ("granite", {"embedding_multiplier": 6.0, "residual_multiplier": 0.22, "attention_multiplier": 0.125,
+                            "logits_scaling": 3.0, "tie_word_embeddings": True}),
+    "olmo2": ("olmo2", {}),
+    "smollm3": ("smollm3", {"num_hidden_layers": 4, "use_sliding_window": False, "tie_word_embeddings": True}),
+    "phi3": ("phi3", {"sliding_window": WINDOW}),
+    "phi4-mini": ("phi3", {"num_attention_heads": 2, "num_key_value_heads": 1, "partial_rotary_factor": 0.75, "sliding_window": None,
+                           "tie_word_embeddings": True, "original_max_position_embeddings": 512,
+                           "rope_parameters": LONGROPE | {"partial_rotary_factor": 0.75}}),
+    "gemma2": ("gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW,
+                          "attn_logit_softcapping": 3.0, "final_logit_softcapping": 6.0}),
+    "gemma3": ("gemma3_text", {"num_hidden_layers": 6, "head_dim": 16, "query_pre_attn_scalar": 16,
+                               "sliding_window": WINDOW}),
+    "gemma3-vision": ("gemma3_text", {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": WINDOW}),
+}
+# Kept only as safetensors: its vision tower is left out, so GGUF files of it are gemma3's.
+VISION = "gemma3-vision"
+PERMUTED = {"llama", "mistral", "granite", "smollm3"}
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3"}
+
+
+def attention(module, query, key, value, mask, **kwargs):
+    """Eager attention over keys and values in F16, with the caps that a module may have."""
+    kwargs.pop("softcap", None)
+    key, value = key.half().float(), value.half().float()
+    cap = getattr(module, "attn_logit_softcapping", None)
+    if cap is None:
+        return llama_attention(module, query, key, value, mask, **kwargs)
+    from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
+    return eager_attention_forward(module, query, key, value, mask, softcap=cap, **kwargs)
+
+
+ALL_ATTENTION_FUNCTIONS.register("rounded", attention)
+transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register(
+    "rounded", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+
+
+def make_config(kind, changes):
+    config = transformers.AutoConfig.for_model(kind, **(SIZES | changes))
+    config._attn_implementation = "rounded"
+    return config
+
+
+def make_vision_model(config):
+    config = transformers.Gemma3Config(
+        text_config=config, image_token_index=285, boi_token_index=284, eoi_token_index=283, mm_tokens_per_image=4,
+        vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
+                           image_size=8, patch_size=4))
+    return transformers.Gemma3ForConditionalGeneration(config)
+
+
+def make_model(name, kind, changes):
+    config = make_config(kind, changes)
+    new = make_vision_model if name == VISION else transformers.AutoModelForCausalLM.from_config
+    model = new(config).float().eval()
+    generator = torch.Generator().manual_seed(20)
+    for name, tensor in model.named_parameters():
+        # A coarse grid: exact in BF16, and small when compressed.
+        noise = torch.randn(tensor.shape, generator=generator).mul(2).round().div(2)
+        if "norm" in name:
+            tensor.data = noise / 4 + (0 if kind.startswith("gemma") else 1)
+        elif "embed" in name or "lm_head" in name:
+            tensor.data = noise / 2
+        elif tensor.dim() == 2:
+            tensor.data = noise / 2 ** round(math.log2(tensor.shape[1]) / 2)
+    model.tie_weights()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(lambda module, args: (args[0].bfloat16().float(),))
+    return model
+
+
+# ---- the tokenizer: bytes, and some pairs of letters ----
+
+def byte_alphabet():
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
+
+
+def tokens_and_merges():
+    pairs = [a + b for a in "aeiou" for b in "nrstlm"]
+    return [*byte_alphabet().values(), *pairs, "<s>", "</s>"], [f"{p[0]} {p[1]}" for p in pairs]
+
+
+def write_tokenizer(folder):
+    tokens, merges = tokens_and_merges()
+    special = [{"id": i, "content": tokens[i], "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+                "normalized": False} for i in (286, 287)]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens[:286])}, "merges": merges}
+    with open(f"{folder}/tokenizer.json", "w") as file:
+        json.dump({"added_tokens": special, "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None,
+                   "decoder": byte_level, "model": model}, file)
+
+
+# ---- GGUF ----
+
+def permute(weight, n_head):
+    """llama.cpp's: halves of a head interleaved, for rotation of neighbours."""
+    rows, columns = weight.shape
+    return weight.reshape(n_head, 2, rows // n_head // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def write_metadata(writer, name, kind, config):
+    writer.add_context_length(N_CTX)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    rope = config.rope_parameters
+    if kind == "gemma3_text":
+        rope = rope["full_attention"]
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    if getattr(config, "sliding_window", None):
+        writer.add_sliding_window(config.sliding_window)
+    if kind == "granite":
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if kind == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if rope["rope_type"] == "longrope":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        longer = N_CTX / rope["original_max_position_embeddings"]
+        magnitude = math.sqrt(1 + math.log(longer) / math.log(rope["original_max_position_embeddings"]))
+        writer.add_rope_scaling_attn_factors(magnitude)
+        for which in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{which}.weight", np.array(rope[f"{which}_factor"], np.float32))
+
+
+def write_vocabulary(writer):
+    tokens, merges = tokens_and_merges()
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.NORMAL] * 286 + [gguf.TokenType.CONTROL] * 2)
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(286)
+    writer.add_eos_token_id(287)
+    writer.add_add_bos_token(False)
+
+
+def write_gguf(path, name, kind, model):
+    config = model.config
+    arch = GGUF_ARCH.get(kind, kind)
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_name(name)
+    write_metadata(writer, name, kind, config)
+    write_vocabulary(writer)
+    number = next(n for n, a in gguf.MODEL_ARCH_NAMES.items() if a == arch)
+    names = gguf.get_tensor_name_map(number, config.num_hidden_layers)
+    for hf_name, tensor in model.state_dict().items():
+        if hf_name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        values = tensor.float().numpy()
+        if kind.startswith("gemma") and "norm" in hf_name:
+            values = values + 1
+        if kind in PERMUTED and hf_name.endswith(("q_proj.weight", "k_proj.weight")):
+            values = permute(values, config.num_attention_heads if "q_proj" in hf_name else config.num_key_value_heads)
+        new = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
+        if values.ndim == 1:
+            writer.add_tensor(new, values.astype(np.float32))
+        else:
+            bits = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            writer.add_tensor(new, bits.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+# ---- what is expected ----
+
+SHORT, LONG, N_GREEDY, N_SPREAD = 200, 600, 24, 24
+
+
+def some_text(n):
+    """Ids with repetitions, as n-grams need them."""
+    rng = np.random.default_rng(7)
+    ids = list(rng.integers(0, 286, 40))
+    while len(ids) < n:
+        if rng.random() < 0.5:
+            at = int(rng.integers(0, len(ids) - 20))
+            ids += ids[at:at + 20]
+        else:
+            ids += list(rng.integers(0, 286, 10))
+    return [int(i) for i in ids[:n]]
+
+
+@torch.no_grad()
+def logits_of(model, ids):
+    return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+
+
+def write_case(file, model, n_ctx, ids, positions, n_greedy):
+    logits = logits_of(model, ids)
+    print(f"case {n_ctx}", file=file)
+    print(f"text {len(ids)}", *ids, file=file)
+    for p in positions:
+        spread = [(p * 7 + j * 11) % N_VOCAB for j in range(N_SPREAD)]
+        print(f"position {p}", *(f"{i}:{logits[p][i]:.4f}" for i in [*spread, int(np.argmax(logits[p]))]), file=file)
+    ids = list(ids)
+    print(f"greedy {n_greedy}", end="", file=file)
+    for _ in range(n_greedy):
+        last = logits_of(model, ids)[-1]
+        best = np.argsort(-last)[:2]
+        print(f" {best[0]}:{last[best[0]] - last[best[1]]:.4f}", end="", file=file)
+        ids.append(int(best[0]))
+    print(file=file)
+    return logits
+
+
+def write_model(root, name):
+    kind, changes = MODELS[name]
+    folder = f"{root}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    model = make_model(name, kind, changes)
+    text = some_text(LONG)
+    with open(f"{folder}/expected.txt", "w") as file:
+        write_case(file, model, 256, text[:SHORT], [*range(0, 64, 4), *range(60, SHORT, 20), SHORT - 1], N_GREEDY)
+        logits = write_case(file, model, 1024, text, [*range(239, 260, 3), *range(300, LONG, 25), LONG - 1], N_GREEDY)
+    if name != VISION:
+        write_gguf(f"{folder}/model.gguf", name, kind, model)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    if os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
+    write_tokenizer(folder)
+    print(f"{name}: logits of standard deviation {logits.std():.2f}, "
+          f"{sum(os.path.getsize(f'{folder}/{f}') for f in os.listdir(folder)) // 1000} kB")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[2:] or MODELS:
+        write_model(sys.argv[1], name)
