@@ -96,14 +96,14 @@ def pre_tokenizer(pre):
     return p.Sequence([p.Split(Regex(pattern), "isolated", invert=False), byte_level])
 
 
-def bpe_tokenizer(pre, vocab, merges, control, user):
+def bpe_tokenizer(pre, vocab, merges, control, user, strips=False):
     from tokenizers import AddedToken, Tokenizer, models, normalizers
     tok = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre in ("llama-bpe", "tekken")))
     if pre in NORMALISED:
         tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre_tokenizer(pre)
-    tok.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in control])
-    tok.add_tokens([AddedToken(t, special=False, normalized=False) for t in user])
+    tok.add_special_tokens([AddedToken(t, special=True, normalized=False, rstrip=strips) for t in control])
+    tok.add_tokens([AddedToken(t, special=False, normalized=False, lstrip=strips, rstrip=strips) for t in user])
     return tok
 
 
@@ -153,6 +153,8 @@ def make_bpe(pre):
     write(OUT, name + ".vocab", vocab_lines("bpe", pre, all_tokens, types, None, merges, first,
                                             first + min(1, len(special) - 2), -1, -1))
     write(OUT, name + ".ids", bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:])))
+    if pre == "gpt-2":
+        write(OUT, "bpe-strips.ids", bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:], True)))
 
 
 # ---- sentencepiece ----

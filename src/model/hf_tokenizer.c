@@ -26,22 +26,23 @@ void rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_t
 
 static void add_token(struct rf_hf *hf, int64_t id, const struct rf_json *token)
 {
-    static const char *const habits[] = {"lstrip", "rstrip", "single_word"};
     const struct rf_vocab *vocab = &hf->reading.source->vocab;
     struct rf_str text = rf_json_text(rf_json_get(token, "content"));
     if (text.bytes == 0)
         rf_bad(&hf->reading, RF_ERR_FORMAT, "the added token of id %" PRId64 " has no content", id);
-    for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
-        if (rf_json_is_true(rf_json_get(token, habits[i])))
-            rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
-                   "the added token \"%.*s\" has %s set, which is not supported", rf_shown(text),
-                   text.data, habits[i]);
+    if (rf_json_is_true(rf_json_get(token, "single_word")))
+        rf_bad(&hf->reading, RF_ERR_UNSUPPORTED,
+               "the added token \"%.*s\" has single_word set, which is not supported",
+               rf_shown(text), text.data);
     enum rf_token_type type =
         rf_json_is_true(rf_json_get(token, "special")) ? RF_TOKEN_CONTROL : RF_TOKEN_USER_DEFINED;
     /* Unknown, control and byte pieces of sentencepiece keep their types. */
     int own = id >= 0 && id < vocab->n_tokens && vocab->tokens[id].data &&
               vocab->types[id] != RF_TOKEN_NORMAL;
     rf_hf_set_token(hf, id, text, own ? (enum rf_token_type)vocab->types[id] : type);
+    if (hf->reading.code) return;
+    if (rf_json_is_true(rf_json_get(token, "lstrip"))) vocab->strips[id] |= RF_STRIP_LEFT;
+    if (rf_json_is_true(rf_json_get(token, "rstrip"))) vocab->strips[id] |= RF_STRIP_RIGHT;
 }
 
 /* A decimal id, or -1. */
@@ -240,6 +241,7 @@ void rf_hf_read_vocab(struct rf_hf *hf)
     vocab->n_tokens = reading->source->params.n_vocab;
     vocab->tokens = rf_keep(reading, n, sizeof *vocab->tokens, "vocabulary");
     vocab->types = rf_keep(reading, n, sizeof *vocab->types, "vocabulary");
+    vocab->strips = rf_keep(reading, n, sizeof *vocab->strips, "vocabulary");
     if (reading->code) return;
     vocab->pre = rf_str_of("default");
     vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;

@@ -23,6 +23,9 @@ enum rf_token_type {
     RF_TOKEN_BYTE = 6
 };
 
+/* White space that an added token swallows. */
+enum rf_strip { RF_STRIP_LEFT = 1, RF_STRIP_RIGHT = 2 };
+
 struct rf_merge {
     struct rf_str left, right;
 };
@@ -40,6 +43,7 @@ struct rf_vocab {
         *tokens; /* [n_tokens]; BPE: in the byte-to-unicode alphabet, special ones as plain text */
     float *scores;           /* [n_tokens] or NULL */
     uint8_t *types;          /* [n_tokens], enum rf_token_type */
+    uint8_t *strips;         /* [n_tokens] of enum rf_strip bits, or NULL: none */
     struct rf_merge *merges; /* [n_merges], by rank; text/ checks the halves */
     size_t n_merges;
     /* A serialised sentencepiece ModelProto (tokenizer.model); bytes is 0 when there is none.

@@ -269,6 +269,30 @@ static size_t special_bytes(struct special_run *run, size_t at)
     return run->end > at ? run->end - at : 0;
 }
 
+/* The bytes of the white space (Unicode's property) that the text begins with; 0: it does not. */
+static size_t white_space(const char *text, size_t n)
+{
+    size_t length = rf_utf8_length(text, n);
+    uint32_t c = length ? rf_utf8_decode(text, length) : 0;
+    int is_space = (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+                   (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+                   c == 0x205f || c == 0x3000;
+    return is_space ? length : 0;
+}
+
+/* The end of text[begin .. end) without the white space behind it. */
+static size_t trimmed(const char *text, size_t begin, size_t end)
+{
+    for (size_t length = 1; length <= 3 && length <= end - begin;)
+        if (white_space(text + end - length, length) == length) {
+            end -= length;
+            length = 1;
+        } else {
+            length++;
+        }
+    return end;
+}
+
 static void encode_text(struct encoding *e, const char *text, size_t n, struct special_run *run)
 {
     const struct rf_special *special = &e->t->special;
@@ -282,12 +306,16 @@ static void encode_text(struct encoding *e, const char *text, size_t n, struct s
             at++;
             continue;
         }
-        encode_stretch(e, text + begin, at - begin);
+        unsigned strips = e->t->vocab->strips ? e->t->vocab->strips[found->id] : 0;
+        size_t end = strips & RF_STRIP_LEFT ? trimmed(text, begin, at) : at;
+        encode_stretch(e, text + begin, end - begin);
         rf_tokens_append(&e->out, &found->id, 1);
         /* Text after a special token gets the space prefix again, as in llama.cpp and in HF's
          * legacy Llama tokenizers. */
         e->prefix = 1;
         at += found->text.bytes;
+        for (size_t length = 1; strips & RF_STRIP_RIGHT && length; at += length)
+            length = white_space(text + at, n - at);
         begin = at;
     }
     encode_stretch(e, text + begin, n - begin);

@@ -178,7 +178,7 @@ static const struct mutation qwen2_mutations[] = {
     {"both have the id 1", F, HF_TOKENIZER, "\"ab\":2", "\"ab\":1"},
     {"both have the id 3", F, HF_TOKENIZER, "\"id\":4", "\"id\":3"},
     {"has no content", F, HF_TOKENIZER, "\"content\":\"<|end|>\",", ""},
-    {"lstrip", U, HF_TOKENIZER, "lstrip\":false", "lstrip\":true"},
+    {"single_word", U, HF_TOKENIZER, "lstrip\":false", "single_word\":true"},
     {"model.merges[0]", F, HF_TOKENIZER, "\"a b\"", "\"ab\""},
     {"model.merges[0]", F, HF_TOKENIZER, "\"a b\"", "\"a b c\""},
     {"model.merges[0]", F, HF_TOKENIZER, "\"a b\"", "7"},

@@ -212,6 +212,22 @@ static void check_bpe(const char *pre, const char *name, const struct fixture_st
     fixture_vocab_close(&fixture);
 }
 
+/* Added tokens that swallow white space: gpt-2's vocabulary with such habits. */
+static void check_strips(const struct fixture_strings *strings)
+{
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, "text/bpe-gpt-2.vocab"), 0);
+    uint8_t strips[2048] = {0};
+    CHECK(fixture.vocab.n_tokens <= 2048);
+    strips[fixture.vocab.n_tokens - 2] = RF_STRIP_RIGHT;
+    strips[fixture.vocab.n_tokens - 1] = RF_STRIP_LEFT | RF_STRIP_RIGHT;
+    fixture.vocab.strips = strips;
+    struct rf_tokenizer *tokenizer = open_tokenizer(&fixture.vocab, "strips");
+    if (tokenizer) CHECK_INT(compare(tokenizer, strings, "text/bpe-strips.ids"), 2 * strings->n);
+    rf_tokenizer_free(tokenizer);
+    fixture_vocab_close(&fixture);
+}
+
 static void check_spm(const struct rf_vocab *vocab, const char *name, const char *ids,
                       const struct fixture_strings *strings)
 {
@@ -294,6 +310,7 @@ static void check_all(void)
     check_bpe("gpt-4o", "bpe:gpt-4o", &strings);
     check_bpe("tekken", "bpe:tekken", &strings);
     check_bpe("qwen35", "bpe:qwen35", &strings);
+    check_strips(&strings);
 
     struct fixture_vocab fixture;
     CHECK_INT(fixture_vocab_open(&fixture, "text/spm-bpe.vocab"), 0);
