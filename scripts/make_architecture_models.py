@@ -165,7 +165,6 @@ def write_metadata(writer, name, kind, config):
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if rope["rope_type"] == "longrope":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         longer = N_CTX / rope["original_max_position_embeddings"]
         magnitude = math.sqrt(1 + math.log(longer) / math.log(rope["original_max_position_embeddings"]))

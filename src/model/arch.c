@@ -18,7 +18,6 @@ const struct rf_arch_row rf_arch_rows[] = {
     {.arch = RF_ARCH_OLMO2,
      .name = "olmo2",
      .gguf_rope = RF_ROPE_NEOX,
-     .keys = RF_KEYS_WINDOW,
      .traits = {.qk_norm = 1, .qk_norm_rows = 1, .post_norm = 1, .no_input_norm = 1}},
     {.arch = RF_ARCH_SMOLLM3,
      .name = "smollm3",
@@ -78,7 +77,9 @@ void rf_arch_end(struct rf_reading *reading)
 {
     struct rf_params *params = &reading->source->params;
     const struct rf_arch_row *row = rf_arch_row(params->arch);
-    if (!(row->keys & RF_KEYS_WINDOW)) params->window = 0;
+    if (params->window > 0 && !(row->keys & RF_KEYS_WINDOW))
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "a sliding window is not supported in a %s model",
+               row->name);
     if (params->arch == RF_ARCH_GEMMA2 || params->arch == RF_ARCH_GEMMA3)
         params->embedding_scale = sqrtf((float)params->n_embd);
     if (!row->period || params->layer_flags) return;

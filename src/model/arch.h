@@ -9,7 +9,7 @@
 enum rf_arch_keys {
     RF_KEYS_SCALES = 1, /* factors of embeddings, residuals, scores and logits */
     RF_KEYS_CAPS = 2,   /* caps of scores and logits */
-    RF_KEYS_WINDOW = 4  /* a sliding window counts, though no key of a layer says so */
+    RF_KEYS_WINDOW = 4  /* a sliding window */
 };
 
 struct rf_arch_row {

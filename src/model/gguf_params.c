@@ -89,14 +89,15 @@ static void read_rope_scaling(struct rf_gguf *gguf)
     double attn_factor = rf_gguf_float(gguf, ".rope.scaling.attn_factor", 1);
     if (attn_factor == 0) attn_factor = 1;
     params->rope_magnitude = (float)attn_factor;
+    /* phi3's longrope: llama.cpp's converter writes no type, but two tensors of factors. */
+    if (params->arch == RF_ARCH_PHI3)
+        params->n_ctx_short = count(gguf, ".rope.scaling.original_context_length", 0);
     if (rf_str_is(type, "none")) return;
     if (rf_str_is(type, "linear"))
         params->rope_scale = 1.0f / (float)factor;
     else if (rf_str_is(type, "yarn"))
         read_yarn(gguf, factor, attn_factor);
-    else if (rf_str_is(type, "longrope") && params->arch == RF_ARCH_PHI3)
-        params->n_ctx_short = count(gguf, ".rope.scaling.original_context_length", 0);
-    else
+    else if (!rf_str_is(type, "longrope") || params->arch != RF_ARCH_PHI3)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "%s.rope.scaling.type is \"%.*s\"; none, linear, yarn and llama3 (as "
                "rope_freqs.weight) are supported, of phi3 also longrope",
@@ -145,6 +146,26 @@ static void refuse_variants(struct rf_gguf *gguf)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is not supported", gguf->key);
 }
 
+/* Which layers have a window, where the file says so: every n-th has none, or a flag for each. */
+static void read_window_pattern(struct rf_gguf *gguf)
+{
+    static const char key[] = ".attention.sliding_window_pattern";
+    struct rf_params *params = &gguf->reading->source->params;
+    const struct rf_arch_row *row = rf_arch_row(params->arch);
+    const struct rf_gguf_value *value = rf_gguf_find(gguf, key);
+    if (!value || !row->period) return;
+    int is_list = value->type == RF_GGUF_ARRAY;
+    if (is_list) value = rf_gguf_array(gguf, key, RF_GGUF_BOOL);
+    int32_t period = is_list ? 0 : count(gguf, key, row->period);
+    if (value && is_list && value->count != (uint64_t)params->n_layer)
+        rf_bad(gguf->reading, RF_ERR_FORMAT,
+               "key %s has %" PRIu64 " elements for %" PRId32 " layers", gguf->key, value->count,
+               params->n_layer);
+    uint8_t *flags = gguf->reading->code ? NULL : rf_arch_own_flags(gguf->reading);
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        flags[i] = row->flags[is_list ? !value->data[i] : i % period == period - 1];
+}
+
 /* Factors and caps. Those of an architecture without such keys were refused. */
 static void read_scales(struct rf_gguf *gguf)
 {
@@ -157,6 +178,7 @@ static void read_scales(struct rf_gguf *gguf)
     params->attention_cap = (float)rf_gguf_float(gguf, ".attn_logit_softcapping", 0);
     params->logit_cap = (float)rf_gguf_float(gguf, ".final_logit_softcapping", 0);
     params->window = (int32_t)rf_gguf_integer(gguf, ".attention.sliding_window", 0, INT32_MAX, 0);
+    if (params->window > 0) read_window_pattern(gguf);
     if (params->rope_theta_local > 0)
         params->rope_theta_local =
             (float)rf_gguf_float(gguf, ".rope.freq_base_swa", (double)params->rope_theta_local);
