@@ -15,13 +15,8 @@ static struct rf_op *add(struct rf_program *program, enum rf_op_kind kind, int32
                          enum rf_slot in, enum rf_slot out, const struct rf_weight *weight)
 {
     struct rf_op *op = &program->body[program->n_body++];
-    *op = (struct rf_op){.kind = kind,
-                         .layer = layer,
-                         .n = 1,
-                         .scale = 1,
-                         .in = {in},
-                         .out = {out},
-                         .weight = {weight}};
+    *op = (struct rf_op){
+        .kind = kind, .layer = layer, .n = 1, .in = {in}, .out = {out}, .weight = {weight}};
     return op;
 }
 

@@ -289,42 +289,63 @@ static void read_heads(struct rf_hf *hf, const struct class *class)
         params->rope_dim = (int32_t)(params->head_dim * partial);
 }
 
-/* 1 if element i of a list says so: layer_types, no_rope_layers. */
-static int is_in_list(const struct rf_json *list, int32_t i, const char *text)
+/* What config.json says about layers that differ from most. */
+struct layer_rules {
+    const struct rf_json *types, *ropes; /* layer_types, no_rope_layers; or NULL */
+    int32_t period;                      /* else the last of so many layers differs; or 0 */
+    int32_t n_full;                      /* else the first layers do */
+};
+
+static int is_odd_layer(const struct layer_rules *rules, int32_t i)
 {
-    int64_t number = 1;
-    if (text) return rf_str_is(rf_json_text(rf_json_at(list, (size_t)i)), text);
-    return rf_json_integer(rf_json_at(list, (size_t)i), &number) && number == 0;
+    int64_t has_rope = 1;
+    if (rules->ropes)
+        return rf_json_integer(rf_json_at(rules->ropes, (size_t)i), &has_rope) && !has_rope;
+    if (rules->types)
+        return !rf_str_is(rf_json_text(rf_json_at(rules->types, (size_t)i)), "sliding_attention");
+    return rules->period ? i % rules->period == rules->period - 1 : i < rules->n_full;
 }
 
-/* The flags of layers, where the file lists them or says how often one differs. */
+static struct layer_rules read_rules(struct rf_hf *hf, const struct rf_arch_row *row)
+{
+    const struct rf_params *params = &hf->reading.source->params;
+    struct layer_rules rules = {.period = row->period};
+    if (row->flags[1] & RF_LAYER_NO_ROPE) {
+        rules.ropes = rf_json_get(hf->text, "no_rope_layers");
+        rules.period = get_count(hf, hf->text, "no_rope_layer_interval", row->period);
+    } else if (params->window > 0) {
+        rules.types = rf_json_get(hf->text, "layer_types");
+        if (row->period)
+            rules.period = get_count(hf, hf->text, "sliding_window_pattern", row->period);
+        else if (get_flag(hf, hf->text, "use_sliding_window", 0))
+            rules.n_full = get_count(hf, hf->text, "max_window_layers", 0);
+    }
+    const struct rf_json *list = rules.ropes ? rules.ropes : rules.types;
+    if (list && rf_json_count(list) != (size_t)params->n_layer)
+        rf_bad_part(
+            &hf->reading, file, RF_ERR_FORMAT, "%s is a list of %zu layers, but there are %" PRId32,
+            rules.ropes ? "no_rope_layers" : "layer_types", rf_json_count(list), params->n_layer);
+    return rules;
+}
+
 static void read_layers(struct rf_hf *hf)
 {
     struct rf_params *params = &hf->reading.source->params;
     const struct rf_arch_row *row = rf_arch_row(params->arch);
-    const struct rf_json *types = rf_json_get(hf->text, "layer_types"),
-                         *no_rope = rf_json_get(hf->text, "no_rope_layers");
-    int32_t period = get_count(hf, hf->text, "sliding_window_pattern", row->period);
-    period = get_count(hf, hf->text, "no_rope_layer_interval", period);
-    int32_t full = get_flag(hf, hf->text, "use_sliding_window", 0)
-                       ? get_count(hf, hf->text, "max_window_layers", 0)
-                       : 0;
-    const struct rf_json *list = types ? types : no_rope;
-    if (list && rf_json_count(list) != (size_t)params->n_layer)
-        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                    "layer_types or no_rope_layers is of %zu layers, not of %" PRId32,
-                    rf_json_count(list), params->n_layer);
-    if (hf->reading.code || !(row->period || (params->window && (types || full)))) return;
+    struct layer_rules rules = read_rules(hf, row);
+    if (hf->reading.code || (!row->period && !rules.types && !rules.n_full)) return;
+    static const uint8_t usual[] = {RF_LAYER_WINDOW, 0};
     uint8_t *flags = rf_arch_own_flags(&hf->reading);
-    for (int32_t i = 0; flags && i < params->n_layer; i++) {
-        int is_odd = period > 0 && i % period == period - 1;
-        if (types && params->window > 0)
-            is_odd = row->period > 0 && !is_in_list(types, i, "sliding_attention");
-        if (no_rope && row->flags[1] & RF_LAYER_NO_ROPE) is_odd = is_in_list(no_rope, i, NULL);
-        flags[i] = row->period ? row->flags[is_odd] : RF_LAYER_WINDOW;
-        if (!row->period && types ? !is_in_list(types, i, "sliding_attention") : i < full)
-            flags[i] = 0;
-    }
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        flags[i] = (row->period ? row->flags : usual)[is_odd_layer(&rules, i)];
+}
+
+/* Gemma2's class has caps where the file is silent. */
+static float read_cap(struct rf_hf *hf, const char *key, double of_gemma2)
+{
+    int is_silent =
+        !rf_json_has(hf->text, key) && hf->reading.source->params.arch == RF_ARCH_GEMMA2;
+    return (float)get_number(hf, hf->text, key, is_silent ? of_gemma2 : 0);
 }
 
 /* Factors, caps and windows. */
@@ -339,19 +360,17 @@ static void read_scales(struct rf_hf *hf, const struct class *class)
         params->logit_scale = (float)(1 / get_number(hf, hf->text, "logits_scaling", 1));
     }
     if (keys & RF_KEYS_CAPS) {
-        double otherwise = params->arch == RF_ARCH_GEMMA2; /* its class has caps */
-        params->attention_cap =
-            (float)get_number(hf, hf->text, "attn_logit_softcapping",
-                              rf_json_has(hf->text, "attn_logit_softcapping") ? 0 : 50 * otherwise);
-        params->logit_cap = (float)get_number(
-            hf, hf->text, "final_logit_softcapping",
-            rf_json_has(hf->text, "final_logit_softcapping") ? 0 : 30 * otherwise);
+        params->attention_cap = read_cap(hf, "attn_logit_softcapping", 50);
+        params->logit_cap = read_cap(hf, "final_logit_softcapping", 30);
         double scalar = get_number(hf, hf->text, "query_pre_attn_scalar", 256);
         params->attention_scale = 1.0f / sqrtf((float)scalar);
         hf->adds_one = 1;
     }
+    /* An absent key is the classes' 4096, but for Phi3; a null is no window. */
+    int32_t otherwise =
+        params->arch == RF_ARCH_PHI3 || rf_json_has(hf->text, "sliding_window") ? 0 : 4096;
     if (get_flag(hf, hf->text, "use_sliding_window", class->has_window))
-        params->window = get_count(hf, hf->text, "sliding_window", 0);
+        params->window = get_count(hf, hf->text, "sliding_window", otherwise);
 }
 
 void rf_hf_check_vocab_size(struct rf_hf *hf)

@@ -82,6 +82,25 @@ static void check_floats(struct rf_reading *reading, const struct rf_params *par
                    (double)floats[i].value);
 }
 
+/* Those that are 0 where the architecture has none. */
+static void check_factors(struct rf_reading *reading, const struct rf_params *params)
+{
+    const struct {
+        const char *what;
+        float value;
+    } factors[] = {{"factor of the embeddings", params->embedding_scale},
+                   {"factor of the residuals", params->residual_scale},
+                   {"factor of the scores", params->attention_scale},
+                   {"factor of the logits", params->logit_scale},
+                   {"cap of the scores", params->attention_cap},
+                   {"cap of the logits", params->logit_cap},
+                   {"base frequency of the local rotation", params->rope_theta_local}};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (!isfinite(factors[i].value) || factors[i].value < 0.0f)
+            rf_bad(reading, RF_ERR_FORMAT, "the %s is %g; it must be a number from 0 on",
+                   factors[i].what, (double)factors[i].value);
+}
+
 int rf_params_check(struct rf_reading *reading)
 {
     const struct rf_params *params = &reading->source->params;
@@ -101,6 +120,7 @@ int rf_params_check(struct rf_reading *reading)
                "; it must be even and at most the head dimension, %" PRId32,
                params->rope_dim, params->head_dim);
     check_floats(reading, params);
+    check_factors(reading, params);
     return reading->code;
 }
 
