@@ -29,7 +29,7 @@ struct gpu_view {
     struct gpu_backend *backend;
     const struct rf_params *params;
     int32_t window; /* the narrowest of the program; 0: none */
-    int is_ready; /* the first pass has made what follows */
+    int is_ready;   /* the first pass has made what follows */
 
     struct gpu_rows slots[RF_MAX_SLOTS];
     float *rotations;

@@ -29,8 +29,8 @@ struct rf_hf {
     struct rf_json *config, *generation_config, *tokenizer_config, *tokenizer, *chat_template;
     const struct rf_json *text; /* config, or its part for the text model */
     int has_vision;             /* tensors that are not the text model's are left out */
-    int is_tied;  /* the output head is the embedding */
-    int adds_one; /* weights w of norms count as 1 + w */
+    int is_tied;                /* the output head is the embedding */
+    int adds_one;               /* weights w of norms count as 1 + w */
 };
 
 /* Reads a folder, or one .safetensors file of it: `shard` is then the file's name in the folder,
