@@ -103,6 +103,7 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
     slot->width = shape->width;
     slot->pairs = (shape->width + GPU_PAIR - 1) / GPU_PAIR;
     size_t padded = (size_t)slot->pairs * GPU_PAIR;
+    if (!shape->width) return 0;
     if (!shape->is_operand) {
         slot->f32 =
             gpu_take(view->backend, rows * (size_t)shape->width * sizeof(float), "a view", error);

@@ -222,6 +222,11 @@ static int load_tensor(struct load *load, const struct rf_weight_request *reques
     case RF_WEIGHT_MATRIX: return load_matrix(load, request, weight, error);
     case RF_WEIGHT_VECTOR: return load_vector(load, request, weight, error);
     case RF_WEIGHT_TABLE: break;
+    case RF_WEIGHT_ROUTER:
+    case RF_WEIGHT_EXPERTS:
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "tensor %s: models with experts run on the processor only (--device cpu)",
+                       tensor->name);
     }
     /* With casts, embeddings are the same as if the file itself held the cast. */
     int as_stored =

@@ -203,6 +203,8 @@ typedef struct riffle_model_info {
     int32_t activation_bits;        /* of quantised weights' input rows: 8 or 16 */
     const char *device;             /* "cpu", "cuda:0" */
     const char *device_note;        /* why "auto" chose the processor, a sentence; else "" */
+    /* Feed-forwards of a layer, and how many of them a token uses; 0: all use the same one. */
+    int32_t n_expert, n_expert_used;
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,

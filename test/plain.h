@@ -47,6 +47,11 @@ struct row {
     const struct rf_rows *group;
 };
 
+struct plain_choice {
+    int32_t expert;
+    double share;
+};
+
 struct plain_view {
     struct rf_view base;
     struct plain_queue *queue;
@@ -59,6 +64,7 @@ struct plain_view {
     double *scores;                    /* [n_scores] of a row's attention */
     const float **entries;             /* [n_scores] that it sees */
     size_t n_scores;
+    struct plain_choice *choices; /* [max_rows][n_expert_used], greatest share first */
 
     struct rf_pass pass; /* the last one submitted */
     int is_pending;      /* it is not done */
@@ -138,6 +144,8 @@ int plain_sync(struct rf_view *view, struct rf_error *error);
 int plain_logits(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
 int plain_tap(struct rf_view *view, int32_t tap, int32_t i, const float **row,
               struct rf_error *error);
+/* The rows that a buffer has for each row of a pass. */
+int32_t plain_rows_of(const struct plain_view *view, enum rf_slot slot);
 /* While the device works: does the view's submitted pass. NULL: nothing. */
 void plain_finish(struct plain_view *view);
 

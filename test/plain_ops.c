@@ -62,22 +62,25 @@ static void round_operand(const struct plain_view *view, const struct rf_weight 
         for (size_t j = 0; j < weight->columns; j++) view->rounded[j] = round_bf16(x[j]);
 }
 
-static void linear(const struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out)
+/* With the matrices of one expert of n, or of 1. */
+static void linear(const struct plain_view *view, const struct rf_op *op, int32_t in, int32_t out,
+                   size_t expert, size_t n)
 {
     const float *x = plain_row(view, op->in[0], in);
     for (int32_t l = 0; l < op->n; l++) {
         const struct rf_weight *weight = op->weight[l];
         float *y = plain_row(view, op->out[l], out);
         double *sums = view->sums;
+        size_t rows = weight->rows / n, first = expert * rows;
         round_operand(view, weight, x);
-        for (size_t o = 0; o < weight->rows; o++) sums[o] = 0;
+        for (size_t o = 0; o < rows; o++) sums[o] = 0;
         for (size_t j = 0; j < weight->columns; j++) {
-            const float *column = weight->values + j * weight->rows;
+            const float *column = weight->values + j * weight->rows + first;
             double operand = (double)view->rounded[j];
-            for (size_t o = 0; o < weight->rows; o++) sums[o] += (double)column[o] * operand;
+            for (size_t o = 0; o < rows; o++) sums[o] += (double)column[o] * operand;
         }
-        for (size_t o = 0; o < weight->rows; o++) {
-            double bias = op->bias[l] ? (double)op->bias[l]->values[o] : 0.0;
+        for (size_t o = 0; o < rows; o++) {
+            double bias = op->bias[l] ? (double)op->bias[l]->values[first + o] : 0.0;
             y[o] = (op->accumulate ? y[o] : 0.0f) + (float)(sums[o] + bias);
         }
     }
@@ -203,8 +206,69 @@ static void gate(const struct plain_view *view, const struct rf_op *op, int32_t 
 {
     const float *gate = plain_row(view, op->in[0], i), *up = plain_row(view, op->in[1], i);
     float *out = plain_row(view, op->out[0], i);
-    for (int32_t j = 0; j < view->base.shape.program->slots[op->out[0]].width; j++)
-        out[j] = (float)(gate_of(op, (double)gate[j]) * (double)up[j]);
+    for (int32_t j = 0; j < view->base.shape.program->slots[op->out[0]].width; j++) {
+        double cap = (double)op->cap, g = (double)gate[j], u = (double)up[j];
+        if (cap > 0) {
+            double alpha = (double)op->scale;
+            g = fmin(g, cap);
+            out[j] = (float)(g / (1.0 + exp(-alpha * g)) * (fmax(-cap, fmin(u, cap)) + 1));
+        } else {
+            out[j] = (float)(gate_of(op, g) * u);
+        }
+    }
+}
+
+/* ---- experts: row i's are the rows i * n_expert_used + r of buffers by expert ---- */
+
+/* The expert that is better than all others but those that are better than `last`. */
+static int32_t next_best(const float *values, int32_t n, int32_t last)
+{
+    int32_t best = -1;
+    for (int32_t e = 0; e < n; e++) {
+        int is_worse =
+            last < 0 || values[e] < values[last] || (values[e] == values[last] && e > last);
+        if (is_worse && (best < 0 || values[e] > values[best])) best = e;
+    }
+    return best;
+}
+
+static void choose_experts(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const struct rf_params *params = view->params;
+    const float *values = plain_row(view, op->in[0], i), *x = plain_row(view, op->in[1], i);
+    struct plain_choice *choices = view->choices + i * params->n_expert_used;
+    double all = 0, chosen = 0;
+    for (int32_t r = 0; r < params->n_expert_used; r++) {
+        choices[r].expert = next_best(values, params->n_expert, r ? choices[r - 1].expert : -1);
+        choices[r].share =
+            exp((double)values[choices[r].expert] - (double)values[choices[0].expert]);
+        chosen += choices[r].share;
+        memcpy(plain_row(view, op->out[0], i * params->n_expert_used + r), x,
+               (size_t)params->n_embd * sizeof *x);
+    }
+    for (int32_t e = 0; e < params->n_expert; e++)
+        all += exp((double)values[e] - (double)values[choices[0].expert]);
+    for (int32_t r = 0; r < params->n_expert_used; r++)
+        choices[r].share /= params->expert_norm ? chosen : all;
+}
+
+static void expert_linear(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    int32_t used = view->params->n_expert_used;
+    for (int32_t at = i * used; at < (i + 1) * used; at++)
+        linear(view, op, at, at, (size_t)view->choices[at].expert, (size_t)view->params->n_expert);
+}
+
+static void sum_experts(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    int32_t used = view->params->n_expert_used;
+    float *out = plain_row(view, op->out[0], i);
+    for (int32_t j = 0; j < view->params->n_embd; j++) {
+        double sum = 0;
+        for (int32_t at = i * used; at < (i + 1) * used; at++)
+            sum += view->choices[at].share * (double)plain_row(view, op->in[0], at)[j];
+        out[j] += (float)sum;
+    }
 }
 
 /* From row `in` of the operation's inputs to row `out` of its results: the same but in the head. */
@@ -217,13 +281,20 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
         rms_norm(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
                  op->weight[0]->values, width, view->params->rms_eps);
         break;
-    case RF_OP_LINEAR: linear(view, op, in, out); break;
+    case RF_OP_LINEAR: linear(view, op, in, out, 0, 1); break;
     case RF_OP_ROPE_STORE: rope_store(view, op, in); break;
     case RF_OP_ATTENTION: attention(view, op, in); break;
     case RF_OP_SILU_GATE:
-    case RF_OP_GELU_GATE: gate(view, op, in); break;
+    case RF_OP_GELU_GATE: {
+        int32_t n = plain_rows_of(view, op->out[0]);
+        for (int32_t i = in * n; i < (in + 1) * n; i++) gate(view, op, i);
+        break;
+    }
     case RF_OP_ADD: add_row(view, op, in); break;
     case RF_OP_CAP: cap_row(view, op, in); break;
+    case RF_OP_CHOOSE_EXPERTS: choose_experts(view, op, in); break;
+    case RF_OP_EXPERT_LINEAR: expert_linear(view, op, in); break;
+    case RF_OP_SUM_EXPERTS: sum_experts(view, op, in); break;
     case RF_OP_COPY:
         memcpy(plain_row(view, op->out[0], out), plain_row(view, op->in[0], in),
                width * sizeof(float));

@@ -35,9 +35,15 @@ void plain_view_free(struct rf_view *base)
     rf_free(backend->allocator, view->turns);
     rf_free(backend->allocator, view->sums);
     rf_free(backend->allocator, view->rounded);
+    rf_free(backend->allocator, view->choices);
     rf_free(backend->allocator, view->scores);
     rf_free(backend->allocator, (void *)view->entries);
     rf_free(backend->allocator, view);
+}
+
+int32_t plain_rows_of(const struct plain_view *view, enum rf_slot slot)
+{
+    return view->base.shape.program->slots[slot].by_expert ? view->params->n_expert_used : 1;
 }
 
 /* What the device computes with. */
@@ -50,6 +56,8 @@ static int take_slots(struct plain_view *view, struct rf_error *error)
     for (int32_t s = 0; !code && s < program->n_slots; s++) {
         int32_t rows =
             s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows;
+        if (!program->slots[s].width) continue;
+        rows *= plain_rows_of(view, (enum rf_slot)s);
         view->slots[s] =
             plain_memory_take(plain_memory_of(backend),
                               (size_t)rows * (size_t)program->slots[s].width, "a view", error);
@@ -72,7 +80,9 @@ static int take_host_memory(struct plain_view *view, struct rf_error *error)
     view->rounded = rf_malloc(allocator, widest, sizeof(float), "view", error);
     view->logits = rf_malloc(allocator, (size_t)view->base.shape.max_logits,
                              (size_t)view->params->n_vocab * sizeof(float), "view", error);
-    int is_short = !view->turns || !view->sums || !view->rounded || !view->logits;
+    view->choices = rf_malloc(allocator, rows * (size_t)view->params->n_expert_used,
+                              sizeof *view->choices, "view", error);
+    int is_short = !view->choices || !view->turns || !view->sums || !view->rounded || !view->logits;
     for (int32_t t = 0; !is_short && t < program->n_slots - RF_SLOT_TAP; t++) {
         view->taps[t] =
             rf_malloc(allocator, rows,

@@ -23,6 +23,11 @@ static int is_quantised(enum rf_dtype dtype)
     return rf_dtype_info(dtype)->block_elems > 1;
 }
 
+static int is_matrix_role(enum rf_weight_role role)
+{
+    return role != RF_WEIGHT_VECTOR && role != RF_WEIGHT_TABLE;
+}
+
 /* The values of a tensor as the model computes with them, [rows][columns] in host memory. */
 static int read_values(const struct rf_weight_request *request, float *values, uint8_t *cast)
 {
@@ -30,7 +35,7 @@ static int read_values(const struct rf_weight_request *request, float *values, u
     enum rf_dtype from = tensor->dtype, to = from;
     const void *data = tensor->data;
     size_t n = (size_t)rf_tensor_elements(tensor);
-    int is_matrix = request->role == RF_WEIGHT_MATRIX;
+    int is_matrix = is_matrix_role(request->role);
     if (is_matrix) to = type_in_form(from, request->form, tensor->ne[0]);
     if (to != from) {
         rf_cast_values(rf_kernels(RF_TIER_SCALAR), target_of(request->form), from, data, to, cast,
@@ -57,7 +62,7 @@ static int load_tensor(struct rf_backend *backend, const struct rf_weight_reques
     weight->is_quantised = read_values(request, values, (uint8_t *)(values + n));
     begin_work(backend);
     weight->values = plain_memory_take(plain_memory_of(backend), n, "weights", error);
-    if (weight->values && request->role != RF_WEIGHT_MATRIX)
+    if (weight->values && !is_matrix_role(request->role))
         memcpy(weight->values, values, n * sizeof *values);
     else if (weight->values)
         for (size_t i = 0; i < n; i++)

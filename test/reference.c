@@ -53,9 +53,11 @@ struct matrix {
 
 struct layer_weights {
     float *attn_norm, *ffn_norm;
-    struct matrix q, k, v, o, gate, up, down; /* q: [n_head * head_dim][n_embd], and so on */
-    float *bq, *bk, *bv;                      /* NULL without qkv_bias */
-    float *q_norm, *k_norm;                   /* [head_dim]; NULL without qk_norm */
+    struct matrix q, k, v, o;     /* q: [n_head * head_dim][n_embd], and so on */
+    struct matrix gate, up, down; /* of all experts, one after the other, if there are such */
+    struct matrix router;         /* [n_expert][n_embd] */
+    float *bq, *bk, *bv;          /* NULL without qkv_bias */
+    float *q_norm, *k_norm;       /* [head_dim]; NULL without qk_norm */
 };
 
 struct weights {
@@ -117,13 +119,17 @@ static int weights_load(struct weights *w, const struct rf_source *source,
         load_matrix(w, source, p->tied_output ? "token_embd.weight" : "output.weight", rounding);
     for (int l = 0; l < p->n_layer && !w->failed; l++) {
         struct layer_weights *layer = &w->layers[l];
+        int experts = p->n_expert > 0;
         const struct {
             struct matrix *matrix;
             const char *name;
-        } matrices[] = {{&layer->q, "attn_q.weight"},      {&layer->k, "attn_k.weight"},
-                        {&layer->v, "attn_v.weight"},      {&layer->o, "attn_output.weight"},
-                        {&layer->gate, "ffn_gate.weight"}, {&layer->up, "ffn_up.weight"},
-                        {&layer->down, "ffn_down.weight"}};
+        } matrices[] = {{&layer->q, "attn_q.weight"},
+                        {&layer->k, "attn_k.weight"},
+                        {&layer->v, "attn_v.weight"},
+                        {&layer->o, "attn_output.weight"},
+                        {&layer->gate, experts ? "ffn_gate_exps.weight" : "ffn_gate.weight"},
+                        {&layer->up, experts ? "ffn_up_exps.weight" : "ffn_up.weight"},
+                        {&layer->down, experts ? "ffn_down_exps.weight" : "ffn_down.weight"}};
         const struct {
             float **vector;
             const char *name;
@@ -139,6 +145,9 @@ static int weights_load(struct weights *w, const struct rf_source *source,
         for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
             *matrices[i].matrix =
                 load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
+        if (experts)
+            layer->router = load_matrix(w, source, name_in_layer(full, l, "ffn_gate_inp.weight"),
+                                        rounding == REFERENCE_EXACT ? rounding : REFERENCE_BF16);
         for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
             if (vectors[i].exists)
                 *vectors[i].vector = load(w, source, name_in_layer(full, l, vectors[i].name), 0);
@@ -225,6 +234,8 @@ struct state {
     float *x, *normed, *q, *heads,
         *out;             /* x, normed, out: [n_embd]; q, heads: [n_head * head_dim] */
     float *gate, *up;     /* [n_ff] */
+    float *routed;        /* [n_expert] */
+    double *sum;          /* [n_embd], of experts */
     float *rounded;       /* the widest input of a linear layer */
     float *keys, *values; /* [n_layer][n_tokens][n_head_kv * head_dim] */
     double *score;        /* [n_tokens] */
@@ -242,13 +253,15 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->heads = calloc(n_q, sizeof(float));
     s->gate = calloc((size_t)p->n_ff, sizeof(float));
     s->up = calloc((size_t)p->n_ff, sizeof(float));
+    s->sum = calloc(n_embd, sizeof(double));
+    s->routed = calloc((size_t)p->n_expert + 1, sizeof(float));
     s->rounded = calloc(n_embd + n_q + (size_t)p->n_ff, sizeof(float));
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
     s->score = calloc((size_t)n_tokens, sizeof(double));
     int done = s->x && s->normed && s->out && s->q && s->heads && s->gate && s->up && s->rounded &&
                s->keys && s->values;
-    return done && s->score ? 0 : -1;
+    return done && s->score && s->routed && s->sum ? 0 : -1;
 }
 
 static void state_free(struct state *s)
@@ -260,6 +273,8 @@ static void state_free(struct state *s)
     free(s->heads);
     free(s->gate);
     free(s->up);
+    free(s->routed);
+    free(s->sum);
     free(s->rounded);
     free(s->keys);
     free(s->values);
@@ -301,16 +316,67 @@ static void attention_block(struct state *s, const struct rf_params *p,
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 
-/* x += W_down (silu(W_gate norm(x)) * W_up norm(x)). */
+static struct matrix of_expert(const struct matrix *all, int expert, int n_out, int n_in)
+{
+    return (struct matrix){all->values + (size_t)expert * (size_t)n_out * (size_t)n_in,
+                           all->round_input};
+}
+
+/* out = W_down (silu(W_gate normed) * W_up normed), with an expert's matrices. */
+static void feed_forward(struct state *s, const struct rf_params *p, const struct layer_weights *w,
+                         int expert)
+{
+    struct matrix gate = of_expert(&w->gate, expert, p->n_ff, p->n_embd),
+                  up = of_expert(&w->up, expert, p->n_ff, p->n_embd),
+                  down = of_expert(&w->down, expert, p->n_embd, p->n_ff);
+    linear(s->gate, &gate, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
+    linear(s->up, &up, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
+    for (int i = 0; i < p->n_ff; i++)
+        s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
+    linear(s->out, &down, NULL, s->gate, p->n_embd, p->n_ff, s->rounded);
+}
+
+/* The expert that `rank` others come before: with greater values, or equal ones and lower numbers.
+ */
+static int ranked(const float *values, int n, int rank)
+{
+    for (int e = 0; e < n; e++) {
+        int before = 0;
+        for (int i = 0; i < n; i++)
+            before += values[i] > values[e] || (values[i] == values[e] && i < e);
+        if (before == rank) return e;
+    }
+    return 0;
+}
+
+/* x += the sum of the chosen experts' results, each times its share. */
+static void experts_block(struct state *s, const struct rf_params *p, const struct layer_weights *w)
+{
+    double all = 0, chosen = 0;
+    linear(s->routed, &w->router, NULL, s->normed, p->n_expert, p->n_embd, s->rounded);
+    double most = (double)s->routed[ranked(s->routed, p->n_expert, 0)];
+    for (int e = 0; e < p->n_expert; e++) all += exp((double)s->routed[e] - most);
+    for (int r = 0; r < p->n_expert_used; r++)
+        chosen += exp((double)s->routed[ranked(s->routed, p->n_expert, r)] - most);
+    for (int i = 0; i < p->n_embd; i++) s->sum[i] = 0;
+    for (int r = 0; r < p->n_expert_used; r++) {
+        int e = ranked(s->routed, p->n_expert, r);
+        double share = exp((double)s->routed[e] - most) / (p->expert_norm ? chosen : all);
+        feed_forward(s, p, w, e);
+        for (int i = 0; i < p->n_embd; i++) s->sum[i] += share * (double)s->out[i];
+    }
+    for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)s->sum[i];
+}
+
 static void feed_forward_block(struct state *s, const struct rf_params *p,
                                const struct layer_weights *w)
 {
     rms_norm(s->normed, s->x, w->ffn_norm, p->n_embd, p->rms_eps);
-    linear(s->gate, &w->gate, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
-    linear(s->up, &w->up, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
-    for (int i = 0; i < p->n_ff; i++)
-        s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
-    linear(s->out, &w->down, NULL, s->gate, p->n_embd, p->n_ff, s->rounded);
+    if (p->n_expert) {
+        experts_block(s, p, w);
+        return;
+    }
+    feed_forward(s, p, w, 0);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 

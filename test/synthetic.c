@@ -114,7 +114,7 @@ static void add(struct synthetic *s, const char *name, enum rf_dtype dtype, int3
     snprintf(s->names[i], NAME_BYTES, "%s", name);
     s->tensors[i] = (struct rf_tensor){.name = s->names[i],
                                        .dtype = dtype,
-                                       .n_dims = n_out > 1 ? 2 : 1,
+                                       .n_dims = n_out > 1 ? 2 : 1, /* add_experts: 3 */
                                        .ne = {n_in, n_out, 1, 1},
                                        .data = data,
                                        .bytes = bytes};
@@ -126,6 +126,39 @@ static void add_matrix(struct synthetic *s, const char *name, int32_t n_in, int3
     add(s, name, s->types[s->n_matrices++ % s->n_types], n_in, n_out, 0, 1.7f / sqrtf((float)n_in));
 }
 
+/* The matrices of all experts, one after the other. */
+static void add_experts(struct synthetic *s, const char *name, int32_t n_in, int32_t n_out)
+{
+    int32_t n = s->source.params.n_expert, i = s->source.n_tensors;
+    add_matrix(s, name, n_in, n_out * n);
+    s->tensors[i].n_dims = 3;
+    s->tensors[i].ne[1] = n_out;
+    s->tensors[i].ne[2] = n;
+}
+
+/* Matrices between the norm and the residual stream. */
+static void add_feed_forward(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    const struct {
+        const char *name;
+        int32_t n_in, n_out;
+    } matrices[] = {{"ffn_gate", p->n_embd, p->n_ff},
+                    {"ffn_up", p->n_embd, p->n_ff},
+                    {"ffn_down", p->n_ff, p->n_embd}};
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s%s.weight", layer, matrices[i].name,
+                 p->n_expert ? "_exps" : "");
+        if (p->n_expert)
+            add_experts(s, name, matrices[i].n_in, matrices[i].n_out);
+        else
+            add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
+    }
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", layer);
+    if (p->n_expert) add(s, name, RF_F32, p->n_embd, p->n_expert, 0, 4 / sqrtf((float)p->n_embd));
+}
+
 static void add_layer(struct synthetic *s, int32_t layer)
 {
     const struct rf_params *p = &s->source.params;
@@ -133,10 +166,10 @@ static void add_layer(struct synthetic *s, int32_t layer)
     const struct {
         const char *name;
         int32_t n_in, n_out;
-    } matrices[] = {{"attn_q", p->n_embd, n_q},       {"attn_k", p->n_embd, n_kv},
-                    {"attn_v", p->n_embd, n_kv},      {"attn_output", n_q, p->n_embd},
-                    {"ffn_gate", p->n_embd, p->n_ff}, {"ffn_up", p->n_embd, p->n_ff},
-                    {"ffn_down", p->n_ff, p->n_embd}};
+    } matrices[] = {{"attn_q", p->n_embd, n_q},
+                    {"attn_k", p->n_embd, n_kv},
+                    {"attn_v", p->n_embd, n_kv},
+                    {"attn_output", n_q, p->n_embd}};
     char name[NAME_BYTES];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
@@ -145,6 +178,7 @@ static void add_layer(struct synthetic *s, int32_t layer)
         snprintf(name, sizeof name, "blk.%d.%s.bias", layer, matrices[i].name);
         add(s, name, RF_F32, matrices[i].n_out, 1, 0, 0.5f);
     }
+    add_feed_forward(s, layer);
     static const char *const norms[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
     for (int i = 0; i < (p->qk_norm ? 4 : 2); i++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, norms[i]);

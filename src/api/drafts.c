@@ -16,7 +16,7 @@ enum {
 
 static double bits(const struct rf_weight_cost *cost)
 {
-    return cost->n_params ? 8.0 * (double)cost->pass_bytes / (double)cost->n_params : 0.0;
+    return cost->n_params ? 8.0 * (double)cost->all_bytes / (double)cost->n_params : 0.0;
 }
 
 static struct rf_chain_level *add_level(struct rf_chain *chain, enum rf_level_kind kind,

@@ -174,6 +174,17 @@ static void guess_attention(const struct riffle_session *session, const struct p
     level->window = part->sequence ? rf_sequence_n_ctx(part->sequence) : 0;
 }
 
+/* What makes more rows dearer: they choose more experts. */
+static void guess_experts(const struct riffle_model *model, const struct draft_weights *weights,
+                          struct rf_level *level)
+{
+    const struct rf_weight_cost *cost = weights->model ? &weights->cost : &model->cost;
+    const struct rf_params *params = &(weights->source ? weights->source : model->source)->params;
+    if (!params->n_expert) return;
+    level->experts = (double)cost->expert_bytes / (double)cost->pass_bytes;
+    level->experts_left = 1.0 - (double)params->n_expert_used / (double)params->n_expert;
+}
+
 int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
                    struct rf_error *error)
 {
@@ -200,7 +211,10 @@ int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
         struct opening opening = {session, &levels->chain.levels[l], weights, part, &made[l]};
         code = open_level(&opening, error);
         if (weights->model) made[l].cost = guess_cost(model, &levels->chain.levels[l], weights);
-        if (!code && made[l].has_passes) guess_attention(session, part, weights, &made[l]);
+        if (!code && made[l].has_passes) {
+            guess_attention(session, part, weights, &made[l]);
+            guess_experts(model, weights, &made[l]);
+        }
     }
     if (!code)
         code = rf_cascade_new(&levels->cascade, made, levels->n_levels, session->sequence,

@@ -277,6 +277,8 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .activation_bits = rf_api_activation_bits(model),
         .device = model->device_name,
         .device_note = model->device_note,
+        .n_expert = params->n_expert,
+        .n_expert_used = params->n_expert_used,
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

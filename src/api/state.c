@@ -52,6 +52,16 @@ static uint64_t tensor_checksum(uint64_t sum, const struct rf_tensor *tensor)
     sum = checksum(sum, tensor->name, strlen(tensor->name));
     sum = checksum(sum, &tensor->dtype, sizeof tensor->dtype);
     sum = checksum(sum, tensor->ne, sizeof tensor->ne);
+    if (tensor->scattered) { /* a value of the middle row of each expert */
+        size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
+        value = value < tensor->scattered->value_bytes ? value : tensor->scattered->value_bytes;
+        for (int64_t e = 0; e < tensor->ne[2]; e++)
+            sum = checksum(sum,
+                           tensor->scattered->experts[e] +
+                               (size_t)tensor->ne[1] / 2 * tensor->scattered->row_bytes,
+                           value);
+        return sum;
+    }
     if (tensor->bytes <= SAMPLES * SAMPLE_BYTES) return checksum(sum, data, (size_t)tensor->bytes);
     uint64_t step = (tensor->bytes - SAMPLE_BYTES) / (SAMPLES - 1);
     for (uint64_t i = 0; i < SAMPLES; i++) sum = checksum(sum, data + i * step, SAMPLE_BYTES);
@@ -64,10 +74,11 @@ static uint64_t fingerprint(const riffle_model *model)
     const struct rf_source *source = model->source;
     const struct rf_params *params = &source->params;
     const int32_t shape[] = {
-        params->n_layer,          params->n_embd,   params->n_head,
-        params->n_head_kv,        params->head_dim, params->n_ff,
-        params->n_vocab,          params->rope_dim, (int32_t)params->rope_style,
-        (int32_t)model->cost.form};
+        params->n_layer,           params->n_embd,   params->n_head,
+        params->n_head_kv,         params->head_dim, params->n_ff,
+        params->n_vocab,           params->rope_dim, (int32_t)params->rope_style,
+        (int32_t)model->cost.form, params->n_expert, params->n_expert_used,
+        params->expert_norm};
     const float floats[] = {params->rms_eps, params->rope_theta, params->rope_scale,
                             params->rope_magnitude};
     uint64_t sum = checksum(0xcbf29ce484222325u, shape, sizeof shape);

@@ -403,6 +403,10 @@ int rf_calibrate(const char *in, const char *out, const struct rf_calibrate_opti
 {
     struct calibration c = {.options = options, .allocator = allocator, .error = error};
     c.source = options->source;
+    if (c.source->params.n_expert)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "%s: models with experts cannot be calibrated yet; quantise without a text",
+                       c.source->name);
     int code = check_out(in, out, error);
     if (!code) code = made_new(&c);
     if (!code) code = rows_new(&c);

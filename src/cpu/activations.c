@@ -33,9 +33,16 @@ void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t
                  size_t n, const float *x)
 {
     struct rf_pack_args args = {.row = i, .k = operand->width, .x = x, .first = first, .n = n};
+    size_t group = operand->by_expert ? view->expert_rows[i].group : 0;
+    if (operand->by_expert) args.row -= view->experts[group].first;
     if (operand->data) memcpy(buffer_row(operand, i) + first, x, n * sizeof *x);
     for (int form = 0; form < RF_OPERAND_COUNT; form++) {
+        if (!operand->forms[form]) continue;
         args.packed = operand->forms[form];
-        if (args.packed) view->kernels->pack[form](&args);
+        if (operand->by_expert)
+            args.packed =
+                (char *)operand->forms[form] +
+                rf_cpu_expert_operand_at(view, (enum rf_operand)form, group, operand->width);
+        view->kernels->pack[form](&args);
     }
 }

@@ -20,16 +20,22 @@ struct rf_weight {
     enum rf_format format;
     const void *data; /* NULL: no matrix */
     size_t ld;
-    const float *f32;              /* a vector [columns], or NULL */
+    const void **experts; /* a matrix of this shape for each, of which `data` is the first; NULL */
+    const float *f32;     /* a vector [columns], or NULL */
     const struct rf_tensor *table; /* read from the file row by row, or NULL */
     enum rf_weight_form table_form;
 };
 
-/* A matrix from `row` on, a multiple of a panel's rows. */
+/* Bytes from a matrix's beginning to `row`, a multiple of a panel's rows. */
+static inline size_t weight_offset(const struct rf_weight *weight, size_t row)
+{
+    return weight->format == RF_FORMAT_BF16 ? row * weight->ld * sizeof(uint16_t)
+                                            : row / RF_PANEL_ROWS * weight->ld;
+}
+
 static inline const void *weight_at(const struct rf_weight *weight, size_t row)
 {
-    if (weight->format == RF_FORMAT_BF16) return (const uint16_t *)weight->data + row * weight->ld;
-    return (const char *)weight->data + row / RF_PANEL_ROWS * weight->ld;
+    return (const char *)weight->data + weight_offset(weight, row);
 }
 
 static inline size_t weight_row_bytes(const struct rf_weight *weight)
@@ -55,7 +61,8 @@ struct cpu_weights {
     struct rf_weights base;
     struct rf_weight *tensors; /* of all requests */
     size_t n_tensors;
-    void *converted; /* one block for all that is not used in place */
+    const void **experts; /* of all tensors */
+    void *converted;      /* one block for all that is not used in place */
 };
 
 /* The items of a share (platform/team.h) one by one, and then a barrier. Their cost is not
@@ -169,6 +176,7 @@ struct cpu_buffer {
                                       that is wanted */
     size_t row_bytes;              /* of an F32 buffer */
     size_t width;
+    int by_expert; /* rows are those of the experts (experts.c) */
 };
 
 /* A row of the current pass. */
@@ -192,6 +200,25 @@ struct cpu_group {
     size_t partials;          /* where its partial results begin, in floats */
     const int32_t *order;     /* [rows->n] its rows, branch by branch */
     const size_t *branch_end; /* of each branch, in `order` */
+};
+
+/* The rows that chose an expert, one behind the other among the rows of buffers by expert. */
+struct cpu_expert {
+    size_t number;
+    size_t first, n; /* rows */
+};
+
+/* A row's expert. */
+struct cpu_choice {
+    int32_t expert;
+    float value; /* of the router; then the share */
+    size_t row;  /* of buffers by expert */
+};
+
+/* A row of buffers by expert. */
+struct cpu_expert_row {
+    size_t row;   /* of the pass */
+    size_t group; /* its expert, of those that are chosen */
 };
 
 struct cpu_owned {
@@ -225,6 +252,13 @@ struct cpu_view {
     float *attended;   /* [max_rows][n_head][head_dim] */
     struct attention_scratch *scratch;
     uint16_t *tree_entries; /* [n_head_kv][RF_TREE_ROWS]: of the current layer, a tree's rows */
+
+    /* experts.c, of the current layer */
+    struct cpu_choice *choices;         /* [max_rows][n_expert_used], greatest share first */
+    struct cpu_expert *experts;         /* [n_experts] that are chosen, ascending */
+    struct cpu_expert_row *expert_rows; /* [n_expert_rows] */
+    size_t *expert_counts;              /* [n_expert] */
+    size_t n_experts, n_expert_rows;
 
     /* The pass at hand. */
     const struct rf_pass *pass;
@@ -261,6 +295,18 @@ int rf_cpu_view_new(struct rf_view **view, struct rf_queue *queue,
 void rf_cpu_view_free(struct rf_view *view);
 int rf_cpu_submit(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
 
+/* The rows that a buffer has in the pass. */
+static inline size_t buffer_rows(const struct cpu_view *view, const struct cpu_buffer *buffer)
+{
+    return buffer->by_expert ? view->n_expert_rows : view->n_rows;
+}
+
+/* Rows that a worker takes at a time. */
+static inline size_t rows_grain(size_t n_rows)
+{
+    return n_rows <= RF_FEW_ROWS ? 1 : 4;
+}
+
 /* How `total` weight rows of at most row_bytes each are shared and computed. All rows of a prompt
  * are computed with one piece of weights after another; with few rows, weights are read in long
  * streams. Both sizes are multiples of a panel's rows. */
@@ -270,6 +316,20 @@ struct cpu_pieces {
 };
 struct cpu_pieces rf_cpu_pieces(const struct rf_kernels *kernels, int any_bf16, size_t row_bytes,
                                 size_t total, int workers, size_t n_rows);
+
+/* ---- experts.c ---- */
+
+/* Memory for the choices, if the model has experts. */
+int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error);
+/* Bytes of the operand of all experts' rows in one form; where those of an expert begin. An
+ * expert's rows are packed as one call of a kernel reads them. */
+size_t rf_cpu_expert_operand_bytes(const struct cpu_view *view, enum rf_operand form, size_t rows,
+                                   size_t width);
+size_t rf_cpu_expert_operand_at(const struct cpu_view *view, enum rf_operand form, size_t group,
+                                size_t width);
+void rf_cpu_choose_experts(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_expert_linear(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
+void rf_cpu_sum_experts(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op);
 
 /* ---- the others ---- */
 

@@ -15,18 +15,17 @@ enum {
 
 /* ---- making one ---- */
 
-/* A matrix that takes input rows of `width` values, or of any width (0), in this form; or NULL. */
-static const struct rf_weight *matrix_of(const struct cpu_view *view, enum rf_operand form,
-                                         size_t width)
+/* Whether a matrix, or one of experts, takes input rows of `width` values in this form. */
+static int is_wanted(const struct cpu_view *view, enum rf_operand form, size_t width, int by_expert)
 {
     const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->data && (!width || (size_t)weight->columns == width) &&
-            view->operand[weight->format] == form)
-            return weight;
+        if (weight->data && (weight->experts != NULL) == by_expert &&
+            (size_t)weight->columns == width && view->operand[weight->format] == form)
+            return 1;
     }
-    return NULL;
+    return 0;
 }
 
 /* The kernels for the view's precision. */
@@ -44,14 +43,19 @@ static int buffer_new(struct cpu_view *view, struct cpu_buffer *buffer, int32_t 
                       const struct rf_slot_shape *shape, struct rf_error *error)
 {
     buffer->width = (size_t)shape->width;
-    if (!shape->is_operand) {
+    buffer->by_expert = shape->by_expert;
+    if (!buffer->width) return 0;
+    if (!shape->is_operand || shape->has_floats) {
         buffer->row_bytes = (buffer->width * sizeof(float) + 63) & ~(size_t)63;
         buffer->data = rf_cpu_view_alloc(view, (size_t)rows, buffer->row_bytes, error);
-        return buffer->data ? 0 : RF_ERR_MEMORY;
+        if (!buffer->data) return RF_ERR_MEMORY;
     }
-    for (int form = 0; form < RF_OPERAND_COUNT; form++) {
-        if (!matrix_of(view, (enum rf_operand)form, buffer->width)) continue;
-        size_t bytes = view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
+    for (int form = 0; shape->is_operand && form < RF_OPERAND_COUNT; form++) {
+        if (!is_wanted(view, (enum rf_operand)form, buffer->width, shape->by_expert)) continue;
+        size_t bytes = shape->by_expert
+                           ? rf_cpu_expert_operand_bytes(view, (enum rf_operand)form, (size_t)rows,
+                                                         buffer->width)
+                           : view->kernels->packed_bytes[form]((size_t)rows, buffer->width);
         buffer->forms[form] = rf_cpu_view_alloc(view, bytes, 1, error);
         if (!buffer->forms[form]) return RF_ERR_MEMORY;
     }
@@ -129,12 +133,14 @@ static int make_activations(struct cpu_view *view, struct rf_error *error)
 {
     const struct rf_program *program = view->base.shape.program;
     int code = 0;
-    for (int32_t s = 0; !code && s < program->n_slots; s++)
-        code = buffer_new(view, &view->buffers[s],
-                          s == RF_SLOT_LOGITS ? view->base.shape.max_logits
-                                              : view->base.shape.max_rows,
-                          &program->slots[s], error);
+    for (int32_t s = 0; !code && s < program->n_slots; s++) {
+        int32_t rows =
+            s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows;
+        if (program->slots[s].by_expert) rows *= view->params->n_expert_used;
+        code = buffer_new(view, &view->buffers[s], rows, &program->slots[s], error);
+    }
     if (!code) code = rows_new(view, error);
+    if (!code) code = rf_cpu_experts_new(view, error);
     if (!code) code = rotations_new(view, error);
     if (!code) code = rf_cpu_attention_new(view, error);
     if (!code) code = rf_cpu_answer_new(view, error);
@@ -183,12 +189,6 @@ static void read_row(const struct rf_weight *weight, int32_t token, float *out)
                       n);
     for (size_t j = 0; weight->table_form != RF_WEIGHTS_STORED && j < n; j++)
         out[j] = rf_bf16_to_f32(rf_f32_to_bf16(out[j]));
-}
-
-/* Rows that a worker takes at a time. */
-static size_t rows_grain(size_t n_rows)
-{
-    return n_rows <= RF_FEW_ROWS ? 1 : 4;
 }
 
 static void embed(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
@@ -348,6 +348,17 @@ static void rope_store(struct cpu_view *view, struct rf_worker *worker, const st
     quantise(view, worker, op->layer);
 }
 
+/* What makes silu(gate) * up the clamped form. */
+static void clamp(const struct rf_op *op, float *gate, float *up, size_t n)
+{
+    float cap = op->cap, alpha = op->scale, inverse = 1.0f / alpha;
+    for (size_t j = 0; j < n; j++) {
+        float g = gate[j] < cap ? gate[j] : cap, u = up[j] < cap ? up[j] : cap;
+        gate[j] = alpha * g;
+        up[j] = ((u > -cap ? u : -cap) + 1.0f) * inverse;
+    }
+}
+
 static void gate(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op,
                  rf_gate_fn *kernel)
 {
@@ -356,10 +367,12 @@ static void gate(struct cpu_view *view, struct rf_worker *worker, const struct r
     float *gated = worker_row(view, worker);
     size_t width = gate->width, part = view->n_rows <= RF_FEW_ROWS && has_parts(out) ? PART : width;
     size_t parts = (width + part - 1) / part;
-    struct cpu_items items = cpu_items(worker, view->n_rows * parts, rows_grain(view->n_rows));
+    size_t n_rows = buffer_rows(view, gate);
+    struct cpu_items items = cpu_items(worker, n_rows * parts, rows_grain(view->n_rows));
     for (size_t item; cpu_items_next(&items, &item);) {
         size_t i = item / parts, first = item % parts * part,
                n = width - first < part ? width - first : part;
+        if (op->cap > 0) clamp(op, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
         kernel(gated, buffer_row(gate, i) + first, buffer_row(up, i) + first, n);
         rf_cpu_pack(view, out, i, first, n, gated);
     }
@@ -423,6 +436,9 @@ static void perform(struct cpu_view *view, struct rf_worker *worker, const struc
     case RF_OP_ADD: add_row(view, worker, op); break;
     case RF_OP_CAP: cap(view, worker, op, n); break;
     case RF_OP_COPY: copy(view, worker, op); break;
+    case RF_OP_CHOOSE_EXPERTS: rf_cpu_choose_experts(view, worker, op); break;
+    case RF_OP_EXPERT_LINEAR: rf_cpu_expert_linear(view, worker, op); break;
+    case RF_OP_SUM_EXPERTS: rf_cpu_sum_experts(view, worker, op); break;
     }
 }
 

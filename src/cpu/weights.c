@@ -20,7 +20,7 @@ struct job {
 
 struct load {
     const struct rf_kernels *kernels;
-    uint8_t *blocks; /* of each worker: a panel's rows, cast, in the order of a file */
+    uint8_t *blocks; /* of each worker: a panel's rows, cast, and rows that lie scattered */
     size_t blocks_bytes;
     struct job *jobs;
     size_t n_jobs;
@@ -43,6 +43,11 @@ static enum rf_dtype type_in_form(enum rf_dtype dtype, enum rf_weight_form form,
     return form == RF_WEIGHTS_STORED ? dtype : rf_cast_type(targets[form], dtype, k);
 }
 
+static int is_matrix(enum rf_weight_role role)
+{
+    return role != RF_WEIGHT_TABLE && role != RF_WEIGHT_VECTOR;
+}
+
 static enum rf_dtype type_of(const struct rf_weight_request *request)
 {
     return type_in_form(request->tensor->dtype, request->form, request->tensor->ne[0]);
@@ -54,25 +59,54 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
+static size_t n_experts(const struct rf_weight_request *request)
+{
+    return request->role == RF_WEIGHT_EXPERTS ? (size_t)request->tensor->ne[2] : 1;
+}
+
+static size_t n_rows(const struct rf_weight_request *request)
+{
+    size_t columns = (size_t)request->tensor->ne[0];
+    return (size_t)rf_tensor_elements(request->tensor) / columns / n_experts(request);
+}
+
+static const void *expert_in_file(const struct rf_tensor *tensor, size_t expert)
+{
+    return rf_tensor_rows(tensor, expert * (size_t)tensor->ne[1], 1, NULL);
+}
+
+/* Each expert's matrix has its rows one behind the other. */
+static int is_usable_bf16(const struct rf_weight_request *request)
+{
+    const struct rf_tensor *tensor = request->tensor;
+    uintptr_t places = (uintptr_t)tensor->data;
+    if (tensor->dtype != RF_BF16 || type_of(request) != RF_BF16) return 0;
+    if (tensor->scattered && !rf_tensor_has_whole_experts(tensor)) return 0;
+    for (size_t e = 1; e < n_experts(request); e++) places |= (uintptr_t)expert_in_file(tensor, e);
+    return places % sizeof(uint16_t) == 0;
+}
+
 static int usable_in_place(const struct rf_weight_request *request)
 {
     if (request->role == RF_WEIGHT_TABLE) return 1;
-    uintptr_t address = (uintptr_t)request->tensor->data;
-    if (request->role == RF_WEIGHT_VECTOR)
-        return request->tensor->dtype == RF_F32 && address % sizeof(float) == 0;
-    return request->tensor->dtype == RF_BF16 && type_of(request) == RF_BF16 &&
-           address % sizeof(uint16_t) == 0;
+    if (is_matrix(request->role)) return is_usable_bf16(request);
+    return request->tensor->dtype == RF_F32 && !request->tensor->scattered &&
+           (uintptr_t)request->tensor->data % sizeof(float) == 0;
 }
 
-/* The memory that a tensor needs if it is not used in place. */
+/* The memory that a matrix needs if it is not used in place, or one of experts; or a vector. */
+static size_t matrix_bytes(const struct rf_weight_request *request)
+{
+    size_t k = (size_t)request->tensor->ne[0], rows = n_rows(request);
+    enum rf_format format = rf_cpu_format_of(type_of(request));
+    if (request->role == RF_WEIGHT_VECTOR) return rows * k * sizeof(float);
+    if (format == RF_FORMAT_BF16) return rows * k * sizeof(uint16_t);
+    return rf_padded(rows) / RF_PANEL_ROWS * rf_panel_bytes(format, k);
+}
+
 static size_t converted_bytes(const struct rf_weight_request *request)
 {
-    size_t elements = (size_t)rf_tensor_elements(request->tensor),
-           k = (size_t)request->tensor->ne[0];
-    enum rf_format format = rf_cpu_format_of(type_of(request));
-    if (request->role == RF_WEIGHT_VECTOR) return elements * sizeof(float);
-    if (format == RF_FORMAT_BF16) return elements * sizeof(uint16_t);
-    return rf_padded(elements / k) / RF_PANEL_ROWS * rf_panel_bytes(format, k);
+    return n_experts(request) * matrix_bytes(request);
 }
 
 struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request)
@@ -96,19 +130,20 @@ const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 
 /* ---- on all cores ---- */
 
-/* `blocks`: room for a panel's rows of the type that they are cast to. */
+/* `blocks`: room for a panel's rows of the type that they are cast to, and as the file has them. */
 static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end,
                    uint8_t *blocks)
 {
     const struct rf_tensor *tensor = job->request->tensor;
     const struct rf_weight *weight = *job->request->weight;
     enum rf_dtype from = tensor->dtype, to = type_of(job->request);
-    size_t k = (size_t)weight->columns, from_bytes = rf_dtype_bytes(from, k),
-           to_bytes = rf_dtype_bytes(to, k);
+    size_t k = (size_t)weight->columns, to_bytes = rf_dtype_bytes(to, k),
+           panels = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
     for (size_t p = (size_t)begin; p < (size_t)end; p++) {
-        size_t row = p * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
+        size_t row = p % panels * RF_PANEL_ROWS, left = (size_t)weight->rows - row;
         size_t rows = left < RF_PANEL_ROWS ? left : RF_PANEL_ROWS;
-        const void *data = (const char *)tensor->data + row * from_bytes;
+        const void *data = rf_tensor_rows(tensor, p / panels * (size_t)weight->rows + row, rows,
+                                          blocks + whole_lines(RF_PANEL_ROWS * to_bytes));
         if (from != to) {
             rf_cast_values(load->kernels, targets[job->request->form], from, data, to, blocks,
                            rows * k);
@@ -118,15 +153,28 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
     }
 }
 
-static void convert(const struct job *job, uint64_t begin, uint64_t end)
+static void convert_values(const struct job *job, const void *data, size_t begin, size_t n)
+{
+    enum rf_dtype dtype = job->request->tensor->dtype;
+    if (job->request->role == RF_WEIGHT_VECTOR)
+        rf_dequantize_f32(dtype, data, (float *)job->out + begin, n);
+    else
+        rf_dequantize_bf16(dtype, data, (uint16_t *)job->out + begin, n);
+}
+
+/* Items are elements, or rows that lie scattered; `row`: room for one. */
+static void convert(const struct job *job, uint64_t begin, uint64_t end, uint8_t *row)
 {
     const struct rf_tensor *tensor = job->request->tensor;
-    const char *data = (const char *)tensor->data + rf_dtype_bytes(tensor->dtype, (size_t)begin);
-    if (job->request->role == RF_WEIGHT_VECTOR)
-        rf_dequantize_f32(tensor->dtype, data, (float *)job->out + begin, (size_t)(end - begin));
-    else
-        rf_dequantize_bf16(tensor->dtype, data, (uint16_t *)job->out + begin,
-                           (size_t)(end - begin));
+    size_t k = (size_t)tensor->ne[0];
+    if (!tensor->scattered) {
+        const char *data =
+            (const char *)tensor->data + rf_dtype_bytes(tensor->dtype, (size_t)begin);
+        convert_values(job, data, (size_t)begin, (size_t)(end - begin));
+        return;
+    }
+    for (size_t r = (size_t)begin; r < (size_t)end; r++)
+        convert_values(job, rf_tensor_rows(tensor, r, 1, row), r * k, k);
 }
 
 static void do_piece(struct load *load, uint64_t piece, int worker)
@@ -136,10 +184,11 @@ static void do_piece(struct load *load, uint64_t piece, int worker)
     uint64_t begin = (piece - job->first_piece) * job->items_per_piece,
              end = begin + job->items_per_piece;
     if (end > job->items) end = job->items;
+    uint8_t *blocks = load->blocks + (size_t)worker * load->blocks_bytes;
     if ((*job->request->weight)->format == RF_FORMAT_BF16)
-        convert(job, begin, end);
+        convert(job, begin, end, blocks);
     else
-        repack(load, job, begin, end, load->blocks + (size_t)worker * load->blocks_bytes);
+        repack(load, job, begin, end, blocks);
     /* The parts of all pieces add up to the tensor's bytes. */
     uint64_t bytes = job->request->tensor->bytes, items = job->items;
     atomic_fetch_add_explicit(&load->bytes_done,
@@ -184,21 +233,25 @@ static int run_jobs(struct cpu_queue *queue, struct load *load, struct rf_error 
 static void add_job(struct load *load, const struct rf_weight_request *request, void *out)
 {
     const struct rf_weight *weight = *request->weight;
+    const struct rf_tensor *tensor = request->tensor;
     struct job *job = &load->jobs[load->n_jobs++];
+    size_t k = (size_t)tensor->ne[0], blocks_bytes = 0;
     *job = (struct job){.request = request, .out = out, .first_piece = load->n_pieces};
     if (weight->format == RF_FORMAT_BF16) {
-        job->items = rf_tensor_elements(request->tensor);
-        job->items_per_piece = PIECE_ELEMENTS;
+        uint64_t item = tensor->scattered ? k : 1;
+        job->items = rf_tensor_elements(tensor) / item;
+        job->items_per_piece = item < PIECE_ELEMENTS ? PIECE_ELEMENTS / item : 1;
+        if (tensor->scattered) blocks_bytes = whole_lines(rf_dtype_bytes(tensor->dtype, k));
     } else {
-        uint64_t panel = RF_PANEL_ROWS * (uint64_t)weight->columns;
-        job->items = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
+        uint64_t panel = RF_PANEL_ROWS * (uint64_t)k;
+        job->items = n_experts(request) * rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
         job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
-        if (type_of(request) != request->tensor->dtype) {
-            size_t bytes = whole_lines(RF_PANEL_ROWS *
-                                       rf_dtype_bytes(type_of(request), (size_t)weight->columns));
-            if (load->blocks_bytes < bytes) load->blocks_bytes = bytes;
-        }
+        if (type_of(request) != tensor->dtype || tensor->scattered)
+            blocks_bytes = whole_lines(RF_PANEL_ROWS * rf_dtype_bytes(type_of(request), k));
+        if (tensor->scattered)
+            blocks_bytes += whole_lines(RF_PANEL_ROWS * rf_dtype_bytes(tensor->dtype, k));
     }
+    if (load->blocks_bytes < blocks_bytes) load->blocks_bytes = blocks_bytes;
     load->n_pieces += (job->items + job->items_per_piece - 1) / job->items_per_piece;
     load->bytes_total += request->tensor->bytes;
 }
@@ -207,8 +260,8 @@ static void describe(struct rf_weight *weight, const struct rf_weight_request *r
 {
     const struct rf_tensor *tensor = request->tensor;
     weight->columns = tensor->ne[0];
-    weight->rows = (int64_t)rf_tensor_elements(tensor) / tensor->ne[0];
-    if (request->role == RF_WEIGHT_MATRIX) {
+    weight->rows = (int64_t)n_rows(request);
+    if (is_matrix(request->role)) {
         weight->format = rf_cpu_format_of(type_of(request));
         weight->ld = (size_t)weight->columns;
         if (weight->format != RF_FORMAT_BF16)
@@ -229,8 +282,19 @@ void rf_cpu_weights_free(struct rf_weights *base)
     struct cpu_weights *weights = (struct cpu_weights *)base;
     const struct rf_allocator *allocator = base->backend->allocator;
     rf_free(allocator, weights->tensors);
+    rf_free(allocator, (void *)weights->experts);
     rf_free(allocator, weights->converted);
     rf_free(allocator, weights);
+}
+
+/* Where each expert's matrix is. */
+static void place_experts(struct rf_weight *weight, const struct rf_weight_request *request,
+                          const char *converted, const void **experts)
+{
+    weight->experts = experts;
+    for (size_t e = 0; e < n_experts(request); e++)
+        experts[e] =
+            converted ? converted + e * matrix_bytes(request) : expert_in_file(request->tensor, e);
 }
 
 /* Describes all tensors. Those that are used in place point to the file, the others become jobs
@@ -239,18 +303,22 @@ static void plan_jobs(struct cpu_weights *weights, struct load *load,
                       const struct rf_weight_request *requests)
 {
     char *converted = weights->converted;
+    const void **experts = weights->experts;
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const struct rf_weight_request *request = &requests[i];
         struct rf_weight *weight = *request->weight = &weights->tensors[i];
-        const void *data = request->tensor->data;
+        const char *made = usable_in_place(request) ? NULL : converted;
+        const void *data = made ? made : request->tensor->data;
         describe(weight, request);
-        if (!usable_in_place(request)) {
-            data = converted;
+        if (made) {
             add_job(load, request, converted);
             converted += whole_lines(converted_bytes(request));
         }
-        if (request->role == RF_WEIGHT_MATRIX) weight->data = data;
+        if (is_matrix(request->role)) weight->data = data;
         if (request->role == RF_WEIGHT_VECTOR) weight->f32 = data;
+        if (request->role != RF_WEIGHT_EXPERTS) continue;
+        place_experts(weight, request, made, experts);
+        experts += n_experts(request);
     }
 }
 
@@ -269,10 +337,13 @@ int rf_cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
     made->n_tensors = n;
     made->tensors = rf_calloc(allocator, n, sizeof *made->tensors, "weights", error);
     load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
-    size_t bytes = 0;
-    for (size_t i = 0; i < n; i++)
+    size_t bytes = 0, experts = 0;
+    for (size_t i = 0; i < n; i++) {
         if (!usable_in_place(&requests[i])) bytes += whole_lines(converted_bytes(&requests[i]));
-    if (made->tensors && load.jobs)
+        if (requests[i].role == RF_WEIGHT_EXPERTS) experts += n_experts(&requests[i]);
+    }
+    made->experts = rf_calloc(allocator, experts, sizeof *made->experts, "weights", error);
+    if (made->tensors && load.jobs && made->experts)
         made->converted = rf_malloc(allocator, bytes, 1, "weights", error);
     int code = made->converted ? 0 : RF_ERR_MEMORY;
     if (!code) {

@@ -38,7 +38,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "infer/measure.h"
-#include "model/source.h"
+#include "model/tensors.h"
 
 struct rf_backend;
 struct rf_queue;
@@ -79,12 +79,6 @@ enum rf_precision {
 
 /* ---- weights ---- */
 
-enum rf_weight_role {
-    RF_WEIGHT_MATRIX, /* of a linear layer */
-    RF_WEIGHT_TABLE,  /* of embeddings: read row by row, never as a whole */
-    RF_WEIGHT_VECTOR  /* a norm's gain or a bias: kept in F32 */
-};
-
 /* What a model computes in. */
 enum rf_weight_form {
     RF_WEIGHTS_STORED, /* quantised tensors in their own bits; float matrices in BF16 */
@@ -123,7 +117,10 @@ enum rf_slot {
     RF_SLOT_BRANCH,   /* what is added to RF_SLOT_X, where a norm or a factor comes between */
     RF_SLOT_GATE,
     RF_SLOT_UP,
-    RF_SLOT_GATED, /* operand of down */
+    RF_SLOT_GATED,    /* operand of down */
+    RF_SLOT_ROUTED,   /* the router's results */
+    RF_SLOT_CHOSEN,   /* operand of the experts' gate and up */
+    RF_SLOT_ANSWERED, /* the experts' down */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -134,6 +131,8 @@ struct rf_slot_shape {
     int32_t width;
     int is_operand; /* holds input rows of linear layers, in the form that their weights want;
                        otherwise F32, also where an operation that makes operands writes to it */
+    int has_floats; /* an operand that is kept in F32, too */
+    int by_expert;  /* a row for each expert of each row of the pass */
 };
 
 enum rf_op_kind {
@@ -148,8 +147,18 @@ enum rf_op_kind {
                          follows and its own. With a window the last `window` of them. With a cap,
                          scores s are cap * tanh(s / cap). weight[0] [heads] or NULL: a score in
                          each head's softmax that has no value (an attention sink) */
-    RF_OP_SILU_GATE,  /* out[0] = silu(in[0]) * in[1] */
+    RF_OP_SILU_GATE,  /* out[0] = silu(in[0]) * in[1]. With a cap, (u + 1) silu(scale g) / scale,
+                         where g = min(in[0], cap), u = max(-cap, min(in[1], cap)); then in[0] and
+                         in[1] are undefined */
     RF_OP_GELU_GATE,  /* out[0] = gelu(in[0]) * in[1], the approximation by tanh */
+    /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
+     * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
+     * chosen ones if expert_norm, else over all. Copies the row of in[1] to the rows that out[0]
+     * has for them. */
+    RF_OP_CHOOSE_EXPERTS,
+    RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
+    RF_OP_SUM_EXPERTS,   /* out[0] += the sum of a row's experts in in[0], greatest share first,
+                            each times its share */
     RF_OP_ADD, /* out[0] += scale * in[0], after an RMS norm of in[0] by weight[0] unless it is
                   NULL */
     RF_OP_CAP, /* out[0] = scale * in[0], or with a cap cap * tanh(scale * in[0] / cap) */

@@ -49,16 +49,27 @@ static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
 #undef WANT
 }
 
-/* Sets the form of all requests to `form`. A model of floats only stays BF16 if `form` is
- * STORED. */
+static int is_matrix(const struct rf_weight_request *request)
+{
+    return request->role == RF_WEIGHT_MATRIX || request->role == RF_WEIGHT_EXPERTS;
+}
+
+/* Sets the form of all requests to `form`, but of routers: a cast that chose other experts would
+ * draft badly. */
+static void set_form(struct list *list, enum rf_weight_form form)
+{
+    for (int32_t i = 0; i < list->count; i++)
+        if (list->requests[i].role != RF_WEIGHT_ROUTER) list->requests[i].form = form;
+}
+
+/* A model of floats only stays BF16 if `form` is STORED. */
 static void choose_form(struct list *list, enum rf_weight_form form)
 {
     int quantised = form != RF_WEIGHTS_STORED;
     for (int32_t i = 0; i < list->count; i++)
-        quantised |= list->requests[i].role == RF_WEIGHT_MATRIX &&
+        quantised |= is_matrix(&list->requests[i]) &&
                      rf_dtype_info(list->requests[i].tensor->dtype)->block_elems > 1;
-    if (!quantised) return;
-    for (int32_t i = 0; i < list->count; i++) list->requests[i].form = form;
+    if (quantised) set_form(list, form);
 }
 
 static int want_all(struct list *list, const struct rf_source *source, enum rf_weight_form form,
@@ -141,7 +152,8 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
     made->model.layers = rf_calloc(allocator, 1, sizeof *made->model.layers, "layer", error);
     if (!made->model.layers) list.code = RF_ERR_MEMORY;
     if (!list.code) want_layer(&list, layer, made->model.layers);
-    for (int32_t i = 1; i < list.count; i++) requests[i].form = form;
+    set_form(&list, form);
+    requests[0].form = RF_WEIGHTS_STORED;
     if (!list.code)
         list.code = queue->backend->ops->weights_new(&made->model.weights, queue, requests,
                                                      list.count, NULL, NULL, error);
@@ -168,11 +180,16 @@ int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
         uint64_t n = 1;
         for (int32_t d = 0; d < request->tensor->n_dims; d++) n *= (uint64_t)request->tensor->ne[d];
         cost->n_params += n;
+        cost->all_bytes += taken.pass;
+        if (request->role == RF_WEIGHT_EXPERTS)
+            taken.pass = taken.pass / (uint64_t)source->params.n_expert *
+                         (uint64_t)source->params.n_expert_used;
         cost->pass_bytes += taken.pass;
+        if (request->role == RF_WEIGHT_EXPERTS) cost->expert_bytes += taken.pass;
         cost->mapped_bytes += taken.mapped;
         cost->resident_bytes += taken.resident;
-        cost->form = request->form;
-        if (request->role == RF_WEIGHT_MATRIX) cost->matrices[request->tensor->dtype]++;
+        if (request->role != RF_WEIGHT_ROUTER) cost->form = request->form;
+        if (is_matrix(request)) cost->matrices[request->tensor->dtype]++;
     }
     rf_free(allocator, list.requests);
     rf_free(allocator, model.layers);

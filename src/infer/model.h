@@ -10,6 +10,9 @@ struct rf_layer {
     struct rf_weight *q_norm, *k_norm;          /* likewise */
     struct rf_weight *attn_post_norm, *ffn_norm, *ffn_post_norm; /* likewise */
     struct rf_weight *gate, *up, *down;
+    struct rf_weight *o_bias, *sinks;
+    struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* in place of the last three */
+    struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
 };
 
 struct rf_model {
@@ -35,7 +38,9 @@ void rf_model_free(struct rf_model *model);
 /* What the weights cost, known before they are loaded. */
 struct rf_weight_cost {
     uint64_t n_params;
-    uint64_t pass_bytes;              /* that a decoding pass reads */
+    uint64_t pass_bytes;              /* that a decoding pass over one row reads */
+    uint64_t expert_bytes;            /* part of these that are of experts */
+    uint64_t all_bytes;               /* that passes over enough rows read */
     uint64_t mapped_bytes;            /* used in place from the file */
     uint64_t resident_bytes;          /* memory for the rest */
     enum rf_weight_form form;         /* that rf_model_load gives for the form that was asked */

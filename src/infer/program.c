@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LAYER_OPS = 13, HEAD_OPS = 3 };
+enum { LAYER_OPS = 16, HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
 {
@@ -38,13 +38,38 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
     op->may_stop = 0;
 }
 
-static void add_attention(struct rf_program *program, int32_t i)
+/* The feed-forward after its norm, with experts. */
+static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
-    struct rf_op *op = add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
     const struct rf_params *params = program->params;
+    add(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
+        layer->router_bias;
+    add(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, NULL)->in[1] =
+        RF_SLOT_NORMED;
+    struct rf_op *both =
+        add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN, RF_SLOT_GATE, layer->gate_exps);
+    both->n = 2;
+    both->out[1] = RF_SLOT_UP;
+    both->weight[1] = layer->up_exps;
+    both->bias[0] = layer->gate_exps_bias;
+    both->bias[1] = layer->up_exps_bias;
+    struct rf_op *gate = add(program, RF_OP_SILU_GATE, i, RF_SLOT_GATE, RF_SLOT_GATED, NULL);
+    gate->in[1] = RF_SLOT_UP;
+    gate->scale = params->gate_alpha;
+    gate->cap = params->gate_limit;
+    add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_GATED, RF_SLOT_ANSWERED, layer->down_exps)
+        ->bias[0] = layer->down_exps_bias;
+    add(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
+}
+
+static void add_attention(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    const struct rf_params *params = program->params;
+    struct rf_op *op = add(program, RF_OP_ATTENTION, i, RF_SLOT_Q, RF_SLOT_ATTENDED, NULL);
     op->scale = params->attention_scale > 0 ? params->attention_scale
                                             : 1.0f / sqrtf((float)params->head_dim);
     op->cap = params->attention_cap;
+    op->weight[0] = layer->sinks;
     if (rf_layer_flags(params, i) & RF_LAYER_WINDOW) op->window = params->window;
 }
 
@@ -55,14 +80,16 @@ static float factor_or_1(float factor)
 
 /* x += a matrix's result, with a norm or a factor between where the architecture has one. */
 static void add_branch(struct rf_program *program, int32_t i, enum rf_slot in,
-                       const struct rf_weight *matrix, const struct rf_weight *post_norm)
+                       const struct rf_weight *matrix, const struct rf_weight *bias,
+                       const struct rf_weight *post_norm)
 {
     float factor = factor_or_1(program->params->residual_scale);
-    if (!post_norm && factor == 1) {
-        add(program, RF_OP_LINEAR, i, in, RF_SLOT_X, matrix)->accumulate = 1;
-        return;
-    }
-    add(program, RF_OP_LINEAR, i, in, RF_SLOT_BRANCH, matrix);
+    int is_direct = !post_norm && factor == 1;
+    struct rf_op *op =
+        add(program, RF_OP_LINEAR, i, in, is_direct ? RF_SLOT_X : RF_SLOT_BRANCH, matrix);
+    op->bias[0] = bias;
+    op->accumulate = is_direct;
+    if (is_direct) return;
     add(program, RF_OP_ADD, i, RF_SLOT_BRANCH, RF_SLOT_X, post_norm)->scale = factor;
 }
 
@@ -110,11 +137,15 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
                        .weight = {layer->q, layer->k, layer->v},
                        .bias = {layer->q_bias, layer->k_bias, layer->v_bias}};
     add_rope_store(program, i, layer);
-    add_attention(program, i);
+    add_attention(program, i, layer);
     if (taps_inputs) tap_input(program, RF_INPUT_O);
-    add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->attn_post_norm);
+    add_branch(program, i, RF_SLOT_ATTENDED, layer->o, layer->o_bias, layer->attn_post_norm);
 
     add_input(program, i, layer->ffn_norm);
+    if (layer->router) {
+        add_experts(program, i, layer);
+        return;
+    }
     if (taps_inputs) tap_input(program, RF_INPUT_FFN);
     program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_LINEAR,
                                                       .layer = i,
@@ -128,7 +159,7 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
     if (taps_inputs)
         gate->out[0] = tap_slot(RF_INPUT_DOWN);
     else
-        add_branch(program, i, RF_SLOT_GATED, layer->down, layer->ffn_post_norm);
+        add_branch(program, i, RF_SLOT_GATED, layer->down, NULL, layer->ffn_post_norm);
 }
 
 static void add_head(struct rf_program *program, const struct rf_model *model)
@@ -158,17 +189,21 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
 {
     const struct rf_params *params = program->params;
     int32_t n_q = params->n_head * params->head_dim, n_kv = params->n_head_kv * params->head_dim;
+    int experts = params->n_expert > 0, of_experts = experts ? params->n_embd : 0;
     const struct rf_slot_shape slots[RF_SLOT_TAP] = {
         [RF_SLOT_X] = {params->n_embd, 0},
-        [RF_SLOT_NORMED] = {params->n_embd, 1},
+        [RF_SLOT_NORMED] = {params->n_embd, 1, experts},
         [RF_SLOT_Q] = {n_q, 0},
         [RF_SLOT_K] = {n_kv, 0},
         [RF_SLOT_V] = {n_kv, 0},
         [RF_SLOT_ATTENDED] = {n_q, 1},
         [RF_SLOT_BRANCH] = {params->n_embd, 0},
-        [RF_SLOT_GATE] = {params->n_ff, 0},
-        [RF_SLOT_UP] = {params->n_ff, 0},
-        [RF_SLOT_GATED] = {params->n_ff, 1},
+        [RF_SLOT_GATE] = {params->n_ff, 0, 0, experts},
+        [RF_SLOT_UP] = {params->n_ff, 0, 0, experts},
+        [RF_SLOT_GATED] = {params->n_ff, 1, 0, experts},
+        [RF_SLOT_ROUTED] = {params->n_expert, 0},
+        [RF_SLOT_CHOSEN] = {of_experts, 1, 0, 1},
+        [RF_SLOT_ANSWERED] = {of_experts, 0, 0, 1},
         [RF_SLOT_LOGITS] = {params->n_vocab, 0},
     };
     memcpy(program->slots, slots, sizeof slots);
@@ -179,7 +214,7 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
     int32_t n_taps = options->taps_inputs ? RF_LAYER_INPUTS : options->n_taps;
     for (int32_t t = 0; t < n_taps; t++)
         program->slots[tap_slot(t)] =
-            (struct rf_slot_shape){options->taps_inputs ? inputs[t] : params->n_embd, 0};
+            (struct rf_slot_shape){.width = options->taps_inputs ? inputs[t] : params->n_embd};
     program->n_slots = RF_SLOT_TAP + n_taps;
 }
 

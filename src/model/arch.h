@@ -9,7 +9,8 @@
 enum rf_arch_keys {
     RF_KEYS_SCALES = 1, /* factors of embeddings, residuals, scores and logits */
     RF_KEYS_CAPS = 2,   /* caps of scores and logits */
-    RF_KEYS_WINDOW = 4  /* a sliding window */
+    RF_KEYS_WINDOW = 4, /* a sliding window */
+    RF_KEYS_EXPERTS = 8 /* numbers of experts */
 };
 
 struct rf_arch_row {

@@ -72,7 +72,7 @@ static void read_yarn(struct rf_gguf *gguf, double factor, double attn_factor)
         .original = count(gguf, ".rope.scaling.original_context_length", trained),
         .beta_fast = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_fast", 32),
         .beta_slow = rf_gguf_float(gguf, ".rope.scaling.yarn_beta_slow", 1),
-        .is_whole = 1,
+        .is_whole = gguf->reading->source->params.arch != RF_ARCH_GPT_OSS,
         .magnitude = attn_factor * rf_yarn_magnitude(factor, 1)};
     rf_rope_yarn(gguf->reading, &yarn);
 }
@@ -124,7 +124,11 @@ static void refuse_variants(struct rf_gguf *gguf)
                 {".embedding_scale", 1, RF_KEYS_SCALES},
                 {".rope.scaling.yarn_ext_factor", 1, 0},
                 {".rope.scaling.yarn_attn_factor", 1, 0},
-                {".rope.scaling.yarn_log_multiplier", 0, 0}};
+                {".rope.scaling.yarn_log_multiplier", 0, 0},
+                {".expert_weights_scale", 1, 0},
+                {".expert_group_count", 1, 0},
+                {".leading_dense_block_count", 0, 0},
+                {".expert_shared_count", 0, 0}};
     struct rf_reading *reading = gguf->reading;
     unsigned read = rf_arch_row(reading->source->params.arch)->keys;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -134,11 +138,6 @@ static void refuse_variants(struct rf_gguf *gguf)
             rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is %g, which is not supported", gguf->key,
                    value);
     }
-    int64_t n_experts = rf_gguf_integer(gguf, ".expert_count", 0, UINT32_MAX, 0);
-    if (n_experts > 0)
-        rf_bad(reading, RF_ERR_UNSUPPORTED,
-               "key %s is %" PRId64 "; mixtures of experts are not supported", gguf->key,
-               n_experts);
     if (!rf_gguf_bool(gguf, ".attention.causal", 1))
         rf_bad(reading, RF_ERR_UNSUPPORTED, "key %s is false; only causal models can run",
                gguf->key);
@@ -189,6 +188,26 @@ static void read_scales(struct rf_gguf *gguf)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
 }
 
+/* The width of the feed-forwards is that of the experts where there are such. */
+static void read_experts(struct rf_gguf *gguf)
+{
+    struct rf_params *params = &gguf->reading->source->params;
+    params->n_expert = (int32_t)rf_gguf_integer(gguf, ".expert_count", 0, INT32_MAX, 0);
+    if (params->n_expert && !(rf_arch_row(params->arch)->keys & RF_KEYS_EXPERTS))
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "key %s is %" PRId32 "; a %s model with experts is not supported", gguf->key,
+               params->n_expert, params->arch_name);
+    if (!params->n_expert) return;
+    params->n_expert_used = need(gguf, count(gguf, ".expert_used_count", 0));
+    /* The softmax of all, then of the chosen ones, is the softmax of the chosen ones. */
+    enum { UNSET = 0, SOFTMAX = 1, SOFTMAX_OF_CHOSEN = 3 };
+    int64_t gating = rf_gguf_integer(gguf, ".expert_gating_func", 0, UINT32_MAX, UNSET);
+    if (gating != UNSET && gating != SOFTMAX && gating != SOFTMAX_OF_CHOSEN)
+        rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
+               "key %s is %" PRId64 "; only a softmax is supported", gguf->key, gating);
+    params->n_ff = count(gguf, ".expert_feed_forward_length", params->n_ff);
+}
+
 /* A number that the file recommends; NaN where the key is missing. */
 static double recommended(struct rf_gguf *gguf, const char *key, int is_integer)
 {
@@ -218,6 +237,7 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     params->n_ctx_train = need(gguf, count(gguf, ".context_length", 0));
     params->n_embd = need(gguf, count(gguf, ".embedding_length", 0));
     params->n_ff = need(gguf, rf_gguf_per_layer(gguf, ".feed_forward_length", params->n_layer, 0));
+    read_experts(gguf);
     read_attention(gguf);
     params->rope_theta = (float)rf_gguf_float(gguf, ".rope.freq_base", 10000);
     static const char eps[] = ".attention.layer_norm_rms_epsilon";

@@ -7,6 +7,10 @@
 #include "model/hf.h"
 #include "model/rope.h"
 
+static void read_mixtral(struct rf_hf *hf);
+static void read_qwen3moe(struct rf_hf *hf);
+static void read_gpt_oss(struct rf_hf *hf);
+
 /* What transformers assumes where config.json is silent; 0: as many key/value heads as heads,
  * embedding / heads elements of a head, an epsilon of 1e-6, a base frequency of 10000. */
 static const struct class
@@ -17,21 +21,27 @@ static const struct class
     int has_window; /* sliding_window counts unless use_sliding_window says otherwise */
     int is_tied;
     double rms_eps, rope_theta;
-    int32_t n_head, n_ctx; /* 0: the file must say */
-    int has_vision;        /* the text model's parameters are in text_config */
+    int32_t n_head, n_ctx;                  /* 0: the file must say */
+    int has_vision;                         /* the text model's parameters are in text_config */
+    void (*read_experts)(struct rf_hf *hf); /* NULL: there are none */
 } classes[] = {
-    {"LlamaForCausalLM", "llama", RF_ARCH_LLAMA, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"MistralForCausalLM", "mistral", RF_ARCH_LLAMA, 8, 0, 1, 0, 0, 0, 0, 0, 0},
-    {"Qwen2ForCausalLM", "qwen2", RF_ARCH_QWEN2, 32, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"Qwen3ForCausalLM", "qwen3", RF_ARCH_QWEN3, 32, 128, 0, 0, 0, 0, 0, 0, 0},
-    {"GraniteForCausalLM", "granite", RF_ARCH_GRANITE, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"Olmo2ForCausalLM", "olmo2", RF_ARCH_OLMO2, 0, 0, 0, 0, 1e-5, 0, 0, 0, 0},
-    {"SmolLM3ForCausalLM", "smollm3", RF_ARCH_SMOLLM3, 4, 0, 0, 1, 0, 2e6, 0, 0, 0},
-    {"Phi3ForCausalLM", "phi3", RF_ARCH_PHI3, 0, 0, 1, 0, 1e-5, 0, 0, 0, 0},
-    {"Gemma2ForCausalLM", "gemma2", RF_ARCH_GEMMA2, 4, 256, 1, 1, 0, 0, 0, 0, 0},
-    {"Gemma3ForCausalLM", "gemma3_text", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072, 0},
-    {"Gemma3ForConditionalGeneration", "gemma3", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072,
-     1},
+    {"LlamaForCausalLM", "llama", RF_ARCH_LLAMA, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
+    {"MistralForCausalLM", "mistral", RF_ARCH_LLAMA, 8, 0, 1, 0, 0, 0, 0, 0, 0, NULL},
+    {"MixtralForCausalLM", "mixtral", RF_ARCH_LLAMA, 8, 0, 1, 0, 1e-5, 1e6, 0, 0, 0, read_mixtral},
+    {"Qwen2ForCausalLM", "qwen2", RF_ARCH_QWEN2, 32, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
+    {"Qwen3ForCausalLM", "qwen3", RF_ARCH_QWEN3, 32, 128, 0, 0, 0, 0, 0, 0, 0, NULL},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", RF_ARCH_QWEN3MOE, 4, 0, 0, 0, 0, 0, 0, 0, 0,
+     read_qwen3moe},
+    {"GptOssForCausalLM", "gpt_oss", RF_ARCH_GPT_OSS, 8, 64, 1, 0, 1e-5, 150000, 0, 0, 0,
+     read_gpt_oss},
+    {"GraniteForCausalLM", "granite", RF_ARCH_GRANITE, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
+    {"Olmo2ForCausalLM", "olmo2", RF_ARCH_OLMO2, 0, 0, 0, 0, 1e-5, 0, 0, 0, 0, NULL},
+    {"SmolLM3ForCausalLM", "smollm3", RF_ARCH_SMOLLM3, 4, 0, 0, 1, 0, 2e6, 0, 0, 0, NULL},
+    {"Phi3ForCausalLM", "phi3", RF_ARCH_PHI3, 0, 0, 1, 0, 1e-5, 0, 0, 0, 0, NULL},
+    {"Gemma2ForCausalLM", "gemma2", RF_ARCH_GEMMA2, 4, 256, 1, 1, 0, 0, 0, 0, 0, NULL},
+    {"Gemma3ForCausalLM", "gemma3_text", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072, 0, NULL},
+    {"Gemma3ForConditionalGeneration", "gemma3", RF_ARCH_GEMMA3, 4, 256, 1, 1, 0, 1e6, 8, 131072, 1,
+     NULL},
 };
 
 static const char file[] = "config.json";
@@ -108,7 +118,8 @@ static const struct class *find_class(struct rf_hf *hf)
     if (!name.bytes) name = type;
     if (!name.bytes) missing(hf, "architectures");
     rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                "the architecture \"%.*s\" is not known; Llama, Mistral, Qwen2, Qwen3, Granite, "
+                "the architecture \"%.*s\" is not known; Llama, Mistral, Mixtral, Qwen2, Qwen3, "
+                "Qwen3Moe, GptOss, Granite, "
                 "Olmo2, SmolLM3, Phi3, Gemma2 and Gemma3 (ForCausalLM) are",
                 rf_shown(name), name.data);
     return NULL;
@@ -127,7 +138,8 @@ static void refuse_variants(struct rf_hf *hf)
     if (get_flag(hf, hf->text, "use_bidirectional_attention", 0))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "use_bidirectional_attention is true; only causal models can run");
-    if (rf_json_get(hf->text, "quantization_config"))
+    const struct rf_json *quantised = rf_json_get(hf->text, "quantization_config");
+    if (quantised && !rf_str_is(get_text(hf, quantised, "quant_method"), "mxfp4"))
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "the weights are quantised (quantization_config), which is only read from "
                     "GGUF");
@@ -373,6 +385,41 @@ static void read_scales(struct rf_hf *hf, const struct class *class)
         params->window = get_count(hf, hf->text, "sliding_window", otherwise);
 }
 
+static void read_mixtral(struct rf_hf *hf)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    params->n_expert = get_count(hf, hf->text, "num_local_experts", 8);
+    params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", 2);
+}
+
+/* The width of a feed-forward is that of an expert's, as all layers have experts. */
+static void read_qwen3moe(struct rf_hf *hf)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    const struct rf_json *dense = rf_json_get(hf->text, "mlp_only_layers");
+    params->n_expert = get_count(hf, hf->text, "num_local_experts", 128);
+    params->n_expert = get_count(hf, hf->text, "num_experts", params->n_expert);
+    params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", 8);
+    params->expert_norm = get_flag(hf, hf->text, "norm_topk_prob", 0);
+    params->n_ff = get_count(hf, hf->text, "moe_intermediate_size", 768);
+    if (get_count(hf, hf->text, "decoder_sparse_step", 1) != 1 || rf_json_count(dense))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "some layers have no experts (decoder_sparse_step, mlp_only_layers), which is "
+                    "not supported");
+}
+
+static void read_gpt_oss(struct rf_hf *hf)
+{
+    struct rf_params *params = &hf->reading.source->params;
+    read_mixtral(hf);
+    params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", 4);
+    params->gate_alpha = (float)get_number(hf, hf->text, "swiglu_alpha", 1.702);
+    params->gate_limit = (float)get_number(hf, hf->text, "swiglu_limit", 7);
+    if (!get_flag(hf, hf->text, "attention_bias", 1))
+        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
+                    "attention_bias is false, which is not supported");
+}
+
 void rf_hf_check_vocab_size(struct rf_hf *hf)
 {
     int32_t n_vocab = hf->reading.source->params.n_vocab;
@@ -407,6 +454,7 @@ void rf_hf_read_params(struct rf_hf *hf)
     read_heads(hf, class);
     params->rms_eps =
         (float)get_number(hf, hf->text, "rms_norm_eps", positive_or(class->rms_eps, 1e-6));
+    if (class->read_experts) class->read_experts(hf);
 
     /* Check before and after: read_rope relies on valid dimensions. */
     params->rope_theta = (float)positive_or(class->rope_theta, 10000);

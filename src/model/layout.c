@@ -110,6 +110,12 @@ int rf_params_check(struct rf_reading *reading)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " key/value heads do not divide %" PRId32 " attention heads",
                params->n_head_kv, params->n_head);
+    if (params->n_expert_used > params->n_expert || params->n_expert_used < (params->n_expert > 0))
+        rf_bad(reading, RF_ERR_FORMAT, "a row uses %" PRId32 " experts of %" PRId32,
+               params->n_expert_used, params->n_expert);
+    if (params->n_expert > RF_MAX_EXPERTS)
+        rf_bad(reading, RF_ERR_UNSUPPORTED, "%" PRId32 " experts; at most %d are supported",
+               params->n_expert, RF_MAX_EXPERTS);
     if (rf_n_q(params) > INT32_MAX)
         rf_bad(reading, RF_ERR_FORMAT,
                "%" PRId32 " attention heads of dimension %" PRId32 " are too many", params->n_head,
@@ -124,10 +130,18 @@ int rf_params_check(struct rf_reading *reading)
     return reading->code;
 }
 
-/* Expects a tensor of ne0 x ne1 and marks it in `expected`. A vector (ne1 is 1) must be of a float
- * type. */
+struct shape {
+    const char *name;
+    enum rf_weight_role role;
+    int64_t ne0, ne1;
+    int used;
+};
+#define SHAPE(field, gguf, hf, role, ne0, ne1, condition) \
+    {gguf, RF_WEIGHT_##role, ne0, ne1, (condition) != 0},
+
+/* Expects a tensor and marks it in `expected`. A vector must be of a float type. */
 static void expect(struct rf_reading *reading, unsigned char *expected, const char *name,
-                   int64_t ne0, int64_t ne1)
+                   const struct shape *shape)
 {
     const struct rf_source *source = reading->source;
     const struct rf_tensor *tensor = rf_source_tensor(source, name);
@@ -139,23 +153,17 @@ static void expect(struct rf_reading *reading, unsigned char *expected, const ch
     }
     expected[tensor - source->tensors] = 1;
     const int64_t *ne = tensor->ne;
-    if (ne[0] != ne0 || ne[1] != ne1 || ne[2] != 1 || ne[3] != 1)
+    int64_t ne2 = shape->role == RF_WEIGHT_EXPERTS ? source->params.n_expert : 1;
+    if (ne[0] != shape->ne0 || ne[1] != shape->ne1 || ne[2] != ne2 || ne[3] != 1)
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %s is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-               "], but the parameters ask for [%" PRId64 ", %" PRId64 "]",
-               shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], ne0, ne1);
+               "], but the parameters ask for [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
+               shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0, shape->ne1, ne2);
     const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
-    if (ne1 == 1 && info->block_elems != 1)
+    if (shape->role == RF_WEIGHT_VECTOR && info->block_elems != 1)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %s is %s; it must be of a float type",
                shown(reading, name).text, info->name);
 }
-
-struct shape {
-    const char *name;
-    int64_t ne0, ne1;
-    int used;
-};
-#define SHAPE(field, gguf, hf, role, ne0, ne1, condition) {gguf, ne0, ne1, condition},
 
 static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
 {
@@ -163,12 +171,12 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
     const struct shape in_model[] = {RF_EACH_MODEL_TENSOR(SHAPE)};
     const struct shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
     for (const struct shape *shape = in_model; shape < in_model + RF_MODEL_TENSORS; shape++)
-        if (shape->used) expect(reading, expected, shape->name, shape->ne0, shape->ne1);
+        if (shape->used) expect(reading, expected, shape->name, shape);
     for (int32_t layer = 0; !reading->code && layer < p->n_layer; layer++)
         for (const struct shape *shape = in_layer; shape < in_layer + RF_LAYER_TENSORS; shape++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, shape->name);
-            if (shape->used) expect(reading, expected, name, shape->ne0, shape->ne1);
+            if (shape->used) expect(reading, expected, name, shape);
         }
 }
 
@@ -180,7 +188,9 @@ static void read_rope_factors(struct rf_reading *reading, unsigned char *expecte
     size_t n = (size_t)reading->source->params.rope_dim / 2;
     const struct rf_tensor *tensor = rf_source_tensor(reading->source, name);
     if (!tensor) return;
-    expect(reading, expected, name, reading->source->params.rope_dim / 2, 1);
+    const struct shape shape = {
+        .role = RF_WEIGHT_VECTOR, .ne0 = reading->source->params.rope_dim / 2, .ne1 = 1};
+    expect(reading, expected, name, &shape);
     if (*to)
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %s: a file with YaRN scaling may not have other scales of the frequencies",
@@ -207,8 +217,7 @@ static void set_params(struct rf_reading *reading)
     if (embedding) rf_count(reading, (uint64_t)embedding->ne[1], "rows of " RF_TOKEN_EMBD);
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
     params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
-    params->qkv_bias =
-        params->arch == RF_ARCH_QWEN2 || rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
+    params->qkv_bias |= rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
 }
 
 int rf_layout_check(struct rf_reading *reading)

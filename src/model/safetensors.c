@@ -25,25 +25,76 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
+/* Other names that files give what the table names. */
+static const struct alias {
+    const char *name, *in_file;
+} aliases[] = {
+    {"mlp.gate.weight", "block_sparse_moe.gate.weight"},
+    {"mlp.experts.*.gate_proj.weight", "block_sparse_moe.experts.*.w1.weight"},
+    {"mlp.experts.*.up_proj.weight", "block_sparse_moe.experts.*.w3.weight"},
+    {"mlp.experts.*.down_proj.weight", "block_sparse_moe.experts.*.w2.weight"},
+};
+
+/* Whether the name is the pattern's, in which a number of an expert takes the place of a *. That
+ * number, or -1, goes to *expert. */
+static int matches(const char *pattern, const char *name, int32_t *expert)
+{
+    const char *star = strchr(pattern, '*');
+    size_t n = star ? (size_t)(star - pattern) : 0;
+    *expert = -1;
+    if (!star) return strcmp(pattern, name) == 0;
+    const char *end = strncmp(pattern, name, n) == 0 ? skip_layer(name + n) : NULL;
+    if (!end || strcmp(star + 1, end) != 0) return 0;
+    *expert = (int32_t)strtol(name + n, NULL, 10);
+    return 1;
+}
+
+/* Tensors of gpt-oss that others are made of (split_fused). */
+static const struct {
+    const char *gguf, *hf;
+} fused[] = {
+    {"ffn_gate_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_gate_up_exps.blocks", "mlp.experts.gate_up_proj_blocks"},
+    {"ffn_gate_up_exps.scales", "mlp.experts.gate_up_proj_scales"},
+    {"ffn_gate_up_exps.values", "mlp.experts.gate_up_proj"},
+    {"ffn_down_exps.blocks", "mlp.experts.down_proj_blocks"},
+    {"ffn_down_exps.scales", "mlp.experts.down_proj_scales"},
+    {"ffn_down_exps.values", "mlp.experts.down_proj"},
+};
+
+static int is_name(const char *table_name, const char *name, int32_t *expert)
+{
+    if (matches(table_name, name, expert)) return 1;
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].name, table_name) == 0 && matches(aliases[i].in_file, name, expert))
+            return 1;
+    return 0;
+}
+
 /* The row of that name. Of two, the one that the architecture uses. */
 static const struct name *find_name(const struct name *names, size_t n, const char *name,
-                                    int to_gguf)
+                                    int to_gguf, int32_t *expert)
 {
     const struct name *found = NULL;
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(name, to_gguf ? names[i].hf : names[i].gguf) == 0 &&
-            (!found || names[i].is_used))
-            found = &names[i];
+    for (size_t i = 0; i < n; i++) {
+        int32_t number = -1;
+        if (to_gguf ? !is_name(names[i].hf, name, &number) : strcmp(name, names[i].gguf) != 0)
+            continue;
+        if (found && !names[i].is_used) continue;
+        found = &names[i];
+        *expert = number;
+    }
     return found;
 }
 
 /* Translates a tensor's name; `to_gguf` gives the direction. 0 when the name is not known. */
 static int translate(const struct rf_params *p, const char *name, int to_gguf, char *buffer,
-                     size_t bytes)
+                     size_t bytes, int32_t *expert)
 {
+    *expert = -1;
     const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
     const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES) RF_EACH_FUSED_TENSOR(NAMES)};
-    const struct name *row = find_name(model_names, RF_MODEL_TENSORS, name, to_gguf);
+    const struct name *row = find_name(model_names, RF_MODEL_TENSORS, name, to_gguf, expert);
     if (row) {
         snprintf(buffer, bytes, "%s", to_gguf ? row->gguf : row->hf);
         return 1;
@@ -52,7 +103,13 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     size_t n = strlen(prefixes[to_gguf]);
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
-    row = find_name(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf);
+    for (size_t i = 0; to_gguf && p->arch == RF_ARCH_GPT_OSS && i < sizeof fused / sizeof *fused; i++) {
+        if (strcmp(end + 1, fused[i].hf) != 0) continue;
+        snprintf(buffer, bytes, "blk.%.*s.%s", (int)(end - (name + n)), name + n, fused[i].gguf);
+        return 1;
+    }
+    row = find_name(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf,
+                    expert);
     if (!row) return 0;
     snprintf(buffer, bytes, "%s%.*s.%s", prefixes[!to_gguf], (int)(end - (name + n)), name + n,
              to_gguf ? row->gguf : row->hf);
@@ -62,12 +119,14 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
 
 void rf_hf_tensor_name(const struct rf_params *params, const char *name, char *buffer, size_t bytes)
 {
-    if (!translate(params, name, 0, buffer, bytes)) snprintf(buffer, bytes, "%s", name);
+    int32_t expert;
+    if (!translate(params, name, 0, buffer, bytes, &expert)) snprintf(buffer, bytes, "%s", name);
 }
 
 /* A list of the tensors, until their number is known. */
 struct node {
     struct rf_tensor tensor;
+    int32_t expert; /* that it is the matrix of, or -1 */
     struct node *next;
 };
 
@@ -86,11 +145,13 @@ struct reader {
     int32_t count;
 };
 
-static enum rf_dtype read_dtype(struct rf_reading *reading, const char *name,
+/* Bytes are those of MXFP4, in two tensors. */
+static enum rf_dtype read_dtype(struct rf_reading *reading, const char *name, int is_mxfp4,
                                 const struct rf_json *entry)
 {
     static const enum rf_dtype types[] = {RF_F32, RF_F16, RF_BF16};
     struct rf_str text = rf_json_text(rf_json_get(entry, "dtype"));
+    if (is_mxfp4 && rf_str_is(text, "U8")) return RF_MXFP4;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (rf_str_is(text, rf_dtype_info(types[i])->name)) return types[i];
     rf_bad(reading, RF_ERR_UNSUPPORTED,
@@ -109,7 +170,7 @@ static void read_shape(struct rf_reading *reading, const char *name, const struc
         rf_bad(reading, RF_ERR_FORMAT, "tensor %.200s: shape is missing or not of 1 to 4 numbers",
                name);
     tensor->n_dims = (int32_t)n;
-    tensor->bytes = rf_dtype_info(tensor->dtype)->block_bytes;
+    tensor->bytes = tensor->dtype == RF_MXFP4 ? 1 : rf_dtype_info(tensor->dtype)->block_bytes;
     for (size_t i = 0; i < 4; i++) {
         int64_t *ne = &tensor->ne[i];
         *ne = 1;
@@ -165,12 +226,13 @@ static void read_tensor(struct reader *reader, const char *name, const struct rf
 {
     struct rf_reading *reading = &reader->hf->reading;
     char translated[256] = "", of_text[256];
+    int32_t expert;
     struct extent extent = read_extent(reader, name, entry);
     reader->extents[reader->n_extents++] = extent;
     if (reader->hf->has_vision) name = name_in_text_model(name, of_text, sizeof of_text);
     if (!name) return;
     if (rf_ends_with(name, ".rotary_emb.inv_freq")) return; /* a constant in old exports */
-    if (!translate(&reading->source->params, name, 1, translated, sizeof translated))
+    if (!translate(&reading->source->params, name, 1, translated, sizeof translated, &expert))
         rf_bad(reading, RF_ERR_UNSUPPORTED,
                "tensor %.200s is not one that a %s model computes with here", name,
                reading->source->params.arch_name);
@@ -178,13 +240,15 @@ static void read_tensor(struct reader *reader, const char *name, const struct rf
     struct node *node = rf_take(reading, 1, sizeof *node, "tensors");
     if (!node) return;
     node->tensor.name = rf_keep_text(reading, rf_str_of(translated));
-    node->tensor.dtype = read_dtype(reading, name, entry);
+    int is_mxfp4 = rf_ends_with(translated, ".blocks") || rf_ends_with(translated, ".scales");
+    node->tensor.dtype = read_dtype(reading, name, is_mxfp4, entry);
     read_shape(reading, name, entry, &node->tensor);
     if ((uint64_t)(extent.end - extent.begin) != node->tensor.bytes)
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %.200s: data_offsets span %" PRId64 " bytes, but its shape needs %" PRIu64,
                name, extent.end - extent.begin, node->tensor.bytes);
     node->tensor.data = reader->data + extent.begin;
+    node->expert = expert;
     node->next = reader->first;
     reader->first = node;
     reader->count++;
@@ -264,18 +328,213 @@ static void read_shard(struct reader *reader, const struct rf_hf_shard *shard)
     rf_json_free(document);
 }
 
+/* ---- experts ---- */
+
+static int by_name_and_expert(const void *a, const void *b)
+{
+    const struct node *x = *(const struct node *const *)a, *y = *(const struct node *const *)b;
+    int order = strcmp(x->tensor.name, y->tensor.name);
+    return order ? order : (x->expert > y->expert) - (x->expert < y->expert);
+}
+
+/* Makes the tensors of n experts one. */
+static struct rf_tensor join(struct rf_reading *reading, struct node *const *nodes, size_t n)
+{
+    struct rf_tensor joined = nodes[0]->tensor;
+    struct rf_scattered *scattered = rf_keep(reading, 1, sizeof *scattered, "experts");
+    const unsigned char **experts = rf_keep(reading, n, sizeof *experts, "experts");
+    if (!scattered || !experts) return joined;
+    for (size_t e = 0; e < n; e++) {
+        const struct rf_tensor *tensor = &nodes[e]->tensor;
+        if (nodes[e]->expert != (int32_t)e)
+            rf_bad(reading, RF_ERR_FORMAT, "expert %zu of tensor %.200s is missing or comes twice",
+                   e, tensor->name);
+        if (tensor->dtype != joined.dtype || tensor->n_dims != 2 ||
+            memcmp(tensor->ne, joined.ne, sizeof joined.ne) != 0)
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "tensor %.200s: expert %zu has another type or shape than the first",
+                   tensor->name, e);
+        experts[e] = tensor->data;
+    }
+    size_t value = rf_dtype_info(joined.dtype)->block_bytes;
+    *scattered = (struct rf_scattered){
+        .experts = experts, .row_bytes = value * (size_t)joined.ne[0], .value_bytes = value};
+    joined.n_dims = 3;
+    joined.ne[2] = (int64_t)n;
+    joined.bytes *= n;
+    joined.scattered = scattered;
+    return joined;
+}
+
+/* What split_fused makes of a tensor: its shape, and where its rows are. */
+struct fusion {
+    struct rf_tensor made;
+    size_t experts; /* into which the data is cut */
+    size_t row_bytes, value_bytes, scale_row_bytes;
+    size_t next_bytes, next_scale_bytes; /* from the first row of gate to the first one of up */
+};
+
+static int is_shape(const struct rf_tensor *tensor, int64_t ne0, int64_t ne1, int64_t ne2)
+{
+    const int64_t *ne = tensor->ne;
+    return ne[0] == ne0 && ne[1] == ne1 && ne[2] == ne2 && ne[3] == 1;
+}
+
+/* Blocks [experts][rows][blocks][16] and scales [experts][rows][blocks]; `parts` take turns. */
+static struct fusion of_blocks(struct rf_reading *reading, const struct rf_tensor *blocks,
+                               const struct rf_tensor *scales, size_t parts)
+{
+    const int64_t *ne = blocks->ne;
+    size_t n = (size_t)ne[1];
+    if (!scales || blocks->dtype != RF_MXFP4 || scales->dtype != RF_MXFP4 || ne[0] != 16 ||
+        !rf_ends_with(scales->name, ".scales") || !is_shape(scales, ne[1], ne[2], ne[3]))
+        rf_bad(reading, RF_ERR_FORMAT, "tensor %.200s: not blocks of 16 bytes with as many scales",
+               blocks->name);
+    return (struct fusion){
+        .made = {.dtype = RF_MXFP4, .n_dims = 3, .ne = {ne[1] * 32, ne[2], ne[3], 1}},
+        .experts = (size_t)ne[3],
+        .row_bytes = parts * n * 16,
+        .value_bytes = 16,
+        .scale_row_bytes = parts * n,
+        .next_bytes = n * 16,
+        .next_scale_bytes = n};
+}
+
+/* Values [experts][columns][rows]. */
+static struct fusion of_values(const struct rf_tensor *values, size_t parts)
+{
+    const int64_t *ne = values->ne;
+    size_t value = rf_dtype_info(values->dtype)->block_bytes;
+    return (struct fusion){
+        .made = {.dtype = values->dtype, .n_dims = 3, .ne = {ne[1], ne[0], ne[2], 1}},
+        .experts = (size_t)ne[2],
+        .row_bytes = parts * value,
+        .value_bytes = (size_t)ne[0] * value,
+        .next_bytes = value};
+}
+
+/* Biases [experts][rows]. */
+static struct fusion of_biases(const struct rf_tensor *biases, size_t parts)
+{
+    const int64_t *ne = biases->ne;
+    size_t value = rf_dtype_info(biases->dtype)->block_bytes;
+    return (struct fusion){
+        .made = {.dtype = biases->dtype, .n_dims = 2, .ne = {ne[0], ne[1], 1, 1}},
+        .experts = 1,
+        .row_bytes = (size_t)ne[0] * value,
+        .value_bytes = parts * value,
+        .next_bytes = value};
+}
+
+/* The places of all experts in a tensor's data, `offset` bytes further. */
+static const unsigned char **places(struct rf_reading *reading, const struct rf_tensor *tensor,
+                                    size_t experts, size_t offset)
+{
+    const unsigned char **found = rf_keep(reading, experts, sizeof *found, "experts");
+    for (size_t e = 0; found && e < experts; e++)
+        found[e] = (const unsigned char *)tensor->data + e * (tensor->bytes / experts) + offset;
+    return found;
+}
+
+/* Adds part p of the tensor under another last name. */
+static void add_part(struct rf_reading *reading, const struct fusion *fusion, size_t p,
+                     const struct rf_tensor *data, const struct rf_tensor *scales, const char *name)
+{
+    struct rf_source *source = reading->source;
+    struct rf_tensor made = fusion->made;
+    struct rf_scattered *scattered = rf_keep(reading, 1, sizeof *scattered, "experts");
+    char renamed[64];
+    if (!scattered) return;
+    *scattered = (struct rf_scattered){
+        .experts = places(reading, data, fusion->experts, p * fusion->next_bytes),
+        .row_bytes = fusion->row_bytes,
+        .value_bytes = fusion->value_bytes,
+        .scale_row_bytes = fusion->scale_row_bytes};
+    if (scales)
+        scattered->scales = places(reading, scales, fusion->experts, p * fusion->next_scale_bytes);
+    if (reading->code) return;
+    snprintf(renamed, sizeof renamed, "%.*s.%s", (int)strcspn(data->name + 4, ".") + 4, data->name,
+             name);
+    made.name = rf_keep_text(reading, rf_str_of(renamed));
+    made.data = scattered->experts[0];
+    made.scattered = scattered;
+    made.bytes = rf_dtype_bytes(made.dtype, (size_t)made.ne[0]) * (uint64_t)made.ne[1] *
+                 (uint64_t)made.ne[2];
+    source->tensors[source->n_tensors++] = made;
+}
+
+/* Makes tensors of gpt-oss: gate and up of rows that take turns, matrices of values that lie
+ * column by column, and MXFP4 of blocks and scales, which the sorted nodes have one behind the
+ * other. Returns the number of nodes that were used. */
+static size_t split_fused(struct rf_reading *reading, struct node *const *nodes, size_t n)
+{
+    const struct rf_tensor *data = &nodes[0]->tensor, *scales = NULL;
+    size_t parts = strstr(data->name, ".ffn_gate_up_exps.") ? 2 : 1;
+    int is_bias = rf_ends_with(data->name, ".bias");
+    struct fusion fusion;
+    if (rf_ends_with(data->name, ".values")) {
+        fusion = of_values(data, parts);
+    } else if (is_bias) {
+        fusion = of_biases(data, parts);
+    } else {
+        scales = n > 1 ? &nodes[1]->tensor : NULL;
+        fusion = of_blocks(reading, data, scales, parts);
+    }
+    int64_t *split = &fusion.made.ne[is_bias ? 0 : 1];
+    if (*split % (int64_t)parts)
+        rf_bad(reading, RF_ERR_FORMAT, "tensor %.200s is not of a gate and an up for each expert",
+               data->name);
+    *split /= (int64_t)parts;
+    static const char *const names[2][2] = {{"ffn_gate_exps.weight", "ffn_up_exps.weight"},
+                                            {"ffn_gate_exps.bias", "ffn_up_exps.bias"}};
+    for (size_t p = 0; !reading->code && p < parts; p++)
+        add_part(reading, &fusion, p, data, scales,
+                 parts == 1 ? "ffn_down_exps.weight" : names[is_bias][p]);
+    return scales ? 2 : 1;
+}
+
+static int is_fused(const struct node *node)
+{
+    const char *last = node->tensor.name + 4;
+    last += strcspn(last, ".") + 1;
+    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++)
+        if (strncmp(node->tensor.name, "blk.", 4) == 0 && strcmp(last, fused[i].gguf) == 0)
+            return 1;
+    return 0;
+}
+
+static void list_tensors(struct reader *reader)
+{
+    struct rf_reading *reading = &reader->hf->reading;
+    struct rf_source *source = reading->source;
+    size_t n = (size_t)reader->count, i = 0, end;
+    source->tensors = rf_keep(reading, 2 * n, sizeof *source->tensors, "tensors");
+    struct node **nodes = rf_take(reading, n, sizeof *nodes, "tensors");
+    if (!source->tensors || !nodes || !n) return;
+    for (struct node *node = reader->first; node; node = node->next) nodes[i++] = node;
+    qsort(nodes, n, sizeof *nodes, by_name_and_expert);
+    for (i = 0; i < n && !reading->code; i = end) {
+        end = i + 1;
+        if (is_fused(nodes[i])) {
+            end = i + split_fused(reading, nodes + i, n - i);
+            continue;
+        }
+        while (nodes[i]->expert >= 0 && end < n &&
+               strcmp(nodes[i]->tensor.name, nodes[end]->tensor.name) == 0)
+            end++;
+        source->tensors[source->n_tensors++] =
+            nodes[i]->expert >= 0 ? join(reading, nodes + i, end - i) : nodes[i]->tensor;
+    }
+}
+
 void rf_safetensors_read(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
-    struct rf_source *source = reading->source;
     struct reader reader = {.hf = hf};
     for (size_t i = 0; !reading->code && i < hf->files->n_shards; i++) {
         reading->path = hf->files->shards[i].path;
         read_shard(&reader, &hf->files->shards[i]);
     }
     reading->path = hf->files->folder;
-    source->tensors = rf_keep(reading, (size_t)reader.count, sizeof *source->tensors, "tensors");
-    if (!source->tensors) return;
-    for (struct node *node = reader.first; node; node = node->next)
-        source->tensors[source->n_tensors++] = node->tensor;
+    list_tensors(&reader);
 }

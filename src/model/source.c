@@ -1,5 +1,7 @@
 #include "model/source.h"
 
+#include <string.h>
+
 #include "model/reader.h"
 
 struct rf_mapped_file {
@@ -69,4 +71,45 @@ int rf_source_check(const struct rf_source *source, struct rf_error *error)
             return rf_fail(error, RF_ERR_IO, "%s: the file became shorter while it was in use",
                            file->path);
     return 0;
+}
+
+/* A block of MXFP4 as a GGUF file has it: the exponent, then bytes with value j in the lower half
+ * and value 16 + j in the upper one. */
+static void put_mxfp4(unsigned char *block, const unsigned char *codes, unsigned char exponent)
+{
+    block[0] = exponent;
+    for (int j = 0; j < 16; j++) {
+        int low = codes[j / 2] >> j % 2 * 4 & 15, high = codes[8 + j / 2] >> j % 2 * 4 & 15;
+        block[1 + j] = (unsigned char)(low | high << 4);
+    }
+}
+
+const void *rf_tensor_rows(const struct rf_tensor *tensor, size_t first, size_t n, void *scratch)
+{
+    const struct rf_scattered *s = tensor->scattered;
+    size_t k = (size_t)tensor->ne[0], bytes = rf_dtype_bytes(tensor->dtype, k);
+    if (!s) return (const char *)tensor->data + first * bytes;
+    size_t expert = first / (size_t)tensor->ne[1], row = first % (size_t)tensor->ne[1];
+    const unsigned char *from = s->experts[expert] + row * s->row_bytes;
+    size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
+    if (rf_tensor_has_whole_experts(tensor)) return from;
+    unsigned char *to = scratch;
+    for (size_t r = 0; r < n; r++, from += s->row_bytes) {
+        const unsigned char *scales =
+            s->scales ? s->scales[expert] + (row + r) * s->scale_row_bytes : NULL;
+        for (size_t i = 0; i < bytes / value; i++, to += value)
+            if (scales)
+                put_mxfp4(to, from + i * s->value_bytes, scales[i]);
+            else
+                memcpy(to, from + i * s->value_bytes, value);
+    }
+    return scratch;
+}
+
+int rf_tensor_has_whole_experts(const struct rf_tensor *tensor)
+{
+    const struct rf_scattered *s = tensor->scattered;
+    size_t value = rf_dtype_info(tensor->dtype)->block_bytes;
+    return !s || (!s->scales && s->value_bytes == value &&
+                  s->row_bytes == rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]));
 }

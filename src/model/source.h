@@ -24,12 +24,16 @@ enum rf_arch {
     RF_ARCH_SMOLLM3,
     RF_ARCH_PHI3,
     RF_ARCH_GEMMA2,
-    RF_ARCH_GEMMA3
+    RF_ARCH_GEMMA3,
+    RF_ARCH_QWEN3MOE,
+    RF_ARCH_GPT_OSS
 };
 
 /* Which elements of a head rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted llama
  * weights. RF_ROPE_NEOX: (i, i + rope_dim/2). */
 enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
+
+enum { RF_MAX_EXPERTS = 1024 };
 
 /* How a layer differs from others of its model. */
 enum rf_layer_flag {
@@ -70,6 +74,15 @@ struct rf_params {
     /* Caches of more than n_ctx_short positions have these factors instead (phi3's longrope). */
     const float *rope_long_factors;
     int32_t n_ctx_short;
+    /* Experts: feed-forwards of width n_ff, of which a router chooses n_expert_used for a row. 0:
+     * one feed-forward for all rows. */
+    int32_t n_expert, n_expert_used;
+    int32_t expert_norm; /* a row's shares of its experts add up to 1 */
+    int32_t expert_bias; /* their matrices and the router have biases */
+    /* Of the gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
+     */
+    float gate_alpha, gate_limit;
+    int32_t attn_sinks, o_bias; /* attn_sinks.weight, attn_output.bias exist */
 };
 
 static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
@@ -93,8 +106,20 @@ struct rf_tensor {
     enum rf_dtype dtype;
     int32_t n_dims;
     int64_t ne[4];    /* ne[0] is contiguous: a weight of a linear layer is ne = {n_in, n_out} */
-    const void *data; /* in the mapped file, not aligned */
+    const void *data; /* in the mapped file, not aligned; of experts, the first one's */
     uint64_t bytes;
+    const struct rf_scattered *scattered; /* rows do not lie one behind the other; NULL: they do */
+};
+
+/* Where a safetensors file has the rows of experts. Row r of expert e has its value j at
+ * experts[e] + r * row_bytes + j * value_bytes. */
+struct rf_scattered {
+    const unsigned char *const *experts; /* [ne[2]] */
+    size_t row_bytes, value_bytes;
+    /* MXFP4: value_bytes is that of a block, 16 bytes of codes in the order of values, the lower
+     * half of a byte first. The exponents lie at scales[e] + r * scale_row_bytes. */
+    const unsigned char *const *scales;
+    size_t scale_row_bytes;
 };
 
 static inline uint64_t rf_tensor_elements(const struct rf_tensor *tensor)
@@ -137,6 +162,14 @@ void rf_source_close(struct rf_source *source);
 /* RF_ERR_IO once a part of a file was read that has gone meanwhile: what was read since is wrong.
  */
 int rf_source_check(const struct rf_source *source, struct rf_error *error);
+
+/* n rows of a tensor from `first` on, those of experts counted one expert after the other, as a
+ * GGUF file has them: in place, or written to `scratch`, which holds n rows. They are of one
+ * expert. */
+const void *rf_tensor_rows(const struct rf_tensor *tensor, size_t first, size_t n, void *scratch);
+
+/* 1 if an expert's rows lie one behind the other. */
+int rf_tensor_has_whole_experts(const struct rf_tensor *tensor);
 
 /* NULL when there is none of that name. */
 const struct rf_tensor *rf_source_tensor(const struct rf_source *source, const char *name);

@@ -5,12 +5,28 @@
 #include "model/source.h"
 
 #define RF_TOKEN_EMBD "token_embd.weight"
+#define RF_ROUTER "ffn_gate_inp.weight"
+
+enum rf_weight_role {
+    RF_WEIGHT_MATRIX,  /* of a linear layer */
+    RF_WEIGHT_TABLE,   /* of embeddings: read row by row, never as a whole */
+    RF_WEIGHT_VECTOR,  /* a norm's gain or biases: kept in F32 */
+    RF_WEIGHT_ROUTER,  /* the matrix that chooses experts: BF16, whatever the form */
+    RF_WEIGHT_EXPERTS, /* a matrix for each expert */
+};
 
 /* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
- * prefix. Shape and condition are expressions over `p`, a const struct rf_params * that must be in
- * scope where X uses them, also the safetensors name. In a GGUF file a layer's names follow "blk.N.", in a safetensors file
+ * prefix. EXPERTS are [ne0, ne1, n_expert], in a safetensors file one tensor for each expert, whose
+ * number takes the place of the *. Names, shape and condition are expressions over `p`, a const
+ * struct rf_params * that must be in scope where X uses them. In a GGUF file a layer's names follow
+ * "blk.N.", in a safetensors file
  * "model.layers.N.". */
+/* gpt-oss calls it after what is before it, and its router a router. */
+#define RF_FFN_NORM(p) \
+    ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
+#define RF_HF_ROUTER(p) \
+    ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")
 /* Named after its place, which differs where the branch before it has a norm of its own. */
 #define RF_HF_FFN_NORM(p) \
     ((p)->post_norm ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")
@@ -34,12 +50,22 @@
     X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, p->qk_norm) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
-    X(ffn_norm, "ffn_norm.weight", RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
+    X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
     X(ffn_post_norm, "post_ffw_norm.weight", "post_feedforward_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
-    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, p->n_ff, 1) \
-    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, p->n_ff, 1) \
-    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, p->n_ff, p->n_embd, 1)
+    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, p->n_ff, !p->n_expert) \
+    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, p->n_ff, !p->n_expert) \
+    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, p->n_ff, p->n_embd, !p->n_expert) \
+    X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, p->o_bias) \
+    X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, p->attn_sinks) \
+    X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, p->n_expert) \
+    X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, p->n_ff, p->n_expert) \
+    X(up_exps, "ffn_up_exps.weight", "mlp.experts.*.up_proj.weight", EXPERTS, p->n_embd, p->n_ff, p->n_expert) \
+    X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, p->n_embd, p->n_expert) \
+    X(router_bias, "ffn_gate_inp.bias", "mlp.router.bias", VECTOR, p->n_expert, 1, p->expert_bias) \
+    X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, p->n_expert, p->expert_bias) \
+    X(up_exps_bias, "ffn_up_exps.bias", "mlp.experts.up_proj_bias", VECTOR, p->n_ff, p->n_expert, p->expert_bias) \
+    X(down_exps_bias, "ffn_down_exps.bias", "mlp.experts.down_proj_bias", VECTOR, p->n_embd, p->n_expert, p->expert_bias)
 
 /* Tensors that hold others' rows one behind the other (model/adapt.c). In GGUF gate and up are
  * called after the second. */

@@ -71,6 +71,9 @@ struct rf_level {
      * how many tokens it reads at most; 0: all. */
     double attention;
     int32_t window;
+    /* Of a pass over one row, the share that experts take, and the share of experts that it leaves.
+     * More rows read more of them. */
+    double experts, experts_left;
     double acceptance; /* the first guess of the share of its tokens that levels above keep */
     int has_passes;    /* its drafts take the time of passes; otherwise they are free */
 };

@@ -119,6 +119,15 @@ static int bucket_of(double confidence)
     return b;
 }
 
+/* A pass over so many rows, with one over a single row as 1, if rows choose experts independently
+ * and only bytes count. */
+static double expert_growth(const struct rf_level *level, int rows)
+{
+    if (!(level->experts > 0.0)) return 1.0;
+    double read = (1.0 - pow(level->experts_left, rows)) / (1.0 - level->experts_left);
+    return 1.0 + level->experts * (read - 1.0);
+}
+
 void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n_levels)
 {
     assert(n_levels >= 1 && n_levels <= RF_MAX_LEVELS && levels[n_levels - 1].has_passes);
@@ -135,7 +144,8 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
         for (int r = 0; r < RF_PACE_ROWS; r++) {
             int known = r < RF_PACE_FEW ? r : RF_PACE_FEW - 1;
-            pace->costs[l].seconds[r] = levels[l].cost * (shape[known] + more * (r - known));
+            pace->costs[l].seconds[r] = levels[l].cost * (shape[known] + more * (r - known)) *
+                                        expert_growth(&levels[l], r + 1);
         }
     }
     pace->horizon = tuning.first_horizon;

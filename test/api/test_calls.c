@@ -25,7 +25,8 @@
             CHECK_FAILS(call, RIFFLE_ERR_ARGUMENT);                                      \
             CHECK(strstr(riffle_last_error(), #name ": reserved") != NULL);              \
             options.struct_size = offsetof(name, reserved);                              \
-            options.reserved[0] = options.reserved[sizeof options.reserved / 8 - 1] = 1; \
+            options.reserved[0] = 1;                                                     \
+            options.reserved[sizeof options.reserved / 8 - 1] = 1;                       \
             check_reserved_is_cut(#name, call);                                          \
         }                                                                                \
     } while (0)

@@ -13,6 +13,7 @@
 struct agreement {
     const struct device *device;
     double bf16, quantised;
+    int experts; /* the device has them */
 };
 
 enum { N_TOKENS = 272, ROWS = RF_TREE_ROWS };
@@ -161,6 +162,13 @@ static inline void check_agreement(const struct agreement *agreement)
     mixed.n_ff = 160;
     check_synthetic(agreement, "blocks of 32", &mixed, blocks_of_32, 8, RF_WEIGHTS_STORED);
     check_synthetic(agreement, "blocks of 32 in BF16", &mixed, blocks_of_32, 8, RF_WEIGHTS_BF16);
+    if (agreement->experts) {
+        struct rf_params experts = mixed;
+        experts.n_expert = 5;
+        experts.n_expert_used = 2;
+        experts.expert_norm = 1;
+        check_synthetic(agreement, "experts", &experts, blocks_of_32, 8, RF_WEIGHTS_STORED);
+    }
 
     struct rf_params qwen3 = qwen2;
     qwen3.arch = RF_ARCH_QWEN3;

@@ -435,6 +435,27 @@ static void check_blocks_of_256(void)
                     RF_WEIGHTS_BF16);
 }
 
+/* Experts whose rows are no multiple of a panel's, and types that differ among their matrices. */
+static void check_experts(void)
+{
+    static const enum rf_dtype types[] = {RF_Q4_0, RF_Q8_0, RF_MXFP4, RF_BF16, RF_Q4_1, RF_Q5_0,
+                                          RF_Q5_1, RF_F16,  RF_Q4_0,  RF_Q4_1, RF_F32};
+    static const enum rf_dtype bf16 = RF_BF16, mxfp4 = RF_MXFP4;
+    struct rf_params params = synthetic_qwen2();
+    params.n_expert = 5;
+    params.n_expert_used = 2;
+    params.expert_norm = 1;
+    check_synthetic("experts in BF16", &params, &bf16, 1, RF_WEIGHTS_BF16);
+    params.expert_norm = 0;
+    params.n_embd = 96;
+    params.n_head = 8;
+    params.n_ff = 160;
+    check_synthetic("experts in blocks of 32", &params, types, sizeof types / sizeof *types,
+                    RF_WEIGHTS_STORED);
+    params.n_expert = params.n_expert_used = 3;
+    check_synthetic("all experts in MXFP4", &params, &mxfp4, 1, RF_WEIGHTS_STORED);
+}
+
 int main(void)
 {
     struct rf_error error = {.text = ""};
@@ -464,6 +485,7 @@ int main(void)
     qwen3.qkv_bias = 0;
     qwen3.qk_norm = 1;
     check_synthetic("qwen3", &qwen3, &bf16, 1, RF_WEIGHTS_BF16);
+    check_experts();
 
     static const float factors[] = {1, 1, 1.5f, 2, 4, 8, 8, 8};
     struct rf_params llama3 = qwen3; /* scaled frequencies, half of each head rotating */

@@ -131,7 +131,7 @@ static const struct mutation llama_mutations[] = {
      .number = 1},
     {"general.type is \"adapter\"", U, SET_STRING, .target = "general.type", .text = "adapter"},
     {"split.count", U, SET_U32, .target = "split.count", .number = 3},
-    {"llama.expert_count is 8", U, SET_U32, .target = "llama.expert_count", .number = 8},
+    {"llama.expert_used_count is missing", F, SET_U32, .target = "llama.expert_count", .number = 8},
     {"llama.attn_logit_softcapping", U, SET_F32, .target = "llama.attn_logit_softcapping",
      .real = 30},
     {"llama.logit_scale", U, SET_F32, .target = "llama.logit_scale", .real = 0.5},

@@ -60,6 +60,8 @@ class ModelInfo:
     activation_bits: int
     device: str
     device_note: str
+    n_expert: int
+    n_expert_used: int
 
 
 def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:

@@ -100,6 +100,8 @@ class ModelInfo(ctypes.Structure):
         ("activation_bits", c_int32),
         ("device", c_char_p),
         ("device_note", c_char_p),
+        ("n_expert", c_int32),
+        ("n_expert_used", c_int32),
     ]
 
 

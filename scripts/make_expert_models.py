@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Writes test/data/experts: small random models with experts, made and computed by transformers' own code.
+
+    pip install torch transformers gguf safetensors; scripts/make_expert_models.py
+
+Of each family: NAME (a folder with a safetensors file), NAME.gguf with the same values under the names that llama.cpp
+gives them, and NAME.golden: 64 token ids (int32), transformers' F32 logits [64][n_vocab] after each of them, and
+N_GREEDY ids (int32) that greedy decoding appends. Values are exact in BF16 or MXFP4. Seeds are tried until no choice
+of experts and no greedy token hangs on less than the rounding of activations to BF16 may move.
+"""
+import json
+import pathlib
+import shutil
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from gguf.constants import GGMLQuantizationType as Type
+from safetensors.torch import load_file, save_file
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "test" / "data" / "experts"
+N_VOCAB, N_TOKENS, N_GREEDY, EOS = 272, 64, 12, 256
+LEAST_GAP, LEAST_LEAD = 0.04, 0.3  # of the router's values, of logits
+COMMON = dict(vocab_size=N_VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+              max_position_embeddings=512, bos_token_id=EOS, eos_token_id=EOS, pad_token_id=EOS, tie_word_embeddings=True)
+FAMILIES = {
+    "mixtral": transformers.MixtralConfig(**COMMON, intermediate_size=40, num_local_experts=4, num_experts_per_tok=2,
+                                          rope_theta=1e6),
+    "gpt-oss": transformers.GptOssConfig(
+        **COMMON, head_dim=32, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=16,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 4.0, "beta_fast": 32.0,
+                         "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}),
+    "qwen3moe": transformers.Qwen3MoeConfig(**COMMON, head_dim=32, intermediate_size=96, moe_intermediate_size=32,
+                                            num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, rope_theta=1e6),
+}
+
+
+def byte_tokens():
+    """GPT-2's characters for the 256 bytes."""
+    shown = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    rest = [b for b in range(256) if b not in shown]
+    text = {b: chr(b) for b in shown} | {b: chr(256 + i) for i, b in enumerate(rest)}
+    return [text[b] for b in range(256)]
+
+
+def tokens():
+    return byte_tokens() + ["<|end|>", "\u0120t"] + [f"<|{i}|>" for i in range(258, N_VOCAB)]
+
+
+def tokenizer():
+    added = [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+              "special": True} for i, t in enumerate(tokens()) if i >= 256 and i != 257]
+    bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {"version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": bytes_,
+            "post_processor": None, "decoder": bytes_,
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
+                      "end_of_word_suffix": "", "fuse_unk": False, "byte_fallback": False,
+                      "vocab": {t: i for i, t in enumerate(tokens()) if i != 256 and i < 258},
+                      "merges": ["\u0120 t"]}}
+
+
+MXFP4_VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def random_mxfp4(shape):
+    """Codes [..., blocks, 32], exponents [..., blocks] and values [...] of rows of shape[-1]."""
+    codes = torch.randint(0, 16, (*shape[:-1], shape[-1] // 32, 32))
+    exponents = torch.randint(-1, 2, codes.shape[:-1]) + round(float(np.log2(shape[-1] ** -0.5 / 2.5)))
+    return codes, exponents + 127, (MXFP4_VALUES[codes] * 2.0 ** exponents[..., None]).reshape(shape)
+
+
+def random_model(config, seed):
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    model.mxfp4 = {}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "norm.weight" in name:
+                p.copy_(1 + 0.1 * torch.randn_like(p))
+            elif name.endswith(("mlp.gate.weight", "mlp.router.weight")):
+                p.copy_(3 * torch.randn_like(p) / p.shape[-1] ** 0.5)
+            elif name.endswith(("gate_up_proj", "down_proj")) and config.model_type == "gpt_oss":
+                codes, exponents, values = random_mxfp4((p.shape[0], p.shape[2], p.shape[1]))
+                p.copy_(values.transpose(1, 2))
+                model.mxfp4[name] = codes, exponents
+            elif "bias" in name or "sinks" in name:
+                p.copy_(0.5 * torch.randn_like(p))
+            elif p.dim() > 1:
+                p.copy_(torch.randn_like(p) / p.shape[-1] ** 0.5 * (4 if "embed" in name else 1))
+            p.copy_(p.bfloat16().float())
+    return model
+
+
+class Gaps:
+    """The least distance between the last expert that is chosen and the first that is not."""
+
+    def __init__(self, model, used):
+        self.least = float("inf")
+        for name, module in model.named_modules():
+            if name.endswith(("mlp.gate", "mlp.router")):
+                module.register_forward_hook(lambda m, i, o: self.take(o, used))
+
+    def take(self, out, used):
+        logits = out[0] if isinstance(out, tuple) else out
+        top = logits.float().sort(-1, descending=True).values
+        self.least = min(self.least, (top[..., used - 1] - top[..., used]).min().item())
+
+
+def compute(model, used, seed):
+    """Ids, logits after each of them, greedy ids; None where something hangs on rounding."""
+    gaps = Gaps(model, used)
+    ids = torch.randint(0, 256, (1, N_TOKENS), generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        logits = model(ids).logits[0]
+        greedy = []
+        while len(greedy) < N_GREEDY:
+            last = model(torch.cat([ids, torch.tensor([greedy], dtype=torch.long)], 1)).logits[0, -1]
+            lead = last.sort(descending=True).values
+            if lead[0] - lead[1] < LEAST_LEAD or gaps.least < LEAST_GAP:
+                return None
+            greedy.append(int(last.argmax()))
+    return ids[0], logits, greedy
+
+
+def published(model, state):
+    """The tensors as gpt-oss publishes them: codes in bytes, the first of two in the lower half."""
+    for name, (codes, exponents) in model.mxfp4.items():
+        del state[name]
+        state[name + "_blocks"] = (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        state[name + "_scales"] = exponents.to(torch.uint8)
+    return state
+
+
+def gguf_blocks(blocks, scales):
+    """The same values in GGUF's blocks: the exponent, then values j and 16 + j in a byte."""
+    codes = np.stack([blocks & 15, blocks >> 4], -1).reshape(*blocks.shape[:-1], 32)
+    data = np.concatenate([scales[..., None], codes[..., :16] | codes[..., 16:] << 4], -1).astype(np.uint8)
+    return data.reshape(*data.shape[:-2], -1)
+
+
+def permuted(weight, n_head):
+    """A llama's q and k as GGUF files have them: pairs that rotate together lie side by side."""
+    shape = weight.shape
+    return weight.reshape(n_head, 2, shape[0] // n_head // 2, *shape[1:]).transpose(0, 2, 1, *range(3, weight.ndim + 2))\
+        .reshape(shape)
+
+
+def write_gguf(path, arch, config, state):
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    rope = config.rope_parameters
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if getattr(config, "sliding_window", None):
+        writer.add_sliding_window(config.sliding_window)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    if getattr(config, "head_dim", None):
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    if hasattr(config, "moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens())
+    writer.add_token_types([1] * 256 + [3, 1] + [3] * (N_VOCAB - 258))
+    writer.add_token_merges(["\u0120 t"])
+    writer.add_bos_token_id(EOS)
+    writer.add_eos_token_id(EOS)
+    tensors, experts = {}, {}
+    for name, tensor in state.items():
+        parts = name.removeprefix("model.").split(".")
+        short = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}.get(parts[0])
+        if short:
+            tensors[short + ".weight"] = tensor
+            continue
+        layer, rest = f"blk.{parts[1]}.", ".".join(parts[2:])
+        if arch == "gpt-oss" and ".experts." in rest:
+            both, kind = "gate_up" in rest, rest.split("_")[-1]
+            if kind == "scales":
+                continue
+            values = tensor.float().numpy() if kind == "bias" else \
+                gguf_blocks(tensor.numpy(), state[name.replace("_blocks", "_scales")].numpy())
+            for i, short in enumerate(("gate", "up") if both else ("down",)):
+                part = values[:, i::2] if both else values
+                end = "bias" if kind == "bias" else "weight"
+                tensors[f"{layer}ffn_{short}_exps.{end}"] = np.ascontiguousarray(part)
+            continue
+        if ".experts." in rest:
+            number, kind = int(parts[-3]), parts[-2]
+            short = {"w1": "ffn_gate", "w3": "ffn_up", "w2": "ffn_down", "gate_proj": "ffn_gate", "up_proj": "ffn_up",
+                     "down_proj": "ffn_down"}[kind]
+            experts.setdefault(f"{layer}{short}_exps.weight", {})[number] = tensor
+            continue
+        short = {"self_attn.q_proj.weight": "attn_q", "self_attn.k_proj.weight": "attn_k",
+                 "self_attn.v_proj.weight": "attn_v", "self_attn.o_proj.weight": "attn_output",
+                 "self_attn.q_norm.weight": "attn_q_norm", "self_attn.k_norm.weight": "attn_k_norm",
+                 "input_layernorm.weight": "attn_norm", "post_attention_layernorm.weight": "ffn_norm",
+                 "block_sparse_moe.gate.weight": "ffn_gate_inp", "mlp.gate.weight": "ffn_gate_inp",
+                 "mlp.router.weight": "ffn_gate_inp", "self_attn.sinks": "attn_sinks"}.get(rest)
+        if rest.endswith(".bias"):
+            short = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output",
+                     "mlp.router.bias": "ffn_gate_inp"}[rest if "router" in rest else rest.split(".")[1][0]]
+            tensors[f"{layer}{short}.bias"] = tensor
+            continue
+        if arch == "gpt-oss" and short == "ffn_norm":
+            short = "post_attention_norm"
+        if arch == "llama" and short in ("attn_q", "attn_k"):
+            heads = config.num_attention_heads if short == "attn_q" else config.num_key_value_heads
+            tensor = torch.from_numpy(np.ascontiguousarray(permuted(tensor.float().numpy(), heads)))
+        tensors[f"{layer}{short}.weight"] = tensor
+    for name, numbered in experts.items():
+        tensors[name] = torch.stack([numbered[e] for e in range(len(numbered))])
+    writer.add_expert_count(config.num_local_experts)
+    for name, tensor in tensors.items():
+        if isinstance(tensor, np.ndarray):
+            writer.add_tensor(name, tensor, raw_dtype=Type.MXFP4 if tensor.dtype == np.uint8 else None)
+            continue
+        values = tensor.float().contiguous().numpy()
+        if values.ndim == 1 or "ffn_gate_inp" in name:
+            writer.add_tensor(name, values)
+        else:
+            writer.add_tensor(name, gguf.quants.quantize(values, Type.BF16), raw_dtype=Type.BF16)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make(name, arch, config):
+    for seed in range(10000):
+        model = random_model(config, seed)
+        found = compute(model, config.num_experts_per_tok, seed)
+        if found:
+            break
+    ids, logits, greedy = found
+    print(f"{name}: seed {seed}, logits of standard deviation {logits.std():.2f}")
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model.bfloat16().save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if model.mxfp4:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": {"quant_method": "mxfp4"}},
+                                   indent=2))
+        save_file(published(model, load_file(folder / "model.safetensors")), folder / "model.safetensors")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer(), ensure_ascii=False))
+    write_gguf(OUT / f"{name}.gguf", arch, config, load_file(folder / "model.safetensors"))
+    (OUT / f"{name}.golden").write_bytes(ids.numpy().astype("<i4").tobytes() + logits.numpy().astype("<f4").tobytes() +
+                                         np.array(greedy, "<i4").tobytes())
+
+
+if __name__ == "__main__":
+    OUT.mkdir(exist_ok=True)
+    make("mixtral", "llama", FAMILIES["mixtral"])
+    make("gpt-oss", "gpt-oss", FAMILIES["gpt-oss"])
+    make("qwen3moe", "qwen3moe", FAMILIES["qwen3moe"])

@@ -1,0 +1,211 @@
+/* Models with experts against transformers' own code: scripts/make_expert_models.py made them.
+ *
+ * The tolerance. Weights are exact, and quantised ones compute with 16-bit rows. So what is rounded
+ * are the input rows of linear layers in BF16, by up to 2^-9 of a value; keys and values, in F16,
+ * count little beside. Five such inputs follow each other in each of two layers (of q, k and v, of
+ * o, of the router, of gate and up, of down), and one in the head. None of them makes an error
+ * larger than what it adds itself, so 11 * 2^-9 is allowed. */
+#define _DEFAULT_SOURCE
+#include <math.h>
+
+#include "api/helpers.h"
+
+#define TOLERANCE 0.0215
+
+enum { N_VOCAB = 272, N_TOKENS = 64, N_GREEDY = 12 };
+
+struct golden {
+    int32_t ids[N_TOKENS];
+    float logits[N_TOKENS][N_VOCAB];
+    int32_t greedy[N_GREEDY];
+};
+
+static int read_golden(const char *name, struct golden *golden)
+{
+    char path[256];
+    snprintf(path, sizeof path, "experts/%s.golden", name);
+    FILE *file = fopen(path, "rb");
+    int ok = file && fread(golden, sizeof *golden, 1, file) == 1;
+    CHECK_MSG(ok, "%s cannot be read", path);
+    if (file) fclose(file);
+    return ok;
+}
+
+static double relative_error(const float *got, const float *wanted)
+{
+    double off = 0, size = 0;
+    for (int v = 0; v < N_VOCAB; v++) {
+        off += pow((double)got[v] - (double)wanted[v], 2);
+        size += pow((double)wanted[v], 2);
+    }
+    return sqrt(off / size);
+}
+
+static riffle_session *open_chain(riffle_model *model, const char *chain, int32_t gamma)
+{
+    riffle_session_options options;
+    riffle_session_options_init(&options, sizeof options);
+    options.n_ctx = 128;
+    options.threads = 2;
+    options.chain = chain;
+    options.gamma = gamma;
+    riffle_session *session = NULL;
+    CHECK_OK(riffle_session_open(&session, model, &options));
+    return session;
+}
+
+/* Each token's logits are close to transformers'; read in blocks they have the same bits. */
+static void check_logits(riffle_model *model, const struct golden *golden, const char *path)
+{
+    static float alone[N_TOKENS][N_VOCAB], got[N_VOCAB];
+    riffle_session *session = open_chain(model, "none", 0);
+    double worst = 0;
+    for (int i = 0; i < N_TOKENS; i++) {
+        CHECK_OK(riffle_prefill(session, golden->ids + i, 1));
+        CHECK_OK(riffle_logits(session, alone[i], N_VOCAB));
+        double off = relative_error(alone[i], golden->logits[i]);
+        if (!(off <= worst)) worst = off;
+    }
+    CHECK_MSG(worst < TOLERANCE, "%s: logits are off by %.4f", path, worst);
+    printf("%s: logits are off by %.4f\n", path, worst);
+    for (int block = 2; block <= N_TOKENS; block = block * 3 - 1) {
+        CHECK_OK(riffle_rewind(session, 0));
+        for (int at = 0; at + block <= N_TOKENS; at += block) {
+            CHECK_OK(riffle_prefill(session, golden->ids + at, (size_t)block));
+            CHECK_OK(riffle_logits(session, got, N_VOCAB));
+            CHECK_MSG(memcmp(got, alone[at + block - 1], sizeof got) == 0,
+                      "%s: in blocks of %d token %d has other bits", path, block, at + block - 1);
+        }
+    }
+    riffle_session_close(session);
+}
+
+static void check_greedy(riffle_model *model, const struct golden *golden, const char *path)
+{
+    static const struct {
+        const char *chain;
+        int32_t gamma;
+    } chains[] = {{"none", 0}, {"ngram", 4}, {"mxfp4", 3}, {"mxfp4", 8}, {"ngram > mxfp4", 0}};
+    for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
+        riffle_session *session = open_chain(model, chains[c].chain, chains[c].gamma);
+        CHECK_OK(riffle_prefill(session, golden->ids, N_TOKENS));
+        struct tokens tokens = generate(session, N_GREEDY);
+        CHECK_MSG(tokens.count == N_GREEDY &&
+                      memcmp(tokens.ids, golden->greedy, sizeof golden->greedy) == 0,
+                  "%s, chain %s: other tokens", path, chains[c].chain);
+        riffle_session_close(session);
+    }
+}
+
+static void check_model(const char *name, const char *container, const struct golden *golden)
+{
+    char path[256];
+    riffle_model_options options;
+    riffle_model *model;
+    riffle_model_info info;
+    riffle_model_options_init(&options, sizeof options);
+    options.chain = "ngram > mxfp4";
+    options.activations = "16";
+    snprintf(path, sizeof path, "experts/%s%s", name, container);
+    int code = riffle_model_open(&model, path, &options);
+    CHECK_MSG(code == 0, "%s: %s", path, riffle_last_error());
+    if (code) return;
+    CHECK_OK(riffle_model_get_info(model, &info, sizeof info));
+    CHECK_MSG(info.weight_bytes < info.mapped_bytes + info.resident_bytes,
+              "%s: a pass reads all experts", path);
+    check_logits(model, golden, path);
+    check_greedy(model, golden, path);
+    riffle_model_close(model);
+}
+
+/* ---- files that say something else ---- */
+
+static char folder[] = "/tmp/riffle-experts-XXXXXX";
+
+struct text {
+    char *data;
+    size_t bytes;
+};
+
+static struct text read_file(const char *name, const char *file)
+{
+    char path[256];
+    snprintf(path, sizeof path, "experts/%s/%s", name, file);
+    FILE *in = fopen(path, "rb");
+    struct text text = {malloc(1 << 20), 0};
+    if (in && text.data) text.bytes = fread(text.data, 1, 1 << 20, in);
+    CHECK_MSG(text.bytes > 0, "%s cannot be read", path);
+    if (in) fclose(in);
+    return text;
+}
+
+/* Replaces the first `from` by `to`, which is as long. */
+static int replace(struct text *text, const char *from, const char *to)
+{
+    size_t n = strlen(from);
+    for (size_t i = 0; i + n <= text->bytes; i++) {
+        if (memcmp(text->data + i, from, n) != 0) continue;
+        memcpy(text->data + i, to, n);
+        return 1;
+    }
+    return 0;
+}
+
+static void check_bad(const char *name, const char *from, const char *to, const char *sentence)
+{
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    enum { FILES = sizeof files / sizeof *files };
+    char path[FILES][256];
+    int replaced = 0;
+    for (int f = 0; f < FILES; f++) {
+        struct text text = read_file(name, files[f]);
+        snprintf(path[f], sizeof path[f], "%s/%s", folder, files[f]);
+        FILE *out = fopen(path[f], "wb");
+        replaced += replace(&text, from, to);
+        CHECK(out && fwrite(text.data, 1, text.bytes, out) == text.bytes);
+        if (out) fclose(out);
+        free(text.data);
+    }
+    CHECK_MSG(replaced == 1, "%s: %s is in %d files", name, from, replaced);
+    riffle_model_options options;
+    riffle_model *model;
+    riffle_model_options_init(&options, sizeof options);
+    options.flags = RIFFLE_OPEN_HEADER;
+    CHECK(riffle_model_open(&model, folder, &options) < 0);
+    CHECK_MSG(strstr(riffle_last_error(), sentence) != NULL, "\"%s\", not \"%s\"",
+              riffle_last_error(), sentence);
+    for (int f = 0; f < FILES; f++) remove(path[f]);
+}
+
+static void check_bad_files(void)
+{
+    if (!mkdtemp(folder)) exit(1);
+    check_bad("mixtral", "experts.3.w1", "experts.9.w1", "expert 3 of tensor");
+    check_bad("mixtral", "experts.3.w1", "experts.2.w1", "expert 3 of tensor");
+    check_bad("mixtral", "experts.3.w1.weight\":{\"dtype\":\"BF16\",\"shape\":[40,64]",
+              "experts.3.w1.weight\":{\"dtype\":\"BF16\",\"shape\":[64,40]",
+              "expert 3 has another type or shape");
+    check_bad("mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 5",
+              "a row uses 5 experts of 4");
+    check_bad("mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3", "[64, 40, 4, 1]");
+    check_bad("qwen3moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
+              "some layers have no experts");
+    check_bad("gpt-oss", "gate_up_proj_scales", "gate_up_proj_scalez", "gate_up_proj_scalez");
+    check_bad("gpt-oss", "[4,64,2]", "[4,32,4]", "not blocks of 16 bytes");
+    check_bad("gpt-oss", "\"mxfp4\"", "\"awq.4\"", "quantization_config");
+    check_bad("gpt-oss", "\"sliding_attention\"", "\"full_attention\"   ", "layer_types");
+    remove(folder);
+}
+
+int main(void)
+{
+    static const char *const names[] = {"mixtral", "qwen3moe", "gpt-oss"};
+    static struct golden golden;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!read_golden(names[i], &golden)) continue;
+        check_model(names[i], "", &golden);
+        check_model(names[i], ".gguf", &golden);
+    }
+    check_bad_files();
+    return check_result();
+}
