@@ -330,9 +330,7 @@ static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch 
     case RF_OP_COPY:
         return cudaMemcpyAsync(out->f32, in->f32, (size_t)n * (size_t)in->width * sizeof(float),
                                cudaMemcpyDeviceToDevice, launch->stream);
-    case RF_OP_CHOOSE_EXPERTS: /* experts are refused when weights are loaded */
-    case RF_OP_EXPERT_LINEAR:
-    case RF_OP_SUM_EXPERTS: break;
+    default: break; /* other operations are refused when a view is made */
     }
     return cudaErrorInvalidValue;
 }

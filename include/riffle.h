@@ -163,7 +163,10 @@ typedef struct riffle_model_options {
      * device, or the processor if there is none, and then riffle_model_info.device_note says why.
      * riffle_devices() in riffle_experimental.h lists them. */
     const char *device;
-    uint64_t reserved[2];
+    /* Memory for the experts of a model that has them, at least those of one layer. Others stay in
+     * the file until a token needs them. 0: for all, or as many as this machine's memory holds. */
+    uint64_t expert_bytes;
+    uint64_t reserved[1];
 } riffle_model_options;
 
 RIFFLE_API void riffle_model_options_init(riffle_model_options *options, size_t struct_size);
@@ -205,6 +208,7 @@ typedef struct riffle_model_info {
     const char *device_note;        /* why "auto" chose the processor, a sentence; else "" */
     /* Feed-forwards of a layer, and how many of them a token uses; 0: all use the same one. */
     int32_t n_expert, n_expert_used;
+    const char *experts_note; /* what not all of them being in memory means, a sentence; else "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,

@@ -36,6 +36,8 @@ struct riffle_model {
     const struct rf_backend_kind *kind; /* of the device that was chosen */
     int32_t device;                     /* which of its kind */
     char device_name[32], device_note[512];
+    uint64_t expert_bytes; /* memory for experts, if not all fit; else 0 */
+    char experts_note[256];
     uint64_t device_bytes;      /* the device's memory; 0: the machine's */
     struct rf_backend *backend; /* NULL when only the header was opened */
     const char *tier;           /* of the backend */

@@ -74,12 +74,37 @@ static int open_chat(riffle_model *model, const char *name, struct rf_error *err
     return 0;
 }
 
+static uint64_t memory_of(const riffle_model *model)
+{
+    return model->device_bytes ? model->device_bytes : rf_memory_physical();
+}
+
+/* Experts that are more than memory holds get a part of it, and the cost says so. */
+static void limit_experts(riffle_model *model, uint64_t wanted)
+{
+    struct rf_weight_cost *cost = &model->cost;
+    uint64_t memory = memory_of(model), others = cost->resident_bytes - cost->resident_experts,
+             bytes = wanted;
+    if (!wanted && cost->resident_bytes > memory && others < memory / 8 * 7)
+        bytes = memory / 8 * 7 - others;
+    if (!bytes || bytes >= cost->resident_experts) return;
+    snprintf(
+        model->experts_note, sizeof model->experts_note,
+        "%.2f GB of memory for %.2f GB of experts: a token may read up to %.2f GB of them from "
+        "the file, at the speed of the disk",
+        (double)bytes * 1e-9, (double)cost->resident_experts * 1e-9,
+        (double)cost->expert_bytes * 1e-9);
+    model->expert_bytes = bytes;
+    cost->resident_bytes = others + bytes;
+}
+
 int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error)
 {
     struct rf_api_progress report = {options->progress, options->progress_user, "loading"};
     int code = 0;
-    uint64_t memory = model->device_bytes ? model->device_bytes : rf_memory_physical();
+    uint64_t memory = memory_of(model);
+    model->backend->expert_bytes = model->expert_bytes;
     if (model->cost.resident_bytes > memory)
         code = rf_fail(
             error, RF_ERR_MEMORY, "%s: the weights take %.1f GB of memory, %s has %.1f GB",
@@ -179,6 +204,7 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     if (!code) code = choose_weights(model, weights, error);
     if (!code) code = choose_activations(model, activations, error);
     if (code) return code;
+    limit_experts(model, options->expert_bytes);
     if (options->flags & RIFFLE_OPEN_COPY) {
         model->cost.resident_bytes += model->source->file_bytes;
         model->cost.mapped_bytes = 0;
@@ -279,6 +305,7 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .device_note = model->device_note,
         .n_expert = params->n_expert,
         .n_expert_used = params->n_expert_used,
+        .experts_note = model->experts_note,
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

@@ -114,6 +114,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.weights = options->weights;
     model_options.activations = options->activations;
     model_options.device = options->device;
+    model_options.expert_bytes = (uint64_t)options->expert_memory * 1000000;
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;
     model_options.progress_user = &engine->progress;
@@ -132,6 +133,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     progress_clear(&engine->progress);
     if (code == RIFFLE_OK)
         code = riffle_model_get_info(engine->model, &engine->info, sizeof engine->info);
+    if (code == RIFFLE_OK && engine->info.experts_note[0]) inform("%s", engine->info.experts_note);
     if (code == RIFFLE_OK && engine->info.device_note[0])
         inform("on the processor: %s", engine->info.device_note);
     int status = code != RIFFLE_OK && engine->explained ? CLI_FAILED : cli_status(code);

@@ -105,6 +105,10 @@ const struct option option_table[] = {
     {"--device", NULL, "D", OPTION_TEXT, COMPUTES | VERB_INFO, AT(device), 0, 0, NULL,
      "where the model computes: cpu (default), cuda, cuda:N, or auto: the first CUDA device, else "
      "the processor; `riffle devices` lists them"},
+    {"--expert-memory", NULL, "MB", OPTION_INT, COMPUTES | VERB_INFO, AT(expert_memory), 1,
+     INT32_MAX, NULL,
+     "memory for the experts of a model that has them; others stay in the file until a token needs "
+     "them (default: for all, or what the machine has)"},
     {"--threads", NULL, "N", OPTION_INT, COMPUTES | VERB_CORES | VERB_CORPUS, AT(threads), 1, 1024,
      NULL, "worker threads (default: one for each core that --cores selects)"},
     {"--cores", NULL, "CORES", OPTION_TEXT, COMPUTES | VERB_CORES, AT(cores), 0, 0, NULL,

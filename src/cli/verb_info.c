@@ -51,7 +51,8 @@ static void write_model(struct json_writer *json, const struct engine *engine)
            info->n_params, info->file_bytes, info->weight_bytes);
     jw_put(json, "n_layer %d n_embd %d n_head %d", info->n_layer, info->n_embd, info->n_head);
     jw_put(json, "n_head_kv %d head_dim %d n_ff %d", info->n_head_kv, info->head_dim, info->n_ff);
-    jw_put(json, "n_expert %d n_expert_used %d", info->n_expert, info->n_expert_used);
+    jw_put(json, "n_expert %d n_expert_used %d experts_note %s", info->n_expert,
+           info->n_expert_used, info->experts_note);
     jw_put(json, "n_vocab %d n_ctx_train %d", info->n_vocab, info->n_ctx_train);
     jw_put(json, "rope_theta %g bos_token %d eos_token %d", (double)info->rope_theta,
            info->bos_token, info->eos_token);
@@ -96,6 +97,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     if (info->n_expert)
         printf("experts       %d of width %d, %d for each token\n", info->n_expert, info->n_ff,
                info->n_expert_used);
+    if (info->experts_note[0]) printf("              %s\n", info->experts_note);
     printf("parameters    %s\n", human_count(info->n_params, a));
     printf("stored as     %s\n", info->stored_types);
     if (strcmp(info->weights, "stored") == 0)

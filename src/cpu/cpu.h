@@ -20,9 +20,12 @@ struct rf_weight {
     enum rf_format format;
     const void *data; /* NULL: no matrix */
     size_t ld;
-    const void **experts; /* a matrix of this shape for each, of which `data` is the first; NULL */
-    const float *f32;     /* a vector [columns], or NULL */
-    const struct rf_tensor *table; /* read from the file row by row, or NULL */
+    /* A matrix of this shape for each expert; NULL: no experts. In a pool those that have no place
+     * are NULL, and `data` is NULL. */
+    const void **experts;
+    struct rf_weight_request request; /* of experts in a pool: what they are packed from */
+    const float *f32;                 /* a vector [columns], or NULL */
+    const struct rf_tensor *table;    /* read from the file row by row, or NULL */
     enum rf_weight_form table_form;
 };
 
@@ -61,8 +64,10 @@ struct cpu_weights {
     struct rf_weights base;
     struct rf_weight *tensors; /* of all requests */
     size_t n_tensors;
-    const void **experts; /* of all tensors */
-    void *converted;      /* one block for all that is not used in place */
+    const void **experts;  /* of all tensors */
+    struct cpu_pool *pool; /* for the experts; NULL: all are in memory or in the file */
+    size_t blocks_bytes;   /* that a worker needs to pack one of its panels */
+    void *converted;       /* one block for all that is not used in place */
 };
 
 /* The items of a share (platform/team.h) one by one, and then a barrier. Their cost is not
@@ -259,6 +264,9 @@ struct cpu_view {
     struct cpu_expert_row *expert_rows; /* [n_expert_rows] */
     size_t *expert_counts;              /* [n_expert] */
     size_t n_experts, n_expert_rows;
+    size_t *missing; /* [n_missing] experts that the pool has to pack */
+    size_t n_missing;
+    uint8_t *blocks; /* [workers][cpu_weights.blocks_bytes] */
 
     /* The pass at hand. */
     const struct rf_pass *pass;
@@ -338,6 +346,9 @@ int rf_cpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
                        const struct rf_weight_request *requests, int32_t n_requests,
                        rf_load_progress progress, void *user, struct rf_error *error);
 void rf_cpu_weights_free(struct rf_weights *weights);
+/* Packs a panel of an expert in a pool to its place. */
+void rf_cpu_pack_panel(const struct cpu_view *view, const struct rf_worker *worker,
+                       const struct rf_weight *weight, size_t expert, size_t panel);
 struct rf_weight_bytes rf_cpu_weight_bytes(const struct rf_weight_request *request);
 enum rf_format rf_cpu_weight_is_in(enum rf_dtype dtype, enum rf_weight_form form);
 const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);

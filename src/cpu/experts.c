@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
+#include "cpu/pool.h"
 
 enum { PART = 512 /* values of a row that a worker sums at a time */ };
 
@@ -19,7 +20,12 @@ int rf_cpu_experts_new(struct cpu_view *view, struct rf_error *error)
     view->experts = rf_cpu_view_alloc(view, n, sizeof *view->experts, error);
     view->expert_rows = rf_cpu_view_alloc(view, rows * used, sizeof *view->expert_rows, error);
     view->expert_counts = rf_cpu_view_alloc(view, n, sizeof *view->expert_counts, error);
-    return view->choices && view->experts && view->expert_rows && view->expert_counts
+    const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
+    view->missing = rf_cpu_view_alloc(view, n, sizeof *view->missing, error);
+    view->blocks = rf_cpu_view_alloc(view, (size_t)rf_team_size(view->queue->team),
+                                     weights->blocks_bytes, error);
+    return view->choices && view->experts && view->expert_rows && view->expert_counts &&
+                   view->missing && view->blocks
                ? 0
                : RF_ERR_MEMORY;
 }
@@ -110,8 +116,12 @@ void rf_cpu_choose_experts(struct cpu_view *view, struct rf_worker *worker, cons
         choose(view->params, buffer_row(routed, i), view->choices + i * used);
         share_out(view->params, buffer_row(routed, i), view->choices + i * used);
     }
-    if (worker->index == 0) group_rows(view);
+    if (worker->index == 0) {
+        group_rows(view);
+        rf_cpu_pool_take(view, op);
+    }
     rf_team_barrier(worker);
+    rf_cpu_pool_fill(view, worker, op);
     items = cpu_items(worker, view->n_expert_rows, rows_grain(view->n_rows));
     for (size_t i; cpu_items_next(&items, &i);)
         rf_cpu_pack(view, &view->buffers[op->out[0]], i, 0, x->width,
@@ -205,4 +215,5 @@ void rf_cpu_sum_experts(struct cpu_view *view, struct rf_worker *worker, const s
         }
         for (size_t j = first; j < end; j++) out[j] += sum[j - first];
     }
+    if (worker->index == 0) rf_cpu_pool_release(view);
 }

@@ -21,7 +21,7 @@ static int is_wanted(const struct cpu_view *view, enum rf_operand form, size_t w
     const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->data && (weight->experts != NULL) == by_expert &&
+        if ((weight->data || weight->experts) && (weight->experts != NULL) == by_expert &&
             (size_t)weight->columns == width && view->operand[weight->format] == form)
             return 1;
     }

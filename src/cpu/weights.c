@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
+#include "cpu/pool.h"
 #include "cpu/repack.h"
 #include "quant/cast.h"
 
@@ -130,13 +131,14 @@ const char *rf_cpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
 
 /* ---- on all cores ---- */
 
-/* `blocks`: room for a panel's rows of the type that they are cast to, and as the file has them. */
-static void repack(const struct load *load, const struct job *job, uint64_t begin, uint64_t end,
+/* Panels of all experts, to `out`. `blocks`: room for a panel's rows of the type that they are cast
+ * to, and as the file has them. */
+static void repack(const struct rf_kernels *kernels, const struct rf_weight_request *request,
+                   const struct rf_weight *weight, uint64_t begin, uint64_t end, char *out,
                    uint8_t *blocks)
 {
-    const struct rf_tensor *tensor = job->request->tensor;
-    const struct rf_weight *weight = *job->request->weight;
-    enum rf_dtype from = tensor->dtype, to = type_of(job->request);
+    const struct rf_tensor *tensor = request->tensor;
+    enum rf_dtype from = tensor->dtype, to = type_of(request);
     size_t k = (size_t)weight->columns, to_bytes = rf_dtype_bytes(to, k),
            panels = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
     for (size_t p = (size_t)begin; p < (size_t)end; p++) {
@@ -145,11 +147,10 @@ static void repack(const struct load *load, const struct job *job, uint64_t begi
         const void *data = rf_tensor_rows(tensor, p / panels * (size_t)weight->rows + row, rows,
                                           blocks + whole_lines(RF_PANEL_ROWS * to_bytes));
         if (from != to) {
-            rf_cast_values(load->kernels, targets[job->request->form], from, data, to, blocks,
-                           rows * k);
+            rf_cast_values(kernels, targets[request->form], from, data, to, blocks, rows * k);
             data = blocks;
         }
-        rf_cpu_repack_panel(to, data, to_bytes, rows, k, (char *)job->out + p * weight->ld);
+        rf_cpu_repack_panel(to, data, to_bytes, rows, k, out + (p - (size_t)begin) * weight->ld);
     }
 }
 
@@ -188,7 +189,8 @@ static void do_piece(struct load *load, uint64_t piece, int worker)
     if ((*job->request->weight)->format == RF_FORMAT_BF16)
         convert(job, begin, end, blocks);
     else
-        repack(load, job, begin, end, blocks);
+        repack(load->kernels, job->request, *job->request->weight, begin, end,
+               (char *)job->out + begin * (*job->request->weight)->ld, blocks);
     /* The parts of all pieces add up to the tensor's bytes. */
     uint64_t bytes = job->request->tensor->bytes, items = job->items;
     atomic_fetch_add_explicit(&load->bytes_done,
@@ -230,28 +232,37 @@ static int run_jobs(struct cpu_queue *queue, struct load *load, struct rf_error 
 
 /* ---- what is to be done ---- */
 
+/* What a worker needs to make a row or a panel. */
+static size_t blocks_bytes(const struct rf_weight_request *request)
+{
+    const struct rf_tensor *tensor = request->tensor;
+    enum rf_dtype to = type_of(request);
+    size_t k = (size_t)tensor->ne[0], bytes = 0;
+    if (rf_cpu_format_of(to) == RF_FORMAT_BF16)
+        return tensor->scattered ? whole_lines(rf_dtype_bytes(tensor->dtype, k)) : 0;
+    if (to != tensor->dtype || tensor->scattered)
+        bytes = whole_lines(RF_PANEL_ROWS * rf_dtype_bytes(to, k));
+    if (tensor->scattered) bytes += whole_lines(RF_PANEL_ROWS * rf_dtype_bytes(tensor->dtype, k));
+    return bytes;
+}
+
 static void add_job(struct load *load, const struct rf_weight_request *request, void *out)
 {
     const struct rf_weight *weight = *request->weight;
     const struct rf_tensor *tensor = request->tensor;
     struct job *job = &load->jobs[load->n_jobs++];
-    size_t k = (size_t)tensor->ne[0], blocks_bytes = 0;
+    size_t k = (size_t)tensor->ne[0], needed = blocks_bytes(request);
     *job = (struct job){.request = request, .out = out, .first_piece = load->n_pieces};
     if (weight->format == RF_FORMAT_BF16) {
         uint64_t item = tensor->scattered ? k : 1;
         job->items = rf_tensor_elements(tensor) / item;
         job->items_per_piece = item < PIECE_ELEMENTS ? PIECE_ELEMENTS / item : 1;
-        if (tensor->scattered) blocks_bytes = whole_lines(rf_dtype_bytes(tensor->dtype, k));
     } else {
         uint64_t panel = RF_PANEL_ROWS * (uint64_t)k;
         job->items = n_experts(request) * rf_padded((size_t)weight->rows) / RF_PANEL_ROWS;
         job->items_per_piece = panel < PIECE_ELEMENTS ? PIECE_ELEMENTS / panel : 1;
-        if (type_of(request) != tensor->dtype || tensor->scattered)
-            blocks_bytes = whole_lines(RF_PANEL_ROWS * rf_dtype_bytes(type_of(request), k));
-        if (tensor->scattered)
-            blocks_bytes += whole_lines(RF_PANEL_ROWS * rf_dtype_bytes(tensor->dtype, k));
     }
-    if (load->blocks_bytes < blocks_bytes) load->blocks_bytes = blocks_bytes;
+    if (load->blocks_bytes < needed) load->blocks_bytes = needed;
     load->n_pieces += (job->items + job->items_per_piece - 1) / job->items_per_piece;
     load->bytes_total += request->tensor->bytes;
 }
@@ -283,18 +294,25 @@ void rf_cpu_weights_free(struct rf_weights *base)
     const struct rf_allocator *allocator = base->backend->allocator;
     rf_free(allocator, weights->tensors);
     rf_free(allocator, (void *)weights->experts);
+    rf_cpu_pool_free(weights->pool);
     rf_free(allocator, weights->converted);
     rf_free(allocator, weights);
 }
 
-/* Where each expert's matrix is. */
+/* Where each expert's matrix is. In a pool none is anywhere yet. */
 static void place_experts(struct rf_weight *weight, const struct rf_weight_request *request,
-                          const char *converted, const void **experts)
+                          const char *converted, int is_pooled, const void **experts)
 {
     weight->experts = experts;
-    for (size_t e = 0; e < n_experts(request); e++)
+    weight->request = *request;
+    for (size_t e = 0; !is_pooled && e < n_experts(request); e++)
         experts[e] =
             converted ? converted + e * matrix_bytes(request) : expert_in_file(request->tensor, e);
+}
+
+static int is_pooled(const struct cpu_weights *weights, const struct rf_weight_request *request)
+{
+    return weights->pool && request->role == RF_WEIGHT_EXPERTS;
 }
 
 /* Describes all tensors. Those that are used in place point to the file, the others become jobs
@@ -307,8 +325,9 @@ static void plan_jobs(struct cpu_weights *weights, struct load *load,
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const struct rf_weight_request *request = &requests[i];
         struct rf_weight *weight = *request->weight = &weights->tensors[i];
-        const char *made = usable_in_place(request) ? NULL : converted;
-        const void *data = made ? made : request->tensor->data;
+        int pooled = is_pooled(weights, request);
+        const char *made = pooled || usable_in_place(request) ? NULL : converted;
+        const void *data = pooled ? NULL : made ? made : request->tensor->data;
         describe(weight, request);
         if (made) {
             add_job(load, request, converted);
@@ -317,9 +336,48 @@ static void plan_jobs(struct cpu_weights *weights, struct load *load,
         if (is_matrix(request->role)) weight->data = data;
         if (request->role == RF_WEIGHT_VECTOR) weight->f32 = data;
         if (request->role != RF_WEIGHT_EXPERTS) continue;
-        place_experts(weight, request, made, experts);
+        place_experts(weight, request, made, pooled, experts);
         experts += n_experts(request);
     }
+}
+
+void rf_cpu_pack_panel(const struct cpu_view *view, const struct rf_worker *worker,
+                       const struct rf_weight *weight, size_t expert, size_t panel)
+{
+    const struct cpu_weights *weights = (const struct cpu_weights *)view->base.shape.weights;
+    size_t panels = rf_padded((size_t)weight->rows) / RF_PANEL_ROWS,
+           first = expert * panels + panel;
+    repack(view->kernels, &weight->request, weight, first, first + 1,
+           (char *)(uintptr_t)weight->experts[expert] + panel * weight->ld,
+           view->blocks + (size_t)worker->index * weights->blocks_bytes);
+}
+
+/* Makes a pool if the experts take more memory than they may. */
+static int make_pool(struct cpu_weights *weights, const struct rf_weight_request *requests,
+                     struct rf_error *error)
+{
+    const struct rf_backend *backend = weights->base.backend;
+    uint64_t all = 0;
+    size_t layer = 0, most = 0, least_places = 0;
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        const struct rf_weight_request *request = &requests[i];
+        /* The requests have a layer's tensors one behind the other. */
+        if (request->role == RF_WEIGHT_ROUTER) layer = 0;
+        if (request->role != RF_WEIGHT_EXPERTS) continue;
+        if (rf_cpu_format_of(type_of(request)) == RF_FORMAT_BF16) return 0; /* in the file */
+        layer += matrix_bytes(request);
+        if (most < layer) most = layer;
+        if (least_places < n_experts(request)) least_places = n_experts(request);
+        if (weights->blocks_bytes < blocks_bytes(request))
+            weights->blocks_bytes = blocks_bytes(request);
+        all += converted_bytes(request);
+    }
+    if (!backend->expert_bytes || all <= backend->expert_bytes) return 0;
+    if (backend->expert_bytes / most < least_places)
+        return rf_fail(
+            error, RF_ERR_MEMORY, "%.2f GB of memory for experts: those of one layer take %.2f GB",
+            (double)backend->expert_bytes * 1e-9, (double)most * (double)least_places * 1e-9);
+    return rf_cpu_pool_new(&weights->pool, backend->expert_bytes, most, backend->allocator, error);
 }
 
 int rf_cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
@@ -338,14 +396,16 @@ int rf_cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
     made->tensors = rf_calloc(allocator, n, sizeof *made->tensors, "weights", error);
     load.jobs = rf_calloc(allocator, n, sizeof *load.jobs, "weights", error);
     size_t bytes = 0, experts = 0;
+    int code = make_pool(made, requests, error);
     for (size_t i = 0; i < n; i++) {
-        if (!usable_in_place(&requests[i])) bytes += whole_lines(converted_bytes(&requests[i]));
+        if (!is_pooled(made, &requests[i]) && !usable_in_place(&requests[i]))
+            bytes += whole_lines(converted_bytes(&requests[i]));
         if (requests[i].role == RF_WEIGHT_EXPERTS) experts += n_experts(&requests[i]);
     }
     made->experts = rf_calloc(allocator, experts, sizeof *made->experts, "weights", error);
-    if (made->tensors && load.jobs && made->experts)
+    if (!code && made->tensors && load.jobs && made->experts)
         made->converted = rf_malloc(allocator, bytes, 1, "weights", error);
-    int code = made->converted ? 0 : RF_ERR_MEMORY;
+    if (!code && !made->converted) code = RF_ERR_MEMORY;
     if (!code) {
         plan_jobs(made, &load, requests);
         if (load.n_jobs) code = run_jobs((struct cpu_queue *)queue, &load, error);

@@ -154,7 +154,7 @@ enum rf_op_kind {
     /* Chooses each row's experts by in[0]: the n_expert_used with the greatest values, greatest
      * first, of equal ones the lowest first. A share is exp(value), divided by the sum over the
      * chosen ones if expert_norm, else over all. Copies the row of in[1] to the rows that out[0]
-     * has for them. */
+     * has for them. Makes the chosen ones of the matrices weight[0 .. 2] ready. */
     RF_OP_CHOOSE_EXPERTS,
     RF_OP_EXPERT_LINEAR, /* RF_OP_LINEAR, each row with the matrices and biases of its expert */
     RF_OP_SUM_EXPERTS,   /* out[0] += the sum of a row's experts in in[0], greatest share first,
@@ -343,6 +343,7 @@ struct rf_backend {
     const struct rf_allocator *allocator;
     /* The index of the first x[i] > threshold, or n; for logits that are in host memory. */
     size_t (*first_above)(const float *x, size_t n, float threshold);
+    uint64_t expert_bytes; /* memory for the experts of weights that are loaded; 0: for all */
 };
 
 struct rf_queue {

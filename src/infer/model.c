@@ -186,6 +186,10 @@ int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                          (uint64_t)source->params.n_expert_used;
         cost->pass_bytes += taken.pass;
         if (request->role == RF_WEIGHT_EXPERTS) cost->expert_bytes += taken.pass;
+        int is_bf16 =
+            strcmp(kind->weight_format(request->tensor->dtype, request->form), "BF16") == 0;
+        if (request->role == RF_WEIGHT_EXPERTS && !is_bf16)
+            cost->resident_experts += taken.resident;
         cost->mapped_bytes += taken.mapped;
         cost->resident_bytes += taken.resident;
         if (request->role != RF_WEIGHT_ROUTER) cost->form = request->form;

@@ -40,6 +40,7 @@ struct rf_weight_cost {
     uint64_t n_params;
     uint64_t pass_bytes;              /* that a decoding pass over one row reads */
     uint64_t expert_bytes;            /* part of these that are of experts */
+    uint64_t resident_experts;        /* part of resident_bytes: quantised experts */
     uint64_t all_bytes;               /* that passes over enough rows read */
     uint64_t mapped_bytes;            /* used in place from the file */
     uint64_t resident_bytes;          /* memory for the rest */

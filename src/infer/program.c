@@ -44,8 +44,11 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     const struct rf_params *params = program->params;
     add(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, RF_SLOT_ROUTED, layer->router)->bias[0] =
         layer->router_bias;
-    add(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, NULL)->in[1] =
-        RF_SLOT_NORMED;
+    struct rf_op *choose =
+        add(program, RF_OP_CHOOSE_EXPERTS, i, RF_SLOT_ROUTED, RF_SLOT_CHOSEN, layer->gate_exps);
+    choose->in[1] = RF_SLOT_NORMED;
+    choose->weight[1] = layer->up_exps;
+    choose->weight[2] = layer->down_exps;
     struct rf_op *both =
         add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN, RF_SLOT_GATE, layer->gate_exps);
     both->n = 2;

@@ -154,11 +154,14 @@ static void expect(struct rf_reading *reading, unsigned char *expected, const ch
     expected[tensor - source->tensors] = 1;
     const int64_t *ne = tensor->ne;
     int64_t ne2 = shape->role == RF_WEIGHT_EXPERTS ? source->params.n_expert : 1;
+    char third[32] = "";
+    if (ne2 != 1) snprintf(third, sizeof third, ", %" PRId64, ne2);
     if (ne[0] != shape->ne0 || ne[1] != shape->ne1 || ne[2] != ne2 || ne[3] != 1)
         rf_bad(reading, RF_ERR_FORMAT,
                "tensor %s is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-               "], but the parameters ask for [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
-               shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0, shape->ne1, ne2);
+               "], but the parameters ask for [%" PRId64 ", %" PRId64 "%s]",
+               shown(reading, name).text, ne[0], ne[1], ne[2], ne[3], shape->ne0, shape->ne1,
+               third);
     const struct rf_dtype_info *info = rf_dtype_info(tensor->dtype);
     if (shape->role == RF_WEIGHT_VECTOR && info->block_elems != 1)
         rf_bad(reading, RF_ERR_UNSUPPORTED, "tensor %s is %s; it must be of a float type",

@@ -103,13 +103,14 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     size_t n = strlen(prefixes[to_gguf]);
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
-    for (size_t i = 0; to_gguf && p->arch == RF_ARCH_GPT_OSS && i < sizeof fused / sizeof *fused; i++) {
+    for (size_t i = 0; to_gguf && p->arch == RF_ARCH_GPT_OSS && i < sizeof fused / sizeof *fused;
+         i++) {
         if (strcmp(end + 1, fused[i].hf) != 0) continue;
         snprintf(buffer, bytes, "blk.%.*s.%s", (int)(end - (name + n)), name + n, fused[i].gguf);
         return 1;
     }
-    row = find_name(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf,
-                    expert);
+    row =
+        find_name(layer_names, sizeof layer_names / sizeof *layer_names, end + 1, to_gguf, expert);
     if (!row) return 0;
     snprintf(buffer, bytes, "%s%.*s.%s", prefixes[!to_gguf], (int)(end - (name + n)), name + n,
              to_gguf ? row->gguf : row->hf);

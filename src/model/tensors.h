@@ -15,22 +15,20 @@ enum rf_weight_role {
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
 };
 
+/* gpt-oss names this norm after what is before it. */
+#define RF_FFN_NORM(p) \
+    ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
+#define RF_HF_ROUTER(p) ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")
+/* Named after its place, which differs where the branch before it has a norm of its own. */
+#define RF_HF_FFN_NORM(p) \
+    ((p)->post_norm ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")
+
 /* Each row is X(field, GGUF name, safetensors name, role, ne0, ne1, condition).
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
  * prefix. EXPERTS are [ne0, ne1, n_expert], in a safetensors file one tensor for each expert, whose
  * number takes the place of the *. Names, shape and condition are expressions over `p`, a const
  * struct rf_params * that must be in scope where X uses them. In a GGUF file a layer's names follow
- * "blk.N.", in a safetensors file
- * "model.layers.N.". */
-/* gpt-oss calls it after what is before it, and its router a router. */
-#define RF_FFN_NORM(p) \
-    ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
-#define RF_HF_ROUTER(p) \
-    ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")
-/* Named after its place, which differs where the branch before it has a norm of its own. */
-#define RF_HF_FFN_NORM(p) \
-    ((p)->post_norm ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")
-
+ * "blk.N.", in a safetensors file "model.layers.N.". */
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
@@ -38,7 +36,8 @@ enum rf_weight_role {
     X(output, "output.weight", "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
-    X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, !p->no_input_norm) \
+    X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, \
+      !p->no_input_norm) \
     X(q, "attn_q.weight", "self_attn.q_proj.weight", MATRIX, p->n_embd, rf_n_q(p), 1) \
     X(k, "attn_k.weight", "self_attn.k_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
     X(v, "attn_v.weight", "self_attn.v_proj.weight", MATRIX, p->n_embd, rf_n_kv(p), 1) \
@@ -46,8 +45,10 @@ enum rf_weight_role {
     X(q_bias, "attn_q.bias", "self_attn.q_proj.bias", VECTOR, rf_n_q(p), 1, p->qkv_bias) \
     X(k_bias, "attn_k.bias", "self_attn.k_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
     X(v_bias, "attn_v.bias", "self_attn.v_proj.bias", VECTOR, rf_n_kv(p), 1, p->qkv_bias) \
-    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, p->qk_norm) \
-    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, p->qk_norm) \
+    X(q_norm, "attn_q_norm.weight", "self_attn.q_norm.weight", VECTOR, rf_q_norm(p), 1, \
+      p->qk_norm) \
+    X(k_norm, "attn_k_norm.weight", "self_attn.k_norm.weight", VECTOR, rf_k_norm(p), 1, \
+      p->qk_norm) \
     X(attn_post_norm, "post_attention_norm.weight", "post_attention_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
@@ -59,13 +60,19 @@ enum rf_weight_role {
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, p->o_bias) \
     X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, p->attn_sinks) \
     X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, p->n_expert) \
-    X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, p->n_ff, p->n_expert) \
-    X(up_exps, "ffn_up_exps.weight", "mlp.experts.*.up_proj.weight", EXPERTS, p->n_embd, p->n_ff, p->n_expert) \
-    X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, p->n_embd, p->n_expert) \
+    X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, \
+      p->n_ff, p->n_expert) \
+    X(up_exps, "ffn_up_exps.weight", "mlp.experts.*.up_proj.weight", EXPERTS, p->n_embd, \
+      p->n_ff, p->n_expert) \
+    X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, \
+      p->n_embd, p->n_expert) \
     X(router_bias, "ffn_gate_inp.bias", "mlp.router.bias", VECTOR, p->n_expert, 1, p->expert_bias) \
-    X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, p->n_expert, p->expert_bias) \
-    X(up_exps_bias, "ffn_up_exps.bias", "mlp.experts.up_proj_bias", VECTOR, p->n_ff, p->n_expert, p->expert_bias) \
-    X(down_exps_bias, "ffn_down_exps.bias", "mlp.experts.down_proj_bias", VECTOR, p->n_embd, p->n_expert, p->expert_bias)
+    X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, \
+      p->n_expert, p->expert_bias) \
+    X(up_exps_bias, "ffn_up_exps.bias", "mlp.experts.up_proj_bias", VECTOR, p->n_ff, \
+      p->n_expert, p->expert_bias) \
+    X(down_exps_bias, "ffn_down_exps.bias", "mlp.experts.down_proj_bias", VECTOR, p->n_embd, \
+      p->n_expert, p->expert_bias)
 
 /* Tensors that hold others' rows one behind the other (model/adapt.c). In GGUF gate and up are
  * called after the second. */

@@ -1150,6 +1150,33 @@ static void test_costs_by_length(void)
     }
 }
 
+/* Rows that choose 8 of 128 experts each are dearer than rows that read the same weights, so fewer
+ * tokens are worth a row, and measured passes take the place of that guess. */
+static void test_costs_of_experts(void)
+{
+    struct chain chain = {0};
+    struct rf_pace dense, sparse;
+    add(&chain, JUDGE, 0.9, 0.025, 0.1, 0);
+    add_target(&chain, 1.0);
+    rf_pace_init(&dense, chain.levels, 2);
+    chain.levels[1].experts = 0.8;
+    chain.levels[1].experts_left = 1 - 8.0 / 128;
+    rf_pace_init(&sparse, chain.levels, 2);
+    CHECK(rf_pace_cost(&sparse, 1, 1) == rf_pace_cost(&dense, 1, 1));
+    double growth = rf_pace_cost(&sparse, 1, 8) / rf_pace_cost(&dense, 1, 8),
+           read = (1 - pow(1 - 8.0 / 128, 8)) * 128 / 8;
+    CHECK_MSG(fabs(growth - (0.2 + 0.8 * read)) < 1e-9, "eight rows cost %.3f times as much",
+              growth);
+    CHECK_INT(rf_pace_worth_row(&dense, 1, 2, 0.6), 1);
+    CHECK_INT(rf_pace_worth_row(&sparse, 1, 2, 0.6), 0);
+    for (int pass = 0; pass < 200; pass++)
+        rf_pace_pass(&sparse, 1, 1 + pass % 9, 0.1 * (1 + 0.3 * (pass % 9)));
+    for (int32_t rows = 1; rows <= 9; rows += 4) {
+        double ratio = rf_pace_cost(&sparse, 1, rows) / (0.1 * (1 + 0.3 * (rows - 1)));
+        CHECK_MSG(ratio > 0.9 && ratio < 1.1, "%d rows: %.3f", rows, ratio);
+    }
+}
+
 /* Passes that several texts share: what each text's length adds is told apart, and the costs of any
  * text beside any others are known. */
 static void test_costs_beside_others(void)
@@ -1232,6 +1259,7 @@ int main(void)
     test_disturbed();
     test_costs();
     test_costs_by_length();
+    test_costs_of_experts();
     test_costs_beside_others();
     test_single_beside_others();
     return check_result();

@@ -62,6 +62,7 @@ class ModelInfo:
     device_note: str
     n_expert: int
     n_expert_used: int
+    experts_note: str
 
 
 def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:

@@ -60,7 +60,8 @@ class ModelOptions(ctypes.Structure):
         ("corpus", c_char_p),
         ("activations", c_char_p),
         ("device", c_char_p),
-        ("reserved", c_uint64 * 2),
+        ("expert_bytes", c_uint64),
+        ("reserved", c_uint64 * 1),
     ]
 
 
@@ -102,6 +103,7 @@ class ModelInfo(ctypes.Structure):
         ("device_note", c_char_p),
         ("n_expert", c_int32),
         ("n_expert_used", c_int32),
+        ("experts_note", c_char_p),
     ]
 
 
