@@ -322,22 +322,29 @@ static struct node *parse_call(struct parser *parser, struct node *callee)
     return node;
 }
 
+/* What follows a node and contains it, or NULL. */
+typedef struct node *(*follow_fn)(struct parser *parser, struct node *node);
+
 /* A chain is a deep tree, so its length is bounded like any depth. */
-static struct node *parse_postfix(struct parser *parser, struct node *node)
+static struct node *parse_chain(struct parser *parser, struct node *node, follow_fn follow)
 {
     int depth = parser->depth;
-    while (!parser->code && enter(parser)) {
-        if (take_op(parser, "."))
-            node = parse_attribute(parser, node);
-        else if (take_op(parser, "["))
-            node = parse_subscript(parser, node);
-        else if (is_op(parser, "("))
-            node = parse_call(parser, node);
-        else
-            break;
-    }
+    struct node *outer;
+    while (!parser->code && enter(parser) && (outer = follow(parser, node))) node = outer;
     parser->depth = depth;
     return node;
+}
+
+static struct node *follow_postfix(struct parser *parser, struct node *node)
+{
+    if (take_op(parser, ".")) return parse_attribute(parser, node);
+    if (take_op(parser, "[")) return parse_subscript(parser, node);
+    return is_op(parser, "(") ? parse_call(parser, node) : NULL;
+}
+
+static struct node *parse_postfix(struct parser *parser, struct node *node)
+{
+    return parse_chain(parser, node, follow_postfix);
 }
 
 static struct node *parse_filter(struct parser *parser, struct node *subject)
@@ -379,21 +386,11 @@ static struct node *parse_test(struct parser *parser, struct node *subject)
     return node;
 }
 
-static struct node *parse_filters(struct parser *parser, struct node *node)
+static struct node *follow_filter(struct parser *parser, struct node *node)
 {
-    int depth = parser->depth;
-    while (!parser->code && enter(parser)) {
-        if (take_op(parser, "|"))
-            node = parse_filter(parser, node);
-        else if (take_word(parser, "is"))
-            node = parse_test(parser, node);
-        else if (is_op(parser, "("))
-            node = parse_call(parser, node);
-        else
-            break;
-    }
-    parser->depth = depth;
-    return node;
+    if (take_op(parser, "|")) return parse_filter(parser, node);
+    if (take_word(parser, "is")) return parse_test(parser, node);
+    return is_op(parser, "(") ? parse_call(parser, node) : NULL;
 }
 
 static struct node *parse_unary(struct parser *parser, int filters)
@@ -408,7 +405,7 @@ static struct node *parse_unary(struct parser *parser, int filters)
         node = parse_primary(parser);
     }
     node = parse_postfix(parser, node);
-    if (filters) node = parse_filters(parser, node);
+    if (filters) node = parse_chain(parser, node, follow_filter);
     parser->depth--;
     return node;
 }
@@ -619,7 +616,7 @@ static struct node *parse_set(struct parser *parser)
         return node;
     }
     node->kind = NODE_SET_BLOCK;
-    node->b = parse_filters(parser, new_node(parser, NODE_CAPTURED));
+    node->b = parse_chain(parser, new_node(parser, NODE_CAPTURED), follow_filter);
     expect_block_end(parser);
     node->body = parse_body(parser);
     end_block(parser, "endset");
@@ -672,7 +669,7 @@ static struct node *parse_filter_block(struct parser *parser)
 {
     struct node *node = new_node(parser, NODE_FILTER_BLOCK);
     node->b = parse_filter(parser, new_node(parser, NODE_CAPTURED));
-    node->b = parse_filters(parser, node->b);
+    node->b = parse_chain(parser, node->b, follow_filter);
     expect_block_end(parser);
     node->body = parse_body(parser);
     end_block(parser, "endfilter");
