@@ -4,8 +4,8 @@
  *     l_set, l_load, l_load_first, l_store_first (n lanes, zeros after them), l_load_f16, l_store,
  *     l_add, l_mul, l_fma, l_max, l_abs, l_exp, l_tanh, l_sum, l_top (of all lanes), l_round (to
  * integers), l_float; w_set, w_load, w_add, w_split (an integer x of 15 bits: high = (x + 64) / 128
- * rounded down, low = x - 128 high), w_store8 (four vectors to 64 signed bytes), w_sum; kv_dots
- * (struct dots): the sums of products.
+ * rounded down, low = x - 128 high), w_store8 (four vectors to 64 signed bytes), w_sum; kv_dots:
+ * the sums of products.
  *
  * A vector of 15 bits is two rows of bytes, high and low. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_H
@@ -41,15 +41,40 @@ struct tile_state {
     _Alignas(64) int32_t sums[ROWS][WIDTH];
 };
 
-/* Nibbles of K or V, and those of the group that is probably read next, to be prefetched. */
+/* What is left to prefetch of the planes of the group that is probably read next: the upper one,
+ * with the scales, and the lower one. A core has few requests to memory in flight, so they are
+ * spread over all steps of the work. */
+struct ahead {
+    const char *upper, *lower;
+    size_t upper_lines, lower_lines;
+    size_t unit; /* lines of each plane for a step on one query */
+};
+
+INLINE void prefetch_lines(const char **at, size_t *left, size_t lines)
+{
+    enum { LINE = 64 };
+    if (lines > *left) lines = *left;
+    *left -= lines;
+    for (; lines > 0; lines--, *at += LINE) _mm_prefetch(*at, _MM_HINT_T1);
+}
+
+INLINE void prefetch(struct ahead *ahead, size_t lines)
+{
+    prefetch_lines(&ahead->upper, &ahead->upper_lines, lines);
+    prefetch_lines(&ahead->lower, &ahead->lower_lines, lines);
+}
+
+/* Nibbles of K or V. */
 struct planes {
-    const uint8_t *upper, *lower, *next_upper, *next_lower; /* lower: NULL without */
+    const uint8_t *upper, *lower; /* lower: NULL without */
 };
 
 /* out[r][16 b + i] = sum_k code x.at[r][k] over the nibbles of the lane i of block b. `code`: both
- * nibbles, or the upper one alone (0 .. 15) where there are no lower ones. */
+ * nibbles, or the upper one alone (0 .. 15) where there are no lower ones. Meanwhile it prefetches
+ * `lines` of each plane. */
 static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
-                    const struct byte_rows *x, int32_t (*out)[WIDTH]);
+                    const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                    size_t lines);
 
 INLINE void widen(float *to, const uint16_t *halves, size_t n)
 {
@@ -168,33 +193,60 @@ INLINE float soften_group(struct tile_state *tile, size_t a, const struct group_
     return l_sum(total);
 }
 
+/* Half of the lines go with the products of K, a quarter with those of V, and a quarter with the
+ * steps on single queries, of which softmax is as long as three others. */
+enum { QUERY_STEPS = 8, LONG_STEP = 3 };
+
+INLINE struct ahead ahead_of(const struct rf_attention_kv_args *args, int has_lower)
+{
+    if (!args->next) return (struct ahead){0};
+    size_t padded = rf_padded(args->head_dim), lines = rf_kv_upper_bytes(padded) / 64,
+           n = args->n_q < TILE ? args->n_q : TILE;
+    return (struct ahead){.upper = (const char *)args->next->k_upper,
+                          .lower = (const char *)args->next->k_lower,
+                          .upper_lines = lines,
+                          .lower_lines = has_lower ? rf_kv_lower_bytes(padded) / 64 : 0,
+                          .unit = lines / (4 * QUERY_STEPS * n) + 1};
+}
+
 /* Steps for all queries one after the other, so that their reductions overlap. */
 INLINE void attend(const struct rf_attention_kv_args *args, const struct group_floats *floats,
-                   size_t first, size_t n, int has_lower)
+                   size_t first, size_t n, struct ahead *ahead, int has_lower)
 {
-    const struct rf_kv_group *group = &args->group, *next = args->next ? args->next : group;
-    size_t dim = args->head_dim, padded = rf_padded(dim);
+    const struct rf_kv_group *group = &args->group;
+    size_t dim = args->head_dim, padded = rf_padded(dim), lines = ahead->upper_lines;
     float *out = args->out + first * args->ldo;
     struct tile_state tile;
-    for (size_t a = 0; a < n; a++) fold_query(&tile, a, floats, args->q[first + a], dim);
+    for (size_t a = 0; a < n; a++) {
+        fold_query(&tile, a, floats, args->q[first + a], dim);
+        prefetch(ahead, ahead->unit);
+    }
     tile.rows.n = 0;
-    for (size_t a = 0; a < n; a++) append(&tile, a, padded, NULL, has_lower);
-    kv_dots(&(struct planes){group->k_upper, has_lower ? group->k_lower : NULL, next->k_upper,
-                             next->k_lower},
-            padded, RF_KV_GROUP / 16, &tile.rows, tile.sums);
-    for (size_t a = 0; a < n; a++)
+    for (size_t a = 0; a < n; a++) {
+        append(&tile, a, padded, NULL, has_lower);
+        prefetch(ahead, ahead->unit);
+    }
+    kv_dots(&(struct planes){group->k_upper, has_lower ? group->k_lower : NULL}, padded,
+            RF_KV_GROUP / 16, &tile.rows, tile.sums, ahead, lines / 2);
+    for (size_t a = 0; a < n; a++) {
         out[a * args->ldo + padded] = take_scores(&tile, a, args->scale, has_lower);
+        prefetch(ahead, ahead->unit);
+    }
     for (size_t a = 0; (args->first || args->cap > 0) && a < n; a++)
         out[a * args->ldo + padded] =
             limit_scores(&tile, a, args->first ? (size_t)args->first[first + a] : 0, args->cap);
-    for (size_t a = 0; a < n; a++)
+    for (size_t a = 0; a < n; a++) {
         out[a * args->ldo + padded + 1] =
             soften_group(&tile, a, floats, out[a * args->ldo + padded]);
+        prefetch(ahead, LONG_STEP * ahead->unit);
+    }
     tile.rows.n = 0;
-    for (size_t a = 0; a < n; a++) append(&tile, a, RF_KV_GROUP, rf_kv_dither, 0);
-    kv_dots(&(struct planes){group->v_upper, has_lower ? group->v_lower : NULL, next->v_upper,
-                             next->v_lower},
-            RF_KV_GROUP, padded / 16, &tile.rows, tile.sums);
+    for (size_t a = 0; a < n; a++) {
+        append(&tile, a, RF_KV_GROUP, rf_kv_dither, 0);
+        prefetch(ahead, ahead->unit);
+    }
+    kv_dots(&(struct planes){group->v_upper, has_lower ? group->v_lower : NULL}, RF_KV_GROUP,
+            padded / 16, &tile.rows, tile.sums, ahead, lines / 4);
     for (size_t a = 0; a < n; a++) {
         struct results results = results_of(&tile, a, 1.0f, has_lower);
         for (size_t j = 0; j < padded; j += 16) {
@@ -204,6 +256,7 @@ INLINE void attend(const struct rf_attention_kv_args *args, const struct group_f
             else
                 l_store_first(out + a * args->ldo + j, value, dim - j);
         }
+        prefetch(ahead, ahead->unit);
     }
 }
 
@@ -215,12 +268,13 @@ static void attention_kv(const struct rf_attention_kv_args *args)
     widen(floats.k_middle, args->group.k_middle, padded);
     widen(floats.v_scale, args->group.v_scale, RF_KV_GROUP);
     widen(floats.v_middle, args->group.v_middle, RF_KV_GROUP);
+    struct ahead ahead = ahead_of(args, args->group.k_lower != NULL);
     for (size_t i = 0; i < args->n_q; i += TILE) {
         size_t n = args->n_q - i < TILE ? args->n_q - i : TILE;
         if (args->group.k_lower)
-            attend(args, &floats, i, n, 1);
+            attend(args, &floats, i, n, &ahead, 1);
         else
-            attend(args, &floats, i, n, 0);
+            attend(args, &floats, i, n, &ahead, 0);
     }
 }
 

@@ -246,9 +246,11 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
 #endif
 
 INLINE void all_tiles(const struct planes *planes, size_t depth, size_t blocks,
-                      const struct byte_rows *x, int32_t (*out)[WIDTH], int has_lower)
+                      const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                      size_t lines, int has_lower)
 {
     for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
+        prefetch(ahead, lines / (2 * blocks) + 1);
         size_t at = h / 2 * depth * 8 + h % 2 * 32, r = 0;
         const uint8_t *up = planes->upper + at, *low = has_lower ? planes->lower + at : NULL;
         for (; r + MOST_ROWS <= x->n; r += MOST_ROWS)
@@ -258,10 +260,11 @@ INLINE void all_tiles(const struct planes *planes, size_t depth, size_t blocks,
 }
 
 static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
-                    const struct byte_rows *x, int32_t (*out)[WIDTH])
+                    const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                    size_t lines)
 {
     if (planes->lower)
-        all_tiles(planes, depth, blocks, x, out, 1);
+        all_tiles(planes, depth, blocks, x, out, ahead, lines, 1);
     else
-        all_tiles(planes, depth, blocks, x, out, 0);
+        all_tiles(planes, depth, blocks, x, out, ahead, lines, 0);
 }

@@ -5,15 +5,17 @@
 #include "microkernels/avx512/attention_kv.h"
 #include "microkernels/avx512/tier.h"
 
-enum { MOST_ROWS = 8 };
+enum { MOST_ROWS = 12 }; /* with two lane blocks 24 accumulators */
 
-/* `rows` rows with `blocks` lane blocks, whose nibbles begin at byte `from` of the planes. */
+/* `rows` rows with `blocks` lane blocks, whose nibbles begin at byte `from` of the planes. With
+ * every eight values of k it prefetches `lines`. */
 INLINE void tile(const struct planes *planes, size_t from, size_t depth, const int8_t *x,
-                 int32_t *out, int rows, int blocks, int has_lower)
+                 int32_t *out, struct ahead *ahead, size_t lines, int rows, int blocks,
+                 int has_lower)
 {
     __m512i acc[MOST_ROWS * 2];
     size_t block = depth * 8;
-#pragma GCC unroll 16
+#pragma GCC unroll 24
     for (int t = 0; t < rows * blocks; t++) acc[t] = _mm512_setzero_si512();
     for (size_t k = 0; k < depth; k += 8) {
         __m512i codes[2][2];
@@ -21,12 +23,11 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
         for (int b = 0; b < blocks; b++) {
             size_t at = from + (size_t)b * block + k * 8;
             decode(planes->upper + at, has_lower ? planes->lower + at : NULL, codes[b]);
-            _mm_prefetch((const char *)(planes->next_upper + at), _MM_HINT_T1);
-            if (has_lower) _mm_prefetch((const char *)(planes->next_lower + at), _MM_HINT_T1);
         }
+        prefetch(ahead, lines);
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int r = 0; r < rows; r++) {
                 int32_t four;
                 memcpy(&four, x + (size_t)r * WIDTH + k + (size_t)half * 4, sizeof four);
@@ -37,51 +38,67 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
                         _mm512_dpbusd_epi32(acc[r * blocks + b], codes[b][half], bytes);
             }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int b = 0; b < blocks; b++)
             _mm512_storeu_si512(out + r * WIDTH + b * 16, acc[r * blocks + b]);
 }
 
+static size_t row_tiles(const struct byte_rows *x)
+{
+    return (x->n + MOST_ROWS - 1) / MOST_ROWS;
+}
+
 /* `blocks` lane blocks from block b on with all rows. */
 INLINE void all_rows(const struct planes *planes, size_t b, size_t depth, const struct byte_rows *x,
-                     int32_t (*out)[WIDTH], int blocks, int has_lower)
+                     int32_t (*out)[WIDTH], struct ahead *ahead, size_t lines, int blocks,
+                     int has_lower)
 {
-    size_t tiles = (x->n + MOST_ROWS - 1) / MOST_ROWS, at = b * depth * 8;
+    size_t tiles = row_tiles(x), at = b * depth * 8;
     for (size_t t = 0, r = 0, end; t < tiles; t++, r = end) {
         end = x->n * (t + 1) / tiles;
         const int8_t *from = x->at[r];
         int32_t *to = out[r] + b * 16;
+#define ROWS_CASE(n) \
+    case n: tile(planes, at, depth, from, to, ahead, lines, n, blocks, has_lower); break;
         switch (end - r) {
-        case 1: tile(planes, at, depth, from, to, 1, blocks, has_lower); break;
-        case 2: tile(planes, at, depth, from, to, 2, blocks, has_lower); break;
-        case 3: tile(planes, at, depth, from, to, 3, blocks, has_lower); break;
-        case 4: tile(planes, at, depth, from, to, 4, blocks, has_lower); break;
-        case 5: tile(planes, at, depth, from, to, 5, blocks, has_lower); break;
-        case 6: tile(planes, at, depth, from, to, 6, blocks, has_lower); break;
-        case 7: tile(planes, at, depth, from, to, 7, blocks, has_lower); break;
-        case 8: tile(planes, at, depth, from, to, 8, blocks, has_lower); break;
+            ROWS_CASE(1)
+            ROWS_CASE(2)
+            ROWS_CASE(3)
+            ROWS_CASE(4)
+            ROWS_CASE(5)
+            ROWS_CASE(6)
+            ROWS_CASE(7)
+            ROWS_CASE(8)
+            ROWS_CASE(9)
+            ROWS_CASE(10)
+            ROWS_CASE(11)
+            ROWS_CASE(12)
         default: break;
         }
+#undef ROWS_CASE
     }
 }
 
 INLINE void all_blocks(const struct planes *planes, size_t depth, size_t blocks,
-                       const struct byte_rows *x, int32_t (*out)[WIDTH], int has_lower)
+                       const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                       size_t lines, int has_lower)
 {
-    size_t b = 0;
-    for (; b + 2 <= blocks; b += 2) all_rows(planes, b, depth, x, out, 2, has_lower);
-    if (b < blocks) all_rows(planes, b, depth, x, out, 1, has_lower);
+    size_t b = 0, steps = (blocks + 1) / 2 * row_tiles(x) * depth / 8;
+    lines = (lines + steps - 1) / steps;
+    for (; b + 2 <= blocks; b += 2) all_rows(planes, b, depth, x, out, ahead, lines, 2, has_lower);
+    if (b < blocks) all_rows(planes, b, depth, x, out, ahead, lines, 1, has_lower);
 }
 
 static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
-                    const struct byte_rows *x, int32_t (*out)[WIDTH])
+                    const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                    size_t lines)
 {
     if (planes->lower)
-        all_blocks(planes, depth, blocks, x, out, 1);
+        all_blocks(planes, depth, blocks, x, out, ahead, lines, 1);
     else
-        all_blocks(planes, depth, blocks, x, out, 0);
+        all_blocks(planes, depth, blocks, x, out, ahead, lines, 0);
 }
 
 void rf_avx512_init_attention_kv(struct rf_kernels *kernels)
