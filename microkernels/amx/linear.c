@@ -230,4 +230,5 @@ void rf_kernels_init_amx(struct rf_kernels *kernels)
     kernels->linear[RF_FORMAT_BF16] = linear_bf16;
     kernels->linear_rows = 2 * SIDE;
     rf_amx_init_panels(kernels);
+    rf_amx_init_attention(kernels);
 }

@@ -14,5 +14,6 @@ struct rf_tile_config {
 enum { RF_AMX_LEAST_ROWS = 17 };
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
+void rf_amx_init_attention(struct rf_kernels *kernels);
 
 #endif

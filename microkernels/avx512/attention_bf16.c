@@ -5,10 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "microkernels/avx512/mask.h"
-#include "microkernels/avx512/math.h"
+#include "microkernels/avx512/attention_bf16.h"
 #include "microkernels/avx512/tier.h"
-#include "microkernels/x86.h"
 
 enum {
     MAX_QUERIES = 6,  /* of a tile */
@@ -30,16 +28,6 @@ INLINE __m512bh pair_of(const uint16_t *two)
     int32_t pair;
     memcpy(&pair, two, sizeof pair);
     return (__m512bh)_mm512_set1_epi32(pair);
-}
-
-/* Pairs (a[i], b[i]). */
-INLINE __m512bh pairs(__m256i a, __m256i b)
-{
-    const __m512i order =
-        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
-                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    return (__m512bh)_mm512_permutex2var_epi16(_mm512_castsi256_si512(a), order,
-                                               _mm512_castsi256_si512(b));
 }
 
 INLINE __m256i load16(const uint16_t *from)
@@ -75,8 +63,8 @@ INLINE void scores(const struct rf_attention_args *args, struct tile_state *tile
 #pragma GCC unroll 4
         for (int s = 0; s < blocks; s++) {
             const uint16_t *at = k + ((size_t)s * dim + j) * RF_KV_BLOCK;
-            keys[s] =
-                pairs(load16(at), j + 1 < n ? load16(at + RF_KV_BLOCK) : _mm256_setzero_si256());
+            keys[s] = (__m512bh)pairs(load16(at), j + 1 < n ? load16(at + RF_KV_BLOCK)
+                                                            : _mm256_setzero_si256());
             _mm_prefetch((const char *)(at + (size_t)blocks * dim * RF_KV_BLOCK), _MM_HINT_T1);
         }
 #pragma GCC unroll 6
@@ -94,28 +82,6 @@ INLINE void scores(const struct rf_attention_args *args, struct tile_state *tile
             _mm512_storeu_ps(tile->score[a] + (b + (size_t)s) * RF_KV_BLOCK, acc[a * blocks + s]);
 }
 
-/* From scores to weights exp(s - max), with zeros from `visible` to `padded`. */
-static void soften(const float *score, uint16_t *weights, float scale, size_t visible,
-                   size_t padded, float *max_out, float *sum_out)
-{
-    __m512 max = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
-    const __m512 factor = _mm512_set1_ps(scale);
-    for (size_t p = 0; p < visible; p += 16)
-        max = _mm512_mask_max_ps(max, rf_mask16(visible - p), max,
-                                 _mm512_mul_ps(_mm512_loadu_ps(score + p), factor));
-    *max_out = _mm512_reduce_max_ps(max);
-    __m512 top = _mm512_set1_ps(*max_out);
-    for (size_t p = 0; p < padded; p += 16) {
-        __mmask16 mask = rf_mask16(p < visible ? visible - p : 0);
-        __m512 below = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(score + p), factor), top);
-        __m256i weight = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_mov_ps(mask, rf_exp_ps(below)));
-        _mm256_storeu_si256((__m256i *)(weights + p), weight);
-        sum = _mm512_add_ps(
-            sum, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(weight), 16)));
-    }
-    *sum_out = _mm512_reduce_add_ps(sum);
-}
-
 /* Weighted sums of `lanes` vectors of V from element d, for nq queries. */
 INLINE void values(const struct rf_attention_args *args, const struct tile_state *tile, size_t i,
                    size_t d, size_t limit, int nq, int lanes)
@@ -130,8 +96,8 @@ INLINE void values(const struct rf_attention_args *args, const struct tile_state
 #pragma GCC unroll 4
         for (int s = 0; s < lanes; s++) {
             const uint16_t *at = v + (size_t)s * 16;
-            rows[s] =
-                pairs(load16(at), p + 1 < limit ? load16(at + stride) : _mm256_setzero_si256());
+            rows[s] = (__m512bh)pairs(load16(at),
+                                      p + 1 < limit ? load16(at + stride) : _mm256_setzero_si256());
             _mm_prefetch((const char *)(at + ((size_t)(s % 2) + ROWS_AHEAD) * stride), _MM_HINT_T1);
         }
 #pragma GCC unroll 6
