@@ -13,9 +13,11 @@
 #include "cpu/cpu.h"
 
 enum {
-    CHECKPOINT = 32, /* blocks: a 32nd more memory */
+    CHECKPOINT = 64, /* blocks: a 64th more memory */
     SPARE = 3        /* newest blocks that are kept although no row to come reads them */
 };
+_Static_assert(RF_MAX_ROWS <= (SPARE - 1) * RF_KV_POSITIONS,
+               "a pass reads no block that is given up at its end");
 
 static size_t heads(const struct cpu_cache *cache)
 {
@@ -135,13 +137,18 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
     release_groups(cache);
 }
 
-void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
+/* Gives up what no row from position n on reads. */
+static void give_up(struct cpu_cache *cache, size_t n)
 {
-    struct cpu_cache *cache = (struct cpu_cache *)base;
-    for (size_t c = 0; (c + 1 + SPARE) * RF_KV_POSITIONS <= (size_t)n; c++) {
+    for (size_t c = 0; (c + 1 + SPARE) * RF_KV_POSITIONS <= n; c++) {
         if ((c + 1) * RF_KV_POSITIONS > cache->n_groups * RF_KV_GROUP) return;
         if (c % CHECKPOINT != CHECKPOINT - 1) release_at(cache, &cache->blocks[c]);
     }
+}
+
+void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
+{
+    give_up((struct cpu_cache *)base, (size_t)n);
 }
 
 int32_t rf_cpu_cache_resume(const struct rf_cache *base, int32_t n)
@@ -263,8 +270,9 @@ static int own_groups(struct cpu_cache *cache, size_t end, struct rf_error *erro
 int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t *n_groups_after,
                          struct rf_error *error)
 {
-    int code = own_blocks(cache, first, n, error);
     cut_groups(cache, first);
+    give_up(cache, first + n); /* now already, so that new blocks may take their memory */
+    int code = own_blocks(cache, first, n, error);
     *n_groups_after = cache->n_groups;
     if (code || !cache->groups) return code;
     size_t end = groups_of_row(first + n - 1);
@@ -405,7 +413,8 @@ uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
     uint64_t padded = rf_padded((size_t)params->head_dim), halves = (uint64_t)n_ctx;
     if (rf_kv_is_quantised(kv)) {
         uint64_t blocks = cpu_chunks((size_t)n_ctx);
-        uint64_t kept = blocks / CHECKPOINT + SPARE + 3; /* three: of a prompt's pass and before */
+        uint64_t newest = SPARE + 1; /* one that is not full */
+        uint64_t kept = newest + (blocks - (blocks < SPARE ? blocks : SPARE)) / CHECKPOINT;
         if (kept < blocks) halves = kept * RF_KV_POSITIONS;
         groups = (uint64_t)n_ctx / RF_KV_GROUP *
                  (rf_kv_upper_bytes(padded) + (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));

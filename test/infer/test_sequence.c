@@ -45,7 +45,7 @@ static const struct rf_params params = {.arch = RF_ARCH_QWEN2,
 /* Allocations of the size of a cache's block. */
 struct meter {
     uint64_t block_bytes;
-    int32_t made, out; /* so far, and not freed */
+    int32_t made, out, most; /* so far, not freed, and the most of these at a time */
 };
 
 static int is_block(const struct meter *meter, size_t bytes)
@@ -58,6 +58,7 @@ static void *meter_alloc(void *user, size_t bytes)
     struct meter *meter = user;
     meter->made += is_block(meter, bytes);
     meter->out += is_block(meter, bytes);
+    if (meter->out > meter->most) meter->most = meter->out;
     return rf_system_allocator.alloc(rf_system_allocator.user, bytes);
 }
 
@@ -715,11 +716,13 @@ static void what_was_given_up_is_read_again(struct bench *bench)
 
 static void a_checkpoint_shortens_reading(struct bench *bench)
 {
-    enum { N = 9400, CHECKPOINT = 8192, CUT = 8300 };
+    enum { N = 17500, CHECKPOINT = 16384, CUT = 16400, BLOCKS_KEPT = 5 };
     static int32_t text[N];
     random_tokens(text, N, N_VOCAB, 12);
     struct rf_sequence *sequence = sequence_of(bench, N);
+    int32_t before = bench->meter.most = bench->meter.out;
     prefill(bench, sequence, text, N);
+    CHECK_INT(bench->meter.most - before, BLOCKS_KEPT);
     rf_sequence_rewind(sequence, CUT);
     CHECK_INT(rf_sequence_n_read(sequence), CHECKPOINT);
     append(sequence, text, 3);
@@ -728,6 +731,15 @@ static void a_checkpoint_shortens_reading(struct bench *bench)
     CHECK_INT(rf_sequence_n_read(sequence), CHECKPOINT);
     check_sequence(bench, sequence, "at a checkpoint");
     rf_sequence_free(sequence);
+}
+
+/* A long text takes at most 56 % of the memory that 16 bits take. */
+static void a_quantised_cache_is_small(const struct device *device)
+{
+    const struct rf_params long_model = {.n_layer = 28, .n_head_kv = 2, .head_dim = 128};
+    double whole = (double)device->kind->kv_bytes(&long_model, RF_KV_F16, 32768);
+    CHECK((double)device->kind->kv_bytes(&long_model, RF_KV_Q8, 32768) <= 0.56 * whole);
+    CHECK((double)device->kind->kv_bytes(&long_model, RF_KV_Q4, 32768) <= 0.31 * whole);
 }
 
 /* ---- reading ---- */
@@ -1134,7 +1146,10 @@ static void check_quantised(const struct device *device, enum rf_kv_type kv)
     bench_open(&bench, device, source, RF_WEIGHTS_BF16, kv);
     check_bench(&bench);
     what_was_given_up_is_read_again(&bench);
-    if (!device->tier && kv == RF_KV_Q8) a_checkpoint_shortens_reading(&bench);
+    if (!device->tier && kv == RF_KV_Q8) {
+        a_quantised_cache_is_small(device);
+        a_checkpoint_shortens_reading(&bench);
+    }
     bench_close(&bench);
     synthetic_free(source);
 }
