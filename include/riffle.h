@@ -452,11 +452,12 @@ RIFFLE_API int riffle_score(riffle_session *session, const int32_t *tokens, size
  * that calls on one wait for a pass of the other. */
 RIFFLE_API int riffle_fork(riffle_session **copy, const riffle_session *session);
 
-/* Saves the session's tokens and KV cache to a file, or restores them into a session of the same
- * model with the same weights and activations. A checksum of the whole file tells damage
- * (RIFFLE_ERR_FORMAT); a fingerprint of the parameters and of samples of every tensor tells another
- * model (RIFFLE_ERR_ARGUMENT). Neither authenticates the file: one that was made on purpose may
- * hold any tokens and any cache. A load that fails leaves the session as it was. */
+/* Saves the session's tokens, KV cache and what its drafts know besides to a file, or restores them
+ * into a session of the same model with the same weights and activations. A checksum of the whole
+ * file tells damage (RIFFLE_ERR_FORMAT); a fingerprint of the parameters and of samples of every
+ * tensor tells another model (RIFFLE_ERR_ARGUMENT). Neither authenticates the file: one that was
+ * made on purpose may hold any tokens and any cache. A load that fails leaves the session as it
+ * was. */
 RIFFLE_API int riffle_state_save(const riffle_session *session, const char *path);
 RIFFLE_API int riffle_state_load(riffle_session *session, const char *path);
 

@@ -1,30 +1,35 @@
-/* A session as a file: a header, the tokens, the KV cache of what has been read. Little-endian, as
- * every machine is that this version runs on; a file of another model or version is refused.
+/* A session as a file: a header, the tokens, the KV cache of what has been read, and the dictionary
+ * of its drafts (speculate/successors.h), which the tokens do not tell. Little-endian, as every
+ * machine is that this version runs on; a file of another model or version is refused, but for
+ * version 4, which has no dictionary.
  *
  * Two numbers of the header are two tests. `content` covers every byte of the file and tells
  * damage. `model` tells models apart. Neither has a key: whoever writes a file on purpose can make
  * both right, and then the session holds what the file says. So sizes and tokens are checked as if
  * there were no checksum. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "api/handles.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+#include "speculate/successors.h"
 
 struct header {
     char magic[8];
     uint32_t version, kv;
     uint64_t model;   /* fingerprint */
-    uint64_t content; /* checksum of the header's other fields, tokens and KV cache */
+    uint64_t content; /* checksum of all else in the file */
     int32_t n_tokens, n_read;
     uint64_t kv_bytes;
-    uint64_t activation_bits; /* of the passes that read the tokens */
+    uint64_t activation_bits;  /* of the passes that read the tokens */
+    uint64_t dictionary_bytes; /* version 4 ends before it */
 };
 
 static const char magic[8] = {'R', 'F', 'L', 'S', 'T', 'A', 'T', 'E'};
 
-enum { VERSION = 4 };
+enum { VERSION = 5, WITHOUT_DICTIONARY = 4 };
 
 /* FNV-1a over 8-byte words. Each step is a bijection of the sum, so damage within one word always
  * shows; other damage stays hidden with a probability of 2^-64. */
@@ -91,13 +96,37 @@ static uint64_t fingerprint(const riffle_model *model)
     return sum;
 }
 
-static uint64_t content_checksum(const struct header *header, const void *tokens, const void *kv)
+static size_t header_bytes(const struct header *header)
+{
+    return header->version == WITHOUT_DICTIONARY ? offsetof(struct header, dictionary_bytes)
+                                                 : sizeof *header;
+}
+
+/* What follows the header in the file. */
+struct content {
+    const int32_t *tokens;
+    const void *kv, *dictionary;
+};
+
+static uint64_t content_checksum(const struct header *header, const struct content *content)
 {
     struct header others = *header;
     others.content = 0;
-    uint64_t sum = checksum(0xcbf29ce484222325u, &others, sizeof others);
-    sum = checksum(sum, tokens, (size_t)header->n_tokens * sizeof(int32_t));
-    return checksum(sum, kv, (size_t)header->kv_bytes);
+    uint64_t sum = checksum(0xcbf29ce484222325u, &others, header_bytes(header));
+    sum = checksum(sum, content->tokens, (size_t)header->n_tokens * sizeof(int32_t));
+    sum = checksum(sum, content->kv, (size_t)header->kv_bytes);
+    return checksum(sum, content->dictionary, (size_t)header->dictionary_bytes);
+}
+
+/* NULL where no level of the chain has one. */
+static struct rf_successors *dictionary_of(const riffle_session *session)
+{
+    for (int32_t l = 0; l < session->levels.n_levels; l++) {
+        const struct part *part = &session->levels.parts[l];
+        if (part->drafter && part->drafter->dictionary)
+            return part->drafter->dictionary(part->drafter_self);
+    }
+    return NULL;
 }
 
 static int save(const riffle_session *session, const char *path)
@@ -106,26 +135,31 @@ static int save(const riffle_session *session, const char *path)
     struct rf_sequence *sequence = session->sequence;
     int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_read(sequence);
     if (n_read > n) n_read = n;
+    const struct rf_successors *dictionary = dictionary_of(session);
     struct header header = {.version = VERSION,
                             .kv = (uint32_t)session->view->shape.kv,
                             .model = fingerprint(session->model),
                             .n_tokens = n,
                             .n_read = n_read,
                             .kv_bytes = rf_sequence_kv_bytes(sequence, n_read),
-                            .activation_bits = (uint64_t)rf_api_activation_bits(session->model)};
+                            .activation_bits = (uint64_t)rf_api_activation_bits(session->model),
+                            .dictionary_bytes = dictionary ? rf_successors_bytes(dictionary) : 0};
     memcpy(header.magic, magic, sizeof magic);
     struct rf_error error;
-    void *kv =
-        rf_malloc(&session->model->allocator, (size_t)header.kv_bytes, 1, "session state", &error);
+    size_t tokens_bytes = (size_t)n * sizeof(int32_t), kv_bytes = (size_t)header.kv_bytes,
+           dictionary_bytes = (size_t)header.dictionary_bytes;
+    unsigned char *kv = rf_malloc(&session->model->allocator, kv_bytes + dictionary_bytes, 1,
+                                  "session state", &error);
     if (!kv) return rf_api_fail(&error);
+    const struct content content = {rf_sequence_tokens(sequence), kv, kv + kv_bytes};
     int code = rf_source_check(session->model->source, &error);
     if (!code) code = rf_sequence_kv_save(sequence, kv, &error);
-    const int32_t *tokens = rf_sequence_tokens(sequence);
-    size_t tokens_bytes = (size_t)n * sizeof *tokens, kv_bytes = (size_t)header.kv_bytes;
     if (!code) {
-        header.content = content_checksum(&header, tokens, kv);
-        const struct rf_span spans[] = {
-            {&header, sizeof header}, {tokens, tokens_bytes}, {kv, kv_bytes}};
+        if (dictionary) rf_successors_save(dictionary, kv + kv_bytes);
+        header.content = content_checksum(&header, &content);
+        const struct rf_span spans[] = {{&header, sizeof header},
+                                        {content.tokens, tokens_bytes},
+                                        {kv, kv_bytes + dictionary_bytes}};
         code = rf_write_file(path, spans, 3, RF_NEW_PRIVATE, &error);
     }
     rf_free(&session->model->allocator, kv);
@@ -147,16 +181,20 @@ static int check_header(const riffle_session *session, const char *path, size_t 
                         const struct header *header, struct rf_error *error)
 {
     int32_t n_ctx = rf_sequence_n_ctx(session->sequence);
-    if (bytes < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
+    if (bytes < header_bytes(header) || memcmp(header->magic, magic, sizeof magic) != 0)
         return rf_fail(error, RF_ERR_FORMAT, "%s: not a saved session", path);
-    if (header->version != VERSION)
+    if (header->version != VERSION && header->version != WITHOUT_DICTIONARY)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "%s: a saved session of version %" PRIu32 "; this one reads %d", path,
                        header->version, VERSION);
     if (header->n_tokens < 0 || header->n_read < 0 || header->n_read > header->n_tokens)
         return damaged(path, "the numbers of its tokens", error);
-    size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t), left = bytes - sizeof *header;
-    if (tokens_bytes > left || header->kv_bytes != left - tokens_bytes)
+    size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t),
+           left = bytes - header_bytes(header);
+    if (header->dictionary_bytes > RF_SUCCESSORS_MOST_BYTES)
+        return damaged(path, "the size of its dictionary", error);
+    if (tokens_bytes > left || header->dictionary_bytes > left - tokens_bytes ||
+        header->kv_bytes != left - tokens_bytes - header->dictionary_bytes)
         return damaged(path, "its size is not that of its tokens", error);
     if (header->n_tokens > n_ctx)
         return rf_fail(error, RF_ERR_CONTEXT, "%s: holds %d tokens, the context %d", path,
@@ -168,14 +206,13 @@ static int check_header(const riffle_session *session, const char *path, size_t 
     return rf_fail(error, RF_ERR_ARGUMENT, "%s: a saved session of another model or KV type", path);
 }
 
-/* `content`: behind the header. */
 static int check_content(const riffle_session *session, const char *path,
-                         const struct header *header, const unsigned char *content,
+                         const struct header *header, const struct content *content,
                          struct rf_error *error)
 {
-    size_t tokens_bytes = (size_t)header->n_tokens * sizeof(int32_t);
+    int32_t n_vocab = session->model->source->params.n_vocab;
 #ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* as libFuzzer's compilers define */
-    if (header->content != content_checksum(header, content, content + tokens_bytes))
+    if (header->content != content_checksum(header, content))
         return damaged(path, "its checksum does not fit", error);
 #endif
     if (header->model != fingerprint(session->model))
@@ -189,39 +226,54 @@ static int check_content(const riffle_session *session, const char *path,
                        "%s: it was read with activations in %" PRIu64
                        " bits, and this session computes with %d",
                        path, header->activation_bits, bits);
-    for (int32_t i = 0; i < header->n_tokens; i++) {
-        int32_t token;
-        memcpy(&token, content + (size_t)i * sizeof token, sizeof token);
-        if (token < 0 || token >= session->model->source->params.n_vocab)
+    for (int32_t i = 0; i < header->n_tokens; i++)
+        if (content->tokens[i] < 0 || content->tokens[i] >= n_vocab)
             return damaged(path, "a token that the model does not have", error);
-    }
-    return 0;
+    return rf_successors_check(content->dictionary, (size_t)header->dictionary_bytes, n_vocab)
+               ? 0
+               : damaged(path, "its dictionary", error);
+}
+
+/* The header at the beginning of a file of so many bytes; zeros where there is none. */
+static struct header read_header(const void *data, size_t bytes)
+{
+    struct header header = {0};
+    size_t least = offsetof(struct header, dictionary_bytes);
+    memcpy(&header, data, bytes < sizeof header ? bytes < least ? 0 : least : sizeof header);
+    if (header.version == WITHOUT_DICTIONARY) header.dictionary_bytes = 0;
+    return header;
 }
 
 static int load_file(riffle_session *session, const char *path, const struct rf_mapping *file,
                      struct rf_error *error)
 {
-    struct header header = {0};
-    if (file->bytes >= sizeof header) memcpy(&header, file->data, sizeof header);
+    const struct header header = read_header(file->data, file->bytes);
     int code = check_header(session, path, file->bytes, &header, error);
     if (code) return code;
-    const unsigned char *content = file->data + sizeof header;
-    code = check_content(session, path, &header, content, error);
-    if (code) return code;
-    return rf_sequence_load(session->sequence, (const int32_t *)(const void *)content,
-                            header.n_tokens, header.n_read,
-                            content + (size_t)header.n_tokens * sizeof(int32_t), error);
+    const unsigned char *tokens = file->data + header_bytes(&header),
+                        *kv = tokens + (size_t)header.n_tokens * sizeof(int32_t);
+    const struct content content = {(const int32_t *)(const void *)tokens, kv,
+                                    kv + (size_t)header.kv_bytes};
+    struct rf_successors *dictionary = dictionary_of(session);
+    code = check_content(session, path, &header, &content, error);
+    if (!code)
+        code = rf_sequence_load(session->sequence, content.tokens, header.n_tokens, header.n_read,
+                                kv, error);
+    if (!code && dictionary)
+        rf_successors_load(dictionary, content.dictionary, (size_t)header.dictionary_bytes);
+    return code;
 }
 
 static int load(riffle_session *session, const char *path)
 {
     if (!path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is NULL");
     struct rf_mapping file;
-    struct header header;
+    unsigned char begin[sizeof(struct header)] = {0};
     struct rf_error error;
     /* Only a file of the right size is copied: one with holes may be larger than all memory. */
-    int64_t bytes = rf_file_begin(path, &header, sizeof header, &error);
+    int64_t bytes = rf_file_begin(path, begin, sizeof begin, &error);
     if (bytes < 0) return rf_api_fail(&error);
+    const struct header header = read_header(begin, (size_t)bytes);
     int code = check_header(session, path, (size_t)bytes, &header, &error);
     if (!code) code = rf_map_file(&file, path, RF_MAP_COPY, &error);
     if (code) return rf_api_fail(&error);

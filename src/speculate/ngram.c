@@ -117,7 +117,7 @@ static void remove_place(struct rf_ngram *g, int32_t place)
 void rf_ngram_rewind(struct rf_ngram *g, int32_t n)
 {
     assert(n >= 0);
-    if (n == 0 && g->n > 0) rf_successors_clear(g->successors); /* another text begins */
+    if (n == 0) rf_successors_clear(g->successors); /* another text begins */
     while (g->n > n) {
         g->n--;
         if (g->n > 0) remove_place(g, g->n);
@@ -377,7 +377,17 @@ void rf_ngram_observe(struct rf_ngram *g, const int32_t *text, int32_t n,
     }
 }
 
+struct rf_successors *rf_ngram_dictionary(struct rf_ngram *g)
+{
+    return g->successors;
+}
+
 /* ---- as a level of the cascade ---- */
+
+static struct rf_successors *dictionary(void *self)
+{
+    return rf_ngram_dictionary(self);
+}
 
 static void rewind_level(void *self, int32_t n)
 {
@@ -417,9 +427,9 @@ static void close_level(void *self)
     rf_ngram_free(self);
 }
 
-const struct rf_drafter rf_ngram_drafter = {
-    .name = "ngram",
-    .acceptance = 0.5,
-    .ops = {.rewind = rewind_level, .follow = follow, .observe = observe, .draft = draft},
-    .open = open_level,
-    .close = close_level};
+const struct rf_drafter rf_ngram_drafter = {.name = "ngram",
+                                            .acceptance = 0.5,
+                                            .ops = {.rewind = rewind_level, .follow = follow, .observe = observe, .draft = draft},
+    .dictionary = dictionary,
+                                            .open = open_level,
+                                            .close = close_level};

@@ -12,6 +12,7 @@
 #include "speculate/draft.h"
 
 struct rf_ngram;
+struct rf_successors;
 
 /* For texts of up to `capacity` tokens. */
 int rf_ngram_new(struct rf_ngram **ngram, int32_t capacity, const struct rf_allocator *allocator,
@@ -28,6 +29,9 @@ void rf_ngram_rewind(struct rf_ngram *ngram, int32_t n);
  * where it tells nothing. */
 void rf_ngram_observe(struct rf_ngram *ngram, const int32_t *text, int32_t n,
                       const struct rf_draft *draft, const struct rf_best *best);
+
+/* What it knows besides the text. */
+struct rf_successors *rf_ngram_dictionary(struct rf_ngram *ngram);
 
 /* Drafts a tree after tokens[0 .. n) whose branches have up to `max` <= RF_MAX_DRAFT tokens; its
  * rows come in descending order of the probability that they and all that they follow are right.

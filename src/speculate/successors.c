@@ -10,7 +10,7 @@ enum { WAYS = 4, LEAST_ENTRIES = 512, MOST_ENTRIES = 16384 };
 static const float NEWER = 0.6f;
 
 struct entry {
-    uint32_t tag;  /* of the context */
+    uint64_t hash; /* of the context */
     uint32_t used; /* the time of the last addition or find; 0: empty */
     int32_t tokens[RF_MAX_BEST];
     float p[RF_MAX_BEST]; /* descending */
@@ -52,12 +52,26 @@ void rf_successors_free(struct rf_successors *s)
 
 void rf_successors_clear(struct rf_successors *s)
 {
+    if (s->time == 1) return; /* it is empty */
     memset(s->entries, 0, ((size_t)s->mask + 1) * RF_CONTEXTS * sizeof *s->entries);
     s->time = 1;
 }
 
-/* The entry of the context of c + 1 tokens. If there is none: NULL, or the emptied entry of the
- * context in its neighbourhood that was not used for the longest time. */
+/* The entry of a context of c + 1 tokens; if there is none, the one in its neighbourhood that was
+ * not used for the longest time. */
+static struct entry *find_hash(struct rf_successors *s, uint64_t hash, int32_t c)
+{
+    uint32_t set = (uint32_t)hash & s->mask & ~(uint32_t)(WAYS - 1);
+    struct entry *first = &s->entries[(size_t)c * ((size_t)s->mask + 1) + set], *oldest = first;
+    for (struct entry *entry = first; entry < first + WAYS; entry++) {
+        if (entry->used && entry->hash == hash) return entry;
+        if (entry->used < oldest->used) oldest = entry;
+    }
+    return oldest;
+}
+
+/* The entry of the last c + 1 tokens before `end`. If there is none: NULL, or one that was emptied
+ * for it. */
 static struct entry *find(struct rf_successors *s, const int32_t *end, int32_t c, int make)
 {
     uint64_t hash = 0;
@@ -65,15 +79,11 @@ static struct entry *find(struct rf_successors *s, const int32_t *end, int32_t c
         hash = (hash ^ (uint32_t)end[-i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }
-    uint32_t tag = (uint32_t)(hash >> 32), set = (uint32_t)hash & s->mask & ~(uint32_t)(WAYS - 1);
-    struct entry *first = &s->entries[(size_t)c * ((size_t)s->mask + 1) + set], *oldest = first;
-    for (struct entry *entry = first; entry < first + WAYS; entry++) {
-        if (entry->used && entry->tag == tag) return entry;
-        if (entry->used < oldest->used) oldest = entry;
-    }
+    struct entry *entry = find_hash(s, hash, c);
+    if (entry->used && entry->hash == hash) return entry;
     if (!make) return NULL;
-    *oldest = (struct entry){.tag = tag};
-    return oldest;
+    *entry = (struct entry){.hash = hash};
+    return entry;
 }
 
 /* Adds p to what a token has, in descending order. */
@@ -120,5 +130,84 @@ void rf_successors_find(struct rf_successors *s, const int32_t *end, int32_t n,
         entry->used = s->time++;
         memcpy(found[c].tokens, entry->tokens, sizeof entry->tokens);
         memcpy(found[c].p, entry->p, sizeof entry->p);
+    }
+}
+
+/* ---- as bytes ---- */
+
+/* A context as it is saved, little-endian. */
+struct saved {
+    uint64_t hash;
+    uint32_t context, age; /* age: additions and finds since its last */
+    int32_t n, tokens[RF_MAX_BEST];
+    float p[RF_MAX_BEST];
+    uint32_t reserved; /* 0 */
+};
+_Static_assert(sizeof(struct saved) == 24 + 8 * RF_MAX_BEST, "no padding");
+_Static_assert(RF_CONTEXTS *MOST_ENTRIES * sizeof(struct saved) <= RF_SUCCESSORS_MOST_BYTES,
+               "every dictionary can be saved");
+
+size_t rf_successors_bytes(const struct rf_successors *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ((size_t)s->mask + 1) * RF_CONTEXTS; i++) n += s->entries[i].used != 0;
+    return n * sizeof(struct saved);
+}
+
+void rf_successors_save(const struct rf_successors *s, void *data)
+{
+    unsigned char *out = data;
+    for (size_t i = 0; i < ((size_t)s->mask + 1) * RF_CONTEXTS; i++) {
+        const struct entry *entry = &s->entries[i];
+        if (!entry->used) continue;
+        struct saved one = {.hash = entry->hash,
+                            .context = (uint32_t)(i / ((size_t)s->mask + 1)),
+                            .age = s->time - entry->used,
+                            .n = entry->n};
+        memcpy(one.tokens, entry->tokens, (size_t)entry->n * sizeof *one.tokens);
+        memcpy(one.p, entry->p, (size_t)entry->n * sizeof *one.p);
+        memcpy(out, &one, sizeof one);
+        out += sizeof one;
+    }
+}
+
+static int is_sound(const struct saved *one, int32_t n_vocab)
+{
+    if (one->context >= RF_CONTEXTS || one->n < 1 || one->n > RF_MAX_BEST || one->reserved)
+        return 0;
+    for (int32_t i = 0; i < one->n; i++)
+        if (one->tokens[i] < 0 || one->tokens[i] >= n_vocab ||
+            !(one->p[i] >= 0.0f && one->p[i] <= (i ? one->p[i - 1] : 1.0f)))
+            return 0;
+    return 1;
+}
+
+int rf_successors_check(const void *data, size_t bytes, int32_t n_vocab)
+{
+    const unsigned char *at = data;
+    if (bytes % sizeof(struct saved) || bytes > RF_SUCCESSORS_MOST_BYTES) return 0;
+    for (size_t i = 0; i < bytes; i += sizeof(struct saved)) {
+        struct saved one;
+        memcpy(&one, at + i, sizeof one);
+        if (!is_sound(&one, n_vocab)) return 0;
+    }
+    return 1;
+}
+
+void rf_successors_load(struct rf_successors *s, const void *data, size_t bytes)
+{
+    static const uint32_t now = 1u << 30;
+    const unsigned char *at = data;
+    rf_successors_clear(s);
+    s->time = now;
+    for (size_t i = 0; i < bytes; i += sizeof(struct saved)) {
+        struct saved one;
+        memcpy(&one, at + i, sizeof one);
+        uint32_t used = one.age < now ? now - one.age : 1;
+        struct entry *entry = find_hash(s, one.hash, (int32_t)one.context);
+        if (entry->used > used) continue; /* all of its neighbourhood is newer */
+        *entry = (struct entry){.hash = one.hash, .used = used, .n = one.n};
+        memcpy(entry->tokens, one.tokens, (size_t)one.n * sizeof *one.tokens);
+        memcpy(entry->p, one.p, (size_t)one.n * sizeof *one.p);
     }
 }

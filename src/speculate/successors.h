@@ -36,4 +36,16 @@ void rf_successors_add(struct rf_successors *successors, const int32_t *end, int
 void rf_successors_find(struct rf_successors *successors, const int32_t *end, int32_t n,
                         struct rf_followers found[RF_CONTEXTS]);
 
+/* ---- as bytes ---- */
+
+/* What save writes: at most RF_SUCCESSORS_MOST_BYTES. */
+enum { RF_SUCCESSORS_MOST_BYTES = 4 << 20 };
+size_t rf_successors_bytes(const struct rf_successors *successors);
+void rf_successors_save(const struct rf_successors *successors, void *data);
+/* 1 if the bytes, from anywhere, are what save may have written for such a vocabulary. */
+int rf_successors_check(const void *data, size_t bytes, int32_t n_vocab);
+/* Forgets all, and takes in bytes that were checked. Of a larger dictionary the contexts that were
+ * used last stay. */
+void rf_successors_load(struct rf_successors *successors, const void *data, size_t bytes);
+
 #endif

@@ -2,10 +2,13 @@
 #define _DEFAULT_SOURCE
 #include <unistd.h>
 
+#include "api/handles.h"
 #include "api/helpers.h"
 #include "model/open.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+#include "speculate/drafters.h"
+#include "speculate/successors.h"
 
 #define STATE_NAME "riffle_test_state"
 
@@ -45,13 +48,53 @@ static void check_untouched(riffle_session *session, const struct tokens *held,
 }
 
 /* Of the header. */
-enum { N_TOKENS_AT = 32, KV_BYTES_AT = 40, HEADER_BYTES = 56 };
+enum {
+    VERSION_AT = 8,
+    CONTENT_AT = 24,
+    N_TOKENS_AT = 32,
+    KV_BYTES_AT = 40,
+    DICTIONARY_BYTES_AT = 56,
+    HEADER_BYTES = 64,
+    OLD_HEADER_BYTES = 56 /* of version 4, which has no dictionary */
+};
 
 static int32_t held_tokens(const unsigned char *data)
 {
     int32_t n;
     memcpy(&n, data + N_TOKENS_AT, sizeof n);
     return n;
+}
+
+static uint64_t field(const unsigned char *data, size_t at)
+{
+    uint64_t value;
+    memcpy(&value, data + at, sizeof value);
+    return value;
+}
+
+static uint64_t checksum(uint64_t sum, const unsigned char *data, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 8) {
+        uint64_t word = 0;
+        memcpy(&word, data + at, bytes - at < 8 ? bytes - at : 8);
+        sum = (sum ^ word) * 0x100000001b3u;
+        sum ^= sum >> 29;
+    }
+    return sum;
+}
+
+/* Makes the checksum right again: a file that was made on purpose. */
+static void seal(unsigned char *data, size_t header, size_t dictionary_bytes)
+{
+    size_t tokens = (size_t)held_tokens(data) * sizeof(int32_t),
+           kv = (size_t)field(data, KV_BYTES_AT);
+    uint64_t sum = 0;
+    memcpy(data + CONTENT_AT, &sum, sizeof sum);
+    sum = checksum(0xcbf29ce484222325u, data, header);
+    sum = checksum(sum, data + header, tokens);
+    sum = checksum(sum, data + header + tokens, kv);
+    sum = checksum(sum, data + header + tokens + kv, dictionary_bytes);
+    memcpy(data + CONTENT_AT, &sum, sizeof sum);
 }
 
 static void damaged_files_are_refused(riffle_model *model, const char *path)
@@ -91,8 +134,9 @@ static void damaged_files_are_refused(riffle_model *model, const char *path)
     write_file(path, data, bytes);
     CHECK_INT(truncate(path, (off_t)1 << 40), 0);
     CHECK_FAILS(riffle_state_load(session, path), RIFFLE_ERR_FORMAT);
-    uint64_t kv_bytes =
-        ((uint64_t)1 << 40) - HEADER_BYTES - (uint64_t)held_tokens(data) * sizeof(int32_t);
+    uint64_t kv_bytes = ((uint64_t)1 << 40) - HEADER_BYTES -
+                        (uint64_t)held_tokens(data) * sizeof(int32_t) -
+                        field(data, DICTIONARY_BYTES_AT);
     memcpy(data + KV_BYTES_AT, &kv_bytes, sizeof kv_bytes);
     write_file(path, data, bytes);
     CHECK_INT(truncate(path, (off_t)1 << 40), 0);
@@ -100,6 +144,134 @@ static void damaged_files_are_refused(riffle_model *model, const char *path)
     check_untouched(session, &prompt, &next);
     riffle_session_close(session);
     free(data);
+}
+
+/* ---- the drafts' dictionary ---- */
+
+static const struct rf_successors *dictionary_of(const riffle_session *session)
+{
+    const struct part *part = &session->levels.parts[0];
+    return part->drafter->dictionary(part->drafter_self);
+}
+
+struct drafting {
+    struct tokens tokens;
+    uint64_t passes, drafted, accepted;
+};
+
+static struct drafting go_on_drafting(riffle_session *session)
+{
+    struct drafting made;
+    riffle_stats stats;
+    riffle_session_reset_stats(session);
+    made.tokens = generate(session, 60);
+    riffle_session_get_stats(session, &stats, sizeof stats);
+    made.passes = stats.levels[stats.n_levels - 1].passes;
+    made.drafted = stats.levels[0].drafted;
+    made.accepted = stats.levels[0].accepted;
+    return made;
+}
+
+/* Changes to the file, which then has a right checksum, and whether it is still loaded. */
+static const struct {
+    size_t at; /* in the first context that is saved */
+    uint32_t value;
+    int is_good;
+} forgeries[] = {
+    {8, 1, 1},           {8, 2, 0},  {12, UINT32_MAX, 1}, {16, 0, 0},          {16, 9, 0},
+    {16, UINT32_MAX, 0}, {20, 7, 1}, {20, UINT32_MAX, 0}, {20, 512, 0},        {52, 0x7fc00000, 0},
+    {52, 0x3f800001, 0}, {52, 0, 0}, {52, 0x3f800000, 1}, {52, 0xbf800000, 0}, {84, 1, 0},
+};
+enum { N_FORGERIES = sizeof forgeries / sizeof *forgeries };
+
+static void forged_dictionaries_are_harmless(riffle_session *session, const char *path,
+                                             unsigned char *data, size_t bytes)
+{
+    size_t dictionary = (size_t)field(data, DICTIONARY_BYTES_AT), first = bytes - dictionary;
+    struct tokens held = session_tokens(session), next = generate(session, 4);
+    CHECK_OK(riffle_rewind(session, held.count));
+    for (int i = 0; i < N_FORGERIES; i++) {
+        uint32_t good;
+        memcpy(&good, data + first + forgeries[i].at, sizeof good);
+        memcpy(data + first + forgeries[i].at, &forgeries[i].value, sizeof good);
+        seal(data, HEADER_BYTES, dictionary);
+        write_file(path, data, bytes);
+        memcpy(data + first + forgeries[i].at, &good, sizeof good);
+        if (forgeries[i].is_good) {
+            CHECK_OK(riffle_state_load(session, path));
+            continue;
+        }
+        CHECK_FAILS(riffle_state_load(session, path), RIFFLE_ERR_FORMAT);
+        CHECK(strstr(riffle_last_error(), "dictionary") != NULL);
+        check_untouched(session, &held, &next);
+    }
+    uint64_t wrong[] = {dictionary - 1, dictionary + 88, UINT64_MAX, (uint64_t)5 << 20};
+    for (int i = 0; i < 4; i++) {
+        memcpy(data + DICTIONARY_BYTES_AT, &wrong[i], sizeof *wrong);
+        write_file(path, data, bytes);
+        CHECK_FAILS(riffle_state_load(session, path), RIFFLE_ERR_FORMAT);
+    }
+    check_untouched(session, &held, &next);
+}
+
+/* A loaded session drafts as the saved one goes on. A file without a dictionary, as version 4
+ * writes it, gives the same tokens. */
+static void drafts_are_kept(riffle_model *model, const char *path)
+{
+    riffle_session_options options;
+    riffle_session_options_init(&options, sizeof options);
+    options.n_ctx = 256;
+    options.chain = "ngram";
+    options.gamma = 6;
+    riffle_session *session, *other;
+    if (CHECK_OK(riffle_session_open(&session, model, &options)) < 0) return;
+    if (CHECK_OK(riffle_session_open(&other, model, &options)) < 0) return;
+    struct tokens prompt = tokenize(model, "One day, a dog and a cat went to the park. The dog");
+    CHECK_OK(riffle_prefill(session, prompt.ids, (size_t)prompt.count));
+    generate(session, 80);
+    CHECK_OK(riffle_state_save(session, path));
+    size_t known = rf_successors_bytes(dictionary_of(session)), bytes = 0;
+    unsigned char *data = read_file(path, &bytes);
+    CHECK(data != NULL);
+    if (!data) return;
+    CHECK(known > 0 && field(data, DICTIONARY_BYTES_AT) == known);
+
+    struct drafting made = go_on_drafting(session);
+    CHECK_OK(riffle_state_load(other, path));
+    CHECK_INT(rf_successors_bytes(dictionary_of(other)), known);
+    struct drafting again = go_on_drafting(other);
+    CHECK(same_tokens(&made.tokens, &again.tokens));
+    CHECK(made.passes == again.passes && made.drafted == again.drafted &&
+          made.accepted == again.accepted && made.accepted > 0);
+    CHECK_OK(riffle_rewind(other, 0)); /* an empty text forgets all */
+    CHECK_INT(rf_successors_bytes(dictionary_of(other)), 0);
+
+    riffle_session *plain = open_session(model, 256, 1);
+    CHECK_OK(riffle_state_load(plain, path)); /* whatever its chain is */
+    struct tokens said = generate(plain, 60);
+    CHECK(same_tokens(&made.tokens, &said));
+    riffle_session_close(plain);
+
+    unsigned char *old = malloc(bytes);
+    uint32_t version = 4;
+    size_t left = bytes - HEADER_BYTES - known;
+    memcpy(old, data, OLD_HEADER_BYTES);
+    memcpy(old + VERSION_AT, &version, sizeof version);
+    memcpy(old + OLD_HEADER_BYTES, data + HEADER_BYTES, left);
+    seal(old, OLD_HEADER_BYTES, 0);
+    write_file(path, old, OLD_HEADER_BYTES + left);
+    CHECK_OK(riffle_state_load(other, path));
+    CHECK_INT(rf_successors_bytes(dictionary_of(other)), 0);
+    again = go_on_drafting(other);
+    CHECK(same_tokens(&made.tokens, &again.tokens));
+
+    write_file(path, data, bytes);
+    CHECK_OK(riffle_state_load(other, path));
+    forged_dictionaries_are_harmless(other, path, data, bytes);
+    free(old);
+    free(data);
+    riffle_session_close(other);
+    riffle_session_close(session);
 }
 
 /* The same file computed in another form or precision has read other keys and values. */
@@ -199,6 +371,7 @@ int main(void)
     a_form_keeps_its_states(path, 0, "another model");
     a_form_keeps_its_states(path, 1, "activations in 8 bits, and this session computes with 16");
     a_changed_model_is_another(session, path);
+    drafts_are_kept(model, path);
 
     remove(path);
     riffle_session_close(small);

@@ -1,5 +1,6 @@
 /* The dictionary of likely tokens: what it tells, how it forgets, and that its size stays. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "check.h"
 #include "platform/memory.h"
@@ -74,6 +75,51 @@ static void check_newer(void)
     rf_successors_free(s);
 }
 
+/* What is saved is found again, in a dictionary of any size; of too much, the newest. */
+static void check_saved(void)
+{
+    enum { N = 3000 };
+    struct rf_successors *s = open(N), *same = open(N), *small = open(1);
+    struct rf_followers found[RF_CONTEXTS], again[RF_CONTEXTS];
+    for (int32_t i = 0; i < N; i++) {
+        const int32_t text[] = {i % 700, i};
+        struct rf_best best = best_of(i % 900, 0.6f);
+        rf_successors_add(s, text + 2, 2, &best);
+    }
+    size_t bytes = rf_successors_bytes(s);
+    unsigned char *data = malloc(bytes);
+    rf_successors_save(s, data);
+    CHECK_INT(rf_successors_check(data, bytes, 901), 1);
+    CHECK_INT(rf_successors_check(data, bytes, 900), 0);
+    CHECK_INT(rf_successors_check(data, bytes - 1, 901), 0);
+    CHECK_INT(rf_successors_check(NULL, 0, 901), 1);
+    rf_successors_load(same, data, bytes);
+    rf_successors_load(small, data, bytes);
+    CHECK_INT(rf_successors_bytes(same), bytes);
+    CHECK(rf_successors_bytes(small) > 0 && rf_successors_bytes(small) < bytes);
+    int n_found = 0;
+    for (int32_t i = 0; i < N; i++) {
+        const int32_t text[] = {i % 700, i};
+        rf_successors_find(s, text + 2, 2, found);
+        rf_successors_find(same, text + 2, 2, again);
+        for (int c = 0; c < RF_CONTEXTS; c++) {
+            CHECK_INT(found[c].n, again[c].n);
+            for (int k = 0; k < found[c].n; k++)
+                CHECK(found[c].tokens[k] == again[c].tokens[k] && found[c].p[k] == again[c].p[k]);
+        }
+        rf_successors_find(small, text + 2, 2, again);
+        n_found += again[1].n > 0;
+        if (i >= N - 20) CHECK(again[1].n > 0);
+    }
+    CHECK(n_found > 100 && n_found < N);
+    rf_successors_load(same, NULL, 0);
+    CHECK_INT(rf_successors_bytes(same), 0);
+    free(data);
+    rf_successors_free(small);
+    rf_successors_free(same);
+    rf_successors_free(s);
+}
+
 /* Far more contexts than there is space for: those that are used stay. */
 static void check_age(void)
 {
@@ -106,5 +152,6 @@ int main(void)
     check_contexts();
     check_newer();
     check_age();
+    check_saved();
     return check_result();
 }
