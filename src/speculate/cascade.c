@@ -5,7 +5,10 @@
 
 #include "platform/clock.h"
 
-enum { FEW_AT_ONCE = 5 }; /* tokens that a translated draft writes before it is asked to go on */
+enum {
+    FEW_AT_ONCE = 5, /* tokens that a translated draft writes before it is asked to go on */
+    MOST_TIPS = 4    /* ends of a model's tree where others may go on */
+};
 
 static void rewound(struct rf_follower *follower, int32_t n)
 {
@@ -233,6 +236,20 @@ static int free_draft(struct rf_cascade *cascade, int32_t drafter, int32_t max,
     return limit_draft(cascade, length(cascade), draft, error);
 }
 
+/* The same after ahead[0 .. k), which would come after text[0 .. at). */
+static void free_draft_behind(struct rf_cascade *cascade, int32_t drafter, int32_t at,
+                              const int32_t *ahead, int32_t k, int32_t max, struct rf_draft *draft)
+{
+    const struct rf_level *level = &cascade->levels[drafter];
+    double start = cascade->now();
+    draft->n = 0;
+    level->ops->draft_behind(level->self, rf_sequence_tokens(cascade->sequence), at, ahead, k, max,
+                             draft);
+    cascade->stats[drafter].passes++;
+    cascade->stats[drafter].seconds += cascade->now() - start;
+    sign(draft, drafter, drafter);
+}
+
 /* With a fixed gamma: the likeliest tokens, so many, of those that are sure enough. */
 static void keep_gamma(const struct rf_cascade *cascade, struct rf_draft *draft)
 {
@@ -260,7 +277,7 @@ static int free_drafts(struct rf_cascade *cascade, int32_t judge, int32_t max,
         if (cascade->levels[d].has_passes) continue;
         int code = free_draft(cascade, d, max, &draft, error);
         if (code) return code;
-        rf_draft_merge(merged, &draft);
+        rf_draft_merge(merged, -1, &draft);
     }
     return 0;
 }
@@ -302,7 +319,31 @@ static void branch_out(struct rf_cascade *cascade, int32_t drafter, int32_t firs
             rf_draft_add(draft, i - 1, &runners_up[k],
                          (struct rf_proposal){(int8_t)drafter, (int8_t)drafter, 1});
     }
-    rf_draft_merge(draft, tables);
+    rf_draft_merge(draft, -1, tables);
+}
+
+/* Has drafters without passes go on where a drafter's tree ends: at its line's last token, and at
+ * the first runners-up. Branches have up to `max` tokens with what they follow. */
+static int extend(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
+                  struct rf_error *error)
+{
+    struct rf_draft *draft = &offer->draft, more;
+    int has_child[RF_DRAFT_ROWS] = {0}, tips = 0;
+    int32_t ahead[RF_MAX_DRAFT], n = draft->n;
+    for (int32_t i = 0; i < n; i++)
+        if (draft->parents[i] >= 0) has_child[draft->parents[i]] = 1;
+    for (int32_t i = 0; i < n && tips < MOST_TIPS; i++) {
+        if (has_child[i] || draft->by[i].proposer != offer->drafter) continue;
+        int32_t depth = rf_draft_path(draft, i, ahead);
+        for (int32_t k = 0; k < depth; k++) ahead[k] = draft->tokens[ahead[k]];
+        for (int32_t d = 0; d < judge && depth < max; d++) {
+            if (!cascade->levels[d].ops->draft_behind) continue;
+            free_draft_behind(cascade, d, offer->at, ahead, depth, max - depth, &more);
+            rf_draft_merge(draft, i, &more);
+        }
+        tips++;
+    }
+    return limit_draft(cascade, offer->at, draft, error);
 }
 
 /* Asks the drafters with passes what they would have to read. */
@@ -385,7 +426,10 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
     offer_ahead(cascade, drafter, offer->at, &offer->draft);
     if (!cascade->gamma) branch_out(cascade, drafter, offer->at, &tables, &offer->draft);
     code = limit_draft(cascade, offer->at, &offer->draft, error);
-    if (!code && !cascade->gamma) keep_worthy(cascade, judge, &offer->draft, &value);
+    if (code || cascade->gamma) return code;
+    keep_worthy(cascade, judge, &offer->draft, &value);
+    code = extend(cascade, judge, max, offer, error);
+    if (!code) keep_worthy(cascade, judge, &offer->draft, &value);
     return code;
 }
 

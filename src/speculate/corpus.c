@@ -246,7 +246,7 @@ void rf_corpus_draft(const struct rf_corpus *corpus, const int32_t *tokens, int3
     draft_range(corpus, &longest, max, draft);
     if (common.length == longest.length) return;
     draft_range(corpus, &common, max, &more);
-    rf_draft_merge(draft, &more);
+    rf_draft_merge(draft, -1, &more);
 }
 
 /* ---- as a level of the cascade ---- */
@@ -264,6 +264,17 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     (void)error;
     rf_corpus_draft(level->corpus, text, n, max, out);
     return 0;
+}
+
+static void draft_behind(void *self, const int32_t *text, int32_t n, const int32_t *ahead,
+                         int32_t k, int32_t max, struct rf_draft *out)
+{
+    const struct level *level = self;
+    int32_t tokens[RF_CORPUS_LONGEST + RF_MAX_DRAFT],
+        before = n < RF_CORPUS_LONGEST ? n : RF_CORPUS_LONGEST;
+    memcpy(tokens, text + n - before, (size_t)before * sizeof *tokens);
+    memcpy(tokens + before, ahead, (size_t)k * sizeof *tokens);
+    rf_corpus_draft(level->corpus, tokens, before + k, max, out);
 }
 
 static int open_level(void **self, const struct rf_drafter_options *options,
@@ -288,6 +299,6 @@ static void close_level(void *self)
 
 const struct rf_drafter rf_corpus_drafter = {.name = "corpus",
                                              .acceptance = 0.2,
-                                             .ops = {.draft = draft},
+                                             .ops = {.draft = draft, .draft_behind = draft_behind},
                                              .open = open_level,
                                              .close = close_level};

@@ -70,11 +70,11 @@ static float left_after(const struct rf_draft *draft, int32_t n, int32_t parent)
     return left > 0.0f ? left : 0.0f;
 }
 
-void rf_draft_merge(struct rf_draft *draft, const struct rf_draft *from)
+void rf_draft_merge(struct rf_draft *draft, int32_t at, const struct rf_draft *from)
 {
     int32_t moved[RF_DRAFT_ROWS], n = draft->n;
     for (int32_t i = 0; i < from->n; i++) {
-        int32_t parent = from->parents[i] < 0 ? -1 : moved[from->parents[i]];
+        int32_t parent = from->parents[i] < 0 ? at : moved[from->parents[i]];
         moved[i] = parent == NOWHERE ? NOWHERE : find_row(draft, parent, from->tokens[i]);
         if (moved[i] != NOWHERE || parent == NOWHERE || draft->n == RF_DRAFT_ROWS) continue;
         struct rf_choice choice = {from->tokens[i],

@@ -41,10 +41,10 @@ int32_t rf_draft_add(struct rf_draft *draft, int32_t parent, const struct rf_cho
 /* Takes out the rows that are not to be kept, and all that follow them. */
 void rf_draft_filter(struct rf_draft *draft, const int *keep);
 
-/* Adds the branches of `from`. What `draft` has comes first: a row that is there already, after the
- * same rows, stays as it is, and a new one beside rows of `draft` shares the probability that they
- * leave. What finds no space is left out. */
-void rf_draft_merge(struct rf_draft *draft, const struct rf_draft *from);
+/* Adds the branches of `from` behind row `at`, -1: the text. What `draft` has comes first: a row
+ * that is there already, after the same rows, stays as it is, and a new one beside rows of `draft`
+ * shares the probability that they leave. What finds no space is left out. */
+void rf_draft_merge(struct rf_draft *draft, int32_t at, const struct rf_draft *from);
 
 /* Writes the rows' numbers in descending order of p, which is no greater for a row than for the one
  * that it follows: so that comes first. */

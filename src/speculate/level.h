@@ -61,6 +61,10 @@ struct rf_level_ops {
      * be different tokens: only the first of equal ones can be kept. */
     int (*draft)(void *level, const int32_t *text, int32_t n, int32_t max, struct rf_draft *draft,
                  struct rf_error *error);
+    /* Of a level without passes, or NULL: such a draft after ahead[0 .. k), k <= RF_MAX_DRAFT,
+     * which would come after text[0 .. n). */
+    void (*draft_behind)(void *level, const int32_t *text, int32_t n, const int32_t *ahead,
+                         int32_t k, int32_t max, struct rf_draft *draft);
 };
 
 struct rf_level {

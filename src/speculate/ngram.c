@@ -33,7 +33,7 @@ struct rf_ngram {
 
 /* A text's last tokens, to which a draft is being added. */
 struct window {
-    int32_t tokens[LONGEST + RF_MAX_DRAFT];
+    int32_t tokens[LONGEST + 2 * RF_MAX_DRAFT];
     int32_t n;
 };
 
@@ -343,8 +343,8 @@ static void open_after(const struct rf_ngram *g, const struct window *text, int3
     }
 }
 
-void rf_ngram_draft(const struct rf_ngram *g, const int32_t *tokens, int32_t n, int32_t max,
-                    struct rf_draft *draft)
+void rf_ngram_draft_behind(const struct rf_ngram *g, const int32_t *tokens, int32_t n,
+                           const int32_t *ahead, int32_t k, int32_t max, struct rf_draft *draft)
 {
     struct window w = {.n = n < LONGEST ? n : LONGEST};
     struct open_rows open = {.n = 0};
@@ -353,6 +353,7 @@ void rf_ngram_draft(const struct rf_ngram *g, const int32_t *tokens, int32_t n, 
     draft->n = 0;
     if (n <= 0 || max <= 0) return;
     memcpy(w.tokens, tokens + n - w.n, (size_t)w.n * sizeof *tokens);
+    for (int32_t i = 0; i < k; i++) w.tokens[w.n++] = ahead[i];
     open_after(g, &w, limit, draft, -1, 1.0f, &open);
     while (draft->n < MAX_ROWS && take_likeliest(&open, &row)) {
         int32_t i = draft->n++;
@@ -362,6 +363,12 @@ void rf_ngram_draft(const struct rf_ngram *g, const int32_t *tokens, int32_t n, 
         draft->confidence[i] = row.confidence;
         if (depth[i] < max) open_after(g, &w, limit, draft, i, row.p, &open);
     }
+}
+
+void rf_ngram_draft(const struct rf_ngram *g, const int32_t *tokens, int32_t n, int32_t max,
+                    struct rf_draft *draft)
+{
+    rf_ngram_draft_behind(g, tokens, n, NULL, 0, max, draft);
 }
 
 void rf_ngram_observe(struct rf_ngram *g, const int32_t *text, int32_t n,
@@ -413,6 +420,12 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     return 0;
 }
 
+static void draft_behind(void *self, const int32_t *text, int32_t n, const int32_t *ahead,
+                         int32_t k, int32_t max, struct rf_draft *out)
+{
+    rf_ngram_draft_behind(self, text, n, ahead, k, max, out);
+}
+
 static int open_level(void **self, const struct rf_drafter_options *options,
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
@@ -429,7 +442,11 @@ static void close_level(void *self)
 
 const struct rf_drafter rf_ngram_drafter = {.name = "ngram",
                                             .acceptance = 0.5,
-                                            .ops = {.rewind = rewind_level, .follow = follow, .observe = observe, .draft = draft},
-    .dictionary = dictionary,
+                                            .ops = {.rewind = rewind_level,
+                                                    .follow = follow,
+                                                    .observe = observe,
+                                                    .draft = draft,
+                                                    .draft_behind = draft_behind},
+                                            .dictionary = dictionary,
                                             .open = open_level,
                                             .close = close_level};

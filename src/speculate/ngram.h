@@ -41,5 +41,8 @@ struct rf_successors *rf_ngram_dictionary(struct rf_ngram *ngram);
  * token, the share of these cases, and what the target found likely after the last tokens. */
 void rf_ngram_draft(const struct rf_ngram *ngram, const int32_t *tokens, int32_t n, int32_t max,
                     struct rf_draft *draft);
+/* The same after ahead[0 .. k), k <= RF_MAX_DRAFT, which would come after tokens[0 .. n). */
+void rf_ngram_draft_behind(const struct rf_ngram *ngram, const int32_t *tokens, int32_t n,
+                           const int32_t *ahead, int32_t k, int32_t max, struct rf_draft *draft);
 
 #endif

@@ -147,7 +147,7 @@ static struct rf_draft offers[RF_MAX_LEVELS][OFFERS];
 /* What the random chains came across: a test of what never happens says nothing. */
 static struct {
     long large_trees, merged_trees, trees_in_the_middle, bent_paths, equal_siblings, unread_rows,
-        failures[3], damaged, runners_up, mixed_trees, kept_runners_up;
+        failures[3], damaged, runners_up, mixed_trees, kept_runners_up, drafts_behind, kept_behind;
 } met;
 
 static struct rf_choice say(const struct script *script, const int32_t *text, int32_t n)
@@ -389,6 +389,7 @@ static int keep(void *self, const int32_t *text, int32_t n, const int32_t *path,
         CHECK(!has_equal_before(draft, path[i]));
         script->origins[n - k + i] = draft->by[path[i]].origin;
         met.kept_runners_up += draft->by[path[i]].runner_up;
+        met.kept_behind += i > 0 && draft->by[path[i]].proposer != draft->by[path[i - 1]].proposer;
     }
     script->origins[n] = script->id - 1; /* its own next token */
     met.bent_paths += k > 1 && path[k - 1] != k - 1;
@@ -470,9 +471,35 @@ static int draft(void *self, const int32_t *text, int32_t n, int32_t max, struct
     return 0;
 }
 
+/* The offer has what is ahead as its first rows. */
+static void draft_behind(void *self, const int32_t *text, int32_t n, const int32_t *ahead,
+                         int32_t k, int32_t max, struct rf_draft *out)
+{
+    struct script *script = self;
+    int32_t longer[MOST_TEXT], told = script->n_told < n ? script->n_told : n;
+    struct rf_draft *offer = &offers[script->id - 1][script->next_offer];
+    CHECK(script->text == text && memcmp(script->told, text, sizeof *text * (size_t)told) == 0);
+    CHECK(k >= 1 && max >= 1 && k + max <= RF_MAX_DRAFT && n + k + max < script->chain->limit);
+    CHECK(!script->chain->cascade->gamma);
+    memcpy(longer, text, (size_t)n * sizeof *text);
+    memcpy(longer + n, ahead, (size_t)k * sizeof *text);
+    draft_tree(script, longer, n + k, max, out);
+    clock_seconds += script->row_cost * out->n;
+    offer->n = 0;
+    for (int32_t i = 0; i < k; i++)
+        rf_draft_add(offer, i - 1, &(struct rf_choice){ahead[i], 0.0f}, (struct rf_proposal){0});
+    rf_draft_merge(offer, k - 1, out);
+    script->n_offered[script->next_offer] = n;
+    script->next_offer = (script->next_offer + 1) % OFFERS;
+    met.drafts_behind += out->n > 0;
+}
+
 static const struct rf_level_ops ops_of[] = {
     [LINES] = {.draft = draft, .rewind = rewind_level, .follow = follow},
-    [TREES] = {.draft = draft, .rewind = rewind_level, .follow = follow},
+    [TREES] = {.draft = draft,
+               .draft_behind = draft_behind,
+               .rewind = rewind_level,
+               .follow = follow},
     [PAID] = {.draft = draft, .unread = unread, .rewind = rewind_level, .follow = follow},
     [JUDGE] = {.choose = choose,
                .keep = keep,
@@ -668,6 +695,7 @@ static void test_lossless(void)
     CHECK(met.trees_in_the_middle > 100 && met.bent_paths > 100);
     CHECK(met.equal_siblings > 100 && met.unread_rows > 100 && met.damaged > 10);
     CHECK(met.runners_up > 100 && met.mixed_trees > 100 && met.kept_runners_up > 100);
+    CHECK(met.drafts_behind > 100 && met.kept_behind > 100);
     for (int operation = 0; operation < 3; operation++) CHECK(met.failures[operation] > 10);
 }
 
@@ -968,7 +996,7 @@ static void test_merge(void)
                             .parents = {-1, -1, 0, 0},
                             .confidence = {0.8f, 0.8f, 0.6f, 0.2f},
                             .by = {{1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}}};
-    rf_draft_merge(&draft, &more);
+    rf_draft_merge(&draft, -1, &more);
     CHECK_INT(draft.n, 5);
     CHECK(confidence_of(&draft, -1, 5) == 0.5f && confidence_of(&draft, 0, 6) == 0.9f);
     CHECK(fabsf(confidence_of(&draft, -1, 8) - 0.8f * 0.25f) < 1e-6f);
@@ -979,7 +1007,7 @@ static void test_merge(void)
         more.parents[i] = i - 1;
     }
     more.n = RF_DRAFT_ROWS;
-    rf_draft_merge(&draft, &more); /* there is not space for all */
+    rf_draft_merge(&draft, -1, &more); /* there is not space for all */
     CHECK_INT(draft.n, RF_DRAFT_ROWS);
     CHECK(confidence_of(&draft, -1, 100) >= 0.0f);
     int keep[RF_DRAFT_ROWS] = {1, 0, 1, 1, 1};

@@ -159,16 +159,21 @@ static void make_text(int32_t *text, int32_t from, int32_t n)
     }
 }
 
+static int same_trees(const struct rf_draft *x, const struct rf_draft *y)
+{
+    size_t rows = (size_t)x->n;
+    return x->n == y->n && memcmp(x->tokens, y->tokens, rows * sizeof *x->tokens) == 0 &&
+           memcmp(x->parents, y->parents, rows * sizeof *x->parents) == 0 &&
+           memcmp(x->confidence, y->confidence, rows * sizeof *x->confidence) == 0;
+}
+
 static int same_drafts(const struct rf_ngram *a, const struct rf_ngram *b, const int32_t *tokens,
                        int32_t n)
 {
     struct rf_draft x, y;
     rf_ngram_draft(a, tokens, n, 15, &x);
     rf_ngram_draft(b, tokens, n, 15, &y);
-    size_t rows = (size_t)x.n;
-    return x.n == y.n && memcmp(x.tokens, y.tokens, rows * sizeof *x.tokens) == 0 &&
-           memcmp(x.parents, y.parents, rows * sizeof *x.parents) == 0 &&
-           memcmp(x.confidence, y.confidence, rows * sizeof *x.confidence) == 0;
+    return same_trees(&x, &y);
 }
 
 /* After whatever edits, the drafts are those of a dictionary that never knew of them. */
@@ -216,6 +221,27 @@ static void check_other_ends(void)
     CHECK(draft_line(ngram, text, 12, 15, draft) > 0);
     CHECK_INT(draft[0].token, 3);
     rf_ngram_free(ngram);
+}
+
+/* What comes behind a text that is held elsewhere is as if it were in one array. */
+static void check_behind(void)
+{
+    enum { N = 400 };
+    int32_t text[N + RF_MAX_DRAFT];
+    int some = 0;
+    for (int round = 0; round < 50; round++) {
+        struct rf_ngram *ngram = open(N);
+        struct rf_draft whole, behind;
+        int32_t k = (int32_t)random_below(RF_MAX_DRAFT + 1), n = N - (int32_t)random_below(N - 1);
+        make_text(text, 0, n + k);
+        rf_ngram_follow(ngram, text, n);
+        rf_ngram_draft(ngram, text, n + k, 15, &whole);
+        rf_ngram_draft_behind(ngram, text, n, text + n, k, 15, &behind);
+        CHECK(same_trees(&whole, &behind));
+        some += whole.n > 0;
+        rf_ngram_free(ngram);
+    }
+    CHECK(some > 10);
 }
 
 static struct rf_best likely(int32_t first, int32_t second)
@@ -362,6 +388,7 @@ int main(void)
     check_noise();
     check_edits();
     check_other_ends();
+    check_behind();
     check_observed();
     check_trees();
     check_limits();
