@@ -19,9 +19,9 @@ static const struct {
 
     /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
      *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
-     * The gain falls with the passes over n rows seen so far: below few_seen, below some_seen,
-     * more. least_gain depends on whether r itself has been measured. */
-    double gain_few, gain_some, gain_many;
+     * The gain falls with the passes over n rows seen so far: none, below few_seen, below
+     * some_seen, more. least_gain depends on whether r itself has been measured. */
+    double gain_none, gain_few, gain_some, gain_many;
     double slower_gain; /* times this where the pass was slower, which it may be by accident */
     uint32_t few_seen, some_seen;
     double neighbour_gain;
@@ -30,7 +30,8 @@ static const struct {
      * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
     double gain_attention, soft_share;
     double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
-    double largest_first_error; /* likewise in a level's first passes; 0.7 is a factor of 2 */
+    double largest_first_error; /* likewise in a level's first passes, and of rows that no pass had;
+                                   0.7 is a factor of 2 */
     uint32_t first_passes;      /* that many */
     uint32_t counted_passes;    /* limit of rf_pace_cost.seen and .measured */
 
@@ -62,6 +63,12 @@ static const struct {
      *     loss <= look_at_single * tokens since the last one, or there was none */
     double look_at_single;
     double hardly_known; /* judged tokens */
+    /* A round that loses `loss` tokens by more rows than any few_seen passes had, and up to
+     * try_most times as many, is made all the same when
+     *     loss <= try_rows * tokens since the last such round, and loss <= try_loss,
+     * and these tokens are at least try_after: a new drafter's costs are guesses, too */
+    double try_rows, try_loss, try_after;
+    int32_t try_most;
 
     /* A drafter reads an unknown text when (traces)
      *     seconds of reading < spend_saved * seconds saved so far
@@ -78,6 +85,7 @@ static const struct {
     .wide_more = 0.08,
     .narrow_more = 0.14,
     .narrow_below = 0.5,
+    .gain_none = 0.9,
     .gain_few = 0.6,
     .gain_some = 0.3,
     .gain_many = 0.12,
@@ -106,6 +114,10 @@ static const struct {
     .look_first = 0.02,
     .look_at_single = 0.002,
     .hardly_known = 6.0,
+    .try_rows = 0.003,
+    .try_loss = 4.0,
+    .try_after = 64.0,
+    .try_most = 2,
     .spend_saved = 0.4,
     .spend_plain = 0.015,
     .least_horizon = 128,
@@ -229,16 +241,20 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
             if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
         pace->has_unit = 1;
     } else {
-        double gain = cost->seen[rows - 1] < tuning.few_seen    ? tuning.gain_few
-                      : cost->seen[rows - 1] < tuning.some_seen ? tuning.gain_some
-                                                                : tuning.gain_many;
-        error = clamp(error, seen < tuning.first_passes ? tuning.largest_first_error
-                                                        : tuning.largest_error);
-        if (error > 0.0 && seen >= tuning.first_passes) gain *= tuning.slower_gain;
+        uint32_t passes = cost->seen[rows - 1];
+        int is_first = seen < tuning.first_passes || passes == 0;
+        double gain = passes == 0                 ? tuning.gain_none
+                      : passes < tuning.few_seen  ? tuning.gain_few
+                      : passes < tuning.some_seen ? tuning.gain_some
+                                                  : tuning.gain_many;
+        error = clamp(error, is_first ? tuning.largest_first_error : tuning.largest_error);
+        if (error > 0.0 && !is_first) gain *= tuning.slower_gain;
         cost->attention *=
             exp(tuning.gain_attention * part / (part * part + tuning.soft_share) * error);
         gain *= (1.0 - part) * (1.0 - part);
         for (int r = 0; r < RF_PACE_ROWS; r++) {
+            /* That a guess was wrong says nothing of what was measured. */
+            if (passes == 0 && cost->seen[r]) continue;
             double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
                    least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
             cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
@@ -247,6 +263,7 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;
     if (rows == others->rows + 1) cost->since_single = 0.0;
+    if (cost->seen[rows - 1] <= tuning.few_seen) cost->since_trial = 0.0;
 }
 
 void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
@@ -374,28 +391,41 @@ struct prospect {
     double tokens, seconds;
 };
 
-/* The mean of recent rounds. The prior is the draft length that is best for constant acceptance. */
+/* With the draft length that is best if all tokens are equally likely to be kept. */
+static struct prospect best_of_any(const struct rf_pace *pace, int32_t drafter, int32_t judge,
+                                   int32_t *length)
+{
+    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter),
+           p = 1.0;
+    struct prospect best = {0.0, 1.0}, now = {1.0 + others_of(pace, judge), 0.0};
+    for (int32_t g = 1; g < RF_PACE_FEW; g++) {
+        p *= acceptance;
+        now.tokens += p;
+        now.seconds = g * each + rf_pace_cost(pace, judge, g + 1);
+        if (now.tokens * best.seconds <= best.tokens * now.seconds) continue;
+        best = now;
+        *length = g;
+    }
+    return best;
+}
+
+/* The mean of recent rounds, with the best length as the prior. That stands alone where it is
+ * shorter and promises more: then recent rounds were longer than the costs of rows, as they are
+ * known now, allow. */
 static struct prospect expect(const struct rf_pace *pace, int32_t drafter, int32_t judge)
 {
     const struct rf_pace_pair *pair = &pace->pairs[drafter][judge];
-    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter);
-    double p = 1.0, yield = 1.0, best = 0.0, drafted = 1.0, rows, tokens = 1.0;
-    int32_t others = others_of(pace, judge);
-    for (int32_t g = 1; g < RF_PACE_FEW; g++) {
-        p *= acceptance;
-        yield += p;
-        double tokens_per_second = (others + yield) / (g * each + rf_pace_cost(pace, judge, g + 1));
-        if (tokens_per_second <= best) continue;
-        best = tokens_per_second;
-        drafted = g;
-        tokens = yield;
-    }
-    double prior = tuning.prior_rounds, rounds = prior + pair->rounds;
-    rows = (drafted * prior + pair->rows) / rounds;
-    drafted = (drafted * prior + pair->drafted) / rounds;
-    tokens = (tokens * prior + pair->yielded) / rounds;
-    return (struct prospect){others + tokens,
-                             drafted * each + cost_between(pace, judge, 1.0 + rows)};
+    int32_t length = 1;
+    struct prospect best = best_of_any(pace, drafter, judge, &length);
+    double prior = tuning.prior_rounds, rounds = prior + pair->rounds,
+           rows = (length * prior + pair->rows) / rounds,
+           drafted = (length * prior + pair->drafted) / rounds,
+           yielded = pair->yielded + others_of(pace, judge) * pair->rounds;
+    struct prospect usual = {(best.tokens * prior + yielded) / rounds,
+                             drafted * drafting_cost(pace, drafter) +
+                                 cost_between(pace, judge, 1.0 + rows)};
+    int is_shorter = length * pair->rounds < pair->drafted;
+    return is_shorter && usual.tokens * best.seconds < best.tokens * usual.seconds ? best : usual;
 }
 
 /* Tokens per second at this judge, by plain decoding or the best usable drafter except `but`. */
@@ -410,16 +440,53 @@ static double rate(const struct rf_pace *pace, int32_t judge, int32_t but)
     return best;
 }
 
+/* The most rows whose costs are known well: those of fewer lie between them and a single row's. */
+static int32_t known_rows(const struct rf_pace_cost *cost)
+{
+    int32_t rows = RF_PACE_ROWS;
+    while (rows > 0 && cost->seen[rows - 1] < tuning.few_seen) rows--;
+    return rows;
+}
+
+/* A pass over so many rows would be a trial, of what else stays a guess, that may lose so many
+ * tokens. Not beside other texts: they would wait for it. */
+static int may_try(const struct rf_pace *pace, int32_t judge, int32_t rows, double loss)
+{
+    const struct rf_pace_cost *cost = &pace->costs[judge];
+    int32_t known = known_rows(cost);
+    return !others_at(pace, judge).rows && rows > known && rows <= tuning.try_most * known &&
+           cost->since_trial >= tuning.try_after && loss <= tuning.try_loss &&
+           loss <= tuning.try_rows * cost->since_trial;
+}
+
+/* A line of n tokens, all kept with probability p, may go on until it is a trial. */
+static int may_go_on(const struct rf_pace *pace, int32_t judge, int32_t n, double p,
+                     double acceptance, double each)
+{
+    if (pace->costs[judge].since_trial < tuning.try_after) return 0;
+    double lambda = rate(pace, judge, -1), now = rf_pace_cost(pace, judge, n + 1), yield = 0.0;
+    if (p * acceptance <= lambda * each) return 0; /* rows are not what is dear */
+    for (int32_t more = 1; n + 1 + more <= RF_PACE_FEW; more++) {
+        p *= acceptance;
+        yield += p;
+        double seconds = more * each + rf_pace_cost(pace, judge, n + 1 + more) - now;
+        if (may_try(pace, judge, n + 1 + more, lambda * seconds - yield)) return 1;
+    }
+    return 0;
+}
+
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p)
 {
-    return n < RF_PACE_FEW && p > rate(pace, judge, -1) * one_more_row(pace, judge, n);
+    return n < RF_PACE_FEW && (p > rate(pace, judge, -1) * one_more_row(pace, judge, n) ||
+                               may_go_on(pace, judge, n - 1, p, 1.0, 0.0));
 }
 
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p)
 {
-    double next = p * mean_acceptance(pace, drafter, judge);
-    return n + 1 < RF_PACE_FEW && next > rate(pace, judge, -1) * (drafting_cost(pace, drafter) +
-                                                                  one_more_row(pace, judge, n + 1));
+    double acceptance = mean_acceptance(pace, drafter, judge), each = drafting_cost(pace, drafter),
+           seconds = each + one_more_row(pace, judge, n + 1);
+    return n + 1 < RF_PACE_FEW && (p * acceptance > rate(pace, judge, -1) * seconds ||
+                                   may_go_on(pace, judge, n, p, acceptance, each));
 }
 
 /* Tokens per second that are given up for a row: what the judge reaches otherwise, or has lately
@@ -459,14 +526,18 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     estimate(pace, judge, offer, p);
     rf_draft_order(offer, p, order);
     *value = yield - lambda * rf_pace_cost(pace, judge, 1);
-    int32_t most = RF_PACE_ROWS - 1 - others_at(pace, judge).rows;
+    int32_t most = RF_PACE_ROWS - 1 - others_at(pace, judge).rows, tried = 0;
     for (int32_t i = 0; i < offer->n && i < most; i++) {
         yield += p[order[i]];
         double worth = yield - lambda * rf_pace_cost(pace, judge, i + 2);
-        if (worth <= *value) continue;
+        if (worth <= *value) {
+            if (may_try(pace, judge, i + 2, *value - worth)) tried = i + 1;
+            continue;
+        }
         *value = worth;
         best = i + 1;
     }
+    if (tried > best && best > 0) best = tried;
     for (int32_t i = 0; i < best; i++) keep[order[i]] = 1;
     rf_draft_filter(offer, keep);
     return best;
@@ -549,6 +620,7 @@ void rf_pace_round(struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t
     at->saved_seconds += all * rf_pace_cost(pace, judge, 1) / (1 + others) - seconds - reading;
     for (int32_t d = 0; d < judge; d++) pace->pairs[d][judge].idle_tokens += yielded;
     pace->costs[judge].since_single += yielded;
+    pace->costs[judge].since_trial += yielded;
     if (judge == pace->n_levels - 1 && pace->horizon > yielded) pace->horizon -= yielded;
     if (drafter < 0) return;
     struct rf_pace_pair *pair = &pace->pairs[drafter][judge];

@@ -40,7 +40,9 @@ struct rf_pace_cost {
     int32_t window;              /* tokens of the text that count at most; 0: all */
     uint32_t seen[RF_PACE_ROWS]; /* passes measured with these rows, up to a limit; 0: a guess */
     uint32_t measured;           /* passes measured since rf_pace_init, up to a limit */
-    double since_single;         /* tokens yielded by rounds since a pass over 1 row of this text */
+    /* Tokens yielded by rounds since a pass over 1 row of this text, and since one over rows that
+     * were hardly measured. */
+    double since_single, since_trial;
 };
 
 struct rf_pace_count {
