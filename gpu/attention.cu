@@ -1,14 +1,69 @@
 // Attention over chunks of GPU_CHUNK positions. A chunk gives a partial result for each query: sums
-// of values, the greatest score and the sum of weights. Partial results are merged in the order of
-// the chunks, so a row's bits depend on the positions that it sees alone.
+// of values, the greatest score and the sum of weights. Partial results are merged in one order, so
+// a row's bits depend on the positions that it sees alone.
+//
+// Products run on tensor cores: 16 queries are operand A, and a warp has 16 positions of the chunk
+// as operand B. Queries and weights are split into two numbers of the cache's type, whose sum has
+// 22 bits (F16) or 16 (BF16).
 #include "gpu/launch.cuh"
 
-enum { THREADS = 2 * GPU_CHUNK, QUERIES = 8 }; // of a round
+enum {
+    POSITIONS = 16, // of a warp
+    WARPS = GPU_CHUNK / POSITIONS,
+    THREADS = WARPS * WARP,
+    QUERIES = 16, // of a round
+    SLICES = 16   // of the chunks that a row sees
+};
 
-__device__ inline float2 to_floats(uint32_t two, bool is_bf16)
+// ---- chunks ----
+
+template <bool BF16> struct element;
+
+template <> struct element<true> {
+    static __device__ uint32_t pack(float a, float b)
+    {
+        __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
+        return *(uint32_t *)&two;
+    }
+    static __device__ float2 unpack(uint32_t two)
+    {
+        return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
+    }
+    static __device__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
+            "%7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+template <> struct element<false> {
+    static __device__ uint32_t pack(float a, float b)
+    {
+        __half2 two = __floats2half2_rn(a, b);
+        return *(uint32_t *)&two;
+    }
+    static __device__ float2 unpack(uint32_t two)
+    {
+        return __half22float2(*(const __half2 *)&two);
+    }
+    static __device__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
+            "%7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+// Two floats as two numbers of the cache's type and what these leave over.
+template <bool BF16> __device__ inline uint32_t split(float a, float b, uint32_t *rest)
 {
-    if (is_bf16) return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
-    return __half22float2(*(const __half2 *)&two);
+    uint32_t two = element<BF16>::pack(a, b);
+    float2 taken = element<BF16>::unpack(two);
+    *rest = element<BF16>::pack(a - taken.x, b - taken.y);
+    return two;
 }
 
 __device__ inline size_t result_floats(const struct gpu_heads &heads)
@@ -22,224 +77,324 @@ __device__ inline float *partial_of(const struct gpu_attention &args, int row, i
     return args.partials + at * result_floats(args.heads);
 }
 
-// What a block of threads shares.
-struct shared {
-    uint16_t *k, *v;                 // [GPU_CHUNK][stride]
-    float *q;                        // [QUERIES][padded]
-    float (*weights)[2 * GPU_CHUNK]; // [QUERIES]: two halves of each score, then the weights
-    int *visible;                    // [QUERIES]
-    int stride;
+// What a block of threads shares. DIM: the head's dimensions, rounded up to a multiple of 64.
+template <int DIM> struct shared_of_chunk {
+    static constexpr int STRIDE = DIM + 32; // of queries: other banks from row to row
+    uint16_t q[2][QUERIES][STRIDE];         // rounded, and the rest
+    float sums[WARPS][QUERIES][DIM + 4];
+    float largest[WARPS][QUERIES], weights[WARPS][QUERIES];
+    int visible[QUERIES];
 };
 
-// Copies the chunk's keys and values of one KV head, as the tile's first row sees them.
-__device__ inline void load_chunk(const struct gpu_attention &args, const struct shared &shared,
-                                  const struct gpu_row &row, int head, int start, int count)
+// Keys and values of a warp's positions. Lane (g, t) = (l / 4, l % 4) has of the keys g and 8 + g
+// the dimensions 32 i + 8t .. + 7, and of the values 2t, 2t + 1, 2t + 8 and 2t + 9 the dimensions
+// 64 i + 8g .. + 7.
+template <int DIM> struct entries {
+    uint4 k[2][DIM / 32], v[4][DIM / 64];
+};
+
+// Loads the positions [from, to) of those that the warp has from `start` on.
+template <int DIM>
+__device__ inline void load_entries(const struct gpu_attention &args, const struct gpu_row &row,
+                                    int head, int start, int from, int to, struct entries<DIM> &out)
 {
     const struct gpu_heads &heads = args.heads;
-    int pieces = heads.padded / 8;
+    int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
     size_t plane = (size_t)(args.layer * heads.n_head_kv + head) * 2 * GPU_KV_BLOCK;
-    for (int i = threadIdx.x; i < count * pieces; i += THREADS) {
-        int p = i / pieces, j = i % pieces * 8, slot = start + p;
+    auto entry = [&](int slot) {
         if (row.map != GPU_NO_MAP && slot >= row.first)
             slot = args.pass.maps[row.map + slot - row.first];
-        const uint16_t *k = args.pass.blocks[row.table + slot / GPU_KV_BLOCK] +
-                            (plane + slot % GPU_KV_BLOCK) * heads.padded + j;
-        *(uint4 *)(shared.k + p * shared.stride + j) = *(const uint4 *)k;
-        *(uint4 *)(shared.v + p * shared.stride + j) =
-            *(const uint4 *)(k + (size_t)GPU_KV_BLOCK * heads.padded);
+        return args.pass.blocks[row.table + slot / GPU_KV_BLOCK] +
+               (plane + slot % GPU_KV_BLOCK) * heads.padded;
+    };
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        int position = start + 8 * p + g;
+        if (position < from || position >= to) continue;
+        const uint16_t *k = entry(position);
+#pragma unroll
+        for (int i = 0; i < DIM / 32; i++)
+            if (32 * i + 8 * t < heads.padded) out.k[p][i] = *(const uint4 *)(k + 32 * i + 8 * t);
+    }
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        int position = start + p / 2 * 8 + 2 * t + p % 2;
+        if (position < from || position >= to) continue;
+        const uint16_t *v = entry(position) + (size_t)GPU_KV_BLOCK * heads.padded;
+#pragma unroll
+        for (int i = 0; i < DIM / 64; i++)
+            if (64 * i + 8 * g < heads.padded) out.v[p][i] = *(const uint4 *)(v + 64 * i + 8 * g);
     }
 }
 
-// Thread (half, p) adds the products of half of the dimensions.
-template <bool BF16>
-__device__ inline void score(const struct shared &shared, int padded, int count)
+// Scores of 16 queries and the warp's positions: those of 2t, 2t + 1 for the queries g and g + 8,
+// then of 8 + 2t ..
+template <bool BF16, int DIM>
+__device__ inline void score(const struct shared_of_chunk<DIM> &shared,
+                             const struct entries<DIM> &kv, float s[2][4])
 {
-    int p = threadIdx.x % GPU_CHUNK, half = threadIdx.x / GPU_CHUNK;
-    int split = (padded / 8 + 1) / 2 * 8, begin = half ? split : 0, end = half ? padded : split;
-    float sums[QUERIES] = {};
-    if (p < count)
-        for (int j = begin; j < end; j += 8) {
-            uint4 words = *(const uint4 *)(shared.k + p * shared.stride + j);
-            float2 a = to_floats(words.x, BF16), b = to_floats(words.y, BF16),
-                   c = to_floats(words.z, BF16), d = to_floats(words.w, BF16);
+    int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
 #pragma unroll
-            for (int i = 0; i < QUERIES; i++) {
-                float4 q = *(const float4 *)(shared.q + i * padded + j),
-                       r = *(const float4 *)(shared.q + i * padded + j + 4);
-                sums[i] = fmaf(q.x, a.x, fmaf(q.y, a.y, fmaf(q.z, b.x, fmaf(q.w, b.y, sums[i]))));
-                sums[i] = fmaf(r.x, c.x, fmaf(r.y, c.y, fmaf(r.z, d.x, fmaf(r.w, d.y, sums[i]))));
+    for (int i = 0; i < DIM / 32; i++)
+#pragma unroll
+        for (int rest = 0; rest < 2; rest++) {
+            uint4 low = *(const uint4 *)&shared.q[rest][g][32 * i + 8 * t],
+                  high = *(const uint4 *)&shared.q[rest][g + 8][32 * i + 8 * t];
+            const uint32_t first[4] = {low.x, high.x, low.y, high.y},
+                           later[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+            for (int p = 0; p < 2; p++) {
+                element<BF16>::multiply(s[p], first, kv.k[p][i].x, kv.k[p][i].y);
+                element<BF16>::multiply(s[p], later, kv.k[p][i].z, kv.k[p][i].w);
             }
         }
-    for (int i = 0; i < QUERIES; i++) shared.weights[i][half * GPU_CHUNK + p] = sums[i];
 }
 
-// A warp turns a query's scores into weights, and writes their greatest and their sum.
-__device__ inline void weigh(const struct shared &shared, int query, float scale, float *result,
-                             int padded)
+__device__ inline float quad_max(float x)
 {
-    float *weights = shared.weights[query], s[2], largest = -INFINITY, sum = 0.0f;
-    int lane = threadIdx.x % WARP, visible = shared.visible[query];
-    for (int i = 0; i < 2; i++) {
-        int p = lane + WARP * i;
-        s[i] = p < visible ? (weights[p] + weights[GPU_CHUNK + p]) * scale : -INFINITY;
-        largest = fmaxf(largest, s[i]);
-    }
-    largest = warp_max(largest);
-    for (int i = 0; i < 2; i++) {
-        float weight = lane + WARP * i < visible ? expf(s[i] - largest) : 0.0f;
-        weights[lane + WARP * i] = weight;
-        sum += weight;
-    }
-    sum = warp_sum(sum);
-    if (lane > 0) return;
-    result[padded] = largest;
-    result[padded + 1] = sum;
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// Sums of values for two neighbouring dimensions and N queries.
-template <bool BF16, int N>
-__device__ inline void add_values(const struct shared &shared, int first, int j, float2 sums[N])
+__device__ inline float quad_sum(float x)
 {
-    int visible[N], most = 0, least = GPU_CHUNK;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        sums[i] = make_float2(0.0f, 0.0f);
-        visible[i] = shared.visible[first + i];
-        most = max(most, visible[i]);
-        least = min(least, visible[i]);
-    }
-    auto add = [&](int p, bool all) {
-        float2 v = to_floats(*(const uint32_t *)(shared.v + p * shared.stride + j), BF16);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (all || p < visible[i]) {
-                float weight = shared.weights[first + i][p];
-                sums[i].x = fmaf(weight, v.x, sums[i].x);
-                sums[i].y = fmaf(weight, v.y, sums[i].y);
-            }
-    };
-    for (int p = 0; p < least; p++) add(p, true);
-    for (int p = least; p < most; p++) add(p, false);
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// A block of threads for each chunk, KV head and tile of rows.
-template <bool BF16>
-static __global__ void __launch_bounds__(THREADS)
+// Turns scores into weights, in operand A's order: rounded, and the rest.
+template <bool BF16, int DIM>
+__device__ inline void weigh(struct shared_of_chunk<DIM> &shared, float s[2][4], float scale,
+                             int first_position, uint32_t weights[2][4])
+{
+    int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+    float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int visible = shared.visible[g + 8 * r] - first_position;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float &x = s[i / 2][2 * r + i % 2];
+            x = i / 2 * 8 + 2 * t + i % 2 < visible ? x * scale : -INFINITY;
+            largest[r] = fmaxf(largest[r], x);
+        }
+        largest[r] = quad_max(largest[r]);
+        if (t == 0) shared.largest[warp][g + 8 * r] = largest[r];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float most = -INFINITY;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) most = fmaxf(most, shared.largest[w][g + 8 * r]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float &x = s[i / 2][2 * r + i % 2];
+            x = x == -INFINITY ? 0.0f : expf(x - most);
+            sum[r] += x;
+        }
+        sum[r] = quad_sum(sum[r]);
+        if (t == 0) shared.weights[warp][g + 8 * r] = sum[r];
+#pragma unroll
+        for (int p = 0; p < 2; p++)
+            weights[0][2 * p + r] =
+                split<BF16>(s[p][2 * r], s[p][2 * r + 1], &weights[1][2 * p + r]);
+    }
+}
+
+// Sums of values: of query g and g + 8 the dimensions 64 i + 16 t .. + 15.
+template <bool BF16, int DIM>
+__device__ inline void add_values(struct shared_of_chunk<DIM> &shared,
+                                  const struct entries<DIM> &kv, const uint32_t weights[2][4])
+{
+    int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < DIM / 64; i++) {
+        float sums[8][4] = {};
+        const uint32_t *v[4];
+        for (int p = 0; p < 4; p++) v[p] = (const uint32_t *)&kv.v[p][i];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            uint32_t b0 = __byte_perm(v[0][j / 2], v[1][j / 2], j % 2 ? 0x7632 : 0x5410),
+                     b1 = __byte_perm(v[2][j / 2], v[3][j / 2], j % 2 ? 0x7632 : 0x5410);
+            element<BF16>::multiply(sums[j], weights[0], b0, b1);
+            element<BF16>::multiply(sums[j], weights[1], b0, b1);
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            float *to = &shared.sums[warp][g + c / 2 * 8][64 * i + 16 * t + c % 2 * 8];
+            *(float4 *)to = make_float4(sums[0][c], sums[1][c], sums[2][c], sums[3][c]);
+            *(float4 *)(to + 4) = make_float4(sums[4][c], sums[5][c], sums[6][c], sums[7][c]);
+        }
+    }
+}
+
+// The queries [first, first + QUERIES) of a tile, and how many of the chunk's positions each sees.
+template <bool BF16, int DIM>
+__device__ inline void load_queries(const struct gpu_attention &args, const struct gpu_tile &tile,
+                                    int head, int start, int first,
+                                    struct shared_of_chunk<DIM> &shared)
+{
+    const struct gpu_heads &heads = args.heads;
+    int group = heads.n_head / heads.n_head_kv, n = tile.n * group;
+    for (int i = threadIdx.x; i < QUERIES * DIM / 2; i += THREADS) {
+        int query = first + i / (DIM / 2), j = i % (DIM / 2) * 2;
+        float x[2] = {0.0f, 0.0f};
+        if (query < n)
+            for (int e = 0; e < 2; e++)
+                if (j + e < heads.dim)
+                    x[e] = args.q[((size_t)(tile.first + query / group) * heads.n_head +
+                                   head * group + query % group) *
+                                      heads.dim +
+                                  j + e];
+        uint32_t rest, two = split<BF16>(x[0], x[1], &rest);
+        *(uint32_t *)&shared.q[0][query - first][j] = two;
+        *(uint32_t *)&shared.q[1][query - first][j] = rest;
+    }
+    if (threadIdx.x < QUERIES) {
+        int query = first + (int)threadIdx.x, visible = 0;
+        if (query < n) visible = args.pass.rows[tile.first + query / group].position + 1 - start;
+        shared.visible[threadIdx.x] = max(0, min(visible, (int)GPU_CHUNK));
+    }
+}
+
+// Adds up the warps' sums in order, and writes the partial results.
+template <int DIM>
+__device__ inline void put_results(const struct gpu_attention &args, const struct gpu_tile &tile,
+                                   int head, int first, const struct shared_of_chunk<DIM> &shared)
+{
+    int group = args.heads.n_head / args.heads.n_head_kv, padded = args.heads.padded;
+    int queries = min((int)QUERIES, tile.n * group - first);
+    for (int i = threadIdx.x; i < queries * DIM; i += THREADS) {
+        int q = i / DIM, j = i % DIM;
+        if (j >= padded || shared.visible[q] <= 0) continue;
+        float *result = partial_of(args, tile.first + (first + q) / group,
+                                   head * group + (first + q) % group, blockIdx.x);
+        float sum = 0.0f;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) sum += shared.sums[w][q][j];
+        result[j] = sum;
+        if (j > 0) continue;
+        float largest = -INFINITY, weights = 0.0f;
+        for (int w = 0; w < WARPS; w++) {
+            largest = fmaxf(largest, shared.largest[w][q]);
+            weights += shared.weights[w][q];
+        }
+        result[padded] = largest;
+        result[padded + 1] = weights;
+    }
+}
+
+// A block of threads for each chunk, KV head and tile of rows. The cache's entries from before the
+// pass do not depend on the kernels before.
+template <bool BF16, int DIM>
+static __global__ void __launch_bounds__(THREADS, DIM <= 128 ? 2 : 1)
     attention(const __grid_constant__ struct gpu_attention args)
 {
     extern __shared__ uint4 memory[];
-    wait_for_previous();
-    const struct gpu_heads &heads = args.heads;
+    struct shared_of_chunk<DIM> &shared = *(struct shared_of_chunk<DIM> *)memory;
     const struct gpu_tile tile = args.pass.tiles[args.first_tile + blockIdx.z];
-    int head = blockIdx.y, start = blockIdx.x * GPU_CHUNK, group = heads.n_head / heads.n_head_kv;
-    int padded = heads.padded, count = 0;
-    for (int i = 0; i < tile.n; i++)
-        count = max(count, args.pass.rows[tile.first + i].position + 1 - start);
-    count = min(count, (int)GPU_CHUNK);
-    if (count <= 0) return;
-    struct shared shared;
-    shared.stride = padded + 8;
-    shared.q = (float *)memory;
-    shared.weights = (float(*)[2 * GPU_CHUNK])(shared.q + QUERIES * padded);
-    shared.k = (uint16_t *)(shared.weights + QUERIES);
-    shared.v = shared.k + GPU_CHUNK * shared.stride;
-    shared.visible = (int *)(shared.v + GPU_CHUNK * shared.stride);
-    load_chunk(args, shared, args.pass.rows[tile.first], head, start, count);
+    const struct gpu_row row = args.pass.rows[tile.first];
+    int head = blockIdx.y, start = blockIdx.x * GPU_CHUNK, end = 0;
+    for (int i = 0; i < tile.n; i++) end = max(end, args.pass.rows[tile.first + i].position + 1);
+    int of_warp = start + (int)(threadIdx.x / WARP) * POSITIONS;
+    struct entries<DIM> kv = {
+    };
+    load_entries(args, row, head, of_warp, 0, min(end, row.first), kv);
+    wait_for_previous();
+    if (start >= end) return;
+    load_entries(args, row, head, of_warp, row.first, end, kv);
 
-    int n = tile.n * group; // queries
+    int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
     for (int first = 0; first < n; first += QUERIES) {
-        int queries = min((int)QUERIES, n - first);
+        float s[2][4] = {};
+        uint32_t weights[2][4];
+        load_queries<BF16, DIM>(args, tile, head, start, first, shared);
         __syncthreads();
-        for (int i = threadIdx.x; i < QUERIES * padded; i += THREADS) {
-            int query = first + i / padded, j = i % padded;
-            size_t at = ((size_t)(tile.first + query / group) * heads.n_head + head * group +
-                         query % group) *
-                            heads.dim +
-                        j;
-            shared.q[i] = query < n && j < heads.dim ? args.q[at] : 0.0f;
-        }
-        if (threadIdx.x < QUERIES) {
-            int query = first + (int)threadIdx.x, visible = 0;
-            if (query < n)
-                visible = args.pass.rows[tile.first + query / group].position + 1 - start;
-            shared.visible[threadIdx.x] = max(0, min(visible, (int)GPU_CHUNK));
-        }
+        score<BF16, DIM>(shared, kv, s);
+        weigh<BF16, DIM>(shared, s, args.scale, of_warp - start, weights);
+        add_values<BF16, DIM>(shared, kv, weights);
         __syncthreads();
-        score<BF16>(shared, padded, count);
+        put_results<DIM>(args, tile, head, first, shared);
         __syncthreads();
-        auto result_of = [&](int i) {
-            return partial_of(args, tile.first + (first + i) / group,
-                              head * group + (first + i) % group, blockIdx.x);
-        };
-        for (int i = threadIdx.x / WARP; i < queries; i += THREADS / WARP)
-            if (shared.visible[i] > 0) weigh(shared, i, args.scale, result_of(i), padded);
-        __syncthreads();
-        constexpr int N = QUERIES / 2;
-        for (int j = threadIdx.x % GPU_CHUNK * 2; j < padded; j += 2 * GPU_CHUNK) {
-            float2 sums[N];
-            int begin = threadIdx.x / GPU_CHUNK * N;
-            add_values<BF16, N>(shared, begin, j, sums);
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                if (begin + i < queries && shared.visible[begin + i] > 0)
-                    *(float2 *)(result_of(begin + i) + j) = sums[i];
-        }
     }
 }
 
-static size_t attention_bytes(int padded)
+template <bool BF16, int DIM>
+static cudaError_t launch_chunks(const struct gpu_launch *launch, const struct gpu_attention *args)
 {
-    return (size_t)QUERIES * (size_t)padded * sizeof(float) +
-           QUERIES * 2 * GPU_CHUNK * sizeof(float) +
-           2 * GPU_CHUNK * (size_t)(padded + 8) * sizeof(uint16_t) + QUERIES * sizeof(int);
+    dim3 grid((unsigned)args->chunks, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
+    size_t bytes = sizeof(struct shared_of_chunk<DIM>);
+    cudaError_t error = cudaFuncSetAttribute(
+        attention<BF16, DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error != cudaSuccess) return error;
+    return launch_kernel(launch, attention<BF16, DIM>, grid, THREADS, bytes, *args);
+}
+
+template <bool BF16>
+static cudaError_t choose_dim(const struct gpu_launch *launch, const struct gpu_attention *args)
+{
+    if (args->heads.padded <= 64) return launch_chunks<BF16, 64>(launch, args);
+    if (args->heads.padded <= 128) return launch_chunks<BF16, 128>(launch, args);
+    if (args->heads.padded <= 256) return launch_chunks<BF16, 256>(launch, args);
+    return cudaErrorInvalidValue;
 }
 
 extern "C" cudaError_t gpu_attention(const struct gpu_launch *launch,
                                      const struct gpu_attention *args)
 {
-    size_t bytes = attention_bytes(args->heads.padded);
-    auto kernel = args->heads.is_bf16 ? attention<true> : attention<false>;
-    dim3 grid((unsigned)args->chunks, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
-    if (bytes > 48 * 1024) {
-        cudaError_t error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-        if (error != cudaSuccess) return error;
-    }
-    return launch_kernel(launch, kernel, grid, THREADS, bytes, *args);
+    return args->heads.is_bf16 ? choose_dim<true>(launch, args) : choose_dim<false>(launch, args);
 }
 
-// A warp for 32 values of a row, which may belong to several heads.
+// ---- merging ----
+
+// A block of threads for 32 values of a row, which may belong to several heads. The row's chunks
+// are SLICES sums, each of every SLICES-th chunk in order, which are added in order.
 static __global__ void merge(const __grid_constant__ struct gpu_attention args, struct gpu_rows out)
 {
-    wait_for_previous();
+    __shared__ float of_slice[3][SLICES][WARP]; // greatest score, values, weights
+    int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    int first = blockIdx.x * WARP, j = first + lane, row = args.first_row + blockIdx.y;
     const struct gpu_heads &heads = args.heads;
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * WARP,
-        j = first + (int)threadIdx.x % WARP, row = args.first_row + blockIdx.y;
-    if (first >= out.pairs * GPU_PAIR) return;
-    float value = 0.0f;
-    if (j < out.width) {
-        int chunks = (args.pass.rows[row].position + GPU_CHUNK) / GPU_CHUNK, d = j % heads.dim;
-        const float *partial = partial_of(args, row, j / heads.dim, 0);
-        size_t step = result_floats(heads);
-        float largest = -INFINITY, sum = 0.0f, weights = 0.0f;
-#pragma unroll 8
-        for (int c = 0; c < chunks; c++)
-            largest = fmaxf(largest, partial[(size_t)c * step + heads.padded]);
-#pragma unroll 8
-        for (int c = 0; c < chunks; c++) {
+    int chunks = args.pass.rows[row].position / GPU_CHUNK + 1;
+    size_t step = result_floats(heads);
+    bool counts = j < out.width;
+    const float *partial = partial_of(args, row, counts ? j / heads.dim : 0, 0);
+    int d = counts ? j % heads.dim : 0;
+    wait_for_previous();
+    float largest = -INFINITY;
+#pragma unroll 4
+    for (int c = warp; c < chunks; c += warps)
+        largest = fmaxf(largest, partial[(size_t)c * step + heads.padded]);
+    of_slice[0][warp][lane] = largest;
+    __syncthreads();
+    for (int w = 0; w < warps; w++) largest = fmaxf(largest, of_slice[0][w][lane]);
+    for (int s = warp; s < SLICES && s < chunks; s += warps) {
+        float sum = 0.0f, weights = 0.0f;
+#pragma unroll 4
+        for (int c = s; c < chunks; c += SLICES) {
             const float *of = partial + (size_t)c * step;
             float scale = expf(of[heads.padded] - largest);
             sum = fmaf(of[d], scale, sum);
             weights = fmaf(of[heads.padded + 1], scale, weights);
         }
-        value = __fdiv_rn(sum, weights);
+        of_slice[1][s][lane] = sum;
+        of_slice[2][s][lane] = weights;
     }
-    put_values(out, row, first, value);
+    __syncthreads();
+    if (warp > 0) return;
+    float sum = 0.0f, weights = 0.0f;
+    for (int s = 0; s < SLICES && s < chunks; s++) {
+        sum += of_slice[1][s][lane];
+        weights += of_slice[2][s][lane];
+    }
+    put_values(out, row, first, counts ? __fdiv_rn(sum, weights) : 0.0f);
 }
 
 extern "C" cudaError_t gpu_merge(const struct gpu_launch *launch, const struct gpu_attention *args,
                                  const struct gpu_rows *out, int32_t n)
 {
-    dim3 grid((unsigned)((out->pairs * GPU_PAIR + 127) / 128), (unsigned)n);
-    return launch_kernel(launch, merge, grid, 128, 0, *args, *out);
+    dim3 grid((unsigned)(out->pairs * GPU_PAIR / WARP), (unsigned)n);
+    int warps = args->chunks < SLICES ? 4 : SLICES;
+    return launch_kernel(launch, merge, grid, (unsigned)(warps * WARP), 0, *args, *out);
 }

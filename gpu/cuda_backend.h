@@ -13,7 +13,8 @@ struct gpu_backend {
     struct rf_backend base;
     int device;
     cudaStream_t stream;
-    int overlap; /* the device knows programmatic dependent launch */
+    int overlap;   /* the device knows programmatic dependent launch */
+    int has_wgmma; /* and wgmma: Hopper only */
 };
 
 struct gpu_queue {

@@ -22,7 +22,7 @@ enum {
     GPU_MORE_PARTS = 16, /* of matrices with few rows, so that all processors have enough to load */
     GPU_FEW_ROWS = 2048,
     GPU_PAIR = 64,      /* values of k that lie together: a pair of blocks */
-    GPU_CHUNK = 64,     /* positions of attention */
+    GPU_CHUNK = 128,    /* positions of attention */
     GPU_TILE_ROWS = 8,  /* rows that attention takes together */
     GPU_MATRICES = 3,   /* of one launch */
     GPU_SPLITS = 64,    /* parts of a row of logits */
@@ -69,16 +69,38 @@ cudaError_t gpu_tile_panels(cudaStream_t stream, void *tiles, const void *panels
 
 /* ---- rows of activations ---- */
 
-/* Where an operation leaves a row, in each form that is wanted (not NULL). The 8-bit form has for
- * each pair of blocks [4 t][2 blocks][2][4] codes: of the values 4t .. and 16 + 4t ..; and for each
- * block a float4: d, d * sum, and the sums of both halves as integers. */
+/* Where an operation leaves rows, in each form that is wanted (not NULL). Rows of operands lie in
+ * groups of 8, as the lanes of a warp take them, so that a load meets few lines of the cache:
+ *
+ *     bf16    [rows / 8][pairs * 2][8 rows][32 values], zeros behind the width
+ *     codes   [rows / 8][pairs][8 rows][4 t][2 blocks][2][4 values 4t .. and 16 + 4t ..]
+ *     low     the same
+ *     scales  [rows / 8][pairs][2 blocks][8 rows][2]: d, the sum of the codes
+ *     halves  the same: the sums of both halves
+ *
+ * Codes are those of struct rf_a8 or, with `low`, of struct rf_a16: a signed upper byte in `codes`,
+ * a lower one in `low`. */
+enum { GPU_ROW_GROUP = 8 };
+
 struct gpu_rows {
-    float *f32;     /* [rows][width] */
-    uint16_t *bf16; /* [rows][pairs * 64], zeros behind the width */
-    int8_t *codes;  /* [rows][pairs * 64] */
-    void *scales;   /* [rows][pairs * 2] of 8 bytes */
+    float *f32; /* [rows][width] */
+    uint16_t *bf16;
+    void *arranged; /* where a layer leaves `bf16` as wgmma takes it, or NULL: it does without */
+    int8_t *codes;
+    uint8_t *low;
+    float *scales, *halves;
     int32_t width, pairs;
 };
+
+/* Which of all [8 rows][n] pieces is that of a row and piece `at` of n. */
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline size_t
+    gpu_row_place(size_t row, size_t n, size_t at)
+{
+    return (row / GPU_ROW_GROUP * n + at) * GPU_ROW_GROUP + row % GPU_ROW_GROUP;
+}
 
 struct gpu_row {
     int32_t position, slot;
@@ -142,11 +164,13 @@ struct gpu_matrix {
 struct gpu_linear {
     int32_t format, n, k, n_matrices, accumulate;
     int32_t parts; /* gpu_parts of the matrices */
-    int32_t in_16; /* panels times rows of BF16: weights are rounded to BF16 */
     struct gpu_matrix matrices[GPU_MATRICES];
     struct gpu_rows x;
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
+/* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. On sm_90 only. */
+cudaError_t gpu_linear_wide(const struct gpu_launch *launch, const struct gpu_linear *args);
+size_t gpu_arranged_bytes(size_t rows, size_t pairs);
 
 /* The parts of k, which the matrix alone decides. */
 static inline int gpu_parts(size_t rows)

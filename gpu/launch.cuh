@@ -9,13 +9,13 @@
 
 enum { WARP = 32 };
 
-// Begins a kernel: what the one before it wrote is visible from here on. The next one may be
-// brought onto the processors meanwhile.
+// Begins a kernel: what those before it wrote is visible from here on. The next one is brought onto
+// the processors as soon as there is room, even before this wait is over, since it waits, too.
 __device__ inline void wait_for_previous()
 {
 #if __CUDA_ARCH__ >= 900
-    cudaGridDependencySynchronize();
     cudaTriggerProgrammaticLaunchCompletion();
+    cudaGridDependencySynchronize();
 #endif
 }
 
@@ -53,30 +53,49 @@ __device__ inline uint16_t bf16_bits(float x)
     return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
+__device__ inline float largest_of(float x)
+{
+    return warp_max(x == x ? fabsf(x) : 0.0f);
+}
+
+// The integer of a lane's value and the block's unit, as in rf_a8 and in rf_a16 (if in_16).
+__device__ inline int code_of_value(float x, int in_16, float *d)
+{
+    float largest = largest_of(x), inverse = 0.0f, limit = in_16 ? 16384.0f : 127.0f;
+    *d = 0.0f;
+    if (largest > 0x1p-100f && in_16 && largest <= 3.4028234e38f) {
+        uint32_t exponent = (__float_as_uint(largest) >> 23) - 13;
+        *d = __uint_as_float(exponent << 23);
+        inverse = __uint_as_float((254 - exponent) << 23);
+    } else if (largest > 0x1p-100f && !in_16) {
+        *d = __fdiv_rn(largest, 127.0f);
+        if (largest <= 3.4028234e38f) inverse = __fdiv_rn(127.0f, largest);
+    }
+    float rounded = rintf(__fmul_rn(x, inverse));
+    return rounded >= -limit && rounded <= limit ? (int)rounded : 0;
+}
+
 // Writes the values [first, first + 32) of a row, one of each lane, in all forms that are wanted.
-// Values behind the width are 0. The 8-bit form is that of rf_a8.
+// Values behind the width are 0.
 __device__ inline void put_values(const struct gpu_rows &out, int row, int first, float x)
 {
-    int lane = threadIdx.x % WARP, at = first + lane;
-    size_t padded = (size_t)out.pairs * GPU_PAIR;
+    int lane = threadIdx.x % WARP, at = first + lane, block = first / RF_BLOCK;
     if (out.f32 && at < out.width) out.f32[(size_t)row * out.width + at] = x;
-    if (out.bf16) out.bf16[row * padded + at] = bf16_bits(x);
+    if (out.bf16)
+        out.bf16[gpu_row_place(row, out.pairs * 2, block) * RF_BLOCK + lane] = bf16_bits(x);
     if (!out.codes) return;
-    float largest = warp_max(x == x ? fabsf(x) : 0.0f);
-    float inverse =
-        largest > 0x1p-100f && largest <= 3.4028234e38f ? __fdiv_rn(127.0f, largest) : 0;
-    float rounded = rintf(__fmul_rn(x, inverse));
-    int code = rounded >= -127.0f && rounded <= 127.0f ? (int)rounded : 0;
-    int half = lane / 16, sum = code;
-    for (int d = 8; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    int sum0 = __shfl_sync(~0u, sum, 0), sum1 = __shfl_sync(~0u, sum, 16);
-    int block = first / RF_BLOCK;
-    out.codes[row * padded + block / 2 * GPU_PAIR + lane % 16 / 4 * 16 + block % 2 * 8 + half * 4 +
-              lane % 4] = (int8_t)code;
+    float d;
+    int code = code_of_value(x, out.low != NULL, &d), half = lane / 16, sum = code;
+    for (int e = 8; e > 0; e /= 2) sum += __shfl_xor_sync(~0u, sum, e);
+    int later = __shfl_sync(~0u, sum, 16);
+    size_t place = gpu_row_place(row, out.pairs, block / 2) * GPU_PAIR + lane % 16 / 4 * 16 +
+                   block % 2 * 8 + half * 4 + lane % 4;
+    out.codes[place] = (int8_t)(out.low ? code >> 8 : code);
+    if (out.low) out.low[place] = (uint8_t)code;
     if (lane > 0) return;
-    float d = largest > 0x1p-100f ? __fdiv_rn(largest, 127.0f) : 0.0f;
-    ((int2 *)out.scales)[(size_t)row * out.pairs * 2 + block] =
-        make_int2(__float_as_int(d), ((sum0 + sum1) & 0xffff) | sum1 << 16);
+    size_t of_block = gpu_row_place(row, out.pairs * 2, block);
+    ((float2 *)out.scales)[of_block] = make_float2(d, (float)(sum + later));
+    ((float2 *)out.halves)[of_block] = make_float2((float)sum, (float)later);
 }
 
 #endif

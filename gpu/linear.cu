@@ -5,6 +5,8 @@
 
 // ---- what both kinds of weights share ----
 
+static constexpr int BARRIER_BYTES = 1024; // at the beginning of shared memory
+
 // The tile that a block of threads works on.
 struct place {
     const struct gpu_matrix *matrix;
@@ -36,9 +38,11 @@ template <int PARTS, int TILES, int COLUMNS>
 __device__ inline void finish(const struct gpu_linear &args, const struct place &place, int first,
                               float acc[TILES][COLUMNS][4])
 {
-    extern __shared__ float sums[]; // [PARTS][8 * COLUMNS][16 * TILES + 4]
+    extern __shared__ char shared[];
+    float *sums = (float *)(shared + BARRIER_BYTES); // [PARTS][8 * COLUMNS][16 * TILES + 4]
     constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
     int part = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+    __syncthreads(); // the weights were there
     for (int m = 0; m < TILES; m++)
         for (int c = 0; c < COLUMNS; c++)
             for (int i = 0; i < 4; i++)
@@ -58,28 +62,134 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
     }
 }
 
-template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes()
+// Of the parts' sums, or of the weights on their way, PARTS times `ring` bytes.
+template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes(size_t ring)
 {
-    return (size_t)PARTS * 8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
+    size_t sums = (size_t)8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
+    return BARRIER_BYTES + PARTS * (sums > ring ? sums : ring);
 }
 
-__device__ inline uint4 load_once(const uint4 *p)
+// ---- weights on their way ----
+
+// Keeps a number in a register, where the compiler would compute it again in each loop.
+template <typename T> __device__ inline T kept(T x)
+{
+    if constexpr (sizeof x == 8)
+        asm volatile("mov.u64 %0, %0;" : "+l"(x));
+    else
+        asm volatile("mov.u32 %0, %0;" : "+r"(x));
+    return x;
+}
+
+__device__ inline uint4 load_shared_4(uint32_t at)
 {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
+                 : "r"(at));
     return v;
 }
 
-__device__ inline uint2 load_once(const uint2 *p)
+__device__ inline uint2 load_shared_2(uint32_t at)
 {
     uint2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(v.x), "=r"(v.y)
-                 : "l"(p));
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
     return v;
 }
+
+__device__ inline uint32_t load_shared_1(uint32_t at)
+{
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
+    return v;
+}
+
+// Copies by a warp of a multiple of 16 bytes. From sm_90 on, one lane asks the copy engine, which
+// tells a barrier; before, each lane copies and waits for its own copies.
+struct copier {
+    uint32_t barrier;
+    int lane;
+
+    __device__ void copy(uint32_t to, const char *from, uint32_t bytes) const
+    {
+#if __CUDA_ARCH__ >= 900
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+            "%2, [%3];" ::"r"(to),
+            "l"(from), "r"(bytes), "r"(barrier)
+            : "memory");
+#else
+        for (uint32_t i = lane * 16; i < bytes; i += WARP * 16)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i)
+                         : "memory");
+#endif
+    }
+};
+
+// A warp's steps [next, end) of weights: STAGES groups of them lie in shared memory or are on their
+// way. SOURCE: `steps` of a group, at most `bytes`; bytes_of(step, n) and copy(copier, to, step, n)
+// of n steps.
+template <typename SOURCE, int STAGES> struct ring {
+    SOURCE source;
+    uint32_t base, barriers, parity;
+    int next, end, lane, slot;
+
+    __device__ ring(const SOURCE &from, char *shared, int first, int last)
+        : source(from), parity(0), next(first), end(last), slot(0)
+    {
+        uint32_t memory = (uint32_t)__cvta_generic_to_shared(shared), warp = threadIdx.x / WARP;
+        lane = kept((int)threadIdx.x % WARP);
+        base = kept(memory + BARRIER_BYTES + warp * STAGES * SOURCE::bytes);
+        barriers = kept(memory + warp * STAGES * 8);
+#if __CUDA_ARCH__ >= 900
+        if (lane == 0)
+            for (int i = 0; i < STAGES; i++)
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + i * 8));
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        __syncwarp();
+#endif
+#pragma unroll
+        for (int i = 0; i < STAGES - 1; i++) fetch(i);
+    }
+    __device__ void fetch(int to)
+    {
+        int n = min(end - next, (int)SOURCE::steps);
+        const struct copier copier = {barriers + to * 8, lane};
+#if __CUDA_ARCH__ >= 900
+        if (n > 0 && lane == 0) {
+            asm volatile(
+                "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(copier.barrier),
+                "r"(source.bytes_of(next, n))
+                : "memory");
+            source.copy(copier, base + to * SOURCE::bytes, next, n);
+        }
+#else
+        if (n > 0) source.copy(copier, base + to * SOURCE::bytes, next, n);
+        asm volatile("cp.async.commit_group;");
+#endif
+        next += SOURCE::steps;
+    }
+    // Where the next group lies. The memory of the one before is filled again.
+    __device__ uint32_t take()
+    {
+        __syncwarp();
+        fetch(slot == 0 ? STAGES - 1 : slot - 1);
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{\n.reg .pred done;\nagain:\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                     "@!done bra again;\n}" ::"r"(barriers + slot * 8),
+                     "r"(parity)
+                     : "memory");
+#else
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+        __syncwarp();
+#endif
+        uint32_t taken = base + slot * SOURCE::bytes;
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        if (slot == 0) parity ^= 1;
+        return taken;
+    }
+};
 
 // ---- BF16 ----
 
@@ -92,51 +202,76 @@ __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint3
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// A step is 32 values of k. Loads are STEPS steps ahead of their use.
-template <int PARTS, int TILES, int COLUMNS, int STEPS, int BLOCKS>
+// A step is 32 values of k.
+template <int TILES> struct bf16_source {
+    static constexpr int steps = 2, of_step = 1024, bytes = TILES * steps * of_step;
+    const char *tiles[TILES];
+
+    __device__ uint32_t bytes_of(int, int n) const
+    {
+        return TILES * n * of_step;
+    }
+    __device__ void copy(const struct copier &copier, uint32_t to, int step, int n) const
+    {
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+            copier.copy(to + m * steps * of_step, tiles[m] + (size_t)step * of_step, n * of_step);
+    }
+};
+
+template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_bf16(const __grid_constant__ struct gpu_linear args)
 {
+    using source = bf16_source<TILES>;
+    extern __shared__ char shared[];
     struct place place = find_place<TILES>(args);
     int lane = threadIdx.x % WARP, first = blockIdx.y * 8 * COLUMNS, begin, end;
     int steps = args.x.pairs * 2, last_tile = (place.matrix->rows - 1) / 16;
     take_part<PARTS>(steps, &begin, &end);
-    const uint4 *w[TILES], *x[COLUMNS];
+    source from;
     for (int m = 0; m < TILES; m++)
-        w[m] = (const uint4 *)place.matrix->tiles +
-               (size_t)min(place.tile + m, last_tile) * steps * 2 * WARP + lane;
-    for (int c = 0; c < COLUMNS; c++)
-        x[c] = (const uint4 *)args.x.bf16 +
-               (size_t)min(first + 8 * c + lane / 4, args.n - 1) * steps * 4 + lane % 4;
+        from.tiles[m] = (const char *)place.matrix->tiles +
+                        (size_t)min(place.tile + m, last_tile) * steps * source::of_step;
+    struct ring<source, STAGES> weights(from, shared, begin, end);
+    wait_for_previous(); // weights do not depend on the kernels before, rows do
 
+    constexpr int AHEAD = COLUMNS <= 2; // steps that rows are loaded before their use
+    const uint4 *x[COLUMNS];
+    uint4 b[1 + AHEAD][COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+        x[c] = (const uint4 *)args.x.bf16 +
+               gpu_row_place(min(first + 8 * c + lane / 4, args.n - 1), steps, begin) * 4 +
+               lane % 4;
+        if (AHEAD && begin < end) b[0][c] = x[c][0];
+    }
     float acc[TILES][COLUMNS][4] = {};
-    uint4 a[STEPS][TILES][2];
-    auto load = [&](int i, int s) {
+#pragma unroll 1
+    for (int s = begin; s < end; s += source::steps) {
+        uint32_t w = weights.take() + lane * 16;
 #pragma unroll
-        for (int m = 0; m < TILES; m++)
-            for (int half = 0; half < 2; half++)
-                a[i][m][half] = load_once(w[m] + ((size_t)s * 2 + half) * WARP);
-    };
-#pragma unroll
-    for (int i = 0; i < STEPS; i++)
-        if (begin + i < end) load(i, begin + i); // weights do not depend on the kernel before
-    wait_for_previous();
-    for (int s = begin; s < end; s += STEPS) {
-#pragma unroll
-        for (int i = 0; i < STEPS; i++) {
+        for (int i = 0; i < source::steps; i++) {
             if (s + i >= end) break;
+            uint4 a[TILES][2];
 #pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                uint4 b = x[c][(size_t)(s + i) * 4];
+            for (int c = 0; c < COLUMNS; c++)
+                if (!AHEAD || s + i + 1 < end)
+                    b[(i + AHEAD) % (1 + AHEAD)][c] = x[c][(i + AHEAD) * WARP];
+#pragma unroll
+            for (int m = 0; m < TILES; m++)
+                for (int half = 0; half < 2; half++)
+                    a[m][half] =
+                        load_shared_4(w + (m * source::steps + i) * source::of_step + half * 512);
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
                 for (int m = 0; m < TILES; m++) {
-                    uint4 low = a[i][m][0], high = a[i][m][1];
-                    multiply_bf16(acc[m][c], low.x, high.x, low.y, high.y, b.x, b.y);
-                    multiply_bf16(acc[m][c], low.z, high.z, low.w, high.w, b.z, b.w);
+                    uint4 low = a[m][0], high = a[m][1], of = b[i % (1 + AHEAD)][c];
+                    multiply_bf16(acc[m][c], low.x, high.x, low.y, high.y, of.x, of.y);
+                    multiply_bf16(acc[m][c], low.z, high.z, low.w, high.w, of.z, of.w);
                 }
-            }
-            if (s + i + STEPS < end) load(i, s + i + STEPS);
         }
+        for (int c = 0; c < COLUMNS; c++) x[c] += source::steps * WARP;
     }
     finish<PARTS, TILES, COLUMNS>(args, place, first, acc);
 }
@@ -151,30 +286,50 @@ __device__ inline float to_float(int sum)
     return __int_as_float(sum) - 12582912.0f;
 }
 
-__device__ inline void multiply_32(int c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+// Sums of products that begin with `start`. Rows are signed; of 16 bits, the lower bytes are not.
+template <bool IS_SIGNED>
+__device__ inline void multiply_32(int c[4], int start, const uint32_t a[4], uint32_t b0,
+                                   uint32_t b1)
 {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (IS_SIGNED)
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+            "{%8, %9}, {%10, %10, %10, %10};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
+    else
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+            "{%8, %9}, {%10, %10, %10, %10};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
 
-__device__ inline void multiply_16(int c[4], uint32_t a0, uint32_t a1, uint32_t b)
+template <bool IS_SIGNED>
+__device__ inline void multiply_16(int c[4], int start, uint32_t a0, uint32_t a1, uint32_t b)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b));
+    if constexpr (IS_SIGNED)
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+            "{%7, %7, %7, %7};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a0), "r"(a1), "r"(b), "r"(start));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+            "{%7, %7, %7, %7};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a0), "r"(a1), "r"(b), "r"(start));
 }
 
-// Four codes of MXFP4, rf_mxfp4_codes[nibble], from 16 bits.
-__device__ inline uint32_t mxfp4_codes(uint32_t nibbles)
+// prmt: a nibble of `which` selects a byte; its fourth bit turns that into the byte's sign, 0 here.
+__device__ inline uint32_t look_up(uint32_t low, uint32_t high, uint32_t which)
 {
-    uint32_t which = nibbles & 0x7777u, sign = nibbles >> 3 & 0x1111u;
-    uint32_t above = __byte_perm(0x0f0e0d0cu, 0x18141210u, which),
-             below = __byte_perm(0x090a0b0cu, 0x00040608u, which),
-             mask = __byte_perm(0x0000ff00u, 0, sign);
-    return (above & ~mask) | (below & mask);
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(which));
+    return bytes;
+}
+
+// Four codes of MXFP4, rf_mxfp4_codes[nibble], from the lower 16 bits; negated: with other signs.
+__device__ inline uint32_t mxfp4_codes(uint32_t nibbles, uint32_t negated)
+{
+    return look_up(0x0f0e0d0cu, 0x18141210u, nibbles) | look_up(0x090a0b0cu, 0x00040608u, negated);
 }
 
 // What a lane takes from memory of a pair of blocks.
@@ -185,31 +340,60 @@ template <int FORMAT> struct pair_data {
     uint2 unit;   // gpu_unit_bytes
 };
 
-struct tile_pointers {
-    const char *codes, *scales, *units;
+// A step is a pair of blocks. A group has its codes, its scales and those of its units.
+template <int FORMAT> struct panel_source {
+    static constexpr int bits = format_traits<FORMAT>::bits, steps = bits == 4 ? 4 : 2,
+                         codes = bits * 128, scales = 8 * (int)gpu_scale_bytes(FORMAT),
+                         units = 8 * (int)gpu_unit_bytes(FORMAT), scales_at = steps * codes,
+                         units_at = scales_at + steps * scales, bytes = units_at + 2 * units;
+    const char *tile, *tile_scales, *tile_units;
+
+    __device__ panel_source(const char *from, const struct gpu_layout &layout)
+        : tile(from), tile_scales(from + layout.scales), tile_units(from + layout.units)
+    {
+    }
+    static __device__ int units_of(int pair, int n)
+    {
+        return (pair + n - 1) / 4 - pair / 4 + 1;
+    }
+    __device__ uint32_t bytes_of(int pair, int n) const
+    {
+        return n * (codes + scales) + units_of(pair, n) * units;
+    }
+    __device__ void copy(const struct copier &copier, uint32_t to, int pair, int n) const
+    {
+        copier.copy(to, tile + (size_t)pair * codes, n * codes);
+        copier.copy(to + scales_at, tile_scales + (size_t)pair * scales, n * scales);
+        if (units > 0)
+            copier.copy(to + units_at, tile_units + (size_t)(pair / 4) * units,
+                        units_of(pair, n) * units);
+    }
 };
 
+// Pair i of a group that begins with pair `first`; at: the group, in shared memory.
 template <int FORMAT>
-__device__ inline void load_pair(struct pair_data<FORMAT> &data, const struct tile_pointers &tile,
-                                 int pair, int lane)
+__device__ inline void read_pair(struct pair_data<FORMAT> &data, uint32_t at, int first, int i,
+                                 int lane)
 {
-    constexpr int bits = format_traits<FORMAT>::bits;
-    constexpr size_t scale_bytes = gpu_scale_bytes(FORMAT), unit_bytes = gpu_unit_bytes(FORMAT);
-    const char *codes = tile.codes + (size_t)pair * bits * 128;
-    data.codes[0] = load_once((const uint4 *)codes + lane);
-    if constexpr (bits == 8) data.codes[1] = load_once((const uint4 *)codes + WARP + lane);
-    if constexpr (bits == 6) data.upper = load_once((const uint2 *)(codes + 512) + lane);
-    const char *scales = tile.scales + ((size_t)pair * 8 + lane / 4) * scale_bytes;
-    if constexpr (scale_bytes == 4) data.scales.x = __ldg((const uint32_t *)scales);
+    using source = panel_source<FORMAT>;
+    constexpr int scale_bytes = (int)gpu_scale_bytes(FORMAT), unit_bytes = gpu_unit_bytes(FORMAT);
+    uint32_t codes = at + i * source::codes + lane * 16,
+             scales = at + source::scales_at + i * source::scales + lane / 4 * scale_bytes,
+             unit = at + source::units_at + ((first + i) / 4 - first / 4) * source::units +
+                    lane / 4 * unit_bytes;
+    data.codes[0] = load_shared_4(codes);
+    if constexpr (source::bits == 8) data.codes[1] = load_shared_4(codes + 512);
+    if constexpr (source::bits == 6)
+        data.upper = load_shared_2(at + i * source::codes + 512 + lane * 8);
+    if constexpr (scale_bytes == 4) data.scales.x = load_shared_1(scales);
     if constexpr (scale_bytes == 8) {
-        uint2 two = __ldg((const uint2 *)scales);
+        uint2 two = load_shared_2(scales);
         data.scales.x = two.x;
         data.scales.y = two.y;
     }
-    if constexpr (scale_bytes == 16) data.scales = __ldg((const uint4 *)scales);
-    const char *unit = tile.units + ((size_t)(pair / 4) * 8 + lane / 4) * unit_bytes;
-    if constexpr (unit_bytes == 4) data.unit.x = __ldg((const uint32_t *)unit);
-    if constexpr (unit_bytes == 8) data.unit = __ldg((const uint2 *)unit);
+    if constexpr (scale_bytes == 16) data.scales = load_shared_4(scales);
+    if constexpr (unit_bytes == 4) data.unit.x = load_shared_1(unit);
+    if constexpr (unit_bytes == 8) data.unit = load_shared_2(unit);
 }
 
 // Operand A of block b: row g and values 4t .., row g + 8, then both with the values 16 + 4t ...
@@ -227,10 +411,11 @@ __device__ inline void codes_of(const struct pair_data<FORMAT> &data, int b, uin
     uint32_t row = b ? data.codes[0].z : data.codes[0].x,
              later = b ? data.codes[0].w : data.codes[0].y;
     if constexpr (FORMAT == RF_FORMAT_MXFP4) {
-        a[0] = mxfp4_codes(row);
-        a[1] = mxfp4_codes(later);
-        a[2] = mxfp4_codes(row >> 16);
-        a[3] = mxfp4_codes(later >> 16);
+        uint32_t negated = row ^ 0x88888888u, negated_later = later ^ 0x88888888u;
+        a[0] = mxfp4_codes(row, negated);
+        a[1] = mxfp4_codes(later, negated_later);
+        a[2] = mxfp4_codes(row >> 16, negated >> 16);
+        a[3] = mxfp4_codes(later >> 16, negated_later >> 16);
         return;
     }
     a[0] = row & 0x0f0f0f0fu;
@@ -252,14 +437,25 @@ __device__ inline float half_of(uint32_t word, int i)
 }
 
 // Conversions of integers take many cycles. A byte behind the bits of 2^23 is a float of 2^23 more.
-__device__ inline float byte_of(uint32_t word, int i)
+__device__ inline float byte_behind(uint32_t word, int i)
 {
-    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)) - 8388608.0f;
+    return __uint_as_float(look_up(word, 0x4b000000u, 0x7440 + i));
 }
 
-__device__ inline float signed_byte_of(uint32_t word, int i)
+__device__ inline float byte_of(uint32_t word, int i)
 {
-    return __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, 0x7440 + i)) - 8388736.0f;
+    return byte_behind(word, i) - 8388608.0f;
+}
+
+// unit * byte, rounded once: products of 2^23 and a unit are exact.
+__device__ inline float scaled_byte(float unit, uint32_t word, int i)
+{
+    return __fmaf_rn(byte_behind(word, i), unit, -8388608.0f * unit);
+}
+
+__device__ inline float scaled_signed_byte(float unit, uint32_t word, int i)
+{
+    return __fmul_rn(unit, byte_behind(word ^ 0x80808080u, i) - 8388736.0f);
 }
 
 // Scale and minimum of rows g and g + 8, block b and half h of it.
@@ -272,16 +468,16 @@ __device__ inline void scales_of(const struct pair_data<FORMAT> &data, int b, in
         if constexpr (FORMAT == RF_FORMAT_MXFP4) {
             s[r] = __uint_as_float((data.scales.x >> 8 * (2 * b + r) & 255) << 23);
         } else if constexpr (FORMAT == RF_FORMAT_Q4_K) {
-            s[r] = half_of(data.unit.x, r) * byte_of(data.scales.x, 2 * b + r);
-            m[r] = half_of(data.unit.y, r) * byte_of(data.scales.y, 2 * b + r);
+            s[r] = scaled_byte(half_of(data.unit.x, r), data.scales.x, 2 * b + r);
+            m[r] = scaled_byte(half_of(data.unit.y, r), data.scales.y, 2 * b + r);
         } else if constexpr (FORMAT == RF_FORMAT_Q6_K) {
-            s[r] = half_of(data.unit.x, r) *
-                   signed_byte_of(b ? data.scales.y : data.scales.x, 2 * h + r);
+            s[r] = scaled_signed_byte(half_of(data.unit.x, r), b ? data.scales.y : data.scales.x,
+                                      2 * h + r);
         } else if constexpr (FORMAT == RF_FORMAT_Q8_K) {
-            s[r] = half_of(data.unit.x, r) *
-                   signed_byte_of(b ? data.scales.y : data.scales.x, 2 * h + r);
-            m[r] = half_of(data.unit.y, r) *
-                   signed_byte_of(b ? data.scales.w : data.scales.z, 2 * h + r);
+            s[r] = scaled_signed_byte(half_of(data.unit.x, r), b ? data.scales.y : data.scales.x,
+                                      2 * h + r);
+            m[r] = scaled_signed_byte(half_of(data.unit.y, r), b ? data.scales.w : data.scales.z,
+                                      2 * h + r);
         } else {
             s[r] = half_of(b ? data.scales.y : data.scales.x, r);
             if constexpr (format_traits<FORMAT>::has_min)
@@ -290,155 +486,279 @@ __device__ inline void scales_of(const struct pair_data<FORMAT> &data, int b, in
     }
 }
 
-// Of a row and a block: the scale, and the sums of its codes, all in the lower 16 bits and of the
-// second half in the upper ones.
-struct row_scale {
-    float d;
-    int sums;
+// What a lane takes of the rows for a pair of blocks: of its column g the codes, or both bytes of
+// them, and of its columns 2t and 2t + 1 the scales.
+template <int FORMAT, bool IN_16> struct rows_data {
+    uint4 codes, low;
+    uint4 scales[2]; // of each block: for both columns d and the sum of the codes
+    uint4 halves[2]; // of each block: for both columns the sums of both halves
 };
 
-template <int GROUP> __device__ inline int sum_of(const struct row_scale &x, int h)
+// Where a lane's part of a group of 8 rows begins, which advances with the pairs.
+template <int FORMAT, bool IN_16> struct rows_place {
+    const uint4 *codes, *low, *scales, *halves;
+
+    __device__ void begin(const struct gpu_linear &args, int first, int pair, int lane)
+    {
+        size_t group = min(first, args.n - 1) / GPU_ROW_GROUP,
+               at = group * args.x.pairs + pair; // rows behind the last are not written
+        codes = (const uint4 *)args.x.codes + at * WARP + lane;
+        if constexpr (IN_16) low = (const uint4 *)args.x.low + at * WARP + lane;
+        scales = (const uint4 *)args.x.scales + at * 8 + lane % 4;
+        if constexpr (format_traits<FORMAT>::group < RF_BLOCK)
+            halves = (const uint4 *)args.x.halves + at * 8 + lane % 4;
+    }
+    __device__ void advance(int pairs)
+    {
+        codes += pairs * WARP;
+        if constexpr (IN_16) low += pairs * WARP;
+        scales += pairs * 8;
+        if constexpr (format_traits<FORMAT>::group < RF_BLOCK) halves += pairs * 8;
+    }
+    __device__ void load(struct rows_data<FORMAT, IN_16> &data, int pair) const
+    {
+        data.codes = codes[pair * WARP];
+        if constexpr (IN_16) data.low = low[pair * WARP];
+        for (int b = 0; b < 2; b++) {
+            data.scales[b] = scales[pair * 8 + b * 4];
+            if constexpr (format_traits<FORMAT>::group < RF_BLOCK)
+                data.halves[b] = halves[pair * 8 + b * 4];
+        }
+    }
+};
+
+// The exact sums of half h of a block, or of all of it, as floats that are rounded once.
+template <int FORMAT, bool IN_16>
+__device__ inline void sum_products(float sums[4], const uint32_t a[4],
+                                    const struct rows_data<FORMAT, IN_16> &x, int b, int h,
+                                    const float of_rows[2])
 {
-    int all = (short)x.sums, later = x.sums >> 16;
-    return GROUP == RF_BLOCK ? all : h ? later : all - later;
+    using traits = format_traits<FORMAT>;
+    int c[4], low[4];
+    uint32_t b0 = b ? x.codes.z : x.codes.x, b1 = b ? x.codes.w : x.codes.y;
+    constexpr int start = IN_16 ? 0 : MAGIC;
+    if constexpr (traits::group == RF_BLOCK)
+        multiply_32<true>(c, start, a, b0, b1);
+    else
+        multiply_16<true>(c, start, a[2 * h], a[2 * h + 1], h ? b1 : b0);
+    if constexpr (IN_16) {
+        b0 = b ? x.low.z : x.low.x, b1 = b ? x.low.w : x.low.y;
+        if constexpr (traits::group == RF_BLOCK)
+            multiply_32<false>(low, 0, a, b0, b1);
+        else
+            multiply_16<false>(low, 0, a[2 * h], a[2 * h + 1], h ? b1 : b0);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sums[i] = __int2float_rn(c[i] * 256 + low[i] - traits::offset * (int)of_rows[i % 2]);
+        return;
+    }
+    float over[2]; // what the sums have too much
+    for (int i = 0; i < 2; i++)
+        over[i] = traits::offset ? __fmaf_rn((float)traits::offset, of_rows[i], 12582912.0f)
+                                 : 12582912.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) sums[i] = __int_as_float(c[i]) - over[i % 2];
 }
 
 // One block of a tile times 8 rows: acc = fma(i * d, s, acc), then acc = fma(b, d_sum, acc), for
 // each group (microkernels/kernels.h).
-template <int FORMAT>
-__device__ inline void multiply_block(float acc[4], const struct pair_data<FORMAT> &data, int b,
-                                      const uint32_t a[4], uint32_t b0, uint32_t b1,
-                                      const struct row_scale x[2])
+template <int FORMAT, bool IN_16>
+__device__ inline void multiply_block(float acc[4], const uint32_t a[4], const float s[2],
+                                      const float m[2], const struct rows_data<FORMAT, IN_16> &x,
+                                      int b, int h)
 {
     using traits = format_traits<FORMAT>;
+    float d[2], of_rows[2], d_sum[2], sums[4];
 #pragma unroll
-    for (int h = 0; h < RF_BLOCK / traits::group; h++) {
-        float s[2], m[2];
-        int sums[2], c[4];
-        scales_of<FORMAT>(data, b, h, s, m);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            sums[i] = sum_of<traits::group>(x[i], h);
-            c[i] = c[2 + i] = MAGIC - traits::offset * sums[i];
-        }
-        if constexpr (traits::group == RF_BLOCK)
-            multiply_32(c, a, b0, b1);
-        else
-            multiply_16(c, a[2 * h], a[2 * h + 1], h ? b1 : b0);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            acc[i] = __fmaf_rn(__fmul_rn(to_float(c[i]), x[i % 2].d), s[i / 2], acc[i]);
-            if constexpr (traits::has_min)
-                acc[i] = __fmaf_rn(m[i / 2], __fmul_rn(to_float(MAGIC + sums[i % 2]), x[i % 2].d),
-                                   acc[i]);
-        }
-    }
-}
-
-// Operands of a pair: the rows' codes, and the scales of the two columns that are this lane's.
-template <int FORMAT> struct rows_in_8 {
-    const uint4 *codes, *scales[2];
-
-    __device__ void begin(const struct gpu_linear &args, int first, int lane)
-    {
-        int row = min(first + lane / 4, args.n - 1);
-        codes = (const uint4 *)args.x.codes + (size_t)row * args.x.pairs * 4 + lane % 4;
-        for (int i = 0; i < 2; i++) {
-            int column = min(first + lane % 4 * 2 + i, args.n - 1);
-            scales[i] = (const uint4 *)args.x.scales + (size_t)column * args.x.pairs;
-        }
-    }
-    __device__ void multiply(float acc[4], const struct pair_data<FORMAT> &data, int pair) const
-    {
-        uint4 b = codes[(size_t)pair * 4], of[2] = {scales[0][pair], scales[1][pair]};
-        uint32_t a[4];
-#pragma unroll
-        for (int block = 0; block < 2; block++) {
-            struct row_scale x[2];
-            for (int i = 0; i < 2; i++) {
-                x[i].d = __uint_as_float(block ? of[i].z : of[i].x);
-                x[i].sums = (int)(block ? of[i].w : of[i].y);
-            }
-            codes_of<FORMAT>(data, block, a);
-            multiply_block<FORMAT>(acc, data, block, a, block ? b.z : b.x, block ? b.w : b.y, x);
-        }
-    }
-};
-
-// ---- panel formats times rows of BF16 ----
-
-// Two codes, the lower two bytes of a word from byte `first` on, as weights rounded to BF16.
-template <int FORMAT>
-__device__ inline uint32_t two_weights(uint32_t codes, int first, float s, float m)
-{
-    float w[2];
     for (int i = 0; i < 2; i++) {
-        float code = byte_of(codes, first + i) - format_traits<FORMAT>::offset;
-        w[i] = format_traits<FORMAT>::has_min ? __fmaf_rn(code, s, m) : __fmul_rn(code, s);
+        d[i] = __uint_as_float(i ? x.scales[b].z : x.scales[b].x);
+        if constexpr (traits::group == RF_BLOCK)
+            of_rows[i] = __uint_as_float(i ? x.scales[b].w : x.scales[b].y);
+        else if (h)
+            of_rows[i] = __uint_as_float(i ? x.halves[b].w : x.halves[b].y);
+        else
+            of_rows[i] = __uint_as_float(i ? x.halves[b].z : x.halves[b].x);
+        d_sum[i] = __fmul_rn(d[i], of_rows[i]);
     }
-    __nv_bfloat162 two = __floats2bfloat162_rn(w[0], w[1]);
-    return *(uint32_t *)&two;
+    sum_products<FORMAT, IN_16>(sums, a, x, b, h, of_rows);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        acc[i] = __fmaf_rn(__fmul_rn(sums[i], d[i % 2]), s[i / 2], acc[i]);
+        if constexpr (traits::has_min) acc[i] = __fmaf_rn(m[i / 2], d_sum[i % 2], acc[i]);
+    }
 }
 
-template <int FORMAT> struct rows_in_16 {
-    const uint2 *values; // BF16
-
-    __device__ void begin(const struct gpu_linear &args, int first, int lane)
-    {
-        int row = min(first + lane / 4, args.n - 1);
-        values = (const uint2 *)args.x.bf16 + (size_t)row * args.x.pairs * 16 + lane % 4;
-    }
-    __device__ void multiply(float acc[4], const struct pair_data<FORMAT> &data, int pair) const
-    {
-        uint32_t a[4];
-#pragma unroll
-        for (int block = 0; block < 2; block++) {
-            codes_of<FORMAT>(data, block, a);
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float s[2], m[2];
-                uint2 b = values[(size_t)pair * 16 + block * 8 + h * 4];
-                scales_of<FORMAT>(data, block, format_traits<FORMAT>::group == RF_BLOCK ? 0 : h, s,
-                                  m);
-                multiply_bf16(acc, two_weights<FORMAT>(a[2 * h], 0, s[0], m[0]),
-                              two_weights<FORMAT>(a[2 * h + 1], 0, s[1], m[1]),
-                              two_weights<FORMAT>(a[2 * h], 2, s[0], m[0]),
-                              two_weights<FORMAT>(a[2 * h + 1], 2, s[1], m[1]), b.x, b.y);
-            }
-        }
-    }
-};
-
-// Loads are STEPS pairs ahead of their use.
-template <int FORMAT, template <int> class ROWS, int PARTS, int COLUMNS, int STEPS, int BLOCKS>
+template <int FORMAT, bool IN_16, int PARTS, int COLUMNS, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_panels(const __grid_constant__ struct gpu_linear args,
                   const __grid_constant__ struct gpu_layout layout)
 {
+    using source = panel_source<FORMAT>;
+    extern __shared__ char shared[];
     struct place place = find_place<1>(args);
     int lane = threadIdx.x % WARP, first = blockIdx.y * 8 * COLUMNS, begin, end;
     take_part<PARTS>(args.x.pairs, &begin, &end);
     const char *tile = (const char *)place.matrix->tiles + (size_t)place.tile * layout.bytes;
-    const struct tile_pointers from = {tile, tile + layout.scales, tile + layout.units};
+    struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end);
+    wait_for_previous(); // weights do not depend on the kernels before, rows do
 
-    float acc[1][COLUMNS][4] = {};
-    struct pair_data<FORMAT> data[STEPS];
-#pragma unroll
-    for (int i = 0; i < STEPS; i++)
-        if (begin + i < end) load_pair<FORMAT>(data[i], from, begin + i, lane);
-    wait_for_previous(); // weights do not depend on the kernel before, rows do
-    ROWS<FORMAT> rows[COLUMNS];
-    for (int c = 0; c < COLUMNS; c++) rows[c].begin(args, first + 8 * c, lane);
-    for (int p = begin; p < end; p += STEPS) {
-#pragma unroll
-        for (int i = 0; i < STEPS; i++) {
-            if (p + i >= end) break;
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) rows[c].multiply(acc[0][c], data[i], p + i);
-            if (p + i + STEPS < end) load_pair<FORMAT>(data[i], from, p + i + STEPS, lane);
+    constexpr int AHEAD = COLUMNS <= 2, GROUPS = RF_BLOCK / format_traits<FORMAT>::group;
+    struct rows_place<FORMAT, IN_16> rows[AHEAD ? COLUMNS : 1];
+    struct rows_data<FORMAT, IN_16> x[1 + AHEAD][AHEAD ? COLUMNS : 1];
+    if (AHEAD)
+        for (int c = 0; c < COLUMNS; c++) {
+            rows[c].begin(args, first + 8 * c, begin, lane);
+            if (begin < end) rows[c].load(x[0][c], 0);
         }
+    float acc[1][COLUMNS][4] = {};
+#pragma unroll 1
+    for (int p = begin; p < end; p += source::steps) {
+        uint32_t group = weights.take();
+#pragma unroll
+        for (int i = 0; i < source::steps; i++) {
+            if (p + i >= end) break;
+            uint32_t a[2][4];
+            float s[2][GROUPS][2], m[2][GROUPS][2];
+            struct pair_data<FORMAT> data;
+#pragma unroll
+            for (int c = 0; AHEAD && c < COLUMNS; c++)
+                if (p + i + 1 < end) rows[c].load(x[(i + 1) % (1 + AHEAD)][c], i + 1);
+            read_pair<FORMAT>(data, group, p, i, lane);
+#pragma unroll
+            for (int b = 0; b < 2; b++) {
+                codes_of<FORMAT>(data, b, a[b]);
+#pragma unroll
+                for (int h = 0; h < GROUPS; h++) scales_of<FORMAT>(data, b, h, s[b][h], m[b][h]);
+            }
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                struct rows_data<FORMAT, IN_16> &of = x[i % (1 + AHEAD)][AHEAD ? c : 0];
+                if (!AHEAD) {
+                    rows[0].begin(args, first + 8 * c, p + i, lane);
+                    rows[0].load(of, 0);
+                }
+#pragma unroll
+                for (int b = 0; b < 2; b++)
+#pragma unroll
+                    for (int h = 0; h < GROUPS; h++)
+                        multiply_block<FORMAT, IN_16>(acc[0][c], a[b], s[b][h], m[b][h], of, b, h);
+            }
+        }
+        for (int c = 0; AHEAD && c < COLUMNS; c++) rows[c].advance(source::steps);
     }
     finish<PARTS, 1, COLUMNS>(args, place, first, acc);
+}
+
+// ---- panel formats with groups of 32 values times one row of 8 bits ----
+
+// The same integers and roundings without tensor cores, whose other columns would take most of the
+// time. Each lane has products of two rows and blocks; then lane t of four has row g + t % 2 * 8.
+
+__device__ inline int add_products(uint32_t codes, uint32_t row, int sum)
+{
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(codes), "r"(row));
+    return sum;
+}
+
+// Scale and minimum of row g + 8 r and block b.
+template <int FORMAT>
+__device__ inline void scales_of_row(const struct pair_data<FORMAT> &data, int b, int r, float *s,
+                                     float *m)
+{
+    if constexpr (FORMAT == RF_FORMAT_MXFP4) {
+        *s = __uint_as_float((data.scales.x >> 8 * (2 * b + r) & 255) << 23);
+    } else if constexpr (FORMAT == RF_FORMAT_Q4_K) {
+        *s = scaled_byte(half_of(data.unit.x >> 16 * r, 0), data.scales.x, 2 * b + r);
+        *m = scaled_byte(half_of(data.unit.y >> 16 * r, 0), data.scales.y, 2 * b + r);
+    } else {
+        *s = half_of((b ? data.scales.y : data.scales.x) >> 16 * r, 0);
+        if constexpr (format_traits<FORMAT>::has_min)
+            *m = half_of((b ? data.scales.w : data.scales.z) >> 16 * r, 0);
+    }
+}
+
+// What a lane takes of the row for a pair of blocks.
+struct one_row {
+    uint4 codes;
+    float2 scales[2]; // of each block: d, the sum of the codes
+
+    __device__ void load(const uint4 *from, const float2 *of)
+    {
+        codes = *from;
+        scales[0] = of[0];
+        scales[1] = of[GPU_ROW_GROUP];
+    }
+};
+
+template <int FORMAT>
+__device__ inline float add_pair(float acc, const struct pair_data<FORMAT> &data,
+                                 const struct one_row &x, int t)
+{
+    using traits = format_traits<FORMAT>;
+#pragma unroll
+    for (int b = 0; b < 2; b++) {
+        uint32_t a[4];
+        int of_row[2], r = t % 2, start = t ? 0 : MAGIC;
+        float s, m;
+        codes_of<FORMAT>(data, b, a);
+        for (int i = 0; i < 2; i++)
+            of_row[i] = add_products(a[2 + i], b ? x.codes.w : x.codes.y,
+                                     add_products(a[i], b ? x.codes.z : x.codes.x, start));
+        int sum = (r ? of_row[1] : of_row[0]) + __shfl_xor_sync(~0u, r ? of_row[0] : of_row[1], 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        scales_of_row<FORMAT>(data, b, r, &s, &m);
+        float over = traits::offset ? __fmaf_rn((float)traits::offset, x.scales[b].y, 12582912.0f)
+                                    : 12582912.0f;
+        acc = __fmaf_rn(__fmul_rn(__int_as_float(sum) - over, x.scales[b].x), s, acc);
+        if constexpr (traits::has_min)
+            acc = __fmaf_rn(m, __fmul_rn(x.scales[b].x, x.scales[b].y), acc);
+    }
+    return acc;
+}
+
+template <int FORMAT, int PARTS, int STAGES, int BLOCKS>
+__global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
+    linear_one(const __grid_constant__ struct gpu_linear args,
+               const __grid_constant__ struct gpu_layout layout)
+{
+    using source = panel_source<FORMAT>;
+    extern __shared__ char shared[];
+    __shared__ float sums[PARTS][RF_PANEL_ROWS];
+    struct place place = find_place<1>(args);
+    int lane = threadIdx.x % WARP, t = lane % 4, begin, end;
+    take_part<PARTS>(args.x.pairs, &begin, &end);
+    const char *tile = (const char *)place.matrix->tiles + (size_t)place.tile * layout.bytes;
+    struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end);
+    wait_for_previous(); // weights do not depend on the kernels before, the row does
+
+    const uint4 *codes = (const uint4 *)args.x.codes + (size_t)begin * WARP + t;
+    const float2 *scales = (const float2 *)args.x.scales + (size_t)begin * 2 * GPU_ROW_GROUP;
+    struct one_row x[2];
+    if (begin < end) x[0].load(codes, scales);
+    float acc = 0.0f;
+#pragma unroll 1
+    for (int p = begin; p < end; p += source::steps) {
+        uint32_t group = weights.take();
+#pragma unroll
+        for (int i = 0; i < source::steps; i++) {
+            if (p + i >= end) break;
+            struct pair_data<FORMAT> data;
+            if (p + i + 1 < end)
+                x[(i + 1) % 2].load(codes + (i + 1) * WARP, scales + (i + 1) * 2 * GPU_ROW_GROUP);
+            read_pair<FORMAT>(data, group, p, i, lane);
+            acc = add_pair<FORMAT>(acc, data, x[i % 2], t);
+        }
+        codes += source::steps * WARP;
+        scales += source::steps * 2 * GPU_ROW_GROUP;
+    }
+    if (t < 2) sums[threadIdx.x / WARP][lane / 4 + 8 * t] = acc;
+    __syncthreads();
+    int row = place.tile * RF_PANEL_ROWS + (int)threadIdx.x;
+    if (threadIdx.x >= RF_PANEL_ROWS || row >= place.matrix->rows) return;
+    float sum = sums[0][threadIdx.x], *y = place.matrix->y + row;
+    for (int p = 1; p < PARTS; p++) sum += sums[p][threadIdx.x];
+    if (place.matrix->bias) sum += place.matrix->bias[row];
+    *y = args.accumulate ? *y + sum : sum;
 }
 
 // ---- launching ----
@@ -451,10 +771,9 @@ template <int TILES, int COLUMNS> static dim3 grid_of(const struct gpu_linear *a
     return dim3((unsigned)blocks, (unsigned)((args->n + 8 * COLUMNS - 1) / (8 * COLUMNS)));
 }
 
-// Launches with as much shared memory as the parts' sums take.
 template <typename Kernel, typename... Arguments>
-static cudaError_t launch_sums(const struct gpu_launch *launch, Kernel kernel, dim3 grid, int parts,
-                               size_t bytes, const Arguments &...arguments)
+static cudaError_t launch_shared(const struct gpu_launch *launch, Kernel kernel, dim3 grid,
+                                 int parts, size_t bytes, const Arguments &...arguments)
 {
     if (bytes > 48 * 1024) {
         cudaError_t error =
@@ -464,57 +783,73 @@ static cudaError_t launch_sums(const struct gpu_launch *launch, Kernel kernel, d
     return launch_kernel(launch, kernel, grid, (unsigned)parts * WARP, bytes, arguments...);
 }
 
-template <int PARTS, int TILES, int COLUMNS, int STEPS, int BLOCKS>
+template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS>
 static cudaError_t launch_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
-    return launch_sums(launch, linear_bf16<PARTS, TILES, COLUMNS, STEPS, BLOCKS>,
-                       grid_of<TILES, COLUMNS>(args), PARTS, shared_bytes<PARTS, TILES, COLUMNS>(),
-                       *args);
+    constexpr size_t ring = STAGES * bf16_source<TILES>::bytes;
+    return launch_shared(launch, linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS>,
+                         grid_of<TILES, COLUMNS>(args), PARTS,
+                         shared_bytes<PARTS, TILES, COLUMNS>(ring), *args);
 }
 
-template <int FORMAT, template <int> class ROWS, int PARTS, int COLUMNS, int STEPS, int BLOCKS>
+template <int FORMAT, bool IN_16, int PARTS, int COLUMNS, int STAGES, int BLOCKS>
 static cudaError_t launch_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
-    return launch_sums(launch, linear_panels<FORMAT, ROWS, PARTS, COLUMNS, STEPS, BLOCKS>,
-                       grid_of<1, COLUMNS>(args), PARTS, shared_bytes<PARTS, 1, COLUMNS>(), *args,
-                       gpu_layout(FORMAT, (size_t)args->k));
+    constexpr size_t ring = STAGES * panel_source<FORMAT>::bytes;
+    return launch_shared(launch, linear_panels<FORMAT, IN_16, PARTS, COLUMNS, STAGES, BLOCKS>,
+                         grid_of<1, COLUMNS>(args), PARTS, shared_bytes<PARTS, 1, COLUMNS>(ring),
+                         *args, gpu_layout(FORMAT, (size_t)args->k));
 }
 
-template <int FORMAT, template <int> class ROWS>
+template <int FORMAT, int PARTS, int STAGES, int BLOCKS>
+static cudaError_t launch_one(const struct gpu_launch *launch, const struct gpu_linear *args)
+{
+    constexpr size_t ring = STAGES * panel_source<FORMAT>::bytes;
+    return launch_shared(launch, linear_one<FORMAT, PARTS, STAGES, BLOCKS>, grid_of<1, 1>(args),
+                         PARTS, BARRIER_BYTES + PARTS * ring, *args,
+                         gpu_layout(FORMAT, (size_t)args->k));
+}
+
+template <int FORMAT, bool IN_16>
 static cudaError_t choose_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
-    constexpr int steps = 16 / format_traits<FORMAT>::bits; // as many as registers hold
+    if constexpr (!IN_16 && format_traits<FORMAT>::group == RF_BLOCK)
+        if (args->n == 1)
+            return args->parts == GPU_MORE_PARTS ? launch_one<FORMAT, 16, 3, 1>(launch, args)
+                                                 : launch_one<FORMAT, 8, 2, 4>(launch, args);
     if (args->parts == GPU_MORE_PARTS) {
-        if (args->n <= 8) return launch_panels<FORMAT, ROWS, 16, 1, 2, 1>(launch, args);
-        if (args->n <= 16) return launch_panels<FORMAT, ROWS, 16, 2, 2, 1>(launch, args);
-        return launch_panels<FORMAT, ROWS, 16, 8, 1, 1>(launch, args);
+        if (args->n <= 8) return launch_panels<FORMAT, IN_16, 16, 1, 3, 1>(launch, args);
+        if (args->n <= 16) return launch_panels<FORMAT, IN_16, 16, 2, 3, 1>(launch, args);
+        return launch_panels<FORMAT, IN_16, 16, 8, 2, 1>(launch, args);
     }
-    if (args->n <= 8) return launch_panels<FORMAT, ROWS, 8, 1, steps, 3>(launch, args);
-    if (args->n <= 16) return launch_panels<FORMAT, ROWS, 8, 2, steps, 2>(launch, args);
-    return launch_panels<FORMAT, ROWS, 8, 8, 1, 2>(launch, args);
+    if (args->n <= 8) return launch_panels<FORMAT, IN_16, 8, 1, 3, 3>(launch, args);
+    if (args->n <= 16) return launch_panels<FORMAT, IN_16, 8, 2, 3, 2>(launch, args);
+    return launch_panels<FORMAT, IN_16, 8, 8, 2, 2>(launch, args);
 }
 
 static cudaError_t choose_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
+    if (args->n > 64 && args->x.arranged && args->parts == GPU_PARTS)
+        return gpu_linear_wide(launch, args);
     if (args->parts == GPU_MORE_PARTS) {
-        if (args->n <= 8) return launch_bf16<16, 1, 1, 4, 2>(launch, args);
-        if (args->n <= 16) return launch_bf16<16, 1, 2, 4, 1>(launch, args);
-        return launch_bf16<16, 1, 8, 1, 1>(launch, args);
+        if (args->n <= 8) return launch_bf16<16, 1, 1, 3, 2>(launch, args);
+        if (args->n <= 16) return launch_bf16<16, 1, 2, 3, 2>(launch, args);
+        return launch_bf16<16, 1, 8, 2, 1>(launch, args);
     }
-    if (args->n <= 8) return launch_bf16<8, 1, 1, 4, 4>(launch, args);
-    if (args->n <= 16) return launch_bf16<8, 1, 2, 4, 3>(launch, args);
-    if (args->n <= 32) return launch_bf16<8, 2, 4, 1, 2>(launch, args);
-    return launch_bf16<8, 2, 8, 1, 2>(launch, args);
+    if (args->n <= 8) return launch_bf16<8, 1, 1, 3, 4>(launch, args);
+    if (args->n <= 16) return launch_bf16<8, 1, 2, 3, 3>(launch, args);
+    if (args->n <= 32) return launch_bf16<8, 2, 4, 2, 2>(launch, args);
+    return launch_bf16<8, 2, 8, 2, 1>(launch, args);
 }
 
 extern "C" cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
     switch (args->format) {
     case RF_FORMAT_BF16: return choose_bf16(launch, args);
-#define RF_ROW(name, FORMAT, ...)                                                        \
-    case RF_FORMAT_##FORMAT:                                                             \
-        return args->in_16 ? choose_panels<RF_FORMAT_##FORMAT, rows_in_16>(launch, args) \
-                           : choose_panels<RF_FORMAT_##FORMAT, rows_in_8>(launch, args);
+#define RF_ROW(name, FORMAT, ...)                                                  \
+    case RF_FORMAT_##FORMAT:                                                       \
+        return args->x.low ? choose_panels<RF_FORMAT_##FORMAT, true>(launch, args) \
+                           : choose_panels<RF_FORMAT_##FORMAT, false>(launch, args);
         RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
     default: return cudaErrorInvalidValue;

@@ -7,7 +7,7 @@
 
 enum {
     GRAPH_ROWS = RF_TREE_ROWS, /* of a pass whose launches are worth recording */
-    FEWEST_CHUNKS = 4
+    FEWEST_CHUNKS = 2
 };
 
 static const size_t MOST_PARTIALS = (size_t)64 << 20; /* floats */
@@ -247,7 +247,6 @@ static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *
                                   .k = (int32_t)op->weight[first]->columns,
                                   .accumulate = op->accumulate,
                                   .parts = gpu_parts(op->weight[first]->rows),
-                                  .in_16 = view->base.shape.precision == RF_PRECISION_16,
                                   .x = view->slots[op->in[0]]};
         for (int32_t l = first; l < op->n; l++) {
             const struct rf_weight *weight = op->weight[l];

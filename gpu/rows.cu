@@ -1,7 +1,7 @@
 // Operations on single rows, and the entries of caches.
 #include "gpu/launch.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, NORM_THREADS = 1024, NORM_KEPT = 8 };
 
 // A block of threads for each row.
 static __global__ void begin(float *out, const float *x, int width, const struct gpu_row *rows,
@@ -28,16 +28,14 @@ extern "C" cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, co
                          rotations, frequencies, half, magnitude);
 }
 
-// The sum over all threads of a block, in one order.
+// The sum over all NORM_THREADS threads of a block, in one order.
 static __device__ double block_sum(double x)
 {
-    __shared__ double sums[THREADS / WARP];
+    __shared__ double sums[NORM_THREADS / WARP];
     x = warp_sum(x);
     if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = x;
     __syncthreads();
-    double sum = 0;
-    for (int w = 0; w < THREADS / WARP; w++) sum += sums[w];
-    return sum;
+    return warp_sum(sums[threadIdx.x % WARP]);
 }
 
 static __device__ float rms_scale(double sum, int n, float eps)
@@ -45,19 +43,40 @@ static __device__ float rms_scale(double sum, int n, float eps)
     return __fdiv_rn(1.0f, __fsqrt_rn((float)(sum / n) + eps));
 }
 
-static __global__ void norm(struct gpu_rows out, const float *x, const float *gain, float eps,
-                            const int32_t *picked)
+// A block of threads for each row. A thread keeps the first NORM_KEPT values and gains it reads.
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm(struct gpu_rows out, const float *x, const float *gain, float eps, const int32_t *picked)
 {
-    wait_for_previous();
     int row = blockIdx.x, n = out.width;
+    float gains[NORM_KEPT], values[NORM_KEPT];
+#pragma unroll
+    for (int i = 0; i < NORM_KEPT; i++) {
+        int j = i * NORM_THREADS + (int)threadIdx.x;
+        gains[i] = j < n ? gain[j] : 0.0f;
+    }
+    wait_for_previous();
     const float *from = x + (size_t)(picked ? picked[row] : row) * n;
     double sum = 0;
-    for (int j = threadIdx.x; j < n; j += THREADS) sum += (double)from[j] * (double)from[j];
+#pragma unroll
+    for (int i = 0; i < NORM_KEPT; i++) {
+        int j = i * NORM_THREADS + (int)threadIdx.x;
+        values[i] = j < n ? from[j] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < NORM_KEPT; i++) sum += (double)values[i] * (double)values[i];
+    for (int j = NORM_KEPT * NORM_THREADS + (int)threadIdx.x; j < n; j += NORM_THREADS)
+        sum += (double)from[j] * (double)from[j];
     float scale = rms_scale(block_sum(sum), n, eps);
-    for (int first = threadIdx.x / WARP * WARP; first < out.pairs * GPU_PAIR; first += THREADS) {
-        int j = first + threadIdx.x % WARP;
-        float value = j < n ? __fmul_rn(__fmul_rn(from[j], scale), gain[j]) : 0.0f;
-        put_values(out, row, first, value);
+    auto put = [&](int i, float value, float of) {
+        int first = i * NORM_THREADS + (int)threadIdx.x / WARP * WARP;
+        if (first < out.pairs * GPU_PAIR)
+            put_values(out, row, first, __fmul_rn(__fmul_rn(value, scale), of));
+    };
+#pragma unroll
+    for (int i = 0; i < NORM_KEPT; i++) put(i, values[i], gains[i]);
+    for (int i = NORM_KEPT; i * NORM_THREADS < out.pairs * GPU_PAIR; i++) {
+        int j = i * NORM_THREADS + (int)threadIdx.x;
+        put(i, j < n ? from[j] : 0.0f, j < n ? gain[j] : 0.0f);
     }
 }
 
@@ -65,7 +84,8 @@ extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gp
                                 const float *x, const float *gain, float eps, const int32_t *picked,
                                 int32_t n)
 {
-    return launch_kernel(launch, norm, dim3((unsigned)n), THREADS, 0, *out, x, gain, eps, picked);
+    return launch_kernel(launch, norm, dim3((unsigned)n), NORM_THREADS, 0, *out, x, gain, eps,
+                         picked);
 }
 
 // A warp for 32 values of a row.

@@ -81,14 +81,14 @@ int gpu_make_masks(struct gpu_view *view, struct rf_error *error)
 
 /* ---- buffers ---- */
 
-/* 1 if a matrix of that width takes rows in BF16 (or else in 8 bits). */
+/* 1 if a matrix of that width takes rows in BF16 (or else in 8 or 16 bits). */
 static int is_wanted(const struct gpu_view *view, int32_t width, int in_bf16)
 {
     const struct gpu_weights *weights = (const struct gpu_weights *)view->base.shape.weights;
     for (int32_t i = 0; i < weights->n; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
         if (weight->is_matrix && weight->columns == (size_t)width &&
-            gpu_takes_bf16(view, weight) == in_bf16)
+            (weight->format == RF_FORMAT_BF16) == in_bf16)
             return 1;
     }
     return 0;
@@ -100,9 +100,10 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
     struct gpu_rows *slot = &view->slots[s];
     size_t rows =
         (size_t)(s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows);
+    size_t pieces = (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP;
     slot->width = shape->width;
     slot->pairs = (shape->width + GPU_PAIR - 1) / GPU_PAIR;
-    size_t padded = (size_t)slot->pairs * GPU_PAIR;
+    pieces *= (size_t)slot->pairs;
     if (!shape->width) return 0;
     if (!shape->is_operand) {
         slot->f32 =
@@ -110,14 +111,23 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
         return slot->f32 ? 0 : RF_ERR_MEMORY;
     }
     if (is_wanted(view, shape->width, 1)) {
-        slot->bf16 = gpu_take(view->backend, rows * padded * sizeof(uint16_t), "a view", error);
+        slot->bf16 = gpu_take(view->backend, pieces * GPU_PAIR * sizeof(uint16_t), "a view", error);
         if (!slot->bf16) return RF_ERR_MEMORY;
+        if (view->backend->has_wgmma) {
+            slot->arranged = gpu_take(view->backend, gpu_arranged_bytes(rows, (size_t)slot->pairs),
+                                      "a view", error);
+            if (!slot->arranged) return RF_ERR_MEMORY;
+        }
     }
     if (is_wanted(view, shape->width, 0)) {
-        slot->codes = gpu_take(view->backend, rows * padded, "a view", error);
-        slot->scales =
-            gpu_take(view->backend, rows * padded / RF_BLOCK * 2 * sizeof(float), "a view", error);
-        if (!slot->codes || !slot->scales) return RF_ERR_MEMORY;
+        size_t scales = pieces * GPU_PAIR / RF_BLOCK * 2 * sizeof(float);
+        slot->codes = gpu_take(view->backend, pieces * GPU_PAIR, "a view", error);
+        slot->scales = gpu_take(view->backend, scales, "a view", error);
+        slot->halves = gpu_take(view->backend, scales, "a view", error);
+        if (!slot->codes || !slot->scales || !slot->halves) return RF_ERR_MEMORY;
+        if (view->base.shape.precision != RF_PRECISION_16) return 0;
+        slot->low = gpu_take(view->backend, pieces * GPU_PAIR, "a view", error);
+        if (!slot->low) return RF_ERR_MEMORY;
     }
     return 0;
 }
@@ -168,8 +178,11 @@ static void release(struct gpu_view *view)
     for (int s = 0; s < RF_MAX_SLOTS; s++) {
         gpu_give(backend, view->slots[s].f32);
         gpu_give(backend, view->slots[s].bf16);
+        gpu_give(backend, view->slots[s].arranged);
         gpu_give(backend, view->slots[s].codes);
+        gpu_give(backend, view->slots[s].low);
         gpu_give(backend, view->slots[s].scales);
+        gpu_give(backend, view->slots[s].halves);
         view->slots[s] = (struct gpu_rows){0};
     }
     void *const of_device[] = {view->rotations,   view->frequencies,    view->splits,

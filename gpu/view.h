@@ -60,12 +60,6 @@ static inline size_t gpu_mask_words(const struct gpu_view *view)
     return ((size_t)view->params->n_vocab + 63) / 64;
 }
 
-/* 1 if a matrix's input rows are BF16. */
-static inline int gpu_takes_bf16(const struct gpu_view *view, const struct rf_weight *weight)
-{
-    return weight->format == RF_FORMAT_BF16 || view->base.shape.precision == RF_PRECISION_16;
-}
-
 /* view.c: the parts of the upload for that many blocks; graphs that know the old place go. */
 int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *error);
 int gpu_make_masks(struct gpu_view *view, struct rf_error *error);

@@ -34,7 +34,8 @@
 
 enum { ROUNDS = 9, N_TENSORS = 1024 };
 
-static double read_speed; /* bytes a second */
+static const double WARM_UP = 0.03; /* seconds */
+static double read_speed;           /* bytes a second */
 static cudaStream_t stream;
 
 static int compare(const void *a, const void *b)
@@ -49,14 +50,18 @@ static double median(double *x, int n)
     return x[n / 2];
 }
 
-/* Seconds of what `work` enqueues, the median of ROUNDS. */
+/* Seconds of what `work` enqueues, the median of ROUNDS, at the clocks of a busy device. */
 static double time_work(void (*work)(void *), void *user)
 {
     cudaEvent_t begin, end;
     double seconds[ROUNDS];
     MUST_RUN(cudaEventCreate(&begin));
     MUST_RUN(cudaEventCreate(&end));
-    work(user);
+    double start = rf_clock_seconds();
+    do {
+        work(user);
+        MUST_RUN(cudaStreamSynchronize(stream));
+    } while (rf_clock_seconds() - start < WARM_UP);
     for (int i = 0; i < ROUNDS; i++) {
         float ms;
         MUST_RUN(cudaEventRecord(begin, stream));
@@ -133,12 +138,15 @@ static void measure_linear(int format, int32_t m, int32_t k)
     struct layers layers = {.bytes = (size_t)((m + 15) / 16) * layout.bytes};
     int32_t pairs = (k + 63) / 64;
     layers.n = (int)(((size_t)1 << 30) / layers.bytes) + 1;
-    void *memory[5];
+    struct cudaDeviceProp properties;
+    void *memory[6];
+    MUST_RUN(cudaGetDeviceProperties(&properties, 0));
     MUST_RUN(cudaMalloc(&memory[0], layers.bytes * (size_t)layers.n));
     MUST_RUN(cudaMalloc(&memory[1], (size_t)512 * (size_t)pairs * 64 * 2));
     MUST_RUN(cudaMalloc(&memory[2], (size_t)512 * (size_t)pairs * 64));
     MUST_RUN(cudaMalloc(&memory[3], (size_t)512 * (size_t)pairs * 32));
     MUST_RUN(cudaMalloc(&memory[4], (size_t)512 * (size_t)m * 4));
+    MUST_RUN(cudaMalloc(&memory[5], gpu_arranged_bytes(512, (size_t)pairs)));
     MUST_RUN(cudaMemset(memory[0], 0x11, layers.bytes * (size_t)layers.n));
     for (int i = 1; i < 4; i++)
         MUST_RUN(cudaMemset(memory[i], 0, (size_t)512 * (size_t)pairs * 32));
@@ -149,8 +157,10 @@ static void measure_linear(int format, int32_t m, int32_t k)
                                       .parts = gpu_parts((size_t)m),
                                       .matrices = {{.y = memory[4], .rows = m}},
                                       .x = {.bf16 = memory[1],
+                                            .arranged = properties.major == 9 ? memory[5] : NULL,
                                             .codes = memory[2],
                                             .scales = memory[3],
+                                            .halves = memory[3],
                                             .width = k,
                                             .pairs = pairs}};
     printf("%-6s %5d x %5d:", rf_panel_layout((enum rf_format)format)->name, m, k);
@@ -164,7 +174,7 @@ static void measure_linear(int format, int32_t m, int32_t k)
     }
     printf("\n");
     fflush(stdout);
-    for (int i = 0; i < 5; i++) MUST_RUN(cudaFree(memory[i]));
+    for (int i = 0; i < 6; i++) MUST_RUN(cudaFree(memory[i]));
 }
 
 /* ---- models ---- */

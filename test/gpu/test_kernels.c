@@ -1,6 +1,6 @@
-/* Linear layers on a CUDA device against the scalar reference: panels times 8-bit rows give its
- * bits, part by part of k, and in BF16 all results are near; and each row has the same bits
- * whatever the number of rows. */
+/* Linear layers on a CUDA device against the scalar reference: panels times rows of 8 and 16 bits
+ * give its bits, part by part of k, and in BF16 all results are near; and each row has the same
+ * bits whatever the number of rows. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,6 +26,7 @@ static const int32_t row_counts[] = {1, 2, 7, 8, 9, 16, 17, 31, 33, 64, 65, MOST
     } while (0)
 
 static uint32_t state = 1;
+static int has_wgmma;
 
 static uint32_t random_bits(void)
 {
@@ -133,24 +134,36 @@ static void layer_free(struct layer *layer)
     MUST_RUN(cudaFree(layer->tiles));
 }
 
+/* Block b of a row counts nothing. */
+static void drop(void *blocks, size_t b, int in_16)
+{
+    if (in_16) {
+        struct rf_a16 *block = (struct rf_a16 *)blocks + b;
+        block->d = block->d_sum = block->d_half[0] = block->d_half[1] = 0.0f;
+    } else {
+        struct rf_a8 *block = (struct rf_a8 *)blocks + b;
+        block->d = block->d_sum = 0.0f;
+    }
+}
+
 /* The reference's results without bias, [MOST_ROWS][m], for each part of k: the other parts' blocks
  * count nothing, because their scales are zero. The sums of the parts are added in order. */
-static void reference_a8(const struct layer *layer, float *y)
+static void reference(const struct layer *layer, int in_16, float *y)
 {
     const struct rf_kernels *kernels = rf_kernels(RF_TIER_SCALAR);
-    size_t stride = rf_a8_stride(layer->k), pairs = (layer->k + 63) / 64,
+    enum rf_operand operand = in_16 ? RF_OPERAND_A16 : RF_OPERAND_A8;
+    size_t of_row = kernels->packed_bytes[operand](1, layer->k), pairs = (layer->k + 63) / 64,
            parts = (size_t)gpu_parts(layer->m), each = (pairs + parts - 1) / parts;
-    struct rf_a8 *x = host_memory(MOST_ROWS * stride * sizeof *x),
-                 *part = host_memory(MOST_ROWS * stride * sizeof *x);
+    char *x = host_memory(MOST_ROWS * of_row), *part = host_memory(MOST_ROWS * of_row);
     float *sums = host_memory(MOST_ROWS * layer->m * sizeof *sums);
     for (size_t i = 0; i < MOST_ROWS; i++)
-        kernels->pack[RF_OPERAND_A8](
+        kernels->pack[operand](
             &(struct rf_pack_args){x, i, layer->k, layer->x + i * layer->k, 0, layer->k});
     for (size_t p = 0; p < parts; p++) {
-        memcpy(part, x, MOST_ROWS * stride * sizeof *x);
+        memcpy(part, x, MOST_ROWS * of_row);
         for (size_t i = 0; i < MOST_ROWS; i++)
             for (size_t b = 0; b < layer->k / 32; b++)
-                if (b / 2 / each != p) part[i * stride + b].d = part[i * stride + b].d_sum = 0.0f;
+                if (b / 2 / each != p) drop(part + i * of_row, b, in_16);
         const struct rf_linear_args args = {.y = sums,
                                             .ldy = layer->m,
                                             .w = layer->weights,
@@ -159,7 +172,7 @@ static void reference_a8(const struct layer *layer, float *y)
                                             .m = layer->m,
                                             .n = MOST_ROWS,
                                             .k = layer->k};
-        kernels->linear[layer->format](&args);
+        (in_16 ? kernels->linear_a16 : kernels->linear)[layer->format](&args);
         for (size_t i = 0; i < MOST_ROWS * layer->m; i++) y[i] = p ? y[i] + sums[i] : sums[i];
     }
     free(x);
@@ -167,50 +180,15 @@ static void reference_a8(const struct layer *layer, float *y)
     free(sums);
 }
 
-/* The weights [k][m], rounded to BF16. Of panels: the reference's products with rows of a unit
- * matrix, which are exact in 16 bits. */
-static float *weights_of(const struct layer *layer)
-{
-    const struct rf_kernels *kernels = rf_kernels(RF_TIER_SCALAR);
-    float *weights = host_memory(layer->k * layer->m * sizeof *weights),
-          *unit = host_memory(layer->k * sizeof *unit);
-    void *packed = host_memory(kernels->packed_bytes[RF_OPERAND_A16](1, layer->k));
-    for (size_t j = 0; j < layer->k; j++) {
-        float *y = weights + j * layer->m;
-        const struct rf_linear_args args = {.y = y,
-                                            .ldy = layer->m,
-                                            .w = layer->weights,
-                                            .ldw = layer->ldw,
-                                            .x = packed,
-                                            .m = layer->m,
-                                            .n = 1,
-                                            .k = layer->k};
-        unit[j] = 1.0f;
-        if (layer->format != RF_FORMAT_BF16) {
-            kernels->pack[RF_OPERAND_A16](
-                &(struct rf_pack_args){packed, 0, layer->k, unit, 0, layer->k});
-            kernels->linear_a16[layer->format](&args);
-        }
-        unit[j] = 0.0f;
-        for (size_t r = 0; r < layer->m; r++)
-            y[r] = layer->format == RF_FORMAT_BF16
-                       ? rf_bf16_to_f32(((const uint16_t *)layer->weights)[r * layer->k + j])
-                       : rf_bf16_to_f32(rf_f32_to_bf16(y[r]));
-    }
-    free(unit);
-    free(packed);
-    return weights;
-}
-
 /* In double, of rows rounded to BF16; and how large the products are. */
 static void reference_bf16(const struct layer *layer, double *y, double *size)
 {
-    float *weights = weights_of(layer);
+    const uint16_t *weights = layer->weights;
     for (size_t i = 0; i < MOST_ROWS; i++)
         for (size_t r = 0; r < layer->m; r++) {
             double sum = 0, squares = 0;
             for (size_t j = 0; j < layer->k; j++) {
-                double product = (double)weights[j * layer->m + r] *
+                double product = (double)rf_bf16_to_f32(weights[r * layer->k + j]) *
                                  (double)rf_bf16_to_f32(rf_f32_to_bf16(layer->x[i * layer->k + j]));
                 sum += product;
                 squares += product * product;
@@ -218,7 +196,48 @@ static void reference_bf16(const struct layer *layer, double *y, double *size)
             y[i * layer->m + r] = sum;
             size[i * layer->m + r] = sqrt(squares);
         }
-    free(weights);
+}
+
+/* A row as the device takes it. */
+struct device_row {
+    struct gpu_rows *rows; /* in the host's memory */
+    size_t row;
+};
+
+static void put_block(const struct device_row *to, size_t b, const int *q, float d)
+{
+    const struct gpu_rows *rows = to->rows;
+    float sums[2] = {0.0f, 0.0f};
+    size_t pairs = (size_t)rows->pairs, codes = gpu_row_place(to->row, pairs, b / 2) * 64,
+           scales = gpu_row_place(to->row, pairs * 2, b) * 2;
+    for (size_t j = 0; j < 32; j++) {
+        size_t at = codes + j % 16 / 4 * 16 + b % 2 * 8 + j / 16 * 4 + j % 4;
+        rows->codes[at] = (int8_t)(rows->low ? (q[j] - (q[j] & 255)) / 256 : q[j]);
+        if (rows->low) rows->low[at] = (uint8_t)(q[j] & 255);
+        sums[j / 16] += (float)q[j];
+    }
+    rows->scales[scales] = d;
+    rows->scales[scales + 1] = sums[0] + sums[1];
+    rows->halves[scales] = sums[0];
+    rows->halves[scales + 1] = sums[1];
+}
+
+static void put_row(const struct layer *layer, size_t i, const struct device_row *to)
+{
+    enum rf_operand operand = to->rows->low ? RF_OPERAND_A16 : RF_OPERAND_A8;
+    const struct rf_kernels *kernels = rf_kernels(RF_TIER_SCALAR);
+    void *blocks = host_memory(kernels->packed_bytes[operand](1, layer->k));
+    kernels->pack[operand](
+        &(struct rf_pack_args){blocks, 0, layer->k, layer->x + i * layer->k, 0, layer->k});
+    for (size_t b = 0; b < layer->k / 32; b++) {
+        const struct rf_a16 *in_16 = (const struct rf_a16 *)blocks + b;
+        const struct rf_a8 *in_8 = (const struct rf_a8 *)blocks + b;
+        int q[32];
+        for (size_t j = 0; j < 32; j++) /* of four: 0, 2, 1, 3 */
+            q[j] = to->rows->low ? in_16->q[j - j % 4 + (j % 4 >> 1 | (j & 1) << 1)] : in_8->q[j];
+        put_block(to, b, q, to->rows->low ? in_16->d : in_8->d);
+    }
+    free(blocks);
 }
 
 /* The device's results for the first n rows. */
@@ -226,37 +245,34 @@ static void run(const struct layer *layer, int32_t n, int in_16, int adds, float
 {
     const struct gpu_launch launch = {NULL, 0};
     int32_t pairs = (int32_t)(layer->k + 63) / 64, k = (int32_t)layer->k;
-    size_t padded = (size_t)pairs * 64, bytes = (size_t)n * layer->m * sizeof *y;
-    struct gpu_rows x = {.width = k, .pairs = pairs};
-    uint16_t *bf16 = host_memory((size_t)n * padded * sizeof *bf16);
-    int8_t *codes = host_memory((size_t)n * padded);
-    struct scale {
-        float d;
-        int16_t sums[2]; /* of all codes, of the second half */
-    } *scales = host_memory((size_t)n * padded / 32 * sizeof *scales);
+    size_t bytes = (size_t)n * layer->m * sizeof *y,
+           all =
+               (size_t)(n + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * (size_t)pairs * 64,
+           scales = all / 32 * 2 * sizeof(float);
+    struct gpu_rows host = {.bf16 = host_memory(all * sizeof *host.bf16),
+                            .codes = host_memory(all),
+                            .low = in_16 ? host_memory(all) : NULL,
+                            .scales = host_memory(scales),
+                            .halves = host_memory(scales),
+                            .width = k,
+                            .pairs = pairs};
     for (size_t i = 0; i < (size_t)n; i++) {
+        const struct device_row row = {&host, i};
         for (size_t j = 0; j < layer->k; j++)
-            bf16[i * padded + j] = rf_f32_to_bf16(layer->x[i * layer->k + j]);
-        if (layer->format == RF_FORMAT_BF16) continue;
-        struct rf_a8 *blocks = host_memory(rf_a8_stride(layer->k) * sizeof *blocks);
-        rf_kernels(RF_TIER_SCALAR)
-            ->pack[RF_OPERAND_A8](
-                &(struct rf_pack_args){blocks, 0, layer->k, layer->x + i * layer->k, 0, layer->k});
-        for (size_t b = 0; b < layer->k / 32; b++) {
-            struct scale *scale = &scales[i * padded / 32 + b];
-            scale->d = blocks[b].d;
-            for (size_t j = 0; j < 32; j++) {
-                codes[i * padded + b / 2 * 64 + j % 16 / 4 * 16 + b % 2 * 8 + j / 16 * 4 + j % 4] =
-                    blocks[b].q[j];
-                scale->sums[0] = (int16_t)(scale->sums[0] + blocks[b].q[j]);
-                if (j >= 16) scale->sums[1] = (int16_t)(scale->sums[1] + blocks[b].q[j]);
-            }
-        }
-        free(blocks);
+            host.bf16[gpu_row_place(i, (size_t)pairs * 2, j / 32) * 32 + j % 32] =
+                rf_f32_to_bf16(layer->x[i * layer->k + j]);
+        if (layer->format != RF_FORMAT_BF16) put_row(layer, i, &row);
     }
-    x.bf16 = device_memory(bf16, (size_t)n * padded * sizeof *bf16);
-    x.codes = device_memory(codes, (size_t)n * padded);
-    x.scales = device_memory(scales, (size_t)n * padded / 32 * sizeof *scales);
+    const struct gpu_rows x = {
+        .bf16 = device_memory(host.bf16, all * sizeof *host.bf16),
+        .arranged =
+            has_wgmma ? device_memory(NULL, gpu_arranged_bytes((size_t)n, (size_t)pairs)) : NULL,
+        .codes = device_memory(host.codes, all),
+        .low = in_16 ? device_memory(host.low, all) : NULL,
+        .scales = device_memory(host.scales, scales),
+        .halves = device_memory(host.halves, scales),
+        .width = k,
+        .pairs = pairs};
     float *bias = device_memory(layer->bias, layer->m * sizeof *bias),
           *result = device_memory(adds ? layer->start : NULL, bytes);
     const struct gpu_linear args = {
@@ -265,17 +281,18 @@ static void run(const struct layer *layer, int32_t n, int in_16, int adds, float
         .k = k,
         .n_matrices = 1,
         .accumulate = adds,
-        .in_16 = in_16,
         .parts = gpu_parts(layer->m),
         .matrices = {{layer->tiles, adds ? bias : NULL, result, (int32_t)layer->m}},
         .x = x};
     MUST_RUN(gpu_linear(&launch, &args));
     MUST_RUN(cudaMemcpy(y, result, bytes, cudaMemcpyDeviceToHost));
-    void *const memory[] = {x.bf16, x.codes, x.scales, bias, result};
+    void *const memory[] = {x.bf16, x.arranged, x.codes, x.low, x.scales, x.halves, bias, result};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
-    free(bf16);
-    free(codes);
-    free(scales);
+    free(host.bf16);
+    free(host.codes);
+    free(host.low);
+    free(host.scales);
+    free(host.halves);
 }
 
 static void check_layer(int format, int in_16, size_t m, size_t k)
@@ -286,18 +303,18 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
     size_t n = MOST_ROWS * m;
     float *wanted = host_memory(n * sizeof *wanted), *got = host_memory(n * sizeof *got),
           *added = host_memory(n * sizeof *added);
-    if (format == RF_FORMAT_BF16 || in_16) {
+    if (format == RF_FORMAT_BF16) {
         double *exact = host_memory(n * sizeof *exact), *size = host_memory(n * sizeof *size);
         reference_bf16(&layer, exact, size);
         run(&layer, MOST_ROWS, in_16, 0, wanted);
         for (size_t i = 0; i < n; i++)
             CHECK_MSG(fabs((double)wanted[i] - exact[i]) <= 8e-6 * size[i] + 1e-30,
-                      "%s in 16 bits, %zu x %zu: result %zu is %.9g, not %.9g", name, m, k, i,
+                      "%s, %zu x %zu: result %zu is %.9g, not %.9g", name, m, k, i,
                       (double)wanted[i], exact[i]);
         free(exact);
         free(size);
     } else {
-        reference_a8(&layer, wanted);
+        reference(&layer, in_16, wanted);
     }
     for (size_t c = 0; c < sizeof row_counts / sizeof *row_counts; c++) {
         size_t rows = (size_t)row_counts[c];
@@ -305,8 +322,9 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
         size_t off = 0;
         while (off < rows * m && got[off] == wanted[off]) off++;
         CHECK_MSG(off == rows * m,
-                  "%s, %zu x %zu, %zu rows: result %zu of row %zu is %.9g, not %.9g", name, m, k,
-                  rows, off % m, off / m, (double)got[off], (double)wanted[off]);
+                  "%s x %d bits, %zu x %zu, %zu rows: result %zu of row %zu is %.9g, not %.9g",
+                  name, in_16 ? 16 : 8, m, k, rows, off % m, off / m, (double)got[off],
+                  (double)wanted[off]);
         run(&layer, row_counts[c], in_16, 1, added);
         for (off = 0; off < rows * m; off++)
             if (added[off] != layer.start[off] + (wanted[off] + layer.bias[off % m])) break;
@@ -327,12 +345,15 @@ int main(void)
         fprintf(stderr, "skipped: no CUDA device\n");
         return 77;
     }
+    struct cudaDeviceProp properties;
+    MUST_RUN(cudaGetDeviceProperties(&properties, 0));
+    has_wgmma = properties.major == 9 && properties.minor == 0;
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             size_t unit = format ? rf_panel_layout((enum rf_format)format)->unit : 1;
             size_t m = shapes[s][0], k = shapes[s][1];
             check_layer(format, 0, m, unit <= 32 && s % 2 ? k - 32 : k);
-            if (format && k <= 512) check_layer(format, 1, m, k);
+            if (format) check_layer(format, 1, m, k);
         }
     check_layer(RF_FORMAT_BF16, 0, 61, 72);
     check_layer(RF_FORMAT_BF16, 0, GPU_FEW_ROWS + 20, 192);
