@@ -1,6 +1,6 @@
 // Linear layers on tensor cores. The 16 rows of a tile are operand A, 8 rows of activations are
-// operand B, so 1 to 8 rows cost the same, and all numbers of rows take the same instructions in
-// the same order.
+// operand B, and all numbers of rows take their sums in the same order. Where integers are exact,
+// or wgmma has the same bits (wide.cu), other instructions may give the products.
 #include "gpu/formats.cuh"
 
 // ---- what both kinds of weights share ----
@@ -74,10 +74,7 @@ template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes(size_
 // Keeps a number in a register, where the compiler would compute it again in each loop.
 template <typename T> __device__ inline T kept(T x)
 {
-    if constexpr (sizeof x == 8)
-        asm volatile("mov.u64 %0, %0;" : "+l"(x));
-    else
-        asm volatile("mov.u32 %0, %0;" : "+r"(x));
+    asm volatile("mov.b32 %0, %0;" : "+r"(x));
     return x;
 }
 
@@ -104,32 +101,38 @@ __device__ inline uint32_t load_shared_1(uint32_t at)
     return v;
 }
 
-// Copies by a warp of a multiple of 16 bytes. From sm_90 on, one lane asks the copy engine, which
-// tells a barrier; before, each lane copies and waits for its own copies.
-struct copier {
+#if __CUDA_ARCH__ >= 900
+static constexpr bool HAS_COPY_ENGINE = true;
+#else
+static constexpr bool HAS_COPY_ENGINE = false;
+#endif
+
+// Copies by a warp of a multiple of 16 bytes. One lane asks the copy engine, which tells a barrier;
+// or each lane copies, and waits for its own copies.
+template <bool BY_ENGINE> struct copier {
     uint32_t barrier;
     int lane;
 
     __device__ void copy(uint32_t to, const char *from, uint32_t bytes) const
     {
-#if __CUDA_ARCH__ >= 900
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
-            "%2, [%3];" ::"r"(to),
-            "l"(from), "r"(bytes), "r"(barrier)
-            : "memory");
-#else
-        for (uint32_t i = lane * 16; i < bytes; i += WARP * 16)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i)
+        if constexpr (BY_ENGINE)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                         "[%1], %2, [%3];" ::"r"(to),
+                         "l"(from), "r"(bytes), "r"(barrier)
                          : "memory");
-#endif
+        else
+            for (uint32_t i = lane * 16; i < bytes; i += WARP * 16)
+                asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + i),
+                             "l"(from + i)
+                             : "memory");
     }
 };
 
 // A warp's steps [next, end) of weights: STAGES groups of them lie in shared memory or are on their
 // way. SOURCE: `steps` of a group, at most `bytes`; bytes_of(step, n) and copy(copier, to, step, n)
-// of n steps.
+// of n steps; `by_engine`: many small copies are the engine's, where there is one.
 template <typename SOURCE, int STAGES> struct ring {
+    static constexpr bool BY_ENGINE = HAS_COPY_ENGINE && SOURCE::by_engine;
     SOURCE source;
     uint32_t base, barriers, parity;
     int next, end, lane, slot;
@@ -140,33 +143,32 @@ template <typename SOURCE, int STAGES> struct ring {
         uint32_t memory = (uint32_t)__cvta_generic_to_shared(shared), warp = threadIdx.x / WARP;
         lane = kept((int)threadIdx.x % WARP);
         base = kept(memory + BARRIER_BYTES + warp * STAGES * SOURCE::bytes);
-        barriers = kept(memory + warp * STAGES * 8);
-#if __CUDA_ARCH__ >= 900
-        if (lane == 0)
-            for (int i = 0; i < STAGES; i++)
+        barriers = memory + warp * STAGES * 8;
+        if constexpr (BY_ENGINE) {
+            barriers = kept(barriers);
+            for (int i = 0; lane == 0 && i < STAGES; i++)
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + i * 8));
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        __syncwarp();
-#endif
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            __syncwarp();
+        }
 #pragma unroll
         for (int i = 0; i < STAGES - 1; i++) fetch(i);
     }
     __device__ void fetch(int to)
     {
         int n = min(end - next, (int)SOURCE::steps);
-        const struct copier copier = {barriers + to * 8, lane};
-#if __CUDA_ARCH__ >= 900
-        if (n > 0 && lane == 0) {
-            asm volatile(
-                "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(copier.barrier),
-                "r"(source.bytes_of(next, n))
-                : "memory");
+        const struct copier<BY_ENGINE> copier = {
+            barriers + to * 8, lane
+        };
+        if (n > 0 && (!BY_ENGINE || lane == 0)) {
+            if constexpr (BY_ENGINE)
+                asm volatile(
+                    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(copier.barrier),
+                    "r"(source.bytes_of(next, n))
+                    : "memory");
             source.copy(copier, base + to * SOURCE::bytes, next, n);
         }
-#else
-        if (n > 0) source.copy(copier, base + to * SOURCE::bytes, next, n);
-        asm volatile("cp.async.commit_group;");
-#endif
+        if constexpr (!BY_ENGINE) asm volatile("cp.async.commit_group;");
         next += SOURCE::steps;
     }
     // Where the next group lies. The memory of the one before is filled again.
@@ -174,16 +176,16 @@ template <typename SOURCE, int STAGES> struct ring {
     {
         __syncwarp();
         fetch(slot == 0 ? STAGES - 1 : slot - 1);
-#if __CUDA_ARCH__ >= 900
-        asm volatile("{\n.reg .pred done;\nagain:\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                     "@!done bra again;\n}" ::"r"(barriers + slot * 8),
-                     "r"(parity)
-                     : "memory");
-#else
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
-        __syncwarp();
-#endif
+        if constexpr (BY_ENGINE) {
+            asm volatile("{\n.reg .pred done;\nagain:\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                         "@!done bra again;\n}" ::"r"(barriers + slot * 8),
+                         "r"(parity)
+                         : "memory");
+        } else {
+            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+            __syncwarp();
+        }
         uint32_t taken = base + slot * SOURCE::bytes;
         slot = slot + 1 == STAGES ? 0 : slot + 1;
         if (slot == 0) parity ^= 1;
@@ -204,6 +206,7 @@ __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint3
 
 // A step is 32 values of k.
 template <int TILES> struct bf16_source {
+    static constexpr bool by_engine = false; // lanes are faster: copies are few
     static constexpr int steps = 2, of_step = 1024, bytes = TILES * steps * of_step;
     const char *tiles[TILES];
 
@@ -211,7 +214,8 @@ template <int TILES> struct bf16_source {
     {
         return TILES * n * of_step;
     }
-    __device__ void copy(const struct copier &copier, uint32_t to, int step, int n) const
+    template <typename COPIER>
+    __device__ void copy(const COPIER &copier, uint32_t to, int step, int n) const
     {
 #pragma unroll
         for (int m = 0; m < TILES; m++)
@@ -342,6 +346,7 @@ template <int FORMAT> struct pair_data {
 
 // A step is a pair of blocks. A group has its codes, its scales and those of its units.
 template <int FORMAT> struct panel_source {
+    static constexpr bool by_engine = true;
     static constexpr int bits = format_traits<FORMAT>::bits, steps = bits == 4 ? 4 : 2,
                          codes = bits * 128, scales = 8 * (int)gpu_scale_bytes(FORMAT),
                          units = 8 * (int)gpu_unit_bytes(FORMAT), scales_at = steps * codes,
@@ -360,7 +365,8 @@ template <int FORMAT> struct panel_source {
     {
         return n * (codes + scales) + units_of(pair, n) * units;
     }
-    __device__ void copy(const struct copier &copier, uint32_t to, int pair, int n) const
+    template <typename COPIER>
+    __device__ void copy(const COPIER &copier, uint32_t to, int pair, int n) const
     {
         copier.copy(to, tile + (size_t)pair * codes, n * codes);
         copier.copy(to + scales_at, tile_scales + (size_t)pair * scales, n * scales);
@@ -813,13 +819,14 @@ static cudaError_t launch_one(const struct gpu_launch *launch, const struct gpu_
 template <int FORMAT, bool IN_16>
 static cudaError_t choose_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
+    // Stages and sums take 99 KB at most, which all devices have.
     if constexpr (!IN_16 && format_traits<FORMAT>::group == RF_BLOCK)
         if (args->n == 1)
-            return args->parts == GPU_MORE_PARTS ? launch_one<FORMAT, 16, 3, 1>(launch, args)
+            return args->parts == GPU_MORE_PARTS ? launch_one<FORMAT, 16, 2, 1>(launch, args)
                                                  : launch_one<FORMAT, 8, 2, 4>(launch, args);
     if (args->parts == GPU_MORE_PARTS) {
-        if (args->n <= 8) return launch_panels<FORMAT, IN_16, 16, 1, 3, 1>(launch, args);
-        if (args->n <= 16) return launch_panels<FORMAT, IN_16, 16, 2, 3, 1>(launch, args);
+        if (args->n <= 8) return launch_panels<FORMAT, IN_16, 16, 1, 2, 1>(launch, args);
+        if (args->n <= 16) return launch_panels<FORMAT, IN_16, 16, 2, 2, 1>(launch, args);
         return launch_panels<FORMAT, IN_16, 16, 8, 2, 1>(launch, args);
     }
     if (args->n <= 8) return launch_panels<FORMAT, IN_16, 8, 1, 3, 3>(launch, args);
@@ -836,8 +843,12 @@ static cudaError_t choose_bf16(const struct gpu_launch *launch, const struct gpu
         if (args->n <= 16) return launch_bf16<16, 1, 2, 3, 2>(launch, args);
         return launch_bf16<16, 1, 8, 2, 1>(launch, args);
     }
-    if (args->n <= 8) return launch_bf16<8, 1, 1, 3, 4>(launch, args);
-    if (args->n <= 16) return launch_bf16<8, 1, 2, 3, 3>(launch, args);
+    if (args->n <= 8)
+        return args->k <= 4096 ? launch_bf16<8, 1, 1, 2, 4>(launch, args)
+                               : launch_bf16<8, 1, 1, 3, 4>(launch, args);
+    if (args->n <= 16)
+        return args->k <= 8192 ? launch_bf16<8, 1, 2, 2, 3>(launch, args)
+                               : launch_bf16<8, 1, 2, 3, 3>(launch, args);
     if (args->n <= 32) return launch_bf16<8, 2, 4, 2, 2>(launch, args);
     return launch_bf16<8, 2, 8, 2, 1>(launch, args);
 }
