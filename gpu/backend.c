@@ -134,7 +134,7 @@ int gpu_open(struct rf_backend **backend, const struct rf_backend_options *optio
         (struct rf_backend){.ops = &ops, .allocator = allocator, .first_above = first_above};
     made->device = device;
     made->overlap = properties.major >= 9;
-    made->has_wgmma = properties.major == 9 && properties.minor == 0;
+    made->has_wgmma = gpu_has_wide(properties.major, properties.minor);
     gpu_enter(&made->base);
     code = gpu_check(keep_memory(device), "the memory pool", error);
     if (!code)

@@ -168,7 +168,9 @@ struct gpu_linear {
     struct gpu_rows x;
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
-/* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. On sm_90 only. */
+/* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. Where gpu_has_wide says so: on a
+ * device of compute capability 9.0, if the kernels were built for 90a. */
+int gpu_has_wide(int major, int minor);
 cudaError_t gpu_linear_wide(const struct gpu_launch *launch, const struct gpu_linear *args);
 size_t gpu_arranged_bytes(size_t rows, size_t pairs);
 

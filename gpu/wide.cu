@@ -237,6 +237,15 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
+extern "C" int gpu_has_wide(int major, int minor)
+{
+#ifdef GPU_HAS_WGMMA
+    return major == 9 && minor == 0;
+#else
+    return 0;
+#endif
+}
+
 extern "C" size_t gpu_arranged_bytes(size_t rows, size_t pairs)
 {
     return (rows + WIDE - 1) / WIDE * pairs * 2 * GROUP_BYTES;

@@ -151,18 +151,19 @@ static void measure_linear(int format, int32_t m, int32_t k)
     for (int i = 1; i < 4; i++)
         MUST_RUN(cudaMemset(memory[i], 0, (size_t)512 * (size_t)pairs * 32));
     layers.tiles = memory[0];
-    layers.args = (struct gpu_linear){.format = format,
-                                      .k = k,
-                                      .n_matrices = 1,
-                                      .parts = gpu_parts((size_t)m),
-                                      .matrices = {{.y = memory[4], .rows = m}},
-                                      .x = {.bf16 = memory[1],
-                                            .arranged = properties.major == 9 ? memory[5] : NULL,
-                                            .codes = memory[2],
-                                            .scales = memory[3],
-                                            .halves = memory[3],
-                                            .width = k,
-                                            .pairs = pairs}};
+    layers.args = (struct gpu_linear){
+        .format = format,
+        .k = k,
+        .n_matrices = 1,
+        .parts = gpu_parts((size_t)m),
+        .matrices = {{.y = memory[4], .rows = m}},
+        .x = {.bf16 = memory[1],
+              .arranged = gpu_has_wide(properties.major, properties.minor) ? memory[5] : NULL,
+              .codes = memory[2],
+              .scales = memory[3],
+              .halves = memory[3],
+              .width = k,
+              .pairs = pairs}};
     printf("%-6s %5d x %5d:", rf_panel_layout((enum rf_format)format)->name, m, k);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         layers.args.n = rows[r];

@@ -347,7 +347,7 @@ int main(void)
     }
     struct cudaDeviceProp properties;
     MUST_RUN(cudaGetDeviceProperties(&properties, 0));
-    has_wgmma = properties.major == 9 && properties.minor == 0;
+    has_wgmma = gpu_has_wide(properties.major, properties.minor);
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             size_t unit = format ? rf_panel_layout((enum rf_format)format)->unit : 1;
