@@ -1,13 +1,11 @@
-#define _GNU_SOURCE
 #include "platform/cpu.h"
 
 #include <cpuid.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "platform/memory.h"
+#include "platform/process.h"
 #include "platform/topology.h"
 
 static const char *const tier_names[] = {"scalar",      "avx2",   "avxvnni",
@@ -41,8 +39,6 @@ static int all(uint64_t value, uint64_t mask)
 
 #define BIT(n) (1u << (n))
 
-enum { REQUEST_STATE = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
-
 int rf_cpu_has_tier(enum rf_tier tier)
 {
     if (tier == RF_TIER_SCALAR) return 1;
@@ -69,8 +65,7 @@ int rf_cpu_has_tier(enum rf_tier tier)
 
     if (!all(saved, 0x60000) || !all(d7, BIT(22) | BIT(24) | BIT(25)))
         return 0; /* tile state; BF16, TILE, INT8 */
-    /* Linux allows the tiles' large state only on request. One request holds for all threads. */
-    return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+    return rf_process_ask_tiles();
 }
 
 int rf_cpu_needs_evex(void)

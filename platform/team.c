@@ -8,24 +8,16 @@
  * worker spins for some microseconds and then sleeps. OpenMP still starts and ends the threads, so
  * that its limits, its binding and the tools that follow it (ThreadSanitizer's libarcher) hold for
  * them. */
-#define _GNU_SOURCE
 #include "platform/team.h"
 
 #include <assert.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <omp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/threads.h"
 
 /* Chosen by hand; docs/cores.md has measured results. */
 static const double REDEAL = 0.5e-3; /* seconds of work between corrections of the shares */
@@ -33,10 +25,8 @@ static const double REDEAL = 0.5e-3; /* seconds of work between corrections of t
  * passes are long enough for the shares to be wrong by their end. */
 static const double TAIL = 1.0 / 16, PROMPT_TAIL = 0.5;
 enum {
-    GROUP = 4,     /* workers that meet at one counter */
-    SPINS = 2000,  /* reads of a word before sleeping: 50 to 100 microseconds */
-    MASK_SETS = 4, /* of 1024 CPUs each, in an affinity mask */
-    MASK_BYTES = MASK_SETS * sizeof(cpu_set_t)
+    GROUP = 4,    /* workers that meet at one counter */
+    SPINS = 2000, /* reads of a word before sleeping: 50 to 100 microseconds */
 };
 
 /* Written by one worker while it works; read by the last worker to arrive at a barrier. */
@@ -80,7 +70,7 @@ struct rf_team {
     _Atomic int leave;
 
     int binds;
-    cpu_set_t masks[RF_CORE_KINDS][MASK_SETS], callers[MASK_SETS];
+    struct rf_cpu_set masks[RF_CORE_KINDS], callers;
 
     /* The current run. */
     rf_team_fn fn;
@@ -97,11 +87,6 @@ struct rf_team {
     } barrier;
 };
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
-{
-    syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
-}
-
 /* Waits until the word is no longer `old`. */
 static void wait_for_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *sleepers,
                             int spins)
@@ -111,20 +96,14 @@ static void wait_for_change(_Atomic uint32_t *word, uint32_t old, _Atomic uint32
         __builtin_ia32_pause();
     }
     atomic_fetch_add(sleepers, 1);
-    while (atomic_load(word) == old) futex(word, FUTEX_WAIT_PRIVATE, old);
+    while (atomic_load(word) == old) rf_word_wait(word, old);
     atomic_fetch_sub(sleepers, 1);
 }
 
 static void change(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
 {
     atomic_fetch_add(word, 1);
-    if (atomic_load(sleepers)) futex(word, FUTEX_WAKE_PRIVATE, INT_MAX);
-}
-
-static void bind_to(const cpu_set_t *mask)
-{
-    /* It fails when the cores have gone since the plan was made; then any other will do. */
-    sched_setaffinity(0, MASK_BYTES, mask);
+    if (atomic_load(sleepers)) rf_word_wake(word);
 }
 
 /* The loop of each worker except the caller. */
@@ -132,8 +111,8 @@ static void serve(struct rf_team *team, int index)
 {
     char name[16];
     snprintf(name, sizeof name, "riffle/%hu", (unsigned short)index);
-    pthread_setname_np(pthread_self(), name);
-    if (team->binds) bind_to(team->masks[team->slots[index].kind]);
+    rf_thread_set_name(name);
+    if (team->binds) rf_thread_set_cpus(&team->masks[team->slots[index].kind]);
     struct gate *gate = &team->gates[index];
     int spins = 0;
     for (uint32_t calls = 0;; calls++) {
@@ -156,7 +135,7 @@ static void *host(void *argument)
     {
         if (omp_get_thread_num() == 0) {
             atomic_store(&team->threads, (uint32_t)omp_get_num_threads());
-            futex(&team->threads, FUTEX_WAKE_PRIVATE, 1);
+            rf_word_wake(&team->threads);
         }
         serve(team, omp_get_thread_num() + 1);
     }
@@ -190,28 +169,15 @@ static int probe_threads(int n, const struct rf_allocator *allocator, struct rf_
     return 0;
 }
 
-/* Workers block all signals except those of faults, which leaves them to the program's threads. */
-static int start_host(struct rf_team *team)
-{
-    static const int faults[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGSYS};
-    sigset_t ours, callers;
-    sigfillset(&ours);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&ours, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &ours, &callers);
-    int failed = pthread_create(&team->host, NULL, host, team);
-    pthread_sigmask(SIG_SETMASK, &callers, NULL);
-    return failed;
-}
-
 static int start(struct rf_team *team, struct rf_error *error)
 {
     int code = probe_threads(team->size - 1, team->allocator, error);
     if (code) return code;
-    if (start_host(team) != 0)
+    if (rf_thread_start(&team->host, host, team) != 0)
         return rf_fail(error, RF_ERR_SYSTEM, "threads: the system started 1 of %d worker threads",
                        team->size);
     team->has_host = 1;
-    while (atomic_load(&team->threads) == 0) futex(&team->threads, FUTEX_WAIT_PRIVATE, 0);
+    while (atomic_load(&team->threads) == 0) rf_word_wait(&team->threads, 0);
     /* OMP_THREAD_LIMIT and OMP_DYNAMIC can make them fewer than asked for. */
     team->size = 1 + (int)atomic_load(&team->threads);
     if (team->places > team->size) team->places = team->size;
@@ -222,9 +188,8 @@ static int start(struct rf_team *team, struct rf_error *error)
 /* Hardware threads that the caller, and workers that are not bound, may run on. */
 static int usable_cpus(void)
 {
-    cpu_set_t mask[MASK_SETS];
-    if (sched_getaffinity(0, MASK_BYTES, mask) != 0) return INT_MAX;
-    return CPU_COUNT_S(MASK_BYTES, mask);
+    struct rf_cpu_set set;
+    return rf_thread_get_cpus(&set) == 0 ? rf_cpu_set_count(&set) : INT_MAX;
 }
 
 static void seat(struct rf_team *team, const struct rf_plan *plan)
@@ -235,8 +200,7 @@ static void seat(struct rf_team *team, const struct rf_plan *plan)
         team->slots[i].kind = seat->kind;
         /* A worker without a core of its own shares the cores of its kind. */
         if (seat->cpu >= 0)
-            CPU_SET_S((size_t)plan->topology.cpus[seat->cpu].cpu, MASK_BYTES,
-                      team->masks[seat->kind]);
+            rf_cpu_set_add(&team->masks[seat->kind], plan->topology.cpus[seat->cpu].cpu);
     }
     int usable = usable_cpus();
     team->places = team->binds || plan->n_placed < usable ? plan->n_placed : usable;
@@ -386,10 +350,10 @@ static void run(struct rf_team *team, int count, rf_team_fn fn, void *argument)
     }
     if (team->binds) {
         /* The caller's thread gets its own mask back. */
-        int known = sched_getaffinity(0, MASK_BYTES, team->callers) == 0;
-        if (known) bind_to(team->masks[team->slots[0].kind]);
+        int known = rf_thread_get_cpus(&team->callers) == 0;
+        if (known) rf_thread_set_cpus(&team->masks[team->slots[0].kind]);
         fn(argument, &worker);
-        if (known) bind_to(team->callers);
+        if (known) rf_thread_set_cpus(&team->callers);
     } else {
         fn(argument, &worker);
     }

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "platform/topology.h"
 
 #include <ctype.h>
@@ -6,32 +5,26 @@
 #include <hwloc.h>
 #include <limits.h>
 #include <omp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "platform/core_kinds.h"
+#include "platform/process.h"
 #include "platform/quota.h"
+#include "platform/threads.h"
 
 enum { MOST_CPUS = 1 << 16 };
 
 void rf_topology_silence(void)
 {
-    setenv("HWLOC_HIDE_ERRORS", "2", 1);
+    rf_environment_set("HWLOC_HIDE_ERRORS", "2");
 }
 
 void rf_topology_free(struct rf_topology *topology)
 {
     if (topology->cpus) rf_free(topology->allocator, topology->cpus);
     *topology = (struct rf_topology){0};
-}
-
-/* Without /sys, as in some containers, hwloc finds nothing and prints errors. */
-static int has_sysfs(void)
-{
-    return access("/sys/devices/system/cpu", R_OK) == 0;
 }
 
 static const char *environment(const char *name)
@@ -61,29 +54,16 @@ static int by_core(const void *left, const void *right)
     return (a->cpu > b->cpu) - (a->cpu < b->cpu);
 }
 
-/* The process's affinity mask in the kernel's size, to be freed with CPU_FREE; NULL: none. */
-static cpu_set_t *affinity(size_t *bytes)
-{
-    for (size_t cpus = 1024; cpus <= MOST_CPUS; cpus *= 2) {
-        cpu_set_t *set = CPU_ALLOC(cpus);
-        *bytes = CPU_ALLOC_SIZE(cpus);
-        if (!set) return NULL;
-        if (sched_getaffinity(0, *bytes, set) == 0) return set;
-        CPU_FREE(set);
-    }
-    return NULL;
-}
-
 static int read_affinity(struct rf_topology *topology, struct rf_error *error)
 {
-    size_t bytes = 0;
-    cpu_set_t *set = affinity(&bytes);
-    int n = set ? CPU_COUNT_S(bytes, set) : 1;
+    struct rf_cpu_set set;
+    if (rf_thread_get_cpus(&set) != 0) set = (struct rf_cpu_set){{1}};
+    int n = rf_cpu_set_count(&set);
     topology->cpus = rf_calloc(topology->allocator, (size_t)n, sizeof *topology->cpus,
                                "list of processors", error);
     if (topology->cpus) {
         for (int cpu = 0; topology->n_cpus < n; cpu++) {
-            if (set && !CPU_ISSET_S((size_t)cpu, bytes, set)) continue;
+            if (!rf_cpu_set_has(&set, cpu)) continue;
             int i = topology->n_cpus++;
             topology->cpus[i] =
                 (struct rf_cpu){.cpu = cpu, .core = i, .l2 = -1, .l3 = -1, .is_allowed = 1};
@@ -95,7 +75,6 @@ static int read_affinity(struct rf_topology *topology, struct rf_error *error)
                  "the system does not show its cores here; each processor of the affinity mask is "
                  "taken as one");
     }
-    CPU_FREE(set);
     return topology->cpus ? 0 : RF_ERR_MEMORY;
 }
 
@@ -339,9 +318,7 @@ static int load(hwloc_topology_t hwloc, const char *file, struct rf_error *error
 {
     int refused = file && hwloc_topology_set_xml(hwloc, file) != 0;
     if (refused && errno != EINVAL) { /* EINVAL is about the file's contents */
-        char reason[128];
-        const char *text = strerror_r(errno, reason, sizeof reason);
-        return rf_fail(error, RF_ERR_IO, "HWLOC_XMLFILE: %s: %s", file, text);
+        return rf_fail(error, RF_ERR_IO, "HWLOC_XMLFILE: %s: %s", file, strerror(errno));
     }
     if (!refused && hwloc_topology_load(hwloc) == 0) return 0;
     if (file)
@@ -357,7 +334,7 @@ int rf_topology_read(struct rf_topology *topology, const struct rf_allocator *al
     *topology = (struct rf_topology){.allocator = allocator};
     const char *file = environment("HWLOC_XMLFILE");
     hwloc_topology_t hwloc;
-    if (!file && !has_sysfs()) return read_affinity(topology, error);
+    if (!file && !rf_system_shows_cores()) return read_affinity(topology, error);
     if (hwloc_topology_init(&hwloc) != 0)
         return rf_fail(error, RF_ERR_MEMORY, "no memory for the machine's topology");
     int code = choose_objects(hwloc)
