@@ -36,7 +36,7 @@ struct rf_panels_call {
     size_t units; /* of the format, at least 1 */
 };
 
-typedef void rf_panels_fn(struct rf_panels_call *call);
+typedef void RF_GENERATED rf_panels_fn(struct rf_panels_call *call);
 
 struct rf_panels_kernels {
     struct rf_executable code;

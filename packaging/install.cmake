@@ -36,31 +36,14 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/riffle-config.cmake.in r
   INSTALL_DESTINATION ${RIFFLE_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(riffle-config-version.cmake COMPATIBILITY SameMinorVersion)
 
-# The manual page and the completions come from the program's own table of options. The build runs
-# this program, so it is never instrumented: a sanitizer may not run where compilers do.
-add_executable(riffle_manual ${CMAKE_SOURCE_DIR}/src/manual/main.c
-  ${CMAKE_SOURCE_DIR}/src/manual/page.c ${CMAKE_SOURCE_DIR}/src/manual/completions.c
-  ${CMAKE_SOURCE_DIR}/src/cli/option_table.c)
-target_include_directories(riffle_manual PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-target_link_libraries(riffle_manual PRIVATE riffle_cli_headers)
-target_compile_options(riffle_manual PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
-set(MANUAL ${CMAKE_BINARY_DIR}/manual)
-set(MANUAL_FILES ${MANUAL}/riffle.1 ${MANUAL}/riffle.bash ${MANUAL}/_riffle ${MANUAL}/riffle.fish)
-file(MAKE_DIRECTORY ${MANUAL})
-add_custom_command(OUTPUT ${MANUAL_FILES} VERBATIM
-  COMMAND riffle_manual ${PROJECT_VERSION} ${RIFFLE_DATE} ${MANUAL} DEPENDS riffle_manual)
-add_custom_target(riffle_manual_files ALL DEPENDS ${MANUAL_FILES})
-
+if(NOT WIN32)
+  include(${CMAKE_CURRENT_LIST_DIR}/manual.cmake)
+endif()
 install(TARGETS riffle_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-install(FILES ${MANUAL}/riffle.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
-install(FILES ${MANUAL}/riffle.bash RENAME riffle COMPONENT program
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES ${MANUAL}/_riffle COMPONENT program
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${RIFFLE_ZSH_FOLDER}site-functions)
-install(FILES ${MANUAL}/riffle.fish COMPONENT program
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 install(TARGETS riffle_shared EXPORT riffle-shared
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT library
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
   PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(EXPORT riffle-shared NAMESPACE riffle:: DESTINATION ${RIFFLE_CMAKE_DIR}

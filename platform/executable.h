@@ -6,6 +6,14 @@
 
 #include "base/error.h"
 
+/* Generated functions follow the System V calling convention on every system. On Windows their
+ * callers save what that convention lets them overwrite: rsi, rdi and xmm6 to xmm15. */
+#if defined(_WIN32)
+#    define RF_GENERATED __attribute__((sysv_abi))
+#else
+#    define RF_GENERATED
+#endif
+
 struct rf_executable {
     unsigned char *memory;
     size_t bytes; /* whole pages */

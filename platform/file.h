@@ -93,8 +93,16 @@ int rf_make_folder(const char *path);
 /* Calls `visit` with the name of each entry but "." and "..", in any order. 0, or -1 where the
  * folder cannot be read. */
 int rf_visit_folder(const char *path, void (*visit)(void *user, const char *name), void *user);
-/* Copies the path with the user's home in the place of a leading "~" or "~/". 0, or -1 where no
- * home is known or the path does not fit. */
+/* The last character of the path that separates names ('/'; on Windows also '\\'), or NULL. */
+const char *rf_path_separator(const char *path);
+/* The last name in the path, without separators behind it: *bytes from the result on, 0 if there is
+ * none. */
+const char *rf_path_last(const char *path, size_t *bytes);
+int rf_path_is_absolute(const char *path);
+/* The user's home folder. 0, or -1 where none is known or it does not fit. */
+int rf_home(char *path, size_t cap);
+/* Copies the path with the user's home in the place of a leading "~" or "~/" (Windows: "~\"). 0, or
+ * -1 where no home is known or the path does not fit. */
 int rf_expand_home(const char *path, char *expanded, size_t cap);
 
 #endif

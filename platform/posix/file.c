@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "platform/terminal.h"
+#include "platform/descriptor.h"
 
 int64_t rf_file_bytes(const char *path)
 {
@@ -39,61 +39,36 @@ int rf_same_file(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
-static int64_t file_read(int file, char *data, size_t n)
+int rf_descriptor_open(const char *path)
 {
-    for (;;) {
-        if (rf_interrupts()) return RF_READ_INTERRUPTED;
-        ssize_t got = read(file, data, n);
-        if (got >= 0) return got;
-        if (errno != EINTR) return RF_READ_FAILED;
-    }
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int rf_slurp(const char *path, size_t limit, char **data, size_t *bytes, struct rf_error *error)
+int64_t rf_descriptor_read(int descriptor, void *data, size_t n)
 {
-    const char *name = path ? path : "standard input";
-    int code = RF_OK, file = STDIN_FILENO;
-    size_t count = 0, cap = 65536;
-    *data = NULL;
-    *bytes = 0;
-    if (path) {
-        file = open(path, O_RDONLY | O_CLOEXEC);
-        if (file < 0) return rf_fail(error, RF_ERR_IO, "cannot open %s: %s", name, strerror(errno));
-    }
-    char *block = malloc(cap + 1);
-    if (!block) code = rf_fail(error, RF_ERR_MEMORY, "no memory to read %s", name);
-    while (code == RF_OK) {
-        if (count == cap) {
-            char *larger = realloc(block, 2 * cap + 1);
-            if (!larger) {
-                code = rf_fail(error, RF_ERR_MEMORY,
-                               "no memory to read %s: it has more than %zu bytes", name, cap);
-                break;
-            }
-            block = larger;
-            cap *= 2;
-        }
-        int64_t got = path ? file_read(file, block + count, cap - count)
-                           : rf_stdin_read(block + count, cap - count);
-        if (got == RF_READ_END) break;
-        if (got == RF_READ_INTERRUPTED)
-            code = rf_fail(error, RF_ERR_CANCELLED, "interrupted while reading %s", name);
-        else if (got < 0)
-            code = rf_fail(error, RF_ERR_IO, "cannot read %s: %s", name, strerror(errno));
-        else if ((count += (size_t)got) > limit)
-            code =
-                rf_fail(error, RF_ERR_IO,
-                        "%s has more than %zu bytes, the most that can be read here", name, limit);
-    }
-    if (path) close(file);
-    if (code != RF_OK) {
-        free(block);
-        return code;
-    }
-    block[count] = 0;
-    *data = block;
-    *bytes = count;
-    return RF_OK;
+    return read(descriptor, data, n);
+}
+
+void rf_descriptor_close(int descriptor)
+{
+    close(descriptor);
+}
+
+const char *rf_path_separator(const char *path)
+{
+    return strrchr(path, '/');
+}
+
+int rf_path_is_absolute(const char *path)
+{
+    return path[0] == '/';
+}
+
+int rf_home(char *path, size_t cap)
+{
+    const char *home = getenv("HOME");
+    int n = home && home[0] ? snprintf(path, cap, "%s", home) : -1;
+    return n < 0 || (size_t)n >= cap ? -1 : 0;
 }
 
 int rf_user_folder(enum rf_folder folder, char *path, size_t cap)
@@ -142,16 +117,4 @@ int rf_visit_folder(const char *path, void (*visit)(void *user, const char *name
             visit(user, entry->d_name);
     closedir(folder);
     return 0;
-}
-
-int rf_expand_home(const char *path, char *expanded, size_t cap)
-{
-    const char *home = "";
-    if (path[0] == '~' && (path[1] == 0 || path[1] == '/')) {
-        home = getenv("HOME");
-        if (!home || !home[0]) return -1;
-        path++;
-    }
-    int n = snprintf(expanded, cap, "%s%s", home, path);
-    return n < 0 || (size_t)n >= cap ? -1 : 0;
 }

@@ -195,16 +195,3 @@ void rf_new_file_drop(struct rf_new_file *file)
     close(file->file);
     free_names(file);
 }
-
-int rf_write_file(const char *path, const struct rf_span *spans, size_t n_spans, unsigned flags,
-                  struct rf_error *error)
-{
-    struct rf_new_file file;
-    int code = rf_new_file_open(&file, path, flags, error);
-    if (code) return code;
-    for (size_t i = 0; !code && i < n_spans; i++)
-        code = rf_new_file_write(&file, spans[i].data, spans[i].bytes, error);
-    if (!code) return rf_new_file_finish(&file, error);
-    rf_new_file_drop(&file);
-    return code;
-}

@@ -155,7 +155,7 @@ static int read_text(struct bench_prompts *prompts, const char *file, const char
     if (!raw && zero < bytes)
         return cli_fail("%s has a zero byte at offset %zu, which a message cannot hold", file,
                         zero);
-    const char *slash = strrchr(file, '/');
+    const char *slash = rf_path_separator(file);
     buffer_puts(&name, slash && slash[1] ? slash + 1 : file);
     buffer_append(&prompt, text, bytes);
     add(&prompts->items, &prompts->count, &name, &prompt);

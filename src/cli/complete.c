@@ -60,7 +60,7 @@ static void offer_file(void *user, const char *name)
 static void offer_files(struct completion *completion, const char *typed)
 {
     char path[4096];
-    const char *slash = strrchr(typed, '/');
+    const char *slash = rf_path_separator(typed);
     if (strcmp(typed, "~") == 0) {
         offer(completion, typed, "~", "/");
         return;

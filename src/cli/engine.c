@@ -271,7 +271,7 @@ void engine_close(struct engine *engine)
 const char *engine_model_name(const struct engine *engine)
 {
     if (engine->info.name[0]) return engine->info.name;
-    const char *slash = strrchr(engine->path, '/');
+    const char *slash = rf_path_separator(engine->path);
     return slash && slash[1] ? slash + 1 : engine->path;
 }
 

@@ -34,7 +34,7 @@ static void explain_relative(const char *variable)
 {
     static int explained;
     const char *value = getenv(variable);
-    if (explained || !value || !value[0] || value[0] == '/') return;
+    if (explained || !value || !value[0] || rf_path_is_absolute(value)) return;
     explained = 1;
     fprintf(stderr, "riffle: %s is not an absolute path and is ignored\n", variable);
 }
@@ -58,7 +58,7 @@ const char *models_folder(char path[LONGEST_PATH])
 
 const struct known_model *known_model_of(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    const char *slash = rf_path_separator(path), *file = slash ? slash + 1 : path;
     for (const struct known_model *model = known_models(); model->name[0]; model++)
         if (strcmp(model->file, file) == 0) return model;
     return NULL;

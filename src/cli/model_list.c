@@ -155,7 +155,7 @@ int model_list_explain(const struct model_list *list, const char *name,
                        const struct buffer *candidates)
 {
     if (candidates->count) return cli_fail("'%s' could be any of: %s", name, candidates->data);
-    if (strchr(name, '/') || has_suffix(name, suffix))
+    if (rf_path_separator(name) || has_suffix(name, suffix))
         return cli_fail("there is no file or folder %s", name);
     struct suggestion best = suggestion_for(name);
     for (size_t i = 0; i < list->count; i++) suggestion_offer(&best, list->items[i].name);
@@ -190,7 +190,7 @@ int may_be_model(const char *name)
 {
     struct model_list list;
     struct buffer candidates = {0};
-    if (rf_path_exists(name) || strchr(name, '/') || has_suffix(name, suffix)) return 1;
+    if (rf_path_exists(name) || rf_path_separator(name) || has_suffix(name, suffix)) return 1;
     int may = model_list_read(&list) != CLI_OK || model_list_find(&list, name, &candidates) ||
               candidates.count;
     buffer_free(&candidates);

@@ -91,7 +91,7 @@ static int fetch(struct pull *pull)
 {
     struct rf_error error;
     char sha256[SHA256_TEXT], folder[LONGEST_PATH], size[32];
-    const char *slash = strrchr(pull->path, '/');
+    const char *slash = rf_path_separator(pull->path);
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - pull->path), pull->path);
     if (rf_make_folder(folder) != 0 || !rf_is_directory(folder))
         return cli_fail("%s: cannot make this folder", folder);

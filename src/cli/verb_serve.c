@@ -2,16 +2,16 @@
 #include <string.h>
 
 #include "cli/engine.h"
+#include "platform/file.h"
 #include "serve/serve.h"
 
 /* The name of a model, or of its file without the ending, which clients can write. For free(). */
 static char *file_name(const char *path)
 {
-    size_t end = strlen(path), begin;
-    while (end > 1 && path[end - 1] == '/') end--;
-    for (begin = end; begin > 0 && path[begin - 1] != '/';) begin--;
-    if (end - begin > 5 && strncmp(path + end - 5, ".gguf", 5) == 0) end -= 5;
-    return cli_copy(path + begin, end - begin);
+    size_t bytes;
+    const char *name = rf_path_last(path, &bytes);
+    if (bytes > 5 && strncmp(name + bytes - 5, ".gguf", 5) == 0) bytes -= 5;
+    return cli_copy(name, bytes);
 }
 
 int verb_serve(const struct cli_options *options)

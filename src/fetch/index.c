@@ -50,7 +50,7 @@ static int address_below(const char *variable, const char *file, char url[HTTP_U
 {
     char path[4096];
     const char *folder = getenv(variable);
-    if (!folder || folder[0] != '/') return 0;
+    if (!folder || !rf_path_is_absolute(folder)) return 0;
     int n = snprintf(path, sizeof path, "%s%s", folder, file);
     return n > 0 && (size_t)n < sizeof path && address_in(path, url);
 }

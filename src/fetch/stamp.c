@@ -10,7 +10,7 @@
 
 int fetch_beside(const char *path, const char *suffix, char beside[FETCH_PATH])
 {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    const char *slash = rf_path_separator(path), *file = slash ? slash + 1 : path;
     int n = snprintf(beside, FETCH_PATH, "%.*s.%s%s", (int)(file - path), path, file, suffix);
     return n < 0 || n >= FETCH_PATH ? -1 : 0;
 }

@@ -1,7 +1,5 @@
-#define _DEFAULT_SOURCE
 #include "fetch/wheel.h"
 
-#include <fnmatch.h>
 #include <minizip/unzip.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +19,28 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
 }
 
+/* Whether the name matches a pattern of the shell with '*' and '?', both of which match '/', too.
+ */
+static int fits(const char *pattern, const char *name)
+{
+    const char *star = NULL, *tried = NULL; /* the last '*', and what it has matched up to */
+    while (*name) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            tried = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name = ++tried;
+        } else {
+            return 0;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == 0;
+}
+
 /* The members that match the pattern, in the order of their names, for free(). Their number, or a
  * negative code. */
 static int matching(unzFile archive, const char *pattern, struct member **members, const char *path,
@@ -34,9 +54,8 @@ static int matching(unzFile archive, const char *pattern, struct member **member
         if (unzGetCurrentFileInfo64(archive, &info, member.name, sizeof member.name, NULL, 0, NULL,
                                     0) != UNZ_OK)
             break;
-        /* A '*' also matches '/'. Longer names than fit are not those of models. */
-        if (info.size_filename >= sizeof member.name || fnmatch(pattern, member.name, 0) != 0)
-            continue;
+        /* Longer names than fit are not those of models. */
+        if (info.size_filename >= sizeof member.name || !fits(pattern, member.name)) continue;
         struct member *more = realloc(*members, ((size_t)n + 1) * sizeof member);
         if (!more) return rf_fail(error, RF_ERR_MEMORY, "no memory to read %s", path);
         *members = more;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "platform/file.h"
+
 /* Of the files beside the shards: the members of rf_hf_files, and of rf_hf where it is JSON. */
 static const struct {
     const char *name;
@@ -36,7 +38,7 @@ static struct rf_json **document_of(struct rf_hf *hf, size_t i)
 static char *join(struct rf_reading *reading, const char *name)
 {
     size_t n = strlen(reading->path), bytes = n + strlen(name) + 2;
-    int slash = n && reading->path[n - 1] == '/';
+    int slash = n && rf_path_separator(reading->path) == reading->path + n - 1;
     char *path = rf_keep(reading, bytes, 1, "path");
     if (path) snprintf(path, bytes, "%s%s%s", reading->path, slash ? "" : "/", name);
     return path;
@@ -138,11 +140,9 @@ static void map_shards(struct rf_reading *reading, struct rf_hf_files *files, co
 static void name_source(struct rf_reading *reading)
 {
     const char *folder = reading->path;
-    size_t end = strlen(folder);
-    while (end > 0 && folder[end - 1] == '/') end--;
-    size_t start = end;
-    while (start > 0 && folder[start - 1] != '/') start--;
-    struct rf_str name = {folder + start, end - start};
+    size_t bytes;
+    const char *last = rf_path_last(folder, &bytes);
+    struct rf_str name = {last, bytes};
     if (strspn(name.data, ".") >= name.bytes) name.bytes = 0; /* "." and ".." are no names */
     reading->source->name = rf_keep_text(reading, name);
 }

@@ -5,12 +5,13 @@
 #include "model/gguf.h"
 #include "model/hf.h"
 #include "model/reader.h"
+#include "platform/file.h"
 
 /* A .safetensors file is read with the JSON files beside it. */
 static int read_safetensors_file(struct rf_source *source, const char *path, struct rf_error *error)
 {
     struct rf_reading reading = rf_reading_of(source, path, error);
-    const char *slash = strrchr(path, '/');
+    const char *slash = rf_path_separator(path);
     if (!slash) return rf_hf_read_folder(source, ".", path, error);
     size_t n = slash == path ? 1 : (size_t)(slash - path);
     const char *folder = rf_keep_text(&reading, (struct rf_str){path, n});

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "platform/file.h"
+
 struct span {
     const char *at;
     size_t bytes;
@@ -240,17 +242,16 @@ static void put(struct writer *w, const char *text, size_t bytes)
 static void put_level(struct writer *w, const struct rf_chain_level *level)
 {
     static const char suffix[] = ".gguf";
-    size_t end = strlen(level->name), begin;
+    size_t bytes = strlen(level->name);
     if (level->kind != RF_LEVEL_MODEL) {
-        put(w, level->name, end);
+        put(w, level->name, bytes);
         return;
     }
-    while (end > 1 && level->name[end - 1] == '/') end--;
-    for (begin = end; begin > 0 && level->name[begin - 1] != '/'; begin--) continue;
-    if (begin == end) begin = 0;
+    const char *name = rf_path_last(level->name, &bytes);
+    if (bytes == 0) bytes = strlen(name = level->name);
     size_t cut = sizeof suffix - 1;
-    if (end - begin > cut && memcmp(level->name + end - cut, suffix, cut) == 0) end -= cut;
-    put(w, level->name + begin, end - begin);
+    if (bytes > cut && memcmp(name + bytes - cut, suffix, cut) == 0) bytes -= cut;
+    put(w, name, bytes);
     for (int i = 0; i < N_FORMS; i++) {
         if (forms[i].form != level->form || level->form == RF_WEIGHTS_STORED) continue;
         put(w, ":", 1);

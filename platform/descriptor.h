@@ -1,0 +1,14 @@
+/* Files that are read as streams. Failures set errno. */
+#ifndef RF_PLATFORM_DESCRIPTOR_H
+#define RF_PLATFORM_DESCRIPTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A number for the calls below, or -1. */
+int rf_descriptor_open(const char *path);
+/* At most n bytes. Their number, 0 at the end, or -1. */
+int64_t rf_descriptor_read(int descriptor, void *data, size_t n);
+void rf_descriptor_close(int descriptor);
+
+#endif
