@@ -1,10 +1,9 @@
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "plain_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "pages.h"
 #include "platform/lock.h"
 
 enum { ALIGNMENT = 64 };
@@ -28,18 +27,14 @@ int plain_memory_new(struct plain_memory **memory, struct rf_error *error)
 {
     struct plain_memory *made = calloc(1, sizeof *made);
     struct span *all = calloc(1, sizeof *all);
-    void *base =
-        mmap(NULL, CAPACITY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     *memory = NULL;
-    if (!made || !all || base == MAP_FAILED) {
+    if (!made || !all) {
         free(made);
         free(all);
-        if (base != MAP_FAILED) munmap(base, CAPACITY);
         return rf_fail(error, RF_ERR_MEMORY, "no memory for the plain device");
     }
-    madvise(base, CAPACITY, MADV_HUGEPAGE); /* few pages, whose rights change often */
     all->bytes = CAPACITY;
-    made->base = base;
+    made->base = pages_new(CAPACITY);
     made->first = all;
     rf_lock_init(&made->lock);
     *memory = made;
@@ -53,25 +48,20 @@ void plain_memory_free(struct plain_memory *memory)
         next = span->next;
         free(span);
     }
-    munmap(memory->base, CAPACITY);
+    pages_free(memory->base, CAPACITY);
     rf_lock_destroy(&memory->lock);
     free(memory);
-}
-
-static void set_rights(const struct plain_memory *memory, int rights)
-{
-    if (mprotect(memory->base, CAPACITY, rights)) abort();
 }
 
 void plain_memory_open(struct plain_memory *memory)
 {
     rf_lock_take(&memory->lock);
-    set_rights(memory, PROT_READ | PROT_WRITE);
+    pages_allow(memory->base, CAPACITY, 1);
 }
 
 void plain_memory_close(struct plain_memory *memory)
 {
-    set_rights(memory, PROT_NONE);
+    pages_allow(memory->base, CAPACITY, 0);
     rf_lock_release(&memory->lock);
 }
 

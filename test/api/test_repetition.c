@@ -31,8 +31,8 @@ static riffle_session *open_chain(riffle_model *model, const char *chain, int32_
 }
 
 /* Generates up to max_tokens after a prompt. */
-static riffle_finish tell(riffle_session *session, int32_t max_tokens, int ignores,
-                          struct told *told, const char **sentence)
+static riffle_finish answer(riffle_session *session, int32_t max_tokens, int ignores,
+                            struct told *told, const char **sentence)
 {
     static const int32_t prompt[] = {1, 403, 407, 261, FIRST};
     riffle_generate_options options;
@@ -53,7 +53,7 @@ static void it_ends_alike_with_any_chain(riffle_model *model)
     static struct told plain, other;
     const char *sentence;
     riffle_session *session = open_chain(model, "none", 0);
-    CHECK_INT(tell(session, LONGEST, 0, &plain, &sentence), RIFFLE_FINISH_REPETITION);
+    CHECK_INT(answer(session, LONGEST, 0, &plain, &sentence), RIFFLE_FINISH_REPETITION);
     CHECK(strstr(sentence, "ignore_repetition") != NULL);
     CHECK_INT(plain.n, 512 + 8 * PERIOD);
     for (int32_t i = 0; i < plain.n; i++) CHECK_INT(plain.tokens[i], FIRST + (i + 1) % PERIOD);
@@ -63,9 +63,9 @@ static void it_ends_alike_with_any_chain(riffle_model *model)
     CHECK_INT(CHECK_OK(riffle_step(session, &next, 1)), 1);
 
     /* One token less, and it did not end for this reason. */
-    CHECK_INT(tell(session, plain.n - 1, 0, &other, &sentence), RIFFLE_FINISH_LENGTH);
+    CHECK_INT(answer(session, plain.n - 1, 0, &other, &sentence), RIFFLE_FINISH_LENGTH);
     CHECK_STR(sentence, "");
-    CHECK_INT(tell(session, plain.n + 40, 1, &other, &sentence), RIFFLE_FINISH_LENGTH);
+    CHECK_INT(answer(session, plain.n + 40, 1, &other, &sentence), RIFFLE_FINISH_LENGTH);
     CHECK_INT(other.n, plain.n + 40);
     riffle_session_close(session);
 
@@ -75,7 +75,7 @@ static void it_ends_alike_with_any_chain(riffle_model *model)
     } chains[] = {{NULL, 0}, {"ngram", 15}, {"ngram", 3}, {"q4", 5}};
     for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
         session = open_chain(model, chains[c].chain, chains[c].gamma);
-        CHECK_INT(tell(session, LONGEST, 0, &other, &sentence), RIFFLE_FINISH_REPETITION);
+        CHECK_INT(answer(session, LONGEST, 0, &other, &sentence), RIFFLE_FINISH_REPETITION);
         CHECK_INT(other.n, plain.n);
         CHECK(memcmp(other.tokens, plain.tokens, (size_t)plain.n * sizeof *plain.tokens) == 0);
         riffle_session_close(session);

@@ -1,20 +1,17 @@
 /* Generated kernels against the reference, whose bits they promise: every number of rows, panels
  * that do not divide into streams, operands that end where an unreadable page begins. */
-#define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "check.h"
 #include "cpu/tiers.h"
 #include "emulate.h"
 #include "jit/panels.h"
 #include "microkernels/amx/tier.h"
+#include "pages.h"
 #include "platform/cpu.h"
 #include "platform/memory.h"
 #include "platform/team.h"
-
-enum { PAGE = 4096 };
 
 static uint64_t state = 1;
 
@@ -33,12 +30,8 @@ struct guarded {
 static struct guarded guard(size_t bytes)
 {
     struct guarded made = {.map_bytes = (bytes + PAGE - 1) / PAGE * PAGE + PAGE};
-    made.map =
-        mmap(NULL, made.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (made.map == MAP_FAILED || mprotect(made.map + made.map_bytes - PAGE, PAGE, PROT_NONE)) {
-        perror("guard pages");
-        exit(1);
-    }
+    made.map = pages_new(made.map_bytes);
+    pages_allow(made.map, made.map_bytes - PAGE, 1);
     made.data = made.map + made.map_bytes - PAGE - bytes;
     return made;
 }
@@ -129,8 +122,8 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
     free(bias);
     free(got);
     free(wanted);
-    munmap(w.map, w.map_bytes);
-    munmap(x.map, x.map_bytes);
+    pages_free(w.map, w.map_bytes);
+    pages_free(x.map, x.map_bytes);
 }
 
 /* One unit and several, panels that do not divide into streams, and a last one of few rows. */

@@ -2,86 +2,10 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "kcheck/kcheck.h"
+#include "kcheck/run.h"
 #include "platform/cpu.h"
 
-/* The call's arguments and the state after it. The assembly below depends on the offsets. */
-struct call {
-    uint64_t arguments[4];
-    float number;
-    uint32_t vector_bytes; /* to be stored of each register: 0, 32 or 64 */
-    kcheck_kernel *kernel;
-    uint64_t result;
-    uint64_t stack_before, stack_after, flags;
-    uint32_t mxcsr_before, mxcsr_after;
-    uint16_t x87_before, x87_after, unused[2];
-    uint64_t saved_before[6], saved_after[6]; /* rbx, rbp, r12 .. r15 */
-    _Alignas(64) uint8_t vectors[16][64];
-};
-
-_Static_assert(offsetof(struct call, number) == 32 && offsetof(struct call, vector_bytes) == 36,
-               "known below");
-_Static_assert(offsetof(struct call, kernel) == 40 && offsetof(struct call, result) == 48,
-               "known below");
-_Static_assert(offsetof(struct call, stack_before) == 56 && offsetof(struct call, flags) == 72,
-               "known below");
-_Static_assert(offsetof(struct call, mxcsr_before) == 80 && offsetof(struct call, x87_before) == 88,
-               "known below");
-_Static_assert(offsetof(struct call, saved_before) == 96 && offsetof(struct call, vectors) == 192,
-               "known below");
-
-/* The current call, so that the assembly finds it whatever the kernel did to registers and stack.
- */
-__attribute__((used)) static struct call *volatile current_call;
-
-__attribute__((naked, noinline, target("avx512f"))) static void
-run(__attribute__((unused)) struct call *call)
-{
-    __asm__("push %rbx; push %rbp; push %r12; push %r13; push %r14; push %r15; sub $8, %rsp\n"
-            "mov %rdi, %rax\n"
-            "mov %rsp, 56(%rax)\n"
-            "stmxcsr 80(%rax)\n"
-            "fnstcw 88(%rax)\n"
-            "mov 96(%rax), %rbx; mov 104(%rax), %rbp; mov 112(%rax), %r12\n"
-            "mov 120(%rax), %r13; mov 128(%rax), %r14; mov 136(%rax), %r15\n"
-            "mov 0(%rax), %rdi; mov 8(%rax), %rsi; mov 16(%rax), %rdx; mov 24(%rax), %rcx\n"
-            "movss 32(%rax), %xmm0\n"
-            "cmpl $0, 36(%rax)\n"
-            "je 1f\n"
-            "vzeroupper\n"
-            "1: call *40(%rax)\n"
-            "mov current_call(%rip), %r11\n"
-            "mov %rax, 48(%r11)\n"
-            "mov %rsp, 64(%r11)\n"
-            "mov 56(%r11), %rsp\n"
-            "pushfq; pop %rax; mov %rax, 72(%r11); cld\n"
-            "stmxcsr 84(%r11); ldmxcsr 80(%r11)\n"
-            "fnstcw 90(%r11); fldcw 88(%r11)\n"
-            "mov %rbx, 144(%r11); mov %rbp, 152(%r11); mov %r12, 160(%r11)\n"
-            "mov %r13, 168(%r11); mov %r14, 176(%r11); mov %r15, 184(%r11)\n"
-            "cmpl $32, 36(%r11)\n"
-            "jb 3f\n"
-            "ja 2f\n"
-            "vmovups %ymm0, 192(%r11); vmovups %ymm1, 256(%r11); vmovups %ymm2, 320(%r11); vmovups "
-            "%ymm3, 384(%r11)\n"
-            "vmovups %ymm4, 448(%r11); vmovups %ymm5, 512(%r11); vmovups %ymm6, 576(%r11); vmovups "
-            "%ymm7, 640(%r11)\n"
-            "vmovups %ymm8, 704(%r11); vmovups %ymm9, 768(%r11); vmovups %ymm10, 832(%r11); "
-            "vmovups %ymm11, 896(%r11)\n"
-            "vmovups %ymm12, 960(%r11); vmovups %ymm13, 1024(%r11)\n"
-            "vmovups %ymm14, 1088(%r11); vmovups %ymm15, 1152(%r11)\n"
-            "jmp 3f\n"
-            "2: vmovups %zmm0, 192(%r11); vmovups %zmm1, 256(%r11); vmovups %zmm2, 320(%r11); "
-            "vmovups %zmm3, 384(%r11)\n"
-            "vmovups %zmm4, 448(%r11); vmovups %zmm5, 512(%r11); vmovups %zmm6, 576(%r11); vmovups "
-            "%zmm7, 640(%r11)\n"
-            "vmovups %zmm8, 704(%r11); vmovups %zmm9, 768(%r11); vmovups %zmm10, 832(%r11); "
-            "vmovups %zmm11, 896(%r11)\n"
-            "vmovups %zmm12, 960(%r11); vmovups %zmm13, 1024(%r11)\n"
-            "vmovups %zmm14, 1088(%r11); vmovups %zmm15, 1152(%r11)\n"
-            "3: add $8, %rsp; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
-            "ret\n");
-}
+struct call *volatile kcheck_current;
 
 /* A tile configuration in use means that tiles were not released. */
 __attribute__((target("amx-tile"))) static int tiles_in_use(void)
@@ -101,8 +25,8 @@ static int upper_halves_in_use(const struct call *call)
 
 static void perform(struct call *call)
 {
-    current_call = call;
-    run(call);
+    kcheck_current = call;
+    kcheck_run(call);
 }
 
 __attribute__((target("avx2"))) static void add_one(float *x)
@@ -128,6 +52,7 @@ static const char *what_is_wrong(const struct kcheck *check, const struct call *
                                          "changes r13", "changes r14", "changes r15"};
     for (size_t i = 0; i < 6; i++)
         if (call->saved_before[i] != call->saved_after[i]) return saved[i];
+    if (!check->is_generated && kcheck_moved(call)) return kcheck_moved(call);
     if (call->stack_before != call->stack_after) return "changes rsp";
     if (call->flags & DIRECTION_FLAG) return "sets the direction flag";
     if ((call->mxcsr_before | MXCSR_STATUS) != (call->mxcsr_after | MXCSR_STATUS))
@@ -145,6 +70,10 @@ uint64_t kcheck_call(struct kcheck *check, const char *name, kcheck_kernel *kern
     memcpy(call.arguments, arguments, sizeof call.arguments);
     for (size_t i = 0; i < 6; i++)
         call.saved_before[i] = UINT64_C(0x5a5aa5a5) << 32 | kcheck_random(check);
+    call.moved_before[0] = kcheck_random(check);
+    call.moved_before[1] = arguments[0];
+    for (size_t i = 0; i < sizeof call.low_before; i++)
+        call.low_before[i / 16][i % 16] = (uint8_t)kcheck_random(check);
     kcheck_called(check, name, kernel);
     perform(&call);
     const char *wrong = what_is_wrong(check, &call);

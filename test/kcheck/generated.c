@@ -43,9 +43,11 @@ static void check_function(struct kcheck *check, const struct rf_panels_kernels 
     call->rows = rows;
     call->row_bytes = rf_a8_stride(k) * sizeof(struct rf_a8);
     call->units = k / layout->unit;
+    check->is_generated = 1;
     kcheck_call(check, forms[kernels->form].name,
                 (kcheck_kernel *)kernels->fn[format][n - 1][p - 1],
                 (uint64_t[4]){kcheck_pointer(call)}, 0.0f);
+    check->is_generated = 0;
     for (size_t i = 0; i < p; i++) {
         struct rf_linear_args args = {.y = wanted + i * n * RF_PANEL_ROWS,
                                       .ldy = RF_PANEL_ROWS,

@@ -13,35 +13,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cpu/tiers.h"
 #include "emulate.h"
+#include "pages.h"
 #include "platform/cpu.h"
 
-enum { PAGE = 4096, SHOWN = 20 };
-
-static size_t pages_of(size_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
+enum { SHOWN = 20 };
 
 void *kcheck_guarded(size_t bytes)
 {
     size_t pages = pages_of(bytes);
-    char *base = mmap(NULL, pages + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED || mprotect(base + PAGE, pages, PROT_READ | PROT_WRITE)) {
-        perror("kcheck: guard pages");
-        exit(1);
-    }
+    char *base = pages_new(pages + 2 * PAGE);
+    if (pages) pages_allow(base + PAGE, pages, 1);
     memset(base + PAGE, 0xff, pages);
     return base + PAGE + pages - bytes;
 }
 
 void kcheck_release(void *memory, size_t bytes)
 {
-    munmap((char *)memory + bytes - pages_of(bytes) - PAGE, pages_of(bytes) + 2 * PAGE);
+    pages_free((char *)memory + bytes - pages_of(bytes) - PAGE, pages_of(bytes) + 2 * PAGE);
 }
 
 uint32_t kcheck_random(struct kcheck *check)
@@ -166,11 +158,10 @@ static void on_crash(int number)
 /* Keeps handlers that are installed already: a sanitizer's messages say more. */
 static void report_crashes(void)
 {
-    const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    const int signals[] = {SIGSEGV, SIGFPE, SIGILL};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        struct sigaction before;
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
-            signal(signals[i], on_crash);
+        void (*before)(int) = signal(signals[i], on_crash);
+        if (before != SIG_DFL && before != SIG_ERR) signal(signals[i], before);
     }
 }
 

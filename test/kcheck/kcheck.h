@@ -16,10 +16,11 @@ struct kcheck {
     const struct rf_kernels
         *generated; /* the same with generated kernels laid over (cpu/tiers.h), or NULL */
     const char *name;
-    int emulated;  /* 1: some instructions are emulated, each in microseconds, so fewer shapes are
-                      checked */
-    int has_tiles; /* the table may use tiles, and must release them */
-    uint32_t vector_bytes;            /* see kcheck_vector_bytes */
+    int emulated; /* 1: some instructions are emulated, each in microseconds, so fewer shapes are
+                     checked */
+    int is_generated;      /* what is called follows the System V convention on every system */
+    int has_tiles;         /* the table may use tiles, and must release them */
+    uint32_t vector_bytes; /* see kcheck_vector_bytes */
     uint64_t random, emulated_before; /* instructions, when it began */
     int failures, checks;
     kcheck_kernel *called[256]; /* the kernels that were called */
