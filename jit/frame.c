@@ -1,8 +1,9 @@
 #include "jit/frame.h"
 
 /* The callee-saved registers of the System V calling convention. */
-static const enum rf_gpr saved[] = {RF_RBX, RF_RBP, RF_R12, RF_R13, RF_R14, RF_R15};
-enum { SAVED = sizeof saved / sizeof *saved };
+enum { SAVED = 6 };
+const struct rf_prologue rf_frame_prologue = {SAVED,
+                                              {RF_RBX, RF_RBP, RF_R12, RF_R13, RF_R14, RF_R15}};
 
 #define TIMES4(...)                                        \
     {                                                      \
@@ -65,7 +66,7 @@ void rf_frame_begin(const struct rf_frame *frame)
     struct rf_assembler *out = frame->out;
     const struct rf_panel_layout *layout = frame->layout;
     int unit_bytes = (int)(layout->unit / RF_BLOCK * layout->block_bytes);
-    for (int i = 0; i < SAVED; i++) rf_asm_push(out, saved[i]);
+    for (int i = 0; i < SAVED; i++) rf_asm_push(out, (enum rf_gpr)rf_frame_prologue.registers[i]);
     rf_asm_constant(out, reg_constants, &constants);
     rf_asm_load(out, reg_codes, rf_in_call(offsetof(struct rf_panels_call, codes)));
     rf_asm_load(out, reg_scales, rf_in_call(offsetof(struct rf_panels_call, scales)));
@@ -129,6 +130,6 @@ void rf_frame_end(const struct rf_frame *frame)
     for (int i = 0; frame->sum >= 0 && i < sums(frame); i++)
         rf_asm_store(out, rf_sum_at(frame, i), frame->sum + i);
     rf_asm_vzeroupper(out);
-    for (int i = SAVED; i-- > 0;) rf_asm_pop(out, saved[i]);
+    for (int i = SAVED; i-- > 0;) rf_asm_pop(out, (enum rf_gpr)rf_frame_prologue.registers[i]);
     rf_asm_return(out);
 }

@@ -56,6 +56,9 @@ struct rf_address rf_sum_at(const struct rf_frame *frame, int number);
 /* A row's element, broadcast to all lanes. */
 void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displacement);
 
+/* How every function begins. */
+extern const struct rf_prologue rf_frame_prologue;
+
 /* Emits the entry: loads the general registers and zeroes the sums; overwrites vector register 0.
  */
 void rf_frame_begin(const struct rf_frame *frame);

@@ -68,16 +68,22 @@ int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form fo
     int code = rf_executable_new(&kernels->code, MOST_BYTES, error);
     if (code) return code;
     struct rf_assembler assembler = {.code = kernels->code.memory, .capacity = kernels->code.bytes};
+    unsigned begins[RF_FORMAT_COUNT * RF_PANELS_MOST_ROWS * RF_PANELS_MOST];
+    size_t n_begins = 0;
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
         for (size_t n = 1; n <= rf_panels_rows(form) && rf_panels_can(form, (enum rf_format)format);
              n++)
             for (size_t p = rf_panels_at_once(form, n); p > 0; p /= 2) {
                 rf_asm_align(&assembler);
+                begins[n_begins++] = (unsigned)assembler.used;
                 kernels->fn[format][n - 1][p - 1] =
                     (rf_panels_fn *)(uintptr_t)(assembler.code + assembler.used);
                 rf_panels_emit(&assembler, form, (enum rf_format)format, (int)n, (int)p);
             }
     code = rf_asm_finish(&assembler, error);
+    if (!code)
+        code = rf_executable_describe(&kernels->code, &rf_frame_prologue, begins, n_begins,
+                                      assembler.used, error);
     if (!code) code = rf_executable_seal(&kernels->code, error);
     if (code) rf_panels_free(kernels);
     return code;

@@ -16,11 +16,25 @@
 
 struct rf_executable {
     unsigned char *memory;
-    size_t bytes; /* whole pages */
+    size_t bytes;    /* whole pages */
+    void *unwinding; /* what the system was told of the functions; NULL: nothing */
 };
 
 /* At least `bytes` of writable memory that is not executable. */
 int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_error *error);
+/* How functions begin that only push registers: the numbers of these as in instructions, in the
+ * order of the pushes. */
+enum { RF_MOST_PUSHES = 15 };
+struct rf_prologue {
+    int n;
+    unsigned char registers[RF_MOST_PUSHES];
+};
+/* Tells the system where functions with one prologue begin, in ascending order, and where the last
+ * one ends, before the memory is sealed. Then a debugger and a handler of crashes can walk the
+ * stack through them. It needs a little memory behind them: RF_ERR_MEMORY if there is none. Where
+ * nobody asks for this, nothing happens. */
+int rf_executable_describe(struct rf_executable *executable, const struct rf_prologue *prologue,
+                           const unsigned *begins, size_t n, size_t end, struct rf_error *error);
 /* Makes it executable and read-only. RF_ERR_SYSTEM: the system forbids executable memory; the
  * memory then stays writable and must still be freed. */
 int rf_executable_seal(struct rf_executable *executable, struct rf_error *error);

@@ -17,7 +17,44 @@ int rf_executable_new(struct rf_executable *executable, size_t bytes, struct rf_
     if (!memory)
         return rf_fail(error, RF_ERR_MEMORY, "there is no memory for %zu bytes of generated code",
                        bytes);
-    *executable = (struct rf_executable){memory, bytes};
+    *executable = (struct rf_executable){.memory = memory, .bytes = bytes};
+    return 0;
+}
+
+/* UNWIND_INFO (https://learn.microsoft.com/cpp/build/exception-handling-x64): a header and, last
+ * instruction first, for each push the offset behind it and its register. */
+static void write_unwinding(unsigned char *to, const struct rf_prologue *prologue)
+{
+    unsigned char ends[RF_MOST_PUSHES + 1] = {0};
+    size_t n = (size_t)prologue->n;
+    for (size_t i = 0; i < n; i++)
+        ends[i + 1] = (unsigned char)(ends[i] + (prologue->registers[i] < 8 ? 1 : 2));
+    to[0] = 1; /* version */
+    to[1] = ends[n];
+    to[2] = (unsigned char)n;
+    to[3] = 0; /* no frame register */
+    for (size_t i = 0; i < n; i++) {
+        to[4 + 2 * i] = ends[n - i];
+        to[5 + 2 * i] = (unsigned char)(prologue->registers[n - 1 - i] << 4);
+    }
+}
+
+int rf_executable_describe(struct rf_executable *executable, const struct rf_prologue *prologue,
+                           const unsigned *begins, size_t n, size_t end, struct rf_error *error)
+{
+    enum { MOST_BYTES = 4 + 2 * (RF_MOST_PUSHES + 1) };
+    size_t at = (end + 3) / 4 * 4;
+    if (at + MOST_BYTES + n * sizeof(RUNTIME_FUNCTION) > executable->bytes)
+        return rf_fail(error, RF_ERR_MEMORY, "there is no memory behind generated code");
+    RUNTIME_FUNCTION *table = (RUNTIME_FUNCTION *)(executable->memory + at + MOST_BYTES);
+    write_unwinding(executable->memory + at, prologue);
+    for (size_t i = 0; i < n; i++) {
+        table[i].BeginAddress = begins[i];
+        table[i].EndAddress = i + 1 < n ? begins[i + 1] : (DWORD)end;
+        table[i].UnwindData = (DWORD)at;
+    }
+    if (RtlAddFunctionTable(table, (DWORD)n, (DWORD64)(uintptr_t)executable->memory))
+        executable->unwinding = table;
     return 0;
 }
 
@@ -34,6 +71,7 @@ int rf_executable_seal(struct rf_executable *executable, struct rf_error *error)
 
 void rf_executable_free(struct rf_executable *executable)
 {
+    if (executable->unwinding) RtlDeleteFunctionTable(executable->unwinding);
     if (executable->memory) VirtualFree(executable->memory, 0, MEM_RELEASE);
     *executable = (struct rf_executable){0};
 }
