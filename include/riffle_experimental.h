@@ -21,6 +21,9 @@ RIFFLE_API int64_t riffle_chat_format_json(const riffle_model *model, const char
                                            size_t cap);
 RIFFLE_API int64_t riffle_chat_prefill_json(riffle_session *session, const char *json,
                                             size_t json_bytes);
+/* Likewise riffle_chat_tokenize (below). */
+RIFFLE_API int64_t riffle_chat_tokenize_json(const riffle_model *model, const char *json,
+                                             size_t json_bytes, int32_t *tokens, size_t cap);
 
 typedef struct riffle_read_speed {
     double bytes_per_second; /* median of the measurements */
@@ -180,6 +183,34 @@ typedef struct riffle_answer {
 
 typedef void (*riffle_on_answer)(void *user, const riffle_answer *answer);
 
+enum { RIFFLE_MOST_LOGPROBS = 20, RIFFLE_MOST_BIAS = 100 };
+
+typedef struct riffle_logprob {
+    int32_t token;
+    float logprob;
+} riffle_logprob;
+
+/* Natural logarithms of probabilities as the model has them at a place of the text: before biases,
+ * penalties, grammars and temperature. */
+typedef struct riffle_logprobs {
+    riffle_logprob chosen;
+    const riffle_logprob *top; /* [n_top]: the likeliest, in their order */
+    int32_t n_top;
+} riffle_logprobs;
+
+typedef void (*riffle_on_logprobs)(void *user, const riffle_logprobs *logprobs);
+
+typedef struct riffle_logit_bias {
+    int32_t token;
+    float bias; /* added to its logit; -100 to 100 */
+} riffle_logit_bias;
+
+/* How the tokens' rows become one vector. */
+typedef enum riffle_pooling { RIFFLE_POOL_MEAN = 0, RIFFLE_POOL_LAST = 1 } riffle_pooling;
+
+/* The vector [n] of a text, of length 1; valid within the call. */
+typedef void (*riffle_on_embedding)(void *user, const float *vector, int32_t n);
+
 typedef struct riffle_request {
     size_t struct_size;
     const int32_t *prompt; /* at least one token; copied */
@@ -187,6 +218,17 @@ typedef struct riffle_request {
     const riffle_sampling *sampling; /* copied; NULL: the defaults */
     /* Copied, but what it points to must live until on_answer. NULL: the defaults. */
     const riffle_generate_options *generate;
+    const riffle_logit_bias *logit_bias; /* each token at most once; copied */
+    size_t n_logit_bias;
+    /* Called for each token, before on_event is called with it. Costs time. NULL: not wanted. */
+    riffle_on_logprobs on_logprobs;
+    int32_t top_logprobs; /* likeliest tokens for on_logprobs: 0 to RIFFLE_MOST_LOGPROBS */
+    /* Instead of an answer, the vector of the prompt: its tokens after the last layer and the norm
+     * of the output head, pooled. Such vectors suit comparisons well only of models that were
+     * trained for it. One prompt at a time is read, in slices beside the answers. Of the members
+     * above only `prompt` counts. NULL: an answer. */
+    riffle_on_embedding on_embedding;
+    riffle_pooling pooling;
     riffle_on_event on_event;   /* may be NULL */
     riffle_on_answer on_answer; /* the last call for this request; may be NULL */
     void *user;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/embed.h"
 #include "api/generation.h"
 #include "api/kept.h"
 #include "platform/clock.h"
@@ -28,6 +29,12 @@ struct member {
     int32_t n_prompt, n_kept;
     riffle_sampling sampling;
     riffle_generate_options options;
+    struct rf_bias *bias; /* [n_bias] */
+    int32_t n_bias, n_top;
+    riffle_on_logprobs on_logprobs;
+    riffle_on_embedding on_embedding; /* NULL: an answer */
+    riffle_pooling pooling;
+    int has_vector; /* it was told */
     riffle_on_event on_event;
     riffle_on_answer on_answer;
     void *user;
@@ -45,8 +52,10 @@ struct riffle_batch {
     int64_t last_id;
     int32_t most_answers;
     struct kept kept;
-    uint64_t turn;      /* of the prompts that get a slice */
-    double row_seconds; /* that a row of a slice takes; 0: unknown */
+    struct rf_embedder *embedder;  /* NULL: nobody has asked for a vector yet */
+    const struct member *embedded; /* whose prompt it reads; NULL: nobody's */
+    uint64_t turn;                 /* of the prompts that get a slice */
+    double row_seconds;            /* that a row of a slice takes; 0: unknown */
     uint64_t passes, rows;
     double pass_seconds;
 };
@@ -93,6 +102,7 @@ static void free_member(struct member *member)
     const struct rf_allocator *allocator = allocator_of(member->batch);
     if (member->session) riffle_session_close(member->session);
     rf_free(allocator, member->prompt);
+    rf_free(allocator, member->bias);
     rf_free(allocator, member);
 }
 
@@ -108,12 +118,28 @@ void riffle_batch_close(riffle_batch *batch)
     }
     rf_free(allocator, batch->members);
     rf_kept_clear(&batch->kept);
+    rf_embedder_free(batch->embedder);
     rf_api_leave(batch->root, 0);
     riffle_session_close(batch->root);
     rf_free(allocator, batch);
 }
 
 /* ---- requests ---- */
+
+static int copy_bias(struct member *member, const riffle_request *request)
+{
+    struct rf_error error;
+    size_t n = request->n_logit_bias;
+    int code = rf_api_check_bias(member->batch->root, request->logit_bias, n, &error);
+    if (code || n == 0) return code ? rf_api_fail(&error) : 0;
+    member->bias = rf_malloc(allocator_of(member->batch), n, sizeof *member->bias, "bias", &error);
+    if (!member->bias) return rf_api_fail(&error);
+    for (size_t i = 0; i < n; i++)
+        member->bias[i] =
+            (struct rf_bias){request->logit_bias[i].token, request->logit_bias[i].bias};
+    member->n_bias = (int32_t)n;
+    return 0;
+}
 
 /* Everything that the request has but its place in the batch. */
 static int copy_request(riffle_batch *batch, const riffle_request *request, struct member **made)
@@ -133,12 +159,17 @@ static int copy_request(riffle_batch *batch, const riffle_request *request, stru
     int code = member->prompt ? rf_api_take_generation(&member->options, request->generate)
                               : rf_api_fail(&error);
     if (!code) code = rf_api_take_sampling(&member->sampling, request->sampling);
+    if (!code) code = copy_bias(member, request);
     if (code) {
         free_member(member);
         return code;
     }
     memcpy(member->prompt, request->prompt, request->n_prompt * sizeof *member->prompt);
     member->n_prompt = (int32_t)request->n_prompt;
+    member->n_top = request->top_logprobs;
+    member->on_logprobs = request->on_logprobs;
+    member->on_embedding = request->on_embedding;
+    member->pooling = request->pooling;
     member->on_event = request->on_event;
     member->on_answer = request->on_answer;
     member->user = request->user;
@@ -201,7 +232,9 @@ static void tell_answer(const struct member *member, int64_t result, const struc
     double now = rf_clock_seconds();
     riffle_answer answer = {.id = member->id,
                             .code = result < 0 ? (int)result : 0,
-                            .finish = session ? session->finish : RIFFLE_FINISH_CANCELLED,
+                            .finish = session              ? session->finish
+                                      : member->has_vector ? RIFFLE_FINISH_STOP
+                                                           : RIFFLE_FINISH_CANCELLED,
                             .sentence = session ? session->finish_sentence : "",
                             .prompt_tokens = member->n_prompt,
                             .kept_tokens = member->n_kept,
@@ -223,6 +256,7 @@ static void keep_session(struct member *member)
 {
     riffle_batch *batch = member->batch;
     batch->root->levels.cascade->pace = member->session->levels.cascade->pace;
+    rf_api_set_bias(member->session, NULL, 0);
     rf_kept_add(&batch->kept, member->session);
     member->session = NULL;
 }
@@ -233,6 +267,7 @@ static void end(riffle_batch *batch, size_t i, int code, struct rf_error *error)
     struct member *member = batch->members[i];
     int64_t result = code;
     if (member->session) result = rf_generation_end(&member->generation, code, error);
+    if (batch->embedded == member) batch->embedded = NULL;
     tell_answer(member, result, error);
     if (member->session && result >= 0) keep_session(member);
     free_member(member);
@@ -308,6 +343,12 @@ static int open_member(riffle_batch *batch, struct member *member, const struct 
                               member->n_prompt - donor->common, error);
 }
 
+static void on_logprobs(void *user, const riffle_logprobs *logprobs)
+{
+    const struct member *member = user;
+    member->on_logprobs(member->user, logprobs);
+}
+
 static int on_event(void *user, const riffle_event *event)
 {
     struct member *member = user;
@@ -325,9 +366,15 @@ static int begin(riffle_batch *batch, struct member *member, const struct donor 
         code = RIFFLE_ERR_ARGUMENT;
         rf_fail(error, code, "%s", riffle_last_error());
     }
-    if (!code)
+    if (!code) {
+        rf_api_set_bias(member->session, member->bias, member->n_bias);
         code = rf_generation_begin(&member->generation, member->session, &member->options, on_event,
                                    member, error);
+    }
+    if (!code && member->on_logprobs) {
+        code = rf_generation_want_logprobs(&member->generation, on_logprobs, member->n_top, error);
+        if (code) rf_generation_end(&member->generation, code, error);
+    }
     if (!code) return 0;
     riffle_session_close(member->session);
     member->session = NULL;
@@ -342,7 +389,7 @@ static void begin_waiting(riffle_batch *batch)
     for (size_t i = 0; i < batch->n_members && under_way < batch->most_answers; i++) {
         struct member *member = batch->members[i];
         struct rf_error error;
-        if (member->session) continue;
+        if (member->session || member->on_embedding) continue;
         struct donor donor = find_donor(batch, member);
         if (should_wait(&donor)) continue;
         int code = begin(batch, member, &donor, &error);
@@ -412,6 +459,7 @@ static double seconds_of_rounds(const struct parts *parts)
 /* Rows of prompts beside the rounds: as many as make the pass SLOWER. */
 static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts)
 {
+    if (!parts->rounds) return RF_MAX_ROWS;
     if (batch->row_seconds <= 0.0) return LEAST_SLICE;
     double rows = (SLOWER - 1) * seconds_of_rounds(parts) / batch->row_seconds;
     return rows < LEAST_SLICE ? LEAST_SLICE : rows > RF_MAX_ROWS ? RF_MAX_ROWS : (int32_t)rows;
@@ -430,7 +478,7 @@ static void learn(riffle_batch *batch, const struct parts *parts, const struct r
 static void add_slices(riffle_batch *batch, struct parts *parts)
 {
     int32_t most = batch->root->view->shape.max_rows, room = most - parts->rows;
-    int32_t left = parts->rounds ? slice_beside(batch, parts) : most;
+    int32_t left = slice_beside(batch, parts);
     if (left > room) left = room;
     for (size_t k = 0; k < batch->n_members && left > 0; k++) {
         struct member *member = batch->members[(k + batch->turn) % batch->n_members];
@@ -453,11 +501,54 @@ static size_t index_of(const riffle_batch *batch, const struct member *member)
     return i;
 }
 
+/* ---- vectors ---- */
+
+/* The first one that waits. */
+static struct member *next_embedded(const riffle_batch *batch)
+{
+    for (size_t i = 0; i < batch->n_members; i++)
+        if (batch->members[i]->on_embedding) return batch->members[i];
+    return NULL;
+}
+
+static int begin_embedding(riffle_batch *batch, struct member *member, struct rf_error *error)
+{
+    int code = 0;
+    if (batch->embedded == member) return 0;
+    if (!batch->embedder) code = rf_embedder_new(&batch->embedder, batch->root, error);
+    if (!code)
+        code = rf_embedder_begin(batch->embedder, member->prompt, member->n_prompt, member->pooling,
+                                 error);
+    if (!code) batch->embedded = member;
+    return code;
+}
+
+/* A slice of a prompt whose vector is wanted, as long as one of the other prompts would be. It is a
+ * pass of its own, as only the embedder's view tells the last layer's rows. */
+static void run_embedding(riffle_batch *batch, int32_t rows)
+{
+    struct rf_error error;
+    struct member *member = next_embedded(batch);
+    if (!member) return;
+    double start = rf_clock_seconds();
+    int32_t left = begin_embedding(batch, member, &error);
+    if (left == 0) left = rf_embedder_read(batch->embedder, rows, &error);
+    batch->passes++;
+    batch->pass_seconds += rf_clock_seconds() - start;
+    if (left > 0) return;
+    member->has_vector = left == 0;
+    if (member->has_vector)
+        member->on_embedding(member->user, rf_embedder_vector(batch->embedder),
+                             rf_embedder_width(batch->embedder));
+    end(batch, index_of(batch, member), left, &error);
+}
+
 static void run_pass(riffle_batch *batch)
 {
     struct parts parts = {.n = 0};
     struct rf_batch_cost cost;
     add_rounds(batch, &parts);
+    run_embedding(batch, slice_beside(batch, &parts));
     add_slices(batch, &parts);
     if (!parts.n) return;
     rf_batch_run(batch->root->view, parts.list, parts.n, &cost);
@@ -497,9 +588,9 @@ int riffle_batch_get_stats(const riffle_batch *batch, riffle_batch_stats *stats,
                                 .pass_seconds = batch->pass_seconds};
     for (size_t i = 0; i < batch->n_members; i++) {
         const struct member *member = batch->members[i];
-        if (!member->session)
+        if (!member->session && member != batch->embedded)
             found.waiting++;
-        else if (is_reading(member))
+        else if (!member->session || is_reading(member))
             found.reading++;
         else
             found.generating++;

@@ -31,6 +31,29 @@ int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling
     return 0;
 }
 
+int rf_api_check_bias(const riffle_session *session, const riffle_logit_bias *bias, size_t n,
+                      struct rf_error *error)
+{
+    int32_t n_vocab = session->model->source->params.n_vocab;
+    if (!bias && n) return rf_fail(error, RF_ERR_ARGUMENT, "logit_bias is NULL");
+    for (size_t i = 0; i < n; i++) {
+        if (bias[i].token < 0 || bias[i].token >= n_vocab)
+            return rf_fail(error, RF_ERR_ARGUMENT,
+                           "logit_bias: token %d is outside the vocabulary of %d", bias[i].token,
+                           n_vocab);
+        if (!(bias[i].bias >= -RIFFLE_MOST_BIAS && bias[i].bias <= RIFFLE_MOST_BIAS))
+            return rf_fail(error, RF_ERR_ARGUMENT, "logit_bias of token %d: not between -%d and %d",
+                           bias[i].token, RIFFLE_MOST_BIAS, RIFFLE_MOST_BIAS);
+    }
+    return 0;
+}
+
+void rf_api_set_bias(riffle_session *session, const struct rf_bias *bias, int32_t n)
+{
+    rf_sampler_set_bias(session->sampler, bias, n);
+    rf_levels_set_sampling(&session->levels, session->sampler);
+}
+
 int riffle_session_set_sampling(riffle_session *session, const riffle_sampling *sampling)
 {
     int code = rf_api_enter(session);
@@ -122,6 +145,18 @@ static int tell(struct generation *g, int32_t token, int32_t level, struct rf_st
     return 0;
 }
 
+/* Tells the log-probabilities of token i of a round. */
+static void tell_logprobs(const struct generation *g, int32_t i, int32_t token)
+{
+    riffle_logprob top[RF_MAX_LOG_PROBS];
+    if (!g->log_probs) return;
+    const struct rf_log_probs *found = rf_cascade_log_probs(g->session->levels.cascade, i);
+    for (int32_t k = 0; k < found->n; k++)
+        top[k] = (riffle_logprob){found->top[k].token, found->top[k].logit};
+    const riffle_logprobs told = {.chosen = {token, found->chosen}, .top = top, .n_top = found->n};
+    g->on_logprobs(g->user, &told);
+}
+
 /* A word has letters, a number only digits, perhaps behind a space. */
 static enum rf_token_class class_of(struct rf_str text)
 {
@@ -172,6 +207,7 @@ static int commit(struct generation *g, const struct rf_yield *yield, int32_t n,
         g->generated++;
         session->stats.generated_tokens++;
         struct rf_str text = rf_token_text(tokenizer, token, 0);
+        tell_logprobs(g, i, token);
         int code = tell(g, token, target - yield[i].origin, text, &stop, error);
         if (code) return code;
         if (g->stopped || stop || atomic_load(&session->cancel)) {
@@ -219,6 +255,22 @@ int rf_generation_begin(struct generation *g, riffle_session *session,
     return 0;
 }
 
+int rf_generation_want_logprobs(struct generation *g, riffle_on_logprobs on_logprobs, int32_t top,
+                                struct rf_error *error)
+{
+    struct rf_cascade *cascade = g->session->levels.cascade;
+    if (top < 0 || top > RF_MAX_LOG_PROBS)
+        return rf_fail(error, RF_ERR_ARGUMENT, "top_logprobs %d: not between 0 and %d", top,
+                       RF_MAX_LOG_PROBS);
+    g->log_probs = rf_calloc(allocator_of(g), RF_DRAFT_ROWS + 1, sizeof *g->log_probs,
+                             "log-probabilities", error);
+    if (!g->log_probs) return RF_ERR_MEMORY;
+    g->on_logprobs = on_logprobs;
+    cascade->log_probs = g->log_probs;
+    cascade->n_top = top;
+    return 0;
+}
+
 int32_t rf_generation_room(const struct generation *g)
 {
     int64_t most = g->options.max_tokens ? g->options.max_tokens - g->generated : INT32_MAX;
@@ -258,6 +310,8 @@ int64_t rf_generation_end(struct generation *g, int code, struct rf_error *error
         else
             rf_api_return_matcher(g->matcher, g->options.grammar);
     }
+    g->session->levels.cascade->log_probs = NULL;
+    rf_free(allocator_of(g), g->log_probs);
     rf_bytes_free(allocator_of(g), &g->held);
     return code < 0 ? code : g->generated;
 }

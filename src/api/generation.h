@@ -3,6 +3,8 @@
 #ifndef RF_API_GENERATION_H
 #define RF_API_GENERATION_H
 
+#include <riffle_experimental.h>
+
 #include "api/handles.h"
 #include "infer/repetition.h"
 #include "text/utf8_stream.h"
@@ -10,9 +12,11 @@
 struct generation {
     riffle_session *session;
     riffle_generate_options options;
-    riffle_on_event on_event; /* or NULL */
+    riffle_on_event on_event;       /* or NULL */
+    riffle_on_logprobs on_logprobs; /* or NULL */
     void *user;
-    struct rf_matcher *matcher; /* of the grammar, or NULL */
+    struct rf_log_probs *log_probs; /* [RF_DRAFT_ROWS + 1]: the last round's; NULL: not wanted */
+    struct rf_matcher *matcher;     /* of the grammar, or NULL */
     /* Text that was generated but not yet given to the caller: unfinished characters, and what may
      * be the beginning of a stop text. */
     struct rf_utf8_stream characters;
@@ -30,6 +34,10 @@ int rf_api_take_generation(riffle_generate_options *ours, const riffle_generate_
 int rf_generation_begin(struct generation *g, riffle_session *session,
                         const riffle_generate_options *options, riffle_on_event on_event,
                         void *user, struct rf_error *error);
+/* From then on tells the log-probabilities of each token, with `top` likeliest ones, before the
+ * token's event. */
+int rf_generation_want_logprobs(struct generation *g, riffle_on_logprobs on_logprobs, int32_t top,
+                                struct rf_error *error);
 /* How many tokens the next round may yield: at least 1 as long as the answer goes on. */
 int32_t rf_generation_room(const struct generation *g);
 /* Takes what a round yielded, or its code: commits the tokens one by one and tells the caller.

@@ -3,7 +3,7 @@
 #ifndef RF_API_HANDLES_H
 #define RF_API_HANDLES_H
 
-#include <riffle.h>
+#include <riffle_experimental.h>
 
 #include <stdatomic.h>
 
@@ -90,6 +90,11 @@ int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
 /* The caller's sampling over the defaults, and a session's new sampling. */
 int rf_api_take_sampling(riffle_sampling *ours, const riffle_sampling *given);
 int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling);
+
+/* Biases of a session's choices; the list must live until they are set again. */
+int rf_api_check_bias(const riffle_session *session, const riffle_logit_bias *bias, size_t n,
+                      struct rf_error *error);
+void rf_api_set_bias(riffle_session *session, const struct rf_bias *bias, int32_t n);
 
 /* riffle_prefill of a session that was entered. */
 int rf_api_prefill(riffle_session *session, const int32_t *tokens, size_t n_tokens);

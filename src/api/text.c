@@ -231,16 +231,15 @@ static int encode_from(const riffle_model *model, const struct rf_rendered *rend
     return code;
 }
 
-int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *messages,
-                             size_t n_messages, int32_t *tokens, size_t cap)
+static int64_t chat_tokenize(const riffle_model *model, const struct conversation *given,
+                             int32_t *tokens, size_t cap)
 {
     if (!model || (!tokens && cap))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", model ? "tokens" : "model");
-    struct conversation given = {.messages = messages, .n_messages = n_messages};
     struct rf_rendered rendered = {0};
     struct rf_tokens found = {0};
     struct rf_error error;
-    int code = render(model, &given, 1, &rendered, &error);
+    int code = render(model, given, 1, &rendered, &error);
     if (!code) code = encode_from(model, &rendered, 0, RF_ENCODE_BOS, &found, &error);
     size_t count = found.count;
     if (!code && count && cap)
@@ -248,6 +247,21 @@ int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *me
     rf_tokens_free(&model->allocator, &found);
     rf_rendered_free(&model->allocator, &rendered);
     return code ? rf_api_fail(&error) : (int64_t)count;
+}
+
+int64_t riffle_chat_tokenize(const riffle_model *model, const riffle_message *messages,
+                             size_t n_messages, int32_t *tokens, size_t cap)
+{
+    struct conversation given = {.messages = messages, .n_messages = n_messages};
+    return chat_tokenize(model, &given, tokens, cap);
+}
+
+int64_t riffle_chat_tokenize_json(const riffle_model *model, const char *json, size_t json_bytes,
+                                  int32_t *tokens, size_t cap)
+{
+    if (!json) return rf_api_error(RIFFLE_ERR_ARGUMENT, "json is NULL");
+    struct conversation given = {.json = {json, json_bytes}};
+    return chat_tokenize(model, &given, tokens, cap);
 }
 
 /* Finds the tokens to append after the first *keep tokens of the session. If the session spells the

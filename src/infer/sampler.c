@@ -1,6 +1,7 @@
 #include "infer/sampler.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct candidate {
@@ -11,6 +12,8 @@ struct candidate {
 struct rf_sampler {
     const struct rf_allocator *allocator;
     struct rf_sampling sampling;
+    const struct rf_bias *bias; /* [n_bias] */
+    int32_t n_bias;
     int32_t n_vocab;
     rf_first_above_fn *first_above;
     uint32_t round;
@@ -50,9 +53,17 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
     return code;
 }
 
+void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias, int32_t n)
+{
+    sampler->bias = bias;
+    sampler->n_bias = n;
+}
+
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from)
 {
     to->sampling = from->sampling;
+    to->bias = from->bias;
+    to->n_bias = from->n_bias;
 }
 
 int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
@@ -99,6 +110,14 @@ static int before(const struct candidate *a, const struct candidate *b)
     return a->id < b->id;
 }
 
+/* Changes the copy of the logits. A drafter's vocabulary may be shorter than the target's. */
+static void add_bias(struct rf_sampler *sampler)
+{
+    for (int32_t i = 0; i < sampler->n_bias; i++)
+        if (sampler->bias[i].token < sampler->n_vocab)
+            sampler->changed[sampler->bias[i].token] += sampler->bias[i].logit;
+}
+
 /* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
  * Changes the copy of the logits. */
 static void penalise(struct rf_sampler *sampler, const int32_t *text, int32_t n,
@@ -139,8 +158,9 @@ static const float *change(struct rf_sampler *sampler, const float *logits, cons
                            const int32_t *text, int32_t n, const int32_t *path, int32_t n_path)
 {
     int is_penalised = sampler->sampling.repeat_penalty != 1.0f;
-    if (!is_penalised && !mask) return logits;
+    if (!is_penalised && !mask && !sampler->n_bias) return logits;
     memcpy(sampler->changed, logits, (size_t)sampler->n_vocab * sizeof *logits);
+    add_bias(sampler);
     if (is_penalised) penalise(sampler, text, n, path, n_path);
     if (mask) apply_mask(sampler, mask);
     return sampler->changed;
@@ -478,7 +498,8 @@ int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int
 
 int rf_sampler_is_greedy(const struct rf_sampler *sampler)
 {
-    return sampler->sampling.temperature == 0.0f && sampler->sampling.repeat_penalty == 1.0f;
+    return sampler->sampling.temperature == 0.0f && sampler->sampling.repeat_penalty == 1.0f &&
+           !sampler->n_bias;
 }
 
 int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *choice,
@@ -486,5 +507,30 @@ int rf_sampler_take(const struct rf_best *best, int32_t n, struct rf_choice *cho
 {
     if (best->n == 0) return rf_not_finite(n, error);
     take_first(best->top, best->n, (double)best->mass, choice, runners_up);
+    return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return before(a, b) ? -1 : before(b, a);
+}
+
+int rf_sampler_log_probs(struct rf_sampler *sampler, const float *logits, int32_t token,
+                         struct rf_log_probs *found, struct rf_error *error)
+{
+    int code = make_lists(sampler, error);
+    if (code) return code;
+    size_t n = collect_best(sampler, logits, found->n > 0 ? (size_t)found->n : 1);
+    if (n == 0) return rf_not_finite(0, error);
+    struct candidate *best = sampler->candidates;
+    qsort(best, n, sizeof *best, compare);
+    double sum = 0.0;
+    for (int32_t i = 0; i < sampler->n_vocab; i++) sum += (double)expf(logits[i] - best[0].logit);
+    double mass = (double)best[0].logit + log(sum);
+    if (!isfinite(mass)) return rf_not_finite(0, error);
+    if (found->n > (int32_t)n) found->n = (int32_t)n;
+    for (int32_t i = 0; i < found->n; i++)
+        found->top[i] = (struct rf_candidate){best[i].id, (float)((double)best[i].logit - mass)};
+    found->chosen = (float)((double)logits[token] - mass);
     return 0;
 }

@@ -34,6 +34,22 @@ struct rf_choice {
 
 enum { RF_RUNNERS_UP = 2 /* of a choice, at most */ };
 
+/* Added to a token's logit before anything else. */
+struct rf_bias {
+    int32_t token;
+    float logit;
+};
+
+enum { RF_MAX_LOG_PROBS = 20 };
+
+/* Of a choice: log p of the chosen token and of the likeliest ones, in their order, as the model
+ * has them: before biases, penalties, masks and temperature. */
+struct rf_log_probs {
+    float chosen;
+    int32_t n;
+    struct rf_candidate top[RF_MAX_LOG_PROBS]; /* .logit is log p */
+};
+
 struct rf_sampler;
 
 /* The index of the first x[i] > threshold, or n; a NaN is greater than nothing. A backend's,
@@ -49,6 +65,9 @@ int rf_sampling_check(const struct rf_sampling *sampling, struct rf_error *error
 /* Checks and sets; on failure nothing changes. */
 int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
                    struct rf_error *error);
+/* Biases of tokens of the vocabulary, each at most once. The list must live as long as this sampler
+ * or a copy of its settings has it. */
+void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias, int32_t n);
 /* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
 
@@ -67,6 +86,10 @@ int rf_sampler_choose_after(struct rf_sampler *sampler, const float *logits, con
                             const int32_t *text, int32_t n, const int32_t *path, int32_t n_path,
                             struct rf_choice *choice, struct rf_choice *runners_up,
                             struct rf_error *error);
+
+/* found->n: how many of the likeliest tokens are wanted; set to how many there are. */
+int rf_sampler_log_probs(struct rf_sampler *sampler, const float *logits, int32_t token,
+                         struct rf_log_probs *found, struct rf_error *error);
 
 /* Fails with RF_ERR_FORMAT: the logits after n tokens are not finite numbers. */
 int rf_not_finite(int32_t n, struct rf_error *error);

@@ -203,7 +203,7 @@ static int32_t place_forced(struct rf_cascade *cascade, int32_t max, struct rf_e
             return rf_fail(error, RF_ERR_UNSUPPORTED,
                            "no token of the model's vocabulary continues the text as the grammar "
                            "demands");
-        if (mask.only < 0) break;
+        if (mask.only < 0 || cascade->log_probs) break;
         code = place(cascade, &(struct rf_choice){mask.only, 1.0f}, cascade->n_levels - 1, NULL,
                      error);
         if (code) return code;
@@ -528,10 +528,13 @@ static void make_question(const struct rf_cascade *cascade, int32_t judge, struc
         round->best[i].n = 0;
         for (int32_t k = 0; k < RF_RUNNERS_UP; k++) round->runners_up[i][k].token = -1;
     }
-    if (!is_target(cascade, judge))
+    if (!is_target(cascade, judge)) {
         round->question.runners_up = round->runners_up;
-    else if (has_observers(cascade))
-        round->question.best = round->best;
+        return;
+    }
+    if (has_observers(cascade)) round->question.best = round->best;
+    round->question.log_probs = cascade->log_probs;
+    round->question.n_top = cascade->n_top;
 }
 
 /* The first half of a round at a judge that yields at most `max` tokens: drafts, and makes the
@@ -690,6 +693,11 @@ static int32_t collect(struct rf_cascade *cascade, int32_t made, struct rf_yield
         if (cascade->matcher && cascade->marks[i].state == RF_STATE_FINAL) return i + 1;
     }
     return made;
+}
+
+const struct rf_log_probs *rf_cascade_log_probs(const struct rf_cascade *cascade, int32_t i)
+{
+    return &cascade->log_probs[i ? cascade->path[i - 1] + 1 : 0];
 }
 
 void rf_cascade_drop(struct rf_cascade *cascade)

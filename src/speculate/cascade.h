@@ -55,6 +55,11 @@ struct rf_cascade {
     } marks[RF_MAX_DRAFT + 1];                      /* of the tokens ahead */
     struct rf_cascade_stats stats[RF_MAX_LEVELS];
 
+    /* [RF_DRAFT_ROWS + 1], the caller's: where the target's choices of a round leave their
+     * log-probabilities, with `n_top` likeliest tokens each. NULL: nobody wants to know. */
+    struct rf_log_probs *log_probs;
+    int32_t n_top;
+
     /* What the target judged in the last round, and which rows it kept, in their order. */
     struct rf_draft judged;
     int32_t path[RF_MAX_DRAFT], n_path;
@@ -94,8 +99,9 @@ struct rf_round {
  * many. Committing them is the caller's. On failure (a negative code) nothing is ahead.
  *
  * With a grammar, tokens without an alternative are a round of their own, which takes no pass: the
- * next one reads them. 0: the text is complete and nothing can follow. RF_ERR_UNSUPPORTED: no token
- * of the vocabulary continues the text as the grammar demands. */
+ * next one reads them; but not if log-probabilities are wanted. 0: the text is complete and nothing
+ * can follow. RF_ERR_UNSUPPORTED: no token of the vocabulary continues the text as the grammar
+ * demands. */
 int32_t rf_cascade_round(struct rf_cascade *cascade, int32_t max, struct rf_yield *yield,
                          struct rf_error *error);
 
@@ -106,6 +112,8 @@ int rf_cascade_begin(struct rf_cascade *cascade, int32_t max, struct rf_round *r
                      struct rf_error *error);
 int32_t rf_cascade_end(struct rf_cascade *cascade, struct rf_round *round, struct rf_yield *yield,
                        struct rf_error *error);
+/* Of token i of the last round with log_probs: where its choice left them. */
+const struct rf_log_probs *rf_cascade_log_probs(const struct rf_cascade *cascade, int32_t i);
 /* Takes back what is ahead. */
 void rf_cascade_drop(struct rf_cascade *cascade);
 

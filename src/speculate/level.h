@@ -29,6 +29,10 @@ struct rf_question {
     /* [1 + draft->n]: likely tokens after the text and each of the draft, for the level to fill in
      * as far as it finds them with its choices; else .n stays 0. NULL: nobody wants to know. */
     struct rf_best *best;
+    /* [1 + draft->n]: log-probabilities of each choice, `n_top` likeliest tokens with them, for the
+     * level to fill in. NULL: nobody wants to know. */
+    struct rf_log_probs *log_probs;
+    int32_t n_top;
     /* [1 + draft->n]: the runners-up of each choice, for the level to fill in; a token is -1 where
      * there is none, as all are before. NULL: nobody wants to know. */
     struct rf_choice (*runners_up)[RF_RUNNERS_UP];

@@ -123,6 +123,15 @@ int32_t rf_model_level_n_best(const struct rf_model_level *level,
     return question->runners_up ? 1 + RF_RUNNERS_UP : 1;
 }
 
+/* Of the choice that follows row i, where somebody wants to know. */
+static int tell_log_probs(struct rf_model_level *level, const struct rf_question *question,
+                          int32_t i, int32_t token, const float *logits, struct rf_error *error)
+{
+    if (!question->log_probs) return 0;
+    question->log_probs[i].n = question->n_top;
+    return rf_sampler_log_probs(level->sampler, logits, token, &question->log_probs[i], error);
+}
+
 int rf_model_level_answer(struct rf_model_level *level, struct rf_question *question,
                           const struct rf_ask *ask, const struct rf_best *best,
                           struct rf_choice *choices, struct rf_error *error)
@@ -131,18 +140,18 @@ int rf_model_level_answer(struct rf_model_level *level, struct rf_question *ques
     for (int32_t i = ask->n_draft; i < question->draft->n; i++) choices[i + 1].token = -1;
     for (int32_t i = 0; !code && i <= ask->n_draft; i++) {
         int32_t path[RF_DRAFT_ROWS], n_path = path_to(question->draft, i - 1, path);
-        const float *logits;
+        const float *logits = NULL;
         if (question->best && question->best != best) question->best[i] = best[i];
-        if (is_greedy) {
+        if (!is_greedy || question->log_probs)
+            code = level->view->backend->ops->logits(level->view, ask->first + i, &logits, error);
+        if (!code && is_greedy)
             code = rf_sampler_take(&best[i], question->n + n_path, &choices[i],
                                    runners_up_of(question, i), error);
-            continue;
-        }
-        code = level->view->backend->ops->logits(level->view, ask->first + i, &logits, error);
-        if (!code)
+        else if (!code)
             code = rf_sampler_choose_after(level->sampler, logits, mask_of(question, i),
                                            question->text, question->n, path, n_path, &choices[i],
                                            runners_up_of(question, i), error);
+        if (!code) code = tell_log_probs(level, question, i, choices[i].token, logits, error);
     }
     return code;
 }
@@ -154,12 +163,13 @@ static int choose_again(struct rf_model_level *level, const struct rf_question *
     const struct rf_best *best = rf_sequence_best(level->sequence, level->view);
     const float *logits;
     const uint64_t *mask = mask_of(question, 0);
-    if (best && !mask && rf_sampler_is_greedy(level->sampler))
+    if (best && !mask && !question->log_probs && rf_sampler_is_greedy(level->sampler))
         return rf_sampler_take(best, question->n, choice, runners_up_of(question, 0), error);
     int code = rf_sequence_answer(level->sequence, level->view, &logits, error);
     if (code) return code;
-    return rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL,
+    code = rf_sampler_choose_after(level->sampler, logits, mask, question->text, question->n, NULL,
                                    0, choice, runners_up_of(question, 0), error);
+    return code ? code : tell_log_probs(level, question, 0, choice->token, logits, error);
 }
 
 static int choose(void *self, struct rf_question *question, struct rf_choice *choices,
