@@ -205,6 +205,7 @@ static const struct rf_backend_ops ops = {
     .cache_resume = gpu_cache_resume,
     .cache_keep = gpu_cache_keep,
     .cache_bytes = gpu_cache_bytes,
+    .cache_held = gpu_cache_held,
     .cache_save = gpu_cache_save,
     .cache_load = gpu_cache_load,
     .view_new = gpu_view_new,

@@ -293,3 +293,14 @@ int gpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_e
     int code = gpu_cache_own(cache, 0, n, error);
     return code ? code : move_positions(cache, n, (char *)(uintptr_t)in, 1, error);
 }
+
+uint64_t gpu_cache_held(const struct rf_cache *base)
+{
+    const struct gpu_cache *cache = (const struct gpu_cache *)base;
+    uint64_t held = 0;
+    for (int32_t c = 0; c * RF_KV_POSITIONS < base->shape.n_ctx; c++)
+        if (cache->blocks[c])
+            held +=
+                block_bytes(base->shape.params) / (uint64_t)atomic_load(&cache->blocks[c]->holders);
+    return held;
+}

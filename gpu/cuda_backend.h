@@ -90,6 +90,7 @@ int32_t gpu_cache_resume(const struct rf_cache *cache, int32_t n);
 int gpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                    struct rf_error *error);
 uint64_t gpu_cache_bytes(const struct rf_cache *cache, int32_t n);
+uint64_t gpu_cache_held(const struct rf_cache *cache);
 int gpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int gpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);

@@ -156,7 +156,8 @@ typedef struct riffle_batch_options {
     const riffle_session_options *session; /* of all answers; NULL: the defaults */
     int32_t answers; /* under way at the same time, 1 to 32; others wait. 0: 8 */
     /* Keys and values that are kept of texts whose answers have ended, for prompts that begin
-     * alike: bytes; the oldest go first. 0: 1 GiB, or an eighth of the memory if that is less. */
+     * alike: bytes; those go first that were not used for long and cost little. 0: 1 GiB, or an
+     * eighth of the memory if that is less. */
     uint64_t kept_bytes;
     uint64_t reserved[8];
 } riffle_batch_options;
@@ -248,7 +249,7 @@ RIFFLE_API int32_t riffle_batch_step(riffle_batch *batch);
 typedef struct riffle_batch_stats {
     int32_t waiting, reading, generating; /* answers: not begun; whose prompts are being read */
     int32_t kept_texts;
-    uint64_t kept_bytes; /* of their keys and values; blocks that they share count for each */
+    uint64_t kept_bytes; /* of their keys and values; what they share counts once */
     uint64_t passes, rows;
     double pass_seconds;
 } riffle_batch_stats;

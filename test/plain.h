@@ -120,6 +120,7 @@ int32_t plain_cache_resume(const struct rf_cache *cache, int32_t n);
 int plain_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                      struct rf_error *error);
 uint64_t plain_cache_bytes(const struct rf_cache *cache, int32_t n);
+uint64_t plain_cache_held(const struct rf_cache *cache);
 int plain_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int plain_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 

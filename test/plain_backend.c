@@ -101,6 +101,7 @@ static const struct rf_backend_ops ops = {
     .cache_resume = plain_cache_resume,
     .cache_keep = plain_cache_keep,
     .cache_bytes = plain_cache_bytes,
+    .cache_held = plain_cache_held,
     .cache_save = plain_cache_save,
     .cache_load = plain_cache_load,
     .view_new = plain_view_new,

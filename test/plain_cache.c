@@ -311,3 +311,12 @@ int plain_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf
     end_call(cache);
     return code;
 }
+
+uint64_t plain_cache_held(const struct rf_cache *base)
+{
+    const struct plain_cache *cache = (const struct plain_cache *)base;
+    uint64_t held = 0, bytes = n_layer(cache) * layer_floats(cache) * sizeof(float);
+    for (int32_t c = 0; c * RF_KV_POSITIONS < base->shape.n_ctx; c++)
+        if (cache->blocks[c]) held += bytes / (uint64_t)cache->blocks[c]->holders;
+    return held;
+}

@@ -17,7 +17,7 @@ enum {
     MOST_ANSWERS = 32,
     LEAST_SLICE = 16, /* rows of prompts in a pass */
     FEW_UNREAD = 16,  /* a prompt with so few tokens left needs no slice */
-    SLOWER = 3        /* a slice may make a pass take so many times as long */
+    SLOWER = 2        /* what is read of prompts may make a pass take so many times as long */
 };
 static const double GAIN = 0.3; /* of a measurement of slices */
 #define KEPT_BYTES (UINT64_C(1) << 30)
@@ -334,6 +334,7 @@ static int open_member(riffle_batch *batch, struct member *member, const struct 
     } else {
         int code = rf_api_fork(&member->session, from, 1, error);
         if (code) return code;
+        if (donor->kept >= 0) rf_kept_use(&batch->kept, donor->kept);
         rf_sequence_rewind(member->session->sequence, donor->common);
     }
     struct rf_sequence *sequence = member->session->sequence;
@@ -456,20 +457,24 @@ static double seconds_of_rounds(const struct parts *parts)
     return n ? sum / n : 0.0;
 }
 
-/* Rows of prompts beside the rounds: as many as make the pass SLOWER. */
+/* Rows of prompts beside the rounds: as many as make the pass SLOWER. Ends of prompts that rounds
+ * read count as well. */
 static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts)
 {
     if (!parts->rounds) return RF_MAX_ROWS;
-    if (batch->row_seconds <= 0.0) return LEAST_SLICE;
-    double rows = (SLOWER - 1) * seconds_of_rounds(parts) / batch->row_seconds;
-    return rows < LEAST_SLICE ? LEAST_SLICE : rows > RF_MAX_ROWS ? RF_MAX_ROWS : (int32_t)rows;
+    double rows = batch->row_seconds > 0.0
+                      ? (SLOWER - 1) * seconds_of_rounds(parts) / batch->row_seconds
+                      : 0.0;
+    if (rows < LEAST_SLICE) rows = LEAST_SLICE;
+    if (rows > RF_MAX_ROWS) rows = RF_MAX_ROWS;
+    return (int32_t)rows - (parts->rows - parts->rounds);
 }
 
 /* Learns from a pass what a row of a slice takes. */
 static void learn(riffle_batch *batch, const struct parts *parts, const struct rf_batch_cost *cost)
 {
     if (parts->n == parts->rounds || !cost->rows) return;
-    double more = (cost->seconds - seconds_of_rounds(parts)) / parts->slices;
+    double more = (cost->seconds - seconds_of_rounds(parts)) / (cost->rows - parts->rounds);
     if (more <= 0.0) return;
     batch->row_seconds += (batch->row_seconds > 0.0 ? GAIN : 1.0) * (more - batch->row_seconds);
 }
@@ -529,7 +534,7 @@ static void run_embedding(riffle_batch *batch, int32_t rows)
 {
     struct rf_error error;
     struct member *member = next_embedded(batch);
-    if (!member) return;
+    if (!member || rows <= 0) return;
     double start = rf_clock_seconds();
     int32_t left = begin_embedding(batch, member, &error);
     if (left == 0) left = rf_embedder_read(batch->embedder, rows, &error);
@@ -582,7 +587,7 @@ int riffle_batch_get_stats(const riffle_batch *batch, riffle_batch_stats *stats,
     if (!batch || !stats)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL", batch ? "stats" : "batch");
     riffle_batch_stats found = {.kept_texts = batch->kept.n,
-                                .kept_bytes = batch->kept.bytes,
+                                .kept_bytes = rf_kept_bytes(&batch->kept),
                                 .passes = batch->passes,
                                 .rows = batch->rows,
                                 .pass_seconds = batch->pass_seconds};

@@ -1,5 +1,6 @@
 #include "api/kept.h"
 
+#include <math.h>
 #include <string.h>
 
 int32_t rf_common_tokens(const riffle_session *session, const int32_t *tokens, int32_t n)
@@ -24,28 +25,60 @@ int32_t rf_kept_find(const struct kept *kept, const int32_t *tokens, int32_t n, 
     return found;
 }
 
+void rf_kept_use(struct kept *kept, int32_t i)
+{
+    kept->texts[i].clock = kept->clock;
+}
+
+uint64_t rf_kept_bytes(const struct kept *kept)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < kept->n; i++)
+        bytes += rf_sequence_kv_held(kept->texts[i].session->sequence);
+    return bytes;
+}
+
 riffle_session *rf_kept_take(struct kept *kept, int32_t i)
 {
     riffle_session *session = kept->texts[i].session;
-    kept->bytes -= kept->texts[i].bytes;
     kept->n--;
     memmove(&kept->texts[i], &kept->texts[i + 1], (size_t)(kept->n - i) * sizeof *kept->texts);
     return session;
 }
 
+/* Tokens that would have to be read again: those that no other text begins with. */
+static int32_t own_tokens(const struct kept *kept, int32_t i)
+{
+    struct rf_sequence *sequence = kept->texts[i].session->sequence;
+    int32_t n_read = rf_sequence_n_read(sequence), shared = 0;
+    for (int32_t k = 0; k < kept->n; k++) {
+        int32_t same =
+            k == i ? 0
+                   : rf_common_tokens(kept->texts[k].session, rf_sequence_tokens(sequence), n_read);
+        if (same > shared) shared = same;
+    }
+    return n_read - shared;
+}
+
+static void close_least(struct kept *kept)
+{
+    double least = INFINITY;
+    int32_t found = 0;
+    for (int32_t i = 0; i < kept->n; i++) {
+        uint64_t bytes = rf_sequence_kv_held(kept->texts[i].session->sequence);
+        double worth = kept->texts[i].clock + own_tokens(kept, i) / ((double)bytes + 1.0);
+        if (worth >= least) continue;
+        least = worth;
+        found = i;
+    }
+    kept->clock = least;
+    riffle_session_close(rf_kept_take(kept, found));
+}
+
 void rf_kept_add(struct kept *kept, riffle_session *session)
 {
-    int32_t n_read = rf_sequence_n_read(session->sequence);
-    uint64_t bytes = rf_sequence_kv_bytes(session->sequence, n_read);
-    if (bytes > kept->most) {
-        riffle_session_close(session);
-        return;
-    }
-    while (kept->n == RF_MOST_KEPT || kept->bytes + bytes > kept->most)
-        riffle_session_close(rf_kept_take(kept, 0));
-    kept->texts[kept->n].session = session;
-    kept->texts[kept->n++].bytes = bytes;
-    kept->bytes += bytes;
+    kept->texts[kept->n++] = (struct kept_text){session, kept->clock};
+    while (kept->n > RF_MOST_KEPT || rf_kept_bytes(kept) > kept->most) close_least(kept);
 }
 
 void rf_kept_clear(struct kept *kept)

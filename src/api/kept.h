@@ -6,13 +6,17 @@
 
 enum { RF_MOST_KEPT = 64 /* each also has its drafters' tables */ };
 
+/* Which text goes first is decided by GreedyDual-Size (Cao and Irani, 1997): the one with the least
+ * `clock` when it was last used, plus what it would cost to read again for each byte. The clock
+ * goes on to that sum, so texts that nobody uses become the least ones. */
 struct kept {
-    struct {
+    struct kept_text {
         riffle_session *session;
-        uint64_t bytes;    /* of keys and values */
-    } texts[RF_MOST_KEPT]; /* the oldest first */
+        double clock;
+    } texts[RF_MOST_KEPT + 1];
     int32_t n;
-    uint64_t bytes, most;
+    double clock;
+    uint64_t most; /* bytes of keys and values */
 };
 
 /* How many of the first tokens of both are the same. */
@@ -20,10 +24,13 @@ int32_t rf_common_tokens(const riffle_session *session, const int32_t *tokens, i
 
 /* The text with the longest common beginning, at least one token; -1: none. */
 int32_t rf_kept_find(const struct kept *kept, const int32_t *tokens, int32_t n, int32_t *common);
+/* Text i was used. */
+void rf_kept_use(struct kept *kept, int32_t i);
+/* Bytes of keys and values; what texts share counts once. */
+uint64_t rf_kept_bytes(const struct kept *kept);
 /* Hands a text out: it is no longer kept. */
 riffle_session *rf_kept_take(struct kept *kept, int32_t i);
-/* Keeps the session, or closes it if it has more bytes than all may have; closes the oldest ones
- * for it. */
+/* Keeps the session; closes as many as have to go, which may be itself. */
 void rf_kept_add(struct kept *kept, riffle_session *session);
 void rf_kept_clear(struct kept *kept);
 

@@ -106,6 +106,7 @@ static const struct rf_backend_ops ops = {
     .cache_resume = rf_cpu_cache_resume,
     .cache_keep = rf_cpu_cache_keep,
     .cache_bytes = rf_cpu_cache_size,
+    .cache_held = rf_cpu_cache_held,
     .cache_save = rf_cpu_cache_save,
     .cache_load = rf_cpu_cache_load,
     .view_new = rf_cpu_view_new,

@@ -483,3 +483,20 @@ int rf_cpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct r
     }
     return 0;
 }
+
+static uint64_t share_of(const struct cpu_block *block, size_t bytes)
+{
+    return block ? bytes / (uint64_t)atomic_load(&block->holders) : 0;
+}
+
+uint64_t rf_cpu_cache_held(const struct rf_cache *base)
+{
+    const struct cpu_cache *cache = (const struct cpu_cache *)base;
+    size_t n_ctx = (size_t)base->shape.n_ctx,
+           block = heads(cache) * cache->kv_elements * sizeof(uint16_t);
+    uint64_t held = 0;
+    for (size_t c = 0; c < cpu_chunks(n_ctx); c++) held += share_of(cache->blocks[c], block);
+    for (size_t g = 0; cache->groups && g < n_ctx / RF_KV_GROUP; g++)
+        held += share_of(cache->groups[g], group_bytes(cache));
+    return held;
+}

@@ -151,6 +151,7 @@ uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
 int rf_cpu_cache_keep(struct rf_cache *cache, int32_t first_pos, const int32_t *path, int32_t n,
                       struct rf_error *error);
 uint64_t rf_cpu_cache_size(const struct rf_cache *cache, int32_t n);
+uint64_t rf_cpu_cache_held(const struct rf_cache *cache);
 int rf_cpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int rf_cpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 /* Before a pass over the positions [first, first + n): makes their blocks the cache's own, with

@@ -317,6 +317,8 @@ struct rf_backend_ops {
      * group the upper planes of all layers and heads, then the lower ones. Then the blocks as above
      * from the one that has position g * RF_KV_RECENT on. */
     uint64_t (*cache_bytes)(const struct rf_cache *cache, int32_t n);
+    /* Memory of the cache's blocks; of a block that n caches share the n-th part. */
+    uint64_t (*cache_held)(const struct rf_cache *cache);
     int (*cache_save)(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
     int (*cache_load)(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 

@@ -555,6 +555,11 @@ uint64_t rf_sequence_kv_bytes(const struct rf_sequence *s, int32_t n_read)
     return s->cache->backend->ops->cache_bytes(s->cache, n_read);
 }
 
+uint64_t rf_sequence_kv_held(const struct rf_sequence *s)
+{
+    return s->cache->backend->ops->cache_held(s->cache);
+}
+
 int rf_sequence_kv_save(struct rf_sequence *s, void *kv, struct rf_error *error)
 {
     int32_t n = s->n_read < s->n ? s->n_read : s->n;

@@ -142,6 +142,8 @@ int rf_sequence_time_passes(struct rf_sequence *sequence, struct rf_view *view, 
 
 /* The keys and values of the first n_read tokens, in the backends' common order. */
 uint64_t rf_sequence_kv_bytes(const struct rf_sequence *sequence, int32_t n_read);
+/* Memory that they take; what forks share counts for each in part. */
+uint64_t rf_sequence_kv_held(const struct rf_sequence *sequence);
 int rf_sequence_kv_save(struct rf_sequence *sequence, void *kv, struct rf_error *error);
 /* Makes the text tokens[0 .. n), of which n_read are read. On failure nothing changes. */
 int rf_sequence_load(struct rf_sequence *sequence, const int32_t *tokens, int32_t n, int32_t n_read,
