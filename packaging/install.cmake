@@ -41,6 +41,9 @@ if(NOT WIN32)
 endif()
 install(TARGETS riffle_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 
+install(FILES packaging/systemd/riffle@.service DESTINATION ${CMAKE_INSTALL_DATADIR}/riffle
+  COMPONENT program)
+
 install(TARGETS riffle_shared EXPORT riffle-shared
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT library
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development

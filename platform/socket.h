@@ -24,5 +24,7 @@ int rf_address_parse(struct rf_address *address, const char *host, int32_t port,
 /* 1 if the other side has closed the connection, or its sending half: it waits for no answer. What
  * it has sent stays unread. */
 int rf_peer_is_gone(int socket);
+/* Ends both directions; the socket stays open. */
+void rf_socket_shut(int socket);
 
 #endif

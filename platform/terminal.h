@@ -42,6 +42,11 @@ void rf_terminal_restore(void);
 void rf_interrupts_catch(void (*wake)(void *user), void *user);
 /* Counts SIGTERM and SIGHUP, too: for work that keeps what it has done. Ignored ones stay so. */
 void rf_interrupts_catch_all(void);
+/* From now on SIGHUP is counted by itself, unless it is ignored: for programs that then read their
+ * files again. */
+void rf_hangups_catch(void);
+/* 1 if there was a SIGHUP since the last call. */
+int rf_hangups_take(void);
 /* Interrupts since the last clear. */
 int rf_interrupts(void);
 void rf_interrupts_clear(void);

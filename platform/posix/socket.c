@@ -36,3 +36,8 @@ int rf_peer_is_gone(int socket)
     ssize_t n = recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
+
+void rf_socket_shut(int socket)
+{
+    shutdown(socket, SHUT_RDWR);
+}

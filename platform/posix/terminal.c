@@ -228,6 +228,28 @@ void rf_interrupts_catch_all(void)
     }
 }
 
+static volatile sig_atomic_t hangups; /* only the handler writes */
+
+static void on_hangup(int number)
+{
+    (void)number;
+    hangups++;
+}
+
+void rf_hangups_catch(void)
+{
+    catch_unless_ignored(SIGHUP, on_hangup);
+}
+
+int rf_hangups_take(void)
+{
+    static sig_atomic_t taken;
+    sig_atomic_t now = hangups;
+    int is_new = now != taken;
+    taken = now;
+    return is_new;
+}
+
 int rf_interrupts(void)
 {
     return (int)interrupts.count;

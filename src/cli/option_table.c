@@ -215,10 +215,11 @@ const struct verb verb_table[] = {
     {"serve", VERB_SERVE, 1, verb_serve, "MODEL [options]",
      "one model for many conversations, over HTTP",
      "Answers requests as OpenAI's interface has them: /v1/chat/completions, /v1/completions, "
-     "/v1/models. Answers under way at the same time share passes over the weights; each is what "
-     "it would be alone. A page for chatting is at /, and /health and /metrics are for monitoring. "
-     "Prints a JSON object in a line for each event. Ctrl-C finishes what is under way; pressed "
-     "again, it cuts it."},
+     "/v1/embeddings, /v1/models; /openapi.json has them all. Answers under way at the same time "
+     "share passes over the weights; each is what it would be alone. A page for chatting is at /, "
+     "and /health and /metrics are for monitoring. Prints a JSON object in a line for each event. "
+     "SIGHUP opens the model's file anew. Ctrl-C finishes what is under way; pressed again, it "
+     "cuts it."},
     {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]",
      "decoding, prompts and chains beside this machine's limit",
      "Decoding reads all weights and the cache of keys and values once for each token, so its "

@@ -1,26 +1,317 @@
+/* A request between the batch, which calls back from the computing thread, and its reply. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
+#include <string.h>
 
+#include "platform/clock.h"
 #include "platform/memory.h"
 #include "serve/server.h"
 
+static const struct rf_allocator *const allocator = &rf_system_allocator;
+
+int exchange_begin(struct exchange *exchange)
+{
+    const struct question *question = &exchange->question;
+    int32_t n = question->n_prompts * question->n;
+    exchange->choices = calloc((size_t)n, sizeof *exchange->choices);
+    if (!exchange->choices) return refuse_memory(&exchange->refusal);
+    exchange->n_choices = n;
+    for (int32_t i = 0; i < n; i++) {
+        struct choice *choice = &exchange->choices[i];
+        choice->exchange = exchange;
+        choice->index = i;
+        if (question->wants_logprobs) choice->tokens = json_array();
+        if (question->tools) choice->calls = json_array();
+        tool_reader_begin(&choice->tools, question->tool_form, question->tools);
+    }
+    return 0;
+}
+
 void exchange_free(struct exchange *exchange)
 {
+    for (int32_t i = 0; i < exchange->n_choices; i++) {
+        struct choice *choice = &exchange->choices[i];
+        rf_bytes_free(allocator, &choice->text);
+        tool_reader_free(&choice->tools);
+        json_decref(choice->tokens);
+        json_decref(choice->calls);
+        free(choice->vector);
+    }
+    free(exchange->choices);
     question_free(&exchange->question);
-    rf_bytes_free(&rf_system_allocator, &exchange->body);
-    rf_bytes_free(&rf_system_allocator, &exchange->out);
+    if (exchange->served) atomic_fetch_sub(&exchange->served->users, 1);
+    rf_bytes_free(allocator, &exchange->body);
+    rf_bytes_free(allocator, &exchange->out);
     free(exchange);
 }
 
-void exchange_wake(struct exchange *exchange)
+static void wake(struct exchange *exchange)
 {
     if (!exchange->is_suspended || exchange->is_gone) return;
     exchange->is_suspended = 0;
     MHD_resume_connection(exchange->connection);
 }
 
-void exchange_send(struct exchange *exchange, const char *text, size_t bytes)
+void exchange_release(struct exchange *exchange)
+{
+    struct server *server = exchange->server;
+    struct exchange **at = &server->exchanges;
+    while (*at != exchange) at = &(*at)->next;
+    *at = exchange->next;
+    if (exchange->state == EXCHANGE_ASKED)
+        server->n_asked--;
+    else
+        server->n_waiting--;
+    exchange->state = EXCHANGE_ANSWERED;
+    if (exchange->is_gone) {
+        exchange_free(exchange);
+        return;
+    }
+    http_answered(exchange);
+    wake(exchange);
+}
+
+/* Adds output, which is freed; lets the network go on. A failure becomes the refusal. */
+static void put(struct exchange *exchange, char *text)
 {
     struct rf_error error;
-    if (!text || rf_bytes_append(&rf_system_allocator, &exchange->out, text, bytes, &error))
-        refuse(&exchange->refusal, 503, NULL, "out of memory");
+    if (!text || rf_bytes_append(allocator, &exchange->out, text, strlen(text), &error))
+        refuse_memory(&exchange->refusal);
+    free(text);
+}
+
+static void put_event(struct exchange *exchange, char *event)
+{
+    put(exchange, event);
+    exchange->has_begun = 1;
+    wake(exchange);
+}
+
+/* ---- what an answer says ---- */
+
+static struct reply_part part_of(const struct choice *choice, const char *finish)
+{
+    return (struct reply_part){.index = choice->index,
+                               .text = choice->text.data,
+                               .bytes = choice->text.count,
+                               .is_first = !choice->has_begun,
+                               .finish = finish,
+                               .tokens = choice->tokens,
+                               .offset = choice->characters,
+                               .calls = choice->calls,
+                               .n_calls = choice->n_calls};
+}
+
+/* The choice's text, and the calls in it, that are known with this piece. */
+static int take_text(struct choice *choice, const char *text, size_t bytes, int is_last)
+{
+    struct rf_error error;
+    if (choice->calls)
+        return tool_reader_push(&choice->tools, text, bytes, is_last, &choice->text, choice->calls,
+                                &error);
+    return bytes ? rf_bytes_append(allocator, &choice->text, text, bytes, &error) : 0;
+}
+
+static void send_part(struct choice *choice, const char *finish)
+{
+    struct reply_part part = part_of(choice, finish);
+    put_event(choice->exchange, reply_piece(&choice->exchange->reply, &part));
+    choice->has_begun = 1;
+    choice->text.count = 0;
+    choice->n_calls += (int32_t)json_array_size(choice->calls);
+    choice->characters += reply_characters(choice->tokens);
+    json_array_clear(choice->calls);
+    json_array_clear(choice->tokens);
+}
+
+static void count_time(struct choice *choice)
+{
+    struct metrics *metrics = &choice->exchange->server->metrics;
+    double now = rf_clock_seconds();
+    if (choice->last_token > 0.0) histogram_add(&metrics->between_tokens, now - choice->last_token);
+    choice->last_token = now;
+}
+
+static int on_event(void *user, const riffle_event *event)
+{
+    struct choice *choice = user;
+    struct exchange *exchange = choice->exchange;
+    struct server *server = exchange->server;
+    rf_lock_take(&server->lock);
+    if (event->token >= 0) count_time(choice);
+    if (event->text_bytes && take_text(choice, event->text, event->text_bytes, 0))
+        refuse_memory(&exchange->refusal);
+    if (exchange->question.streams && (choice->text.count || json_array_size(choice->calls)))
+        send_part(choice, NULL);
+    int is_over = exchange->is_gone || exchange->refusal.status;
+    rf_lock_release(&server->lock);
+    return is_over;
+}
+
+static void on_logprobs(void *user, const riffle_logprobs *logprobs)
+{
+    struct choice *choice = user;
+    json_array_append_new(choice->tokens,
+                          reply_token(choice->exchange->served->model.model, logprobs));
+}
+
+static void on_embedding(void *user, const float *vector, int32_t n)
+{
+    struct choice *choice = user;
+    choice->vector = malloc((size_t)n * sizeof *vector);
+    if (choice->vector) memcpy(choice->vector, vector, (size_t)n * sizeof *vector);
+    choice->exchange->width = n;
+}
+
+/* ---- how it ends ---- */
+
+static void judge(struct choice *choice, const riffle_answer *answer)
+{
+    struct refusal *refusal = &choice->exchange->refusal;
+    int code = answer->code;
+    if (refusal->status) return;
+    if (code < 0)
+        refuse(refusal,
+               code == RIFFLE_ERR_ARGUMENT  ? 400
+               : code == RIFFLE_ERR_CONTEXT ? 400
+               : code == RIFFLE_ERR_MEMORY  ? 503
+                                            : 500,
+               NULL, "%s", answer->sentence);
+    else if (answer->finish == RIFFLE_FINISH_CANCELLED)
+        refuse(refusal, 503, "stopped", "the server was stopped within the answer");
+    else if (take_text(choice, NULL, 0, 1))
+        refuse_memory(refusal);
+    else if (choice->exchange->question.kind == QUESTION_EMBEDDING && !choice->vector)
+        refuse_memory(refusal);
+}
+
+static const char *finish_of(const struct choice *choice)
+{
+    return choice->tools.n_calls ? "tool_calls" : reply_finish(choice->finish);
+}
+
+static void put_whole(struct exchange *exchange)
+{
+    struct reply_part *parts = calloc((size_t)exchange->n_choices, sizeof *parts);
+    for (int32_t i = 0; parts && i < exchange->n_choices; i++)
+        parts[i] = part_of(&exchange->choices[i], finish_of(&exchange->choices[i]));
+    put(exchange,
+        parts ? reply_whole(&exchange->reply, parts, exchange->n_choices, &exchange->usage) : NULL);
+    free(parts);
+}
+
+static void put_vectors(struct exchange *exchange)
+{
+    float **vectors = calloc((size_t)exchange->n_choices, sizeof *vectors);
+    for (int32_t i = 0; vectors && i < exchange->n_choices; i++)
+        vectors[i] = exchange->choices[i].vector;
+    put(exchange,
+        vectors ? reply_embeddings(&exchange->reply, vectors, exchange->n_choices, exchange->width,
+                                   exchange->question.wants_base64, &exchange->usage)
+                : NULL);
+    free(vectors);
+}
+
+/* All choices have ended. */
+static void finish(struct exchange *exchange)
+{
+    const struct question *question = &exchange->question;
+    if (exchange->refusal.status && exchange->has_begun) {
+        put_event(exchange, reply_cut(&exchange->refusal));
+    } else if (!exchange->refusal.status && question->streams) {
+        if (question->tells_usage)
+            put_event(exchange, reply_usage(&exchange->reply, &exchange->usage));
+        put_event(exchange, strdup("data: [DONE]\n\n"));
+    } else if (!exchange->refusal.status) {
+        if (question->kind == QUESTION_EMBEDDING)
+            put_vectors(exchange);
+        else
+            put_whole(exchange);
+    }
+    exchange_release(exchange);
+}
+
+/* A prompt counts once, with the first of its answers. */
+static void count_tokens(struct choice *choice, const riffle_answer *answer)
+{
+    struct reply_usage *usage = &choice->exchange->usage;
+    if (choice->index % choice->exchange->question.n == 0) {
+        usage->prompt += answer->prompt_tokens;
+        usage->kept += answer->kept_tokens;
+    }
+    usage->generated += answer->generated_tokens;
+    usage->drafted += (int64_t)answer->drafted;
+    usage->accepted += (int64_t)answer->accepted;
+}
+
+static void on_answer(void *user, const riffle_answer *answer)
+{
+    struct choice *choice = user;
+    struct exchange *exchange = choice->exchange;
+    struct server *server = exchange->server;
+    rf_lock_take(&server->lock);
+    choice->answer = 0;
+    choice->finish = answer->finish;
+    judge(choice, answer);
+    count_tokens(choice, answer);
+    metrics_answer(&server->metrics, answer);
+    log_answer(answer);
+    if (exchange->question.streams && !exchange->refusal.status)
+        send_part(choice, finish_of(choice));
+    if (--exchange->n_left == 0) finish(exchange);
+    rf_lock_release(&server->lock);
+}
+
+/* ---- asking ---- */
+
+static riffle_request request_of(struct choice *choice)
+{
+    struct question *question = &choice->exchange->question;
+    const struct prompt *prompt = &question->prompts[choice->index / question->n];
+    riffle_request request;
+    riffle_request_init(&request, sizeof request);
+    request.prompt = prompt->tokens;
+    request.n_prompt = prompt->n;
+    request.sampling = &question->sampling;
+    request.generate = &question->generate;
+    request.logit_bias = question->bias;
+    request.n_logit_bias = question->n_bias;
+    if (question->wants_logprobs) request.on_logprobs = on_logprobs;
+    request.top_logprobs = question->top_logprobs;
+    if (question->kind == QUESTION_EMBEDDING) request.on_embedding = on_embedding;
+    request.pooling = question->pooling;
+    request.on_event = on_event;
+    request.on_answer = on_answer;
+    request.user = choice;
+    return request;
+}
+
+void exchange_ask(struct exchange *exchange)
+{
+    struct server *server = exchange->server;
+    uint64_t seed = exchange->question.sampling.seed;
+    exchange->state = EXCHANGE_ASKED;
+    server->n_waiting--;
+    server->n_asked++;
+    for (int32_t i = 0; i < exchange->n_choices; i++) {
+        struct choice *choice = &exchange->choices[i];
+        exchange->question.sampling.seed = seed + (uint64_t)(i % exchange->question.n);
+        riffle_request request = request_of(choice);
+        int64_t answer = riffle_batch_add(exchange->served->batch, &request);
+        if (answer < 0) {
+            refuse_last(&exchange->refusal, answer);
+            exchange_cancel(exchange);
+            break;
+        }
+        choice->answer = answer;
+        exchange->n_left++;
+    }
+    if (exchange->n_left == 0) finish(exchange);
+}
+
+void exchange_cancel(struct exchange *exchange)
+{
+    for (int32_t i = 0; i < exchange->n_choices; i++)
+        if (exchange->choices[i].answer)
+            riffle_batch_cancel(exchange->served->batch, exchange->choices[i].answer);
 }

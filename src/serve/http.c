@@ -1,5 +1,6 @@
 /* The network: routes, limits, and replies that wait for output of the thread that computes. */
 #define _POSIX_C_SOURCE 200809L
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,67 @@ enum {
     HEADER_BYTES = 32 << 10, /* of a connection */
     IDLE_SECONDS = 60,       /* without a byte, while nothing is computed for the connection */
     BODY_SECONDS = 60,       /* for the whole body */
+    HEAD_SECONDS = 120,      /* until a request's headers are there, with the time before them */
+    TAKE_SECONDS = 120,      /* for what an ended answer has left */
+    LOOK_SECONDS = 1,        /* between looks at all connections */
     FLUSH_SECONDS = 5,
     TICK_MS = 50
 };
+
+/* An open connection. Its client has time until `end` for the next step, however slowly it sends or
+ * takes bytes. */
+struct client {
+    struct client *next, **at; /* in the server's list */
+    struct server *server;
+    int socket;
+    double end;
+};
+
+static void set_time(struct client *client, double seconds)
+{
+    client->end = rf_clock_seconds() + seconds;
+}
+
+static void on_connection(void *user, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct server *server = user;
+    struct client *client = *context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = client = calloc(1, sizeof *client);
+        if (!client) return; /* its requests will not begin */
+        client->server = server;
+        client->socket =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        set_time(client, HEAD_SECONDS);
+        rf_lock_take(&server->lock);
+        client->next = server->clients;
+        client->at = &server->clients;
+        if (client->next) client->next->at = &client->next;
+        server->clients = client;
+        rf_lock_release(&server->lock);
+    } else if (client) {
+        rf_lock_take(&server->lock);
+        *client->at = client->next;
+        if (client->next) client->next->at = client->at;
+        rf_lock_release(&server->lock);
+        free(client);
+    }
+}
+
+void http_drop_slow(struct server *server)
+{
+    double now = rf_clock_seconds();
+    if (now < server->next_look) return;
+    server->next_look = now + LOOK_SECONDS;
+    for (struct client *client = server->clients; client; client = client->next)
+        if (now > client->end || rf_peer_is_gone(client->socket)) rf_socket_shut(client->socket);
+}
+
+void http_answered(struct exchange *exchange)
+{
+    set_time(exchange->client, TAKE_SECONDS);
+}
 
 static void count_reply(struct server *server, unsigned status)
 {
@@ -55,11 +114,11 @@ static enum MHD_Result send_text(struct exchange *exchange, unsigned status, con
                  MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE));
 }
 
-static const char *const json_type = "application/json";
+static const char *const json_media = "application/json";
 
 static enum MHD_Result send_refusal(struct exchange *exchange, const struct refusal *refusal)
 {
-    return send_text(exchange, (unsigned)refusal->status, json_type, reply_refusal(refusal));
+    return send_text(exchange, (unsigned)refusal->status, json_media, reply_refusal(refusal));
 }
 
 /* ---- who may ask ---- */
@@ -114,12 +173,19 @@ static enum MHD_Result send_page(struct exchange *exchange)
     return queue(exchange, 200, "text/html; charset=utf-8", response);
 }
 
+static enum MHD_Result send_openapi(struct exchange *exchange)
+{
+    return queue(exchange, 200, json_media,
+                 MHD_create_response_from_buffer(strlen(serve_openapi), (void *)serve_openapi,
+                                                 MHD_RESPMEM_PERSISTENT));
+}
+
 static enum MHD_Result send_health(struct exchange *exchange)
 {
     rf_lock_take(&exchange->server->lock);
     int is_ending = exchange->server->is_ending;
     rf_lock_release(&exchange->server->lock);
-    return send_text(exchange, is_ending ? 503 : 200, json_type,
+    return send_text(exchange, is_ending ? 503 : 200, json_media,
                      strdup(is_ending ? "{\"status\":\"stopping\"}" : "{\"status\":\"ok\"}"));
 }
 
@@ -140,7 +206,7 @@ static enum MHD_Result send_metrics(struct exchange *exchange)
 static enum MHD_Result send_models(struct exchange *exchange)
 {
     const struct server *server = exchange->server;
-    return send_text(exchange, 200, json_type,
+    return send_text(exchange, 200, json_media,
                      reply_models(server->options->name, server->started));
 }
 
@@ -152,7 +218,9 @@ static enum MHD_Result submit(struct exchange *exchange)
     struct server *server = exchange->server;
     struct refusal refusal = {0};
     rf_lock_take(&server->lock);
-    if (server->is_ending) {
+    if (exchange_begin(exchange)) {
+        refusal = exchange->refusal;
+    } else if (server->is_ending) {
         refuse(&refusal, 503, "stopping", "the server is stopping");
     } else if (server->n_waiting >= server->options->queue) {
         refuse(&refusal, 429, "queue_full", "%d answers are under way and %d wait; try again later",
@@ -161,14 +229,13 @@ static enum MHD_Result submit(struct exchange *exchange)
         struct exchange **last = &server->exchanges;
         while (*last) last = &(*last)->next;
         *last = exchange;
-        exchange->state = EXCHANGE_WAITING;
+        exchange->state = exchange->question.schema ? EXCHANGE_COMPILING : EXCHANGE_WAITING;
         exchange->is_suspended = 1;
-        exchange->socket =
-            MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-                ->connect_fd;
+        exchange->socket = exchange->client->socket;
+        exchange->client->end = INFINITY;
         server->n_waiting++;
         MHD_suspend_connection(exchange->connection);
-        rf_condition_signal(&server->news);
+        rf_condition_signal(exchange->question.schema ? &server->to_compile : &server->news);
     }
     rf_lock_release(&server->lock);
     return refusal.status ? send_refusal(exchange, &refusal) : MHD_YES;
@@ -206,7 +273,7 @@ static enum MHD_Result send_answer(struct exchange *exchange)
                                                        exchange, NULL));
     if (!is_over) return MHD_YES;
     if (exchange->refusal.status) return send_refusal(exchange, &exchange->refusal);
-    return queue(exchange, 200, json_type,
+    return queue(exchange, 200, json_media,
                  MHD_create_response_from_buffer(exchange->out.count, exchange->out.data,
                                                  MHD_RESPMEM_MUST_COPY));
 }
@@ -216,7 +283,6 @@ static enum MHD_Result take_body(struct exchange *exchange, const char *data, si
     struct rf_error error;
     size_t n = *bytes;
     *bytes = 0;
-    if (rf_clock_seconds() - exchange->began > BODY_SECONDS) return MHD_NO;
     if (exchange->body.count + n > MOST_BODY) {
         exchange->has_failed = 1; /* what still comes is read and dropped */
         return MHD_YES;
@@ -227,16 +293,22 @@ static enum MHD_Result take_body(struct exchange *exchange, const char *data, si
 
 static enum MHD_Result ask(struct exchange *exchange, enum question_kind kind)
 {
+    struct server *server = exchange->server;
     struct refusal refusal = {0};
     const char *type = header(exchange, "Content-Type");
+    rf_lock_take(&server->lock);
+    exchange->served = server->served;
+    atomic_fetch_add(&exchange->served->users, 1);
+    rf_lock_release(&server->lock);
     if (exchange->has_failed)
         refuse(&refusal, 413, NULL, "the body has more than %d bytes", MOST_BODY);
-    else if (!type || strncmp(type, json_type, strlen(json_type)) != 0)
+    else if (!type || strncmp(type, json_media, strlen(json_media)) != 0)
         /* Browsers send no JSON to another site without asking it. */
         refuse(&refusal, 415, NULL, "the body's Content-Type must be application/json");
     else
         question_parse(&exchange->question, kind, exchange->body.data, exchange->body.count,
-                       exchange->server->options, &refusal);
+                       &exchange->served->answerer, &refusal);
+    rf_bytes_free(&rf_system_allocator, &exchange->body);
     if (refusal.status) return send_refusal(exchange, &refusal);
     exchange->reply.kind = kind;
     return submit(exchange);
@@ -251,11 +323,13 @@ static const struct route {
     enum question_kind kind; /* without `send` */
 } routes[] = {
     {"/", "GET", 1, send_page, QUESTION_CHAT},
+    {"/openapi.json", "GET", 1, send_openapi, QUESTION_CHAT},
     {"/health", "GET", 1, send_health, QUESTION_CHAT},
     {"/metrics", "GET", 0, send_metrics, QUESTION_CHAT},
     {"/v1/models", "GET", 0, send_models, QUESTION_CHAT},
     {"/v1/chat/completions", "POST", 0, NULL, QUESTION_CHAT},
     {"/v1/completions", "POST", 0, NULL, QUESTION_COMPLETION},
+    {"/v1/embeddings", "POST", 0, NULL, QUESTION_EMBEDDING},
 };
 
 static const struct route *find_route(struct exchange *exchange, const char *path,
@@ -282,12 +356,15 @@ static const struct route *find_route(struct exchange *exchange, const char *pat
 
 static struct exchange *begin_exchange(struct server *server, struct MHD_Connection *connection)
 {
-    struct exchange *exchange = calloc(1, sizeof *exchange);
+    struct client *client =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    struct exchange *exchange = client ? calloc(1, sizeof *exchange) : NULL;
     if (!exchange) return NULL;
     exchange->server = server;
     exchange->connection = connection;
-    exchange->began = rf_clock_seconds();
+    exchange->client = client;
     rf_lock_take(&server->lock);
+    set_time(client, BODY_SECONDS);
     server->n_open++;
     rf_lock_release(&server->lock);
     return exchange;
@@ -329,6 +406,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     rf_lock_take(&server->lock);
     int is_busy = exchange->state == EXCHANGE_WAITING || exchange->state == EXCHANGE_ASKED;
     exchange->is_gone = 1;
+    set_time(exchange->client, HEAD_SECONDS);
     server->n_open--;
     rf_lock_release(&server->lock);
     if (!is_busy) exchange_free(exchange);
@@ -346,10 +424,10 @@ int http_start(struct server *server, struct rf_error *error)
                      (address.is_ip6 ? MHD_USE_IPv6 : 0U);
     server->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR, &address.socket,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_THREAD_POOL_SIZE,
-        (unsigned)THREADS, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HEADER_BYTES, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_END);
     if (server->daemon) return 0;
     return rf_fail(error, RF_ERR_SYSTEM, "cannot listen on %s, port %d; is it taken?",
                    options->host, options->port);

@@ -1,38 +1,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include "serve/question.h"
 
-#include <jansson.h>
-#include <riffle_experimental.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "platform/random.h"
-
-int refuse(struct refusal *refusal, int status, const char *code, const char *format, ...)
-{
-    va_list arguments;
-    refusal->status = status;
-    refusal->code = code;
-    va_start(arguments, format);
-    vsnprintf(refusal->text, sizeof refusal->text, format, arguments);
-    va_end(arguments);
-    return -1;
-}
-
-static int wrong(struct refusal *refusal, const char *name, const char *wanted)
-{
-    return refuse(refusal, 400, "invalid_value", "%s is not %s", name, wanted);
-}
-
-/* Of what the library refuses. */
-static int refuse_last(struct refusal *refusal, int64_t code)
-{
-    int is_long = code == RIFFLE_ERR_CONTEXT, is_ours = code == RIFFLE_ERR_MEMORY;
-    return refuse(refusal, is_ours ? 503 : 400, is_long ? "context_length_exceeded" : NULL, "%s",
-                  riffle_last_error());
-}
+#include "serve/conversation.h"
 
 /* The members below stay as they are where the body does not have them, or has null. */
 static const json_t *member(const json_t *body, const char *name)
@@ -50,7 +24,7 @@ static int take_float(const json_t *body, const char *name, double low, double h
     snprintf(range, sizeof range, "a number between %g and %g", low, high);
     double number = json_number_value(found);
     if (!json_is_number(found) || !(number >= low && number <= high))
-        return wrong(refusal, name, range);
+        return refuse_value(refusal, name, range);
     *value = (float)number;
     return 0;
 }
@@ -65,7 +39,7 @@ static int take_int(const json_t *body, const char *name, int64_t low, int64_t h
              (long long)high);
     if (!json_is_integer(found) || json_integer_value(found) < low ||
         json_integer_value(found) > high)
-        return wrong(refusal, name, range);
+        return refuse_value(refusal, name, range);
     *value = (int32_t)json_integer_value(found);
     return 0;
 }
@@ -73,31 +47,83 @@ static int take_int(const json_t *body, const char *name, int64_t low, int64_t h
 static int take_flag(const json_t *body, const char *name, int *value, struct refusal *refusal)
 {
     const json_t *found = member(body, name);
-    if (found && !json_is_boolean(found)) return wrong(refusal, name, "true or false");
+    if (found && !json_is_boolean(found)) return refuse_value(refusal, name, "true or false");
     if (found) *value = json_is_true(found);
     return 0;
 }
 
 /* What would change the answer and is not there must not be ignored. */
-static int check_unsupported(const json_t *body, enum question_kind kind, struct refusal *refusal)
+static int check_unsupported(const json_t *body, struct refusal *refusal)
 {
-    static const char *const names[] = {"logit_bias",   "tools",  "functions", "frequency_penalty",
-                                        "logprobs",     "suffix", "echo",      "presence_penalty",
-                                        "top_logprobs", "audio"};
+    static const char *const names[] = {"functions", "frequency_penalty", "suffix",
+                                        "echo",      "presence_penalty",  "audio",
+                                        "dimensions"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *value = member(body, names[i]);
         int is_off = !value || json_is_false(value) ||
-                     (json_is_number(value) && json_number_value(value) == 0.0 &&
-                      !(kind == QUESTION_COMPLETION && strcmp(names[i], "logprobs") == 0)) ||
+                     (json_is_number(value) && json_number_value(value) == 0.0) ||
                      (json_is_string(value) && !json_string_length(value)) ||
-                     (!json_is_string(value) && json_is_array(value) && !json_array_size(value)) ||
+                     (json_is_array(value) && !json_array_size(value)) ||
                      (json_is_object(value) && !json_object_size(value));
         if (!is_off)
             return refuse(refusal, 400, "unsupported_parameter", "%s is not supported", names[i]);
     }
-    int32_t n = 1;
-    if (take_int(body, "n", 1, 1, &n, refusal)) return -1;
-    return take_int(body, "best_of", 1, 1, &n, refusal);
+    return 0;
+}
+
+static int take_n(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    int32_t best_of = 1;
+    question->n = 1;
+    if (take_int(body, "n", 1, MOST_CHOICES, &question->n, refusal)) return -1;
+    if (take_int(body, "best_of", 1, MOST_CHOICES, &best_of, refusal)) return -1;
+    if (best_of > 1 && best_of != question->n)
+        return refuse(refusal, 400, "unsupported_parameter", "best_of above n is not supported");
+    return 0;
+}
+
+static int take_logprobs(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    int32_t *top = &question->top_logprobs;
+    if (question->kind == QUESTION_COMPLETION) {
+        question->wants_logprobs =
+            member(body, "logprobs") && !json_is_false(member(body, "logprobs"));
+        return question->wants_logprobs
+                   ? take_int(body, "logprobs", 0, RIFFLE_MOST_LOGPROBS, top, refusal)
+                   : 0;
+    }
+    if (take_flag(body, "logprobs", &question->wants_logprobs, refusal)) return -1;
+    if (take_int(body, "top_logprobs", 0, RIFFLE_MOST_LOGPROBS, top, refusal)) return -1;
+    if (*top && !question->wants_logprobs)
+        return refuse(refusal, 400, "invalid_value", "top_logprobs is without logprobs");
+    return 0;
+}
+
+/* {"token": bias, ...} */
+static int take_bias(const json_t *body, struct question *question, struct refusal *refusal)
+{
+    json_t *biases = (json_t *)member(body, "logit_bias");
+    const char *name;
+    json_t *value;
+    if (biases && !json_is_object(biases)) return refuse_value(refusal, "logit_bias", "an object");
+    if (json_object_size(biases) == 0) return 0;
+    question->bias = calloc(json_object_size(biases), sizeof *question->bias);
+    if (!question->bias) return refuse_memory(refusal);
+    json_object_foreach(biases, name, value)
+    {
+        char *end;
+        long token = strtol(name, &end, 10);
+        double bias = json_number_value(value);
+        if (end == name || *end || token < 0 || token > INT32_MAX || !json_is_number(value) ||
+            !(bias >= -RIFFLE_MOST_BIAS && bias <= RIFFLE_MOST_BIAS))
+            return refuse_value(refusal, "logit_bias", "tokens with numbers between -100 and 100");
+        for (size_t i = 0; i < question->n_bias; i++) /* "7" and "07" */
+            if (question->bias[i].token == token)
+                return refuse(refusal, 400, "invalid_value", "logit_bias has token %ld twice",
+                              token);
+        question->bias[question->n_bias++] = (riffle_logit_bias){(int32_t)token, (float)bias};
+    }
+    return 0;
 }
 
 static int take_sampling(const json_t *body, struct question *question, struct refusal *refusal)
@@ -105,7 +131,7 @@ static int take_sampling(const json_t *body, struct question *question, struct r
     riffle_sampling *sampling = &question->sampling;
     sampling->seed = rf_random();
     const json_t *seed = member(body, "seed");
-    if (seed && !json_is_integer(seed)) return wrong(refusal, "seed", "an integer");
+    if (seed && !json_is_integer(seed)) return refuse_value(refusal, "seed", "an integer");
     if (seed) sampling->seed = (uint64_t)json_integer_value(seed);
     if (take_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
     if (take_float(body, "top_p", 1e-6, 1, &sampling->top_p, refusal)) return -1;
@@ -118,9 +144,9 @@ static int add_stop(const json_t *value, struct question *question, struct refus
 {
     size_t n = question->generate.n_stop;
     if (!json_is_string(value) || !json_string_length(value) || n == MOST_STOPS)
-        return wrong(refusal, "stop", "a text or an array of up to 16 texts");
+        return refuse_value(refusal, "stop", "a text or an array of up to 16 texts");
     question->stops[n] = strdup(json_string_value(value));
-    if (!question->stops[n]) return refuse(refusal, 503, NULL, "out of memory");
+    if (!question->stops[n]) return refuse_memory(refusal);
     question->generate.n_stop++;
     return 0;
 }
@@ -135,138 +161,200 @@ static int take_stops(const json_t *body, struct question *question, struct refu
     return 0;
 }
 
-static int take_schema(const json_t *schema, const riffle_model *model, struct question *question,
-                       struct refusal *refusal)
+static int take_schema(const json_t *schema, struct question *question, struct refusal *refusal)
 {
-    char *text = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!text) return refuse(refusal, 503, NULL, "out of memory");
-    int code = riffle_grammar_new(&question->grammar, model, RIFFLE_GRAMMAR_JSON_SCHEMA, text,
-                                  strlen(text));
-    free(text);
-    if (code) return refuse_last(refusal, code);
-    question->generate.grammar = question->grammar;
-    return 0;
+    if (question->schema)
+        return refuse(refusal, 400, "invalid_value", "response_format is beside a tool_choice");
+    question->schema = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    return question->schema ? 0 : refuse_memory(refusal);
 }
 
-static int take_format(const json_t *body, const riffle_model *model, struct question *question,
-                       struct refusal *refusal)
+static int take_format(const json_t *body, struct question *question, struct refusal *refusal)
 {
     const json_t *format = member(body, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
     if (type && strcmp(type, "json_object") == 0) {
         json_t *object = json_pack("{s:s}", "type", "object");
-        int code = take_schema(object, model, question, refusal);
+        int code = take_schema(object, question, refusal);
         json_decref(object);
         return code;
     }
     const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
     if (!type || strcmp(type, "json_schema") != 0)
-        return wrong(refusal, "response_format.type", "text, json_object or json_schema");
+        return refuse_value(refusal, "response_format.type", "text, json_object or json_schema");
     if (!json_is_object(schema))
-        return wrong(refusal, "response_format.json_schema.schema", "an object");
-    return take_schema(schema, model, question, refusal);
+        return refuse_value(refusal, "response_format.json_schema.schema", "an object");
+    return take_schema(schema, question, refusal);
 }
 
-/* The text of a message: a string, or an array of parts that are texts. For free(); NULL: neither.
- */
-static char *content_of(const json_t *message)
+/* Which tools may be called, and whether one must be: *opening, or NULL. */
+static int take_tools(const json_t *body, const struct answerer *of, struct question *question,
+                      const char **opening, struct refusal *refusal)
 {
-    const json_t *content = json_object_get(message, "content");
-    if (json_is_string(content)) return strdup(json_string_value(content));
-    if (!json_is_array(content)) return NULL;
-    size_t bytes = 0, at = 0;
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *part = json_array_get(content, i), *text = json_object_get(part, "text");
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(text)) return NULL;
-        bytes += json_string_length(text);
-    }
-    char *joined = malloc(bytes + 1);
-    for (size_t i = 0; joined && i < json_array_size(content); i++) {
-        const json_t *text = json_object_get(json_array_get(content, i), "text");
-        memcpy(joined + at, json_string_value(text), json_string_length(text));
-        at += json_string_length(text);
-    }
-    if (joined) joined[at] = '\0';
-    return joined;
-}
-
-static int take_tokens(struct question *question, int64_t n, struct refusal *refusal)
-{
-    if (n < 0) return refuse_last(refusal, n);
-    question->n_tokens = (size_t)n;
-    if (question->tokens) return 0;
-    question->tokens = malloc(((size_t)n + 1) * sizeof *question->tokens);
-    return question->tokens ? 0 : refuse(refusal, 503, NULL, "out of memory");
-}
-
-static int tokenize_chat(struct question *question, const riffle_model *model,
-                         const riffle_message *messages, size_t n, struct refusal *refusal)
-{
-    int64_t count = riffle_chat_tokenize(model, messages, n, NULL, 0);
-    if (take_tokens(question, count, refusal)) return -1;
-    count = riffle_chat_tokenize(model, messages, n, question->tokens, question->n_tokens);
-    return take_tokens(question, count, refusal);
-}
-
-static int take_messages(const json_t *body, const riffle_model *model, struct question *question,
-                         struct refusal *refusal)
-{
-    const json_t *given = member(body, "messages");
-    size_t n = json_array_size(given);
-    if (!json_is_array(given) || n == 0)
-        return wrong(refusal, "messages", "an array of at least one message");
-    riffle_message *messages = calloc(n, sizeof *messages);
-    int code = messages ? 0 : refuse(refusal, 503, NULL, "out of memory");
-    for (size_t i = 0; !code && i < n; i++) {
-        const json_t *message = json_array_get(given, i);
-        const char *role = json_string_value(json_object_get(message, "role"));
-        messages[i].role = role && strcmp(role, "developer") == 0 ? "system" : role;
-        messages[i].content = content_of(message);
-        if (!role || !messages[i].content)
-            code = refuse(refusal, 400, "invalid_value",
-                          "messages[%zu] has no role, or no content that is text", i);
-    }
-    if (!code) code = tokenize_chat(question, model, messages, n, refusal);
-    for (size_t i = 0; messages && i < n; i++) free((char *)messages[i].content);
-    free(messages);
+    json_t *tools = (json_t *)member(body, "tools");
+    const json_t *choice = member(body, "tool_choice");
+    const char *word = json_string_value(choice),
+               *name =
+                   json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+    *opening = NULL;
+    if (choice && !name &&
+        !(word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0 ||
+                   strcmp(word, "required") == 0)))
+        return refuse_value(refusal, "tool_choice", "none, auto, required or a function's name");
+    if (json_is_array(tools) && json_array_size(tools) == 0) tools = NULL;
+    if (tools && !tools_are_valid(tools))
+        return refuse_value(refusal, "tools", "an array of functions with names");
+    if (name && !(tools && tools_find(tools, name)))
+        return refuse(refusal, 400, "invalid_value", "tool_choice: there is no tool %.100s", name);
+    if (!tools || (word && strcmp(word, "none") == 0)) return 0;
+    if (question->kind != QUESTION_CHAT || of->tool_form == TOOLS_NONE)
+        return refuse(refusal, 400, "unsupported_parameter",
+                      question->kind == QUESTION_CHAT ? "the model's chat template has no tools"
+                                                      : "tools are for chats");
+    question->tools = json_incref(tools);
+    question->tool_form = of->tool_form;
+    if (!name && !(word && strcmp(word, "required") == 0)) return 0;
+    json_t *schema = tools_schema(of->tool_form, tools, name);
+    int code = take_schema(schema, question, refusal);
+    json_decref(schema);
+    question->tool_form = TOOLS_OBJECT; /* the opening is the prompt's */
+    *opening = tools_opening(of->tool_form);
     return code;
 }
 
-static int take_prompt(const json_t *body, const riffle_model *model, struct question *question,
-                       struct refusal *refusal)
+/* ---- prompts ---- */
+
+static int make_prompts(struct question *question, size_t n, struct refusal *refusal)
 {
-    const json_t *prompt = member(body, "prompt");
-    if (json_is_array(prompt) && json_array_size(prompt) == 1) prompt = json_array_get(prompt, 0);
-    if (!json_is_string(prompt)) return wrong(refusal, "prompt", "one text");
-    const char *text = json_string_value(prompt);
-    size_t bytes = json_string_length(prompt);
-    int64_t n = riffle_tokenize(model, text, bytes, RIFFLE_TOKENIZE_BOS, NULL, 0);
-    if (take_tokens(question, n, refusal)) return -1;
-    n = riffle_tokenize(model, text, bytes, RIFFLE_TOKENIZE_BOS, question->tokens,
-                        question->n_tokens);
-    return take_tokens(question, n, refusal);
+    question->prompts = calloc(n, sizeof *question->prompts);
+    if (!question->prompts) return refuse_memory(refusal);
+    question->n_prompts = (int32_t)n;
+    return 0;
+}
+
+/* Room for so many more tokens, which a call has counted; or its refusal. */
+static int grow(struct prompt *prompt, int64_t more, struct refusal *refusal)
+{
+    if (more < 0) return refuse_last(refusal, more);
+    int32_t *grown =
+        realloc(prompt->tokens, (prompt->n + (size_t)more + 1) * sizeof *prompt->tokens);
+    if (!grown) return refuse_memory(refusal);
+    prompt->tokens = grown;
+    return 0;
+}
+
+static int add_text(struct prompt *prompt, const riffle_model *model, const char *text,
+                    size_t bytes, unsigned flags, struct refusal *refusal)
+{
+    int64_t n = riffle_tokenize(model, text, bytes, flags, NULL, 0);
+    if (grow(prompt, n, refusal)) return -1;
+    n = riffle_tokenize(model, text, bytes, flags, prompt->tokens + prompt->n, (size_t)n);
+    if (n < 0) return refuse_last(refusal, n);
+    prompt->n += (size_t)n;
+    return 0;
+}
+
+static int add_chat(struct prompt *prompt, const riffle_model *model, const json_t *conversation,
+                    struct refusal *refusal)
+{
+    char *text = json_dumps(conversation, JSON_COMPACT);
+    if (!text) return refuse_memory(refusal);
+    size_t bytes = strlen(text);
+    int64_t n = riffle_chat_tokenize_json(model, text, bytes, NULL, 0);
+    int code = grow(prompt, n, refusal);
+    if (!code) n = riffle_chat_tokenize_json(model, text, bytes, prompt->tokens, (size_t)n);
+    if (!code && n < 0) code = refuse_last(refusal, n);
+    if (!code) prompt->n = (size_t)n;
+    free(text);
+    return code;
+}
+
+static int take_messages(const json_t *body, const struct answerer *of, struct question *question,
+                         const char *opening, struct refusal *refusal)
+{
+    if (make_prompts(question, 1, refusal)) return -1;
+    json_t *conversation = conversation_make(member(body, "messages"), question->tools, refusal);
+    if (!conversation) return -1;
+    int code = add_chat(question->prompts, of->model, conversation, refusal);
+    json_decref(conversation);
+    if (!code && opening && *opening)
+        code = add_text(question->prompts, of->model, opening, strlen(opening),
+                        RIFFLE_TOKENIZE_SPECIAL, refusal);
+    return code;
+}
+
+/* A list of tokens. */
+static int add_tokens(struct prompt *prompt, const json_t *list, struct refusal *refusal)
+{
+    if (grow(prompt, (int64_t)json_array_size(list), refusal)) return -1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *token = json_array_get(list, i);
+        if (!json_is_integer(token) || json_integer_value(token) < 0 ||
+            json_integer_value(token) > INT32_MAX)
+            return refuse(refusal, 400, "invalid_value", "index %zu of the prompt is no token", i);
+        prompt->tokens[prompt->n++] = (int32_t)json_integer_value(token);
+    }
+    return 0;
+}
+
+/* A text, a list of tokens, or a list of these. */
+static int take_prompts(const json_t *body, const char *name, const riffle_model *model,
+                        struct question *question, struct refusal *refusal)
+{
+    static const char wanted[] = "a text, tokens, or an array of up to 256 of these";
+    const json_t *given = member(body, name);
+    int is_list = json_is_array(given) && !json_is_integer(json_array_get(given, 0));
+    size_t n = is_list ? json_array_size(given) : 1;
+    if (n == 0 || n > MOST_PROMPTS) return refuse_value(refusal, name, wanted);
+    if (make_prompts(question, n, refusal)) return -1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *prompt = is_list ? json_array_get(given, i) : given;
+        int code = json_is_array(prompt) ? add_tokens(&question->prompts[i], prompt, refusal)
+                   : json_is_string(prompt)
+                       ? add_text(&question->prompts[i], model, json_string_value(prompt),
+                                  json_string_length(prompt), RIFFLE_TOKENIZE_BOS, refusal)
+                       : refuse_value(refusal, name, wanted);
+        if (code) return code;
+    }
+    return 0;
 }
 
 static int take_model(const json_t *body, const char *name, struct refusal *refusal)
 {
     const json_t *model = member(body, "model");
     if (!model || (json_is_string(model) && strcmp(json_string_value(model), name) == 0)) return 0;
-    if (!json_is_string(model)) return wrong(refusal, "model", "a text");
+    if (!json_is_string(model)) return refuse_value(refusal, "model", "a text");
     return refuse(refusal, 404, "model_not_found",
                   "the model %.100s is not here; this server has %s", json_string_value(model),
                   name);
 }
 
-static int take_all(struct question *question, const json_t *body,
-                    const struct rf_serve_options *options, struct refusal *refusal)
+static int take_embedding(const json_t *body, const struct answerer *of, struct question *question,
+                          struct refusal *refusal)
+{
+    const char *format = json_string_value(member(body, "encoding_format")),
+               *pooling = json_string_value(member(body, "pooling"));
+    if (member(body, "encoding_format") &&
+        !(format && (strcmp(format, "float") == 0 || strcmp(format, "base64") == 0)))
+        return refuse_value(refusal, "encoding_format", "float or base64");
+    if (member(body, "pooling") &&
+        !(pooling && (strcmp(pooling, "mean") == 0 || strcmp(pooling, "last") == 0)))
+        return refuse_value(refusal, "pooling", "mean or last");
+    question->n = 1;
+    question->wants_base64 = format && strcmp(format, "base64") == 0;
+    question->pooling =
+        pooling && strcmp(pooling, "last") == 0 ? RIFFLE_POOL_LAST : RIFFLE_POOL_MEAN;
+    return take_prompts(body, "input", of->model, question, refusal);
+}
+
+static int take_answer(const json_t *body, const struct answerer *of, struct question *question,
+                       struct refusal *refusal)
 {
     const json_t *stream_options = member(body, "stream_options");
     int32_t *most = &question->generate.max_tokens;
-    if (!json_is_object(body)) return wrong(refusal, "the body", "a JSON object");
-    if (take_model(body, options->name, refusal)) return -1;
-    if (check_unsupported(body, question->kind, refusal)) return -1;
+    const char *opening;
+    if (take_n(body, question, refusal)) return -1;
     if (take_flag(body, "stream", &question->streams, refusal)) return -1;
     if (take_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
     if (question->kind == QUESTION_COMPLETION) *most = 16;
@@ -274,33 +362,59 @@ static int take_all(struct question *question, const json_t *body,
     if (take_int(body, "max_completion_tokens", 1, INT32_MAX, most, refusal)) return -1;
     if (take_sampling(body, question, refusal)) return -1;
     if (take_stops(body, question, refusal)) return -1;
+    if (take_logprobs(body, question, refusal)) return -1;
+    if (take_bias(body, question, refusal)) return -1;
+    if (take_tools(body, of, question, &opening, refusal)) return -1;
     int code = question->kind == QUESTION_CHAT
-                   ? take_messages(body, options->model, question, refusal)
-                   : take_prompt(body, options->model, question, refusal);
-    return code ? code : take_format(body, options->model, question, refusal);
+                   ? take_messages(body, of, question, opening, refusal)
+                   : take_prompts(body, "prompt", of->model, question, refusal);
+    return code ? code : take_format(body, question, refusal);
+}
+
+static int take_all(struct question *question, const json_t *body, const struct answerer *of,
+                    struct refusal *refusal)
+{
+    if (!json_is_object(body)) return refuse_value(refusal, "the body", "a JSON object");
+    if (take_model(body, of->name, refusal)) return -1;
+    if (check_unsupported(body, refusal)) return -1;
+    return question->kind == QUESTION_EMBEDDING ? take_embedding(body, of, question, refusal)
+                                                : take_answer(body, of, question, refusal);
 }
 
 int question_parse(struct question *question, enum question_kind kind, const char *body,
-                   size_t bytes, const struct rf_serve_options *options, struct refusal *refusal)
+                   size_t bytes, const struct answerer *of, struct refusal *refusal)
 {
     json_error_t error;
-    *question = (struct question){.kind = kind, .sampling = *options->sampling};
+    *question = (struct question){.kind = kind, .sampling = *of->sampling};
     riffle_generate_options_init(&question->generate, sizeof question->generate);
     question->generate.stop = (const char *const *)question->stops;
     json_t *parsed = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!parsed)
         return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %d, column %d: %s",
                       error.line, error.column, error.text);
-    int code = take_all(question, parsed, options, refusal);
+    int code = take_all(question, parsed, of, refusal);
     json_decref(parsed);
     if (code) question_free(question);
     return code;
 }
 
+int question_compile(struct question *question, const riffle_model *model, struct refusal *refusal)
+{
+    int code = riffle_grammar_new(&question->grammar, model, RIFFLE_GRAMMAR_JSON_SCHEMA,
+                                  question->schema, strlen(question->schema));
+    if (code) return refuse_last(refusal, code);
+    question->generate.grammar = question->grammar;
+    return 0;
+}
+
 void question_free(struct question *question)
 {
-    free(question->tokens);
+    for (int32_t i = 0; i < question->n_prompts; i++) free(question->prompts[i].tokens);
+    free(question->prompts);
     for (size_t i = 0; i < question->generate.n_stop; i++) free(question->stops[i]);
+    free(question->bias);
+    json_decref(question->tools);
+    free(question->schema);
     riffle_grammar_free(question->grammar);
-    *question = (struct question){.tokens = NULL};
+    *question = (struct question){.prompts = NULL};
 }

@@ -2,39 +2,53 @@
 #ifndef RF_SERVE_QUESTION_H
 #define RF_SERVE_QUESTION_H
 
-#include "serve/serve.h"
+#include <riffle_experimental.h>
 
-/* Why a request is not answered. */
-struct refusal {
-    int status;       /* of HTTP */
-    const char *code; /* a word for programs, or NULL */
-    char text[512];
+#include "serve/refusal.h"
+#include "serve/tools.h"
+
+enum question_kind { QUESTION_CHAT, QUESTION_COMPLETION, QUESTION_EMBEDDING };
+
+enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256 };
+
+/* What questions are asked of. */
+struct answerer {
+    riffle_model *model;
+    const char *name;
+    const riffle_sampling *sampling; /* where a request leaves it open; its seed is not used */
+    enum tool_form tool_form;
 };
 
-int refuse(struct refusal *refusal, int status, const char *code, const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 4, 5)))
-#endif
-    ;
-
-enum question_kind { QUESTION_CHAT, QUESTION_COMPLETION };
-
-enum { MOST_STOPS = 16 };
+struct prompt {
+    int32_t *tokens;
+    size_t n;
+};
 
 struct question {
     enum question_kind kind;
     int streams, tells_usage;
-    int32_t *tokens; /* of the prompt */
-    size_t n_tokens;
+    struct prompt *prompts; /* [n_prompts]; of a chat there is one */
+    int32_t n_prompts, n;   /* answers to each */
     riffle_sampling sampling;
     riffle_generate_options generate;
     char *stops[MOST_STOPS];
-    riffle_grammar *grammar; /* NULL: none */
+    int wants_logprobs;
+    int32_t top_logprobs;
+    riffle_logit_bias *bias; /* [n_bias] */
+    size_t n_bias;
+    json_t *tools; /* NULL: none may be called */
+    enum tool_form tool_form;
+    char *schema; /* of the answer, for question_compile; NULL: any text */
+    riffle_grammar *grammar;
+    riffle_pooling pooling;
+    int wants_base64;
 };
 
 /* 0, or -1 with a refusal and nothing to free. */
 int question_parse(struct question *question, enum question_kind kind, const char *body,
-                   size_t bytes, const struct rf_serve_options *options, struct refusal *refusal);
+                   size_t bytes, const struct answerer *of, struct refusal *refusal);
+/* Compiles the schema, which may take seconds. 0, or -1 with a refusal. */
+int question_compile(struct question *question, const riffle_model *model, struct refusal *refusal);
 void question_free(struct question *question);
 
 #endif

@@ -1,5 +1,5 @@
-/* The thread that computes: it brings requests to the batch, runs its passes, and brings what comes
- * out to the connections. */
+/* The thread that computes: it brings requests to the batch and runs its passes. Beside it one
+ * thread compiles schemas and one reloads the model. */
 #include "serve/serve.h"
 
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "platform/clock.h"
 #include "platform/socket.h"
 #include "platform/terminal.h"
+#include "platform/threads.h"
 #include "serve/server.h"
 
 enum {
@@ -25,131 +26,131 @@ int rf_serve_check(const struct rf_serve_options *options, struct rf_error *erro
                    options->host);
 }
 
-/* Takes it out of the list; the network has the rest, unless it is gone. */
-static void release(struct exchange *exchange)
+/* ---- models ---- */
+
+static void close_served(struct server *server, struct served *served)
 {
-    struct server *server = exchange->server;
-    struct exchange **at = &server->exchanges;
-    while (*at != exchange) at = &(*at)->next;
-    *at = exchange->next;
-    if (exchange->state == EXCHANGE_WAITING)
-        server->n_waiting--;
-    else
-        server->n_asked--;
-    exchange->state = EXCHANGE_ANSWERED;
-    if (exchange->is_gone)
-        exchange_free(exchange);
-    else
-        exchange_wake(exchange);
+    if (served->batch) riffle_batch_close(served->batch);
+    server->options->close(server->options->user, &served->model);
+    free(served);
 }
 
-static void send_event(struct exchange *exchange, char *event)
+static int open_served(struct server *server, struct served **opened, int *is_told,
+                       struct rf_error *error)
 {
-    exchange_send(exchange, event, event ? strlen(event) : 0);
-    exchange->has_begun = 1;
-    free(event);
-    exchange_wake(exchange);
+    const struct rf_serve_options *options = server->options;
+    riffle_batch_options batch;
+    struct served *served = calloc(1, sizeof *served);
+    *is_told = 0;
+    if (!served) return rf_fail(error, RF_ERR_MEMORY, "out of memory");
+    if (options->open(options->user, &served->model)) {
+        free(served);
+        *is_told = 1;
+        return rf_fail(error, RF_ERR_IO, "the model was not opened");
+    }
+    riffle_batch_options_init(&batch, sizeof batch);
+    batch.session = options->session;
+    batch.answers = options->answers;
+    batch.kept_bytes = (uint64_t)options->kept_bytes;
+    int code = riffle_batch_open(&served->batch, served->model.model, &batch);
+    if (code) {
+        rf_fail(error, code, "%s", riffle_last_error());
+        close_served(server, served);
+        return code;
+    }
+    served->answerer = (struct answerer){.model = served->model.model,
+                                         .name = options->name,
+                                         .sampling = &served->model.sampling,
+                                         .tool_form = tools_form(served->model.model)};
+    *opened = served;
+    return 0;
 }
 
-static int on_event(void *user, const riffle_event *event)
+/* Opens the model anew whenever that is wanted. */
+static void *reload(void *user)
 {
-    struct exchange *exchange = user;
-    struct server *server = exchange->server;
-    double now = rf_clock_seconds();
+    struct server *server = user;
     rf_lock_take(&server->lock);
-    if (event->token >= 0) {
-        if (exchange->last_token > 0.0)
-            histogram_add(&server->metrics.between_tokens, now - exchange->last_token);
-        exchange->last_token = now;
+    while (!server->is_over) {
+        struct served *served;
+        struct rf_error error;
+        int is_told;
+        if (!server->wants_reload || server->is_ending) {
+            rf_condition_wait(&server->to_reload, &server->lock, IDLE_MS);
+            continue;
+        }
+        server->wants_reload = 0;
+        rf_lock_release(&server->lock);
+        log_event("reloading", "{}");
+        int code = open_served(server, &served, &is_told, &error);
+        if (code)
+            log_event("not_reloaded", "{s:s}", "sentence", error.text);
+        else
+            log_event("reloaded", "{}");
+        rf_lock_take(&server->lock);
+        if (code) continue;
+        served->next = server->served;
+        server->served = served;
     }
-    if (exchange->question.streams && event->text_bytes)
-        send_event(exchange, reply_piece(&exchange->reply, event->text, event->text_bytes,
-                                         !exchange->has_begun, NULL));
-    else if (event->text_bytes)
-        exchange_send(exchange, event->text, event->text_bytes);
-    int is_over = exchange->is_gone || exchange->refusal.status;
     rf_lock_release(&server->lock);
-    return is_over;
+    return NULL;
 }
 
-/* The last events of a stream. */
-static void end_stream(struct exchange *exchange, const riffle_answer *answer)
+/* Closes older models whose answers have ended. Only the newest gets new users. */
+static void close_old(struct server *server)
 {
-    if (exchange->refusal.status) {
-        send_event(exchange, reply_cut(&exchange->refusal));
-        return;
-    }
-    send_event(exchange, reply_piece(&exchange->reply, NULL, 0, !exchange->has_begun,
-                                     reply_finish(answer->finish)));
-    if (exchange->question.tells_usage) send_event(exchange, reply_usage(&exchange->reply, answer));
-    exchange_send(exchange, "data: [DONE]\n\n", 14);
-}
-
-static void end_whole(struct exchange *exchange, const riffle_answer *answer)
-{
-    struct rf_bytes *out = &exchange->out;
-    if (exchange->refusal.status) return;
-    char *text = reply_whole(&exchange->reply, out->data, out->count, answer);
-    out->count = 0;
-    exchange_send(exchange, text, text ? strlen(text) : 0);
-    free(text);
-}
-
-static void judge(struct exchange *exchange, const riffle_answer *answer)
-{
-    int code = answer->code;
-    if (exchange->refusal.status) return;
-    if (code < 0)
-        refuse(&exchange->refusal,
-               code == RIFFLE_ERR_ARGUMENT  ? 400
-               : code == RIFFLE_ERR_CONTEXT ? 400
-               : code == RIFFLE_ERR_MEMORY  ? 503
-                                            : 500,
-               NULL, "%s", answer->sentence);
-    else if (answer->finish == RIFFLE_FINISH_CANCELLED)
-        refuse(&exchange->refusal, 503, "stopped", "the server was stopped within the answer");
-}
-
-static void on_answer(void *user, const riffle_answer *answer)
-{
-    struct exchange *exchange = user;
-    struct server *server = exchange->server;
+    struct served *old = NULL;
     rf_lock_take(&server->lock);
-    judge(exchange, answer);
-    metrics_answer(&server->metrics, answer);
-    log_answer(answer);
-    if (exchange->question.streams && (exchange->has_begun || !exchange->refusal.status))
-        end_stream(exchange, answer);
-    else
-        end_whole(exchange, answer);
-    release(exchange);
+    for (struct served **at = &server->served->next; *at && !old;) {
+        if (atomic_load(&(*at)->users) == 0) {
+            old = *at;
+            *at = old->next;
+        } else {
+            at = &(*at)->next;
+        }
+    }
     rf_lock_release(&server->lock);
+    if (!old) return;
+    close_served(server, old);
+    log_event("closed", "{}");
 }
 
-/* Under the lock. */
-static void ask(struct server *server, struct exchange *exchange)
+/* ---- schemas ---- */
+
+static struct exchange *next_to_compile(const struct server *server)
 {
-    riffle_request request;
-    riffle_request_init(&request, sizeof request);
-    request.prompt = exchange->question.tokens;
-    request.n_prompt = exchange->question.n_tokens;
-    request.sampling = &exchange->question.sampling;
-    request.generate = &exchange->question.generate;
-    request.on_event = on_event;
-    request.on_answer = on_answer;
-    request.user = exchange;
-    exchange->answer = riffle_batch_add(server->batch, &request);
-    if (exchange->answer < 0) {
-        refuse(&exchange->refusal, exchange->answer == RIFFLE_ERR_MEMORY ? 503 : 400,
-               exchange->answer == RIFFLE_ERR_CONTEXT ? "context_length_exceeded" : NULL, "%s",
-               riffle_last_error());
-        release(exchange);
-        return;
-    }
-    exchange->state = EXCHANGE_ASKED;
-    server->n_waiting--;
-    server->n_asked++;
+    struct exchange *exchange = server->exchanges;
+    while (exchange && exchange->state != EXCHANGE_COMPILING) exchange = exchange->next;
+    return exchange;
 }
+
+/* One schema after the other, so that a slow one holds no request that has none. */
+static void *compile(void *user)
+{
+    struct server *server = user;
+    rf_lock_take(&server->lock);
+    while (!server->is_over) {
+        struct exchange *exchange = next_to_compile(server);
+        struct refusal refusal = {0};
+        if (!exchange) {
+            rf_condition_wait(&server->to_compile, &server->lock, IDLE_MS);
+            continue;
+        }
+        int is_wanted = !exchange->is_gone && !server->is_ending;
+        rf_lock_release(&server->lock);
+        if (is_wanted)
+            question_compile(&exchange->question, exchange->served->model.model, &refusal);
+        rf_lock_take(&server->lock);
+        exchange->state = EXCHANGE_WAITING;
+        exchange->refusal = refusal;
+        if (refusal.status) exchange_release(exchange);
+        rf_condition_signal(&server->news);
+    }
+    rf_lock_release(&server->lock);
+    return NULL;
+}
+
+/* ---- passes ---- */
 
 /* Under the lock: new requests go to the batch while it has places, and what nobody waits for is
  * ended. */
@@ -159,13 +160,13 @@ static void look_after(struct server *server)
         next = exchange->next;
         int is_gone = exchange->is_gone || rf_peer_is_gone(exchange->socket);
         if (exchange->state == EXCHANGE_ASKED && is_gone) {
-            riffle_batch_cancel(server->batch, exchange->answer);
+            exchange_cancel(exchange);
         } else if (exchange->state == EXCHANGE_WAITING && (is_gone || server->is_ending)) {
             refuse(&exchange->refusal, 503, "stopping", "the server is stopping");
-            release(exchange);
+            exchange_release(exchange);
         } else if (exchange->state == EXCHANGE_WAITING &&
                    server->n_asked < server->options->answers) {
-            ask(server, exchange);
+            exchange_ask(exchange);
         }
     }
 }
@@ -174,7 +175,34 @@ static void look_after(struct server *server)
 static void cut(struct server *server)
 {
     for (struct exchange *exchange = server->exchanges; exchange; exchange = exchange->next)
-        if (exchange->state == EXCHANGE_ASKED) riffle_batch_cancel(server->batch, exchange->answer);
+        if (exchange->state == EXCHANGE_ASKED) exchange_cancel(exchange);
+}
+
+/* A pass of each model. Returns 1 if there was nothing to do. */
+static int step(struct server *server)
+{
+    int is_idle = 1;
+    rf_lock_take(&server->lock);
+    struct served *served = server->served;
+    rf_lock_release(&server->lock);
+    for (; served; served = served->next) is_idle &= riffle_batch_step(served->batch) <= 0;
+    return is_idle;
+}
+
+/* Under the lock. */
+static void look_at_signals(struct server *server, double now, double *end)
+{
+    if (rf_hangups_take()) {
+        server->wants_reload = 1;
+        rf_condition_signal(&server->to_reload);
+    }
+    if (rf_interrupts() && !server->is_ending) {
+        server->is_ending = 1;
+        *end = now + GRACE_SECONDS;
+        http_stop_listening(server);
+        log_event("stopping", "{s:i}", "under_way", server->n_asked);
+    }
+    if (server->is_ending && (rf_interrupts() > 1 || now > *end)) cut(server);
 }
 
 static void compute(struct server *server)
@@ -184,51 +212,86 @@ static void compute(struct server *server)
     while (!is_over) {
         double now = rf_clock_seconds();
         rf_lock_take(&server->lock);
-        riffle_batch_get_stats(server->batch, &server->metrics.batch, sizeof(riffle_batch_stats));
+        riffle_batch_get_stats(server->served->batch, &server->metrics.batch,
+                               sizeof(riffle_batch_stats));
         server->metrics.waiting = server->n_waiting;
         if (is_idle && !server->n_waiting) rf_condition_wait(&server->news, &server->lock, IDLE_MS);
-        if (rf_interrupts() && !server->is_ending) {
-            server->is_ending = 1;
-            end = now + GRACE_SECONDS;
-            http_stop_listening(server);
-            log_event("stopping", "{s:i}", "under_way", server->n_asked);
-        }
+        look_at_signals(server, now, &end);
         look_after(server);
-        if (server->is_ending && (rf_interrupts() > 1 || now > end)) cut(server);
-        is_over = server->is_ending && !server->exchanges;
+        http_drop_slow(server);
+        is_over = server->is_over = server->is_ending && !server->exchanges;
         rf_lock_release(&server->lock);
-        is_idle = riffle_batch_step(server->batch) <= 0;
+        is_idle = step(server);
+        close_old(server);
     }
 }
 
-int rf_serve(const struct rf_serve_options *options, struct rf_error *error)
+static int start(struct server *server, pthread_t *thread, void *(*fn)(void *),
+                 struct rf_error *error)
+{
+    int failed = rf_thread_start(thread, fn, server);
+    return failed ? rf_fail(error, RF_ERR_SYSTEM, "no thread: %s", strerror(failed)) : 0;
+}
+
+/* Ends the other threads, also where compute() was not reached. */
+static void join(struct server *server, pthread_t thread)
+{
+    rf_lock_take(&server->lock);
+    server->is_over = 1;
+    rf_lock_release(&server->lock);
+    pthread_join(thread, NULL);
+}
+
+static int serve_requests(struct server *server, struct rf_error *error)
+{
+    int code = http_start(server, error);
+    if (code) return code;
+    log_event("listening", "{s:s, s:i, s:s}", "host", server->options->host, "port",
+              http_port(server), "model", server->options->name);
+    compute(server);
+    http_stop(server);
+    log_event("stopped", "{}");
+    return 0;
+}
+
+static int run(struct server *server, struct rf_error *error)
+{
+    pthread_t compiler, reloader;
+    int code = start(server, &compiler, compile, error);
+    if (code) return code;
+    code = start(server, &reloader, reload, error);
+    if (!code) {
+        code = serve_requests(server, error);
+        join(server, reloader);
+    }
+    join(server, compiler);
+    return code;
+}
+
+int rf_serve(const struct rf_serve_options *options, int *is_told, struct rf_error *error)
 {
     struct server server = {.options = options};
-    riffle_batch_options batch;
+    *is_told = 0;
     int code = rf_serve_check(options, error);
     if (!code && !reply_can_name(options->name))
         code = rf_fail(error, RF_ERR_ARGUMENT,
                        "the model's name %s is not UTF-8; --name gives another", options->name);
+    if (!code) code = open_served(&server, &server.served, is_told, error);
     if (code) return code;
-    riffle_batch_options_init(&batch, sizeof batch);
-    batch.session = options->session;
-    batch.answers = options->answers;
-    batch.kept_bytes = (uint64_t)options->kept_bytes;
-    code = riffle_batch_open(&server.batch, options->model, &batch);
-    if (code) return rf_fail(error, code, "%s", riffle_last_error());
     rf_lock_init(&server.lock);
     rf_condition_init(&server.news);
+    rf_condition_init(&server.to_compile);
+    rf_condition_init(&server.to_reload);
     rf_interrupts_catch(NULL, NULL);
     rf_interrupts_catch_all();
-    code = http_start(&server, error);
-    if (!code) {
-        log_event("listening", "{s:s, s:i, s:s}", "host", options->host, "port", http_port(&server),
-                  "model", options->name);
-        compute(&server);
-        http_stop(&server);
-        log_event("stopped", "{}");
+    rf_hangups_catch();
+    code = run(&server, error);
+    for (struct served *served = server.served, *next; served; served = next) {
+        next = served->next;
+        close_served(&server, served);
     }
-    riffle_batch_close(server.batch);
+    rf_condition_destroy(&server.to_reload);
+    rf_condition_destroy(&server.to_compile);
     rf_condition_destroy(&server.news);
     rf_lock_destroy(&server.lock);
     return code;

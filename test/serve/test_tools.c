@@ -1,0 +1,108 @@
+/* Calls of tools in answers: every text below, cut at every two places, gives the same text and the
+ * same calls. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "platform/memory.h"
+#include "serve/tools.h"
+
+static const char tools_text[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}},"
+    " {\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": {}}}]";
+
+struct example {
+    enum tool_form form;
+    const char *answer, *text, *calls; /* calls: names with arguments */
+};
+
+static const struct example examples[] = {
+    {TOOLS_TAGGED, "", "", ""},
+    {TOOLS_TAGGED, "Hello <tool> you", "Hello <tool> you", ""},
+    {TOOLS_TAGGED, "Hello <tool_cal", "Hello <tool_cal", ""},
+    {TOOLS_TAGGED,
+     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>", "",
+     "f{\"a\":[1,\"}\"]}"},
+    {TOOLS_TAGGED,
+     "I look.\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n"
+     "<tool_call>{\"name\":\"g\",\"arguments\":{\"b\":2}}</tool_call>\n",
+     "I look.", "f{}g{\"b\":2}"},
+    {TOOLS_TAGGED, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "", "f{}"},
+    {TOOLS_TAGGED, "<tool_call>{\"name\":\"f\",\"argu", "<tool_call>{\"name\":\"f\",\"argu", ""},
+    {TOOLS_TAGGED, "<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call> no",
+     "<tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call> no", ""},
+    {TOOLS_TAGGED, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n\nso\n", "so\n",
+     "f{}"},
+    {TOOLS_OBJECT, "{\"name\": \"f\", \"parameters\": {\"a\": 1.5}}", "", "f{\"a\":1.5}"},
+    {TOOLS_OBJECT, " {\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\",\"parameters\":{}}\n", "",
+     "f{}g{}"},
+    {TOOLS_OBJECT, "{\"name\": \"f\"} is an object", "{\"name\": \"f\"} is an object", ""},
+    {TOOLS_OBJECT, "{\"name\":\"f\",\"parameters\":{}} and text",
+     "{\"name\":\"f\",\"parameters\":{}} and text", ""},
+    {TOOLS_OBJECT, "  Plain {\"name\":\"f\",\"parameters\":{}}",
+     "  Plain {\"name\":\"f\",\"parameters\":{}}", ""},
+    {TOOLS_ARRAY,
+     "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"a\":\"b\"}},{\"name\":\"g\",\"arguments\":\"{}"
+     "\"}]",
+     "", "f{\"a\":\"b\"}g{}"},
+    {TOOLS_ARRAY, "[{\"name\": \"f\", \"arguments\": {}}]", "", "f{}"},
+    {TOOLS_ARRAY, "[{\"name\": \"f\", \"arguments\": {}}, 7]",
+     "[{\"name\": \"f\", \"arguments\": {}}, 7]", ""},
+    {TOOLS_ARRAY, "[1] is a source", "[1] is a source", ""},
+    {TOOLS_ARRAY, "[TOOL_CALLS]", "[TOOL_CALLS]", ""},
+};
+
+static void check_calls(const json_t *calls, const char *wanted)
+{
+    char found[256] = "";
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i),
+                     *function = json_object_get(call, "function");
+        CHECK_INT(json_string_length(json_object_get(call, "id")), 9);
+        strcat(found, json_string_value(json_object_get(function, "name")));
+        strcat(found, json_string_value(json_object_get(function, "arguments")));
+    }
+    CHECK_MSG(strcmp(found, wanted) == 0, "calls \"%s\" are not \"%s\"", found, wanted);
+}
+
+static void check_cut(const struct example *example, const json_t *tools, size_t first,
+                      size_t second)
+{
+    const size_t cuts[] = {0, first, second, strlen(example->answer)};
+    struct tool_reader reader;
+    struct rf_bytes text = {0};
+    struct rf_error error;
+    json_t *calls = json_array();
+    tool_reader_begin(&reader, example->form, tools);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(tool_reader_push(&reader, example->answer + cuts[i], cuts[i + 1] - cuts[i], 0,
+                                   &text, calls, &error),
+                  0);
+    CHECK_INT(tool_reader_push(&reader, NULL, 0, 1, &text, calls, &error), 0);
+    CHECK_MSG(text.count == strlen(example->text) &&
+                  (!text.count || memcmp(text.data, example->text, text.count) == 0),
+              "\"%s\" at %zu and %zu: the text is \"%.*s\"", example->answer, first, second,
+              (int)text.count, text.count ? text.data : "");
+    check_calls(calls, example->calls);
+    CHECK_INT((size_t)reader.n_calls, json_array_size(calls));
+    json_decref(calls);
+    rf_bytes_free(&rf_system_allocator, &text);
+    tool_reader_free(&reader);
+}
+
+int main(void)
+{
+    json_t *tools = json_loads(tools_text, 0, NULL), *wrong = json_loads("[{}]", 0, NULL);
+    CHECK(tools_are_valid(tools));
+    CHECK(!tools_are_valid(wrong));
+    CHECK(tools_find(tools, "g") && !tools_find(tools, "h"));
+    for (size_t e = 0; e < sizeof examples / sizeof *examples; e++) {
+        size_t n = strlen(examples[e].answer);
+        for (size_t second = 0; second <= n; second++)
+            for (size_t first = 0; first <= second; first++)
+                check_cut(&examples[e], tools, first, second);
+    }
+    json_decref(wrong);
+    json_decref(tools);
+    return check_result();
+}
