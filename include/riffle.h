@@ -491,7 +491,7 @@ typedef struct riffle_quantize_options {
      * one by one. */
     const char *calibration;
     uint64_t calibration_bytes;
-    int32_t calibration_windows; /* 0: 128, or as many as the text has */
+    int32_t calibration_windows; /* of 512 tokens, spread over the text; 0: 128, or all */
     int32_t group; /* of "w4a8": values of a row that share a scale, a multiple of 64; 0:
                       128; -1: the whole row */
     uint64_t reserved[5];

@@ -40,7 +40,15 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
 
 enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128 };
 
-/* The text as windows, each of which begins with BOS where the model adds one. */
+/* Keeps n_windows of n windows, spread over the text, so that they are of all that it is about. */
+static void spread_windows(int32_t *ids, size_t n, size_t n_windows)
+{
+    for (size_t w = 0; w < n_windows; w++)
+        memmove(ids + w * RF_CALIBRATE_WINDOW, ids + w * n / n_windows * RF_CALIBRATE_WINDOW,
+                RF_CALIBRATE_WINDOW * sizeof *ids);
+}
+
+/* Windows of the text, each of which begins with BOS where the model adds one. */
 static int take_windows(const struct rf_source *source, const char *path,
                         const riffle_quantize_options *chosen, const struct rf_allocator *allocator,
                         struct rf_tokens *tokens, int32_t *n_windows, struct rf_error *error)
@@ -57,6 +65,7 @@ static int take_windows(const struct rf_source *source, const char *path,
         code = rf_fail(error, RF_ERR_ARGUMENT,
                        "the text to calibrate on has %zu tokens, fewer than a window of %d",
                        tokens->count, RF_CALIBRATE_WINDOW);
+    if (!code) spread_windows(tokens->ids, n, (size_t)*n_windows);
     for (int32_t w = 0; !code && w < *n_windows && rf_tokenizer_adds_bos(tokenizer); w++)
         tokens->ids[w * RF_CALIBRATE_WINDOW] = rf_tokenizer_bos(tokenizer);
     rf_tokenizer_free(tokenizer);

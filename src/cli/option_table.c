@@ -135,7 +135,7 @@ const struct option option_table[] = {
      "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
      "it"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
-     "with --calibrate, only the first N windows of 512 tokens (default: 128)"},
+     "with --calibrate, N windows of 512 tokens, spread over the text (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,
      "worker threads (default: one for each core)"},
     {"--kernel", NULL, "NAME", OPTION_LIST, VERB_ROOFLINE, AT(kernels), 0, 0, NULL,

@@ -150,7 +150,8 @@ static void continues(void)
         static char other[sizeof text];
         struct stop stop = {.at = 2 * WINDOWS + 1}, all = {0};
         strcpy(other, text);
-        if (i == 0) other[5] ^= 1;
+        /* Windows are taken from all of the text. */
+        if (i == 0) memset(other + strlen(other) / 2, 'x', strlen(other) / 2);
         riffle_quantize_options changed = calibrating(i == 0 ? other : text);
         changed.progress = stop_at;
         changed.progress_user = &stop;
