@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "microkernels/ref/tier.h"
+#include "platform/fused.h"
 
 static size_t a8_bytes(size_t n, size_t k)
 {
@@ -130,12 +131,12 @@ static float dot_a8(enum rf_format format, const uint8_t *panel, size_t r, const
             for (size_t t = g; t < g + layout->group; t++) sum += codes[t] * x->q[t];
             float s, b;
             scale_of(format, scales, (j + g) / layout->group, r, &s, &b);
-            acc = fmaf((float)sum * x->d, s, acc);
+            acc = rf_fused((float)sum * x->d, s, acc);
             if (!layout->has_min) continue;
             if (layout->group == RF_BLOCK)
-                acc = fmaf(b, x->d_sum, acc);
+                acc = rf_fused(b, x->d_sum, acc);
             else
-                acc = fmaf(b / -32.0f, (float)x->m32[g / 16] * x->d, acc);
+                acc = rf_fused(b / -32.0f, (float)x->m32[g / 16] * x->d, acc);
         }
     }
     return acc;
@@ -172,9 +173,9 @@ static float dot_a16(enum rf_format format, const uint8_t *panel, size_t r, cons
             for (size_t t = g; t < g + layout->group; t++) sum += codes[t] * x->q[a16_place(t)];
             float s, b;
             scale_of(format, scales, (j + g) / layout->group, r, &s, &b);
-            acc = fmaf((float)sum * x->d, s, acc);
+            acc = rf_fused((float)sum * x->d, s, acc);
             if (layout->has_min)
-                acc = fmaf(b, layout->group == RF_BLOCK ? x->d_sum : x->d_half[g / 16], acc);
+                acc = rf_fused(b, layout->group == RF_BLOCK ? x->d_sum : x->d_half[g / 16], acc);
         }
     }
     return acc;

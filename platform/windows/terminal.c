@@ -24,6 +24,9 @@ static HANDLE handle_of(enum rf_stream stream)
 void rf_guard_streams(void)
 {
     for (int stream = RF_STDIN; stream <= RF_STDERR; stream++) _setmode(stream, _O_BINARY);
+    /* Consoles get texts whole: Microsoft's C library would write byte by byte, and a console shows
+     * parts of a character as unknown ones. */
+    if (rf_is_terminal(RF_STDOUT)) setvbuf(stdout, NULL, _IOFBF, BUFSIZ);
 }
 
 int rf_is_terminal(enum rf_stream stream)
