@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -57,9 +58,10 @@ class Page(Case):
     def setUp(self):
         super().setUp()
         self.server, self.tab = Server(self), None
+        self.profile = os.path.join(self.folder, "profile")
         self.browser = subprocess.Popen(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             "--remote-debugging-port=0", "--user-data-dir=" + self.folder, "http://127.0.0.1:%d/" % self.server.port],
+             "--remote-debugging-port=0", "--user-data-dir=" + self.profile, "http://127.0.0.1:%d/" % self.server.port],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env, start_new_session=True)
         self.addCleanup(self.close)
         for line in self.browser.stderr:
@@ -77,9 +79,12 @@ class Page(Case):
         if self.tab:
             self.tab.file.close()
             self.tab.socket.close()
-        self.browser.kill()
+        os.killpg(self.browser.pid, signal.SIGKILL)
         self.browser.stderr.close()
         self.browser.wait()
+        end = time.monotonic() + SECONDS
+        while os.path.exists(self.profile) and time.monotonic() < end:  # its other processes end later
+            shutil.rmtree(self.profile, ignore_errors=True)
 
     def value(self, expression):
         self.n_calls += 1
