@@ -556,14 +556,14 @@ __device__ inline void sum_products(float sums[4], const uint32_t a[4],
 #pragma unroll
         for (int i = 0; i < 4; i++)
             sums[i] = __int2float_rn(c[i] * 256 + low[i] - traits::offset * (int)of_rows[i % 2]);
-        return;
-    }
-    float over[2]; // what the sums have too much
-    for (int i = 0; i < 2; i++)
-        over[i] = traits::offset ? __fmaf_rn((float)traits::offset, of_rows[i], 12582912.0f)
-                                 : 12582912.0f;
+    } else {
+        float over[2]; // what the sums have too much
+        for (int i = 0; i < 2; i++)
+            over[i] = traits::offset ? __fmaf_rn((float)traits::offset, of_rows[i], 12582912.0f)
+                                     : 12582912.0f;
 #pragma unroll
-    for (int i = 0; i < 4; i++) sums[i] = __int_as_float(c[i]) - over[i % 2];
+        for (int i = 0; i < 4; i++) sums[i] = __int_as_float(c[i]) - over[i % 2];
+    }
 }
 
 // One block of a tile times 8 rows: acc = fma(i * d, s, acc), then acc = fma(b, d_sum, acc), for
