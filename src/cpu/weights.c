@@ -402,8 +402,9 @@ int rf_cpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
             bytes += whole_lines(converted_bytes(&requests[i]));
         if (requests[i].role == RF_WEIGHT_EXPERTS) experts += n_experts(&requests[i]);
     }
-    made->experts = rf_calloc(allocator, experts, sizeof *made->experts, "weights", error);
-    if (!code && made->tensors && load.jobs && made->experts)
+    if (experts)
+        made->experts = rf_calloc(allocator, experts, sizeof *made->experts, "weights", error);
+    if (!code && made->tensors && load.jobs && (made->experts || !experts))
         made->converted = rf_malloc(allocator, bytes, 1, "weights", error);
     if (!code && !made->converted) code = RF_ERR_MEMORY;
     if (!code) {
