@@ -3,7 +3,8 @@
 enum { MATRICES = RF_OP_INPUTS }; /* of an expert: gate, up and down */
 
 struct cpu_place {
-    const struct rf_weight *const *matrices; /* of the layer whose expert is here; NULL: none is */
+    const struct rf_weight
+        *matrices[MATRICES]; /* of the layer whose expert is here; NULL: none is */
     size_t expert;
     uint64_t used; /* number of the choice that used it last */
 };
@@ -65,13 +66,13 @@ static void give(const struct cpu_pool *pool, struct cpu_place *place,
 {
     const char *at = pool->memory + (size_t)(place - pool->places) * pool->place_bytes;
     for (int m = 0; m < MATRICES; m++) {
-        if (place->matrices) place->matrices[m]->experts[place->expert] = NULL;
-    }
-    for (int m = 0; m < MATRICES; m++) {
+        if (place->matrices[m]) place->matrices[m]->experts[place->expert] = NULL;
+        place->matrices[m] = matrices[m];
         matrices[m]->experts[expert] = at;
         at += panels_of(matrices[m]) * matrices[m]->ld;
     }
-    *place = (struct cpu_place){matrices, expert, pool->choices};
+    place->expert = expert;
+    place->used = pool->choices;
 }
 
 void rf_cpu_pool_take(struct cpu_view *view, const struct rf_op *op)
