@@ -5,14 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+void cli_no_memory(void)
+{
+    fputs("riffle: out of memory\n", stderr);
+    exit(CLI_FAILED);
+}
+
 void *cli_reallocate(void *block, size_t count, size_t size)
 {
     size_t bytes = count && size ? count * size : 1;
     void *result = size && count > SIZE_MAX / size ? NULL : realloc(block, bytes);
-    if (!result) {
-        fputs("riffle: out of memory\n", stderr);
-        exit(CLI_FAILED);
-    }
+    if (!result) cli_no_memory();
     return result;
 }
 

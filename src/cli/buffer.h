@@ -20,6 +20,8 @@ void buffer_write(const struct buffer *buffer, FILE *out);
 void buffer_clear(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 
+/* Exits with a sentence. */
+_Noreturn void cli_no_memory(void);
 /* As malloc, realloc and strdup, but they never return NULL; count * size is checked. */
 void *cli_allocate(size_t count, size_t size);
 void *cli_reallocate(void *block, size_t count, size_t size);

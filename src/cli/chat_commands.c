@@ -98,7 +98,8 @@ static int run_save(struct chat *chat, const char *argument)
 {
     if (!argument[0]) return cli_fail("/save needs the name of a file");
     int status = conversation_save(&chat->conversation, argument);
-    if (status == CLI_OK) inform("saved %zu messages to %s", chat->conversation.count, argument);
+    if (status == CLI_OK)
+        inform("saved %zu messages to %s", conversation_count(&chat->conversation), argument);
     return status;
 }
 
@@ -106,7 +107,8 @@ static int run_load(struct chat *chat, const char *argument)
 {
     if (!argument[0]) return cli_fail("/load needs the name of a file");
     int status = conversation_load(&chat->conversation, argument);
-    if (status == CLI_OK) inform("loaded %zu messages from %s", chat->conversation.count, argument);
+    if (status == CLI_OK)
+        inform("loaded %zu messages from %s", conversation_count(&chat->conversation), argument);
     return status;
 }
 
@@ -130,9 +132,9 @@ static int run_clear(struct chat *chat, const char *argument)
 /* The number of messages before the user's last one; SIZE_MAX if there is none. */
 static size_t before_last_message(const struct conversation *conversation)
 {
-    size_t n = conversation->count;
+    size_t n = conversation_count(conversation);
     while (n-- > 0)
-        if (strcmp(conversation->messages[n].role, "user") == 0) break;
+        if (conversation_has_role(conversation, n, "user")) break;
     return n;
 }
 
@@ -154,12 +156,7 @@ static int run_regen(struct chat *chat, const char *argument)
     struct conversation *conversation = &chat->conversation;
     size_t n = before_last_message(conversation);
     if (n == SIZE_MAX) return cli_fail("there is no message to answer again");
-    int has_answer = conversation->count > n + 1;
-    const char *old = has_answer ? conversation->messages[n + 1].content : "";
-    char *message =
-        cli_copy(conversation->messages[n].content, strlen(conversation->messages[n].content));
-    char *answer = cli_copy(old, strlen(old));
-    conversation_cut(conversation, n);
+    json_t *answer = conversation_take(conversation, n + 1);
 
     riffle_sampling *sampling = &chat->options->sampling;
     sampling->seed++;
@@ -171,13 +168,8 @@ static int run_regen(struct chat *chat, const char *argument)
                "it");
     int status = cli_status(riffle_session_set_sampling(chat->engine.session, sampling));
     chat->answered = 0;
-    if (status == CLI_OK) status = chat_answer(chat, message, strlen(message));
-    if (!chat->answered) {
-        conversation_add(conversation, "user", message, strlen(message));
-        if (has_answer) conversation_add(conversation, "assistant", answer, strlen(answer));
-    }
-    free(message);
-    free(answer);
+    if (status == CLI_OK) status = chat_answer_last(chat);
+    conversation_restore(conversation, answer, !chat->answered);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/chat.h"
+#include "riffle_experimental.h"
 
 int chat_drops(const struct chat *chat)
 {
@@ -23,33 +24,20 @@ void chat_explain_full(struct chat *chat)
  * negative code. */
 static int64_t count_tokens(const struct chat *chat, size_t first)
 {
-    const struct conversation *all = &chat->conversation;
-    size_t n = conversation_system(all) ? 1 : 0;
-    riffle_message *some = cli_allocate(all->count + 1, sizeof *some);
-    if (n) some[0] = all->messages[0];
-    memcpy(some + n, all->messages + first, (all->count - first) * sizeof *some);
-    n += all->count - first;
-
-    int64_t bytes = riffle_chat_format(chat->engine.model, some, n, 1, NULL, 0);
-    int64_t count = bytes;
-    if (bytes > 0) {
-        char *text = cli_allocate((size_t)bytes, 1);
-        riffle_chat_format(chat->engine.model, some, n, 1, text, (size_t)bytes);
-        count = riffle_tokenize(chat->engine.model, text, (size_t)bytes,
-                                RIFFLE_TOKENIZE_BOS | RIFFLE_TOKENIZE_SPECIAL, NULL, 0);
-        free(text);
-    }
-    free(some);
-    return count;
+    char *document = conversation_document(&chat->conversation, first);
+    int64_t n = riffle_chat_tokenize_json(chat->engine.model, document, strlen(document), NULL, 0);
+    free(document);
+    return n;
 }
 
 /* The user's message that follows the turn at `first`; the count if that turn is the last. */
 static size_t next_turn(const struct conversation *conversation, size_t first)
 {
     size_t next = first + 1;
-    while (next < conversation->count && strcmp(conversation->messages[next].role, "user") != 0)
+    while (next < conversation_count(conversation) &&
+           !conversation_has_role(conversation, next, "user"))
         next++;
-    return next < conversation->count ? next : conversation->count;
+    return next;
 }
 
 int chat_make_room(struct chat *chat, size_t n_answer)
@@ -66,7 +54,7 @@ int chat_make_room(struct chat *chat, size_t n_answer)
         n += (int64_t)n_answer;
         size_t next = next_turn(conversation, first);
         int fits = n + room <= n_ctx && (turns || !n_answer);
-        if (fits || next >= conversation->count) break;
+        if (fits || next >= conversation_count(conversation)) break;
         first = next;
     }
     int is_too_long = n >= n_ctx || (n_answer && turns == 0);

@@ -7,6 +7,7 @@
 #include "cli/line_reader.h"
 #include "cli/pull.h"
 #include "platform/terminal.h"
+#include "riffle_experimental.h"
 
 /* The effect of earlier Ctrl-Cs. */
 struct leaving {
@@ -16,12 +17,50 @@ struct leaving {
 
 struct turn {
     struct chat *chat;
-    struct buffer text;
+    struct buffer reply, thought;
+    struct thoughts thoughts;
     struct wrap wrap;
-    int32_t *tokens; /* of the answer so far */
+    const char *colour;      /* of the tokens that come */
+    enum thought_part shown; /* last on a terminal with colours */
+    int32_t *tokens;         /* of the answer so far */
     size_t n_tokens;
     int begun, write_failed;
 };
+
+/* A terminal with colours shows thoughts dimmed, without markers; else all is shown as it is. */
+static void show(struct turn *turn, enum thought_part part, const char *text, size_t n)
+{
+    const char *colour = turn->colour;
+    if (rf_terminal_colour(RF_STDOUT)) {
+        if (part == PART_MARKER) return;
+        if (part == PART_REPLY && turn->shown == PART_THOUGHT)
+            output_text(&turn->wrap, "\n\n", 2, "");
+        if (part == PART_THOUGHT && !*colour) colour = "\033[2m";
+        turn->shown = part;
+    }
+    if (output_text(&turn->wrap, text, n, colour) != 0) turn->write_failed = 1;
+}
+
+static void on_part(void *user, enum thought_part part, const char *text, size_t n)
+{
+    struct turn *turn = user;
+    if (part == PART_THOUGHT) buffer_append(&turn->thought, text, n);
+    if (part == PART_REPLY) buffer_append(&turn->reply, text, n);
+    show(turn, part, text, n);
+}
+
+/* Control tokens are not part of an answer's text, but they may be markers. */
+static void push_control(struct turn *turn, int32_t token)
+{
+    char text[64];
+    int64_t n = riffle_detokenize(turn->chat->engine.model, &token, 1, RIFFLE_DETOKENIZE_SPECIAL,
+                                  text, sizeof text - 1);
+    if (n <= 0 || n >= (int64_t)sizeof text ||
+        riffle_detokenize(turn->chat->engine.model, &token, 1, 0, NULL, 0) != 0)
+        return;
+    text[n] = '\0';
+    if (thoughts_want(&turn->thoughts, text)) thoughts_push(&turn->thoughts, text, (size_t)n);
+}
 
 static int on_event(void *user, const riffle_event *event)
 {
@@ -32,12 +71,26 @@ static int on_event(void *user, const riffle_event *event)
         turn->tokens = cli_reallocate(turn->tokens, turn->n_tokens + 1, sizeof *turn->tokens);
         turn->tokens[turn->n_tokens++] = event->token;
     }
-    if (event->text_bytes) {
-        const char *colour = turn->chat->paints ? level_colour(event->level) : "";
-        buffer_append(&turn->text, event->text, event->text_bytes);
-        turn->write_failed = output_text(&turn->wrap, event->text, event->text_bytes, colour) != 0;
-    }
+    turn->colour = turn->chat->paints ? level_colour(event->level) : "";
+    if (event->text_bytes)
+        thoughts_push(&turn->thoughts, event->text, event->text_bytes);
+    else if (event->token >= 0)
+        push_control(turn, event->token);
     return turn->write_failed || rf_interrupts() > 0;
+}
+
+/* The answer begins behind what the session holds, which may have opened a thought. */
+static void begin_thoughts(struct turn *turn)
+{
+    enum { TAIL = 64 };
+    const struct engine *engine = &turn->chat->engine;
+    const int32_t *tokens;
+    char text[1024];
+    int32_t n = riffle_session_tokens(engine->session, &tokens), tail = n < TAIL ? n : TAIL;
+    int64_t bytes = riffle_detokenize(engine->model, tokens + n - tail, (size_t)tail,
+                                      RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
+    if (bytes < 0 || bytes > (int64_t)sizeof text) bytes = 0;
+    thoughts_begin(&turn->thoughts, turn->chat->thoughts, text, (size_t)bytes, on_part, turn);
 }
 
 static void print_figures(const riffle_stats *before, const riffle_stats *after)
@@ -78,7 +131,9 @@ static void explain_end(struct chat *chat)
 static int64_t prefill(struct chat *chat, const struct turn *turn)
 {
     riffle_session *session = chat->engine.session;
-    int64_t n = riffle_chat_prefill(session, chat->conversation.messages, chat->conversation.count);
+    char *document = conversation_document(&chat->conversation, 0);
+    int64_t n = riffle_chat_prefill_json(session, document, strlen(document));
+    free(document);
     if (n >= 0 && turn->n_tokens) n = riffle_prefill(session, turn->tokens, turn->n_tokens);
     progress_clear(&chat->engine.progress);
     if (n >= 0 && rf_interrupts() > 0) return RIFFLE_ERR_CANCELLED;
@@ -91,6 +146,7 @@ static int64_t generate(struct chat *chat, struct turn *turn)
 {
     int64_t n = prefill(chat, turn);
     if (n < 0) return n;
+    begin_thoughts(turn);
 
     const struct cli_options *chosen = chat->options;
     riffle_generate_options options;
@@ -102,6 +158,7 @@ static int64_t generate(struct chat *chat, struct turn *turn)
          * grammar cannot go on in the middle. */
     } while (n > 0 && !options.grammar && chat_drops(chat) && full_context(chat) &&
              chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = prefill(chat, turn)) >= 0);
+    thoughts_end(&turn->thoughts);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
         putchar('\n');
@@ -112,20 +169,34 @@ static int64_t generate(struct chat *chat, struct turn *turn)
 
 int chat_answer(struct chat *chat, const char *message, size_t n_message)
 {
-    riffle_stats before, after;
-    struct turn turn = {.chat = chat};
+    conversation_add(&chat->conversation, "user", message, n_message);
+    int status = chat_answer_last(chat);
+    if (!chat->answered)
+        conversation_cut(&chat->conversation, conversation_count(&chat->conversation) - 1);
+    return status;
+}
 
+static void add_answer(struct chat *chat, const struct turn *turn)
+{
+    conversation_add(&chat->conversation, "assistant", turn->reply.data, turn->reply.count);
+    conversation_note(&chat->conversation, "reasoning_content", turn->thought.data,
+                      turn->thought.count);
+}
+
+int chat_answer_last(struct chat *chat)
+{
+    riffle_stats before, after;
+    struct turn turn = {.chat = chat, .colour = ""};
+
+    chat->answered = 0;
     rf_interrupts_clear();
     int status = cli_status(riffle_session_get_stats(chat->engine.session, &before, sizeof before));
     if (status != CLI_OK) return status;
-    conversation_add(&chat->conversation, "user", message, n_message);
     if (chat_drops(chat)) status = chat_make_room(chat, 0);
     int64_t result = status == CLI_OK ? generate(chat, &turn) : 0;
-    chat->answered = turn.text.count || (status == CLI_OK && result == 0 && rf_interrupts() == 0);
-    if (chat->answered)
-        conversation_add(&chat->conversation, "assistant", turn.text.data, turn.text.count);
-    else
-        conversation_cut(&chat->conversation, chat->conversation.count - 1);
+    chat->answered = turn.reply.count || turn.thought.count ||
+                     (status == CLI_OK && result == 0 && rf_interrupts() == 0);
+    if (chat->answered) add_answer(chat, &turn);
 
     if (status == CLI_OK) status = cli_status(result);
     if (result == RIFFLE_ERR_CONTEXT && !chat_drops(chat)) chat_explain_full(chat);
@@ -138,7 +209,8 @@ int chat_answer(struct chat *chat, const char *message, size_t n_message)
     if (turn.begun && chat->stats_after_answer && !turn.write_failed &&
         riffle_session_get_stats(chat->engine.session, &after, sizeof after) == RIFFLE_OK)
         print_figures(&before, &after);
-    buffer_free(&turn.text);
+    buffer_free(&turn.reply);
+    buffer_free(&turn.thought);
     free(turn.tokens);
     return status;
 }
@@ -197,7 +269,10 @@ static int talk(struct chat *chat, struct line_reader *reader)
     /* Fail for a model without a chat template now, not after the first message. */
     riffle_message probe = {"user", "Hello"};
     status = cli_status(riffle_chat_format(chat->engine.model, &probe, 1, 1, NULL, 0));
-    if (status == CLI_OK) status = converse(chat, reader);
+    if (status == CLI_OK) {
+        chat->thoughts = thought_form_of(chat->engine.model);
+        status = converse(chat, reader);
+    }
     conversation_free(&chat->conversation);
     engine_close(&chat->engine);
     return status;

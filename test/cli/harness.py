@@ -22,6 +22,17 @@ RIFFLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
 TIMEOUT = 300  # seconds; only so that a hang becomes a failure
 
 
+def with_template(template):
+    """The test model with a chat template in its file. The tensors' data stays aligned to 32 bytes."""
+    data = pathlib.Path(MODEL).read_bytes()
+    magic, version, n_tensors, n_values = struct.unpack_from("<IIQQ", data)
+    key = b"tokenizer.chat_template"
+    template = template.encode()
+    template += b" " * (-(8 + len(key) + 4 + 8 + len(template)) % 32)
+    value = struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(template)) + template
+    return struct.pack("<IIQQ", magic, version, n_tensors, n_values + 1) + value + data[24:]
+
+
 class Case(unittest.TestCase):
     """A test with an empty folder of its own as the working directory and as the user's home."""
 

@@ -7,13 +7,32 @@ import signal
 import termios
 import struct
 
-from harness import MODEL, Case, Screen, Terminal, main
+from harness import MODEL, Case, Screen, Terminal, main, with_template
 
 CHAT = ["chat", MODEL, "--template", "chatml", "--max-tokens", "6", "--temp", "0"]
 SAMPLED = ["chat", MODEL, "--template", "chatml", "--max-tokens", "20"]
 # Random tokens on the scalar tier, which are the same on every machine and take a while.
 LONG = ["chat", MODEL, "--template", "chatml", "--temp", "100", "--top-k", "0", "--top-p", "1", "--min-p", "0",
         "--seed", "4"]
+
+# The message "show" fails with what the template was given: of each message role, content, thoughts and arguments.
+SHOWS = ("{% set given = namespace(all=[]) %}{% for m in messages %}"
+         "{% set given.all = given.all + [[m.role, m.content, m.reasoning_content or none, m.tool_calls[0].function.arguments if m.tool_calls else none]] %}"
+         "{% if m.content == 'show' %}{{ raise_exception('given ' + (given.all | tojson)) }}{% endif %}"
+         "{{ m.role }}: {{ m.content }}\n{% endfor %}")
+
+
+def thinker(case, answer=None, template=SHOWS):
+    """A chat with a model of that template, which can only give that answer."""
+    chat = ["chat", case.path("thinker.gguf", with_template(template)), "--temp", "0"]
+    return chat + script(case, answer) if answer else chat
+
+
+def script(case, answer):
+    return ["--grammar", case.path("answer.gbnf", "root ::= " + json.dumps(answer))]
+
+
+THOUGHTFUL = "<think>\nHm.\n</think>\n\nYes."
 
 
 class Pipe(Case):
@@ -273,6 +292,69 @@ class Pipe(Case):
         self.assertTrue(process.stdout.read().endswith(b"\n"))
         self.assertEqual(process.wait(), 130)
 
+    def given(self, result):
+        """The messages that the template was given last."""
+        self.assertEqual(result.returncode, 1)
+        return json.loads(re.search(r"given (\[.*\])", result.err).group(1))
+
+    def test_thoughts_are_not_content(self):
+        shows = self.riffle(*thinker(self, THOUGHTFUL), stdin="Hello\n/save saved.json\nshow\n")
+        self.assertEqual(shows.out, "<think>\nHm.\n</think>\n\nYes.\n")
+        self.assertEqual(self.saved(), [{"role": "user", "content": "Hello"},
+                                        {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}])
+        self.assertEqual(self.given(shows), [["user", "Hello", None, None], ["assistant", "Yes.", "Hm.", None],
+                                             ["user", "show", None, None]])
+        again = self.riffle(*thinker(self), stdin="/load saved.json\nshow\n")
+        self.assertEqual(self.given(again), self.given(shows))
+
+    def test_thoughts_of_qwen3(self):
+        """The template leaves out the thoughts before the last question: the answer's text is all that is read."""
+        chat = ["chat", MODEL, "--template", "qwen3", "--temp", "0", "--verbose"]
+        read = []
+        for thought in ["", "hm " * 40]:
+            answer = script(self, "<think>\n%s\n</think>\n\nYes." % thought)
+            shown = self.ok(*chat, *answer, stdin="Hello there\nAnd then?\n/regen\n/undo\n/save saved.json\n")
+            read.append([int(n) for n in re.findall(r"(\d+) read at", shown.err)])
+            self.assertEqual([m["content"] for m in self.saved()], ["Hello there", "Yes."])
+            self.assertEqual(self.saved()[1].get("reasoning_content", ""), thought.strip())
+        self.assertEqual(*read)
+
+    def test_a_thought_that_the_prompt_opens(self):
+        template = SHOWS + "{% if add_generation_prompt %}assistant: <think>\n{% endif %}"
+        chat = thinker(self, "Hm.\n</think>\nYes.", template)
+        shows = self.riffle(*chat, stdin="Hello\n/save saved.json\n/regen\nshow\n")
+        self.assertEqual(shows.out, "Hm.\n</think>\nYes.\n" * 2)
+        self.assertEqual(self.saved()[1], {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."})
+        self.assertEqual(len(self.given(shows)), 3)
+
+    def test_structured_messages_survive(self):
+        call = {"id": "abcdefghi", "type": "function", "function": {"name": "age_of", "arguments": '{"name": "Ann"}'}}
+        messages = [{"role": "developer", "content": "Be kind"}, {"role": "user", "content": "How old is Ann?"},
+                    {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "Ask."},
+                    {"role": "tool", "tool_call_id": "abcdefghi", "content": "12"},
+                    {"role": "assistant", "content": "12", "x": [1, 2.5, None]}]
+        tools = [{"type": "function", "function": {"name": "age_of"}}]
+        self.path("in.json", json.dumps({"messages": messages, "tools": tools}))
+        shows = self.riffle(*thinker(self), stdin="/load in.json\n/save saved.json\nshow\n")
+        self.assertEqual(self.saved(), messages)
+        given = self.given(shows)
+        self.assertEqual([m[0] for m in given], ["system", "user", "assistant", "tool", "assistant", "user"])
+        self.assertEqual(given[2:4], [["assistant", "", "Ask.", {"name": "Ann"}], ["tool", "12", None, None]])
+        offers = "{% if tools %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
+        self.assertIn("age_of", self.riffle(*thinker(self, template=offers), stdin="/load in.json\nHi\n").err)
+
+    def test_parts_become_texts(self):
+        parts = [{"type": "text", "text": "How "}, {"type": "text", "text": "old?"}]
+        self.path("in.json", json.dumps([{"role": "user", "content": parts}]))
+        self.ok(*thinker(self), stdin="/load in.json\n/save saved.json\n")
+        self.assertEqual(self.saved()[0]["content"], "How old?")
+        self.path("in.json", json.dumps([{"role": "user", "content": [{"type": "image"}]}]))
+        self.fails(1, *thinker(self), stdin="/load in.json\n", says=["in.json", "message 1 needs"])
+
+    def test_bytes_that_are_no_text(self):
+        self.ok(*CHAT, stdin=b"a\xffb\n/save saved.json\n")
+        self.assertEqual(self.saved()[0]["content"], "a\ufffdb")
+
 
 class AtTerminal(Case):
     def saved(self, terminal, name):
@@ -307,6 +389,35 @@ class AtTerminal(Case):
         terminal.send("/exit\n")
         self.assertEqual(terminal.leave(), 0)
         self.assertNotRegex(terminal.screen, r"\033\[[0-9;]*m")
+
+    def test_dims_thoughts(self):
+        terminal = self.chat(*thinker(self, THOUGHTFUL))
+        self.ask(terminal, "Hello\n")
+        self.assertRegex(terminal.screen, r"\033\[2mH\S*m\S*\.\033\[0m\r\n\r\nYes\.")
+        self.assertNotIn("think>", terminal.screen)
+        terminal.send("/exit\n")
+        self.assertEqual(terminal.leave(), 0)
+
+    def test_plain_thoughts(self):
+        terminal = self.chat(*thinker(self, THOUGHTFUL), env={"NO_COLOR": "1"})
+        self.ask(terminal, "Hello\n")
+        self.assertIn("<think>\r\nHm.\r\n</think>\r\n\r\nYes.", terminal.screen)
+        terminal.send("/exit\n")
+        self.assertEqual(terminal.leave(), 0)
+
+    def test_interrupted_thought(self):
+        template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>{% endif %}"
+        terminal = self.chat(*thinker(self, template=template), *LONG[4:], env={"RIFFLE_CPU": "scalar"})
+        terminal.send("Tell me a story\n")
+        terminal.wait_for_match(r"story\r\n[^\r\n]*\033\[2m[^\r\n]")
+        terminal.send("\x03")
+        terminal.wait_for("stopped")
+        terminal.wait_for_prompt()
+        answer = self.saved(terminal, "a.json")[1]
+        self.assertEqual(answer["content"], "")
+        self.assertTrue(answer["reasoning_content"])
+        terminal.send("\x04")
+        self.assertEqual(terminal.leave(), 0)
 
     def test_paints_levels(self):
         """After /stats on, and only then, a token has the colour of the level that proposed it first."""

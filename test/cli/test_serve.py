@@ -15,7 +15,7 @@ import subprocess
 import time
 import unittest
 
-from harness import MODEL, RIFFLE, TIMEOUT, Case, main
+from harness import MODEL, RIFFLE, TIMEOUT, Case, main, with_template
 
 try:
     import openai
@@ -358,17 +358,6 @@ class Answers(OneServer):
                                  "Content-Type: application/json", "-d", json.dumps(dict(STORY, stream=True))],
                                 stdout=subprocess.PIPE, timeout=TIMEOUT, check=True)
         self.assertTrue(result.stdout.endswith(b"data: [DONE]\n\n"))
-
-
-def with_template(template):
-    """The test model with a chat template in its file. The tensors' data stays aligned to 32 bytes."""
-    data = pathlib.Path(MODEL).read_bytes()
-    magic, version, n_tensors, n_values = struct.unpack_from("<IIQQ", data)
-    key = b"tokenizer.chat_template"
-    template = template.encode()
-    template += b" " * (-(8 + len(key) + 4 + 8 + len(template)) % 32)
-    value = struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(template)) + template
-    return struct.pack("<IIQQ", magic, version, n_tensors, n_values + 1) + value + data[24:]
 
 
 class Tools(Case):

@@ -1,0 +1,118 @@
+/* Answers with thoughts, in pieces. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "cli/thoughts.h"
+
+/* What came, with a letter before each run of one part: m, t or r. */
+struct seen {
+    char text[1024];
+    int last;
+};
+
+static void on_part(void *user, enum thought_part part, const char *text, size_t n)
+{
+    struct seen *seen = user;
+    size_t used = strlen(seen->text);
+    CHECK(n > 0);
+    snprintf(seen->text + used, sizeof seen->text - used, "%.1s%.*s",
+             seen->last == (int)part ? "" : &"mtr"[part], (int)n, text);
+    seen->last = (int)part;
+}
+
+struct example {
+    const char *opening, *prompt, *answer, *parts;
+};
+
+static const struct example examples[] = {
+    {"<think>", "", "<think>\nHm.\n</think>\n\nYes.", "m<think>\ntHm.m\n</think>\n\nrYes."},
+    {"<think>", "", "Yes.", "rYes."},
+    {"<think>", "", "\n\n Yes.\n", "r\n\n Yes.\n"},
+    {"<think>", "", " <think>a\n\nb </think>c", "m <think>ta\n\nbm </think>rc"},
+    {"<think>", "", "<think>\n\n</think>\n\nYes.", "m<think>\n\n</think>\n\nrYes."},
+    {"<think>", "x<think>\n", "Hm.\n</think>\nYes.", "tHm.m\n</think>\nrYes."},
+    {"<think>", "x<think>\n\n</think>\n", "Yes.", "rYes."},
+    {"<think>", "", "</think>Yes.", "m</think>rYes."},
+    {"<think>", "", "a <think>b</think>", "ra <think>b</think>"},
+    {"<think>", "", "<think>a</thin</think>b</think>", "m<think>ta</thinm</think>rb</think>"},
+    {"<think>", "", "<think>a<</think></think>", "m<think>ta<m</think>r</think>"},
+    {"<think>", "", "<think>a\n</thi", "m<think>ta\n</thi"},
+    {"<think>", "", "<think>a\n", "m<think>tam\n"},
+    {"<think>", "", "<thi", "r<thi"},
+    {"<think>", "", " <b>", "r <b>"},
+    {"<think>", "", "\n", "r\n"},
+    {"<think>", "", "<think>é日</think>日", "m<think>té日m</think>r日"},
+    {"[THINK]", "", "[THINK]a[/THINK]b", "m[THINK]tam[/THINK]rb"},
+    {"<|channel|>analysis<|message|>", "<|start|>assistant",
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+     "m<|channel|>analysis<|message|>tam<|end|><|start|>assistant<|channel|>final<|message|>rb"},
+    {"<|channel|>analysis<|message|>", "", "<|channel|>final<|message|>b",
+     "m<|channel|>final<|message|>rb"},
+};
+
+/* In pieces that end at a, at b and at the end. */
+static void check_split(const struct example *example, size_t a, size_t b)
+{
+    struct seen seen = {.last = -1};
+    struct thoughts thoughts;
+    const char *text = example->answer;
+    thoughts_begin(&thoughts, thought_form_find(example->opening), example->prompt,
+                   strlen(example->prompt), on_part, &seen);
+    thoughts_push(&thoughts, text, a);
+    thoughts_push(&thoughts, text + a, b - a);
+    thoughts_push(&thoughts, text + b, strlen(text) - b);
+    thoughts_end(&thoughts);
+    CHECK_STR(seen.text, example->parts);
+}
+
+static int is_border(const char *text, size_t at)
+{
+    return ((unsigned char)text[at] & 0xc0) != 0x80;
+}
+
+static void check_example(const struct example *example)
+{
+    const char *text = example->answer;
+    for (size_t a = 0; a <= strlen(text); a++)
+        for (size_t b = a; b <= strlen(text); b++)
+            if (is_border(text, a) && is_border(text, b)) check_split(example, a, b);
+}
+
+/* A reply is passed on at once, a thought up to what may be its end. */
+static void check_streams(void)
+{
+    struct seen seen = {.last = -1};
+    struct thoughts thoughts;
+    thoughts_begin(&thoughts, thought_form_find("<think>"), "", 0, on_part, &seen);
+    thoughts_push(&thoughts, "<think>a b\n<", 12);
+    CHECK_STR(seen.text, "m<think>ta b");
+    thoughts_push(&thoughts, "/think>c\n<", 10);
+    CHECK_STR(seen.text, "m<think>ta bm\n</think>rc\n<");
+    thoughts_end(&thoughts);
+}
+
+static void check_controls(void)
+{
+    struct seen seen = {.last = -1};
+    struct thoughts thoughts;
+    thoughts_begin(&thoughts, thought_form_find("<think>"), "", 0, on_part, &seen);
+    CHECK(thoughts_want(&thoughts, "</think>"));
+    CHECK(!thoughts_want(&thoughts, "<|end|>"));
+    thoughts_begin(&thoughts, thought_form_find("<|channel|>analysis<|message|>"), "", 0, on_part,
+                   &seen);
+    CHECK(thoughts_want(&thoughts, "<|message|>"));
+    CHECK(!thoughts_want(&thoughts, "<|return|>"));
+    thoughts_end(&thoughts);
+    CHECK_STR(seen.text, "");
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) check_example(&examples[i]);
+    check_streams();
+    check_controls();
+    CHECK(!thought_form_find("<reason>"));
+    return check_result();
+}
