@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from dataclasses import dataclass
-from typing import Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from . import _native as native
 from ._handle import Handle, Progress, Raised, convert, measured
@@ -18,8 +19,10 @@ class Message:
     content: str
 
 
-#: A message, a mapping with the keys "role" and "content", or the pair of these.
-MessageLike = Message | Mapping[str, str] | tuple[str, str]
+#: A message; its role and content; or a mapping as transformers and OpenAI have it, with "role",
+#: "content" (a text, or a list of {"type": "text", "text": ...}), and maybe "tool_calls",
+#: "tool_call_id", "reasoning_content" and others that the model's chat template knows.
+MessageLike = Message | Mapping[str, Any] | tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -65,21 +68,66 @@ class ModelInfo:
     experts_note: str
 
 
-def message_array(messages: Iterable[MessageLike]) -> ctypes.Array[native.Message]:
-    rows: list[native.Message] = []
+def _content(content: Any) -> str:
+    """One text of a message's content, which may have parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    for part in content:
+        if part["type"] != "text":
+            raise ValueError(f"a part of its content is of type {part['type']}, not text")
+    return "".join(part["text"] for part in content)
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call whose arguments are an object, which templates write as JSON themselves."""
+    function = dict(call.get("function", call))
+    if isinstance(function.get("arguments"), str):
+        try:
+            function["arguments"] = json.loads(function["arguments"])
+        except ValueError:
+            pass  # a model's mistake: the template gets it as it is
+    return {**call, "function": function} if "function" in call else function
+
+
+def _message(message: MessageLike) -> dict[str, Any]:
+    if isinstance(message, Message):
+        message = (message.role, message.content)
+    if not isinstance(message, Mapping):
+        role, content = message
+        message = {"role": role, "content": content}
+    calls = message.get("tool_calls")
+    content = _content(message.get("content") if calls else message["content"])
+    made = {**message, "role": message["role"], "content": content}
+    native.text(made["role"], "role")
+    native.text(made["content"], "content")
+    if calls:
+        made["tool_calls"] = [_call(call) for call in calls]
+    return made
+
+
+def conversation(
+    messages: Iterable[MessageLike],
+    tools: Sequence[Mapping[str, Any]] | None,
+    variables: Mapping[str, Any] | None,
+) -> bytes:
+    """The JSON of a conversation, for riffle_chat_*_json."""
+    made: list[dict[str, Any]] = []
     for message in messages:
-        if isinstance(message, Message):
-            pair = (message.role, message.content)
-        elif isinstance(message, Mapping):
-            try:
-                pair = (message["role"], message["content"])
-            except KeyError as missing:
-                raise native.error(-1, f"message {len(rows)} has no {missing}") from None
-        else:
-            pair = message
-        role, content = pair
-        rows.append(native.Message(native.text(role, "role"), native.text(content, "content")))
-    return (native.Message * len(rows))(*rows)
+        try:
+            made.append(_message(message))
+        except KeyError as missing:
+            raise native.error(-1, f"message {len(made)} has no {missing}") from None
+        except (TypeError, AttributeError, ValueError) as wrong:
+            raise native.error(-1, f"message {len(made)}: {wrong}") from None
+    document: dict[str, Any] = {**(variables or {}), "messages": made}
+    if tools:
+        document["tools"] = list(tools)
+    try:
+        return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as wrong:
+        raise native.error(-1, f"the conversation cannot be JSON: {wrong}") from None
 
 
 def token_array(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
@@ -235,15 +283,21 @@ class Model:
             return bool(lib.riffle_token_is_end(model, token))
 
     def chat_format(
-        self, messages: Iterable[MessageLike], *, add_generation_prompt: bool = True
+        self,
+        messages: Iterable[MessageLike],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """A conversation in the model's chat template."""
-        rows = message_array(messages)
+        """A conversation in the model's chat template. `tools`: functions that are offered, as
+        JSON schemas. `variables`: others of the template, like enable_thinking."""
+        document = conversation(messages, tools, variables)
         with self._handle.use() as model:
             return bytes(
                 measured(
-                    lambda room, cap: lib.riffle_chat_format(
-                        model, rows, len(rows), add_generation_prompt, room, cap
+                    lambda room, cap: lib.riffle_chat_format_json(
+                        model, document, len(document), add_generation_prompt, room, cap
                     ),
                     ctypes.c_char,
                 )

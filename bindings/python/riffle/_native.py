@@ -366,6 +366,20 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     ),
 }
 
+#: Of riffle_experimental.h, as far as this package uses it.
+EXPERIMENTAL: dict[str, tuple[Any, ...]] = {
+    "riffle_chat_format_json": (
+        c_int64,
+        MODEL,
+        c_char_p,
+        c_size_t,
+        c_int,
+        POINTER(c_char),
+        c_size_t,
+    ),
+    "riffle_chat_prefill_json": (c_int64, SESSION, c_char_p, c_size_t),
+}
+
 
 def _load() -> ctypes.CDLL:
     """The library that RIFFLE_LIBRARY names, else the wheel's own, else the system's."""
@@ -379,7 +393,7 @@ def _load() -> ctypes.CDLL:
         raise ImportError(
             f"riffle: cannot load the library: {error}; RIFFLE_LIBRARY=PATH names another"
         ) from None
-    for name, (result, *arguments) in PROTOTYPES.items():
+    for name, (result, *arguments) in (PROTOTYPES | EXPERIMENTAL).items():
         try:
             call = getattr(library, name)
         except AttributeError:

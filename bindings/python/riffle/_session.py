@@ -6,12 +6,12 @@ import ctypes
 import os
 from array import array
 from dataclasses import dataclass, fields
-from typing import Iterable, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from . import _native as native
 from ._grammar import Grammar
 from ._handle import Handle, Progress, Raised, convert
-from ._model import MessageLike, Model, message_array, token_array
+from ._model import MessageLike, Model, conversation, token_array
 from ._native import lib
 from ._stream import Finish, Stream, last_finish
 
@@ -159,12 +159,20 @@ class Session:
             self._raised.check(lib.riffle_prefill(session, ids, len(ids)))
         return len(ids)
 
-    def chat_prefill(self, messages: Iterable[MessageLike]) -> int:
+    def chat_prefill(
+        self,
+        messages: Iterable[MessageLike],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> int:
         """Makes the session hold a conversation, ready for the assistant's answer. Returns how many
-        tokens had to be read."""
-        rows = message_array(messages)
+        tokens had to be read. The options are those of Model.chat_format."""
+        document = conversation(messages, tools, variables)
         with self._handle.use() as session:
-            return self._raised.check(lib.riffle_chat_prefill(session, rows, len(rows)))
+            return self._raised.check(
+                lib.riffle_chat_prefill_json(session, document, len(document))
+            )
 
     def set_sampling(self, sampling: Sampling) -> None:
         """Applies from the next token on."""
@@ -209,6 +217,8 @@ class Session:
         self,
         messages: Iterable[MessageLike],
         *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
         max_tokens: int = 0,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
@@ -216,7 +226,7 @@ class Session:
         grammar: Grammar | None = None,
     ) -> Stream:
         """Reads what is new of a conversation. Returns an iterator over the assistant's answer."""
-        self.chat_prefill(messages)
+        self.chat_prefill(messages, tools=tools, variables=variables)
         return self.generate(
             max_tokens=max_tokens,
             stop=stop,

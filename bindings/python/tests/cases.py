@@ -2,6 +2,7 @@
 package has none."""
 
 import os
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import riffle
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "test" / "cli"))
+from harness import with_template  # noqa: E402, F401
 TINY = ROOT / "test" / "data" / "stories260K.gguf"
 PROMPT = "Once upon a time, there was a little girl who had a red ball."
 

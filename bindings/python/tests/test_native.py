@@ -53,7 +53,7 @@ def constants():
 
 def program():
     """C that compiles only if everything here is as in the header."""
-    lines = ["#include <riffle.h>", "#define SAME(a, b) _Static_assert((a) == (b), #a)"]
+    lines = ["#include <riffle_experimental.h>", "#define SAME(a, b) _Static_assert((a) == (b), #a)"]
     lines += [f"SAME({name}, {value});" for name, value in constants().items()]
     for name, kind in native.STRUCTURES.items():
         lines.append(f"SAME(sizeof({name}), {ctypes.sizeof(kind)});")
@@ -61,7 +61,7 @@ def program():
             at = getattr(kind, field)
             lines.append(f"SAME(offsetof({name}, {field}), {at.offset});")
             lines.append(f"SAME(sizeof((({name} *)0)->{field}), {at.size});")
-    for name, (result, *arguments) in native.PROTOTYPES.items():
+    for name, (result, *arguments) in (native.PROTOTYPES | native.EXPERIMENTAL).items():
         declared = "".join(
             f"extern {c_name(kind)} {name}_{i};\n" for i, kind in enumerate(arguments)
         )

@@ -2,7 +2,7 @@
 
 import unittest
 
-from cases import PROMPT, TINY, Case, real_model, riffle
+from cases import PROMPT, TINY, Case, real_model, riffle, with_template
 
 
 class Text(Case):
@@ -37,6 +37,51 @@ class Text(Case):
         self.assertEqual(texts[0], "<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n")
         self.assertEqual(texts, texts[:1] * 3)
         self.assertNotIn("assistant", self.model.chat_format(kinds[0], add_generation_prompt=False))
+
+    def templated(self, template):
+        path = self.folder / "templated.gguf"
+        path.write_bytes(with_template(template))
+        model = riffle.Model(path, threads=1)
+        self.addCleanup(model.close)
+        return model
+
+    def test_structured_messages(self):
+        model = self.templated(
+            "{% for m in messages %}{{ m.role }}({{ m.content }}{{ m.reasoning_content }}"
+            "{% for c in m.tool_calls %}{{ c.id }}:{{ c.function.arguments.name }}{% endfor %})"
+            "{% endfor %}{{ tools[0].function.name }}{{ enable_thinking }}")
+        call = {"id": "a", "type": "function"}
+        call["function"] = {"name": "age_of", "arguments": '{"name": "Ann"}'}
+        messages = [
+            ("developer", "d"),
+            riffle.Message("user", "u"),
+            {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [call]},
+            {"role": "tool", "content": [{"type": "text", "text": t} for t in "12"]},
+        ]
+        shown = "developer(d)user(u)assistant(ra:Ann)tool(12)age_of"
+        options = {"tools": [{"type": "function", "function": {"name": "age_of"}}]}
+        options["variables"] = {"enable_thinking": False}
+        self.assertEqual(model.chat_format(messages, **options).rstrip(), shown + "False")
+        with riffle.Session(model, n_ctx=256) as session:
+            self.assertEqual(session.chat_prefill(messages, **options), len(session.tokens))
+            self.assertTrue(model.detokenize(session.tokens).strip().startswith(shown))
+            stream = session.chat(messages, **options, max_tokens=1)
+            self.assertLessEqual(len(stream.read()), 8)
+            self.assertEqual(len(stream.tokens), 1)
+        self.assertEqual(call["function"]["arguments"], '{"name": "Ann"}')
+
+    def test_wrong_messages(self):
+        for message, says in (
+            ({"role": "user"}, "message 0 has no 'content'"),
+            ({"content": ""}, "message 0 has no 'role'"),
+            ({"role": "user", "content": [{"type": "image"}]}, "type image"),
+            ({"role": "user", "content": 3}, "message 0"),
+            ({"role": "user", "content": "", "x": object()}, "cannot be JSON"),
+            ({"role": "user", "content": "", "x": float("nan")}, "cannot be JSON"),
+            (3, "message 0"),
+        ):
+            with self.assertRaisesRegex(riffle.ArgumentError, says):
+                self.model.chat_format([message])
 
     def test_wrong_arguments(self):
         for wrong in (
