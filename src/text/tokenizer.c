@@ -33,7 +33,7 @@ struct rf_tokenizer {
 static const char *const end_names[] = {
     "<|im_end|>", "<|eot_id|>",    "<|end_of_text|>", "<|endoftext|>", "<|eom_id|>",
     "<|end|>",    "<end_of_turn>", "<|end_of_turn|>", "<|return|>",    "</s>",
-    "<eos>",      "<EOT>",         "<|end_of_role|>", "<|eot|>",
+    "<eos>",      "<EOT>",         "<|end_of_role|>", "<|eot|>",       "<|call|>",
 };
 
 static int is_end_name(struct rf_str text)
@@ -41,6 +41,16 @@ static int is_end_name(struct rf_str text)
     for (size_t i = 0; i < sizeof end_names / sizeof *end_names; i++)
         if (rf_str_is(text, end_names[i])) return 1;
     return 0;
+}
+
+/* Whether answers are several messages, as gpt-oss's are: <|end|> ends one message only, <|return|>
+ * and <|call|> the answer. */
+static int has_messages(const struct rf_vocab *vocab)
+{
+    int found = 0;
+    for (int32_t id = 0; id < vocab->n_tokens; id++)
+        found |= rf_str_is(vocab->tokens[id], "<|return|>");
+    return found;
 }
 
 static int is_control_type(uint8_t type)
@@ -63,6 +73,7 @@ static void set_types(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
     const uint8_t *types = t->spm ? t->model.types : vocab->types;
+    const int continues = has_messages(vocab);
     t->types = rf_take(reading, (size_t)vocab->n_tokens, 1, "vocabulary");
     for (int32_t id = 0; t->types && id < vocab->n_tokens; id++) {
         uint8_t type = types ? types[id] : RF_TOKEN_NORMAL;
@@ -71,6 +82,7 @@ static void set_types(struct rf_tokenizer *t, struct rf_reading *reading)
         int ends = stated || (special && is_end_name(vocab->tokens[id]));
         if (type == RF_TOKEN_USER_DEFINED && (ends || id == t->bos)) type = RF_TOKEN_CONTROL;
         t->types[id] = type;
+        if (continues && !stated && rf_str_is(vocab->tokens[id], "<|end|>")) ends = 0;
         if (ends && t->n_end_tokens < MAX_END_TOKENS) t->end_tokens[t->n_end_tokens++] = id;
     }
 }

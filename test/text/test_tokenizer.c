@@ -295,6 +295,12 @@ static void check_tokens(void)
     CHECK(rf_token_is_end(tokenizer, end));
     rf_tokens_free(memory, &content);
     rf_tokenizer_free(tokenizer);
+    v->tokens[endless] = (struct rf_str){"<|return|>", strlen("<|return|>")};
+    v->types[endless] = RF_TOKEN_CONTROL;
+    tokenizer = open_tokenizer(v, "llama");
+    CHECK(rf_token_is_end(tokenizer, endless) && !rf_token_is_end(tokenizer, end));
+    CHECK_INT(rf_token_text(tokenizer, end, 0).bytes, 0);
+    rf_tokenizer_free(tokenizer);
     fixture_vocab_close(&fixture);
 }
 
