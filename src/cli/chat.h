@@ -25,6 +25,9 @@ void conversation_add(struct conversation *conversation, const char *role, const
 /* Adds a member of the last message, unless it is empty. */
 void conversation_note(struct conversation *conversation, const char *key, const char *text,
                        size_t n);
+/* Makes "tool_calls" of what the last message's content calls of the tools, in the form of the
+ * model's template. */
+void conversation_find_calls(struct conversation *conversation, const riffle_model *model);
 /* Removes the messages after the first `count`. */
 void conversation_cut(struct conversation *conversation, size_t count);
 /* Removes n messages from `first` on. */

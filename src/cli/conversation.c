@@ -5,7 +5,9 @@
 #include "base/utf8.h"
 #include "cli/chat.h"
 #include "platform/file.h"
+#include "platform/memory.h"
 #include "serve/conversation.h"
+#include "serve/tools.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;
 
@@ -80,6 +82,28 @@ void conversation_note(struct conversation *conversation, const char *key, const
 {
     json_t *last = conversation_at(conversation, conversation_count(conversation) - 1);
     if (n) set(last, key, text_of(text, n));
+}
+
+void conversation_find_calls(struct conversation *conversation, const riffle_model *model)
+{
+    enum tool_form form = conversation->tools ? tools_form(model) : TOOLS_NONE;
+    if (form == TOOLS_NONE) return;
+    json_t *last = conversation_at(conversation, conversation_count(conversation) - 1),
+           *content = json_object_get(last, "content"), *calls = made(json_array());
+    struct rf_bytes text = {0};
+    struct rf_error error;
+    struct tool_reader reader;
+    tool_reader_begin(&reader, form, conversation->tools);
+    if (tool_reader_push(&reader, json_string_value(content), json_string_length(content), 1, &text,
+                         calls, &error))
+        cli_no_memory();
+    if (json_array_size(calls)) {
+        set(last, "content", text_of(text.data, text.count));
+        set(last, "tool_calls", json_incref(calls));
+    }
+    json_decref(calls);
+    tool_reader_free(&reader);
+    rf_bytes_free(&rf_system_allocator, &text);
 }
 
 void conversation_drop(struct conversation *conversation, size_t first, size_t n)
@@ -230,11 +254,13 @@ int conversation_parse(struct conversation *conversation, const char *text, size
 
     json_t *array = json_is_object(root) ? json_object_get(root, "messages") : root;
     json_t *tools = json_object_get(root, "tools");
-    struct conversation loaded = {json_incref(array),
-                                  json_is_array(tools) ? json_incref(tools) : NULL};
+    if (json_is_null(tools)) tools = NULL;
+    struct conversation loaded = {json_incref(array), json_incref(tools)};
     json_decref(root);
-    int status = json_is_array(array) ? check_messages(&loaded, path)
-                                      : cli_fail("%s has no array \"messages\"", path);
+    int status = !json_is_array(array) ? cli_fail("%s has no array \"messages\"", path)
+                 : tools && !tools_are_valid(tools)
+                     ? cli_fail("%s: \"tools\" is no list of functions", path)
+                     : check_messages(&loaded, path);
     if (status == CLI_OK) {
         conversation_free(conversation);
         *conversation = loaded;

@@ -181,6 +181,7 @@ static void add_answer(struct chat *chat, const struct turn *turn)
     conversation_add(&chat->conversation, "assistant", turn->reply.data, turn->reply.count);
     conversation_note(&chat->conversation, "reasoning_content", turn->thought.data,
                       turn->thought.count);
+    conversation_find_calls(&chat->conversation, chat->engine.model);
 }
 
 int chat_answer_last(struct chat *chat)

@@ -343,6 +343,19 @@ class Pipe(Case):
         offers = "{% if tools %}{{ raise_exception(tools[0].function.name) }}{% endif %}{{ messages[0].content }}"
         self.assertIn("age_of", self.riffle(*thinker(self, template=offers), stdin="/load in.json\nHi\n").err)
 
+    def test_calls_in_answers(self):
+        template = ("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
+                    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}")
+        self.path("in.json", json.dumps({"messages": [], "tools": [{"type": "function", "function": {"name": "age_of"}}]}))
+        chat = thinker(self, 'Look.\n<tool_call>\n{"name": "age_of", "arguments": {"name": "Ann"}}\n</tool_call>', template)
+        self.ok(*chat, stdin="/load in.json\nHow old is Ann?\n/save saved.json\nAnd Bob?\n")
+        answer = self.saved()[1]
+        self.assertEqual(answer["content"], "Look.")
+        self.assertEqual([c["function"] for c in answer["tool_calls"]],
+                         [{"name": "age_of", "arguments": json.dumps({"name": "Ann"}, separators=(",", ":"))}])
+        self.path("bad.json", '{"messages": [], "tools": [{"name": "age_of"}]}')
+        self.fails(1, *chat, stdin="/load bad.json\n", says=["bad.json", "tools"])
+
     def test_parts_become_texts(self):
         parts = [{"type": "text", "text": "How "}, {"type": "text", "text": "old?"}]
         self.path("in.json", json.dumps([{"role": "user", "content": parts}]))
