@@ -60,11 +60,15 @@ static json_t *message_of(const json_t *given)
     json_t *message = json_pack(
         "{s:s, s:o}", "role", strcmp(role, "developer") == 0 ? "system" : role, "content", content);
     if (json_array_size(calls)) json_object_set_new(message, "tool_calls", calls_of(calls));
-    static const char *const names[] = {"name", "tool_call_id", "reasoning_content"};
+    static const char *const names[] = {"name", "tool_call_id", "reasoning_content", "thinking"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *value = json_object_get(given, names[i]);
         if (json_is_string(value)) json_object_set(message, names[i], value);
     }
+    /* gpt-oss's template, among others, has another name for it. */
+    json_t *thoughts = json_object_get(message, "reasoning_content");
+    if (thoughts && !json_object_get(message, "thinking"))
+        json_object_set(message, "thinking", thoughts);
     return message;
 }
 

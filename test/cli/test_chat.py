@@ -327,6 +327,11 @@ class Pipe(Case):
         self.assertEqual(self.saved()[1], {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."})
         self.assertEqual(len(self.given(shows)), 3)
 
+    def test_thoughts_have_two_names(self):
+        template = "{% for m in messages %}{% if m.thinking %}{{ raise_exception(m.thinking) }}{% endif %}{{ m.content }}{% endfor %}"
+        chat = thinker(self, THOUGHTFUL, template)
+        self.assertIn(": Hm.", self.riffle(*chat, stdin="Hello\nAnd then?\n").err)
+
     def test_structured_messages_survive(self):
         call = {"id": "abcdefghi", "type": "function", "function": {"name": "age_of", "arguments": '{"name": "Ann"}'}}
         messages = [{"role": "developer", "content": "Be kind"}, {"role": "user", "content": "How old is Ann?"},
