@@ -72,6 +72,18 @@ GPT4O = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 TEKKEN = GPT4O.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace(r"\p{N}{1,3}", r"\p{N}")
 
+# In several steps: expressions, or what tokenizers has for the step.
+ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+DEEPSEEK_LLM = [r"[\r\n]", r"\s?[%s]+",
+                "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+                r"\s+$", ASIAN, "digit"]
+DEEPSEEK_CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", ASIAN, "digit"]
+DEEPSEEK_V3 = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+               r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+               r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+STEPS = {"deepseek-llm": DEEPSEEK_LLM, "deepseek-coder": DEEPSEEK_CODER, "deepseek-v3": DEEPSEEK_V3}
+
+
 # pre-tokenizer -> special tokens; the last of each is user-defined
 SPECIAL = {
     "gpt-2": ["<|endoftext|>", "<user>"],
@@ -81,8 +93,20 @@ SPECIAL = {
     "gpt-4o": ["<|endoftext|>", "<|end|>", "<|user|>", "<|tool_call|>"],
     "tekken": ["<s>", "</s>", "[INST]", "[TOOL_CALLS]"],
     "qwen35": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>"],
+    "falcon": ["<|endoftext|>", "<user>"],
+    "deepseek-llm": ["<s>", "</s>", "<tool>"],
+    "deepseek-coder": ["<s>", "</s>", "<tool>"],
+    "deepseek-v3": ["<s>", "</s>", "<|user|>", "<tool>"],
 }
 NORMALISED = ("qwen2", "qwen35")  # to NFC
+
+
+def deepseek_letters():
+    """The list of src/model/letters.h."""
+    import re
+    with open(os.path.join(ROOT, "src", "model", "letters.h"), encoding="utf-8") as f:
+        text = "".join(re.findall('^ +"(.*)"', f.read(), re.M))
+    return text.encode().decode("unicode_escape")
 
 
 def pre_tokenizer(pre):
@@ -92,6 +116,13 @@ def pre_tokenizer(pre):
         return p.ByteLevel(add_prefix_space=False, use_regex=True)
     if pre == "smollm":
         return p.Sequence([p.Digits(individual_digits=True), p.ByteLevel(add_prefix_space=False, use_regex=True)])
+    if pre == "falcon":
+        return p.Sequence([p.Punctuation("contiguous"), p.ByteLevel(add_prefix_space=False, use_regex=True),
+                           p.Digits(individual_digits=False), p.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    if pre in STEPS:
+        steps = [p.Digits(individual_digits=True) if step == "digit" else
+                 p.Split(Regex(step.replace("%s", deepseek_letters())), "isolated") for step in STEPS[pre]]
+        return p.Sequence(steps + [byte_level])
     pattern = {"llama-bpe": LLAMA3, "qwen2": QWEN2, "gpt-4o": GPT4O, "tekken": TEKKEN, "qwen35": QWEN35}[pre]
     return p.Sequence([p.Split(Regex(pattern), "isolated", invert=False), byte_level])
 
@@ -152,7 +183,10 @@ def make_bpe(pre):
     name = "bpe-" + pre
     write(OUT, name + ".vocab", vocab_lines("bpe", pre, all_tokens, types, None, merges, first,
                                             first + min(1, len(special) - 2), -1, -1))
-    write(OUT, name + ".ids", bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:])))
+    lines = bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:]))
+    if pre == "deepseek-v3":  # U+1FAE9 is a symbol since Unicode 16, which not every libpcre2 knows
+        lines[STRINGS.index("\U0001fae8 \U0001fae9")] = "?"
+    write(OUT, name + ".ids", lines)
     if pre == "gpt-2":
         write(OUT, "bpe-strips.ids", bpe_ids(bpe_tokenizer(pre, vocab, merges, special[:-1], special[-1:], True)))
 
@@ -293,7 +327,8 @@ def make_seeds():
     merges = [(ord("h"), ord("e")), (ord("l"), ord("l")), (259, 260), (32, ord("a")), (ord("1"), ord("2"))]
     text = "hello <|im_end|>\xfe 12  a's\n\n ab abab <tool> e\u0301".encode("utf-8").replace(b"\xc3\xbe", b"\xfe")
     tail = text + b"\xff\x80 ab\xff<|im_end|>\xfe"
-    for name, flags in (("gpt2", 0), ("llama3", 2), ("qwen2", 4), ("smollm", 6), ("spm", 1), ("spm-strip", 17)):
+    for name, flags in (("gpt2", 0), ("llama3", 2), ("qwen2", 4), ("smollm", 6), ("falcon", 38), ("deepseek-llm", 64),
+                        ("deepseek-coder", 66), ("deepseek-v3", 68), ("spm", 1), ("spm-strip", 17)):
         tokens = spm if flags & 1 else bpe
         data = bytes([flags, len(tokens), 0 if flags & 1 else len(merges)])
         for i, (t, kind) in enumerate(tokens):

@@ -1,32 +1,70 @@
 /* The tokenizer.json of a byte-level BPE: finds out which pre-tokenizer it describes, and reads its
  * vocabulary and merges. */
 #include "model/hf.h"
+#include "model/letters.h"
 
 static const char file[] = "tokenizer.json";
 
-/* The regular expressions of the known pre-tokenizers that split before bytes. */
+#define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
+#define SPACES "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3(digits)                                                \
+    "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "|" \
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" SPACES
+#define O200K(ending, digits)                                                                  \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]" \
+    "+" ending "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"                  \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ending "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
+
+enum step_kind {
+    END,
+    SPLIT,       /* by a regular expression */
+    DIGIT,       /* single numbers */
+    DIGITS,      /* runs of numbers */
+    PUNCTUATION, /* runs of punctuation */
+    WORDS,       /* ByteLevel with its own (gpt-2's) expression */
+    BYTES        /* ByteLevel without it */
+};
+
+/* The known pre-tokenizers. */
 static const struct {
-    const char *pattern, *name;
-} splits[] = {
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "llama-bpe"},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "qwen2"},
-    {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
-     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "gpt-4o"},
-    {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-     "\\p{N}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "tekken"},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "qwen35"},
+    const char *name;
+    struct step {
+        enum step_kind kind;
+        const char *pattern;
+    } steps[8];
+} sequences[] = {
+    {"gpt-2", {{WORDS, NULL}}},
+    {"smollm", {{DIGIT, NULL}, {WORDS, NULL}}},
+    {"llama-bpe", {{SPLIT, LLAMA3("\\p{N}{1,3}")}, {BYTES, NULL}}},
+    {"qwen2", {{SPLIT, LLAMA3("\\p{N}")}, {BYTES, NULL}}},
+    {"gpt-4o", {{SPLIT, O200K("(?i:" CONTRACTIONS ")?", "\\p{N}{1,3}")}, {BYTES, NULL}}},
+    {"tekken", {{SPLIT, O200K("", "\\p{N}")}, {BYTES, NULL}}},
+    {"qwen35",
+     {{SPLIT, "(?i:" CONTRACTIONS ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
+              " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES},
+      {BYTES, NULL}}},
+    {"falcon", {{PUNCTUATION, NULL}, {WORDS, NULL}, {DIGITS, NULL}, {SPLIT, "[0-9][0-9][0-9]"}}},
+    {"deepseek-llm",
+     {{SPLIT, "[\\r\\n]"},
+      {SPLIT, "\\s?[" RF_DEEPSEEK_LETTERS "]+"},
+      {SPLIT, "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"},
+      {SPLIT, "\\s+$"},
+      {SPLIT, "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"},
+      {DIGIT, NULL},
+      {BYTES, NULL}}},
+    {"deepseek-coder",
+     {{SPLIT, "[\\r\\n]"},
+      {SPLIT, "\\s?\\p{L}+"},
+      {SPLIT, "\\s?\\p{P}+"},
+      {SPLIT, "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"},
+      {DIGIT, NULL},
+      {BYTES, NULL}}},
+    {"deepseek-v3",
+     {{SPLIT, "\\p{N}{1,3}"},
+      {SPLIT, "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"},
+      {SPLIT, "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
+              "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES},
+      {BYTES, NULL}}},
 };
 
 static void fail_unknown(struct rf_hf *hf, const char *part, struct rf_str what)
@@ -50,47 +88,76 @@ static int is_byte_level(const struct rf_json *value, int use_regex)
            !rf_json_is_true(rf_json_get(value, "add_prefix_space")) && flag == use_regex;
 }
 
-static const char *pre_of_split(const struct rf_json *split)
+/* 1 for the same regular expression. Some files have the characters CR and LF where the table has
+ * "\r" and "\n". */
+static int is_pattern(struct rf_str text, const char *pattern)
 {
-    struct rf_str pattern = rf_json_text(rf_json_get(rf_json_get(split, "pattern"), "Regex"));
-    if (!is_type(split, "Split") ||
-        !rf_str_is(rf_json_text(rf_json_get(split, "behavior")), "Isolated") ||
-        rf_json_is_true(rf_json_get(split, "invert")))
-        return NULL;
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
-        if (rf_str_is(pattern, splits[i].pattern)) return splits[i].name;
-    return NULL;
+    size_t at = 0;
+    for (; at < text.bytes && *pattern; at++, pattern++) {
+        int is_line_end = (text.data[at] == '\r' && pattern[1] == 'r') ||
+                          (text.data[at] == '\n' && pattern[1] == 'n');
+        if (*pattern == '\\' && is_line_end)
+            pattern++;
+        else if (text.data[at] != *pattern)
+            return 0;
+    }
+    return at == text.bytes && !*pattern;
+}
+
+static struct rf_str split_pattern(const struct rf_json *value)
+{
+    return rf_json_text(rf_json_get(rf_json_get(value, "pattern"), "Regex"));
+}
+
+static int is_step(const struct rf_json *value, const struct step *step)
+{
+    struct rf_str behavior = rf_json_text(rf_json_get(value, "behavior"));
+    int single = rf_json_is_true(rf_json_get(value, "individual_digits"));
+    switch (step->kind) {
+    case SPLIT:
+        return is_type(value, "Split") && rf_str_is(behavior, "Isolated") &&
+               !rf_json_is_true(rf_json_get(value, "invert")) &&
+               is_pattern(split_pattern(value), step->pattern);
+    case DIGIT: return is_type(value, "Digits") && single;
+    case DIGITS: return is_type(value, "Digits") && !single;
+    case PUNCTUATION: return is_type(value, "Punctuation") && rf_str_is(behavior, "Contiguous");
+    case WORDS: return is_byte_level(value, 1);
+    case BYTES: return is_byte_level(value, 0);
+    case END: break;
+    }
+    return 0;
+}
+
+/* A pre-tokenizer that is no Sequence is a sequence of one. */
+static int is_sequence(const struct rf_json *pre, const struct step *steps)
+{
+    const struct rf_json *list = rf_json_get(pre, "pretokenizers");
+    int is_list = is_type(pre, "Sequence");
+    size_t n = is_list ? rf_json_count(list) : 1;
+    for (size_t i = 0; i < n; i++)
+        if (!is_step(is_list ? rf_json_at(list, i) : pre, &steps[i])) return 0;
+    return n > 0 && steps[n].kind == END;
 }
 
 static void read_pre_tokenizer(struct rf_hf *hf)
 {
     const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
-    const struct rf_json *list = rf_json_get(pre, "pretokenizers");
-    const struct rf_json *first = rf_json_at(list, 0), *second = rf_json_at(list, 1);
-    const char *name = NULL;
-    if (is_byte_level(pre, 1)) {
-        name = "gpt-2";
-    } else if (is_type(pre, "Sequence") && rf_json_count(list) == 2) {
-        if (is_type(first, "Digits") && rf_json_is_true(rf_json_get(first, "individual_digits")) &&
-            is_byte_level(second, 1))
-            name = "smollm";
-        else if (is_byte_level(second, 0))
-            name = pre_of_split(first);
+    for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++) {
+        if (!is_sequence(pre, sequences[i].steps)) continue;
+        hf->reading.source->vocab.pre = rf_str_of(sequences[i].name);
+        return;
     }
-    struct rf_str pattern = rf_json_text(rf_json_get(rf_json_get(first, "pattern"), "Regex"));
-    if (name)
-        hf->reading.source->vocab.pre = rf_str_of(name);
-    else
-        fail_unknown(hf, "the pre-tokenizer",
-                     pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
+    struct rf_str pattern = split_pattern(rf_json_at(rf_json_get(pre, "pretokenizers"), 0));
+    fail_unknown(hf, "the pre-tokenizer",
+                 pattern.bytes ? pattern : rf_json_text(rf_json_get(pre, "type")));
 }
 
 static void read_normalizer(struct rf_hf *hf)
 {
     const struct rf_json *normalizer = rf_json_get(hf->tokenizer, "normalizer");
     const struct rf_json *list = rf_json_get(normalizer, "normalizers");
-    if (is_type(normalizer, "Sequence") && rf_json_count(list) == 1)
-        normalizer = rf_json_at(list, 0);
+    if (is_type(normalizer, "Sequence") && rf_json_count(list) < 2)
+        normalizer = rf_json_at(list, 0); /* NULL for an empty one */
     if (normalizer && !is_type(normalizer, "NFC"))
         fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(normalizer, "type")));
     hf->reading.source->vocab.nfc = normalizer != NULL;

@@ -189,10 +189,10 @@ static int32_t whole_word(const struct rf_bpe *bpe, struct rf_str word)
 /* Turns the bytes of a word into symbols and returns their number. `symbols` has room for three
  * times the bytes. A byte without a token is left out, as in HF's tokenizers. But a byte that
  * belongs to no character cannot have been in the training text; U+FFFD replaces it. */
-static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t *symbols)
+static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int broken,
+                           int32_t *symbols)
 {
     static const unsigned char replacement[3] = {0xef, 0xbf, 0xbd};
-    int broken = rf_utf8_length(word.data, word.bytes) == 0;
     size_t n = 0;
     for (size_t i = 0; i < word.bytes; i++) {
         int32_t id = bpe->byte_ids[(unsigned char)word.data[i]];
@@ -207,7 +207,8 @@ static size_t word_symbols(const struct rf_bpe *bpe, struct rf_str word, int32_t
     return n;
 }
 
-static void encode_word(const struct rf_bpe *bpe, struct rf_str word, struct rf_token_writer *out)
+static void encode_word(const struct rf_bpe *bpe, struct rf_str word, int broken,
+                        struct rf_token_writer *out)
 {
     enum { ORDINARY = 128 };
     int32_t on_stack[3 * ORDINARY], *symbols = on_stack;
@@ -221,7 +222,7 @@ static void encode_word(const struct rf_bpe *bpe, struct rf_str word, struct rf_
             rf_malloc(out->allocator, word.bytes, 3 * sizeof *symbols, "a long word", out->error);
     int64_t left = RF_ERR_MEMORY;
     if (symbols) {
-        size_t n = word_symbols(bpe, word, symbols);
+        size_t n = word_symbols(bpe, word, broken, symbols);
         left = rf_merge_word(&bpe->merges, symbols, n, out->allocator, out->error);
     }
     if (left < 0)
@@ -241,7 +242,7 @@ static void encode_normalised(const struct rf_bpe *bpe, const char *text, size_t
     int more;
     while (!out->code && (more = rf_words_next(&words, &word, out->error)) != 0) {
         if (more > 0)
-            encode_word(bpe, word, out);
+            encode_word(bpe, word, words.broken, out);
         else
             out->code = more;
     }

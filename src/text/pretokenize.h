@@ -8,11 +8,21 @@
 #include "base/error.h"
 #include "model/vocab.h"
 
+/* A PCRE2 pattern that cuts a text: each match is a piece, and so is what lies between matches. */
+struct rf_word_step {
+    const char *pattern;
+    int on_bytes; /* matches bytes instead of characters; so do the steps that follow */
+};
+
+enum { RF_WORD_STEPS = 6 /* at most */ };
+
 /* The properties of a named pre-tokenizer. */
 struct rf_pretokenizer_info {
-    const char *name;    /* "qwen2" */
-    const char *pattern; /* a PCRE2 pattern; its matches are the words */
-    int nfc;             /* the tokenizer normalises to form C first */
+    const char *name; /* "qwen2" */
+    /* Each step cuts every piece of the one before as a text of its own. The pieces of the last are
+     * the words. The pattern behind the last is NULL. */
+    struct rf_word_step steps[RF_WORD_STEPS];
+    int nfc; /* the tokenizer normalises to form C first */
     int adds_bos;
     int ignores_merges; /* a word that is a token becomes that token, without merges */
 };
@@ -20,10 +30,11 @@ struct rf_pretokenizer_info {
 /* Finds a pre-tokenizer by GGUF's name; NULL for an unknown one. */
 const struct rf_pretokenizer_info *rf_pretokenizer_find(struct rf_str name);
 /* All names, for an error sentence. */
-#define RF_PRETOKENIZERS \
-    "gpt-2, llama-bpe, dbrx, qwen2, qwen35, smollm, gpt-4o, tekken and others with their words"
+#define RF_PRETOKENIZERS                                                                    \
+    "gpt-2, llama-bpe, dbrx, qwen2, qwen35, smollm, gpt-4o, tekken, falcon, deepseek-llm, " \
+    "deepseek-coder, deepseek-v3 and others with their words"
 
-/* A compiled pattern. Immutable; threads may share it. */
+/* Compiled patterns. Immutable; threads may share it. */
 struct rf_pretokenizer;
 int rf_pretokenizer_new(struct rf_pretokenizer **pre, const struct rf_pretokenizer_info *info,
                         const struct rf_allocator *allocator, struct rf_error *error);
@@ -36,8 +47,13 @@ struct rf_words {
     void *match; /* PCRE2's match data */
     const char *text;
     size_t bytes;
-    size_t at;    /* where the next word begins */
-    size_t valid; /* the end of the well-formed text at `at` */
+    size_t at;  /* where the next stretch of UTF-8, or of other bytes, begins */
+    int broken; /* the last word is not UTF-8 */
+    /* What each step is cutting, as offsets in the text: a stretch of UTF-8 or a piece of the step
+     * before. */
+    struct rf_word_piece {
+        size_t begin, at, end; /* `at`: where its next piece begins */
+    } pieces[RF_WORD_STEPS];
 };
 
 int rf_words_begin(struct rf_words *words, const struct rf_pretokenizer *pre, const char *text,

@@ -46,11 +46,14 @@ static size_t spell_byte(int byte, int spm, char *out)
 
 static void fill(struct rf_vocab *vocab, struct input *input, char (*spellings)[8])
 {
-    static const char *const pre[] = {"gpt-2", "llama-bpe", "qwen2", "smollm"};
+    static const char *const names[] = {"gpt-2",        "llama-bpe",      "qwen2",      "smollm",
+                                        "gpt-4o",       "tekken",         "qwen35",     "falcon",
+                                        "deepseek-llm", "deepseek-coder", "deepseek-v3"};
     int flags = take(input), n_tokens = take(input), n_merges = take(input), spm = flags & 1;
+    const char *pre = names[((flags >> 1 & 3) + (flags >> 5 & 3) * 4) % 11];
     int base = flags & 8 ? 0 : BASE;
     vocab->kind = spm ? RF_VOCAB_SENTENCEPIECE : RF_VOCAB_BPE;
-    vocab->pre = (struct rf_str){pre[flags >> 1 & 3], strlen(pre[flags >> 1 & 3])};
+    vocab->pre = (struct rf_str){pre, strlen(pre)};
     vocab->n_tokens = base + n_tokens;
     vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->eot = -1;
     vocab->add_bos = vocab->add_eos = vocab->add_space_prefix = vocab->ignore_merges = vocab->nfc =

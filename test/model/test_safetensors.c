@@ -8,6 +8,7 @@
 #include "check.h"
 #include "model/hf.h"
 #include "model/hf_writer.h"
+#include "model/letters.h"
 #include "model/open.h"
 #include "model/probe.h"
 #include "platform/memory.h"
@@ -316,25 +317,84 @@ static void test_good_llama(void)
     rf_source_close(source);
 }
 
-/* Other pre-tokenizers, a template that adds BOS, a window that limits the context, biases of
- * another architecture. */
+#define SPLIT(pattern) \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"Isolated\"},"
+#define DIGITS(single) "{\"type\":\"Digits\",\"individual_digits\":" single "},"
+#define WORDS "{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+#define BYTES "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
+#define ASIAN SPLIT("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+")
+
+/* Sequences of pre-tokenizers, in place of qwen2's. */
+static void test_pre_tokenizers(void)
+{
+    static const struct {
+        const char *name, *list;
+    } cases[] = {
+        {"smollm", DIGITS("true") "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"},
+        {"falcon", "{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}," WORDS DIGITS(
+                       "false") "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[0-9][0-9][0-9]\"},"
+                                "\"behavior\":\"Isolated\"}"},
+        {"deepseek-llm", SPLIT("[\\r\\n]") SPLIT("\\\\s?[" RF_DEEPSEEK_LETTERS "]+") SPLIT(
+                             "\\\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+")
+                             SPLIT("\\\\s+$") ASIAN DIGITS("true") BYTES},
+        {"deepseek-coder", SPLIT("[\\\\r\\\\n]") SPLIT("\\\\s?\\\\p{L}+") SPLIT("\\\\s?\\\\p{P}+")
+                               ASIAN DIGITS("true") BYTES},
+        {"deepseek-v3",
+         SPLIT("\\\\p{N}{1,3}") SPLIT("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+")
+             SPLIT("[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+|"
+                   "[^\\r\\n\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+|"
+                   " ?[\\\\p{P}\\\\p{S}]+[\\r\\n]*|\\\\s*[\\r\\n]+|\\\\s+(?!\\\\S)|\\\\s+") BYTES},
+        {NULL, DIGITS("true") BYTES}, /* not of a known tokenizer, like those that follow */
+        {NULL, SPLIT("\\\\s?\\\\p{L}+") BYTES},
+        {NULL, SPLIT("[\\r\\n") BYTES},
+        {NULL, WORDS BYTES},
+    };
+    static struct hf_model model;
+    static char list[4096];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hf_qwen2(&model);
+        struct hf_text *tokenizer = &model.texts[HF_TOKENIZER];
+        const char *begin = strstr(tokenizer->data, "{\"type\":\"Split\""),
+                   *end = strstr(tokenizer->data, "]},\"post_processor\"");
+        CHECK(begin && end && (size_t)(end - begin) < sizeof list);
+        snprintf(list, sizeof list, "%.*s", (int)(end - begin), begin);
+        CHECK(hf_replace(tokenizer, list, cases[i].list));
+        if (!cases[i].name) {
+            struct probe probe = {0};
+            struct rf_error error;
+            write_model(&model);
+            CHECK_INT(open_folder(folder, &probe, &error), RF_ERR_UNSUPPORTED);
+            CHECK_MSG(strstr(error.text, "the pre-tokenizer"), "%zu: %s", i, error.text);
+            continue;
+        }
+        struct rf_source *source = open_good(&model, folder);
+        if (source)
+            CHECK_MSG(rf_str_is(source->vocab.pre, cases[i].name), "%s is read as %.*s",
+                      cases[i].name, (int)source->vocab.pre.bytes, source->vocab.pre.data);
+        rf_source_close(source);
+    }
+}
+
+/* Another pre-tokenizer, an empty normalizer, a template that adds BOS, a window that limits the
+ * context, biases of another architecture. */
 static void test_good_variants(void)
 {
     static struct hf_model model;
     hf_qwen2(&model);
     struct hf_text *tokenizer = &model.texts[HF_TOKENIZER], *config = &model.texts[HF_CONFIG];
-    CHECK(hf_replace(tokenizer, "\\\\p{N}|", "\\\\p{N}{1,3}|") &&
-          hf_replace(tokenizer, "{\"type\":\"NFC\"}", "null") &&
-          hf_replace(tokenizer, "\"dropout\"", "\"ignore_merges\":true,\"dropout\"") &&
-          hf_replace(tokenizer, "{\"type\":\"ByteLevel\"}",
-                     "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":"
-                     "\"TemplateProcessing\","
-                     "\"single\":[{\"SpecialToken\":{\"id\":\"<|pad|>\",\"type_id\":0}},{"
-                     "\"Sequence\":{\"id\":\"A\"}}]}]}") &&
-          hf_replace(config, "use_sliding_window\":false", "use_sliding_window\":true") &&
-          hf_replace(config, "Qwen2ForCausalLM", "LlamaForCausalLM") &&
-          hf_replace(config, "\"hidden_act\"",
-                     "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"hidden_act\""));
+    CHECK(
+        hf_replace(tokenizer, "\\\\p{N}|", "\\\\p{N}{1,3}|") &&
+        hf_replace(tokenizer, "{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[]}") &&
+        hf_replace(tokenizer, "\"dropout\"", "\"ignore_merges\":true,\"dropout\"") &&
+        hf_replace(tokenizer, "{\"type\":\"ByteLevel\"}",
+                   "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":"
+                   "\"TemplateProcessing\","
+                   "\"single\":[{\"SpecialToken\":{\"id\":\"<|pad|>\",\"type_id\":0}},{"
+                   "\"Sequence\":{\"id\":\"A\"}}]}]}") &&
+        hf_replace(config, "use_sliding_window\":false", "use_sliding_window\":true") &&
+        hf_replace(config, "Qwen2ForCausalLM", "LlamaForCausalLM") &&
+        hf_replace(config, "\"hidden_act\"",
+                   "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},\"hidden_act\""));
     struct rf_source *source = open_good(&model, folder);
     if (source) {
         CHECK(rf_str_is(source->vocab.pre, "llama-bpe") && source->vocab.nfc == 0 &&
@@ -343,17 +403,6 @@ static void test_good_variants(void)
         CHECK(source->params.window == 16 && source->params.rope_scale == 0.25f &&
               source->params.qkv_bias);
     }
-    rf_source_close(source);
-
-    hf_qwen2(&model);
-    const char *begin = strstr(tokenizer->data, "{\"type\":\"Split\""),
-               *end = strstr(tokenizer->data, "{\"type\":\"ByteLevel\",");
-    char split[512] = {0};
-    if (begin && end) memcpy(split, begin, (size_t)(end - begin));
-    CHECK(hf_replace(tokenizer, split, "{\"type\":\"Digits\",\"individual_digits\":true},") &&
-          hf_replace(tokenizer, "\"use_regex\":false", "\"use_regex\":true"));
-    source = open_good(&model, folder);
-    if (source) CHECK(rf_str_is(source->vocab.pre, "smollm"));
     rf_source_close(source);
 }
 
@@ -498,6 +547,7 @@ int main(void)
     test_good_qwen2();
     test_good_llama();
     test_good_variants();
+    test_pre_tokenizers();
     test_recommended_sampling();
     for (size_t i = 0; i < sizeof qwen2_mutations / sizeof *qwen2_mutations; i++)
         test_mutation(hf_qwen2, &qwen2_mutations[i]);

@@ -316,6 +316,10 @@ static void check_all(void)
     check_bpe("gpt-4o", "bpe:gpt-4o", &strings);
     check_bpe("tekken", "bpe:tekken", &strings);
     check_bpe("qwen35", "bpe:qwen35", &strings);
+    check_bpe("falcon", "bpe:falcon", &strings);
+    check_bpe("deepseek-llm", "bpe:deepseek-llm", &strings);
+    check_bpe("deepseek-coder", "bpe:deepseek-coder", &strings);
+    check_bpe("deepseek-v3", "bpe:deepseek-v3", &strings);
     check_strips(&strings);
 
     struct fixture_vocab fixture;
