@@ -265,12 +265,48 @@ def make_spm(name, model_type):
     scores = [sp.GetScore(i) for i in range(n)]
     types = [2 if sp.IsUnknown(i) else 3 if sp.IsControl(i) else 6 if sp.IsByte(i) else
              4 if tokens[i] == "<tool>" else 1 for i in range(n)]
+    if model_type == "bpe":
+        make_piece_merges(tokens, scores, types)
     special = [i for i in range(n) if types[i] in (3, 4)]
     write(OUT, name + ".vocab", vocab_lines("spm", "default", tokens, types, scores, [], 1, 2, 0, 1))
     lines = spm_ids(tokens, scores, types, model_type == "unigram", True, 0, special)
     if model_type == "unigram":  # several paths are best there, and rounding chooses: versions differ
         lines[STRINGS.index((100000, " "))] = "?"
     write(OUT, name + ".ids", lines)
+
+
+# ---- sentencepiece's vocabulary in a tokenizer.json ----
+
+def piece_merges(tokens, scores, types):
+    """The merges that transformers makes of pieces: every pair that joins to a piece, by score, then by ids."""
+    ids = {t: i for i, t in enumerate(tokens) if types[i] == 1}
+    pairs = []
+    for t, i in ids.items():
+        pairs += sorted((-scores[i], i, ids[t[:k]], ids[t[k:]]) for k in range(1, len(t)) if t[:k] in ids and t[k:] in ids)
+    return [(tokens[a], tokens[b]) for _, _, a, b in sorted(pairs, key=lambda p: p[0])]
+
+
+def piece_tokenizer(tokens, merges, types, prefix):
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+    tok = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges, byte_fallback=True,
+                               fuse_unk=True, unk_token="<unk>"))
+    replace = normalizers.Replace(" ", "\u2581")
+    if prefix == 1:
+        tok.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), replace])
+    elif prefix == 0:
+        tok.normalizer = replace
+    else:
+        tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first" if prefix & 2 else "always", split=False)
+    tok.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, types) if k == 3])
+    tok.add_tokens([AddedToken(t, special=False, normalized=False) for t, k in zip(tokens, types) if k == 4])
+    return tok
+
+
+def make_piece_merges(tokens, scores, types):
+    merges = piece_merges(tokens, scores, types)
+    write(OUT, "spm-json.vocab", vocab_lines("spm", "default", tokens, types, None, merges, 1, 2, 0, 1))
+    for prefix in (0, 1, 7):  # bits of enum rf_space_prefix
+        write(OUT, "spm-json-%d.ids" % prefix, bpe_ids(piece_tokenizer(tokens, merges, types, prefix)))
 
 
 # ---- whole vocabularies of GGUF files ----
@@ -328,13 +364,14 @@ def make_seeds():
     text = "hello <|im_end|>\xfe 12  a's\n\n ab abab <tool> e\u0301".encode("utf-8").replace(b"\xc3\xbe", b"\xfe")
     tail = text + b"\xff\x80 ab\xff<|im_end|>\xfe"
     for name, flags in (("gpt2", 0), ("llama3", 2), ("qwen2", 4), ("smollm", 6), ("falcon", 38), ("deepseek-llm", 64),
-                        ("deepseek-coder", 66), ("deepseek-v3", 68), ("spm", 1), ("spm-strip", 17)):
-        tokens = spm if flags & 1 else bpe
-        data = bytes([flags, len(tokens), 0 if flags & 1 else len(merges)])
+                        ("deepseek-coder", 66), ("deepseek-v3", 68), ("spm", 1), ("spm-strip", 17), ("spm-merges", 1)):
+        tokens, joins = (spm, []) if flags & 1 else (bpe, merges)
+        if name == "spm-merges":
+            joins = [(260, 261), (263, 262)]
+        data = bytes([flags, len(tokens), len(joins)])
         for i, (t, kind) in enumerate(tokens):
             data += bytes([len(t), kind, 256 - i - 1 if kind == 1 else 0]) + t
-        if not flags & 1:
-            data += b"".join(a.to_bytes(2, "little") + b.to_bytes(2, "little") for a, b in merges)
+        data += b"".join(a.to_bytes(2, "little") + b.to_bytes(2, "little") for a, b in joins)
         write_seed("tokenizer", name, data + tail)
     folder = os.path.join(OUT, "templates")
     talk = ["system", " be brief ", "user", "hi\n", "assistant", "<think>x</think>\ny ", "user", "bye"]

@@ -1,5 +1,5 @@
-/* The tokenizer.json of a byte-level BPE: finds out which pre-tokenizer it describes, and reads its
- * vocabulary and merges. */
+/* The tokenizer.json of a BPE, over bytes or, as SentencePiece's, over characters: finds out how it
+ * prepares a text, and reads its vocabulary and merges. */
 #include "model/hf.h"
 #include "model/letters.h"
 
@@ -166,14 +166,19 @@ static void read_normalizer(struct rf_hf *hf)
 static void read_model(struct rf_hf *hf, const struct rf_json *model)
 {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct rf_str text = rf_json_text(rf_json_get(model, texts[i]));
         if (text.bytes) fail_unknown(hf, texts[i], text);
     }
-    if (rf_json_is_true(rf_json_get(model, "byte_fallback")))
+    int falls_back = rf_json_is_true(rf_json_get(model, "byte_fallback"));
+    vocab->ignore_merges = (int8_t)rf_json_is_true(rf_json_get(model, "ignore_merges"));
+    if (vocab->kind == RF_VOCAB_BPE && falls_back)
         fail_unknown(hf, "a byte-level model with", rf_str_of("byte_fallback"));
-    hf->reading.source->vocab.ignore_merges =
-        (int8_t)rf_json_is_true(rf_json_get(model, "ignore_merges"));
+    if (vocab->kind == RF_VOCAB_SENTENCEPIECE && !falls_back)
+        fail_unknown(hf, "a model of characters without", rf_str_of("byte_fallback"));
+    if (vocab->kind == RF_VOCAB_SENTENCEPIECE && vocab->ignore_merges)
+        fail_unknown(hf, "a model of characters with", rf_str_of("ignore_merges"));
 }
 
 static void read_tokens(struct rf_hf *hf, const struct rf_json *model)
@@ -232,4 +237,100 @@ void rf_hf_read_bpe(struct rf_hf *hf)
     read_model(hf, model);
     read_tokens(hf, model);
     read_merges(hf, model);
+}
+
+/* ---- over characters ---- */
+
+static int is_text(const struct rf_json *value, const char *key, const char *text)
+{
+    return rf_str_is(rf_json_text(rf_json_get(value, key)), text);
+}
+
+#define MARKER "\u2581" /* stands for a space */
+
+/* 1 if spaces become markers. */
+static int is_space_replacement(const struct rf_json *value)
+{
+    return is_type(value, "Replace") && is_text(rf_json_get(value, "pattern"), "String", " ") &&
+           is_text(value, "content", MARKER);
+}
+
+/* The normalizer replaces spaces, and may put one before the text; otherwise a Metaspace does. */
+static int replaces_spaces(struct rf_hf *hf)
+{
+    const struct rf_json *normalizer = rf_json_get(hf->tokenizer, "normalizer");
+    const struct rf_json *list = rf_json_get(normalizer, "normalizers"), *last = normalizer;
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
+    size_t n = rf_json_count(list);
+    vocab->add_space_prefix = 0;
+    if (is_type(normalizer, "Sequence")) {
+        const struct rf_json *first = rf_json_at(list, 0);
+        last = n ? rf_json_at(list, n - 1) : NULL;
+        if (n == 2 && is_type(first, "Prepend") && is_text(first, "prepend", MARKER))
+            vocab->add_space_prefix = RF_PREFIX_ON;
+        else if (n > 1)
+            fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(first, "type")));
+    }
+    if (last && !is_space_replacement(last))
+        fail_unknown(hf, "the normalizer", rf_json_text(rf_json_get(last, "type")));
+    return last != NULL;
+}
+
+static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
+{
+    int splits = 1; /* the default */
+    struct rf_str scheme = rf_json_text(rf_json_get(pre, "prepend_scheme"));
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
+    rf_json_bool(rf_json_get(pre, "split"), &splits);
+    if (splits || !is_type(pre, "Metaspace") || !is_text(pre, "replacement", MARKER))
+        fail_unknown(hf, "the pre-tokenizer", rf_json_text(rf_json_get(pre, "type")));
+    if (rf_str_is(scheme, "first"))
+        vocab->add_space_prefix = RF_PREFIX_ON | RF_PREFIX_ONCE | RF_PREFIX_UNLESS;
+    else if (rf_str_is(scheme, "always"))
+        vocab->add_space_prefix = RF_PREFIX_ON | RF_PREFIX_UNLESS;
+    else if (!rf_str_is(scheme, "never"))
+        fail_unknown(hf, "Metaspace's prepend_scheme", scheme);
+}
+
+static void read_spaces(struct rf_hf *hf)
+{
+    const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
+    if (!replaces_spaces(hf)) {
+        read_metaspace(hf, pre);
+        return;
+    }
+    /* Gemma's splits at spaces, which the normalizer has replaced. */
+    int is_idle = is_type(pre, "Split") && is_text(rf_json_get(pre, "pattern"), "String", " ");
+    if (pre && !is_idle)
+        fail_unknown(hf, "the pre-tokenizer", rf_json_text(rf_json_get(pre, "type")));
+}
+
+/* The model's entries for bytes, and the one for what is unknown. */
+static void set_piece_types(struct rf_hf *hf, const struct rf_json *model)
+{
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
+    struct rf_str unknown = rf_json_text(rf_json_get(model, "unk_token"));
+    for (int32_t id = 0; !hf->reading.code && id < vocab->n_tokens; id++) {
+        if (!vocab->tokens[id].data) continue;
+        if (rf_is_byte_token(vocab->tokens[id])) vocab->types[id] = RF_TOKEN_BYTE;
+        if (!unknown.bytes || !rf_str_same(vocab->tokens[id], unknown)) continue;
+        vocab->types[id] = RF_TOKEN_UNKNOWN;
+        vocab->unk = id;
+    }
+}
+
+void rf_hf_read_character_bpe(struct rf_hf *hf)
+{
+    const struct rf_json *model = rf_json_get(hf->tokenizer, "model");
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
+    vocab->scores =
+        rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
+    vocab->remove_extra_whitespaces = 0;
+    read_spaces(hf);
+    read_model(hf, model);
+    read_tokens(hf, model);
+    read_merges(hf, model);
+    if (vocab->n_merges == 0)
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is empty");
+    set_piece_types(hf, model);
 }

@@ -224,9 +224,8 @@ static void read_tokenizer(struct rf_hf *hf)
     } else if (!hf->tokenizer) {
         rf_bad(&hf->reading, RF_ERR_IO, "holds neither tokenizer.json nor tokenizer.model");
     } else if (is_bpe) {
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "is a BPE in the style of sentencepiece; put the model's tokenizer.model "
-                    "beside it");
+        vocab->kind = RF_VOCAB_SENTENCEPIECE;
+        rf_hf_read_character_bpe(hf);
     } else {
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
                     "a model of type \"%.*s\" is not supported; BPE is", rf_shown(type), type.data);

@@ -17,8 +17,7 @@ int rf_merge_split(struct rf_str text, struct rf_merge *merge)
            !memchr(merge->right.data, ' ', merge->right.bytes);
 }
 
-/* "<0x0A>" */
-static int is_byte_token(struct rf_str token)
+int rf_is_byte_token(struct rf_str token)
 {
     return token.bytes == 6 && memcmp(token.data, "<0x", 3) == 0 &&
            isxdigit((unsigned char)token.data[3]) && isxdigit((unsigned char)token.data[4]) &&
@@ -34,7 +33,7 @@ static void check_token(struct rf_reading *reading, int32_t id)
         rf_bad(reading, RF_ERR_FORMAT, "token %" PRId32 " has the unknown type %d", id, type);
     if (vocab->scores && !isfinite(vocab->scores[id]))
         rf_bad(reading, RF_ERR_FORMAT, "the score of token %" PRId32 " is not a finite number", id);
-    if (vocab->kind == RF_VOCAB_SENTENCEPIECE && type == RF_TOKEN_BYTE && !is_byte_token(token))
+    if (vocab->kind == RF_VOCAB_SENTENCEPIECE && type == RF_TOKEN_BYTE && !rf_is_byte_token(token))
         rf_bad(reading, RF_ERR_FORMAT,
                "token %" PRId32 " is a byte token, but reads \"%.*s\", not <0x..>", id,
                rf_shown(token), token.data);

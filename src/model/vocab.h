@@ -26,12 +26,22 @@ enum rf_token_type {
 /* White space that an added token swallows. */
 enum rf_strip { RF_STRIP_LEFT = 1, RF_STRIP_RIGHT = 2 };
 
+/* The space that SentencePiece puts before a text. */
+enum rf_space_prefix {
+    RF_PREFIX_ON = 1,
+    RF_PREFIX_ONCE = 2,   /* not behind special tokens */
+    RF_PREFIX_UNLESS = 4, /* not before a space */
+};
+
 struct rf_merge {
     struct rf_str left, right;
 };
 
 /* Splits "a b". 0 when it is not two pieces with one space between. */
 int rf_merge_split(struct rf_str text, struct rf_merge *merge);
+
+/* 1 for "<0x00>" to "<0xff>", in either case. */
+int rf_is_byte_token(struct rf_str token);
 
 struct rf_vocab {
     enum rf_vocab_kind kind;
@@ -41,10 +51,12 @@ struct rf_vocab {
     int32_t n_tokens;
     struct rf_str
         *tokens; /* [n_tokens]; BPE: in the byte-to-unicode alphabet, special ones as plain text */
-    float *scores;           /* [n_tokens] or NULL */
-    uint8_t *types;          /* [n_tokens], enum rf_token_type */
-    uint8_t *strips;         /* [n_tokens] of enum rf_strip bits, or NULL: none */
-    struct rf_merge *merges; /* [n_merges], by rank; text/ checks the halves */
+    float *scores;   /* [n_tokens] or NULL */
+    uint8_t *types;  /* [n_tokens], enum rf_token_type */
+    uint8_t *strips; /* [n_tokens] of enum rf_strip bits, or NULL: none */
+    /* [n_merges], by rank; text/ checks the halves. SentencePiece: merges of characters take the
+     * place of scores. */
+    struct rf_merge *merges;
     size_t n_merges;
     /* A serialised sentencepiece ModelProto (tokenizer.model); bytes is 0 when there is none.
      * tokens, scores and types contain its pieces, followed by added tokens. */
@@ -52,7 +64,7 @@ struct rf_vocab {
     int32_t bos, eos, unk, pad; /* -1: none. All are < n_tokens. */
     int32_t eot;                /* end of turn, where the file names one besides eos; -1: none */
     int8_t add_bos, add_eos;    /* 1, 0, or -1: not stated, the default of the kind applies */
-    int8_t add_space_prefix;    /* as above (sentencepiece's dummy prefix) */
+    int8_t add_space_prefix;    /* enum rf_space_prefix bits, or -1 as above */
     int8_t remove_extra_whitespaces;
     int8_t ignore_merges; /* BPE: a word that is a token becomes that token, whatever the merges say
                              (llama3); -1: the default of the pre-tokenizer */

@@ -117,28 +117,6 @@ static void index_bytes(struct rf_bpe *bpe, struct rf_reading *reading)
                "no token of the vocabulary is a single byte, as byte-level BPE needs");
 }
 
-static void index_merges(struct rf_bpe *bpe, struct rf_reading *reading)
-{
-    const struct rf_vocab *vocab = bpe->vocab;
-    if (vocab->n_merges > INT32_MAX / 4)
-        rf_bad(reading, RF_ERR_FORMAT, "%zu merges are too many", vocab->n_merges);
-    rf_merges_init(&bpe->merges, vocab->n_merges, reading);
-    for (size_t i = 0; !reading->code && i < vocab->n_merges; i++) {
-        struct rf_str left = vocab->merges[i].left, right = vocab->merges[i].right, none = {"", 0};
-        int32_t left_id = left.bytes ? rf_strmap_find(&bpe->ids, left, none) : -1;
-        int32_t right_id = right.bytes ? rf_strmap_find(&bpe->ids, right, none) : -1;
-        int known = left_id >= 0 && right_id >= 0;
-        int32_t merged = known ? rf_strmap_find(&bpe->ids, left, right) : -1;
-        if (merged >= 0)
-            rf_merges_put(&bpe->merges, left_id, right_id, (int32_t)i, merged);
-        else
-            rf_bad(reading, RF_ERR_FORMAT,
-                   "merge %zu (\"%.*s\" + \"%.*s\") %s that is not in the vocabulary", i,
-                   rf_shown_up_to(left, SHOWN), left.data, rf_shown_up_to(right, SHOWN), right.data,
-                   known ? "makes a token" : "joins something");
-    }
-}
-
 struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *reading)
 {
     const struct rf_pretokenizer_info *info = rf_pretokenizer_find(vocab->pre);
@@ -158,7 +136,7 @@ struct rf_bpe *rf_bpe_new(const struct rf_vocab *vocab, struct rf_reading *readi
     reading->code = rf_pretokenizer_new(&bpe->pre, info, bpe->allocator, reading->error);
     if (!reading->code) index_tokens(bpe, reading);
     if (!reading->code) index_bytes(bpe, reading);
-    if (!reading->code) index_merges(bpe, reading);
+    if (!reading->code) rf_merges_read(&bpe->merges, &bpe->ids, vocab, reading);
     if (!reading->code) return bpe;
     rf_bpe_free(bpe);
     return NULL;

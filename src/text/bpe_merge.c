@@ -4,6 +4,8 @@
 
 #include "platform/random.h"
 
+enum { SHOWN = 100 /* bytes of a token in a sentence */ };
+
 static uint32_t hash_pair(const struct rf_merges *merges, int32_t left, int32_t right)
 {
     return (
@@ -35,6 +37,29 @@ void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_
                    int32_t merged)
 {
     *find_slot(merges, left, right) = (struct rf_merge_slot){left, right, rank, merged};
+}
+
+void rf_merges_read(struct rf_merges *merges, const struct rf_strmap *ids,
+                    const struct rf_vocab *vocab, struct rf_reading *reading)
+{
+    if (vocab->n_merges > INT32_MAX / 4)
+        rf_bad(reading, RF_ERR_FORMAT, "%zu merges are too many", vocab->n_merges);
+    if (reading->code) return;
+    rf_merges_init(merges, vocab->n_merges, reading);
+    for (size_t i = 0; !reading->code && i < vocab->n_merges; i++) {
+        struct rf_str left = vocab->merges[i].left, right = vocab->merges[i].right, none = {"", 0};
+        int32_t left_id = left.bytes ? rf_strmap_find(ids, left, none) : -1;
+        int32_t right_id = right.bytes ? rf_strmap_find(ids, right, none) : -1;
+        int known = left_id >= 0 && right_id >= 0;
+        int32_t merged = known ? rf_strmap_find(ids, left, right) : -1;
+        if (merged >= 0)
+            rf_merges_put(merges, left_id, right_id, (int32_t)i, merged);
+        else
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "merge %zu (\"%.*s\" + \"%.*s\") %s that is not in the vocabulary", i,
+                   rf_shown_up_to(left, SHOWN), left.data, rf_shown_up_to(right, SHOWN), right.data,
+                   known ? "makes a token" : "joins something");
+    }
 }
 
 /* NULL when the pair does not merge. */

@@ -3,6 +3,7 @@
 #define RF_TEXT_BPE_MERGE_H
 
 #include "model/reader.h"
+#include "text/strmap.h"
 
 /* (left, right) -> (rank, merged): a hash table with open addressing. */
 struct rf_merges {
@@ -19,6 +20,11 @@ void rf_merges_init(struct rf_merges *merges, size_t n_merges, struct rf_reading
 /* If a pair is added again, its last rank counts, as in HF's tokenizers. */
 void rf_merges_put(struct rf_merges *merges, int32_t left, int32_t right, int32_t rank,
                    int32_t merged);
+
+/* Makes the table of the vocabulary's merges; `ids` has its tokens by spelling. The reading fails
+ * on a merge of or into something that is not there. */
+void rf_merges_read(struct rf_merges *merges, const struct rf_strmap *ids,
+                    const struct rf_vocab *vocab, struct rf_reading *reading);
 
 /* Merges in place, the pair of lowest rank first and the leftmost of equals, until none is left.
  * Returns the number of symbols that remain, or a negative code. Short words need no allocation;

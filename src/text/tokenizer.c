@@ -7,6 +7,7 @@
 #include "text/pretokenize.h"
 #include "text/special.h"
 #include "text/spm.h"
+#include "text/spm_merge.h"
 #include "text/spm_model.h"
 #include "text/tokens.h"
 
@@ -16,9 +17,10 @@ struct rf_tokenizer {
     struct rf_arena arena; /* the memory of everything but parts of bpe and spm */
     const struct rf_vocab *vocab;
     char name[64];
-    struct rf_bpe *bpe; /* one of the two */
+    struct rf_bpe *bpe; /* one of the three */
     struct rf_spm *spm;
-    struct rf_spm_model model; /* with spm */
+    struct rf_spm_merge *merge;
+    struct rf_spm_model model; /* of the last two */
     struct rf_special special;
     /* For each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
@@ -26,7 +28,8 @@ struct rf_tokenizer {
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
-    int adds_bos, space_prefix;
+    int adds_bos;
+    int space_prefix; /* enum rf_space_prefix bits */
 };
 
 /* The names that chat models give to tokens that end an answer. */
@@ -72,7 +75,7 @@ static int32_t checked_id(const struct rf_vocab *vocab, int32_t id)
 static void set_types(struct rf_tokenizer *t, struct rf_reading *reading)
 {
     const struct rf_vocab *vocab = t->vocab;
-    const uint8_t *types = t->spm ? t->model.types : vocab->types;
+    const uint8_t *types = t->bpe ? vocab->types : t->model.types;
     const int continues = has_messages(vocab);
     t->types = rf_take(reading, (size_t)vocab->n_tokens, 1, "vocabulary");
     for (int32_t id = 0; t->types && id < vocab->n_tokens; id++) {
@@ -123,7 +126,7 @@ static void set_texts(struct rf_tokenizer *t, struct rf_reading *reading)
         t->texts[id] = (struct rf_str){out, bytes};
         out += bytes;
     }
-    for (int byte = 0; t->spm && t->model.bytes[0] >= 0 && byte < 256; byte++) {
+    for (int byte = 0; !t->bpe && t->model.bytes[0] >= 0 && byte < 256; byte++) {
         struct rf_str *text = &t->texts[t->model.bytes[byte]];
         all[text->data - all] = (char)byte; /* "<0x0A>" is longer than its byte */
         text->bytes = 1;
@@ -163,6 +166,10 @@ static void make_spm(struct rf_tokenizer *t, struct rf_reading *reading)
     t->adds_bos = 1;
     t->space_prefix = t->model.add_dummy_prefix;
     snprintf(t->name, sizeof t->name, "sentencepiece");
+    if (t->vocab->n_merges) {
+        t->merge = rf_spm_merge_new(&t->model, t->vocab, reading);
+        return;
+    }
     /* sentencepiece removes leading spaces when it removes extra ones, so it must add the prefix
      * itself. */
     int twice = t->model.remove_extra_whitespaces && t->space_prefix;
@@ -221,6 +228,7 @@ void rf_tokenizer_free(struct rf_tokenizer *t)
     struct rf_arena arena = t->arena; /* t is in it */
     rf_bpe_free(t->bpe);
     rf_spm_free(t->spm);
+    rf_spm_merge_free(t->merge);
     rf_arena_free(&arena);
 }
 
@@ -232,15 +240,25 @@ struct encoding {
     int prefix; /* sentencepiece: the next text gets the space prefix */
 };
 
+/* A space, or the character that stands for one. */
+static int begins_with_space(const char *text, size_t n)
+{
+    return n && (*text == ' ' || (n >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0));
+}
+
 /* Invalid bytes become byte tokens where the vocabulary has them. Otherwise sentencepiece makes
  * U+FFFD of them. */
 static void encode_pieces(struct encoding *e, const char *text, size_t n)
 {
     const int32_t *bytes = e->t->model.bytes;
     int prefix = e->prefix && e->t->space_prefix;
+    if (e->t->space_prefix & RF_PREFIX_UNLESS && begins_with_space(text, n)) prefix = 0;
     for (size_t at = 0; at < n; prefix = 0) {
         size_t valid = bytes[0] >= 0 ? rf_utf8_valid_prefix(text + at, n - at) : n - at;
-        if (valid || prefix) rf_spm_encode(e->t->spm, text + at, valid, prefix, &e->out);
+        if ((valid || prefix) && e->t->spm)
+            rf_spm_encode(e->t->spm, text + at, valid, prefix, &e->out);
+        else if (valid || prefix)
+            rf_spm_merge_encode(e->t->merge, text + at, valid, prefix, &e->out);
         at += valid;
         if (at < n) rf_tokens_append(&e->out, &bytes[(unsigned char)text[at++]], 1);
     }
@@ -324,7 +342,7 @@ static void encode_text(struct encoding *e, const char *text, size_t n, struct s
         rf_tokens_append(&e->out, &found->id, 1);
         /* Text after a special token gets the space prefix again, as in llama.cpp and in HF's
          * legacy Llama tokenizers. */
-        e->prefix = 1;
+        e->prefix = !(e->t->space_prefix & RF_PREFIX_ONCE);
         at += found->text.bytes;
         for (size_t length = 1; strips & RF_STRIP_RIGHT && length; at += length)
             length = white_space(text + at, n - at);
@@ -383,7 +401,7 @@ enum rf_token_type rf_token_kind(const struct rf_tokenizer *t, int32_t token)
 
 int rf_tokenizer_strips_first_space(const struct rf_tokenizer *t)
 {
-    return t->spm && t->space_prefix;
+    return !t->bpe && t->space_prefix;
 }
 
 int rf_token_is_end(const struct rf_tokenizer *t, int32_t token)

@@ -169,7 +169,7 @@ static const struct mutation qwen2_mutations[] = {
     {"the pre-tokenizer", U, HF_TOKENIZER, "\"use_regex\":false", "\"use_regex\":true"},
     {"the pre-tokenizer", U, HF_TOKENIZER, "\"add_prefix_space\":false",
      "\"add_prefix_space\":true"},
-    {"tokenizer.model beside it", U, HF_TOKENIZER, "\"ByteLevel\"", "\"Metaspace\""},
+    {"the normalizer", U, HF_TOKENIZER, "\"ByteLevel\"", "\"Metaspace\""},
     {"type \"Unigram\"", U, HF_TOKENIZER, "\"BPE\"", "\"Unigram\""},
     {"the normalizer \"NFKC\"", U, HF_TOKENIZER, "NFC", "NFKC"},
     {"end_of_word_suffix \"</w>\"", U, HF_TOKENIZER, "suffix\":\"\"", "suffix\":\"</w>\""},
@@ -375,6 +375,76 @@ static void test_pre_tokenizers(void)
     }
 }
 
+#define MARKER "\u2581"
+#define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARKER "\"}"
+#define PREPEND "{\"type\":\"Prepend\",\"prepend\":\"" MARKER "\"}"
+#define LIST(name, list) "{\"type\":\"Sequence\",\"" name "\":[" list "]}"
+#define METASPACE(scheme, split)                                                          \
+    "{\"type\":\"Metaspace\",\"replacement\":\"" MARKER "\",\"prepend_scheme\":\"" scheme \
+    "\",\"split\":" split "}"
+#define AT_SPACES \
+    "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\"}"
+
+/* A tokenizer.json of SentencePiece's kind, without tokenizer.model. */
+static void test_character_bpe(void)
+{
+    static const struct {
+        const char *normalizer, *pre, *model, *refused; /* refused NULL: read */
+        int prefix;
+    } cases[] = {
+        {LIST("normalizers", PREPEND "," REPLACE), "null", "\"byte_fallback\":true", NULL,
+         RF_PREFIX_ON},
+        {LIST("normalizers", REPLACE), "null", "\"byte_fallback\":true", NULL, 0},
+        {REPLACE, AT_SPACES, "\"byte_fallback\":true", NULL, 0},
+        {"null", METASPACE("first", "false"), "\"byte_fallback\":true", NULL,
+         RF_PREFIX_ON | RF_PREFIX_ONCE | RF_PREFIX_UNLESS},
+        {"null", METASPACE("always", "false"), "\"byte_fallback\":true", NULL,
+         RF_PREFIX_ON | RF_PREFIX_UNLESS},
+        {"null", METASPACE("never", "false"), "\"byte_fallback\":true", NULL, 0},
+        {"null", METASPACE("first", "true"), "\"byte_fallback\":true", "the pre-tokenizer", 0},
+        {"null", METASPACE("some", "false"), "\"byte_fallback\":true", "prepend_scheme", 0},
+        {"null", "null", "\"byte_fallback\":true", "the pre-tokenizer", 0},
+        {REPLACE, METASPACE("first", "false"), "\"byte_fallback\":true", "the pre-tokenizer", 0},
+        {PREPEND, "null", "\"byte_fallback\":true", "the normalizer", 0},
+        {LIST("normalizers", REPLACE "," REPLACE), "null", "\"byte_fallback\":true",
+         "the normalizer", 0},
+        {REPLACE, "null", "\"byte_fallback\":false", "without \"byte_fallback\"", 0},
+        {REPLACE, "null", "\"byte_fallback\":true,\"ignore_merges\":true", "with \"ignore_merges\"",
+         0},
+    };
+    static struct hf_model model;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[2048];
+        hf_llama(&model);
+        use_shards(&model);
+        model.texts[HF_SENTENCEPIECE].bytes = 0;
+        snprintf(text, sizeof text,
+                 "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+                 "{\"id\":6,\"content\":\"<|im_end|>\",\"special\":true}],\"normalizer\":%s,"
+                 "\"pre_tokenizer\":%s,\"model\":{\"type\":\"BPE\",%s,\"unk_token\":\"<unk>\","
+                 "\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2,\"<0x0A>\":3,\"" MARKER
+                 "\":4,\"a\":5,\"" MARKER "a\":7},\"merges\":[\"" MARKER " a\"]}}",
+                 cases[i].normalizer, cases[i].pre, cases[i].model);
+        hf_set(&model, HF_TOKENIZER, text);
+        if (cases[i].refused) {
+            struct probe probe = {0};
+            struct rf_error error;
+            write_model(&model);
+            open_folder(folder, &probe, &error);
+            CHECK_MSG(strstr(error.text, cases[i].refused), "%zu: %s", i, error.text);
+            continue;
+        }
+        struct rf_source *source = open_good(&model, folder);
+        if (!source) continue;
+        const struct rf_vocab *v = &source->vocab;
+        CHECK(v->kind == RF_VOCAB_SENTENCEPIECE && v->n_merges == 1 && v->scores);
+        CHECK_INT(v->add_space_prefix, cases[i].prefix);
+        CHECK(v->types[0] == RF_TOKEN_UNKNOWN && v->types[3] == RF_TOKEN_BYTE &&
+              v->types[6] == RF_TOKEN_CONTROL && v->types[7] == RF_TOKEN_NORMAL && v->unk == 0);
+        rf_source_close(source);
+    }
+}
+
 /* Another pre-tokenizer, an empty normalizer, a template that adds BOS, a window that limits the
  * context, biases of another architecture. */
 static void test_good_variants(void)
@@ -548,6 +618,7 @@ int main(void)
     test_good_llama();
     test_good_variants();
     test_pre_tokenizers();
+    test_character_bpe();
     test_recommended_sampling();
     for (size_t i = 0; i < sizeof qwen2_mutations / sizeof *qwen2_mutations; i++)
         test_mutation(hf_qwen2, &qwen2_mutations[i]);

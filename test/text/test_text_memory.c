@@ -102,8 +102,9 @@ static void sweep(const char *what, int (*work)(const struct rf_allocator *, str
 int main(void)
 {
     static const char *const paths[] = {"text/bpe-qwen2.vocab", "text/bpe-llama-bpe.vocab",
-                                        "text/spm-bpe.vocab"};
-    for (int i = 0; i < 3; i++) {
+                                        "text/bpe-deepseek-coder.vocab", "text/spm-bpe.vocab",
+                                        "text/spm-json.vocab"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct fixture_vocab fixture;
         struct counting counting = {-1, 0};
         struct rf_allocator memory = {counting_alloc, counting_release, &counting};

@@ -243,6 +243,31 @@ static void check_spm(const struct rf_vocab *vocab, const char *name, const char
     rf_tokenizer_free(tokenizer);
 }
 
+/* A SentencePiece vocabulary with merges in place of scores. */
+static void check_spm_merges(const struct fixture_strings *strings)
+{
+    static const int8_t prefixes[] = {0, RF_PREFIX_ON,
+                                      RF_PREFIX_ON | RF_PREFIX_ONCE | RF_PREFIX_UNLESS};
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, "text/spm-json.vocab"), 0);
+    for (size_t i = 0; i < sizeof prefixes; i++) {
+        char ids[64];
+        snprintf(ids, sizeof ids, "text/spm-json-%d.ids", prefixes[i]);
+        fixture.vocab.add_space_prefix = prefixes[i];
+        struct rf_tokenizer *tokenizer = open_tokenizer(&fixture.vocab, ids);
+        if (!tokenizer) continue;
+        CHECK_STR(rf_tokenizer_name(tokenizer), "sentencepiece");
+        CHECK_INT(rf_tokenizer_strips_first_space(tokenizer), prefixes[i] != 0);
+        CHECK_INT(compare(tokenizer, strings, ids), 2 * strings->n);
+        check_segments(tokenizer, &fixture.vocab);
+        check_borders(tokenizer, strings);
+        if (prefixes[i]) check_round_trip(tokenizer, strings, ids);
+        if (prefixes[i]) check_broken_bytes(tokenizer, ids);
+        rf_tokenizer_free(tokenizer);
+    }
+    fixture_vocab_close(&fixture);
+}
+
 /* The text of single tokens, BOS, end tokens. */
 static void check_tokens(void)
 {
@@ -321,6 +346,7 @@ static void check_all(void)
     check_bpe("deepseek-coder", "bpe:deepseek-coder", &strings);
     check_bpe("deepseek-v3", "bpe:deepseek-v3", &strings);
     check_strips(&strings);
+    check_spm_merges(&strings);
 
     struct fixture_vocab fixture;
     CHECK_INT(fixture_vocab_open(&fixture, "text/spm-bpe.vocab"), 0);
