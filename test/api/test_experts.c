@@ -3,8 +3,9 @@
  * The tolerance. Weights are exact, and quantised ones compute with 16-bit rows. So what is rounded
  * are the input rows of linear layers in BF16, by up to 2^-9 of a value; keys and values, in F16,
  * count little beside. Five such inputs follow each other in each of two layers (of q, k and v, of
- * o, of the router, of gate and up, of down), and one in the head. None of them makes an error
- * larger than what it adds itself, so 11 * 2^-9 is allowed. */
+ * o, of the router, of gate and up, of down), and one in the head. If none of them makes the errors
+ * before it larger, 11 * 2^-9 is the most. That they do not is assumed, not proved: 0.012 to 0.015
+ * were seen. */
 #define _DEFAULT_SOURCE
 #include <math.h>
 
