@@ -34,3 +34,8 @@ int rf_peer_is_gone(int socket)
     if (WSAPoll(&ready, 1, 0) <= 0) return 0;
     return recv((SOCKET)socket, &byte, 1, MSG_PEEK) <= 0;
 }
+
+void rf_socket_shut(int socket)
+{
+    shutdown((SOCKET)socket, SD_BOTH);
+}

@@ -188,6 +188,16 @@ void rf_interrupts_catch_all(void)
     interrupts.catches_all = 1;
 }
 
+/* Windows has no such signal. */
+void rf_hangups_catch(void)
+{
+}
+
+int rf_hangups_take(void)
+{
+    return 0;
+}
+
 int rf_interrupts(void)
 {
     return interrupts.count;
