@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* memmem */
+#define _POSIX_C_SOURCE 200809L
 #include "serve/tools.h"
 
 #include <stdio.h>
@@ -216,6 +216,15 @@ static int read_call(struct tool_reader *reader, size_t begin, size_t body, size
     return release(reader, begin, after - begin, text, error);
 }
 
+/* Where a tag first is, or NULL. */
+static const char *find_tag(const char *text, size_t n, const char *tag)
+{
+    size_t length = strlen(tag);
+    for (; n >= length; text++, n--)
+        if (memcmp(text, tag, length) == 0) return text;
+    return NULL;
+}
+
 /* Text, and calls between tags; blanks beside calls are nobody's. */
 static int read_tagged(struct tool_reader *reader, int is_last, struct rf_bytes *text,
                        json_t *calls, struct rf_error *error)
@@ -228,11 +237,10 @@ static int read_tagged(struct tool_reader *reader, int is_last, struct rf_bytes 
             blanks++;
         release(reader, 0, blanks, text, error);
         if (!held->count) return 0;
-        const char *open = memmem(held->data, held->count, open_tag, strlen(open_tag));
+        const char *open = find_tag(held->data, held->count, open_tag);
         if (!open) return read_text(reader, is_last, text, error);
         size_t begin = (size_t)(open - held->data), body = begin + strlen(open_tag);
-        const char *close =
-            memmem(held->data + body, held->count - body, close_tag, strlen(close_tag));
+        const char *close = find_tag(held->data + body, held->count - body, close_tag);
         if (!close && !is_last) return 0;
         size_t end = close ? (size_t)(close - held->data) : held->count;
         size_t after = end + (close ? strlen(close_tag) : 0);
