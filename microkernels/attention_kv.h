@@ -3,9 +3,10 @@
  *
  *     l_set, l_load, l_load_first, l_store_first (n lanes, zeros after them), l_load_f16, l_store,
  *     l_add, l_mul, l_fma, l_max, l_abs, l_exp, l_tanh, l_sum, l_top (of all lanes), l_round (to
- * integers), l_float; w_set, w_load, w_add, w_split (an integer x of 15 bits: high = (x + 64) / 128
- * rounded down, low = x - 128 high), w_store8 (four vectors to 64 signed bytes), w_sum; kv_dots:
- * the sums of products.
+ *     integers), l_float;
+ *     w_set, w_load, w_add, w_sum, w_store8 (four vectors to 64 signed bytes), w_split (an
+ *     integer x of 15 bits: high = (x + 64) / 128 rounded down, low = x - 128 high);
+ *     kv_dots: the sums of products.
  *
  * A vector of 15 bits is two rows of bytes, high and low. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_H

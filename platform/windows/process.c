@@ -23,8 +23,9 @@ int rf_process_ask_tiles(void)
     enum { TILE_DATA = 18 };
     HMODULE kernel = GetModuleHandleW(L"kernel32.dll");
     enable_fn enable =
-        kernel ? (enable_fn)(rf_any_fn *)GetProcAddress(kernel, "EnableProcessOptionalXStateFeatures")
-               : NULL;
+        kernel
+            ? (enable_fn)(rf_any_fn *)GetProcAddress(kernel, "EnableProcessOptionalXStateFeatures")
+            : NULL;
     return enable && enable((DWORD64)1 << TILE_DATA);
 }
 

@@ -45,7 +45,8 @@ void rf_thread_set_cpus(const struct rf_cpu_set *set)
     /* Since Windows 11 and Server 2022 a thread may have CPUs of several groups. */
     HMODULE kernel = n > 1 ? GetModuleHandleW(L"kernel32.dll") : NULL;
     select_fn choose =
-        kernel ? (select_fn)(rf_any_fn *)GetProcAddress(kernel, "SetThreadSelectedCpuSetMasks") : NULL;
+        kernel ? (select_fn)(rf_any_fn *)GetProcAddress(kernel, "SetThreadSelectedCpuSetMasks")
+               : NULL;
     if (choose && choose(GetCurrentThread(), masks, n)) return;
     SetThreadGroupAffinity(GetCurrentThread(), &masks[largest], NULL);
 }
@@ -54,7 +55,8 @@ void rf_thread_set_name(const char *name)
 {
     typedef HRESULT(WINAPI * name_fn)(HANDLE thread, PCWSTR name);
     HMODULE kernel = GetModuleHandleW(L"kernel32.dll");
-    name_fn set = kernel ? (name_fn)(rf_any_fn *)GetProcAddress(kernel, "SetThreadDescription") : NULL;
+    name_fn set =
+        kernel ? (name_fn)(rf_any_fn *)GetProcAddress(kernel, "SetThreadDescription") : NULL;
     wchar_t *wide = set ? rf_wide(name) : NULL;
     if (wide) set(GetCurrentThread(), wide);
     free(wide);

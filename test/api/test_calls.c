@@ -15,20 +15,20 @@
 #endif
 
 /* The first byte of `reserved` and the last, in each structure that has it. */
-#define CHECK_RESERVED(name, call)                                                       \
-    do {                                                                                 \
-        for (int last = 0; last < 2; last++) {                                           \
-            name options;                                                                \
-            name##_init(&options, sizeof options);                                       \
-            unsigned char *bytes = (unsigned char *)options.reserved;                    \
-            bytes[last ? sizeof options.reserved - 1 : 0] = 1;                           \
-            CHECK_FAILS(call, RIFFLE_ERR_ARGUMENT);                                      \
-            CHECK(strstr(riffle_last_error(), #name ": reserved") != NULL);              \
-            options.struct_size = offsetof(name, reserved);                              \
-            options.reserved[0] = 1;                                                     \
-            options.reserved[sizeof options.reserved / 8 - 1] = 1;                       \
-            check_reserved_is_cut(#name, call);                                          \
-        }                                                                                \
+#define CHECK_RESERVED(name, call)                                          \
+    do {                                                                    \
+        for (int last = 0; last < 2; last++) {                              \
+            name options;                                                   \
+            name##_init(&options, sizeof options);                          \
+            unsigned char *bytes = (unsigned char *)options.reserved;       \
+            bytes[last ? sizeof options.reserved - 1 : 0] = 1;              \
+            CHECK_FAILS(call, RIFFLE_ERR_ARGUMENT);                         \
+            CHECK(strstr(riffle_last_error(), #name ": reserved") != NULL); \
+            options.struct_size = offsetof(name, reserved);                 \
+            options.reserved[0] = 1;                                        \
+            options.reserved[sizeof options.reserved / 8 - 1] = 1;          \
+            check_reserved_is_cut(#name, call);                             \
+        }                                                                   \
     } while (0)
 
 /* A structure that ends before `reserved` has none. */
