@@ -253,7 +253,7 @@ static void read_rope(struct rf_hf *hf)
     double factor = get_number(hf, scaling, "factor", 1);
     if (!isfinite(factor) || factor <= 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
-                    "the factor of rope_scaling is %g; it must be above 0", factor);
+                    "the factor of rope_scaling is %g; it must be finite and above 0", factor);
     struct rf_str type = get_text(hf, scaling, "rope_type"), key;
     if (type.bytes == 0) type = get_text(hf, scaling, "type");
     for (void *at = NULL; rf_json_next(scaling, &at, &key, &value);)

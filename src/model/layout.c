@@ -78,8 +78,8 @@ static void check_floats(struct rf_reading *reading, const struct rf_params *par
                   {"attention factor of the rotation", params->rope_magnitude}};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if (!isfinite(floats[i].value) || floats[i].value <= 0.0f)
-            rf_bad(reading, RF_ERR_FORMAT, "the %s is %g; it must be above 0", floats[i].what,
-                   (double)floats[i].value);
+            rf_bad(reading, RF_ERR_FORMAT, "the %s is %g; it must be finite and above 0",
+                   floats[i].what, (double)floats[i].value);
 }
 
 /* Those that are 0 where the architecture has none. */
@@ -203,8 +203,9 @@ static void read_rope_factors(struct rf_reading *reading, unsigned char *expecte
     rf_dequantize_f32(tensor->dtype, tensor->data, factors, n);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(factors[i]) || factors[i] <= 0.0f)
-            rf_bad(reading, RF_ERR_FORMAT, "tensor %s: element %zu is %g; it must be above 0",
-                   tensor->name, i, (double)factors[i]);
+            rf_bad(reading, RF_ERR_FORMAT,
+                   "tensor %s: element %zu is %g; it must be finite and above 0", tensor->name, i,
+                   (double)factors[i]);
     *to = factors;
 }
 
