@@ -50,8 +50,8 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
         *context = client = calloc(1, sizeof *client);
         if (!client) return; /* its requests will not begin */
         client->server = server;
-        client->socket =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        client->socket = /* Windows's are of 64 bits, and small */
+            (int)MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         set_time(client, HEAD_SECONDS);
         rf_lock_take(&server->lock);
         client->next = server->clients;

@@ -3,11 +3,16 @@
 
 #include <time.h>
 
+enum { NANOSECONDS = 1000000000 };
+
+/* The clock that is never set, where the system waits by it. winpthreads knows only the time of
+ * day, so that a clock that is set makes one wait longer or shorter. */
 void rf_condition_init(struct rf_condition *condition)
 {
     pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes); /* none of these fails on Linux */
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_condattr_init(&attributes);
+    int is_monotonic = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0;
+    condition->clock = is_monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME;
     pthread_cond_init(&condition->condition, &attributes);
     pthread_condattr_destroy(&attributes);
 }
@@ -25,11 +30,11 @@ void rf_condition_signal(struct rf_condition *condition)
 void rf_condition_wait(struct rf_condition *condition, struct rf_lock *lock, int milliseconds)
 {
     struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
+    clock_gettime(condition->clock, &until);
     until.tv_nsec += milliseconds * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
+    if (until.tv_nsec >= NANOSECONDS) {
         until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
+        until.tv_nsec -= NANOSECONDS;
     }
     pthread_cond_timedwait(&condition->condition, &lock->mutex, &until);
 }
