@@ -12,6 +12,8 @@ enum rf_stream { RF_STDIN = 0, RF_STDOUT = 1, RF_STDERR = 2 };
 int rf_is_terminal(enum rf_stream stream);
 /* Columns of the terminal; 80 if unknown. */
 int rf_terminal_width(enum rf_stream stream);
+/* Its rows; 24 if unknown. */
+int rf_terminal_height(enum rf_stream stream);
 /* Opens the standard streams that the parent closed, so that no other file gets their numbers.
  * Using them still fails. To be called before anything is opened. */
 void rf_guard_streams(void);
@@ -20,6 +22,9 @@ void rf_guard_streams(void);
 int rf_terminal_escapes(enum rf_stream stream);
 /* 1 if it does and NO_COLOR (https://no-color.org) is not set. */
 int rf_terminal_colour(enum rf_stream stream);
+/* Writes n bytes at once, past C's buffers, which the caller has flushed: a console shows parts of a
+ * character as unknown ones. What cannot be written is lost. */
+void rf_terminal_write(enum rf_stream stream, const char *data, size_t n);
 /* Makes C's character functions work on UTF-8 in any locale. Numbers keep their C form. */
 void rf_terminal_use_utf8(void);
 /* Columns of a character after rf_terminal_use_utf8: 2 for wide ones, 0 for those that combine with

@@ -39,6 +39,13 @@ int rf_terminal_width(enum rf_stream stream)
     return 80;
 }
 
+int rf_terminal_height(enum rf_stream stream)
+{
+    struct winsize size;
+    if (ioctl((int)stream, TIOCGWINSZ, &size) == 0 && size.ws_row > 0) return size.ws_row;
+    return 24;
+}
+
 int rf_terminal_escapes(enum rf_stream stream)
 {
     const char *term = getenv("TERM");
@@ -50,6 +57,21 @@ int rf_terminal_colour(enum rf_stream stream)
 {
     const char *no_color = getenv("NO_COLOR");
     return !(no_color && no_color[0]) && rf_terminal_escapes(stream);
+}
+
+void rf_terminal_write(enum rf_stream stream, const char *data, size_t n)
+{
+    while (n > 0) {
+        ssize_t written = write((int)stream, data, n);
+        if (written < 0 && errno == EAGAIN) {
+            poll(&(struct pollfd){.fd = (int)stream, .events = POLLOUT}, 1, -1);
+            continue;
+        }
+        if (written < 0 && errno != EINTR) return;
+        if (written < 0) continue;
+        data += written;
+        n -= (size_t)written;
+    }
 }
 
 void rf_terminal_use_utf8(void)

@@ -43,6 +43,14 @@ int rf_terminal_width(enum rf_stream stream)
     return columns > 0 ? columns : 80;
 }
 
+int rf_terminal_height(enum rf_stream stream)
+{
+    CONSOLE_SCREEN_BUFFER_INFO info;
+    if (!GetConsoleScreenBufferInfo(handle_of(stream), &info)) return 24;
+    int rows = info.srWindow.Bottom - info.srWindow.Top + 1;
+    return rows > 0 ? rows : 24;
+}
+
 /* Whether an escape sequence without an effect leaves the cursor where it was. Some consoles, such
  * as wine 8's, accept the mode but print what follows. */
 static int follows_escapes(HANDLE console)
@@ -79,6 +87,16 @@ int rf_terminal_colour(enum rf_stream stream)
 {
     const char *no_color = getenv("NO_COLOR");
     return !(no_color && no_color[0]) && rf_terminal_escapes(stream);
+}
+
+void rf_terminal_write(enum rf_stream stream, const char *data, size_t n)
+{
+    DWORD written;
+    while (n > 0 &&
+           WriteFile(handle_of(stream), data, n < 1u << 20 ? (DWORD)n : 1u << 20, &written, NULL)) {
+        data += written;
+        n -= written;
+    }
 }
 
 static UINT code_page; /* of the console's output before; it outlives the process */

@@ -98,7 +98,7 @@ def close(process):
 
 
 class Screen:
-    """What a terminal of some columns shows for the escape sequences that the program and libedit use."""
+    """What a terminal of some columns shows for the escape sequences that the program uses."""
 
     SEQUENCE = re.compile(r"\033\[(\??[0-9;]*)([A-Za-z@])")
 

@@ -6,82 +6,7 @@
 #include "check.h"
 #include "cli/wrap.h"
 #include "platform/terminal.h"
-
-enum { ROWS = 600, COLUMNS = 100 };
-
-/* A terminal that breaks lines only when a character comes that does not fit. */
-struct screen {
-    int width, row, column;
-    char colour;
-    struct {
-        char text[32]; /* a character and those that combine with it; "" to the right of a wide one
-                        */
-        char colour;
-    } cells[ROWS][COLUMNS];
-};
-
-static void clear_line(struct screen *screen)
-{
-    for (int i = screen->column; i < screen->width; i++) {
-        screen->cells[screen->row][i].text[0] = 0;
-        screen->cells[screen->row][i].colour = 0;
-    }
-}
-
-/* Returns the bytes of the sequence. */
-static size_t escape(struct screen *screen, const char *text)
-{
-    char *end;
-    long number = strtol(text + 2, &end, 10);
-    switch (*end) {
-    case 'C':
-        CHECK(number > 0 && screen->column + number < screen->width);
-        screen->column += (int)number;
-        break;
-    case 'K': clear_line(screen); break;
-    case 'm': screen->colour = (char)number; break;
-    default: CHECK_MSG(0, "an unexpected sequence: %s", text + 1);
-    }
-    return (size_t)(end + 1 - text);
-}
-
-static void show_character(struct screen *screen, const char *text, size_t n)
-{
-    int columns = rf_terminal_columns(rf_utf8_decode(text, n));
-    int at = screen->column;
-    if (columns == 0) {
-        char *cell = screen->cells[screen->row][at - 1].text;
-        if (!*cell) cell = screen->cells[screen->row][at - 2].text;
-        strncat(cell, text, n);
-        return;
-    }
-    if (at + columns > screen->width) {
-        screen->row++;
-        at = 0;
-    }
-    snprintf(screen->cells[screen->row][at].text, sizeof screen->cells[0][0].text, "%.*s", (int)n,
-             text);
-    screen->cells[screen->row][at].colour = screen->colour;
-    screen->column = at + columns;
-}
-
-static void show(struct screen *screen, const char *text, size_t n_text)
-{
-    for (size_t i = 0, n; i < n_text; i += n) {
-        n = rf_utf8_length(text + i, n_text - i);
-        if (text[i] == '\n' || text[i] == '\r') {
-            screen->row += text[i] == '\n';
-            screen->column = 0;
-        } else if (text[i] == '\t') {
-            do show_character(screen, " ", 1);
-            while (screen->column % 8);
-        } else if (text[i] == '\033') {
-            n = escape(screen, text + i);
-        } else {
-            show_character(screen, text + i, n);
-        }
-    }
-}
+#include "screen.h"
 
 /* The lines, each without spaces at its end. */
 static void read_screen(const struct screen *screen, struct buffer *text)
@@ -92,13 +17,6 @@ static void read_screen(const struct screen *screen, struct buffer *text)
         for (int i = 0; i < screen->width; i++) buffer_puts(text, screen->cells[row][i].text);
         while (text->count && text->data[text->count - 1] == ' ') text->data[--text->count] = 0;
     }
-}
-
-static uint32_t random_state = 1;
-static unsigned random_below(unsigned n)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 16) % n;
 }
 
 /* Shows the text in parts of 1 to `longest` characters on a new screen. Part i has the colour of
