@@ -420,7 +420,7 @@ int http_start(struct server *server, struct rf_error *error)
     if (code) return code;
     server->is_local = address.is_local;
     server->started = (int64_t)time(NULL);
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+    unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
                      (address.is_ip6 ? MHD_USE_IPv6 : 0U);
     server->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR, &address.socket,
