@@ -9,6 +9,8 @@
 
 /* The default allocator. Blocks of 2 MiB and more are mapped with huge pages where possible. */
 extern const struct rf_allocator rf_system_allocator;
+/* Whether they are, in a few words that follow "huge pages". */
+const char *rf_memory_huge_pages(void);
 
 uint64_t rf_memory_physical(void); /* bytes; the container's limit where that is lower */
 uint64_t rf_memory_peak_rss(void); /* bytes */

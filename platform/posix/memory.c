@@ -48,6 +48,19 @@ static void system_release(void *user, void *memory, size_t bytes)
 
 const struct rf_allocator rf_system_allocator = {system_alloc, system_release, NULL};
 
+/* The kernel marks the mode in force by brackets: "always [madvise] never"
+ * (Documentation/admin-guide/mm/transhuge.rst). */
+const char *rf_memory_huge_pages(void)
+{
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    char modes[64] = "[never]";
+    if (file) {
+        if (!fgets(modes, sizeof modes, file)) modes[0] = 0;
+        fclose(file);
+    }
+    return strstr(modes, "[never]") ? "off on this system" : "where the system has them";
+}
+
 /* The first line of a small system file; 0 if there is none. */
 static int read_number(const char *path, uint64_t *number)
 {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/engine.h"
+#include "platform/memory.h"
 
 enum { KV_TYPES = 3 };
 static const char *const kv_types[KV_TYPES] = {"f16", "q8", "q4"};
@@ -135,6 +136,7 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
     printf("  total       %s of this machine's %s%s\n", human_bytes(cost->total_bytes, a),
            human_bytes(machine->memory_bytes, b),
            cost->total_bytes > machine->memory_bytes ? ": too much" : "");
+    printf("  huge pages  %s\n", rf_memory_huge_pages());
     int lower = strcmp(machine->cpu, machine->cpu_best) != 0;
     printf("machine       %s%s%s, %d core%s\n", machine->cpu, lower ? " of " : "",
            lower ? machine->cpu_best : "", machine->cores, plural(machine->cores));
