@@ -1,10 +1,11 @@
-"""Builds the wheel (PEP 517): the package with libriffle.so.0 and the libraries that it needs.
+"""Builds the wheel (PEP 517): the package with the library and the libraries that it needs.
 
     python3 -m pip wheel --no-deps -w FOLDER bindings/python
 
 The package is pure Python, so that one wheel serves every version of Python. RIFFLE_LIBRARY names a
 built library; without it CMake builds one in build/wheel. auditwheel copies the libraries of other
-projects into the wheel, and names it by the oldest glibc that all of them run on.
+projects into the wheel, and names it by the oldest glibc that all of them run on. A RIFFLE_LIBRARY
+that ends in .dll (scripts/windows builds it; it needs no other) makes a wheel for Windows.
 """
 
 import base64
@@ -40,7 +41,7 @@ Description-Content-Type: text/markdown
 
 
 def library():
-    """The path of a built libriffle.so.0."""
+    """The path of a built libriffle.so.0, or riffle.dll."""
     if os.environ.get("RIFFLE_LIBRARY"):
         return Path(os.environ["RIFFLE_LIBRARY"]).resolve()
     build = ROOT / "build" / "wheel"
@@ -51,12 +52,17 @@ def library():
     return (build / "libriffle.so.0").resolve()
 
 
-def pack(folder, tag):
+def is_for_windows(built):
+    return built.suffix == ".dll"
+
+
+def pack(folder, built, tag):
     """Writes a wheel without the libraries of other projects."""
     info = f"{NAME}-{version()}.dist-info"
     files = {f"{NAME}/{p.name}": p.read_bytes() for p in sorted((HERE / NAME).glob("*.py"))}
     files[f"{NAME}/py.typed"] = b""
-    files[f"{NAME}/lib/libriffle.so.0"] = library().read_bytes()
+    name = "riffle.dll" if is_for_windows(built) else "libriffle.so.0"
+    files[f"{NAME}/lib/{name}"] = built.read_bytes()
     for notice in ("LICENSE", "THIRD-PARTY.md"):
         files[f"{info}/licenses/{notice}"] = (ROOT / notice).read_bytes()
     files[f"{info}/METADATA"] = metadata().encode()
@@ -84,9 +90,12 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    built = library()
+    if is_for_windows(built):
+        return pack(wheel_directory, built, "py3-none-win_amd64").name
     platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
     with tempfile.TemporaryDirectory() as folder:
-        plain = pack(folder, f"py3-none-{platform}")
+        plain = pack(folder, built, f"py3-none-{platform}")
         repaired = Path(folder) / "repaired"
         repair = [sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", repaired, plain]
         subprocess.run(repair, check=True, stdout=sys.stderr)

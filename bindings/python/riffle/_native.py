@@ -383,10 +383,9 @@ EXPERIMENTAL: dict[str, tuple[Any, ...]] = {
 
 def _load() -> ctypes.CDLL:
     """The library that RIFFLE_LIBRARY names, else the wheel's own, else the system's."""
-    bundled = Path(__file__).parent / "lib" / "libriffle.so.0"
-    path = os.environ.get("RIFFLE_LIBRARY") or (
-        str(bundled) if bundled.exists() else "libriffle.so.0"
-    )
+    name = "riffle.dll" if os.name == "nt" else "libriffle.so.0"
+    bundled = Path(__file__).parent / "lib" / name
+    path = os.environ.get("RIFFLE_LIBRARY") or (str(bundled) if bundled.exists() else name)
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
