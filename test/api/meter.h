@@ -3,6 +3,7 @@
 #define RF_TEST_API_METER_H
 
 #include "api/helpers.h"
+#include "platform/memory.h"
 
 /* An allocator that counts what is out and refuses one call. */
 struct meter {
@@ -13,7 +14,7 @@ static inline void *meter_alloc(void *user, size_t bytes)
 {
     struct meter *meter = user;
     if (++meter->calls == meter->fail_at) return NULL;
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void *memory = rf_system_allocator.alloc(NULL, bytes);
     if (!memory) return NULL;
     meter->bytes_out += bytes;
     meter->blocks_out++;
@@ -26,7 +27,7 @@ static inline void meter_release(void *user, void *memory, size_t bytes)
     if (!memory) return;
     meter->bytes_out -= bytes;
     meter->blocks_out--;
-    free(memory);
+    rf_system_allocator.release(NULL, memory, bytes);
 }
 
 static inline void check_all_released(const struct meter *meter, size_t n, const char *call)

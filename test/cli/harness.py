@@ -19,6 +19,8 @@ import unittest
 
 MODEL = str(pathlib.Path(__file__).resolve().parent.parent / "data" / "stories260K.gguf")
 RIFFLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+# RIFFLE_EMULATOR: a program that runs it, such as wine
+COMMAND = [*os.environ.get("RIFFLE_EMULATOR", "").split(), RIFFLE]
 TIMEOUT = 300  # seconds; only so that a hang becomes a failure
 
 
@@ -54,14 +56,14 @@ class Case(unittest.TestCase):
     def riffle(self, *arguments, stdin=b"", env=None):
         """Runs the program to its end; .out and .err are text, which must be UTF-8."""
         stdin = stdin if isinstance(stdin, bytes) else stdin.encode()
-        result = subprocess.run([RIFFLE, *arguments], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        result = subprocess.run([*COMMAND, *arguments], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env=dict(self.env, **(env or {})), cwd=self.folder, timeout=TIMEOUT)
         result.out = result.stdout.decode("utf-8")
         result.err = result.stderr.decode("utf-8")
         return result
 
     def start(self, *arguments, env=None, stdout=subprocess.PIPE):
-        process = subprocess.Popen([RIFFLE, *arguments], stdin=subprocess.PIPE, stdout=stdout,
+        process = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=stdout,
                                    stderr=subprocess.PIPE, env=dict(self.env, **(env or {})), cwd=self.folder)
         self.addCleanup(close, process)
         return process

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "platform/memory.h"
 
 /* An allocator that counts, and fails the n-th request (1 is the first; 0: none). */
 struct probe {
@@ -22,7 +23,7 @@ static inline void *probe_alloc(void *user, size_t bytes)
     probe->requests++;
     if (bytes > probe->largest) probe->largest = bytes;
     if (probe->requests == probe->fail_at) return NULL;
-    void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    void *memory = rf_system_allocator.alloc(NULL, bytes);
     if (!memory) return NULL;
     memset(memory, 0xa5, bytes); /* nothing may count on zeroed memory */
     probe->live++;
@@ -34,7 +35,7 @@ static inline void probe_release(void *user, void *memory, size_t bytes)
     struct probe *probe = user;
     probe->live--;
     memset(memory, 0x5a, bytes);
-    free(memory);
+    rf_system_allocator.release(NULL, memory, bytes);
 }
 
 static inline struct rf_allocator probe_allocator(struct probe *probe)

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "engine.h"
+#include "platform/memory.h"
 #include "quant/cast.h"
 #include "synthetic.h"
 
@@ -102,7 +103,7 @@ static void *meter_alloc(void *user, size_t bytes)
 {
     struct meter *meter = user;
     if (++meter->calls == meter->fail_at) return NULL;
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void *memory = rf_system_allocator.alloc(NULL, bytes);
     if (memory) meter->blocks_out++;
     return memory;
 }
@@ -110,9 +111,8 @@ static void *meter_alloc(void *user, size_t bytes)
 static void meter_release(void *user, void *memory, size_t bytes)
 {
     struct meter *meter = user;
-    (void)bytes;
     meter->blocks_out -= memory != NULL;
-    free(memory);
+    if (memory) rf_system_allocator.release(NULL, memory, bytes);
 }
 
 static int stop_at_once(void *user, uint64_t done, uint64_t total)

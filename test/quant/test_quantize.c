@@ -322,7 +322,7 @@ static void *meter_alloc(void *user, size_t bytes)
 {
     struct meter *meter = user;
     if (++meter->calls == meter->fail_at) return NULL;
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void *memory = rf_system_allocator.alloc(NULL, bytes);
     if (memory) meter->blocks_out++;
     return memory;
 }
@@ -330,9 +330,8 @@ static void *meter_alloc(void *user, size_t bytes)
 static void meter_release(void *user, void *memory, size_t bytes)
 {
     struct meter *meter = user;
-    (void)bytes;
     meter->blocks_out -= memory != NULL;
-    free(memory);
+    if (memory) rf_system_allocator.release(NULL, memory, bytes);
 }
 
 static void every_allocation_may_fail(void)

@@ -16,15 +16,14 @@ static void *counting_alloc(void *user, size_t bytes)
     counting->calls++;
     if (counting->fail_at-- == 0) return NULL;
     counting->blocks++;
-    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    return rf_system_allocator.alloc(NULL, bytes);
 }
 
 static void counting_release(void *user, void *block, size_t bytes)
 {
     struct counting *counting = user;
-    (void)bytes;
     counting->blocks--;
-    free(block);
+    rf_system_allocator.release(NULL, block, bytes);
 }
 
 static uint64_t random_state = 88172645463325252u;

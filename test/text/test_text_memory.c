@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "fixture.h"
+#include "platform/memory.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -17,15 +18,14 @@ static void *counting_alloc(void *user, size_t bytes)
     struct counting *counting = user;
     if (counting->fail_at-- == 0) return NULL;
     counting->blocks++;
-    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    return rf_system_allocator.alloc(NULL, bytes);
 }
 
 static void counting_release(void *user, void *block, size_t bytes)
 {
     struct counting *counting = user;
-    (void)bytes;
     counting->blocks--;
-    free(block);
+    rf_system_allocator.release(NULL, block, bytes);
 }
 
 /* Each takes an allocator and returns a code. */
