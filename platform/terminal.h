@@ -20,10 +20,13 @@ void rf_guard_streams(void);
 /* 1 if the stream is a terminal that understands escape sequences: not TERM=dumb, and
  * not Emacs. */
 int rf_terminal_escapes(enum rf_stream stream);
-/* 1 if it does and NO_COLOR (https://no-color.org) is not set. */
+/* 1 if rf_terminal_write can also move the cursor up and right, go to the first row and column, and
+ * erase what is below. Windows does it for consoles without escape sequences, too. */
+int rf_terminal_edits(enum rf_stream stream);
+/* 1 if it understands escape sequences and NO_COLOR (https://no-color.org) is not set. */
 int rf_terminal_colour(enum rf_stream stream);
-/* Writes n bytes at once, past C's buffers, which the caller has flushed: a console shows parts of a
- * character as unknown ones. What cannot be written is lost. */
+/* Writes n bytes at once with what rf_terminal_edits can, past C's buffers, which the caller has
+ * flushed: a console shows parts of a character as unknown ones. What cannot be written is lost. */
 void rf_terminal_write(enum rf_stream stream, const char *data, size_t n);
 /* Makes C's character functions work on UTF-8 in any locale. Numbers keep their C form. */
 void rf_terminal_use_utf8(void);

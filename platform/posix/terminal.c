@@ -59,6 +59,11 @@ int rf_terminal_colour(enum rf_stream stream)
     return !(no_color && no_color[0]) && rf_terminal_escapes(stream);
 }
 
+int rf_terminal_edits(enum rf_stream stream)
+{
+    return rf_terminal_escapes(stream);
+}
+
 void rf_terminal_write(enum rf_stream stream, const char *data, size_t n)
 {
     while (n > 0) {

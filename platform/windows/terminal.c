@@ -10,6 +10,7 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
+#include "platform/windows/console.h"
 #include "platform/windows/wide.h"
 
 static HANDLE handle_of(enum rf_stream stream)
@@ -68,13 +69,18 @@ static int follows_escapes(HANDLE console)
     return 0;
 }
 
+static int is_dumb(void)
+{
+    const char *term = getenv("TERM");
+    return term && (strcmp(term, "dumb") == 0 || strcmp(term, "emacs") == 0);
+}
+
 int rf_terminal_escapes(enum rf_stream stream)
 {
     static int known[3]; /* 0: not yet; else 1 more than the answer */
-    const char *term = getenv("TERM");
     HANDLE console = handle_of(stream);
     DWORD mode;
-    if (term && (strcmp(term, "dumb") == 0 || strcmp(term, "emacs") == 0)) return 0;
+    if (is_dumb()) return 0;
     if (!known[stream])
         known[stream] = 1 + (GetConsoleMode(console, &mode) &&
                              SetConsoleMode(console, mode | ENABLE_PROCESSED_OUTPUT |
@@ -89,9 +95,18 @@ int rf_terminal_colour(enum rf_stream stream)
     return !(no_color && no_color[0]) && rf_terminal_escapes(stream);
 }
 
+int rf_terminal_edits(enum rf_stream stream)
+{
+    return rf_terminal_escapes(stream) || (rf_is_terminal(stream) && !is_dumb());
+}
+
 void rf_terminal_write(enum rf_stream stream, const char *data, size_t n)
 {
     DWORD written;
+    if (rf_is_terminal(stream) && !rf_terminal_escapes(stream)) {
+        rf_console_write(handle_of(stream), data, n);
+        return;
+    }
     while (n > 0 &&
            WriteFile(handle_of(stream), data, n < 1u << 20 ? (DWORD)n : 1u << 20, &written, NULL)) {
         data += written;
@@ -127,10 +142,9 @@ static struct {
 
 static void restore_terminal(void)
 {
-    DWORD written;
     if (!terminal.is_quiet) return;
     SetConsoleMode(handle_of(RF_STDIN), terminal.saved);
-    WriteFile(handle_of(RF_STDERR), terminal.undo, (DWORD)strlen(terminal.undo), &written, NULL);
+    rf_terminal_write(RF_STDERR, terminal.undo, strlen(terminal.undo));
 }
 
 void rf_terminal_quiet(const char *undo)
@@ -248,6 +262,8 @@ static void add_unit(wchar_t unit)
     typed.end += rf_utf8_encode(code, typed.data + typed.end);
 }
 
+enum { LONGEST_REPEAT = 8, LONGEST_KEY = 8 }; /* keys, bytes */
+
 static void add_record(const INPUT_RECORD *record)
 {
     if (record->EventType == WINDOW_BUFFER_SIZE_EVENT) terminal.resized = 1;
@@ -256,14 +272,18 @@ static void add_record(const INPUT_RECORD *record)
     /* A character that is typed by its number comes when Alt is released. */
     int is_typed = key->bKeyDown || key->wVirtualKeyCode == VK_MENU;
     wchar_t unit = key->uChar.UnicodeChar;
-    for (int i = 0; is_typed && unit && i < key->wRepeatCount && i < 8; i++) add_unit(unit);
+    const char *sequence = unit ? "" : rf_console_key(key->wVirtualKeyCode, key->dwControlKeyState);
+    for (int i = 0; is_typed && i < key->wRepeatCount && i < LONGEST_REPEAT; i++) {
+        if (unit) add_unit(unit);
+        for (const char *c = sequence; *c; c++) add_unit((wchar_t)*c);
+    }
 }
 
 /* Waits for events of the console, or an interrupt. 0, or RF_READ_FAILED. */
 static int read_events(HANDLE console)
 {
-    enum { RECORDS = 64 }; /* of at most 8 characters each, which fit into `typed` */
-    _Static_assert(RECORDS * 8 * 4 <= sizeof typed.data, "all records fit");
+    enum { RECORDS = 64 };
+    _Static_assert(RECORDS * LONGEST_REPEAT * LONGEST_KEY <= sizeof typed.data, "all records fit");
     HANDLE wait[2] = {console, interrupts.event};
     INPUT_RECORD records[RECORDS];
     DWORD n = 0;

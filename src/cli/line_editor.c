@@ -17,9 +17,9 @@ struct line_editor {
     struct edit_screen screen;
     struct history history;
     struct buffer prompt, out;
-    char rest[4096]; /* read, but not yet a line: of a terminal without escape sequences */
+    char rest[4096]; /* read, but not yet a line: where the terminal edits */
     size_t begin, end;
-    int escapes; /* the terminal understands escape sequences: else it edits lines itself */
+    int edits; /* the terminal can: else it edits lines itself */
     char mark;
 };
 
@@ -103,12 +103,12 @@ static void complete(struct line_editor *editor)
 struct line_editor *line_editor_new(void)
 {
     struct line_editor *editor = cli_allocate(1, sizeof *editor);
-    *editor = (struct line_editor){.escapes = rf_terminal_escapes(RF_STDERR)};
+    *editor = (struct line_editor){.edits = rf_terminal_edits(RF_STDERR)};
     editor->edit.history = &editor->history;
     history_open_default(&editor->history);
-    rf_terminal_quiet(editor->escapes ? paste_off : "");
-    fputs(editor->escapes ? paste_on : "", stderr);
-    fflush(stderr);
+    rf_terminal_quiet(editor->edits ? paste_off : "");
+    buffer_puts(&editor->out, editor->edits ? paste_on : "");
+    write_out(editor);
     return editor;
 }
 
@@ -194,7 +194,7 @@ enum read_result line_editor_read(struct line_editor *editor, char mark, struct 
     enum read_result result;
     buffer_clear(line);
     editor->mark = mark;
-    if (editor->escapes) {
+    if (editor->edits) {
         result = edit_line(editor);
         if (result == READ_TEXT && text->count) buffer_append(line, text->data, text->count);
         return result;

@@ -24,7 +24,7 @@ void line_reader_free(struct line_reader *reader);
 enum read_result line_reader_message(struct line_reader *reader, struct buffer *message);
 
 /* Line editing on a terminal: Emacs keys, UTF-8, multi-line pastes, and a saved history.
- * A terminal without escape sequences edits lines itself. */
+ * Where rf_terminal_edits says no, the terminal edits lines itself. */
 struct line_editor;
 
 /* From now on the terminal does not echo what is typed, which the next line begins with.
