@@ -83,7 +83,7 @@ template <int DIM> struct shared_of_chunk {
     uint16_t q[2][QUERIES][STRIDE];         // rounded, and the rest
     float sums[WARPS][QUERIES][DIM + 4];
     float largest[WARPS][QUERIES], weights[WARPS][QUERIES];
-    int visible[QUERIES];
+    int hidden[QUERIES], visible[QUERIES]; // positions of the chunk: [hidden, visible)
 };
 
 // Keys and values of a warp's positions. Lane (g, t) = (l / 4, l % 4) has of the keys g and 8 + g
@@ -164,18 +164,22 @@ __device__ inline float quad_sum(float x)
 
 // Turns scores into weights, in operand A's order: rounded, and the rest.
 template <bool BF16, int DIM>
-__device__ inline void weigh(struct shared_of_chunk<DIM> &shared, float s[2][4], float scale,
-                             int first_position, uint32_t weights[2][4])
+__device__ inline void weigh(const struct gpu_attention &args, struct shared_of_chunk<DIM> &shared,
+                             float s[2][4], int first_position, uint32_t weights[2][4])
 {
     int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
     float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int visible = shared.visible[g + 8 * r] - first_position;
+        int visible = shared.visible[g + 8 * r] - first_position,
+            hidden = shared.hidden[g + 8 * r] - first_position;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float &x = s[i / 2][2 * r + i % 2];
-            x = i / 2 * 8 + 2 * t + i % 2 < visible ? x * scale : -INFINITY;
+            int at = i / 2 * 8 + 2 * t + i % 2;
+            x *= args.scale;
+            if (args.cap > 0.0f) x = args.cap * tanhf(x / args.cap);
+            if (at < hidden || at >= visible) x = -INFINITY;
             largest[r] = fmaxf(largest[r], x);
         }
         largest[r] = quad_max(largest[r]);
@@ -254,7 +258,9 @@ __device__ inline void load_queries(const struct gpu_attention &args, const stru
     if (threadIdx.x < QUERIES) {
         int query = first + (int)threadIdx.x, visible = 0;
         if (query < n) visible = args.pass.rows[tile.first + query / group].position + 1 - start;
+        int hidden = args.window > 0 ? visible - args.window : 0;
         shared.visible[threadIdx.x] = max(0, min(visible, (int)GPU_CHUNK));
+        shared.hidden[threadIdx.x] = hidden;
     }
 }
 
@@ -267,7 +273,7 @@ __device__ inline void put_results(const struct gpu_attention &args, const struc
     int queries = min((int)QUERIES, tile.n * group - first);
     for (int i = threadIdx.x; i < queries * DIM; i += THREADS) {
         int q = i / DIM, j = i % DIM;
-        if (j >= padded || shared.visible[q] <= 0) continue;
+        if (j >= padded || shared.visible[q] <= max(0, shared.hidden[q])) continue;
         float *result = partial_of(args, tile.first + (first + q) / group,
                                    head * group + (first + q) % group, blockIdx.x);
         float sum = 0.0f;
@@ -295,14 +301,16 @@ static __global__ void __launch_bounds__(THREADS, DIM <= 128 ? 2 : 1)
     struct shared_of_chunk<DIM> &shared = *(struct shared_of_chunk<DIM> *)memory;
     const struct gpu_tile tile = args.pass.tiles[args.first_tile + blockIdx.z];
     const struct gpu_row row = args.pass.rows[tile.first];
-    int head = blockIdx.y, start = blockIdx.x * GPU_CHUNK, end = 0;
+    int head = blockIdx.y, start = blockIdx.x * GPU_CHUNK, end = 0, begin = 0;
     for (int i = 0; i < tile.n; i++) end = max(end, args.pass.rows[tile.first + i].position + 1);
+    if (args.window > 0) begin = end - tile.n + 1 - args.window; // rows of a tile are neighbours
     int of_warp = start + (int)(threadIdx.x / WARP) * POSITIONS;
     struct entries<DIM> kv = {
     };
-    load_entries(args, row, head, of_warp, 0, min(end, row.first), kv);
+    bool counts = start < end && start + GPU_CHUNK > begin;
+    if (counts) load_entries(args, row, head, of_warp, 0, min(end, row.first), kv);
     wait_for_previous();
-    if (start >= end) return;
+    if (!counts) return;
     load_entries(args, row, head, of_warp, row.first, end, kv);
 
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
@@ -312,7 +320,7 @@ static __global__ void __launch_bounds__(THREADS, DIM <= 128 ? 2 : 1)
         load_queries<BF16, DIM>(args, tile, head, start, first, shared);
         __syncthreads();
         score<BF16, DIM>(shared, kv, s);
-        weigh<BF16, DIM>(shared, s, args.scale, of_warp - start, weights);
+        weigh<BF16, DIM>(args, shared, s, of_warp - start, weights);
         add_values<BF16, DIM>(shared, kv, weights);
         __syncthreads();
         put_results<DIM>(args, tile, head, first, shared);
@@ -356,7 +364,8 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
     int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int first = blockIdx.x * WARP, j = first + lane, row = args.first_row + blockIdx.y;
     const struct gpu_heads &heads = args.heads;
-    int chunks = args.pass.rows[row].position / GPU_CHUNK + 1;
+    int position = args.pass.rows[row].position, chunks = position / GPU_CHUNK + 1;
+    int begin = args.window > 0 ? max(0, position + 1 - args.window) / GPU_CHUNK : 0;
     size_t step = result_floats(heads);
     bool counts = j < out.width;
     const float *partial = partial_of(args, row, counts ? j / heads.dim : 0, 0);
@@ -364,11 +373,15 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
     wait_for_previous();
     float largest = -INFINITY;
 #pragma unroll 4
-    for (int c = warp; c < chunks; c += warps)
+    for (int c = begin + warp; c < chunks; c += warps)
         largest = fmaxf(largest, partial[(size_t)c * step + heads.padded]);
     of_slice[0][warp][lane] = largest;
     __syncthreads();
     for (int w = 0; w < warps; w++) largest = fmaxf(largest, of_slice[0][w][lane]);
+    float sink = args.sinks ? args.sinks[counts ? j / heads.dim : 0] : -INFINITY;
+    largest = fmaxf(largest, sink);
+    chunks -= begin;
+    partial += begin * step;
     for (int s = warp; s < SLICES && s < chunks; s += warps) {
         float sum = 0.0f, weights = 0.0f;
 #pragma unroll 4
@@ -388,6 +401,7 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
         sum += of_slice[1][s][lane];
         weights += of_slice[2][s][lane];
     }
+    weights += expf(sink - largest);
     put_values(out, row, first, counts ? __fdiv_rn(sum, weights) : 0.0f);
 }
 

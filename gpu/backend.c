@@ -45,6 +45,21 @@ void gpu_give(const struct gpu_backend *backend, void *memory)
     if (memory) cudaFreeAsync(memory, backend->stream);
 }
 
+int gpu_free_bytes(const struct gpu_backend *backend, uint64_t *bytes, struct rf_error *error)
+{
+    size_t free_bytes = 0, all = 0;
+    uint64_t reserved = 0, used = 0; /* by the process, which keeps what was given back */
+    cudaMemPool_t pool;
+    cudaError_t status = cudaMemGetInfo(&free_bytes, &all);
+    if (status == cudaSuccess) status = cudaDeviceGetDefaultMemPool(&pool, backend->device);
+    if (status == cudaSuccess)
+        status = cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved);
+    if (status == cudaSuccess)
+        status = cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used);
+    *bytes = free_bytes + (reserved - used);
+    return gpu_check(status, "the device's memory", error);
+}
+
 /* The device that the options name. */
 static int find_device(const struct rf_backend_options *options, int *device,
                        struct cudaDeviceProp *properties, struct rf_error *error)

@@ -22,8 +22,9 @@ struct gpu_queue {
 };
 
 struct rf_weight {
-    size_t rows, columns;
-    int is_matrix, format;         /* enum rf_format of a matrix */
+    size_t rows, columns;          /* of experts those of one */
+    size_t n_experts;              /* whose matrices lie one behind the other; 0: one matrix */
+    int is_matrix, format;         /* enum rf_format of a matrix, or of experts' */
     void *data;                    /* tiles, or F32 values; of the device. NULL: a table */
     const struct rf_tensor *table; /* read from the file row by row, or NULL */
     int table_in_bf16;             /* whose values are rounded */
@@ -67,6 +68,8 @@ int gpu_check(cudaError_t status, const char *what, struct rf_error *error);
 void *gpu_take(const struct gpu_backend *backend, size_t bytes, const char *what,
                struct rf_error *error);
 void gpu_give(const struct gpu_backend *backend, void *memory);
+/* What may still be taken of the device's memory. */
+int gpu_free_bytes(const struct gpu_backend *backend, uint64_t *bytes, struct rf_error *error);
 
 /* weights.c */
 int gpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
@@ -75,6 +78,8 @@ int gpu_weights_new(struct rf_weights **weights, struct rf_queue *queue,
 void gpu_weights_free(struct rf_weights *weights);
 struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_request *request);
 const char *gpu_weight_format(enum rf_dtype dtype, enum rf_weight_form form);
+/* Of a matrix, or of one expert's. */
+size_t gpu_matrix_bytes(const struct rf_weight *weight);
 /* Row `token` of a table, in F32. */
 void gpu_read_table(const struct rf_weight *table, int32_t token, float *out);
 
@@ -102,6 +107,12 @@ struct gpu_heads gpu_heads_of(const struct rf_cache *cache);
 int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,
                      const struct rf_allocator *allocator, struct rf_read_speed *speed,
                      struct rf_error *error);
+
+/* roofline.c */
+int gpu_roofline(const struct rf_backend_options *options,
+                 const struct rf_roofline_request *request,
+                 const struct rf_roofline_callbacks *callbacks,
+                 const struct rf_allocator *allocator, struct rf_error *error);
 
 /* view.c */
 int gpu_view_new(struct rf_view **view, struct rf_queue *queue, const struct rf_view_shape *shape,

@@ -108,6 +108,7 @@ struct gpu_row {
     int32_t first; /* the first position that the pass writes */
     int32_t map;   /* where the slots of the positions from `first` on begin, or GPU_NO_MAP: the
                       positions themselves */
+    int32_t set;   /* of frequencies that the row rotates by where layers have no other one */
 };
 
 /* Rows of one sequence that attention takes together. */
@@ -129,16 +130,47 @@ struct gpu_heads {
     int32_t is_bf16;
 };
 
-/* Copies the embeddings x [n][width] to `out`, and computes the rotations [n][half][2] of the rows'
- * positions, times `magnitude`. */
+/* Cosines and sines of the rows' positions, times `magnitude`: by the rows' sets of frequencies,
+ * and by the local one of models that have one. */
+struct gpu_rotations {
+    float *values;             /* [rows][2][half][2] */
+    const double *frequencies; /* [sets][half] */
+    int32_t half, local;       /* the local set, or 0: none */
+    double magnitude;
+};
+
+/* Copies the embeddings x [n][width] to `out`, and computes the rotations. */
 cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, const float *x, int32_t width,
-                      const struct gpu_row *rows, int32_t n, float *rotations,
-                      const double *frequencies, int32_t half, double magnitude);
+                      const struct gpu_row *rows, int32_t n, const struct gpu_rotations *rotations);
 /* picked: which of the rows of x, or NULL: all. */
 cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out, const float *x,
                      const float *gain, float eps, const int32_t *picked, int32_t n);
-cudaError_t gpu_silu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
-                          const float *gate, const float *up, int32_t n);
+
+/* silu(gate) * up, gelu(gate) * up, or with a cap (u + 1) silu(scale g) / scale, where g and u are
+ * gate and up within the cap (RF_OP_SILU_GATE). */
+struct gpu_gate {
+    const float *gate, *up;
+    int32_t is_gelu;
+    float scale, cap;       /* 0: none */
+    const int32_t *sources; /* of rows by expert: those that are negative are left out; or NULL */
+};
+cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
+                     const struct gpu_gate *args, int32_t n);
+
+/* out = x */
+cudaError_t gpu_copy(const struct gpu_launch *launch, const struct gpu_rows *out, const float *x,
+                     int32_t n);
+/* out += scale * x, after an RMS norm of x unless its gain is NULL. */
+struct gpu_add {
+    float *out;
+    const float *x, *gain;
+    int32_t width;
+    float eps, scale;
+};
+cudaError_t gpu_add(const struct gpu_launch *launch, const struct gpu_add *args, int32_t n);
+/* out = scale * x, or with a cap cap * tanh(scale * x / cap), of n values. */
+cudaError_t gpu_cap(const struct gpu_launch *launch, float *out, const float *x, float scale,
+                    float cap, size_t n);
 
 struct gpu_rope {
     struct gpu_heads heads;
@@ -146,7 +178,8 @@ struct gpu_rope {
     float *q;
     const float *k, *v, *q_gain, *k_gain, *rotations;
     float eps;
-    int32_t rope_dim, is_neox, layer;
+    int32_t half; /* of the rotations */
+    int32_t rope_dim, is_neox, is_local, layer;
 };
 cudaError_t gpu_rope_store(const struct gpu_launch *launch, const struct gpu_rope *args, int32_t n);
 
@@ -154,23 +187,36 @@ cudaError_t gpu_rope_store(const struct gpu_launch *launch, const struct gpu_rop
 
 struct gpu_matrix {
     const void *tiles;
-    const float *bias; /* [rows] or NULL */
+    const float *bias; /* [rows] or NULL; of experts [n_expert][rows] */
     float *y;          /* [n][rows] */
     int32_t rows;
+    size_t of_expert; /* bytes from an expert's tiles to the next one's */
+};
+
+/* Rows of x and y that take an expert's matrices: [first, first + n), where `first` is a multiple
+ * of GPU_ROW_GROUP. */
+struct gpu_group {
+    int32_t expert, first, n;
 };
 
 /* y[i][r] = sum_j w[r][j] x[i][j], + bias[r], + y[i][r] if accumulate; of matrices of one format,
  * width and number of parts. */
 struct gpu_linear {
     int32_t format, n, k, n_matrices, accumulate;
-    int32_t parts; /* gpu_parts of the matrices */
+    int32_t parts; /* gpu_parts of the matrices; of experts GPU_PARTS */
     struct gpu_matrix matrices[GPU_MATRICES];
     struct gpu_rows x;
+    /* Experts: [n_groups] in the device's memory, of up to gpu_group_rows(n) rows each; a group of
+     * none is left out. NULL: all rows take the same matrices. */
+    const struct gpu_group *groups;
+    int32_t n_groups;
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
 /* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. Where gpu_has_wide says so: on a
  * device of compute capability 9.0, if the kernels were built for 90a. */
 int gpu_has_wide(int major, int minor);
+/* 1 if a format has more than one scale for 32 values. */
+int gpu_has_small_groups(int format);
 cudaError_t gpu_linear_wide(const struct gpu_launch *launch, const struct gpu_linear *args);
 size_t gpu_arranged_bytes(size_t rows, size_t pairs);
 
@@ -179,6 +225,61 @@ static inline int gpu_parts(size_t rows)
 {
     return rows <= GPU_FEW_ROWS ? GPU_MORE_PARTS : GPU_PARTS;
 }
+
+/* ---- experts (experts.cu) ----
+ *
+ * The rows of a pass that chose an expert lie one behind the other in buffers "by expert", those of
+ * each expert from a multiple of GPU_ROW_GROUP on. Where they lie there changes no bits. */
+
+/* What a row chose, greatest share first. */
+struct gpu_share {
+    int32_t expert, row; /* by expert */
+    float share;
+};
+
+struct gpu_experts {
+    struct gpu_share *shares; /* [rows][used] */
+    int32_t *sources;         /* [gpu_expert_rows]: the pass's row, or -1: none */
+    struct gpu_group *groups; /* [gpu_expert_groups] */
+    int32_t n_expert, used;
+    int32_t norm; /* a row's shares add up to 1 */
+};
+
+/* Rows of a group in a pass over n rows, at most: up to 8 and up to 32 rows, each expert's weights
+ * are read once. */
+static inline int gpu_group_rows(int32_t n)
+{
+    return n <= 8 ? 8 : 32;
+}
+
+static inline int32_t gpu_expert_most(const struct gpu_experts *experts, int32_t n)
+{
+    return n * experts->used < experts->n_expert ? n * experts->used : experts->n_expert;
+}
+
+/* Rows by expert that a pass over n rows has, at most. */
+static inline int32_t gpu_expert_rows(const struct gpu_experts *experts, int32_t n)
+{
+    int32_t rows = n * experts->used + (GPU_ROW_GROUP - 1) * gpu_expert_most(experts, n);
+    return (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP;
+}
+
+/* Groups, at most. */
+static inline int32_t gpu_expert_groups(const struct gpu_experts *experts, int32_t n)
+{
+    int32_t each = gpu_group_rows(n), more = n > each ? n * experts->used / each : 0;
+    return gpu_expert_most(experts, n) + more;
+}
+
+/* Chooses the experts of n rows by the router's results [n][n_expert], and groups the choices. */
+cudaError_t gpu_choose_experts(const struct gpu_launch *launch, const struct gpu_experts *experts,
+                               const float *routed, int32_t n);
+/* Rows by expert: copies of the pass's rows x. */
+cudaError_t gpu_gather(const struct gpu_launch *launch, const struct gpu_experts *experts,
+                       const struct gpu_rows *out, const float *x, int32_t n);
+/* out [n][width] += the sum of each row's experts in x, by expert, each times its share. */
+cudaError_t gpu_sum_experts(const struct gpu_launch *launch, const struct gpu_experts *experts,
+                            float *out, const float *x, int32_t width, int32_t n);
 
 /* ---- attention ---- */
 
@@ -189,7 +290,9 @@ struct gpu_attention {
     float *partials; /* [rows][n_head][chunks][padded + 2]: sums, greatest score, sum of weights */
     int32_t layer, chunks;
     int32_t first_tile, n_tiles, first_row;
-    float scale;
+    int32_t window;     /* positions that a row sees; 0: all before it */
+    float scale, cap;   /* scores s are cap * tanh(s / cap); 0: none */
+    const float *sinks; /* [n_head]: a score in each head's softmax that has no value; or NULL */
 };
 /* Over tiles [first_tile, first_tile + n_tiles), whose rows begin with first_row. */
 cudaError_t gpu_attention(const struct gpu_launch *launch, const struct gpu_attention *args);
@@ -235,8 +338,21 @@ cudaError_t gpu_choose(const struct gpu_launch *launch, const struct gpu_choice 
 cudaError_t gpu_keep(cudaStream_t stream, uint16_t *const *blocks, const int32_t *path, int32_t n,
                      int32_t first, int32_t planes, int32_t padded);
 
+/* ---- measuring ---- */
+
 /* Reads bytes (a multiple of 16) as fast as the memory allows. */
 cudaError_t gpu_read(cudaStream_t stream, const void *data, size_t bytes, uint32_t *out);
+
+enum gpu_peak { GPU_PEAK_BF16, GPU_PEAK_WGMMA, GPU_PEAK_INT8, GPU_PEAK_DP4A, GPU_PEAKS };
+
+/* Repeats an instruction on all processors. *operations: how many that is, two for each product
+ * and its sum. WGMMA only where gpu_has_wide says so. */
+cudaError_t gpu_peak(cudaStream_t stream, enum gpu_peak which, int32_t loops, uint32_t *out,
+                     double *operations);
+cudaError_t gpu_peak_wide(cudaStream_t stream, int32_t loops, unsigned processors, uint32_t *out,
+                          double *operations);
+/* Random bits. */
+cudaError_t gpu_fill(cudaStream_t stream, void *data, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -7,13 +7,16 @@
 
 static constexpr int BARRIER_BYTES = 1024; // at the beginning of shared memory
 
-// The tile that a block of threads works on.
+// The tile and the rows [first, end) of x that a block of threads works on.
 struct place {
     const struct gpu_matrix *matrix;
-    int tile;
+    const char *tiles; // of the matrix, or of one expert
+    const float *bias;
+    int tile, first, end;
 };
 
-template <int TILES> __device__ inline struct place find_place(const struct gpu_linear &args)
+template <int TILES, int COLUMNS, bool BY_EXPERT>
+__device__ inline struct place find_place(const struct gpu_linear &args)
 {
     int block = blockIdx.x, m = 0;
     for (; m < args.n_matrices - 1; m++) {
@@ -21,7 +24,18 @@ template <int TILES> __device__ inline struct place find_place(const struct gpu_
         if (block < blocks) break;
         block -= blocks;
     }
-    return {&args.matrices[m], block * TILES};
+    const struct gpu_matrix &matrix = args.matrices[m];
+    const char *tiles = (const char *)matrix.tiles;
+    if constexpr (!BY_EXPERT)
+        return {&matrix, tiles, matrix.bias, block * TILES, (int)blockIdx.y * 8 * COLUMNS, args.n};
+    wait_for_previous(); // the experts were not chosen before
+    const struct gpu_group group = args.groups[blockIdx.y];
+    return {&matrix,
+            tiles + group.expert * matrix.of_expert,
+            matrix.bias ? matrix.bias + (size_t)group.expert * matrix.rows : NULL,
+            block * TILES,
+            group.first,
+            group.first + group.n};
 }
 
 // The part of `n` steps that this warp takes.
@@ -35,7 +49,7 @@ template <int PARTS> __device__ inline void take_part(int n, int *begin, int *en
 // Adds the sums of all parts in their order, and writes them. Of a lane's four sums, the first two
 // belong to weight row g and the columns 2t and 2t + 1, the others to row g + 8.
 template <int PARTS, int TILES, int COLUMNS>
-__device__ inline void finish(const struct gpu_linear &args, const struct place &place, int first,
+__device__ inline void finish(const struct gpu_linear &args, const struct place &place,
                               float acc[TILES][COLUMNS][4])
 {
     extern __shared__ char shared[];
@@ -50,14 +64,14 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
                     acc[m][c][i];
     __syncthreads();
     const struct gpu_matrix &matrix = *place.matrix;
-    int columns = min(8 * COLUMNS, args.n - first);
+    int columns = min(8 * COLUMNS, place.end - place.first);
     for (int at = threadIdx.x; at < columns * ROWS; at += blockDim.x) {
         int column = at / ROWS, row = place.tile * 16 + at % ROWS;
         if (row >= matrix.rows) continue;
         float sum = sums[column * STRIDE + at % ROWS];
         for (int p = 1; p < PARTS; p++) sum += sums[p * SIZE + column * STRIDE + at % ROWS];
-        float *y = matrix.y + (size_t)(first + column) * matrix.rows + row;
-        if (matrix.bias) sum += matrix.bias[row];
+        float *y = matrix.y + (size_t)(place.first + column) * matrix.rows + row;
+        if (place.bias) sum += place.bias[row];
         *y = args.accumulate ? *y + sum : sum;
     }
 }
@@ -223,20 +237,21 @@ template <int TILES> struct bf16_source {
     }
 };
 
-template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS>
+template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, bool BY_EXPERT>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_bf16(const __grid_constant__ struct gpu_linear args)
 {
     using source = bf16_source<TILES>;
     extern __shared__ char shared[];
-    struct place place = find_place<TILES>(args);
-    int lane = threadIdx.x % WARP, first = blockIdx.y * 8 * COLUMNS, begin, end;
+    struct place place = find_place<TILES, COLUMNS, BY_EXPERT>(args);
+    if (BY_EXPERT && place.first >= place.end) return;
+    int lane = threadIdx.x % WARP, begin, end;
     int steps = args.x.pairs * 2, last_tile = (place.matrix->rows - 1) / 16;
     take_part<PARTS>(steps, &begin, &end);
     source from;
     for (int m = 0; m < TILES; m++)
-        from.tiles[m] = (const char *)place.matrix->tiles +
-                        (size_t)min(place.tile + m, last_tile) * steps * source::of_step;
+        from.tiles[m] =
+            place.tiles + (size_t)min(place.tile + m, last_tile) * steps * source::of_step;
     struct ring<source, STAGES> weights(from, shared, begin, end);
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 
@@ -245,7 +260,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     uint4 b[1 + AHEAD][COLUMNS];
     for (int c = 0; c < COLUMNS; c++) {
         x[c] = (const uint4 *)args.x.bf16 +
-               gpu_row_place(min(first + 8 * c + lane / 4, args.n - 1), steps, begin) * 4 +
+               gpu_row_place(min(place.first + 8 * c + lane / 4, place.end - 1), steps, begin) * 4 +
                lane % 4;
         if (AHEAD && begin < end) b[0][c] = x[c][0];
     }
@@ -277,7 +292,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
         }
         for (int c = 0; c < COLUMNS; c++) x[c] += source::steps * WARP;
     }
-    finish<PARTS, TILES, COLUMNS>(args, place, first, acc);
+    finish<PARTS, TILES, COLUMNS>(args, place, acc);
 }
 
 // ---- panel formats times 8-bit rows ----
@@ -504,9 +519,9 @@ template <int FORMAT, bool IN_16> struct rows_data {
 template <int FORMAT, bool IN_16> struct rows_place {
     const uint4 *codes, *low, *scales, *halves;
 
-    __device__ void begin(const struct gpu_linear &args, int first, int pair, int lane)
+    __device__ void begin(const struct gpu_linear &args, int row, int last, int pair, int lane)
     {
-        size_t group = min(first, args.n - 1) / GPU_ROW_GROUP,
+        size_t group = min(row, last) / GPU_ROW_GROUP,
                at = group * args.x.pairs + pair; // rows behind the last are not written
         codes = (const uint4 *)args.x.codes + at * WARP + lane;
         if constexpr (IN_16) low = (const uint4 *)args.x.low + at * WARP + lane;
@@ -594,17 +609,18 @@ __device__ inline void multiply_block(float acc[4], const uint32_t a[4], const f
     }
 }
 
-template <int FORMAT, bool IN_16, int PARTS, int COLUMNS, int STAGES, int BLOCKS>
+template <int FORMAT, bool IN_16, int PARTS, int COLUMNS, int STAGES, int BLOCKS, bool BY_EXPERT>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_panels(const __grid_constant__ struct gpu_linear args,
                   const __grid_constant__ struct gpu_layout layout)
 {
     using source = panel_source<FORMAT>;
     extern __shared__ char shared[];
-    struct place place = find_place<1>(args);
-    int lane = threadIdx.x % WARP, first = blockIdx.y * 8 * COLUMNS, begin, end;
+    struct place place = find_place<1, COLUMNS, BY_EXPERT>(args);
+    if (BY_EXPERT && place.first >= place.end) return;
+    int lane = threadIdx.x % WARP, begin, end;
     take_part<PARTS>(args.x.pairs, &begin, &end);
-    const char *tile = (const char *)place.matrix->tiles + (size_t)place.tile * layout.bytes;
+    const char *tile = place.tiles + (size_t)place.tile * layout.bytes;
     struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end);
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 
@@ -613,7 +629,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     struct rows_data<FORMAT, IN_16> x[1 + AHEAD][AHEAD ? COLUMNS : 1];
     if (AHEAD)
         for (int c = 0; c < COLUMNS; c++) {
-            rows[c].begin(args, first + 8 * c, begin, lane);
+            rows[c].begin(args, place.first + 8 * c, place.end - 1, begin, lane);
             if (begin < end) rows[c].load(x[0][c], 0);
         }
     float acc[1][COLUMNS][4] = {};
@@ -640,7 +656,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
             for (int c = 0; c < COLUMNS; c++) {
                 struct rows_data<FORMAT, IN_16> &of = x[i % (1 + AHEAD)][AHEAD ? c : 0];
                 if (!AHEAD) {
-                    rows[0].begin(args, first + 8 * c, p + i, lane);
+                    rows[0].begin(args, place.first + 8 * c, place.end - 1, p + i, lane);
                     rows[0].load(of, 0);
                 }
 #pragma unroll
@@ -652,7 +668,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
         }
         for (int c = 0; AHEAD && c < COLUMNS; c++) rows[c].advance(source::steps);
     }
-    finish<PARTS, 1, COLUMNS>(args, place, first, acc);
+    finish<PARTS, 1, COLUMNS>(args, place, acc);
 }
 
 // ---- panel formats with groups of 32 values times one row of 8 bits ----
@@ -722,7 +738,7 @@ __device__ inline float add_pair(float acc, const struct pair_data<FORMAT> &data
     return acc;
 }
 
-template <int FORMAT, int PARTS, int STAGES, int BLOCKS>
+template <int FORMAT, int PARTS, int STAGES, int BLOCKS, bool BY_EXPERT>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_one(const __grid_constant__ struct gpu_linear args,
                const __grid_constant__ struct gpu_layout layout)
@@ -730,15 +746,17 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     using source = panel_source<FORMAT>;
     extern __shared__ char shared[];
     __shared__ float sums[PARTS][RF_PANEL_ROWS];
-    struct place place = find_place<1>(args);
+    struct place place = find_place<1, 1, BY_EXPERT>(args);
+    if (BY_EXPERT && place.first >= place.end) return;
     int lane = threadIdx.x % WARP, t = lane % 4, begin, end;
     take_part<PARTS>(args.x.pairs, &begin, &end);
-    const char *tile = (const char *)place.matrix->tiles + (size_t)place.tile * layout.bytes;
+    const char *tile = place.tiles + (size_t)place.tile * layout.bytes;
     struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end);
     wait_for_previous(); // weights do not depend on the kernels before, the row does
 
-    const uint4 *codes = (const uint4 *)args.x.codes + (size_t)begin * WARP + t;
-    const float2 *scales = (const float2 *)args.x.scales + (size_t)begin * 2 * GPU_ROW_GROUP;
+    size_t from = (size_t)(place.first / GPU_ROW_GROUP) * args.x.pairs + begin;
+    const uint4 *codes = (const uint4 *)args.x.codes + from * WARP + t;
+    const float2 *scales = (const float2 *)args.x.scales + from * 2 * GPU_ROW_GROUP;
     struct one_row x[2];
     if (begin < end) x[0].load(codes, scales);
     float acc = 0.0f;
@@ -761,9 +779,10 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     __syncthreads();
     int row = place.tile * RF_PANEL_ROWS + (int)threadIdx.x;
     if (threadIdx.x >= RF_PANEL_ROWS || row >= place.matrix->rows) return;
-    float sum = sums[0][threadIdx.x], *y = place.matrix->y + row;
+    float sum = sums[0][threadIdx.x];
+    float *y = place.matrix->y + (size_t)place.first * place.matrix->rows + row;
     for (int p = 1; p < PARTS; p++) sum += sums[p][threadIdx.x];
-    if (place.matrix->bias) sum += place.matrix->bias[row];
+    if (place.bias) sum += place.bias[row];
     *y = args.accumulate ? *y + sum : sum;
 }
 
@@ -774,7 +793,8 @@ template <int TILES, int COLUMNS> static dim3 grid_of(const struct gpu_linear *a
     int blocks = 0;
     for (int m = 0; m < args->n_matrices; m++)
         blocks += (args->matrices[m].rows + 16 * TILES - 1) / (16 * TILES);
-    return dim3((unsigned)blocks, (unsigned)((args->n + 8 * COLUMNS - 1) / (8 * COLUMNS)));
+    int groups = args->groups ? args->n_groups : (args->n + 8 * COLUMNS - 1) / (8 * COLUMNS);
+    return dim3((unsigned)blocks, (unsigned)groups);
 }
 
 template <typename Kernel, typename... Arguments>
@@ -789,36 +809,50 @@ static cudaError_t launch_shared(const struct gpu_launch *launch, Kernel kernel,
     return launch_kernel(launch, kernel, grid, (unsigned)parts * WARP, bytes, arguments...);
 }
 
-template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS>
+template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, bool BY_EXPERT = false>
 static cudaError_t launch_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * bf16_source<TILES>::bytes;
-    return launch_shared(launch, linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS>,
+    return launch_shared(launch, linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS, BY_EXPERT>,
                          grid_of<TILES, COLUMNS>(args), PARTS,
                          shared_bytes<PARTS, TILES, COLUMNS>(ring), *args);
 }
 
-template <int FORMAT, bool IN_16, int PARTS, int COLUMNS, int STAGES, int BLOCKS>
+template <int FORMAT, bool IN_16, int PARTS, int COLUMNS, int STAGES, int BLOCKS,
+          bool BY_EXPERT = false>
 static cudaError_t launch_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * panel_source<FORMAT>::bytes;
-    return launch_shared(launch, linear_panels<FORMAT, IN_16, PARTS, COLUMNS, STAGES, BLOCKS>,
+    return launch_shared(launch,
+                         linear_panels<FORMAT, IN_16, PARTS, COLUMNS, STAGES, BLOCKS, BY_EXPERT>,
                          grid_of<1, COLUMNS>(args), PARTS, shared_bytes<PARTS, 1, COLUMNS>(ring),
                          *args, gpu_layout(FORMAT, (size_t)args->k));
 }
 
-template <int FORMAT, int PARTS, int STAGES, int BLOCKS>
+template <int FORMAT, int PARTS, int STAGES, int BLOCKS, bool BY_EXPERT = false>
 static cudaError_t launch_one(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * panel_source<FORMAT>::bytes;
-    return launch_shared(launch, linear_one<FORMAT, PARTS, STAGES, BLOCKS>, grid_of<1, 1>(args),
-                         PARTS, BARRIER_BYTES + PARTS * ring, *args,
+    return launch_shared(launch, linear_one<FORMAT, PARTS, STAGES, BLOCKS, BY_EXPERT>,
+                         grid_of<1, 1>(args), PARTS, BARRIER_BYTES + PARTS * ring, *args,
                          gpu_layout(FORMAT, (size_t)args->k));
+}
+
+template <int FORMAT, bool IN_16>
+static cudaError_t choose_experts_panels(const struct gpu_launch *launch,
+                                         const struct gpu_linear *args)
+{
+    if constexpr (!IN_16 && format_traits<FORMAT>::group == RF_BLOCK)
+        if (args->n == 1) return launch_one<FORMAT, 8, 2, 4, true>(launch, args);
+    if (gpu_group_rows(args->n) == 8)
+        return launch_panels<FORMAT, IN_16, 8, 1, 3, 3, true>(launch, args);
+    return launch_panels<FORMAT, IN_16, 8, 4, 2, 2, true>(launch, args);
 }
 
 template <int FORMAT, bool IN_16>
 static cudaError_t choose_panels(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
+    if (args->groups) return choose_experts_panels<FORMAT, IN_16>(launch, args);
     // Stages and sums take 99 KB at most, which all devices have.
     if constexpr (!IN_16 && format_traits<FORMAT>::group == RF_BLOCK)
         if (args->n == 1)
@@ -836,6 +870,9 @@ static cudaError_t choose_panels(const struct gpu_launch *launch, const struct g
 
 static cudaError_t choose_bf16(const struct gpu_launch *launch, const struct gpu_linear *args)
 {
+    if (args->groups)
+        return gpu_group_rows(args->n) == 8 ? launch_bf16<8, 1, 1, 3, 4, true>(launch, args)
+                                            : launch_bf16<8, 1, 4, 2, 2, true>(launch, args);
     if (args->n > 64 && args->x.arranged && args->parts == GPU_PARTS)
         return gpu_linear_wide(launch, args);
     if (args->parts == GPU_MORE_PARTS) {

@@ -52,11 +52,6 @@ static int check_group(const struct gpu_view *view, const struct rf_rows *rows, 
     if (view->base.shape.kv != cache->shape.kv)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "group %d: the view cannot read a KV cache of this type", index);
-    if (view->window && cache->shape.n_ctx > view->window)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "CUDA devices compute no attention with sliding windows: the context may "
-                       "have at most the %d positions of the model's window",
-                       view->window);
     if (rows->n > view->base.shape.max_rows - view->n_rows)
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: its rows and those before are over %d",
                        index, view->base.shape.max_rows);
@@ -68,6 +63,8 @@ static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t
 {
     struct gpu_row *made = host_rows(view) + view->n_rows;
     int32_t *maps = host_ints(view, view->upload.maps);
+    int32_t set =
+        rf_rope_is_long(view->params, rows->cache->shape.n_ctx) ? RF_ROPE_LONG : RF_ROPE_GLOBAL;
     for (int32_t i = 0; i < rows->n; i++) {
         int32_t parent = rows->parents ? rows->parents[i] : i - 1;
         made[i] =
@@ -75,7 +72,8 @@ static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t
                              .slot = rows->first_pos + i,
                              .table = table,
                              .first = rows->first_pos,
-                             .map = rows->parents ? (view->n_rows + i) * RF_TREE_ROWS : GPU_NO_MAP};
+                             .map = rows->parents ? (view->n_rows + i) * RF_TREE_ROWS : GPU_NO_MAP,
+                             .set = set};
         for (int32_t at = rows->parents ? i : -1; at >= 0; at = rows->parents[at])
             maps[made[i].map + made[at].position - rows->first_pos] = rows->first_pos + at;
         if (view->chunks < made[i].position / GPU_CHUNK + 1)
@@ -149,8 +147,10 @@ static void read_embeddings(const struct gpu_view *view)
     const struct rf_op *op = &view->base.shape.program->body[0];
     float *x = (float *)(void *)(view->host + view->upload.x);
     for (int32_t g = 0; g < view->pass.n_groups; g++)
-        for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += view->params->n_embd)
+        for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += view->params->n_embd) {
             gpu_read_table(op->weight[0], view->pass.groups[g].tokens[i], x);
+            for (int32_t j = 0; op->scale != 1 && j < view->params->n_embd; j++) x[j] *= op->scale;
+        }
 }
 
 static int take_masks(struct gpu_view *view, struct rf_error *error)
@@ -234,10 +234,16 @@ static const float *gain_of(const struct rf_weight *weight)
     return weight ? weight->data : NULL;
 }
 
+static int parts_of(const struct rf_weight *weight)
+{
+    return weight->n_experts ? (int)GPU_PARTS : gpu_parts(weight->rows);
+}
+
 /* The matrices of one format and number of parts after the other. */
 static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
                           const struct rf_op *op, int32_t n)
 {
+    int by_expert = op->kind == RF_OP_EXPERT_LINEAR;
     int done[RF_OP_INPUTS] = {0};
     cudaError_t status = cudaSuccess;
     for (int32_t first = 0; status == cudaSuccess && first < op->n; first++) {
@@ -246,15 +252,19 @@ static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *
                                   .n = n,
                                   .k = (int32_t)op->weight[first]->columns,
                                   .accumulate = op->accumulate,
-                                  .parts = gpu_parts(op->weight[first]->rows),
-                                  .x = view->slots[op->in[0]]};
+                                  .parts = parts_of(op->weight[first]),
+                                  .x = view->slots[op->in[0]],
+                                  .groups = by_expert ? view->experts.groups : NULL,
+                                  .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
         for (int32_t l = first; l < op->n; l++) {
             const struct rf_weight *weight = op->weight[l];
-            if (weight->format != args.format || gpu_parts(weight->rows) != args.parts) continue;
-            args.matrices[args.n_matrices++] = (struct gpu_matrix){.tiles = weight->data,
-                                                                   .bias = gain_of(op->bias[l]),
-                                                                   .y = view->slots[op->out[l]].f32,
-                                                                   .rows = (int32_t)weight->rows};
+            if (weight->format != args.format || parts_of(weight) != args.parts) continue;
+            args.matrices[args.n_matrices++] =
+                (struct gpu_matrix){.tiles = weight->data,
+                                    .bias = gain_of(op->bias[l]),
+                                    .y = view->slots[op->out[l]].f32,
+                                    .rows = (int32_t)weight->rows,
+                                    .of_expert = gpu_matrix_bytes(weight)};
             done[l] = 1;
         }
         status = gpu_linear(launch, &args);
@@ -274,7 +284,10 @@ static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_laun
                                   .k_gain = gain_of(op->weight[1]),
                                   .rotations = view->rotations,
                                   .eps = view->params->rms_eps,
-                                  .rope_dim = view->params->rope_dim,
+                                  .half = view->params->rope_dim / 2,
+                                  .rope_dim =
+                                      op->rotation == RF_ROTATE_NOT ? 0 : view->params->rope_dim,
+                                  .is_local = op->rotation == RF_ROTATE_LOCAL,
                                   .is_neox = view->params->rope_style == RF_ROPE_NEOX,
                                   .layer = op->layer};
     return gpu_rope_store(launch, &args, n);
@@ -293,7 +306,10 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
                                  .partials = view->partials,
                                  .layer = op->layer,
                                  .chunks = view->chunks,
-                                 .scale = op->scale};
+                                 .window = op->window,
+                                 .scale = op->scale,
+                                 .cap = op->cap,
+                                 .sinks = gain_of(op->weight[0])};
     for (int32_t t = 0; status == cudaSuccess && t < view->n_tiles; t += args.n_tiles) {
         int32_t n = 0;
         args.first_tile = t;
@@ -307,6 +323,55 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
     return status;
 }
 
+static cudaError_t embed(const struct gpu_view *view, const struct gpu_launch *launch,
+                         const struct gpu_rows *out, int32_t n)
+{
+    const struct rf_params *params = view->params;
+    const struct gpu_rotations rotations = {.values = view->rotations,
+                                            .frequencies = view->frequencies,
+                                            .half = params->rope_dim / 2,
+                                            .local =
+                                                params->rope_theta_local > 0 ? RF_ROPE_LOCAL : 0,
+                                            .magnitude = (double)params->rope_magnitude};
+    return gpu_begin(launch, out->f32, (const float *)(const void *)(view->device + view->upload.x),
+                     out->width, device_pass(view).rows, n, &rotations);
+}
+
+static cudaError_t gate(const struct gpu_view *view, const struct gpu_launch *launch,
+                        const struct rf_op *op, int32_t n)
+{
+    int by_expert = view->base.shape.program->slots[op->out[0]].by_expert;
+    const struct gpu_gate args = {.gate = view->slots[op->in[0]].f32,
+                                  .up = view->slots[op->in[1]].f32,
+                                  .is_gelu = op->kind == RF_OP_GELU_GATE,
+                                  .scale = op->scale,
+                                  .cap = op->cap,
+                                  .sources = by_expert ? view->experts.sources : NULL};
+    return gpu_gate(launch, &view->slots[op->out[0]], &args,
+                    by_expert ? gpu_expert_rows(&view->experts, n) : n);
+}
+
+static cudaError_t choose_experts(const struct gpu_view *view, const struct gpu_launch *launch,
+                                  const struct rf_op *op, int32_t n)
+{
+    cudaError_t status = gpu_choose_experts(launch, &view->experts, view->slots[op->in[0]].f32, n);
+    return status != cudaSuccess ? status
+                                 : gpu_gather(launch, &view->experts, &view->slots[op->out[0]],
+                                              view->slots[op->in[1]].f32, n);
+}
+
+static cudaError_t add(const struct gpu_view *view, const struct gpu_launch *launch,
+                       const struct rf_op *op, int32_t n)
+{
+    const struct gpu_add args = {.out = view->slots[op->out[0]].f32,
+                                 .x = view->slots[op->in[0]].f32,
+                                 .gain = gain_of(op->weight[0]),
+                                 .width = view->slots[op->in[0]].width,
+                                 .eps = view->params->rms_eps,
+                                 .scale = op->scale};
+    return gpu_add(launch, &args, n);
+}
+
 /* Norms and linear layers take n rows: all of the pass, or those of the head, which are `picked`.
  */
 static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch *launch,
@@ -314,22 +379,24 @@ static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch 
 {
     const struct gpu_rows *in = &view->slots[op->in[0]], *out = &view->slots[op->out[0]];
     switch (op->kind) {
-    case RF_OP_EMBED:
-        return gpu_begin(launch, out->f32,
-                         (const float *)(const void *)(view->device + view->upload.x), out->width,
-                         device_pass(view).rows, n, view->rotations, view->frequencies,
-                         view->params->rope_dim / 2, (double)view->params->rope_magnitude);
+    case RF_OP_EMBED: return embed(view, launch, out, n);
     case RF_OP_NORM:
         return gpu_norm(launch, out, in->f32, gain_of(op->weight[0]), view->params->rms_eps, picked,
                         n);
-    case RF_OP_LINEAR: return linear(view, launch, op, n);
+    case RF_OP_LINEAR:
+    case RF_OP_EXPERT_LINEAR: return linear(view, launch, op, n);
     case RF_OP_ROPE_STORE: return rope_store(view, launch, op, n);
     case RF_OP_ATTENTION: return attention(view, launch, op);
-    case RF_OP_SILU_GATE: return gpu_silu_gate(launch, out, in->f32, view->slots[op->in[1]].f32, n);
-    case RF_OP_COPY:
-        return cudaMemcpyAsync(out->f32, in->f32, (size_t)n * (size_t)in->width * sizeof(float),
-                               cudaMemcpyDeviceToDevice, launch->stream);
-    default: break; /* other operations are refused when a view is made */
+    case RF_OP_SILU_GATE:
+    case RF_OP_GELU_GATE: return gate(view, launch, op, n);
+    case RF_OP_CHOOSE_EXPERTS: return choose_experts(view, launch, op, n);
+    case RF_OP_SUM_EXPERTS:
+        return gpu_sum_experts(launch, &view->experts, out->f32, in->f32, out->width, n);
+    case RF_OP_ADD: return add(view, launch, op, n);
+    case RF_OP_CAP:
+        return gpu_cap(launch, out->f32, in->f32, op->scale, op->cap,
+                       (size_t)n * (size_t)out->width);
+    case RF_OP_COPY: return gpu_copy(launch, out, in->f32, n);
     }
     return cudaErrorInvalidValue;
 }

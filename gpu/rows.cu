@@ -1,46 +1,32 @@
 // Operations on single rows, and the entries of caches.
-#include "gpu/launch.cuh"
+#include "gpu/reduce.cuh"
 
-enum { THREADS = 256, NORM_THREADS = 1024, NORM_KEPT = 8 };
+enum { THREADS = 256, NORM_KEPT = 8 };
 
 // A block of threads for each row.
 static __global__ void begin(float *out, const float *x, int width, const struct gpu_row *rows,
-                             float *rotations, const double *frequencies, int half,
-                             double magnitude)
+                             const __grid_constant__ struct gpu_rotations rotations)
 {
     wait_for_previous();
     size_t row = blockIdx.x;
+    int half = rotations.half, n = rotations.local ? 2 * half : half;
     for (int j = threadIdx.x; j < width; j += THREADS) out[row * width + j] = x[row * width + j];
-    for (int j = threadIdx.x; j < half; j += THREADS) {
-        double s, c;
-        sincos(rows[row].position * frequencies[j], &s, &c);
-        rotations[(row * half + j) * 2] = (float)(magnitude * c);
-        rotations[(row * half + j) * 2 + 1] = (float)(magnitude * s);
+    for (int j = threadIdx.x; j < n; j += THREADS) {
+        int set = j < half ? rows[row].set : rotations.local;
+        double s, c, frequency = rotations.frequencies[set * half + j % half];
+        sincos(rows[row].position * frequency, &s, &c);
+        float *value = rotations.values + (row * 2 * half + j) * 2;
+        value[0] = (float)(rotations.magnitude * c);
+        value[1] = (float)(rotations.magnitude * s);
     }
 }
 
 extern "C" cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, const float *x,
                                  int32_t width, const struct gpu_row *rows, int32_t n,
-                                 float *rotations, const double *frequencies, int32_t half,
-                                 double magnitude)
+                                 const struct gpu_rotations *rotations)
 {
     return launch_kernel(launch, begin, dim3((unsigned)n), THREADS, 0, out, x, width, rows,
-                         rotations, frequencies, half, magnitude);
-}
-
-// The sum over all NORM_THREADS threads of a block, in one order.
-static __device__ double block_sum(double x)
-{
-    __shared__ double sums[NORM_THREADS / WARP];
-    x = warp_sum(x);
-    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = x;
-    __syncthreads();
-    return warp_sum(sums[threadIdx.x % WARP]);
-}
-
-static __device__ float rms_scale(double sum, int n, float eps)
-{
-    return __fdiv_rn(1.0f, __fsqrt_rn((float)(sum / n) + eps));
+                         *rotations);
 }
 
 // A block of threads for each row. A thread keeps the first NORM_KEPT values and gains it reads.
@@ -88,23 +74,35 @@ extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gp
                          picked);
 }
 
+static __device__ float gated(const struct gpu_gate &args, float g, float u)
+{
+    if (args.is_gelu) { // the approximation by tanh: (1 + tanh(t)) / 2 = 1 / (1 + exp(-2t))
+        float t = 0.7978845608f * (g + 0.044715f * g * g * g);
+        return g / (1.0f + expf(-2.0f * t)) * u;
+    }
+    if (args.cap > 0.0f) {
+        g = fminf(g, args.cap);
+        u = fmaxf(-args.cap, fminf(u, args.cap)) + 1.0f;
+        return g / (1.0f + expf(-args.scale * g)) * u;
+    }
+    return g / (1.0f + expf(-g)) * u;
+}
+
 // A warp for 32 values of a row.
-static __global__ void silu_gate(struct gpu_rows out, const float *gate, const float *up)
+static __global__ void gate(struct gpu_rows out, const __grid_constant__ struct gpu_gate args)
 {
     wait_for_previous();
     int first = (blockIdx.x * THREADS + threadIdx.x) / WARP * WARP, j = first + threadIdx.x % WARP;
-    if (first >= out.pairs * GPU_PAIR) return;
+    if (first >= out.pairs * GPU_PAIR || (args.sources && args.sources[blockIdx.y] < 0)) return;
     size_t at = (size_t)blockIdx.y * out.width + j;
-    float value = 0.0f;
-    if (j < out.width) value = gate[at] / (1.0f + expf(-gate[at])) * up[at];
-    put_values(out, blockIdx.y, first, value);
+    put_values(out, blockIdx.y, first, j < out.width ? gated(args, args.gate[at], args.up[at]) : 0);
 }
 
-extern "C" cudaError_t gpu_silu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
-                                     const float *gate, const float *up, int32_t n)
+extern "C" cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
+                                const struct gpu_gate *args, int32_t n)
 {
     dim3 grid((unsigned)((out->pairs * GPU_PAIR + THREADS - 1) / THREADS), (unsigned)n);
-    return launch_kernel(launch, silu_gate, grid, THREADS, 0, *out, gate, up);
+    return launch_kernel(launch, gate, grid, THREADS, 0, *out, *args);
 }
 
 // ---- rotation ----
@@ -146,7 +144,7 @@ static __global__ void rope_store(const __grid_constant__ struct gpu_rope args)
         else
             args.q[at + j] = x;
     };
-    const float *turns = args.rotations + (size_t)row * half * 2;
+    const float *turns = args.rotations + ((size_t)row * 2 + args.is_local) * args.half * 2;
     for (int i = lane; i < half; i += WARP) {
         int a = args.is_neox ? i : 2 * i, b = args.is_neox ? i + half : 2 * i + 1;
         float x = value(a), y = value(b), c = turns[2 * i], s = turns[2 * i + 1];

@@ -5,7 +5,11 @@
 
 #include "gpu/view.h"
 
-enum { FIRST_BLOCKS = 64 };
+enum {
+    FIRST_BLOCKS = 64,
+    MOST_HEAD_DIM = 256,
+    MOST_EXPERT_ROWS = 65535 /* blocks of threads in a grid's second dimension */
+};
 
 static const struct rf_allocator *allocator_of(const struct gpu_view *view)
 {
@@ -81,13 +85,14 @@ int gpu_make_masks(struct gpu_view *view, struct rf_error *error)
 
 /* ---- buffers ---- */
 
-/* 1 if a matrix of that width takes rows in BF16 (or else in 8 or 16 bits). */
-static int is_wanted(const struct gpu_view *view, int32_t width, int in_bf16)
+/* 1 if a matrix of that width, or one of experts, takes rows in BF16 (or else in 8 or 16 bits). */
+static int is_wanted(const struct gpu_view *view, const struct rf_slot_shape *shape, int in_bf16)
 {
     const struct gpu_weights *weights = (const struct gpu_weights *)view->base.shape.weights;
     for (int32_t i = 0; i < weights->n; i++) {
         const struct rf_weight *weight = &weights->tensors[i];
-        if (weight->is_matrix && weight->columns == (size_t)width &&
+        if (weight->is_matrix && (weight->n_experts > 0) == shape->by_expert &&
+            weight->columns == (size_t)shape->width &&
             (weight->format == RF_FORMAT_BF16) == in_bf16)
             return 1;
     }
@@ -98,19 +103,22 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
 {
     const struct rf_slot_shape *shape = &view->base.shape.program->slots[s];
     struct gpu_rows *slot = &view->slots[s];
-    size_t rows =
-        (size_t)(s == RF_SLOT_LOGITS ? view->base.shape.max_logits : view->base.shape.max_rows);
+    int32_t max_rows = view->base.shape.max_rows;
+    size_t rows = (size_t)(s == RF_SLOT_LOGITS ? view->base.shape.max_logits
+                           : shape->by_expert  ? gpu_expert_rows(&view->experts, max_rows)
+                                               : max_rows);
     size_t pieces = (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP;
     slot->width = shape->width;
     slot->pairs = (shape->width + GPU_PAIR - 1) / GPU_PAIR;
     pieces *= (size_t)slot->pairs;
     if (!shape->width) return 0;
-    if (!shape->is_operand) {
+    if (!shape->is_operand || shape->has_floats) {
         slot->f32 =
             gpu_take(view->backend, rows * (size_t)shape->width * sizeof(float), "a view", error);
-        return slot->f32 ? 0 : RF_ERR_MEMORY;
+        if (!slot->f32) return RF_ERR_MEMORY;
     }
-    if (is_wanted(view, shape->width, 1)) {
+    if (!shape->is_operand) return 0;
+    if (is_wanted(view, shape, 1)) {
         slot->bf16 = gpu_take(view->backend, pieces * GPU_PAIR * sizeof(uint16_t), "a view", error);
         if (!slot->bf16) return RF_ERR_MEMORY;
         if (view->backend->has_wgmma) {
@@ -119,7 +127,7 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
             if (!slot->arranged) return RF_ERR_MEMORY;
         }
     }
-    if (is_wanted(view, shape->width, 0)) {
+    if (is_wanted(view, shape, 0)) {
         size_t scales = pieces * GPU_PAIR / RF_BLOCK * 2 * sizeof(float);
         slot->codes = gpu_take(view->backend, pieces * GPU_PAIR, "a view", error);
         slot->scales = gpu_take(view->backend, scales, "a view", error);
@@ -135,21 +143,36 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
 static int frequencies_new(struct gpu_view *view, struct rf_error *error)
 {
     const struct rf_params *params = view->params;
-    size_t half = (size_t)params->rope_dim / 2;
-    double *host = rf_malloc(allocator_of(view), half, sizeof *host, "view", error);
+    size_t half = (size_t)params->rope_dim / 2, bytes = RF_ROPE_SETS * half * sizeof(double);
+    double *host = rf_malloc(allocator_of(view), bytes, 1, "view", error);
     if (!host) return RF_ERR_MEMORY;
-    for (size_t i = 0; i < half; i++) {
-        host[i] = rf_rope_frequency(params, RF_ROPE_GLOBAL, (int32_t)i);
-    }
-    view->frequencies = gpu_take(view->backend, half * sizeof *host, "a view", error);
+    for (size_t i = 0; i < RF_ROPE_SETS * half; i++)
+        host[i] = rf_rope_frequency(params, (enum rf_frequencies)(i / half), (int32_t)(i % half));
+    view->frequencies = gpu_take(view->backend, bytes, "a view", error);
     int code = view->frequencies ? 0 : RF_ERR_MEMORY;
     if (!code)
-        code = gpu_check(cudaMemcpyAsync(view->frequencies, host, half * sizeof *host,
-                                         cudaMemcpyHostToDevice, view->backend->stream),
+        code = gpu_check(cudaMemcpyAsync(view->frequencies, host, bytes, cudaMemcpyHostToDevice,
+                                         view->backend->stream),
                          "a view", error);
     if (!code) code = gpu_check(cudaStreamSynchronize(view->backend->stream), "a view", error);
     rf_free(allocator_of(view), host);
     return code;
+}
+
+static int experts_new(struct gpu_view *view, struct rf_error *error)
+{
+    struct gpu_experts *experts = &view->experts;
+    int32_t rows = view->base.shape.max_rows;
+    if (!experts->n_expert) return 0;
+    size_t sorted = (size_t)gpu_expert_rows(experts, rows), groups = 0;
+    for (int32_t n = 1; n <= rows; n++)
+        if (groups < (size_t)gpu_expert_groups(experts, n))
+            groups = (size_t)gpu_expert_groups(experts, n);
+    experts->shares = gpu_take(
+        view->backend, (size_t)(rows * experts->used) * sizeof *experts->shares, "a view", error);
+    experts->sources = gpu_take(view->backend, sorted * sizeof *experts->sources, "a view", error);
+    experts->groups = gpu_take(view->backend, groups * sizeof *experts->groups, "a view", error);
+    return experts->shares && experts->sources && experts->groups ? 0 : RF_ERR_MEMORY;
 }
 
 static int answers_new(struct gpu_view *view, struct rf_error *error)
@@ -185,9 +208,10 @@ static void release(struct gpu_view *view)
         gpu_give(backend, view->slots[s].halves);
         view->slots[s] = (struct gpu_rows){0};
     }
-    void *const of_device[] = {view->rotations,   view->frequencies,    view->splits,
-                               view->device,      view->device_masks,   view->partials,
-                               view->device_best, view->device_logprobs};
+    void *const of_device[] = {view->rotations,       view->frequencies,     view->splits,
+                               view->device,          view->device_masks,    view->partials,
+                               view->device_best,     view->device_logprobs, view->experts.shares,
+                               view->experts.sources, view->experts.groups};
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         gpu_give(backend, of_device[i]);
     unpin(view->host);
@@ -196,6 +220,9 @@ static void release(struct gpu_view *view)
     unpin(view->host_logprobs);
     if (view->recorder) cudaStreamDestroy(view->recorder);
     if (view->done) cudaEventDestroy(view->done);
+    view->experts.shares = NULL;
+    view->experts.sources = NULL;
+    view->experts.groups = NULL;
     view->rotations = view->partials = NULL;
     view->frequencies = view->device_logprobs = view->host_logprobs = NULL;
     view->splits = NULL;
@@ -216,10 +243,11 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
     for (int32_t s = 0; !code && s < shape->program->n_slots; s++) code = slot_new(view, s, error);
     if (!code) {
         view->rotations = gpu_take(
-            view->backend, (size_t)shape->max_rows * half * 2 * sizeof(float), "a view", error);
+            view->backend, (size_t)shape->max_rows * 2 * half * 2 * sizeof(float), "a view", error);
         code = view->rotations ? 0 : RF_ERR_MEMORY;
     }
     if (!code) code = frequencies_new(view, error);
+    if (!code) code = experts_new(view, error);
     if (!code) code = answers_new(view, error);
     if (!code) code = gpu_make_upload(view, FIRST_BLOCKS, error);
     if (!code)
@@ -248,28 +276,19 @@ void gpu_view_free(struct rf_view *base)
     rf_free(allocator, view);
 }
 
-/* What attention on these devices lacks. A window that a context does not reach makes no
- * difference, so it is the cache that is refused. */
-static int check_program(struct gpu_view *view, struct rf_error *error)
+static int check_params(const struct gpu_view *view, struct rf_error *error)
 {
-    const struct rf_program *program = view->base.shape.program;
-    for (int32_t o = 0; o < program->n_body; o++) {
-        const struct rf_op *op = &program->body[o];
-        int is_known =
-            op->kind < RF_OP_GELU_GATE || (op->kind == RF_OP_COPY && op->out[0] >= RF_SLOT_TAP);
-        if (!is_known || op->rotation != RF_ROTATE_GLOBAL || program->params->rope_long_factors ||
-            (op->kind == RF_OP_EMBED && op->scale != 1) || program->n_head > 2)
-            return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "CUDA devices do not run %s models yet; the processor does",
-                           program->params->arch_name);
-        if (op->kind != RF_OP_ATTENTION) continue;
-        if (op->cap > 0 || op->weight[0])
-            return rf_fail(error, RF_ERR_UNSUPPORTED,
-                           "CUDA devices compute no attention with %s, which the model needs",
-                           op->cap > 0 ? "capped scores" : "sinks");
-        if (op->window > 0 && (!view->window || op->window < view->window))
-            view->window = op->window;
-    }
+    const struct rf_params *params = view->params;
+    if (params->head_dim > MOST_HEAD_DIM)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices compute attention with heads of up to %d dimensions, not %d",
+                       MOST_HEAD_DIM, params->head_dim);
+    int32_t rows = view->base.shape.max_rows;
+    if (params->n_expert && gpu_expert_rows(&view->experts, rows) > MOST_EXPERT_ROWS)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "CUDA devices take up to %d rows for experts in a pass: %d rows choose %d "
+                       "each",
+                       MOST_EXPERT_ROWS, rows, params->n_expert_used);
     return 0;
 }
 
@@ -285,8 +304,11 @@ int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_v
     view->base.shape = *shape;
     view->backend = gpu_backend_of(queue->backend);
     view->params = shape->program->params;
+    view->experts = (struct gpu_experts){.n_expert = view->params->n_expert,
+                                         .used = view->params->n_expert_used,
+                                         .norm = view->params->expert_norm};
     *out = &view->base;
-    int code = check_program(view, error);
+    int code = check_params(view, error);
     if (!code) return 0;
     *out = NULL;
     rf_free(queue->backend->allocator, view);

@@ -28,12 +28,12 @@ struct gpu_view {
     struct rf_view base;
     struct gpu_backend *backend;
     const struct rf_params *params;
-    int32_t window; /* the narrowest of the program; 0: none */
-    int is_ready;   /* the first pass has made what follows */
+    int is_ready; /* the first pass has made what follows */
 
     struct gpu_rows slots[RF_MAX_SLOTS];
     float *rotations;
-    double *frequencies;
+    double *frequencies; /* [RF_ROPE_SETS][half] */
+    struct gpu_experts experts;
     struct gpu_split *splits;
     struct gpu_upload upload;
     char *host, *device;                 /* of the upload; the host's is pinned */

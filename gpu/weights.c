@@ -33,15 +33,31 @@ static size_t tile_count(size_t rows)
     return rf_padded(rows) / RF_PANEL_ROWS;
 }
 
+static int is_matrix(enum rf_weight_role role)
+{
+    return role != RF_WEIGHT_TABLE && role != RF_WEIGHT_VECTOR;
+}
+
+static size_t n_experts(const struct rf_weight_request *request)
+{
+    return request->role == RF_WEIGHT_EXPERTS ? (size_t)request->tensor->ne[2] : 0;
+}
+
+size_t gpu_matrix_bytes(const struct rf_weight *weight)
+{
+    return tile_count(weight->rows) * gpu_layout(weight->format, weight->columns).bytes;
+}
+
 struct rf_weight_bytes gpu_weight_bytes(const struct rf_weight_request *request)
 {
-    size_t k = (size_t)request->tensor->ne[0],
+    size_t k = (size_t)request->tensor->ne[0], n = n_experts(request) ? n_experts(request) : 1,
            elements = (size_t)rf_tensor_elements(request->tensor);
     if (request->role == RF_WEIGHT_TABLE)
         return (struct rf_weight_bytes){.mapped = request->tensor->bytes};
     uint64_t bytes = elements * sizeof(float);
-    if (request->role == RF_WEIGHT_MATRIX)
-        bytes = tile_count(elements / k) * gpu_layout(rf_cpu_format_of(type_of(request)), k).bytes;
+    if (is_matrix(request->role))
+        bytes = n * tile_count(elements / k / n) *
+                gpu_layout(rf_cpu_format_of(type_of(request)), k).bytes;
     return (struct rf_weight_bytes){.pass = bytes, .resident = bytes};
 }
 
@@ -72,8 +88,8 @@ struct load {
     const struct gpu_backend *backend;
     const struct rf_kernels *kernels;
     struct buffer buffers[BUFFERS];
-    size_t bytes;  /* of a buffer */
-    uint8_t *cast; /* a tile's rows in the order of a file */
+    size_t bytes;           /* of a buffer */
+    uint8_t *cast, *stored; /* a tile's rows in the order of a file: cast, and as they are */
     int turn;
     rf_load_progress progress;
     void *user;
@@ -89,14 +105,22 @@ static void load_end(struct load *load)
         if (load->buffers[b].done) cudaEventDestroy(load->buffers[b].done);
     }
     rf_free(load->backend->base.allocator, load->cast);
+    rf_free(load->backend->base.allocator, load->stored);
 }
 
-static int load_begin(struct load *load, size_t bytes, size_t cast_bytes, struct rf_error *error)
+/* What the largest tensors ask for. */
+struct load_sizes {
+    size_t buffer, cast, stored;
+};
+
+static int load_begin(struct load *load, const struct load_sizes *sizes, struct rf_error *error)
 {
+    const struct rf_allocator *allocator = load->backend->base.allocator;
+    size_t bytes = load->bytes = sizes->buffer;
     int code = 0;
-    load->bytes = bytes;
-    load->cast = rf_malloc(load->backend->base.allocator, cast_bytes, 1, "casting weights", error);
-    if (!load->cast) return RF_ERR_MEMORY;
+    load->cast = rf_malloc(allocator, sizes->cast, 1, "casting weights", error);
+    load->stored = rf_malloc(allocator, sizes->stored, 1, "loading weights", error);
+    if (!load->cast || !load->stored) return RF_ERR_MEMORY;
     for (int b = 0; !code && b < BUFFERS; b++) {
         struct buffer *buffer = &load->buffers[b];
         code = gpu_check(cudaMallocHost(&buffer->host, bytes), "pinned memory", error);
@@ -133,52 +157,47 @@ static size_t host_tile_bytes(int format, size_t k)
                                     : rf_panel_bytes((enum rf_format)format, k);
 }
 
-/* Rows [row, row + n) of a matrix to the host's order. */
+/* Rows [row, row + n) of a matrix to the host's order; those of experts are counted one expert
+ * after the other, and these are of one. */
 static void fill(const struct load *load, const struct rf_weight_request *request, size_t row,
                  size_t n, void *out)
 {
-    const struct rf_tensor *tensor = request->tensor;
-    size_t k = (size_t)tensor->ne[0];
-    enum rf_dtype from = tensor->dtype, to = type_of(request);
-    size_t from_bytes = rf_dtype_bytes(from, k), to_bytes = rf_dtype_bytes(to, k);
+    size_t k = (size_t)request->tensor->ne[0];
+    enum rf_dtype from = request->tensor->dtype, to = type_of(request);
     enum rf_format format = rf_cpu_format_of(to);
-    const char *data = (const char *)tensor->data + row * from_bytes;
-    if (format == RF_FORMAT_BF16) {
-        rf_dequantize_bf16(from, data, out, n * k);
-        return;
-    }
-    for (size_t r = 0; r < n; r += RF_PANEL_ROWS) {
+    char *tile = out;
+    for (size_t r = 0; r < n; r += RF_PANEL_ROWS, tile += host_tile_bytes(format, k)) {
         size_t rows = n - r < RF_PANEL_ROWS ? n - r : RF_PANEL_ROWS;
-        const void *panel_rows = data + r * from_bytes;
-        if (from != to) {
-            rf_cast_values(load->kernels, targets[request->form], from, panel_rows, to, load->cast,
-                           rows * k);
-            panel_rows = load->cast;
+        const void *data = rf_tensor_rows(request->tensor, row + r, rows, load->stored);
+        if (format == RF_FORMAT_BF16) {
+            rf_dequantize_bf16(from, data, (uint16_t *)(void *)tile, rows * k);
+            continue;
         }
-        rf_cpu_repack_panel(to, panel_rows, to_bytes, rows, k,
-                            (char *)out + r / RF_PANEL_ROWS * rf_panel_bytes(format, k));
+        if (from != to) {
+            rf_cast_values(load->kernels, targets[request->form], from, data, to, load->cast,
+                           rows * k);
+            data = load->cast;
+        }
+        rf_cpu_repack_panel(to, data, rf_dtype_bytes(to, k), rows, k, tile);
     }
 }
 
-static int load_matrix(struct load *load, const struct rf_weight_request *request,
-                       struct rf_weight *weight, struct rf_error *error)
+/* A matrix whose first row is row `first` of the tensor, to `tiles`. */
+static int load_tiles(struct load *load, const struct rf_weight_request *request, size_t first,
+                      const struct rf_weight *weight, char *tiles, struct rf_error *error)
 {
     size_t tile = host_tile_bytes(weight->format, weight->columns), each = load->bytes / tile;
     struct gpu_layout layout = gpu_layout(weight->format, weight->columns);
     cudaStream_t stream = load->backend->stream;
     int code = 0;
-    weight->data =
-        gpu_take(load->backend, tile_count(weight->rows) * layout.bytes, "weights", error);
-    if (!weight->data) return RF_ERR_MEMORY;
-    uint64_t before = load->done;
     for (size_t row = 0; !code && row < weight->rows; row += each * RF_PANEL_ROWS) {
         struct buffer *buffer;
         size_t left = weight->rows - row,
                n = left < each * RF_PANEL_ROWS ? left : each * RF_PANEL_ROWS;
-        char *out = (char *)weight->data + row / RF_PANEL_ROWS * layout.bytes;
+        char *out = tiles + row / RF_PANEL_ROWS * layout.bytes;
         code = next_buffer(load, &buffer, error);
         if (code) return code;
-        fill(load, request, row, n, buffer->host);
+        fill(load, request, first + row, n, buffer->host);
         int is_bf16 = weight->format == RF_FORMAT_BF16;
         code = send(load, buffer,
                     is_bf16 ? n * weight->columns * sizeof(uint16_t) : tile_count(n) * tile, error);
@@ -189,7 +208,22 @@ static int load_matrix(struct load *load, const struct rf_weight_request *reques
                                                    weight->format, weight->columns);
         if (status == cudaSuccess) status = cudaEventRecord(buffer->done, stream);
         code = gpu_check(status, "laying out weights", error);
-        load->done = before + request->tensor->bytes / weight->rows * (row + n);
+    }
+    return code;
+}
+
+static int load_matrix(struct load *load, const struct rf_weight_request *request,
+                       struct rf_weight *weight, struct rf_error *error)
+{
+    size_t n = weight->n_experts ? weight->n_experts : 1, bytes = gpu_matrix_bytes(weight);
+    int code = 0;
+    weight->data = gpu_take(load->backend, n * bytes, "weights", error);
+    if (!weight->data) return RF_ERR_MEMORY;
+    uint64_t before = load->done;
+    for (size_t e = 0; !code && e < n; e++) {
+        code = load_tiles(load, request, e * weight->rows, weight, (char *)weight->data + e * bytes,
+                          error);
+        load->done = before + request->tensor->bytes / n * (e + 1);
     }
     load->done = before + request->tensor->bytes;
     return code;
@@ -204,7 +238,10 @@ static int load_vector(struct load *load, const struct rf_weight_request *reques
     if (!weight->data) return RF_ERR_MEMORY;
     int code = next_buffer(load, &buffer, error);
     if (code) return code;
-    rf_dequantize_f32(request->tensor->dtype, request->tensor->data, buffer->host, n);
+    for (size_t r = 0; r < weight->rows; r++)
+        rf_dequantize_f32(request->tensor->dtype,
+                          rf_tensor_rows(request->tensor, r, 1, load->stored),
+                          (float *)buffer->host + r * weight->columns, weight->columns);
     code = gpu_check(cudaMemcpyAsync(weight->data, buffer->host, n * sizeof(float),
                                      cudaMemcpyHostToDevice, load->backend->stream),
                      "copying weights", error);
@@ -219,14 +256,11 @@ static int load_tensor(struct load *load, const struct rf_weight_request *reques
 {
     const struct rf_tensor *tensor = request->tensor;
     switch (request->role) {
-    case RF_WEIGHT_MATRIX: return load_matrix(load, request, weight, error);
+    case RF_WEIGHT_MATRIX:
+    case RF_WEIGHT_ROUTER:
+    case RF_WEIGHT_EXPERTS: return load_matrix(load, request, weight, error);
     case RF_WEIGHT_VECTOR: return load_vector(load, request, weight, error);
     case RF_WEIGHT_TABLE: break;
-    case RF_WEIGHT_ROUTER:
-    case RF_WEIGHT_EXPERTS:
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "tensor %s: models with experts run on the processor only (--device cpu)",
-                       tensor->name);
     }
     /* With casts, embeddings are the same as if the file itself held the cast. */
     int as_stored =
@@ -248,26 +282,60 @@ void gpu_weights_free(struct rf_weights *base)
     rf_free(base->backend->allocator, weights);
 }
 
-/* The sizes that the largest tensors ask for. */
-static void describe(struct gpu_weights *weights, const struct rf_weight_request *requests,
-                     size_t *buffer, size_t *cast)
+static void grow(size_t *size, size_t wanted)
 {
-    *buffer = PIECE;
+    if (*size < wanted) *size = wanted;
+}
+
+static void describe(struct gpu_weights *weights, const struct rf_weight_request *requests,
+                     struct load_sizes *sizes)
+{
+    sizes->buffer = PIECE;
     for (int32_t i = 0; i < weights->n; i++) {
         const struct rf_weight_request *request = &requests[i];
         struct rf_weight *weight = *request->weight = &weights->tensors[i];
         weight->columns = (size_t)request->tensor->ne[0];
-        weight->rows = (size_t)rf_tensor_elements(request->tensor) / weight->columns;
+        weight->n_experts = n_experts(request);
+        weight->rows = (size_t)rf_tensor_elements(request->tensor) / weight->columns /
+                       (weight->n_experts ? weight->n_experts : 1);
         size_t bytes = weight->columns * weight->rows * sizeof(float);
-        weight->is_matrix = request->role == RF_WEIGHT_MATRIX;
+        weight->is_matrix = is_matrix(request->role);
         if (weight->is_matrix) {
             weight->format = rf_cpu_format_of(type_of(request));
             bytes = host_tile_bytes(weight->format, weight->columns);
-            size_t rows = RF_PANEL_ROWS * rf_dtype_bytes(type_of(request), weight->columns);
-            if (*cast < rows) *cast = rows;
+            grow(&sizes->cast, RF_PANEL_ROWS * rf_dtype_bytes(type_of(request), weight->columns));
         }
-        if (request->role != RF_WEIGHT_TABLE && *buffer < bytes) *buffer = bytes;
+        if (request->role == RF_WEIGHT_TABLE) continue;
+        grow(&sizes->buffer, bytes);
+        grow(&sizes->stored,
+             RF_PANEL_ROWS * rf_dtype_bytes(request->tensor->dtype, weight->columns));
     }
+}
+
+/* All weights must fit what is free of the device's memory, experts too. */
+static int check_room(const struct gpu_weights *weights, struct rf_error *error)
+{
+    const struct gpu_backend *backend = gpu_backend_of(weights->base.backend);
+    uint64_t needed = 0, experts = 0, free_bytes;
+    for (int32_t i = 0; i < weights->n; i++) {
+        const struct rf_weight *weight = &weights->tensors[i];
+        if (weight->is_matrix)
+            needed += (weight->n_experts ? weight->n_experts : 1) * gpu_matrix_bytes(weight);
+        experts += weight->n_experts * gpu_matrix_bytes(weight);
+    }
+    int code = gpu_free_bytes(backend, &free_bytes, error);
+    if (code) return code;
+    if (backend->base.expert_bytes && experts > backend->base.expert_bytes)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "all experts of a model must be in a CUDA device's memory: they take %.2f "
+                       "GB, and may take %.2f GB",
+                       (double)experts * 1e-9, (double)backend->base.expert_bytes * 1e-9);
+    if (needed > free_bytes)
+        return rf_fail(error, RF_ERR_MEMORY,
+                       "the weights take %.2f GB, %.2f GB of them experts, and the CUDA device has "
+                       "%.2f GB free",
+                       (double)needed * 1e-9, (double)experts * 1e-9, (double)free_bytes * 1e-9);
+    return 0;
 }
 
 int gpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
@@ -290,9 +358,10 @@ int gpu_weights_new(struct rf_weights **out, struct rf_queue *queue,
                         .user = user};
     for (int32_t i = 0; i < n_requests; i++) load.total += requests[i].tensor->bytes;
     if (!code) {
-        size_t buffer = 0, cast = 0;
-        describe(made, requests, &buffer, &cast);
-        code = load_begin(&load, buffer, cast, error);
+        struct load_sizes sizes = {0};
+        describe(made, requests, &sizes);
+        code = check_room(made, error);
+        if (!code) code = load_begin(&load, &sizes, error);
     }
     for (int32_t i = 0; !code && i < n_requests; i++)
         code = load_tensor(&load, &requests[i], &made->tensors[i], error);

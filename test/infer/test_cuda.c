@@ -7,7 +7,7 @@
 int main(void)
 {
     static const struct device cuda = {"cuda", &rf_cuda_backend_kind, NULL};
-    static const struct agreement agreement = {&cuda, 1.2e-2, 1.8e-2, 0};
+    static const struct agreement agreement = {&cuda, 1.2e-2, 1.8e-2, 1};
     device_must_exist(&cuda);
     check_agreement(&agreement);
     return check_result();
