@@ -240,6 +240,7 @@ static const struct rf_backend_kind kind = {
     .weight_format = gpu_weight_format,
     .kv_bytes = gpu_kv_bytes,
     .measure_read = gpu_measure_read,
+    .roofline = gpu_roofline,
 };
 
 __attribute__((visibility("default"))) rf_cuda_kind_fn riffle_cuda_kind;

@@ -6,6 +6,17 @@ static size_t bits_of(int format)
     return (size_t)rf_panel_layout((enum rf_format)format)->bits;
 }
 
+extern "C" int gpu_has_small_groups(int format)
+{
+    switch (format) {
+#define RF_ROW(name, FORMAT, ...) \
+    case RF_FORMAT_##FORMAT: return format_traits<RF_FORMAT_##FORMAT>::group < RF_BLOCK;
+        RF_EACH_PANEL_FORMAT(RF_ROW)
+#undef RF_ROW
+    default: return 0;
+    }
+}
+
 extern "C" struct gpu_layout gpu_layout(int format, size_t k)
 {
     struct gpu_layout layout = {};

@@ -11,7 +11,8 @@ enum {
     STAGES = 10,
     GROUP_BYTES = WIDE * RF_BLOCK * 2, // of either kind, of a stage
     CONSUMERS = 256,
-    THREADS = CONSUMERS + WARP
+    THREADS = CONSUMERS + WARP,
+    WIDE_CHAIN = 16 // instructions without a wait, of a measurement
 };
 
 // ---- rows as wgmma takes them ----
@@ -267,4 +268,40 @@ extern "C" cudaError_t gpu_linear_wide(const struct gpu_launch *launch,
                                      (int)bytes);
     if (error != cudaSuccess) return error;
     return launch_kernel(launch, linear_wide, dim3(row_blocks, blocks), THREADS, bytes, *args);
+}
+
+// ---- measuring ----
+
+// Two groups of warps, 128 rows of the same values.
+static __global__ void __launch_bounds__(CONSUMERS) peak_wide(int loops, uint32_t *out)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    __shared__ __align__(1024) uint32_t rows[GROUP_BYTES / 4];
+    uint32_t a[4];
+    float sums[64];
+    for (int i = threadIdx.x; i < GROUP_BYTES / 4; i += CONSUMERS)
+        rows[i] = ((uint32_t)i * 2654435761u & 0x807f807fu) | 0x3f003f00u;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    for (int i = 0; i < 4; i++) a[i] = rows[threadIdx.x * 4 + i];
+    uint32_t memory = (uint32_t)__cvta_generic_to_shared(rows);
+    uint64_t b = (uint64_t)((memory & 0x3ffff) >> 4) | (uint64_t)(2048 >> 4) << 16 |
+                 (uint64_t)(128 >> 4) << 32;
+    for (int l = 0; l < loops; l++) {
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#    pragma unroll
+        for (int i = 0; i < WIDE_CHAIN; i++) multiply_wide(sums, a, b, l | i);
+        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::
+                         : "memory");
+    }
+    if (sums[0] == 0.123456f) *out = 1; // keeps the sums
+#endif
+}
+
+extern "C" cudaError_t gpu_peak_wide(cudaStream_t stream, int32_t loops, unsigned processors,
+                                     uint32_t *out, double *operations)
+{
+    peak_wide<<<processors, CONSUMERS, 0, stream>>>(loops, out);
+    *operations = 2.0 * WIDE * WIDE * 16 * WIDE_CHAIN * processors * loops;
+    return cudaGetLastError();
 }

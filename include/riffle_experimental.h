@@ -106,7 +106,9 @@ typedef struct riffle_roofline_options {
     const char *kernels;        /* parts of names: "mxfp4,attention"; NULL: all kernels */
     const riffle_shape *shapes; /* NULL: 8192 x 8192 */
     size_t n_shapes;
-    const int32_t *rows; /* NULL: 1, 2, 4, 8, 16, 128. Attention takes those up to 16. */
+    /* NULL: 1, 2, 4, 8, 16, 128; of a CUDA device 1, 4, 8, 16, 512. Attention takes those up to
+     * 16. */
+    const int32_t *rows;
     size_t n_rows;
     int32_t threads; /* 0: one, then one for each core */
     int32_t rounds;  /* of each kernel; 0: 11 */
@@ -115,7 +117,8 @@ typedef struct riffle_roofline_options {
     uint64_t pool_bytes;
     riffle_progress_fn progress;
     void *progress_user;
-    uint64_t reserved[8];
+    const char *device; /* "cuda" or "cuda:N"; NULL: the processor */
+    uint64_t reserved[7];
 } riffle_roofline_options;
 
 RIFFLE_API void riffle_roofline_options_init(riffle_roofline_options *options, size_t struct_size);

@@ -61,8 +61,19 @@ static int is_kind(const char *name, const struct rf_backend_kind *kind, int32_t
     return !*end && n < 1024;
 }
 
+int rf_api_named_device(const char *name, const struct rf_backend_kind **kind, int32_t *index,
+                        struct rf_error *error)
+{
+    for (size_t k = 0; rf_backend_kinds[k]; k++)
+        if (is_kind(name, *kind = rf_backend_kinds[k], index) && (k > 0 || !strchr(name, ':')))
+            return 0;
+    return rf_fail(error, RF_ERR_ARGUMENT, "device \"%s\": known are auto, cpu, cuda and cuda:N",
+                   name);
+}
+
 int rf_api_choose_device(riffle_model *model, const char *name, struct rf_error *error)
 {
+    const struct rf_backend_kind *kind;
     int32_t index;
     if (!name || !*name || strcmp(name, rf_backend_kinds[0]->name) == 0) {
         take_first_kind(model);
@@ -72,11 +83,8 @@ int rf_api_choose_device(riffle_model *model, const char *name, struct rf_error 
         choose_any(model);
         return 0;
     }
-    for (size_t k = 1; rf_backend_kinds[k]; k++)
-        if (is_kind(name, rf_backend_kinds[k], &index))
-            return try_device(model, rf_backend_kinds[k], index, error);
-    return rf_fail(error, RF_ERR_ARGUMENT, "device \"%s\": known are auto, cpu, cuda and cuda:N",
-                   name);
+    int code = rf_api_named_device(name, &kind, &index, error);
+    return code ? code : try_device(model, kind, index, error);
 }
 
 /* The devices of a kind until there is none of that number; 1: the caller has enough. */

@@ -125,9 +125,12 @@ int riffle_roofline(const riffle_roofline_options *options, riffle_on_ceiling on
     for (size_t i = 0; i < request.n_shapes; i++)
         shapes[i] = (struct rf_roofline_shape){asked.shapes[i].m, asked.shapes[i].k};
     request.shapes = shapes;
-    const struct rf_backend_options device = rf_api_device();
+    struct rf_backend_options device = rf_api_device();
     const struct rf_backend_kind *kind = rf_backend_kinds[0];
-    code = rf_api_threads(asked.threads, &request.threads, &error);
+    if (asked.device) code = rf_api_named_device(asked.device, &kind, &device.device, &error);
+    if (!code && kind != rf_backend_kinds[0])
+        device = (struct rf_backend_options){.device = device.device};
+    if (!code) code = rf_api_threads(asked.threads, &request.threads, &error);
     if (!code && !kind->roofline)
         code = rf_fail(&error, RF_ERR_UNSUPPORTED, "%s: it cannot be measured", kind->name);
     if (!code) code = kind->roofline(&device, &request, &callbacks, &rf_system_allocator, &error);

@@ -102,7 +102,8 @@ const struct option option_table[] = {
      0, 0, "auto|8|16",
      "bits of activations beside quantised weights: '16' is closer to the model, '8' reads prompts "
      "and drafts twice as fast; 'auto' (default): 16 for small models"},
-    {"--device", NULL, "D", OPTION_TEXT, COMPUTES | VERB_INFO, AT(device), 0, 0, NULL,
+    {"--device", NULL, "D", OPTION_TEXT, COMPUTES | VERB_INFO | VERB_ROOFLINE, AT(device), 0, 0,
+     NULL,
      "where the model computes: cpu (default), cuda, cuda:N, or auto: the first CUDA device, else "
      "the processor; `riffle devices` lists them"},
     {"--expert-memory", NULL, "MB", OPTION_INT, COMPUTES | VERB_INFO, AT(expert_memory), 1,

@@ -141,6 +141,25 @@ static int check_picture(const char *path)
     return CLI_OK;
 }
 
+/* The device in the place of the processor, in the origin of the figures. */
+struct device_origin {
+    const char *name;
+    struct origin *origin;
+};
+
+static int take_device(void *user, const riffle_device *device)
+{
+    struct device_origin *wanted = user;
+    size_t length = strlen(wanted->name); /* "cuda" is "cuda:0" */
+    if (strncmp(device->name, wanted->name, length) != 0) return 0;
+    if (device->name[length] && strcmp(device->name + length, ":0") != 0) return 0;
+    snprintf(wanted->origin->model, sizeof wanted->origin->model, "%s", device->description);
+    snprintf(wanted->origin->machine.cpu, sizeof wanted->origin->machine.cpu, "cuda");
+    snprintf(wanted->origin->machine.cpu_best, sizeof wanted->origin->machine.cpu_best, "cuda");
+    wanted->origin->threads = 1;
+    return 1;
+}
+
 static int measure(const struct cli_options *options, riffle_roofline_options *asked)
 {
     struct measuring measuring = {.silent = options->json,
@@ -152,6 +171,10 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
     int status = origin_take(&roofline->origin, options->threads);
     if (status != CLI_OK) return status;
     if (!options->threads) roofline->origin.threads = roofline->origin.machine.cores;
+    if (options->device && strcmp(options->device, "cpu") != 0) {
+        struct device_origin device = {options->device, &roofline->origin};
+        riffle_devices(take_device, &device);
+    }
     int code = riffle_roofline(asked, on_ceiling, on_row, &measuring);
     progress_clear(&measuring.progress);
     status =
@@ -171,6 +194,7 @@ int verb_roofline(const struct cli_options *options)
     riffle_roofline_options asked;
     riffle_roofline_options_init(&asked, sizeof asked);
     asked.tiers = options->tiers;
+    asked.device = options->device;
     asked.kernels = options->kernels;
     asked.threads = options->threads;
     asked.rounds = options->rounds;

@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "cpu/roofline_measure.h"
+#include "cpu/roofline_request.h"
 #include "cpu/tiers.h"
 #include "platform/cpu.h"
 
-enum { MOST_TIERS = 16, MOST_ROWS = 512, ROUNDS = 11, MOST_ROUNDS = 1000 };
+enum { MOST_TIERS = 16 };
 
-static const int64_t MOST_M = 1 << 20, MOST_K = 1 << 17;
-static const struct rf_roofline_shape default_shape = {8192, 8192};
 static const int32_t default_rows[] = {1, 2, 4, 8, 16, 128};
 
 struct run {
@@ -24,24 +23,12 @@ struct run {
     uint64_t done, total;         /* measurements */
 };
 
-/* Copies the next name of a list separated by commas to name[cap], without spaces around it.
- * Returns the rest of the list, or NULL at its end. */
-static const char *next_name(const char *list, char *name, size_t cap)
-{
-    size_t n = strcspn(list, ","), first = strspn(list, " ");
-    const char *after = list[n] ? list + n + 1 : NULL;
-    if (first > n) first = n;
-    while (n > first && list[n - 1] == ' ') n--;
-    snprintf(name, cap, "%.*s", (int)(n - first), list + first);
-    return after;
-}
-
 static int take_tiers(struct run *run, struct rf_error *error)
 {
     char name[64];
     if (!run->asked.tiers) run->tiers[run->n_tiers++] = run->tier;
     for (const char *list = run->asked.tiers; list;) {
-        list = next_name(list, name, sizeof name);
+        list = rf_roofline_next_name(list, name, sizeof name);
         int tier = rf_cpu_find_tier("roofline", name, error);
         if (tier < 0) return tier;
         if (run->n_tiers == MOST_TIERS)
@@ -51,67 +38,9 @@ static int take_tiers(struct run *run, struct rf_error *error)
     return 0;
 }
 
-static int kernel_is_wanted(const struct run *run, const struct rf_roofline_kernel *kernel)
+static const char *kernel_name(size_t i)
 {
-    char name[64];
-    if (!run->asked.kernels) return 1;
-    for (const char *list = run->asked.kernels; list;) {
-        list = next_name(list, name, sizeof name);
-        if (strstr(kernel->name, name)) return 1;
-    }
-    return 0;
-}
-
-static int check_kernels(const struct run *run, struct rf_error *error)
-{
-    char name[64], known[512] = "";
-    for (const char *list = run->asked.kernels; list;) {
-        int found = 0;
-        list = next_name(list, name, sizeof name);
-        for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name; kernel++)
-            found |= name[0] && strstr(kernel->name, name);
-        if (found) continue;
-        for (const struct rf_roofline_kernel *kernel = rf_roofline_kernels; kernel->name;
-             kernel++) {
-            size_t n = strlen(known);
-            snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", kernel->name);
-        }
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "roofline: no kernel has \"%s\" in its name (known: %s)", name, known);
-    }
-    return 0;
-}
-
-static int check_numbers(struct run *run, struct rf_error *error)
-{
-    struct rf_roofline_request *asked = &run->asked;
-    if (!asked->n_shapes) {
-        asked->shapes = &default_shape;
-        asked->n_shapes = 1;
-    }
-    if (!asked->n_rows) {
-        asked->rows = default_rows;
-        asked->n_rows = sizeof default_rows / sizeof *default_rows;
-    }
-    if (asked->rounds == 0) asked->rounds = ROUNDS;
-    if (asked->rounds < 1 || asked->rounds > MOST_ROUNDS)
-        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rounds: not between 1 and %d",
-                       asked->rounds, MOST_ROUNDS);
-    for (size_t i = 0; i < asked->n_rows; i++)
-        if (asked->rows[i] < 1 || asked->rows[i] > MOST_ROWS)
-            return rf_fail(error, RF_ERR_ARGUMENT, "roofline: %d rows: not between 1 and %d",
-                           asked->rows[i], MOST_ROWS);
-    for (size_t i = 0; i < asked->n_shapes; i++) {
-        struct rf_roofline_shape shape = asked->shapes[i];
-        if (shape.m < 1 || shape.m > MOST_M || shape.k < 1 || shape.k > MOST_K ||
-            shape.k % RF_SUPERBLOCK)
-            return rf_fail(error, RF_ERR_ARGUMENT,
-                           "roofline: the shape %lldx%lld: M must be between 1 and %lld, K a "
-                           "multiple of %d up to %lld",
-                           (long long)shape.m, (long long)shape.k, (long long)MOST_M, RF_SUPERBLOCK,
-                           (long long)MOST_K);
-    }
-    return 0;
+    return rf_roofline_kernels[i].name;
 }
 
 static int cancelled(struct rf_error *error)
@@ -233,7 +162,7 @@ static int measure_tier(struct run *run, int32_t threads, int tier, struct rf_er
         const struct rf_roofline_kernel *kernel = rf_roofline_kernels;
         for (; kernel->name && !code; kernel++) {
             place.what.kernel = kernel;
-            if (kernel_is_wanted(run, kernel) && !(kernel->is_attention && i > 0))
+            if (rf_roofline_wants(&run->asked, kernel->name) && !(kernel->is_attention && i > 0))
                 code = measure_forms(run, &place, error);
         }
     }
@@ -266,8 +195,12 @@ int rf_cpu_roofline(int tier, const struct rf_roofline_request *request,
 {
     struct run run = {.asked = *request, .tier = tier, .to = callbacks};
     int code = take_tiers(&run, error);
-    if (!code) code = check_kernels(&run, error);
-    if (!code) code = check_numbers(&run, error);
+    if (!code) code = rf_roofline_check_kernels(request, kernel_name, error);
+    if (!run.asked.n_rows) {
+        run.asked.rows = default_rows;
+        run.asked.n_rows = sizeof default_rows / sizeof *default_rows;
+    }
+    if (!code) code = rf_roofline_check_numbers(&run.asked, error);
     if (!code) code = measure_all(&run, error);
     if (!code && !run.total)
         code = rf_fail(error, RF_ERR_ARGUMENT,

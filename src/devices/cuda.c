@@ -73,6 +73,15 @@ static int measure_read(const struct rf_backend_options *options, int32_t thread
     return code ? code : loaded()->measure_read(options, threads, allocator, speed, error);
 }
 
+static int roofline(const struct rf_backend_options *options,
+                    const struct rf_roofline_request *request,
+                    const struct rf_roofline_callbacks *callbacks,
+                    const struct rf_allocator *allocator, struct rf_error *error)
+{
+    int code = load(error);
+    return code ? code : loaded()->roofline(options, request, callbacks, allocator, error);
+}
+
 const struct rf_backend_kind rf_cuda_backend_kind = {
     .name = "cuda",
     .describe = describe,
@@ -81,4 +90,5 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .weight_format = weight_format,
     .kv_bytes = kv_bytes,
     .measure_read = measure_read,
+    .roofline = roofline,
 };

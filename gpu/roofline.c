@@ -1,0 +1,484 @@
+/* The roofline of a device: its ceilings, then linear layers and attention beside them. A round
+ * measures the ceilings and the kernel one after the other. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/median.h"
+#include "cpu/roofline_request.h"
+#include "gpu/cuda_backend.h"
+#include "microkernels/kernels.h"
+
+enum {
+    READ,
+    COPY,
+    PEAKS, /* enum gpu_peak from here on */
+    CEILINGS = PEAKS + GPU_PEAKS,
+    SAMPLES = 4096, /* of a ceiling that are kept */
+    /* Attention: the shape of Qwen2.5-1.5B, as on the processor. */
+    CONTEXT = 16384,
+    HEAD_DIM = 128,
+    HEADS = 12,
+    KV_HEADS = 2,
+    ATTENTION_ROWS = 16,
+    ATTENTION_CHUNKS = CONTEXT / GPU_CHUNK,
+    CACHE_LAUNCHES = 16, /* of a kernel whose data stay in the second cache */
+    MOST_TAKEN = 8
+};
+
+static const size_t POOL = (size_t)1 << 30;
+static const int32_t default_rows[] = {1, 4, 8, 16, 512};
+static const int32_t peak_loops[GPU_PEAKS] = {1024, 128, 1024, 2048}; /* about 0.1 ms */
+
+static const struct {
+    const char *key, *name;
+} ceiling_names[CEILINGS] = {[READ] = {"read", "reading memory"},
+                             [COPY] = {"copy", "copying memory, both ways"},
+                             [PEAKS + GPU_PEAK_BF16] = {"mma_bf16", "mma.sync, BF16"},
+                             [PEAKS + GPU_PEAK_WGMMA] = {"wgmma_bf16", "wgmma, BF16"},
+                             [PEAKS + GPU_PEAK_INT8] = {"mma_int8", "mma.sync, INT8"},
+                             [PEAKS + GPU_PEAK_DP4A] = {"dp4a", "dp4a"}};
+
+static const struct kernel {
+    const char *name;
+    int is_attention, format;
+    int in_16; /* rows; of attention: the cache is BF16 */
+} kernels[] = {
+#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, 0},
+#define A16(name, FORMAT, ...) {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, 1},
+    {"linear_bf16", 0, RF_FORMAT_BF16, 0},
+    /* clang-format off */
+    RF_EACH_PANEL_FORMAT(A8)
+    RF_EACH_PANEL_FORMAT(A16)
+    /* clang-format on */
+    {"attention_f16", 1, RF_FORMAT_BF16, 0},
+    {"attention_bf16", 1, RF_FORMAT_BF16, 1},
+    {NULL, 0, RF_FORMAT_BF16, 0},
+#undef A8
+#undef A16
+};
+
+struct ceiling {
+    double rates[SAMPLES];
+    size_t n;
+};
+
+struct bench {
+    const struct gpu_backend *backend;
+    struct rf_roofline_request asked; /* with defaults filled in */
+    const struct rf_roofline_callbacks *to;
+    struct ceiling ceilings[CEILINGS];
+    cudaEvent_t at[2];
+    char *pool; /* of random bits */
+    size_t pool_bytes, cache_bytes;
+    int has_wide;
+    uint64_t done, total; /* measurements */
+};
+
+/* A kernel with its data. */
+struct work {
+    const struct bench *bench;
+    const struct kernel *kernel;
+    int32_t m, k, rows;
+    int in_cache, launches;
+    size_t bytes; /* of a launch */
+    double operations;
+    struct gpu_linear linear;
+    struct gpu_attention attention;
+    struct gpu_rows out;
+    void *taken[MOST_TAKEN];
+    int n_taken;
+};
+
+static int cancelled(struct rf_error *error)
+{
+    return rf_fail(error, RF_ERR_CANCELLED, "roofline: cancelled");
+}
+
+/* ---- ceilings ---- */
+
+static cudaError_t run_ceiling(const struct bench *bench, int which, double *amount)
+{
+    cudaStream_t stream = bench->backend->stream;
+    size_t half = bench->pool_bytes / 2;
+    *amount = (double)bench->pool_bytes;
+    if (which == READ) return gpu_read(stream, bench->pool, bench->pool_bytes, (void *)bench->pool);
+    if (which == COPY)
+        return cudaMemcpyAsync(bench->pool + half, bench->pool, half, cudaMemcpyDeviceToDevice,
+                               stream);
+    return gpu_peak(stream, (enum gpu_peak)(which - PEAKS), peak_loops[which - PEAKS],
+                    (void *)bench->pool, amount);
+}
+
+static cudaError_t run_work(const struct work *work)
+{
+    const struct gpu_backend *backend = work->bench->backend;
+    const struct gpu_launch launch = {backend->stream, backend->overlap};
+    struct gpu_linear linear = work->linear;
+    struct gpu_attention attention = work->attention;
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; status == cudaSuccess && i < work->launches; i++) {
+        int at = work->in_cache ? 0 : i;
+        attention.layer = at;
+        linear.matrices[0].tiles = work->bench->pool + (size_t)at * work->bytes;
+        if (!work->kernel->is_attention)
+            status = gpu_linear(&launch, &linear);
+        else if ((status = gpu_attention(&launch, &attention)) == cudaSuccess)
+            status = gpu_merge(&launch, &attention, &work->out, work->rows);
+    }
+    return status;
+}
+
+/* Seconds of a ceiling's run, or of the work's if that is not NULL. */
+static cudaError_t time_run(const struct bench *bench, int which, const struct work *work,
+                            double *amount, double *seconds)
+{
+    float ms = 0;
+    cudaError_t status = cudaEventRecord(bench->at[0], bench->backend->stream);
+    if (status == cudaSuccess) status = work ? run_work(work) : run_ceiling(bench, which, amount);
+    if (status == cudaSuccess) status = cudaEventRecord(bench->at[1], bench->backend->stream);
+    if (status == cudaSuccess) status = cudaEventSynchronize(bench->at[1]);
+    if (status == cudaSuccess) status = cudaEventElapsedTime(&ms, bench->at[0], bench->at[1]);
+    *seconds = (double)ms * 1e-3;
+    return status;
+}
+
+static cudaError_t measure_ceiling(struct bench *bench, int which, double *rate)
+{
+    struct ceiling *ceiling = &bench->ceilings[which];
+    double amount = 0, seconds;
+    cudaError_t status = time_run(bench, which, NULL, &amount, &seconds);
+    *rate = seconds > 0 ? amount / seconds : 0;
+    if (status == cudaSuccess && ceiling->n < SAMPLES) ceiling->rates[ceiling->n++] = *rate;
+    return status;
+}
+
+static int report_ceilings(struct bench *bench, struct rf_error *error)
+{
+    for (int i = 0; i < CEILINGS; i++) {
+        struct ceiling *ceiling = &bench->ceilings[i];
+        struct rf_ceiling_report report = {.key = ceiling_names[i].key,
+                                           .name = ceiling_names[i].name,
+                                           .is_bandwidth = i < PEAKS,
+                                           .threads = 1};
+        if (!ceiling->n) continue; /* the device has no such instruction */
+        report.found.usual = rf_median(ceiling->rates, ceiling->n);
+        report.found.best = ceiling->rates[ceiling->n - 1];
+        if (bench->to->ceiling(bench->to->user, &report)) return cancelled(error);
+    }
+    return 0;
+}
+
+static int measure_ceilings(struct bench *bench, struct rf_error *error)
+{
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; i < CEILINGS; i++) {
+        double rate;
+        if (i == PEAKS + GPU_PEAK_WGMMA && !bench->has_wide) continue;
+        /* The first runs wake the device up. */
+        for (int n = 0; n < 2 * bench->asked.rounds && status == cudaSuccess; n++) {
+            status = measure_ceiling(bench, i, &rate);
+            if (n == bench->asked.rounds - 1) bench->ceilings[i].n = 0;
+        }
+    }
+    int code = gpu_check(status, "measuring", error);
+    return code ? code : report_ceilings(bench, error);
+}
+
+/* ---- kernels ---- */
+
+static void *take(struct work *work, size_t bytes, struct rf_error *error)
+{
+    const struct gpu_backend *backend = work->bench->backend;
+    void *memory = gpu_take(backend, bytes, "roofline", error);
+    if (!memory) return NULL;
+    work->taken[work->n_taken++] = memory;
+    gpu_fill(backend->stream, memory, bytes);
+    return memory;
+}
+
+static void work_free(struct work *work)
+{
+    for (int i = 0; i < work->n_taken; i++) gpu_give(work->bench->backend, work->taken[i]);
+}
+
+static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *error)
+{
+    size_t pairs = ((size_t)work->k + GPU_PAIR - 1) / GPU_PAIR, rows = (size_t)work->rows,
+           values = (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * pairs * GPU_PAIR,
+           scales = values / RF_BLOCK * 2 * sizeof(float);
+    *x = (struct gpu_rows){.width = work->k, .pairs = (int32_t)pairs};
+    if (work->kernel->format == RF_FORMAT_BF16) {
+        x->bf16 = take(work, values * sizeof *x->bf16, error);
+        if (work->bench->has_wide) x->arranged = take(work, gpu_arranged_bytes(rows, pairs), error);
+        return x->bf16 && (x->arranged || !work->bench->has_wide) ? 0 : RF_ERR_MEMORY;
+    }
+    x->codes = take(work, values, error);
+    x->scales = take(work, scales, error);
+    x->halves = take(work, scales, error);
+    if (work->kernel->in_16) x->low = take(work, values, error);
+    return x->codes && x->scales && x->halves && (x->low || !work->kernel->in_16) ? 0
+                                                                                  : RF_ERR_MEMORY;
+}
+
+static int linear_new(struct work *work, struct rf_error *error)
+{
+    struct gpu_linear *linear = &work->linear;
+    size_t tile = gpu_layout(work->kernel->format, (size_t)work->k).bytes, most;
+    most = (work->in_cache ? work->bench->cache_bytes : work->bench->pool_bytes) / tile;
+    if ((size_t)work->m > most * RF_PANEL_ROWS) work->m = (int32_t)(most * RF_PANEL_ROWS);
+    work->bytes = ((size_t)work->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS * tile;
+    work->operations = 2.0 * work->m * work->k * work->rows;
+    *linear = (struct gpu_linear){.format = work->kernel->format,
+                                  .n = work->rows,
+                                  .k = work->k,
+                                  .n_matrices = 1,
+                                  .parts = gpu_parts((size_t)work->m)};
+    int code = rows_new(work, &linear->x, error);
+    float *y = take(work, (size_t)work->m * (size_t)work->rows * sizeof *y, error);
+    linear->matrices[0] = (struct gpu_matrix){.y = y, .rows = work->m};
+    return y ? code : RF_ERR_MEMORY;
+}
+
+/* The rows' places, their tiles and the cache's blocks, in the device's memory. */
+static int attention_places(struct work *work, struct rf_error *error)
+{
+    const struct bench *bench = work->bench;
+    struct gpu_row rows[ATTENTION_ROWS];
+    struct gpu_tile tiles[ATTENTION_ROWS];
+    uint16_t *blocks[CONTEXT / GPU_KV_BLOCK];
+    size_t of_block = bench->pool_bytes / (CONTEXT / GPU_KV_BLOCK) / 16 * 16;
+    int32_t n = work->rows, n_tiles = 0;
+    for (int32_t i = 0; i < n; i++)
+        rows[i] = (struct gpu_row){.position = CONTEXT - n + i,
+                                   .slot = CONTEXT - n + i,
+                                   .first = CONTEXT - n,
+                                   .map = GPU_NO_MAP};
+    for (int32_t i = 0; i < n; i += GPU_TILE_ROWS)
+        tiles[n_tiles++] =
+            (struct gpu_tile){i, n - i < GPU_TILE_ROWS ? n - i : (int32_t)GPU_TILE_ROWS};
+    for (size_t b = 0; b < CONTEXT / GPU_KV_BLOCK; b++)
+        blocks[b] = (uint16_t *)(void *)(bench->pool + b * of_block);
+    const struct {
+        const void *from;
+        size_t bytes;
+    } parts[] = {{rows, (size_t)n * sizeof *rows},
+                 {tiles, (size_t)n_tiles * sizeof *tiles},
+                 {blocks, sizeof blocks}};
+    void *to[3];
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; i < 3 && status == cudaSuccess; i++) {
+        to[i] = take(work, parts[i].bytes, error);
+        if (!to[i]) return RF_ERR_MEMORY;
+        status = cudaMemcpyAsync(to[i], parts[i].from, parts[i].bytes, cudaMemcpyHostToDevice,
+                                 bench->backend->stream);
+    }
+    if (status == cudaSuccess) status = cudaStreamSynchronize(bench->backend->stream);
+    work->attention.pass = (struct gpu_pass){.rows = to[0], .tiles = to[1], .blocks = to[2]};
+    work->attention.n_tiles = n_tiles;
+    return gpu_check(status, "roofline", error);
+}
+
+static int attention_new(struct work *work, struct rf_error *error)
+{
+    size_t rows = (size_t)work->rows, width = (size_t)HEADS * HEAD_DIM;
+    int code = attention_places(work, error);
+    if (code) return code;
+    float *q = take(work, rows * width * sizeof *q, error);
+    float *partials =
+        take(work, rows * HEADS * ATTENTION_CHUNKS * (HEAD_DIM + 2) * sizeof *partials, error);
+    work->m = CONTEXT;
+    work->k = HEAD_DIM;
+    work->bytes = (size_t)CONTEXT * KV_HEADS * 2 * HEAD_DIM * sizeof(uint16_t);
+    work->operations = 4.0 * CONTEXT * HEADS * HEAD_DIM * work->rows;
+    work->out = (struct gpu_rows){.f32 = take(work, rows * width * sizeof(float), error),
+                                  .width = (int32_t)width,
+                                  .pairs = (int32_t)width / GPU_PAIR};
+    work->attention.heads = (struct gpu_heads){.n_head = HEADS,
+                                               .n_head_kv = KV_HEADS,
+                                               .dim = HEAD_DIM,
+                                               .padded = HEAD_DIM,
+                                               .is_bf16 = work->kernel->in_16};
+    work->attention.q = q;
+    work->attention.partials = partials;
+    work->attention.chunks = ATTENTION_CHUNKS;
+    work->attention.scale = 0.08838835f;
+    return q && partials && work->out.f32 ? 0 : RF_ERR_MEMORY;
+}
+
+/* The instruction that does a kernel's products. */
+static int peak_of(const struct work *work)
+{
+    const struct kernel *kernel = work->kernel;
+    enum gpu_peak peak = GPU_PEAK_INT8;
+    if (kernel->is_attention)
+        peak = GPU_PEAK_BF16;
+    else if (kernel->format == RF_FORMAT_BF16)
+        peak = work->rows > 64 && work->bench->has_wide ? GPU_PEAK_WGMMA : GPU_PEAK_BF16;
+    else if (work->rows == 1 && !kernel->in_16 && !gpu_has_small_groups(kernel->format))
+        peak = GPU_PEAK_DP4A;
+    return (int)PEAKS + (int)peak;
+}
+
+static int measure_rounds(struct bench *bench, const struct work *work,
+                          struct rf_roofline_result *result, struct rf_error *error)
+{
+    size_t rounds = (size_t)bench->asked.rounds;
+    double *values =
+        rf_malloc(bench->backend->base.allocator, rounds, 3 * sizeof *values, "roofline", error);
+    if (!values) return RF_ERR_MEMORY;
+    double *seconds = values, *of_read = values + rounds, *of_peak = of_read + rounds, read, peak;
+    double bytes = (double)work->bytes * work->launches,
+           operations = work->operations * work->launches;
+    int peak_at = peak_of(work);
+    cudaError_t status = run_work(work);
+    for (size_t i = 0; i < rounds && status == cudaSuccess; i++) {
+        status = measure_ceiling(bench, READ, &read);
+        if (status == cudaSuccess) status = measure_ceiling(bench, peak_at, &peak);
+        /* Reading memory has emptied the cache. */
+        if (status == cudaSuccess && work->in_cache) status = run_work(work);
+        if (status == cudaSuccess) status = time_run(bench, 0, work, NULL, &seconds[i]);
+        if (status != cudaSuccess) break;
+        of_read[i] = bytes / seconds[i] / read;
+        of_peak[i] = operations / seconds[i] / peak;
+    }
+    if (status == cudaSuccess) {
+        double usual = rf_median(seconds, rounds);
+        *result = (struct rf_roofline_result){.m = (size_t)work->m,
+                                              .k = (size_t)work->k,
+                                              .bytes_per_second = bytes / usual,
+                                              .operations_per_second = operations / usual,
+                                              .operations_per_byte = operations / bytes,
+                                              .of_read = rf_median(of_read, rounds),
+                                              .of_peak = rf_median(of_peak, rounds)};
+        result->compute_binds = work->in_cache || result->of_peak > result->of_read;
+    }
+    rf_free(bench->backend->base.allocator, values);
+    return gpu_check(status, work->kernel->name, error);
+}
+
+static int measure(struct bench *bench, const struct kernel *kernel,
+                   const struct rf_roofline_shape *shape, int32_t rows, int in_cache,
+                   struct rf_error *error)
+{
+    struct work work = {.bench = bench,
+                        .kernel = kernel,
+                        .m = (int32_t)shape->m,
+                        .k = (int32_t)shape->k,
+                        .rows = rows,
+                        .in_cache = in_cache};
+    struct rf_roofline_row row = {.kernel = kernel->name,
+                                  .tier = "cuda",
+                                  .form = "compiled",
+                                  .in_cache = in_cache,
+                                  .threads = 1,
+                                  .rows = rows};
+    if (bench->to->progress(bench->to->user, bench->done, bench->total)) return cancelled(error);
+    int code = kernel->is_attention ? attention_new(&work, error) : linear_new(&work, error);
+    work.launches = in_cache ? (int)CACHE_LAUNCHES : (int)(bench->pool_bytes / work.bytes);
+    row.ceiling = ceiling_names[peak_of(&work)].key;
+    if (!code) code = measure_rounds(bench, &work, &row.result, error);
+    work_free(&work);
+    bench->done++;
+    if (code) return code;
+    return bench->to->row(bench->to->user, &row) ? cancelled(error) : 0;
+}
+
+/* All kernels, or only their number. Shapes do not apply to attention. */
+static int measure_kernels(struct bench *bench, int counts, struct rf_error *error)
+{
+    const struct rf_roofline_request *asked = &bench->asked;
+    int code = 0;
+    for (size_t s = 0; s < asked->n_shapes; s++)
+        for (const struct kernel *kernel = kernels; kernel->name; kernel++) {
+            if (!rf_roofline_wants(asked, kernel->name) || (kernel->is_attention && s > 0))
+                continue;
+            for (size_t i = 0; i < asked->n_rows; i++) {
+                if (kernel->is_attention && asked->rows[i] > ATTENTION_ROWS) continue;
+                for (int in_cache = 0; in_cache < 2 && !code; in_cache++)
+                    if (counts)
+                        bench->total++;
+                    else
+                        code = measure(bench, kernel, &asked->shapes[s], asked->rows[i], in_cache,
+                                       error);
+            }
+        }
+    return code;
+}
+
+/* ---- all ---- */
+
+static const char *kernel_name(size_t i)
+{
+    return kernels[i].name;
+}
+
+static int check(struct bench *bench, struct rf_error *error)
+{
+    struct rf_roofline_request *asked = &bench->asked;
+    if (asked->tiers)
+        return rf_fail(error, RF_ERR_ARGUMENT, "roofline: CUDA devices have no tiers");
+    if (!asked->n_rows) {
+        asked->rows = default_rows;
+        asked->n_rows = sizeof default_rows / sizeof *default_rows;
+    }
+    int code = rf_roofline_check_kernels(asked, kernel_name, error);
+    if (!code) code = rf_roofline_check_numbers(asked, error);
+    if (!code) code = measure_kernels(bench, 1, error);
+    if (!code && !bench->total)
+        code = rf_fail(error, RF_ERR_ARGUMENT,
+                       "roofline: nothing to measure: attention takes at most %d rows",
+                       ATTENTION_ROWS);
+    return code;
+}
+
+static int bench_open(struct bench *bench, struct rf_error *error)
+{
+    struct cudaDeviceProp properties;
+    const struct gpu_backend *backend = bench->backend;
+    int code = gpu_check(cudaGetDeviceProperties(&properties, backend->device), "a device", error);
+    if (code) return code;
+    bench->has_wide = backend->has_wgmma;
+    bench->cache_bytes = (size_t)properties.l2CacheSize / 3;
+    size_t wanted = bench->asked.pool_bytes ? (size_t)bench->asked.pool_bytes : POOL,
+           least = (size_t)4 * (size_t)properties.l2CacheSize;
+    bench->pool_bytes = (wanted > least ? wanted : least) & ~(size_t)4095;
+    bench->pool = gpu_take(backend, bench->pool_bytes, "roofline", error);
+    if (!bench->pool) return RF_ERR_MEMORY;
+    for (int i = 0; !code && i < 2; i++)
+        code = gpu_check(cudaEventCreate(&bench->at[i]), "an event", error);
+    return code ? code
+                : gpu_check(gpu_fill(backend->stream, bench->pool, bench->pool_bytes), "roofline",
+                            error);
+}
+
+static void bench_close(struct bench *bench)
+{
+    gpu_give(bench->backend, bench->pool);
+    for (int i = 0; i < 2; i++)
+        if (bench->at[i]) cudaEventDestroy(bench->at[i]);
+}
+
+int gpu_roofline(const struct rf_backend_options *options,
+                 const struct rf_roofline_request *request,
+                 const struct rf_roofline_callbacks *callbacks,
+                 const struct rf_allocator *allocator, struct rf_error *error)
+{
+    struct rf_backend *base;
+    struct bench *bench = rf_calloc(allocator, 1, sizeof *bench, "roofline", error);
+    if (!bench) return RF_ERR_MEMORY;
+    bench->asked = *request;
+    bench->to = callbacks;
+    int code = check(bench, error);
+    if (!code) code = gpu_open(&base, options, allocator, error);
+    if (!code) {
+        bench->backend = gpu_backend_of(base);
+        code = bench_open(bench, error);
+        if (!code) code = measure_ceilings(bench, error);
+        if (!code) code = measure_kernels(bench, 0, error);
+        if (!code) code = report_ceilings(bench, error);
+        bench_close(bench);
+        base->ops->free(base);
+    }
+    rf_free(allocator, bench);
+    return code;
+}
