@@ -464,7 +464,8 @@ static void check_choice(int32_t n, int32_t n_expert, int32_t used, int norm)
         }
     }
     for (size_t g = 0; g < n_groups; g++)
-        wrong += groups[g].n > gpu_group_rows(n) || groups[g].first % GPU_ROW_GROUP;
+        wrong +=
+            groups[g].n > gpu_group_rows(n) || (groups[g].n > 0 && groups[g].first % GPU_ROW_GROUP);
     for (size_t i = 0; i < rows; i++) choices -= sources[i] >= 0;
     CHECK_MSG(wrong == 0 && choices == 0 && grouped == (size_t)(n * used),
               "%d of %d experts for %d rows: %zu wrong, %zu without a row, %zu in a group", used,
