@@ -213,7 +213,7 @@ struct made {
 };
 
 static void add_tensor(struct made *made, int32_t layer, const char *name, enum rf_dtype dtype,
-                       int64_t ne0, int64_t ne1)
+                       int64_t ne0, int64_t ne1, int64_t ne2)
 {
     struct rf_tensor *tensor = &made->tensors[made->source.n_tensors];
     char *full = made->names[made->source.n_tensors++];
@@ -221,12 +221,28 @@ static void add_tensor(struct made *made, int32_t layer, const char *name, enum 
         snprintf(full, sizeof *made->names, "blk.%d.%s", layer, name);
     else
         snprintf(full, sizeof *made->names, "%s", name);
-    *tensor = (struct rf_tensor){
-        .name = full, .dtype = dtype, .n_dims = ne1 > 1 ? 2 : 1, .ne = {ne0, ne1, 1, 1}};
-    tensor->bytes = rf_dtype_bytes(dtype, (size_t)(ne0 * ne1));
+    *tensor = (struct rf_tensor){.name = full,
+                                 .dtype = dtype,
+                                 .n_dims = ne2 > 1   ? 3
+                                           : ne1 > 1 ? 2
+                                                     : 1,
+                                 .ne = {ne0, ne1, ne2, 1}};
+    tensor->bytes = rf_dtype_bytes(dtype, (size_t)(ne0 * ne1 * ne2));
     size_t room = rf_dtype_bytes(dtype, (size_t)(ne0 > 8192 ? ne0 : 8192) *
                                             (size_t)made->source.params.n_vocab);
-    tensor->data = noise_of(dtype, ne1 > 1 ? room : 1 << 22);
+    tensor->data = noise_of(dtype, dtype == RF_F32 ? 1 << 22 : room);
+}
+
+/* What a model's tensors are of. */
+struct types {
+    enum rf_dtype matrices, experts;
+};
+
+static enum rf_dtype type_of(const struct types *types, enum rf_weight_role role)
+{
+    if (role == RF_WEIGHT_VECTOR) return RF_F32;
+    if (role == RF_WEIGHT_ROUTER) return RF_BF16;
+    return role == RF_WEIGHT_EXPERTS ? types->experts : types->matrices;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -234,31 +250,24 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const struct rf_tensor *)a)->name, ((const struct rf_tensor *)b)->name);
 }
 
-static void make_source(struct made *made, const struct rf_params *params, enum rf_dtype dtype)
+static void make_source(struct made *made, const struct rf_params *params,
+                        const struct types *types)
 {
     memset(made, 0, sizeof *made);
     made->source.params = *params;
     made->source.name = "made up";
     made->source.tensors = made->tensors;
     const struct rf_params *p = &made->source.params;
-    int64_t n_q = p->n_head * p->head_dim, n_kv = p->n_head_kv * p->head_dim;
-    for (int32_t l = 0; l < p->n_layer; l++) {
-        add_tensor(made, l, "attn_norm.weight", RF_F32, p->n_embd, 1);
-        add_tensor(made, l, "attn_q.weight", dtype, p->n_embd, n_q);
-        add_tensor(made, l, "attn_k.weight", dtype, p->n_embd, n_kv);
-        add_tensor(made, l, "attn_v.weight", dtype, p->n_embd, n_kv);
-        add_tensor(made, l, "attn_q.bias", RF_F32, n_q, 1);
-        add_tensor(made, l, "attn_k.bias", RF_F32, n_kv, 1);
-        add_tensor(made, l, "attn_v.bias", RF_F32, n_kv, 1);
-        add_tensor(made, l, "attn_output.weight", dtype, n_q, p->n_embd);
-        add_tensor(made, l, "ffn_norm.weight", RF_F32, p->n_embd, 1);
-        add_tensor(made, l, "ffn_gate.weight", dtype, p->n_embd, p->n_ff);
-        add_tensor(made, l, "ffn_up.weight", dtype, p->n_embd, p->n_ff);
-        add_tensor(made, l, "ffn_down.weight", dtype, p->n_ff, p->n_embd);
+    int32_t l = -1;
+#define ADD(field, gguf, hf, role, ne0, ne1, condition)                       \
+    if (condition)                                                            \
+        add_tensor(made, l, gguf, type_of(types, RF_WEIGHT_##role), ne0, ne1, \
+                   RF_WEIGHT_##role == RF_WEIGHT_EXPERTS ? p->n_expert : 1);
+    RF_EACH_MODEL_TENSOR(ADD)
+    for (l = 0; l < p->n_layer; l++) {
+        RF_EACH_LAYER_TENSOR(ADD)
     }
-    add_tensor(made, -1, "token_embd.weight", dtype, p->n_embd, p->n_vocab);
-    add_tensor(made, -1, "output_norm.weight", RF_F32, p->n_embd, 1);
-    if (!p->tied_output) add_tensor(made, -1, "output.weight", dtype, p->n_embd, p->n_vocab);
+#undef ADD
     qsort(made->tensors, (size_t)made->source.n_tensors, sizeof *made->tensors, compare_names);
 }
 
@@ -296,7 +305,8 @@ static void fill(struct rf_view *view, struct rf_cache *cache, int32_t at)
     MUST(rf_view_run(view, &pass, &error));
 }
 
-static void measure_model(const char *name, const struct rf_params *params, enum rf_dtype dtype)
+static void measure_model(const char *name, const struct rf_params *params, enum rf_dtype matrices,
+                          enum rf_dtype experts)
 {
     static struct made made;
     static const int32_t rows[] = {1, 2, 4, 8, 16, 64, 512}, contexts[] = {1024, 4096, 32768};
@@ -308,7 +318,8 @@ static void measure_model(const char *name, const struct rf_params *params, enum
     struct rf_view *view;
     struct rf_cache *cache;
     struct rf_weight_cost cost;
-    make_source(&made, params, dtype);
+    const struct types types = {matrices, experts};
+    make_source(&made, params, &types);
     double begin = rf_clock_seconds();
     MUST(rf_cuda_backend_kind.open(&backend, &first, &rf_system_allocator, &error));
     MUST(backend->ops->queue_new(&queue, backend, &no_choice, NULL, &error));
@@ -345,6 +356,45 @@ static void measure_model(const char *name, const struct rf_params *params, enum
     backend->ops->free(backend);
 }
 
+/* The shapes of Qwen3-30B-A3B and of gpt-oss-20b. */
+static void measure_experts(const struct rf_params *of_qwen2)
+{
+    static uint8_t flags[24];
+    struct rf_params params = *of_qwen2;
+    params.arch = RF_ARCH_QWEN3MOE;
+    params.arch_name = "qwen3moe";
+    params.n_layer = 48;
+    params.n_embd = 2048;
+    params.n_head = 32;
+    params.n_head_kv = 4;
+    params.n_ff = 768;
+    params.n_expert = 128;
+    params.n_expert_used = 8;
+    params.expert_norm = 1;
+    params.qkv_bias = 0;
+    params.qk_norm = 1;
+    params.tied_output = 0;
+    measure_model("30B-A3B, Q4_K", &params, RF_Q4_K, RF_Q4_K);
+    params.arch = RF_ARCH_GPT_OSS;
+    params.arch_name = "gpt-oss";
+    params.n_layer = 24;
+    params.n_embd = params.n_ff = 2880;
+    params.n_head = 64;
+    params.n_head_kv = 8;
+    params.head_dim = params.rope_dim = 64;
+    params.n_vocab = 201088;
+    params.n_expert = 32;
+    params.n_expert_used = 4;
+    params.qk_norm = 0;
+    params.qkv_bias = params.o_bias = params.expert_bias = params.attn_sinks = 1;
+    params.gate_alpha = 1.702f;
+    params.gate_limit = 7;
+    params.window = 128;
+    params.layer_flags = flags;
+    for (int l = 0; l < 24; l += 2) flags[l] = RF_LAYER_WINDOW;
+    measure_model("gpt-oss-20b, BF16 and MXFP4", &params, RF_BF16, RF_MXFP4);
+}
+
 int main(int argc, char **argv)
 {
     static const int32_t shapes[][2] = {{8192, 8192}, {3584, 3584},  {37888, 3584}, {3584, 18944},
@@ -367,7 +417,8 @@ int main(int argc, char **argv)
                                .rope_magnitude = 1.0f,
                                .tied_output = 1,
                                .qkv_bias = 1};
-    int only_models = argc > 1 && strcmp(argv[1], "models") == 0;
+    int only_experts = argc > 1 && strcmp(argv[1], "experts") == 0,
+        only_models = only_experts || (argc > 1 && strcmp(argv[1], "models") == 0);
     MUST_RUN(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     measure_memory();
     for (size_t s = 0; !only_models && s < sizeof shapes / sizeof *shapes; s++) {
@@ -376,15 +427,17 @@ int main(int argc, char **argv)
     }
     for (int f = RF_FORMAT_MXFP4; !only_models && f < RF_FORMAT_COUNT; f++)
         if (f != RF_FORMAT_Q4_K) measure_linear(f, 8192, 8192);
-    measure_model("1.5B, BF16", &params, RF_BF16);
-    measure_model("1.5B, Q4_K", &params, RF_Q4_K);
+    measure_experts(&params);
+    if (only_experts) return 0;
+    measure_model("1.5B, BF16", &params, RF_BF16, RF_BF16);
+    measure_model("1.5B, Q4_K", &params, RF_Q4_K, RF_Q4_K);
     params.n_embd = 3584;
     params.n_head = 28;
     params.n_head_kv = 4;
     params.n_ff = 18944;
     params.n_vocab = 152064;
     params.tied_output = 0;
-    measure_model("7B, Q4_K", &params, RF_Q4_K);
-    measure_model("7B, BF16", &params, RF_BF16);
+    measure_model("7B, Q4_K", &params, RF_Q4_K, RF_Q4_K);
+    measure_model("7B, BF16", &params, RF_BF16, RF_BF16);
     return 0;
 }
