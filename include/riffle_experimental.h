@@ -117,7 +117,7 @@ typedef struct riffle_roofline_options {
     uint64_t pool_bytes;
     riffle_progress_fn progress;
     void *progress_user;
-    const char *device; /* "cuda" or "cuda:N"; NULL: the processor */
+    const char *device; /* "cuda", "cuda:N" or "auto"; NULL: the processor */
     uint64_t reserved[7];
 } riffle_roofline_options;
 

@@ -64,9 +64,17 @@ static int is_kind(const char *name, const struct rf_backend_kind *kind, int32_t
 int rf_api_named_device(const char *name, const struct rf_backend_kind **kind, int32_t *index,
                         struct rf_error *error)
 {
-    for (size_t k = 0; rf_backend_kinds[k]; k++)
-        if (is_kind(name, *kind = rf_backend_kinds[k], index) && (k > 0 || !strchr(name, ':')))
-            return 0;
+    const struct rf_backend_options first = {0};
+    int is_auto = strcmp(name, "auto") == 0;
+    for (size_t k = is_auto ? 1 : 0; rf_backend_kinds[k]; k++) {
+        struct rf_error ignored;
+        *kind = rf_backend_kinds[k];
+        *index = 0;
+        if (is_auto && !(*kind)->describe(&first, NULL, &ignored)) return 0;
+        if (is_kind(name, *kind, index) && (k > 0 || !strchr(name, ':'))) return 0;
+    }
+    *kind = rf_backend_kinds[0];
+    if (is_auto) return 0;
     return rf_fail(error, RF_ERR_ARGUMENT, "device \"%s\": known are auto, cpu, cuda and cuda:N",
                    name);
 }

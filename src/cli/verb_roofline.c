@@ -151,8 +151,11 @@ static int take_device(void *user, const riffle_device *device)
 {
     struct device_origin *wanted = user;
     size_t length = strlen(wanted->name); /* "cuda" is "cuda:0" */
-    if (strncmp(device->name, wanted->name, length) != 0) return 0;
-    if (device->name[length] && strcmp(device->name + length, ":0") != 0) return 0;
+    int is_auto = strcmp(wanted->name, "auto") == 0;
+    if (device->problem[0] || strcmp(device->name, "cpu") == 0) return 0;
+    if (!is_auto && (strncmp(device->name, wanted->name, length) != 0 ||
+                     (device->name[length] && strcmp(device->name + length, ":0") != 0)))
+        return 0;
     snprintf(wanted->origin->model, sizeof wanted->origin->model, "%s", device->description);
     snprintf(wanted->origin->machine.cpu, sizeof wanted->origin->machine.cpu, "cuda");
     snprintf(wanted->origin->machine.cpu_best, sizeof wanted->origin->machine.cpu_best, "cuda");
@@ -171,7 +174,7 @@ static int measure(const struct cli_options *options, riffle_roofline_options *a
     int status = origin_take(&roofline->origin, options->threads);
     if (status != CLI_OK) return status;
     if (!options->threads) roofline->origin.threads = roofline->origin.machine.cores;
-    if (options->device && strcmp(options->device, "cpu") != 0) {
+    if (options->device) {
         struct device_origin device = {options->device, &roofline->origin};
         riffle_devices(take_device, &device);
     }
