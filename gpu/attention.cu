@@ -11,8 +11,8 @@ enum {
     POSITIONS = 16, // of a warp
     WARPS = GPU_CHUNK / POSITIONS,
     THREADS = WARPS * WARP,
-    QUERIES = 16, // of a round
-    SLICES = 16   // of the chunks that a row sees
+    QUERIES = GPU_QUERIES, // of a round
+    SLICES = 16            // of the chunks that a row sees
 };
 
 // ---- chunks ----

@@ -20,10 +20,11 @@ extern "C" {
 enum {
     GPU_PARTS = 8,       /* of k: warps of a block */
     GPU_MORE_PARTS = 16, /* of matrices with few rows, so that all processors have enough to load */
-    GPU_FEW_ROWS = 2048,
+    GPU_FEW_ROWS = 4096,
     GPU_PAIR = 64,      /* values of k that lie together: a pair of blocks */
     GPU_CHUNK = 128,    /* positions of attention */
     GPU_TILE_ROWS = 8,  /* rows that attention takes together */
+    GPU_QUERIES = 16,   /* of these rows that it takes at a time */
     GPU_MATRICES = 3,   /* of one launch */
     GPU_SPLITS = 64,    /* parts of a row of logits */
     GPU_BEST = 8,       /* RF_MAX_BEST */
@@ -203,15 +204,19 @@ struct gpu_group {
  * width and number of parts. */
 struct gpu_linear {
     int32_t format, n, k, n_matrices, accumulate;
-    int32_t parts; /* gpu_parts of the matrices; of experts GPU_PARTS */
+    int32_t parts; /* gpu_parts of all rows of the layer; of experts GPU_PARTS */
     struct gpu_matrix matrices[GPU_MATRICES];
     struct gpu_rows x;
     /* Experts: [n_groups] in the device's memory, of up to gpu_group_rows(n) rows each; a group of
      * none is left out. NULL: all rows take the same matrices. */
     const struct gpu_group *groups;
     int32_t n_groups;
+    int32_t gates; /* silu(y) of the first matrix times y of the second goes to `gated`, and neither
+                      goes to its y: gpu_can_gate */
+    struct gpu_rows gated;
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
+int gpu_can_gate(const struct gpu_linear *args);
 /* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. Where gpu_has_wide says so: on a
  * device of compute capability 9.0, if the kernels were built for 90a. */
 int gpu_has_wide(int major, int minor);
@@ -220,7 +225,7 @@ int gpu_has_small_groups(int format);
 cudaError_t gpu_linear_wide(const struct gpu_launch *launch, const struct gpu_linear *args);
 size_t gpu_arranged_bytes(size_t rows, size_t pairs);
 
-/* The parts of k, which the matrix alone decides. */
+/* The parts of k, which all rows of a layer's matrices decide together. */
 static inline int gpu_parts(size_t rows)
 {
     return rows <= GPU_FEW_ROWS ? GPU_MORE_PARTS : GPU_PARTS;

@@ -48,6 +48,11 @@ template <typename T> __device__ inline T warp_sum(T x)
     return x;
 }
 
+__device__ inline float silu(float x)
+{
+    return x / (1.0f + expf(-x));
+}
+
 __device__ inline uint16_t bf16_bits(float x)
 {
     return __bfloat16_as_ushort(__float2bfloat16_rn(x));

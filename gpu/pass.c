@@ -7,7 +7,8 @@
 
 enum {
     GRAPH_ROWS = RF_TREE_ROWS, /* of a pass whose launches are worth recording */
-    FEWEST_CHUNKS = 2
+    FEWEST_CHUNKS = 2,
+    FEW_BLOCKS = 128 /* of attention */
 };
 
 static const size_t MOST_PARTIALS = (size_t)64 << 20; /* floats */
@@ -81,10 +82,24 @@ static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t
     }
 }
 
-/* Rows of a tree differ in what they see, so each is a tile. */
+/* Rows of a tile at most. Rows of a tree differ in what they see, so each is a tile. Larger tiles
+ * read the cache less often, but a block of threads takes the queries of a KV head GPU_QUERIES at a
+ * time, so where blocks are few, tiles are small. */
+static int32_t tile_rows(const struct gpu_view *view, const struct rf_rows *rows)
+{
+    const struct rf_params *params = view->params;
+    int32_t group = params->n_head / params->n_head_kv,
+            chunks = (rows->first_pos + rows->n - 1) / GPU_CHUNK + 1,
+            tiles = (rows->n + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
+    if (rows->parents) return 1;
+    if (chunks * params->n_head_kv * tiles >= FEW_BLOCKS) return GPU_TILE_ROWS;
+    int32_t fit = GPU_QUERIES / group;
+    return fit < 1 ? 1 : fit < GPU_TILE_ROWS ? fit : GPU_TILE_ROWS;
+}
+
 static void take_tiles(struct gpu_view *view, const struct rf_rows *rows)
 {
-    int32_t most = rows->parents ? 1 : GPU_TILE_ROWS;
+    int32_t most = tile_rows(view, rows);
     for (int32_t i = 0; i < rows->n; i += most)
         host_tiles(view)[view->n_tiles++] =
             (struct gpu_tile){view->n_rows + i, rows->n - i < most ? rows->n - i : most};
@@ -234,39 +249,49 @@ static const float *gain_of(const struct rf_weight *weight)
     return weight ? weight->data : NULL;
 }
 
-static int parts_of(const struct rf_weight *weight)
+static int32_t parts_of(const struct rf_op *op)
 {
-    return weight->n_experts ? (int)GPU_PARTS : gpu_parts(weight->rows);
+    size_t rows = 0;
+    for (int32_t l = 0; l < op->n; l++) rows += op->weight[l]->rows;
+    return op->kind == RF_OP_EXPERT_LINEAR ? (int32_t)GPU_PARTS : gpu_parts(rows);
 }
 
-/* The matrices of one format and number of parts after the other. */
+/* A linear layer's matrices of the format of matrix `first`, times n rows. */
+static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_op *op,
+                                   int32_t first, int32_t n)
+{
+    int by_expert = op->kind == RF_OP_EXPERT_LINEAR;
+    struct gpu_linear args = {.format = op->weight[first]->format,
+                              .n = n,
+                              .k = (int32_t)op->weight[first]->columns,
+                              .accumulate = op->accumulate,
+                              .parts = parts_of(op),
+                              .x = view->slots[op->in[0]],
+                              .groups = by_expert ? view->experts.groups : NULL,
+                              .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
+    for (int32_t l = first; l < op->n; l++) {
+        const struct rf_weight *weight = op->weight[l];
+        if (weight->format != args.format) continue;
+        args.matrices[args.n_matrices++] =
+            (struct gpu_matrix){.tiles = weight->data,
+                                .bias = gain_of(op->bias[l]),
+                                .y = view->slots[op->out[l]].f32,
+                                .rows = (int32_t)weight->rows,
+                                .of_expert = gpu_matrix_bytes(weight)};
+    }
+    return args;
+}
+
+/* The matrices of one format after the other. */
 static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
                           const struct rf_op *op, int32_t n)
 {
-    int by_expert = op->kind == RF_OP_EXPERT_LINEAR;
-    int done[RF_OP_INPUTS] = {0};
     cudaError_t status = cudaSuccess;
-    for (int32_t first = 0; status == cudaSuccess && first < op->n; first++) {
-        if (done[first]) continue;
-        struct gpu_linear args = {.format = op->weight[first]->format,
-                                  .n = n,
-                                  .k = (int32_t)op->weight[first]->columns,
-                                  .accumulate = op->accumulate,
-                                  .parts = parts_of(op->weight[first]),
-                                  .x = view->slots[op->in[0]],
-                                  .groups = by_expert ? view->experts.groups : NULL,
-                                  .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
-        for (int32_t l = first; l < op->n; l++) {
-            const struct rf_weight *weight = op->weight[l];
-            if (weight->format != args.format || parts_of(weight) != args.parts) continue;
-            args.matrices[args.n_matrices++] =
-                (struct gpu_matrix){.tiles = weight->data,
-                                    .bias = gain_of(op->bias[l]),
-                                    .y = view->slots[op->out[l]].f32,
-                                    .rows = (int32_t)weight->rows,
-                                    .of_expert = gpu_matrix_bytes(weight)};
-            done[l] = 1;
-        }
+    for (int32_t l = 0; status == cudaSuccess && l < op->n; l++) {
+        int is_done = 0;
+        for (int32_t i = 0; i < l; i++) is_done |= op->weight[i]->format == op->weight[l]->format;
+        if (is_done) continue;
+        const struct gpu_linear args = linear_of(view, op, l, n);
         status = gpu_linear(launch, &args);
     }
     return status;
@@ -429,6 +454,21 @@ static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *
     return status;
 }
 
+/* The linear layers of op[0] with the gate of op[1]; 0 in *done where that takes two launches. */
+static cudaError_t linear_gate(const struct gpu_view *view, const struct gpu_launch *launch,
+                               const struct rf_op *op, int *done)
+{
+    *done = 0;
+    if (op->kind != RF_OP_LINEAR || op->n != 2 || op[1].kind != RF_OP_SILU_GATE || op[1].cap > 0 ||
+        op[1].in[0] != op->out[0] || op[1].in[1] != op->out[1])
+        return cudaSuccess;
+    struct gpu_linear args = linear_of(view, op, 0, view->n_rows);
+    args.gates = 1;
+    args.gated = view->slots[op[1].out[0]];
+    *done = gpu_can_gate(&args);
+    return *done ? gpu_linear(launch, &args) : cudaSuccess;
+}
+
 /* All launches of a pass; *cancelled where it was stopped between them. */
 static cudaError_t launch_all(const struct gpu_view *view, const struct gpu_launch *launch,
                               int *cancelled)
@@ -440,7 +480,12 @@ static cudaError_t launch_all(const struct gpu_view *view, const struct gpu_laun
         const struct rf_op *op = &program->body[o];
         *cancelled = op->may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
         if (*cancelled) return status;
-        status = perform(view, launch, op, NULL, view->n_rows);
+        int done = 0;
+        if (o + 1 < program->n_body) status = linear_gate(view, launch, op, &done);
+        if (done)
+            o++;
+        else if (status == cudaSuccess)
+            status = perform(view, launch, op, NULL, view->n_rows);
     }
     return status == cudaSuccess ? answer(view, launch) : status;
 }

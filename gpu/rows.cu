@@ -85,7 +85,7 @@ static __device__ float gated(const struct gpu_gate &args, float g, float u)
         u = fmaxf(-args.cap, fminf(u, args.cap)) + 1.0f;
         return g / (1.0f + expf(-args.scale * g)) * u;
     }
-    return g / (1.0f + expf(-g)) * u;
+    return silu(g) * u;
 }
 
 // A warp for 32 values of a row.

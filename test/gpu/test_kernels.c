@@ -491,6 +491,62 @@ static void check_experts(void)
     }
 }
 
+/* ---- a gate behind two matrices ---- */
+
+/* n rows through both layers and the gate of their results, in one launch or in two. */
+static void run_gate(const struct layer *layers, int32_t n, int joined, void *gated, size_t bytes)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    int32_t m = (int32_t)layers->m, k = (int32_t)layers->k;
+    size_t x_bytes = 2 * GPU_ROW_GROUP * layers->k * 2;
+    uint16_t *x = host_memory(x_bytes);
+    for (size_t i = 0; i < x_bytes / 2; i++) x[i] = rf_f32_to_bf16(layers->x[i]);
+    float *y = device_memory(NULL, (size_t)n * 2 * layers->m * sizeof *y);
+    struct gpu_linear args = {
+        .format = layers->format,
+        .n = n,
+        .k = k,
+        .n_matrices = 2,
+        .parts = gpu_parts(2 * layers->m),
+        .matrices = {{layers[0].tiles, device_memory(layers->bias, layers->m * 4), y, m, 0},
+                     {layers[1].tiles, NULL, y + (size_t)n * layers->m, m, 0}},
+        .x = {.bf16 = device_memory(x, x_bytes), .width = k, .pairs = k / 64},
+        .gates = joined,
+        .gated = {.bf16 = device_memory(NULL, bytes), .width = m, .pairs = m / 64}};
+    const struct gpu_gate gate = {.gate = y, .up = y + (size_t)n * layers->m};
+    CHECK(gpu_can_gate(&args));
+    MUST_RUN(cudaMemset(args.gated.bf16, 0, bytes));
+    MUST_RUN(gpu_linear(&launch, &args));
+    if (!joined) MUST_RUN(gpu_gate(&launch, &args.gated, &gate, n));
+    MUST_RUN(cudaMemcpy(gated, args.gated.bf16, bytes, cudaMemcpyDeviceToHost));
+    MUST_RUN(cudaFree((void *)args.matrices[0].bias));
+    MUST_RUN(cudaFree(args.x.bf16));
+    MUST_RUN(cudaFree(args.gated.bf16));
+    MUST_RUN(cudaFree(y));
+    free(x);
+}
+
+static void check_gate(void)
+{
+    static const int32_t rows[] = {1, 7, 8, 9, 16};
+    enum { M = GPU_FEW_ROWS / 2 + 64, K = 320 };
+    struct layer layers[2];
+    for (int l = 0; l < 2; l++) layer_new(&layers[l], RF_FORMAT_BF16, M, K);
+    size_t bytes = 2 * GPU_ROW_GROUP * M * sizeof(uint16_t);
+    uint16_t *apart = host_memory(bytes), *joined = host_memory(bytes);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        size_t nonzero = 0;
+        run_gate(layers, rows[r], 0, apart, bytes);
+        run_gate(layers, rows[r], 1, joined, bytes);
+        for (size_t i = 0; i < bytes / 2; i++) nonzero += apart[i] != 0;
+        CHECK(nonzero > (size_t)rows[r] * M / 2);
+        CHECK_MSG(memcmp(apart, joined, bytes) == 0, "a gate of %d rows has other bits", rows[r]);
+    }
+    free(apart);
+    free(joined);
+    for (int l = 0; l < 2; l++) layer_free(&layers[l]);
+}
+
 int main(void)
 {
     static const size_t shapes[][2] = {{16, 256}, {7, 256}, {61, 512}, {129, 1536}, {100, 4864}};
@@ -513,6 +569,10 @@ int main(void)
     check_layer(RF_FORMAT_BF16, 0, GPU_FEW_ROWS + 20, 192);
     check_layer(RF_FORMAT_Q4_K, 0, GPU_FEW_ROWS + 20, 768);
     check_layer(RF_FORMAT_Q8_0, 0, GPU_FEW_ROWS + 20, 544);
+    check_layer(RF_FORMAT_BF16, 0, 3100, 544);
+    check_layer(RF_FORMAT_Q4_K, 0, 8200, 512);
+    check_layer(RF_FORMAT_MXFP4, 0, 8192, 544);
     check_experts();
+    check_gate();
     return check_result();
 }

@@ -1,0 +1,287 @@
+// What linear layers share: parts of k, weights on their way, launches.
+#ifndef RF_GPU_LINEAR_CUH
+#define RF_GPU_LINEAR_CUH
+
+#include "gpu/formats.cuh"
+
+static constexpr int BARRIER_BYTES = 1024; // at the beginning of shared memory
+
+// The tile and the rows [first, end) of x that a block of threads works on.
+struct place {
+    const struct gpu_matrix *matrix;
+    const char *tiles; // of the matrix, or of one expert
+    const float *bias;
+    int tile, first, end;
+};
+
+// What a layer is beside plain: each group of rows has an expert's matrices; two tiles of a block
+// of threads are of the gate and of up.
+enum linear_kind { PLAIN, EXPERTS, GATES };
+
+template <int TILES, int COLUMNS, enum linear_kind KIND>
+__device__ inline struct place find_place(const struct gpu_linear &args)
+{
+    int block = blockIdx.x, m = 0;
+    for (; m < args.n_matrices - 1; m++) {
+        int blocks = (args.matrices[m].rows + 16 * TILES - 1) / (16 * TILES);
+        if (block < blocks) break;
+        block -= blocks;
+    }
+    const struct gpu_matrix &matrix = args.matrices[m];
+    const char *tiles = (const char *)matrix.tiles;
+    if constexpr (KIND != EXPERTS)
+        return {&matrix, tiles, matrix.bias, block * TILES, (int)blockIdx.y * 8 * COLUMNS, args.n};
+    wait_for_previous(); // the experts were not chosen before
+    const struct gpu_group group = args.groups[blockIdx.y];
+    return {&matrix,
+            tiles + group.expert * matrix.of_expert,
+            matrix.bias ? matrix.bias + (size_t)group.expert * matrix.rows : NULL,
+            block * TILES,
+            group.first,
+            group.first + group.n};
+}
+
+// The part of `n` steps that this warp takes.
+template <int PARTS> __device__ inline void take_part(int n, int *begin, int *end)
+{
+    int each = (n + PARTS - 1) / PARTS, part = threadIdx.x / WARP;
+    *begin = min(n, part * each);
+    *end = min(n, *begin + each);
+}
+
+// Gathers the sums of all parts: [PARTS][8 * COLUMNS][16 * TILES + 4]. Of a lane's four, the first
+// two belong to weight row g and the columns 2t and 2t + 1, the others to row g + 8.
+template <int PARTS, int TILES, int COLUMNS>
+__device__ inline void put_sums(float *sums, float acc[TILES][COLUMNS][4])
+{
+    constexpr int STRIDE = 16 * TILES + 4, SIZE = 8 * COLUMNS * STRIDE;
+    int part = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+    __syncthreads(); // the weights were there
+    for (int m = 0; m < TILES; m++)
+        for (int c = 0; c < COLUMNS; c++)
+            for (int i = 0; i < 4; i++)
+                sums[part * SIZE + (8 * c + 2 * t + i % 2) * STRIDE + 16 * m + g + i / 2 * 8] =
+                    acc[m][c][i];
+    __syncthreads();
+}
+
+// The sum of the parts' sums at `of`, SIZE apart, in their order.
+template <int PARTS, int SIZE> __device__ inline float sum_parts(const float *of)
+{
+    float sum = of[0];
+    for (int p = 1; p < PARTS; p++) sum += of[p * SIZE];
+    return sum;
+}
+
+// Adds the sums of all parts, and writes them.
+template <int PARTS, int TILES, int COLUMNS>
+__device__ inline void finish(const struct gpu_linear &args, const struct place &place,
+                              float acc[TILES][COLUMNS][4])
+{
+    extern __shared__ char shared[];
+    float *sums = (float *)(shared + BARRIER_BYTES);
+    constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
+    put_sums<PARTS, TILES, COLUMNS>(sums, acc);
+    const struct gpu_matrix &matrix = *place.matrix;
+    int columns = min(8 * COLUMNS, place.end - place.first);
+    for (int at = threadIdx.x; at < columns * ROWS; at += blockDim.x) {
+        int column = at / ROWS, row = place.tile * 16 + at % ROWS;
+        if (row >= matrix.rows) continue;
+        float sum = sum_parts<PARTS, SIZE>(sums + column * STRIDE + at % ROWS);
+        float *y = matrix.y + (size_t)(place.first + column) * matrix.rows + row;
+        if (place.bias) sum += place.bias[row];
+        *y = args.accumulate ? *y + sum : sum;
+    }
+}
+
+// The same of a tile of the gate and one of up, whose gated product is written.
+template <int PARTS, int COLUMNS>
+__device__ inline void finish_gate(const struct gpu_linear &args, const struct place &place,
+                                   float acc[2][COLUMNS][4])
+{
+    extern __shared__ char shared[];
+    float *sums = (float *)(shared + BARRIER_BYTES);
+    constexpr int STRIDE = 2 * 16 + 4, SIZE = 8 * COLUMNS * STRIDE;
+    const float *gate = args.matrices[0].bias, *up = args.matrices[1].bias;
+    const struct gpu_rows &out = args.gated;
+    put_sums<PARTS, 2, COLUMNS>(sums, acc);
+    int columns = min(8 * COLUMNS, place.end - place.first);
+    for (int at = threadIdx.x; at < columns * 16; at += blockDim.x) {
+        int column = at / 16, row = place.tile * 16 + at % 16;
+        const float *of = sums + column * STRIDE + at % 16;
+        float g = sum_parts<PARTS, SIZE>(of), u = sum_parts<PARTS, SIZE>(of + 16);
+        if (gate) g += gate[row];
+        if (up) u += up[row];
+        size_t block = gpu_row_place(place.first + column, out.pairs * 2, row / RF_BLOCK);
+        out.bf16[block * RF_BLOCK + row % RF_BLOCK] = bf16_bits(silu(g) * u);
+    }
+}
+
+// Of the parts' sums, or of the weights on their way, PARTS times `ring` bytes.
+template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes(size_t ring)
+{
+    size_t sums = (size_t)8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
+    return BARRIER_BYTES + PARTS * (sums > ring ? sums : ring);
+}
+
+// ---- weights on their way ----
+
+// Keeps a number in a register, where the compiler would compute it again in each loop.
+template <typename T> __device__ inline T kept(T x)
+{
+    asm volatile("mov.b32 %0, %0;" : "+r"(x));
+    return x;
+}
+
+__device__ inline uint4 load_shared_4(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at));
+    return v;
+}
+
+__device__ inline uint2 load_shared_2(uint32_t at)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
+    return v;
+}
+
+__device__ inline uint32_t load_shared_1(uint32_t at)
+{
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
+    return v;
+}
+
+#if __CUDA_ARCH__ >= 900
+static constexpr bool HAS_COPY_ENGINE = true;
+#else
+static constexpr bool HAS_COPY_ENGINE = false;
+#endif
+
+// Copies by a warp of a multiple of 16 bytes. One lane asks the copy engine, which tells a barrier;
+// or each lane copies, and waits for its own copies.
+template <bool BY_ENGINE> struct copier {
+    uint32_t barrier;
+    int lane;
+
+    __device__ void copy(uint32_t to, const char *from, uint32_t bytes) const
+    {
+        if constexpr (BY_ENGINE)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+                         "[%1], %2, [%3];" ::"r"(to),
+                         "l"(from), "r"(bytes), "r"(barrier)
+                         : "memory");
+        else
+            for (uint32_t i = lane * 16; i < bytes; i += WARP * 16)
+                asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + i),
+                             "l"(from + i)
+                             : "memory");
+    }
+};
+
+// A warp's steps [next, end) of weights: STAGES groups of them lie in shared memory or are on their
+// way. SOURCE: `steps` of a group, at most `bytes`; bytes_of(step, n) and copy(copier, to, step, n)
+// of n steps; `by_engine`: many small copies are the engine's, where there is one.
+template <typename SOURCE, int STAGES> struct ring {
+    static constexpr bool BY_ENGINE = HAS_COPY_ENGINE && SOURCE::by_engine;
+    SOURCE source;
+    uint32_t base, barriers, parity;
+    int next, end, lane, slot;
+
+    __device__ ring(const SOURCE &from, char *shared, int first, int last)
+        : source(from), parity(0), next(first), end(last), slot(0)
+    {
+        uint32_t memory = (uint32_t)__cvta_generic_to_shared(shared), warp = threadIdx.x / WARP;
+        lane = kept((int)threadIdx.x % WARP);
+        base = kept(memory + BARRIER_BYTES + warp * STAGES * SOURCE::bytes);
+        barriers = memory + warp * STAGES * 8;
+        if constexpr (BY_ENGINE) {
+            barriers = kept(barriers);
+            for (int i = 0; lane == 0 && i < STAGES; i++)
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + i * 8));
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            __syncwarp();
+        }
+#pragma unroll
+        for (int i = 0; i < STAGES - 1; i++) fetch(i);
+    }
+    __device__ void fetch(int to)
+    {
+        int n = min(end - next, (int)SOURCE::steps);
+        const struct copier<BY_ENGINE> copier = {
+            barriers + to * 8, lane
+        };
+        if (n > 0 && (!BY_ENGINE || lane == 0)) {
+            if constexpr (BY_ENGINE)
+                asm volatile(
+                    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(copier.barrier),
+                    "r"(source.bytes_of(next, n))
+                    : "memory");
+            source.copy(copier, base + to * SOURCE::bytes, next, n);
+        }
+        if constexpr (!BY_ENGINE) asm volatile("cp.async.commit_group;");
+        next += SOURCE::steps;
+    }
+    // Where the next group lies. The memory of the one before is filled again.
+    __device__ uint32_t take()
+    {
+        __syncwarp();
+        fetch(slot == 0 ? STAGES - 1 : slot - 1);
+        if constexpr (BY_ENGINE) {
+            asm volatile("{\n.reg .pred done;\nagain:\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                         "@!done bra again;\n}" ::"r"(barriers + slot * 8),
+                         "r"(parity)
+                         : "memory");
+        } else {
+            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+            __syncwarp();
+        }
+        uint32_t taken = base + slot * SOURCE::bytes;
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        if (slot == 0) parity ^= 1;
+        return taken;
+    }
+};
+
+// ---- launching ----
+
+template <int TILES, int COLUMNS> static dim3 grid_of(const struct gpu_linear *args)
+{
+    int blocks = 0;
+    for (int m = 0; m < args->n_matrices; m++)
+        blocks += (args->matrices[m].rows + 16 * TILES - 1) / (16 * TILES);
+    int groups = args->groups ? args->n_groups : (args->n + 8 * COLUMNS - 1) / (8 * COLUMNS);
+    return dim3((unsigned)blocks, (unsigned)groups);
+}
+
+// Of all matrices.
+static inline int weight_rows(const struct gpu_linear *args)
+{
+    int rows = 0;
+    for (int m = 0; m < args->n_matrices; m++) rows += args->matrices[m].rows;
+    return rows;
+}
+
+template <typename Kernel, typename... Arguments>
+static cudaError_t launch_shared(const struct gpu_launch *launch, Kernel kernel, dim3 grid,
+                                 int parts, size_t bytes, const Arguments &...arguments)
+{
+    if (bytes > 48 * 1024) {
+        cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        if (error != cudaSuccess) return error;
+    }
+    return launch_kernel(launch, kernel, grid, (unsigned)parts * WARP, bytes, arguments...);
+}
+
+// linear_bf16.cu, linear_panels.cu and linear_one.cu
+cudaError_t gpu_linear_bf16(const struct gpu_launch *launch, const struct gpu_linear *args);
+cudaError_t gpu_linear_panels(const struct gpu_launch *launch, const struct gpu_linear *args);
+cudaError_t gpu_linear_one(const struct gpu_launch *launch, const struct gpu_linear *args);
+
+#endif
