@@ -97,23 +97,26 @@ struct rf_attention_args {
     size_t ldo;
 };
 
-/* Attention over a quantised group of RF_KV_GROUP positions (kv.h), which are visible from first[i]
- * on. Caps are as above. Results as those of struct rf_attention_args, with these roundings.
- * Queries are rounded to integers of 15 bits for codes of 8,  r(x) = round(x * 16256 / max |x|),
- * and of 8 bits for codes of 4, with 127 for 16256. Weights are rounded to 8 bits, dithered by
- * position:  r'(x_p) = round(x_p * 127 / max |x| + rf_kv_dither[p]).
+/* Attention over up to RF_KV_SPAN quantised groups (kv.h) of RF_KV_GROUP positions, of which the
+ * first is visible from first[i] on. Caps are as above. Results as those of struct
+ * rf_attention_args, with these roundings. Vectors are rounded to 8 bits,  r(x) = round(x * 127 /
+ * max |x|), weights with a dither by position, r'(x_p) = round(x_p * 127 / max |x| +
+ * rf_kv_dither[p]).  For each group:
  *
  *     s_p = scale * (unit * sum_j r(q_j K.scale_j) (c_pj - 128) + sum_j q_j K.mid_j)
- *     out_j = unit' * sum_p r'(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p,
- *     e_p = exp(s_p - max s)
+ *     e_p = 2^(s_p log2 e - m),  m = round(max s log2 e)
+ *     out_j = unit' * sum_p r'(e_p V.scale_p) (c_pj - 128) + sum_p e_p V.mid_p
  *
  * Sums of integers are exact. A code c has both nibbles, or without the lower planes the upper one
- * and 8. */
+ * and 8. The groups' results are merged in their order: of the running m and a group's m the
+ * greater one stays, and sums are multiplied by powers of 2. The float that follows the values is
+ * m ln 2 instead of max s. */
 struct rf_attention_kv_args {
     const float *const *q; /* [n_q] -> [head_dim] */
     const int32_t *first;  /* NULL: 0 for all; else below RF_KV_GROUP */
     size_t n_q;
-    struct rf_kv_group group;
+    const struct rf_kv_group *groups; /* [n_groups], all with lower planes or none */
+    size_t n_groups;
     const struct rf_kv_group *next; /* that is probably read next, to be prefetched; or NULL */
     size_t head_dim;                /* padded: RF_KV_MOST_DIM at most */
     float scale, cap;

@@ -22,6 +22,7 @@
 
 enum {
     RF_KV_GROUP = 128,   /* positions with common scales */
+    RF_KV_SPAN = 4,      /* groups of one call of attention; calls start at its multiples */
     RF_KV_MOST_DIM = 512 /* of a head, padded: sums of products stay below 2^31 */
 };
 
@@ -74,6 +75,14 @@ void rf_kv_quantize(void *upper, void *lower, const uint16_t *k, const uint16_t 
  * rounds: bit-reversed p, spread evenly over (-1/2, 1/2). Many small weights so keep their sum,
  * though each alone would be rounded to 0. */
 extern const float rf_kv_dither[RF_KV_GROUP];
+
+/* 2^x for weights, x = n + r with the nearest integer n: 2^n (1 + sum_i RF_KV_EXP2_i r^i), within
+ * 3e-6 of its value and exact for integers. x is raised to the least exponent first. */
+#define RF_KV_EXP2_1 0.693124175f
+#define RF_KV_EXP2_2 0.240240991f
+#define RF_KV_EXP2_3 0.0559064262f
+#define RF_KV_EXP2_4 0.00958285294f
+#define RF_KV_LEAST_EXPONENT (-125.0f)
 
 /* The code of a row from the nibbles of K or V, which have `depth` values of k; without lower ones
  * the upper and 8. */

@@ -75,9 +75,9 @@ INLINE lanes l_abs(lanes x)
     return (lanes){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
 }
 
-INLINE lanes l_exp(lanes x)
+INLINE lanes l_exp2(lanes x)
 {
-    return (lanes){rf_exp_ps(x.a), rf_exp_ps(x.b)};
+    return (lanes){rf_exp2_weight_ps(x.a), rf_exp2_weight_ps(x.b)};
 }
 
 INLINE lanes l_tanh(lanes x)
@@ -119,24 +119,6 @@ INLINE whole w_load(const int32_t *from)
 INLINE whole w_add(whole x, whole y)
 {
     return (whole){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
-}
-
-INLINE whole w_sub(whole x, whole y)
-{
-    return (whole){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
-}
-
-INLINE whole w_shift(whole x, int n)
-{
-    return (whole){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
-}
-
-INLINE whole w_split(whole x, whole *low)
-{
-    whole high = w_add(x, w_set(64));
-    high = (whole){_mm256_srai_epi32(high.a, 7), _mm256_srai_epi32(high.b, 7)};
-    *low = w_sub(x, w_shift(high, 7));
-    return high;
 }
 
 INLINE __m256i pack_two(whole x, whole y) /* to bytes */

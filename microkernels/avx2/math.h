@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "microkernels/kv.h"
+
 /* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r),
  * scaled by 2^n in two steps, so that results under 2^-126 are gradually lost. Over the range they
  * are infinite; NaN stays NaN. */
@@ -31,6 +33,20 @@ static inline __m256 rf_exp_ps(__m256 x)
     __m256 second = _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23));
     return _mm256_mul_ps(_mm256_mul_ps(p, first), second);
+}
+
+/* 2^x for weights that are summed in 8 bits (kernels.h, struct rf_attention_kv_args). */
+static inline __m256 rf_exp2_weight_ps(__m256 x)
+{
+    x = _mm256_max_ps(_mm256_set1_ps(RF_KV_LEAST_EXPONENT), x);
+    __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_sub_ps(x, n), p = _mm256_set1_ps(RF_KV_EXP2_4);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_KV_EXP2_3));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_KV_EXP2_2));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_KV_EXP2_1));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
 }
 
 /* tanh(x) within 4 ulp: below 1/4 the Taylor polynomial of degree 9, else (1 - e) / (1 + e) with

@@ -5,7 +5,8 @@
 #include "microkernels/avx512/attention_kv.h"
 #include "microkernels/avx512/tier.h"
 
-enum { MOST_ROWS = 12 }; /* with two lane blocks 24 accumulators */
+/* A tile has two lane blocks: 24 accumulators. */
+_Static_assert(TILE == 12, "the cases of all_rows");
 
 /* `rows` rows with `blocks` lane blocks, whose nibbles begin at byte `from` of the planes. With
  * every eight values of k it prefetches `lines`. */
@@ -13,7 +14,7 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
                  int32_t *out, struct ahead *ahead, size_t lines, int rows, int blocks,
                  int has_lower)
 {
-    __m512i acc[MOST_ROWS * 2];
+    __m512i acc[TILE * 2];
     size_t block = depth * 8;
 #pragma GCC unroll 24
     for (int t = 0; t < rows * blocks; t++) acc[t] = _mm512_setzero_si512();
@@ -45,47 +46,38 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
             _mm512_storeu_si512(out + r * WIDTH + b * 16, acc[r * blocks + b]);
 }
 
-static size_t row_tiles(const struct byte_rows *x)
-{
-    return (x->n + MOST_ROWS - 1) / MOST_ROWS;
-}
-
 /* `blocks` lane blocks from block b on with all rows. */
 INLINE void all_rows(const struct planes *planes, size_t b, size_t depth, const struct byte_rows *x,
                      int32_t (*out)[WIDTH], struct ahead *ahead, size_t lines, int blocks,
                      int has_lower)
 {
-    size_t tiles = row_tiles(x), at = b * depth * 8;
-    for (size_t t = 0, r = 0, end; t < tiles; t++, r = end) {
-        end = x->n * (t + 1) / tiles;
-        const int8_t *from = x->at[r];
-        int32_t *to = out[r] + b * 16;
-#define ROWS_CASE(n) \
-    case n: tile(planes, at, depth, from, to, ahead, lines, n, blocks, has_lower); break;
-        switch (end - r) {
-            ROWS_CASE(1)
-            ROWS_CASE(2)
-            ROWS_CASE(3)
-            ROWS_CASE(4)
-            ROWS_CASE(5)
-            ROWS_CASE(6)
-            ROWS_CASE(7)
-            ROWS_CASE(8)
-            ROWS_CASE(9)
-            ROWS_CASE(10)
-            ROWS_CASE(11)
-            ROWS_CASE(12)
-        default: break;
-        }
-#undef ROWS_CASE
+    size_t at = b * depth * 8;
+    int32_t *to = out[0] + b * 16;
+#define ROWS_CASE(rows) \
+    case rows: tile(planes, at, depth, x->at[0], to, ahead, lines, rows, blocks, has_lower); break;
+    switch (x->n) {
+        ROWS_CASE(1)
+        ROWS_CASE(2)
+        ROWS_CASE(3)
+        ROWS_CASE(4)
+        ROWS_CASE(5)
+        ROWS_CASE(6)
+        ROWS_CASE(7)
+        ROWS_CASE(8)
+        ROWS_CASE(9)
+        ROWS_CASE(10)
+        ROWS_CASE(11)
+        ROWS_CASE(12)
+    default: break;
     }
+#undef ROWS_CASE
 }
 
 INLINE void all_blocks(const struct planes *planes, size_t depth, size_t blocks,
                        const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
                        size_t lines, int has_lower)
 {
-    size_t b = 0, steps = (blocks + 1) / 2 * row_tiles(x) * depth / 8;
+    size_t b = 0, steps = (blocks + 1) / 2 * depth / 8;
     lines = (lines + steps - 1) / steps;
     for (; b + 2 <= blocks; b += 2) all_rows(planes, b, depth, x, out, ahead, lines, 2, has_lower);
     if (b < blocks) all_rows(planes, b, depth, x, out, ahead, lines, 1, has_lower);

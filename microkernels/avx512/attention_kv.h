@@ -23,7 +23,7 @@ typedef __m512i whole;
 #define l_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define l_max(a, b) _mm512_max_ps(a, b)
 #define l_abs(x) _mm512_abs_ps(x)
-#define l_exp(x) rf_exp_weight_ps(x)
+#define l_exp2(x) rf_exp2_weight_ps(x)
 #define l_tanh(x) rf_tanh_ps(x)
 #define l_sum(x) _mm512_reduce_add_ps(x)
 #define l_top(x) _mm512_reduce_max_ps(x)
@@ -33,13 +33,6 @@ typedef __m512i whole;
 #define w_load(from) _mm512_loadu_si512(from)
 #define w_add(a, b) _mm512_add_epi32(a, b)
 #define w_sum(x) _mm512_reduce_add_epi32(x)
-
-INLINE whole w_split(whole x, whole *low)
-{
-    whole high = _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(64)), 7);
-    *low = _mm512_sub_epi32(x, _mm512_slli_epi32(high, 7));
-    return high;
-}
 
 INLINE void w_store8(int8_t *to, const whole x[4])
 {

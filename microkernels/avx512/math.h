@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "microkernels/kv.h"
+
 /* exp(x) within 2 ulp: x = n ln2 + r, |r| <= ln2/2, a Taylor polynomial of degree 7 for exp(r),
  * scaled by 2^n. Results under 2^-126 are gradually lost, over the range they are infinite; NaN
  * stays NaN. */
@@ -27,18 +29,15 @@ static inline __m512 rf_exp_ps(__m512 x)
     return _mm512_scalef_ps(p, n);
 }
 
-/* exp(x) within 4e-6 of its value, for weights that are summed in 8 bits: 2^(n + r), |r| <= 1/2, a
- * polynomial of degree 5. */
-static inline __m512 rf_exp_weight_ps(__m512 x)
+/* 2^x for weights that are summed in 8 bits (kernels.h, struct rf_attention_kv_args). */
+static inline __m512 rf_exp2_weight_ps(__m512 x)
 {
-    x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x);
-    x = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504f));
+    x = _mm512_max_ps(_mm512_set1_ps(RF_KV_LEAST_EXPONENT), x);
     __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT), r = _mm512_sub_ps(x, n);
-    __m512 p = _mm512_set1_ps(0.00133335581f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.00961812911f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0555041087f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.240226507f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693147181f));
+    __m512 p = _mm512_set1_ps(RF_KV_EXP2_4);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_KV_EXP2_3));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_KV_EXP2_2));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_KV_EXP2_1));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
     return _mm512_scalef_ps(p, n);
 }

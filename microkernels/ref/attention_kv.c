@@ -1,10 +1,12 @@
-/* Attention over a quantised group: the definition (struct rf_attention_kv_args). */
+/* Attention over quantised groups: the definition (struct rf_attention_kv_args). */
 #include <math.h>
 
 #include "base/half.h"
 #include "microkernels/ref/tier.h"
 
-enum { FINE = 127 * 128, COARSE = 127, CODES_MIDDLE = 128 };
+enum { MOST = 127, CODES_MIDDLE = 128 };
+
+static const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 /* Integers that are multiples of `unit`. */
 struct rounded {
@@ -13,18 +15,27 @@ struct rounded {
 };
 
 /* `dither` may be NULL. */
-static void round_vector(struct rounded *to, const float *x, size_t n, float most,
-                         const float *dither)
+static void round_vector(struct rounded *to, const float *x, size_t n, const float *dither)
 {
     float top = 0;
     for (size_t i = 0; i < n; i++)
         if (fabsf(x[i]) > top) top = fabsf(x[i]);
-    to->unit = top / most;
-    float factor = top > 0 ? most / top : 0;
+    to->unit = top / MOST;
+    float factor = top > 0 ? MOST / top : 0;
     for (size_t i = 0; i < n; i++) {
         float value = rintf(x[i] * factor + (dither ? dither[i] : 0));
-        to->x[i] = fabsf(value) <= most ? (int32_t)value : 0; /* what is not finite shows anyway */
+        to->x[i] = fabsf(value) <= MOST ? (int32_t)value : 0; /* what is not finite shows anyway */
     }
+}
+
+static float exp2_weight(float x)
+{
+    if (x < RF_KV_LEAST_EXPONENT) x = RF_KV_LEAST_EXPONENT;
+    float n = rintf(x), r = x - n;
+    float p = RF_KV_EXP2_4 * r + RF_KV_EXP2_3;
+    p = p * r + RF_KV_EXP2_2;
+    p = p * r + RF_KV_EXP2_1;
+    return isfinite(n) ? ldexpf(p * r + 1, (int)n) : n;
 }
 
 /* sum_k x_k (code of the row - 128), k < n. */
@@ -37,10 +48,9 @@ static float dot(const struct rounded *x, const uint8_t *upper, const uint8_t *l
     return (float)sum * x->unit;
 }
 
-static void attend(const struct rf_attention_kv_args *args, const float *q, size_t first,
-                   float *out)
+static void attend_group(const struct rf_attention_kv_args *args, const struct rf_kv_group *g,
+                         const float *q, size_t first, float *out)
 {
-    const struct rf_kv_group *g = &args->group;
     size_t dim = args->head_dim, padded = rf_padded(dim);
     float folded[RF_KV_MOST_DIM], score[RF_KV_GROUP], max = -INFINITY, sum = 0, middle = 0;
     struct rounded rounded;
@@ -48,33 +58,42 @@ static void attend(const struct rf_attention_kv_args *args, const float *q, size
         folded[j] = q[j] * rf_f16_to_f32(g->k_scale[j]);
         middle += q[j] * rf_f16_to_f32(g->k_middle[j]);
     }
-    round_vector(&rounded, folded, dim, g->k_lower ? FINE : COARSE, NULL);
+    round_vector(&rounded, folded, dim, NULL);
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
         score[p] = (dot(&rounded, g->k_upper, g->k_lower, p, dim, padded) + middle) * args->scale;
         score[p] = p < first ? -INFINITY : rf_capped(score[p], args->cap);
         if (score[p] > max) max = score[p];
     }
+    float exponent = rintf(max * LOG2_E);
     middle = 0;
     for (size_t p = 0; p < RF_KV_GROUP; p++) {
-        float weight = expf(score[p] - max);
+        float weight = exp2_weight(score[p] * LOG2_E - exponent);
         sum += weight;
         middle += weight * rf_f16_to_f32(g->v_middle[p]);
         score[p] = weight * rf_f16_to_f32(g->v_scale[p]);
     }
-    round_vector(&rounded, score, RF_KV_GROUP, COARSE, rf_kv_dither);
-    for (size_t j = 0; j < padded; j++)
-        out[j] = j < dim
-                     ? dot(&rounded, g->v_upper, g->v_lower, j, RF_KV_GROUP, RF_KV_GROUP) + middle
-                     : 0;
-    out[padded] = max;
-    out[padded + 1] = sum;
+    round_vector(&rounded, score, RF_KV_GROUP, rf_kv_dither);
+    float most = exponent > out[padded] ? exponent : out[padded];
+    float keep = exp2_weight(out[padded] - most), take = exp2_weight(exponent - most);
+    for (size_t j = 0; j < dim; j++) {
+        float value = dot(&rounded, g->v_upper, g->v_lower, j, RF_KV_GROUP, RF_KV_GROUP) + middle;
+        out[j] = out[j] * keep + value * take;
+    }
+    out[padded] = most;
+    out[padded + 1] = out[padded + 1] * keep + sum * take;
 }
 
 static void attention_kv(const struct rf_attention_kv_args *args)
 {
-    for (size_t i = 0; i < args->n_q; i++)
-        attend(args, args->q[i], args->first ? (size_t)args->first[i] : 0,
-               args->out + i * args->ldo);
+    size_t padded = rf_padded(args->head_dim);
+    for (size_t i = 0; i < args->n_q; i++) {
+        float *out = args->out + i * args->ldo;
+        for (size_t j = 0; j < padded + 2; j++) out[j] = j == padded ? -INFINITY : 0;
+        for (size_t g = 0; g < args->n_groups; g++)
+            attend_group(args, &args->groups[g], args->q[i],
+                         args->first && g == 0 ? (size_t)args->first[i] : 0, out);
+        out[padded] *= LN_2;
+    }
 }
 
 void rf_ref_init_attention_kv(struct rf_kernels *kernels)

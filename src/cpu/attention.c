@@ -1,7 +1,8 @@
 /* Attention. Every chunk of positions gives a partial result for each query: RF_ATTENTION_CHUNK of
- * them, or RF_KV_GROUP where the cache quantises. Partial results are merged in the order of the
- * chunks. Chunks start at fixed positions, and which of them a row reads quantised depends on its
- * position alone (enum rf_kv_type), so a query's bits depend on nothing else.
+ * them, or RF_KV_SPAN groups where the cache quantises. Partial results are merged in the order of
+ * the chunks. Chunks start at fixed positions, and which groups a row reads quantised depends on
+ * its position alone (enum rf_kv_type), so a query's bits depend on nothing else. In a chunk its
+ * quantised groups come first, then what lies in each block of 16 bits.
  *
  * With few rows the workers share heads and chunks, and merge afterwards. With many they share
  * heads and rows, and each merges its own. The arithmetic is the same.
@@ -15,17 +16,19 @@
 #include "cpu/cpu.h"
 
 enum {
-    ROW_TILE = 16, /* rows that a worker takes at a time when there are many */
-    QUANTISED = -1 /* for `visible`: the query reads the chunk quantised */
+    ROW_TILE = 16 /* rows that a worker takes at a time when there are many */
 };
 
 /* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */
 struct attention_scratch {
-    const float **q;  /* [queries] */
-    int32_t *first;   /* [queries] */
-    int32_t *visible; /* [queries]; QUANTISED */
-    float *partial;   /* [ROW_TILE * heads of a group][padded_dim + 2] */
-    float *merged;    /* likewise */
+    const float **q;    /* [queries] */
+    int32_t *first;     /* [queries] from the chunk's start on */
+    int32_t *visible;   /* [queries] */
+    int32_t *groups;    /* [queries] of the chunk, which the query reads quantised */
+    int32_t *within[2]; /* [queries] first and visible of one call */
+    float *piece;       /* [queries][padded_dim + 2] of one call */
+    float *partial;     /* [ROW_TILE * heads of a group][padded_dim + 2] */
+    float *merged;      /* likewise */
 };
 
 static size_t chunks_of(const struct cpu_view *view, size_t positions)
@@ -50,7 +53,8 @@ int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error)
     size_t queries = group_size(view) * RF_TREE_ROWS, tile = group_size(view) * ROW_TILE;
     size_t workers = (size_t)rf_team_size(view->queue->team), n_head = (size_t)params->n_head;
     view->padded_dim = rf_padded((size_t)params->head_dim);
-    view->chunk = rf_kv_is_quantised(view->base.shape.kv) ? RF_KV_GROUP : RF_ATTENTION_CHUNK;
+    view->chunk =
+        rf_kv_is_quantised(view->base.shape.kv) ? RF_KV_SPAN * RF_KV_GROUP : RF_ATTENTION_CHUNK;
     size_t result = result_floats(view) * sizeof(float);
     view->attended = rf_cpu_view_alloc(view, (size_t)view->base.shape.max_rows * n_head,
                                        (size_t)params->head_dim * sizeof(float), error);
@@ -63,9 +67,14 @@ int rf_cpu_attention_new(struct cpu_view *view, struct rf_error *error)
         scratch->q = rf_cpu_view_alloc(view, queries, sizeof *scratch->q, error);
         scratch->first = rf_cpu_view_alloc(view, queries, sizeof *scratch->first, error);
         scratch->visible = rf_cpu_view_alloc(view, queries, sizeof *scratch->visible, error);
+        scratch->groups = rf_cpu_view_alloc(view, queries, sizeof *scratch->groups, error);
+        for (int i = 0; i < 2; i++)
+            scratch->within[i] = rf_cpu_view_alloc(view, queries, sizeof(int32_t), error);
+        scratch->piece = rf_cpu_view_alloc(view, queries, result, error);
         scratch->partial = rf_cpu_view_alloc(view, tile, result, error);
         scratch->merged = rf_cpu_view_alloc(view, tile, result, error);
-        if (!scratch->q || !scratch->first || !scratch->visible || !scratch->partial ||
+        if (!scratch->q || !scratch->first || !scratch->visible || !scratch->groups ||
+            !scratch->within[0] || !scratch->within[1] || !scratch->piece || !scratch->partial ||
             !scratch->merged)
             return RF_ERR_MEMORY;
     }
@@ -177,14 +186,19 @@ static size_t first_chunk(const struct cpu_view *view, const struct rf_op *op, s
     return first_seen(op, (size_t)view->rows[row].position) / view->chunk;
 }
 
-/* How much of a chunk a row sees. */
-static int32_t visible_to(const struct cpu_view *view, size_t row, size_t chunk)
+/* x - from, within 0 .. most. */
+static int32_t part_of(size_t x, size_t from, size_t most)
 {
-    size_t position = (size_t)view->rows[row].position, start = chunk * view->chunk;
-    if (rf_kv_is_quantised(view->base.shape.kv) && position / RF_KV_GROUP >= chunk + 2)
-        return QUANTISED;
-    size_t visible = position + 1 <= start ? 0 : position + 1 - start;
-    return (int32_t)(visible < view->chunk ? visible : view->chunk);
+    size_t part = x > from ? x - from : 0;
+    return (int32_t)(part < most ? part : most);
+}
+
+/* Groups of a chunk that a row reads quantised. */
+static int32_t groups_of(const struct cpu_view *view, size_t row, size_t chunk)
+{
+    if (!rf_kv_is_quantised(view->base.shape.kv)) return 0;
+    size_t group = (size_t)view->rows[row].position / RF_KV_GROUP;
+    return part_of(group > 0 ? group - 1 : 0, chunk * RF_KV_SPAN, RF_KV_SPAN);
 }
 
 /* Makes row `row` of the pass the i-th of the lists for a KV head and a chunk. */
@@ -193,12 +207,14 @@ static void ask(const struct cpu_view *view, struct attention_scratch *scratch, 
 {
     size_t dim = (size_t)view->params->head_dim, heads = group_size(view);
     size_t seen = first_seen(what->op, (size_t)view->rows[row].position);
-    int32_t visible = visible_to(view, row, chunk);
-    int32_t first = seen / view->chunk == chunk ? (int32_t)(seen % view->chunk) : 0;
+    size_t start = chunk * view->chunk, end = (size_t)view->rows[row].position + 1;
+    int32_t visible = part_of(end, start, view->chunk), first = part_of(seen, start, view->chunk);
+    int32_t groups = groups_of(view, row, chunk);
     for (size_t h = 0; h < heads; h++) {
         scratch->q[i * heads + h] = buffer_row(what->q, row) + (head * heads + h) * dim;
         scratch->first[i * heads + h] = first;
         scratch->visible[i * heads + h] = visible;
+        scratch->groups[i * heads + h] = groups;
     }
 }
 
@@ -209,18 +225,49 @@ struct place {
     const struct rf_op *op;
 };
 
-/* Of the n_q queries of the lists from `begin` on. */
-static void partial_halves(const struct cpu_view *view, const struct place *at,
-                           const struct attention_scratch *scratch, size_t begin, size_t n_q,
-                           float *out)
+/* The result over no positions. */
+static void merge_nothing(float *running, size_t padded)
 {
-    size_t dim = (size_t)view->params->head_dim, first = at->chunk * view->chunk;
-    size_t block = first / RF_KV_POSITIONS, within = first % RF_KV_POSITIONS;
+    memset(running, 0, (padded + 2) * sizeof *running);
+    running[padded] = -INFINITY;
+}
+
+/* Takes a later partial result into the running one. */
+static void merge(float *running, const float *later, size_t padded)
+{
+    float *max = running + padded, *sum = running + padded + 1, later_max = later[padded];
+    if (later_max == -INFINITY) return;
+    float top = fmaxf(*max, later_max);
+    float keep = expf(*max - top), take = expf(later_max - top);
+    for (size_t j = 0; j < padded; j++) running[j] = running[j] * keep + later[j] * take;
+    *sum = *sum * keep + later[padded + 1] * take;
+    *max = top;
+}
+
+/* Queries of the lists that read the same groups quantised. */
+struct run {
+    const struct attention_scratch *scratch;
+    size_t begin, n;
+    float *out; /* of the first */
+};
+
+/* In 16 bits over the positions [start, end) of the chunk, which lie in one block. */
+static void attend_block(const struct cpu_view *view, const struct place *at, const struct run *run,
+                         size_t start, size_t end, float *out)
+{
+    size_t dim = (size_t)view->params->head_dim, position = at->chunk * view->chunk + start;
+    size_t block = position / RF_KV_POSITIONS, within = position % RF_KV_POSITIONS;
+    int32_t *first = run->scratch->within[0], *visible = run->scratch->within[1];
+    for (size_t i = 0; i < run->n; i++) {
+        first[i] = part_of((size_t)run->scratch->first[run->begin + i], start, end - start);
+        visible[i] = part_of((size_t)run->scratch->visible[run->begin + i], start, end - start);
+        if (first[i] >= visible[i]) first[i] = visible[i] = 0;
+    }
     struct rf_attention_args args = {
-        .q = scratch->q + begin,
-        .first = scratch->first + begin,
-        .visible = scratch->visible + begin,
-        .n_q = n_q,
+        .q = run->scratch->q + run->begin,
+        .first = first,
+        .visible = visible,
+        .n_q = run->n,
         .k = k_cache(at->cache, block, at->op->layer, at->head) + within * dim,
         .v = v_cache(at->cache, block, at->op->layer, at->head) + within * view->padded_dim,
         .head_dim = dim,
@@ -234,34 +281,65 @@ static void partial_halves(const struct cpu_view *view, const struct place *at,
         view->kernels->attention_f16(&args);
 }
 
-/* The group after a place, which is probably read next, if it is one of the cache. */
-static int next_group(const struct cpu_view *view, const struct place *at, struct rf_kv_group *next)
+/* Quantised over the groups from `first` on of the chunk's first n. */
+static void attend_groups(const struct cpu_view *view, const struct place *at,
+                          const struct run *run, size_t first, size_t n)
 {
-    if (at->chunk + 1 >= at->cache->n_groups || !at->cache->groups[at->chunk + 1]) return 0;
-    *next =
-        rf_cpu_cache_group(at->cache, at->op->layer, at->head, at->chunk + 1, view->base.shape.kv);
-    return 1;
+    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* and the one after them, which is read next */
+    size_t begin = at->chunk * RF_KV_SPAN + first, end = at->chunk * RF_KV_SPAN + n;
+    size_t cached = end < at->cache->n_groups && at->cache->groups[end] ? end + 1 : end;
+    for (size_t g = begin; g < cached; g++)
+        groups[g - begin] =
+            rf_cpu_cache_group(at->cache, at->op->layer, at->head, g, view->base.shape.kv);
+    int32_t *within = run->scratch->within[0];
+    for (size_t i = 0; i < run->n; i++)
+        within[i] = run->scratch->first[run->begin + i] - (int32_t)(first * RF_KV_GROUP);
+    struct rf_attention_kv_args args = {.q = run->scratch->q + run->begin,
+                                        .first = at->op->window ? within : NULL,
+                                        .n_q = run->n,
+                                        .groups = groups,
+                                        .n_groups = end - begin,
+                                        .next = cached > end ? &groups[end - begin] : NULL,
+                                        .head_dim = (size_t)view->params->head_dim,
+                                        .scale = at->op->scale,
+                                        .cap = at->op->cap,
+                                        .out = run->out,
+                                        .ldo = result_floats(view)};
+    view->kernels->attention_kv(&args);
 }
 
-static void partial_quantised(const struct cpu_view *view, const struct place *at,
-                              const struct attention_scratch *scratch, size_t begin, size_t n_q,
-                              float *out)
+/* The first group that query i of the lists reads quantised, if any. */
+static size_t first_group(const struct attention_scratch *scratch, size_t i)
 {
-    size_t dim = (size_t)view->params->head_dim;
-    struct rf_kv_group next;
-    struct rf_attention_kv_args args = {
-        .q = scratch->q + begin,
-        .first = at->op->window ? scratch->first + begin : NULL,
-        .n_q = n_q,
-        .group =
-            rf_cpu_cache_group(at->cache, at->op->layer, at->head, at->chunk, view->base.shape.kv),
-        .next = next_group(view, at, &next) ? &next : NULL,
-        .head_dim = dim,
-        .scale = at->op->scale,
-        .cap = at->op->cap,
-        .out = out,
-        .ldo = result_floats(view)};
-    view->kernels->attention_kv(&args);
+    int32_t group = scratch->first[i] / RF_KV_GROUP;
+    return (size_t)(group < scratch->groups[i] ? group : scratch->groups[i]);
+}
+
+static void attend_run(const struct cpu_view *view, const struct place *at, const struct run *run)
+{
+    const struct attention_scratch *scratch = run->scratch;
+    size_t floats = result_floats(view), padded = view->padded_dim, end = 0;
+    size_t groups = (size_t)scratch->groups[run->begin], start = groups * RF_KV_GROUP;
+    for (size_t i = run->begin; i < run->begin + run->n; i++)
+        if (end < (size_t)scratch->visible[i]) end = (size_t)scratch->visible[i];
+    int has_result = first_group(scratch, run->begin) < groups;
+    if (has_result) attend_groups(view, at, run, first_group(scratch, run->begin), groups);
+    for (size_t next; start < end; start = next) {
+        next = (start / RF_KV_POSITIONS + 1) * RF_KV_POSITIONS;
+        float *out = has_result ? scratch->piece : run->out;
+        attend_block(view, at, run, start, next < end ? next : end, out);
+        for (size_t i = 0; has_result && i < run->n; i++)
+            merge(run->out + i * floats, out + i * floats, padded);
+        has_result = 1;
+    }
+    for (size_t i = 0; !has_result && i < run->n; i++) merge_nothing(run->out + i * floats, padded);
+}
+
+/* Whether query i of the lists can be in one call with the one before it. */
+static int goes_on(const struct attention_scratch *scratch, size_t i)
+{
+    return scratch->groups[i] == scratch->groups[i - 1] &&
+           first_group(scratch, i) == first_group(scratch, i - 1);
 }
 
 /* Partial results of the first n rows of the lists over one chunk, to out. */
@@ -270,33 +348,19 @@ static void partial(const struct cpu_view *view, const struct attention_scratch 
 {
     size_t n_q = n * group_size(view), floats = result_floats(view);
     for (size_t i = 0, end; i < n_q; i = end) {
-        int is_quantised = scratch->visible[i] == QUANTISED;
-        for (end = i + 1; end < n_q && (scratch->visible[end] == QUANTISED) == is_quantised;) end++;
-        if (is_quantised)
-            partial_quantised(view, &at, scratch, i, end - i, out + i * floats);
-        else
-            partial_halves(view, &at, scratch, i, end - i, out + i * floats);
+        for (end = i + 1; end < n_q && goes_on(scratch, end);) end++;
+        struct run run = {scratch, i, end - i, out + i * floats};
+        attend_run(view, &at, &run);
     }
-}
-
-/* Takes a later chunk's partial result into the running one. */
-static void merge(float *running, const float *later, size_t padded)
-{
-    float *max = running + padded, *sum = running + padded + 1, later_max = later[padded];
-    if (later_max == -INFINITY) return;
-    float top = fmaxf(*max, later_max);
-    float keep = expf(*max - top), take = expf(later_max - top);
-    for (size_t j = 0; j < padded; j++) running[j] = running[j] * keep + later[j] * take;
-    *sum = *sum * keep + later[padded + 1] * take;
-    *max = top;
 }
 
 /* With nothing but the head's sink, if there is one: a score without a value. */
 static void merge_begin(float *running, size_t padded, const struct rf_op *op, size_t head)
 {
-    memset(running, 0, (padded + 2) * sizeof *running);
-    running[padded] = op->weight[0] ? op->weight[0]->f32[head] : -INFINITY;
-    running[padded + 1] = op->weight[0] ? 1.0f : 0.0f;
+    merge_nothing(running, padded);
+    if (!op->weight[0]) return;
+    running[padded] = op->weight[0]->f32[head];
+    running[padded + 1] = 1.0f;
 }
 
 static void finish(float *out, const float *running, size_t dim, size_t padded)

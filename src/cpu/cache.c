@@ -14,7 +14,8 @@
 
 enum {
     CHECKPOINT = 64, /* blocks: a 64th more memory */
-    SPARE = 3        /* newest blocks that are kept although no row to come reads them */
+    SPARE = 3,       /* newest blocks that are kept although no row to come reads them */
+    SLAB = 8         /* groups */
 };
 _Static_assert(RF_MAX_ROWS <= (SPARE - 1) * RF_KV_POSITIONS,
                "a pass reads no block that is given up at its end");
@@ -93,10 +94,20 @@ int rf_cpu_cache_new(struct rf_cache **cache, struct rf_backend *backend,
 }
 
 /* The last holder frees. */
+static void release_slab(const struct rf_allocator *allocator, struct cpu_slab *slab)
+{
+    if (!slab || atomic_fetch_sub(&slab->holders, 1) > 1) return;
+    rf_free(allocator, slab->data);
+    rf_free(allocator, slab);
+}
+
 static void release(const struct rf_allocator *allocator, struct cpu_block *block)
 {
     if (!block || atomic_fetch_sub(&block->holders, 1) > 1) return;
-    rf_free(allocator, block->data);
+    if (block->slab)
+        release_slab(allocator, block->slab);
+    else
+        rf_free(allocator, block->data);
     rf_free(allocator, block);
 }
 
@@ -172,6 +183,7 @@ void rf_cpu_cache_free(struct rf_cache *base)
     cache->n_groups = 0;
     if (cache->blocks) release_from(cache, 0);
     release_groups(cache);
+    release_slab(allocator, cache->slab);
     rf_free(allocator, cache->blocks);
     rf_free(allocator, cache->groups);
     rf_free(allocator, cache);
@@ -255,13 +267,48 @@ static int own_blocks(struct cpu_cache *cache, size_t first, size_t n, struct rf
     return 0;
 }
 
-/* New groups from n_groups to before `end`. Others may share the old ones. */
+static struct cpu_slab *slab_new(const struct cpu_cache *cache, size_t n, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = allocator_of(cache);
+    struct cpu_slab *slab = rf_calloc(allocator, 1, sizeof *slab, "KV cache", error);
+    if (!slab) return NULL;
+    slab->n = n;
+    slab->data = rf_malloc(allocator, n, group_bytes(cache), "KV cache", error);
+    atomic_init(&slab->holders, 1);
+    if (slab->data) return slab;
+    rf_free(allocator, slab);
+    return NULL;
+}
+
+/* Group g in the cache's slab, or in a new one. */
+static struct cpu_block *group_new(struct cpu_cache *cache, size_t g, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = allocator_of(cache);
+    if (!cache->slab || cache->slab->used == cache->slab->n) {
+        size_t left = (size_t)cache->base.shape.n_ctx / RF_KV_GROUP - g;
+        struct cpu_slab *slab = slab_new(cache, left < SLAB ? left : SLAB, error);
+        if (!slab) return NULL;
+        release_slab(allocator, cache->slab);
+        cache->slab = slab;
+    }
+    struct cpu_block *group = rf_calloc(allocator, 1, sizeof *group, "KV cache", error);
+    if (!group) return NULL;
+    atomic_init(&group->holders, 1);
+    atomic_fetch_add(&cache->slab->holders, 1);
+    group->slab = cache->slab;
+    group->data = cache->slab->data + cache->slab->used++ * group_bytes(cache);
+    return group;
+}
+
+/* Groups of the cache's own from n_groups to before `end`. Others may share the old ones. */
 static int own_groups(struct cpu_cache *cache, size_t end, struct rf_error *error)
 {
     for (size_t g = cache->n_groups; g < end; g++) {
-        struct cpu_block *group = block_new(cache, cache->upper + cache->lower, error);
+        struct cpu_block *old = cache->groups[g];
+        if (old && atomic_load(&old->holders) == 1) continue;
+        struct cpu_block *group = group_new(cache, g, error);
         if (!group) return RF_ERR_MEMORY;
-        release(allocator_of(cache), cache->groups[g]);
+        release(allocator_of(cache), old);
         cache->groups[g] = group;
     }
     return 0;

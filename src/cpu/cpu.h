@@ -106,6 +106,15 @@ static inline const struct rf_kernels *kernels_of(const struct rf_backend *backe
 struct cpu_block {
     atomic_int holders; /* caches */
     void *data;
+    struct cpu_slab *slab; /* that the data is part of, or NULL */
+};
+
+/* Memory of several groups, so large that it lies in huge pages: every layer reads a few KiB of
+ * each group, which are on pages of their own otherwise. */
+struct cpu_slab {
+    atomic_int holders; /* blocks, and the cache that takes new ones from it */
+    char *data;
+    size_t used, n; /* blocks */
 };
 
 struct cpu_cache {
@@ -114,6 +123,7 @@ struct cpu_cache {
     struct cpu_block **blocks;
     struct cpu_block **groups; /* [n_ctx / RF_KV_GROUP] quantised ones, or NULL */
     size_t n_groups;           /* that hold what the blocks held */
+    struct cpu_slab *slab;     /* for the next groups, or NULL */
     size_t upper, lower;       /* bytes of one head's planes of a group */
     size_t padded_dim;         /* of a head in V */
     size_t k_elements;         /* K of one block, layer and head; V follows */

@@ -449,15 +449,21 @@ static void linear_part(const struct work *work, const char *weights, size_t beg
 /* Positions of one call, and the bytes of their keys and values. */
 static size_t attention_positions(const struct rf_roofline_case *what)
 {
-    return rf_kv_is_quantised(what->kernel->kv) ? RF_KV_GROUP : RF_ATTENTION_CHUNK;
+    return rf_kv_is_quantised(what->kernel->kv) ? RF_KV_SPAN * RF_KV_GROUP : RF_ATTENTION_CHUNK;
+}
+
+static size_t group_bytes(const struct rf_roofline_case *what)
+{
+    size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
+    return rf_kv_upper_bytes(padded) +
+           (what->kernel->kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0);
 }
 
 static size_t attention_bytes(const struct rf_roofline_case *what)
 {
-    size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
-    if (what->kernel->kv == RF_KV_Q4) return rf_kv_upper_bytes(padded);
-    if (what->kernel->kv == RF_KV_Q8) return rf_kv_upper_bytes(padded) + rf_kv_lower_bytes(padded);
-    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + padded) * sizeof(uint16_t);
+    if (rf_kv_is_quantised(what->kernel->kv)) return RF_KV_SPAN * group_bytes(what);
+    return RF_ATTENTION_CHUNK * (RF_ROOFLINE_HEAD_DIM + rf_padded(RF_ROOFLINE_HEAD_DIM)) *
+           sizeof(uint16_t);
 }
 
 static void attend_halves(const struct work *work, const char *chunk, float *out)
@@ -479,25 +485,26 @@ static void attend_halves(const struct work *work, const char *chunk, float *out
         what->table->attention_f16(&args);
 }
 
-static struct rf_kv_group group_in(const struct work *work, const char *group)
+static void attend_groups(const struct work *work, const char *span, float *out)
 {
-    size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM);
-    int has_lower = work->what->kernel->kv == RF_KV_Q8;
-    return rf_kv_group_at(group, has_lower ? group + rf_kv_upper_bytes(padded) : NULL, padded);
-}
-
-static void attend_group(const struct work *work, const char *group, float *out)
-{
-    struct rf_kv_group next = group_in(work, group + work->unit_bytes);
+    const struct rf_roofline_case *what = work->what;
+    size_t padded = rf_padded(RF_ROOFLINE_HEAD_DIM), upper = rf_kv_upper_bytes(padded);
+    struct rf_kv_group groups[RF_KV_SPAN + 1]; /* and the one after them */
+    for (size_t g = 0; g <= RF_KV_SPAN; g++) {
+        const char *group = span + g * group_bytes(what);
+        groups[g] =
+            rf_kv_group_at(group, what->kernel->kv == RF_KV_Q8 ? group + upper : NULL, padded);
+    }
     struct rf_attention_kv_args args = {.q = work->q,
-                                        .n_q = work->what->rows * RF_ROOFLINE_GROUP,
-                                        .group = group_in(work, group),
-                                        .next = &next,
+                                        .n_q = what->rows * RF_ROOFLINE_GROUP,
+                                        .groups = groups,
+                                        .n_groups = RF_KV_SPAN,
+                                        .next = &groups[RF_KV_SPAN],
                                         .head_dim = RF_ROOFLINE_HEAD_DIM,
                                         .scale = 1.0f / sqrtf((float)RF_ROOFLINE_HEAD_DIM),
                                         .out = out,
                                         .ldo = work->ldy};
-    work->what->table->attention_kv(&args);
+    what->table->attention_kv(&args);
 }
 
 static void attention_part(const struct work *work, const char *chunks, size_t begin, size_t end,
@@ -508,7 +515,7 @@ static void attention_part(const struct work *work, const char *chunks, size_t b
         const char *chunk = chunks + item * work->unit_bytes;
         float *out = work->y + slot * work->slot_floats + item * floats;
         if (rf_kv_is_quantised(work->what->kernel->kv))
-            attend_group(work, chunk, out);
+            attend_groups(work, chunk, out);
         else
             attend_halves(work, chunk, out);
     }

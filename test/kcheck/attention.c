@@ -118,7 +118,7 @@ static void check_shape(struct kcheck *check, const struct shape *shape)
 /* ---- quantised groups ---- */
 
 struct kv_shape {
-    size_t n_q, dim;
+    size_t n_q, dim, n_groups;
     int has_lower, is_hard; /* hard: any bits as codes */
     int has_first;
     float cap;
@@ -183,21 +183,21 @@ static struct planes make_planes(struct kcheck *check, const struct kv_shape *sh
 }
 
 static float *attend_kv(struct kcheck *check, const struct rf_kernels *kernels,
-                        const struct kv_shape *shape, const struct planes *planes,
+                        const struct kv_shape *shape, const struct rf_kv_group *groups,
                         const struct queries *queries, size_t begin, size_t n_q)
 {
-    size_t padded = rf_padded(shape->dim), ldo = padded + 2;
+    size_t ldo = rf_padded(shape->dim) + 2;
     float *out = kcheck_guarded(n_q * ldo * sizeof *out);
-    struct rf_attention_kv_args args = {
-        .q = queries->q + begin,
-        .first = shape->has_first ? queries->first + begin : NULL,
-        .n_q = n_q,
-        .group = rf_kv_group_at(planes->upper, shape->has_lower ? planes->lower : NULL, padded),
-        .head_dim = shape->dim,
-        .scale = 1.0f / sqrtf((float)shape->dim),
-        .cap = shape->cap,
-        .out = out,
-        .ldo = ldo};
+    struct rf_attention_kv_args args = {.q = queries->q + begin,
+                                        .first = shape->has_first ? queries->first + begin : NULL,
+                                        .n_q = n_q,
+                                        .groups = groups,
+                                        .n_groups = shape->n_groups,
+                                        .head_dim = shape->dim,
+                                        .scale = 1.0f / sqrtf((float)shape->dim),
+                                        .cap = shape->cap,
+                                        .out = out,
+                                        .ldo = ldo};
     kcheck_call(check, "attention_kv", (kcheck_kernel *)kernels->attention_kv,
                 (uint64_t[4]){kcheck_pointer(&args)}, 0.0f);
     return out;
@@ -206,37 +206,69 @@ static float *attend_kv(struct kcheck *check, const struct rf_kernels *kernels,
 /* The reference's rounding of queries and weights is small beside attention over the values that
  * the codes stand for. */
 static void check_definition(struct kcheck *check, const struct kv_shape *shape,
-                             const struct planes *planes, const float *q, size_t first,
+                             const struct rf_kv_group *groups, const float *q, size_t first,
                              const float *wanted)
 {
-    size_t padded = rf_padded(shape->dim);
-    struct rf_kv_group group =
-        rf_kv_group_at(planes->upper, shape->has_lower ? planes->lower : NULL, padded);
-    double score[RF_KV_GROUP], max = -INFINITY, sum = 0;
-    for (size_t p = first; p < RF_KV_GROUP; p++) {
+    size_t padded = rf_padded(shape->dim), n = shape->n_groups * RF_KV_GROUP;
+    double score[RF_KV_SPAN * RF_KV_GROUP], max = -INFINITY, sum = 0;
+    for (size_t p = first; p < n; p++) {
         score[p] = 0;
         for (size_t j = 0; j < shape->dim; j++)
-            score[p] += (double)q[j] * (double)rf_kv_key(&group, p, j, padded);
+            score[p] += (double)q[j] *
+                        (double)rf_kv_key(&groups[p / RF_KV_GROUP], p % RF_KV_GROUP, j, padded);
         score[p] /= sqrt((double)shape->dim);
         if (shape->cap > 0) score[p] = (double)shape->cap * tanh(score[p] / (double)shape->cap);
         max = fmax(max, score[p]);
     }
-    for (size_t p = first; p < RF_KV_GROUP; p++) sum += score[p] = exp(score[p] - max);
-    double tolerance = shape->has_lower ? 0.04 : 0.25;
-    kcheck_near(check, (double)wanted[padded], max, tolerance, "attention_kv: the greatest score");
+    for (size_t p = first; p < n; p++) sum += score[p] = exp(score[p] - max);
+    double tolerance = shape->has_lower ? 0.06 : 0.25;
+    kcheck_near(check, (double)wanted[padded] + log((double)wanted[padded + 1]), max + log(sum),
+                tolerance, "attention_kv: the logarithm of the sum");
     for (size_t j = 0; j < shape->dim; j++) {
         double value = 0;
-        for (size_t p = first; p < RF_KV_GROUP; p++)
-            value += score[p] * (double)rf_kv_value(&group, p, j);
+        for (size_t p = first; p < n; p++)
+            value += score[p] * (double)rf_kv_value(&groups[p / RF_KV_GROUP], p % RF_KV_GROUP, j);
         kcheck_near(check, (double)(wanted[j] / wanted[padded + 1]), value / sum, tolerance,
                     "attention_kv dim=%zu lower=%d: element %zu", shape->dim, shape->has_lower, j);
     }
 }
 
+/* One query beside the reference. The greatest score's exponent may be on the other side of a
+ * rounding border; then all sums are. Returns whether an element is off by more than rounding: a
+ * weight that falls on the other side of a rounding border changes an element by up to a code, 128
+ * steps of the greatest scale (here below 0.1), in 127. */
+static int check_kv_query(struct kcheck *check, const struct kv_shape *shape, size_t i,
+                          const float *got, const float *wanted)
+{
+    size_t padded = rf_padded(shape->dim);
+    double shift =
+        wanted[padded] == got[padded] ? 0 : rint((double)(got[padded] - wanted[padded]) / log(2));
+    double factor = exp2(shift);
+    double rounding = 1e-5 * (1.0 + (double)fabsf(wanted[padded + 1]));
+    int is_flipped = 0;
+    kcheck_near(check, shift, 0, 1, "attention_kv: the exponent");
+    for (size_t j = 0; j < padded + 2; j++) {
+        if (j == padded) continue;
+        double mine = (double)got[j] * factor, off = fabs(mine - (double)wanted[j]);
+        if (off > rounding && j < padded) is_flipped = 1;
+        kcheck_near(check, mine, (double)wanted[j],
+                    j < padded ? rounding + 12.8 / 127 * (double)shape->n_groups : rounding,
+                    "attention_kv dim=%zu queries=%zu lower=%d groups=%zu: query %zu, element %zu",
+                    shape->dim, shape->n_q, shape->has_lower, shape->n_groups, i, j);
+    }
+    return is_flipped;
+}
+
 static void check_kv_shape(struct kcheck *check, const struct kv_shape *shape)
 {
     size_t padded = rf_padded(shape->dim), ldo = padded + 2, q_bytes = shape->dim * sizeof(float);
-    struct planes planes = make_planes(check, shape);
+    struct planes planes[RF_KV_SPAN];
+    struct rf_kv_group groups[RF_KV_SPAN];
+    for (size_t g = 0; g < shape->n_groups; g++) {
+        planes[g] = make_planes(check, shape);
+        groups[g] =
+            rf_kv_group_at(planes[g].upper, shape->has_lower ? planes[g].lower : NULL, padded);
+    }
     float *q[MAX_QUERIES];
     struct queries queries = {.q = {NULL}};
     for (size_t i = 0; i < shape->n_q; i++) {
@@ -245,38 +277,28 @@ static void check_kv_shape(struct kcheck *check, const struct kv_shape *shape)
             q[i][j] = i == 3 ? 0.0f : kcheck_normal(check) * (shape->is_hard ? 0.3f : 1.0f);
         queries.first[i] = first_below(check, RF_KV_GROUP);
     }
-    float *wanted = attend_kv(check, check->ref, shape, &planes, &queries, 0, shape->n_q);
-    float *got = attend_kv(check, check->kernels, shape, &planes, &queries, 0, shape->n_q);
+    float *wanted = attend_kv(check, check->ref, shape, groups, &queries, 0, shape->n_q);
+    float *got = attend_kv(check, check->kernels, shape, groups, &queries, 0, shape->n_q);
     if (!shape->is_hard)
-        check_definition(check, shape, &planes, q[0],
+        check_definition(check, shape, groups, q[0],
                          shape->has_first ? (size_t)queries.first[0] : 0, wanted);
     size_t flipped = 0;
     for (size_t i = 0; i < shape->n_q; i++) {
-        /* Such a weight changes an element by up to a code, 128 steps of the greatest scale (here
-         * below 0.1), in 127. */
-        double rounding = 1e-5 * (1.0 + (double)fabsf(wanted[i * ldo + padded + 1]));
-        int is_flipped = 0;
-        for (size_t j = 0; j < ldo; j++) {
-            double off = fabs((double)got[i * ldo + j] - (double)wanted[i * ldo + j]);
-            if (off > rounding && j < padded) is_flipped = 1;
-            kcheck_near(check, (double)got[i * ldo + j], (double)wanted[i * ldo + j],
-                        j < padded ? rounding + 12.8 / 127 : rounding,
-                        "attention_kv dim=%zu queries=%zu lower=%d: query %zu, element %zu",
-                        shape->dim, shape->n_q, shape->has_lower, i, j);
-        }
-        flipped += (size_t)is_flipped;
-        float *single = attend_kv(check, check->kernels, shape, &planes, &queries, i, 1);
+        flipped += (size_t)check_kv_query(check, shape, i, got + i * ldo, wanted + i * ldo);
+        float *single = attend_kv(check, check->kernels, shape, groups, &queries, i, 1);
         kcheck_same(check, single, got + i * ldo, ldo * sizeof *got,
                     "attention_kv dim=%zu queries=%zu: bits of query %zu depend on the others",
                     shape->dim, shape->n_q, i);
         kcheck_release(single, ldo * sizeof *got);
         kcheck_release(q[i], q_bytes);
     }
-    check_flipped(check, "attention_kv", flipped, shape->n_q);
+    check_flipped(check, "attention_kv", flipped, shape->n_q * shape->n_groups);
     kcheck_release(wanted, shape->n_q * ldo * sizeof *wanted);
     kcheck_release(got, shape->n_q * ldo * sizeof *got);
-    kcheck_release(planes.upper, planes.upper_bytes);
-    kcheck_release(planes.lower, planes.lower_bytes);
+    for (size_t g = 0; g < shape->n_groups; g++) {
+        kcheck_release(planes[g].upper, planes[g].upper_bytes);
+        kcheck_release(planes[g].lower, planes[g].lower_bytes);
+    }
 }
 
 static float some_cap(struct kcheck *check)
@@ -306,6 +328,7 @@ void kcheck_attention(struct kcheck *check)
             for (size_t i = 0; i < kcheck_shapes(check, 3, 2); i++) {
                 struct kv_shape shape = {.n_q = kcheck_between(check, 1, i ? MAX_QUERIES : 8),
                                          .dim = dims[d],
+                                         .n_groups = kcheck_between(check, 1, RF_KV_SPAN),
                                          .has_lower = kind % 2,
                                          .is_hard = kind / 2,
                                          .has_first = (int)kcheck_between(check, 0, 1),
