@@ -16,7 +16,7 @@
 #include "cpu/cpu.h"
 
 enum {
-    ROW_TILE = 16 /* rows that a worker takes at a time when there are many */
+    ROW_TILE = 24 /* rows that a worker takes at a time when there are many */
 };
 
 /* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */

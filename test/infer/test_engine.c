@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "check.h"
 #include "engine.h"
+#include "microkernels/kernels.h"
 #include "model/open.h"
 #include "platform/cpu.h"
 #include "reference.h"
@@ -238,6 +239,43 @@ static void rows_are_independent(const struct subject *subject, enum rf_tier tie
     }
     free(first);
     free(other);
+}
+
+/* Rows far into a text: attention over several chunks of several quantised groups. With a window
+ * that begins within a group, those before it are hidden or given up. */
+static void distant_rows_are_independent(enum rf_tier tier, enum rf_kv_type kv, int32_t window)
+{
+    enum { LENGTH = 1100, BEGIN = 1048 };
+    static const enum rf_dtype bf16 = RF_BF16;
+    static const int32_t blocks[] = {1, 7, LENGTH - BEGIN};
+    struct rf_params params = synthetic_qwen2();
+    params.window = window;
+    struct rf_source *source = synthetic_new(&params, &bf16, 1);
+    if (!source) exit(1);
+    size_t n_vocab = (size_t)params.n_vocab, n = (LENGTH - BEGIN) * n_vocab;
+    float *first = floats(n), *other = floats(n), *unused = floats(MAX_ROWS * n_vocab);
+    int32_t tokens[LENGTH];
+    for (int32_t i = 0; i < LENGTH; i++) tokens[i] = i * i % params.n_vocab;
+    for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++) {
+        const struct rf_view_options view = {.kv = kv, .max_rows = MAX_ROWS};
+        struct engine engine;
+        engine_open(&engine, source, RF_WEIGHTS_BF16, (int)tier, 2, LENGTH, &view);
+        answer_all_rows(&engine);
+        for (int32_t at = 0; at < BEGIN; at += BEGIN / 4)
+            read_logits(&engine, tokens, at, BEGIN / 4, unused);
+        for (int32_t at = BEGIN, rows = blocks[k]; at < LENGTH; at += rows)
+            read_logits(&engine, tokens, at, rows < LENGTH - at ? rows : LENGTH - at,
+                        (k ? other : first) + (size_t)(at - BEGIN) * n_vocab);
+        engine_close(&engine);
+        CHECK(isfinite(first[n - 1]));
+        CHECK_MSG(k == 0 || memcmp(first, other, n * sizeof *first) == 0,
+                  "%s: rows have other logits in passes of %d rows, with a window of %d",
+                  rf_tier_name(tier), blocks[k], window);
+    }
+    free(first);
+    free(other);
+    free(unused);
+    synthetic_free(source);
 }
 
 /* Rows of three texts in one pass: each has the logits that it has alone. The texts are of other
@@ -502,5 +540,11 @@ int main(void)
 
     check_blocks_of_32();
     check_blocks_of_256();
+    for (int tier = 0; tier < RF_TIER_COUNT; tier++) {
+        if (!rf_cpu_has_tier((enum rf_tier)tier) || !rf_kernels(tier)) continue;
+        distant_rows_are_independent((enum rf_tier)tier, RF_KV_Q8, 0);
+        distant_rows_are_independent((enum rf_tier)tier, RF_KV_Q8, 600);
+        distant_rows_are_independent((enum rf_tier)tier, RF_KV_Q4, 140);
+    }
     return check_result();
 }
