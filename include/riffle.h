@@ -311,7 +311,11 @@ typedef struct riffle_sampling {
     float repeat_penalty;  /* 1: off, the default */
     int32_t repeat_last_n; /* tokens that the penalty covers; -1: the whole context. Default 64 */
     uint64_t seed;         /* the same seed gives the same text */
-    uint64_t reserved[8];
+    /* A token's logit falls by `frequency` each time that it is in the answer, and once by
+     * `presence` if it is: -2 to 2, 0: off, the default. The answer begins with the call of
+     * riffle_generate; to riffle_step it is the whole text. */
+    float frequency_penalty, presence_penalty;
+    uint64_t reserved[7];
 } riffle_sampling;
 
 RIFFLE_API void riffle_sampling_init(riffle_sampling *sampling, size_t struct_size);

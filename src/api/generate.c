@@ -21,9 +21,15 @@ int rf_api_set_sampling(riffle_session *session, const riffle_sampling *sampling
     riffle_sampling chosen;
     int code = take_riffle_sampling(&chosen, sampling);
     if (code) return code;
-    struct rf_sampling inner = {chosen.temperature, chosen.top_k,          chosen.top_p,
-                                chosen.min_p,       chosen.repeat_penalty, chosen.repeat_last_n,
-                                chosen.seed};
+    struct rf_sampling inner = {.temperature = chosen.temperature,
+                                .top_k = chosen.top_k,
+                                .top_p = chosen.top_p,
+                                .min_p = chosen.min_p,
+                                .repeat_penalty = chosen.repeat_penalty,
+                                .repeat_last_n = chosen.repeat_last_n,
+                                .seed = chosen.seed,
+                                .frequency_penalty = chosen.frequency_penalty,
+                                .presence_penalty = chosen.presence_penalty};
     struct rf_error error;
     code = rf_sampler_set(session->sampler, &inner, &error);
     if (code) return rf_api_fail(&error);
@@ -51,6 +57,13 @@ int rf_api_check_bias(const riffle_session *session, const riffle_logit_bias *bi
 void rf_api_set_bias(riffle_session *session, const struct rf_bias *bias, int32_t n)
 {
     rf_sampler_set_bias(session->sampler, bias, n);
+    rf_levels_set_sampling(&session->levels, session->sampler);
+}
+
+/* What follows is an answer whose first token has this position. */
+static void set_answer(riffle_session *session, int32_t first)
+{
+    rf_sampler_set_answer(session->sampler, first);
     rf_levels_set_sampling(&session->levels, session->sampler);
 }
 
@@ -250,6 +263,7 @@ int rf_generation_begin(struct generation *g, riffle_session *session,
         rf_matcher_free(g->matcher);
         return code;
     }
+    set_answer(session, rf_sequence_n_committed(session->sequence));
     rf_repetition_begin(&g->repetition);
     rf_pace_begin(&cascade->pace, options->max_tokens ? options->max_tokens : LONG_ANSWER);
     return 0;
@@ -362,6 +376,7 @@ static int64_t step(riffle_session *session, int32_t *tokens, size_t cap)
     struct rf_error error;
     double start = rf_clock_seconds();
     atomic_store(&session->cancel, 0);
+    set_answer(session, 0);
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     int32_t most = cap > RF_MAX_DRAFT ? RF_MAX_DRAFT + 1 : (int32_t)cap, committed = 0;
     int32_t n = rf_cascade_round(session->levels.cascade, most, yield, &error);

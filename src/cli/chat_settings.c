@@ -5,9 +5,17 @@
 
 #include "cli/chat.h"
 
-static const char *const settings[] = {"--temp",  "--top-k",          "--top-p",
-                                       "--min-p", "--repeat-penalty", "--repeat-last-n",
-                                       "--seed",  "--max-tokens",     "--overflow"};
+static const char *const settings[] = {"--temp",
+                                       "--top-k",
+                                       "--top-p",
+                                       "--min-p",
+                                       "--repeat-penalty",
+                                       "--repeat-last-n",
+                                       "--frequency-penalty",
+                                       "--presence-penalty",
+                                       "--seed",
+                                       "--max-tokens",
+                                       "--overflow"};
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static const char repetition[] = "repetition"; /* on, unless --ignore-repetition */
@@ -27,14 +35,14 @@ static void show(const struct cli_options *options, const struct option *option,
     if (is_new)
         fprintf(stderr, "%s is now %s\n", option->name + 2, text);
     else
-        fprintf(stderr, "%-14s %s\n", option->name + 2, text);
+        fprintf(stderr, "%-17s %s\n", option->name + 2, text);
 }
 
 static int show_all(const struct chat *chat)
 {
     for (int i = 0; i < N_SETTINGS; i++)
         show(chat->options, option_find(settings[i], VERB_CHAT), 0);
-    fprintf(stderr, "%-14s %s\n", repetition, chat->options->ignore_repetition ? "off" : "on");
+    fprintf(stderr, "%-17s %s\n", repetition, chat->options->ignore_repetition ? "off" : "on");
     struct buffer source = {0};
     append_name(&source, chat->engine.sampling_source);
     inform("sampling values that nobody set are from: %s", source.data);

@@ -14,14 +14,21 @@ struct rf_sampler {
     struct rf_sampling sampling;
     const struct rf_bias *bias; /* [n_bias] */
     int32_t n_bias;
+    int32_t answer; /* position of its first token */
     int32_t n_vocab;
     rf_first_above_fn *first_above;
     uint32_t round;
     /* All in the sampler's own block. */
     struct candidate *candidates; /* [n_vocab] */
     float *changed;               /* [n_vocab]: logits after the penalty and the mask */
-    uint32_t *seen;               /* [n_vocab]: the round in which the penalty met the token */
+    uint32_t *seen;               /* [n_vocab]: the round in which a penalty met the token */
 };
+
+static int check_penalty(const char *name, float penalty, struct rf_error *error)
+{
+    if (penalty >= -2.0f && penalty <= 2.0f) return 0;
+    return rf_fail(error, RF_ERR_ARGUMENT, "%s %g is not between -2 and 2", name, (double)penalty);
+}
 
 int rf_sampling_check(const struct rf_sampling *sampling, struct rf_error *error)
 {
@@ -42,7 +49,8 @@ int rf_sampling_check(const struct rf_sampling *sampling, struct rf_error *error
     if (sampling->repeat_last_n < -1)
         return rf_fail(error, RF_ERR_ARGUMENT, "repeat_last_n %d is under -1",
                        sampling->repeat_last_n);
-    return 0;
+    int code = check_penalty("frequency_penalty", sampling->frequency_penalty, error);
+    return code ? code : check_penalty("presence_penalty", sampling->presence_penalty, error);
 }
 
 int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *sampling,
@@ -59,11 +67,17 @@ void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias,
     sampler->n_bias = n;
 }
 
+void rf_sampler_set_answer(struct rf_sampler *sampler, int32_t first)
+{
+    sampler->answer = first;
+}
+
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from)
 {
     to->sampling = from->sampling;
     to->bias = from->bias;
     to->n_bias = from->n_bias;
+    to->answer = from->answer;
 }
 
 int rf_sampler_new(struct rf_sampler **sampler, int32_t n_vocab, rf_first_above_fn *first_above,
@@ -118,26 +132,52 @@ static void add_bias(struct rf_sampler *sampler)
             sampler->changed[sampler->bias[i].token] += sampler->bias[i].logit;
 }
 
+/* Forgets which tokens were seen. */
+static void next_round(struct rf_sampler *sampler)
+{
+    if (++sampler->round) return;
+    memset(sampler->seen, 0, (size_t)sampler->n_vocab * sizeof *sampler->seen);
+    sampler->round = 1;
+}
+
+/* 1 the first time in a round. */
+static int is_new(struct rf_sampler *sampler, int32_t id)
+{
+    int seen = sampler->seen[id] == sampler->round;
+    sampler->seen[id] = sampler->round;
+    return !seen;
+}
+
 /* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
  * Changes the copy of the logits. */
-static void penalise(struct rf_sampler *sampler, const int32_t *text, int32_t n,
-                     const int32_t *path, int32_t n_path)
+static void penalise_repeated(struct rf_sampler *sampler, const int32_t *text, int32_t n,
+                              const int32_t *path, int32_t n_path)
 {
     const struct rf_sampling *sampling = &sampler->sampling;
     int32_t window = n + n_path;
     if (sampling->repeat_last_n >= 0 && sampling->repeat_last_n < window)
         window = sampling->repeat_last_n;
-    if (++sampler->round == 0) {
-        memset(sampler->seen, 0, (size_t)sampler->n_vocab * sizeof *sampler->seen);
-        sampler->round = 1;
-    }
+    next_round(sampler);
     for (int32_t i = n + n_path - window; i < n + n_path; i++) {
         int32_t id = i < n ? text[i] : path[i - n];
-        if (sampler->seen[id] == sampler->round) continue;
-        sampler->seen[id] = sampler->round;
+        if (!is_new(sampler, id)) continue;
         float *logit = &sampler->changed[id];
         *logit =
             *logit > 0.0f ? *logit / sampling->repeat_penalty : *logit * sampling->repeat_penalty;
+    }
+}
+
+/* OpenAI's rule: less by `frequency` each time that the answer has the token, and once by
+ * `presence`. Changes the copy of the logits. */
+static void penalise_counted(struct rf_sampler *sampler, const int32_t *text, int32_t n,
+                             const int32_t *path, int32_t n_path)
+{
+    const struct rf_sampling *sampling = &sampler->sampling;
+    next_round(sampler);
+    for (int32_t i = sampler->answer; i < n + n_path; i++) {
+        int32_t id = i < n ? text[i] : path[i - n];
+        sampler->changed[id] -= sampling->frequency_penalty;
+        if (is_new(sampler, id)) sampler->changed[id] -= sampling->presence_penalty;
     }
 }
 
@@ -153,15 +193,30 @@ static void apply_mask(struct rf_sampler *sampler, const uint64_t *mask)
     }
 }
 
+static int repeats_cost(const struct rf_sampling *sampling)
+{
+    return sampling->repeat_penalty != 1.0f;
+}
+
+static int counts_cost(const struct rf_sampling *sampling)
+{
+    return sampling->frequency_penalty != 0.0f || sampling->presence_penalty != 0.0f;
+}
+
+static int is_penalised(const struct rf_sampling *sampling)
+{
+    return repeats_cost(sampling) || counts_cost(sampling);
+}
+
 /* The logits that the choice is made from. */
 static const float *change(struct rf_sampler *sampler, const float *logits, const uint64_t *mask,
                            const int32_t *text, int32_t n, const int32_t *path, int32_t n_path)
 {
-    int is_penalised = sampler->sampling.repeat_penalty != 1.0f;
-    if (!is_penalised && !mask && !sampler->n_bias) return logits;
+    if (!is_penalised(&sampler->sampling) && !mask && !sampler->n_bias) return logits;
     memcpy(sampler->changed, logits, (size_t)sampler->n_vocab * sizeof *logits);
     add_bias(sampler);
-    if (is_penalised) penalise(sampler, text, n, path, n_path);
+    if (repeats_cost(&sampler->sampling)) penalise_repeated(sampler, text, n, path, n_path);
+    if (counts_cost(&sampler->sampling)) penalise_counted(sampler, text, n, path, n_path);
     if (mask) apply_mask(sampler, mask);
     return sampler->changed;
 }
@@ -498,7 +553,7 @@ int rf_sampler_choose(struct rf_sampler *sampler, const float *logits, const int
 
 int rf_sampler_is_greedy(const struct rf_sampler *sampler)
 {
-    return sampler->sampling.temperature == 0.0f && sampler->sampling.repeat_penalty == 1.0f &&
+    return sampler->sampling.temperature == 0.0f && !is_penalised(&sampler->sampling) &&
            !sampler->n_bias;
 }
 

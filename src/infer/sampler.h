@@ -1,5 +1,5 @@
-/* From logits to a token. The order is llama.cpp's default chain: repetition penalty, top-k, top-p,
- * min-p, temperature, draw. Temperature 0 takes the greatest logit after the penalty, the lowest id
+/* From logits to a token. The order is llama.cpp's default chain: penalties, top-k, top-p, min-p,
+ * temperature, draw. Temperature 0 takes the greatest logit after the penalties, the lowest id
  * among equals.
  *
  * Random numbers are a function of (seed, position, token), not a stream. So the target's choice
@@ -23,6 +23,7 @@ struct rf_sampling {
     float repeat_penalty;  /* 1: off */
     int32_t repeat_last_n; /* -1: all */
     uint64_t seed;
+    float frequency_penalty, presence_penalty; /* 0: off; of the answer's own tokens */
 };
 
 /* A token and a confidence: an estimate of its probability, in [0, 1]. Of a runner-up: that it is
@@ -68,6 +69,9 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
 /* Biases of tokens of the vocabulary, each at most once. The list must live as long as this sampler
  * or a copy of its settings has it. */
 void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias, int32_t n);
+/* The answer's own tokens, which frequency and presence count, are those of the history from this
+ * position on. */
+void rf_sampler_set_answer(struct rf_sampler *sampler, int32_t first);
 /* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);
 

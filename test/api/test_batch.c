@@ -66,6 +66,8 @@ static void make_requests(const riffle_model *model, riffle_grammar *grammar,
         request->sampling.temperature = i % 2 ? 0.9f : 0.0f;
         request->sampling.seed = (uint64_t)i;
         request->sampling.repeat_penalty = i % 5 == 4 ? 1.2f : 1.0f;
+        request->sampling.frequency_penalty = i % 5 == 3 ? 0.6f : 0.0f;
+        request->sampling.presence_penalty = i % 7 == 3 ? -0.5f : 0.0f;
         riffle_generate_options_init(&request->options, sizeof request->options);
         request->options.max_tokens = 1 + (i * 11) % MOST_TOKENS;
         if (i % 4 == 3) request->options.grammar = grammar;

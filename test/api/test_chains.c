@@ -341,6 +341,8 @@ static void drawn_answers_are_the_seeds(riffle_model *model, const struct target
         sampling.seed = seed;
         sampling.repeat_penalty = seed % 2 ? 1.3f : 1.0f;
         sampling.repeat_last_n = seed == 1 ? -1 : 16;
+        sampling.frequency_penalty = seed % 3 == 1 ? 0.4f : 0.0f;
+        sampling.presence_penalty = seed % 3 == 2 ? 0.8f : 0.0f;
         const struct prompt *prompt = &prompts[seed % N_PROMPTS];
         riffle_session *session =
             open_with(model, &(struct setting){.chain = "none", .threads = 1});

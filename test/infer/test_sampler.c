@@ -66,6 +66,30 @@ static void check_greedy(void)
     greedy.repeat_last_n = 1;
     CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
     CHECK_INT(choose((float[N]){0, 3, 2, 0, 0, 0, 0, 0}, (int32_t[]){1, 5}, 2), 1);
+    /* Of the answer, from position 1 on, token 1 is there twice: 3 - 2 * 0.5 falls under 2.25, and
+     * with presence under 1.9. */
+    greedy = plain;
+    greedy.temperature = 0.0f;
+    greedy.frequency_penalty = 0.5f;
+    const float answer[N] = {1.9f, 3, 2.25f, 0, 0, 0, 0, 0};
+    const int32_t history[] = {2, 1, 1, 3};
+    CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
+    rf_sampler_set_answer(sampler, 1);
+    CHECK(!rf_sampler_is_greedy(sampler));
+    CHECK_INT(choose(answer, history, 2), 1);
+    CHECK_INT(choose(answer, history, 3), 2);
+    CHECK_INT(choose(answer, history, 4), 2);
+    rf_sampler_set_answer(sampler, 0);
+    CHECK_INT(choose(answer, history, 3), 1); /* the first token, too, loses 0.5 */
+    greedy.presence_penalty = 0.25f;
+    CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
+    CHECK_INT(choose(answer, history, 3), 0);
+    /* What is encouraged comes again. */
+    greedy.frequency_penalty = 0.0f;
+    greedy.presence_penalty = -2.0f;
+    CHECK_INT(rf_sampler_set(sampler, &greedy, &error), 0);
+    CHECK_INT(choose(answer, (int32_t[]){3, 0}, 2), 0);
+    rf_sampler_set_answer(sampler, 0);
     /* Runners-up in order, the lower id among equals; -1 where nothing is left. */
     struct rf_choice choice, next[RF_RUNNERS_UP];
     const float three[N] = {0.0f, 3, 2, 3, -INFINITY, -INFINITY, NAN, -INFINITY};
@@ -245,8 +269,9 @@ static void check_refusals(void)
 {
     struct rf_error error;
     struct rf_choice choice;
-    struct rf_sampling bad[8];
-    for (int i = 0; i < 8; i++) bad[i] = plain;
+    enum { N_BAD = 10 };
+    struct rf_sampling bad[N_BAD];
+    for (int i = 0; i < N_BAD; i++) bad[i] = plain;
     bad[0].temperature = -1.0f;
     bad[1].temperature = NAN;
     bad[2].top_k = -1;
@@ -255,7 +280,9 @@ static void check_refusals(void)
     bad[5].min_p = NAN;
     bad[6].repeat_penalty = 0.0f;
     bad[7].repeat_last_n = -2;
-    for (int i = 0; i < 8; i++)
+    bad[8].frequency_penalty = 2.5f;
+    bad[9].presence_penalty = NAN;
+    for (int i = 0; i < N_BAD; i++)
         CHECK_INT(rf_sampler_set(sampler, &bad[i], &error), RF_ERR_ARGUMENT);
     CHECK_INT(rf_sampler_set(sampler, &plain, &error), 0);
     const float nothing[N] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};

@@ -137,7 +137,9 @@ class Sampling(ctypes.Structure):
         ("repeat_penalty", c_float),
         ("repeat_last_n", c_int32),
         ("seed", c_uint64),
-        ("reserved", c_uint64 * 8),
+        ("frequency_penalty", c_float),
+        ("presence_penalty", c_float),
+        ("reserved", c_uint64 * 7),
     ]
 
 

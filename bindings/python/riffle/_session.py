@@ -27,6 +27,8 @@ class Sampling:
     repeat_penalty: float = 1.0
     repeat_last_n: int = 64
     seed: int = 0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
 
 
 @dataclass(frozen=True)
