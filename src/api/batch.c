@@ -15,9 +15,9 @@
 enum {
     ANSWERS = 8,
     MOST_ANSWERS = 32,
-    LEAST_SLICE = 16, /* rows of prompts in a pass */
-    FEW_UNREAD = 16,  /* a prompt with so few tokens left needs no slice */
-    SLOWER = 2        /* what is read of prompts may make a pass take so many times as long */
+    LEAST_SLICE = 4, /* rows of prompts in a pass */
+    FEW_UNREAD = 16, /* so few tokens need no slice; of a prompt beside others LEAST_SLICE */
+    SLOWER = 2 /* prompts, or drafts beside others, may make a pass take so many times as long */
 };
 static const double GAIN = 0.3; /* of a measurement of slices */
 #define KEPT_BYTES (UINT64_C(1) << 30)
@@ -409,7 +409,9 @@ static int32_t unread_of(const struct member *member)
 
 static int is_reading(const struct member *member)
 {
-    return unread_of(member) > FEW_UNREAD;
+    int is_prompt = member->first == 0.0; /* an answer that goes on does not wait for slices */
+    int32_t few = is_prompt && member->batch->n_members > 1 ? LEAST_SLICE : FEW_UNREAD;
+    return unread_of(member) > few;
 }
 
 /* The parts of a pass while they are collected. */
@@ -442,19 +444,24 @@ static void add_rounds(const riffle_batch *batch, struct parts *parts)
     }
 }
 
-/* Expected seconds of a pass over the rounds' rows, as a mean of what their texts' lengths let
- * expect; 0: nothing was measured yet. */
-static double seconds_of_rounds(const struct parts *parts)
+/* Expected seconds of a pass over so many rows of the rounds' texts, as a mean of what their
+ * lengths let expect; 0: nothing was measured yet. */
+static double seconds_of_passes(const struct parts *parts, int32_t rows)
 {
     double sum = 0.0;
     int32_t n = 0;
     for (int32_t i = 0; i < parts->rounds; i++) {
         const struct rf_pace *pace = &parts->members[i]->session->levels.cascade->pace;
         if (!pace->has_unit) continue;
-        sum += rf_pace_cost(pace, pace->n_levels - 1, parts->rounds);
+        sum += rf_pace_cost(pace, pace->n_levels - 1, rows);
         n++;
     }
     return n ? sum / n : 0.0;
+}
+
+static double seconds_of_rounds(const struct parts *parts)
+{
+    return seconds_of_passes(parts, parts->rounds);
 }
 
 /* Rows of prompts beside the rounds: as many as make the pass SLOWER. Ends of prompts that rounds
@@ -468,6 +475,24 @@ static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts
     if (rows < LEAST_SLICE) rows = LEAST_SLICE;
     if (rows > RF_MAX_ROWS) rows = RF_MAX_ROWS;
     return (int32_t)rows - (parts->rows - parts->rounds);
+}
+
+/* Rows that the pass may have with drafts. An answer alone may wait for its own; others wait for
+ * none beside slices, as these take the time already, and not long for them otherwise. */
+static int32_t rows_with_drafts(const struct parts *parts)
+{
+    if (parts->slices) return parts->rows;
+    if (parts->rounds == 1) return RF_MAX_ROWS;
+    double most = SLOWER * seconds_of_rounds(parts);
+    int32_t rows = parts->rounds, above = RF_PACE_ROWS + 1; /* more rows never cost less */
+    while (above - rows > 1) {
+        int32_t middle = (rows + above) / 2;
+        if (seconds_of_passes(parts, middle) <= most)
+            rows = middle;
+        else
+            above = middle;
+    }
+    return rows + parts->rows - parts->rounds;
 }
 
 /* Learns from a pass what a row of a slice takes. */
@@ -556,7 +581,7 @@ static void run_pass(riffle_batch *batch)
     run_embedding(batch, slice_beside(batch, &parts));
     add_slices(batch, &parts);
     if (!parts.n) return;
-    rf_batch_run(batch->root->view, parts.list, parts.n, &cost);
+    rf_batch_run(batch->root->view, parts.list, parts.n, rows_with_drafts(&parts), &cost);
     learn(batch, &parts, &cost);
     batch->passes += cost.rows > 0;
     batch->rows += (uint64_t)cost.rows;

@@ -58,9 +58,10 @@ static int32_t unread_of(const struct rf_batch_part *part, const struct rf_view 
 
 /* Makes the asks of all parts. Drafts share the rows that are left. */
 static void begin_all(const struct rf_view *view, struct rf_batch_part *const *parts,
-                      int32_t n_parts)
+                      int32_t n_parts, int32_t most_rows)
 {
     int32_t rounds = 0, answers = view->shape.max_logits, room = view->shape.max_rows;
+    if (room > most_rows) room = most_rows;
     for (int32_t i = 0; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
         int32_t unread = unread_of(part, view);
@@ -72,6 +73,7 @@ static void begin_all(const struct rf_view *view, struct rf_batch_part *const *p
         room -= part->rows;
     }
     if (room > answers - rounds) room = answers - rounds;
+    if (room < 0) room = 0;
     for (int32_t i = 0; i < n_parts; i++) {
         struct rf_batch_part *part = parts[i];
         if (!is_round(part)) continue;
@@ -139,13 +141,13 @@ static void finish(struct rf_batch_part *part)
 }
 
 void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
-                  struct rf_batch_cost *cost)
+                  int32_t most_rows, struct rf_batch_cost *cost)
 {
     struct rf_batch_part *read[RF_MAX_ROWS];
     struct rf_read_cost taken = {0};
     struct rf_error error;
     int32_t n_read = 0;
-    begin_all(view, parts, n_parts);
+    begin_all(view, parts, n_parts, most_rows);
     for (int32_t i = 0; i < n_parts; i++)
         if (has_rows(parts[i])) read[n_read++] = parts[i];
     int code = n_read ? read_parts(view, read, n_read, &taken, &error) : 0;

@@ -27,9 +27,9 @@ struct rf_batch_cost {
 
 /* The cascades' targets are model levels of `view` (model_level.h). Each text has one part at most;
  * there are at most as many rounds as the view has answers, and the unread tokens of all parts fit
- * into a pass; drafts take what is left of it. The parts must not move. If the pass fails, each
- * text is read alone, so that a failure is nobody else's. */
+ * into a pass; drafts take what is left of it, and of most_rows. The parts must not move. If the
+ * pass fails, each text is read alone, so that a failure is nobody else's. */
 void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
-                  struct rf_batch_cost *cost);
+                  int32_t most_rows, struct rf_batch_cost *cost);
 
 #endif
