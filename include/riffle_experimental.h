@@ -42,6 +42,14 @@ RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, si
 RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t threads,
                                          riffle_read_speed *speed, size_t speed_size);
 
+/* Return non-zero to end what asks. */
+typedef int (*riffle_stops_fn)(void *user);
+/* riffle_grammar_new for texts of strangers: asks many times a second, and ends with
+ * RIFFLE_ERR_CANCELLED. */
+RIFFLE_API int riffle_grammar_new_watched(riffle_grammar **grammar, const riffle_model *model,
+                                          riffle_grammar_kind kind, const char *text,
+                                          size_t text_bytes, riffle_stops_fn stops, void *user);
+
 /* A device that models can be opened on. Strings live until the callback returns. */
 typedef struct riffle_device {
     const char *name;        /* "cpu", "cuda:0": for riffle_model_options.device */

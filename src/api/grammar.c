@@ -5,6 +5,7 @@
 #include "api/grammar.h"
 
 #include "api/handles.h"
+#include "grammar/ir.h"
 #include "platform/lock.h"
 
 struct riffle_grammar {
@@ -62,6 +63,14 @@ static int list_tokens(riffle_grammar *grammar, struct rf_grammar_vocab *vocab,
 int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
                        riffle_grammar_kind kind, const char *text, size_t text_bytes)
 {
+    return riffle_grammar_new_watched(grammar, model, kind, text, text_bytes, NULL, NULL);
+}
+
+int riffle_grammar_new_watched(riffle_grammar **grammar, const riffle_model *model,
+                               riffle_grammar_kind kind, const char *text, size_t text_bytes,
+                               riffle_stops_fn stops, void *user)
+{
+    struct rf_watch watch = {stops, user, 0};
     if (grammar) *grammar = NULL;
     if (!grammar || !model || (!text && text_bytes))
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "%s is NULL",
@@ -80,7 +89,8 @@ int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
     if (!code)
         code = rf_grammar_new(
             &made->grammar, kind == RIFFLE_GRAMMAR_GBNF ? RF_GRAMMAR_GBNF : RF_GRAMMAR_JSON_SCHEMA,
-            (struct rf_str){text_bytes ? text : "", text_bytes}, &vocab, &model->allocator, &error);
+            (struct rf_str){text_bytes ? text : "", text_bytes}, &vocab, stops ? &watch : NULL,
+            &model->allocator, &error);
     if (code) {
         riffle_grammar_free(made);
         return rf_api_fail(&error);

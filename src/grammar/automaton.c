@@ -37,6 +37,12 @@ static int fail_rule(struct builder *b, int32_t rule, const char *problem)
     return b->code = rf_fail(b->error, RF_ERR_FORMAT, "%s %s", b->ir->rules[rule].shown, problem);
 }
 
+static int step(struct builder *b)
+{
+    if (!b->code) b->code = rf_watch_step(b->ir->watch, b->error);
+    return b->code;
+}
+
 /* ---- facts about rules ---- */
 
 static int32_t add_lengths(int32_t a, int32_t b)
@@ -77,9 +83,9 @@ static void find_shortest(struct builder *b)
 {
     int32_t n = (int32_t)b->ir->n_rules;
     for (int32_t r = 0; r < n; r++) b->facts[r].shortest = ENDLESS;
-    for (int changed = 1; changed;) {
+    for (int changed = 1; changed && !b->code;) {
         changed = 0;
-        for (int32_t r = n - 1; r >= 0; r--) {
+        for (int32_t r = n - 1; r >= 0 && !step(b); r--) {
             int32_t found = shortest(b, b->ir->rules[r].expr);
             changed |= found < b->facts[r].shortest;
             b->facts[r].shortest = found;
@@ -165,7 +171,7 @@ static int32_t size_of(struct builder *b, int32_t rule)
 static int32_t add_node(struct builder *b, struct rf_node node)
 {
     struct rf_automaton *a = b->automaton;
-    if (b->code) return -1;
+    if (step(b)) return -1;
     if (a->n_nodes == RF_AUTOMATON_NODES) {
         b->code = rf_fail(b->error, RF_ERR_UNSUPPORTED,
                           "the grammar is too large: its automaton has over %d states; counted "

@@ -10,15 +10,16 @@
 
 struct rf_grammar;
 struct rf_matcher;
+struct rf_watch;
 
 enum rf_grammar_kind { RF_GRAMMAR_GBNF, RF_GRAMMAR_JSON_SCHEMA };
 
 /* Reads and compiles the text. What the vocabulary points to must outlive the grammar.
  * RF_ERR_FORMAT: the text is malformed, or no text meets it; RF_ERR_UNSUPPORTED: a part of it is
- * not supported. The sentence names the place. */
+ * not supported. The sentence names the place. `watch` (ir.h) may be NULL. */
 int rf_grammar_new(struct rf_grammar **grammar, enum rf_grammar_kind kind, struct rf_str text,
-                   const struct rf_grammar_vocab *vocab, const struct rf_allocator *allocator,
-                   struct rf_error *error);
+                   const struct rf_grammar_vocab *vocab, struct rf_watch *watch,
+                   const struct rf_allocator *allocator, struct rf_error *error);
 void rf_grammar_free(struct rf_grammar *grammar);
 
 int rf_matcher_new(struct rf_matcher **matcher, const struct rf_grammar *grammar,

@@ -7,6 +7,20 @@
 
 static const char what[] = "the grammar";
 
+enum { WATCHED_STEPS = 1024 }; /* between two questions: well under a millisecond */
+
+int rf_watch_step(struct rf_watch *watch, struct rf_error *error)
+{
+    if (!watch || ++watch->steps % WATCHED_STEPS || !watch->stops(watch->user)) return 0;
+    return rf_fail(error, RF_ERR_CANCELLED, "compiling the grammar was cancelled");
+}
+
+int rf_ir_step(struct rf_ir *ir)
+{
+    if (!ir->code) ir->code = rf_watch_step(ir->watch, ir->error);
+    return ir->code;
+}
+
 void rf_ir_free(struct rf_ir *ir)
 {
     rf_free(ir->arena.allocator, ir->rules);
@@ -26,7 +40,7 @@ int rf_ir_fail(struct rf_ir *ir, int code, const char *format, ...)
 
 static void *take(struct rf_ir *ir, size_t count, size_t size)
 {
-    if (ir->code) return NULL;
+    if (rf_ir_step(ir)) return NULL;
     void *memory = rf_arena_alloc(&ir->arena, count, size, what, ir->error);
     if (!memory) ir->code = RF_ERR_MEMORY;
     return memory;

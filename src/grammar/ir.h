@@ -50,12 +50,23 @@ struct rf_rule {
     const struct rf_expr *expr; /* NULL: not defined */
 };
 
+/* Somebody who may want no more of a grammar that is being compiled. */
+struct rf_watch {
+    int (*stops)(void *user); /* asked now and then; non-zero: compiling ends */
+    void *user;
+    uint32_t steps;
+};
+
+/* Counts a step; NULL: nobody watches. 0, or RF_ERR_CANCELLED. */
+int rf_watch_step(struct rf_watch *watch, struct rf_error *error);
+
 /* The first failure counts: after it, what makes expressions returns NULL and does nothing. NULL
  * for a part is a failure before. All texts are copied. */
 struct rf_ir {
     struct rf_arena arena; /* begins with the allocator; all but `rules` */
     struct rf_error *error;
-    int code; /* of the first failure, or 0 */
+    struct rf_watch *watch; /* or NULL */
+    int code;               /* of the first failure, or 0 */
     struct rf_rule *rules;
     size_t n_rules, cap_rules;
     int32_t n_exprs, root;
@@ -63,6 +74,8 @@ struct rf_ir {
 };
 
 void rf_ir_free(struct rf_ir *ir);
+/* A step of the watch. Returns the code of the first failure. */
+int rf_ir_step(struct rf_ir *ir);
 int rf_ir_fail(struct rf_ir *ir, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -95,11 +95,11 @@ struct rf_matcher {
 /* ---- grammars ---- */
 
 int rf_grammar_new(struct rf_grammar **out, enum rf_grammar_kind kind, struct rf_str text,
-                   const struct rf_grammar_vocab *vocab, const struct rf_allocator *allocator,
-                   struct rf_error *error)
+                   const struct rf_grammar_vocab *vocab, struct rf_watch *watch,
+                   const struct rf_allocator *allocator, struct rf_error *error)
 {
     *out = NULL;
-    struct rf_ir ir = {.arena.allocator = allocator, .error = error};
+    struct rf_ir ir = {.arena.allocator = allocator, .error = error, .watch = watch};
     struct rf_grammar *g = rf_calloc(allocator, 1, sizeof *g, "grammar", error);
     if (!g) return RF_ERR_MEMORY;
     g->allocator = allocator;

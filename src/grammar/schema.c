@@ -76,12 +76,12 @@ static void check_one_of(struct rf_schema_reader *r, const struct rf_json *branc
                          const char *pointer)
 {
     size_t n = rf_json_count(branches);
+    const char **at = rf_schema_take(r, n, sizeof *at);
+    for (size_t i = 0; at && i < n; i++) at[i] = rf_pointer_at(r, pointer, i);
     for (size_t i = 0; i < n && !r->ir->code; i++)
-        for (size_t k = i + 1; k < n && !r->ir->code; k++) {
-            struct rf_conjunction a = rf_conjunction_new(r, rf_json_at(branches, i),
-                                                         rf_pointer_at(r, pointer, i)),
-                                  b = rf_conjunction_new(r, rf_json_at(branches, k),
-                                                         rf_pointer_at(r, pointer, k));
+        for (size_t k = i + 1; k < n && !rf_ir_step(r->ir); k++) {
+            struct rf_conjunction a = rf_conjunction_new(r, rf_json_at(branches, i), at[i]),
+                                  b = rf_conjunction_new(r, rf_json_at(branches, k), at[k]);
             if (!r->ir->code && !are_apart(r, &a, &b, 0))
                 rf_ir_fail(r->ir, RF_ERR_UNSUPPORTED,
                            "%s: a value might meet both branch %zu and branch %zu, which oneOf "
@@ -157,7 +157,7 @@ static const struct rf_expr *make_value(struct rf_schema_reader *r, const struct
 static struct rf_schema_known *find_known(const struct rf_schema_reader *r,
                                           const struct rf_conjunction *c)
 {
-    for (struct rf_schema_known *k = r->known; k; k = k->next) {
+    for (struct rf_schema_known *k = r->known; k && !rf_ir_step(r->ir); k = k->next) {
         int same = k->of->n == c->n;
         for (int32_t i = 0; same && i < c->n; i++)
             same = k->of->members[i].schema == c->members[i].schema &&

@@ -68,7 +68,7 @@ static const char *const annotations[] = {"title",
 
 void *rf_schema_take(struct rf_schema_reader *r, size_t count, size_t size)
 {
-    if (r->ir->code) return NULL;
+    if (rf_ir_step(r->ir)) return NULL;
     void *memory = rf_arena_alloc(&r->ir->arena, count, size, "a schema", r->ir->error);
     if (!memory) r->ir->code = RF_ERR_MEMORY;
     return memory;

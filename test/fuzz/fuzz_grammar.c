@@ -55,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct rf_str text = {(const char *)data, bytes};
     enum rf_grammar_kind kind = bytes && data[0] == '{' ? RF_GRAMMAR_JSON_SCHEMA : RF_GRAMMAR_GBNF;
     if (bytes > 4096) return 0;
-    int code = rf_grammar_new(&grammar, kind, text, &vocabulary.of, &rf_system_allocator, &error);
+    int code =
+        rf_grammar_new(&grammar, kind, text, &vocabulary.of, NULL, &rf_system_allocator, &error);
     expect(code == 0 || (error.code == code && error.text[0]), "an error without a sentence");
     if (code) return 0;
     if (rf_matcher_new(&matcher, grammar, &error) == 0)

@@ -171,7 +171,7 @@ static void check_accepting(enum rf_grammar_kind kind, const struct accepting *a
 {
     struct rf_error error = {.text = ""};
     struct rf_grammar *grammar;
-    int code = rf_grammar_new(&grammar, kind, rf_str_of(a->grammar), &vocabulary.of,
+    int code = rf_grammar_new(&grammar, kind, rf_str_of(a->grammar), &vocabulary.of, NULL,
                               &rf_system_allocator, &error);
     CHECK_MSG(code == 0, "%s: %s", a->grammar, error.text);
     if (code) return;
@@ -273,7 +273,7 @@ static void check_refused(enum rf_grammar_kind kind, const struct refused *r)
 {
     struct rf_error error = {.text = ""};
     struct rf_grammar *grammar;
-    int code = rf_grammar_new(&grammar, kind, rf_str_of(r->grammar), &vocabulary.of,
+    int code = rf_grammar_new(&grammar, kind, rf_str_of(r->grammar), &vocabulary.of, NULL,
                               &rf_system_allocator, &error);
     CHECK_MSG(code == r->code && strstr(error.text, r->sentence), "%s: %d, \"%s\", not \"%s\"",
               r->grammar, code, error.text, r->sentence);
@@ -310,7 +310,8 @@ static int use(enum rf_grammar_kind kind, const char *text, const char *answer,
     struct rf_grammar *grammar;
     struct rf_matcher *matcher = NULL;
     struct rf_token_mask mask;
-    int code = rf_grammar_new(&grammar, kind, rf_str_of(text), &vocabulary.of, allocator, &error);
+    int code =
+        rf_grammar_new(&grammar, kind, rf_str_of(text), &vocabulary.of, NULL, allocator, &error);
     if (!code) code = rf_matcher_new(&matcher, grammar, &error);
     int32_t state = code ? code : rf_matcher_start(matcher, &error);
     for (size_t i = 0; state > 0 && answer[i]; i++) {
@@ -323,6 +324,47 @@ static int use(enum rf_grammar_kind kind, const char *text, const char *answer,
     rf_matcher_free(matcher);
     rf_grammar_free(grammar);
     return code;
+}
+
+/* A question for each step of the watch until it says no. */
+static int stops(void *user)
+{
+    int *left = user;
+    return --*left == 0;
+}
+
+/* Compiling ends as soon as nobody wants it, wherever it is then. */
+static void check_watch(enum rf_grammar_kind kind, const char *text)
+{
+    for (int most = 1;; most++) {
+        struct rf_error error = {.text = ""};
+        struct rf_grammar *grammar;
+        int left = most;
+        struct rf_watch watch = {stops, &left, 0};
+        int code = rf_grammar_new(&grammar, kind, rf_str_of(text), &vocabulary.of, &watch,
+                                  &rf_system_allocator, &error);
+        if (left <= 0) {
+            CHECK_INT(code, RF_ERR_CANCELLED);
+            CHECK(!grammar && strstr(error.text, "cancelled"));
+            continue;
+        }
+        CHECK_INT(code, 0);
+        CHECK_MSG(most > 3, "%.40s was asked about %d times", text, most);
+        rf_grammar_free(grammar);
+        return;
+    }
+}
+
+/* A branch for each number. */
+static void check_watch_of_branches(void)
+{
+    enum { BRANCHES = 200, BYTES = 20 };
+    static char text[BRANCHES * BYTES] = "{\"oneOf\":[";
+    size_t n = strlen(text);
+    for (int i = 0; i < BRANCHES; i++)
+        n += (size_t)snprintf(text + n, BYTES, "%s{\"const\":%d}", i ? "," : "", i);
+    snprintf(text + n, sizeof text - n, "]}");
+    check_watch(RF_GRAMMAR_JSON_SCHEMA, text);
 }
 
 static void check_memory(enum rf_grammar_kind kind, const char *text, const char *answer)
@@ -353,6 +395,8 @@ int main(void)
         check_refused(RF_GRAMMAR_GBNF, &bad_gbnf[i]);
     for (size_t i = 0; i < sizeof bad_schemas / sizeof *bad_schemas; i++)
         check_refused(RF_GRAMMAR_JSON_SCHEMA, &bad_schemas[i]);
+    check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){2000} \"x\"");
+    check_watch_of_branches();
     check_memory(RF_GRAMMAR_GBNF, gbnf[1].grammar, gbnf[1].good[0]);
     check_memory(RF_GRAMMAR_JSON_SCHEMA, schemas[14].grammar, schemas[14].good[0]);
     return check_result();

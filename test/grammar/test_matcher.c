@@ -286,7 +286,7 @@ static void check_grammar(const struct vocabulary *v, const char *text, int *n_c
 {
     struct rf_error error = {.text = ""};
     struct rf_grammar *grammar;
-    int code = rf_grammar_new(&grammar, RF_GRAMMAR_GBNF, rf_str_of(text), &v->of,
+    int code = rf_grammar_new(&grammar, RF_GRAMMAR_GBNF, rf_str_of(text), &v->of, NULL,
                               &rf_system_allocator, &error);
     CHECK_MSG(code == 0 || (code == RF_ERR_FORMAT && error.text[0]), "%d: %s", code, error.text);
     if (code) return;
