@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "cli/engine.h"
-#include "cli/thoughts.h"
+#include "serve/thoughts.h"
 
 /* All zero is empty. Messages are JSON, as transformers has them: "role", "content",
  * "reasoning_content", "tool_calls", and what else a file gave them. */

@@ -49,17 +49,18 @@ static void on_part(void *user, enum thought_part part, const char *text, size_t
     show(turn, part, text, n);
 }
 
+static void push_text(struct turn *turn, const char *text, size_t n)
+{
+    struct rf_error error;
+    if (thoughts_push(&turn->thoughts, text, n, &error)) cli_no_memory();
+}
+
 /* Control tokens are not part of an answer's text, but they may be markers. */
 static void push_control(struct turn *turn, int32_t token)
 {
-    char text[64];
-    int64_t n = riffle_detokenize(turn->chat->engine.model, &token, 1, RIFFLE_DETOKENIZE_SPECIAL,
-                                  text, sizeof text - 1);
-    if (n <= 0 || n >= (int64_t)sizeof text ||
-        riffle_detokenize(turn->chat->engine.model, &token, 1, 0, NULL, 0) != 0)
-        return;
-    text[n] = '\0';
-    if (thoughts_want(&turn->thoughts, text)) thoughts_push(&turn->thoughts, text, (size_t)n);
+    char text[THOUGHTS_CONTROL];
+    thoughts_control(turn->chat->engine.model, token, text);
+    if (text[0] && thoughts_want(&turn->thoughts, text)) push_text(turn, text, strlen(text));
 }
 
 static int on_event(void *user, const riffle_event *event)
@@ -73,7 +74,7 @@ static int on_event(void *user, const riffle_event *event)
     }
     turn->colour = turn->chat->paints ? level_colour(event->level) : "";
     if (event->text_bytes)
-        thoughts_push(&turn->thoughts, event->text, event->text_bytes);
+        push_text(turn, event->text, event->text_bytes);
     else if (event->token >= 0)
         push_control(turn, event->token);
     return turn->write_failed || rf_interrupts() > 0;
@@ -159,6 +160,7 @@ static int64_t generate(struct chat *chat, struct turn *turn)
     } while (n > 0 && !options.grammar && chat_drops(chat) && full_context(chat) &&
              chat_make_room(chat, turn->n_tokens) == CLI_OK && (n = prefill(chat, turn)) >= 0);
     thoughts_end(&turn->thoughts);
+    thoughts_free(&turn->thoughts);
     if (output_end(&turn->wrap) != 0) turn->write_failed = 1;
     if (!turn->write_failed && (n >= 0 || turn->begun)) {
         putchar('\n');
@@ -272,6 +274,7 @@ static int talk(struct chat *chat, struct line_reader *reader)
     status = cli_status(riffle_chat_format(chat->engine.model, &probe, 1, 1, NULL, 0));
     if (status == CLI_OK) {
         chat->thoughts = thought_form_of(chat->engine.model);
+        if (!chat->thoughts) cli_no_memory();
         status = converse(chat, reader);
     }
     conversation_free(&chat->conversation);

@@ -9,6 +9,60 @@
 
 static const struct rf_allocator *const allocator = &rf_system_allocator;
 
+static const struct prompt *prompt_of(const struct choice *choice)
+{
+    const struct question *question = &choice->exchange->question;
+    return &question->prompts[choice->index / question->n];
+}
+
+static void on_part(void *user, enum thought_part part, const char *text, size_t n);
+
+/* An answer may begin with thoughts, unless a grammar limits it; the prompt may have opened them.
+ */
+static void begin_thoughts(struct choice *choice)
+{
+    enum { TAIL = 64 };
+    const struct answerer *of = &choice->exchange->served->answerer;
+    const struct prompt *prompt = prompt_of(choice);
+    size_t tail = prompt->n < TAIL ? prompt->n : TAIL;
+    char text[1024];
+    int64_t bytes = riffle_detokenize(of->model, prompt->tokens + prompt->n - tail, tail,
+                                      RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
+    if (bytes < 0 || bytes > (int64_t)sizeof text) bytes = 0;
+    thoughts_begin(&choice->thoughts, of->thoughts, text, (size_t)bytes, on_part, choice);
+    choice->divides = 1;
+}
+
+/* The prompt's text comes first. */
+static int echo(struct choice *choice, struct refusal *refusal)
+{
+    const struct prompt *prompt = prompt_of(choice);
+    const riffle_model *model = choice->exchange->served->model.model;
+    struct rf_error error;
+    int64_t n =
+        riffle_detokenize(model, prompt->tokens, prompt->n, RIFFLE_DETOKENIZE_START, NULL, 0);
+    if (n == 0) return 0;
+    char *text = n > 0 ? malloc((size_t)n) : NULL;
+    if (!text) return refuse_memory(refusal);
+    riffle_detokenize(model, prompt->tokens, prompt->n, RIFFLE_DETOKENIZE_START, text, (size_t)n);
+    json_t *valid = json_stringn(text, (size_t)n);
+    int code = 0;
+    if (!valid)
+        code = refuse(refusal, 400, "invalid_value", "the prompt is not UTF-8, so it has no echo");
+    else if (rf_bytes_append(allocator, &choice->text, text, (size_t)n, &error))
+        code = refuse_memory(refusal);
+    json_decref(valid);
+    free(text);
+    return code;
+}
+
+static int begin_text(struct choice *choice)
+{
+    const struct question *question = &choice->exchange->question;
+    if (question->kind == QUESTION_CHAT && !question->schema) begin_thoughts(choice);
+    return question->echoes ? echo(choice, &choice->exchange->refusal) : 0;
+}
+
 int exchange_begin(struct exchange *exchange)
 {
     const struct question *question = &exchange->question;
@@ -23,6 +77,9 @@ int exchange_begin(struct exchange *exchange)
         if (question->wants_logprobs) choice->tokens = json_array();
         if (question->tools) choice->calls = json_array();
         tool_reader_begin(&choice->tools, question->tool_form, question->tools);
+        choice->tools.name = question->tool_name;
+        choice->tools.most = question->most_calls;
+        if (begin_text(choice)) return -1;
     }
     return 0;
 }
@@ -32,6 +89,8 @@ void exchange_free(struct exchange *exchange)
     for (int32_t i = 0; i < exchange->n_choices; i++) {
         struct choice *choice = &exchange->choices[i];
         rf_bytes_free(allocator, &choice->text);
+        rf_bytes_free(allocator, &choice->thought);
+        thoughts_free(&choice->thoughts);
         tool_reader_free(&choice->tools);
         json_decref(choice->tokens);
         json_decref(choice->calls);
@@ -94,6 +153,8 @@ static struct reply_part part_of(const struct choice *choice, const char *finish
     return (struct reply_part){.index = choice->index,
                                .text = choice->text.data,
                                .bytes = choice->text.count,
+                               .thought = choice->thought.data,
+                               .thought_bytes = choice->thought.count,
                                .is_first = !choice->has_begun,
                                .finish = finish,
                                .tokens = choice->tokens,
@@ -102,8 +163,8 @@ static struct reply_part part_of(const struct choice *choice, const char *finish
                                .n_calls = choice->n_calls};
 }
 
-/* The choice's text, and the calls in it, that are known with this piece. */
-static int take_text(struct choice *choice, const char *text, size_t bytes, int is_last)
+/* The reply's text, and the calls in it, that are known with this piece. */
+static int take_reply(struct choice *choice, const char *text, size_t bytes, int is_last)
 {
     struct rf_error error;
     if (choice->calls)
@@ -112,12 +173,55 @@ static int take_text(struct choice *choice, const char *text, size_t bytes, int 
     return bytes ? rf_bytes_append(allocator, &choice->text, text, bytes, &error) : 0;
 }
 
+/* Markers of thoughts are nobody's. */
+static void on_part(void *user, enum thought_part part, const char *text, size_t n)
+{
+    struct choice *choice = user;
+    struct rf_error error;
+    int code = part == PART_REPLY ? take_reply(choice, text, n, 0)
+               : part == PART_THOUGHT
+                   ? rf_bytes_append(allocator, &choice->thought, text, n, &error)
+                   : 0;
+    if (code) refuse_memory(&choice->exchange->refusal);
+}
+
+static int take_text(struct choice *choice, const char *text, size_t n)
+{
+    struct rf_error error;
+    return choice->divides ? thoughts_push(&choice->thoughts, text, n, &error)
+                           : take_reply(choice, text, n, 0);
+}
+
+static int end_text(struct choice *choice)
+{
+    if (choice->divides) thoughts_end(&choice->thoughts);
+    return take_reply(choice, NULL, 0, 1);
+}
+
+/* A token's text; that of a control token only where it marks a thought or a call. */
+static int take_token(struct choice *choice, const riffle_event *event)
+{
+    char control[THOUGHTS_CONTROL];
+    if (event->text_bytes) return take_text(choice, event->text, event->text_bytes);
+    if (event->token < 0 || (!choice->divides && !choice->calls)) return 0;
+    thoughts_control(choice->exchange->served->model.model, event->token, control);
+    int is_wanted = control[0] && ((choice->divides && thoughts_want(&choice->thoughts, control)) ||
+                                   (choice->calls && tool_reader_wants(&choice->tools, control)));
+    return is_wanted ? take_text(choice, control, strlen(control)) : 0;
+}
+
+/* There is something to send. */
+static int has_part(const struct choice *choice)
+{
+    return choice->text.count || choice->thought.count || json_array_size(choice->calls);
+}
+
 static void send_part(struct choice *choice, const char *finish)
 {
     struct reply_part part = part_of(choice, finish);
     put_event(choice->exchange, reply_piece(&choice->exchange->reply, &part));
     choice->has_begun = 1;
-    choice->text.count = 0;
+    choice->text.count = choice->thought.count = 0;
     choice->n_calls += (int32_t)json_array_size(choice->calls);
     choice->characters += reply_characters(choice->tokens);
     json_array_clear(choice->calls);
@@ -139,11 +243,10 @@ static int on_event(void *user, const riffle_event *event)
     struct server *server = exchange->server;
     rf_lock_take(&server->lock);
     if (event->token >= 0) count_time(choice);
-    if (event->text_bytes && take_text(choice, event->text, event->text_bytes, 0))
-        refuse_memory(&exchange->refusal);
-    if (exchange->question.streams && (choice->text.count || json_array_size(choice->calls)))
-        send_part(choice, NULL);
-    int is_over = exchange->is_gone || exchange->refusal.status;
+    if (take_token(choice, event)) refuse_memory(&exchange->refusal);
+    if (exchange->question.streams && has_part(choice)) send_part(choice, NULL);
+    choice->has_enough = choice->tools.most && choice->tools.n_calls >= choice->tools.most;
+    int is_over = exchange->is_gone || exchange->refusal.status || choice->has_enough;
     rf_lock_release(&server->lock);
     return is_over;
 }
@@ -177,9 +280,9 @@ static void judge(struct choice *choice, const riffle_answer *answer)
                : code == RIFFLE_ERR_MEMORY  ? 503
                                             : 500,
                NULL, "%s", answer->sentence);
-    else if (answer->finish == RIFFLE_FINISH_CANCELLED)
+    else if (answer->finish == RIFFLE_FINISH_CANCELLED && !choice->has_enough)
         refuse(refusal, 503, "stopped", "the server was stopped within the answer");
-    else if (take_text(choice, NULL, 0, 1))
+    else if (end_text(choice))
         refuse_memory(refusal);
     else if (choice->exchange->question.kind == QUESTION_EMBEDDING && !choice->vector)
         refuse_memory(refusal);
@@ -249,13 +352,16 @@ static void on_answer(void *user, const riffle_answer *answer)
     struct choice *choice = user;
     struct exchange *exchange = choice->exchange;
     struct server *server = exchange->server;
+    riffle_answer told = *answer;
     rf_lock_take(&server->lock);
     choice->answer = 0;
     choice->finish = answer->finish;
     judge(choice, answer);
+    if (choice->has_enough && told.finish == RIFFLE_FINISH_CANCELLED)
+        told.finish = RIFFLE_FINISH_STOP;
     count_tokens(choice, answer);
-    metrics_answer(&server->metrics, answer);
-    log_answer(answer);
+    metrics_answer(&server->metrics, &told);
+    log_answer(&told);
     if (exchange->question.streams && !exchange->refusal.status)
         send_part(choice, finish_of(choice));
     if (--exchange->n_left == 0) finish(exchange);
@@ -267,7 +373,7 @@ static void on_answer(void *user, const riffle_answer *answer)
 static riffle_request request_of(struct choice *choice)
 {
     struct question *question = &choice->exchange->question;
-    const struct prompt *prompt = &question->prompts[choice->index / question->n];
+    const struct prompt *prompt = prompt_of(choice);
     riffle_request request;
     riffle_request_init(&request, sizeof request);
     request.prompt = prompt->tokens;

@@ -404,7 +404,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
     if (!exchange) return;
     *state = NULL;
     rf_lock_take(&server->lock);
-    int is_busy = exchange->state == EXCHANGE_WAITING || exchange->state == EXCHANGE_ASKED;
+    int is_busy = exchange->state != EXCHANGE_OPEN && exchange->state != EXCHANGE_ANSWERED;
     exchange->is_gone = 1;
     set_time(exchange->client, HEAD_SECONDS);
     server->n_open--;

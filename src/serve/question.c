@@ -55,18 +55,30 @@ static int take_flag(const json_t *body, const char *name, int *value, struct re
 /* What would change the answer and is not there must not be ignored. */
 static int check_unsupported(const json_t *body, struct refusal *refusal)
 {
-    static const char *const names[] = {"functions", "frequency_penalty", "suffix",
-                                        "echo",      "presence_penalty",  "audio",
-                                        "dimensions"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const json_t *value = member(body, names[i]);
+    static const struct {
+        const char *name, *instead;
+    } members[] = {{"functions", "; tools does the same"},
+                   {"function_call", "; tool_choice does the same"},
+                   {"audio", ": answers are texts"},
+                   {"web_search_options", ": this server searches nothing"},
+                   {"dimensions", ": vectors have the model's width"}};
+    const json_t *modalities = member(body, "modalities");
+    for (size_t i = 0; i < json_array_size(modalities); i++) {
+        const char *one = json_string_value(json_array_get(modalities, i));
+        if (!one || strcmp(one, "text") != 0)
+            return refuse(refusal, 400, "unsupported_parameter",
+                          "modalities other than text are not supported");
+    }
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const json_t *value = member(body, members[i].name);
         int is_off = !value || json_is_false(value) ||
                      (json_is_number(value) && json_number_value(value) == 0.0) ||
                      (json_is_string(value) && !json_string_length(value)) ||
                      (json_is_array(value) && !json_array_size(value)) ||
                      (json_is_object(value) && !json_object_size(value));
         if (!is_off)
-            return refuse(refusal, 400, "unsupported_parameter", "%s is not supported", names[i]);
+            return refuse(refusal, 400, "unsupported_parameter", "%s is not supported%s",
+                          members[i].name, members[i].instead);
     }
     return 0;
 }
@@ -136,6 +148,10 @@ static int take_sampling(const json_t *body, struct question *question, struct r
     if (take_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
     if (take_float(body, "top_p", 1e-6, 1, &sampling->top_p, refusal)) return -1;
     if (take_float(body, "min_p", 0, 1, &sampling->min_p, refusal)) return -1;
+    if (take_float(body, "frequency_penalty", -2, 2, &sampling->frequency_penalty, refusal))
+        return -1;
+    if (take_float(body, "presence_penalty", -2, 2, &sampling->presence_penalty, refusal))
+        return -1;
     if (take_int(body, "top_k", 0, INT32_MAX, &sampling->top_k, refusal)) return -1;
     return take_float(body, "repeat_penalty", 0.01, 100, &sampling->repeat_penalty, refusal);
 }
@@ -188,38 +204,115 @@ static int take_format(const json_t *body, struct question *question, struct ref
     return take_schema(schema, question, refusal);
 }
 
-/* Which tools may be called, and whether one must be: *opening, or NULL. */
-static int take_tools(const json_t *body, const struct answerer *of, struct question *question,
-                      const char **opening, struct refusal *refusal)
+/* What a request says of its tools. */
+struct tool_wish {
+    json_t *tools;    /* those that may be called; NULL: none */
+    const char *name; /* the one that must be called, or NULL */
+    int must_call;
+};
+
+static const char *name_in(const json_t *choice)
 {
-    json_t *tools = (json_t *)member(body, "tools");
-    const json_t *choice = member(body, "tool_choice");
-    const char *word = json_string_value(choice),
-               *name =
-                   json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
-    *opening = NULL;
-    if (choice && !name &&
-        !(word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0 ||
-                   strcmp(word, "required") == 0)))
-        return refuse_value(refusal, "tool_choice", "none, auto, required or a function's name");
-    if (json_is_array(tools) && json_array_size(tools) == 0) tools = NULL;
-    if (tools && !tools_are_valid(tools))
-        return refuse_value(refusal, "tools", "an array of functions with names");
-    if (name && !(tools && tools_find(tools, name)))
-        return refuse(refusal, 400, "invalid_value", "tool_choice: there is no tool %.100s", name);
-    if (!tools || (word && strcmp(word, "none") == 0)) return 0;
+    return json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}: the others stay out. */
+static int allow(const json_t *allowed, struct tool_wish *wish, struct refusal *refusal)
+{
+    const json_t *list = json_object_get(allowed, "tools");
+    const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    json_t *left = json_array();
+    for (size_t i = 0; i < json_array_size(wish->tools); i++) {
+        json_t *tool = json_array_get(wish->tools, i);
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            const char *name = name_in(json_array_get(list, k));
+            if (!name || strcmp(name, name_in(tool)) != 0) continue;
+            json_array_append(left, tool);
+            break;
+        }
+    }
+    json_decref(wish->tools);
+    wish->tools = left;
+    if (json_array_size(left) == 0 || json_array_size(left) != json_array_size(list))
+        return refuse(refusal, 400, "invalid_value", "tool_choice allows no tools that are there");
+    if (!mode || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0))
+        return refuse_value(refusal, "tool_choice.allowed_tools.mode", "auto or required");
+    wish->must_call = strcmp(mode, "required") == 0;
+    return 0;
+}
+
+/* The forms of tool_choice. */
+static int take_choice(const json_t *choice, struct tool_wish *wish, struct refusal *refusal)
+{
+    const char *word = json_string_value(choice);
+    const json_t *allowed = json_object_get(choice, "allowed_tools");
+    if (!choice || (word && strcmp(word, "auto") == 0)) return 0;
+    if (allowed) return allow(allowed, wish, refusal);
+    if (word && strcmp(word, "none") == 0) {
+        json_decref(wish->tools);
+        wish->tools = NULL;
+        return 0;
+    }
+    wish->name = name_in(choice);
+    wish->must_call = wish->name || (word && strcmp(word, "required") == 0);
+    if (!wish->must_call)
+        return refuse_value(refusal, "tool_choice",
+                            "none, auto, required, a function's name or allowed_tools");
+    if (!wish->tools || (wish->name && !tools_find(wish->tools, wish->name)))
+        return refuse(refusal, 400, "invalid_value", "tool_choice: there is no tool %.100s",
+                      wish->name ? wish->name : "at all");
+    return 0;
+}
+
+/* The answer is one call, which the prompt opens: *opening, for free(). */
+static int open_call(const struct answerer *of, const struct tool_wish *wish,
+                     struct question *question, char **opening, struct refusal *refusal)
+{
+    const char *name = wish->name;
+    int is_named = tools_want_name(of->tool_form);
+    if (!name && json_array_size(wish->tools) == 1) name = name_in(json_array_get(wish->tools, 0));
+    if (is_named && !name)
+        return refuse(
+            refusal, 400, "unsupported_parameter",
+            "this model can be made to call one function: tool_choice must have its name");
+    json_t *schema = tools_schema(of->tool_form, wish->tools, name);
+    int code = take_schema(schema, question, refusal);
+    json_decref(schema);
+    question->tool_form = is_named ? TOOLS_ARGUMENTS : TOOLS_OBJECT;
+    if (is_named)
+        question->tool_name =
+            json_string_value(json_object_get(tools_find(question->tools, name), "name"));
+    *opening = tools_opening(of->tool_form, name);
+    return code || *opening ? code : refuse_memory(refusal);
+}
+
+static int offer_tools(const json_t *body, const struct answerer *of, const struct tool_wish *wish,
+                       struct question *question, char **opening, struct refusal *refusal)
+{
+    int is_parallel = 1;
     if (question->kind != QUESTION_CHAT || of->tool_form == TOOLS_NONE)
         return refuse(refusal, 400, "unsupported_parameter",
                       question->kind == QUESTION_CHAT ? "the model's chat template has no tools"
                                                       : "tools are for chats");
-    question->tools = json_incref(tools);
+    if (take_flag(body, "parallel_tool_calls", &is_parallel, refusal)) return -1;
+    question->tools = json_incref(wish->tools);
     question->tool_form = of->tool_form;
-    if (!name && !(word && strcmp(word, "required") == 0)) return 0;
-    json_t *schema = tools_schema(of->tool_form, tools, name);
-    int code = take_schema(schema, question, refusal);
-    json_decref(schema);
-    question->tool_form = TOOLS_OBJECT; /* the opening is the prompt's */
-    *opening = tools_opening(of->tool_form);
+    question->most_calls = !is_parallel;
+    return wish->must_call ? open_call(of, wish, question, opening, refusal) : 0;
+}
+
+/* Which tools may be called, and whether one must be: *opening, for free(), or NULL. */
+static int take_tools(const json_t *body, const struct answerer *of, struct question *question,
+                      char **opening, struct refusal *refusal)
+{
+    const json_t *tools = member(body, "tools");
+    if (json_is_array(tools) && json_array_size(tools) == 0) tools = NULL;
+    if (tools && !tools_are_valid(tools))
+        return refuse_value(refusal, "tools", "an array of functions with names");
+    struct tool_wish wish = {.tools = json_incref((json_t *)tools)};
+    int code = take_choice(member(body, "tool_choice"), &wish, refusal);
+    if (!code && wish.tools) code = offer_tools(body, of, &wish, question, opening, refusal);
+    json_decref(wish.tools);
     return code;
 }
 
@@ -270,13 +363,28 @@ static int add_chat(struct prompt *prompt, const riffle_model *model, const json
     return code;
 }
 
+/* Beside the messages, templates may read what the request tells them. */
+static int tell_template(const json_t *body, json_t *conversation, struct refusal *refusal)
+{
+    json_t *more = (json_t *)member(body, "chat_template_kwargs"),
+           *effort = (json_t *)member(body, "reasoning_effort");
+    if (more && !json_is_object(more))
+        return refuse_value(refusal, "chat_template_kwargs", "an object");
+    if (effort && !json_is_string(effort))
+        return refuse_value(refusal, "reasoning_effort", "a text");
+    if (effort) json_object_set(conversation, "reasoning_effort", effort);
+    json_object_update_missing(conversation, more);
+    return 0;
+}
+
 static int take_messages(const json_t *body, const struct answerer *of, struct question *question,
                          const char *opening, struct refusal *refusal)
 {
     if (make_prompts(question, 1, refusal)) return -1;
     json_t *conversation = conversation_make(member(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
-    int code = add_chat(question->prompts, of->model, conversation, refusal);
+    int code = tell_template(body, conversation, refusal);
+    if (!code) code = add_chat(question->prompts, of->model, conversation, refusal);
     json_decref(conversation);
     if (!code && opening && *opening)
         code = add_text(question->prompts, of->model, opening, strlen(opening),
@@ -320,6 +428,76 @@ static int take_prompts(const json_t *body, const char *name, const riffle_model
     return 0;
 }
 
+/* ---- completions ---- */
+
+/* The tokens of models that were trained to fill a gap; what comes before it, what comes behind it,
+ * and the answer follow them. */
+static const struct gap_tokens {
+    const char *before, *behind, *answer;
+} gap_tokens[] = {
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"}, /* Qwen 2.5 Coder, CodeGemma */
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},       /* StarCoder, Granite */
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},       /* SantaCoder */
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"}, /* DeepSeek Coder */
+};
+
+static int is_token(const riffle_model *model, const char *text)
+{
+    return riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_SPECIAL, NULL, 0) == 1;
+}
+
+static const struct gap_tokens *gap_tokens_of(const riffle_model *model)
+{
+    for (size_t i = 0; i < sizeof gap_tokens / sizeof *gap_tokens; i++)
+        if (is_token(model, gap_tokens[i].before) && is_token(model, gap_tokens[i].behind) &&
+            is_token(model, gap_tokens[i].answer))
+            return &gap_tokens[i];
+    return NULL;
+}
+
+static int add_special(struct prompt *prompt, const riffle_model *model, const char *text,
+                       struct refusal *refusal)
+{
+    return add_text(prompt, model, text, strlen(text), RIFFLE_TOKENIZE_SPECIAL, refusal);
+}
+
+/* A prompt of a text before the gap and one behind it. */
+static int take_gap(const json_t *before, const json_t *behind, const riffle_model *model,
+                    struct question *question, struct refusal *refusal)
+{
+    const struct gap_tokens *tokens = gap_tokens_of(model);
+    if (!json_is_string(before) || !json_is_string(behind))
+        return refuse(refusal, 400, "invalid_value", "prompt and suffix are not a text each");
+    if (question->echoes)
+        return refuse(refusal, 400, "unsupported_parameter", "echo is beside a suffix");
+    if (!tokens)
+        return refuse(refusal, 400, "unsupported_parameter",
+                      "suffix: the model has no tokens for filling a gap");
+    if (make_prompts(question, 1, refusal)) return -1;
+    struct prompt *prompt = question->prompts;
+    if (add_text(prompt, model, "", 0, RIFFLE_TOKENIZE_BOS, refusal)) return -1;
+    if (add_special(prompt, model, tokens->before, refusal)) return -1;
+    if (add_text(prompt, model, json_string_value(before), json_string_length(before), 0, refusal))
+        return -1;
+    if (add_special(prompt, model, tokens->behind, refusal)) return -1;
+    if (add_text(prompt, model, json_string_value(behind), json_string_length(behind), 0, refusal))
+        return -1;
+    return add_special(prompt, model, tokens->answer, refusal);
+}
+
+static int take_completion(const json_t *body, const riffle_model *model, struct question *question,
+                           struct refusal *refusal)
+{
+    const json_t *suffix = member(body, "suffix");
+    if (take_flag(body, "echo", &question->echoes, refusal)) return -1;
+    if (question->echoes && question->wants_logprobs)
+        return refuse(refusal, 400, "unsupported_parameter",
+                      "echo with logprobs is not supported: prompts have no log-probabilities");
+    return suffix && !(json_is_string(suffix) && !json_string_length(suffix))
+               ? take_gap(member(body, "prompt"), suffix, model, question, refusal)
+               : take_prompts(body, "prompt", model, question, refusal);
+}
+
 static int take_model(const json_t *body, const char *name, struct refusal *refusal)
 {
     const json_t *model = member(body, "model");
@@ -353,7 +531,7 @@ static int take_answer(const json_t *body, const struct answerer *of, struct que
 {
     const json_t *stream_options = member(body, "stream_options");
     int32_t *most = &question->generate.max_tokens;
-    const char *opening;
+    char *opening = NULL;
     if (take_n(body, question, refusal)) return -1;
     if (take_flag(body, "stream", &question->streams, refusal)) return -1;
     if (take_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
@@ -364,10 +542,12 @@ static int take_answer(const json_t *body, const struct answerer *of, struct que
     if (take_stops(body, question, refusal)) return -1;
     if (take_logprobs(body, question, refusal)) return -1;
     if (take_bias(body, question, refusal)) return -1;
-    if (take_tools(body, of, question, &opening, refusal)) return -1;
-    int code = question->kind == QUESTION_CHAT
+    int code = take_tools(body, of, question, &opening, refusal);
+    if (!code)
+        code = question->kind == QUESTION_CHAT
                    ? take_messages(body, of, question, opening, refusal)
-                   : take_prompts(body, "prompt", of->model, question, refusal);
+                   : take_completion(body, of->model, question, refusal);
+    free(opening);
     return code ? code : take_format(body, question, refusal);
 }
 
@@ -398,10 +578,13 @@ int question_parse(struct question *question, enum question_kind kind, const cha
     return code;
 }
 
-int question_compile(struct question *question, const riffle_model *model, struct refusal *refusal)
+int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
+                     void *user, struct refusal *refusal)
 {
-    int code = riffle_grammar_new(&question->grammar, model, RIFFLE_GRAMMAR_JSON_SCHEMA,
-                                  question->schema, strlen(question->schema));
+    int code = riffle_grammar_new_watched(&question->grammar, model, RIFFLE_GRAMMAR_JSON_SCHEMA,
+                                          question->schema, strlen(question->schema), stops, user);
+    if (code == RIFFLE_ERR_CANCELLED)
+        return refuse(refusal, 400, "schema_too_slow", "the schema takes too long to compile");
     if (code) return refuse_last(refusal, code);
     question->generate.grammar = question->grammar;
     return 0;

@@ -5,6 +5,7 @@
 #include <riffle_experimental.h>
 
 #include "serve/refusal.h"
+#include "serve/thoughts.h"
 #include "serve/tools.h"
 
 enum question_kind { QUESTION_CHAT, QUESTION_COMPLETION, QUESTION_EMBEDDING };
@@ -17,6 +18,7 @@ struct answerer {
     const char *name;
     const riffle_sampling *sampling; /* where a request leaves it open; its seed is not used */
     enum tool_form tool_form;
+    const struct thought_form *thoughts;
 };
 
 struct prompt {
@@ -38,7 +40,10 @@ struct question {
     size_t n_bias;
     json_t *tools; /* NULL: none may be called */
     enum tool_form tool_form;
-    char *schema; /* of the answer, for question_compile; NULL: any text */
+    const char *tool_name; /* of a call that the prompt has begun; in `tools` */
+    int32_t most_calls;    /* 0: any number */
+    int echoes;            /* the prompt comes before the answer */
+    char *schema;          /* of the answer, for question_compile; NULL: any text */
     riffle_grammar *grammar;
     riffle_pooling pooling;
     int wants_base64;
@@ -47,8 +52,9 @@ struct question {
 /* 0, or -1 with a refusal and nothing to free. */
 int question_parse(struct question *question, enum question_kind kind, const char *body,
                    size_t bytes, const struct answerer *of, struct refusal *refusal);
-/* Compiles the schema, which may take seconds. 0, or -1 with a refusal. */
-int question_compile(struct question *question, const riffle_model *model, struct refusal *refusal);
+/* Compiles the schema, until `stops` says otherwise. 0, or -1 with a refusal. */
+int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
+                     void *user, struct refusal *refusal);
 void question_free(struct question *question);
 
 #endif

@@ -158,6 +158,9 @@ static json_t *message_of(const struct reply_part *part)
     json_t *message =
         json_pack("{s:s, s:o}", "role", "assistant", "content",
                   has_calls && !part->bytes ? json_null() : text_of(part->text, part->bytes));
+    if (part->thought_bytes)
+        json_object_set_new(message, "reasoning_content",
+                            text_of(part->thought, part->thought_bytes));
     if (has_calls) json_object_set(message, "tool_calls", (json_t *)part->calls);
     return message;
 }
@@ -179,7 +182,10 @@ static json_t *delta_of(const struct reply_part *part)
 {
     json_t *delta = json_object(), *calls = json_array();
     if (part->is_first) json_object_set_new(delta, "role", json_string("assistant"));
-    if (part->bytes || part->is_first)
+    if (part->thought_bytes)
+        json_object_set_new(delta, "reasoning_content",
+                            text_of(part->thought, part->thought_bytes));
+    if (part->bytes || (part->is_first && !part->thought_bytes))
         json_object_set_new(delta, "content", text_of(part->text, part->bytes));
     for (size_t i = 0; i < json_array_size(part->calls); i++) {
         json_t *call = json_copy(json_array_get(part->calls, i));

@@ -18,6 +18,8 @@ struct reply_part {
     int32_t index;
     const char *text;
     size_t bytes;
+    const char *thought; /* the model's, before the text */
+    size_t thought_bytes;
     int is_first;         /* piece of the answer */
     const char *finish;   /* NULL: more comes */
     const json_t *tokens; /* reply_token of each, where log-probabilities are wanted; else NULL */

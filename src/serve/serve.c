@@ -13,8 +13,9 @@
 #include "serve/server.h"
 
 enum {
-    IDLE_MS = 100,     /* between looks at signals */
-    GRACE_SECONDS = 60 /* for answers that are under way when the server is stopped */
+    IDLE_MS = 100,      /* between looks at signals */
+    GRACE_SECONDS = 60, /* for answers that are under way when the server is stopped */
+    COMPILE_SECONDS = 5 /* of a schema, at most */
 };
 
 int rf_serve_check(const struct rf_serve_options *options, struct rf_error *error)
@@ -61,7 +62,12 @@ static int open_served(struct server *server, struct served **opened, int *is_to
     served->answerer = (struct answerer){.model = served->model.model,
                                          .name = options->name,
                                          .sampling = &served->model.sampling,
-                                         .tool_form = tools_form(served->model.model)};
+                                         .tool_form = tools_form(served->model.model),
+                                         .thoughts = thought_form_of(served->model.model)};
+    if (!served->answerer.thoughts) {
+        close_served(server, served);
+        return rf_fail(error, RF_ERR_MEMORY, "out of memory");
+    }
     *opened = served;
     return 0;
 }
@@ -124,6 +130,23 @@ static struct exchange *next_to_compile(const struct server *server)
     return exchange;
 }
 
+struct compiling {
+    struct exchange *exchange;
+    double end;
+};
+
+/* It takes too long, or nobody waits for it. */
+static int stops_compiling(void *user)
+{
+    const struct compiling *compiling = user;
+    struct server *server = compiling->exchange->server;
+    rf_lock_take(&server->lock);
+    int is_unwanted = compiling->exchange->is_gone || server->is_ending;
+    rf_lock_release(&server->lock);
+    return is_unwanted || rf_clock_seconds() > compiling->end ||
+           rf_peer_is_gone(compiling->exchange->socket);
+}
+
 /* One schema after the other, so that a slow one holds no request that has none. */
 static void *compile(void *user)
 {
@@ -138,9 +161,13 @@ static void *compile(void *user)
         }
         int is_wanted = !exchange->is_gone && !server->is_ending;
         rf_lock_release(&server->lock);
+        struct compiling compiling = {exchange, rf_clock_seconds() + COMPILE_SECONDS};
         if (is_wanted)
-            question_compile(&exchange->question, exchange->served->model.model, &refusal);
+            question_compile(&exchange->question, exchange->served->model.model, stops_compiling,
+                             &compiling, &refusal);
         rf_lock_take(&server->lock);
+        if (refusal.status && server->is_ending)
+            refuse(&refusal, 503, "stopping", "the server is stopping");
         exchange->state = EXCHANGE_WAITING;
         exchange->refusal = refusal;
         if (refusal.status) exchange_release(exchange);

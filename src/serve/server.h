@@ -33,13 +33,16 @@ enum exchange_state {
 struct choice {
     struct exchange *exchange;
     int32_t index;
-    int64_t answer;       /* of the batch; 0: it has ended, or not begun */
-    struct rf_bytes text; /* not sent yet */
-    json_t *tokens;       /* likewise, with log-probabilities; NULL: not wanted */
-    json_t *calls;        /* likewise, of tools */
-    int32_t n_calls;      /* sent */
-    size_t characters;    /* of tokens that were sent */
+    int64_t answer;                /* of the batch; 0: it has ended, or not begun */
+    struct rf_bytes text, thought; /* not sent yet */
+    json_t *tokens;                /* likewise, with log-probabilities; NULL: not wanted */
+    json_t *calls;                 /* likewise, of tools */
+    int32_t n_calls;               /* sent */
+    size_t characters;             /* of tokens that were sent */
+    struct thoughts thoughts;
+    int divides; /* the answer may begin with thoughts */
     struct tool_reader tools;
+    int has_enough; /* calls: it was ended */
     float *vector;
     int has_begun; /* a piece was sent */
     riffle_finish finish;

@@ -8,10 +8,33 @@
 #include "platform/memory.h"
 #include "platform/random.h"
 
-static const char open_tag[] = "<tool_call>", close_tag[] = "</tool_call>",
-                  array_tag[] = "[TOOL_CALLS]";
+static const char array_tag[] = "[TOOL_CALLS]", arguments_tag[] = "[ARGS]",
+                  block_tag[] = "<｜tool▁calls▁begin｜>", block_end_tag[] = "<｜tool▁calls▁end｜>",
+                  call_tag[] = "<｜tool▁call▁begin｜>", call_end_tag[] = "<｜tool▁call▁end｜>",
+                  name_tag[] = "<｜tool▁sep｜>";
+
+/* Calls amid text are between these; without `close` they go on to the end. */
+static const struct tags {
+    const char *open, *close;
+} tags_of[] = {
+    [TOOLS_TAGGED] = {"<tool_call>", "</tool_call>"},
+    [TOOLS_NAMED] = {array_tag, NULL},
+    [TOOLS_BLOCK] = {block_tag, block_end_tag},
+    [TOOLS_FENCED] = {block_tag, block_end_tag},
+    [TOOLS_ARGUMENTS] = {NULL, NULL},
+};
 
 /* ---- templates ---- */
+
+/* Of a text with a call of `probed`, which begins at `call`. */
+static enum tool_form form_of(const char *text, const char *call)
+{
+    if (strstr(text, arguments_tag)) return TOOLS_NAMED;
+    if (strstr(text, name_tag)) return strstr(call, name_tag) ? TOOLS_BLOCK : TOOLS_FENCED;
+    if (strstr(text, array_tag)) return TOOLS_ARRAY;
+    if (strstr(text, tags_of[TOOLS_TAGGED].open)) return TOOLS_TAGGED;
+    return strstr(call, "\"parameters\"") ? TOOLS_OBJECT : TOOLS_NONE;
+}
 
 enum tool_form tools_form(const riffle_model *model)
 {
@@ -28,11 +51,7 @@ enum tool_form tools_form(const riffle_model *model)
     riffle_chat_format_json(model, probe, strlen(probe), 0, text, (size_t)n);
     text[n] = '\0';
     const char *call = strstr(text, "probed");
-    if (call && strstr(text, "offered"))
-        form = strstr(text, array_tag)          ? TOOLS_ARRAY
-               : strstr(text, open_tag)         ? TOOLS_TAGGED
-               : strstr(call, "\"parameters\"") ? TOOLS_OBJECT
-                                                : TOOLS_NONE;
+    if (call && strstr(text, "offered")) form = form_of(text, call);
     free(text);
     return form;
 }
@@ -65,16 +84,46 @@ const json_t *tools_find(const json_t *tools, const char *name)
     return NULL;
 }
 
-const char *tools_opening(enum tool_form form)
+int tools_want_name(enum tool_form form)
 {
-    return form == TOOLS_TAGGED ? "<tool_call>\n" : form == TOOLS_ARRAY ? array_tag : "";
+    return form == TOOLS_NAMED || form == TOOLS_BLOCK || form == TOOLS_FENCED;
+}
+
+static char *join(const char *const *parts, size_t n)
+{
+    struct rf_bytes joined = {0};
+    struct rf_error error;
+    struct rf_writer out = {.allocator = &rf_system_allocator, .bytes = &joined, .error = &error};
+    for (size_t i = 0; i < n; i++) rf_write_text(&out, parts[i]);
+    char *text = out.code ? NULL : strndup(joined.count ? joined.data : "", joined.count);
+    rf_bytes_free(&rf_system_allocator, &joined);
+    return text;
+}
+
+char *tools_opening(enum tool_form form, const char *name)
+{
+    const char *open = form == TOOLS_ARRAY ? array_tag : tags_of[form].open;
+    switch (form) {
+    case TOOLS_TAGGED: return join((const char *[]){open, "\n"}, 2);
+    case TOOLS_ARRAY: return join(&open, 1);
+    case TOOLS_NAMED: return join((const char *[]){open, name, arguments_tag}, 3);
+    case TOOLS_BLOCK: return join((const char *[]){open, call_tag, name, name_tag}, 4);
+    case TOOLS_FENCED:
+        return join((const char *[]){open, call_tag, "function", name_tag, name, "\n```json\n"}, 6);
+    default: return strdup("");
+    }
+}
+
+static json_t *schema_of_arguments(const json_t *function)
+{
+    const json_t *parameters = json_object_get(function, "parameters");
+    return json_is_object(parameters) ? json_incref((json_t *)parameters)
+                                      : json_pack("{s:s}", "type", "object");
 }
 
 static json_t *schema_of_call(const json_t *function, const char *arguments)
 {
-    const json_t *parameters = json_object_get(function, "parameters");
-    json_t *schema = json_is_object(parameters) ? json_incref((json_t *)parameters)
-                                                : json_pack("{s:s}", "type", "object");
+    json_t *schema = schema_of_arguments(function);
     return json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}", "type", "object", "properties",
                      "name", "const", json_object_get(function, "name"), arguments, schema,
                      "required", "name", arguments, "additionalProperties", 0);
@@ -82,6 +131,7 @@ static json_t *schema_of_call(const json_t *function, const char *arguments)
 
 json_t *tools_schema(enum tool_form form, const json_t *tools, const char *name)
 {
+    if (tools_want_name(form)) return schema_of_arguments(tools_find(tools, name));
     json_t *calls = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
@@ -96,6 +146,38 @@ json_t *tools_schema(enum tool_form form, const json_t *tools, const char *name)
 }
 
 /* ---- answers ---- */
+
+static int is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The first n bytes without the blanks at their end. */
+static size_t without_blanks(const char *text, size_t n)
+{
+    while (n > 0 && is_blank(text[n - 1])) n--;
+    return n;
+}
+
+/* Where a tag first is, or NULL. */
+static const char *find_tag(const char *text, size_t n, const char *tag)
+{
+    size_t length = strlen(tag);
+    for (; n >= length; text++, n--)
+        if (memcmp(text, tag, length) == 0) return text;
+    return NULL;
+}
+
+int tool_reader_wants(const struct tool_reader *reader, const char *control)
+{
+    const struct tags *tags = &tags_of[reader->form];
+    if (!tags->open) return 0;
+    const char *const wanted[] = {tags->open, tags->close,  arguments_tag,
+                                  call_tag,   call_end_tag, name_tag};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (wanted[i] && strcmp(wanted[i], control) == 0) return 1;
+    return 0;
+}
 
 void tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools)
 {
@@ -116,13 +198,11 @@ static void name_call(char id[10])
     id[9] = '\0';
 }
 
-/* NULL if the value is no call of a given tool. */
-static json_t *call_of(const struct tool_reader *reader, const json_t *value)
+/* NULL if it is no call of a given tool. */
+static json_t *make_call(const struct tool_reader *reader, const char *name,
+                         const json_t *arguments)
 {
-    const char *name = json_string_value(json_object_get(value, "name"));
-    const json_t *arguments = json_object_get(value, "arguments");
     char id[10];
-    if (!arguments) arguments = json_object_get(value, "parameters");
     if (!name || !tools_find(reader->tools, name)) return NULL;
     if (!json_is_object(arguments) && !json_is_string(arguments)) return NULL;
     char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
@@ -134,16 +214,22 @@ static json_t *call_of(const struct tool_reader *reader, const json_t *value)
     return call;
 }
 
-/* Adds the calls of a text that is nothing but JSON values, one or several, calls or arrays of
- * them. Returns how many; 0: it is something else. */
-static int32_t add_calls(const struct tool_reader *reader, const char *text, size_t bytes,
-                         json_t *calls)
+static json_t *call_of(const struct tool_reader *reader, const json_t *value)
 {
-    size_t before = json_array_size(calls), at = 0;
-    for (;;) {
+    const json_t *arguments = json_object_get(value, "arguments");
+    if (!arguments) arguments = json_object_get(value, "parameters");
+    return make_call(reader, json_string_value(json_object_get(value, "name")), arguments);
+}
+
+/* Adds the calls of a text that is nothing but JSON values, one or several, calls or arrays of
+ * them. Returns 0, or -1: it is something else, and some may have been added. */
+static int add_values(const struct tool_reader *reader, const char *text, size_t bytes,
+                      json_t *calls)
+{
+    for (size_t at = 0;;) {
         json_error_t error;
         while (at < bytes && strchr(" \t\r\n;", text[at])) at++;
-        if (at == bytes) break;
+        if (at == bytes) return 0;
         json_t *value = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
         size_t n = json_is_array(value) ? json_array_size(value) : value != NULL, i = 0;
         for (; i < n; i++) {
@@ -151,14 +237,99 @@ static int32_t add_calls(const struct tool_reader *reader, const char *text, siz
             if (!call || json_array_append_new(calls, call)) break;
         }
         json_decref(value);
-        if (!n || i < n) { /* all or none */
-            while (json_array_size(calls) > before)
-                json_array_remove(calls, json_array_size(calls) - 1);
-            return 0;
-        }
+        if (!n || i < n) return -1;
         at += (size_t)error.position;
     }
-    return (int32_t)(json_array_size(calls) - before);
+}
+
+/* Adds a call of the name, without blanks beside it, and the JSON object that begins the arguments.
+ * Returns its bytes; 0: it is none. */
+static size_t add_named(const struct tool_reader *reader, const char *name, size_t n,
+                        const char *arguments, size_t bytes, json_t *calls)
+{
+    json_error_t error;
+    char *copy = strndup(name, n);
+    json_t *value = json_loadb(arguments, bytes, JSON_DISABLE_EOF_CHECK, &error);
+    json_t *call = copy && json_is_object(value) ? make_call(reader, copy, value) : NULL;
+    free(copy);
+    json_decref(value);
+    return call && json_array_append_new(calls, call) == 0 ? (size_t)error.position : 0;
+}
+
+/* name[ARGS]{...}, perhaps with [CALL_ID]... behind the name, and the tag between two of them. */
+static int add_all_named(const struct tool_reader *reader, const char *text, size_t bytes,
+                         json_t *calls)
+{
+    size_t tag = strlen(array_tag), args = strlen(arguments_tag);
+    while (without_blanks(text, bytes)) {
+        if (bytes >= tag && memcmp(text, array_tag, tag) == 0) text += tag, bytes -= tag;
+        while (bytes && is_blank(*text)) text++, bytes--;
+        const char *found = find_tag(text, bytes, arguments_tag);
+        if (!found) return -1;
+        const char *bracket = memchr(text, '[', bytes);
+        size_t before = (size_t)(found - text) + args;
+        size_t used = add_named(reader, text, without_blanks(text, (size_t)(bracket - text)),
+                                found + args, bytes - before, calls);
+        if (!used) return -1;
+        text += before + used;
+        bytes -= before + used;
+        while (bytes && is_blank(*text)) text++, bytes--;
+    }
+    return 0;
+}
+
+/* DeepSeek's calls, each between its tags. */
+static int add_block(const struct tool_reader *reader, const char *text, size_t bytes,
+                     json_t *calls)
+{
+    const char *end = text + bytes;
+    while (without_blanks(text, (size_t)(end - text))) {
+        const char *call = find_tag(text, (size_t)(end - text), call_tag);
+        if (!call) return -1;
+        call += strlen(call_tag);
+        const char *close = find_tag(call, (size_t)(end - call), call_end_tag);
+        if (!close) close = end;
+        const char *name = find_tag(call, (size_t)(close - call), name_tag), *rest, *object;
+        if (!name) return -1;
+        rest = name + strlen(name_tag);
+        object = memchr(rest, '{', (size_t)(close - rest));
+        if (!object) return -1;
+        /* "function", the tag, name, fence, object; or name, the tag, object. */
+        const char *fence = find_tag(rest, (size_t)(object - rest), "```");
+        const char *from = fence ? rest : call, *to = fence ? fence : name;
+        if (!add_named(reader, from, without_blanks(from, (size_t)(to - from)), object,
+                       (size_t)(close - object), calls))
+            return -1;
+        text = close == end ? end : close + strlen(call_end_tag);
+    }
+    return 0;
+}
+
+/* The whole answer is the object. */
+static int add_arguments(const struct tool_reader *reader, const char *text, size_t bytes,
+                         json_t *calls)
+{
+    size_t used = add_named(reader, reader->name, strlen(reader->name), text, bytes, calls);
+    return used ? 0 : -1;
+}
+
+/* Adds the calls of a text that has nothing else, all or none, as many as are wanted. Returns 1 if
+ * there are any. */
+static int add_calls(struct tool_reader *reader, const char *text, size_t bytes, json_t *calls)
+{
+    size_t before = json_array_size(calls), found, kept;
+    int code = reader->form == TOOLS_NAMED       ? add_all_named(reader, text, bytes, calls)
+               : reader->form == TOOLS_BLOCK     ? add_block(reader, text, bytes, calls)
+               : reader->form == TOOLS_FENCED    ? add_block(reader, text, bytes, calls)
+               : reader->form == TOOLS_ARGUMENTS ? add_arguments(reader, text, bytes, calls)
+                                                 : add_values(reader, text, bytes, calls);
+    found = kept = code ? 0 : json_array_size(calls) - before;
+    if (reader->most && kept > (size_t)(reader->most - reader->n_calls))
+        kept = (size_t)(reader->most - reader->n_calls);
+    while (json_array_size(calls) > before + kept)
+        json_array_remove(calls, json_array_size(calls) - 1);
+    reader->n_calls += (int32_t)kept;
+    return found > 0;
 }
 
 /* Moves the first n held bytes to the text; n_dropped more are gone. */
@@ -170,18 +341,6 @@ static int release(struct tool_reader *reader, size_t n, size_t n_dropped, struc
     held->count -= n + n_dropped;
     if (held->count) memmove(held->data, held->data + n + n_dropped, held->count);
     return code;
-}
-
-static int is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-/* The first n bytes without the blanks at their end. */
-static size_t without_blanks(const char *text, size_t n)
-{
-    while (n > 0 && is_blank(text[n - 1])) n--;
-    return n;
 }
 
 /* How many bytes at the end of the text may be the beginning of the tag. */
@@ -198,7 +357,7 @@ static int read_text(struct tool_reader *reader, int is_last, struct rf_bytes *t
 {
     const struct rf_bytes *held = &reader->held;
     size_t n = held->count;
-    if (!is_last) n = without_blanks(held->data, n - begun_tag(held, open_tag));
+    if (!is_last) n = without_blanks(held->data, n - begun_tag(held, tags_of[reader->form].open));
     if (n) reader->is_behind_call = 0;
     return release(reader, n, 0, text, error);
 }
@@ -208,21 +367,10 @@ static int read_call(struct tool_reader *reader, size_t begin, size_t body, size
                      size_t after, struct rf_bytes *text, json_t *calls, struct rf_error *error)
 {
     const struct rf_bytes *held = &reader->held;
-    int32_t n = add_calls(reader, held->data + body, end - body, calls);
-    reader->n_calls += n;
-    reader->is_behind_call = n > 0;
-    if (n == 0) return release(reader, after, 0, text, error);
+    reader->is_behind_call = add_calls(reader, held->data + body, end - body, calls);
+    if (!reader->is_behind_call) return release(reader, after, 0, text, error);
     begin = without_blanks(held->data, begin);
     return release(reader, begin, after - begin, text, error);
-}
-
-/* Where a tag first is, or NULL. */
-static const char *find_tag(const char *text, size_t n, const char *tag)
-{
-    size_t length = strlen(tag);
-    for (; n >= length; text++, n--)
-        if (memcmp(text, tag, length) == 0) return text;
-    return NULL;
 }
 
 /* Text, and calls between tags; blanks beside calls are nobody's. */
@@ -230,6 +378,7 @@ static int read_tagged(struct tool_reader *reader, int is_last, struct rf_bytes 
                        json_t *calls, struct rf_error *error)
 {
     struct rf_bytes *held = &reader->held;
+    const struct tags *tags = &tags_of[reader->form];
     int code = 0;
     while (!code) {
         size_t blanks = 0;
@@ -237,13 +386,14 @@ static int read_tagged(struct tool_reader *reader, int is_last, struct rf_bytes 
             blanks++;
         release(reader, 0, blanks, text, error);
         if (!held->count) return 0;
-        const char *open = find_tag(held->data, held->count, open_tag);
+        const char *open = find_tag(held->data, held->count, tags->open);
         if (!open) return read_text(reader, is_last, text, error);
-        size_t begin = (size_t)(open - held->data), body = begin + strlen(open_tag);
-        const char *close = find_tag(held->data + body, held->count - body, close_tag);
+        size_t begin = (size_t)(open - held->data), body = begin + strlen(tags->open);
+        const char *close =
+            tags->close ? find_tag(held->data + body, held->count - body, tags->close) : NULL;
         if (!close && !is_last) return 0;
         size_t end = close ? (size_t)(close - held->data) : held->count;
-        size_t after = end + (close ? strlen(close_tag) : 0);
+        size_t after = end + (close ? strlen(tags->close) : 0);
         code = read_call(reader, begin, body, end, after, text, calls, error);
     }
     return code;
@@ -261,9 +411,8 @@ static int read_whole(struct tool_reader *reader, int is_last, struct rf_bytes *
     if (!reader->is_text && held->count) {
         if (held->count - first > tag && memcmp(held->data + first, array_tag, tag) == 0)
             first += tag;
-        int32_t n = add_calls(reader, held->data + first, held->count - first, calls);
-        reader->n_calls += n;
-        if (n) return release(reader, 0, held->count, text, error);
+        if (add_calls(reader, held->data + first, held->count - first, calls))
+            return release(reader, 0, held->count, text, error);
     }
     return release(reader, held->count, 0, text, error);
 }
@@ -274,6 +423,6 @@ int tool_reader_push(struct tool_reader *reader, const char *piece, size_t bytes
     int code =
         bytes ? rf_bytes_append(&rf_system_allocator, &reader->held, piece, bytes, error) : 0;
     if (code) return code;
-    return reader->form == TOOLS_TAGGED ? read_tagged(reader, is_last, text, calls, error)
-                                        : read_whole(reader, is_last, text, calls, error);
+    return tags_of[reader->form].open ? read_tagged(reader, is_last, text, calls, error)
+                                      : read_whole(reader, is_last, text, calls, error);
 }

@@ -13,7 +13,13 @@ enum tool_form {
     TOOLS_NONE,   /* the template has no tools */
     TOOLS_TAGGED, /* Hermes, Qwen: <tool_call>{"name", "arguments"}</tool_call>, amid text */
     TOOLS_OBJECT, /* Llama 3: the whole answer is {"name", "parameters"} */
-    TOOLS_ARRAY   /* Mistral: the whole answer is [TOOL_CALLS][{"name", "arguments"}, ...] */
+    TOOLS_ARRAY,  /* Mistral: the whole answer is [TOOL_CALLS][{"name", "arguments"}, ...] */
+    TOOLS_NAMED,  /* Mistral since 2025: text, then [TOOL_CALLS]name[ARGS]{...} for each call */
+    /* DeepSeek: text, then a block of calls, each the name and {...} between marks; the older
+     * models write "function" before the name and a fence around {...}. */
+    TOOLS_BLOCK,
+    TOOLS_FENCED,
+    TOOLS_ARGUMENTS /* the whole answer is {...} of a call whose name the prompt has */
 };
 
 /* The form is the one in which the template writes a call. */
@@ -24,22 +30,30 @@ int tools_are_valid(const json_t *tools);
 /* The member "function" of the tool of that name; NULL: there is none. */
 const json_t *tools_find(const json_t *tools, const char *name);
 
-/* What an answer that must call begins with, for the prompt; the rest is JSON. May be "". */
-const char *tools_opening(enum tool_form form);
-/* The JSON schema of that rest: a call of the tool `name` (NULL: of any). For json_decref(); NULL:
- * out of memory. */
+/* 1 if an answer that must call names its function before the JSON begins, so that only one
+ * function can be asked for. */
+int tools_want_name(enum tool_form form);
+/* What an answer that must call begins with, for the prompt; the rest is JSON. May be "". `name`:
+ * of the function, where tools_want_name. For free(); NULL: out of memory. */
+char *tools_opening(enum tool_form form, const char *name);
+/* The JSON schema of that rest: a call of the tool `name` (NULL: of any), or its arguments. For
+ * json_decref(); NULL: out of memory. */
 json_t *tools_schema(enum tool_form form, const json_t *tools, const char *name);
 
 /* An answer that is being read. */
 struct tool_reader {
     enum tool_form form;
     const json_t *tools;
+    const char *name;     /* of TOOLS_ARGUMENTS */
+    int32_t most;         /* calls that are taken; others are dropped; 0: all */
     struct rf_bytes held; /* may become a call */
     int32_t n_calls;
     int is_behind_call;
     int is_text; /* the answer is none of those that are a call as a whole */
 };
 
+/* Whether the text of a control token, which answers do not show, is to be pushed. */
+int tool_reader_wants(const struct tool_reader *reader, const char *control);
 void tool_reader_begin(struct tool_reader *reader, enum tool_form form, const json_t *tools);
 void tool_reader_free(struct tool_reader *reader);
 /* Takes a piece of the answer. Appends to `text` what is no call, and to `calls`, an array, those

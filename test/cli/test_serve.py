@@ -16,6 +16,7 @@ import time
 import unittest
 
 from harness import MODEL, RIFFLE, TIMEOUT, Case, main, with_template
+from model_files import Gguf, spm_vocabulary
 
 try:
     import openai
@@ -178,6 +179,45 @@ class Answers(OneServer):
         self.assertEqual(reply["choices"][0]["finish_reason"], "stop")
         self.assertEqual(self.server.text(dict(STORY, stop=stop)), text[:text.index(stop)])
 
+    def test_harmless_members(self):
+        """What changes no answer is taken and ignored."""
+        more = {"user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto", "safety_identifier": "s",
+                "prompt_cache_key": "k", "prediction": {"type": "content", "content": "x"}, "modalities": ["text"],
+                "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "functions": [], "audio": None,
+                "frequency_penalty": 0, "presence_penalty": None, "echo": False, "suffix": "", "logit_bias": None,
+                "stream_options": None, "top_p": 1, "n": 1, "response_format": {"type": "text"}}
+        self.assertEqual(self.server.post(CHAT, dict(HI, **more))["choices"], self.server.post(CHAT, HI)["choices"])
+        self.assertEqual(self.server.text(dict(STORY, **more)), self.server.text(STORY))
+
+    def test_penalties(self):
+        for options in ({"frequency_penalty": 1.5}, {"presence_penalty": -0.75}, {"frequency_penalty": 0.5, "presence_penalty": 1.25}):
+            given = [v for name, value in options.items() for v in ("--" + name.replace("_", "-"), str(value))]
+            run = self.json("run", MODEL, "--raw", "-p", STORY["prompt"], "--max-tokens", "40", *given)
+            text = self.server.text(dict(STORY, **options))
+            self.assertEqual(text, run["text"])
+            self.assertNotEqual(text, self.server.text(STORY))
+
+    def test_echo(self):
+        text = self.server.text(STORY)
+        self.assertEqual(self.server.text(dict(STORY, echo=True)), STORY["prompt"] + text)
+        events = self.server.events(COMPLETE, dict(STORY, echo=True, n=2))
+        for i in range(2):
+            self.assertEqual("".join(c["text"] for e in events for c in e["choices"] if c["index"] == i), STORY["prompt"] + text)
+
+    def test_slow_schemas(self):
+        """A schema that takes too long is refused, and holds others only until then."""
+        slow = {"oneOf": [{"const": i} for i in range(60000)]}
+        def ask(schema):
+            return self.server.ask("POST", COMPLETE, dict(STORY, max_tokens=80, response_format={
+                "type": "json_schema", "json_schema": {"name": "x", "schema": schema}}))
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            first = threads.submit(ask, slow)
+            status, reply = ask(SCHEMA)
+            self.assertEqual(status, 200)
+            self.assertEqual(set(json.loads(reply["choices"][0]["text"])), {"name", "age"})
+            status, reply = first.result()
+            self.assertEqual((status, reply["error"]["code"]), (400, "schema_too_slow"))
+
     def test_schema(self):
         for seed in range(2):
             text = self.server.text(dict(STORY, temperature=1, seed=seed, max_tokens=100, response_format={
@@ -213,6 +253,18 @@ class Answers(OneServer):
             (400, "max_tokens", COMPLETE, dict(STORY, max_tokens=0)), (400, "stop", COMPLETE, dict(STORY, stop=[1])),
             (400, "stop", COMPLETE, dict(STORY, stop=["x"] * 17)), (400, "stream", COMPLETE, dict(STORY, stream=1)),
             (400, "n is", COMPLETE, dict(STORY, n=17)), (400, "logprobs", COMPLETE, dict(STORY, logprobs=21)),
+            (400, "frequency_penalty", COMPLETE, dict(STORY, frequency_penalty=2.1)),
+            (400, "presence_penalty", CHAT, dict(HI, presence_penalty="much")),
+            (400, "logprobs", COMPLETE, dict(STORY, echo=True, logprobs=1)), (400, "echo", COMPLETE, dict(STORY, echo=1)),
+            (400, "filling a gap", COMPLETE, dict(STORY, suffix="the end")),
+            (400, "text", COMPLETE, dict(STORY, prompt=["a", "b"], suffix="the end")),
+            (400, "tools does", CHAT, dict(HI, functions=[{"name": "f"}])), (400, "audio", CHAT, dict(HI, audio={"voice": "x"})),
+            (400, "modalities", CHAT, dict(HI, modalities=["text", "audio"])),
+            (400, "web_search_options", CHAT, dict(HI, web_search_options={"a": 1})),
+            (400, "reasoning_effort", CHAT, dict(HI, reasoning_effort=3)),
+            (400, "chat_template_kwargs", CHAT, dict(HI, chat_template_kwargs=[1])),
+            (400, "allows no tools", CHAT, dict(HI, tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": {
+                "mode": "auto", "tools": [{"type": "function", "function": {"name": "x"}}]}})),
             (400, "best_of", COMPLETE, dict(STORY, best_of=2)), (400, "logit_bias", COMPLETE, dict(STORY, logit_bias={"a": 1})),
             (400, "logit_bias", COMPLETE, dict(STORY, logit_bias={"5": 101})),
             (400, "vocabulary", COMPLETE, dict(STORY, logit_bias={"512": 1})),
@@ -364,14 +416,24 @@ class Tools(Case):
     FORMS = {
         "hermes": "<tool_call>{{ c.function | tojson }}</tool_call>",
         "llama": '{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}',
-        "mistral": "[TOOL_CALLS][{{ c.function | tojson }}]"}
+        "mistral": "[TOOL_CALLS][{{ c.function | tojson }}]",
+        "named": "[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}",
+        "block": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ c.function.name }}<｜tool▁sep｜>{{ c.function.arguments | tojson }}"
+                 "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "fenced": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{{ c.function.name }}\n```json\n"
+                  "{{ c.function.arguments | tojson }}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"}
 
     def check_form(self, call):
         template = ("{%- for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role }}: "
                     "{{ m.content }}{% for c in m.tool_calls or [] %}" + call + "{% endfor %}\n{% endfor %}")
         server = Server(self, model=self.path("tools.gguf", with_template(template)), template=None)
         self.assertTrue(server.post(CHAT, dict(HI, tools=TOOLS))["choices"][0]["message"]["content"])
-        for choice in ("required", {"type": "function", "function": {"name": "age_of"}}):
+        one = {"type": "function", "function": {"name": "age_of"}}
+        choices = ["required", one, {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [one]}}]
+        if "ARGS" in call or "sep" in call:
+            status, reply = server.ask("POST", CHAT, dict(HI, tools=TOOLS, tool_choice=choices.pop(0)))
+            self.assertEqual((status, "must have its name" in reply["error"]["message"]), (400, True))
+        for choice in choices:
             body = dict(HI, tools=TOOLS, tool_choice=choice, max_tokens=200)
             whole = server.post(CHAT, body)["choices"][0]
             self.assertEqual((whole["finish_reason"], whole["message"]["content"]), ("tool_calls", None))
@@ -399,6 +461,49 @@ class Tools(Case):
 
     def test_mistral(self):
         self.check_form(self.FORMS["mistral"])
+
+    def test_mistral_named(self):
+        self.check_form(self.FORMS["named"])
+
+    def test_deepseek(self):
+        self.check_form(self.FORMS["block"])
+
+    def test_deepseek_fenced(self):
+        self.check_form(self.FORMS["fenced"])
+
+
+class Templates(Case):
+    def test_thoughts(self):
+        """The prompt opens a thought, which a story of this model never ends."""
+        template = ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% if m.reasoning_content %}<think>"
+                    "{{ m.reasoning_content }}</think>{% endif %}{% endfor %}{% if effort %}{{ effort }}{% endif %}"
+                    "{% if reasoning_effort %}{{ reasoning_effort }}{% endif %}{% if add_generation_prompt %}<think>\n{% endif %}")
+        server = Server(self, model=self.path("thinks.gguf", with_template(template)), template=None)
+        message = server.post(CHAT, HI)["choices"][0]["message"]
+        self.assertEqual(message["content"], "")
+        self.assertGreater(len(message["reasoning_content"]), 5)
+        deltas = [e["choices"][0]["delta"] for e in server.events(CHAT, HI)]
+        self.assertEqual("".join(d.get("reasoning_content", "") for d in deltas), message["reasoning_content"])
+        self.assertEqual("".join(d.get("content", "") for d in deltas), "")
+        schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+        answer = server.post(CHAT, dict(HI, max_tokens=100, response_format=schema))["choices"][0]["message"]
+        self.assertEqual(set(json.loads(answer["content"])), {"name", "age"})
+        for more in ({"reasoning_effort": "high"}, {"chat_template_kwargs": {"effort": "high"}}):
+            self.assertGreater(server.post(CHAT, dict(HI, **more))["usage"]["prompt_tokens"],
+                               server.post(CHAT, HI)["usage"]["prompt_tokens"])
+
+    def test_suffix(self):
+        """The tokens of a gap stand around the texts."""
+        pieces, types = spm_vocabulary()
+        gap = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+        model = Gguf().vocabulary(pieces + gap, types + [3] * 3).write(self.folder)
+        server = Server(self, model=model)
+        reply = server.post(COMPLETE, {"prompt": "ab", "suffix": "xyz", "max_tokens": 1, "temperature": 0})
+        plain = sum(server.post(COMPLETE, {"prompt": text, "max_tokens": 1})["usage"]["prompt_tokens"] - 1
+                    for text in ("ab", "xyz"))
+        self.assertEqual(reply["usage"]["prompt_tokens"], 1 + 3 + plain)
+        status, reply = server.ask("POST", COMPLETE, {"prompt": "ab", "suffix": "xyz", "echo": True})
+        self.assertEqual((status, "echo" in reply["error"]["message"]), (400, True))
 
 
 class Reload(Case):

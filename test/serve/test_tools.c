@@ -50,6 +50,25 @@ static const struct example examples[] = {
      "[{\"name\": \"f\", \"arguments\": {}}, 7]", ""},
     {TOOLS_ARRAY, "[1] is a source", "[1] is a source", ""},
     {TOOLS_ARRAY, "[TOOL_CALLS]", "[TOOL_CALLS]", ""},
+    {TOOLS_NAMED, "I look.[TOOL_CALLS]f[ARGS]{\"a\": \"[ARGS]\"}", "I look.",
+     "f{\"a\":\"[ARGS]\"}"},
+    {TOOLS_NAMED, "[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{}[TOOL_CALLS]g[ARGS]{\"b\": 2}\n", "",
+     "f{}g{\"b\":2}"},
+    {TOOLS_NAMED, "[TOOL_CALLS]h[ARGS]{}", "[TOOL_CALLS]h[ARGS]{}", ""},
+    {TOOLS_NAMED, "[TOOL_CALLS]f[ARGS]{\"a\"", "[TOOL_CALLS]f[ARGS]{\"a\"", ""},
+    {TOOLS_BLOCK,
+     "So:<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\":1}<｜tool▁call▁end｜>"
+     "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "So:", "f{\"a\":1}g{}"},
+    {TOOLS_FENCED,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\":1}\n```"
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "", "f{\"a\":1}"},
+    {TOOLS_BLOCK,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁calls▁end｜>", ""},
+    {TOOLS_ARGUMENTS, "{\"a\": 1}", "", "g{\"a\":1}"},
+    {TOOLS_ARGUMENTS, "{\"a\": ", "{\"a\": ", ""},
 };
 
 static void check_calls(const json_t *calls, const char *wanted)
@@ -74,6 +93,7 @@ static void check_cut(const struct example *example, const json_t *tools, size_t
     struct rf_error error;
     json_t *calls = json_array();
     tool_reader_begin(&reader, example->form, tools);
+    reader.name = "g";
     for (int i = 0; i < 3; i++)
         CHECK_INT(tool_reader_push(&reader, example->answer + cuts[i], cuts[i + 1] - cuts[i], 0,
                                    &text, calls, &error),
@@ -90,6 +110,33 @@ static void check_cut(const struct example *example, const json_t *tools, size_t
     tool_reader_free(&reader);
 }
 
+/* Only the first call is taken. */
+static void check_most(const json_t *tools)
+{
+    static const char answer[] = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"
+                                 "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>.";
+    struct tool_reader reader;
+    struct rf_bytes text = {0};
+    struct rf_error error;
+    json_t *calls = json_array();
+    tool_reader_begin(&reader, TOOLS_TAGGED, tools);
+    reader.most = 1;
+    CHECK_INT(tool_reader_push(&reader, answer, strlen(answer), 1, &text, calls, &error), 0);
+    check_calls(calls, "f{}");
+    CHECK_INT(reader.n_calls, 1);
+    CHECK(text.count == 1 && text.data[0] == '.');
+    json_decref(calls);
+    rf_bytes_free(&rf_system_allocator, &text);
+    tool_reader_free(&reader);
+}
+
+static void check_opening(enum tool_form form, const char *wanted)
+{
+    char *opening = tools_opening(form, "f");
+    CHECK_STR(opening, wanted);
+    free(opening);
+}
+
 int main(void)
 {
     json_t *tools = json_loads(tools_text, 0, NULL), *wrong = json_loads("[{}]", 0, NULL);
@@ -102,6 +149,14 @@ int main(void)
             for (size_t first = 0; first <= second; first++)
                 check_cut(&examples[e], tools, first, second);
     }
+    check_most(tools);
+    check_opening(TOOLS_TAGGED, "<tool_call>\n");
+    check_opening(TOOLS_OBJECT, "");
+    check_opening(TOOLS_NAMED, "[TOOL_CALLS]f[ARGS]");
+    check_opening(TOOLS_BLOCK, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>");
+    check_opening(TOOLS_FENCED,
+                  "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
+                  "```json\n");
     json_decref(wrong);
     json_decref(tools);
     return check_result();

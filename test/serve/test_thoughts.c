@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "cli/thoughts.h"
+#include "platform/memory.h"
+#include "serve/thoughts.h"
 
 /* What came, with a letter before each run of one part: m, t or r. */
 struct seen {
@@ -60,10 +61,12 @@ static void check_split(const struct example *example, size_t a, size_t b)
     const char *text = example->answer;
     thoughts_begin(&thoughts, thought_form_find(example->opening), example->prompt,
                    strlen(example->prompt), on_part, &seen);
-    thoughts_push(&thoughts, text, a);
-    thoughts_push(&thoughts, text + a, b - a);
-    thoughts_push(&thoughts, text + b, strlen(text) - b);
+    struct rf_error error;
+    CHECK_INT(thoughts_push(&thoughts, text, a, &error), 0);
+    CHECK_INT(thoughts_push(&thoughts, text + a, b - a, &error), 0);
+    CHECK_INT(thoughts_push(&thoughts, text + b, strlen(text) - b, &error), 0);
     thoughts_end(&thoughts);
+    thoughts_free(&thoughts);
     CHECK_STR(seen.text, example->parts);
 }
 
@@ -85,12 +88,14 @@ static void check_streams(void)
 {
     struct seen seen = {.last = -1};
     struct thoughts thoughts;
+    struct rf_error error;
     thoughts_begin(&thoughts, thought_form_find("<think>"), "", 0, on_part, &seen);
-    thoughts_push(&thoughts, "<think>a b\n<", 12);
+    CHECK_INT(thoughts_push(&thoughts, "<think>a b\n<", 12, &error), 0);
     CHECK_STR(seen.text, "m<think>ta b");
-    thoughts_push(&thoughts, "/think>c\n<", 10);
+    CHECK_INT(thoughts_push(&thoughts, "/think>c\n<", 10, &error), 0);
     CHECK_STR(seen.text, "m<think>ta bm\n</think>rc\n<");
     thoughts_end(&thoughts);
+    thoughts_free(&thoughts);
 }
 
 static void check_controls(void)

@@ -1,9 +1,12 @@
-/* Thoughts: what a model writes between markers, before its reply. */
-#ifndef CLI_THOUGHTS_H
-#define CLI_THOUGHTS_H
+/* Thoughts: what a model writes between markers, before its reply. Servers and chats divide them.
+ */
+#ifndef RF_SERVE_THOUGHTS_H
+#define RF_SERVE_THOUGHTS_H
 
-#include "cli/buffer.h"
-#include "riffle.h"
+#include <riffle_experimental.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
 
 enum thought_part {
     PART_MARKER, /* a marker, and the blanks beside it */
@@ -11,10 +14,13 @@ enum thought_part {
     PART_REPLY
 };
 
+enum { THOUGHTS_CONTROL = 64 };
+
 /* A model's markers. Static. */
 struct thought_form;
 
-/* The form whose markers the model's template writes; that of <think> for a template without. */
+/* The form whose markers the model's template writes; that of <think> for a template without.
+ * NULL: out of memory. */
 const struct thought_form *thought_form_of(const riffle_model *model);
 /* By the text that opens a thought; NULL: no such form. */
 const struct thought_form *thought_form_find(const char *opening);
@@ -29,7 +35,7 @@ struct thoughts {
     thought_fn on_part;
     void *user;
     /* The rest is private. */
-    struct buffer held;     /* may belong to a marker */
+    struct rf_bytes held;   /* may belong to a marker */
     enum thought_part part; /* PART_MARKER: nothing but blanks came yet */
     int is_behind_marker;
 };
@@ -38,12 +44,16 @@ struct thoughts {
  * thought. */
 void thoughts_begin(struct thoughts *thoughts, const struct thought_form *form, const char *prompt,
                     size_t n, thought_fn on_part, void *user);
-void thoughts_push(struct thoughts *thoughts, const char *text, size_t n);
-/* Passes on what was held back, and frees the memory. */
+/* RF_ERR_MEMORY: the text is lost. */
+int thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error);
+/* Passes on what was held back. */
 void thoughts_end(struct thoughts *thoughts);
+void thoughts_free(struct thoughts *thoughts);
 
-/* Whether the text of a control token, which answers do not show, belongs to a marker and is to be
- * pushed. */
+/* The text of a control token, which answers do not show; "": it is none, or a long one. */
+void thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL]);
+
+/* Whether the text of a control token belongs to a marker and is to be pushed. */
 int thoughts_want(const struct thoughts *thoughts, const char *control);
 
 #endif

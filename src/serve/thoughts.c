@@ -1,9 +1,9 @@
-#include "cli/thoughts.h"
+#include "serve/thoughts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "riffle_experimental.h"
+#include "platform/memory.h"
 
 struct marker {
     const char *text;
@@ -56,7 +56,8 @@ const struct thought_form *thought_form_of(const riffle_model *model)
     int64_t n = riffle_chat_format_json(model, probe, strlen(probe), 0, NULL, 0);
     const struct thought_form *found = forms;
     if (n <= 0) return found;
-    char *text = cli_allocate((size_t)n + 1, 1);
+    char *text = malloc((size_t)n + 1);
+    if (!text) return NULL;
     riffle_chat_format_json(model, probe, strlen(probe), 0, text, (size_t)n);
     text[n] = '\0';
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
@@ -107,11 +108,11 @@ int thoughts_want(const struct thoughts *thoughts, const char *control)
 /* Passes on the first n held bytes. */
 static void release(struct thoughts *thoughts, enum thought_part part, size_t n)
 {
-    struct buffer *held = &thoughts->held;
+    struct rf_bytes *held = &thoughts->held;
     if (!n) return;
     thoughts->on_part(thoughts->user, part, held->data, n);
     held->count -= n;
-    memmove(held->data, held->data + n, held->count + 1);
+    memmove(held->data, held->data + n, held->count);
 }
 
 /* The same for a text of the current part; blanks behind a marker belong to it. */
@@ -142,7 +143,7 @@ static const struct marker *match(const struct thoughts *thoughts, const char *t
  * of held bytes. */
 static const struct marker *find(const struct thoughts *thoughts, size_t *at)
 {
-    const struct buffer *held = &thoughts->held;
+    const struct rf_bytes *held = &thoughts->held;
     int is_open = 0;
     const struct marker *found = NULL;
     for (*at = 0; *at < held->count; (*at)++) {
@@ -155,7 +156,7 @@ static const struct marker *find(const struct thoughts *thoughts, size_t *at)
 /* At the beginning, a marker only has blanks before it. Returns 1 once the part is known. */
 static int decide(struct thoughts *thoughts, int is_last)
 {
-    const struct buffer *held = &thoughts->held;
+    const struct rf_bytes *held = &thoughts->held;
     size_t blanks = leading_blanks(held->data, held->count);
     int is_open = blanks == held->count;
     if (is_open && !is_last) return 0;
@@ -167,7 +168,7 @@ static int decide(struct thoughts *thoughts, int is_last)
 
 static void divide(struct thoughts *thoughts, int is_last)
 {
-    const struct buffer *held = &thoughts->held;
+    const struct rf_bytes *held = &thoughts->held;
     while (held->count) {
         if (thoughts->part == PART_MARKER && !decide(thoughts, is_last)) return;
         size_t at;
@@ -183,14 +184,28 @@ static void divide(struct thoughts *thoughts, int is_last)
     if (is_last) release(thoughts, PART_MARKER, held->count); /* the blanks that end a thought */
 }
 
-void thoughts_push(struct thoughts *thoughts, const char *text, size_t n)
+int thoughts_push(struct thoughts *thoughts, const char *text, size_t n, struct rf_error *error)
 {
-    buffer_append(&thoughts->held, text, n);
-    divide(thoughts, 0);
+    int code = n ? rf_bytes_append(&rf_system_allocator, &thoughts->held, text, n, error) : 0;
+    if (!code) divide(thoughts, 0);
+    return code;
 }
 
 void thoughts_end(struct thoughts *thoughts)
 {
     divide(thoughts, 1);
-    buffer_free(&thoughts->held);
+}
+
+void thoughts_free(struct thoughts *thoughts)
+{
+    rf_bytes_free(&rf_system_allocator, &thoughts->held);
+}
+
+void thoughts_control(const riffle_model *model, int32_t token, char text[THOUGHTS_CONTROL])
+{
+    text[0] = '\0';
+    if (riffle_detokenize(model, &token, 1, 0, NULL, 0) != 0) return;
+    int64_t n =
+        riffle_detokenize(model, &token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, THOUGHTS_CONTROL - 1);
+    text[n > 0 && n < THOUGHTS_CONTROL ? n : 0] = '\0';
 }
