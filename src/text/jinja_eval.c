@@ -40,7 +40,7 @@ static value callable_value(struct rf_jinja_run *run, struct rf_jinja_callable c
     return (value){.type = RF_JINJA_CALLABLE, .u.callable = kept};
 }
 
-static value function(struct rf_jinja_run *run, const struct builtin *builtin, value self)
+value rf_jinja_function(struct rf_jinja_run *run, const struct builtin *builtin, value self)
 {
     return callable_value(run, (struct rf_jinja_callable){.builtin = builtin, .self = self});
 }
@@ -54,7 +54,7 @@ static value find_name(struct rf_jinja_run *run, struct rf_str name)
                 return scope->names.values[i];
     }
     const struct builtin *global = rf_jinja_global(name);
-    return global ? function(run, global, rf_jinja_none()) : rf_jinja_undefined(name);
+    return global ? rf_jinja_function(run, global, rf_jinja_none()) : rf_jinja_undefined(name);
 }
 
 static void assign(struct rf_jinja_run *run, const struct node *target, value v)
@@ -396,7 +396,7 @@ static value loop_attribute(struct rf_jinja_run *run, const struct rf_jinja_loop
     if (rf_str_is(name, "previtem") && index > 0) return loop->items->items[index - 1];
     if (rf_str_is(name, "nextitem") && index + 1 < n) return loop->items->items[index + 1];
     const struct builtin *method = rf_jinja_method(self, name);
-    return method ? function(run, method, self) : rf_jinja_undefined(name);
+    return method ? rf_jinja_function(run, method, self) : rf_jinja_undefined(name);
 }
 
 static value sequence_item(struct rf_jinja_run *run, value object, int64_t index)
@@ -427,14 +427,14 @@ value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int
     int64_t index;
     if (object.type == RF_JINJA_UNDEFINED) return rf_jinja_mistyped(run, "look into", object);
     if (object.type == RF_JINJA_LOOP) return loop_attribute(run, object.u.loop, object, text);
-    if (method && dot_first) return function(run, method, object);
+    if (method && dot_first) return rf_jinja_function(run, method, object);
     if (object.type == RF_JINJA_DICT || object.type == RF_JINJA_NAMESPACE)
         member = rf_jinja_find(run, object.u.dict, name);
     else if ((rf_jinja_is_sequence(object) || object.type == RF_JINJA_STRING) &&
              rf_jinja_as_integer(name, &index))
         return sequence_item(run, object, index);
     if (member) return *member;
-    return method ? function(run, method, object) : rf_jinja_undefined(text);
+    return method ? rf_jinja_function(run, method, object) : rf_jinja_undefined(text);
 }
 
 /* A bound of a slice; `otherwise` for None. Negative ones count from the end. */

@@ -682,6 +682,73 @@ FUNCTION(filter_batch)
     return list;
 }
 
+/* The first n % slices of them are longer by one, and the others may get a filler. */
+FUNCTION(filter_slice)
+{
+    const struct rf_jinja_list *items = rf_jinja_iterate(run, self);
+    value list = rf_jinja_list(run), fill = ARGUMENT(1, "fill_with", rf_jinja_none());
+    int64_t slices = 0;
+    rf_jinja_as_integer(ARGUMENT(0, "slices", rf_jinja_none()), &slices);
+    if (slices < 1) return rf_jinja_fail(run, RF_ERR_ARGUMENT, "there are no slices");
+    size_t n = items ? items->n : 0, at = 0, longer = n % (size_t)slices;
+    for (size_t s = 0; s < (size_t)slices && !run->code; s++) {
+        value part = rf_jinja_list(run);
+        size_t end = at + n / (size_t)slices + (s < longer);
+        rf_jinja_add(run, list, part);
+        while (at < end && !run->code) rf_jinja_add(run, part, items->items[at++]);
+        if (s >= longer && fill.type != RF_JINJA_NONE) rf_jinja_add(run, part, fill);
+    }
+    return list;
+}
+
+/* Bytes of the first n characters. */
+static size_t bytes_of(struct rf_str text, int64_t n)
+{
+    size_t at = 0;
+    while (n-- > 0 && at < text.bytes) at += rf_jinja_char(text, at);
+    return at;
+}
+
+FUNCTION(filter_truncate)
+{
+    value text = rf_jinja_str(run, self), end = ARGUMENT(2, "end", rf_jinja_text("..."));
+    int64_t length = 255, leeway = 5;
+    rf_jinja_as_integer(ARGUMENT(0, "length", rf_jinja_none()), &length);
+    rf_jinja_as_integer(ARGUMENT(3, "leeway", rf_jinja_none()), &leeway);
+    if (run->code || rf_jinja_steps(run, text.bytes / 64)) return (value){0};
+    int64_t of_end = rf_jinja_length(run, end), room = length - of_end;
+    if (of_end < 0 || room < 0 || leeway < 0 || leeway > INT64_MAX - length)
+        return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a text cannot be truncated to that length");
+    if (rf_jinja_length(run, text) <= length + leeway) return text;
+    struct rf_str bytes = rf_jinja_bytes(text);
+    size_t kept = bytes_of(bytes, room), word = kept;
+    if (!rf_jinja_truth(ARGUMENT(1, "killwords", rf_jinja_bool(0)))) {
+        while (word > 0 && bytes.data[word - 1] != ' ') word--;
+        if (word) kept = word - 1;
+    }
+    struct output out = {0};
+    rf_jinja_write(run, &out, rf_jinja_cut(text, 0, kept));
+    rf_jinja_write(run, &out, end);
+    return rf_jinja_written(run, &out);
+}
+
+FUNCTION(filter_wordcount)
+{
+    UNUSED;
+    struct rf_str text = rf_jinja_bytes(rf_jinja_str(run, self));
+    int64_t n = 0;
+    int inside = 0;
+    if (rf_jinja_steps(run, text.bytes / 64)) return (value){0};
+    for (size_t at = 0, length; at < text.bytes; at += length) {
+        int was_inside = inside;
+        length = rf_jinja_char(text, at);
+        inside = rf_utf8_length(text.data + at, length) &&
+                 rf_jinja_is_word(rf_utf8_decode(text.data + at, length));
+        n += inside && !was_inside;
+    }
+    return rf_jinja_integer(n);
+}
+
 const struct builtin *rf_jinja_filter(struct rf_str name)
 {
     static const struct builtin filters[] = {{"tojson", filter_tojson},
@@ -722,7 +789,10 @@ const struct builtin *rf_jinja_filter(struct rf_str name)
                                              {"max", filter_max},
                                              {"unique", filter_unique},
                                              {"sum", filter_sum},
-                                             {"batch", filter_batch}};
+                                             {"batch", filter_batch},
+                                             {"slice", filter_slice},
+                                             {"truncate", filter_truncate},
+                                             {"wordcount", filter_wordcount}};
     return find(filters, sizeof filters / sizeof *filters, name);
 }
 

@@ -138,6 +138,13 @@ static int is_alnum(uint32_t c)
     return is_digit(c) || is_alpha(c);
 }
 
+int rf_jinja_is_word(uint32_t c)
+{
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return c == '_' || is_alpha(c) ||
+           (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
 static value all_are(struct rf_jinja_run *run, value self, int (*is)(uint32_t))
 {
     struct rf_str text = rf_jinja_bytes(self);
@@ -707,6 +714,74 @@ FUNCTION(global_namespace)
     return dict;
 }
 
+/* self: [separator, whether a call came before]. */
+FUNCTION(call_joiner)
+{
+    value *state = self.u.list->items;
+    int used = rf_jinja_truth(state[1]);
+    (void)run, (void)arguments;
+    state[1] = rf_jinja_bool(1);
+    return used ? state[0] : rf_jinja_text("");
+}
+
+FUNCTION(global_joiner)
+{
+    static const struct builtin joiner = {"joiner", call_joiner};
+    (void)self;
+    value state = rf_jinja_list(run);
+    rf_jinja_add(run, state, ARGUMENT(0, "sep", rf_jinja_text(", ")));
+    rf_jinja_add(run, state, rf_jinja_bool(0));
+    return run->code ? (value){0} : rf_jinja_function(run, &joiner, state);
+}
+
+/* self: [the cycler, its items, the place of the current one]. Moves there. */
+static value cycle_to(struct rf_jinja_run *run, value self, int64_t at)
+{
+    value *state = self.u.list->items;
+    const struct rf_jinja_list *items = state[1].u.list;
+    state[2] = rf_jinja_integer(at % (int64_t)items->n);
+    rf_jinja_insert(run, state[0].u.dict, rf_jinja_text("current"),
+                    items->items[state[2].u.integer]);
+    return rf_jinja_none();
+}
+
+FUNCTION(call_cycler_next)
+{
+    const value *state = self.u.list->items;
+    value current = state[1].u.list->items[state[2].u.integer];
+    (void)arguments;
+    cycle_to(run, self, state[2].u.integer + 1);
+    return current;
+}
+
+FUNCTION(call_cycler_reset)
+{
+    (void)arguments;
+    return cycle_to(run, self, 0);
+}
+
+FUNCTION(global_cycler)
+{
+    static const struct builtin next = {"next", call_cycler_next},
+                                reset = {"reset", call_cycler_reset};
+    value cycler = rf_jinja_dict(run), state = rf_jinja_list(run), items = rf_jinja_list(run);
+    (void)self;
+    if (arguments->n == 0) return rf_jinja_fail(run, RF_ERR_ARGUMENT, "a cycler has no items");
+    for (size_t i = 0; i < arguments->n && !run->code; i++)
+        rf_jinja_add(run, items, arguments->positional[i]);
+    cycler.type = RF_JINJA_NAMESPACE;
+    rf_jinja_add(run, state, cycler);
+    rf_jinja_add(run, state, items);
+    rf_jinja_add(run, state, rf_jinja_integer(0));
+    if (run->code) return (value){0};
+    cycle_to(run, state, 0);
+    rf_jinja_insert(run, cycler.u.dict, rf_jinja_text("next"),
+                    rf_jinja_function(run, &next, state));
+    rf_jinja_insert(run, cycler.u.dict, rf_jinja_text("reset"),
+                    rf_jinja_function(run, &reset, state));
+    return cycler;
+}
+
 FUNCTION(global_raise_exception)
 {
     struct rf_str text = rf_jinja_bytes(rf_jinja_str(run, ARGUMENT(0, "message", rf_jinja_none())));
@@ -734,6 +809,8 @@ const struct builtin *rf_jinja_global(struct rf_str name)
     static const struct builtin globals[] = {{"range", global_range},
                                              {"dict", global_dict},
                                              {"namespace", global_namespace},
+                                             {"joiner", global_joiner},
+                                             {"cycler", global_cycler},
                                              {"raise_exception", global_raise_exception},
                                              {"strftime_now", global_strftime_now}};
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)

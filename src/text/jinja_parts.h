@@ -237,6 +237,7 @@ size_t rf_jinja_char(struct rf_str text, size_t at);
 size_t rf_jinja_search(struct rf_jinja_run *run, struct rf_str text, struct rf_str wanted,
                        size_t from);
 int rf_jinja_is_space(uint32_t code_point);
+int rf_jinja_is_word(uint32_t code_point); /* of a word, as \w of Python's expressions */
 value rf_jinja_strip(value string, value characters, int left, int right);
 
 void rf_jinja_write(struct rf_jinja_run *run, struct output *out, value string);
@@ -252,6 +253,8 @@ value rf_jinja_replace(struct rf_jinja_run *run, value text, value old, value wi
 
 value rf_jinja_attribute(struct rf_jinja_run *run, value object, value name, int dot_first);
 value rf_jinja_call(struct rf_jinja_run *run, value callee, const struct arguments *arguments);
+/* A value whose call is the builtin's with `self`. */
+value rf_jinja_function(struct rf_jinja_run *run, const struct builtin *builtin, value self);
 /* The argument at a place or of a name; `otherwise` if it is missing. */
 value rf_jinja_argument(const struct arguments *arguments, size_t place, const char *name,
                         value otherwise);

@@ -363,6 +363,23 @@ static void check_language(void)
         {"{{ '%s-%05.1f-%d' % ('a', 3.14159, 7) }} {{ 'abc'.replace('', '-') }} {{ "
          "'x{}y{}'.format(1, 2) }}",
          "a-003.1-7 -a-b-c- x1y2"},
+        {"{{ range(7) | slice(3) | list }} {{ [1, 2, 3] | slice(2, 'x') | list }} {{ [] | slice(2) "
+         "| list }}",
+         "[[0, 1, 2], [3, 4], [5, 6]] [[1, 2], [3, 'x']] [[], []]"},
+        {"{{ 'foo bar baz qux' | truncate(9) }}|{{ 'foo bar baz qux' | truncate(9, true) }}|{{ "
+         "'foo bar baz qux' | truncate(11) }}|{{ 'foo bar baz qux' | truncate(11, false, '…', 0) "
+         "}}|"
+         "{{ 'éééééééé' | truncate(5, leeway=0) }}",
+         "foo...|foo ba...|foo bar baz qux|foo bar…|éé..."},
+        {"{{ \" it's a_b é日1, ½² --x\" | wordcount }} {{ '' | wordcount }} {{ 12.5 | wordcount }}",
+         "6 0 2"},
+        {"{% set c = joiner() %}{% set d = joiner('|') %}{% for i in [1, 2, 3] %}{{ c() }}{{ d() "
+         "}}{{ "
+         "i }}{% endfor %}",
+         "1, |2, |3"},
+        {"{% set c = cycler('a', 'b') %}{{ c.current }}{% for i in range(3) %}{{ c.next() }}{% "
+         "endfor %}{{ c.current }}{% if not c.reset() %}{{ c.current }}{% endif %}",
+         "aababa"},
         {"{{ nothing }}{{ nothing | default('d') }}{{ '' | default('e', true) }}{{ nothing is "
          "undefined }}",
          "deTrue"},
