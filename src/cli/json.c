@@ -125,6 +125,12 @@ void jw_bool(struct json_writer *json, const char *key, int value)
     buffer_puts(&json->text, value ? "true" : "false");
 }
 
+void jw_json(struct json_writer *json, const char *key, const char *value)
+{
+    before_value(json, key, key ? strlen(key) : 0);
+    buffer_puts(&json->text, value);
+}
+
 void jw_print(struct json_writer *json)
 {
     buffer_append(&json->text, "\n", 1);

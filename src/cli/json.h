@@ -28,6 +28,8 @@ void jw_number(struct json_writer *json, const char *key, double value);
 /* Each line of a text, inside an array. */
 void jw_lines(struct json_writer *json, const struct buffer *text);
 void jw_bool(struct json_writer *json, const char *key, int value);
+/* A value that is JSON already. */
+void jw_json(struct json_writer *json, const char *key, const char *value);
 
 /* Writes the document and a newline to standard output and frees it. */
 void jw_print(struct json_writer *json);

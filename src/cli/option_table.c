@@ -20,6 +20,8 @@ const struct option option_table[] = {
      "instructions before the conversation"},
     {"--raw", NULL, NULL, OPTION_FLAG, VERB_RUN | VERB_BENCH, AT(raw), 0, 0, NULL,
      "read the text as it is, without the chat template; BOS comes first if the model adds one"},
+    {"--messages", NULL, NULL, OPTION_FLAG, VERB_RUN, AT(messages), 0, 0, NULL,
+     "the text is a conversation in JSON, as /save of chat writes it, perhaps with tools"},
     {"--special", NULL, NULL, OPTION_FLAG, READS, AT(special), 0, 0, NULL,
      "read the text of a special token, such as <|im_start|>, as that token (run: with --raw)"},
     {"--no-bos", NULL, NULL, OPTION_FLAG, VERB_TOKENIZE, AT(no_bos), 0, 0, NULL,

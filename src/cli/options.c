@@ -312,6 +312,8 @@ static int check_together(const struct cli_options *options)
          "--system needs the chat template, which --raw leaves out"},
         {options->raw && options->chat_template,
          "--template names a chat template, which --raw leaves out"},
+        {options->raw && options->messages,
+         "--messages needs the chat template, which --raw leaves out"},
         {options->special && verb == VERB_RUN && !options->raw,
          "--special needs --raw: a message's text is never a special token"},
         {only_suites && (options->n_prompts || asks),

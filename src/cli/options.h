@@ -61,7 +61,7 @@ struct cli_options {
     struct input input; /* by input_read */
     struct text_list stop;
     const char *grammar, *json_schema; /* files, one of them at most; NULL: none */
-    int raw, special, no_bos;
+    int raw, messages, special, no_bos;
 
     int32_t max_tokens; /* 0: no limit */
     /* What was not given is NaN or NOT_GIVEN; engine.sampling has the values in effect. */

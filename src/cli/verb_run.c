@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/chat.h"
 #include "cli/draft_tree.h"
 #include "cli/engine.h"
 #include "cli/levels.h"
@@ -18,7 +19,8 @@ struct answer {
     int32_t *ids;
     size_t n_ids;
     const riffle_session *session;
-    struct draft_tree tree; /* with --verbose: the drafts of the round that had most */
+    struct draft_tree tree;           /* with --verbose: the drafts of the round that had most */
+    struct conversation conversation; /* of --messages; with --json the answer, too */
     double first_token_seconds;
     int has_token, write_failed;
     int64_t prompt_tokens, generated_tokens;
@@ -54,18 +56,38 @@ static int64_t prefill_chat(const struct engine *engine, const struct cli_option
     return riffle_chat_prefill(engine->session, messages, n);
 }
 
+static int64_t prefill_messages(const struct engine *engine,
+                                const struct conversation *conversation)
+{
+    char *document = conversation_document(conversation, 0);
+    int64_t n = riffle_chat_prefill_json(engine->session, document, strlen(document));
+    free(document);
+    return n;
+}
+
+static int take_messages(struct conversation *conversation, const struct cli_options *options)
+{
+    const struct input *input = &options->input;
+    int status = conversation_parse(conversation, input->text, input->bytes, input->name);
+    if (status == CLI_OK && options->system) conversation_set_system(conversation, options->system);
+    return status;
+}
+
 /* Reads the prompt. CLI_OK, or an exit status with a sentence. */
 static int prefill(struct engine *engine, const struct cli_options *options, struct answer *answer)
 {
     const struct input *input = &options->input;
     unsigned special = options->special ? RIFFLE_TOKENIZE_SPECIAL : 0;
     size_t zero = strlen(input->text);
-    if (!options->raw && zero < input->bytes)
+    if (options->messages && take_messages(&answer->conversation, options) != CLI_OK)
+        return CLI_FAILED;
+    if (!options->raw && !options->messages && zero < input->bytes)
         return cli_fail("the text of %s has a zero byte at offset %zu, which a message cannot hold",
                         input->name, zero);
     int64_t n = options->raw ? engine_prefill(engine, engine->session, input->text, input->bytes,
                                               RIFFLE_TOKENIZE_BOS | special)
-                             : prefill_chat(engine, options);
+                : options->messages ? prefill_messages(engine, &answer->conversation)
+                                    : prefill_chat(engine, options);
     progress_clear(&engine->progress);
     if (options->raw && n == 0)
         return cli_fail("the text of %s is empty, and without a chat template there is nothing to "
@@ -86,7 +108,26 @@ static int generate(struct engine *engine, const struct cli_options *options, st
     return status == CLI_OK && rf_interrupts() > 0 ? CLI_INTERRUPTED : status;
 }
 
-static void print_json(const struct engine *engine, const struct answer *answer,
+/* The answer's text, and where tools were offered its calls of them. */
+static void write_answer(struct json_writer *json, const struct engine *engine,
+                         struct answer *answer)
+{
+    struct conversation *conversation = &answer->conversation;
+    if (!conversation->tools) {
+        jw_text(json, "text", answer->text.data, answer->text.count);
+        return;
+    }
+    conversation_add(conversation, "assistant", answer->text.count ? answer->text.data : "",
+                     answer->text.count);
+    conversation_find_calls(conversation, engine->model);
+    const json_t *last = conversation_at(conversation, conversation_count(conversation) - 1);
+    jw_string(json, "text", json_string_value(json_object_get(last, "content")));
+    char *calls = json_dumps(json_object_get(last, "tool_calls"), JSON_COMPACT);
+    jw_json(json, "tool_calls", calls ? calls : "[]");
+    free(calls);
+}
+
+static void print_json(const struct engine *engine, struct answer *answer,
                        const riffle_stats *stats, const riffle_machine *machine, const char *finish)
 {
     const struct cli_options *options = answer->options;
@@ -96,7 +137,7 @@ static void print_json(const struct engine *engine, const struct answer *answer,
         riffle_measure_model_read(engine->model, stats->threads, &read, sizeof read);
 
     jw_put(&json, "{");
-    jw_text(&json, "text", answer->text.data, answer->text.count);
+    write_answer(&json, engine, answer);
     jw_put(&json, "finish %s", finish);
     if (options->ids) jw_put(&json, "tokens [");
     for (size_t i = 0; options->ids && i < answer->n_ids; i++) jw_put(&json, "%d", answer->ids[i]);
@@ -134,8 +175,8 @@ static void print_summary(const struct engine *engine, const struct answer *answ
         fprintf(stderr, "seed %llu\n", (unsigned long long)engine->sampling.seed);
 }
 
-static int report(struct engine *engine, const struct cli_options *options,
-                  const struct answer *answer, int status)
+static int report(struct engine *engine, const struct cli_options *options, struct answer *answer,
+                  int status)
 {
     static const char *const finishes[] = {[RIFFLE_FINISH_NONE] = "none",
                                            [RIFFLE_FINISH_STOP] = "stop",
@@ -177,6 +218,7 @@ int verb_run(const struct cli_options *options)
         status = report(&engine, options, &answer, status);
     engine_close(&engine);
     buffer_free(&answer.text);
+    conversation_free(&answer.conversation);
     free(answer.ids);
     return status;
 }

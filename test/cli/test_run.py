@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 
-from harness import MODEL, RIFFLE, TIMEOUT, Case, main
+from harness import MODEL, RIFFLE, TIMEOUT, Case, main, with_template
 from model_files import U32, Gguf
 
 DRAFT = MODEL.replace("260K", "260K-q")
@@ -144,6 +144,35 @@ class Run(Case):
             self.assertEqual((shown["text"], shown["prompt_tokens"]), (expected["text"], expected["prompt_tokens"]))
         self.assertGreater(self.json(*run, "--system", "Be brief", "-p", "Tell a story")["prompt_tokens"],
                            expected["prompt_tokens"])
+
+    def test_messages(self):
+        """A conversation gives what the text of its last message gives, and more where it has more."""
+        run = ["run", MODEL, "--template", "chatml", "--max-tokens", "8", "--messages"]
+        one = [{"role": "user", "content": "Hello"}]
+        plain = self.ok("run", MODEL, "--template", "chatml", "--max-tokens", "8", "-p", "Hello").out
+        self.assertEqual(self.ok(*run, "-p", json.dumps(one)).out, plain)
+        self.assertEqual(self.ok(*run, stdin=json.dumps({"messages": one})).out, plain)
+        with_system = self.ok("run", MODEL, "--template", "chatml", "--max-tokens", "8", "-p", "Hello",
+                              "--system", "Be kind").out
+        self.assertEqual(self.ok(*run, "--system", "Be kind", "-p", json.dumps(one)).out, with_system)
+        self.fails(1, *run, "-p", "Hello", says=["-p is not JSON", "line 1"])
+        self.fails(1, *run, "-p", '[{"role": "user"}]', says="message 1 needs")
+        self.fails(2, "run", MODEL, "--messages", "--raw", "-p", "[]", says="--messages")
+
+    def test_calls_of_tools(self):
+        template = ("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
+                    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}")
+        document = {"messages": [{"role": "user", "content": "How old is Ann?"}],
+                    "tools": [{"type": "function", "function": {"name": "age_of"}}]}
+        answer = 'Look.\n<tool_call>\n{"name": "age_of", "arguments": {"name": "Ann"}}\n</tool_call>'
+        run = ["run", self.path("caller.gguf", with_template(template)), "--messages", "--grammar",
+               self.path("answer.gbnf", "root ::= " + json.dumps(answer))]
+        self.assertEqual(self.ok(*run, "-p", json.dumps(document)).out, answer + "\n")
+        shown = self.json(*run, "-p", json.dumps(document))
+        self.assertEqual(shown["text"], "Look.")
+        self.assertEqual([c["function"]["name"] for c in shown["tool_calls"]], ["age_of"])
+        del document["tools"]
+        self.assertEqual(self.json(*run, "-p", json.dumps(document))["text"], answer)
 
     def test_stop(self):
         text = self.json(*ONCE, "--max-tokens", "40")["text"]
