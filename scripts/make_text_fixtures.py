@@ -270,6 +270,8 @@ def make_spm(name, model_type):
     special = [i for i in range(n) if types[i] in (3, 4)]
     write(OUT, name + ".vocab", vocab_lines("spm", "default", tokens, types, scores, [], 1, 2, 0, 1))
     lines = spm_ids(tokens, scores, types, model_type == "unigram", True, 0, special)
+    if model_type == "unigram":
+        make_unigram_json(tokens, scores, types)
     if model_type == "unigram":  # several paths are best there, and rounding chooses: versions differ
         lines[STRINGS.index((100000, " "))] = "?"
     write(OUT, name + ".ids", lines)
@@ -307,6 +309,29 @@ def make_piece_merges(tokens, scores, types):
     write(OUT, "spm-json.vocab", vocab_lines("spm", "default", tokens, types, None, merges, 1, 2, 0, 1))
     for prefix in (0, 1, 7):  # bits of enum rf_space_prefix
         write(OUT, "spm-json-%d.ids" % prefix, bpe_ids(piece_tokenizer(tokens, merges, types, prefix)))
+
+
+def make_unigram_json(tokens, scores, types):
+    """The vocabulary of spm-unigram, as a tokenizer.json has it."""
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+    for prefix in (0, 7):
+        tok = Tokenizer(models.Unigram(list(zip(tokens, scores)), unk_id=0, byte_fallback=True))
+        if prefix:
+            tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        else:
+            tok.normalizer = normalizers.Replace(" ", "\u2581")
+        tok.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, types) if k == 3])
+        tok.add_tokens([AddedToken(t, special=False, normalized=False) for t, k in zip(tokens, types) if k == 4])
+        lines = bpe_ids(tok)
+        for i, case in enumerate(map(expand, STRINGS)):
+            # There several paths are best, or tokenizers finds pieces that a text only spells.
+            several = len(case) > 20 and not case.strip(" ")
+            spelled = {k for t, k in zip(tokens, types) if t in case}
+            if several or spelled & {2, 3, 6}:
+                lines[i] = "?"
+            if several or spelled & {2, 6} or (lines[i] == "?" and lines[len(STRINGS) + 1 + i] == "="):
+                lines[len(STRINGS) + 1 + i] = "?"
+        write(OUT, "spm-unigram-json-%d.ids" % prefix, lines)
 
 
 # ---- whole vocabularies of GGUF files ----

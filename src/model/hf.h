@@ -60,6 +60,7 @@ void rf_hf_read_vocab(struct rf_hf *hf);
  * token. */
 void rf_hf_read_bpe(struct rf_hf *hf);
 void rf_hf_read_character_bpe(struct rf_hf *hf);
+void rf_hf_read_unigram(struct rf_hf *hf);
 void rf_hf_read_sentencepiece(struct rf_hf *hf);
 /* Sets the entry `id` to a copy of the text. The id must exist and must not have another text. */
 void rf_hf_set_token(struct rf_hf *hf, int64_t id, struct rf_str text, enum rf_token_type type);

@@ -1,5 +1,5 @@
-/* The tokenizer.json of a BPE, over bytes or, as SentencePiece's, over characters: finds out how it
- * prepares a text, and reads its vocabulary and merges. */
+/* The tokenizer.json of a BPE, over bytes or, as SentencePiece's, over characters, or of a Unigram:
+ * finds out how it prepares a text, and reads its vocabulary and merges. */
 #include "model/hf.h"
 #include "model/letters.h"
 
@@ -276,14 +276,28 @@ static int replaces_spaces(struct rf_hf *hf)
     return last != NULL;
 }
 
+/* Where a text is split before spaces, no piece may have one behind its beginning: then the whole
+ * text gives the same pieces. */
+static void check_split(struct rf_hf *hf)
+{
+    const struct rf_vocab *vocab = &hf->reading.source->vocab;
+    for (int32_t id = 0; !hf->reading.code && id < vocab->n_tokens; id++) {
+        struct rf_str text = vocab->tokens[id];
+        for (size_t i = 1; text.data && i + strlen(MARKER) <= text.bytes; i++)
+            if (memcmp(text.data + i, MARKER, strlen(MARKER)) == 0)
+                fail_unknown(hf, "a Metaspace that splits, with the piece", text);
+    }
+}
+
 static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
 {
     int splits = 1; /* the default */
     struct rf_str scheme = rf_json_text(rf_json_get(pre, "prepend_scheme"));
     struct rf_vocab *vocab = &hf->reading.source->vocab;
     rf_json_bool(rf_json_get(pre, "split"), &splits);
-    if (splits || !is_type(pre, "Metaspace") || !is_text(pre, "replacement", MARKER))
+    if (!is_type(pre, "Metaspace") || !is_text(pre, "replacement", MARKER))
         fail_unknown(hf, "the pre-tokenizer", rf_json_text(rf_json_get(pre, "type")));
+    if (splits) check_split(hf);
     if (rf_str_is(scheme, "first"))
         vocab->add_space_prefix = RF_PREFIX_ON | RF_PREFIX_ONCE | RF_PREFIX_UNLESS;
     else if (rf_str_is(scheme, "always"))
@@ -292,6 +306,7 @@ static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
         fail_unknown(hf, "Metaspace's prepend_scheme", scheme);
 }
 
+/* After the tokens. */
 static void read_spaces(struct rf_hf *hf)
 {
     const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
@@ -326,11 +341,56 @@ void rf_hf_read_character_bpe(struct rf_hf *hf)
     vocab->scores =
         rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
     vocab->remove_extra_whitespaces = 0;
-    read_spaces(hf);
     read_model(hf, model);
     read_tokens(hf, model);
+    read_spaces(hf);
     read_merges(hf, model);
     if (vocab->n_merges == 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is empty");
     set_piece_types(hf, model);
+}
+
+/* ---- unigrams ---- */
+
+/* The entries of model.vocab are pairs of a piece and its score; ids count them. */
+static void read_scored_pieces(struct rf_hf *hf, const struct rf_json *model)
+{
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
+    const struct rf_json *list = rf_json_get(model, "vocab");
+    int falls_back = rf_json_is_true(rf_json_get(model, "byte_fallback"));
+    if (!rf_json_is_array(list))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.vocab is missing or not an array");
+    for (size_t i = 0; !hf->reading.code && i < rf_json_count(list); i++) {
+        const struct rf_json *entry = rf_json_at(list, i);
+        struct rf_str text;
+        double score;
+        if (!rf_json_string(rf_json_at(entry, 0), &text) ||
+            !rf_json_number(rf_json_at(entry, 1), &score)) {
+            rf_bad_part(&hf->reading, file, RF_ERR_FORMAT,
+                        "model.vocab[%zu] is not a piece and its score", i);
+            return;
+        }
+        int is_byte = falls_back && rf_is_byte_token(text);
+        rf_hf_set_token(hf, (int64_t)i, text, is_byte ? RF_TOKEN_BYTE : RF_TOKEN_NORMAL);
+        if (!hf->reading.code) vocab->scores[i] = (float)score;
+    }
+}
+
+void rf_hf_read_unigram(struct rf_hf *hf)
+{
+    const struct rf_json *model = rf_json_get(hf->tokenizer, "model");
+    struct rf_vocab *vocab = &hf->reading.source->vocab;
+    int64_t unknown = -1;
+    vocab->scores =
+        rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
+    vocab->remove_extra_whitespaces = 0;
+    vocab->unigram = 1;
+    read_scored_pieces(hf, model);
+    read_spaces(hf);
+    if (rf_json_integer(rf_json_get(model, "unk_id"), &unknown) &&
+        (unknown < 0 || unknown >= vocab->n_tokens))
+        rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.unk_id is not the id of a piece");
+    if (hf->reading.code || unknown < 0) return;
+    vocab->types[unknown] = RF_TOKEN_UNKNOWN;
+    vocab->unk = (int32_t)unknown;
 }

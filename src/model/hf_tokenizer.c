@@ -226,9 +226,14 @@ static void read_tokenizer(struct rf_hf *hf)
     } else if (is_bpe) {
         vocab->kind = RF_VOCAB_SENTENCEPIECE;
         rf_hf_read_character_bpe(hf);
+    } else if (rf_str_is(type, "Unigram")) {
+        vocab->kind = RF_VOCAB_SENTENCEPIECE;
+        rf_hf_read_unigram(hf);
     } else {
         rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "a model of type \"%.*s\" is not supported; BPE is", rf_shown(type), type.data);
+                    "a model of type \"%.*s\" is not supported; BPE and "
+                    "Unigram are",
+                    rf_shown(type), type.data);
     }
 }
 

@@ -61,6 +61,8 @@ struct rf_vocab {
     /* A serialised sentencepiece ModelProto (tokenizer.model); bytes is 0 when there is none.
      * tokens, scores and types contain its pieces, followed by added tokens. */
     struct rf_str spm_proto;
+    int8_t unigram; /* SentencePiece without such a proto: 1: the pieces of the greatest sum of
+                       scores, 0: BPE */
     int32_t bos, eos, unk, pad; /* -1: none. All are < n_tokens. */
     int32_t eot;                /* end of turn, where the file names one besides eos; -1: none */
     int8_t add_bos, add_eos;    /* 1, 0, or -1: not stated, the default of the kind applies */

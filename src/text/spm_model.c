@@ -153,6 +153,7 @@ void rf_spm_model_read(struct rf_spm_model *model, const struct rf_vocab *vocab,
     *model = (struct rf_spm_model){.n_pieces = vocab->n_tokens,
                                    .pieces = vocab->tokens,
                                    .scores = vocab->scores,
+                                   .unigram = vocab->unigram,
                                    .add_dummy_prefix = 1};
     if (vocab->spm_proto.bytes) read_proto(model, vocab->spm_proto, reading);
     if (vocab->n_tokens <= 0) rf_bad(reading, RF_ERR_FORMAT, "the vocabulary is empty");

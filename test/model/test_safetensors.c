@@ -170,7 +170,7 @@ static const struct mutation qwen2_mutations[] = {
     {"the pre-tokenizer", U, HF_TOKENIZER, "\"add_prefix_space\":false",
      "\"add_prefix_space\":true"},
     {"the normalizer", U, HF_TOKENIZER, "\"ByteLevel\"", "\"Metaspace\""},
-    {"type \"Unigram\"", U, HF_TOKENIZER, "\"BPE\"", "\"Unigram\""},
+    {"type \"WordLevel\"", U, HF_TOKENIZER, "\"BPE\"", "\"WordLevel\""},
     {"the normalizer \"NFKC\"", U, HF_TOKENIZER, "NFC", "NFKC"},
     {"end_of_word_suffix \"</w>\"", U, HF_TOKENIZER, "suffix\":\"\"", "suffix\":\"</w>\""},
     {"byte_fallback", U, HF_TOKENIZER, "fallback\":false", "fallback\":true"},
@@ -401,7 +401,8 @@ static void test_character_bpe(void)
         {"null", METASPACE("always", "false"), "\"byte_fallback\":true", NULL,
          RF_PREFIX_ON | RF_PREFIX_UNLESS},
         {"null", METASPACE("never", "false"), "\"byte_fallback\":true", NULL, 0},
-        {"null", METASPACE("first", "true"), "\"byte_fallback\":true", "the pre-tokenizer", 0},
+        {"null", METASPACE("first", "true"), "\"byte_fallback\":true", NULL,
+         RF_PREFIX_ON | RF_PREFIX_ONCE | RF_PREFIX_UNLESS},
         {"null", METASPACE("some", "false"), "\"byte_fallback\":true", "prepend_scheme", 0},
         {"null", "null", "\"byte_fallback\":true", "the pre-tokenizer", 0},
         {REPLACE, METASPACE("first", "false"), "\"byte_fallback\":true", "the pre-tokenizer", 0},
@@ -441,6 +442,57 @@ static void test_character_bpe(void)
         CHECK_INT(v->add_space_prefix, cases[i].prefix);
         CHECK(v->types[0] == RF_TOKEN_UNKNOWN && v->types[3] == RF_TOKEN_BYTE &&
               v->types[6] == RF_TOKEN_CONTROL && v->types[7] == RF_TOKEN_NORMAL && v->unk == 0);
+        rf_source_close(source);
+    }
+}
+
+#define PIECES(first, last)                                                     \
+    "\"vocab\":[[\"<unk>\",0]," first ",[\"</s>\",0],[\"<0x0A>\",0],[\"" MARKER \
+    "\",-1.5],[\"a\",-2],"                                                      \
+    "[\"<|im_end|>\",0],[\"" last "\",-3.25]]"
+#define START "[\"<s>\",0]"
+
+static void test_unigram(void)
+{
+    static const struct {
+        const char *model, *refused; /* refused NULL: read */
+    } cases[] = {
+        {"\"unk_id\":0," PIECES(START, MARKER "a"), NULL},
+        {"\"unk_id\":0," PIECES(START, "a" MARKER), "a Metaspace that splits, with the piece"},
+        {"\"unk_id\":0," PIECES("[\"<s>\"]", "b"), "model.vocab[1] is not a piece and its score"},
+        {"\"unk_id\":9999999," PIECES(START, "b"), "model.unk_id"},
+        {"\"unk_id\":0,\"vocab\":{}", "model.vocab is missing"},
+    };
+    static struct hf_model model;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[2048];
+        struct probe probe = {0};
+        struct rf_error error;
+        hf_llama(&model);
+        use_shards(&model);
+        model.texts[HF_SENTENCEPIECE].bytes = 0;
+        snprintf(
+            text, sizeof text,
+            "{\"added_tokens\":[{\"id\":6,\"content\":\"<|im_end|>\",\"special\":true}],"
+            "\"normalizer\":null,\"pre_tokenizer\":" METASPACE(
+                "always", "true") ","
+                                  "\"model\":{\"type\":\"Unigram\",\"byte_fallback\":true,%s}}",
+            cases[i].model);
+        hf_set(&model, HF_TOKENIZER, text);
+        if (cases[i].refused) {
+            write_model(&model);
+            open_folder(folder, &probe, &error);
+            CHECK_MSG(strstr(error.text, cases[i].refused), "%zu: %s", i, error.text);
+            continue;
+        }
+        struct rf_source *source = open_good(&model, folder);
+        if (!source) continue;
+        const struct rf_vocab *v = &source->vocab;
+        CHECK(v->kind == RF_VOCAB_SENTENCEPIECE && v->unigram && v->n_merges == 0 && v->unk == 0);
+        CHECK_INT(v->add_space_prefix, RF_PREFIX_ON | RF_PREFIX_UNLESS);
+        CHECK(v->scores[4] == -1.5f && v->scores[7] == -3.25f);
+        CHECK(v->types[0] == RF_TOKEN_UNKNOWN && v->types[3] == RF_TOKEN_BYTE &&
+              v->types[6] == RF_TOKEN_CONTROL && v->types[7] == RF_TOKEN_NORMAL);
         rf_source_close(source);
     }
 }
@@ -619,6 +671,7 @@ int main(void)
     test_good_variants();
     test_pre_tokenizers();
     test_character_bpe();
+    test_unigram();
     test_recommended_sampling();
     for (size_t i = 0; i < sizeof qwen2_mutations / sizeof *qwen2_mutations; i++)
         test_mutation(hf_qwen2, &qwen2_mutations[i]);

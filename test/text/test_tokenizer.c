@@ -268,6 +268,25 @@ static void check_spm_merges(const struct fixture_strings *strings)
     fixture_vocab_close(&fixture);
 }
 
+/* A Unigram of a tokenizer.json: without sentencepiece's model. */
+static void check_unigram(const struct fixture_strings *strings)
+{
+    static const int8_t prefixes[] = {0, RF_PREFIX_ON | RF_PREFIX_ONCE | RF_PREFIX_UNLESS};
+    struct fixture_vocab fixture;
+    CHECK_INT(fixture_vocab_open(&fixture, "text/spm-unigram.vocab"), 0);
+    fixture.vocab.unigram = 1;
+    fixture.vocab.remove_extra_whitespaces = 0;
+    for (size_t i = 0; i < sizeof prefixes; i++) {
+        char ids[64];
+        snprintf(ids, sizeof ids, "text/spm-unigram-json-%d.ids", prefixes[i]);
+        fixture.vocab.add_space_prefix = prefixes[i];
+        struct rf_tokenizer *tokenizer = open_tokenizer(&fixture.vocab, ids);
+        if (tokenizer) CHECK_INT(compare(tokenizer, strings, ids), 2 * strings->n);
+        rf_tokenizer_free(tokenizer);
+    }
+    fixture_vocab_close(&fixture);
+}
+
 /* The text of single tokens, BOS, end tokens. */
 static void check_tokens(void)
 {
@@ -346,6 +365,7 @@ static void check_all(void)
     check_bpe("deepseek-coder", "bpe:deepseek-coder", &strings);
     check_bpe("deepseek-v3", "bpe:deepseek-v3", &strings);
     check_strips(&strings);
+    check_unigram(&strings);
     check_spm_merges(&strings);
 
     struct fixture_vocab fixture;
