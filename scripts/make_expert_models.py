@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes test/data/experts: small random models with experts, made and computed by transformers' own code.
 
-    pip install torch transformers gguf safetensors; scripts/make_expert_models.py
+    pip install torch transformers gguf safetensors; scripts/make_expert_models.py [NAME...]
 
 Of each family: NAME (a folder with a safetensors file), NAME.gguf with the same values under the names that llama.cpp
 gives them, and NAME.golden: 64 token ids (int32), transformers' F32 logits [64][n_vocab] after each of them, and
@@ -11,6 +11,7 @@ of experts and no greedy token hangs on less than the rounding of activations to
 import json
 import pathlib
 import shutil
+import sys
 
 import gguf
 import numpy as np
@@ -33,7 +34,13 @@ FAMILIES = {
                          "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}),
     "qwen3moe": transformers.Qwen3MoeConfig(**COMMON, head_dim=32, intermediate_size=96, moe_intermediate_size=32,
                                             num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, rope_theta=1e6),
+    "qwen2moe": transformers.Qwen2MoeConfig(**COMMON, intermediate_size=96, moe_intermediate_size=32,
+                                            shared_expert_intermediate_size=80, num_experts=6, num_experts_per_tok=3,
+                                            norm_topk_prob=False, mlp_only_layers=[0]),
 }
+# Saved with one tensor for all experts, as newer files have them.
+FUSED = {"qwen2moe"}
+GGUF_ARCH = {"mixtral": "llama"}
 
 
 def byte_tokens():
@@ -169,6 +176,8 @@ def write_gguf(path, arch, config, state):
         writer.add_value_length(config.head_dim)
     if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if hasattr(config, "shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens())
@@ -206,12 +215,19 @@ def write_gguf(path, arch, config, state):
                  "self_attn.q_norm.weight": "attn_q_norm", "self_attn.k_norm.weight": "attn_k_norm",
                  "input_layernorm.weight": "attn_norm", "post_attention_layernorm.weight": "ffn_norm",
                  "block_sparse_moe.gate.weight": "ffn_gate_inp", "mlp.gate.weight": "ffn_gate_inp",
-                 "mlp.router.weight": "ffn_gate_inp", "self_attn.sinks": "attn_sinks"}.get(rest)
+                 "mlp.router.weight": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
+                 "mlp.gate_proj.weight": "ffn_gate", "mlp.up_proj.weight": "ffn_up",
+                 "mlp.down_proj.weight": "ffn_down", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
+                 "mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp",
+                 "mlp.shared_expert.up_proj.weight": "ffn_up_shexp",
+                 "mlp.shared_expert.down_proj.weight": "ffn_down_shexp"}.get(rest)
         if rest.endswith(".bias"):
             short = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output",
                      "mlp.router.bias": "ffn_gate_inp"}[rest if "router" in rest else rest.split(".")[1][0]]
             tensors[f"{layer}{short}.bias"] = tensor
             continue
+        if short == "ffn_gate_inp_shexp":
+            tensor = tensor.flatten()
         if arch == "gpt-oss" and short == "ffn_norm":
             short = "post_attention_norm"
         if arch == "llama" and short in ("attn_q", "attn_k"):
@@ -220,7 +236,7 @@ def write_gguf(path, arch, config, state):
         tensors[f"{layer}{short}.weight"] = tensor
     for name, numbered in experts.items():
         tensors[name] = torch.stack([numbered[e] for e in range(len(numbered))])
-    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
     for name, tensor in tensors.items():
         if isinstance(tensor, np.ndarray):
             writer.add_tensor(name, tensor, raw_dtype=Type.MXFP4 if tensor.dtype == np.uint8 else None)
@@ -236,7 +252,8 @@ def write_gguf(path, arch, config, state):
     writer.close()
 
 
-def make(name, arch, config):
+def make(name):
+    config = FAMILIES[name]
     for seed in range(10000):
         model = random_model(config, seed)
         found = compute(model, config.num_experts_per_tok, seed)
@@ -254,13 +271,15 @@ def make(name, arch, config):
                                    indent=2))
         save_file(published(model, load_file(folder / "model.safetensors")), folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(), ensure_ascii=False))
-    write_gguf(OUT / f"{name}.gguf", arch, config, load_file(folder / "model.safetensors"))
+    write_gguf(OUT / f"{name}.gguf", GGUF_ARCH.get(name, name), config, load_file(folder / "model.safetensors"))
+    if name in FUSED:
+        state = {k: v.contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"}
+        save_file(state, folder / "model.safetensors")
     (OUT / f"{name}.golden").write_bytes(ids.numpy().astype("<i4").tobytes() + logits.numpy().astype("<f4").tobytes() +
                                          np.array(greedy, "<i4").tobytes())
 
 
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
-    make("mixtral", "llama", FAMILIES["mixtral"])
-    make("gpt-oss", "gpt-oss", FAMILIES["gpt-oss"])
-    make("qwen3moe", "qwen3moe", FAMILIES["qwen3moe"])
+    for wanted in sys.argv[1:] or FAMILIES:
+        make(wanted)

@@ -70,7 +70,10 @@ def main(name, n_layer, path):
         writer.add_tensor(tensor, data, raw_dtype=None if of == Type.F32 else of)
 
     ones = np.ones(embd, np.float32)
-    add("token_embd.weight", blocks(dense, N_VOCAB, embd), dense)
+    embedding = blocks(dense, N_VOCAB, embd)
+    add("token_embd.weight", embedding, dense)
+    if arch == "gpt-oss":
+        add("output.weight", embedding, dense)
     add("output_norm.weight", ones)
     matrices = {"attn_q": (heads * dim, embd), "attn_k": (kv * dim, embd), "attn_v": (kv * dim, embd),
                 "attn_output": (embd, heads * dim)}

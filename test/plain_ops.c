@@ -193,6 +193,15 @@ static void add_row(const struct plain_view *view, const struct rf_op *op, int32
     for (size_t j = 0; j < width; j++) out[j] += op->scale * x[j];
 }
 
+static void add_share(const struct plain_view *view, const struct rf_op *op, int32_t i)
+{
+    const float *x = plain_row(view, op->in[0], i);
+    float *out = plain_row(view, op->out[0], i);
+    double share = 1 / (1 + exp(-(double)*plain_row(view, op->in[1], i)));
+    for (int32_t j = 0; j < view->base.shape.program->slots[op->in[0]].width; j++)
+        out[j] += (float)(share * (double)x[j]);
+}
+
 static void cap_row(const struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     float *x = plain_row(view, op->in[0], i), *out = plain_row(view, op->out[0], i);
@@ -291,6 +300,7 @@ void plain_perform(struct plain_view *view, const struct rf_op *op, int32_t in, 
         break;
     }
     case RF_OP_ADD: add_row(view, op, in); break;
+    case RF_OP_ADD_SHARE: add_share(view, op, in); break;
     case RF_OP_CAP: cap_row(view, op, in); break;
     case RF_OP_CHOOSE_EXPERTS: choose_experts(view, op, in); break;
     case RF_OP_EXPERT_LINEAR: expert_linear(view, op, in); break;

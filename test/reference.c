@@ -51,13 +51,18 @@ struct matrix {
     void (*round_input)(float *out, const float *x, int n); /* NULL: not at all */
 };
 
+struct feed_forward {
+    struct matrix gate, up, down; /* of all experts, one after the other, if there are such */
+    int width;                    /* of one; 0: there is none */
+};
+
 struct layer_weights {
     float *attn_norm, *ffn_norm;
-    struct matrix q, k, v, o;     /* q: [n_head * head_dim][n_embd], and so on */
-    struct matrix gate, up, down; /* of all experts, one after the other, if there are such */
-    struct matrix router;         /* [n_expert][n_embd] */
-    float *bq, *bk, *bv;          /* NULL without qkv_bias */
-    float *q_norm, *k_norm;       /* [head_dim]; NULL without qk_norm */
+    struct matrix q, k, v, o; /* q: [n_head * head_dim][n_embd], and so on */
+    struct feed_forward ffn, shared;
+    struct matrix router, shared_router; /* [n_expert][n_embd], [1][n_embd] */
+    float *bq, *bk, *bv;                 /* NULL without qkv_bias */
+    float *q_norm, *k_norm;              /* [head_dim]; NULL without qk_norm */
 };
 
 struct weights {
@@ -104,6 +109,19 @@ static const char *name_in_layer(char full[64], int layer, const char *name)
     return full;
 }
 
+static void load_feed_forward(struct weights *w, const struct rf_source *source, int layer,
+                              const char *end, enum reference_rounding rounding,
+                              struct feed_forward *ffn)
+{
+    struct matrix *const matrices[] = {&ffn->gate, &ffn->up, &ffn->down};
+    static const char *const names[] = {"gate", "up", "down"};
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.ffn_%s%s.weight", layer, names[i], end);
+        *matrices[i] = load_matrix(w, source, name, rounding);
+    }
+}
+
 static int weights_load(struct weights *w, const struct rf_source *source,
                         enum reference_rounding rounding)
 {
@@ -119,17 +137,14 @@ static int weights_load(struct weights *w, const struct rf_source *source,
         load_matrix(w, source, p->tied_output ? "token_embd.weight" : "output.weight", rounding);
     for (int l = 0; l < p->n_layer && !w->failed; l++) {
         struct layer_weights *layer = &w->layers[l];
-        int experts = p->n_expert > 0;
+        int experts = !rf_is_dense(p, l), shared = experts && p->n_ff_shared;
         const struct {
             struct matrix *matrix;
             const char *name;
         } matrices[] = {{&layer->q, "attn_q.weight"},
                         {&layer->k, "attn_k.weight"},
                         {&layer->v, "attn_v.weight"},
-                        {&layer->o, "attn_output.weight"},
-                        {&layer->gate, experts ? "ffn_gate_exps.weight" : "ffn_gate.weight"},
-                        {&layer->up, experts ? "ffn_up_exps.weight" : "ffn_up.weight"},
-                        {&layer->down, experts ? "ffn_down_exps.weight" : "ffn_down.weight"}};
+                        {&layer->o, "attn_output.weight"}};
         const struct {
             float **vector;
             const char *name;
@@ -145,12 +160,21 @@ static int weights_load(struct weights *w, const struct rf_source *source,
         for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
             *matrices[i].matrix =
                 load_matrix(w, source, name_in_layer(full, l, matrices[i].name), rounding);
-        if (experts)
-            layer->router = load_matrix(w, source, name_in_layer(full, l, "ffn_gate_inp.weight"),
-                                        rounding == REFERENCE_EXACT ? rounding : REFERENCE_BF16);
         for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
             if (vectors[i].exists)
                 *vectors[i].vector = load(w, source, name_in_layer(full, l, vectors[i].name), 0);
+        enum reference_rounding of_routers =
+            rounding == REFERENCE_EXACT ? rounding : REFERENCE_BF16;
+        load_feed_forward(w, source, l, experts ? "_exps" : "", rounding, &layer->ffn);
+        layer->ffn.width = experts ? p->n_ff : rf_n_ff_dense(p);
+        if (experts)
+            layer->router =
+                load_matrix(w, source, name_in_layer(full, l, "ffn_gate_inp.weight"), of_routers);
+        if (!shared) continue;
+        load_feed_forward(w, source, l, "_shexp", rounding, &layer->shared);
+        layer->shared.width = p->n_ff_shared;
+        layer->shared_router =
+            load_matrix(w, source, name_in_layer(full, l, "ffn_gate_inp_shexp.weight"), of_routers);
     }
     return w->failed ? -1 : 0;
 }
@@ -233,7 +257,7 @@ static void attend(float *out, const float *query, const float *keys, const floa
 struct state {
     float *x, *normed, *q, *heads,
         *out;             /* x, normed, out: [n_embd]; q, heads: [n_head * head_dim] */
-    float *gate, *up;     /* [n_ff] */
+    float *gate, *up;     /* [the widest feed-forward] */
     float *routed;        /* [n_expert] */
     double *sum;          /* [n_embd], of experts */
     float *rounded;       /* the widest input of a linear layer */
@@ -251,11 +275,12 @@ static int state_new(struct state *s, const struct rf_params *p, int n_tokens)
     s->out = calloc(n_embd, sizeof(float));
     s->q = calloc(n_q, sizeof(float));
     s->heads = calloc(n_q, sizeof(float));
-    s->gate = calloc((size_t)p->n_ff, sizeof(float));
-    s->up = calloc((size_t)p->n_ff, sizeof(float));
+    size_t n_ff = (size_t)p->n_ff + (size_t)p->n_ff_dense + (size_t)p->n_ff_shared;
+    s->gate = calloc(n_ff, sizeof(float));
+    s->up = calloc(n_ff, sizeof(float));
     s->sum = calloc(n_embd, sizeof(double));
     s->routed = calloc((size_t)p->n_expert + 1, sizeof(float));
-    s->rounded = calloc(n_embd + n_q + (size_t)p->n_ff, sizeof(float));
+    s->rounded = calloc(n_embd + n_q + n_ff, sizeof(float));
     s->keys = calloc(n_kv, sizeof(float));
     s->values = calloc(n_kv, sizeof(float));
     s->score = calloc((size_t)n_tokens, sizeof(double));
@@ -323,17 +348,18 @@ static struct matrix of_expert(const struct matrix *all, int expert, int n_out, 
 }
 
 /* out = W_down (silu(W_gate normed) * W_up normed), with an expert's matrices. */
-static void feed_forward(struct state *s, const struct rf_params *p, const struct layer_weights *w,
+static void feed_forward(struct state *s, const struct rf_params *p, const struct feed_forward *ffn,
                          int expert)
 {
-    struct matrix gate = of_expert(&w->gate, expert, p->n_ff, p->n_embd),
-                  up = of_expert(&w->up, expert, p->n_ff, p->n_embd),
-                  down = of_expert(&w->down, expert, p->n_embd, p->n_ff);
-    linear(s->gate, &gate, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
-    linear(s->up, &up, NULL, s->normed, p->n_ff, p->n_embd, s->rounded);
-    for (int i = 0; i < p->n_ff; i++)
+    int width = ffn->width;
+    struct matrix gate = of_expert(&ffn->gate, expert, width, p->n_embd),
+                  up = of_expert(&ffn->up, expert, width, p->n_embd),
+                  down = of_expert(&ffn->down, expert, p->n_embd, width);
+    linear(s->gate, &gate, NULL, s->normed, width, p->n_embd, s->rounded);
+    linear(s->up, &up, NULL, s->normed, width, p->n_embd, s->rounded);
+    for (int i = 0; i < width; i++)
         s->gate[i] = (float)(s->gate[i] / (1.0 + exp(-(double)s->gate[i])) * s->up[i]);
-    linear(s->out, &down, NULL, s->gate, p->n_embd, p->n_ff, s->rounded);
+    linear(s->out, &down, NULL, s->gate, p->n_embd, width, s->rounded);
 }
 
 /* The expert that `rank` others come before: with greater values, or equal ones and lower numbers.
@@ -362,21 +388,26 @@ static void experts_block(struct state *s, const struct rf_params *p, const stru
     for (int r = 0; r < p->n_expert_used; r++) {
         int e = ranked(s->routed, p->n_expert, r);
         double share = exp((double)s->routed[e] - most) / (p->expert_norm ? chosen : all);
-        feed_forward(s, p, w, e);
+        feed_forward(s, p, &w->ffn, e);
         for (int i = 0; i < p->n_embd; i++) s->sum[i] += share * (double)s->out[i];
     }
     for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)s->sum[i];
+    if (!w->shared.width) return;
+    linear(s->routed, &w->shared_router, NULL, s->normed, 1, p->n_embd, s->rounded);
+    feed_forward(s, p, &w->shared, 0);
+    double share = 1.0 / (1.0 + exp(-(double)s->routed[0]));
+    for (int i = 0; i < p->n_embd; i++) s->x[i] += (float)(share * (double)s->out[i]);
 }
 
 static void feed_forward_block(struct state *s, const struct rf_params *p,
                                const struct layer_weights *w)
 {
     rms_norm(s->normed, s->x, w->ffn_norm, p->n_embd, p->rms_eps);
-    if (p->n_expert) {
+    if (w->router.values) {
         experts_block(s, p, w);
         return;
     }
-    feed_forward(s, p, w, 0);
+    feed_forward(s, p, &w->ffn, 0);
     for (int i = 0; i < p->n_embd; i++) s->x[i] += s->out[i];
 }
 

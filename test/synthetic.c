@@ -136,27 +136,46 @@ static void add_experts(struct synthetic *s, const char *name, int32_t n_in, int
     s->tensors[i].ne[2] = n;
 }
 
-/* Matrices between the norm and the residual stream. */
-static void add_feed_forward(struct synthetic *s, int32_t layer)
+/* Gate, up and down of one feed-forward, or (`_exps`) of all experts. */
+static void add_feed_forward(struct synthetic *s, int32_t layer, const char *end, int32_t width)
 {
-    const struct rf_params *p = &s->source.params;
+    int32_t n_embd = s->source.params.n_embd;
     const struct {
         const char *name;
         int32_t n_in, n_out;
-    } matrices[] = {{"ffn_gate", p->n_embd, p->n_ff},
-                    {"ffn_up", p->n_embd, p->n_ff},
-                    {"ffn_down", p->n_ff, p->n_embd}};
+    } matrices[] = {
+        {"ffn_gate", n_embd, width}, {"ffn_up", n_embd, width}, {"ffn_down", width, n_embd}};
     char name[NAME_BYTES];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s%s.weight", layer, matrices[i].name,
-                 p->n_expert ? "_exps" : "");
-        if (p->n_expert)
+        snprintf(name, sizeof name, "blk.%d.%s%s.weight", layer, matrices[i].name, end);
+        if (strcmp(end, "_exps") == 0)
             add_experts(s, name, matrices[i].n_in, matrices[i].n_out);
         else
             add_matrix(s, name, matrices[i].n_in, matrices[i].n_out);
     }
-    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", layer);
-    if (p->n_expert) add(s, name, RF_F32, p->n_embd, p->n_expert, 0, 4 / sqrtf((float)p->n_embd));
+}
+
+static void add_router(struct synthetic *s, int32_t layer, const char *end, int32_t n)
+{
+    char name[NAME_BYTES];
+    int32_t n_embd = s->source.params.n_embd;
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp%s.weight", layer, end);
+    add(s, name, RF_F32, n_embd, n, 0, 4 / sqrtf((float)n_embd));
+}
+
+/* Matrices between the norm and the residual stream. */
+static void add_feed_forwards(struct synthetic *s, int32_t layer)
+{
+    const struct rf_params *p = &s->source.params;
+    if (rf_is_dense(p, layer)) {
+        add_feed_forward(s, layer, "", rf_n_ff_dense(p));
+        return;
+    }
+    add_feed_forward(s, layer, "_exps", p->n_ff);
+    add_router(s, layer, "", p->n_expert);
+    if (!p->n_ff_shared) return;
+    add_feed_forward(s, layer, "_shexp", p->n_ff_shared);
+    add_router(s, layer, "_shexp", 1);
 }
 
 static void add_layer(struct synthetic *s, int32_t layer)
@@ -178,7 +197,7 @@ static void add_layer(struct synthetic *s, int32_t layer)
         snprintf(name, sizeof name, "blk.%d.%s.bias", layer, matrices[i].name);
         add(s, name, RF_F32, matrices[i].n_out, 1, 0, 0.5f);
     }
-    add_feed_forward(s, layer);
+    add_feed_forwards(s, layer);
     static const char *const norms[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
     for (int i = 0; i < (p->qk_norm ? 4 : 2); i++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, norms[i]);

@@ -402,6 +402,18 @@ static void add_row(struct cpu_view *view, struct rf_worker *worker, const struc
     }
 }
 
+static void add_share(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op)
+{
+    const struct cpu_buffer *x = &view->buffers[op->in[0]], *share = &view->buffers[op->in[1]];
+    struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
+    for (size_t i; cpu_items_next(&items, &i);) {
+        const float *row = buffer_row(x, i);
+        float *out = buffer_row(&view->buffers[op->out[0]], i),
+              factor = 1.0f / (1.0f + expf(-*buffer_row(share, i)));
+        for (size_t j = 0; j < x->width; j++) out[j] += factor * row[j];
+    }
+}
+
 /* Of n rows, in parts. */
 static void cap(struct cpu_view *view, struct rf_worker *worker, const struct rf_op *op, size_t n)
 {
@@ -434,6 +446,7 @@ static void perform(struct cpu_view *view, struct rf_worker *worker, const struc
     case RF_OP_SILU_GATE: gate(view, worker, op, view->kernels->silu_gate); break;
     case RF_OP_GELU_GATE: gate(view, worker, op, view->kernels->gelu_gate); break;
     case RF_OP_ADD: add_row(view, worker, op); break;
+    case RF_OP_ADD_SHARE: add_share(view, worker, op); break;
     case RF_OP_CAP: cap(view, worker, op, n); break;
     case RF_OP_COPY: copy(view, worker, op); break;
     case RF_OP_CHOOSE_EXPERTS: rf_cpu_choose_experts(view, worker, op); break;

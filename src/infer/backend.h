@@ -117,10 +117,17 @@ enum rf_slot {
     RF_SLOT_BRANCH,   /* what is added to RF_SLOT_X, where a norm or a factor comes between */
     RF_SLOT_GATE,
     RF_SLOT_UP,
-    RF_SLOT_GATED,    /* operand of down */
-    RF_SLOT_ROUTED,   /* the router's results */
-    RF_SLOT_CHOSEN,   /* operand of the experts' gate and up */
-    RF_SLOT_ANSWERED, /* the experts' down */
+    RF_SLOT_GATED,  /* operand of down */
+    RF_SLOT_ROUTED, /* the router's results */
+    RF_SLOT_CHOSEN, /* operand of the experts' gate and up */
+    RF_SLOT_EXPERT_GATE,
+    RF_SLOT_EXPERT_UP,
+    RF_SLOT_EXPERT_GATED, /* operand of the experts' down */
+    RF_SLOT_ANSWERED,     /* the experts' down */
+    RF_SLOT_SHARED_GATE,  /* of the expert that every row has */
+    RF_SLOT_SHARED_UP,
+    RF_SLOT_SHARED_GATED, /* operand of its down */
+    RF_SLOT_SHARE,        /* what its share is the sigmoid of */
     RF_SLOT_LOGITS,
     RF_SLOT_TAP /* the first tap; tap i is RF_SLOT_TAP + i */
 };
@@ -161,8 +168,9 @@ enum rf_op_kind {
                             each times its share */
     RF_OP_ADD, /* out[0] += scale * in[0], after an RMS norm of in[0] by weight[0] unless it is
                   NULL */
-    RF_OP_CAP, /* out[0] = scale * in[0], or with a cap cap * tanh(scale * in[0] / cap) */
-    RF_OP_COPY /* out[0] = in[0] */
+    RF_OP_ADD_SHARE, /* out[0] += sigmoid(in[1]) * in[0], where a row of in[1] is one value */
+    RF_OP_CAP,       /* out[0] = scale * in[0], or with a cap cap * tanh(scale * in[0] / cap) */
+    RF_OP_COPY       /* out[0] = in[0] */
 };
 
 /* Which frequencies an operation rotates by. Long ones take the place of the global ones in caches

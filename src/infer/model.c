@@ -40,11 +40,11 @@ static void want(struct list *list, int32_t layer, const char *name, enum rf_wei
 }
 
 /* Where an architecture with the same parts in other places or under other names would differ. */
-static void want_layer(struct list *list, int32_t i, struct rf_layer *layer)
+static void want_layer(struct list *list, int32_t layer, struct rf_layer *weights)
 {
     const struct rf_params *p = &list->source->params;
 #define WANT(field, gguf, hf, role, ne0, ne1, condition) \
-    if (condition) want(list, i, gguf, RF_WEIGHT_##role, &layer->field);
+    if (condition) want(list, layer, gguf, RF_WEIGHT_##role, &weights->field);
     RF_EACH_LAYER_TENSOR(WANT)
 #undef WANT
 }

@@ -13,6 +13,7 @@ struct rf_layer {
     struct rf_weight *o_bias, *sinks;
     struct rf_weight *router, *gate_exps, *up_exps, *down_exps; /* in place of the last three */
     struct rf_weight *router_bias, *gate_exps_bias, *up_exps_bias, *down_exps_bias;
+    struct rf_weight *shared_router, *shared_gate, *shared_up, *shared_down; /* likewise */
 };
 
 struct rf_model {

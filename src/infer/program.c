@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LAYER_OPS = 16, HEAD_OPS = 3 };
+enum { LAYER_OPS = 20, HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
 {
@@ -38,6 +38,32 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
     op->may_stop = 0;
 }
 
+/* Gate and up of RF_SLOT_NORMED, and what they make, to the three slots from `to` on. */
+static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_slot to,
+                               const struct rf_weight *gate, const struct rf_weight *up)
+{
+    struct rf_op *both = add(program, RF_OP_LINEAR, i, RF_SLOT_NORMED, to, gate);
+    both->n = 2;
+    both->out[1] = (enum rf_slot)(to + 1);
+    both->weight[1] = up;
+    add(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE, i, to,
+        (enum rf_slot)(to + 2), NULL)
+        ->in[1] = (enum rf_slot)(to + 1);
+    return both;
+}
+
+/* The expert that every row has, times the sigmoid of a value of its own router. */
+static void add_shared(struct rf_program *program, int32_t i, const struct rf_layer *layer)
+{
+    struct rf_op *all =
+        add_gated(program, i, RF_SLOT_SHARED_GATE, layer->shared_gate, layer->shared_up);
+    all->n = 3;
+    all->out[2] = RF_SLOT_SHARE;
+    all->weight[2] = layer->shared_router;
+    add(program, RF_OP_LINEAR, i, RF_SLOT_SHARED_GATED, RF_SLOT_BRANCH, layer->shared_down);
+    add(program, RF_OP_ADD_SHARE, i, RF_SLOT_BRANCH, RF_SLOT_X, NULL)->in[1] = RF_SLOT_SHARE;
+}
+
 /* The feed-forward after its norm, with experts. */
 static void add_experts(struct rf_program *program, int32_t i, const struct rf_layer *layer)
 {
@@ -50,19 +76,21 @@ static void add_experts(struct rf_program *program, int32_t i, const struct rf_l
     choose->weight[1] = layer->up_exps;
     choose->weight[2] = layer->down_exps;
     struct rf_op *both =
-        add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN, RF_SLOT_GATE, layer->gate_exps);
+        add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_CHOSEN, RF_SLOT_EXPERT_GATE, layer->gate_exps);
     both->n = 2;
-    both->out[1] = RF_SLOT_UP;
+    both->out[1] = RF_SLOT_EXPERT_UP;
     both->weight[1] = layer->up_exps;
     both->bias[0] = layer->gate_exps_bias;
     both->bias[1] = layer->up_exps_bias;
-    struct rf_op *gate = add(program, RF_OP_SILU_GATE, i, RF_SLOT_GATE, RF_SLOT_GATED, NULL);
-    gate->in[1] = RF_SLOT_UP;
+    struct rf_op *gate =
+        add(program, RF_OP_SILU_GATE, i, RF_SLOT_EXPERT_GATE, RF_SLOT_EXPERT_GATED, NULL);
+    gate->in[1] = RF_SLOT_EXPERT_UP;
     gate->scale = params->gate_alpha;
     gate->cap = params->gate_limit;
-    add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_GATED, RF_SLOT_ANSWERED, layer->down_exps)
+    add(program, RF_OP_EXPERT_LINEAR, i, RF_SLOT_EXPERT_GATED, RF_SLOT_ANSWERED, layer->down_exps)
         ->bias[0] = layer->down_exps_bias;
     add(program, RF_OP_SUM_EXPERTS, i, RF_SLOT_ANSWERED, RF_SLOT_X, NULL);
+    if (layer->shared_gate) add_shared(program, i, layer);
 }
 
 static void add_attention(struct rf_program *program, int32_t i, const struct rf_layer *layer)
@@ -150,17 +178,9 @@ static void add_layer(struct rf_program *program, int32_t i, const struct rf_lay
         return;
     }
     if (taps_inputs) tap_input(program, RF_INPUT_FFN);
-    program->body[program->n_body++] = (struct rf_op){.kind = RF_OP_LINEAR,
-                                                      .layer = i,
-                                                      .n = 2,
-                                                      .in = {RF_SLOT_NORMED},
-                                                      .out = {RF_SLOT_GATE, RF_SLOT_UP},
-                                                      .weight = {layer->gate, layer->up}};
-    struct rf_op *gate = add(program, program->params->gelu ? RF_OP_GELU_GATE : RF_OP_SILU_GATE, i,
-                             RF_SLOT_GATE, RF_SLOT_GATED, NULL);
-    gate->in[1] = RF_SLOT_UP;
+    add_gated(program, i, RF_SLOT_GATE, layer->gate, layer->up);
     if (taps_inputs)
-        gate->out[0] = tap_slot(RF_INPUT_DOWN);
+        program->body[program->n_body - 1].out[0] = tap_slot(RF_INPUT_DOWN);
     else
         add_branch(program, i, RF_SLOT_GATED, layer->down, NULL, layer->ffn_post_norm);
 }
@@ -192,7 +212,9 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
 {
     const struct rf_params *params = program->params;
     int32_t n_q = params->n_head * params->head_dim, n_kv = params->n_head_kv * params->head_dim;
-    int experts = params->n_expert > 0, of_experts = experts ? params->n_embd : 0;
+    int experts = params->n_expert > 0;
+    int32_t n_ff = rf_n_ff_dense(params), n_ff_expert = experts ? params->n_ff : 0,
+            of_experts = experts ? params->n_embd : 0;
     const struct rf_slot_shape slots[RF_SLOT_TAP] = {
         [RF_SLOT_X] = {params->n_embd, 0},
         [RF_SLOT_NORMED] = {params->n_embd, 1, experts},
@@ -201,12 +223,19 @@ static void shape_slots(struct rf_program *program, const struct rf_view_options
         [RF_SLOT_V] = {n_kv, 0},
         [RF_SLOT_ATTENDED] = {n_q, 1},
         [RF_SLOT_BRANCH] = {params->n_embd, 0},
-        [RF_SLOT_GATE] = {params->n_ff, 0, 0, experts},
-        [RF_SLOT_UP] = {params->n_ff, 0, 0, experts},
-        [RF_SLOT_GATED] = {params->n_ff, 1, 0, experts},
+        [RF_SLOT_GATE] = {n_ff, 0},
+        [RF_SLOT_UP] = {n_ff, 0},
+        [RF_SLOT_GATED] = {n_ff, 1},
         [RF_SLOT_ROUTED] = {params->n_expert, 0},
         [RF_SLOT_CHOSEN] = {of_experts, 1, 0, 1},
+        [RF_SLOT_EXPERT_GATE] = {n_ff_expert, 0, 0, 1},
+        [RF_SLOT_EXPERT_UP] = {n_ff_expert, 0, 0, 1},
+        [RF_SLOT_EXPERT_GATED] = {n_ff_expert, 1, 0, 1},
         [RF_SLOT_ANSWERED] = {of_experts, 0, 0, 1},
+        [RF_SLOT_SHARED_GATE] = {params->n_ff_shared, 0},
+        [RF_SLOT_SHARED_UP] = {params->n_ff_shared, 0},
+        [RF_SLOT_SHARED_GATED] = {params->n_ff_shared, 1},
+        [RF_SLOT_SHARE] = {params->n_ff_shared > 0, 0},
         [RF_SLOT_LOGITS] = {params->n_vocab, 0},
     };
     memcpy(program->slots, slots, sizeof slots);

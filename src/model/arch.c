@@ -23,6 +23,11 @@ const struct rf_arch_row rf_arch_rows[] = {
      .gguf_rope = RF_ROPE_NEOX,
      .keys = RF_KEYS_WINDOW | RF_KEYS_EXPERTS,
      .traits = {.qk_norm = 1, .expert_norm = 1}},
+    {.arch = RF_ARCH_QWEN2MOE,
+     .name = "qwen2moe",
+     .gguf_rope = RF_ROPE_NEOX,
+     .keys = RF_KEYS_WINDOW | RF_KEYS_EXPERTS | RF_KEYS_SHARED,
+     .traits = {.qkv_bias = 1}},
     {.arch = RF_ARCH_GPT_OSS,
      .name = "gpt-oss",
      .gguf_rope = RF_ROPE_NEOX,
@@ -92,6 +97,8 @@ uint8_t *rf_arch_own_flags(struct rf_reading *reading)
 {
     struct rf_params *params = &reading->source->params;
     uint8_t *flags = rf_keep(reading, (size_t)params->n_layer, 1, "layers");
+    for (int32_t i = 0; flags && i < params->n_layer; i++)
+        flags[i] = (uint8_t)rf_layer_flags(params, i);
     params->layer_flags = flags;
     return flags;
 }

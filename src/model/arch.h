@@ -7,10 +7,11 @@
 /* Keys of a file that change the computation; a file whose architecture has none of a group may
  * not have its keys. */
 enum rf_arch_keys {
-    RF_KEYS_SCALES = 1, /* factors of embeddings, residuals, scores and logits */
-    RF_KEYS_CAPS = 2,   /* caps of scores and logits */
-    RF_KEYS_WINDOW = 4, /* a sliding window */
-    RF_KEYS_EXPERTS = 8 /* numbers of experts */
+    RF_KEYS_SCALES = 1,  /* factors of embeddings, residuals, scores and logits */
+    RF_KEYS_CAPS = 2,    /* caps of scores and logits */
+    RF_KEYS_WINDOW = 4,  /* a sliding window */
+    RF_KEYS_EXPERTS = 8, /* numbers of experts */
+    RF_KEYS_SHARED = 16  /* the width of an expert that every row has */
 };
 
 struct rf_arch_row {
@@ -32,7 +33,7 @@ void rf_arch_begin(struct rf_params *params, const struct rf_arch_row *row);
 /* Sets those that also depend on other parameters, all of which are read by now: flags of layers
  * from the row unless the file had its own, and what an architecture computes from its sizes. */
 void rf_arch_end(struct rf_reading *reading);
-/* Room for the flags of all layers, or NULL after a failure. */
+/* The flags of all layers, to be changed: at first all have the window. NULL after a failure. */
 uint8_t *rf_arch_own_flags(struct rf_reading *reading);
 
 #endif

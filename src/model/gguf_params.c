@@ -127,7 +127,7 @@ static void refuse_variants(struct rf_gguf *gguf)
                 {".rope.scaling.yarn_log_multiplier", 0, 0},
                 {".expert_weights_scale", 1, 0},
                 {".expert_group_count", 1, 0},
-                {".leading_dense_block_count", 0, 0},
+                {".leading_dense_block_count", 0, RF_KEYS_EXPERTS},
                 {".expert_shared_count", 0, 0}};
     struct rf_reading *reading = gguf->reading;
     unsigned read = rf_arch_row(reading->source->params.arch)->keys;
@@ -188,7 +188,8 @@ static void read_scales(struct rf_gguf *gguf)
         params->attention_scale = 1.0f / sqrtf((float)params->n_embd / (float)params->n_head);
 }
 
-/* The width of the feed-forwards is that of the experts where there are such. */
+/* The width of the feed-forwards is that of the experts where there are such. Tensors tell which
+ * layers have none. */
 static void read_experts(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -205,7 +206,10 @@ static void read_experts(struct rf_gguf *gguf)
     if (gating != UNSET && gating != SOFTMAX && gating != SOFTMAX_OF_CHOSEN)
         rf_bad(gguf->reading, RF_ERR_UNSUPPORTED,
                "key %s is %" PRId64 "; only a softmax is supported", gguf->key, gating);
+    params->n_ff_dense = params->n_ff;
     params->n_ff = count(gguf, ".expert_feed_forward_length", params->n_ff);
+    if (rf_arch_row(params->arch)->keys & RF_KEYS_SHARED)
+        params->n_ff_shared = count(gguf, ".expert_shared_feed_forward_length", params->n_ff_dense);
 }
 
 /* A number that the file recommends; NaN where the key is missing. */

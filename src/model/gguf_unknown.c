@@ -58,6 +58,7 @@ static int is_known(const struct row *rows, size_t n, struct rf_str kind)
 static int compare(const struct rf_source *source, const struct rf_params *p, struct list *more,
                    struct list *fewer)
 {
+    const int32_t layer = 0;
     const struct row rows[] = {RF_EACH_MODEL_TENSOR(ROW) RF_EACH_LAYER_TENSOR(ROW)};
     size_t n = sizeof rows / sizeof *rows;
     for (int32_t i = 0; i < source->n_tensors; i++) {

@@ -1,6 +1,7 @@
 /* Reads the parameters from config.json, with transformers' defaults. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/arch.h"
@@ -9,6 +10,7 @@
 
 static void read_mixtral(struct rf_hf *hf);
 static void read_qwen3moe(struct rf_hf *hf);
+static void read_qwen2moe(struct rf_hf *hf);
 static void read_gpt_oss(struct rf_hf *hf);
 
 /* What transformers assumes where config.json is silent; 0: as many key/value heads as heads,
@@ -32,6 +34,8 @@ static const struct class
     {"Qwen3ForCausalLM", "qwen3", RF_ARCH_QWEN3, 32, 128, 0, 0, 0, 0, 0, 0, 0, NULL},
     {"Qwen3MoeForCausalLM", "qwen3_moe", RF_ARCH_QWEN3MOE, 4, 0, 0, 0, 0, 0, 0, 0, 0,
      read_qwen3moe},
+    {"Qwen2MoeForCausalLM", "qwen2_moe", RF_ARCH_QWEN2MOE, 16, 0, 0, 0, 0, 0, 0, 0, 0,
+     read_qwen2moe},
     {"GptOssForCausalLM", "gpt_oss", RF_ARCH_GPT_OSS, 8, 64, 1, 0, 1e-5, 150000, 0, 0, 0,
      read_gpt_oss},
     {"GraniteForCausalLM", "granite", RF_ARCH_GRANITE, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL},
@@ -117,11 +121,14 @@ static const struct class *find_class(struct rf_hf *hf)
             return &classes[i];
     if (!name.bytes) name = type;
     if (!name.bytes) missing(hf, "architectures");
+    char known[512];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 classes[i].model_type);
     rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                "the architecture \"%.*s\" is not known; Llama, Mistral, Mixtral, Qwen2, Qwen3, "
-                "Qwen3Moe, GptOss, Granite, "
-                "Olmo2, SmolLM3, Phi3, Gemma2 and Gemma3 (ForCausalLM) are",
-                rf_shown(name), name.data);
+                "the architecture \"%.*s\" is not known; these are, by their model_type: %s",
+                rf_shown(name), name.data, known);
     return NULL;
 }
 
@@ -392,20 +399,29 @@ static void read_mixtral(struct rf_hf *hf)
     params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", 2);
 }
 
-/* The width of a feed-forward is that of an expert's, as all layers have experts. */
-static void read_qwen3moe(struct rf_hf *hf)
+/* The width of a feed-forward is that of an expert's. Tensors tell which layers have no experts
+ * (mlp_only_layers, decoder_sparse_step). */
+static void read_qwen_experts(struct rf_hf *hf, int32_t n, int32_t n_used, int32_t width)
 {
     struct rf_params *params = &hf->reading.source->params;
-    const struct rf_json *dense = rf_json_get(hf->text, "mlp_only_layers");
-    params->n_expert = get_count(hf, hf->text, "num_local_experts", 128);
+    params->n_expert = get_count(hf, hf->text, "num_local_experts", n);
     params->n_expert = get_count(hf, hf->text, "num_experts", params->n_expert);
-    params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", 8);
+    params->n_expert_used = get_count(hf, hf->text, "num_experts_per_tok", n_used);
     params->expert_norm = get_flag(hf, hf->text, "norm_topk_prob", 0);
-    params->n_ff = get_count(hf, hf->text, "moe_intermediate_size", 768);
-    if (get_count(hf, hf->text, "decoder_sparse_step", 1) != 1 || rf_json_count(dense))
-        rf_bad_part(&hf->reading, file, RF_ERR_UNSUPPORTED,
-                    "some layers have no experts (decoder_sparse_step, mlp_only_layers), which is "
-                    "not supported");
+    params->n_ff_dense = params->n_ff;
+    params->n_ff = get_count(hf, hf->text, "moe_intermediate_size", width);
+}
+
+static void read_qwen3moe(struct rf_hf *hf)
+{
+    read_qwen_experts(hf, 128, 8, 768);
+}
+
+static void read_qwen2moe(struct rf_hf *hf)
+{
+    read_qwen_experts(hf, 60, 4, 1408);
+    hf->reading.source->params.n_ff_shared =
+        get_count(hf, hf->text, "shared_expert_intermediate_size", 5632);
 }
 
 static void read_gpt_oss(struct rf_hf *hf)

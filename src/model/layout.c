@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/arch.h"
 #include "model/reader.h"
 #include "model/tensors.h"
 
@@ -172,15 +173,16 @@ static void expect_tensors(struct rf_reading *reading, unsigned char *expected)
 {
     const struct rf_params *p = &reading->source->params;
     const struct shape in_model[] = {RF_EACH_MODEL_TENSOR(SHAPE)};
-    const struct shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
     for (const struct shape *shape = in_model; shape < in_model + RF_MODEL_TENSORS; shape++)
         if (shape->used) expect(reading, expected, shape->name, shape);
-    for (int32_t layer = 0; !reading->code && layer < p->n_layer; layer++)
+    for (int32_t layer = 0; !reading->code && layer < p->n_layer; layer++) {
+        const struct shape in_layer[] = {RF_EACH_LAYER_TENSOR(SHAPE)};
         for (const struct shape *shape = in_layer; shape < in_layer + RF_LAYER_TENSORS; shape++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, shape->name);
             if (shape->used) expect(reading, expected, name, shape);
         }
+    }
 }
 
 /* The llama3 scaling or longrope of a GGUF file: divisors of the frequencies, as floats. Of a
@@ -209,6 +211,27 @@ static void read_rope_factors(struct rf_reading *reading, unsigned char *expecte
     *to = factors;
 }
 
+/* Of a model with experts, layers that have a feed-forward for all rows have none. */
+static void find_dense_layers(struct rf_reading *reading)
+{
+    struct rf_params *params = &reading->source->params;
+    uint8_t *flags = NULL;
+    int32_t n = 0;
+    for (int32_t i = 0; params->n_expert && i < params->n_layer; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%" PRId32 ".ffn_gate.weight", i);
+        if (!rf_source_tensor(reading->source, name)) continue;
+        if (!flags) flags = rf_arch_own_flags(reading);
+        if (!flags) return;
+        flags[i] |= RF_LAYER_DENSE;
+        n++;
+    }
+    if (n == 0) params->n_ff_dense = 0;
+    if (n > 0 && n == params->n_layer)
+        rf_bad(reading, RF_ERR_FORMAT, "no layer has the %" PRId32 " experts that are stated",
+               params->n_expert);
+}
+
 /* Sets the parameters that the tensors determine. */
 static void set_params(struct rf_reading *reading)
 {
@@ -222,6 +245,7 @@ static void set_params(struct rf_reading *reading)
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
     params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
     params->qkv_bias |= rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
+    find_dense_layers(reading);
 }
 
 int rf_layout_check(struct rf_reading *reading)

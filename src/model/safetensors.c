@@ -49,17 +49,19 @@ static int matches(const char *pattern, const char *name, int32_t *expert)
     return 1;
 }
 
-/* Tensors of gpt-oss that others are made of (split_fused). */
+/* Tensors of all experts that others are made of (split_fused): gpt-oss has all of these, newer
+ * files of other models the values. */
 static const struct {
     const char *gguf, *hf;
+    int is_common;
 } fused[] = {
-    {"ffn_gate_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
-    {"ffn_gate_up_exps.blocks", "mlp.experts.gate_up_proj_blocks"},
-    {"ffn_gate_up_exps.scales", "mlp.experts.gate_up_proj_scales"},
-    {"ffn_gate_up_exps.values", "mlp.experts.gate_up_proj"},
-    {"ffn_down_exps.blocks", "mlp.experts.down_proj_blocks"},
-    {"ffn_down_exps.scales", "mlp.experts.down_proj_scales"},
-    {"ffn_down_exps.values", "mlp.experts.down_proj"},
+    {"ffn_gate_up_exps.bias", "mlp.experts.gate_up_proj_bias", 0},
+    {"ffn_gate_up_exps.blocks", "mlp.experts.gate_up_proj_blocks", 0},
+    {"ffn_gate_up_exps.scales", "mlp.experts.gate_up_proj_scales", 0},
+    {"ffn_gate_up_exps.values", "mlp.experts.gate_up_proj", 1},
+    {"ffn_down_exps.blocks", "mlp.experts.down_proj_blocks", 0},
+    {"ffn_down_exps.scales", "mlp.experts.down_proj_scales", 0},
+    {"ffn_down_exps.values", "mlp.experts.down_proj", 1},
 };
 
 static int is_name(const char *table_name, const char *name, int32_t *expert)
@@ -92,6 +94,7 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
                      size_t bytes, int32_t *expert)
 {
     *expert = -1;
+    const int32_t layer = 0; /* any: no two names that files share depend on it */
     const struct name model_names[] = {RF_EACH_MODEL_TENSOR(NAMES)};
     const struct name layer_names[] = {RF_EACH_LAYER_TENSOR(NAMES) RF_EACH_FUSED_TENSOR(NAMES)};
     const struct name *row = find_name(model_names, RF_MODEL_TENSORS, name, to_gguf, expert);
@@ -103,9 +106,9 @@ static int translate(const struct rf_params *p, const char *name, int to_gguf, c
     size_t n = strlen(prefixes[to_gguf]);
     const char *end = strncmp(name, prefixes[to_gguf], n) == 0 ? skip_layer(name + n) : NULL;
     if (!end || *end != '.') return 0;
-    for (size_t i = 0; to_gguf && p->arch == RF_ARCH_GPT_OSS && i < sizeof fused / sizeof *fused;
-         i++) {
+    for (size_t i = 0; to_gguf && p->n_expert && i < sizeof fused / sizeof *fused; i++) {
         if (strcmp(end + 1, fused[i].hf) != 0) continue;
+        if (!fused[i].is_common && p->arch != RF_ARCH_GPT_OSS) continue;
         snprintf(buffer, bytes, "blk.%.*s.%s", (int)(end - (name + n)), name + n, fused[i].gguf);
         return 1;
     }
@@ -401,8 +404,21 @@ static struct fusion of_blocks(struct rf_reading *reading, const struct rf_tenso
         .next_scale_bytes = n};
 }
 
-/* Values [experts][columns][rows]. */
-static struct fusion of_values(const struct rf_tensor *values, size_t parts)
+/* Values [experts][rows][columns], all rows of gate before those of up. */
+static struct fusion of_rows(const struct rf_tensor *values, size_t parts)
+{
+    const int64_t *ne = values->ne;
+    size_t value = rf_dtype_info(values->dtype)->block_bytes;
+    return (struct fusion){
+        .made = {.dtype = values->dtype, .n_dims = 3, .ne = {ne[0], ne[1], ne[2], 1}},
+        .experts = (size_t)ne[2],
+        .row_bytes = (size_t)ne[0] * value,
+        .value_bytes = value,
+        .next_bytes = (size_t)ne[1] / parts * (size_t)ne[0] * value};
+}
+
+/* Values [experts][columns][rows], rows of gate and up in turns. */
+static struct fusion of_columns(const struct rf_tensor *values, size_t parts)
 {
     const int64_t *ne = values->ne;
     size_t value = rf_dtype_info(values->dtype)->block_bytes;
@@ -464,9 +480,9 @@ static void add_part(struct rf_reading *reading, const struct fusion *fusion, si
     source->tensors[source->n_tensors++] = made;
 }
 
-/* Makes tensors of gpt-oss: gate and up of rows that take turns, matrices of values that lie
- * column by column, and MXFP4 of blocks and scales, which the sorted nodes have one behind the
- * other. Returns the number of nodes that were used. */
+/* Makes tensors of fused ones. In gpt-oss the rows of gate and up take turns, values lie column by
+ * column, and MXFP4 is in blocks and scales, which the sorted nodes have one behind the other.
+ * Returns the number of nodes that were used. */
 static size_t split_fused(struct rf_reading *reading, struct node *const *nodes, size_t n)
 {
     const struct rf_tensor *data = &nodes[0]->tensor, *scales = NULL;
@@ -474,7 +490,8 @@ static size_t split_fused(struct rf_reading *reading, struct node *const *nodes,
     int is_bias = rf_ends_with(data->name, ".bias");
     struct fusion fusion;
     if (rf_ends_with(data->name, ".values")) {
-        fusion = of_values(data, parts);
+        int by_columns = reading->source->params.arch == RF_ARCH_GPT_OSS;
+        fusion = by_columns ? of_columns(data, parts) : of_rows(data, parts);
     } else if (is_bias) {
         fusion = of_biases(data, parts);
     } else {

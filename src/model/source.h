@@ -26,7 +26,8 @@ enum rf_arch {
     RF_ARCH_GEMMA2,
     RF_ARCH_GEMMA3,
     RF_ARCH_QWEN3MOE,
-    RF_ARCH_GPT_OSS
+    RF_ARCH_GPT_OSS,
+    RF_ARCH_QWEN2MOE
 };
 
 /* Which elements of a head rotate together. RF_ROPE_NORM: (2i, 2i + 1), for GGUF's permuted llama
@@ -40,6 +41,7 @@ enum rf_layer_flag {
     RF_LAYER_WINDOW = 1,     /* attention has the model's window */
     RF_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
     RF_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_theta_local */
+    RF_LAYER_DENSE = 8,      /* it has no experts */
 };
 
 struct rf_params {
@@ -77,6 +79,8 @@ struct rf_params {
     /* Experts: feed-forwards of width n_ff, of which a router chooses n_expert_used for a row. 0:
      * one feed-forward for all rows. */
     int32_t n_expert, n_expert_used;
+    int32_t n_ff_dense;  /* the width in layers with RF_LAYER_DENSE */
+    int32_t n_ff_shared; /* of an expert that every row has, times a share of its own */
     int32_t expert_norm; /* a row's shares of its experts add up to 1 */
     int32_t expert_bias; /* their matrices and the router have biases */
     /* Of the gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
@@ -88,6 +92,17 @@ struct rf_params {
 static inline int rf_layer_flags(const struct rf_params *params, int32_t layer)
 {
     return params->layer_flags ? params->layer_flags[layer] : RF_LAYER_WINDOW;
+}
+
+/* Whether a layer has one feed-forward for all rows, and the width of that. */
+static inline int rf_is_dense(const struct rf_params *params, int32_t layer)
+{
+    return !params->n_expert || (rf_layer_flags(params, layer) & RF_LAYER_DENSE);
+}
+
+static inline int32_t rf_n_ff_dense(const struct rf_params *params)
+{
+    return params->n_expert ? params->n_ff_dense : params->n_ff;
 }
 
 /* The sets of frequencies that a model may have. */

@@ -27,7 +27,8 @@ enum rf_weight_role {
  * `field`: of struct rf_model or struct rf_layer. `role`: of enum rf_weight_role, without its
  * prefix. EXPERTS are [ne0, ne1, n_expert], in a safetensors file one tensor for each expert, whose
  * number takes the place of the *. Names, shape and condition are expressions over `p`, a const
- * struct rf_params * that must be in scope where X uses them. In a GGUF file a layer's names follow
+ * struct rf_params *, and of a layer's tensor `layer`, its number, which must be in scope where X
+ * uses them. In a GGUF file a layer's names follow
  * "blk.N.", in a safetensors file "model.layers.N.". */
 /* clang-format off */
 #define RF_EACH_MODEL_TENSOR(X) \
@@ -54,25 +55,37 @@ enum rf_weight_role {
     X(ffn_norm, RF_FFN_NORM(p), RF_HF_FFN_NORM(p), VECTOR, p->n_embd, 1, !p->no_input_norm) \
     X(ffn_post_norm, "post_ffw_norm.weight", "post_feedforward_layernorm.weight", VECTOR, \
       p->n_embd, 1, p->post_norm) \
-    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, p->n_ff, !p->n_expert) \
-    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, p->n_ff, !p->n_expert) \
-    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, p->n_ff, p->n_embd, !p->n_expert) \
+    X(gate, "ffn_gate.weight", "mlp.gate_proj.weight", MATRIX, p->n_embd, rf_n_ff_dense(p), \
+      rf_is_dense(p, layer)) \
+    X(up, "ffn_up.weight", "mlp.up_proj.weight", MATRIX, p->n_embd, rf_n_ff_dense(p), \
+      rf_is_dense(p, layer)) \
+    X(down, "ffn_down.weight", "mlp.down_proj.weight", MATRIX, rf_n_ff_dense(p), p->n_embd, \
+      rf_is_dense(p, layer)) \
     X(o_bias, "attn_output.bias", "self_attn.o_proj.bias", VECTOR, p->n_embd, 1, p->o_bias) \
     X(sinks, "attn_sinks.weight", "self_attn.sinks", VECTOR, p->n_head, 1, p->attn_sinks) \
-    X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, p->n_expert) \
+    X(router, RF_ROUTER, RF_HF_ROUTER(p), ROUTER, p->n_embd, p->n_expert, \
+      !rf_is_dense(p, layer)) \
     X(gate_exps, "ffn_gate_exps.weight", "mlp.experts.*.gate_proj.weight", EXPERTS, p->n_embd, \
-      p->n_ff, p->n_expert) \
+      p->n_ff, !rf_is_dense(p, layer)) \
     X(up_exps, "ffn_up_exps.weight", "mlp.experts.*.up_proj.weight", EXPERTS, p->n_embd, \
-      p->n_ff, p->n_expert) \
+      p->n_ff, !rf_is_dense(p, layer)) \
     X(down_exps, "ffn_down_exps.weight", "mlp.experts.*.down_proj.weight", EXPERTS, p->n_ff, \
-      p->n_embd, p->n_expert) \
+      p->n_embd, !rf_is_dense(p, layer)) \
     X(router_bias, "ffn_gate_inp.bias", "mlp.router.bias", VECTOR, p->n_expert, 1, p->expert_bias) \
     X(gate_exps_bias, "ffn_gate_exps.bias", "mlp.experts.gate_proj_bias", VECTOR, p->n_ff, \
       p->n_expert, p->expert_bias) \
     X(up_exps_bias, "ffn_up_exps.bias", "mlp.experts.up_proj_bias", VECTOR, p->n_ff, \
       p->n_expert, p->expert_bias) \
     X(down_exps_bias, "ffn_down_exps.bias", "mlp.experts.down_proj_bias", VECTOR, p->n_embd, \
-      p->n_expert, p->expert_bias)
+      p->n_expert, p->expert_bias) \
+    X(shared_router, "ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", ROUTER, \
+      p->n_embd, 1, rf_has_shared(p, layer)) \
+    X(shared_gate, "ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", MATRIX, \
+      p->n_embd, p->n_ff_shared, rf_has_shared(p, layer)) \
+    X(shared_up, "ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight", MATRIX, p->n_embd, \
+      p->n_ff_shared, rf_has_shared(p, layer)) \
+    X(shared_down, "ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", MATRIX, \
+      p->n_ff_shared, p->n_embd, rf_has_shared(p, layer))
 
 /* Tensors that hold others' rows one behind the other (model/adapt.c). In GGUF gate and up are
  * called after the second. */
@@ -87,6 +100,11 @@ enum {
     RF_MODEL_TENSORS = RF_EACH_MODEL_TENSOR(RF_COUNT_TENSOR),
     RF_LAYER_TENSORS = RF_EACH_LAYER_TENSOR(RF_COUNT_TENSOR)
 };
+
+static inline int rf_has_shared(const struct rf_params *params, int32_t layer)
+{
+    return params->n_ff_shared && !rf_is_dense(params, layer);
+}
 
 static inline int64_t rf_n_q(const struct rf_params *params)
 {

@@ -52,7 +52,7 @@ static enum rf_cast_target target_of(const struct job *job, const struct rf_tens
 static enum rf_dtype type_of(const struct job *job, const struct rf_tensor *tensor)
 {
     enum rf_cast_target target = target_of(job, tensor);
-    if (tensor->n_dims < 2 || rf_ends_with(tensor->name, ".bias") ||
+    if (tensor->n_dims < 2 || tensor->ne[1] == 1 || rf_ends_with(tensor->name, ".bias") ||
         rf_ends_with(tensor->name, RF_ROUTER))
         return tensor->dtype;
     if (strcmp(tensor->name, RF_TOKEN_EMBD) == 0 && !is_head(job->copy, tensor) &&

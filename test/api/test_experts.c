@@ -205,8 +205,13 @@ static void check_bad_files(void)
               "a row uses 5 experts of 4");
     check_bad("mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3",
               "mlp.gate.weight is [64, 4, 1, 1]");
-    check_bad("qwen3moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
-              "some layers have no experts");
+    check_bad("qwen2moe", "\"shared_expert_intermediate_size\": 80",
+              "\"shared_expert_intermediate_size\": 64", "shared_expert.gate_proj.weight is");
+    check_bad("qwen2moe", "[6,64,64]", "[8,48,64]", "ask for [64, 32, 6]");
+    check_bad("qwen2moe", "\"intermediate_size\": 96", "\"intermediate_size\": 95",
+              "mlp.gate_proj.weight is [64, 96");
+    check_bad("qwen2moe", "model.layers.1.mlp.shared_expert_gate",
+              "model.layers.1.mlp.shared_expert_rate", "shared_expert_rate");
     check_bad("gpt-oss", "gate_up_proj_scales", "gate_up_proj_scalez", "gate_up_proj_scalez");
     check_bad("gpt-oss", "[4,64,2]", "[4,32,4]", "not blocks of 16 bytes");
     check_bad("gpt-oss", "\"mxfp4\"", "\"awq.4\"", "quantization_config");
@@ -215,7 +220,7 @@ static void check_bad_files(void)
 
 int main(void)
 {
-    static const char *const names[] = {"mixtral", "qwen3moe", "gpt-oss"};
+    static const char *const names[] = {"mixtral", "qwen3moe", "gpt-oss", "qwen2moe"};
     static struct golden golden;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!read_golden(names[i], &golden)) continue;

@@ -168,6 +168,14 @@ static inline void check_agreement(const struct agreement *agreement)
         experts.n_expert_used = 2;
         experts.expert_norm = 1;
         check_synthetic(agreement, "experts", &experts, blocks_of_32, 8, RF_WEIGHTS_STORED);
+
+        static const uint8_t flags[] = {RF_LAYER_DENSE, 0};
+        experts.layer_flags = flags;
+        experts.n_ff_dense = 192;
+        experts.n_ff_shared = 64;
+        experts.expert_norm = 0;
+        check_synthetic(agreement, "a shared expert", &experts, blocks_of_32, 8, RF_WEIGHTS_STORED);
+        check_synthetic(agreement, "a shared expert, BF16", &experts, &bf16, 1, RF_WEIGHTS_BF16);
     }
 
     struct rf_params qwen3 = qwen2;
