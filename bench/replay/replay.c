@@ -2,16 +2,17 @@
  * are the same on every machine.
  *
  *     bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]] >> ANSWERS.jsonl
- *     bench_replay MODEL run ANSWERS.jsonl [CORPUS]
- *     bench_replay MODEL pool ANSWERS.jsonl W
+ *     bench_replay MODEL run ANSWERS.jsonl [CORPUS [COSTS]]
+ *     bench_replay MODEL pool ANSWERS.jsonl W [COSTS]
  *
  * `record` answers N (20) prompts greedily with TOKENS (160) tokens, in the format of
  * scripts/fit_ngram.py. `run` needs the model's vocabulary alone. `pool` has the model verify, with
  * W more sequences in each pass whose tokens only feed the dictionary (Le et al. 2025, algorithm
  * 1).
  *
- * A tree gets its likeliest rows as long as these are worth their cost, by fixed costs: those of a
- * BF16 pass on Zen 4, as the pace guesses them. */
+ * The pace chooses the rows of a tree (pace.h), by fixed costs of rows: COSTS. A second table says
+ * how honest the sources are: the mean of what they said of their rows, what the pace made of it,
+ * and the share of rows that were right, each where the rows that it follows were. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +22,12 @@
 #include "api/handles.h"
 #include "platform/memory.h"
 #include "speculate/corpus.h"
+#include "speculate/drafters.h"
 #include "speculate/ngram.h"
+#include "speculate/pace.h"
 
 enum { MOST_TEXT = 4096, KINDS = 16, POOL_LENGTH = 4, MOST_POOL = 8 };
+enum { NGRAM, CORPUS, SOURCES, TARGET = SOURCES, LEVELS, BINS = 10 };
 
 struct answer {
     char kind[32];
@@ -37,8 +41,15 @@ struct tally {
     double answers, tokens, passes, rows, pool_rows, cost, least;
 };
 
+/* Rows of the drafts of one source, where the rows that they follow are right: by what the source
+ * said of them, how many there were, the sum of what it said, and how many were right. */
+struct calibration {
+    double rows[BINS], said[BINS], paced[BINS], right[BINS];
+};
+
 static struct answer answer;
 static struct tally tallies[KINDS];
+static struct calibration calibrations[SOURCES];
 
 static void must(int64_t code, const struct rf_error *error)
 {
@@ -177,31 +188,30 @@ static int read_answer(const char *line)
 
 /* ---- rounds ---- */
 
-/* Of a pass, with that over one row as 1. */
-static double cost_of(int32_t rows)
-{
-    static const double few[] = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10,
-                                 1.20, 1.30, 1.40, 1.50, 1.58, 1.66, 1.74, 1.82};
-    return rows <= 16 ? few[rows - 1] : 1.82 + 0.08 * (rows - 16);
-}
+/* Of passes with 1, 2, 4, 8, 16, 32 and 64 rows, in passes of one; between them lines. */
+enum { COST_POINTS = 7 };
+static const struct costs {
+    const char *name;
+    double at[COST_POINTS];
+} costs[] = {{"zen4", {1.00, 1.01, 1.03, 1.10, 1.82, 3.1, 5.7}}, /* BF16, AVX-512 */
+             {"amx", {1.00, 1.01, 1.03, 1.06, 1.19, 1.7, 2.7}},  /* BF16, tiles */
+             {"q4", {1.00, 1.04, 1.15, 1.47, 2.70, 4.9, 9.4}}};  /* Q4_K_M, AVX-512 */
 
-/* Keeps the likeliest rows that are worth their cost at `rate` tokens a pass. */
-static void keep_worthy(struct rf_draft *draft, double rate)
+static struct rf_pace pace;
+
+static void set_pace(const struct costs *of)
 {
-    double p[RF_DRAFT_ROWS], yield = 1.0, best = 1.0 - rate;
-    int32_t order[RF_DRAFT_ROWS], n = 0;
-    int keep[RF_DRAFT_ROWS] = {0};
-    for (int32_t i = 0; i < draft->n; i++)
-        p[i] = (double)draft->confidence[i] * (draft->parents[i] < 0 ? 1 : p[draft->parents[i]]);
-    rf_draft_order(draft, p, order);
-    for (int32_t i = 0; i < draft->n; i++) {
-        yield += p[order[i]];
-        if (yield - rate * cost_of(i + 2) <= best) continue;
-        best = yield - rate * cost_of(i + 2);
-        n = i + 1;
+    static const struct rf_level_ops no_ops = {0};
+    struct rf_level levels[LEVELS] = {
+        [NGRAM] = {.ops = &no_ops, .acceptance = rf_ngram_drafter.acceptance},
+        [CORPUS] = {.ops = &no_ops, .acceptance = rf_corpus_drafter.acceptance},
+        [TARGET] = {.ops = &no_ops, .cost = 1.0, .has_passes = 1}};
+    rf_pace_init(&pace, levels, LEVELS);
+    for (int32_t rows = 1, k = 0; rows <= RF_PACE_ROWS; rows++) {
+        while (rows > 2 << k) k++;
+        double part = (double)(rows - (1 << k)) / (1 << k);
+        pace.costs[TARGET].seconds[rows - 1] = of->at[k] + part * (of->at[k + 1] - of->at[k]);
     }
-    for (int32_t i = 0; i < n; i++) keep[order[i]] = 1;
-    rf_draft_filter(draft, keep);
 }
 
 /* The row of the draft that follows `at` with that token, or -1. */
@@ -212,51 +222,94 @@ static int32_t row_after(const struct rf_draft *draft, int32_t n, int32_t at, in
     return -1;
 }
 
-struct rates {
-    double tokens, cost; /* of recent rounds */
-};
-
-static void draft_round(struct rf_ngram *ngram, const struct rf_corpus *corpus,
-                        const struct rates *recent, int32_t n, struct rf_draft *draft)
+static int bin_of(double confidence)
 {
-    struct rf_draft more;
-    rf_ngram_follow(ngram, answer.text, n);
-    rf_ngram_draft(ngram, answer.text, n, RF_MAX_DRAFT, draft);
-    if (corpus) {
-        rf_corpus_draft(corpus, answer.text, n, RF_MAX_DRAFT, &more);
-        rf_draft_merge(draft, -1, &more);
-    }
-    double rate = recent->tokens / recent->cost;
-    keep_worthy(draft, rate > 1.0 ? rate : 1.0);
+    static const double ends[BINS - 1] = {0.03, 0.06, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98};
+    int bin = 0;
+    while (bin < BINS - 1 && confidence >= ends[bin]) bin++;
+    return bin;
 }
 
-static void count_round(struct tally *tally, struct rates *recent, int32_t yield, int32_t rows,
+/* Compares what sources said of the rows after the answer's first n tokens with what came. */
+static void calibrate(const struct rf_draft *draft, int32_t n)
+{
+    for (int32_t at = -1; n < answer.n; n++) {
+        for (int32_t i = at + 1; i < draft->n; i++) {
+            if (draft->parents[i] != at) continue;
+            struct calibration *of = &calibrations[draft->by[i].proposer];
+            int bin = bin_of((double)draft->confidence[i]);
+            of->rows[bin]++;
+            of->said[bin] += (double)draft->confidence[i];
+            of->paced[bin] +=
+                rf_pace_acceptance(&pace, TARGET, &draft->by[i], (double)draft->confidence[i]);
+            of->right[bin] += draft->tokens[i] == answer.text[n];
+        }
+        at = row_after(draft, draft->n, at, answer.text[n]);
+        if (at < 0) return;
+    }
+}
+
+static void sign(struct rf_draft *draft, int8_t source)
+{
+    for (int32_t i = 0; i < draft->n; i++) draft->by[i] = (struct rf_proposal){source, source, 0};
+}
+
+static void draft_round(struct rf_ngram *ngram, const struct rf_corpus *corpus, int32_t n,
+                        struct rf_draft *draft)
+{
+    struct rf_draft more;
+    double value;
+    rf_ngram_follow(ngram, answer.text, n);
+    rf_ngram_draft(ngram, answer.text, n, RF_MAX_DRAFT, draft);
+    sign(draft, NGRAM);
+    if (corpus) {
+        rf_corpus_draft(corpus, answer.text, n, RF_MAX_DRAFT, &more);
+        sign(&more, CORPUS);
+        rf_draft_merge(draft, -1, &more);
+    }
+    calibrate(draft, n);
+    rf_pace_offer(&pace, TARGET, draft, &value);
+}
+
+/* Tells the pace what became of the draft after the answer's first n tokens. */
+static void judge(const struct rf_draft *draft, int32_t n, int32_t yield)
+{
+    for (int32_t at = -1, end = n + yield; n < end; n++) {
+        for (int32_t i = at + 1; i < draft->n; i++)
+            if (draft->parents[i] == at)
+                rf_pace_judged(&pace, TARGET, &draft->by[i], (double)draft->confidence[i],
+                               draft->tokens[i] == answer.text[n]);
+        at = row_after(draft, draft->n, at, answer.text[n]);
+    }
+}
+
+static void count_round(struct tally *tally, const struct rf_draft *draft, int32_t n, int32_t yield,
                         int32_t pool_rows)
 {
     tally->tokens += yield;
     tally->passes++;
-    tally->rows += rows;
+    tally->rows += draft->n;
     tally->pool_rows += pool_rows;
-    tally->cost += cost_of(rows + 1);
-    recent->tokens = recent->tokens * 0.94 + yield;
-    recent->cost = recent->cost * 0.94 + cost_of(rows + 1);
+    tally->cost += rf_pace_cost(&pace, TARGET, draft->n + pool_rows + 1);
+    judge(draft, n, yield);
+    rf_pace_round(&pace, -1, TARGET, 0, draft->n, yield, 0.0);
 }
 
 /* Along the answer, whose likely tokens are all that passes tell. */
 static void replay(struct rf_ngram *ngram, const struct rf_corpus *corpus, struct tally *tally)
 {
     static const struct rf_draft none = {.n = 0};
-    struct rates recent = {8.0, 8.0};
     struct rf_draft draft;
+    rf_pace_begin(&pace, answer.n - answer.n_prompt);
     for (int32_t n = answer.n_prompt, yield; n < answer.n; n += yield) {
-        draft_round(ngram, corpus, &recent, n, &draft);
+        draft_round(ngram, corpus, n, &draft);
         yield = 0;
         for (int32_t at = -1; n + yield < answer.n; yield++) {
             if (yield && at < 0) break;
             rf_ngram_observe(ngram, answer.text, n + yield, &none, &answer.likely[n + yield]);
             at = row_after(&draft, draft.n, at, answer.text[n + yield]);
         }
-        count_round(tally, &recent, yield, draft.n, 0);
+        count_round(tally, &draft, n, yield, 0);
     }
 }
 
@@ -325,15 +378,15 @@ static void replay_with_pool(riffle_session *session, struct rf_ngram *ngram, in
 {
     struct rf_error error;
     struct rf_sequence *sequence = read_prompt(session);
-    struct rates recent = {8.0, 8.0};
     struct rf_draft draft;
     struct rf_best best[RF_DRAFT_ROWS + 1];
     struct pool pool = {.w = w};
     int32_t rows[MOST_POOL], path[RF_MAX_DRAFT];
+    rf_pace_begin(&pace, answer.n - answer.n_prompt);
     for (int32_t i = 0; i < w * POOL_LENGTH; i++)
         pool.tokens[i / POOL_LENGTH][i % POOL_LENGTH] = answer.text[(i * 7 + 3) % answer.n_prompt];
     for (int32_t n = answer.n_prompt, kept; n < answer.n; n += kept + 1) {
-        draft_round(ngram, NULL, &recent, n, &draft);
+        draft_round(ngram, NULL, n, &draft);
         int32_t guesses = draft.n, more = add_pool(&pool, &draft, rows);
         struct rf_ask ask = {.sequence = sequence,
                              .draft = draft.tokens,
@@ -349,7 +402,8 @@ static void replay_with_pool(riffle_session *session, struct rf_ngram *ngram, in
         rf_sequence_place(sequence, answer.text + n + kept, 1);
         for (int32_t i = 0; i <= kept; i++) must(rf_sequence_commit(sequence, &error), &error);
         shift_pool(&pool, rows, best);
-        count_round(tally, &recent, kept + 1, guesses, more);
+        draft.n = guesses;
+        count_round(tally, &draft, n, kept + 1, more);
     }
 }
 
@@ -375,6 +429,20 @@ static void print_tallies(void)
     }
 }
 
+static void print_calibration(void)
+{
+    static const char *const names[SOURCES] = {"ngram", "corpus"};
+    printf("\n%-8s %8s %8s %8s %8s\n", "source", "rows", "said", "paced", "right");
+    for (int s = 0; s < SOURCES; s++) {
+        const struct calibration *of = &calibrations[s];
+        for (int b = 0; b < BINS; b++)
+            if (of->rows[b] > 0)
+                printf("%-8s %8.0f %8.3f %8.3f %8.3f\n", names[s], of->rows[b],
+                       of->said[b] / of->rows[b], of->paced[b] / of->rows[b],
+                       of->right[b] / of->rows[b]);
+    }
+}
+
 static void replay_all(riffle_session *session, const char *path, const struct rf_corpus *corpus,
                        int32_t w)
 {
@@ -397,6 +465,19 @@ static void replay_all(riffle_session *session, const char *path, const struct r
     }
     fclose(file);
     print_tallies();
+    print_calibration();
+}
+
+static const char usage[] = "usage: bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]]\n"
+                            "       bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS]]\n"
+                            "       bench_replay MODEL pool ANSWERS.jsonl W [COSTS]\n"
+                            "COSTS of rows: zen4, amx, q4\n";
+
+static const struct costs *find_costs(const char *name)
+{
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++)
+        if (!name || strcmp(costs[i].name, name) == 0) return &costs[i];
+    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -404,19 +485,20 @@ int main(int argc, char **argv)
     const char *verb = argc > 3 ? argv[2] : "", *fifth = argc > 4 ? argv[4] : NULL;
     int is_run = strcmp(verb, "run") == 0, is_record = strcmp(verb, "record") == 0,
         is_pool = strcmp(verb, "pool") == 0;
-    if ((!is_run && !is_record && !is_pool) || (!is_run && !fifth)) {
-        fprintf(stderr, "usage: bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]]\n"
-                        "       bench_replay MODEL run ANSWERS.jsonl [CORPUS]\n"
-                        "       bench_replay MODEL pool ANSWERS.jsonl W\n");
+    const struct costs *of_rows = find_costs(is_record || argc < 6 ? NULL : argv[5]);
+    if ((!is_run && !is_record && !is_pool) || (!is_run && !fifth) || !of_rows) {
+        fputs(usage, stderr);
         return 2;
     }
+    set_pace(of_rows);
+    const char *corpus = is_run && fifth && strcmp(fifth, "none") != 0 ? fifth : NULL;
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
     riffle_model *model;
     riffle_session *session = NULL;
-    options.chain = is_run && fifth ? "corpus" : "none";
-    options.corpus = is_run ? fifth : NULL;
-    if (is_run && !fifth) options.flags = RIFFLE_OPEN_HEADER;
+    options.chain = corpus ? "corpus" : "none";
+    options.corpus = corpus;
+    if (is_run && !corpus) options.flags = RIFFLE_OPEN_HEADER;
     must(riffle_model_open(&model, argv[1], &options), NULL);
     if (!is_run) {
         riffle_session_options of_session;

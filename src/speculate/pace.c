@@ -42,9 +42,12 @@ static const struct {
 
     /* Acceptance. Upper ends of the buckets of confidence; narrower where drafters are sure. */
     double edges[RF_PACE_BUCKETS - 1];
-    /* P(kept | confidence) = (kept + prior_judged * guess) / (judged + prior_judged), with
-     *     guess = own_opinion * confidence + (1 - own_opinion) * level's acceptance */
-    double prior_judged; /* tokens */
+    /* P(kept | confidence) = guess * (kept + prior_kept) / (guessed + prior_kept), with
+     *     guess = own_opinion * confidence + (1 - own_opinion) * level's acceptance
+     * and its sum over the bucket's tokens as `guessed`. A bucket corrects its confidences and
+     * keeps their order.
+     * The share kept of all tokens = (kept + prior_judged * guess) / (judged + prior_judged) */
+    double prior_kept, prior_judged; /* tokens */
     double own_opinion;
     double fade_judged;  /* judged, kept *= this, at each judged token: a memory of 67 tokens */
     double fade_request; /* all counts *= this, when a request begins */
@@ -104,6 +107,7 @@ static const struct {
     .prior_tokens = 2.0,
     .known_tokens = 10.0,
     .edges = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995},
+    .prior_kept = 2.0,
     .prior_judged = 3.0,
     .own_opinion = 0.5,
     .fade_judged = 0.985,
@@ -163,25 +167,27 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
     pace->horizon = tuning.first_horizon;
 }
 
-/* Counts of the past lose weight before `judged` tokens are added, of which `kept` were kept. */
-static void count(struct rf_pace_count *count, double fade, double judged, double kept)
+/* Counts of the past lose weight before `more` are added. */
+static void count(struct rf_pace_count *count, double fade, const struct rf_pace_count *more)
 {
-    count->judged = count->judged * fade + judged;
-    count->kept = count->kept * fade + kept;
+    count->judged = count->judged * fade + more->judged;
+    count->kept = count->kept * fade + more->kept;
+    count->guessed = count->guessed * fade + more->guessed;
 }
 
 void rf_pace_begin(struct rf_pace *pace, int32_t horizon)
 {
+    static const struct rf_pace_count none = {0};
     pace->horizon = horizon;
     for (int32_t j = 0; j < pace->n_levels; j++) {
         pace->judges[j].saved_seconds = 0.0;
         for (int32_t d = 0; d < j; d++) {
             struct rf_pace_pair *pair = &pace->pairs[d][j];
             for (int b = 0; b < RF_PACE_BUCKETS; b++) {
-                count(&pair->buckets[b], tuning.fade_request, 0.0, 0.0);
-                count(&pair->runners_up[b], tuning.fade_request, 0.0, 0.0);
+                count(&pair->buckets[b], tuning.fade_request, &none);
+                count(&pair->runners_up[b], tuning.fade_request, &none);
             }
-            count(&pair->all, tuning.fade_request, 0.0, 0.0);
+            count(&pair->all, tuning.fade_request, &none);
             pair->rounds *= tuning.fade_request;
             pair->drafted *= tuning.fade_request;
             pair->rows *= tuning.fade_request;
@@ -345,16 +351,23 @@ static double share(struct rf_pace_count count, double guess)
     return (count.kept + tuning.prior_judged * guess) / (count.judged + tuning.prior_judged);
 }
 
+/* What a drafter's confidence says without the past. A model's is corrected by what is usual for a
+ * drafter of its kind. */
+static double guess_of(const struct rf_pace *pace, const struct rf_proposal *by, double confidence)
+{
+    double own = pace->has_passes[by->proposer] && !by->runner_up ? tuning.own_opinion : 1.0;
+    return own * confidence + (1.0 - own) * pace->acceptance[by->proposer];
+}
+
 double rf_pace_acceptance(const struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
                           double confidence)
 {
     const struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
-    int b = bucket_of(confidence);
-    if (by->runner_up) return share(pair->runners_up[b], confidence);
-    /* A model's confidence is corrected by what is usual for a drafter of its kind. */
-    double own = pace->has_passes[by->proposer] ? tuning.own_opinion : 1.0;
-    double guess = own * confidence + (1.0 - own) * pace->acceptance[by->proposer];
-    return share(pair->buckets[b], guess);
+    const struct rf_pace_count *count =
+        &(by->runner_up ? pair->runners_up : pair->buckets)[bucket_of(confidence)];
+    double p = guess_of(pace, by, confidence) * (count->kept + tuning.prior_kept) /
+               (count->guessed + tuning.prior_kept);
+    return p < 1.0 ? p : 1.0;
 }
 
 void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposal *by,
@@ -363,17 +376,16 @@ void rf_pace_judged(struct rf_pace *pace, int32_t judge, const struct rf_proposa
     assert(by->proposer >= 0 && by->proposer < judge && judge < pace->n_levels);
     struct rf_pace_pair *pair = &pace->pairs[by->proposer][judge];
     struct rf_pace_count *buckets = by->runner_up ? pair->runners_up : pair->buckets;
-    count(&buckets[bucket_of(confidence)], tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
-    if (!by->runner_up) count(&pair->all, tuning.fade_judged, 1.0, kept ? 1.0 : 0.0);
+    const struct rf_pace_count one = {1.0, kept ? 1.0 : 0.0, guess_of(pace, by, confidence)};
+    count(&buckets[bucket_of(confidence)], tuning.fade_judged, &one);
+    if (!by->runner_up) count(&pair->all, tuning.fade_judged, &one);
 }
 
 struct rf_pace_count rf_pace_total(const struct rf_pace *pace, int32_t drafter)
 {
     struct rf_pace_count total = {0};
-    for (int32_t j = drafter + 1; j < pace->n_levels; j++) {
-        const struct rf_pace_count *all = &pace->pairs[drafter][j].all;
-        count(&total, 1.0, all->judged, all->kept);
-    }
+    for (int32_t j = drafter + 1; j < pace->n_levels; j++)
+        count(&total, 1.0, &pace->pairs[drafter][j].all);
     return total;
 }
 

@@ -47,6 +47,7 @@ struct rf_pace_cost {
 
 struct rf_pace_count {
     double judged, kept; /* tokens */
+    double guessed;      /* that were expected to be kept, by the drafter's confidence alone */
 };
 
 /* What became of a drafter's tokens at one judge. Older tokens and rounds count less and less. */
