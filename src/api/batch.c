@@ -11,6 +11,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "speculate/batch.h"
+#include "speculate/successors.h"
 
 enum {
     ANSWERS = 8,
@@ -257,7 +258,7 @@ static void keep_session(struct member *member)
     riffle_batch *batch = member->batch;
     batch->root->levels.cascade->pace = member->session->levels.cascade->pace;
     rf_api_set_bias(member->session, NULL, 0);
-    rf_kept_add(&batch->kept, member->session);
+    rf_kept_add(&batch->kept, member->session, member->n_prompt);
     member->session = NULL;
 }
 
@@ -321,6 +322,21 @@ static int should_wait(const struct donor *donor)
     return donor->member && n_read_of(donor->member) + FEW_UNREAD < donor->common;
 }
 
+/* Tokens that the donor was asked with. */
+static int32_t n_prompt_of(const riffle_batch *batch, const struct donor *donor)
+{
+    return donor->member      ? donor->member->n_prompt
+           : donor->kept >= 0 ? batch->kept.texts[donor->kept].n_prompt
+                              : 0;
+}
+
+/* Of texts that only begin alike, the one's words must not show in the speed of the other. */
+static void forget_dictionary(const riffle_session *session)
+{
+    struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
+    if (dictionary) rf_successors_clear(dictionary);
+}
+
 /* Opens the member's session with the tokens that the donor has read. */
 static int open_member(riffle_batch *batch, struct member *member, const struct donor *donor,
                        struct rf_error *error)
@@ -336,6 +352,7 @@ static int open_member(riffle_batch *batch, struct member *member, const struct 
         if (code) return code;
         if (donor->kept >= 0) rf_kept_use(&batch->kept, donor->kept);
         rf_sequence_rewind(member->session->sequence, donor->common);
+        if (donor->common < n_prompt_of(batch, donor)) forget_dictionary(member->session);
     }
     struct rf_sequence *sequence = member->session->sequence;
     int32_t n_read = rf_sequence_n_read(sequence);

@@ -75,9 +75,9 @@ static void close_least(struct kept *kept)
     riffle_session_close(rf_kept_take(kept, found));
 }
 
-void rf_kept_add(struct kept *kept, riffle_session *session)
+void rf_kept_add(struct kept *kept, riffle_session *session, int32_t n_prompt)
 {
-    kept->texts[kept->n++] = (struct kept_text){session, kept->clock};
+    kept->texts[kept->n++] = (struct kept_text){session, n_prompt, kept->clock};
     while (kept->n > RF_MOST_KEPT || rf_kept_bytes(kept) > kept->most) close_least(kept);
 }
 

@@ -12,6 +12,7 @@ enum { RF_MOST_KEPT = 64 /* each also has its drafters' tables */ };
 struct kept {
     struct kept_text {
         riffle_session *session;
+        int32_t n_prompt; /* tokens of the text that it was asked with; its answer follows */
         double clock;
     } texts[RF_MOST_KEPT + 1];
     int32_t n;
@@ -31,7 +32,7 @@ uint64_t rf_kept_bytes(const struct kept *kept);
 /* Hands a text out: it is no longer kept. */
 riffle_session *rf_kept_take(struct kept *kept, int32_t i);
 /* Keeps the session; closes as many as have to go, which may be itself. */
-void rf_kept_add(struct kept *kept, riffle_session *session);
+void rf_kept_add(struct kept *kept, riffle_session *session, int32_t n_prompt);
 void rf_kept_clear(struct kept *kept);
 
 #endif

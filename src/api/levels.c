@@ -222,6 +222,16 @@ int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
     return code;
 }
 
+struct rf_successors *rf_levels_dictionary(const struct levels *levels)
+{
+    for (int32_t l = 0; l < levels->n_levels; l++) {
+        const struct part *part = &levels->parts[l];
+        if (part->drafter && part->drafter->dictionary)
+            return part->drafter->dictionary(part->drafter_self);
+    }
+    return NULL;
+}
+
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler)
 {
     for (int32_t l = 0; l < levels->n_levels; l++)

@@ -65,6 +65,8 @@ struct levels {
  * NULL: all. */
 int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
                    struct rf_error *error);
+/* What a drafter knows besides the text; NULL where no level of the chain has a dictionary. */
+struct rf_successors *rf_levels_dictionary(const struct levels *levels);
 /* Gives all levels the settings of the target's sampler. */
 void rf_levels_set_sampling(struct levels *levels, const struct rf_sampler *sampler);
 /* Loads what was measured before with this model, tier and number of threads. */

@@ -4,6 +4,7 @@
 #include "api/handles.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "speculate/successors.h"
 
 RF_API_OPTIONS(riffle_session_options, .kv = "f16")
 
@@ -320,6 +321,8 @@ int rf_api_fork(riffle_session **copy, const riffle_session *session, int lend,
     forked->levels.cascade->gamma = levels->cascade->gamma;
     forked->levels.cascade->min_confidence = levels->cascade->min_confidence;
     forked->levels.cascade->pace = levels->cascade->pace;
+    const struct rf_successors *dictionary = rf_levels_dictionary(levels);
+    if (dictionary) rf_successors_copy(rf_levels_dictionary(&forked->levels), dictionary);
     *copy = forked;
     return 0;
 }

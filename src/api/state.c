@@ -118,24 +118,13 @@ static uint64_t content_checksum(const struct header *header, const struct conte
     return checksum(sum, content->dictionary, (size_t)header->dictionary_bytes);
 }
 
-/* NULL where no level of the chain has one. */
-static struct rf_successors *dictionary_of(const riffle_session *session)
-{
-    for (int32_t l = 0; l < session->levels.n_levels; l++) {
-        const struct part *part = &session->levels.parts[l];
-        if (part->drafter && part->drafter->dictionary)
-            return part->drafter->dictionary(part->drafter_self);
-    }
-    return NULL;
-}
-
 static int save(const riffle_session *session, const char *path)
 {
     if (!path) return rf_api_error(RIFFLE_ERR_ARGUMENT, "path is NULL");
     struct rf_sequence *sequence = session->sequence;
     int32_t n = rf_sequence_n_committed(sequence), n_read = rf_sequence_n_read(sequence);
     if (n_read > n) n_read = n;
-    const struct rf_successors *dictionary = dictionary_of(session);
+    const struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
     struct header header = {.version = VERSION,
                             .kv = (uint32_t)session->view->shape.kv,
                             .model = fingerprint(session->model),
@@ -254,7 +243,7 @@ static int load_file(riffle_session *session, const char *path, const struct rf_
                         *kv = tokens + (size_t)header.n_tokens * sizeof(int32_t);
     const struct content content = {(const int32_t *)(const void *)tokens, kv,
                                     kv + (size_t)header.kv_bytes};
-    struct rf_successors *dictionary = dictionary_of(session);
+    struct rf_successors *dictionary = rf_levels_dictionary(&session->levels);
     code = check_content(session, path, &header, &content, error);
     if (!code)
         code = rf_sequence_load(session->sequence, content.tokens, header.n_tokens, header.n_read,

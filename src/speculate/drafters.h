@@ -21,7 +21,8 @@ struct rf_drafter {
     const char *name;  /* in a chain: "ngram" */
     double acceptance; /* the first guess of the share of its tokens that are kept */
     struct rf_level_ops ops;
-    /* What is saved with a session, because its text does not tell it; or NULL. */
+    /* What is saved with a session, and copied to its forks, because its text does not tell it; or
+     * NULL. */
     struct rf_successors *(*dictionary)(void *self);
     int (*open)(void **self, const struct rf_drafter_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);

@@ -1,5 +1,6 @@
 #include "speculate/successors.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -131,6 +132,16 @@ void rf_successors_find(struct rf_successors *s, const int32_t *end, int32_t n,
         memcpy(found[c].tokens, entry->tokens, sizeof entry->tokens);
         memcpy(found[c].p, entry->p, sizeof entry->p);
     }
+}
+
+/* Entry by entry, so that memory that nobody has used yet stays untouched. */
+void rf_successors_copy(struct rf_successors *to, const struct rf_successors *from)
+{
+    assert(to->mask == from->mask);
+    rf_successors_clear(to);
+    for (size_t i = 0; from->time > 1 && i < ((size_t)from->mask + 1) * RF_CONTEXTS; i++)
+        if (from->entries[i].used) to->entries[i] = from->entries[i];
+    to->time = from->time;
 }
 
 /* ---- as bytes ---- */

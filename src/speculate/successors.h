@@ -36,6 +36,9 @@ void rf_successors_add(struct rf_successors *successors, const int32_t *end, int
 void rf_successors_find(struct rf_successors *successors, const int32_t *end, int32_t n,
                         struct rf_followers found[RF_CONTEXTS]);
 
+/* Takes over what another dictionary of the same size knows, in place of its own knowledge. */
+void rf_successors_copy(struct rf_successors *to, const struct rf_successors *from);
+
 /* ---- as bytes ---- */
 
 /* What save writes: at most RF_SUCCESSORS_MOST_BYTES. */

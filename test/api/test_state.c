@@ -214,8 +214,15 @@ static void forged_dictionaries_are_harmless(riffle_session *session, const char
     check_untouched(session, &held, &next);
 }
 
-/* A loaded session drafts as the saved one goes on. A file without a dictionary, as version 4
- * writes it, gives the same tokens. */
+static void check_same_drafting(const struct drafting *made, const struct drafting *again)
+{
+    CHECK(same_tokens(&made->tokens, &again->tokens));
+    CHECK(made->passes == again->passes && made->drafted == again->drafted &&
+          made->accepted == again->accepted && made->accepted > 0);
+}
+
+/* A fork and a loaded session draft as the saved one goes on. A file without a dictionary, as
+ * version 4 writes it, gives the same tokens. */
 static void drafts_are_kept(riffle_model *model, const char *path)
 {
     riffle_session_options options;
@@ -223,7 +230,7 @@ static void drafts_are_kept(riffle_model *model, const char *path)
     options.n_ctx = 256;
     options.chain = "ngram";
     options.gamma = 6;
-    riffle_session *session, *other;
+    riffle_session *session, *other, *fork;
     if (CHECK_OK(riffle_session_open(&session, model, &options)) < 0) return;
     if (CHECK_OK(riffle_session_open(&other, model, &options)) < 0) return;
     struct tokens prompt = tokenize(model, "One day, a dog and a cat went to the park. The dog");
@@ -236,13 +243,17 @@ static void drafts_are_kept(riffle_model *model, const char *path)
     if (!data) return;
     CHECK(known > 0 && field(data, DICTIONARY_BYTES_AT) == known);
 
+    if (CHECK_OK(riffle_fork(&fork, session)) < 0) return;
+    CHECK_INT(rf_successors_bytes(dictionary_of(fork)), known);
     struct drafting made = go_on_drafting(session);
+    CHECK_INT(rf_successors_bytes(dictionary_of(fork)), known); /* it is its own */
+    struct drafting forked = go_on_drafting(fork);
+    check_same_drafting(&made, &forked);
+    riffle_session_close(fork);
     CHECK_OK(riffle_state_load(other, path));
     CHECK_INT(rf_successors_bytes(dictionary_of(other)), known);
     struct drafting again = go_on_drafting(other);
-    CHECK(same_tokens(&made.tokens, &again.tokens));
-    CHECK(made.passes == again.passes && made.drafted == again.drafted &&
-          made.accepted == again.accepted && made.accepted > 0);
+    check_same_drafting(&made, &again);
     CHECK_OK(riffle_rewind(other, 0)); /* an empty text forgets all */
     CHECK_INT(rf_successors_bytes(dictionary_of(other)), 0);
 

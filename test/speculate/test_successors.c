@@ -120,6 +120,31 @@ static void check_saved(void)
     rf_successors_free(s);
 }
 
+/* A copy knows the same, then each goes on alone. What it knew before is gone. */
+static void check_copied(void)
+{
+    static const int32_t known[] = {4, 5}, other[] = {8, 9};
+    struct rf_successors *from = open(100), *to = open(100);
+    struct rf_followers found[RF_CONTEXTS];
+    struct rf_best best = best_of(10, 0.75f), newer = best_of(20, 0.9f);
+    rf_successors_add(to, other + 2, 2, &best);
+    rf_successors_add(from, known + 2, 2, &best);
+    rf_successors_copy(to, from);
+    CHECK_INT(rf_successors_bytes(to), rf_successors_bytes(from));
+    rf_successors_find(to, other + 2, 2, found);
+    CHECK(found[0].n == 0 && found[1].n == 0);
+    rf_successors_find(to, known + 2, 2, found);
+    CHECK(found[0].n == 2 && found[1].n == 2 && found[1].tokens[0] == 10);
+    rf_successors_add(to, known + 2, 2, &newer);
+    rf_successors_find(from, known + 2, 2, found);
+    CHECK(found[0].n == 2 && found[0].tokens[0] == 10);
+    rf_successors_clear(from);
+    rf_successors_copy(to, from);
+    CHECK_INT(rf_successors_bytes(to), 0);
+    rf_successors_free(from);
+    rf_successors_free(to);
+}
+
 /* Far more contexts than there is space for: those that are used stay. */
 static void check_age(void)
 {
@@ -153,5 +178,6 @@ int main(void)
     check_newer();
     check_age();
     check_saved();
+    check_copied();
     return check_result();
 }
