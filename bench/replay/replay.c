@@ -2,8 +2,8 @@
  * are the same on every machine.
  *
  *     bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]] >> ANSWERS.jsonl
- *     bench_replay MODEL run ANSWERS.jsonl [CORPUS [COSTS]]
- *     bench_replay MODEL pool ANSWERS.jsonl W [COSTS]
+ *     bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS]]
+ *     bench_replay MODEL pool ANSWERS.jsonl W|probes [COSTS]
  *
  * `record` answers N (20) prompts greedily with TOKENS (160) tokens, in the format of
  * scripts/fit_ngram.py. `run` needs the model's vocabulary alone. `pool` has the model verify, with
@@ -372,8 +372,20 @@ static int32_t verify(const struct rf_draft *draft, int32_t guesses, const struc
     }
 }
 
+/* Rows that only ask what follows a token: as many as the pace takes. */
+static int32_t add_probes(struct rf_ngram *ngram, struct rf_draft *draft)
+{
+    struct rf_draft probes = {.n = 0};
+    int32_t tokens[RF_PACE_PROBES], before = draft->n;
+    int32_t n = rf_ngram_drafter.ops.probe(ngram, rf_pace_probes(&pace, TARGET, before), tokens);
+    for (int32_t i = 0; i < n; i++)
+        rf_draft_add(&probes, -1, &(struct rf_choice){tokens[i], 0.0f}, (struct rf_proposal){0});
+    rf_draft_merge(draft, -1, &probes);
+    return draft->n - before;
+}
+
 /* The model verifies, and tells what is likely after every row. */
-static void replay_with_pool(riffle_session *session, struct rf_ngram *ngram, int32_t w,
+static void replay_with_pool(riffle_session *session, struct rf_ngram *ngram, int32_t w, int asks,
                              struct tally *tally)
 {
     struct rf_error error;
@@ -387,7 +399,8 @@ static void replay_with_pool(riffle_session *session, struct rf_ngram *ngram, in
         pool.tokens[i / POOL_LENGTH][i % POOL_LENGTH] = answer.text[(i * 7 + 3) % answer.n_prompt];
     for (int32_t n = answer.n_prompt, kept; n < answer.n; n += kept + 1) {
         draft_round(ngram, NULL, n, &draft);
-        int32_t guesses = draft.n, more = add_pool(&pool, &draft, rows);
+        int32_t guesses = draft.n,
+                more = asks ? add_probes(ngram, &draft) : add_pool(&pool, &draft, rows);
         struct rf_ask ask = {.sequence = sequence,
                              .draft = draft.tokens,
                              .parents = draft.parents,
@@ -444,7 +457,7 @@ static void print_calibration(void)
 }
 
 static void replay_all(riffle_session *session, const char *path, const struct rf_corpus *corpus,
-                       int32_t w)
+                       int32_t w, int asks)
 {
     static char line[1 << 22];
     struct rf_error error;
@@ -455,7 +468,7 @@ static void replay_all(riffle_session *session, const char *path, const struct r
         must(rf_ngram_new(&ngram, MOST_TEXT, &rf_system_allocator, &error), &error);
         struct tally *tally = tally_of(answer.kind), before = *tally;
         if (session)
-            replay_with_pool(session, ngram, w, tally);
+            replay_with_pool(session, ngram, w, asks, tally);
         else
             replay(ngram, corpus, tally);
         double rate = (tally->tokens - before.tokens) / (tally->cost - before.cost);
@@ -470,7 +483,7 @@ static void replay_all(riffle_session *session, const char *path, const struct r
 
 static const char usage[] = "usage: bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]]\n"
                             "       bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS]]\n"
-                            "       bench_replay MODEL pool ANSWERS.jsonl W [COSTS]\n"
+                            "       bench_replay MODEL pool ANSWERS.jsonl W|probes [COSTS]\n"
                             "COSTS of rows: zen4, amx, q4\n";
 
 static const struct costs *find_costs(const char *name)
@@ -514,7 +527,8 @@ int main(int argc, char **argv)
         replay_all(session, argv[3], model->drafts.corpus,
                    w < 0           ? 0
                    : w < MOST_POOL ? w
-                                   : MOST_POOL);
+                                   : MOST_POOL,
+                   is_pool && strcmp(fifth, "probes") == 0);
     }
     riffle_session_close(session);
     riffle_model_close(model);

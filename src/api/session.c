@@ -385,11 +385,11 @@ int32_t riffle_session_draft(const riffle_session *session, riffle_draft_row *ro
     const struct rf_draft *draft = &cascade->judged;
     int32_t n = (size_t)draft->n < cap ? draft->n : (int32_t)cap;
     for (int32_t i = 0; i < n; i++) {
-        int32_t proposer = draft->by[i].proposer; /* -1: the grammar, that is, the target */
+        const struct rf_proposal *by = &draft->by[i]; /* of a grammar's rows: by the target */
         rows[i] = (riffle_draft_row){
             .token = draft->tokens[i],
             .parent = draft->parents[i],
-            .level = proposer >= 0 ? proposer : session->levels.n_levels - 1,
+            .level = by->proposer >= 0 ? by->proposer : by->origin,
             .confidence = draft->confidence[i],
         };
     }

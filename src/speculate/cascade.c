@@ -380,6 +380,22 @@ static int offer_forced(struct rf_cascade *cascade, int32_t judge, int32_t max,
     return limit_draft(cascade, offer->at, draft, error);
 }
 
+/* Adds rows that ask what the target finds likely after single tokens, for later drafts. */
+static void add_probes(struct rf_cascade *cascade, int32_t judge, struct rf_draft *draft)
+{
+    int32_t most = rf_pace_probes(&cascade->pace, judge, draft->n), tokens[RF_PACE_PROBES];
+    for (int32_t l = 0; l < judge && most > 0; l++) {
+        struct rf_draft probes = {.n = 0};
+        if (!cascade->levels[l].ops->probe) continue;
+        int32_t n = cascade->levels[l].ops->probe(cascade->levels[l].self, most, tokens);
+        for (int32_t i = 0; i < n; i++)
+            rf_draft_add(&probes, -1, &(struct rf_choice){tokens[i], 0.0f},
+                         (struct rf_proposal){(int8_t)l, -1, 0});
+        rf_draft_merge(draft, -1, &probes);
+        most -= n;
+    }
+}
+
 /* Makes a draft for `judge` by the drafter that is worth most now, with branches of up to `max`
  * tokens. */
 static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, struct rf_offer *offer,
@@ -408,6 +424,8 @@ static int draft_for(struct rf_cascade *cascade, int32_t judge, int32_t max, str
         drafter = rf_pace_drafter(&cascade->pace, judge, unread, max, &value);
     }
     int is_free = drafter < 0 || (offer->draft.n && free_value >= value);
+    if (is_free && is_target(cascade, judge) && !cascade->gamma && !cascade->matcher)
+        add_probes(cascade, judge, &offer->draft);
     if (!cascade->gamma && (!is_free || offer->draft.n) &&
         rf_pace_look_at_single(&cascade->pace, judge, is_free ? free_value : value)) {
         offer->draft.n = 0;
@@ -439,6 +457,7 @@ static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct
                          int32_t at, int32_t place, int32_t kept)
 {
     int32_t credited = kept >= 0 ? draft->by[kept].proposer : -1;
+    int is_guess = credited >= 0;
     for (int32_t i = at + 1; i < draft->n; i++) {
         const struct rf_proposal *by = &draft->by[i];
         if (draft->parents[i] != at || by->proposer < 0) continue;
@@ -448,7 +467,7 @@ static void count_judged(struct rf_cascade *cascade, int32_t judge, const struct
     }
     if (credited < 0 || !is_target(cascade, judge)) return;
     cascade->stats[credited].judged_at[place]++;
-    cascade->stats[credited].accepted_at[place] += kept >= 0;
+    cascade->stats[credited].accepted_at[place] += is_guess ? 1 : 0;
 }
 
 /* Follows the judge's choices through the draft, as far as the judge has read it; returns how many

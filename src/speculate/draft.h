@@ -14,7 +14,8 @@ enum {
 /* The cascade's to set. */
 struct rf_proposal {
     int8_t origin;    /* the level that proposed the token first */
-    int8_t proposer;  /* the level that hands it to the judge; -1: the grammar */
+    int8_t proposer;  /* the level that hands it to the judge; -1: nobody who guesses, but
+                         the grammar, or a row that only asks what follows it */
     int8_t runner_up; /* 1: it comes after the proposer's own choice; its confidence is that it is
                          right if the rows before it that follow the same row are not */
 };

@@ -69,6 +69,9 @@ struct rf_level_ops {
      * which would come after text[0 .. n). */
     void (*draft_behind)(void *level, const int32_t *text, int32_t n, const int32_t *ahead,
                          int32_t k, int32_t max, struct rf_draft *draft);
+    /* Of a level that observes, or NULL: up to `max` tokens of which it would like to know what the
+     * target finds likely after them. Returns how many. */
+    int32_t (*probe)(void *level, int32_t max, int32_t *tokens);
 };
 
 struct rf_level {

@@ -426,6 +426,11 @@ static void draft_behind(void *self, const int32_t *text, int32_t n, const int32
     rf_ngram_draft_behind(self, text, n, ahead, k, max, out);
 }
 
+static int32_t probe(void *self, int32_t max, int32_t *tokens)
+{
+    return rf_successors_unknown(rf_ngram_dictionary(self), max, tokens);
+}
+
 static int open_level(void **self, const struct rf_drafter_options *options,
                       const struct rf_allocator *allocator, struct rf_error *error)
 {
@@ -446,7 +451,8 @@ const struct rf_drafter rf_ngram_drafter = {.name = "ngram",
                                                     .follow = follow,
                                                     .observe = observe,
                                                     .draft = draft,
-                                                    .draft_behind = draft_behind},
+                                                    .draft_behind = draft_behind,
+                                                    .probe = probe},
                                             .dictionary = dictionary,
                                             .open = open_level,
                                             .close = close_level};

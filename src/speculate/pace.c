@@ -73,6 +73,10 @@ static const struct {
     double try_rows, try_loss, try_after;
     int32_t try_most;
 
+    /* A row that only asks what follows a token is worth this share of a pass over one row: about
+     * half of the passes that such rows spared (docs/speculation.md). */
+    double probe_saves;
+
     /* A drafter reads an unknown text when (traces)
      *     seconds of reading < spend_saved * seconds saved so far
      *                          + spend_plain * seconds of plain decoding of what is to come
@@ -122,6 +126,7 @@ static const struct {
     .try_loss = 4.0,
     .try_after = 64.0,
     .try_most = 2,
+    .probe_saves = 0.015,
     .spend_saved = 0.4,
     .spend_plain = 0.015,
     .least_horizon = 128,
@@ -553,6 +558,18 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     for (int32_t i = 0; i < best; i++) keep[order[i]] = 1;
     rf_draft_filter(offer, keep);
     return best;
+}
+
+int32_t rf_pace_probes(const struct rf_pace *pace, int32_t judge, int32_t rows)
+{
+    double before = rf_pace_cost(pace, judge, rows + 1),
+           each = tuning.probe_saves * rf_pace_cost(pace, judge, 1);
+    int32_t n = 0;
+    if (others_at(pace, judge).rows) return 0; /* they would wait for what they do not need */
+    while (n < RF_PACE_PROBES && rows + n + 2 <= RF_PACE_ROWS &&
+           rf_pace_cost(pace, judge, rows + n + 2) - before < (n + 1) * each)
+        n++;
+    return n;
 }
 
 /* 1 if the drafter may spend the time to read `unread` tokens: see tuning.spend_saved. */

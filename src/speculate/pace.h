@@ -28,7 +28,8 @@
 enum {
     RF_PACE_ROWS = RF_TREE_ROWS,    /* of a pass whose costs are known */
     RF_PACE_FEW = RF_MAX_DRAFT + 1, /* a text of so many unread tokens takes a pass of its own */
-    RF_PACE_BUCKETS = 12            /* of confidence */
+    RF_PACE_BUCKETS = 12,           /* of confidence */
+    RF_PACE_PROBES = 4              /* rows of a pass that only ask what follows a token */
 };
 _Static_assert((int)RF_PACE_FEW == (int)RF_FEW_ROWS, "more rows are computed in another way");
 
@@ -129,6 +130,10 @@ int rf_pace_look_at_single(const struct rf_pace *pace, int32_t judge, double val
 int rf_pace_go_on(const struct rf_pace *pace, int32_t drafter, int32_t judge, int32_t n, double p);
 /* 1 if a token is worth row n of the judge's pass. p: it and all before it are kept. */
 int rf_pace_worth_row(const struct rf_pace *pace, int32_t judge, int32_t n, double p);
+
+/* How many rows that only ask what follows a token are worth their cost, beside a draft of so many
+ * rows: <= RF_PACE_PROBES. */
+int32_t rf_pace_probes(const struct rf_pace *pace, int32_t judge, int32_t rows);
 
 /* A round at `judge` is over. `drafter` (-1: none) made `made` tokens, `rows` rows of drafts were
  * verified, and the round yielded `yielded`. `reading`: seconds spent on text new to a drafter. */

@@ -89,7 +89,7 @@ static void parse(const char *text, struct known *known)
     if (!(rest[1] >= 0.0 && rest[1] <= rest[0] && rest[0] < 1e6)) return;
     if (!(rest[2] >= 0.0 && rest[2] < 1.0)) return;
     found.attention = rest[2];
-    *known = (struct known){1, found, {rest[0], rest[1]}};
+    *known = (struct known){1, found, {.judged = rest[0], .kept = rest[1]}};
 }
 
 void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES], const char *path)
@@ -117,7 +117,7 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
         if (l == target || count.judged < 1.0) continue;
         double share = count.judged > TRUSTED_TOKENS ? TRUSTED_TOKENS / count.judged : 1.0;
         pace->pairs[l][target].all =
-            (struct rf_pace_count){share * count.judged, share * count.kept};
+            (struct rf_pace_count){.judged = share * count.judged, .kept = share * count.kept};
     }
 }
 

@@ -7,6 +7,10 @@
 /* A context may stand in any of WAYS neighbouring entries. */
 enum { WAYS = 4, LEAST_ENTRIES = 512, MOST_ENTRIES = 16384 };
 
+/* Tokens of less probability than LIKELY are not worth asking what follows them. */
+enum { MOST_UNKNOWN = 64 };
+static const float LIKELY = 0.02f;
+
 /* Share of a newer observation in the probabilities of a context. */
 static const float NEWER = 0.6f;
 
@@ -22,6 +26,8 @@ struct rf_successors {
     const struct rf_allocator *allocator;
     uint32_t mask, time;
     struct entry *entries; /* [RF_CONTEXTS][mask + 1] */
+    /* Likely tokens that were followed by nothing known, the latest last. */
+    int32_t unknown[MOST_UNKNOWN], n_unknown;
 };
 
 int rf_successors_new(struct rf_successors **out, int32_t contexts,
@@ -53,6 +59,7 @@ void rf_successors_free(struct rf_successors *s)
 
 void rf_successors_clear(struct rf_successors *s)
 {
+    s->n_unknown = 0;
     if (s->time == 1) return; /* it is empty */
     memset(s->entries, 0, ((size_t)s->mask + 1) * RF_CONTEXTS * sizeof *s->entries);
     s->time = 1;
@@ -106,6 +113,25 @@ static void put(struct entry *entry, int32_t token, float p)
     entry->p[at] = p;
 }
 
+static void take_unknown(struct rf_successors *s, int32_t at)
+{
+    s->n_unknown--;
+    memmove(&s->unknown[at], &s->unknown[at + 1], (size_t)(s->n_unknown - at) * sizeof *s->unknown);
+}
+
+static void note_unknown(struct rf_successors *s, const struct rf_best *best)
+{
+    for (int32_t i = best->n - 1; i >= 0; i--) {
+        int32_t token = best->top[i].token, at = 0;
+        if (expf(best->top[i].logit - best->top[0].logit) / best->mass < LIKELY) continue;
+        if (find(s, &token + 1, 0, 0)) continue;
+        while (at < s->n_unknown && s->unknown[at] != token) at++;
+        if (at < s->n_unknown || s->n_unknown == MOST_UNKNOWN)
+            take_unknown(s, at < s->n_unknown ? at : 0);
+        s->unknown[s->n_unknown++] = token;
+    }
+}
+
 void rf_successors_add(struct rf_successors *s, const int32_t *end, int32_t n,
                        const struct rf_best *best)
 {
@@ -119,6 +145,18 @@ void rf_successors_add(struct rf_successors *s, const int32_t *end, int32_t n,
                 newer * expf(best->top[i].logit - best->top[0].logit) / best->mass);
         entry->used = s->time++;
     }
+    note_unknown(s, best);
+}
+
+int32_t rf_successors_unknown(struct rf_successors *s, int32_t max, int32_t *tokens)
+{
+    int32_t n = 0;
+    for (int32_t at = s->n_unknown - 1; at >= 0 && n < max; at--) {
+        int32_t token = s->unknown[at];
+        take_unknown(s, at);
+        if (!find(s, &token + 1, 0, 0)) tokens[n++] = token;
+    }
+    return n;
 }
 
 void rf_successors_find(struct rf_successors *s, const int32_t *end, int32_t n,
@@ -139,6 +177,8 @@ void rf_successors_copy(struct rf_successors *to, const struct rf_successors *fr
 {
     assert(to->mask == from->mask);
     rf_successors_clear(to);
+    memcpy(to->unknown, from->unknown, sizeof to->unknown);
+    to->n_unknown = from->n_unknown;
     for (size_t i = 0; from->time > 1 && i < ((size_t)from->mask + 1) * RF_CONTEXTS; i++)
         if (from->entries[i].used) to->entries[i] = from->entries[i];
     to->time = from->time;

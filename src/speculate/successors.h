@@ -36,6 +36,10 @@ void rf_successors_add(struct rf_successors *successors, const int32_t *end, int
 void rf_successors_find(struct rf_successors *successors, const int32_t *end, int32_t n,
                         struct rf_followers found[RF_CONTEXTS]);
 
+/* Writes up to `max` tokens that were found likely lately, and after which nothing is known, and
+ * returns how many. They are not named again until they are found likely again. */
+int32_t rf_successors_unknown(struct rf_successors *successors, int32_t max, int32_t *tokens);
+
 /* Takes over what another dictionary of the same size knows, in place of its own knowledge. */
 void rf_successors_copy(struct rf_successors *to, const struct rf_successors *from);
 

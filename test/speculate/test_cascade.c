@@ -67,6 +67,14 @@ static int32_t count_children(const struct rf_draft *draft, int32_t parent)
     return n;
 }
 
+static int32_t count_guesses(const struct rf_draft *draft, int32_t parent)
+{
+    int32_t n = 0;
+    for (int32_t i = parent + 1; i < draft->n; i++)
+        n += draft->parents[i] == parent && draft->by[i].proposer >= 0;
+    return n;
+}
+
 /* 1 if `whole` has a row whose path has the tokens of the path to row i of `draft`. */
 static int has_path(const struct rf_draft *whole, const struct rf_draft *draft, int32_t i)
 {
@@ -113,6 +121,7 @@ struct script {
     double more_cost; /* and of each further row, as a share */
     int informative;  /* its confidence tells when it errs */
     int shares;       /* it reads along in the target's cache, so a new text is not new to it */
+    int asks;         /* it has tokens that it would like to know what follows */
     double second;    /* the probability that its runner-up is right where it errs */
     int32_t rows;     /* that a judge reads of a draft at most; 0: all */
     int fail_at;      /* the call of choose, keep or draft that fails; 0: none */
@@ -147,7 +156,8 @@ static struct rf_draft offers[RF_MAX_LEVELS][OFFERS];
 /* What the random chains came across: a test of what never happens says nothing. */
 static struct {
     long large_trees, merged_trees, trees_in_the_middle, bent_paths, equal_siblings, unread_rows,
-        failures[3], damaged, runners_up, mixed_trees, kept_runners_up, drafts_behind, kept_behind;
+        failures[3], damaged, runners_up, mixed_trees, kept_runners_up, drafts_behind, kept_behind,
+        probes, kept_probes;
 } met;
 
 static struct rf_choice say(const struct script *script, const int32_t *text, int32_t n)
@@ -269,6 +279,14 @@ static int was_said(const struct script *script, const struct rf_question *quest
     return 0;
 }
 
+/* The row only asks what follows its token. */
+static void check_probe(const struct script *script, const struct rf_draft *draft, int32_t row)
+{
+    CHECK(is_target(script) && script->chain->scripts[draft->by[row].origin].asks);
+    CHECK(draft->parents[row] == -1 && count_children(draft, row) == 0);
+    met.probes++;
+}
+
 /* A tree is merged from one level with passes, its line and the runners-up beside it, and the
  * latest offers of drafters without: each row is its proposer's, and none is there twice. */
 static void check_tree(const struct script *script, const struct rf_question *question)
@@ -278,8 +296,12 @@ static void check_tree(const struct script *script, const struct rf_question *qu
     int32_t paid = -1;
     for (int32_t i = 0; i < draft->n; i++) {
         const struct rf_proposal *by = &draft->by[i];
+        CHECK(!has_equal_before(draft, i));
+        if (by->proposer < 0) {
+            check_probe(script, draft, i);
+            continue;
+        }
         const struct script *proposer = &script->chain->scripts[by->proposer];
-        CHECK(by->proposer >= 0 && !has_equal_before(draft, i));
         is_merged |= by->proposer != draft->by[0].proposer;
         if (proposer->kind == TREES || proposer->kind == LINES) {
             CHECK(!by->runner_up && by->origin == by->proposer);
@@ -345,7 +367,8 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
                  question->runners_up[i + 1]);
     script->last = *draft;
     script->n_last = question->n;
-    script->chain->account.drafted += (uint64_t)draft->n;
+    for (int32_t i = 0; i < draft->n; i++)
+        script->chain->account.drafted += draft->by[i].proposer >= 0;
     question->rows = 0;
     question->seconds = 0.0;
     if (script->knows_next) {
@@ -365,10 +388,14 @@ static int choose(void *self, struct rf_question *question, struct rf_choice *ch
 static void count_kept(struct script *script, const int32_t *path, int32_t k)
 {
     struct account *account = &script->chain->account;
-    account->accepted += (uint64_t)k;
-    for (int32_t i = 0; i <= k && is_target(script) && i < RF_MAX_DRAFT; i++) {
-        account->accepted_at[i] += i < k;
-        account->judged_at[i] += count_children(&script->last, i ? path[i - 1] : -1) > 0;
+    const struct rf_draft *draft = &script->last;
+    for (int32_t i = 0; i <= k; i++) {
+        unsigned is_guess = i < k && draft->by[path[i]].proposer >= 0;
+        account->accepted += is_guess;
+        met.kept_probes += i < k && !is_guess;
+        if (!is_target(script) || i == RF_MAX_DRAFT) continue;
+        account->accepted_at[i] += is_guess;
+        account->judged_at[i] += count_guesses(draft, i ? path[i - 1] : -1) > 0;
     }
 }
 
@@ -494,10 +521,20 @@ static void draft_behind(void *self, const int32_t *text, int32_t n, const int32
     met.drafts_behind += out->n > 0;
 }
 
+static int32_t probe(void *self, int32_t max, int32_t *tokens)
+{
+    struct script *script = self;
+    CHECK(max >= 1 && max <= RF_PACE_PROBES && !script->chain->cascade->gamma);
+    for (int32_t i = 0; i < max && script->asks; i++)
+        tokens[i] = (int32_t)(mix((uint64_t)script->n_told * 5 + (uint64_t)i) % VOCAB);
+    return script->asks ? max : 0;
+}
+
 static const struct rf_level_ops ops_of[] = {
     [LINES] = {.draft = draft, .rewind = rewind_level, .follow = follow},
     [TREES] = {.draft = draft,
                .draft_behind = draft_behind,
+               .probe = probe,
                .rewind = rewind_level,
                .follow = follow},
     [PAID] = {.draft = draft, .unread = unread, .rewind = rewind_level, .follow = follow},
@@ -612,7 +649,9 @@ static void finish(struct chain *chain)
 static void add_levels(struct chain *chain, uint64_t h)
 {
     if (h & 1) add(chain, LINES, (double)(h >> 8 & 255) / 255, 0.0, 0.0, (int)(h >> 1 & 1));
-    if (h & 4) add(chain, TREES, (double)(h >> 16 & 255) / 255, 0.0, 0.0, (int)(h >> 1 & 1));
+    if (h & 4)
+        add(chain, TREES, (double)(h >> 16 & 255) / 255, 0.0, 0.0, (int)(h >> 1 & 1))->asks =
+            (int)(h >> 63);
     for (uint64_t l = 0; l < (h >> 4 & 3); l++) {
         uint64_t g = mix(h + l);
         enum kind kind = (g >> 28 & 3) == 0 ? PAID : JUDGE;
@@ -696,6 +735,7 @@ static void test_lossless(void)
     CHECK(met.equal_siblings > 100 && met.unread_rows > 100 && met.damaged > 10);
     CHECK(met.runners_up > 100 && met.mixed_trees > 100 && met.kept_runners_up > 100);
     CHECK(met.drafts_behind > 100 && met.kept_behind > 100);
+    CHECK(met.probes > 100 && met.kept_probes > 10);
     for (int operation = 0; operation < 3; operation++) CHECK(met.failures[operation] > 10);
 }
 
@@ -1016,6 +1056,45 @@ static void test_merge(void)
     CHECK(confidence_of(&draft, 0, 9) > 0 && confidence_of(&draft, 0, 6) < 0);
 }
 
+/* Tokens of low confidence are kept half as often as was said: all are worth half, and the likelier
+ * ones still more. */
+static void test_calibration(void)
+{
+    static const struct rf_proposal by = {.proposer = 0};
+    struct chain chain = {0};
+    struct rf_pace pace;
+    add(&chain, LINES, 0.9, 0.0, 0.0, 1);
+    add_target(&chain, 1.0);
+    rf_pace_init(&pace, chain.levels, 2);
+    CHECK(fabs(rf_pace_acceptance(&pace, 1, &by, 0.08) - 0.08) < 1e-12);
+    for (int i = 0; i < 1000; i++)
+        rf_pace_judged(&pace, 1, &by, i & 1 ? 0.08 : 0.02, i & 1 ? i % 50 == 1 : i % 200 == 0);
+    double low = rf_pace_acceptance(&pace, 1, &by, 0.02),
+           high = rf_pace_acceptance(&pace, 1, &by, 0.08);
+    CHECK(high > 0.03 && high < 0.07 && fabs(high - 4.0 * low) < 1e-12);
+    for (int i = 0; i < 1000; i++) rf_pace_judged(&pace, 1, &by, 0.4, 1);
+    CHECK(rf_pace_acceptance(&pace, 1, &by, 0.4) > 0.9);
+    CHECK(rf_pace_acceptance(&pace, 1, &by, 0.49) <= 1.0);
+}
+
+/* Probes are for rows that cost next to nothing, and for one text alone. */
+static void test_probes(void)
+{
+    struct chain chain = {0};
+    struct rf_pace pace;
+    add(&chain, TREES, 0.9, 0.0, 0.0, 1);
+    add_target(&chain, 1.0);
+    rf_pace_init(&pace, chain.levels, 2);
+    for (int32_t r = 0; r < RF_PACE_ROWS; r++)
+        pace.costs[1].seconds[r] = r < 8 ? 1.0 + 0.005 * r : 1.035 + 0.05 * (r - 7);
+    CHECK_INT(rf_pace_probes(&pace, 1, 0), RF_PACE_PROBES);
+    CHECK_INT(rf_pace_probes(&pace, 1, 5), 2); /* the ninth row is dear */
+    CHECK_INT(rf_pace_probes(&pace, 1, 8), 0);
+    CHECK_INT(rf_pace_probes(&pace, 1, RF_DRAFT_ROWS), 0);
+    pace.others = (struct rf_other_rows){1, 10};
+    CHECK_INT(rf_pace_probes(&pace, 1, 0), 0);
+}
+
 /* How much of a draft is worth its rows, with costs and an acceptance that were learnt. */
 static void test_offers(void)
 {
@@ -1327,6 +1406,8 @@ int main(void)
     test_known_choice();
     test_merge();
     test_offers();
+    test_calibration();
+    test_probes();
     test_useless_drafts();
     test_good_drafts();
     test_runners_up();

@@ -120,6 +120,34 @@ static void check_saved(void)
     rf_successors_free(s);
 }
 
+/* Likely tokens are named, the latest first, until something is known after them. */
+static void check_unknown(void)
+{
+    static const int32_t text[] = {4, 20};
+    struct rf_successors *s = open(100);
+    struct rf_best best = best_of(10, 0.7f), rare = best_of(20, 0.99f);
+    int32_t tokens[4];
+    CHECK_INT(rf_successors_unknown(s, 4, tokens), 0);
+    rf_successors_add(s, text + 1, 1, &best); /* 10 and 11 may follow 4 */
+    rf_successors_add(s, text + 1, 1, &rare); /* so may 20, but hardly 21 */
+    CHECK_INT(rf_successors_unknown(s, 1, tokens), 1);
+    CHECK_INT(tokens[0], 20);
+    rf_successors_add(s, text + 1, 1, &rare);
+    rf_successors_add(s, text + 2, 1, &best); /* now there is something after 20 */
+    CHECK_INT(rf_successors_unknown(s, 4, tokens), 2);
+    CHECK(tokens[0] == 10 && tokens[1] == 11);
+    CHECK_INT(rf_successors_unknown(s, 4, tokens), 0);
+    for (int i = 0; i < 1000; i++) { /* its memory is bounded */
+        struct rf_best many = best_of(100 + 2 * i, 0.6f);
+        rf_successors_add(s, text + 1, 1, &many);
+    }
+    CHECK_INT(rf_successors_unknown(s, 2, tokens), 2);
+    CHECK(tokens[0] == 100 + 2 * 999 && tokens[1] == 101 + 2 * 999);
+    rf_successors_clear(s);
+    CHECK_INT(rf_successors_unknown(s, 4, tokens), 0);
+    rf_successors_free(s);
+}
+
 /* A copy knows the same, then each goes on alone. What it knew before is gone. */
 static void check_copied(void)
 {
@@ -179,5 +207,6 @@ int main(void)
     check_age();
     check_saved();
     check_copied();
+    check_unknown();
     return check_result();
 }
