@@ -74,8 +74,9 @@ static const struct {
     int32_t try_most;
 
     /* A row that only asks what follows a token is worth this share of a pass over one row: about
-     * half of the passes that such rows spared (docs/speculation.md). */
-    double probe_saves;
+     * half of the passes that such rows spared (docs/speculation.md). Where drafts gain less than
+     * probe_gain of plain decoding's speed lately, it is worth less in proportion. */
+    double probe_saves, probe_gain;
 
     /* A drafter reads an unknown text when (traces)
      *     seconds of reading < spend_saved * seconds saved so far
@@ -127,6 +128,7 @@ static const struct {
     .try_after = 64.0,
     .try_most = 2,
     .probe_saves = 0.015,
+    .probe_gain = 0.2,
     .spend_saved = 0.4,
     .spend_plain = 0.015,
     .least_horizon = 128,
@@ -560,14 +562,22 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
     return best;
 }
 
+/* Seconds that a row is worth which only asks what follows a token. */
+static double worth_of_probe(const struct rf_pace *pace, int32_t judge)
+{
+    double single = rf_pace_cost(pace, judge, 1), share = 1.0;
+    if (pace->judges[judge].tokens >= tuning.known_tokens)
+        share = (rate_of_rows(pace, judge) * single - 1.0) / tuning.probe_gain;
+    return tuning.probe_saves * single * (share < 1.0 ? share : 1.0);
+}
+
 int32_t rf_pace_probes(const struct rf_pace *pace, int32_t judge, int32_t rows)
 {
-    double before = rf_pace_cost(pace, judge, rows + 1),
-           each = tuning.probe_saves * rf_pace_cost(pace, judge, 1);
+    double before = rf_pace_cost(pace, judge, rows + 1), worth = worth_of_probe(pace, judge);
     int32_t n = 0;
     if (others_at(pace, judge).rows) return 0; /* they would wait for what they do not need */
     while (n < RF_PACE_PROBES && rows + n + 2 <= RF_PACE_ROWS &&
-           rf_pace_cost(pace, judge, rows + n + 2) - before < (n + 1) * each)
+           rf_pace_cost(pace, judge, rows + n + 2) - before < (n + 1) * worth)
         n++;
     return n;
 }

@@ -1077,7 +1077,8 @@ static void test_calibration(void)
     CHECK(rf_pace_acceptance(&pace, 1, &by, 0.49) <= 1.0);
 }
 
-/* Probes are for rows that cost next to nothing, and for one text alone. */
+/* Probes are for rows that cost next to nothing, for one text alone, and for texts whose drafts are
+ * kept. */
 static void test_probes(void)
 {
     struct chain chain = {0};
@@ -1091,6 +1092,10 @@ static void test_probes(void)
     CHECK_INT(rf_pace_probes(&pace, 1, 5), 2); /* the ninth row is dear */
     CHECK_INT(rf_pace_probes(&pace, 1, 8), 0);
     CHECK_INT(rf_pace_probes(&pace, 1, RF_DRAFT_ROWS), 0);
+    for (int i = 0; i < 40; i++) rf_pace_round(&pace, -1, 1, 0, 3, 1, 0.0);
+    CHECK_INT(rf_pace_probes(&pace, 1, 0), 0);
+    for (int i = 0; i < 40; i++) rf_pace_round(&pace, -1, 1, 0, 3, 2, 0.0);
+    CHECK_INT(rf_pace_probes(&pace, 1, 0), RF_PACE_PROBES);
     pace.others = (struct rf_other_rows){1, 10};
     CHECK_INT(rf_pace_probes(&pace, 1, 0), 0);
 }
