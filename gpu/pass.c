@@ -422,6 +422,7 @@ static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch 
         return gpu_cap(launch, out->f32, in->f32, op->scale, op->cap,
                        (size_t)n * (size_t)out->width);
     case RF_OP_COPY: return gpu_copy(launch, out, in->f32, n);
+    case RF_OP_ADD_SHARE: break; /* gpu_view_new refuses it */
     }
     return cudaErrorInvalidValue;
 }
