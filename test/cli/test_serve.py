@@ -190,7 +190,7 @@ class Answers(OneServer):
         self.assertEqual(self.server.text(dict(STORY, **more)), self.server.text(STORY))
 
     def test_penalties(self):
-        for options in ({"frequency_penalty": 1.5}, {"presence_penalty": -0.75}, {"frequency_penalty": 0.5, "presence_penalty": 1.25}):
+        for options in ({"frequency_penalty": 1.5}, {"presence_penalty": -2}, {"frequency_penalty": 0.5, "presence_penalty": 1.25}):
             given = [v for name, value in options.items() for v in ("--" + name.replace("_", "-"), str(value))]
             run = self.json("run", MODEL, "--raw", "-p", STORY["prompt"], "--max-tokens", "40", *given)
             text = self.server.text(dict(STORY, **options))
