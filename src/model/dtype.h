@@ -37,8 +37,8 @@ enum rf_dtype {
 /* W4A8: symmetric 4-bit weights that are meant for 8-bit rows (QQQ). A block is an F16 scale d and
  * 64 codes, value = d (code - 8). Byte i has the code of value i in its low half and that of value
  * 32 + i in its high half. Blocks of a row share d in groups of RF_W4A8_GROUP values, 0: in all of
- * the row. In a file the blocks are I8, whose rows are as long as the row's bytes, and the UINT32 of
- * this key says that they are blocks. */
+ * the row. In a file the blocks are I8, whose rows are as long as the row's bytes, and the UINT32
+ * of this key says that they are blocks. */
 #define RF_W4A8_KEY "riffle.w4a8.group"
 
 struct rf_dtype_info {

@@ -243,12 +243,16 @@ static void check_against_plain(void)
     CHECK_INT(rf_sampler_new(&sampler, MANY, first_above, &rf_system_allocator, &error), 0);
     /* The widths of the logits: nearly flat, a model's, peaked. */
     static const double widths[] = {0.01, 2.5, 12.0};
-    static const struct rf_sampling cuts[] = {
-        {1.0f, 0, 1.0f, 0.0f, 1.0f, 64, 1},      {1.0f, 40, 1.0f, 0.0f, 1.0f, 64, 2},
-        {0.7f, 40, 0.95f, 0.05f, 1.0f, 0, 3},    {1.0f, 0, 0.9f, 0.0f, 1.0f, 64, 4},
-        {1.0f, 0, 0.999999f, 0.0f, 1.0f, 64, 5}, {1.5f, 0, 1.0f, 0.01f, 1.0f, 64, 6},
-        {0.2f, 0, 0.5f, 0.1f, 1.0f, 64, 7},      {100.0f, 0, 1.0f, 0.0f, 1.0f, 64, 8},
-        {0.01f, 0, 1.0f, 0.0f, 1.0f, 64, 9},     {1.0f, MANY - 1, 0.3f, 0.0f, 1.0f, 64, 10}};
+    static const struct rf_sampling cuts[] = {{1.0f, 0, 1.0f, 0.0f, 1.0f, 64, 1, 0, 0},
+                                              {1.0f, 40, 1.0f, 0.0f, 1.0f, 64, 2, 0, 0},
+                                              {0.7f, 40, 0.95f, 0.05f, 1.0f, 0, 3, 0, 0},
+                                              {1.0f, 0, 0.9f, 0.0f, 1.0f, 64, 4, 0, 0},
+                                              {1.0f, 0, 0.999999f, 0.0f, 1.0f, 64, 5, 0, 0},
+                                              {1.5f, 0, 1.0f, 0.01f, 1.0f, 64, 6, 0, 0},
+                                              {0.2f, 0, 0.5f, 0.1f, 1.0f, 64, 7, 0, 0},
+                                              {100.0f, 0, 1.0f, 0.0f, 1.0f, 64, 8, 0, 0},
+                                              {0.01f, 0, 1.0f, 0.0f, 1.0f, 64, 9, 0, 0},
+                                              {1.0f, MANY - 1, 0.3f, 0.0f, 1.0f, 64, 10, 0, 0}};
     uint64_t state = 1;
     for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
