@@ -258,13 +258,13 @@ static void make_source(struct made *made, const struct rf_params *params,
     made->source.name = "made up";
     made->source.tensors = made->tensors;
     const struct rf_params *p = &made->source.params;
-    int32_t l = -1;
-#define ADD(field, gguf, hf, role, ne0, ne1, condition)                       \
-    if (condition)                                                            \
-        add_tensor(made, l, gguf, type_of(types, RF_WEIGHT_##role), ne0, ne1, \
+    int32_t layer = -1;
+#define ADD(field, gguf, hf, role, ne0, ne1, condition)                           \
+    if (condition)                                                                \
+        add_tensor(made, layer, gguf, type_of(types, RF_WEIGHT_##role), ne0, ne1, \
                    RF_WEIGHT_##role == RF_WEIGHT_EXPERTS ? p->n_expert : 1);
     RF_EACH_MODEL_TENSOR(ADD)
-    for (l = 0; l < p->n_layer; l++) {
+    for (layer = 0; layer < p->n_layer; layer++) {
         RF_EACH_LAYER_TENSOR(ADD)
     }
 #undef ADD

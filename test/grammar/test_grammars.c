@@ -329,8 +329,8 @@ static int use(enum rf_grammar_kind kind, const char *text, const char *answer,
 /* A question for each step of the watch until it says no. */
 static int stops(void *user)
 {
-    int *left = user;
-    return --*left == 0;
+    int *questions = user;
+    return --*questions == 0;
 }
 
 /* Compiling ends as soon as nobody wants it, wherever it is then. */
@@ -339,11 +339,11 @@ static void check_watch(enum rf_grammar_kind kind, const char *text)
     for (int most = 1;; most++) {
         struct rf_error error = {.text = ""};
         struct rf_grammar *grammar;
-        int left = most;
-        struct rf_watch watch = {stops, &left, 0};
+        int questions = most;
+        struct rf_watch watch = {stops, &questions, 0};
         int code = rf_grammar_new(&grammar, kind, rf_str_of(text), &vocabulary.of, &watch,
                                   &rf_system_allocator, &error);
-        if (left <= 0) {
+        if (questions <= 0) {
             CHECK_INT(code, RF_ERR_CANCELLED);
             CHECK(!grammar && strstr(error.text, "cancelled"));
             continue;
