@@ -30,9 +30,10 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     for (int j = threadIdx.x; args.gain && j < args.width; j += NORM_THREADS)
         sum += (double)x[j] * (double)x[j];
     if (args.gain) norm = rms_scale(block_sum(sum), args.width, args.eps);
+    float scale = args.share ? 1.0f / (1.0f + expf(-args.share[blockIdx.x])) : args.scale;
     for (int j = threadIdx.x; j < args.width; j += NORM_THREADS) {
         float value = args.gain ? __fmul_rn(__fmul_rn(x[j], norm), args.gain[j]) : x[j];
-        out[j] = __fadd_rn(out[j], __fmul_rn(args.scale, value));
+        out[j] = __fadd_rn(out[j], __fmul_rn(scale, value));
     }
 }
 

@@ -161,10 +161,11 @@ cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gpu_rows *out
 /* out = x */
 cudaError_t gpu_copy(const struct gpu_launch *launch, const struct gpu_rows *out, const float *x,
                      int32_t n);
-/* out += scale * x, after an RMS norm of x unless its gain is NULL. */
+/* out += scale * x, after an RMS norm of x unless its gain is NULL; unless `share` [rows] is NULL,
+ * sigmoid(share) takes the place of `scale`. */
 struct gpu_add {
     float *out;
-    const float *x, *gain;
+    const float *x, *gain, *share;
     int32_t width;
     float eps, scale;
 };

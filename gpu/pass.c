@@ -388,9 +388,11 @@ static cudaError_t choose_experts(const struct gpu_view *view, const struct gpu_
 static cudaError_t add(const struct gpu_view *view, const struct gpu_launch *launch,
                        const struct rf_op *op, int32_t n)
 {
+    int has_share = op->kind == RF_OP_ADD_SHARE;
     const struct gpu_add args = {.out = view->slots[op->out[0]].f32,
                                  .x = view->slots[op->in[0]].f32,
                                  .gain = gain_of(op->weight[0]),
+                                 .share = has_share ? view->slots[op->in[1]].f32 : NULL,
                                  .width = view->slots[op->in[0]].width,
                                  .eps = view->params->rms_eps,
                                  .scale = op->scale};
@@ -417,12 +419,12 @@ static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch 
     case RF_OP_CHOOSE_EXPERTS: return choose_experts(view, launch, op, n);
     case RF_OP_SUM_EXPERTS:
         return gpu_sum_experts(launch, &view->experts, out->f32, in->f32, out->width, n);
-    case RF_OP_ADD: return add(view, launch, op, n);
+    case RF_OP_ADD:
+    case RF_OP_ADD_SHARE: return add(view, launch, op, n);
     case RF_OP_CAP:
         return gpu_cap(launch, out->f32, in->f32, op->scale, op->cap,
                        (size_t)n * (size_t)out->width);
     case RF_OP_COPY: return gpu_copy(launch, out, in->f32, n);
-    case RF_OP_ADD_SHARE: break; /* gpu_view_new refuses it */
     }
     return cudaErrorInvalidValue;
 }

@@ -283,9 +283,6 @@ static int check_params(const struct gpu_view *view, struct rf_error *error)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "CUDA devices compute attention with heads of up to %d dimensions, not %d",
                        MOST_HEAD_DIM, params->head_dim);
-    if (params->n_ff_shared)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "CUDA devices do not compute an expert that every row has");
     int32_t rows = view->base.shape.max_rows;
     if (params->n_expert && gpu_expert_rows(&view->experts, rows) > MOST_EXPERT_ROWS)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
