@@ -341,9 +341,9 @@ void rf_hf_read_character_bpe(struct rf_hf *hf)
     vocab->scores =
         rf_keep(&hf->reading, (size_t)vocab->n_tokens, sizeof *vocab->scores, "vocabulary");
     vocab->remove_extra_whitespaces = 0;
-    read_model(hf, model);
     read_tokens(hf, model);
     read_spaces(hf);
+    read_model(hf, model);
     read_merges(hf, model);
     if (vocab->n_merges == 0)
         rf_bad_part(&hf->reading, file, RF_ERR_FORMAT, "model.merges is empty");

@@ -112,7 +112,7 @@ static const struct {
     .prior_tokens = 2.0,
     .known_tokens = 10.0,
     .edges = {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995, 0.9995},
-    .prior_kept = 2.0,
+    .prior_kept = 1.0,
     .prior_judged = 3.0,
     .own_opinion = 0.5,
     .fade_judged = 0.985,
