@@ -89,13 +89,23 @@ int tools_want_name(enum tool_form form)
     return form == TOOLS_NAMED || form == TOOLS_BLOCK || form == TOOLS_FENCED;
 }
 
+/* strndup, which Windows lacks. */
+static char *copy_text(const char *text, size_t n)
+{
+    char *copy = malloc(n + 1);
+    if (!copy) return NULL;
+    if (n) memcpy(copy, text, n);
+    copy[n] = 0;
+    return copy;
+}
+
 static char *join(const char *const *parts, size_t n)
 {
     struct rf_bytes joined = {0};
     struct rf_error error;
     struct rf_writer out = {.allocator = &rf_system_allocator, .bytes = &joined, .error = &error};
     for (size_t i = 0; i < n; i++) rf_write_text(&out, parts[i]);
-    char *text = out.code ? NULL : strndup(joined.count ? joined.data : "", joined.count);
+    char *text = out.code ? NULL : copy_text(joined.data, joined.count);
     rf_bytes_free(&rf_system_allocator, &joined);
     return text;
 }
@@ -248,7 +258,7 @@ static size_t add_named(const struct tool_reader *reader, const char *name, size
                         const char *arguments, size_t bytes, json_t *calls)
 {
     json_error_t error;
-    char *copy = strndup(name, n);
+    char *copy = copy_text(name, n);
     json_t *value = json_loadb(arguments, bytes, JSON_DISABLE_EOF_CHECK, &error);
     json_t *call = copy && json_is_object(value) ? make_call(reader, copy, value) : NULL;
     free(copy);
