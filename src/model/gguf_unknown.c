@@ -1,5 +1,6 @@
 /* What is missing to run a GGUF file of an unknown architecture. */
 #include <stdio.h>
+#include <string.h>
 
 #include "model/arch.h"
 #include "model/gguf.h"
@@ -9,20 +10,23 @@
 struct list {
     char text[160];
     size_t used;
-    int n;
+    int n, is_cut;
 };
 
 static void add(struct list *list, struct rf_str name)
 {
-    static const char more[] = ", ...";
-    size_t room = sizeof list->text - list->used - sizeof more;
-    if (list->n++ > 0 && name.bytes + 2 >= room) {
-        if (list->used && list->text[list->used - 1] != '.')
-            list->used += (size_t)snprintf(list->text + list->used, sizeof more, "%s", more);
-        return;
-    }
-    list->used += (size_t)snprintf(list->text + list->used, room, "%s%.*s", list->used ? ", " : "",
-                                   rf_shown_up_to(name, 60), name.data);
+    static const char comma[] = ", ", more[] = ", ...";
+    int shown = rf_shown_up_to(name, 60);
+    list->n++;
+    if (list->is_cut) return;
+    char *end = list->text + list->used;
+    size_t room = sizeof list->text - list->used; /* at least for `more` */
+    list->is_cut = (size_t)shown + strlen(comma) + sizeof more > room;
+    if (list->is_cut)
+        memcpy(end, more, sizeof more);
+    else
+        list->used +=
+            (size_t)snprintf(end, room, "%s%.*s", list->used ? comma : "", shown, name.data);
 }
 
 /* A tensor's name without the number of its layer; empty for a layer but the first. */
