@@ -72,8 +72,3 @@ uint32_t keys_push(struct keys *keys, char byte)
     uint32_t key = character(keys, 1);
     return key ? KEY_ALT | key : KEY_NONE;
 }
-
-int keys_are_pending(const struct keys *keys)
-{
-    return keys->n > 0;
-}

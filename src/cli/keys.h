@@ -32,7 +32,5 @@ struct keys {
 /* The key that the byte completes, or KEY_NONE. Sequences that are not known are dropped, as are
  * bytes that are not UTF-8. */
 uint32_t keys_push(struct keys *keys, char byte);
-/* 1 if a key has begun. */
-int keys_are_pending(const struct keys *keys);
 
 #endif

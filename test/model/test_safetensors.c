@@ -241,6 +241,17 @@ static void test_mutation(void (*make)(struct hf_model *), const struct mutation
     CHECK_MSG(strstr(error.text, folder), "\"%s\" does not name the folder", error.text);
 }
 
+/* The model of case i is refused with a sentence that has these words. Returns the code. */
+static int check_refused(const struct hf_model *model, const char *words, size_t i)
+{
+    struct probe probe = {0};
+    struct rf_error error = {.text = ""};
+    write_model(model);
+    int code = open_folder(folder, &probe, &error);
+    CHECK_MSG(code < 0 && strstr(error.text, words), "%zu: %s", i, error.text);
+    return code;
+}
+
 static struct rf_source *open_good(const struct hf_model *model, const char *path)
 {
     struct rf_source *source = NULL;
@@ -360,11 +371,7 @@ static void test_pre_tokenizers(void)
         snprintf(list, sizeof list, "%.*s", (int)(end - begin), begin);
         CHECK(hf_replace(tokenizer, list, cases[i].list));
         if (!cases[i].name) {
-            struct probe probe = {0};
-            struct rf_error error;
-            write_model(&model);
-            CHECK_INT(open_folder(folder, &probe, &error), RF_ERR_UNSUPPORTED);
-            CHECK_MSG(strstr(error.text, "the pre-tokenizer"), "%zu: %s", i, error.text);
+            CHECK_INT(check_refused(&model, "the pre-tokenizer", i), RF_ERR_UNSUPPORTED);
             continue;
         }
         struct rf_source *source = open_good(&model, folder);
@@ -428,11 +435,7 @@ static void test_character_bpe(void)
                  cases[i].normalizer, cases[i].pre, cases[i].model);
         hf_set(&model, HF_TOKENIZER, text);
         if (cases[i].refused) {
-            struct probe probe = {0};
-            struct rf_error error;
-            write_model(&model);
-            open_folder(folder, &probe, &error);
-            CHECK_MSG(strstr(error.text, cases[i].refused), "%zu: %s", i, error.text);
+            check_refused(&model, cases[i].refused, i);
             continue;
         }
         struct rf_source *source = open_good(&model, folder);
@@ -466,8 +469,6 @@ static void test_unigram(void)
     static struct hf_model model;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[2048];
-        struct probe probe = {0};
-        struct rf_error error;
         hf_llama(&model);
         use_shards(&model);
         model.texts[HF_SENTENCEPIECE].bytes = 0;
@@ -480,9 +481,7 @@ static void test_unigram(void)
             cases[i].model);
         hf_set(&model, HF_TOKENIZER, text);
         if (cases[i].refused) {
-            write_model(&model);
-            open_folder(folder, &probe, &error);
-            CHECK_MSG(strstr(error.text, cases[i].refused), "%zu: %s", i, error.text);
+            check_refused(&model, cases[i].refused, i);
             continue;
         }
         struct rf_source *source = open_good(&model, folder);
