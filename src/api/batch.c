@@ -8,6 +8,7 @@
 #include "api/embed.h"
 #include "api/generation.h"
 #include "api/kept.h"
+#include "api/tempo.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "speculate/batch.h"
@@ -16,11 +17,9 @@
 enum {
     ANSWERS = 8,
     MOST_ANSWERS = 32,
-    LEAST_SLICE = 4, /* rows of prompts in a pass */
-    FEW_UNREAD = 16, /* so few tokens need no slice; of a prompt beside others LEAST_SLICE */
+    FEW_UNREAD = 16, /* so few tokens need no slice; of a prompt beside others RF_TEMPO_LEAST */
     SLOWER = 2 /* prompts, or drafts beside others, may make a pass take so many times as long */
 };
-static const double GAIN = 0.3; /* of a measurement of slices */
 #define KEPT_BYTES (UINT64_C(1) << 30)
 
 struct member {
@@ -56,7 +55,7 @@ struct riffle_batch {
     struct rf_embedder *embedder;  /* NULL: nobody has asked for a vector yet */
     const struct member *embedded; /* whose prompt it reads; NULL: nobody's */
     uint64_t turn;                 /* of the prompts that get a slice */
-    double row_seconds;            /* that a row of a slice takes; 0: unknown */
+    struct tempo tempo;
     uint64_t passes, rows;
     double pass_seconds;
 };
@@ -427,7 +426,7 @@ static int32_t unread_of(const struct member *member)
 static int is_reading(const struct member *member)
 {
     int is_prompt = member->first == 0.0; /* an answer that goes on does not wait for slices */
-    int32_t few = is_prompt && member->batch->n_members > 1 ? LEAST_SLICE : FEW_UNREAD;
+    int32_t few = is_prompt && member->batch->n_members > 1 ? RF_TEMPO_LEAST : FEW_UNREAD;
     return unread_of(member) > few;
 }
 
@@ -486,12 +485,8 @@ static double seconds_of_rounds(const struct parts *parts)
 static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts)
 {
     if (!parts->rounds) return RF_MAX_ROWS;
-    double rows = batch->row_seconds > 0.0
-                      ? (SLOWER - 1) * seconds_of_rounds(parts) / batch->row_seconds
-                      : 0.0;
-    if (rows < LEAST_SLICE) rows = LEAST_SLICE;
-    if (rows > RF_MAX_ROWS) rows = RF_MAX_ROWS;
-    return (int32_t)rows - (parts->rows - parts->rounds);
+    return rf_tempo_slice(&batch->tempo, seconds_of_rounds(parts), SLOWER) -
+           (parts->rows - parts->rounds);
 }
 
 /* Rows that the pass may have with drafts. An answer alone may wait for its own; others wait for
@@ -512,13 +507,14 @@ static int32_t rows_with_drafts(const struct parts *parts)
     return rows + parts->rows - parts->rounds;
 }
 
-/* Learns from a pass what a row of a slice takes. */
+/* Learns what passes take. Drafts are rows of the rounds. */
 static void learn(riffle_batch *batch, const struct parts *parts, const struct rf_batch_cost *cost)
 {
-    if (parts->n == parts->rounds || !cost->rows) return;
-    double more = (cost->seconds - seconds_of_rounds(parts)) / (cost->rows - parts->rounds);
-    if (more <= 0.0) return;
-    batch->row_seconds += (batch->row_seconds > 0.0 ? GAIN : 1.0) * (more - batch->row_seconds);
+    int32_t beside = parts->slices ? cost->rows - parts->rounds : 0;
+    int32_t rows = parts->slices ? parts->rounds : cost->rows;
+    if (!cost->rows || rows > RF_PACE_ROWS) return;
+    rf_tempo_pass(&batch->tempo, parts->rounds, beside, seconds_of_passes(parts, rows),
+                  cost->seconds);
 }
 
 /* Slices of the prompts, in turn, but for the last token of each, which a round reads. */

@@ -244,15 +244,15 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
            expected = cost->seconds[rows - 1] + attention, part = attention / expected;
     double error = log(seconds / expected);
     uint32_t seen = cost->measured;
-    if (seen == 0) {
+    int is_guess = seen == 0;
+    for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
+    if (is_guess) {
         /* The first measurement of any level turns all guesses into seconds. So does the target's
          * own first measurement, since guesses are shares of its cost. */
-        int leads = !pace->has_unit || level == pace->n_levels - 1, is_guess = 1;
-        for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
-        double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));
+        int leads = !pace->has_unit || level == pace->n_levels - 1;
+        double factor = exp(leads ? error : clamp(error, tuning.largest_first_error));
         for (int32_t l = 0; l < pace->n_levels; l++)
             if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
-        pace->has_unit = 1;
     } else {
         uint32_t passes = cost->seen[rows - 1];
         int is_first = seen < tuning.first_passes || passes == 0;
@@ -273,6 +273,7 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
             cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
         }
     }
+    pace->has_unit = 1;
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;
     if (rows == others->rows + 1) cost->since_single = 0.0;

@@ -73,7 +73,7 @@ struct rf_pace {
     double acceptance[RF_MAX_LEVELS]; /* first guesses */
     struct rf_pace_judge judges[RF_MAX_LEVELS];
     struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
-    int has_unit;              /* a pass was measured, so costs are in seconds */
+    int has_unit;              /* a pass was measured, now or earlier: costs are in seconds */
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
     int32_t horizon;           /* about how many tokens this request will still yield */
     /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a

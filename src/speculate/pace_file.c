@@ -103,6 +103,7 @@ void rf_pace_load(struct rf_pace *pace, const char (*names)[RF_PACE_NAME_BYTES],
         for (int32_t l = 0; l < pace->n_levels; l++)
             if ((rest = after_name(line, names[l]))) parse(rest, &known[l]);
     if (!known[target].is_known) return;
+    pace->has_unit = 1;
     /* Levels that the file lacks have guesses, which are shares of the target's cost. */
     double unit = known[target].cost.seconds[0] / pace->costs[target].seconds[0];
     for (int32_t l = 0; l < pace->n_levels; l++) {
