@@ -42,6 +42,14 @@ RIFFLE_API int riffle_measure_read(int32_t threads, riffle_read_speed *speed, si
 RIFFLE_API int riffle_measure_model_read(const riffle_model *model, int32_t threads,
                                          riffle_read_speed *speed, size_t speed_size);
 
+/* A kind of grammars: a JSON array of alternatives, each an array of parts in their order:
+ *
+ *     {"text": T}      this text
+ *     {"token": T}     the control token of that name; the text, where the vocabulary has none
+ *     {"schema": S}    JSON that meets the schema, whose references begin at its own root
+ */
+#define RIFFLE_GRAMMAR_CHOICE ((riffle_grammar_kind)3)
+
 /* Return non-zero to end what asks. */
 typedef int (*riffle_stops_fn)(void *user);
 /* riffle_grammar_new for texts of strangers: asks many times a second, and ends with

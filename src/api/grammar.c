@@ -12,6 +12,7 @@ struct riffle_grammar {
     const riffle_model *model;
     struct rf_grammar *grammar;
     struct rf_str *texts;
+    char *names; /* of control tokens, where the grammar may name them */
     int32_t *ends;
     struct rf_lock lock; /* of the rest */
     struct rf_matcher **matchers;
@@ -38,8 +39,35 @@ static int32_t widest_vocab(const riffle_model *model)
     return widest;
 }
 
-static int list_tokens(riffle_grammar *grammar, struct rf_grammar_vocab *vocab,
-                       struct rf_error *error)
+static int is_control(const struct rf_tokenizer *tokenizer, int32_t token)
+{
+    return rf_token_kind(tokenizer, token) == RF_TOKEN_CONTROL &&
+           !rf_token_is_end(tokenizer, token);
+}
+
+/* Control tokens get the text by which a grammar names them (struct rf_grammar_vocab). */
+static int name_control_tokens(riffle_grammar *grammar, int32_t n, struct rf_error *error)
+{
+    const struct rf_tokenizer *tokenizer = grammar->model->tokenizer;
+    size_t bytes = 1;
+    for (int32_t t = 0; t < n; t++)
+        if (is_control(tokenizer, t)) bytes += 1 + rf_token_text(tokenizer, t, 1).bytes;
+    grammar->names = rf_malloc(&grammar->model->allocator, bytes, 1, "vocabulary", error);
+    if (!grammar->names) return RF_ERR_MEMORY;
+    char *at = grammar->names;
+    for (int32_t t = 0; t < n; t++) {
+        struct rf_str name = rf_token_text(tokenizer, t, 1);
+        if (!is_control(tokenizer, t) || !name.bytes) continue;
+        grammar->texts[t] = (struct rf_str){at, name.bytes + 1};
+        *at++ = '\xff';
+        memcpy(at, name.data, name.bytes);
+        at += name.bytes;
+    }
+    return 0;
+}
+
+static int list_tokens(riffle_grammar *grammar, riffle_grammar_kind kind,
+                       struct rf_grammar_vocab *vocab, struct rf_error *error)
 {
     const riffle_model *model = grammar->model;
     int32_t n = rf_tokenizer_n_tokens(model->tokenizer);
@@ -57,7 +85,7 @@ static int list_tokens(riffle_grammar *grammar, struct rf_grammar_vocab *vocab,
         grammar->texts[t] = text_of(model->tokenizer, t);
         if (rf_token_is_end(model->tokenizer, t)) grammar->ends[vocab->n_ends++] = t;
     }
-    return 0;
+    return kind == RIFFLE_GRAMMAR_CHOICE ? name_control_tokens(grammar, n, error) : 0;
 }
 
 int riffle_grammar_new(riffle_grammar **grammar, const riffle_model *model,
@@ -77,7 +105,8 @@ int riffle_grammar_new_watched(riffle_grammar **grammar, const riffle_model *mod
                             !grammar ? "grammar"
                             : !model ? "model"
                                      : "text");
-    if (kind != RIFFLE_GRAMMAR_GBNF && kind != RIFFLE_GRAMMAR_JSON_SCHEMA)
+    if (kind != RIFFLE_GRAMMAR_GBNF && kind != RIFFLE_GRAMMAR_JSON_SCHEMA &&
+        kind != RIFFLE_GRAMMAR_CHOICE)
         return rf_api_error(RIFFLE_ERR_ARGUMENT, "kind %d is none of grammars", (int)kind);
     struct rf_error error;
     struct rf_grammar_vocab vocab;
@@ -85,12 +114,14 @@ int riffle_grammar_new_watched(riffle_grammar **grammar, const riffle_model *mod
     if (!made) return rf_api_fail(&error);
     made->model = model;
     rf_lock_init(&made->lock);
-    int code = list_tokens(made, &vocab, &error);
+    int code = list_tokens(made, kind, &vocab, &error);
     if (!code)
-        code = rf_grammar_new(
-            &made->grammar, kind == RIFFLE_GRAMMAR_GBNF ? RF_GRAMMAR_GBNF : RF_GRAMMAR_JSON_SCHEMA,
-            (struct rf_str){text_bytes ? text : "", text_bytes}, &vocab, stops ? &watch : NULL,
-            &model->allocator, &error);
+        code = rf_grammar_new(&made->grammar,
+                              kind == RIFFLE_GRAMMAR_GBNF     ? RF_GRAMMAR_GBNF
+                              : kind == RIFFLE_GRAMMAR_CHOICE ? RF_GRAMMAR_CHOICE
+                                                              : RF_GRAMMAR_JSON_SCHEMA,
+                              (struct rf_str){text_bytes ? text : "", text_bytes}, &vocab,
+                              stops ? &watch : NULL, &model->allocator, &error);
     if (code) {
         riffle_grammar_free(made);
         return rf_api_fail(&error);
@@ -107,6 +138,7 @@ void riffle_grammar_free(riffle_grammar *grammar)
     rf_free(allocator, grammar->matchers);
     rf_grammar_free(grammar->grammar);
     rf_free(allocator, grammar->texts);
+    rf_free(allocator, grammar->names);
     rf_free(allocator, grammar->ends);
     rf_lock_destroy(&grammar->lock);
     rf_free(allocator, grammar);

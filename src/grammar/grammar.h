@@ -12,7 +12,7 @@ struct rf_grammar;
 struct rf_matcher;
 struct rf_watch;
 
-enum rf_grammar_kind { RF_GRAMMAR_GBNF, RF_GRAMMAR_JSON_SCHEMA };
+enum rf_grammar_kind { RF_GRAMMAR_GBNF, RF_GRAMMAR_JSON_SCHEMA, RF_GRAMMAR_CHOICE };
 
 /* Reads and compiles the text. What the vocabulary points to must outlive the grammar.
  * RF_ERR_FORMAT: the text is malformed, or no text meets it; RF_ERR_UNSUPPORTED: a part of it is

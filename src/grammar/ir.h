@@ -107,5 +107,9 @@ size_t rf_ranges_join(struct rf_range *ranges, size_t n);
 int rf_gbnf_read(struct rf_ir *ir, struct rf_str text);
 /* A JSON schema. Errors name the JSON pointer of the place. */
 int rf_schema_read(struct rf_ir *ir, struct rf_str text);
+/* RIFFLE_GRAMMAR_CHOICE: an array of alternatives, each an array of texts, control tokens and
+ * schemas. is_token: whether the vocabulary has this text, a name behind 0xff. */
+int rf_choice_read(struct rf_ir *ir, struct rf_str text,
+                   int (*is_token)(const void *vocab, struct rf_str text), const void *vocab);
 
 #endif

@@ -94,6 +94,16 @@ struct rf_matcher {
 
 /* ---- grammars ---- */
 
+static int is_token(const void *user, struct rf_str text)
+{
+    const struct rf_grammar_vocab *vocab = user;
+    for (int32_t t = 0; t < vocab->n_texts; t++)
+        if (vocab->texts[t].bytes == text.bytes &&
+            memcmp(vocab->texts[t].data, text.data, text.bytes) == 0)
+            return 1;
+    return 0;
+}
+
 int rf_grammar_new(struct rf_grammar **out, enum rf_grammar_kind kind, struct rf_str text,
                    const struct rf_grammar_vocab *vocab, struct rf_watch *watch,
                    const struct rf_allocator *allocator, struct rf_error *error)
@@ -105,7 +115,9 @@ int rf_grammar_new(struct rf_grammar **out, enum rf_grammar_kind kind, struct rf
     g->allocator = allocator;
     g->vocab = *vocab;
     g->n_words = ((size_t)vocab->n_vocab + 63) / 64;
-    int code = kind == RF_GRAMMAR_GBNF ? rf_gbnf_read(&ir, text) : rf_schema_read(&ir, text);
+    int code = kind == RF_GRAMMAR_GBNF     ? rf_gbnf_read(&ir, text)
+               : kind == RF_GRAMMAR_CHOICE ? rf_choice_read(&ir, text, is_token, vocab)
+                                           : rf_schema_read(&ir, text);
     if (!code) code = rf_trie_build(&g->trie, vocab, allocator, error);
     if (!code) code = rf_automaton_build(&g->automaton, &ir, g->trie.longest, allocator, error);
     rf_ir_free(&ir);

@@ -222,21 +222,83 @@ static void make_parts(struct rf_schema_reader *r)
     r->character = rf_text_string_any(ir);
 }
 
-int rf_schema_read(struct rf_ir *ir, struct rf_str text)
+typedef const struct rf_expr *make_root(struct rf_schema_reader *r, const struct rf_json *document);
+
+static int read_document(struct rf_schema_reader *r, struct rf_str text, make_root *make)
 {
-    struct rf_schema_reader r = {
-        .ir = ir, .string_rule = -1, .number_rule = -1, .integer_rule = -1};
+    struct rf_ir *ir = r->ir;
     struct rf_reading reading = {.path = "the schema", .error = ir->error};
     struct rf_json *document = rf_json_parse(&reading, NULL, text);
     if (!document) return ir->code = reading.code;
-    r.root = document;
+    r->string_rule = r->number_rule = r->integer_rule = -1;
     ir->prunes = 1;
-    make_parts(&r);
-    const struct rf_expr *value = value_at(&r, document, "#");
-    if (!ir->code && rf_text_is_none(value))
-        rf_ir_fail(ir, RF_ERR_FORMAT, "no JSON meets the schema: %s", r.why);
+    make_parts(r);
+    const struct rf_expr *value = make(r, document);
     ir->root = rf_ir_add_rule(ir, rf_str_of("root"), "#");
     if (!ir->code) ir->rules[ir->root].expr = value;
     rf_json_free(document);
     return ir->code;
+}
+
+/* References in the schema begin at its own root. */
+static const struct rf_expr *root_of(struct rf_schema_reader *r, const struct rf_json *schema)
+{
+    r->root = schema;
+    const struct rf_expr *value = value_at(r, schema, "#");
+    if (!r->ir->code && rf_text_is_none(value))
+        rf_ir_fail(r->ir, RF_ERR_FORMAT, "no JSON meets the schema: %s", r->why);
+    return value;
+}
+
+int rf_schema_read(struct rf_ir *ir, struct rf_str text)
+{
+    struct rf_schema_reader r = {.ir = ir};
+    return read_document(&r, text, root_of);
+}
+
+/* ---- choices ---- */
+
+static const struct rf_expr *token_of(struct rf_schema_reader *r, struct rf_str name)
+{
+    char *spelled = rf_schema_take(r, name.bytes + 1, 1);
+    if (!spelled) return NULL;
+    spelled[0] = '\xff';
+    if (name.bytes) memcpy(spelled + 1, name.data, name.bytes);
+    struct rf_str token = {spelled, name.bytes + 1};
+    return rf_ir_text(r->ir, r->is_token(r->vocab, token) ? token : name);
+}
+
+static const struct rf_expr *part_of(struct rf_schema_reader *r, const struct rf_json *part)
+{
+    struct rf_str text;
+    if (rf_json_has(part, "schema")) return root_of(r, rf_json_get(part, "schema"));
+    if (rf_json_string(rf_json_get(part, "text"), &text)) return rf_ir_text(r->ir, text);
+    if (rf_json_string(rf_json_get(part, "token"), &text)) return token_of(r, text);
+    rf_ir_fail(r->ir, RF_ERR_FORMAT, "a part of a choice has no text, token or schema");
+    return NULL;
+}
+
+static const struct rf_expr *alternative_of(struct rf_schema_reader *r, const struct rf_json *list)
+{
+    size_t n = rf_json_count(list);
+    const struct rf_expr **parts = rf_schema_take(r, n + 1, sizeof *parts);
+    for (size_t i = 0; parts && i < n; i++) parts[i] = part_of(r, rf_json_at(list, i));
+    return r->ir->code ? NULL : rf_ir_sequence(r->ir, parts, n);
+}
+
+static const struct rf_expr *choice_of(struct rf_schema_reader *r, const struct rf_json *document)
+{
+    struct rf_schema_parts parts = {.n = 0};
+    size_t n = rf_json_is_array(document) ? rf_json_count(document) : 0;
+    if (!n) rf_ir_fail(r->ir, RF_ERR_FORMAT, "a choice is an array of alternatives");
+    for (size_t i = 0; i < n && !r->ir->code; i++)
+        rf_schema_add_part(r, &parts, alternative_of(r, rf_json_at(document, i)));
+    return r->ir->code ? NULL : rf_schema_choice(r, &parts);
+}
+
+int rf_choice_read(struct rf_ir *ir, struct rf_str text,
+                   int (*is_token)(const void *vocab, struct rf_str text), const void *vocab)
+{
+    struct rf_schema_reader r = {.ir = ir, .is_token = is_token, .vocab = vocab};
+    return read_document(&r, text, choice_of);
 }

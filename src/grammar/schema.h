@@ -52,8 +52,10 @@ struct rf_schema_reader {
     struct rf_schema_known *known;
     int depth;
     char why[400]; /* the last reason why something has no value */
-    const struct rf_expr *space, *blank, *character; /* made once */
-    int32_t string_rule, number_rule, integer_rule;  /* -1: not made yet */
+    const struct rf_expr *space, *blank, *character;        /* made once */
+    int32_t string_rule, number_rule, integer_rule;         /* -1: not made yet */
+    int (*is_token)(const void *vocab, struct rf_str text); /* of choices, with `vocab` */
+    const void *vocab;
 };
 
 /* The strictest of all members: the greatest of `least_key`, the least of `most_key`. */

@@ -16,6 +16,7 @@ static const struct prompt *prompt_of(const struct choice *choice)
 }
 
 static void on_part(void *user, enum thought_part part, const char *text, size_t n);
+static int take_reply(struct choice *choice, const char *text, size_t bytes, int is_last);
 
 /* An answer may begin with thoughts, unless a grammar limits it; the prompt may have opened them.
  */
@@ -59,6 +60,8 @@ static int echo(struct choice *choice, struct refusal *refusal)
 static int begin_text(struct choice *choice)
 {
     const struct question *question = &choice->exchange->question;
+    if (question->opening && take_reply(choice, question->opening, strlen(question->opening), 0))
+        return refuse_memory(&choice->exchange->refusal);
     if (question->kind == QUESTION_CHAT && !question->schema) begin_thoughts(choice);
     return question->echoes ? echo(choice, &choice->exchange->refusal) : 0;
 }
@@ -77,7 +80,6 @@ int exchange_begin(struct exchange *exchange)
         if (question->wants_logprobs) choice->tokens = json_array();
         if (question->tools) choice->calls = json_array();
         tool_reader_begin(&choice->tools, question->tool_form, question->tools);
-        choice->tools.name = question->tool_name;
         choice->tools.most = question->most_calls;
         if (begin_text(choice)) return -1;
     }

@@ -177,11 +177,13 @@ static int take_stops(const json_t *body, struct question *question, struct refu
     return 0;
 }
 
-static int take_schema(const json_t *schema, struct question *question, struct refusal *refusal)
+static int take_schema(const json_t *schema, riffle_grammar_kind kind, struct question *question,
+                       struct refusal *refusal)
 {
     if (question->schema)
         return refuse(refusal, 400, "invalid_value", "response_format is beside a tool_choice");
     question->schema = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    question->schema_kind = kind;
     return question->schema ? 0 : refuse_memory(refusal);
 }
 
@@ -192,7 +194,7 @@ static int take_format(const json_t *body, struct question *question, struct ref
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
     if (type && strcmp(type, "json_object") == 0) {
         json_t *object = json_pack("{s:s}", "type", "object");
-        int code = take_schema(object, question, refusal);
+        int code = take_schema(object, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
         json_decref(object);
         return code;
     }
@@ -201,7 +203,7 @@ static int take_format(const json_t *body, struct question *question, struct ref
         return refuse_value(refusal, "response_format.type", "text, json_object or json_schema");
     if (!json_is_object(schema))
         return refuse_value(refusal, "response_format.json_schema.schema", "an object");
-    return take_schema(schema, question, refusal);
+    return take_schema(schema, RIFFLE_GRAMMAR_JSON_SCHEMA, question, refusal);
 }
 
 /* What a request says of its tools. */
@@ -264,30 +266,19 @@ static int take_choice(const json_t *choice, struct tool_wish *wish, struct refu
     return 0;
 }
 
-/* The answer is one call, which the prompt opens: *opening, for free(). */
+/* The answer is one call, which the prompt opens. */
 static int open_call(const struct answerer *of, const struct tool_wish *wish,
-                     struct question *question, char **opening, struct refusal *refusal)
+                     struct question *question, struct refusal *refusal)
 {
-    const char *name = wish->name;
-    int is_named = tools_want_name(of->tool_form);
-    if (!name && json_array_size(wish->tools) == 1) name = name_in(json_array_get(wish->tools, 0));
-    if (is_named && !name)
-        return refuse(
-            refusal, 400, "unsupported_parameter",
-            "this model can be made to call one function: tool_choice must have its name");
-    json_t *schema = tools_schema(of->tool_form, wish->tools, name);
-    int code = take_schema(schema, question, refusal);
-    json_decref(schema);
-    question->tool_form = is_named ? TOOLS_ARGUMENTS : TOOLS_OBJECT;
-    if (is_named)
-        question->tool_name =
-            json_string_value(json_object_get(tools_find(question->tools, name), "name"));
-    *opening = tools_opening(of->tool_form, name);
-    return code || *opening ? code : refuse_memory(refusal);
+    json_t *grammar = tools_grammar(of->tool_form, wish->tools, wish->name);
+    int code = take_schema(grammar, RIFFLE_GRAMMAR_CHOICE, question, refusal);
+    json_decref(grammar);
+    question->opening = tools_opening(of->tool_form);
+    return code || question->opening ? code : refuse_memory(refusal);
 }
 
 static int offer_tools(const json_t *body, const struct answerer *of, const struct tool_wish *wish,
-                       struct question *question, char **opening, struct refusal *refusal)
+                       struct question *question, struct refusal *refusal)
 {
     int is_parallel = 1;
     if (question->kind != QUESTION_CHAT || of->tool_form == TOOLS_NONE)
@@ -298,12 +289,12 @@ static int offer_tools(const json_t *body, const struct answerer *of, const stru
     question->tools = json_incref(wish->tools);
     question->tool_form = of->tool_form;
     question->most_calls = !is_parallel;
-    return wish->must_call ? open_call(of, wish, question, opening, refusal) : 0;
+    return wish->must_call ? open_call(of, wish, question, refusal) : 0;
 }
 
-/* Which tools may be called, and whether one must be: *opening, for free(), or NULL. */
+/* Which tools may be called, and whether one must be. */
 static int take_tools(const json_t *body, const struct answerer *of, struct question *question,
-                      char **opening, struct refusal *refusal)
+                      struct refusal *refusal)
 {
     const json_t *tools = member(body, "tools");
     if (json_is_array(tools) && json_array_size(tools) == 0) tools = NULL;
@@ -311,7 +302,7 @@ static int take_tools(const json_t *body, const struct answerer *of, struct ques
         return refuse_value(refusal, "tools", "an array of functions with names");
     struct tool_wish wish = {.tools = json_incref((json_t *)tools)};
     int code = take_choice(member(body, "tool_choice"), &wish, refusal);
-    if (!code && wish.tools) code = offer_tools(body, of, &wish, question, opening, refusal);
+    if (!code && wish.tools) code = offer_tools(body, of, &wish, question, refusal);
     json_decref(wish.tools);
     return code;
 }
@@ -378,8 +369,9 @@ static int tell_template(const json_t *body, json_t *conversation, struct refusa
 }
 
 static int take_messages(const json_t *body, const struct answerer *of, struct question *question,
-                         const char *opening, struct refusal *refusal)
+                         struct refusal *refusal)
 {
+    const char *opening = question->opening;
     if (make_prompts(question, 1, refusal)) return -1;
     json_t *conversation = conversation_make(member(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
@@ -531,7 +523,6 @@ static int take_answer(const json_t *body, const struct answerer *of, struct que
 {
     const json_t *stream_options = member(body, "stream_options");
     int32_t *most = &question->generate.max_tokens;
-    char *opening = NULL;
     if (take_n(body, question, refusal)) return -1;
     if (take_flag(body, "stream", &question->streams, refusal)) return -1;
     if (take_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
@@ -542,12 +533,10 @@ static int take_answer(const json_t *body, const struct answerer *of, struct que
     if (take_stops(body, question, refusal)) return -1;
     if (take_logprobs(body, question, refusal)) return -1;
     if (take_bias(body, question, refusal)) return -1;
-    int code = take_tools(body, of, question, &opening, refusal);
-    if (!code)
-        code = question->kind == QUESTION_CHAT
-                   ? take_messages(body, of, question, opening, refusal)
+    if (take_tools(body, of, question, refusal)) return -1;
+    int code = question->kind == QUESTION_CHAT
+                   ? take_messages(body, of, question, refusal)
                    : take_completion(body, of->model, question, refusal);
-    free(opening);
     return code ? code : take_format(body, question, refusal);
 }
 
@@ -581,7 +570,7 @@ int question_parse(struct question *question, enum question_kind kind, const cha
 int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
                      void *user, struct refusal *refusal)
 {
-    int code = riffle_grammar_new_watched(&question->grammar, model, RIFFLE_GRAMMAR_JSON_SCHEMA,
+    int code = riffle_grammar_new_watched(&question->grammar, model, question->schema_kind,
                                           question->schema, strlen(question->schema), stops, user);
     if (code == RIFFLE_ERR_CANCELLED)
         return refuse(refusal, 400, "schema_too_slow", "the schema takes too long to compile");
@@ -597,6 +586,7 @@ void question_free(struct question *question)
     for (size_t i = 0; i < question->generate.n_stop; i++) free(question->stops[i]);
     free(question->bias);
     json_decref(question->tools);
+    free(question->opening);
     free(question->schema);
     riffle_grammar_free(question->grammar);
     *question = (struct question){.prompts = NULL};

@@ -40,10 +40,11 @@ struct question {
     size_t n_bias;
     json_t *tools; /* NULL: none may be called */
     enum tool_form tool_form;
-    const char *tool_name; /* of a call that the prompt has begun; in `tools` */
-    int32_t most_calls;    /* 0: any number */
-    int echoes;            /* the prompt comes before the answer */
-    char *schema;          /* of the answer, for question_compile; NULL: any text */
+    char *opening;      /* of a call that the prompt has begun, or NULL */
+    int32_t most_calls; /* 0: any number */
+    int echoes;         /* the prompt comes before the answer */
+    char *schema;       /* what limits the answer, for question_compile; NULL: any text */
+    riffle_grammar_kind schema_kind;
     riffle_grammar *grammar;
     riffle_pooling pooling;
     int wants_base64;

@@ -21,7 +21,6 @@ static const struct tags {
     [TOOLS_NAMED] = {array_tag, NULL},
     [TOOLS_BLOCK] = {block_tag, block_end_tag},
     [TOOLS_FENCED] = {block_tag, block_end_tag},
-    [TOOLS_ARGUMENTS] = {NULL, NULL},
 };
 
 /* ---- templates ---- */
@@ -84,11 +83,6 @@ const json_t *tools_find(const json_t *tools, const char *name)
     return NULL;
 }
 
-int tools_want_name(enum tool_form form)
-{
-    return form == TOOLS_NAMED || form == TOOLS_BLOCK || form == TOOLS_FENCED;
-}
-
 /* strndup, which Windows lacks. */
 static char *copy_text(const char *text, size_t n)
 {
@@ -110,16 +104,14 @@ static char *join(const char *const *parts, size_t n)
     return text;
 }
 
-char *tools_opening(enum tool_form form, const char *name)
+char *tools_opening(enum tool_form form)
 {
-    const char *open = form == TOOLS_ARRAY ? array_tag : tags_of[form].open;
     switch (form) {
-    case TOOLS_TAGGED: return join((const char *[]){open, "\n"}, 2);
-    case TOOLS_ARRAY: return join(&open, 1);
-    case TOOLS_NAMED: return join((const char *[]){open, name, arguments_tag}, 3);
-    case TOOLS_BLOCK: return join((const char *[]){open, call_tag, name, name_tag}, 4);
-    case TOOLS_FENCED:
-        return join((const char *[]){open, call_tag, "function", name_tag, name, "\n```json\n"}, 6);
+    case TOOLS_TAGGED: return join((const char *[]){tags_of[form].open, "\n"}, 2);
+    case TOOLS_ARRAY: return strdup(array_tag);
+    case TOOLS_NAMED: return strdup(array_tag);
+    case TOOLS_BLOCK: return join((const char *[]){block_tag, call_tag}, 2);
+    case TOOLS_FENCED: return join((const char *[]){block_tag, call_tag, "function", name_tag}, 4);
     default: return strdup("");
     }
 }
@@ -127,32 +119,55 @@ char *tools_opening(enum tool_form form, const char *name)
 static json_t *schema_of_arguments(const json_t *function)
 {
     const json_t *parameters = json_object_get(function, "parameters");
-    return json_is_object(parameters) ? json_incref((json_t *)parameters)
-                                      : json_pack("{s:s}", "type", "object");
+    return json_is_object(parameters) ? json_pack("{s:O}", "schema", parameters)
+                                      : json_pack("{s:{s:s}}", "schema", "type", "object");
 }
 
-static json_t *schema_of_call(const json_t *function, const char *arguments)
+/* {"name": ..., "arguments": ...}, as templates write it. Takes the schema. */
+static json_t *parts_of_object(const char *before, const char *name, const char *key,
+                               json_t *schema, const char *after)
 {
+    json_t *text = json_string(name);
+    char *quoted = json_dumps(text, JSON_ENCODE_ANY);
+    char *begin =
+        quoted ? join((const char *[]){before, "{\"name\": ", quoted, ", \"", key, "\": "}, 6)
+               : NULL;
+    json_t *parts = json_pack("[{s:s}, o, {s:s}]", "text", begin, schema, "text", after);
+    json_decref(text);
+    free(quoted);
+    free(begin);
+    return parts;
+}
+
+static json_t *parts_of_call(enum tool_form form, const json_t *function)
+{
+    const char *name = json_string_value(json_object_get(function, "name"));
     json_t *schema = schema_of_arguments(function);
-    return json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}", "type", "object", "properties",
-                     "name", "const", json_object_get(function, "name"), arguments, schema,
-                     "required", "name", arguments, "additionalProperties", 0);
+    switch (form) {
+    case TOOLS_NAMED:
+        return json_pack("[{s:s}, {s:s}, o]", "text", name, "token", arguments_tag, schema);
+    case TOOLS_BLOCK:
+        return json_pack("[{s:s}, {s:s}, o]", "text", name, "token", name_tag, schema);
+    case TOOLS_FENCED:
+        return json_pack("[{s:s}, {s:s}, o]", "text", name, "text", "\n```json\n", schema);
+    case TOOLS_ARRAY: return parts_of_object("[", name, "arguments", schema, "}]");
+    case TOOLS_OBJECT: return parts_of_object("", name, "parameters", schema, "}");
+    default: return parts_of_object("", name, "arguments", schema, "}");
+    }
 }
 
-json_t *tools_schema(enum tool_form form, const json_t *tools, const char *name)
+json_t *tools_grammar(enum tool_form form, const json_t *tools, const char *name)
 {
-    if (tools_want_name(form)) return schema_of_arguments(tools_find(tools, name));
     json_t *calls = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        if (!name || tools_find(tools, name) == function)
-            json_array_append_new(
-                calls, schema_of_call(function, form == TOOLS_OBJECT ? "parameters" : "arguments"));
+        int is_wanted = !name || tools_find(tools, name) == function;
+        if (is_wanted && json_array_append_new(calls, parts_of_call(form, function))) {
+            json_decref(calls);
+            return NULL;
+        }
     }
-    json_t *call = json_pack("{s:o}", "anyOf", calls);
-    if (form != TOOLS_ARRAY) return call;
-    return json_pack("{s:s, s:o, s:i, s:i}", "type", "array", "items", call, "minItems", 1,
-                     "maxItems", 1);
+    return calls;
 }
 
 /* ---- answers ---- */
@@ -315,24 +330,15 @@ static int add_block(const struct tool_reader *reader, const char *text, size_t 
     return 0;
 }
 
-/* The whole answer is the object. */
-static int add_arguments(const struct tool_reader *reader, const char *text, size_t bytes,
-                         json_t *calls)
-{
-    size_t used = add_named(reader, reader->name, strlen(reader->name), text, bytes, calls);
-    return used ? 0 : -1;
-}
-
 /* Adds the calls of a text that has nothing else, all or none, as many as are wanted. Returns 1 if
  * there are any. */
 static int add_calls(struct tool_reader *reader, const char *text, size_t bytes, json_t *calls)
 {
     size_t before = json_array_size(calls), found, kept;
-    int code = reader->form == TOOLS_NAMED       ? add_all_named(reader, text, bytes, calls)
-               : reader->form == TOOLS_BLOCK     ? add_block(reader, text, bytes, calls)
-               : reader->form == TOOLS_FENCED    ? add_block(reader, text, bytes, calls)
-               : reader->form == TOOLS_ARGUMENTS ? add_arguments(reader, text, bytes, calls)
-                                                 : add_values(reader, text, bytes, calls);
+    int code = reader->form == TOOLS_NAMED    ? add_all_named(reader, text, bytes, calls)
+               : reader->form == TOOLS_BLOCK  ? add_block(reader, text, bytes, calls)
+               : reader->form == TOOLS_FENCED ? add_block(reader, text, bytes, calls)
+                                              : add_values(reader, text, bytes, calls);
     found = kept = code ? 0 : json_array_size(calls) - before;
     if (reader->most && kept > (size_t)(reader->most - reader->n_calls))
         kept = (size_t)(reader->most - reader->n_calls);

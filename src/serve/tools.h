@@ -18,8 +18,7 @@ enum tool_form {
     /* DeepSeek: text, then a block of calls, each the name and {...} between marks; the older
      * models write "function" before the name and a fence around {...}. */
     TOOLS_BLOCK,
-    TOOLS_FENCED,
-    TOOLS_ARGUMENTS /* the whole answer is {...} of a call whose name the prompt has */
+    TOOLS_FENCED
 };
 
 /* The form is the one in which the template writes a call. */
@@ -30,21 +29,17 @@ int tools_are_valid(const json_t *tools);
 /* The member "function" of the tool of that name; NULL: there is none. */
 const json_t *tools_find(const json_t *tools, const char *name);
 
-/* 1 if an answer that must call names its function before the JSON begins, so that only one
- * function can be asked for. */
-int tools_want_name(enum tool_form form);
-/* What an answer that must call begins with, for the prompt; the rest is JSON. May be "". `name`:
- * of the function, where tools_want_name. For free(); NULL: out of memory. */
-char *tools_opening(enum tool_form form, const char *name);
-/* The JSON schema of that rest: a call of the tool `name` (NULL: of any), or its arguments. For
- * json_decref(); NULL: out of memory. */
-json_t *tools_schema(enum tool_form form, const json_t *tools, const char *name);
+/* What an answer that must call begins with, up to the call's name or object: for the prompt and
+ * the reader. May be "". For free(); NULL: out of memory. */
+char *tools_opening(enum tool_form form);
+/* RIFFLE_GRAMMAR_CHOICE of the rest: a call of the tool `name` (NULL: of any). For json_decref();
+ * NULL: out of memory. */
+json_t *tools_grammar(enum tool_form form, const json_t *tools, const char *name);
 
 /* An answer that is being read. */
 struct tool_reader {
     enum tool_form form;
     const json_t *tools;
-    const char *name;     /* of TOOLS_ARGUMENTS */
     int32_t most;         /* calls that are taken; others are dropped; 0: all */
     struct rf_bytes held; /* may become a call */
     int32_t n_calls;

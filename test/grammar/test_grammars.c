@@ -167,6 +167,17 @@ static const struct accepting schemas[] = {
      {"1"}},
 };
 
+/* "<t>" is a control token, "<u>" none. */
+static const struct accepting choices[] = {
+    {"[[{\"text\":\"f\"},{\"token\":\"<t>\"},{\"schema\":{\"type\":\"boolean\"}}],"
+     "[{\"text\":\"fg\"},{\"token\":\"<u>\"},"
+     "{\"schema\":{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"null\"}}}},"
+     "{\"text\":\"!\"}]]",
+     {"f\xff<t>true", "fg<u>null!"},
+     {"f<t>true", "fg\xff<u>null!", "f\xff<t>null", "fgtrue", "ftrue", "fg<u>null", ""}},
+    {"[[{\"schema\":{\"type\":\"string\"}}]]", {"\"<t>\""}, {"\"\xff<t>\""}},
+};
+
 static void check_accepting(enum rf_grammar_kind kind, const struct accepting *a)
 {
     struct rf_error error = {.text = ""};
@@ -269,6 +280,15 @@ static const struct refused bad_schemas[] = {
     {"{\"required\":[1]}", "#/required: this is not an array of strings", RF_ERR_FORMAT},
 };
 
+static const struct refused bad_choices[] = {
+    {"[]", "an array of alternatives", RF_ERR_FORMAT},
+    {"{}", "an array of alternatives", RF_ERR_FORMAT},
+    {"[[{}]]", "no text, token or schema", RF_ERR_FORMAT},
+    {"[[{\"text\":1}]]", "no text, token or schema", RF_ERR_FORMAT},
+    {"[[{\"text\":\"a\"}],[{\"schema\":{\"enum\":[]}}]]", "no JSON meets the schema",
+     RF_ERR_FORMAT},
+};
+
 static void check_refused(enum rf_grammar_kind kind, const struct refused *r)
 {
     struct rf_error error = {.text = ""};
@@ -278,6 +298,31 @@ static void check_refused(enum rf_grammar_kind kind, const struct refused *r)
     CHECK_MSG(code == r->code && strstr(error.text, r->sentence), "%s: %d, \"%s\", not \"%s\"",
               r->grammar, code, error.text, r->sentence);
     CHECK(grammar == NULL);
+    rf_grammar_free(grammar);
+}
+
+/* Only where the grammar names it the control token is a candidate. */
+static void check_control_token(int32_t control)
+{
+    struct rf_error error = {.text = ""};
+    struct rf_grammar *grammar;
+    struct rf_matcher *matcher;
+    struct rf_token_mask mask;
+    CHECK_INT(rf_grammar_new(&grammar, RF_GRAMMAR_CHOICE, rf_str_of(choices[0].grammar),
+                             &vocabulary.of, NULL, &rf_system_allocator, &error),
+              0);
+    CHECK_INT(rf_matcher_new(&matcher, grammar, &error), 0);
+    int32_t state = rf_matcher_start(matcher, &error);
+    CHECK_INT(rf_matcher_mask(matcher, state, &mask, &error), 0);
+    CHECK_INT(mask.bits[control / 64] >> control % 64 & 1, 0);
+    state = rf_matcher_advance(matcher, state, 'f', &error);
+    CHECK_INT(rf_matcher_mask(matcher, state, &mask, &error), 0);
+    CHECK_INT(mask.bits[control / 64] >> control % 64 & 1, 1);
+    state = rf_matcher_advance(matcher, state, control, &error);
+    CHECK_INT(rf_matcher_mask(matcher, state, &mask, &error), 0);
+    CHECK_INT(mask.bits[control / 64] >> control % 64 & 1, 0);
+    CHECK_INT(mask.bits['t' / 64] >> 't' % 64 & 1, 1);
+    rf_matcher_free(matcher);
     rf_grammar_free(grammar);
 }
 
@@ -383,7 +428,8 @@ static void check_memory(enum rf_grammar_kind kind, const char *text, const char
 
 int main(void)
 {
-    static const char *const texts[] = {"\",", "\":", "abc", "true", "  ", "}}", "\"a\"", "10"};
+    static const char *const texts[] = {"\",", "\":",   "abc", "true",   "  ",
+                                        "}}",  "\"a\"", "10",  "\xff<t>"};
     struct rf_str listed[sizeof texts / sizeof *texts];
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) listed[i] = rf_str_of(texts[i]);
     vocabulary_make(&vocabulary, listed, (int32_t)(sizeof texts / sizeof *texts));
@@ -395,9 +441,15 @@ int main(void)
         check_refused(RF_GRAMMAR_GBNF, &bad_gbnf[i]);
     for (size_t i = 0; i < sizeof bad_schemas / sizeof *bad_schemas; i++)
         check_refused(RF_GRAMMAR_JSON_SCHEMA, &bad_schemas[i]);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        check_accepting(RF_GRAMMAR_CHOICE, &choices[i]);
+    for (size_t i = 0; i < sizeof bad_choices / sizeof *bad_choices; i++)
+        check_refused(RF_GRAMMAR_CHOICE, &bad_choices[i]);
+    check_control_token(256 + sizeof texts / sizeof *texts - 1);
     check_watch(RF_GRAMMAR_GBNF, "root ::= ([a-c] [d-f]){2000} \"x\"");
     check_watch_of_branches();
     check_memory(RF_GRAMMAR_GBNF, gbnf[1].grammar, gbnf[1].good[0]);
+    check_memory(RF_GRAMMAR_CHOICE, choices[0].grammar, choices[0].good[1]);
     check_memory(RF_GRAMMAR_JSON_SCHEMA, schemas[14].grammar, schemas[14].good[0]);
     return check_result();
 }

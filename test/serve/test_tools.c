@@ -67,8 +67,6 @@ static const struct example examples[] = {
     {TOOLS_BLOCK,
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁calls▁end｜>", ""},
-    {TOOLS_ARGUMENTS, "{\"a\": 1}", "", "g{\"a\":1}"},
-    {TOOLS_ARGUMENTS, "{\"a\": ", "{\"a\": ", ""},
 };
 
 static void check_calls(const json_t *calls, const char *wanted)
@@ -93,7 +91,6 @@ static void check_cut(const struct example *example, const json_t *tools, size_t
     struct rf_error error;
     json_t *calls = json_array();
     tool_reader_begin(&reader, example->form, tools);
-    reader.name = "g";
     for (int i = 0; i < 3; i++)
         CHECK_INT(tool_reader_push(&reader, example->answer + cuts[i], cuts[i + 1] - cuts[i], 0,
                                    &text, calls, &error),
@@ -130,11 +127,23 @@ static void check_most(const json_t *tools)
     tool_reader_free(&reader);
 }
 
-static void check_opening(enum tool_form form, const char *wanted)
+/* What an answer that must call begins with, and the alternatives of its rest. */
+static void check_forced(enum tool_form form, const char *wanted, const char *wanted_rest)
 {
-    char *opening = tools_opening(form, "f");
+    json_t *tools = json_loads("[{\"function\": {\"name\": \"f\"}},"
+                               "{\"function\": {\"name\": \"g\\\"\", \"parameters\": {\"a\": 1}}}]",
+                               0, NULL);
+    json_t *grammar = tools_grammar(form, tools, NULL), *one = tools_grammar(form, tools, "f");
+    char *opening = tools_opening(form), *rest = json_dumps(grammar, JSON_COMPACT);
     CHECK_STR(opening, wanted);
+    CHECK_STR(rest, wanted_rest);
+    CHECK_INT(json_array_size(one), 1);
+    CHECK(json_equal(json_array_get(one, 0), json_array_get(grammar, 0)));
     free(opening);
+    free(rest);
+    json_decref(one);
+    json_decref(grammar);
+    json_decref(tools);
 }
 
 int main(void)
@@ -150,13 +159,27 @@ int main(void)
                 check_cut(&examples[e], tools, first, second);
     }
     check_most(tools);
-    check_opening(TOOLS_TAGGED, "<tool_call>\n");
-    check_opening(TOOLS_OBJECT, "");
-    check_opening(TOOLS_NAMED, "[TOOL_CALLS]f[ARGS]");
-    check_opening(TOOLS_BLOCK, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>");
-    check_opening(TOOLS_FENCED,
-                  "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
-                  "```json\n");
+    check_forced(TOOLS_TAGGED, "<tool_call>\n",
+                 "[[{\"text\":\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \"},"
+                 "{\"schema\":{\"type\":\"object\"}},{\"text\":\"}\"}],"
+                 "[{\"text\":\"{\\\"name\\\": \\\"g\\\\\\\"\\\", \\\"arguments\\\": \"},"
+                 "{\"schema\":{\"a\":1}},{\"text\":\"}\"}]]");
+    check_forced(TOOLS_OBJECT, "",
+                 "[[{\"text\":\"{\\\"name\\\": \\\"f\\\", \\\"parameters\\\": \"},"
+                 "{\"schema\":{\"type\":\"object\"}},{\"text\":\"}\"}],"
+                 "[{\"text\":\"{\\\"name\\\": \\\"g\\\\\\\"\\\", \\\"parameters\\\": \"},"
+                 "{\"schema\":{\"a\":1}},{\"text\":\"}\"}]]");
+    check_forced(TOOLS_NAMED, "[TOOL_CALLS]",
+                 "[[{\"text\":\"f\"},{\"token\":\"[ARGS]\"},{\"schema\":{\"type\":\"object\"}}],"
+                 "[{\"text\":\"g\\\"\"},{\"token\":\"[ARGS]\"},{\"schema\":{\"a\":1}}]]");
+    check_forced(TOOLS_BLOCK, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>",
+                 "[[{\"text\":\"f\"},{\"token\":\"<｜tool▁sep｜>\"},"
+                 "{\"schema\":{\"type\":\"object\"}}],"
+                 "[{\"text\":\"g\\\"\"},{\"token\":\"<｜tool▁sep｜>\"},{\"schema\":{\"a\":1}}]]");
+    check_forced(TOOLS_FENCED, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                 "[[{\"text\":\"f\"},{\"text\":\"\\n```json\\n\"},"
+                 "{\"schema\":{\"type\":\"object\"}}],"
+                 "[{\"text\":\"g\\\"\"},{\"text\":\"\\n```json\\n\"},{\"schema\":{\"a\":1}}]]");
     json_decref(wrong);
     json_decref(tools);
     return check_result();
