@@ -252,7 +252,10 @@ typedef struct riffle_request {
     riffle_on_event on_event;   /* may be NULL */
     riffle_on_answer on_answer; /* the last call for this request; may be NULL */
     void *user;
-    uint64_t reserved[8];
+    /* Called for each token of the prompt but the first, before the answer begins, with as many
+     * likeliest ones. Then all of the prompt is read, whatever it begins with. NULL: not wanted. */
+    riffle_on_logprobs on_prompt_logprobs;
+    uint64_t reserved[7];
 } riffle_request;
 
 RIFFLE_API void riffle_request_init(riffle_request *request, size_t struct_size);

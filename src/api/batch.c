@@ -31,7 +31,7 @@ struct member {
     riffle_generate_options options;
     struct rf_bias *bias; /* [n_bias] */
     int32_t n_bias, n_top;
-    riffle_on_logprobs on_logprobs;
+    riffle_on_logprobs on_logprobs, on_prompt_logprobs;
     riffle_on_embedding on_embedding; /* NULL: an answer */
     riffle_pooling pooling;
     int has_vector; /* it was told */
@@ -168,6 +168,7 @@ static int copy_request(riffle_batch *batch, const riffle_request *request, stru
     member->n_prompt = (int32_t)request->n_prompt;
     member->n_top = request->top_logprobs;
     member->on_logprobs = request->on_logprobs;
+    member->on_prompt_logprobs = request->on_prompt_logprobs;
     member->on_embedding = request->on_embedding;
     member->pooling = request->pooling;
     member->on_event = request->on_event;
@@ -304,7 +305,8 @@ struct donor {
 
 static struct donor find_donor(const riffle_batch *batch, const struct member *member)
 {
-    struct donor donor = {.member = NULL};
+    struct donor donor = {.member = NULL, .kept = -1};
+    if (member->on_prompt_logprobs) return donor; /* all of it must be read */
     donor.kept = rf_kept_find(&batch->kept, member->prompt, member->n_prompt, &donor.common);
     for (size_t i = 0; i < batch->n_members; i++) {
         const struct member *other = batch->members[i];
@@ -426,6 +428,7 @@ static int32_t unread_of(const struct member *member)
 static int is_reading(const struct member *member)
 {
     int is_prompt = member->first == 0.0; /* an answer that goes on does not wait for slices */
+    if (is_prompt && member->on_prompt_logprobs) return unread_of(member) > 1;
     int32_t few = is_prompt && member->batch->n_members > 1 ? RF_TEMPO_LEAST : FEW_UNREAD;
     return unread_of(member) > few;
 }
@@ -435,6 +438,7 @@ struct parts {
     struct rf_batch_part *list[MOST_ANSWERS];
     struct member *members[MOST_ANSWERS];
     int32_t n, rounds, rows, slices; /* rows of all parts, and of the slices */
+    int32_t told;                    /* rows of the slices whose logits are wanted */
 };
 
 static void add_part(struct parts *parts, struct member *member, int32_t rows)
@@ -512,9 +516,28 @@ static void learn(riffle_batch *batch, const struct parts *parts, const struct r
 {
     int32_t beside = parts->slices ? cost->rows - parts->rounds : 0;
     int32_t rows = parts->slices ? parts->rounds : cost->rows;
-    if (!cost->rows || rows > RF_PACE_ROWS) return;
+    if (!cost->rows || rows > RF_PACE_ROWS || parts->told) return;
     rf_tempo_pass(&batch->tempo, parts->rounds, beside, seconds_of_passes(parts, rows),
                   cost->seconds);
+}
+
+/* Tells the log-probabilities of the prompt's token that follows the first n. */
+static int on_prompt_logits(void *user, int32_t n, const float *logits, struct rf_error *error)
+{
+    const struct member *member = user;
+    const riffle_session *session = member->session;
+    int32_t token = rf_sequence_tokens(session->sequence)[n];
+    struct rf_log_probs found = {.n = member->n_top};
+    int code = rf_sampler_log_probs(session->sampler, logits, token, &found, error);
+    if (!code) rf_api_tell_logprobs(&found, token, member->on_prompt_logprobs, member->user);
+    return code;
+}
+
+/* Of n rows, those for whose logits the pass has room. */
+static int32_t rows_to_tell(const riffle_batch *batch, const struct parts *parts, int32_t n)
+{
+    int32_t room = batch->root->view->shape.max_logits - parts->rounds - parts->told;
+    return n < room ? n : room;
 }
 
 /* Slices of the prompts, in turn, but for the last token of each, which a round reads. */
@@ -527,11 +550,16 @@ static void add_slices(riffle_batch *batch, struct parts *parts)
         struct member *member = batch->members[(k + batch->turn) % batch->n_members];
         if (!member->session || !is_reading(member)) continue;
         int32_t unread = unread_of(member) - 1, n = unread < left ? unread : left;
+        if (member->on_prompt_logprobs) n = rows_to_tell(batch, parts, n);
+        if (n <= 0) continue;
         member->part.cascade = NULL;
+        member->part.on_logits = member->on_prompt_logprobs ? on_prompt_logits : NULL;
+        member->part.user = member;
         member->part.sequence = member->session->sequence;
         member->part.n_text = n_read_of(member) + n;
         add_part(parts, member, n);
         parts->slices += n;
+        if (member->on_prompt_logprobs) parts->told += n;
         left -= n;
     }
     batch->turn++;

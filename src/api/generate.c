@@ -158,16 +158,22 @@ static int tell(struct generation *g, int32_t token, int32_t level, struct rf_st
     return 0;
 }
 
-/* Tells the log-probabilities of token i of a round. */
-static void tell_logprobs(const struct generation *g, int32_t i, int32_t token)
+void rf_api_tell_logprobs(const struct rf_log_probs *found, int32_t token,
+                          riffle_on_logprobs on_logprobs, void *user)
 {
     riffle_logprob top[RF_MAX_LOG_PROBS];
-    if (!g->log_probs) return;
-    const struct rf_log_probs *found = rf_cascade_log_probs(g->session->levels.cascade, i);
     for (int32_t k = 0; k < found->n; k++)
         top[k] = (riffle_logprob){found->top[k].token, found->top[k].logit};
     const riffle_logprobs told = {.chosen = {token, found->chosen}, .top = top, .n_top = found->n};
-    g->on_logprobs(g->user, &told);
+    on_logprobs(user, &told);
+}
+
+/* Tells the log-probabilities of token i of a round. */
+static void tell_logprobs(const struct generation *g, int32_t i, int32_t token)
+{
+    if (g->log_probs)
+        rf_api_tell_logprobs(rf_cascade_log_probs(g->session->levels.cascade, i), token,
+                             g->on_logprobs, g->user);
 }
 
 /* A word has letters, a number only digits, perhaps behind a space. */

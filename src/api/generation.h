@@ -26,6 +26,10 @@ struct generation {
     struct rf_repetition repetition;
 };
 
+/* Tells the caller what was found at a token's place. */
+void rf_api_tell_logprobs(const struct rf_log_probs *found, int32_t token,
+                          riffle_on_logprobs on_logprobs, void *user);
+
 /* The caller's options over the defaults. */
 int rf_api_take_generation(riffle_generate_options *ours, const riffle_generate_options *given);
 

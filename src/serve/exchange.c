@@ -34,12 +34,23 @@ static void begin_thoughts(struct choice *choice)
     choice->divides = 1;
 }
 
+/* Another token of the prompt; NULL: the first one. */
+static void add_prompt_token(struct choice *choice, const riffle_logprobs *logprobs)
+{
+    json_t *entry =
+        reply_prompt_token(choice->exchange->served->model.model, prompt_of(choice)->tokens,
+                           ++choice->n_prompt, !choice->has_echoed, logprobs);
+    choice->has_echoed |= json_array_size(json_object_get(entry, "bytes")) > 0;
+    json_array_append_new(choice->tokens, entry);
+}
+
 /* The prompt's text comes first. */
 static int echo(struct choice *choice, struct refusal *refusal)
 {
     const struct prompt *prompt = prompt_of(choice);
     const riffle_model *model = choice->exchange->served->model.model;
     struct rf_error error;
+    if (choice->tokens) add_prompt_token(choice, NULL);
     int64_t n =
         riffle_detokenize(model, prompt->tokens, prompt->n, RIFFLE_DETOKENIZE_START, NULL, 0);
     if (n == 0) return 0;
@@ -245,7 +256,8 @@ static int on_event(void *user, const riffle_event *event)
     struct server *server = exchange->server;
     rf_lock_take(&server->lock);
     if (event->token >= 0) count_time(choice);
-    if (take_token(choice, event)) refuse_memory(&exchange->refusal);
+    if (!exchange->question.only_echoes && take_token(choice, event))
+        refuse_memory(&exchange->refusal);
     if (exchange->question.streams && has_part(choice)) send_part(choice, NULL);
     choice->has_enough = choice->tools.most && choice->tools.n_calls >= choice->tools.most;
     int is_over = exchange->is_gone || exchange->refusal.status || choice->has_enough;
@@ -256,8 +268,14 @@ static int on_event(void *user, const riffle_event *event)
 static void on_logprobs(void *user, const riffle_logprobs *logprobs)
 {
     struct choice *choice = user;
+    if (choice->exchange->question.only_echoes) return;
     json_array_append_new(choice->tokens,
                           reply_token(choice->exchange->served->model.model, logprobs));
+}
+
+static void on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
+{
+    add_prompt_token(user, logprobs);
 }
 
 static void on_embedding(void *user, const float *vector, int32_t n)
@@ -344,7 +362,7 @@ static void count_tokens(struct choice *choice, const riffle_answer *answer)
         usage->prompt += answer->prompt_tokens;
         usage->kept += answer->kept_tokens;
     }
-    usage->generated += answer->generated_tokens;
+    if (!choice->exchange->question.only_echoes) usage->generated += answer->generated_tokens;
     usage->drafted += (int64_t)answer->drafted;
     usage->accepted += (int64_t)answer->accepted;
 }
@@ -385,6 +403,8 @@ static riffle_request request_of(struct choice *choice)
     request.logit_bias = question->bias;
     request.n_logit_bias = question->n_bias;
     if (question->wants_logprobs) request.on_logprobs = on_logprobs;
+    if (question->wants_logprobs && question->echoes)
+        request.on_prompt_logprobs = on_prompt_logprobs;
     request.top_logprobs = question->top_logprobs;
     if (question->kind == QUESTION_EMBEDDING) request.on_embedding = on_embedding;
     request.pooling = question->pooling;

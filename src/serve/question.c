@@ -482,9 +482,11 @@ static int take_completion(const json_t *body, const riffle_model *model, struct
 {
     const json_t *suffix = member(body, "suffix");
     if (take_flag(body, "echo", &question->echoes, refusal)) return -1;
-    if (question->echoes && question->wants_logprobs)
-        return refuse(refusal, 400, "unsupported_parameter",
-                      "echo with logprobs is not supported: prompts have no log-probabilities");
+    if (question->generate.max_tokens == 0) {
+        if (!question->echoes)
+            return refuse(refusal, 400, "invalid_value", "max_tokens is 0, without echo");
+        question->only_echoes = question->generate.max_tokens = 1;
+    }
     return suffix && !(json_is_string(suffix) && !json_string_length(suffix))
                ? take_gap(member(body, "prompt"), suffix, model, question, refusal)
                : take_prompts(body, "prompt", model, question, refusal);
@@ -526,17 +528,17 @@ static int take_answer(const json_t *body, const struct answerer *of, struct que
     if (take_n(body, question, refusal)) return -1;
     if (take_flag(body, "stream", &question->streams, refusal)) return -1;
     if (take_flag(stream_options, "include_usage", &question->tells_usage, refusal)) return -1;
-    if (question->kind == QUESTION_COMPLETION) *most = 16;
-    if (take_int(body, "max_tokens", 1, INT32_MAX, most, refusal)) return -1;
+    int is_chat = question->kind == QUESTION_CHAT;
+    if (!is_chat) *most = 16;
+    if (take_int(body, "max_tokens", is_chat, INT32_MAX, most, refusal)) return -1;
     if (take_int(body, "max_completion_tokens", 1, INT32_MAX, most, refusal)) return -1;
     if (take_sampling(body, question, refusal)) return -1;
     if (take_stops(body, question, refusal)) return -1;
     if (take_logprobs(body, question, refusal)) return -1;
     if (take_bias(body, question, refusal)) return -1;
     if (take_tools(body, of, question, refusal)) return -1;
-    int code = question->kind == QUESTION_CHAT
-                   ? take_messages(body, of, question, refusal)
-                   : take_completion(body, of->model, question, refusal);
+    int code = is_chat ? take_messages(body, of, question, refusal)
+                       : take_completion(body, of->model, question, refusal);
     return code ? code : take_format(body, question, refusal);
 }
 

@@ -43,6 +43,7 @@ struct question {
     char *opening;      /* of a call that the prompt has begun, or NULL */
     int32_t most_calls; /* 0: any number */
     int echoes;         /* the prompt comes before the answer */
+    int only_echoes;    /* and of the answer, which has one token, nothing is told */
     char *schema;       /* what limits the answer, for question_compile; NULL: any text */
     riffle_grammar_kind schema_kind;
     riffle_grammar *grammar;

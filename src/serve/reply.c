@@ -65,6 +65,14 @@ static json_t *frame(const struct reply *reply, int is_chunk, json_t *choices, j
 
 /* ---- log-probabilities ---- */
 
+static json_t *bytes_of(const char *text, size_t n)
+{
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)text[i]));
+    return bytes;
+}
+
 /* A token's bytes need not be whole characters. */
 static json_t *token_entry(const riffle_model *model, const riffle_logprob *found)
 {
@@ -72,10 +80,8 @@ static json_t *token_entry(const riffle_model *model, const riffle_logprob *foun
     int64_t n =
         riffle_detokenize(model, &found->token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
     size_t held = n < 0 ? 0 : n < (int64_t)sizeof text ? (size_t)n : sizeof text;
-    json_t *token = json_stringn(text, held), *bytes = json_array();
+    json_t *token = json_stringn(text, held), *bytes = bytes_of(text, held);
     if (!token) token = json_string("\xef\xbf\xbd");
-    for (size_t i = 0; i < held; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)text[i]));
     /* JSON has no infinity. */
     double logprob = found->logprob < -9999.0f ? -9999.0 : (double)found->logprob;
     return json_pack("{s:o, s:f, s:o}", "token", token, "logprob", logprob, "bytes", bytes);
@@ -87,6 +93,24 @@ json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs)
     for (int32_t i = 0; i < logprobs->n_top; i++)
         json_array_append_new(top, token_entry(model, &logprobs->top[i]));
     json_object_set_new(entry, "top_logprobs", top);
+    return entry;
+}
+
+json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, size_t n, int begins,
+                           const riffle_logprobs *logprobs)
+{
+    const riffle_logprobs none = {.chosen = {tokens[n - 1], 0.0f}};
+    json_t *entry = reply_token(model, logprobs ? logprobs : &none);
+    char text[256];
+    int64_t bytes =
+        begins ? riffle_detokenize(model, tokens, n, RIFFLE_DETOKENIZE_START, text, sizeof text)
+               : riffle_detokenize(model, tokens + n - 1, 1, 0, text, sizeof text);
+    size_t held = bytes < 0 ? 0 : bytes < (int64_t)sizeof text ? (size_t)bytes : sizeof text;
+    json_object_set_new(entry, "bytes", bytes_of(text, held));
+    if (!logprobs) {
+        json_object_set_new(entry, "logprob", json_null());
+        json_object_set_new(entry, "top_logprobs", json_null());
+    }
     return entry;
 }
 
@@ -116,7 +140,7 @@ static json_t *lists_of(const struct reply_part *part)
     for (size_t i = 0; i < json_array_size(part->tokens); i++) {
         const json_t *entry = json_array_get(part->tokens, i),
                      *likely = json_object_get(entry, "top_logprobs");
-        json_t *top = json_object();
+        json_t *top = json_is_null(likely) ? json_null() : json_object();
         for (size_t k = 0; k < json_array_size(likely); k++) {
             const json_t *one = json_array_get(likely, k);
             const char *name = json_string_value(json_object_get(one, "token"));

@@ -40,6 +40,11 @@ int reply_can_name(const char *name);
 const char *reply_finish(riffle_finish finish);
 /* A token with its log-probabilities, as "logprobs" of chats has them. For json_decref(). */
 json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs);
+/* The same of the last of the n tokens that a prompt begins with; "bytes" are what the prompt's
+ * text has of it. begins: the text of those before is empty. logprobs NULL: it is the first token.
+ */
+json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, size_t n, int begins,
+                           const riffle_logprobs *logprobs);
 /* Characters of such tokens. */
 size_t reply_characters(const json_t *tokens);
 

@@ -39,6 +39,8 @@ struct choice {
     json_t *calls;                 /* likewise, of tools */
     int32_t n_calls;               /* sent */
     size_t characters;             /* of tokens that were sent */
+    size_t n_prompt;               /* tokens of the prompt in `tokens` */
+    int has_echoed;                /* the text of these is not empty */
     struct thoughts thoughts;
     int divides; /* the answer may begin with thoughts */
     struct tool_reader tools;

@@ -56,6 +56,19 @@ static int32_t unread_of(const struct rf_batch_part *part, const struct rf_view 
     return rf_sequence_unread(sequence, view, rf_sequence_n_committed(sequence));
 }
 
+/* That of a slice of so many rows. Where logits are wanted, all but the first of them are asked
+ * like a draft. */
+static struct rf_ask ask_of_slice(const struct rf_batch_part *part, int32_t rows)
+{
+    struct rf_ask ask = {.sequence = part->sequence, .n_text = part->n_text, .reads_only = 1};
+    if (!part->on_logits || rows < 1) return ask;
+    ask.reads_only = 0;
+    ask.n_text -= rows - 1;
+    ask.n_draft = rows - 1;
+    ask.draft = rf_sequence_tokens(part->sequence) + ask.n_text;
+    return ask;
+}
+
 /* Makes the asks of all parts. Drafts share the rows that are left. */
 static void begin_all(const struct rf_view *view, struct rf_batch_part *const *parts,
                       int32_t n_parts, int32_t most_rows)
@@ -66,10 +79,10 @@ static void begin_all(const struct rf_view *view, struct rf_batch_part *const *p
         struct rf_batch_part *part = parts[i];
         int32_t unread = unread_of(part, view);
         part->n = 0;
-        part->ask =
-            (struct rf_ask){.sequence = part->sequence, .n_text = part->n_text, .reads_only = 1};
+        part->ask = ask_of_slice(part, unread);
         part->rows = unread > 0 ? unread : 1;
         rounds += is_round(part);
+        if (!is_round(part) && part->on_logits) answers -= part->rows;
         room -= part->rows;
     }
     if (room > answers - rounds) room = answers - rounds;
@@ -88,16 +101,35 @@ static void begin_all(const struct rf_view *view, struct rf_batch_part *const *p
     }
 }
 
-/* Brings what a pass found to the rounds that were in it. */
-static void answer(struct rf_batch_part *const *read, int32_t n_read, const struct rf_best *best,
-                   const struct rf_read_cost *cost)
+/* Tells a slice's logits. Then its tokens are the text's, not a draft. */
+static int tell_logits(struct rf_view *view, struct rf_batch_part *part)
+{
+    const struct rf_ask *ask = &part->ask;
+    int32_t path[RF_TREE_ROWS];
+    for (int32_t i = 0; i <= ask->n_draft; i++) {
+        const float *logits;
+        int code = view->backend->ops->logits(view, ask->first + i, &logits, &part->error);
+        if (!code) code = part->on_logits(part->user, ask->n_text + i, logits, &part->error);
+        if (code) return code;
+        path[i] = i;
+    }
+    return rf_sequence_accept(ask->sequence, view, ask->n_text, path, ask->n_draft, &part->error);
+}
+
+/* Brings what a pass found to the parts that were in it. */
+static void answer(struct rf_view *view, struct rf_batch_part *const *read, int32_t n_read,
+                   const struct rf_best *best, const struct rf_read_cost *cost)
 {
     /* Slices answer nothing and may have many rows, so their passes say little of costs. */
     int counts = cost->rows <= RF_PACE_ROWS;
     for (int32_t i = 0; i < n_read; i++) counts &= is_round(read[i]);
     for (int32_t i = 0; i < n_read; i++) {
         struct rf_batch_part *part = read[i];
-        if (!is_round(part)) continue;
+        if (!is_round(part)) {
+            int failed = part->on_logits ? tell_logits(view, part) : 0;
+            if (failed) fail(part, failed);
+            continue;
+        }
         struct rf_question *question = &part->round.question;
         question->rows = counts ? cost->rows : 0;
         question->others = beside(read, n_read, part);
@@ -127,7 +159,7 @@ static int read_parts(struct rf_view *view, struct rf_batch_part *const *read, i
     int code = rf_read(view, asks, n_read, &options, cost, error);
     if (code) return code;
     for (int32_t i = 0; i < n_read; i++) read[i]->ask.first = asks[i].first;
-    answer(read, n_read, best, cost);
+    answer(view, read, n_read, best, cost);
     return 0;
 }
 

@@ -6,14 +6,21 @@
 
 #include "speculate/cascade.h"
 
+/* The logits [n_vocab] that follow the first n tokens of a text. 0, or a code. */
+typedef int (*rf_batch_on_logits)(void *user, int32_t n, const float *logits,
+                                  struct rf_error *error);
+
 /* One text's part in a pass: a round, or a slice. Each has a result of its own. */
 struct rf_batch_part {
     struct rf_cascade *cascade;   /* of a round; NULL: a slice */
     struct rf_sequence *sequence; /* likewise its text */
     int32_t max;                  /* of a round: tokens that it may yield, at least 1 */
     int32_t n_text;               /* of a slice: reads the text as far as that */
-    int32_t n;                    /* result: as of rf_cascade_round; 0 of a slice; or a code */
-    struct rf_error error;        /* where n < 0 */
+    /* Of a slice: told of each of its tokens, in their order. NULL: their logits are not wanted. */
+    rf_batch_on_logits on_logits;
+    void *user;            /* its */
+    int32_t n;             /* result: as of rf_cascade_round; 0 of a slice; or a code */
+    struct rf_error error; /* where n < 0 */
     struct rf_yield yield[RF_MAX_DRAFT + 1];
     struct rf_ask ask;
     int32_t rows; /* in the pass, as far as that is known */
@@ -26,9 +33,10 @@ struct rf_batch_cost {
 };
 
 /* The cascades' targets are model levels of `view` (model_level.h). Each text has one part at most;
- * there are at most as many rounds as the view has answers, and the unread tokens of all parts fit
- * into a pass; drafts take what is left of it, and of most_rows. The parts must not move. If the
- * pass fails, each text is read alone, so that a failure is nobody else's. */
+ * there are at most as many rounds and tokens of slices with on_logits as the view has answers, and
+ * the unread tokens of all parts fit into a pass; drafts take what is left of it, and of most_rows.
+ * The parts must not move. If the pass fails, each text is read alone, so that a failure is nobody
+ * else's. */
 void rf_batch_run(struct rf_view *view, struct rf_batch_part *const *parts, int32_t n_parts,
                   int32_t most_rows, struct rf_batch_cost *cost);
 

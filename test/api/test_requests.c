@@ -215,6 +215,97 @@ static void check_chains(riffle_model *model, struct asked *list, int every)
     }
 }
 
+/* A text whose tokens' log-probabilities are wanted. */
+struct scored {
+    struct told told[CTX];
+    int32_t tokens[CTX], n, n_told, n_before; /* of these tokens, those of the prompt */
+};
+
+static void on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
+{
+    struct scored *scored = user;
+    CHECK(scored->n_told < scored->n - 1);
+    struct told *told = &scored->told[scored->n_told++];
+    memset(told, 0, sizeof *told);
+    told->chosen = logprobs->chosen;
+    told->n_top = logprobs->n_top;
+    for (int32_t i = 0; i < logprobs->n_top; i++) told->top[i] = logprobs->top[i];
+}
+
+static void score(riffle_batch *batch, struct scored *scored)
+{
+    riffle_request request;
+    riffle_generate_options options;
+    riffle_request_init(&request, sizeof request);
+    riffle_generate_options_init(&options, sizeof options);
+    options.max_tokens = 1;
+    request.prompt = scored->tokens;
+    request.n_prompt = (size_t)scored->n;
+    request.generate = &options;
+    request.top_logprobs = N_TOP;
+    request.on_prompt_logprobs = on_prompt_logprobs;
+    request.user = scored;
+    scored->n_told = 0;
+    CHECK_OK(riffle_batch_add(batch, &request));
+}
+
+/* What was told of the prompt is what riffle_score says; of the answer that follows it, to the bit
+ * what was told when it was made. */
+static void check_scored(riffle_model *model, const struct scored *scored,
+                         const struct asked *asked)
+{
+    static double wanted[CTX];
+    riffle_session_options options;
+    riffle_session *session;
+    riffle_session_options_init(&options, sizeof options);
+    options.chain = "none";
+    options.n_ctx = CTX;
+    CHECK_OK(riffle_session_open(&session, model, &options));
+    CHECK_OK(riffle_score(session, scored->tokens, (size_t)scored->n, 1, wanted));
+    CHECK_INT(scored->n_told, scored->n - 1);
+    for (int32_t i = 0; i < scored->n_told; i++) {
+        CHECK_INT(scored->told[i].chosen.token, scored->tokens[i + 1]);
+        CHECK_INT(scored->told[i].n_top, N_TOP);
+        CHECK(fabs((double)scored->told[i].chosen.logprob - wanted[i]) < 1e-4);
+    }
+    CHECK(memcmp(scored->told + scored->n_before - 1, asked->told,
+                 sizeof *asked->told * (size_t)asked->n) == 0);
+    riffle_session_close(session);
+}
+
+/* Texts of prompts with their answers, also twice, so that the second begins as a kept one, and
+ * beside answers. */
+static void check_prompts(riffle_model *model, struct asked *list, int every)
+{
+    static const char *const chains[] = {"none", "ngram > mxfp4"};
+    static struct scored scored[N_ASKED];
+    static struct asked beside;
+    for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
+        riffle_batch *batch = open_batch(model, chains[c], c ? 8 : 1);
+        for (int i = 0; i < N_ASKED; i += every) {
+            const struct asked *asked = &list[i];
+            scored[i].n_before = asked->prompt.n;
+            scored[i].n = asked->prompt.n + asked->n;
+            memcpy(scored[i].tokens, asked->prompt.tokens,
+                   sizeof *asked->tokens * (size_t)asked->prompt.n);
+            memcpy(scored[i].tokens + asked->prompt.n, asked->tokens,
+                   sizeof *asked->tokens * (size_t)asked->n);
+            score(batch, &scored[i]);
+        }
+        beside = list[0];
+        riffle_request request = request_of(&beside);
+        CHECK_OK(riffle_batch_add(batch, &request));
+        finish_all(batch);
+        CHECK(beside.n == list[0].n &&
+              memcmp(beside.told, list[0].told, sizeof *beside.told * (size_t)beside.n) == 0);
+        for (int i = 0; i < N_ASKED; i += every) check_scored(model, &scored[i], &list[i]);
+        score(batch, &scored[0]);
+        finish_all(batch);
+        check_scored(model, &scored[0], &list[0]);
+        riffle_batch_close(batch);
+    }
+}
+
 static void embed(riffle_batch *batch, struct asked *asked, riffle_pooling pooling)
 {
     riffle_request request = request_of(asked);
@@ -328,6 +419,7 @@ int main(int argc, char **argv)
     CHECK_OK(riffle_grammar_new(&grammar, model, RIFFLE_GRAMMAR_GBNF, text, strlen(text)));
     make_asked(model, grammar, list);
     check_chains(model, list, every);
+    check_prompts(model, list, every);
     add_biases(list, every);
     check_chains(model, list, every);
     check_vectors(model, list);

@@ -205,6 +205,27 @@ class Answers(OneServer):
         for i in range(2):
             self.assertEqual("".join(c["text"] for e in events for c in e["choices"] if c["index"] == i), STORY["prompt"] + text)
 
+    def test_echo_with_logprobs(self):
+        """A text's log-probabilities are those that were told while it was written."""
+        first = self.server.post(COMPLETE, dict(STORY, logprobs=2))["choices"][0]
+        both = STORY["prompt"] + first["text"]
+        body = dict(STORY, prompt=both, echo=True, logprobs=2, max_tokens=0)
+        for one in (self.server.post(COMPLETE, body)["choices"][0], self.server.post(COMPLETE, body)["choices"][0]):
+            found = one["logprobs"]
+            self.assertEqual((one["text"], one["finish_reason"]), (both, "length"))
+            self.assertEqual((found["token_logprobs"][0], found["top_logprobs"][0]), (None, None))
+            for key in ("tokens", "token_logprobs", "top_logprobs"):
+                self.assertEqual(found[key][-40:], first["logprobs"][key])
+            offsets = found["text_offset"] + [len(both)]
+            shown = [both[a:b] for a, b in zip(offsets, offsets[1:])]
+            self.assertEqual(shown[0], "")  # of <s>
+            self.assertEqual(" " + "".join(shown), "".join(found["tokens"][1:]))
+        self.assertEqual(self.server.post(COMPLETE, body)["usage"]["completion_tokens"], 0)
+        events = self.server.events(COMPLETE, dict(body, max_tokens=3, n=2))
+        for i in range(2):
+            streamed = [p for e in events for c in e["choices"] if c["index"] == i for p in c["logprobs"]["token_logprobs"]]
+            self.assertEqual(streamed[:-3], found["token_logprobs"])
+
     def test_slow_schemas(self):
         """A schema that takes too long is refused, and holds others only until then."""
         slow = {"oneOf": [{"const": i} for i in range(60000)]}
@@ -251,12 +272,12 @@ class Answers(OneServer):
             (400, "messages[0]", CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
             (400, "no body", CHAT, {"messages": [{"role": "no body", "content": "a"}]}),
             (400, "temperature", COMPLETE, dict(STORY, temperature=-1)), (400, "seed", COMPLETE, dict(STORY, seed="x")),
-            (400, "max_tokens", COMPLETE, dict(STORY, max_tokens=0)), (400, "stop", COMPLETE, dict(STORY, stop=[1])),
+            (400, "max_tokens", CHAT, dict(HI, max_tokens=0)), (400, "stop", COMPLETE, dict(STORY, stop=[1])),
             (400, "stop", COMPLETE, dict(STORY, stop=["x"] * 17)), (400, "stream", COMPLETE, dict(STORY, stream=1)),
             (400, "n is", COMPLETE, dict(STORY, n=17)), (400, "logprobs", COMPLETE, dict(STORY, logprobs=21)),
             (400, "frequency_penalty", COMPLETE, dict(STORY, frequency_penalty=2.1)),
             (400, "presence_penalty", CHAT, dict(HI, presence_penalty="much")),
-            (400, "logprobs", COMPLETE, dict(STORY, echo=True, logprobs=1)), (400, "echo", COMPLETE, dict(STORY, echo=1)),
+            (400, "without echo", COMPLETE, dict(STORY, max_tokens=0)), (400, "echo", COMPLETE, dict(STORY, echo=1)),
             (400, "filling a gap", COMPLETE, dict(STORY, suffix="the end")),
             (400, "text", COMPLETE, dict(STORY, prompt=["a", "b"], suffix="the end")),
             (400, "tools does", CHAT, dict(HI, functions=[{"name": "f"}])), (400, "audio", CHAT, dict(HI, audio={"voice": "x"})),
