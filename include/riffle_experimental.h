@@ -225,8 +225,12 @@ typedef struct riffle_logit_bias {
     float bias; /* added to its logit; -100 to 100 */
 } riffle_logit_bias;
 
-/* How the tokens' rows become one vector. */
-typedef enum riffle_pooling { RIFFLE_POOL_MEAN = 0, RIFFLE_POOL_LAST = 1 } riffle_pooling;
+/* How the tokens' rows become one vector. MODEL: as the model's file says, or their mean. */
+typedef enum riffle_pooling {
+    RIFFLE_POOL_MEAN = 0,
+    RIFFLE_POOL_LAST = 1,
+    RIFFLE_POOL_MODEL = 2
+} riffle_pooling;
 
 /* The vector [n] of a text, of length 1; valid within the call. */
 typedef void (*riffle_on_embedding)(void *user, const float *vector, int32_t n);

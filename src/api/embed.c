@@ -6,7 +6,7 @@ struct rf_embedder {
     const struct rf_allocator *allocator;
     struct rf_view *view; /* with one tap: the last layer */
     struct rf_sequence *sequence;
-    riffle_pooling pooling;
+    riffle_pooling pooling, usual; /* the model's */
     float eps;
     int32_t width;
     /* In the embedder's own block: */
@@ -40,6 +40,7 @@ int rf_embedder_new(struct rf_embedder **embedder, const riffle_session *session
         "embedder", error);
     if (!made) return RF_ERR_MEMORY;
     made->allocator = &model->allocator;
+    made->usual = model->source->pooling == RF_POOLING_LAST ? RIFFLE_POOL_LAST : RIFFLE_POOL_MEAN;
     made->eps = params->rms_eps;
     made->width = params->n_embd;
     made->sum = (double *)(made + 1);
@@ -69,6 +70,7 @@ int rf_embedder_begin(struct rf_embedder *embedder, const int32_t *tokens, int32
                       riffle_pooling pooling, struct rf_error *error)
 {
     rf_sequence_rewind(embedder->sequence, 0);
+    if (pooling == RIFFLE_POOL_MODEL) pooling = embedder->usual;
     embedder->pooling = pooling;
     for (int32_t i = 0; i < embedder->width; i++) embedder->sum[i] = 0.0;
     return rf_sequence_append(embedder->sequence, tokens, n, error);

@@ -232,6 +232,15 @@ static void read_sampling(struct rf_gguf *gguf)
     sampling->repeat_last_n = recommended(gguf, "general.sampling.penalty_last_n", 1);
 }
 
+/* The numbers are llama.cpp's. */
+static void read_pooling(struct rf_gguf *gguf)
+{
+    int64_t named = rf_gguf_integer(gguf, ".pooling_type", INT32_MIN, INT32_MAX, 0);
+    gguf->reading->source->pooling = named == 1   ? RF_POOLING_MEAN
+                                     : named == 3 ? RF_POOLING_LAST
+                                                  : RF_POOLING_NONE;
+}
+
 void rf_gguf_read_params(struct rf_gguf *gguf)
 {
     struct rf_params *params = &gguf->reading->source->params;
@@ -253,4 +262,5 @@ void rf_gguf_read_params(struct rf_gguf *gguf)
     if (!gguf->reading->code) rf_arch_end(gguf->reading);
     if (!gguf->reading->code) rf_params_check(gguf->reading);
     read_sampling(gguf);
+    read_pooling(gguf);
 }

@@ -27,6 +27,7 @@ static const struct {
     TEXT("tokenizer.model", sentencepiece),
     TEXT("chat_template.jinja", chat_template_jinja),
     JSON("chat_template.json", chat_template_json, chat_template),
+    JSON("1_Pooling/config.json", pooling, pooling),
 };
 enum { N_TEXTS = sizeof texts / sizeof *texts };
 
@@ -171,12 +172,23 @@ static void parse_documents(struct rf_hf *hf)
     }
 }
 
+/* As sentence-transformers names it. */
+static void read_pooling(struct rf_hf *hf)
+{
+    int flag;
+    if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_mean_tokens"), &flag) && flag)
+        hf->reading.source->pooling = RF_POOLING_MEAN;
+    if (rf_json_bool(rf_json_get(hf->pooling, "pooling_mode_lasttoken"), &flag) && flag)
+        hf->reading.source->pooling = RF_POOLING_LAST;
+}
+
 static void read_model(struct rf_hf *hf)
 {
     struct rf_reading *reading = &hf->reading;
     if (!reading->code) rf_hf_read_params(hf);
     if (!reading->code) rf_safetensors_read(hf);
     if (!reading->code) rf_hf_read_sampling(hf);
+    read_pooling(hf);
     rf_tensors_split(reading);
     if (hf->adds_one) rf_norms_add_one(reading);
     if (!reading->code) rf_tensors_sort(reading);

@@ -158,6 +158,9 @@ struct rf_recommended_sampling {
     double temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n;
 };
 
+/* How the rows of a text's tokens become its vector. */
+enum rf_pooling { RF_POOLING_NONE, RF_POOLING_MEAN, RF_POOLING_LAST };
+
 struct rf_source {
     struct rf_params params;
     struct rf_vocab vocab;
@@ -166,6 +169,7 @@ struct rf_source {
     const char *chat_template; /* Jinja source, NULL if the file has none */
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
+    enum rf_pooling pooling; /* that the file names; NONE: no or another one */
     uint64_t file_bytes; /* of all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;

@@ -515,8 +515,9 @@ static int take_embedding(const json_t *body, const struct answerer *of, struct 
         return refuse_value(refusal, "pooling", "mean or last");
     question->n = 1;
     question->wants_base64 = format && strcmp(format, "base64") == 0;
-    question->pooling =
-        pooling && strcmp(pooling, "last") == 0 ? RIFFLE_POOL_LAST : RIFFLE_POOL_MEAN;
+    question->pooling = !pooling                       ? RIFFLE_POOL_MODEL
+                        : strcmp(pooling, "last") == 0 ? RIFFLE_POOL_LAST
+                                                       : RIFFLE_POOL_MEAN;
     return take_prompts(body, "input", of->model, question, refusal);
 }
 

@@ -218,7 +218,9 @@ class Folder:
                 continue
             if isinstance(content, (dict, list)):
                 content = json.dumps(content)
-            with open(os.path.join(folder, name), "wb") as file:
+            path = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
         for name, size in self.sparse.items():
             with open(os.path.join(folder, name), "ab") as file:

@@ -16,7 +16,7 @@ import time
 import unittest
 
 from harness import MODEL, RIFFLE, TIMEOUT, Case, main, with_template
-from model_files import Gguf, spm_vocabulary
+from model_files import U32, Folder, Gguf, spm_vocabulary
 
 try:
     import openai
@@ -526,6 +526,18 @@ class Templates(Case):
 
 
 class Reload(Case):
+    def test_pooling_of_the_file(self):
+        def vector(server, **given):
+            return server.post(EMBED, {"input": "w270 w271 w272", **given})["data"][0]["embedding"]
+        pooled = {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}
+        for model, usual in ((Gguf(), "mean"), (Gguf().set("llama.pooling_type", U32, 1), "mean"),
+                             (Gguf().set("llama.pooling_type", U32, 3), "last"),
+                             (Folder().file("1_Pooling/config.json", pooled), "last")):
+            server = Server(self, model=model.write(self.folder), template=None)
+            self.assertNotEqual(vector(server, pooling="mean"), vector(server, pooling="last"))
+            self.assertEqual(vector(server), vector(server, pooling=usual))
+            self.assertEqual(server.stop(), 0)
+
     def test_reload(self):
         """Answers that are under way end with the model that they began with."""
         path = self.path("model.gguf", pathlib.Path(MODEL).read_bytes())
