@@ -17,9 +17,12 @@
 enum {
     ANSWERS = 8,
     MOST_ANSWERS = 32,
-    FEW_UNREAD = 16, /* so few tokens need no slice; of a prompt beside others RF_TEMPO_LEAST */
-    SLOWER = 2 /* prompts, or drafts beside others, may make a pass take so many times as long */
+    BARE_FIRST = 4,  /* passes without drafts beside others, before any has drafts */
+    BARE_EVERY = 24, /* then one after so many */
+    FEW_UNREAD = 16  /* so few tokens need no slice; of a prompt beside others RF_TEMPO_LEAST */
 };
+/* Prompts, or drafts beside others, may make a pass take so many times as long. */
+static const double SLOWER = 2.2;
 #define KEPT_BYTES (UINT64_C(1) << 30)
 
 struct member {
@@ -56,6 +59,8 @@ struct riffle_batch {
     const struct member *embedded; /* whose prompt it reads; NULL: nobody's */
     uint64_t turn;                 /* of the prompts that get a slice */
     struct tempo tempo;
+    /* Of passes over so many rounds: those without drafts, up to BARE_FIRST, and others since. */
+    uint8_t bare[MOST_ANSWERS + 1], since_bare[MOST_ANSWERS + 1];
     uint64_t passes, rows;
     double pass_seconds;
 };
@@ -400,19 +405,26 @@ static int begin(riffle_batch *batch, struct member *member, const struct donor 
     return code;
 }
 
+/* Answers that have been begun. */
+static int32_t under_way(const riffle_batch *batch)
+{
+    int32_t n = 0;
+    for (size_t i = 0; i < batch->n_members; i++) n += batch->members[i]->session != NULL;
+    return n;
+}
+
 /* Begins waiting answers, in their order, while there are places for them. */
 static void begin_waiting(riffle_batch *batch)
 {
-    int32_t under_way = 0;
-    for (size_t i = 0; i < batch->n_members; i++) under_way += batch->members[i]->session != NULL;
-    for (size_t i = 0; i < batch->n_members && under_way < batch->most_answers; i++) {
+    int32_t begun = under_way(batch);
+    for (size_t i = 0; i < batch->n_members && begun < batch->most_answers; i++) {
         struct member *member = batch->members[i];
         struct rf_error error;
         if (member->session || member->on_embedding) continue;
         struct donor donor = find_donor(batch, member);
         if (should_wait(&donor)) continue;
         int code = begin(batch, member, &donor, &error);
-        under_way += !code;
+        begun += !code;
         if (code) end(batch, i--, code, &error);
     }
 }
@@ -479,27 +491,27 @@ static double seconds_of_passes(const struct parts *parts, int32_t rows)
     return n ? sum / n : 0.0;
 }
 
-static double seconds_of_rounds(const struct parts *parts)
-{
-    return seconds_of_passes(parts, parts->rounds);
-}
-
-/* Rows of prompts beside the rounds: as many as make the pass SLOWER. Ends of prompts that rounds
- * read count as well. */
+/* Rows of prompts beside the rounds. The pass may take SLOWER times as long as one over all answers
+ * that are under way, which it would take soon anyway. Ends of prompts that rounds read count as
+ * well. */
 static int32_t slice_beside(const riffle_batch *batch, const struct parts *parts)
 {
     if (!parts->rounds) return RF_MAX_ROWS;
-    return rf_tempo_slice(&batch->tempo, seconds_of_rounds(parts), SLOWER) -
-           (parts->rows - parts->rounds);
+    double rounds = seconds_of_passes(parts, parts->rounds),
+           most = SLOWER * seconds_of_passes(parts, under_way(batch));
+    return rf_tempo_slice(&batch->tempo, rounds, most) - (parts->rows - parts->rounds);
 }
 
 /* Rows that the pass may have with drafts. An answer alone may wait for its own; others wait for
- * none beside slices, as these take the time already, and not long for them otherwise. */
-static int32_t rows_with_drafts(const struct parts *parts)
+ * none beside slices, as these take the time already, and not long for them otherwise. Now and then
+ * a pass has none, as what drafts are worth follows from what passes without them take. */
+static int32_t rows_with_drafts(const riffle_batch *batch, const struct parts *parts)
 {
     if (parts->slices) return parts->rows;
     if (parts->rounds == 1) return RF_MAX_ROWS;
-    double most = SLOWER * seconds_of_rounds(parts);
+    if (batch->bare[parts->rounds] < BARE_FIRST || batch->since_bare[parts->rounds] >= BARE_EVERY)
+        return parts->rows;
+    double most = SLOWER * seconds_of_passes(parts, parts->rounds);
     int32_t rows = parts->rounds, above = RF_PACE_ROWS + 1; /* more rows never cost less */
     while (above - rows > 1) {
         int32_t middle = (rows + above) / 2;
@@ -511,12 +523,21 @@ static int32_t rows_with_drafts(const struct parts *parts)
     return rows + parts->rows - parts->rounds;
 }
 
+static void count_bare(riffle_batch *batch, int32_t rounds, int is_bare)
+{
+    if (!is_bare && batch->since_bare[rounds] < BARE_EVERY) batch->since_bare[rounds]++;
+    if (!is_bare) return;
+    batch->since_bare[rounds] = 0;
+    if (batch->bare[rounds] < BARE_FIRST) batch->bare[rounds]++;
+}
+
 /* Learns what passes take. Drafts are rows of the rounds. */
 static void learn(riffle_batch *batch, const struct parts *parts, const struct rf_batch_cost *cost)
 {
     int32_t beside = parts->slices ? cost->rows - parts->rounds : 0;
     int32_t rows = parts->slices ? parts->rounds : cost->rows;
     if (!cost->rows || rows > RF_PACE_ROWS || parts->told) return;
+    if (!parts->slices) count_bare(batch, parts->rounds, cost->rows <= parts->rows);
     rf_tempo_pass(&batch->tempo, parts->rounds, beside, seconds_of_passes(parts, rows),
                   cost->seconds);
 }
@@ -622,7 +643,7 @@ static void run_pass(riffle_batch *batch)
     run_embedding(batch, slice_beside(batch, &parts));
     add_slices(batch, &parts);
     if (!parts.n) return;
-    rf_batch_run(batch->root->view, parts.list, parts.n, rows_with_drafts(&parts), &cost);
+    rf_batch_run(batch->root->view, parts.list, parts.n, rows_with_drafts(batch, &parts), &cost);
     learn(batch, &parts, &cost);
     batch->passes += cost.rows > 0;
     batch->rows += (uint64_t)cost.rows;

@@ -39,11 +39,11 @@ double rf_tempo_seconds(const struct tempo *tempo, double expected)
     return n ? expected * rf_median(ratios, n) : expected;
 }
 
-int32_t rf_tempo_slice(const struct tempo *tempo, double expected, double slower)
+int32_t rf_tempo_slice(const struct tempo *tempo, double expected, double most)
 {
     if (tempo->plain < PLAIN_FIRST || tempo->since_plain >= PLAIN_EVERY) return 0;
     if (!(tempo->row_seconds > 0.0)) return RF_TEMPO_LEAST;
-    double rows = (slower - 1.0) * rf_tempo_seconds(tempo, expected) / tempo->row_seconds;
+    double rows = rf_tempo_seconds(tempo, most - expected) / tempo->row_seconds;
     return rows < RF_TEMPO_LEAST ? RF_TEMPO_LEAST
            : rows > RF_MAX_ROWS  ? RF_MAX_ROWS
                                  : (int32_t)rows;

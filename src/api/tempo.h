@@ -26,8 +26,9 @@ void rf_tempo_pass(struct tempo *tempo, int32_t rounds, int32_t slices, double e
 /* Seconds that rounds will take which are expected to take so long. Costs are as old as the last
  * passes that could correct them; the last plain passes say what the machine does now. */
 double rf_tempo_seconds(const struct tempo *tempo, double expected);
-/* Rows of prompts that make a pass take `slower` times as long as its rounds alone; 0: this pass
- * should be a plain one, so that the others can be compared with it. */
-int32_t rf_tempo_slice(const struct tempo *tempo, double expected, double slower);
+/* Rows of prompts beside rounds of so many expected seconds that make the pass take as long as
+ * another one of `most`; 0: this pass should be a plain one, so that the others can be compared
+ * with it. */
+int32_t rf_tempo_slice(const struct tempo *tempo, double expected, double most);
 
 #endif

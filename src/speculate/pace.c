@@ -20,7 +20,8 @@ static const struct {
     /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
      *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
      * The gain falls with the passes over n rows seen so far: none, below few_seen, below
-     * some_seen, more. least_gain depends on whether r itself has been measured. */
+     * some_seen, more; it is gain_few at least where the pass was much faster. least_gain depends
+     * on whether r itself has been measured. */
     double gain_none, gain_few, gain_some, gain_many;
     double slower_gain; /* times this where the pass was slower, which it may be by accident */
     uint32_t few_seen, some_seen;
@@ -246,11 +247,12 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
     uint32_t seen = cost->measured;
     int is_guess = seen == 0;
     for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
-    if (is_guess) {
+    if (is_guess || (seen == 0 && error < 0.0)) {
         /* The first measurement of any level turns all guesses into seconds. So does the target's
-         * own first measurement, since guesses are shares of its cost. */
+         * own first measurement, since guesses are shares of its cost. Costs of a file may be those
+         * of a busy machine, but one pass that is slow does not say so. */
         int leads = !pace->has_unit || level == pace->n_levels - 1;
-        double factor = exp(leads ? error : clamp(error, tuning.largest_first_error));
+        double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));
         for (int32_t l = 0; l < pace->n_levels; l++)
             if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
     } else {
@@ -260,7 +262,10 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
                       : passes < tuning.few_seen  ? tuning.gain_few
                       : passes < tuning.some_seen ? tuning.gain_some
                                                   : tuning.gain_many;
-        error = clamp(error, is_first ? tuning.largest_first_error : tuning.largest_error);
+        int is_much_faster = error < -tuning.largest_error; /* which is no accident */
+        if (is_much_faster && gain < tuning.gain_few) gain = tuning.gain_few;
+        error = clamp(error, is_first || is_much_faster ? tuning.largest_first_error
+                                                        : tuning.largest_error);
         if (error > 0.0 && !is_first) gain *= tuning.slower_gain;
         cost->attention *=
             exp(tuning.gain_attention * part / (part * part + tuning.soft_share) * error);
@@ -273,6 +278,9 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
             cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
         }
     }
+    /* Fewer rows cost no more. If they seem to, they were measured on a slower machine. */
+    for (int r = 0; error < 0.0 && r < rows - 1; r++)
+        if (cost->seconds[r] > cost->seconds[rows - 1]) cost->seconds[r] = cost->seconds[rows - 1];
     pace->has_unit = 1;
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;

@@ -24,7 +24,7 @@ static double settle(struct tempo *tempo, struct machine machine, double expecte
 {
     double last = 0.0;
     for (int i = 0; i < PASSES; i++) {
-        int32_t n = rf_tempo_slice(tempo, expected, 2.0);
+        int32_t n = rf_tempo_slice(tempo, expected, 2.0 * expected);
         double seconds = pass(tempo, machine, n, expected);
         if (n)
             last = seconds / machine.rounds;
@@ -60,9 +60,9 @@ static void check_disturbed(void)
     const struct machine quiet = {0.05, 0.003}, disturbed = {1.0, 0.003};
     struct tempo tempo = {.plain = 0};
     check_settled(&tempo, quiet, quiet.rounds);
-    int32_t usual = rf_tempo_slice(&tempo, quiet.rounds, 2.0);
+    int32_t usual = rf_tempo_slice(&tempo, quiet.rounds, 2.0 * quiet.rounds);
     pass(&tempo, disturbed, 0, quiet.rounds);
-    int32_t after = rf_tempo_slice(&tempo, quiet.rounds, 2.0);
+    int32_t after = rf_tempo_slice(&tempo, quiet.rounds, 2.0 * quiet.rounds);
     CHECK_MSG(after <= usual + 1, "%d rows after %d", after, usual);
 }
 
@@ -70,13 +70,13 @@ static void check_disturbed(void)
 static void check_bounds(void)
 {
     struct tempo tempo = {.plain = 0};
-    CHECK_INT(rf_tempo_slice(&tempo, 0.0, 2.0), 0);
+    CHECK_INT(rf_tempo_slice(&tempo, 0.0, 0.0), 0);
     for (int i = 0; i < 4; i++) rf_tempo_pass(&tempo, 1, 0, 0.0, 0.05);
-    CHECK_INT(rf_tempo_slice(&tempo, 0.0, 2.0), RF_TEMPO_LEAST);
+    CHECK_INT(rf_tempo_slice(&tempo, 0.0, 0.0), RF_TEMPO_LEAST);
     rf_tempo_pass(&tempo, 0, 256, 0.0, 1e-9);
-    CHECK_INT(rf_tempo_slice(&tempo, 0.05, 2.0), RF_MAX_ROWS);
+    CHECK_INT(rf_tempo_slice(&tempo, 0.05, 0.1), RF_MAX_ROWS);
     rf_tempo_pass(&tempo, 1, 4, 0.05, 10.0);
-    CHECK_INT(rf_tempo_slice(&tempo, 0.05, 2.0), RF_TEMPO_LEAST);
+    CHECK_INT(rf_tempo_slice(&tempo, 0.05, 0.1), RF_TEMPO_LEAST);
 }
 
 int main(void)

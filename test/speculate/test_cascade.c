@@ -1246,6 +1246,10 @@ static void test_costs(void)
     rf_pace_load(&loaded, names, path);
     for (int32_t rows = 1; rows <= RF_PACE_ROWS; rows++)
         CHECK(fabs(rf_pace_cost(&loaded, 0, rows) / rf_pace_cost(pace, 0, rows) - 1) < 1e-2);
+    /* One slow pass to begin with says little of the others. */
+    double single = rf_pace_cost(&loaded, 1, 1), eight = rf_pace_cost(&loaded, 1, 8);
+    rf_pace_pass(&loaded, 1, 8, 3.0 * eight);
+    CHECK(rf_pace_cost(&loaded, 1, 1) < 1.05 * single && rf_pace_cost(&loaded, 1, 8) < 1.3 * eight);
     static const char others[2][RF_PACE_NAME_BYTES] = {"tiny", "target"};
     rf_pace_init(&loaded, chain.levels, 2);
     rf_pace_load(&loaded, others, path);
