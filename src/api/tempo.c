@@ -6,7 +6,7 @@
 #include "infer/backend.h"
 
 enum {
-    PLAIN_FIRST = 3, /* plain passes before the first with slices */
+    PLAIN_FIRST = 3, /* plain passes before slices, once rounds have begun */
     PLAIN_EVERY = 16 /* then one after so many with slices */
 };
 static const double GAIN = 0.3; /* of a measurement of slices */
@@ -23,6 +23,7 @@ void rf_tempo_pass(struct tempo *tempo, int32_t rounds, int32_t slices, double e
 {
     if (slices > 0) {
         tempo->since_plain += rounds > 0;
+        if (rounds == 0) tempo->plain = 0; /* the machine may be another one by then */
         learn_row(tempo, (seconds - rf_tempo_seconds(tempo, expected)) / slices);
         return;
     }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum {
-    RF_TEMPO_RECENT = 5,
+    RF_TEMPO_RECENT = 3,
     RF_TEMPO_LEAST = 4 /* rows of a slice */
 };
 
@@ -14,7 +14,7 @@ enum {
 struct tempo {
     double ratios[RF_TEMPO_RECENT]; /* measured over expected seconds of the last plain passes */
     uint32_t n_ratios;              /* so far */
-    uint32_t plain;                 /* plain passes so far: those of rounds alone */
+    uint32_t plain;                 /* passes of rounds alone since the last without rounds */
     uint32_t since_plain;           /* passes with slices beside rounds since the last of them */
     double row_seconds;             /* that a row of a slice takes; 0: unknown */
 };

@@ -74,6 +74,8 @@ static void check_bounds(void)
     for (int i = 0; i < 4; i++) rf_tempo_pass(&tempo, 1, 0, 0.0, 0.05);
     CHECK_INT(rf_tempo_slice(&tempo, 0.0, 0.0), RF_TEMPO_LEAST);
     rf_tempo_pass(&tempo, 0, 256, 0.0, 1e-9);
+    CHECK_INT(rf_tempo_slice(&tempo, 0.05, 0.1), 0); /* nobody has waited */
+    for (int i = 0; i < 3; i++) rf_tempo_pass(&tempo, 1, 0, 0.05, 0.05);
     CHECK_INT(rf_tempo_slice(&tempo, 0.05, 0.1), RF_MAX_ROWS);
     rf_tempo_pass(&tempo, 1, 4, 0.05, 10.0);
     CHECK_INT(rf_tempo_slice(&tempo, 0.05, 0.1), RF_TEMPO_LEAST);
