@@ -3,22 +3,15 @@
  * lanes, [256/16][head_dim][16]; then V, [256][padded head_dim].
  *
  * A cache that quantises has groups of RF_KV_GROUP positions besides (microkernels/kv.h). Passes
- * write to blocks and quantise groups when their rows are the first to read them so. Blocks that no
- * row to come reads are given up, but for the newest and every CHECKPOINTth: a text that is cut
- * somewhere is read again from the nearest of them, because a row's 16 bits can only be computed
- * from those of the rows before it. */
+ * write to blocks and quantise groups when their rows are the first to read them so. What it keeps
+ * in 16 bits: infer/kv_kept.h. */
 #include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
+#include "infer/kv_kept.h"
 
-enum {
-    CHECKPOINT = 64, /* blocks: a 64th more memory */
-    SPARE = 3,       /* newest blocks that are kept although no row to come reads them */
-    SLAB = 8         /* groups */
-};
-_Static_assert(RF_MAX_ROWS <= (SPARE - 1) * RF_KV_POSITIONS,
-               "a pass reads no block that is given up at its end");
+enum { SLAB = 8 /* groups */ };
 
 static size_t heads(const struct cpu_cache *cache)
 {
@@ -51,18 +44,6 @@ static int groups_new(struct cpu_cache *cache, struct rf_error *error)
     cache->groups = rf_calloc(allocator_of(cache), cpu_chunks((size_t)cache->base.shape.n_ctx) * 2,
                               sizeof *cache->groups, "KV cache", error);
     return cache->groups ? 0 : RF_ERR_MEMORY;
-}
-
-/* Groups that a row reads quantised. */
-static size_t groups_of_row(size_t position)
-{
-    return position / RF_KV_GROUP > 1 ? position / RF_KV_GROUP - 1 : 0;
-}
-
-/* The first position that a row reads in 16 bits. */
-static size_t first_half(size_t position)
-{
-    return groups_of_row(position) * RF_KV_GROUP;
 }
 
 static size_t group_bytes(const struct cpu_cache *cache)
@@ -151,10 +132,8 @@ void rf_cpu_cache_trim(struct rf_cache *base, int32_t n)
 /* Gives up what no row from position n on reads. */
 static void give_up(struct cpu_cache *cache, size_t n)
 {
-    for (size_t c = 0; (c + 1 + SPARE) * RF_KV_POSITIONS <= n; c++) {
-        if ((c + 1) * RF_KV_POSITIONS > cache->n_groups * RF_KV_GROUP) return;
-        if (c % CHECKPOINT != CHECKPOINT - 1) release_at(cache, &cache->blocks[c]);
-    }
+    for (size_t c = 0; (c + 1) * RF_KV_POSITIONS <= n; c++)
+        if (rf_kv_is_given_up(c, n, cache->n_groups)) release_at(cache, &cache->blocks[c]);
 }
 
 void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
@@ -162,17 +141,15 @@ void rf_cpu_cache_settle(struct rf_cache *base, int32_t n)
     give_up((struct cpu_cache *)base, (size_t)n);
 }
 
+static int has_block(const void *cache, size_t c)
+{
+    return ((const struct cpu_cache *)cache)->blocks[c] != NULL;
+}
+
 int32_t rf_cpu_cache_resume(const struct rf_cache *base, int32_t n)
 {
     const struct cpu_cache *cache = (const struct cpu_cache *)base;
-    if (!cache->groups || n == 0) return n;
-    /* The row before is readable as well: it may be asked again. Both need at most two blocks. */
-    size_t last = ((size_t)n - 1) / RF_KV_POSITIONS,
-           first = first_half((size_t)n - 1) / RF_KV_POSITIONS;
-    if (cache->blocks[first] && cache->blocks[last]) return n;
-    for (size_t c = (size_t)n / RF_KV_POSITIONS; c > 0; c--)
-        if (cache->blocks[c - 1]) return (int32_t)(c * RF_KV_POSITIONS);
-    return 0;
+    return cache->groups ? rf_kv_resume(n, has_block, cache) : n;
 }
 
 void rf_cpu_cache_free(struct rf_cache *base)
@@ -322,7 +299,7 @@ int rf_cpu_cache_prepare(struct cpu_cache *cache, size_t first, size_t n, size_t
     int code = own_blocks(cache, first, n, error);
     *n_groups_after = cache->n_groups;
     if (code || !cache->groups) return code;
-    size_t end = groups_of_row(first + n - 1);
+    size_t end = rf_kv_groups_of_row(first + n - 1);
     if (end <= cache->n_groups) return 0;
     *n_groups_after = end;
     return own_groups(cache, end, error);
@@ -442,7 +419,7 @@ struct saved {
 
 static struct saved saved_parts(const struct cpu_cache *cache, size_t n)
 {
-    size_t groups = cache->groups && n ? groups_of_row(n - 1) : 0;
+    size_t groups = cache->groups && n ? rf_kv_groups_of_row(n - 1) : 0;
     return (struct saved){groups, groups * RF_KV_GROUP / RF_KV_POSITIONS};
 }
 
@@ -459,10 +436,7 @@ uint64_t rf_cpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
     uint64_t n_heads = (uint64_t)params->n_layer * (uint64_t)params->n_head_kv, groups = 0;
     uint64_t padded = rf_padded((size_t)params->head_dim), halves = (uint64_t)n_ctx;
     if (rf_kv_is_quantised(kv)) {
-        uint64_t blocks = cpu_chunks((size_t)n_ctx);
-        uint64_t newest = SPARE + 1; /* one that is not full */
-        uint64_t kept = newest + (blocks - (blocks < SPARE ? blocks : SPARE)) / CHECKPOINT;
-        if (kept < blocks) halves = kept * RF_KV_POSITIONS;
+        halves = rf_kv_most_halves((size_t)n_ctx);
         groups = (uint64_t)n_ctx / RF_KV_GROUP *
                  (rf_kv_upper_bytes(padded) + (kv == RF_KV_Q8 ? rf_kv_lower_bytes(padded) : 0));
     }
