@@ -1,21 +1,24 @@
-// Attention over chunks of GPU_CHUNK positions. A chunk gives a partial result for each query: sums
-// of values, the greatest score and the sum of weights. Partial results are merged in one order, so
-// a row's bits depend on the positions that it sees alone.
+// Attention over keys and values in 16 bits. A block of threads takes a span of positions of a KV
+// head for all queries of a tile of rows, and leaves a partial result for each (gpu_cut_of); these
+// are merged in one order. So a row's bits depend on the positions that it sees alone.
 //
-// Products run on tensor cores: 16 queries are operand A, and a warp has 16 positions of the chunk
-// as operand B. Queries and weights are split into two numbers of the cache's type, whose sum has
-// 22 bits (F16) or 16 (BF16).
-#include "gpu/launch.cuh"
+// Products run on tensor cores: positions, then dimensions, are operand A; 8 queries are operand B.
+// Queries and weights are split into two numbers of the cache's type, whose sum has 22 bits (F16)
+// or 16 (BF16). Positions come in steps through a ring in shared memory, of which a warp has 16; it
+// keeps its own softmax, and warps are merged behind the last step.
+#include "gpu/attention.cuh"
 
 enum {
-    POSITIONS = 16, // of a warp
-    WARPS = GPU_CHUNK / POSITIONS,
-    THREADS = WARPS * WARP,
-    QUERIES = GPU_QUERIES, // of a round
-    SLICES = 16            // of the chunks that a row sees
+    POSITIONS = 16, // of a warp in a step
+    QUERIES = 8,    // operand B
+    SLICES = 16,    // of the parts that a row sees
+    MANY_ROWS = 4   // that keep all processors busy with few warps each
 };
 
-// ---- chunks ----
+// Weights are relative to a score that is at most SLACK below the greatest one: it seldom changes.
+static constexpr float SLACK = 8.0f, LOWEST = -1e30f;
+
+// ---- pieces ----
 
 template <bool BF16> struct element;
 
@@ -62,289 +65,479 @@ template <bool BF16> __device__ inline uint32_t split(float a, float b, uint32_t
 {
     uint32_t two = element<BF16>::pack(a, b);
     float2 taken = element<BF16>::unpack(two);
-    *rest = element<BF16>::pack(a - taken.x, b - taken.y);
+    *rest = element<BF16>::pack(__fsub_rn(a, taken.x), __fsub_rn(b, taken.y));
     return two;
 }
 
-__device__ inline size_t result_floats(const struct gpu_heads &heads)
+__device__ inline void load_matrices(uint32_t m[4], uint32_t at)
 {
-    return (size_t)heads.padded + 2;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(at)
+                 : "memory");
 }
 
-__device__ inline float *partial_of(const struct gpu_attention &args, int row, int head, int chunk)
+__device__ inline void load_turned(uint32_t m[4], uint32_t at)
 {
-    size_t at = ((size_t)(row - args.first_row) * args.heads.n_head + head) * args.chunks + chunk;
-    return args.partials + at * result_floats(args.heads);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(at)
+                 : "memory");
 }
 
-// What a block of threads shares. DIM: the head's dimensions, rounded up to a multiple of 64.
-template <int DIM> struct shared_of_chunk {
-    static constexpr int STRIDE = DIM + 32; // of queries: other banks from row to row
-    uint16_t q[2][QUERIES][STRIDE];         // rounded, and the rest
-    float sums[WARPS][QUERIES][DIM + 4];
-    float largest[WARPS][QUERIES], weights[WARPS][QUERIES];
-    int hidden[QUERIES], visible[QUERIES]; // positions of the chunk: [hidden, visible)
-};
-
-// Keys and values of a warp's positions. Lane (g, t) = (l / 4, l % 4) has of the keys g and 8 + g
-// the dimensions 32 i + 8t .. + 7, and of the values 2t, 2t + 1, 2t + 8 and 2t + 9 the dimensions
-// 64 i + 8g .. + 7.
-template <int DIM> struct entries {
-    uint4 k[2][DIM / 32], v[4][DIM / 64];
-};
-
-// Loads the positions [from, to) of those that the warp has from `start` on.
-template <int DIM>
-__device__ inline void load_entries(const struct gpu_attention &args, const struct gpu_row &row,
-                                    int head, int start, int from, int to, struct entries<DIM> &out)
+// An 8 x 8 matrix of which a lane has two elements, transposed.
+__device__ inline uint32_t turned(uint32_t two)
 {
-    const struct gpu_heads &heads = args.heads;
-    int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
-    size_t plane = (size_t)(args.layer * heads.n_head_kv + head) * 2 * GPU_KV_BLOCK;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));
+    return two;
+}
+
+// 16 bytes on their way to shared memory, or zeros.
+__device__ inline void copy_16(uint32_t to, const void *from, bool counts)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(counts ? 16 : 0)
+                 : "memory");
+}
+
+// The shape of a kernel. DIM: the head's dimensions, rounded up to 64, 128 or 256. WARPS of a block
+// share a step's positions, TEAMS have queries of their own, 8 TILES each.
+template <int DIM_, int TILES_, int TEAMS_> struct shape {
+    static constexpr int DIM = DIM_, TILES = TILES_, TEAMS = TEAMS_;
+    static constexpr int WARPS = DIM <= 128 ? 4 : 2, STEP = WARPS * POSITIONS;
+    static constexpr int THREADS = WARPS * TEAMS * WARP, ALL = QUERIES * TILES * TEAMS;
+    static constexpr int PIECES = DIM / 8; // 16 bytes of a row
+    static constexpr int RING = DIM == 64 ? 6 : TEAMS == 1 ? 5 : 4;
+    static constexpr int HALF = STEP * DIM * 2; // bytes of a step's keys, or of its values
+    static constexpr int COPIES = WARPS * ALL * DIM * 4 <= RING * HALF ? WARPS : 2; // of sums
+    static_assert(COPIES * ALL * DIM * 4 <= RING * HALF, "sums take the place of the ring");
+    static constexpr bool ALONE = TEAMS == 1; // each warp loads its own positions
+};
+
+template <typename S> struct shared_of_span {
+    alignas(128) char ring[S::RING * S::HALF]; // later the sums [COPIES][ALL][DIM]
+    uint16_t q[2][S::ALL][S::DIM];             // rounded, and the rest
+    float largest[S::WARPS][S::ALL], weights[S::WARPS][S::ALL];
+    int hidden[S::ALL], visible[S::ALL]; // positions that a query sees: [hidden, visible)
+};
+
+// Where piece c of row r lies: pieces of 8 rows in different banks.
+template <typename S> __device__ inline uint32_t place_of(int r, int c)
+{
+    return (uint32_t)((r * S::PIECES + (c ^ (r & 7))) * 16);
+}
+
+// ---- keys and values on their way ----
+
+// A block's part of the cache.
+struct entries {
+    uint16_t *const *blocks;
+    size_t plane; // of the keys
+    int padded, end;
+    const int32_t *maps; // slots of the positions from `first` on, or NULL
+    int first;
+};
+
+__device__ inline struct entries entries_of(const struct gpu_attention &args,
+                                            const struct gpu_row &row, int head, int end)
+{
+    bool is_mapped = row.map != GPU_NO_MAP;
+    return {args.pass.blocks + row.table,
+            (size_t)(args.layer * args.heads.n_head_kv + head) * 2 * GPU_KV_BLOCK,
+            args.heads.padded,
+            end,
+            is_mapped ? args.pass.maps + row.map : NULL,
+            row.first};
+}
+
+// Asks for a step's keys or values.
+template <typename S>
+__device__ inline void ask(const struct entries &from, uint32_t to, int start, bool is_value)
+{
+    size_t plane = from.plane + (is_value ? GPU_KV_BLOCK : 0);
     auto entry = [&](int slot) {
-        if (row.map != GPU_NO_MAP && slot >= row.first)
-            slot = args.pass.maps[row.map + slot - row.first];
-        return args.pass.blocks[row.table + slot / GPU_KV_BLOCK] +
-               (plane + slot % GPU_KV_BLOCK) * heads.padded;
+        return from.blocks[slot / GPU_KV_BLOCK] + (plane + slot % GPU_KV_BLOCK) * from.padded;
     };
+    constexpr int THREADS = S::ALONE ? (int)WARP : S::THREADS, ROWS = THREADS / S::PIECES,
+                  EACH = (S::ALONE ? (int)POSITIONS : S::STEP) / ROWS;
+    int thread = threadIdx.x % THREADS, c = thread % S::PIECES, r = thread / S::PIECES;
+    if (S::ALONE) r += threadIdx.x / WARP * POSITIONS;
+    const uint16_t *at = entry(start) + r * from.padded + c * 8; // a step lies in one block
+    bool is_mapped = from.maps && start + S::STEP > from.first, counts = c * 8 < from.padded;
+    if (!is_mapped && start + S::STEP <= from.end) {
 #pragma unroll
-    for (int p = 0; p < 2; p++) {
-        int position = start + 8 * p + g;
-        if (position < from || position >= to) continue;
-        const uint16_t *k = entry(position);
-#pragma unroll
-        for (int i = 0; i < DIM / 32; i++)
-            if (32 * i + 8 * t < heads.padded) out.k[p][i] = *(const uint4 *)(k + 32 * i + 8 * t);
+        for (int i = 0; i < EACH; i++, at += ROWS * from.padded)
+            copy_16(to + place_of<S>(r + i * ROWS, c), at, counts);
+        return;
     }
-#pragma unroll
-    for (int p = 0; p < 4; p++) {
-        int position = start + p / 2 * 8 + 2 * t + p % 2;
-        if (position < from || position >= to) continue;
-        const uint16_t *v = entry(position) + (size_t)GPU_KV_BLOCK * heads.padded;
-#pragma unroll
-        for (int i = 0; i < DIM / 64; i++)
-            if (64 * i + 8 * g < heads.padded) out.v[p][i] = *(const uint4 *)(v + 64 * i + 8 * g);
+#pragma unroll 1
+    for (int i = 0; i < EACH; i++) {
+        int position = start + r + i * ROWS;
+        bool is_there = counts && position < from.end;
+        const uint16_t *mapped = at + i * ROWS * from.padded;
+        if (is_there && is_mapped && position >= from.first)
+            mapped = entry(from.maps[position - from.first]) + c * 8;
+        copy_16(to + place_of<S>(r + i * ROWS, c), mapped, is_there);
     }
 }
 
-// Scores of 16 queries and the warp's positions: those of 2t, 2t + 1 for the queries g and g + 8,
-// then of 8 + 2t ..
-template <bool BF16, int DIM>
-__device__ inline void score(const struct shared_of_chunk<DIM> &shared,
-                             const struct entries<DIM> &kv, float s[2][4])
+// ---- a step ----
+
+// What a warp has for each of its queries 2t and 2t + 1 of a tile.
+template <typename S> struct state {
+    float sums[S::DIM / 16][S::TILES][4];          // dimensions g and g + 8, queries 2t and 2t + 1
+    float base[S::TILES][2], weights[S::TILES][2]; // weights are powers of 2, relative to 2^base
+};
+
+// Scores of the warp's positions g and g + 8 and the queries 2t and 2t + 1.
+template <bool BF16, typename S>
+__device__ inline void score(uint32_t keys, uint32_t q, int warp, int team, float s[S::TILES][4])
+{
+    int lane = threadIdx.x % WARP, row = warp * POSITIONS + lane % 16;
+    float rest[S::TILES][4] = {};
+#pragma unroll
+    for (int i = 0; i < S::DIM / 16; i++) {
+        uint32_t k[4], x[4];
+        load_matrices(k, keys + place_of<S>(row, 2 * i + lane / 16));
+#pragma unroll
+        for (int n = 0; n < S::TILES; n++) {
+            int query = (team * S::TILES + n) * QUERIES + lane % 8;
+            load_matrices(x, q + lane / 16 * (S::ALL * S::DIM * 2) +
+                                 place_of<S>(query, 2 * i + lane / 8 % 2));
+            element<BF16>::multiply(s[n], k, x[0], x[1]);
+            element<BF16>::multiply(rest[n], k, x[2], x[3]);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < S::TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) s[n][i] = __fadd_rn(s[n][i], rest[n][i]);
+}
+
+__device__ inline float power_of_2(float x)
+{
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+// Caps scores, and hides those of positions from `first` on that a query does not see.
+template <typename S>
+__device__ inline void limit(const struct gpu_attention &args, const shared_of_span<S> &shared,
+                             int first, int team, float s[S::TILES][4])
 {
     int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+    float cap = __fmul_rn(args.cap, LOG2_E);
 #pragma unroll
-    for (int i = 0; i < DIM / 32; i++)
+    for (int n = 0; n < S::TILES; n++)
 #pragma unroll
-        for (int rest = 0; rest < 2; rest++) {
-            uint4 low = *(const uint4 *)&shared.q[rest][g][32 * i + 8 * t],
-                  high = *(const uint4 *)&shared.q[rest][g + 8][32 * i + 8 * t];
-            const uint32_t first[4] = {low.x, high.x, low.y, high.y},
-                           later[4] = {low.z, high.z, low.w, high.w};
+        for (int i = 0; i < 4; i++) {
+            int query = (team * S::TILES + n) * QUERIES + 2 * t + i % 2, at = first + g + i / 2 * 8;
+            if (cap > 0.0f) s[n][i] = __fmul_rn(tanhf(__fdiv_rn(s[n][i], cap)), cap);
+            if (at < shared.hidden[query] || at >= shared.visible[query]) s[n][i] = -INFINITY;
+        }
+}
+
+// Raises what the weights of a query are relative to, to its greatest score so far.
+template <typename S>
+__device__ inline void raise_bases(const float s[S::TILES][4], struct state<S> &state)
+{
 #pragma unroll
-            for (int p = 0; p < 2; p++) {
-                element<BF16>::multiply(s[p], first, kv.k[p][i].x, kv.k[p][i].y);
-                element<BF16>::multiply(s[p], later, kv.k[p][i].z, kv.k[p][i].w);
+    for (int n = 0; n < S::TILES; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float &base = state.base[n][j], largest = column_max(fmaxf(s[n][j], s[n][j + 2]));
+            if (!(largest > base + SLACK)) continue; // the same for all lanes of the query
+            float factor = base == LOWEST ? 0.0f : power_of_2(__fsub_rn(base, largest));
+            base = largest;
+            state.weights[n][j] = __fmul_rn(state.weights[n][j], factor);
+#pragma unroll
+            for (int i = 0; i < S::DIM / 16; i++) {
+                state.sums[i][n][j] = __fmul_rn(state.sums[i][n][j], factor);
+                state.sums[i][n][j + 2] = __fmul_rn(state.sums[i][n][j + 2], factor);
             }
         }
 }
 
-__device__ inline float quad_max(float x)
+// Turns scores into weights, in operand B's order: rounded, and the rest.
+template <bool BF16, typename S>
+__device__ inline void weigh(float s[S::TILES][4], struct state<S> &state,
+                             uint32_t weights[S::TILES][2][2])
 {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-__device__ inline float quad_sum(float x)
-{
-    x += __shfl_xor_sync(~0u, x, 1);
-    return x + __shfl_xor_sync(~0u, x, 2);
-}
-
-// Turns scores into weights, in operand A's order: rounded, and the rest.
-template <bool BF16, int DIM>
-__device__ inline void weigh(const struct gpu_attention &args, struct shared_of_chunk<DIM> &shared,
-                             float s[2][4], int first_position, uint32_t weights[2][4])
-{
-    int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
-    float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+    bool rises = false;
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int visible = shared.visible[g + 8 * r] - first_position,
-            hidden = shared.hidden[g + 8 * r] - first_position;
+    for (int n = 0; n < S::TILES; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float &x = s[i / 2][2 * r + i % 2];
-            int at = i / 2 * 8 + 2 * t + i % 2;
-            x *= args.scale;
-            if (args.cap > 0.0f) x = args.cap * tanhf(x / args.cap);
-            if (at < hidden || at >= visible) x = -INFINITY;
-            largest[r] = fmaxf(largest[r], x);
-        }
-        largest[r] = quad_max(largest[r]);
-        if (t == 0) shared.largest[warp][g + 8 * r] = largest[r];
-    }
-    __syncthreads();
+        for (int i = 0; i < 4; i++) rises |= s[n][i] > state.base[n][i % 2] + SLACK;
+    if (__any_sync(~0u, rises)) raise_bases<S>(s, state);
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float most = -INFINITY;
+    for (int n = 0; n < S::TILES; n++) {
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) most = fmaxf(most, shared.largest[w][g + 8 * r]);
+        for (int i = 0; i < 4; i++) s[n][i] = power_of_2(__fsub_rn(s[n][i], state.base[n][i % 2]));
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float &x = s[i / 2][2 * r + i % 2];
-            x = x == -INFINITY ? 0.0f : expf(x - most);
-            sum[r] += x;
-        }
-        sum[r] = quad_sum(sum[r]);
-        if (t == 0) shared.weights[warp][g + 8 * r] = sum[r];
+        for (int j = 0; j < 2; j++)
+            state.weights[n][j] = __fadd_rn(state.weights[n][j], __fadd_rn(s[n][j], s[n][j + 2]));
 #pragma unroll
-        for (int p = 0; p < 2; p++)
-            weights[0][2 * p + r] =
-                split<BF16>(s[p][2 * r], s[p][2 * r + 1], &weights[1][2 * p + r]);
-    }
-}
-
-// Sums of values: of query g and g + 8 the dimensions 64 i + 16 t .. + 15.
-template <bool BF16, int DIM>
-__device__ inline void add_values(struct shared_of_chunk<DIM> &shared,
-                                  const struct entries<DIM> &kv, const uint32_t weights[2][4])
-{
-    int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
-#pragma unroll
-    for (int i = 0; i < DIM / 64; i++) {
-        float sums[8][4] = {};
-        const uint32_t *v[4];
-        for (int p = 0; p < 4; p++) v[p] = (const uint32_t *)&kv.v[p][i];
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            uint32_t b0 = __byte_perm(v[0][j / 2], v[1][j / 2], j % 2 ? 0x7632 : 0x5410),
-                     b1 = __byte_perm(v[2][j / 2], v[3][j / 2], j % 2 ? 0x7632 : 0x5410);
-            element<BF16>::multiply(sums[j], weights[0], b0, b1);
-            element<BF16>::multiply(sums[j], weights[1], b0, b1);
-        }
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            float *to = &shared.sums[warp][g + c / 2 * 8][64 * i + 16 * t + c % 2 * 8];
-            *(float4 *)to = make_float4(sums[0][c], sums[1][c], sums[2][c], sums[3][c]);
-            *(float4 *)(to + 4) = make_float4(sums[4][c], sums[5][c], sums[6][c], sums[7][c]);
+        for (int half = 0; half < 2; half++) {
+            uint32_t rest, two = split<BF16>(s[n][2 * half], s[n][2 * half + 1], &rest);
+            weights[n][0][half] = turned(two);
+            weights[n][1][half] = turned(rest);
         }
     }
 }
 
-// The queries [first, first + QUERIES) of a tile, and how many of the chunk's positions each sees.
-template <bool BF16, int DIM>
+template <bool BF16, typename S>
+__device__ inline void add_values(uint32_t values, int warp, const uint32_t weights[S::TILES][2][2],
+                                  struct state<S> &state)
+{
+    int lane = threadIdx.x % WARP, row = warp * POSITIONS + lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (int i = 0; i < S::DIM / 16; i++) {
+        uint32_t v[4];
+        load_turned(v, values + place_of<S>(row, 2 * i + lane / 8 % 2));
+#pragma unroll
+        for (int n = 0; n < S::TILES; n++) {
+            element<BF16>::multiply(state.sums[i][n], v, weights[n][0][0], weights[n][0][1]);
+            element<BF16>::multiply(state.sums[i][n], v, weights[n][1][0], weights[n][1][1]);
+        }
+    }
+}
+
+// ---- a span ----
+
+// The queries [first, first + ALL) of a tile, and what each sees. A warp takes a query.
+template <bool BF16, typename S>
 __device__ inline void load_queries(const struct gpu_attention &args, const struct gpu_tile &tile,
-                                    int head, int start, int first,
-                                    struct shared_of_chunk<DIM> &shared)
+                                    int head, int first, shared_of_span<S> &shared)
 {
-    const struct gpu_heads &heads = args.heads;
-    int group = heads.n_head / heads.n_head_kv, n = tile.n * group;
-    for (int i = threadIdx.x; i < QUERIES * DIM / 2; i += THREADS) {
-        int query = first + i / (DIM / 2), j = i % (DIM / 2) * 2;
-        float x[2] = {0.0f, 0.0f};
-        if (query < n)
-            for (int e = 0; e < 2; e++)
-                if (j + e < heads.dim)
-                    x[e] = args.q[((size_t)(tile.first + query / group) * heads.n_head +
-                                   head * group + query % group) *
-                                      heads.dim +
-                                  j + e];
-        uint32_t rest, two = split<BF16>(x[0], x[1], &rest);
-        *(uint32_t *)&shared.q[0][query - first][j] = two;
-        *(uint32_t *)&shared.q[1][query - first][j] = rest;
-    }
-    if (threadIdx.x < QUERIES) {
-        int query = first + (int)threadIdx.x, visible = 0;
-        if (query < n) visible = args.pass.rows[tile.first + query / group].position + 1 - start;
-        int hidden = args.window > 0 ? visible - args.window : 0;
-        shared.visible[threadIdx.x] = max(0, min(visible, (int)GPU_CHUNK));
-        shared.hidden[threadIdx.x] = hidden;
+    int n = tile.n * (args.heads.n_head / args.heads.n_head_kv), dim = args.heads.dim;
+    int lane = threadIdx.x % WARP;
+    float scale = __fmul_rn(args.scale, LOG2_E);
+#pragma unroll
+    for (int e = 0; e < S::ALL * WARP / S::THREADS; e++) {
+        int at = threadIdx.x / WARP + e * (S::THREADS / WARP);
+        bool counts = first + at < n;
+        struct query query = query_at(args, tile, head, counts ? first + at : 0);
+#pragma unroll
+        for (int i = 0; i < S::DIM / 64; i++) {
+            int j = i * 64 + lane * 2;
+            float x = counts && j < dim ? __fmul_rn(query.x[j], scale) : 0.0f,
+                  y = counts && j + 1 < dim ? __fmul_rn(query.x[j + 1], scale) : 0.0f;
+            uint32_t rest, two = split<BF16>(x, y, &rest);
+            uint32_t place = place_of<S>(at, j / 8) + j % 8 * 2;
+            *(uint32_t *)((char *)shared.q[0] + place) = two;
+            *(uint32_t *)((char *)shared.q[1] + place) = rest;
+        }
+        if (lane > 0) continue;
+        int position = counts ? args.pass.rows[query.row].position : -1;
+        shared.visible[at] = position + 1;
+        shared.hidden[at] = first_seen(args, position);
     }
 }
 
-// Adds up the warps' sums in order, and writes the partial results.
-template <int DIM>
-__device__ inline void put_results(const struct gpu_attention &args, const struct gpu_tile &tile,
-                                   int head, int first, const struct shared_of_chunk<DIM> &shared)
+// Where dimension d of a query's sums lies: the queries of a tile in different banks.
+template <typename S> __device__ inline int sum_place(int query, int d)
 {
-    int group = args.heads.n_head / args.heads.n_head_kv, padded = args.heads.padded;
-    int queries = min((int)QUERIES, tile.n * group - first);
-    for (int i = threadIdx.x; i < queries * DIM; i += THREADS) {
-        int q = i / DIM, j = i % DIM;
-        if (j >= padded || shared.visible[q] <= max(0, shared.hidden[q])) continue;
-        float *result = partial_of(args, tile.first + (first + q) / group,
-                                   head * group + (first + q) % group, blockIdx.x);
-        float sum = 0.0f;
+    return query * S::DIM + (d ^ query / 2 % 4 * 8);
+}
+
+// Adds up the warps' sums, (0 + 2) + (1 + 3), and writes the partial results.
+template <typename S>
+__device__ inline void put_results(const struct gpu_attention &args, const struct gpu_tile &tile,
+                                   int head, int first, int start, int span, int part,
+                                   struct state<S> &state, shared_of_span<S> &shared)
+{
+
+    int warp = threadIdx.x / WARP % S::WARPS, team = threadIdx.x / WARP / S::WARPS;
+    int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4, padded = args.heads.padded;
+    float *sums = (float *)shared.ring;
+    constexpr int COPY = S::ALL * S::DIM;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) sum += shared.sums[w][q][j];
-        result[j] = sum;
-        if (j > 0) continue;
-        float largest = -INFINITY, weights = 0.0f;
-        for (int w = 0; w < WARPS; w++) {
-            largest = fmaxf(largest, shared.largest[w][q]);
-            weights += shared.weights[w][q];
+    for (int n = 0; n < S::TILES; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            int query = (team * S::TILES + n) * QUERIES + 2 * t + j;
+            float weights = column_sum(state.weights[n][j]);
+            if (g > 0) continue;
+            shared.largest[warp][query] = state.base[n][j];
+            shared.weights[warp][query] = weights;
         }
-        result[padded] = largest;
+    __syncthreads();
+    float factor[S::TILES][2];
+#pragma unroll
+    for (int n = 0; n < S::TILES; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float most = LOWEST;
+            for (int w = 0; w < S::WARPS; w++)
+                most = fmaxf(most, shared.largest[w][(team * S::TILES + n) * QUERIES + 2 * t + j]);
+            factor[n][j] = power_of_2(__fsub_rn(state.base[n][j], most));
+        }
+#pragma unroll
+    for (int w = 0; w < S::WARPS; w += S::COPIES) {
+        if (w <= warp && warp < w + S::COPIES)
+#pragma unroll
+            for (int i = 0; i < S::DIM / 16; i++) {
+                float old[S::TILES][4];
+                auto at = [&](int n, int j) {
+                    int query = (team * S::TILES + n) * QUERIES + 2 * t + j % 2;
+                    return sums + warp % S::COPIES * COPY +
+                           sum_place<S>(query, 16 * i + g + j / 2 * 8);
+                };
+#pragma unroll
+                for (int e = 0; w > 0 && e < S::TILES * 4; e++)
+                    old[e / 4][e % 4] = *at(e / 4, e % 4);
+#pragma unroll
+                for (int e = 0; e < S::TILES * 4; e++) {
+                    int n = e / 4, j = e % 4;
+                    float x = __fmul_rn(state.sums[i][n][j], factor[n][j % 2]);
+                    *at(n, j) = w > 0 ? __fadd_rn(old[n][j], x) : x;
+                }
+            }
+        __syncthreads();
+    }
+    int n = min((int)S::ALL, tile.n * (args.heads.n_head / args.heads.n_head_kv) - first);
+    for (int at = threadIdx.x / WARP; at < n; at += S::THREADS / WARP) {
+        int lane = threadIdx.x % WARP;
+        if (shared.visible[at] <= start || shared.hidden[at] >= start + span) continue;
+        struct query query = query_at(args, tile, head, first + at);
+        float *result = partial_of(args, query.row, query.head, part);
+#pragma unroll
+        for (int i = 0; i < S::DIM / WARP; i++) {
+            int j = i * WARP + lane;
+            const float *of = sums + sum_place<S>(at, j);
+            float sum = S::COPIES == 4 ? __fadd_rn(__fadd_rn(of[0], of[2 * COPY]),
+                                                   __fadd_rn(of[COPY], of[3 * COPY]))
+                                       : __fadd_rn(of[0], of[COPY]);
+            if (j < padded) result[j] = sum;
+        }
+        if (lane > 0) continue;
+        float most = LOWEST, weights = 0.0f;
+        for (int w = 0; w < S::WARPS; w++) most = fmaxf(most, shared.largest[w][at]);
+        for (int w = 0; w < S::WARPS; w++)
+            weights = __fmaf_rn(shared.weights[w][at],
+                                power_of_2(__fsub_rn(shared.largest[w][at], most)), weights);
+        result[padded] = most;
         result[padded + 1] = weights;
     }
 }
 
-// A block of threads for each chunk, KV head and tile of rows. The cache's entries from before the
+// The queries [first, first + ALL) of a tile. The first pieces of the ring are asked for.
+template <bool BF16, typename S>
+__device__ inline void attend(const struct gpu_attention &args, const struct gpu_tile &tile,
+                              const struct entries &from, const struct tile_range &range, int first,
+                              int start, int steps, shared_of_span<S> &shared,
+                              struct state<S> &state)
+{
+    int warp = threadIdx.x / WARP % S::WARPS, team = threadIdx.x / WARP / S::WARPS;
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared.ring),
+             q = (uint32_t)__cvta_generic_to_shared(shared.q);
+    bool works =
+        first + team * S::TILES * QUERIES < tile.n * (args.heads.n_head / args.heads.n_head_kv);
+    int asked = S::RING - 1, at = 0;
+    // The next half of a step is there for all, and the piece of the one before may be filled.
+    auto next = [&]() {
+        asm volatile("cp.async.wait_group %0;" ::"n"(S::RING - 2) : "memory");
+        if (S::ALONE)
+            __syncwarp();
+        else
+            __syncthreads();
+        if (asked < 2 * steps)
+            ask<S>(from, ring + (uint32_t)(asked % S::RING * S::HALF), start + asked / 2 * S::STEP,
+                   asked % 2);
+        asm volatile("cp.async.commit_group;");
+        asked++;
+        return ring + (uint32_t)(at++ % S::RING * S::HALF);
+    };
+    for (int step = 0; step < steps; step++) {
+        float s[S::TILES][4] = {};
+        uint32_t weights[S::TILES][2][2], keys = next();
+        if (works) {
+            int at = start + step * S::STEP;
+            score<BF16, S>(keys, q, warp, team, s);
+            if (at < range.all_begin || at + S::STEP > range.all_end || args.cap > 0.0f)
+                limit<S>(args, shared, at + warp * POSITIONS, team, s);
+            weigh<BF16, S>(s, state, weights);
+        }
+        uint32_t values = next();
+        if (works) add_values<BF16, S>(values, warp, weights, state);
+    }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+}
+
+// A block of threads for each span, KV head and tile of rows. The cache's entries from before the
 // pass do not depend on the kernels before.
-template <bool BF16, int DIM>
-static __global__ void __launch_bounds__(THREADS, DIM <= 128 ? 2 : 1)
+template <bool BF16, typename S>
+static __global__ void __launch_bounds__(S::THREADS)
     attention(const __grid_constant__ struct gpu_attention args)
 {
     extern __shared__ uint4 memory[];
-    struct shared_of_chunk<DIM> &shared = *(struct shared_of_chunk<DIM> *)memory;
+    shared_of_span<S> &shared = *(shared_of_span<S> *)memory;
     const struct gpu_tile tile = args.pass.tiles[args.first_tile + blockIdx.z];
     const struct gpu_row row = args.pass.rows[tile.first];
-    int head = blockIdx.y, start = blockIdx.x * GPU_CHUNK, end = 0, begin = 0;
-    for (int i = 0; i < tile.n; i++) end = max(end, args.pass.rows[tile.first + i].position + 1);
-    if (args.window > 0) begin = end - tile.n + 1 - args.window; // rows of a tile are neighbours
-    int of_warp = start + (int)(threadIdx.x / WARP) * POSITIONS;
-    struct entries<DIM> kv = {
-    };
-    bool counts = start < end && start + GPU_CHUNK > begin;
-    if (counts) load_entries(args, row, head, of_warp, 0, min(end, row.first), kv);
-    wait_for_previous();
-    if (!counts) return;
-    load_entries(args, row, head, of_warp, row.first, end, kv);
-
+    const struct tile_range range = range_of(args, tile);
+    int head = blockIdx.y, span = args.heads.quantised ? (int)GPU_CHUNK : range.cut.span;
+    int begin = range.cut.groups * GPU_CHUNK + blockIdx.x * span,
+        end = min(begin + span, range.end);
+    int start = max(begin, range.begin / S::STEP * S::STEP), steps = 0;
+    if (start < end) steps = (end - start + S::STEP - 1) / S::STEP;
+    const struct entries from = entries_of(args, row, head, end);
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared.ring);
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
-    for (int first = 0; first < n; first += QUERIES) {
-        float s[2][4] = {};
-        uint32_t weights[2][4];
-        load_queries<BF16, DIM>(args, tile, head, start, first, shared);
+    bool waits = true;
+    for (int first = 0; first < n; first += S::ALL) {
+        for (int i = 0; i < S::RING - 1; i++) {
+            int at = start + i / 2 * S::STEP;
+            if (i >= 2 * steps) break;
+            if (waits && at + S::STEP > row.first) {
+                wait_for_previous();
+                waits = false;
+            }
+            ask<S>(from, ring + (uint32_t)(i * S::HALF), at, i % 2);
+            asm volatile("cp.async.commit_group;");
+        }
+        if (waits) wait_for_previous();
+        waits = false;
+        if (!steps) return;
+        for (int i = 2 * steps; i < S::RING - 1; i++) asm volatile("cp.async.commit_group;");
+        struct state<S> state = {
+        };
+        for (int i = 0; i < S::TILES; i++) state.base[i][0] = state.base[i][1] = LOWEST;
+        load_queries<BF16, S>(args, tile, head, first, shared);
         __syncthreads();
-        score<BF16, DIM>(shared, kv, s);
-        weigh<BF16, DIM>(args, shared, s, of_warp - start, weights);
-        add_values<BF16, DIM>(shared, kv, weights);
-        __syncthreads();
-        put_results<DIM>(args, tile, head, first, shared);
+        attend<BF16, S>(args, tile, from, range, first, start, steps, shared, state);
+        put_results<S>(args, tile, head, first, begin, span, range.cut.spans + blockIdx.x, state,
+                       shared);
         __syncthreads();
     }
 }
 
-template <bool BF16, int DIM>
-static cudaError_t launch_chunks(const struct gpu_launch *launch, const struct gpu_attention *args)
+template <bool BF16, typename S>
+static cudaError_t launch_spans(const struct gpu_launch *launch, const struct gpu_attention *args)
 {
-    dim3 grid((unsigned)args->chunks, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
-    size_t bytes = sizeof(struct shared_of_chunk<DIM>);
+    unsigned parts = args->heads.quantised ? 2 : (unsigned)args->parts;
+    dim3 grid(parts, (unsigned)args->heads.n_head_kv, (unsigned)args->n_tiles);
+    size_t bytes = sizeof(shared_of_span<S>);
     cudaError_t error = cudaFuncSetAttribute(
-        attention<BF16, DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        attention<BF16, S>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error != cudaSuccess) return error;
-    return launch_kernel(launch, attention<BF16, DIM>, grid, THREADS, bytes, *args);
+    return launch_kernel(launch, attention<BF16, S>, grid, S::THREADS, bytes, *args);
+}
+
+template <bool BF16, int DIM>
+static cudaError_t choose_queries(const struct gpu_launch *launch, const struct gpu_attention *args)
+{
+    if (args->queries <= QUERIES) return launch_spans<BF16, shape<DIM, 1, 1>>(launch, args);
+    if (args->queries <= 2 * QUERIES) return launch_spans<BF16, shape<DIM, 2, 1>>(launch, args);
+    return launch_spans<BF16, shape<DIM, 2, DIM <= 128 ? 4 : 2>>(launch, args);
 }
 
 template <bool BF16>
 static cudaError_t choose_dim(const struct gpu_launch *launch, const struct gpu_attention *args)
 {
-    if (args->heads.padded <= 64) return launch_chunks<BF16, 64>(launch, args);
-    if (args->heads.padded <= 128) return launch_chunks<BF16, 128>(launch, args);
-    if (args->heads.padded <= 256) return launch_chunks<BF16, 256>(launch, args);
+    if (args->heads.padded <= 64) return choose_queries<BF16, 64>(launch, args);
+    if (args->heads.padded <= 128) return choose_queries<BF16, 128>(launch, args);
+    if (args->heads.padded <= 256) return choose_queries<BF16, 256>(launch, args);
     return cudaErrorInvalidValue;
 }
 
@@ -356,52 +549,77 @@ extern "C" cudaError_t gpu_attention(const struct gpu_launch *launch,
 
 // ---- merging ----
 
-// A block of threads for 32 values of a row, which may belong to several heads. The row's chunks
-// are SLICES sums, each of every SLICES-th chunk in order, which are added in order.
+// The part of a row's that has a position.
+static __device__ inline int part_of(const struct gpu_cut &cut, bool quantised, int position)
+{
+    int groups = cut.groups * GPU_CHUNK;
+    if (position < groups) return position / cut.span;
+    return cut.spans + (position - groups) / (quantised ? (int)GPU_CHUNK : cut.span);
+}
+
+// What slices of a row's parts, every SLICES-th, have together: relative to their greatest score.
+struct slice {
+    float largest, sum, weights;
+};
+
+// The value d of the parts first, first + SLICES .. of a head.
+static __device__ inline struct slice merge_slice(const float *partial, int padded, int d,
+                                                  int first, int parts)
+{
+    constexpr int MOST = (GPU_MOST_SPANS + 2 + SLICES - 1) / SLICES;
+    size_t step = padded + 2;
+    float largest[MOST], sums[MOST], weights[MOST];
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+        const float *of = partial + (first + i * SLICES) * step;
+        bool counts = first + i * SLICES < parts;
+        largest[i] = counts ? of[padded] : LOWEST;
+        weights[i] = counts ? of[padded + 1] : 0.0f;
+        sums[i] = counts ? of[d] : 0.0f;
+    }
+    struct slice slice = {LOWEST, 0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < MOST; i++) slice.largest = fmaxf(slice.largest, largest[i]);
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+        float scale = power_of_2(largest[i] - slice.largest);
+        slice.sum = fmaf(sums[i], scale, slice.sum);
+        slice.weights = fmaf(weights[i], scale, slice.weights);
+    }
+    return slice;
+}
+
+// A block of threads for 32 values of a row, which may belong to several heads. Slices are added in
+// order.
 static __global__ void merge(const __grid_constant__ struct gpu_attention args, struct gpu_rows out)
 {
-    __shared__ float of_slice[3][SLICES][WARP]; // greatest score, values, weights
+    __shared__ struct slice slices[SLICES][WARP];
     int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int first = blockIdx.x * WARP, j = first + lane, row = args.first_row + blockIdx.y;
     const struct gpu_heads &heads = args.heads;
-    int position = args.pass.rows[row].position, chunks = position / GPU_CHUNK + 1;
-    int begin = args.window > 0 ? max(0, position + 1 - args.window) / GPU_CHUNK : 0;
-    size_t step = result_floats(heads);
+    int position = args.pass.rows[row].position;
+    const struct gpu_cut cut = gpu_cut_of(&heads, position);
+    int begin = part_of(cut, heads.quantised, first_seen(args, position));
     bool counts = j < out.width;
-    const float *partial = partial_of(args, row, counts ? j / heads.dim : 0, 0);
-    int d = counts ? j % heads.dim : 0;
+    int head = counts ? j / heads.dim : 0, d = counts ? j % heads.dim : 0;
+    const float *partial = partial_of(args, row, head, begin);
     wait_for_previous();
-    float largest = -INFINITY;
-#pragma unroll 4
-    for (int c = begin + warp; c < chunks; c += warps)
-        largest = fmaxf(largest, partial[(size_t)c * step + heads.padded]);
-    of_slice[0][warp][lane] = largest;
-    __syncthreads();
-    for (int w = 0; w < warps; w++) largest = fmaxf(largest, of_slice[0][w][lane]);
-    float sink = args.sinks ? args.sinks[counts ? j / heads.dim : 0] : -INFINITY;
-    largest = fmaxf(largest, sink);
-    chunks -= begin;
-    partial += begin * step;
-    for (int s = warp; s < SLICES && s < chunks; s += warps) {
-        float sum = 0.0f, weights = 0.0f;
-#pragma unroll 4
-        for (int c = s; c < chunks; c += SLICES) {
-            const float *of = partial + (size_t)c * step;
-            float scale = expf(of[heads.padded] - largest);
-            sum = fmaf(of[d], scale, sum);
-            weights = fmaf(of[heads.padded + 1], scale, weights);
-        }
-        of_slice[1][s][lane] = sum;
-        of_slice[2][s][lane] = weights;
-    }
+    for (int s = warp; s < SLICES; s += warps)
+        slices[s][lane] = merge_slice(partial, heads.padded, d, s, cut.parts - begin);
     __syncthreads();
     if (warp > 0) return;
-    float sum = 0.0f, weights = 0.0f;
-    for (int s = 0; s < SLICES && s < chunks; s++) {
-        sum += of_slice[1][s][lane];
-        weights += of_slice[2][s][lane];
+    float sink = args.sinks ? args.sinks[head] * LOG2_E : LOWEST;
+    float largest = sink, sum = 0.0f;
+#pragma unroll
+    for (int s = 0; s < SLICES; s++) largest = fmaxf(largest, slices[s][lane].largest);
+    float weights = args.sinks ? power_of_2(sink - largest) : 0.0f;
+#pragma unroll
+    for (int s = 0; s < SLICES; s++) {
+        const struct slice &slice = slices[s][lane];
+        float scale = power_of_2(slice.largest - largest);
+        sum = fmaf(slice.sum, scale, sum);
+        weights = fmaf(slice.weights, scale, weights);
     }
-    weights += expf(sink - largest);
     put_values(out, row, first, counts ? __fdiv_rn(sum, weights) : 0.0f);
 }
 
@@ -409,6 +627,6 @@ extern "C" cudaError_t gpu_merge(const struct gpu_launch *launch, const struct g
                                  const struct gpu_rows *out, int32_t n)
 {
     dim3 grid((unsigned)(out->pairs * GPU_PAIR / WARP), (unsigned)n);
-    int warps = args->chunks < SLICES ? 4 : SLICES;
+    int warps = args->parts < SLICES || n >= MANY_ROWS ? 4 : SLICES; /* no bits depend on it */
     return launch_kernel(launch, merge, grid, (unsigned)(warps * WARP), 0, *args, *out);
 }

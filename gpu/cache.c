@@ -1,10 +1,18 @@
 /* KV caches in the device's memory. The order in host memory is that of infer/backend.h, with the
- * keys of 16 positions side by side. */
+ * keys of 16 positions side by side. Groups of a cache that quantises have the same order in both.
+ */
 #include <string.h>
 
 #include "gpu/cuda_backend.h"
+#include "infer/kv_kept.h"
+#include "microkernels/kv.h"
 
-enum { PIECE = 16 }; /* positions of a key that lie side by side in host memory */
+enum {
+    PIECE = 16,             /* positions of a key that lie side by side in host memory */
+    ATTENTION_BLOCKS = 256, /* of threads, at most, where one row is read: two for a processor */
+    QUANTISED_BLOCKS = 384, /* likewise: three */
+    FEWEST_SPANS = 16
+};
 
 static size_t padded(size_t n)
 {
@@ -27,21 +35,45 @@ static size_t block_bytes(const struct rf_params *params)
     return n_heads(params) * 2 * plane_elements(params) * sizeof(uint16_t);
 }
 
-struct gpu_heads gpu_heads_of(const struct rf_cache *cache)
+static size_t group_bytes(const struct rf_cache_shape *shape)
 {
-    const struct rf_params *params = cache->shape.params;
+    size_t dim = padded((size_t)shape->params->head_dim);
+    if (!rf_kv_is_quantised(shape->kv)) return 0;
+    return n_heads(shape->params) *
+           (rf_kv_upper_bytes(dim) + (shape->kv == RF_KV_Q8 ? rf_kv_lower_bytes(dim) : 0));
+}
+
+struct gpu_heads gpu_heads_of(const struct rf_params *params, enum rf_kv_type kv)
+{
+    size_t dim = padded((size_t)params->head_dim);
+    int32_t blocks = rf_kv_is_quantised(kv) ? QUANTISED_BLOCKS : ATTENTION_BLOCKS,
+            spans = blocks / params->n_head_kv;
     return (struct gpu_heads){.n_head = params->n_head,
                               .n_head_kv = params->n_head_kv,
                               .dim = params->head_dim,
-                              .padded = (int32_t)padded((size_t)params->head_dim),
-                              .is_bf16 = cache->shape.kv == RF_KV_BF16};
+                              .padded = (int32_t)dim,
+                              .is_bf16 = kv == RF_KV_BF16,
+                              .spans = spans < FEWEST_SPANS     ? FEWEST_SPANS
+                                       : spans > GPU_MOST_SPANS ? GPU_MOST_SPANS
+                                                                : spans,
+                              .quantised = kv == RF_KV_Q8   ? 8
+                                           : kv == RF_KV_Q4 ? 4
+                                                            : 0,
+                              .planes = (int32_t)n_heads(params),
+                              .upper_bytes = (int32_t)rf_kv_upper_bytes(dim),
+                              .lower_bytes = (int32_t)rf_kv_lower_bytes(dim)};
 }
 
 uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
 {
-    (void)kv; /* F16 and BF16 alike */
-    return (uint64_t)n_ctx * n_heads(params) * 2 * padded((size_t)params->head_dim) *
-           sizeof(uint16_t);
+    const struct rf_cache_shape shape = {.params = params, .kv = kv};
+    uint64_t halves = (uint64_t)n_ctx, groups = 0;
+    if (rf_kv_is_quantised(kv)) {
+        halves = rf_kv_most_halves((size_t)n_ctx);
+        groups = (uint64_t)n_ctx / RF_KV_GROUP;
+    }
+    return groups * group_bytes(&shape) +
+           halves * n_heads(params) * 2 * padded((size_t)params->head_dim) * sizeof(uint16_t);
 }
 
 /* ---- blocks ---- */
@@ -53,46 +85,90 @@ static void release(const struct rf_backend *backend, struct gpu_block *block)
     rf_free(backend->allocator, block);
 }
 
-static struct gpu_block *block_new(const struct gpu_cache *cache, struct rf_error *error)
+static void release_at(struct gpu_cache *cache, struct gpu_block **at)
+{
+    release(cache->base.backend, *at);
+    *at = NULL;
+}
+
+static struct gpu_block *block_new(const struct gpu_cache *cache, size_t bytes,
+                                   struct rf_error *error)
 {
     const struct rf_backend *backend = cache->base.backend;
     struct gpu_block *block = rf_calloc(backend->allocator, 1, sizeof *block, "KV cache", error);
     if (!block) return NULL;
     atomic_init(&block->holders, 1);
-    block->data =
-        gpu_take(gpu_backend_of(backend), block_bytes(cache->base.shape.params), "KV cache", error);
+    block->data = gpu_take(gpu_backend_of(backend), bytes, "KV cache", error);
     if (block->data) return block;
     rf_free(backend->allocator, block);
     return NULL;
 }
 
-/* Makes a block the cache's own, with what a shared one holds. */
-static int own_block(struct gpu_cache *cache, size_t c, struct rf_error *error)
+/* Makes a block or a group the cache's own; with what a shared one holds if `keeps`. */
+static int own(struct gpu_cache *cache, struct gpu_block **at, size_t bytes, int keeps,
+               struct rf_error *error)
 {
     const struct rf_backend *backend = cache->base.backend;
-    struct gpu_block *old = cache->blocks[c];
+    struct gpu_block *old = *at;
     if (old && atomic_load(&old->holders) == 1) return 0;
-    struct gpu_block *block = block_new(cache, error);
+    struct gpu_block *block = block_new(cache, bytes, error);
     if (!block) return RF_ERR_MEMORY;
     cudaError_t status = cudaSuccess;
-    if (old)
-        status = cudaMemcpyAsync(block->data, old->data, block_bytes(cache->base.shape.params),
-                                 cudaMemcpyDeviceToDevice, gpu_backend_of(backend)->stream);
+    if (old && keeps)
+        status = cudaMemcpyAsync(block->data, old->data, bytes, cudaMemcpyDeviceToDevice,
+                                 gpu_backend_of(backend)->stream);
     if (status != cudaSuccess) {
         release(backend, block);
         return gpu_check(status, "copying a block of the KV cache", error);
     }
-    cache->blocks[c] = block;
+    *at = block;
     release(backend, old);
     return 0;
 }
 
-int gpu_cache_own(struct gpu_cache *cache, int32_t first, int32_t end, struct rf_error *error)
+static int own_blocks(struct gpu_cache *cache, int32_t first, int32_t end, struct rf_error *error)
 {
+    size_t bytes = block_bytes(cache->base.shape.params);
     int code = 0;
     for (size_t c = (size_t)first / RF_KV_POSITIONS; !code && c < gpu_chunks(end); c++)
-        code = own_block(cache, c, error);
+        code = own(cache, &cache->blocks[c], bytes, 1, error);
     return code;
+}
+
+/* Groups from n_groups to before `end`, which are written anew. */
+static int own_groups(struct gpu_cache *cache, size_t end, struct rf_error *error)
+{
+    size_t bytes = group_bytes(&cache->base.shape);
+    int code = 0;
+    for (size_t g = cache->n_groups; !code && g < end; g++)
+        code = own(cache, &cache->groups[g], bytes, 0, error);
+    return code;
+}
+
+/* Groups that are not whole within the first n positions do not count any more. */
+static void cut_groups(struct gpu_cache *cache, size_t n)
+{
+    if (cache->n_groups > n / RF_KV_GROUP) cache->n_groups = n / RF_KV_GROUP;
+}
+
+static void give_up(struct gpu_cache *cache, size_t n)
+{
+    for (size_t c = 0; (c + 1) * RF_KV_POSITIONS <= n; c++)
+        if (rf_kv_is_given_up(c, n, cache->n_groups)) release_at(cache, &cache->blocks[c]);
+}
+
+int gpu_cache_prepare(struct gpu_cache *cache, int32_t first, int32_t n, size_t *n_groups_after,
+                      struct rf_error *error)
+{
+    cut_groups(cache, (size_t)first);
+    give_up(cache, (size_t)(first + n)); /* now already: new blocks may take their memory */
+    int code = own_blocks(cache, first, first + n, error);
+    *n_groups_after = cache->n_groups;
+    if (code || !cache->groups) return code;
+    size_t end = rf_kv_groups_of_row((size_t)(first + n - 1));
+    if (end <= cache->n_groups) return 0;
+    *n_groups_after = end;
+    return own_groups(cache, end, error);
 }
 
 /* ---- caches ---- */
@@ -101,51 +177,77 @@ int gpu_cache_new(struct rf_cache **out, struct rf_backend *backend,
                   const struct rf_cache_shape *shape, struct rf_error *error)
 {
     *out = NULL;
-    if (rf_kv_is_quantised(shape->kv))
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "CUDA devices hold keys and values in f16 or bf16, not in q8 or q4");
     struct gpu_cache *made = rf_calloc(backend->allocator, 1, sizeof *made, "KV cache", error);
     if (!made) return RF_ERR_MEMORY;
     made->base = (struct rf_cache){backend, *shape};
     made->blocks = rf_calloc(backend->allocator, gpu_chunks(shape->n_ctx), sizeof *made->blocks,
                              "KV cache", error);
-    if (!made->blocks) {
-        rf_free(backend->allocator, made);
+    if (rf_kv_is_quantised(shape->kv))
+        made->groups = rf_calloc(backend->allocator, gpu_chunks(shape->n_ctx) * 2,
+                                 sizeof *made->groups, "KV cache", error);
+    if (!made->blocks || (rf_kv_is_quantised(shape->kv) && !made->groups)) {
+        gpu_cache_free(&made->base);
         return RF_ERR_MEMORY;
     }
     *out = &made->base;
     return 0;
 }
 
+/* All from the n-th group on. */
+static void release_groups(struct gpu_cache *cache, size_t n)
+{
+    for (size_t g = n; cache->groups && g < (size_t)cache->base.shape.n_ctx / RF_KV_GROUP; g++)
+        release_at(cache, &cache->groups[g]);
+}
+
+static void release_blocks(struct gpu_cache *cache, size_t n)
+{
+    for (size_t c = n; cache->blocks && c < gpu_chunks(cache->base.shape.n_ctx); c++)
+        release_at(cache, &cache->blocks[c]);
+}
+
 void gpu_cache_trim(struct rf_cache *base, int32_t n)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
     gpu_enter(base->backend);
-    for (size_t c = gpu_chunks(n); c < gpu_chunks(base->shape.n_ctx); c++) {
-        release(base->backend, cache->blocks[c]);
-        cache->blocks[c] = NULL;
-    }
+    release_blocks(cache, gpu_chunks(n));
+    cut_groups(cache, (size_t)n);
+    release_groups(cache, cache->n_groups);
 }
 
-/* Nothing is given up. */
 void gpu_cache_settle(struct rf_cache *base, int32_t n)
 {
-    (void)base, (void)n;
+    gpu_enter(base->backend);
+    give_up((struct gpu_cache *)base, (size_t)n);
+}
+
+static int has_block(const void *cache, size_t c)
+{
+    return ((const struct gpu_cache *)cache)->blocks[c] != NULL;
 }
 
 int32_t gpu_cache_resume(const struct rf_cache *base, int32_t n)
 {
-    (void)base;
-    return n;
+    const struct gpu_cache *cache = (const struct gpu_cache *)base;
+    return cache->groups ? rf_kv_resume(n, has_block, cache) : n;
 }
 
 void gpu_cache_free(struct rf_cache *base)
 {
     if (!base) return;
     struct gpu_cache *cache = (struct gpu_cache *)base;
-    gpu_cache_trim(base, 0);
+    gpu_enter(base->backend);
+    release_blocks(cache, 0);
+    release_groups(cache, 0);
     rf_free(base->backend->allocator, cache->blocks);
+    rf_free(base->backend->allocator, cache->groups);
     rf_free(base->backend->allocator, cache);
+}
+
+static void share(struct gpu_block **to, struct gpu_block *block)
+{
+    if (block) atomic_fetch_add(&block->holders, 1);
+    *to = block;
 }
 
 int gpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, struct rf_error *error)
@@ -154,10 +256,10 @@ int gpu_cache_fork(struct rf_cache **copy, struct rf_cache *base, int32_t n, str
     int code = gpu_cache_new(copy, base->backend, &base->shape, error);
     if (code) return code;
     struct gpu_cache *made = (struct gpu_cache *)*copy;
-    for (size_t c = 0; c < gpu_chunks(n); c++) {
-        made->blocks[c] = cache->blocks[c];
-        if (made->blocks[c]) atomic_fetch_add(&made->blocks[c]->holders, 1);
-    }
+    for (size_t c = 0; c < gpu_chunks(n); c++) share(&made->blocks[c], cache->blocks[c]);
+    made->n_groups = cache->n_groups;
+    cut_groups(made, (size_t)n);
+    for (size_t g = 0; g < made->n_groups; g++) share(&made->groups[g], cache->groups[g]);
     return 0;
 }
 
@@ -199,11 +301,22 @@ int gpu_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path
     while (moved < n && path[moved] == moved) moved++;
     if (moved == n) return 0;
     gpu_enter(base->backend);
-    int code = gpu_cache_own(cache, first_pos, first_pos + path[n - 1] + 1, error);
+    int code = own_blocks(cache, first_pos, first_pos + path[n - 1] + 1, error);
     return code ? code : move_path(cache, first_pos, path, n, error);
 }
 
 /* ---- in host memory ---- */
+
+/* Of n positions in host memory: the groups, and the first block. */
+struct saved {
+    size_t groups, first_block;
+};
+
+static struct saved saved_parts(const struct gpu_cache *cache, int32_t n)
+{
+    if (!cache->groups || n == 0) return (struct saved){0, 0};
+    return (struct saved){rf_kv_groups_of_row((size_t)n - 1), rf_kv_first_block((size_t)n - 1)};
+}
 
 /* Of n positions, those in a chunk. */
 static size_t positions_in(int32_t n, size_t chunk)
@@ -215,12 +328,14 @@ static size_t positions_in(int32_t n, size_t chunk)
 uint64_t gpu_cache_bytes(const struct rf_cache *base, int32_t n)
 {
     const struct rf_params *params = base->shape.params;
+    struct saved saved = saved_parts((const struct gpu_cache *)base, n);
     size_t dim = (size_t)params->head_dim, elements = 0;
-    for (size_t c = 0; c < gpu_chunks(n); c++) {
+    for (size_t c = saved.first_block; c < gpu_chunks(n); c++) {
         size_t p = positions_in(n, c);
         elements += padded(p) * dim + p * padded(dim);
     }
-    return (uint64_t)elements * n_heads(params) * sizeof(uint16_t);
+    return (uint64_t)saved.groups * group_bytes(&base->shape) +
+           (uint64_t)elements * n_heads(params) * sizeof(uint16_t);
 }
 
 /* Copies the p first positions of a plane: keys to or from where they lie side by side. */
@@ -254,17 +369,34 @@ static size_t move_block(const struct rf_params *params, uint16_t *block, char *
     return n_heads(params) * (keys + values);
 }
 
+/* Copies groups to or from host memory as they are. */
+static cudaError_t move_groups(const struct gpu_cache *cache, size_t n, char *saved, int is_load)
+{
+    cudaStream_t stream = gpu_backend_of(cache->base.backend)->stream;
+    size_t bytes = group_bytes(&cache->base.shape);
+    cudaError_t status = cudaSuccess;
+    for (size_t g = 0; g < n && status == cudaSuccess; g++, saved += bytes) {
+        void *device = cache->groups[g]->data;
+        status = is_load ? cudaMemcpyAsync(device, saved, bytes, cudaMemcpyHostToDevice, stream)
+                         : cudaMemcpyAsync(saved, device, bytes, cudaMemcpyDeviceToHost, stream);
+    }
+    return status;
+}
+
 static int move_positions(struct gpu_cache *cache, int32_t n, char *saved, int is_load,
                           struct rf_error *error)
 {
     const struct rf_params *params = cache->base.shape.params;
     const struct gpu_backend *backend = gpu_backend_of(cache->base.backend);
+    const struct saved parts = saved_parts(cache, n);
+    const char *what = is_load ? "loading a KV cache" : "saving a KV cache";
     size_t bytes = block_bytes(params);
     uint16_t *host = rf_calloc(backend->base.allocator, bytes, 1, "KV cache", error);
     if (!host) return RF_ERR_MEMORY;
-    int code = 0;
-    for (size_t c = 0; !code && c < gpu_chunks(n); c++) {
-        uint16_t *device = cache->blocks[c]->data;
+    int code = gpu_check(move_groups(cache, parts.groups, saved, is_load), what, error);
+    saved += parts.groups * group_bytes(&cache->base.shape);
+    for (size_t c = parts.first_block; !code && c < gpu_chunks(n); c++) {
+        void *device = cache->blocks[c]->data;
         cudaError_t status = cudaSuccess;
         if (!is_load)
             status = cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, backend->stream);
@@ -273,9 +405,9 @@ static int move_positions(struct gpu_cache *cache, int32_t n, char *saved, int i
             saved += move_block(params, host, saved, positions_in(n, c), is_load);
         if (status == cudaSuccess && is_load)
             status = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, backend->stream);
-        code = gpu_check(status, is_load ? "loading a KV cache" : "saving a KV cache", error);
+        code = gpu_check(status, what, error);
     }
-    if (!code) code = gpu_check(cudaStreamSynchronize(backend->stream), "a KV cache", error);
+    if (!code) code = gpu_check(cudaStreamSynchronize(backend->stream), what, error);
     rf_free(backend->base.allocator, host);
     return code;
 }
@@ -289,18 +421,28 @@ int gpu_cache_save(struct rf_cache *base, int32_t n, void *out, struct rf_error 
 int gpu_cache_load(struct rf_cache *base, int32_t n, const void *in, struct rf_error *error)
 {
     struct gpu_cache *cache = (struct gpu_cache *)base;
+    const struct saved parts = saved_parts(cache, n);
     gpu_enter(base->backend);
-    int code = gpu_cache_own(cache, 0, n, error);
-    return code ? code : move_positions(cache, n, (char *)(uintptr_t)in, 1, error);
+    cache->n_groups = 0;
+    int code = own_blocks(cache, (int32_t)parts.first_block * RF_KV_POSITIONS, n, error);
+    if (!code) code = own_groups(cache, parts.groups, error);
+    if (!code) code = move_positions(cache, n, (char *)(uintptr_t)in, 1, error);
+    if (!code) cache->n_groups = parts.groups;
+    return code;
+}
+
+static uint64_t share_of(const struct gpu_block *block, size_t bytes)
+{
+    return block ? bytes / (uint64_t)atomic_load(&block->holders) : 0;
 }
 
 uint64_t gpu_cache_held(const struct rf_cache *base)
 {
     const struct gpu_cache *cache = (const struct gpu_cache *)base;
     uint64_t held = 0;
-    for (int32_t c = 0; c * RF_KV_POSITIONS < base->shape.n_ctx; c++)
-        if (cache->blocks[c])
-            held +=
-                block_bytes(base->shape.params) / (uint64_t)atomic_load(&cache->blocks[c]->holders);
+    for (size_t c = 0; c < gpu_chunks(base->shape.n_ctx); c++)
+        held += share_of(cache->blocks[c], block_bytes(base->shape.params));
+    for (size_t g = 0; cache->groups && g < (size_t)base->shape.n_ctx / RF_KV_GROUP; g++)
+        held += share_of(cache->groups[g], group_bytes(&base->shape));
     return held;
 }

@@ -36,15 +36,19 @@ struct gpu_weights {
     int32_t n;
 };
 
-/* RF_KV_POSITIONS positions: [layer][KV head][K, V][position][padded head_dim]. */
+/* RF_KV_POSITIONS positions: [layer][KV head][K, V][position][padded head_dim]; or a group of a
+ * cache that quantises (struct gpu_heads). */
 struct gpu_block {
     atomic_int holders; /* caches */
-    uint16_t *data;
+    void *data;
 };
 
 struct gpu_cache {
     struct rf_cache base;
-    struct gpu_block **blocks; /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written */
+    struct gpu_block **blocks; /* [n_ctx / RF_KV_POSITIONS, rounded up]; NULL: never written, or
+                                  given up */
+    struct gpu_block **groups; /* [two for each block], if the cache quantises */
+    size_t n_groups;           /* that are quantised */
 };
 
 static inline size_t gpu_chunks(int32_t positions)
@@ -99,9 +103,12 @@ uint64_t gpu_cache_held(const struct rf_cache *cache);
 int gpu_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error);
 int gpu_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error);
 uint64_t gpu_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
-/* Makes the blocks of the positions [first, end) the cache's own, with what they hold. */
-int gpu_cache_own(struct gpu_cache *cache, int32_t first, int32_t end, struct rf_error *error);
-struct gpu_heads gpu_heads_of(const struct rf_cache *cache);
+/* Before a pass over n rows from position `first` on: makes the blocks that it writes the cache's
+ * own, and the groups that it quantises, [n_groups, *n_groups_after). */
+int gpu_cache_prepare(struct gpu_cache *cache, int32_t first, int32_t n, size_t *n_groups_after,
+                      struct rf_error *error);
+/* As a view of that kind reads caches. */
+struct gpu_heads gpu_heads_of(const struct rf_params *params, enum rf_kv_type kv);
 
 /* measure.c */
 int gpu_measure_read(const struct rf_backend_options *options, int32_t threads,

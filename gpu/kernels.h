@@ -3,7 +3,7 @@
  *
  * Row independence: each result has one order of sums, whatever the number of rows of the pass.
  * Linear layers cut k into gpu_parts parts of fixed length, one for each warp of a block, and add
- * the parts' sums in order. Attention cuts a row's positions into chunks of GPU_CHUNK. */
+ * the parts' sums in order. Attention cuts a row's positions as gpu_cut_of says. */
 #ifndef RF_GPU_KERNELS_H
 #define RF_GPU_KERNELS_H
 
@@ -21,14 +21,14 @@ enum {
     GPU_PARTS = 8,       /* of k: warps of a block */
     GPU_MORE_PARTS = 16, /* of matrices with few rows, so that all processors have enough to load */
     GPU_FEW_ROWS = 4096,
-    GPU_PAIR = 64,      /* values of k that lie together: a pair of blocks */
-    GPU_CHUNK = 128,    /* positions of attention */
-    GPU_TILE_ROWS = 8,  /* rows that attention takes together */
-    GPU_QUERIES = 16,   /* of these rows that it takes at a time */
-    GPU_MATRICES = 3,   /* of one launch */
-    GPU_SPLITS = 64,    /* parts of a row of logits */
-    GPU_BEST = 8,       /* RF_MAX_BEST */
-    GPU_KV_BLOCK = 256, /* RF_KV_POSITIONS */
+    GPU_PAIR = 64,        /* values of k that lie together: a pair of blocks */
+    GPU_CHUNK = 128,      /* positions of attention, at least; RF_KV_RECENT */
+    GPU_MOST_SPANS = 128, /* of a row's positions */
+    GPU_TILE_ROWS = 8,    /* rows that attention takes together */
+    GPU_MATRICES = 3,     /* of one launch */
+    GPU_SPLITS = 64,      /* parts of a row of logits */
+    GPU_BEST = 8,         /* RF_MAX_BEST */
+    GPU_KV_BLOCK = 256,   /* RF_KV_POSITIONS */
     GPU_NO_MAP = -1
 };
 
@@ -110,6 +110,14 @@ struct gpu_row {
     int32_t map;   /* where the slots of the positions from `first` on begin, or GPU_NO_MAP: the
                       positions themselves */
     int32_t set;   /* of frequencies that the row rotates by where layers have no other one */
+    int32_t groups, old_groups; /* where its sequence's groups begin among `groups`; how many were
+                                   quantised before the pass */
+};
+
+/* A group that a pass quantises: its number, where its sequence's blocks and groups begin. */
+struct gpu_group_job {
+    int32_t group, table, groups;
+    int32_t has_lower; /* planes, of 8 bits */
 };
 
 /* Rows of one sequence that attention takes together. */
@@ -123,13 +131,47 @@ struct gpu_pass {
     const struct gpu_tile *tiles;
     const int32_t *maps;
     uint16_t *const *blocks;
+    uint8_t *const *groups;
 };
 
-/* The form of a cache's blocks: [layer][KV head][K, V][256][padded]. */
+/* The form of a cache's blocks: [layer][KV head][K, V][256][padded]. Of groups (microkernels/kv.h)
+ * first the upper planes of all layers and KV heads, then the lower ones, where the cache has 8
+ * bits. */
 struct gpu_heads {
     int32_t n_head, n_head_kv, dim, padded;
     int32_t is_bf16;
+    int32_t spans;     /* of a row's positions, at most: gpu_cut_of */
+    int32_t quantised; /* bits of older positions (enum rf_kv_type): 8 or 4; 0: all have 16 */
+    int32_t planes;    /* layers times KV heads */
+    int32_t upper_bytes, lower_bytes; /* of a plane */
 };
+
+/* How attention cuts what a row at some position sees; each part gives a partial result. First the
+ * `groups` groups of GPU_CHUNK positions that it reads quantised, in `spans` parts of `span`
+ * positions; then the positions behind them, in parts of `span`, or of GPU_CHUNK where the cache
+ * quantises. Rows of a tile have one cut but for `parts`. */
+struct gpu_cut {
+    int32_t groups, span, spans, parts;
+};
+
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline struct gpu_cut
+    gpu_cut_of(const struct gpu_heads *heads, int32_t position)
+{
+    struct gpu_cut cut = {0, GPU_CHUNK, 0, 0};
+    int32_t chunk = position / GPU_CHUNK;
+    cut.span *= position / (GPU_CHUNK * heads->spans) + 1;
+    if (!heads->quantised) {
+        cut.parts = position / cut.span + 1;
+        return cut;
+    }
+    cut.groups = chunk > 1 ? chunk - 1 : 0;
+    cut.spans = (cut.groups * GPU_CHUNK + cut.span - 1) / cut.span;
+    cut.parts = cut.spans + chunk - cut.groups + 1;
+    return cut;
+}
 
 /* Cosines and sines of the rows' positions, times `magnitude`: by the rows' sets of frequencies,
  * and by the local one of models that have one. */
@@ -293,15 +335,22 @@ struct gpu_attention {
     struct gpu_heads heads;
     struct gpu_pass pass;
     const float *q;
-    float *partials; /* [rows][n_head][chunks][padded + 2]: sums, greatest score, sum of weights */
-    int32_t layer, chunks;
+    float *partials; /* [rows][n_head][parts][padded + 2]: sums, greatest score times log2 e, sum
+                        of weights */
+    int32_t layer, parts; /* of the row that has most, at most 2 more than GPU_MOST_SPANS */
     int32_t first_tile, n_tiles, first_row;
+    int32_t queries;    /* of a tile and KV head, at most; only speed depends on it */
     int32_t window;     /* positions that a row sees; 0: all before it */
     float scale, cap;   /* scores s are cap * tanh(s / cap); 0: none */
     const float *sinks; /* [n_head]: a score in each head's softmax that has no value; or NULL */
 };
 /* Over tiles [first_tile, first_tile + n_tiles), whose rows begin with first_row. */
 cudaError_t gpu_attention(const struct gpu_launch *launch, const struct gpu_attention *args);
+/* The positions that the rows read quantised; gpu_attention then takes those behind them. */
+cudaError_t gpu_attention_kv(const struct gpu_launch *launch, const struct gpu_attention *args);
+/* Quantises n groups of a layer. */
+cudaError_t gpu_quantise(const struct gpu_launch *launch, const struct gpu_attention *args,
+                         const struct gpu_group_job *jobs, int32_t n);
 /* The results of the rows [first_row, first_row + n). */
 cudaError_t gpu_merge(const struct gpu_launch *launch, const struct gpu_attention *args,
                       const struct gpu_rows *out, int32_t n);

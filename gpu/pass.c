@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "gpu/view.h"
+#include "infer/kv_kept.h"
 
 enum {
     GRAPH_ROWS = RF_TREE_ROWS, /* of a pass whose launches are worth recording */
-    FEWEST_CHUNKS = 2,
-    FEW_BLOCKS = 128 /* of attention */
+    FEWEST_PARTS = 2,
+    MOST_PARTS = GPU_MOST_SPANS + 2,
+    FEW_BLOCKS = 128, /* of attention */
+    FEW_QUERIES = 16  /* that a block of threads then takes */
 };
 
 static const size_t MOST_PARTIALS = (size_t)64 << 20; /* floats */
@@ -18,7 +21,8 @@ _Static_assert(sizeof(struct gpu_answer) == sizeof(struct rf_best) &&
                    offsetof(struct gpu_answer, mass) == offsetof(struct rf_best, mass) &&
                    (int)GPU_BEST == (int)RF_MAX_BEST,
                "answers are copied as they are");
-_Static_assert((int)GPU_KV_BLOCK == (int)RF_KV_POSITIONS, "blocks of caches");
+_Static_assert((int)GPU_KV_BLOCK == (int)RF_KV_POSITIONS && (int)GPU_CHUNK == (int)RF_KV_RECENT,
+               "blocks and groups of caches");
 
 static struct gpu_row *host_rows(const struct gpu_view *view)
 {
@@ -50,7 +54,7 @@ static int check_group(const struct gpu_view *view, const struct rf_rows *rows, 
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "group %d: %d rows from position %d on, in a context of %d", index, rows->n,
                        rows->first_pos, cache->shape.n_ctx);
-    if (view->base.shape.kv != cache->shape.kv)
+    if (!rf_kv_can_read(view->base.shape.kv, cache->shape.kv))
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "group %d: the view cannot read a KV cache of this type", index);
     if (rows->n > view->base.shape.max_rows - view->n_rows)
@@ -59,9 +63,26 @@ static int check_group(const struct gpu_view *view, const struct rf_rows *rows, 
     return 0;
 }
 
-/* The rows of a group, and the slots of the positions that each row of a tree sees. */
-static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t table)
+static struct gpu_heads heads_of(const struct gpu_view *view)
 {
+    return gpu_heads_of(view->params, view->base.shape.kv);
+}
+
+static struct gpu_cut cut_of(const struct gpu_view *view, int32_t position)
+{
+    const struct gpu_heads heads = heads_of(view);
+    return gpu_cut_of(&heads, position);
+}
+
+/* Where the lists of a sequence begin in the upload. */
+struct begin {
+    int32_t blocks, groups;
+};
+
+/* The rows of a group, and the slots of the positions that each row of a tree sees. */
+static void take_rows(struct gpu_view *view, const struct rf_rows *rows, const struct begin *begin)
+{
+    size_t n_groups = ((const struct gpu_cache *)rows->cache)->n_groups;
     struct gpu_row *made = host_rows(view) + view->n_rows;
     int32_t *maps = host_ints(view, view->upload.maps);
     int32_t set =
@@ -71,38 +92,48 @@ static void take_rows(struct gpu_view *view, const struct rf_rows *rows, int32_t
         made[i] =
             (struct gpu_row){.position = parent < 0 ? rows->first_pos : made[parent].position + 1,
                              .slot = rows->first_pos + i,
-                             .table = table,
+                             .table = begin->blocks,
                              .first = rows->first_pos,
                              .map = rows->parents ? (view->n_rows + i) * RF_TREE_ROWS : GPU_NO_MAP,
-                             .set = set};
+                             .set = set,
+                             .groups = begin->groups,
+                             .old_groups = (int32_t)n_groups};
         for (int32_t at = rows->parents ? i : -1; at >= 0; at = rows->parents[at])
             maps[made[i].map + made[at].position - rows->first_pos] = rows->first_pos + at;
-        if (view->chunks < made[i].position / GPU_CHUNK + 1)
-            view->chunks = made[i].position / GPU_CHUNK + 1;
+        struct gpu_cut cut = cut_of(view, made[i].position);
+        if (view->parts < cut.parts) view->parts = cut.parts;
     }
 }
 
 /* Rows of a tile at most. Rows of a tree differ in what they see, so each is a tile. Larger tiles
- * read the cache less often, but a block of threads takes the queries of a KV head GPU_QUERIES at a
- * time, so where blocks are few, tiles are small. */
+ * read the cache less often, but a block of threads does more work, so where blocks are few, tiles
+ * are small. */
 static int32_t tile_rows(const struct gpu_view *view, const struct rf_rows *rows)
 {
     const struct rf_params *params = view->params;
     int32_t group = params->n_head / params->n_head_kv,
-            chunks = (rows->first_pos + rows->n - 1) / GPU_CHUNK + 1,
+            parts = cut_of(view, rows->first_pos + rows->n - 1).parts,
             tiles = (rows->n + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
     if (rows->parents) return 1;
-    if (chunks * params->n_head_kv * tiles >= FEW_BLOCKS) return GPU_TILE_ROWS;
-    int32_t fit = GPU_QUERIES / group;
+    if (parts * params->n_head_kv * tiles >= FEW_BLOCKS) return GPU_TILE_ROWS;
+    int32_t fit = FEW_QUERIES / group;
     return fit < 1 ? 1 : fit < GPU_TILE_ROWS ? fit : GPU_TILE_ROWS;
 }
 
+/* Rows of a tile have one cut. */
 static void take_tiles(struct gpu_view *view, const struct rf_rows *rows)
 {
-    int32_t most = tile_rows(view, rows);
-    for (int32_t i = 0; i < rows->n; i += most)
-        host_tiles(view)[view->n_tiles++] =
-            (struct gpu_tile){view->n_rows + i, rows->n - i < most ? rows->n - i : most};
+    int32_t most = tile_rows(view, rows), group = view->params->n_head / view->params->n_head_kv;
+    const struct gpu_row *of_rows = host_rows(view) + view->n_rows;
+    for (int32_t i = 0, n; i < rows->n; i += n) {
+        struct gpu_cut cut = cut_of(view, of_rows[i].position);
+        for (n = 1; n < most && i + n < rows->n; n++) {
+            struct gpu_cut next = cut_of(view, of_rows[i + n].position);
+            if (next.groups != cut.groups || next.span != cut.span) break;
+        }
+        host_tiles(view)[view->n_tiles++] = (struct gpu_tile){view->n_rows + i, n};
+        if (view->queries < n * group) view->queries = n * group;
+    }
 }
 
 static int check_pass(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
@@ -128,7 +159,27 @@ static size_t chunks_of(const struct rf_rows *rows)
     return gpu_chunks(rows->first_pos + rows->n);
 }
 
-/* Makes the caches ready to be written, and lists groups, rows, tiles and blocks. */
+/* Makes a sequence's cache ready to be written, and lists its blocks and groups. */
+static int take_cache(struct gpu_view *view, const struct rf_rows *rows, const struct begin *begin,
+                      struct rf_error *error)
+{
+    struct gpu_cache *cache = (struct gpu_cache *)rows->cache;
+    void **blocks = (void **)(void *)(view->host + view->upload.blocks) + begin->blocks,
+         **groups = (void **)(void *)(view->host + view->upload.groups) + begin->groups;
+    struct gpu_group_job *jobs = (struct gpu_group_job *)(void *)(view->host + view->upload.jobs);
+    size_t n_groups;
+    int code = gpu_cache_prepare(cache, rows->first_pos, rows->n, &n_groups, error);
+    if (code) return code;
+    for (size_t c = 0; c < chunks_of(rows); c++)
+        blocks[c] = cache->blocks[c] ? cache->blocks[c]->data : NULL;
+    for (size_t g = 0; g < n_groups; g++) groups[g] = cache->groups[g]->data;
+    for (size_t g = cache->n_groups; g < n_groups; g++)
+        jobs[view->n_jobs++] = (struct gpu_group_job){(int32_t)g, begin->blocks, begin->groups,
+                                                      cache->base.shape.kv == RF_KV_Q8};
+    return 0;
+}
+
+/* Lists groups, rows and tiles. */
 static int take_groups(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error)
 {
     size_t n_blocks = 0, room = view->upload.n_blocks;
@@ -136,25 +187,34 @@ static int take_groups(struct gpu_view *view, const struct rf_pass *pass, struct
     for (int32_t g = 0; g < pass->n_groups; g++) n_blocks += chunks_of(&pass->groups[g]);
     while (room < n_blocks) room *= 2;
     if (room > view->upload.n_blocks) code = gpu_make_upload(view, room, error);
-    view->n_rows = view->n_tiles = 0;
-    view->chunks = FEWEST_CHUNKS;
+    view->n_rows = view->n_tiles = view->n_jobs = view->queries = 0;
+    view->parts = FEWEST_PARTS;
     n_blocks = 0;
     for (int32_t g = 0; !code && g < pass->n_groups; g++) {
         const struct rf_rows *rows = &pass->groups[g];
-        struct gpu_cache *cache = (struct gpu_cache *)rows->cache;
-        uint16_t **blocks = (uint16_t **)(void *)(view->host + view->upload.blocks) + n_blocks;
-        code = gpu_cache_own(cache, rows->first_pos, rows->first_pos + rows->n, error);
-        for (size_t c = 0; !code && c < chunks_of(rows); c++) blocks[c] = cache->blocks[c]->data;
-        take_rows(view, rows, (int32_t)n_blocks);
+        const struct begin begin = {(int32_t)n_blocks, 2 * (int32_t)n_blocks};
+        code = take_cache(view, rows, &begin, error);
+        take_rows(view, rows, &begin);
         take_tiles(view, rows);
         view->n_rows += rows->n;
         n_blocks += chunks_of(rows);
     }
     /* Of few shapes, so that graphs are used again. */
-    int32_t chunks = FEWEST_CHUNKS;
-    while (chunks < view->chunks) chunks *= 2;
-    view->chunks = chunks;
+    int32_t parts = FEWEST_PARTS;
+    while (parts < view->parts) parts *= 2;
+    view->parts = parts < MOST_PARTS ? parts : MOST_PARTS;
     return code;
+}
+
+/* The groups that a pass has quantised. */
+static void count_groups(const struct rf_pass *pass)
+{
+    for (int32_t g = 0; g < pass->n_groups; g++) {
+        const struct rf_rows *rows = &pass->groups[g];
+        struct gpu_cache *cache = (struct gpu_cache *)rows->cache;
+        size_t n = rf_kv_groups_of_row((size_t)(rows->first_pos + rows->n - 1));
+        if (cache->groups && cache->n_groups < n) cache->n_groups = n;
+    }
 }
 
 static void read_embeddings(const struct gpu_view *view)
@@ -190,8 +250,8 @@ static int take_masks(struct gpu_view *view, struct rf_error *error)
 /* Rows whose partial results are held at a time: at least a tile's. */
 static int32_t partial_rows(const struct gpu_view *view)
 {
-    struct gpu_heads heads = gpu_heads_of(view->pass.groups[0].cache);
-    size_t of_row = (size_t)heads.n_head * (size_t)view->chunks * (size_t)(heads.padded + 2);
+    struct gpu_heads heads = heads_of(view);
+    size_t of_row = (size_t)heads.n_head * (size_t)view->parts * (size_t)(heads.padded + 2);
     size_t rows = MOST_PARTIALS / of_row;
     if (rows < GPU_TILE_ROWS) rows = GPU_TILE_ROWS;
     return rows < (size_t)view->n_rows ? (int32_t)rows : view->n_rows;
@@ -199,8 +259,8 @@ static int32_t partial_rows(const struct gpu_view *view)
 
 static int reserve_partials(struct gpu_view *view, struct rf_error *error)
 {
-    struct gpu_heads heads = gpu_heads_of(view->pass.groups[0].cache);
-    size_t floats = (size_t)partial_rows(view) * (size_t)heads.n_head * (size_t)view->chunks *
+    struct gpu_heads heads = heads_of(view);
+    size_t floats = (size_t)partial_rows(view) * (size_t)heads.n_head * (size_t)view->parts *
                     (size_t)(heads.padded + 2);
     if (floats <= view->n_partials) return 0;
     gpu_forget_graphs(view);
@@ -241,7 +301,8 @@ static struct gpu_pass device_pass(const struct gpu_view *view)
         .rows = (const struct gpu_row *)(void *)(view->device + view->upload.rows),
         .tiles = (const struct gpu_tile *)(void *)(view->device + view->upload.tiles),
         .maps = device_ints(view, view->upload.maps),
-        .blocks = (uint16_t *const *)(void *)(view->device + view->upload.blocks)};
+        .blocks = (uint16_t *const *)(void *)(view->device + view->upload.blocks),
+        .groups = (uint8_t *const *)(void *)(view->device + view->upload.groups)};
 }
 
 static const float *gain_of(const struct rf_weight *weight)
@@ -300,7 +361,7 @@ static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *
 static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
                               const struct rf_op *op, int32_t n)
 {
-    const struct gpu_rope args = {.heads = gpu_heads_of(view->pass.groups[0].cache),
+    const struct gpu_rope args = {.heads = heads_of(view),
                                   .pass = device_pass(view),
                                   .q = view->slots[op->in[0]].f32,
                                   .k = view->slots[op->in[1]].f32,
@@ -325,16 +386,23 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
     const struct gpu_tile *tiles = host_tiles(view);
     int32_t room = partial_rows(view);
     cudaError_t status = cudaSuccess;
-    struct gpu_attention args = {.heads = gpu_heads_of(view->pass.groups[0].cache),
+    struct gpu_attention args = {.heads = heads_of(view),
                                  .pass = device_pass(view),
                                  .q = view->slots[op->in[0]].f32,
                                  .partials = view->partials,
                                  .layer = op->layer,
-                                 .chunks = view->chunks,
+                                 .parts = view->parts,
+                                 .queries = view->queries,
                                  .window = op->window,
                                  .scale = op->scale,
                                  .cap = op->cap,
                                  .sinks = gain_of(op->weight[0])};
+    int has_spans = args.heads.quantised && view->parts > FEWEST_PARTS;
+    if (view->n_jobs)
+        status = gpu_quantise(
+            launch, &args,
+            (const struct gpu_group_job *)(const void *)(view->device + view->upload.jobs),
+            view->n_jobs);
     for (int32_t t = 0; status == cudaSuccess && t < view->n_tiles; t += args.n_tiles) {
         int32_t n = 0;
         args.first_tile = t;
@@ -342,7 +410,8 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
         args.n_tiles = 0;
         while (t + args.n_tiles < view->n_tiles && n + tiles[t + args.n_tiles].n <= room)
             n += tiles[t + args.n_tiles++].n;
-        status = gpu_attention(launch, &args);
+        if (has_spans) status = gpu_attention_kv(launch, &args);
+        if (status == cudaSuccess) status = gpu_attention(launch, &args);
         if (status == cudaSuccess) status = gpu_merge(launch, &args, &view->slots[op->out[0]], n);
     }
     return status;
@@ -528,11 +597,13 @@ static cudaError_t launch_graph(struct gpu_view *view, int *done)
 {
     const struct rf_pass *pass = &view->pass;
     *done = 0;
-    if (view->n_rows > GRAPH_ROWS || pass->logprobs || partial_rows(view) < view->n_rows)
+    if (view->n_rows > GRAPH_ROWS || view->n_jobs || pass->logprobs ||
+        partial_rows(view) < view->n_rows)
         return cudaSuccess;
     const struct gpu_shape shape = {.rows = view->n_rows,
                                     .tiles = view->n_tiles,
-                                    .chunks = view->chunks,
+                                    .parts = view->parts,
+                                    .queries = view->queries,
                                     .wanted = pass->n_wanted,
                                     .best = pass->n_best,
                                     .masks = view->has_masks};
@@ -585,6 +656,7 @@ int gpu_submit(struct rf_view *base, const struct rf_pass *pass, struct rf_error
     int code = gpu_make_ready(view, error);
     if (!code) code = prepare(view, pass, error);
     if (!code) code = run(view, error);
+    if (!code) count_groups(pass);
     view->is_pending = !code;
     /* The pinned memory must not change under a copy of a pass that was given up. */
     if (code) cudaStreamSynchronize(view->backend->stream);

@@ -7,6 +7,7 @@
 #include "cpu/roofline_request.h"
 #include "gpu/cuda_backend.h"
 #include "microkernels/kernels.h"
+#include "microkernels/kv.h"
 
 enum {
     READ,
@@ -14,13 +15,13 @@ enum {
     PEAKS, /* enum gpu_peak from here on */
     CEILINGS = PEAKS + GPU_PEAKS,
     SAMPLES = 4096, /* of a ceiling that are kept */
-    /* Attention: the shape of Qwen2.5-1.5B, as on the processor. */
-    CONTEXT = 16384,
+    /* Attention: the shape of Qwen2.5-7B. */
+    CONTEXT = 32768,
     HEAD_DIM = 128,
-    HEADS = 12,
-    KV_HEADS = 2,
+    HEADS = 28,
+    KV_HEADS = 4,
     ATTENTION_ROWS = 16,
-    ATTENTION_CHUNKS = CONTEXT / GPU_CHUNK,
+    GROUPS = CONTEXT / GPU_CHUNK,
     CACHE_LAUNCHES = 16, /* of a kernel whose data stay in the second cache */
     MOST_TAKEN = 8
 };
@@ -41,18 +42,21 @@ static const struct {
 static const struct kernel {
     const char *name;
     int is_attention, format;
-    int in_16; /* rows; of attention: the cache is BF16 */
+    int in_16; /* rows */
+    enum rf_kv_type kv;
 } kernels[] = {
-#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, 0},
-#define A16(name, FORMAT, ...) {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, 1},
-    {"linear_bf16", 0, RF_FORMAT_BF16, 0},
+#define A8(name, FORMAT, ...) {"linear_" #name "_a8", 0, RF_FORMAT_##FORMAT, 0, RF_KV_F16},
+#define A16(name, FORMAT, ...) {"linear_" #name "_a16", 0, RF_FORMAT_##FORMAT, 1, RF_KV_F16},
+    {"linear_bf16", 0, RF_FORMAT_BF16, 0, RF_KV_F16},
     /* clang-format off */
     RF_EACH_PANEL_FORMAT(A8)
     RF_EACH_PANEL_FORMAT(A16)
     /* clang-format on */
-    {"attention_f16", 1, RF_FORMAT_BF16, 0},
-    {"attention_bf16", 1, RF_FORMAT_BF16, 1},
-    {NULL, 0, RF_FORMAT_BF16, 0},
+    {"attention_f16", 1, RF_FORMAT_BF16, 0, RF_KV_F16},
+    {"attention_bf16", 1, RF_FORMAT_BF16, 0, RF_KV_BF16},
+    {"attention_q8", 1, RF_FORMAT_BF16, 0, RF_KV_Q8},
+    {"attention_q4", 1, RF_FORMAT_BF16, 0, RF_KV_Q4},
+    {NULL, 0, RF_FORMAT_BF16, 0, RF_KV_F16},
 #undef A8
 #undef A16
 };
@@ -85,6 +89,7 @@ struct work {
     struct gpu_linear linear;
     struct gpu_attention attention;
     struct gpu_rows out;
+    cudaGraphExec_t graph; /* its launches, as those of a pass */
     void *taken[MOST_TAKEN];
     int n_taken;
 };
@@ -109,21 +114,28 @@ static cudaError_t run_ceiling(const struct bench *bench, int which, double *amo
                     (void *)bench->pool, amount);
 }
 
+static cudaError_t run_attention(const struct work *work, const struct gpu_launch *launch,
+                                 int32_t layer)
+{
+    struct gpu_attention attention = work->attention;
+    cudaError_t status = cudaSuccess;
+    attention.layer = layer;
+    if (attention.heads.quantised) status = gpu_attention_kv(launch, &attention);
+    if (status == cudaSuccess) status = gpu_attention(launch, &attention);
+    return status == cudaSuccess ? gpu_merge(launch, &attention, &work->out, work->rows) : status;
+}
+
 static cudaError_t run_work(const struct work *work)
 {
     const struct gpu_backend *backend = work->bench->backend;
     const struct gpu_launch launch = {backend->stream, backend->overlap};
     struct gpu_linear linear = work->linear;
-    struct gpu_attention attention = work->attention;
     cudaError_t status = cudaSuccess;
     for (int i = 0; status == cudaSuccess && i < work->launches; i++) {
         int at = work->in_cache ? 0 : i;
-        attention.layer = at;
         linear.matrices[0].tiles = work->bench->pool + (size_t)at * work->bytes;
-        if (!work->kernel->is_attention)
-            status = gpu_linear(&launch, &linear);
-        else if ((status = gpu_attention(&launch, &attention)) == cudaSuccess)
-            status = gpu_merge(&launch, &attention, &work->out, work->rows);
+        status = work->kernel->is_attention ? run_attention(work, &launch, at)
+                                            : gpu_linear(&launch, &linear);
     }
     return status;
 }
@@ -134,7 +146,9 @@ static cudaError_t time_run(const struct bench *bench, int which, const struct w
 {
     float ms = 0;
     cudaError_t status = cudaEventRecord(bench->at[0], bench->backend->stream);
-    if (status == cudaSuccess) status = work ? run_work(work) : run_ceiling(bench, which, amount);
+    if (status == cudaSuccess)
+        status = work ? cudaGraphLaunch(work->graph, bench->backend->stream)
+                      : run_ceiling(bench, which, amount);
     if (status == cudaSuccess) status = cudaEventRecord(bench->at[1], bench->backend->stream);
     if (status == cudaSuccess) status = cudaEventSynchronize(bench->at[1]);
     if (status == cudaSuccess) status = cudaEventElapsedTime(&ms, bench->at[0], bench->at[1]);
@@ -198,6 +212,7 @@ static void *take(struct work *work, size_t bytes, struct rf_error *error)
 
 static void work_free(struct work *work)
 {
+    if (work->graph) cudaGraphExecDestroy(work->graph);
     for (int i = 0; i < work->n_taken; i++) gpu_give(work->bench->backend, work->taken[i]);
 }
 
@@ -246,7 +261,8 @@ static int attention_places(struct work *work, struct rf_error *error)
     struct gpu_row rows[ATTENTION_ROWS];
     struct gpu_tile tiles[ATTENTION_ROWS];
     uint16_t *blocks[CONTEXT / GPU_KV_BLOCK];
-    size_t of_block = bench->pool_bytes / (CONTEXT / GPU_KV_BLOCK) / 16 * 16;
+    uint8_t *groups[GROUPS];
+    size_t of_group = bench->pool_bytes / GROUPS / 16 * 16;
     int32_t n = work->rows, n_tiles = 0;
     for (int32_t i = 0; i < n; i++)
         rows[i] = (struct gpu_row){.position = CONTEXT - n + i,
@@ -256,51 +272,63 @@ static int attention_places(struct work *work, struct rf_error *error)
     for (int32_t i = 0; i < n; i += GPU_TILE_ROWS)
         tiles[n_tiles++] =
             (struct gpu_tile){i, n - i < GPU_TILE_ROWS ? n - i : (int32_t)GPU_TILE_ROWS};
-    for (size_t b = 0; b < CONTEXT / GPU_KV_BLOCK; b++)
-        blocks[b] = (uint16_t *)(void *)(bench->pool + b * of_block);
+    for (size_t b = 0; b < CONTEXT / GPU_KV_BLOCK; b++) /* groups leave few blocks: anywhere */
+        blocks[b] =
+            (uint16_t *)(void *)(bench->pool +
+                                 (rf_kv_is_quantised(work->kernel->kv) ? b / 2 : b) * 2 * of_group);
+    for (size_t g = 0; g < GROUPS; g++) groups[g] = (uint8_t *)bench->pool + g * of_group;
     const struct {
         const void *from;
         size_t bytes;
     } parts[] = {{rows, (size_t)n * sizeof *rows},
                  {tiles, (size_t)n_tiles * sizeof *tiles},
-                 {blocks, sizeof blocks}};
-    void *to[3];
+                 {blocks, sizeof blocks},
+                 {groups, sizeof groups}};
+    void *to[4];
     cudaError_t status = cudaSuccess;
-    for (int i = 0; i < 3 && status == cudaSuccess; i++) {
+    for (int i = 0; i < 4 && status == cudaSuccess; i++) {
         to[i] = take(work, parts[i].bytes, error);
         if (!to[i]) return RF_ERR_MEMORY;
         status = cudaMemcpyAsync(to[i], parts[i].from, parts[i].bytes, cudaMemcpyHostToDevice,
                                  bench->backend->stream);
     }
     if (status == cudaSuccess) status = cudaStreamSynchronize(bench->backend->stream);
-    work->attention.pass = (struct gpu_pass){.rows = to[0], .tiles = to[1], .blocks = to[2]};
+    work->attention.pass =
+        (struct gpu_pass){.rows = to[0], .tiles = to[1], .blocks = to[2], .groups = to[3]};
     work->attention.n_tiles = n_tiles;
     return gpu_check(status, "roofline", error);
 }
 
 static int attention_new(struct work *work, struct rf_error *error)
 {
-    size_t rows = (size_t)work->rows, width = (size_t)HEADS * HEAD_DIM;
+    const struct rf_params params = {
+        .n_layer = 1, .n_head = HEADS, .n_head_kv = KV_HEADS, .head_dim = HEAD_DIM};
+    struct gpu_heads heads = gpu_heads_of(&params, work->kernel->kv);
+    const struct gpu_cut cut = gpu_cut_of(&heads, CONTEXT - 1);
+    size_t rows = (size_t)work->rows, width = (size_t)HEADS * HEAD_DIM,
+           groups = (size_t)cut.groups * KV_HEADS,
+           halves = CONTEXT - (size_t)cut.groups * GPU_CHUNK;
     int code = attention_places(work, error);
     if (code) return code;
     float *q = take(work, rows * width * sizeof *q, error);
     float *partials =
-        take(work, rows * HEADS * ATTENTION_CHUNKS * (HEAD_DIM + 2) * sizeof *partials, error);
+        take(work, rows * HEADS * (size_t)cut.parts * (HEAD_DIM + 2) * sizeof *partials, error);
     work->m = CONTEXT;
     work->k = HEAD_DIM;
-    work->bytes = (size_t)CONTEXT * KV_HEADS * 2 * HEAD_DIM * sizeof(uint16_t);
+    work->bytes = halves * KV_HEADS * 2 * HEAD_DIM * sizeof(uint16_t) +
+                  groups * (rf_kv_upper_bytes(HEAD_DIM) +
+                            (work->kernel->kv == RF_KV_Q8 ? rf_kv_lower_bytes(HEAD_DIM) : 0));
     work->operations = 4.0 * CONTEXT * HEADS * HEAD_DIM * work->rows;
     work->out = (struct gpu_rows){.f32 = take(work, rows * width * sizeof(float), error),
                                   .width = (int32_t)width,
                                   .pairs = (int32_t)width / GPU_PAIR};
-    work->attention.heads = (struct gpu_heads){.n_head = HEADS,
-                                               .n_head_kv = KV_HEADS,
-                                               .dim = HEAD_DIM,
-                                               .padded = HEAD_DIM,
-                                               .is_bf16 = work->kernel->in_16};
+    heads.planes = KV_HEADS * (int32_t)(work->bench->pool_bytes / work->bytes);
+    work->attention.heads = heads;
     work->attention.q = q;
     work->attention.partials = partials;
-    work->attention.chunks = ATTENTION_CHUNKS;
+    work->attention.parts = cut.parts;
+    work->attention.queries =
+        HEADS / KV_HEADS * (work->rows < GPU_TILE_ROWS ? work->rows : (int32_t)GPU_TILE_ROWS);
     work->attention.scale = 0.08838835f;
     return q && partials && work->out.f32 ? 0 : RF_ERR_MEMORY;
 }
@@ -311,7 +339,7 @@ static int peak_of(const struct work *work)
     const struct kernel *kernel = work->kernel;
     enum gpu_peak peak = GPU_PEAK_INT8;
     if (kernel->is_attention)
-        peak = GPU_PEAK_BF16;
+        peak = rf_kv_is_quantised(kernel->kv) ? GPU_PEAK_INT8 : GPU_PEAK_BF16;
     else if (kernel->format == RF_FORMAT_BF16)
         peak = work->rows > 64 && work->bench->has_wide ? GPU_PEAK_WGMMA : GPU_PEAK_BF16;
     else if (work->rows == 1 && !kernel->in_16 && !gpu_has_small_groups(kernel->format))
@@ -319,8 +347,22 @@ static int peak_of(const struct work *work)
     return (int)PEAKS + (int)peak;
 }
 
-static int measure_rounds(struct bench *bench, const struct work *work,
-                          struct rf_roofline_result *result, struct rf_error *error)
+static cudaError_t record(struct work *work)
+{
+    cudaStream_t stream = work->bench->backend->stream;
+    cudaGraph_t recorded = NULL;
+    cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (status != cudaSuccess) return status;
+    cudaError_t launched = run_work(work);
+    status = cudaStreamEndCapture(stream, &recorded);
+    if (launched != cudaSuccess) status = launched;
+    if (status == cudaSuccess) status = cudaGraphInstantiate(&work->graph, recorded, 0);
+    if (recorded) cudaGraphDestroy(recorded);
+    return status;
+}
+
+static int measure_rounds(struct bench *bench, struct work *work, struct rf_roofline_result *result,
+                          struct rf_error *error)
 {
     size_t rounds = (size_t)bench->asked.rounds;
     double *values =
@@ -331,6 +373,7 @@ static int measure_rounds(struct bench *bench, const struct work *work,
            operations = work->operations * work->launches;
     int peak_at = peak_of(work);
     cudaError_t status = run_work(work);
+    if (status == cudaSuccess) status = record(work);
     for (size_t i = 0; i < rounds && status == cudaSuccess; i++) {
         status = measure_ceiling(bench, READ, &read);
         if (status == cudaSuccess) status = measure_ceiling(bench, peak_at, &peak);

@@ -50,7 +50,9 @@ int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *err
     made.targets = made.wanted + aligned(rows * sizeof(int32_t));
     made.has_mask = made.targets + aligned(rows * sizeof(int32_t));
     made.blocks = made.has_mask + aligned(rows * sizeof(int32_t));
-    made.x = made.blocks + aligned(n_blocks * sizeof(uint16_t *));
+    made.groups = made.blocks + aligned(n_blocks * sizeof(uint16_t *));
+    made.jobs = made.groups + aligned(2 * n_blocks * sizeof(uint8_t *));
+    made.x = made.jobs + aligned(2 * n_blocks * sizeof(struct gpu_group_job));
     made.bytes = made.x + rows * (size_t)view->params->n_embd * sizeof(float);
     gpu_forget_graphs(view);
     cudaStreamSynchronize(view->backend->stream);
@@ -296,9 +298,6 @@ int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_v
                  struct rf_error *error)
 {
     *out = NULL;
-    if (rf_kv_is_quantised(shape->kv))
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "CUDA devices hold keys and values in f16 or bf16, not in q8 or q4");
     struct gpu_view *view = rf_calloc(queue->backend->allocator, 1, sizeof *view, "view", error);
     if (!view) return RF_ERR_MEMORY;
     view->base.shape = *shape;

@@ -8,7 +8,7 @@ enum { GPU_GRAPHS = 64 };
 
 /* What tells the launches of two passes apart. */
 struct gpu_shape {
-    int32_t rows, tiles, chunks, wanted, best, masks;
+    int32_t rows, tiles, parts, queries, wanted, best, masks;
 };
 
 /* The launches of passes of one shape, from the second such pass on. */
@@ -20,8 +20,8 @@ struct gpu_graph {
 
 /* Parts of the memory that is copied to the device before a pass: offsets in bytes. */
 struct gpu_upload {
-    size_t rows, tiles, maps, wanted, targets, has_mask, blocks, x, bytes;
-    size_t n_blocks; /* that there is room for */
+    size_t rows, tiles, maps, wanted, targets, has_mask, blocks, groups, jobs, x, bytes;
+    size_t n_blocks; /* that there is room for, and twice as many groups */
 };
 
 struct gpu_view {
@@ -52,7 +52,8 @@ struct gpu_view {
     /* The pass at hand. */
     struct rf_pass pass;
     int is_pending;
-    int32_t n_rows, n_tiles, chunks, has_masks;
+    int32_t n_rows, n_tiles, n_jobs, has_masks;
+    int32_t parts, queries; /* as in struct gpu_attention */
 };
 
 static inline size_t gpu_mask_words(const struct gpu_view *view)

@@ -191,7 +191,6 @@ static void check_model(const char *name, const struct rf_source *source, enum r
     int32_t text[N_TEXT];
     for (int i = 0; i < N_TEXT; i++)
         text[i] = (int32_t)random_below(&state, (uint32_t)source->params.n_vocab);
-    if (on_cuda && rf_kv_is_quantised(kv)) return;
     for (int t = on_cuda ? ENGINE_ON_CUDA : 0; t < (on_cuda ? 0 : RF_TIER_COUNT); t++) {
         if (!on_cuda && (!rf_cpu_has_tier((enum rf_tier)t) || !rf_cpu_kernels(t))) continue;
         subject.device = on_cuda ? "cuda" : rf_tier_name((enum rf_tier)t);
