@@ -72,11 +72,11 @@ struct planes {
 
 /* out[r][16 b + i] = sum_k code x.at[r][k] over the nibbles of the lane i of block b. `code`: both
  * nibbles, or the upper one alone (0 .. 15) where there are no lower ones. Meanwhile it prefetches
- * `lines` of each plane. Inlined, its sums would not stay in registers. */
-__attribute__((noinline)) static void kv_dots(const struct planes *planes, size_t depth,
-                                              size_t blocks, const struct byte_rows *x,
-                                              int32_t (*out)[WIDTH], struct ahead *ahead,
-                                              size_t lines);
+ * `lines` of each plane. Inlined, or copied for one caller, its sums would not stay in registers.
+ */
+APART static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
+                          const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                          size_t lines);
 
 INLINE void widen(float *to, const uint16_t *halves, size_t n)
 {

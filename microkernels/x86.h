@@ -7,6 +7,12 @@
 #include "microkernels/kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
+/* A function that is compiled once, without knowledge of its callers. */
+#if defined __clang__
+#    define APART __attribute__((noinline))
+#else
+#    define APART __attribute__((noipa))
+#endif
 
 /* The sums of the lanes of a, b, c, d, each by the same tree: pairs (0,2) and (1,3), then both. */
 INLINE __m128 rf_sum4(__m128 a, __m128 b, __m128 c, __m128 d)

@@ -16,18 +16,20 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
 {
     __m512i acc[TILE * 2];
     size_t block = depth * 8;
+    const uint8_t *upper = planes->upper, *lower = planes->lower;
 #pragma GCC unroll 24
     for (int t = 0; t < rows * blocks; t++) acc[t] = _mm512_setzero_si512();
     for (size_t k = 0; k < depth; k += 8) {
-        __m512i codes[2][2];
-#pragma GCC unroll 2
-        for (int b = 0; b < blocks; b++) {
-            size_t at = from + (size_t)b * block + k * 8;
-            decode(planes->upper + at, has_lower ? planes->lower + at : NULL, codes[b]);
-        }
         prefetch(ahead, lines);
+        /* One half after the other, so that all sums stay in registers. */
 #pragma GCC unroll 2
-        for (int half = 0; half < 2; half++)
+        for (int half = 0; half < 2; half++) {
+            __m512i codes[2];
+#pragma GCC unroll 2
+            for (int b = 0; b < blocks; b++) {
+                size_t at = from + (size_t)b * block + k * 8;
+                codes[b] = decode(upper + at, has_lower ? lower + at : NULL, half, has_lower);
+            }
 #pragma GCC unroll 12
             for (int r = 0; r < rows; r++) {
                 int32_t four;
@@ -35,9 +37,9 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
                 __m512i bytes = _mm512_set1_epi32(four);
 #pragma GCC unroll 2
                 for (int b = 0; b < blocks; b++)
-                    acc[r * blocks + b] =
-                        _mm512_dpbusd_epi32(acc[r * blocks + b], codes[b][half], bytes);
+                    acc[r * blocks + b] = _mm512_dpbusd_epi32(acc[r * blocks + b], codes[b], bytes);
             }
+        }
     }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)

@@ -44,20 +44,16 @@ INLINE void w_store8(int8_t *to, const whole x[4])
 
 #include "microkernels/attention_kv.h"
 
-/* The codes of eight values of k in 16 lanes, four in each vector. */
-INLINE void decode(const uint8_t *upper, const uint8_t *lower, __m512i codes[2])
+/* The codes of four values of k in 16 lanes: those of the low or the high half of each byte. */
+INLINE __m512i decode(const uint8_t *upper, const uint8_t *lower, int half, int has_lower)
 {
+    enum { SELECT = 0xca }; /* where a is set b, else c */
     const __m512i low_nibble = _mm512_set1_epi8(15);
     __m512i up = _mm512_loadu_si512(upper);
-    if (!lower) {
-        codes[0] = _mm512_and_si512(up, low_nibble);
-        codes[1] = _mm512_and_si512(_mm512_srli_epi16(up, 4), low_nibble);
-        return;
-    }
+    if (!has_lower) return _mm512_and_si512(half ? _mm512_srli_epi16(up, 4) : up, low_nibble);
     __m512i low = _mm512_loadu_si512(lower);
-    enum { SELECT = 0xca }; /* where a is set b, else c */
-    codes[0] = _mm512_ternarylogic_epi32(low_nibble, low, _mm512_slli_epi16(up, 4), SELECT);
-    codes[1] = _mm512_ternarylogic_epi32(low_nibble, _mm512_srli_epi16(low, 4), up, SELECT);
+    return half ? _mm512_ternarylogic_epi32(low_nibble, _mm512_srli_epi16(low, 4), up, SELECT)
+                : _mm512_ternarylogic_epi32(low_nibble, low, _mm512_slli_epi16(up, 4), SELECT);
 }
 
 #endif
