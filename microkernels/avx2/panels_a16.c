@@ -11,7 +11,7 @@ static void pack_block(struct rf_a16 *to, const float *x)
         values[v] = _mm256_loadu_ps(x + 8 * v);
         most = _mm256_max_ps(_mm256_andnot_ps(sign, values[v]), most);
     }
-    __m256 inverse = _mm256_set1_ps(rf_a16_begin(to, max8(most)));
+    __m256 inverse = _mm256_set1_ps(rf_a16_begin(&to->d, max8(most)));
     __m256i finite = _mm256_castps_si256(_mm256_cmp_ps(inverse, _mm256_setzero_ps(), _CMP_GT_OQ)),
             order = _mm256_broadcastsi128_si256(
                 _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));

@@ -50,7 +50,7 @@ static void pack_a16(const struct rf_pack_args *args)
     struct rf_a16 *to = rf_a16_blocks(args);
     const float *x = args->x;
     for (size_t g = 0; g < args->n / RF_BLOCK; g++, to++, x += RF_BLOCK) {
-        float max = greatest(x), inverse = rf_a16_begin(to, max);
+        float max = greatest(x), inverse = rf_a16_begin(&to->d, max);
         int32_t sum[2] = {0, 0};
         for (size_t j = 0; j < RF_BLOCK; j++) {
             int32_t q = inverse > 0.0f ? (int32_t)rintf(x[j] * inverse) : 0;
