@@ -242,9 +242,11 @@ INLINE void chunk_tile(enum rf_format format, const struct chunk *chunk, const s
 #pragma GCC unroll 6
                 for (int a = 0; a < nr; a++)
 #pragma GCC unroll 2
-                    for (int h = 0; h < HALVES; h++)
+                    for (int h = 0; h < HALVES; h++) {
                         products[a][h] =
                             add_products(products[a][h], pairs[h], x + (size_t)a * stride, v);
+                        __asm__("" : "+x"(products[a][h])); /* gcc would store and copy each */
+                    }
             }
 #pragma GCC unroll 6
             for (int a = 0; a < nr; a++)
