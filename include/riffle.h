@@ -498,7 +498,11 @@ typedef struct riffle_quantize_options {
     int32_t calibration_windows; /* of 512 tokens, spread over the text; 0: 128, or all */
     int32_t group; /* of "w4a8": values of a row that share a scale, a multiple of 64; 0:
                       128; -1: the whole row */
-    uint64_t reserved[5];
+    int32_t rotate; /* 1: the rows between layers and the values of heads are rotated first, by
+                       rotations folded into the matrices, so that these round better; the output
+                       head becomes a tensor of its own */
+    int32_t unused; /* 0 */
+    uint64_t reserved[4];
 } riffle_quantize_options;
 
 RIFFLE_API void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size);

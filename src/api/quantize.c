@@ -1,6 +1,7 @@
 /* riffle_quantize: resolves names and calls rf_quantize. */
 #include "quant/quantize.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -8,6 +9,7 @@
 #include "microkernels/kernels.h"
 #include "model/open.h"
 #include "platform/cpu.h"
+#include "platform/folder.h"
 #include "platform/memory.h"
 #include "text/tokenizer.h"
 
@@ -95,6 +97,29 @@ static int calibrate(const char *in, const char *out, const riffle_quantize_opti
     return code;
 }
 
+/* Calibrates a rotated copy, a file of its own as long as that takes. */
+static int calibrate_rotated(const char *in, const char *out, const riffle_quantize_options *chosen,
+                             const struct rf_quantize_options *work,
+                             const struct rf_allocator *allocator, struct rf_error *error)
+{
+    struct rf_quantize_options rotating = *work, calibrating = *work;
+    struct rf_api_progress report = {chosen->progress, chosen->progress_user, "rotating"};
+    struct rf_error ignored;
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s.rotated", out);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return rf_fail(error, RF_ERR_ARGUMENT, "%.200s...: the path is too long", out);
+    rotating.target = RF_TARGET_BF16;
+    rotating.user = &report;
+    calibrating.rotates = 0;
+    int code = rf_check_other_file(in, out, error);
+    if (!code) code = rf_quantize(in, path, &rotating, allocator, error);
+    if (code) return code;
+    code = calibrate(path, out, chosen, &calibrating, allocator, error);
+    rf_remove(path, &ignored);
+    return code;
+}
+
 static int check_calibration(const riffle_quantize_options *chosen, enum rf_cast_target target,
                              struct rf_error *error)
 {
@@ -109,6 +134,8 @@ static int check_calibration(const riffle_quantize_options *chosen, enum rf_cast
         return rf_fail(error, RF_ERR_ARGUMENT, "w4a8 needs a text to calibrate on");
     if (chosen->group < -1 || chosen->group % 64 > 0)
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: is not a multiple of 64", chosen->group);
+    if (chosen->rotate < 0 || chosen->rotate > 1 || chosen->unused)
+        return rf_fail(error, RF_ERR_ARGUMENT, "rotate %d: is neither 0 nor 1", chosen->rotate);
     if (chosen->group && target != RF_TARGET_W4A8)
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: only w4a8 has groups", chosen->group);
     return 0;
@@ -132,6 +159,7 @@ int riffle_quantize(const char *in, const char *out, const char *type,
                                        .group = chosen.group > 0   ? chosen.group
                                                 : chosen.group < 0 ? 0
                                                                    : DEFAULT_GROUP,
+                                       .rotates = chosen.rotate,
                                        .user = &report};
     const struct rf_backend_options device = rf_api_device();
     struct rf_device_info info;
@@ -142,8 +170,9 @@ int riffle_quantize(const char *in, const char *out, const char *type,
     if (!code) {
         int tier = rf_tier_by_name(info.tier);
         work.kernels = rf_kernels(tier < 0 ? rf_kernels_best_tier() : tier);
-        code = chosen.calibration ? calibrate(in, out, &chosen, &work, &allocator, &error)
-                                  : rf_quantize(in, out, &work, &allocator, &error);
+        code = !chosen.calibration ? rf_quantize(in, out, &work, &allocator, &error)
+               : work.rotates ? calibrate_rotated(in, out, &chosen, &work, &allocator, &error)
+                              : calibrate(in, out, &chosen, &work, &allocator, &error);
     }
     return code ? rf_api_fail(&error) : 0;
 }

@@ -361,12 +361,21 @@ static int write_file(struct calibration *c, const char *in, const char *out)
 static int check_out(const char *in, const char *out, struct rf_error *error)
 {
     struct rf_new_file file;
-    if (rf_same_file(in, out))
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "%s: is the file that is read; the new one needs another name", out);
-    int code = rf_new_file_open(&file, out, 0, error);
+    int code = rf_check_other_file(in, out, error);
+    if (!code) code = rf_new_file_open(&file, out, 0, error);
     if (!code) rf_new_file_drop(&file);
     return code;
+}
+
+static int check_model(const struct rf_source *source, struct rf_error *error)
+{
+    const char *why = source->params.n_expert ? "models with experts"
+                      : source->params.fused  ? "models with fused matrices"
+                                              : NULL;
+    return why ? rf_fail(error, RF_ERR_UNSUPPORTED,
+                         "%s: %s cannot be calibrated yet; quantise without a text", source->name,
+                         why)
+               : 0;
 }
 
 static void calibration_free(struct calibration *c)
@@ -403,11 +412,8 @@ int rf_calibrate(const char *in, const char *out, const struct rf_calibrate_opti
 {
     struct calibration c = {.options = options, .allocator = allocator, .error = error};
     c.source = options->source;
-    if (c.source->params.n_expert)
-        return rf_fail(error, RF_ERR_UNSUPPORTED,
-                       "%s: models with experts cannot be calibrated yet; quantise without a text",
-                       c.source->name);
-    int code = check_out(in, out, error);
+    int code = check_model(c.source, error);
+    if (!code) code = check_out(in, out, error);
     if (!code) code = made_new(&c);
     if (!code) code = rows_new(&c);
     if (!code) code = inputs_new(&c);

@@ -141,6 +141,9 @@ const struct option option_table[] = {
     {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
      "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
      "it"},
+    {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
+     "rotate hidden states and heads first, so that weights round better; tied embeddings become "
+     "two tensors"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
      "with --calibrate, N windows of 512 tokens, spread over the text (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,

@@ -81,6 +81,21 @@ int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
     return code;
 }
 
+int rf_gguf_copy_add(struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
+                     struct rf_error *error)
+{
+    struct rf_reading *reading = &copy->private_->reading;
+    size_t n = copy->n_tensors;
+    reading->error = error;
+    struct rf_copied_tensor *more = rf_take(reading, n + 1, sizeof *more, "tensors");
+    if (!more) return RF_ERR_MEMORY;
+    memcpy(more, copy->tensors, n * sizeof *more);
+    more[n] = (struct rf_copied_tensor){.tensor = tensor, .dtype = tensor->dtype};
+    copy->tensors = more;
+    copy->n_tensors = n + 1;
+    return 0;
+}
+
 int rf_gguf_copy_check(const struct rf_gguf_copy *copy, struct rf_error *error)
 {
     int code = rf_source_check(copy->source, error);

@@ -1,4 +1,4 @@
-/* Writes a GGUF model again: tensors may get other types, everything else stays. */
+/* Writes a GGUF model again: tensors may get other types and be added, everything else stays. */
 #ifndef RF_MODEL_GGUF_WRITE_H
 #define RF_MODEL_GGUF_WRITE_H
 
@@ -22,6 +22,9 @@ struct rf_gguf_copy {
 /* RF_ERR_UNSUPPORTED for a model that is not a GGUF file. On failure nothing is kept. */
 int rf_gguf_copy_open(struct rf_gguf_copy **copy, const char *path,
                       const struct rf_allocator *allocator, struct rf_error *error);
+/* Adds a tensor behind the others. It must live as long as the copy. */
+int rf_gguf_copy_add(struct rf_gguf_copy *copy, const struct rf_tensor *tensor,
+                     struct rf_error *error);
 /* rf_source_check of the file. */
 int rf_gguf_copy_check(const struct rf_gguf_copy *copy, struct rf_error *error);
 void rf_gguf_copy_close(struct rf_gguf_copy *copy);

@@ -243,7 +243,7 @@ static void set_params(struct rf_reading *reading)
                embedding->ne[1]);
     if (embedding) rf_count(reading, (uint64_t)embedding->ne[1], "rows of " RF_TOKEN_EMBD);
     params->n_vocab = embedding ? (int32_t)embedding->ne[1] : 0;
-    params->tied_output = rf_source_tensor(source, "output.weight") == NULL;
+    params->tied_output = rf_source_tensor(source, RF_OUTPUT) == NULL;
     params->qkv_bias |= rf_source_tensor(source, "blk.0.attn_q.bias") != NULL;
     find_dense_layers(reading);
 }

@@ -5,6 +5,7 @@
 #include "model/source.h"
 
 #define RF_TOKEN_EMBD "token_embd.weight"
+#define RF_OUTPUT "output.weight"
 #define RF_ROUTER "ffn_gate_inp.weight"
 
 enum rf_weight_role {
@@ -34,7 +35,7 @@ enum rf_weight_role {
 #define RF_EACH_MODEL_TENSOR(X) \
     X(token_embd, RF_TOKEN_EMBD, "model.embed_tokens.weight", TABLE, p->n_embd, p->n_vocab, 1) \
     X(output_norm, "output_norm.weight", "model.norm.weight", VECTOR, p->n_embd, 1, 1) \
-    X(output, "output.weight", "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
+    X(output, RF_OUTPUT, "lm_head.weight", MATRIX, p->n_embd, p->n_vocab, !p->tied_output)
 
 #define RF_EACH_LAYER_TENSOR(X) \
     X(attn_norm, "attn_norm.weight", "input_layernorm.weight", VECTOR, p->n_embd, 1, \

@@ -6,25 +6,30 @@
 #include "model/tensors.h"
 #include "platform/file.h"
 #include "platform/team.h"
+#include "quant/rotate.h"
 
 enum {
     BUFFER_BYTES = 8 << 20,  /* of the new file, collected between two writes */
-    PIECE_ELEMENTS = 1 << 16 /* approximate work unit of a worker */
+    PIECE_ELEMENTS = 1 << 16, /* approximate work unit of a worker */
+    SLAB_ELEMENTS = 1 << 21   /* rotated at a time, if rows can be rotated one by one */
 };
 
 /* Rows of a tensor that the team casts together. */
 struct stretch {
     const struct rf_kernels *kernels;
     enum rf_cast_target target;
-    const struct rf_copied_tensor *copied;
+    enum rf_dtype from, to;
     const char *data;
     char *out;
-    size_t rows;
+    size_t rows, k;
 };
 
 struct job {
     const struct rf_quantize_options *options;
     struct rf_gguf_copy *copy;
+    struct rf_rotation *rotation; /* or NULL */
+    struct rf_tensor head;        /* that tied embeddings become when they are rotated */
+    const struct rf_allocator *allocator;
     struct rf_team *team;
     struct rf_new_file *file;
     char *buffer;
@@ -36,31 +41,45 @@ struct job {
 
 /* ---- the new types ---- */
 
-static int is_head(const struct rf_gguf_copy *copy, const struct rf_tensor *tensor)
+static int is_head(const struct job *job, const struct rf_tensor *tensor)
 {
-    return strcmp(tensor->name,
-                  copy->source->params.tied_output ? RF_TOKEN_EMBD : "output.weight") == 0;
+    int is_tied = job->copy->source->params.tied_output && !job->rotation;
+    return strcmp(tensor->name, is_tied ? RF_TOKEN_EMBD : RF_OUTPUT) == 0;
+}
+
+static int is_table(const struct rf_tensor *tensor)
+{
+    return strcmp(tensor->name, RF_TOKEN_EMBD) == 0;
 }
 
 /* The output head has no layer behind it that could make up for its errors: beside calibrated
- * matrices it keeps eight bits. */
+ * matrices it keeps eight bits, and so do embeddings. */
 static enum rf_cast_target target_of(const struct job *job, const struct rf_tensor *tensor)
 {
-    return job->options->made && is_head(job->copy, tensor) ? RF_TARGET_Q8_0 : job->options->target;
+    int is_kept = job->options->made && (is_head(job, tensor) || is_table(tensor));
+    return is_kept ? RF_TARGET_Q8_0 : job->options->target;
+}
+
+/* The type of the values that are to be cast. */
+static enum rf_dtype values_of(const struct job *job, const struct rf_tensor *tensor)
+{
+    int whole;
+    return rf_rotates(job->rotation, tensor, &whole) ? RF_F32 : tensor->dtype;
 }
 
 static enum rf_dtype type_of(const struct job *job, const struct rf_tensor *tensor)
 {
     enum rf_cast_target target = target_of(job, tensor);
+    enum rf_dtype from = values_of(job, tensor), to;
+    int is_float = rf_dtype_info(from)->block_elems == 1;
     if (tensor->n_dims < 2 || tensor->ne[1] == 1 || rf_ends_with(tensor->name, ".bias") ||
         rf_ends_with(tensor->name, RF_ROUTER))
-        return tensor->dtype;
-    if (strcmp(tensor->name, RF_TOKEN_EMBD) == 0 && !is_head(job->copy, tensor) &&
-        target != RF_TARGET_BF16) {
-        int is_float = rf_dtype_info(tensor->dtype)->block_elems == 1;
-        return is_float ? RF_BF16 : tensor->dtype;
-    }
-    return rf_cast_type(target, tensor->dtype, tensor->ne[0]);
+        return from;
+    if (is_table(tensor) && !is_head(job, tensor) && target == job->options->target &&
+        target != RF_TARGET_BF16)
+        return is_float ? RF_BF16 : from;
+    to = rf_cast_type(target, from, tensor->ne[0]);
+    return to == RF_F32 && from != tensor->dtype ? RF_BF16 : to; /* its rows suit no blocks */
 }
 
 /* The tensor that is written as it is in the place of the file's, or NULL. Types tell: a tensor of
@@ -90,9 +109,8 @@ static void choose_types(struct job *job)
 static void cast_rows(void *argument, struct rf_worker *worker)
 {
     const struct stretch *stretch = argument;
-    const struct rf_tensor *tensor = stretch->copied->tensor;
-    enum rf_dtype from = tensor->dtype, to = stretch->copied->dtype;
-    size_t k = (size_t)tensor->ne[0], begin, end;
+    enum rf_dtype from = stretch->from, to = stretch->to;
+    size_t k = stretch->k, begin, end;
     struct rf_share share;
     rf_share_begin(&share, worker, stretch->rows, k < PIECE_ELEMENTS ? PIECE_ELEMENTS / k : 1, 0.0);
     while (rf_share_next(&share, &begin, &end))
@@ -122,31 +140,65 @@ static int report(struct job *job, uint64_t bytes)
     return 0;
 }
 
-static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
+/* Casts n_rows rows and writes them. */
+static int write_rows(struct job *job, const struct rf_copied_tensor *copied, enum rf_dtype from,
+                      const char *data, size_t n_rows)
 {
-    const struct rf_tensor *tensor = copied->tensor, *finished = made_for(job, tensor);
-    size_t k = (size_t)tensor->ne[0], out_row_bytes = rf_dtype_bytes(copied->dtype, k);
-    size_t row_bytes = rf_dtype_bytes(tensor->dtype, k),
-           n_rows = (size_t)(tensor->bytes / row_bytes);
-    size_t most = job->buffer_bytes / out_row_bytes;
+    const struct rf_tensor *tensor = copied->tensor;
+    size_t k = (size_t)tensor->ne[0], row_bytes = rf_dtype_bytes(from, k),
+           out_row_bytes = rf_dtype_bytes(copied->dtype, k),
+           most = job->buffer_bytes / out_row_bytes;
     int code = 0;
     for (size_t row = 0, rows; !code && row < n_rows; row += rows) {
         rows = n_rows - row < most ? n_rows - row : most;
-        const char *data = (const char *)tensor->data + row * row_bytes;
-        const void *made = data;
-        if (finished) {
-            made = (const char *)finished->data + row * out_row_bytes;
-        } else if (copied->dtype != tensor->dtype) {
-            struct stretch stretch = {
-                job->options->kernels, target_of(job, tensor), copied, data, job->buffer, rows};
+        const char *made = data + row * row_bytes;
+        if (copied->dtype != from) {
+            struct stretch stretch = {job->options->kernels,
+                                      target_of(job, tensor),
+                                      from,
+                                      copied->dtype,
+                                      made,
+                                      job->buffer,
+                                      rows,
+                                      k};
             rf_team_run(job->team, 0, cast_rows, &stretch);
             made = job->buffer;
         }
         code = rf_new_file_write(job->file, made, rows * out_row_bytes, job->error);
-        if (!code) code = report(job, rows * row_bytes);
+        if (!code) code = report(job, rows * rf_dtype_bytes(tensor->dtype, k));
     }
-    if (!code) code = write_padding(job, copied->bytes);
     return code;
+}
+
+static int write_rotated(struct job *job, const struct rf_copied_tensor *copied, size_t n_rows,
+                         int whole)
+{
+    const struct rf_tensor *tensor = copied->tensor;
+    size_t k = (size_t)tensor->ne[0], most = k < SLAB_ELEMENTS ? SLAB_ELEMENTS / k : 1;
+    if (whole || most > n_rows) most = n_rows;
+    float *slab = rf_malloc(job->allocator, most * k, sizeof *slab, "rotating", job->error);
+    int code = slab ? 0 : RF_ERR_MEMORY;
+    for (size_t row = 0, rows; !code && row < n_rows; row += rows) {
+        rows = n_rows - row < most ? n_rows - row : most;
+        rf_rotate_rows(job->rotation, tensor, row, rows, slab);
+        code = write_rows(job, copied, RF_F32, (const char *)slab, rows);
+    }
+    rf_free(job->allocator, slab);
+    return code;
+}
+
+static int write_tensor(struct job *job, const struct rf_copied_tensor *copied)
+{
+    const struct rf_tensor *tensor = copied->tensor, *made = made_for(job, tensor);
+    size_t n_rows = (size_t)(tensor->bytes / rf_dtype_bytes(tensor->dtype, (size_t)tensor->ne[0]));
+    int whole, code;
+    if (made)
+        code = write_rows(job, copied, made->dtype, made->data, n_rows);
+    else if (rf_rotates(job->rotation, tensor, &whole))
+        code = write_rotated(job, copied, n_rows, whole);
+    else
+        code = write_rows(job, copied, tensor->dtype, tensor->data, n_rows);
+    return code ? code : write_padding(job, copied->bytes);
 }
 
 static int write_file(struct job *job, const char *out, const struct rf_bytes *header)
@@ -165,19 +217,37 @@ static int write_file(struct job *job, const char *out, const struct rf_bytes *h
     return code;
 }
 
+/* Tied embeddings become two tensors: only what is read as the head takes the last norm's gain. */
+static int rotate(struct job *job)
+{
+    const struct rf_source *source = job->copy->source;
+    int code = rf_rotation_new(&job->rotation, source, job->allocator, job->error);
+    if (code || !source->params.tied_output) return code;
+    job->head = *rf_source_tensor(source, RF_TOKEN_EMBD);
+    job->head.name = RF_OUTPUT;
+    return rf_gguf_copy_add(job->copy, &job->head, job->error);
+}
+
+int rf_check_other_file(const char *in, const char *out, struct rf_error *error)
+{
+    return rf_same_file(in, out)
+               ? rf_fail(error, RF_ERR_ARGUMENT,
+                         "%s: is the file that is read; the new one needs another name", out)
+               : 0;
+}
+
 int rf_quantize(const char *in, const char *out, const struct rf_quantize_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error)
 {
-    if (rf_same_file(in, out))
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "%s: is the file that is read; the new one needs another name", out);
-    struct job job = {.options = options, .error = error};
+    struct job job = {.options = options, .allocator = allocator, .error = error};
     struct rf_bytes header = {0};
-    int code = rf_gguf_copy_open(&job.copy, in, allocator, error);
+    int code = rf_check_other_file(in, out, error);
+    if (!code) code = rf_gguf_copy_open(&job.copy, in, allocator, error);
     if (code) return code;
     job.copy->w4a8_group = options->group;
-    choose_types(&job);
-    code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
+    if (options->rotates) code = rotate(&job);
+    if (!code) choose_types(&job);
+    if (!code) code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
     if (!code) {
         job.buffer = rf_malloc(allocator, job.buffer_bytes, 1, "quantising", error);
         if (!job.buffer) code = RF_ERR_MEMORY;
@@ -185,6 +255,7 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
     if (!code) code = rf_team_of(&job.team, NULL, options->threads, allocator, error);
     if (!code) code = write_file(&job, out, &header);
     rf_team_free(job.team);
+    rf_rotation_free(job.rotation);
     rf_free(allocator, job.buffer);
     rf_bytes_free(allocator, &header);
     rf_gguf_copy_close(job.copy);

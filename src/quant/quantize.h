@@ -13,12 +13,16 @@ struct rf_quantize_options {
     const struct rf_kernels *kernels;
     int32_t threads;
     /* The model with calibrated tensors: those of another type than the file's are written as they
-     * are, and the output head gets Q8_0 if it has more bits. NULL: none. */
+     * are; the output head and embeddings get Q8_0 if they have more bits. NULL: none. */
     const struct rf_source *made;
+    int rotates; /* the model is rotated (rotate.h); no matrix keeps its type then */
     /* `done` and `total` count bytes of tensors read. Non-zero cancels. May be NULL. */
     int (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;
 };
+
+/* RF_ERR_ARGUMENT if `out` is the file `in`. */
+int rf_check_other_file(const char *in, const char *out, struct rf_error *error);
 
 /* Casts the GGUF file `in` to `out`, which is replaced when the new file is whole. Norms, biases
  * and matrices that rf_cast_type leaves alone stay as they are. The embedding table stays too,
