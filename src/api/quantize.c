@@ -171,8 +171,8 @@ int riffle_quantize(const char *in, const char *out, const char *type,
         int tier = rf_tier_by_name(info.tier);
         work.kernels = rf_kernels(tier < 0 ? rf_kernels_best_tier() : tier);
         code = !chosen.calibration ? rf_quantize(in, out, &work, &allocator, &error)
-               : work.rotates ? calibrate_rotated(in, out, &chosen, &work, &allocator, &error)
-                              : calibrate(in, out, &chosen, &work, &allocator, &error);
+               : work.rotates      ? calibrate_rotated(in, out, &chosen, &work, &allocator, &error)
+                                   : calibrate(in, out, &chosen, &work, &allocator, &error);
     }
     return code ? rf_api_fail(&error) : 0;
 }

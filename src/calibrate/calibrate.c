@@ -7,7 +7,7 @@
 #include "infer/program.h"
 #include "model/tensors.h"
 #include "platform/file.h"
-#include "quant/gptq.h"
+#include "quant/descent.h"
 
 enum {
     BATCH = 512,             /* input rows that are squared at a time */
@@ -22,7 +22,7 @@ struct inputs {
     size_t k, every; /* of every so many rows one is taken */
     float *batch;    /* [BATCH][k] */
     size_t n_batch;
-    float *hessian; /* [k][k] */
+    float *hessian; /* [k + 1][k] */
 };
 
 struct calibration {
@@ -204,8 +204,16 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made,
     rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
     size_t group = made->dtype == RF_W4A8 ? (size_t)c->options->quantize.group
                                           : rf_dtype_info(made->dtype)->block_elems;
-    int code = rf_gptq_round(&c->gptq, c->inputs[input].hessian, w, m, k, made->dtype, group,
-                             (void *)made->data, c->error);
+    float *hessian = c->inputs[input].hessian;
+    int code =
+        rf_gptq_round(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data, c->error);
+    if (!code) {
+        rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
+        rf_gptq_swap_diagonal(hessian, k);
+        code = rf_gptq_descend(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data,
+                               c->error);
+        rf_gptq_swap_diagonal(hessian, k);
+    }
     rf_free(c->allocator, w);
     return code;
 }
@@ -255,7 +263,7 @@ static int inputs_new(struct calibration *c)
         inputs->every = n_rows * inputs->k / MOST_INPUTS + 1;
         inputs->batch = rf_malloc(c->allocator, BATCH, inputs->k * sizeof(float), what, c->error);
         inputs->hessian =
-            rf_malloc(c->allocator, inputs->k, inputs->k * sizeof(float), what, c->error);
+            rf_malloc(c->allocator, inputs->k + 1, inputs->k * sizeof(float), what, c->error);
         if (!inputs->batch || !inputs->hessian) return RF_ERR_MEMORY;
     }
     return 0;

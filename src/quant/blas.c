@@ -5,19 +5,20 @@
 #include "platform/library.h"
 
 /* CBLAS's numbers. */
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, LOWER = 122 };
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, UPPER = 121, LOWER = 122, RIGHT = 142 };
 
 int rf_blas_load(struct rf_blas *blas, int threads, struct rf_error *error)
 {
-    enum { SYRK, GEMM, POTRF, TRTRI, SET_THREADS, N };
-    static const char *const names[N] = {"cblas_ssyrk", "cblas_sgemm", "spotrf_", "strtri_",
-                                         "openblas_set_num_threads"};
+    enum { SYRK, SYMM, GEMM, POTRF, TRTRI, SET_THREADS, N };
+    static const char *const names[N] = {"cblas_ssyrk", "cblas_ssymm", "cblas_sgemm",
+                                         "spotrf_",     "strtri_",     "openblas_set_num_threads"};
     rf_any_fn *functions[N];
     struct rf_error why;
     if (rf_library_load("libopenblas.so.0", names, functions, N, &why))
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "calibrating needs OpenBLAS (in Debian: libopenblas0): %.200s", why.text);
     memcpy(&blas->ssyrk, &functions[SYRK], sizeof blas->ssyrk);
+    memcpy(&blas->ssymm, &functions[SYMM], sizeof blas->ssymm);
     memcpy(&blas->sgemm, &functions[GEMM], sizeof blas->sgemm);
     memcpy(&blas->spotrf, &functions[POTRF], sizeof blas->spotrf);
     memcpy(&blas->strtri, &functions[TRTRI], sizeof blas->strtri);
@@ -37,6 +38,22 @@ void rf_blas_subtract_product(const struct rf_blas *blas, float *c, size_t ldc, 
     if (n)
         blas->sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, (int)m, (int)n, (int)k, -1.0f, a, (int)lda, b,
                     (int)ldb, 1.0f, c, (int)ldc);
+}
+
+void rf_blas_subtract_transposed(const struct rf_blas *blas, float *c, size_t ldc, const float *a,
+                                 size_t lda, const float *b, size_t ldb, size_t m, size_t n,
+                                 size_t k)
+{
+    if (n)
+        blas->sgemm(ROW_MAJOR, NO_TRANS, TRANS, (int)m, (int)n, (int)k, -1.0f, a, (int)lda, b,
+                    (int)ldb, 1.0f, c, (int)ldc);
+}
+
+void rf_blas_symmetric_product(const struct rf_blas *blas, float *c, const float *a, const float *h,
+                               size_t m, size_t n)
+{
+    blas->ssymm(ROW_MAJOR, RIGHT, UPPER, (int)m, (int)n, 1.0f, h, (int)n, a, (int)n, 0.0f, c,
+                (int)n);
 }
 
 /* LAPACK's order is by columns: there the lower triangle of rows is the upper one, L is U^T. */

@@ -23,24 +23,35 @@ static void mirror(float *h, size_t k, int back)
                 }
 }
 
+void rf_gptq_swap_diagonal(float *h, size_t k)
+{
+    for (size_t i = 0; i < k; i++) {
+        float kept = h[i * k + i];
+        h[i * k + i] = h[k * k + i];
+        h[k * k + i] = kept;
+    }
+}
+
 int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_error *error)
 {
-    float *diagonal = rf_malloc(gptq->allocator, k, sizeof *diagonal, "calibrating", error);
-    if (!diagonal) return RF_ERR_MEMORY;
-    double mean = 0;
+    float *diagonal = h + k * k;
+    double mean = 0, before = 0;
+    int failed = 1;
     for (size_t i = 0; i < k; i++) {
         diagonal[i] = h[i * k + i];
         mean += (double)diagonal[i] / (double)k;
     }
     if (mean == 0) mean = 1; /* no input at all */
-    int failed = 1;
     mirror(h, k, 0);
     for (double damping = 0.01; failed && damping * mean < 100 * mean; damping *= 10) {
         if (damping > 0.01) mirror(h, k, 1); /* the last try has spoilt it */
-        for (size_t i = 0; i < k; i++) h[i * k + i] = diagonal[i] + (float)(damping * mean);
+        for (size_t i = 0; i < k; i++) {
+            diagonal[i] += (float)((damping - before) * mean);
+            h[i * k + i] = diagonal[i];
+        }
+        before = damping;
         failed = rf_blas_invert_factor(gptq->blas, h, k);
     }
-    rf_free(gptq->allocator, diagonal);
     return failed ? rf_fail(error, RF_ERR_UNSUPPORTED,
                             "calibrating: the inputs of a layer have no numbers")
                   : 0;

@@ -17,10 +17,13 @@ struct rf_gptq {
     const struct rf_allocator *allocator;
 };
 
-/* Replaces H, [k][k] of which the lower triangle counts, by what rf_gptq_round needs: L^-1 of
- * H + damping = L L^T. The damping is a hundredth of the diagonal's mean, more where that is not
- * enough. */
+/* Replaces H, of which the lower triangle counts, by what rf_gptq_round needs: L^-1 of H + damping
+ * = L L^T. The damping is a hundredth of the diagonal's mean, more where that is not enough. h is
+ * [k + 1][k]: H + damping stays above its diagonal, which goes to the last row. */
 int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_error *error);
+
+/* Exchanges the diagonal for the last row: L^-1 with its diagonal becomes H + damping with its. */
+void rf_gptq_swap_diagonal(float *h, size_t k);
 
 /* Rounds w, [m][k], to blocks of `dtype`, [m][k / block_elems], a type that rf_grid_layout knows.
  * `group`: values of a row that share a scale, whole blocks; 0: all of the row. w is used up. */

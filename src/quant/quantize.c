@@ -9,7 +9,7 @@
 #include "quant/rotate.h"
 
 enum {
-    BUFFER_BYTES = 8 << 20,  /* of the new file, collected between two writes */
+    BUFFER_BYTES = 8 << 20,   /* of the new file, collected between two writes */
     PIECE_ELEMENTS = 1 << 16, /* approximate work unit of a worker */
     SLAB_ELEMENTS = 1 << 21   /* rotated at a time, if rows can be rotated one by one */
 };

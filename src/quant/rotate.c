@@ -39,9 +39,8 @@ static void fill_cosines(float *cosines, size_t n)
     const double pi = 3.14159265358979323846, size = (double)n;
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)
-            cosines[i * n + j] =
-                (float)(sqrt((i ? 2 : 1) / size) *
-                        cos(pi * (double)(2 * j + 1) * (double)i / (2 * size)));
+            cosines[i * n + j] = (float)(sqrt((i ? 2 : 1) / size) *
+                                         cos(pi * (double)(2 * j + 1) * (double)i / (2 * size)));
 }
 
 static int turn_new(struct turn *turn, size_t n, const struct rf_allocator *allocator,
@@ -58,8 +57,7 @@ static int turn_new(struct turn *turn, size_t n, const struct rf_allocator *allo
     turn->odd = odd;
     turn->cosines = turn->signs + n;
     turn->scratch = turn->cosines + odd * odd;
-    for (size_t i = 0; i < n; i++)
-        turn->signs[i] = next_random(&state) >> 63 ? -scale : scale;
+    for (size_t i = 0; i < n; i++) turn->signs[i] = next_random(&state) >> 63 ? -scale : scale;
     fill_cosines(turn->cosines, odd);
     return 0;
 }
@@ -157,7 +155,8 @@ static void take_gain(const struct rf_rotation *rotation, const struct rf_tensor
     for (size_t at = 0; at < k; at += STRIPE) {
         size_t count = k - at < STRIPE ? k - at : STRIPE;
         rf_dequantize_f32(gains->dtype,
-                          (const char *)gains->data + rf_dtype_bytes(gains->dtype, at), gain, count);
+                          (const char *)gains->data + rf_dtype_bytes(gains->dtype, at), gain,
+                          count);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < count; j++) rows[i * k + at + j] *= gain[j];
     }

@@ -1,5 +1,5 @@
 /* Rounding with compensation, against plain loops in double and against rounding one by one. */
-#include "quant/gptq.h"
+#include "quant/descent.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static double output_error(const float *a, const float *b, size_t k)
 
 static float *squares(size_t k)
 {
-    float *h = calloc(k * k, sizeof *h);
+    float *h = calloc((k + 1) * k, sizeof *h);
     rf_blas_add_squares(gptq.blas, h, k, &x[0][0], ROWS / 2);
     rf_blas_add_squares(gptq.blas, h, k, &x[0][0] + ROWS / 2 * k, ROWS - ROWS / 2);
     return h;
@@ -188,17 +188,49 @@ static void invert(const double *h, float *inverse, size_t k)
     free(b);
 }
 
+/* W4A8: k of 448 has half a group. */
+static size_t group_of(enum rf_dtype dtype)
+{
+    return dtype == RF_W4A8 ? 128 : rf_dtype_info(dtype)->block_elems;
+}
+
 static float *rounded_by(const float *factor, size_t k, enum rf_dtype dtype, void *blocks)
 {
     float *w = malloc(M * k * sizeof *w), *values = malloc(M * k * sizeof *values);
     struct rf_error error;
     memcpy(w, weights, M * k * sizeof *w);
-    CHECK_INT(rf_gptq_round(&gptq, factor, w, M, k, dtype, rf_dtype_info(dtype)->block_elems,
-                            blocks, &error),
-              0);
+    CHECK_INT(rf_gptq_round(&gptq, factor, w, M, k, dtype, group_of(dtype), blocks, &error), 0);
     rf_dequantize_f32(dtype, blocks, values, M * k);
     free(w);
     return values;
+}
+
+/* `error`: of the blocks before. */
+static void descent_lowers_the_error(float *h, size_t k, enum rf_dtype dtype, uint8_t *blocks,
+                                     double error)
+{
+    float *w = malloc(M * k * sizeof *w), *values = malloc(M * k * sizeof *values);
+    struct rf_error why;
+    memcpy(w, weights, M * k * sizeof *w);
+    rf_gptq_swap_diagonal(h, k);
+    CHECK_INT(
+        rf_gptq_descend(&gptq, h, w, M, k, dtype, rf_dtype_info(dtype)->block_elems, blocks, &why),
+        0);
+    rf_dequantize_f32(dtype, blocks, values, M * k);
+    double now = output_error(weights, values, k);
+    CHECK_MSG(now < 0.97 * error, "%s, k %zu: error %g after descent, %g before",
+              rf_dtype_info(dtype)->name, k, now, error);
+    /* The gradient was kept: from the same blocks, one computed anew finds less to gain. */
+    memcpy(w, weights, M * k * sizeof *w);
+    CHECK_INT(
+        rf_gptq_descend(&gptq, h, w, M, k, dtype, rf_dtype_info(dtype)->block_elems, blocks, &why),
+        0);
+    rf_dequantize_f32(dtype, blocks, values, M * k);
+    double again = output_error(weights, values, k);
+    CHECK_MSG(now - again < error - now, "%s, k %zu: %g, %g, then %g", rf_dtype_info(dtype)->name,
+              k, error, now, again);
+    free(w);
+    free(values);
 }
 
 static void outputs_change_less(enum rf_dtype dtype, size_t k)
@@ -217,6 +249,7 @@ static void outputs_change_less(enum rf_dtype dtype, size_t k)
     double with = output_error(weights, compensated, k);
     CHECK_MSG(with < 0.6 * alone, "%s, k %zu: error %g with compensation, %g without",
               rf_dtype_info(dtype)->name, k, with, alone);
+    descent_lowers_the_error(h, k, dtype, blocks, with);
     free(blocks);
     free(values);
     free(compensated);
@@ -284,7 +317,7 @@ static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
 static void useless_inputs(void)
 {
     enum { K = 64 };
-    float *h = calloc(K * K, sizeof *h);
+    float *h = calloc((K + 1) * K, sizeof *h);
     struct rf_error error;
     CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0); /* nothing ever came in */
     for (size_t i = 0; i < K; i++) CHECK(isfinite(h[i * K + i]) && h[i * K + i] > 0);
