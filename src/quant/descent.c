@@ -23,36 +23,28 @@ struct descent {
     size_t block_elems, block_bytes;
 };
 
-/* Moves q_i by `change`. */
-static void move(const struct descent *d, float *gradient, float *changes, size_t i, float change)
-{
-    const float *h = d->square + i * STEP;
-    changes[i] += change;
-    for (size_t j = 0; j < d->n; j++) gradient[j] -= change * h[j];
-}
-
-/* The scale of a group of W4A8 with the least error for its codes. */
+/* The scale of a group of W4A8, values [first, end), with the least error for its codes. */
 static void fit_scale(const struct descent *d, uint8_t *blocks, float *q, float *gradient,
                       float *changes, size_t first, size_t end)
 {
-    float slope = 0, curvature = 0;
+    float slope = 0, curvature = 0, sums[STEP] = {0}; /* q H over the group */
     for (size_t i = first; i < end; i++) {
         const float *h = d->square + i * STEP;
-        float sum = 0;
-        for (size_t j = first; j < end; j++) sum += h[j] * q[j];
+        for (size_t j = 0; j < d->n; j++) sums[j] += q[i] * h[j];
         slope += q[i] * gradient[i];
-        curvature += q[i] * sum;
     }
+    for (size_t i = first; i < end; i++) curvature += q[i] * sums[i];
     uint8_t *block = blocks + first / d->block_elems * d->block_bytes;
     uint16_t half;
     memcpy(&half, block, sizeof half);
     float old = rf_f16_to_f32(half);
     half = rf_f32_to_f16(old * (1 + slope / curvature));
-    float ratio = rf_f16_to_f32(half) / old;
-    if (!(ratio > 0.5f && ratio < 2)) return; /* no codes, or no numbers */
+    float more = rf_f16_to_f32(half) / old - 1;
+    if (!(fabsf(more) < 0.5f)) return; /* no codes, or no numbers */
+    for (size_t j = 0; j < d->n; j++) gradient[j] -= more * sums[j];
     for (size_t i = first; i < end; i++) {
-        move(d, gradient, changes, i, q[i] * ratio - q[i]);
-        q[i] *= ratio;
+        changes[i] += more * q[i];
+        q[i] += more * q[i];
     }
     for (size_t i = first; i < end; i += d->block_elems, block += d->block_bytes)
         memcpy(block, &half, sizeof half);
@@ -71,7 +63,10 @@ static void choose_codes(const struct descent *d, uint8_t *block, float *q, floa
         float value, best = q[j] + gradient[j] / d->square[j * STEP + j];
         codes[i] = (uint8_t)rf_grid_round(d->layout, grid, best, &value);
         if (fabsf(value - q[j]) < 0.25f * fabsf(grid->scale)) continue; /* the code it had */
-        move(d, gradient, changes, j, value - q[j]);
+        const float *h = d->square + j * STEP;
+        float change = value - q[j];
+        for (size_t c = 0; c < d->n; c++) gradient[c] -= change * h[c];
+        changes[j] += change;
         q[j] = value;
     }
     rf_grid_put(d->layout, block, codes);

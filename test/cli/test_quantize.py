@@ -87,6 +87,15 @@ class Quantize(Case):
         self.assertEqual(os.listdir(self.folder), ["short.txt"])
 
     @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
+    def test_rotating_before_calibrating(self):
+        self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
+        how = ["--type", "w4a8", "--calibrate", "text.txt", "--chunks", "4", "--rotate"]
+        self.assertIn("W4A8", self.json("quantize", MODEL, "turned.gguf", *how)["stored_types"])
+        self.fails(1, "quantize", "turned.gguf", "turned.gguf", *how, says="another name")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["text.txt", "turned.gguf"])
+        self.ok("run", "turned.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
+
+    @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
     def test_calibrating_is_continued(self):
         """Interrupted whenever it may be, the file becomes the same."""
         self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))

@@ -110,6 +110,7 @@ def quantize(
     calibration: str | None = None,
     calibration_windows: int = 0,
     group: int = 0,
+    rotate: bool = False,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> None:
@@ -127,6 +128,7 @@ def quantize(
         options.calibration_bytes = len(options.calibration)
     options.calibration_windows = calibration_windows
     options.group = group
+    options.rotate = rotate
     raised.check(
         lib.riffle_quantize(
             native.path(source), native.path(target), native.text(type, "type"), options

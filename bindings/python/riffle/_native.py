@@ -218,7 +218,9 @@ class QuantizeOptions(ctypes.Structure):
         ("calibration_bytes", c_uint64),
         ("calibration_windows", c_int32),
         ("group", c_int32),
-        ("reserved", c_uint64 * 5),
+        ("rotate", c_int32),
+        ("unused", c_int32),
+        ("reserved", c_uint64 * 4),
     ]
 
 
