@@ -162,6 +162,8 @@ int main(void)
     computes_the_same();
     files(TINY_MODEL, out);
     files(QUANTISED_MODEL, out);
+    files("architectures/granite/model.gguf", out); /* scales embeddings, branches and logits */
+    files("architectures/smollm3/model.gguf", out); /* layers without RoPE */
     unlink(out);
     refused("architectures/gemma2/model.gguf", out, "norms behind attention");
     refused("architectures/olmo2/model.gguf", out, "norms behind attention");
