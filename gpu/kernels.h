@@ -216,6 +216,22 @@ cudaError_t gpu_add(const struct gpu_launch *launch, const struct gpu_add *args,
 cudaError_t gpu_cap(const struct gpu_launch *launch, float *out, const float *x, float scale,
                     float cap, size_t n);
 
+/* A norm folded into the layers around it: the rows before it hold x times the gain, rounded to
+ * BF16, and the layer behind them multiplies its results by each row's 1 / rms(x). */
+struct gpu_fold {
+    const float *gain;
+    float *squares; /* [rows][width / GPU_SQUARES]: sums of the squares of x; NULL: no norm */
+    float *scales;  /* [rows]: 1 / rms(x), of passes over more than GPU_FOLDED_ROWS rows */
+    float eps;
+};
+enum {
+    GPU_SQUARES = 16,    /* values: a tile's rows */
+    GPU_FOLDED_ROWS = 16 /* of passes whose layers leave what the norm behind them needs */
+};
+/* Leaves that of x: out.bf16, squares and scales. The width is a multiple of GPU_SQUARES. */
+cudaError_t gpu_fold_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
+                          const float *x, const struct gpu_fold *fold, int32_t n);
+
 struct gpu_rope {
     struct gpu_heads heads;
     struct gpu_pass pass;
@@ -257,9 +273,17 @@ struct gpu_linear {
     int32_t gates; /* silu(y) of the first matrix times y of the second goes to `gated`, and neither
                       goes to its y: gpu_can_gate */
     struct gpu_rows gated;
+    int32_t
+        rotates; /* the matrices are of q, k and v, and gpu_rope_store is done: gpu_can_rotate */
+    struct gpu_rope rope;
+    struct gpu_fold fold; /* the norm of x */
+    struct gpu_fold next; /* the norm of y, left in `normed`: gpu_can_fold_next; no gain: none */
+    struct gpu_rows normed;
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
 int gpu_can_gate(const struct gpu_linear *args);
+int gpu_can_rotate(const struct gpu_linear *args);
+int gpu_can_fold_next(const struct gpu_linear *args);
 /* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. Where gpu_has_wide says so: on a
  * device of compute capability 9.0, if the kernels were built for 90a. */
 int gpu_has_wide(int major, int minor);

@@ -58,6 +58,12 @@ __device__ inline uint16_t bf16_bits(float x)
     return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
+// Of a cache of F16 or BF16 numbers.
+__device__ inline uint16_t half_bits(float x, int is_bf16)
+{
+    return is_bf16 ? bf16_bits(x) : __half_as_ushort(__float2half_rn(x));
+}
+
 __device__ inline float largest_of(float x)
 {
     return warp_max(x == x ? fabsf(x) : 0.0f);

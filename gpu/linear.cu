@@ -3,7 +3,7 @@
 // or wgmma has the same bits (wide.cu), other instructions may give the products.
 #include "gpu/linear.cuh"
 
-enum { GATED_ROWS = 16 }; // of a pass, at most
+enum { JOINED_ROWS = 16 }; // of a pass, at most
 
 // Groups of 32 values times one row of 8 bits.
 static int takes_one(const struct gpu_linear *args)
@@ -15,9 +15,24 @@ static int takes_one(const struct gpu_linear *args)
 extern "C" int gpu_can_gate(const struct gpu_linear *args)
 {
     const struct gpu_matrix *gate = &args->matrices[0], *up = &args->matrices[1];
-    return args->format == RF_FORMAT_BF16 && args->n <= GATED_ROWS && !args->groups &&
+    return args->format == RF_FORMAT_BF16 && args->n <= JOINED_ROWS && !args->groups &&
            args->n_matrices == 2 && args->parts == GPU_PARTS && gate->rows == up->rows &&
            gate->rows % GPU_PAIR == 0 && args->gated.bf16 && !args->gated.codes && !args->gated.f32;
+}
+
+extern "C" int gpu_can_rotate(const struct gpu_linear *args)
+{
+    const struct gpu_rope *rope = &args->rope;
+    return args->format == RF_FORMAT_BF16 && args->n <= JOINED_ROWS && !args->groups &&
+           args->n_matrices == 3 && !rope->q_gain && !rope->k_gain && rope->is_neox &&
+           rope->rope_dim == rope->heads.dim && rope->heads.padded == rope->heads.dim &&
+           rope->heads.dim % (2 * RF_PANEL_ROWS) == 0 && !rope->heads.quantised;
+}
+
+extern "C" int gpu_can_fold_next(const struct gpu_linear *args)
+{
+    return args->format == RF_FORMAT_BF16 && args->n <= GPU_FOLDED_ROWS && !args->groups &&
+           args->n_matrices == 1;
 }
 
 extern "C" cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args)

@@ -3,6 +3,7 @@
 #define RF_GPU_LINEAR_CUH
 
 #include "gpu/formats.cuh"
+#include "gpu/reduce.cuh"
 
 static constexpr int BARRIER_BYTES = 1024; // at the beginning of shared memory
 
@@ -15,8 +16,8 @@ struct place {
 };
 
 // What a layer is beside plain: each group of rows has an expert's matrices; two tiles of a block
-// of threads are of the gate and of up.
-enum linear_kind { PLAIN, EXPERTS, GATES };
+// of threads are of the gate and of up, or of both halves of a head.
+enum linear_kind { PLAIN, EXPERTS, GATES, ROTATES };
 
 template <int TILES, int COLUMNS, enum linear_kind KIND>
 __device__ inline struct place find_place(const struct gpu_linear &args)
@@ -29,6 +30,11 @@ __device__ inline struct place find_place(const struct gpu_linear &args)
     }
     const struct gpu_matrix &matrix = args.matrices[m];
     const char *tiles = (const char *)matrix.tiles;
+    if constexpr (KIND == ROTATES) {
+        int half = args.rope.heads.dim / 2 / RF_PANEL_ROWS,
+            tile = block / half * 2 * half + block % half;
+        return {&matrix, tiles, matrix.bias, tile, (int)blockIdx.y * 8 * COLUMNS, args.n};
+    }
     if constexpr (KIND != EXPERTS)
         return {&matrix, tiles, matrix.bias, block * TILES, (int)blockIdx.y * 8 * COLUMNS, args.n};
     wait_for_previous(); // the experts were not chosen before
@@ -73,6 +79,51 @@ template <int PARTS, int SIZE> __device__ inline float sum_parts(const float *of
     return sum;
 }
 
+// Where a result goes, and what it takes beside the sums.
+struct result {
+    float *y; // NULL: nowhere
+    float old, bias, gain;
+};
+
+// Result `at` of a block of threads: [rows of x][ROWS].
+template <int ROWS>
+__device__ inline struct result find_result(const struct gpu_linear &args,
+                                            const struct place &place, int at)
+{
+    int column = place.first + at / ROWS, row = place.tile * RF_PANEL_ROWS + at % ROWS;
+    struct result result = {};
+    if (column >= place.end || row >= place.matrix->rows) return result;
+    result.y = place.matrix->y + (size_t)column * place.matrix->rows + row;
+    if (args.accumulate) result.old = *result.y;
+    if (place.bias) result.bias = place.bias[row];
+    if (args.next.gain) result.gain = args.next.gain[row];
+    return result;
+}
+
+__device__ inline float put_result(const struct gpu_linear &args, const struct place &place,
+                                   const struct result &result, float sum)
+{
+    if (place.bias) sum += result.bias;
+    if (args.accumulate) sum = result.old + sum;
+    if (result.y) *result.y = sum;
+    return sum;
+}
+
+// Leaves what the norm of the results needs: all lanes have a result of GPU_SQUARES rows.
+template <int ROWS>
+__device__ inline void put_next(const struct gpu_linear &args, const struct place &place, int at,
+                                const struct result &result, float y)
+{
+    int column = place.first + at / ROWS, row = place.tile * RF_PANEL_ROWS + at % ROWS,
+        n = place.matrix->rows;
+    float sum = sum_squares(result.y ? y : 0.0f);
+    if (!result.y) return;
+    size_t block = gpu_row_place(column, args.normed.pairs * 2, row / RF_BLOCK);
+    args.normed.bf16[block * RF_BLOCK + row % RF_BLOCK] = bf16_bits(__fmul_rn(y, result.gain));
+    if (at % GPU_SQUARES == 0)
+        args.next.squares[(size_t)column * (n / GPU_SQUARES) + row / GPU_SQUARES] = sum;
+}
+
 // Adds the sums of all parts, and writes them.
 template <int PARTS, int TILES, int COLUMNS>
 __device__ inline void finish(const struct gpu_linear &args, const struct place &place,
@@ -82,38 +133,10 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
     float *sums = (float *)(shared + BARRIER_BYTES);
     constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
     put_sums<PARTS, TILES, COLUMNS>(sums, acc);
-    const struct gpu_matrix &matrix = *place.matrix;
     int columns = min(8 * COLUMNS, place.end - place.first);
     for (int at = threadIdx.x; at < columns * ROWS; at += blockDim.x) {
-        int column = at / ROWS, row = place.tile * 16 + at % ROWS;
-        if (row >= matrix.rows) continue;
-        float sum = sum_parts<PARTS, SIZE>(sums + column * STRIDE + at % ROWS);
-        float *y = matrix.y + (size_t)(place.first + column) * matrix.rows + row;
-        if (place.bias) sum += place.bias[row];
-        *y = args.accumulate ? *y + sum : sum;
-    }
-}
-
-// The same of a tile of the gate and one of up, whose gated product is written.
-template <int PARTS, int COLUMNS>
-__device__ inline void finish_gate(const struct gpu_linear &args, const struct place &place,
-                                   float acc[2][COLUMNS][4])
-{
-    extern __shared__ char shared[];
-    float *sums = (float *)(shared + BARRIER_BYTES);
-    constexpr int STRIDE = 2 * 16 + 4, SIZE = 8 * COLUMNS * STRIDE;
-    const float *gate = args.matrices[0].bias, *up = args.matrices[1].bias;
-    const struct gpu_rows &out = args.gated;
-    put_sums<PARTS, 2, COLUMNS>(sums, acc);
-    int columns = min(8 * COLUMNS, place.end - place.first);
-    for (int at = threadIdx.x; at < columns * 16; at += blockDim.x) {
-        int column = at / 16, row = place.tile * 16 + at % 16;
-        const float *of = sums + column * STRIDE + at % 16;
-        float g = sum_parts<PARTS, SIZE>(of), u = sum_parts<PARTS, SIZE>(of + 16);
-        if (gate) g += gate[row];
-        if (up) u += up[row];
-        size_t block = gpu_row_place(place.first + column, out.pairs * 2, row / RF_BLOCK);
-        out.bf16[block * RF_BLOCK + row % RF_BLOCK] = bf16_bits(silu(g) * u);
+        float sum = sum_parts<PARTS, SIZE>(sums + at / ROWS * STRIDE + at % ROWS);
+        put_result(args, place, find_result<ROWS>(args, place, at), sum);
     }
 }
 

@@ -1,4 +1,6 @@
 // Linear layers in BF16.
+#include <type_traits>
+
 #include "gpu/linear.cuh"
 
 __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
@@ -11,9 +13,9 @@ __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint3
 }
 
 // A step is 32 values of k.
-template <int TILES> struct bf16_source {
+template <int TILES, int STEPS> struct bf16_source {
     static constexpr bool by_engine = false; // lanes are faster: copies are few
-    static constexpr int steps = 2, of_step = 1024, bytes = TILES * steps * of_step;
+    static constexpr int steps = STEPS, of_step = 1024, bytes = TILES * steps * of_step;
     const char *tiles[TILES];
 
     __device__ uint32_t bytes_of(int, int n) const
@@ -29,13 +31,156 @@ template <int TILES> struct bf16_source {
     }
 };
 
-template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND>
+// 1 / rms of the rows of x. Of few rows, warps add up the squares of one each.
+template <int PARTS, int COLUMNS>
+__device__ inline void find_scales(const struct gpu_linear &args, const struct place &place,
+                                   float *scales)
+{
+    int n = min(8 * COLUMNS, place.end - place.first);
+    if constexpr (COLUMNS > 2) {
+        if (threadIdx.x < n) scales[threadIdx.x] = args.fold.scales[place.first + threadIdx.x];
+    } else {
+        for (int c = threadIdx.x / WARP; c < n; c += PARTS) {
+            const float *squares =
+                args.fold.squares + (size_t)(place.first + c) * (args.k / GPU_SQUARES);
+            float scale = folded_scale(squares, args.k, args.fold.eps);
+            if (threadIdx.x % WARP == 0) scales[c] = scale;
+        }
+    }
+}
+
+// ---- what becomes of the sums ----
+//
+// Thread `at` has result at / 16 of x's rows and at % 16 of a tile's. `begin` loads what results
+// need beside the sums while weights are on their way.
+
+template <int PARTS, int TILES, int COLUMNS> struct plain_end {
+    static constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
+    struct result mine;
+
+    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    {
+        mine = find_result<ROWS>(args, place, threadIdx.x);
+    }
+    __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
+                        const float *scales)
+    {
+        for (int at = threadIdx.x; at < 8 * COLUMNS * ROWS; at += PARTS * WARP) {
+            if (at >= PARTS * WARP) mine = find_result<ROWS>(args, place, at);
+            float sum = sum_parts<PARTS, SIZE>(sums + at / ROWS * STRIDE + at % ROWS);
+            if (args.fold.squares) sum *= scales[at / ROWS];
+            float y = put_result(args, place, mine, sum);
+            if (args.next.gain) put_next<ROWS>(args, place, at, mine, y);
+        }
+    }
+};
+
+// Two tiles, of which thread `at` has the sums `at` of both.
+template <int PARTS, int COLUMNS> struct pair_end {
+    static constexpr int STRIDE = 2 * 16 + 4, SIZE = 8 * COLUMNS * STRIDE;
+
+    static __device__ bool has(const struct place &place, int *column, int *row)
+    {
+        *column = place.first + threadIdx.x / 16;
+        *row = place.tile * RF_PANEL_ROWS + threadIdx.x % 16;
+        return threadIdx.x < 8 * COLUMNS * 16 && *column < place.end;
+    }
+    static __device__ float2 sum(const struct gpu_linear &args, const float *sums,
+                                 const float *scales)
+    {
+        const float *of = sums + threadIdx.x / 16 * STRIDE + threadIdx.x % 16;
+        float2 pair = {sum_parts<PARTS, SIZE>(of), sum_parts<PARTS, SIZE>(of + 16)};
+        float scale = args.fold.squares ? scales[threadIdx.x / 16] : 1.0f;
+        return make_float2(pair.x * scale, pair.y * scale);
+    }
+};
+
+// A tile of the gate and one of up, whose gated product is written.
+template <int PARTS, int COLUMNS> struct gate_end {
+    using pair = pair_end<PARTS, COLUMNS>;
+
+    __device__ void begin(const struct gpu_linear &, const struct place &)
+    {
+    }
+    __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
+                        const float *scales)
+    {
+        const float *gate = args.matrices[0].bias, *up = args.matrices[1].bias;
+        const struct gpu_rows &out = args.gated;
+        int column, row;
+        if (!pair::has(place, &column, &row)) return;
+        float2 y = pair::sum(args, sums, scales);
+        if (gate) y.x += gate[row];
+        if (up) y.y += up[row];
+        size_t block = gpu_row_place(column, out.pairs * 2, row / RF_BLOCK);
+        out.bf16[block * RF_BLOCK + row % RF_BLOCK] = bf16_bits(silu(y.x) * y.y);
+    }
+};
+
+// Two tiles of both halves of a head of q, k or v: rotates q and k, and stores k and v.
+template <int PARTS, int COLUMNS> struct rotate_end {
+    using pair = pair_end<PARTS, COLUMNS>;
+    float2 bias, turn; // cosine and sine
+    uint16_t *entry;   // NULL: q
+
+    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    {
+        const struct gpu_rope &rope = args.rope;
+        const struct gpu_heads &heads = rope.heads;
+        int column, row, half = heads.dim / 2, i, head;
+        if (!pair::has(place, &column, &row)) return;
+        head = row / heads.dim;
+        i = row % heads.dim;
+        if (place.bias) bias = make_float2(place.bias[row], place.bias[row + half]);
+        turn = ((const float2 *)rope.rotations)[((size_t)column * 2 + rope.is_local) * half + i];
+        entry = NULL;
+        if (place.matrix == &args.matrices[0]) return;
+        const struct gpu_row &at = rope.pass.rows[column];
+        size_t plane =
+            (size_t)(rope.layer * heads.n_head_kv + head) * 2 + (place.matrix == &args.matrices[2]);
+        entry = rope.pass.blocks[at.table + at.slot / GPU_KV_BLOCK] +
+                (plane * GPU_KV_BLOCK + at.slot % GPU_KV_BLOCK) * heads.padded + i;
+    }
+    __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
+                        const float *scales)
+    {
+        int column, row, half = args.rope.heads.dim / 2;
+        if (!pair::has(place, &column, &row)) return;
+        float2 y = pair::sum(args, sums, scales);
+        if (place.bias) y = make_float2(y.x + bias.x, y.y + bias.y);
+        if (place.matrix != &args.matrices[2])
+            y = make_float2(__fsub_rn(__fmul_rn(y.x, turn.x), __fmul_rn(y.y, turn.y)),
+                            __fadd_rn(__fmul_rn(y.x, turn.y), __fmul_rn(y.y, turn.x)));
+        if (entry) {
+            entry[0] = half_bits(y.x, args.rope.heads.is_bf16);
+            entry[half] = half_bits(y.y, args.rope.heads.is_bf16);
+        } else {
+            float *q = args.rope.q + (size_t)column * place.matrix->rows + row;
+            q[0] = y.x;
+            q[half] = y.y;
+        }
+    }
+};
+
+template <int PARTS, int TILES, int COLUMNS, enum linear_kind KIND>
+using end_of = std::conditional_t<KIND == GATES, gate_end<PARTS, COLUMNS>,
+                                  std::conditional_t<KIND == ROTATES, rotate_end<PARTS, COLUMNS>,
+                                                     plain_end<PARTS, TILES, COLUMNS>>>;
+
+// ---- the kernel ----
+
+// STEPS of weights come together. Rows are loaded DEPTH - 1 steps before their use: they come from
+// the second cache, and take longer than a step's products.
+template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND,
+          int STEPS>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_bf16(const __grid_constant__ struct gpu_linear args)
 {
-    using source = bf16_source<TILES>;
-    constexpr int OF_MATRIX = KIND == GATES ? 1 : TILES;
+    using source = bf16_source<TILES, STEPS>;
+    constexpr int OF_MATRIX = KIND == GATES ? 1 : TILES, DEPTH = COLUMNS <= 2 ? 2 : 1,
+                  UNROLL = DEPTH > STEPS ? DEPTH : STEPS;
     extern __shared__ char shared[];
+    __shared__ float scales[8 * COLUMNS];
     struct place place = find_place<OF_MATRIX, COLUMNS, KIND>(args);
     if (KIND == EXPERTS && place.first >= place.end) return;
     int lane = threadIdx.x % WARP, begin, end;
@@ -44,63 +189,69 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     source from;
     for (int m = 0; m < TILES; m++) {
         const char *tiles = KIND == GATES ? (const char *)args.matrices[m].tiles : place.tiles;
-        int tile = KIND == GATES ? place.tile : min(place.tile + m, last_tile);
+        int tile = KIND == GATES     ? place.tile
+                   : KIND == ROTATES ? place.tile + m * (args.rope.heads.dim / 2 / RF_PANEL_ROWS)
+                                     : min(place.tile + m, last_tile);
         from.tiles[m] = tiles + (size_t)tile * steps * source::of_step;
     }
     struct ring<source, STAGES> weights(from, shared, begin, end);
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 
-    constexpr int AHEAD = COLUMNS <= 2; // steps that rows are loaded before their use
     const uint4 *x[COLUMNS];
-    uint4 b[1 + AHEAD][COLUMNS];
+    uint4 b[DEPTH][COLUMNS];
     for (int c = 0; c < COLUMNS; c++) {
         x[c] = (const uint4 *)args.x.bf16 +
                gpu_row_place(min(place.first + 8 * c + lane / 4, place.end - 1), steps, begin) * 4 +
                lane % 4;
-        if (AHEAD && begin < end) b[0][c] = x[c][0];
+        for (int i = 0; i < DEPTH - 1; i++)
+            if (begin + i < end) b[i][c] = x[c][i * WARP];
     }
+    end_of<PARTS, TILES, COLUMNS, KIND> ending;
+    ending.begin(args, place);
+    if (args.fold.squares) find_scales<PARTS, COLUMNS>(args, place, scales);
     float acc[TILES][COLUMNS][4] = {};
 #pragma unroll 1
-    for (int s = begin; s < end; s += source::steps) {
-        uint32_t w = weights.take() + lane * 16;
+    for (int s = begin; s < end; s += UNROLL) {
+        uint32_t w = 0;
 #pragma unroll
-        for (int i = 0; i < source::steps; i++) {
+        for (int i = 0; i < UNROLL; i++) {
             if (s + i >= end) break;
+            if (i % STEPS == 0) w = weights.take() + lane * 16;
             uint4 a[TILES][2];
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
-                if (!AHEAD || s + i + 1 < end)
-                    b[(i + AHEAD) % (1 + AHEAD)][c] = x[c][(i + AHEAD) * WARP];
+                if (DEPTH == 1 || s + i + DEPTH - 1 < end)
+                    b[(i + DEPTH - 1) % DEPTH][c] = x[c][(i + DEPTH - 1) * WARP];
 #pragma unroll
             for (int m = 0; m < TILES; m++)
                 for (int half = 0; half < 2; half++)
                     a[m][half] =
-                        load_shared_4(w + (m * source::steps + i) * source::of_step + half * 512);
+                        load_shared_4(w + (m * STEPS + i % STEPS) * source::of_step + half * 512);
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
                 for (int m = 0; m < TILES; m++) {
-                    uint4 low = a[m][0], high = a[m][1], of = b[i % (1 + AHEAD)][c];
+                    uint4 low = a[m][0], high = a[m][1], of = b[i % DEPTH][c];
                     multiply_bf16(acc[m][c], low.x, high.x, low.y, high.y, of.x, of.y);
                     multiply_bf16(acc[m][c], low.z, high.z, low.w, high.w, of.z, of.w);
                 }
         }
-        for (int c = 0; c < COLUMNS; c++) x[c] += source::steps * WARP;
+        for (int c = 0; c < COLUMNS; c++) x[c] += UNROLL * WARP;
     }
-    if constexpr (KIND == GATES)
-        finish_gate<PARTS, COLUMNS>(args, place, acc);
-    else
-        finish<PARTS, TILES, COLUMNS>(args, place, acc);
+    float *sums = (float *)(shared + BARRIER_BYTES);
+    put_sums<PARTS, TILES, COLUMNS>(sums, acc);
+    ending.end(args, place, sums, scales);
 }
 
-template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND = PLAIN>
+template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND = PLAIN,
+          int STEPS = 2>
 static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
-    constexpr size_t ring = STAGES * bf16_source<TILES>::bytes;
+    constexpr size_t ring = STAGES * bf16_source<TILES, STEPS>::bytes;
     dim3 grid = grid_of<TILES, COLUMNS>(args);
     if (KIND == GATES) grid.x = (unsigned)args->matrices[0].rows / RF_PANEL_ROWS;
-    return launch_shared(gpu, linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS, KIND>, grid, PARTS,
-                         shared_bytes<PARTS, TILES, COLUMNS>(ring), *args);
+    return launch_shared(gpu, linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS, KIND, STEPS>, grid,
+                         PARTS, shared_bytes<PARTS, TILES, COLUMNS>(ring), *args);
 }
 
 // Stages and sums take 99 KB at most, which all devices have.
@@ -110,7 +261,7 @@ static cudaError_t choose_parts(const struct gpu_launch *gpu, const struct gpu_l
         return args->k <= 4096 ? launch<8, 1, 1, 2, 4>(gpu, args)
                                : launch<8, 1, 1, 3, 4>(gpu, args);
     if (args->n <= 16)
-        return args->k <= 8192 ? launch<8, 1, 2, 2, 3>(gpu, args)
+        return args->k <= 8192 ? launch<8, 1, 2, 2, 4>(gpu, args)
                                : launch<8, 1, 2, 3, 3>(gpu, args);
     if (args->n <= 32) return launch<8, 2, 4, 2, 2>(gpu, args);
     return launch<8, 2, 8, 2, 1>(gpu, args);
@@ -134,6 +285,13 @@ cudaError_t gpu_linear_bf16(const struct gpu_launch *gpu, const struct gpu_linea
     if (args->gates)
         return args->n <= 8 ? launch<8, 2, 1, 2, 3, GATES>(gpu, args)
                             : launch<8, 2, 2, 2, 3, GATES>(gpu, args);
+    if (args->rotates) {
+        if (args->parts == GPU_MORE_PARTS)
+            return args->n <= 8 ? launch<16, 2, 1, 3, 1, ROTATES, 1>(gpu, args)
+                                : launch<16, 2, 2, 3, 1, ROTATES, 1>(gpu, args);
+        return args->n <= 8 ? launch<8, 2, 1, 2, 3, ROTATES>(gpu, args)
+                            : launch<8, 2, 2, 2, 3, ROTATES>(gpu, args);
+    }
     if (args->x.arranged && args->n > 64 && weight_rows(args) >= MANY_ROWS)
         return gpu_linear_wide(gpu, args);
     return args->parts == GPU_MORE_PARTS ? choose_more_parts(gpu, args) : choose_parts(gpu, args);

@@ -317,6 +317,73 @@ static int32_t parts_of(const struct rf_op *op)
     return op->kind == RF_OP_EXPERT_LINEAR ? (int32_t)GPU_PARTS : gpu_parts(rows);
 }
 
+/* ---- folded norms ---- */
+
+static int writes(const struct rf_op *op, enum rf_slot slot)
+{
+    int32_t n = op->n > 1 ? op->n : 1;
+    for (int32_t l = 0; l < n; l++)
+        if (op->out[l] == slot) return 1;
+    return 0;
+}
+
+static int reads(const struct rf_op *op, enum rf_slot slot)
+{
+    for (int i = 0; i < RF_OP_INPUTS; i++)
+        if (op->in[i] == slot) return 1;
+    return 0;
+}
+
+static int takes_bf16(const struct rf_op *op)
+{
+    for (int32_t l = 0; l < op->n; l++)
+        if (op->weight[l]->format != RF_FORMAT_BF16) return 0;
+    return op->kind == RF_OP_LINEAR;
+}
+
+/* 1 if the layers behind an operation of the body can take over its norm: they alone read its
+ * results, in BF16. */
+static int is_folded(const struct gpu_view *view, const struct rf_op *norm)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const struct gpu_rows *out = &view->slots[norm->out[0]];
+    enum rf_slot slot = norm->out[0];
+    if (norm->kind != RF_OP_NORM || norm->in[0] != RF_SLOT_X || !out->bf16 || out->f32 ||
+        out->width % GPU_PAIR)
+        return 0;
+    for (const struct rf_op *op = norm + 1; op < program->body + program->n_body; op++) {
+        if (reads(op, slot) && !takes_bf16(op)) return 0;
+        if (writes(op, slot)) break;
+    }
+    return 1;
+}
+
+static struct gpu_fold fold_of(const struct gpu_view *view, const struct rf_op *norm)
+{
+    return (struct gpu_fold){.gain = norm->weight[0]->data,
+                             .squares = view->squares,
+                             .scales = view->row_scales,
+                             .eps = view->params->rms_eps};
+}
+
+/* The norm folded into an operation, which wrote its input, or NULL. */
+static const struct rf_op *norm_before(const struct gpu_view *view, const struct rf_op *op)
+{
+    const struct rf_program *program = view->base.shape.program;
+    if (op < program->body || op >= program->body + program->n_body) return NULL;
+    for (const struct rf_op *norm = op - 1; norm >= program->body; norm--)
+        if (writes(norm, op->in[0])) return is_folded(view, norm) ? norm : NULL;
+    return NULL;
+}
+
+/* Rows of BF16 alone. */
+static struct gpu_rows bf16_of(const struct gpu_rows *rows)
+{
+    return (struct gpu_rows){.bf16 = rows->bf16, .width = rows->width, .pairs = rows->pairs};
+}
+
+/* ---- linear layers ---- */
+
 /* A linear layer's matrices of the format of matrix `first`, times n rows. */
 static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_op *op,
                                    int32_t first, int32_t n)
@@ -340,6 +407,8 @@ static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_
                                 .rows = (int32_t)weight->rows,
                                 .of_expert = gpu_matrix_bytes(weight)};
     }
+    const struct rf_op *norm = norm_before(view, op);
+    if (norm) args.fold = fold_of(view, norm);
     return args;
 }
 
@@ -358,24 +427,28 @@ static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *
     return status;
 }
 
+static struct gpu_rope rope_of(const struct gpu_view *view, const struct rf_op *op)
+{
+    return (struct gpu_rope){.heads = heads_of(view),
+                             .pass = device_pass(view),
+                             .q = view->slots[op->in[0]].f32,
+                             .k = view->slots[op->in[1]].f32,
+                             .v = view->slots[op->in[2]].f32,
+                             .q_gain = gain_of(op->weight[0]),
+                             .k_gain = gain_of(op->weight[1]),
+                             .rotations = view->rotations,
+                             .eps = view->params->rms_eps,
+                             .half = view->params->rope_dim / 2,
+                             .rope_dim = op->rotation == RF_ROTATE_NOT ? 0 : view->params->rope_dim,
+                             .is_local = op->rotation == RF_ROTATE_LOCAL,
+                             .is_neox = view->params->rope_style == RF_ROPE_NEOX,
+                             .layer = op->layer};
+}
+
 static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
                               const struct rf_op *op, int32_t n)
 {
-    const struct gpu_rope args = {.heads = heads_of(view),
-                                  .pass = device_pass(view),
-                                  .q = view->slots[op->in[0]].f32,
-                                  .k = view->slots[op->in[1]].f32,
-                                  .v = view->slots[op->in[2]].f32,
-                                  .q_gain = gain_of(op->weight[0]),
-                                  .k_gain = gain_of(op->weight[1]),
-                                  .rotations = view->rotations,
-                                  .eps = view->params->rms_eps,
-                                  .half = view->params->rope_dim / 2,
-                                  .rope_dim =
-                                      op->rotation == RF_ROTATE_NOT ? 0 : view->params->rope_dim,
-                                  .is_local = op->rotation == RF_ROTATE_LOCAL,
-                                  .is_neox = view->params->rope_style == RF_ROPE_NEOX,
-                                  .layer = op->layer};
+    const struct gpu_rope args = rope_of(view, op);
     return gpu_rope_store(launch, &args, n);
 }
 
@@ -526,19 +599,57 @@ static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *
     return status;
 }
 
-/* The linear layers of op[0] with the gate of op[1]; 0 in *done where that takes two launches. */
-static cudaError_t linear_gate(const struct gpu_view *view, const struct gpu_launch *launch,
-                               const struct rf_op *op, int *done)
+/* ---- operations in one launch ---- */
+
+/* Makes the gate of op[1] part of op[0]. */
+static int join_gate(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
 {
-    *done = 0;
-    if (op->kind != RF_OP_LINEAR || op->n != 2 || op[1].kind != RF_OP_SILU_GATE || op[1].cap > 0 ||
-        op[1].in[0] != op->out[0] || op[1].in[1] != op->out[1])
-        return cudaSuccess;
-    struct gpu_linear args = linear_of(view, op, 0, view->n_rows);
-    args.gates = 1;
-    args.gated = view->slots[op[1].out[0]];
-    *done = gpu_can_gate(&args);
-    return *done ? gpu_linear(launch, &args) : cudaSuccess;
+    if (op[1].kind != RF_OP_SILU_GATE || op[1].cap > 0 || op[1].in[0] != op->out[0] ||
+        op[1].in[1] != op->out[1])
+        return 0;
+    args->gates = 1;
+    args->gated = view->slots[op[1].out[0]];
+    return gpu_can_gate(args);
+}
+
+static int join_rotation(const struct gpu_view *view, const struct rf_op *op,
+                         struct gpu_linear *args)
+{
+    if (op[1].kind != RF_OP_ROPE_STORE) return 0;
+    for (int i = 0; i < 3; i++)
+        if (op[1].in[i] != op->out[i]) return 0;
+    args->rotates = 1;
+    args->rope = rope_of(view, &op[1]);
+    return gpu_can_rotate(args);
+}
+
+static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+{
+    if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
+    args->next = fold_of(view, &op[1]);
+    args->normed = bf16_of(&view->slots[op[1].out[0]]);
+    return gpu_can_fold_next(args);
+}
+
+/* Operations from op[0] on, of `left` that there are, in one launch where that is possible. *taken:
+ * how many. */
+static cudaError_t perform_next(const struct gpu_view *view, const struct gpu_launch *launch,
+                                const struct rf_op *op, int32_t left, int32_t *taken)
+{
+    static int (*const joins[])(const struct gpu_view *, const struct rf_op *,
+                                struct gpu_linear *) = {join_gate, join_rotation, join_norm};
+    int32_t n = view->n_rows;
+    *taken = 2;
+    for (size_t i = 0; op->kind == RF_OP_LINEAR && left > 1 && i < sizeof joins / sizeof *joins;
+         i++) {
+        struct gpu_linear args = linear_of(view, op, 0, n);
+        if (args.n_matrices == op->n && joins[i](view, op, &args)) return gpu_linear(launch, &args);
+    }
+    *taken = 1;
+    if (!is_folded(view, op)) return perform(view, launch, op, NULL, n);
+    const struct gpu_rows out = bf16_of(&view->slots[op->out[0]]);
+    const struct gpu_fold fold = fold_of(view, op);
+    return gpu_fold_norm(launch, &out, view->slots[op->in[0]].f32, &fold, n);
 }
 
 /* All launches of a pass; *cancelled where it was stopped between them. */
@@ -548,16 +659,12 @@ static cudaError_t launch_all(const struct gpu_view *view, const struct gpu_laun
     const struct rf_program *program = view->base.shape.program;
     const atomic_int *cancel = view->base.cancel;
     cudaError_t status = cudaSuccess;
-    for (int32_t o = 0; status == cudaSuccess && o < program->n_body; o++) {
+    for (int32_t o = 0, taken; status == cudaSuccess && o < program->n_body; o += taken) {
         const struct rf_op *op = &program->body[o];
-        *cancelled = op->may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+        int may_stop = op->may_stop || (o > 0 && op[-1].may_stop);
+        *cancelled = may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
         if (*cancelled) return status;
-        int done = 0;
-        if (o + 1 < program->n_body) status = linear_gate(view, launch, op, &done);
-        if (done)
-            o++;
-        else if (status == cudaSuccess)
-            status = perform(view, launch, op, NULL, view->n_rows);
+        status = perform_next(view, launch, op, program->n_body - o, &taken);
     }
     return status == cudaSuccess ? answer(view, launch) : status;
 }

@@ -16,9 +16,28 @@ static __device__ inline double block_sum(double x)
     return warp_sum(sums[threadIdx.x % WARP]);
 }
 
-static __device__ inline float rms_scale(double sum, int n, float eps)
+template <typename T> static __device__ inline float rms_scale(T sum, int n, float eps)
 {
     return __fdiv_rn(1.0f, __fsqrt_rn((float)(sum / n) + eps));
+}
+
+// ---- folded norms ----
+
+// The sum of the squares of GPU_SQUARES values, one of each lane.
+static __device__ inline float sum_squares(float x)
+{
+    float sum = __fmul_rn(x, x);
+    for (int d = GPU_SQUARES / 2; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, d));
+    return sum;
+}
+
+// 1 / rms of a row of n values, by a warp.
+static __device__ inline float folded_scale(const float *squares, int n, float eps)
+{
+    float sum = 0.0f;
+    for (int i = threadIdx.x % WARP; i < n / GPU_SQUARES; i += WARP)
+        sum = __fadd_rn(sum, squares[i]);
+    return rms_scale(warp_sum(sum), n, eps);
 }
 
 #endif

@@ -74,6 +74,31 @@ extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gp
                          picked);
 }
 
+// A block of threads for each row. The sums are those that linear layers leave and add up.
+static __global__ void __launch_bounds__(NORM_THREADS)
+    fold_norm(struct gpu_rows out, const float *x, const __grid_constant__ struct gpu_fold fold)
+{
+    wait_for_previous();
+    int row = blockIdx.x, width = out.width, lane = threadIdx.x % WARP;
+    float *squares = fold.squares + (size_t)row * (width / GPU_SQUARES);
+    for (int j = threadIdx.x; j < width; j += NORM_THREADS) {
+        float value = x[(size_t)row * width + j], sum = sum_squares(value);
+        out.bf16[gpu_row_place(row, out.pairs * 2, j / RF_BLOCK) * RF_BLOCK + lane] =
+            bf16_bits(__fmul_rn(value, fold.gain[j]));
+        if (j % GPU_SQUARES == 0) squares[j / GPU_SQUARES] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x >= WARP) return;
+    float scale = folded_scale(squares, width, fold.eps);
+    if (lane == 0) fold.scales[row] = scale;
+}
+
+extern "C" cudaError_t gpu_fold_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
+                                     const float *x, const struct gpu_fold *fold, int32_t n)
+{
+    return launch_kernel(launch, fold_norm, dim3((unsigned)n), NORM_THREADS, 0, *out, x, *fold);
+}
+
 static __device__ float gated(const struct gpu_gate &args, float g, float u)
 {
     if (args.is_gelu) { // the approximation by tanh: (1 + tanh(t)) / 2 = 1 / (1 + exp(-2t))
@@ -106,11 +131,6 @@ extern "C" cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gp
 }
 
 // ---- rotation ----
-
-static __device__ uint16_t half_bits(float x, int is_bf16)
-{
-    return is_bf16 ? bf16_bits(x) : __half_as_ushort(__float2half_rn(x));
-}
 
 // A warp for each head of q, then of k and v, of a row. A key's padding is zero, as a value's.
 static __global__ void rope_store(const __grid_constant__ struct gpu_rope args)

@@ -177,6 +177,16 @@ static int experts_new(struct gpu_view *view, struct rf_error *error)
     return experts->shares && experts->sources && experts->groups ? 0 : RF_ERR_MEMORY;
 }
 
+/* Of folded norms. */
+static int norms_new(struct gpu_view *view, struct rf_error *error)
+{
+    size_t rows = (size_t)view->base.shape.max_rows,
+           squares = (size_t)view->params->n_embd / GPU_SQUARES + 1;
+    view->squares = gpu_take(view->backend, rows * squares * sizeof(float), "a view", error);
+    view->row_scales = gpu_take(view->backend, rows * sizeof(float), "a view", error);
+    return view->squares && view->row_scales ? 0 : RF_ERR_MEMORY;
+}
+
 static int answers_new(struct gpu_view *view, struct rf_error *error)
 {
     const struct rf_view_shape *shape = &view->base.shape;
@@ -213,7 +223,8 @@ static void release(struct gpu_view *view)
     void *const of_device[] = {view->rotations,       view->frequencies,     view->splits,
                                view->device,          view->device_masks,    view->partials,
                                view->device_best,     view->device_logprobs, view->experts.shares,
-                               view->experts.sources, view->experts.groups};
+                               view->experts.sources, view->experts.groups,  view->squares,
+                               view->row_scales};
     for (size_t i = 0; i < sizeof of_device / sizeof *of_device; i++)
         gpu_give(backend, of_device[i]);
     unpin(view->host);
@@ -225,7 +236,7 @@ static void release(struct gpu_view *view)
     view->experts.shares = NULL;
     view->experts.sources = NULL;
     view->experts.groups = NULL;
-    view->rotations = view->partials = NULL;
+    view->rotations = view->partials = view->squares = view->row_scales = NULL;
     view->frequencies = view->device_logprobs = view->host_logprobs = NULL;
     view->splits = NULL;
     view->host = view->device = NULL;
@@ -249,6 +260,7 @@ int gpu_make_ready(struct gpu_view *view, struct rf_error *error)
         code = view->rotations ? 0 : RF_ERR_MEMORY;
     }
     if (!code) code = frequencies_new(view, error);
+    if (!code) code = norms_new(view, error);
     if (!code) code = experts_new(view, error);
     if (!code) code = answers_new(view, error);
     if (!code) code = gpu_make_upload(view, FIRST_BLOCKS, error);

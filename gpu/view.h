@@ -32,7 +32,8 @@ struct gpu_view {
 
     struct gpu_rows slots[RF_MAX_SLOTS];
     float *rotations;
-    double *frequencies; /* [RF_ROPE_SETS][half] */
+    double *frequencies;         /* [RF_ROPE_SETS][half] */
+    float *squares, *row_scales; /* of folded norms: [max_rows][n_embd / GPU_SQUARES], [max_rows] */
     struct gpu_experts experts;
     struct gpu_split *splits;
     struct gpu_upload upload;

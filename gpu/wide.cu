@@ -232,7 +232,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
             n = blockIdx.x * WIDE + i / 4 * 8 + 2 * t + i % 2;
         if (row >= matrix.rows || n >= args.n) continue;
         float *y = matrix.y + (size_t)n * matrix.rows + row;
-        float sum = matrix.bias ? total[i] + matrix.bias[row] : total[i];
+        float sum = args.fold.squares ? total[i] * args.fold.scales[n] : total[i];
+        if (matrix.bias) sum += matrix.bias[row];
         *y = args.accumulate ? *y + sum : sum;
     }
 #endif

@@ -35,6 +35,7 @@
 enum { ROUNDS = 9, N_TENSORS = 1024 };
 
 static const double WARM_UP = 0.03; /* seconds */
+static const char *only = "";       /* names of layers and models that are measured have it */
 static double read_speed;           /* bytes a second */
 static cudaStream_t stream;
 
@@ -134,6 +135,7 @@ static void run_layers(void *user)
 static void measure_linear(int format, int32_t m, int32_t k)
 {
     static const int32_t rows[] = {1, 2, 4, 8, 16, 32, 64, 512};
+    if (!strstr(rf_panel_layout((enum rf_format)format)->name, only)) return;
     struct gpu_layout layout = gpu_layout(format, (size_t)k);
     struct layers layers = {.bytes = (size_t)((m + 15) / 16) * layout.bytes};
     int32_t pairs = (k + 63) / 64;
@@ -319,6 +321,7 @@ static void measure_model(const char *name, const struct rf_params *params, enum
     struct rf_cache *cache;
     struct rf_weight_cost cost;
     const struct types types = {matrices, experts};
+    if (!strstr(name, only)) return;
     make_source(&made, params, &types);
     double begin = rf_clock_seconds();
     MUST(rf_cuda_backend_kind.open(&backend, &first, &rf_system_allocator, &error));
@@ -417,18 +420,20 @@ int main(int argc, char **argv)
                                .rope_magnitude = 1.0f,
                                .tied_output = 1,
                                .qkv_bias = 1};
-    int only_experts = argc > 1 && strcmp(argv[1], "experts") == 0,
-        only_models = only_experts || (argc > 1 && strcmp(argv[1], "models") == 0);
+    const char *part = argc > 1 ? argv[1] : ""; /* "layers", "models", "experts" or all */
+    int all = !*part, layers = all || !strcmp(part, "layers"),
+        models = all || !strcmp(part, "models");
+    if (argc > 2) only = argv[2];
     MUST_RUN(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     measure_memory();
-    for (size_t s = 0; !only_models && s < sizeof shapes / sizeof *shapes; s++) {
+    for (size_t s = 0; layers && s < sizeof shapes / sizeof *shapes; s++) {
         measure_linear(RF_FORMAT_BF16, shapes[s][0], shapes[s][1]);
         measure_linear(RF_FORMAT_Q4_K, shapes[s][0], shapes[s][1]);
     }
-    for (int f = RF_FORMAT_MXFP4; !only_models && f < RF_FORMAT_COUNT; f++)
+    for (int f = RF_FORMAT_MXFP4; layers && f < RF_FORMAT_COUNT; f++)
         if (f != RF_FORMAT_Q4_K) measure_linear(f, 8192, 8192);
-    measure_experts(&params);
-    if (only_experts) return 0;
+    if (all || !strcmp(part, "experts")) measure_experts(&params);
+    if (!models) return 0;
     measure_model("1.5B, BF16", &params, RF_BF16, RF_BF16);
     measure_model("1.5B, Q4_K", &params, RF_Q4_K, RF_Q4_K);
     params.n_embd = 3584;

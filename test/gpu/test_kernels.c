@@ -1,6 +1,7 @@
 /* Linear layers on a CUDA device against the scalar reference: panels times rows of 8 and 16 bits
  * give its bits, part by part of k, and in BF16 all results are near; and each row has the same
- * bits whatever the number of rows, and whether experts are grouped. */
+ * bits whatever the number of rows, whether experts are grouped, and whether gates, rotations and
+ * norms are parts of layers. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static const int32_t row_counts[] = {1, 2, 7, 8, 9, 16, 17, 31, 33, 64, 65, MOST
     } while (0)
 
 static uint32_t state = 1;
-static int has_wgmma;
+static int has_wgmma, has_clusters;
 
 static uint32_t random_bits(void)
 {
@@ -253,7 +254,8 @@ struct by_expert {
 static void run(const struct layer *layer, int32_t n, const struct by_expert *by, int parts,
                 int in_16, int adds, float *y)
 {
-    const struct gpu_launch launch = {NULL, 0};
+    /* Some kernels take clusters where launches overlap. */
+    const struct gpu_launch launch = {NULL, has_clusters && !adds};
     size_t m = by ? layer->m / (size_t)by->n_experts : layer->m;
     int32_t pairs = (int32_t)(layer->k + 63) / 64, k = (int32_t)layer->k;
     size_t bytes = (size_t)n * m * sizeof *y,
@@ -270,7 +272,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
     for (size_t i = 0; i < (size_t)n; i++) {
         const struct device_row row = {&host, i};
         if (by && by->sources[i] < 0) continue;
-        size_t from = by ? (size_t)by->sources[i] : i;
+        size_t from = by ? (size_t)by->sources[i] : i % MOST_ROWS;
         for (size_t j = 0; j < layer->k; j++)
             host.bf16[gpu_row_place(i, (size_t)pairs * 2, j / 32) * 32 + j % 32] =
                 rf_f32_to_bf16(layer->x[from * layer->k + j]);
@@ -352,6 +354,26 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
     free(wanted);
     free(got);
     free(added);
+    layer_free(&layer);
+}
+
+/* Passes over so many rows that blocks of threads share them have the same bits, too. */
+static void check_many_rows(size_t m, size_t k)
+{
+    static const int32_t counts[] = {129, 256, 300, 512};
+    struct layer layer;
+    layer_new(&layer, RF_FORMAT_BF16, m, k);
+    float *wanted = host_memory(MOST_ROWS * m * sizeof *wanted),
+          *got = host_memory(512 * m * sizeof *got);
+    run(&layer, MOST_ROWS, NULL, gpu_parts(m), 0, 0, wanted);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        size_t rows = (size_t)counts[c], off = 0;
+        run(&layer, counts[c], NULL, gpu_parts(m), 0, 0, got);
+        while (off < rows * m && got[off] == wanted[off / m % MOST_ROWS * m + off % m]) off++;
+        CHECK_MSG(off == rows * m, "%zu x %zu, %zu rows: result %zu", m, k, rows, off);
+    }
+    free(wanted);
+    free(got);
     layer_free(&layer);
 }
 
@@ -547,6 +569,247 @@ static void check_gate(void)
     for (int l = 0; l < 2; l++) layer_free(&layers[l]);
 }
 
+/* ---- folded norms ---- */
+
+/* The rows of a layer, times a gain; and what a folded norm needs beside them. */
+struct folded {
+    struct gpu_rows rows;
+    struct gpu_fold fold;
+    float *x;
+};
+
+static void folded_new(struct folded *folded, const struct layer *layer, const float *x, size_t k)
+{
+    size_t pairs = k / GPU_PAIR, rows = (MOST_ROWS + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * 8,
+           bytes = rows * k * sizeof(uint16_t);
+    *folded = (struct folded){
+        .rows = {.bf16 = device_memory(NULL, bytes),
+                 .arranged =
+                     has_wgmma ? device_memory(NULL, gpu_arranged_bytes(rows, pairs)) : NULL,
+                 .width = (int32_t)k,
+                 .pairs = (int32_t)pairs},
+        .fold = {.gain = device_memory(layer->bias, k * sizeof(float)),
+                 .squares = device_memory(NULL, rows * k / GPU_SQUARES * sizeof(float)),
+                 .scales = device_memory(NULL, rows * sizeof(float)),
+                 .eps = 1e-5f},
+        .x = device_memory(x, MOST_ROWS * k * sizeof(float))};
+}
+
+static void folded_free(struct folded *folded)
+{
+    void *const memory[] = {folded->rows.bf16,         folded->rows.arranged, folded->x,
+                            (void *)folded->fold.gain, folded->fold.squares,  folded->fold.scales};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
+}
+
+static const int32_t joined_counts[] = {1, 7, 8, 9, 16};
+enum { JOINED_COUNTS = sizeof joined_counts / sizeof *joined_counts };
+
+/* A norm in the layer behind it is near the norm itself, and gives a row the same bits in passes of
+ * all sizes. The layer's inputs are as wide as its bias is long, which is the gain. */
+static void check_folded(size_t m, size_t k)
+{
+    const struct gpu_launch launch = {NULL, has_clusters};
+    struct layer layer, gains;
+    struct folded folded;
+    layer_new(&layer, RF_FORMAT_BF16, m, k);
+    layer_new(&gains, RF_FORMAT_BF16, k, GPU_PAIR);
+    folded_new(&folded, &gains, layer.x, k);
+    size_t n = MOST_ROWS * m;
+    float *wanted = host_memory(n * sizeof *wanted), *got = host_memory(n * sizeof *got),
+          *y = device_memory(NULL, n * sizeof *y);
+    struct gpu_linear args = {.format = RF_FORMAT_BF16,
+                              .k = (int32_t)k,
+                              .n_matrices = 1,
+                              .parts = gpu_parts(m),
+                              .matrices = {{layer.tiles, NULL, y, (int32_t)m, 0}},
+                              .x = folded.rows,
+                              .fold = folded.fold};
+    for (size_t c = sizeof row_counts / sizeof *row_counts; c-- > 0;) {
+        size_t rows = (size_t)row_counts[c], off = 0;
+        args.n = row_counts[c];
+        MUST_RUN(gpu_fold_norm(&launch, &folded.rows, folded.x, &folded.fold, args.n));
+        MUST_RUN(gpu_linear(&launch, &args));
+        MUST_RUN(cudaMemcpy(got, y, rows * m * sizeof *got, cudaMemcpyDeviceToHost));
+        if (rows == MOST_ROWS) memcpy(wanted, got, n * sizeof *got);
+        while (off < rows * m && got[off] == wanted[off]) off++;
+        CHECK_MSG(off == rows * m, "folded norm, %zu x %zu, %zu rows: result %zu", m, k, rows, off);
+    }
+    const uint16_t *weights = layer.weights;
+    for (size_t i = 0; i < MOST_ROWS; i += 33)
+        for (size_t r = 0; r < m; r++) {
+            const float *x = layer.x + i * k;
+            double squares = 0, sum = 0, size = 0;
+            for (size_t j = 0; j < k; j++) {
+                double product = (double)rf_bf16_to_f32(weights[r * k + j]) *
+                                 (double)rf_bf16_to_f32(rf_f32_to_bf16(x[j] * gains.bias[j]));
+                squares += (double)x[j] * (double)x[j];
+                sum += product;
+                size += product * product;
+            }
+            double scale = 1 / sqrt(squares / (double)k + 1e-5);
+            CHECK(fabs((double)wanted[i * m + r] - sum * scale) <= 1e-5 * sqrt(size) * scale);
+        }
+    MUST_RUN(cudaFree(y));
+    free(wanted);
+    free(got);
+    folded_free(&folded);
+    layer_free(&layer);
+    layer_free(&gains);
+}
+
+/* A layer leaves what the norm behind it needs, as the norm's own kernel does. */
+static void check_fold_next(size_t m, size_t k)
+{
+    const struct gpu_launch launch = {NULL, has_clusters};
+    struct layer layer;
+    struct folded of_layer, of_norm;
+    layer_new(&layer, RF_FORMAT_BF16, m, k);
+    size_t n = GPU_FOLDED_ROWS * m, squares = n / GPU_SQUARES;
+    uint16_t *x = host_memory(GPU_FOLDED_ROWS * k * sizeof *x);
+    for (size_t i = 0; i < GPU_FOLDED_ROWS * k; i++) x[i] = rf_f32_to_bf16(layer.x[i]);
+    void *rows = device_memory(x, GPU_FOLDED_ROWS * k * sizeof *x);
+    for (size_t c = 0; c < JOINED_COUNTS; c++) {
+        float *sums[2];
+        uint16_t *normed[2];
+        folded_new(&of_layer, &layer, layer.start, m);
+        folded_new(&of_norm, &layer, layer.start, m);
+        size_t used = (size_t)joined_counts[c];
+        const struct gpu_linear args = {
+            .format = RF_FORMAT_BF16,
+            .n = joined_counts[c],
+            .k = (int32_t)k,
+            .n_matrices = 1,
+            .accumulate = 1,
+            .parts = gpu_parts(m),
+            .matrices = {{layer.tiles, NULL, of_layer.x, (int32_t)m, 0}},
+            .x = {.bf16 = rows, .width = (int32_t)k, .pairs = (int32_t)k / GPU_PAIR},
+            .next = of_layer.fold,
+            .normed = of_layer.rows};
+        CHECK(gpu_can_fold_next(&args));
+        MUST_RUN(gpu_linear(&launch, &args));
+        MUST_RUN(gpu_fold_norm(&launch, &of_norm.rows, of_layer.x, &of_norm.fold, args.n));
+        const struct folded *const both[] = {&of_layer, &of_norm};
+        for (int i = 0; i < 2; i++) {
+            sums[i] = host_memory(squares * sizeof(float));
+            normed[i] = host_memory(n * sizeof(uint16_t));
+            MUST_RUN(cudaMemcpy(sums[i], both[i]->fold.squares, squares * sizeof(float),
+                                cudaMemcpyDeviceToHost));
+            MUST_RUN(cudaMemcpy(normed[i], both[i]->rows.bf16, n * sizeof(uint16_t),
+                                cudaMemcpyDeviceToHost));
+        }
+        size_t off = 0;
+        for (size_t i = 0; i < used * m; i++) {
+            size_t at =
+                gpu_row_place(i / m, m / RF_BLOCK, i % m / RF_BLOCK) * RF_BLOCK + i % RF_BLOCK;
+            off += normed[0][at] != normed[1][at] || normed[0][at] == 0xffff;
+        }
+        CHECK_MSG(memcmp(sums[0], sums[1], used * m / GPU_SQUARES * sizeof(float)) == 0 && off == 0,
+                  "%zu x %zu, %zu rows: the next norm, %zu off", m, k, used, off);
+        for (int i = 0; i < 2; i++) {
+            free(sums[i]);
+            free(normed[i]);
+        }
+        folded_free(&of_layer);
+        folded_free(&of_norm);
+    }
+    MUST_RUN(cudaFree(rows));
+    free(x);
+    layer_free(&layer);
+}
+
+/* ---- rotations behind q, k and v ---- */
+
+enum { KV_HEADS = 2, ROTATED_K = 192 };
+
+/* One layer's q, k and v of n rows, and their rotation, in one launch or in two: q, then the
+ * cache's block. */
+static void run_rotation(const struct layer *layers, int32_t heads, int32_t dim, int32_t n,
+                         int joined, int is_bf16, void *q, void *block)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    enum { ROWS = 2 * GPU_ROW_GROUP };
+    struct gpu_row places[ROWS];
+    uint16_t x[ROWS * ROTATED_K];
+    float *turns = host_memory((size_t)(ROWS * 2 * dim) * sizeof *turns), *y[3];
+    size_t block_bytes = (size_t)(2 * KV_HEADS * GPU_KV_BLOCK * dim) * 2;
+    void *cache = device_memory(NULL, block_bytes), *of_cache = device_memory(&cache, sizeof cache);
+    for (int32_t i = 0; i < ROWS; i++)
+        places[i] = (struct gpu_row){.position = 3 * i, .slot = 100 - i, .map = GPU_NO_MAP};
+    for (size_t i = 0; i < ROWS * ROTATED_K; i++) x[i] = rf_f32_to_bf16(layers->x[i]);
+    for (int i = 0; i < ROWS * 2 * dim; i++) turns[i] = sinf((float)i);
+    for (int l = 0; l < 3; l++) y[l] = device_memory(NULL, layers[l].m * (size_t)n * sizeof(float));
+    struct gpu_linear args = {
+        .format = RF_FORMAT_BF16,
+        .n = n,
+        .k = ROTATED_K,
+        .n_matrices = 3,
+        .parts = gpu_parts(layers[0].m + layers[1].m + layers[2].m),
+        .x = {.bf16 = device_memory(x, sizeof x),
+              .width = ROTATED_K,
+              .pairs = ROTATED_K / GPU_PAIR},
+        .rotates = joined,
+        .rope = {.heads = {heads, KV_HEADS, dim, dim, is_bf16},
+                 .pass = {.rows = device_memory(places, sizeof places), .blocks = of_cache},
+                 .q = y[0],
+                 .k = y[1],
+                 .v = y[2],
+                 .rotations = device_memory(turns, (size_t)(ROWS * 2 * dim) * sizeof *turns),
+                 .half = dim / 2,
+                 .rope_dim = dim,
+                 .is_neox = 1,
+                 .is_local = 1}};
+    for (int l = 0; l < 3; l++)
+        args.matrices[l] = (struct gpu_matrix){
+            layers[l].tiles, l < 2 ? device_memory(layers[l].bias, layers[l].m * 4) : NULL, y[l],
+            (int32_t)layers[l].m, 0};
+    CHECK(gpu_can_rotate(&args));
+    MUST_RUN(gpu_linear(&launch, &args));
+    if (!joined) MUST_RUN(gpu_rope_store(&launch, &args.rope, n));
+    MUST_RUN(cudaMemcpy(q, y[0], layers[0].m * (size_t)n * sizeof(float), cudaMemcpyDeviceToHost));
+    MUST_RUN(cudaMemcpy(block, cache, block_bytes, cudaMemcpyDeviceToHost));
+    void *const memory[] = {cache,
+                            of_cache,
+                            y[0],
+                            y[1],
+                            y[2],
+                            args.x.bf16,
+                            (void *)args.rope.pass.rows,
+                            (void *)args.rope.rotations,
+                            (void *)args.matrices[0].bias,
+                            (void *)args.matrices[1].bias};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
+    free(turns);
+}
+
+static void check_rotation(int32_t heads, int32_t dim)
+{
+    struct layer layers[3];
+    for (int l = 0; l < 3; l++)
+        layer_new(&layers[l], RF_FORMAT_BF16, (size_t)(dim * (l ? KV_HEADS : heads)), ROTATED_K);
+    size_t q_bytes = layers[0].m * GPU_FOLDED_ROWS * sizeof(float),
+           block_bytes = (size_t)(2 * KV_HEADS * GPU_KV_BLOCK * dim) * 2;
+    void *q[2], *block[2];
+    for (int i = 0; i < 2; i++) {
+        q[i] = host_memory(q_bytes);
+        block[i] = host_memory(block_bytes);
+    }
+    for (size_t c = 0; c < JOINED_COUNTS; c++) {
+        for (int joined = 0; joined < 2; joined++)
+            run_rotation(layers, heads, dim, joined_counts[c], joined, c % 2, q[joined],
+                         block[joined]);
+        CHECK_MSG(memcmp(q[0], q[1], layers[0].m * (size_t)joined_counts[c] * 4) == 0,
+                  "%d rows: q has other bits", joined_counts[c]);
+        CHECK_MSG(memcmp(block[0], block[1], block_bytes) == 0, "%d rows: other keys or values",
+                  joined_counts[c]);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(q[i]);
+        free(block[i]);
+    }
+    for (int l = 0; l < 3; l++) layer_free(&layers[l]);
+}
+
 int main(void)
 {
     static const size_t shapes[][2] = {{16, 256}, {7, 256}, {61, 512}, {129, 1536}, {100, 4864}};
@@ -558,6 +821,7 @@ int main(void)
     struct cudaDeviceProp properties;
     MUST_RUN(cudaGetDeviceProperties(&properties, 0));
     has_wgmma = gpu_has_wide(properties.major, properties.minor);
+    has_clusters = properties.major >= 9;
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             size_t unit = format ? rf_panel_layout((enum rf_format)format)->unit : 1;
@@ -572,7 +836,16 @@ int main(void)
     check_layer(RF_FORMAT_BF16, 0, 3100, 544);
     check_layer(RF_FORMAT_Q4_K, 0, 8200, 512);
     check_layer(RF_FORMAT_MXFP4, 0, 8192, 544);
+    check_many_rows(3100, 544);
+    check_many_rows(GPU_FEW_ROWS + 120, 1024);
     check_experts();
     check_gate();
+    check_folded(61, 576);
+    check_folded(GPU_FEW_ROWS + 32, 192);
+    check_folded(3072, 1024);
+    check_fold_next(1536, 320);
+    check_fold_next(GPU_FEW_ROWS + 64, 192);
+    check_rotation(6, 64);
+    check_rotation(40, 128);
     return check_result();
 }
