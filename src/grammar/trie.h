@@ -11,12 +11,12 @@
 
 /* The tokens that a grammar chooses among. */
 struct rf_grammar_vocab {
-    int32_t n_vocab;            /* logits of the model */
-    int32_t n_texts;            /* <= n_vocab */
+    int32_t n_vocab; /* logits of the model */
+    int32_t n_texts; /* <= n_vocab */
     /* [n_texts]; a token without bytes is never chosen. A control token's name may follow the byte
      * 0xff, which no text has: then only a grammar that names it chooses it. */
     const struct rf_str *texts;
-    const int32_t *ends;        /* [n_ends] tokens that end a text; theirs has no bytes */
+    const int32_t *ends; /* [n_ends] tokens that end a text; theirs has no bytes */
     int32_t n_ends;
 };
 

@@ -170,7 +170,7 @@ struct rf_source {
     size_t chat_template_bytes;
     struct rf_recommended_sampling sampling;
     enum rf_pooling pooling; /* that the file names; NONE: no or another one */
-    uint64_t file_bytes; /* of all files */
+    uint64_t file_bytes;     /* of all files */
     struct rf_tensor *tensors;
     int32_t n_tensors;
     struct rf_source_private *private_; /* mappings and memory of the reader; NULL: no file */
