@@ -29,16 +29,20 @@ struct asked {
     int32_t width;
 };
 
+static void keep(struct told *told, const riffle_logprobs *logprobs)
+{
+    memset(told, 0, sizeof *told);
+    told->chosen = logprobs->chosen;
+    told->n_top = logprobs->n_top;
+    for (int32_t i = 0; i < logprobs->n_top; i++) told->top[i] = logprobs->top[i];
+}
+
 static void on_logprobs(void *user, const riffle_logprobs *logprobs)
 {
     struct asked *asked = user;
     CHECK_INT(asked->n_told, asked->n);
     CHECK(asked->n_told < MOST_TOKENS && logprobs->n_top <= N_TOP);
-    struct told *told = &asked->told[asked->n_told++];
-    memset(told, 0, sizeof *told);
-    told->chosen = logprobs->chosen;
-    told->n_top = logprobs->n_top;
-    for (int32_t i = 0; i < logprobs->n_top; i++) told->top[i] = logprobs->top[i];
+    keep(&asked->told[asked->n_told++], logprobs);
 }
 
 static int on_event(void *user, const riffle_event *event)
@@ -225,11 +229,7 @@ static void on_prompt_logprobs(void *user, const riffle_logprobs *logprobs)
 {
     struct scored *scored = user;
     CHECK(scored->n_told < scored->n - 1);
-    struct told *told = &scored->told[scored->n_told++];
-    memset(told, 0, sizeof *told);
-    told->chosen = logprobs->chosen;
-    told->n_top = logprobs->n_top;
-    for (int32_t i = 0; i < logprobs->n_top; i++) told->top[i] = logprobs->top[i];
+    keep(&scored->told[scored->n_told++], logprobs);
 }
 
 static void score(riffle_batch *batch, struct scored *scored)

@@ -7,46 +7,13 @@
 
 #include "base/half.h"
 #include "check.h"
+#include "device.h"
 #include "gpu/kernels.h"
 #include "microkernels/kernels.h"
 #include "microkernels/kv.h"
 #include "platform/cpu.h"
 
 enum { SPANS = 16, KV_HEADS = 2, MOST_ROWS = 20, MOST_DIM = 256 };
-
-#define MUST_RUN(call)                                                    \
-    do {                                                                  \
-        cudaError_t status_ = (call);                                     \
-        if (status_ != cudaSuccess) {                                     \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
-                    cudaGetErrorString(status_));                         \
-            exit(1);                                                      \
-        }                                                                 \
-    } while (0)
-
-static float random_float(void)
-{
-    static uint32_t state = 1;
-    state = state * 1664525u + 1013904223u;
-    return (float)(state >> 8) / (float)(1 << 23) - 1.0f;
-}
-
-static void *host_memory(size_t bytes)
-{
-    void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-    if (!memory) exit(1);
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-static void *device_memory(const void *data, size_t bytes)
-{
-    void *memory;
-    MUST_RUN(cudaMalloc(&memory, bytes));
-    MUST_RUN(data ? cudaMemcpy(memory, data, bytes, cudaMemcpyHostToDevice)
-                  : cudaMemset(memory, 0xff, bytes));
-    return memory;
-}
 
 /* A layer's cache of n positions, of which the last `rows` ask. */
 struct subject {

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "check.h"
+#include "device.h"
 #include "gpu/kernels.h"
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
@@ -16,46 +17,7 @@ enum { MOST_ROWS = 100 };
 
 static const int32_t row_counts[] = {1, 2, 7, 8, 9, 16, 17, 31, 33, 64, 65, MOST_ROWS};
 
-#define MUST_RUN(call)                                                    \
-    do {                                                                  \
-        cudaError_t status_ = (call);                                     \
-        if (status_ != cudaSuccess) {                                     \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
-                    cudaGetErrorString(status_));                         \
-            exit(1);                                                      \
-        }                                                                 \
-    } while (0)
-
-static uint32_t state = 1;
 static int has_wgmma, has_clusters;
-
-static uint32_t random_bits(void)
-{
-    state = state * 1664525u + 1013904223u;
-    return state >> 8;
-}
-
-static float random_float(void)
-{
-    return (float)random_bits() / (float)(1 << 23) - 1.0f;
-}
-
-static void *host_memory(size_t bytes)
-{
-    void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-    if (!memory) exit(1);
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-static void *device_memory(const void *data, size_t bytes)
-{
-    void *memory;
-    MUST_RUN(cudaMalloc(&memory, bytes));
-    MUST_RUN(data ? cudaMemcpy(memory, data, bytes, cudaMemcpyHostToDevice)
-                  : cudaMemset(memory, 0xff, bytes));
-    return memory;
-}
 
 /* A layer of m outputs and k inputs, and rows x. */
 struct layer {

@@ -11,6 +11,7 @@
 #include "model/hf_writer.h"
 #include "model/open.h"
 #include "model/reader.h"
+#include "open_source.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 
@@ -23,17 +24,6 @@ static int files_in_folder(void)
     for (const struct dirent *entry; open && (entry = readdir(open));) n += entry->d_name[0] != '.';
     if (open) closedir(open);
     return n;
-}
-
-static struct rf_source *open_source(const char *path)
-{
-    struct rf_error error = {.text = ""};
-    struct rf_source *source;
-    if (rf_source_open(&source, path, NULL, &rf_system_allocator, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
-    return source;
 }
 
 /* ---- what is written ---- */

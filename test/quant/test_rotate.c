@@ -9,6 +9,7 @@
 #include "api/helpers.h"
 #include "model/open.h"
 #include "model/tensors.h"
+#include "open_source.h"
 #include "platform/memory.h"
 #include "reference.h"
 #include "synthetic.h"
@@ -108,17 +109,6 @@ static void computes_the_same(void)
         if (rf_rotates(rotation, &tensors[i], &whole)) free((void *)tensors[i].data);
     rf_rotation_free(rotation);
     synthetic_free(source);
-}
-
-static struct rf_source *open_source(const char *path)
-{
-    struct rf_error error = {.text = ""};
-    struct rf_source *source;
-    if (rf_source_open(&source, path, NULL, &rf_system_allocator, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        exit(1);
-    }
-    return source;
 }
 
 /* The whole way through a file; all matrices get the type, whatever they had. */
