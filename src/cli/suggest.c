@@ -42,7 +42,8 @@ void suggestion_offer(struct suggestion *best, const char *name)
         d = 1;
     else
         d = distance(best->written, n, name, n_name);
-    if (d >= best->distance) return;
+    /* A name of two characters is near everything. */
+    if (d >= best->distance || (d > 1 && n_name < 3)) return;
     best->distance = d;
     best->name = name;
     snprintf(best->text, sizeof best->text, "; did you mean %s?", name);

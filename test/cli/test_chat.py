@@ -118,6 +118,7 @@ class Pipe(Case):
     def test_wrong_commands(self):
         self.fails(1, *CHAT, stdin="/sav x\n", says=["/sav", "did you mean /save?"])
         self.fails(1, *CHAT, stdin="/quti\n", says="did you mean /quit?")
+        self.fails(1, *CHAT, stdin="/kv\n", says="unknown command /kv; /help lists them")
         self.fails(1, *CHAT, stdin="/clearall\n", says="did you mean /clear?")
         self.assertNotIn("did you", self.fails(1, *CHAT, stdin="/etc/passwd\n", says="/etc/passwd").err)
         self.fails(1, *CHAT, stdin="/save\n", says="/save")
