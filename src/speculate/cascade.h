@@ -65,6 +65,11 @@ struct rf_cascade {
     int32_t path[RF_MAX_DRAFT], n_path;
 };
 
+static inline int rf_cascade_is_target(const struct rf_cascade *cascade, int32_t level)
+{
+    return level == cascade->n_levels - 1;
+}
+
 /* The levels are copied. What they point to and the sequence must outlive the cascade. The cascade
  * becomes the sequence's follower. */
 int rf_cascade_new(struct rf_cascade **cascade, const struct rf_level *levels, int32_t n_levels,

@@ -99,3 +99,9 @@ int32_t rf_draft_path(const struct rf_draft *draft, int32_t row, int32_t *path)
     for (int32_t at = row, d = depth; at >= 0; at = draft->parents[at]) path[--d] = at;
     return depth;
 }
+
+void rf_draft_sign(struct rf_draft *draft, int32_t origin, int32_t proposer)
+{
+    for (int32_t i = 0; i < draft->n; i++)
+        draft->by[i] = (struct rf_proposal){(int8_t)origin, (int8_t)proposer, 0};
+}

@@ -54,4 +54,7 @@ void rf_draft_order(const struct rf_draft *draft, const double *p, int32_t *orde
 /* Writes the rows that lead to `row`, and it, in their order; returns how many. -1: none. */
 int32_t rf_draft_path(const struct rf_draft *draft, int32_t row, int32_t *path);
 
+/* Says of all rows whose they are. */
+void rf_draft_sign(struct rf_draft *draft, int32_t origin, int32_t proposer);
+
 #endif
