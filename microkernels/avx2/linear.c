@@ -13,10 +13,11 @@
 #include "microkernels/x86.h"
 
 enum {
-    MAX_TILE = 10,   /* accumulators of a tile: 16 registers minus operands */
-    PIECE = 16,      /* weight rows read again, from a cache, for each four rows */
-    PREFETCH = 3072, /* prefetch distance in a stream of weights, in bytes */
-    PIECE_AHEAD = 2048
+    MAX_TILE = 12,   /* accumulators of a tile: 16 registers minus operands */
+    FEW_ROWS = 4,    /* of a tile */
+    PIECE = 12,      /* weight rows read again, from a cache, for each tile's rows */
+    MOST_ROWS = 128, /* rows that pass from a cache for each piece */
+    PREFETCH = 3072  /* prefetch distance in a stream of weights, in bytes */
 };
 
 /* An odd number of cache lines, so that rows of 2^n values do not share the same cache sets. */
@@ -60,26 +61,50 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     rf_store4(args, y, r, step, sum, count);
 }
 
+/* acc += w * x, in assembly, because gcc would copy sums from register to register, and would not
+ * keep rows in the registers that are meant for them. */
+INLINE void add_product(__m256 *acc, __m256 w, __m256 x)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(w), "x"(x));
+}
+
+/* The same with a row that stays in memory. */
+INLINE void add_product_from(__m256 *acc, __m256 w, const float *x)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(w), "m"(*(const __m256 *)(const void *)x));
+}
+
+/* Hides from the compiler that it has read weights before. It has no registers to keep them in. */
+INLINE const uint16_t *opaque(const uint16_t *w)
+{
+    __asm__("" : "+r"(w));
+    return w;
+}
+
 /* Adds the products of one group of 16 of mr weight rows (ldw apart) and nr packed rows (stride
- * floats apart). */
+ * floats apart): of the even ones, then of the odd ones, so that few operands are in registers at a
+ * time. */
 INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, size_t stride, int mr,
                   int nr)
 {
-    __m256 even[4], odd[4];
-#pragma GCC unroll 4
-    for (int a = 0; a < mr; a++) {
-        __m256i both = _mm256_loadu_si256((const __m256i *)(w + (size_t)a * ldw));
-        even[a] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
-        odd[a] = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32((int)0xffff0000)));
-    }
-#pragma GCC unroll 6
-    for (int b = 0; b < nr; b++) {
-        __m256 first = _mm256_load_ps(x + (size_t)b * stride),
-               second = _mm256_load_ps(x + (size_t)b * stride + 8);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
+    for (int h = 0; h < 16; h += 8) {
+        __m256 rows[2]; /* of which no more than two */
+        w = opaque(w);
+#pragma GCC unroll 2
+        for (int b = 0; b < nr && b < 2; b++) rows[b] = _mm256_load_ps(x + (size_t)b * stride + h);
+#pragma GCC unroll 8
         for (int a = 0; a < mr; a++) {
-            acc[b * mr + a] = _mm256_fmadd_ps(even[a], first, acc[b * mr + a]);
-            acc[b * mr + a] = _mm256_fmadd_ps(odd[a], second, acc[b * mr + a]);
+            __m256i both = _mm256_loadu_si256((const __m256i *)(w + (size_t)a * ldw)),
+                    half = h == 0 ? _mm256_slli_epi32(both, 16)
+                                  : _mm256_and_si256(both, _mm256_set1_epi32((int)0xffff0000));
+#pragma GCC unroll 4
+            for (int b = 0; b < nr; b++)
+                if (b < 2)
+                    add_product(&acc[b * mr + a], _mm256_castsi256_ps(half), rows[b]);
+                else
+                    add_product_from(&acc[b * mr + a], _mm256_castsi256_ps(half),
+                                     x + (size_t)b * stride + h);
         }
     }
 }
@@ -87,19 +112,19 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
 /* mr weight rows, r and every step-th after it, times nr packed rows from i. `ahead`: prefetch
  * distance in bytes. */
 INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_t i, int mr, int nr,
-                 int ahead)
+                 size_t ahead)
 {
     size_t stride = row_floats(args->k), whole = args->k / 16, left = args->k % 16,
            gap = step * args->ldw;
     const uint16_t *w = (const uint16_t *)args->w + r * args->ldw;
     const float *x = (const float *)args->x + i * stride;
     __m256 acc[MAX_TILE];
-#pragma GCC unroll 10
+#pragma GCC unroll 12
     for (int t = 0; t < mr * nr; t++) acc[t] = _mm256_setzero_ps();
     size_t c = 0;
     for (; c + 2 <= whole; c += 2) {
         /* Two groups are a cache line. */
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int a = 0; a < mr && ahead; a++)
             _mm_prefetch((const char *)(w + (size_t)a * gap + c * 16) + ahead, _MM_HINT_T1);
         group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
@@ -109,53 +134,67 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     if (left) {
         /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end.
          */
-        uint16_t tail[4][16] = {{0}};
+        uint16_t tail[8][16] = {{0}};
         for (int a = 0; a < mr; a++)
             memcpy(tail[a], w + (size_t)a * gap + whole * 16, left * sizeof(uint16_t));
         group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
     }
-#pragma GCC unroll 6
+#pragma GCC unroll 4
     for (int b = 0; b < nr; b++)
-        finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
+#pragma GCC unroll 2
+        for (int a = 0; a < mr; a += 4)
+            finish(args, args->y + (i + (size_t)b) * args->ldy, r + (size_t)a * step, step,
+                   acc + b * mr + a, mr - a < 4 ? mr - a : 4);
 }
 
 /* All weight rows times nr packed rows from i. Weight rows are cut into mr parts, each read from
  * end to end: memory is fastest with a few long streams. */
-INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, int ahead)
+INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead)
 {
     size_t part = args->m / (size_t)mr;
     for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, ahead);
     for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, ahead);
 }
 
-/* All weight rows times n <= 4 packed rows from i. */
-INLINE void few(const struct rf_linear_args *args, size_t i, size_t n, int ahead)
+/* All weight rows times n <= FEW_ROWS packed rows from i. */
+INLINE void few(const struct rf_linear_args *args, size_t i, size_t n, size_t ahead)
 {
     switch (n) {
     case 1: stream(args, i, 4, 1, ahead); break;
     case 2: stream(args, i, 4, 2, ahead); break;
-    case 3: stream(args, i, 2, 3, ahead); break;
-    case 4: stream(args, i, 2, 4, ahead); break;
+    case 3: stream(args, i, 3, 3, ahead); break;
+    case FEW_ROWS: stream(args, i, 3, FEW_ROWS, ahead); break;
     default: break;
     }
 }
 
-static void linear_bf16(const struct rf_linear_args *args)
+/* All weight rows times rows i .. i + n - 1. */
+static void some(const struct rf_linear_args *args, size_t i, size_t n)
 {
-    if (args->n <= 4) {
-        few(args, 0, args->n, PREFETCH);
-        return;
-    }
     struct rf_linear_args piece = *args;
     for (size_t r = 0; r < args->m; r += PIECE) {
         piece.m = args->m - r < PIECE ? args->m - r : PIECE;
         piece.w = (const uint16_t *)args->w + r * args->ldw;
         piece.y = args->y + r;
         piece.bias = args->bias ? args->bias + r : NULL;
-        few(&piece, 0, 4, PIECE_AHEAD);
-        for (size_t i = 4; i < args->n; i += 4)
-            few(&piece, i, args->n - i < 4 ? args->n - i : 4, 0);
+        /* The first tiles prefetch the next piece. Five rows are 3 and 2, as one alone would take
+         * as long as two. */
+        for (size_t done = 0, count; done < n; done += count) {
+            size_t left = n - done;
+            count = left == FEW_ROWS + 1 ? 3 : left < FEW_ROWS ? left : FEW_ROWS;
+            few(&piece, i + done, count, done ? 0 : PIECE * args->ldw * sizeof(uint16_t));
+        }
     }
+}
+
+static void linear_bf16(const struct rf_linear_args *args)
+{
+    if (args->n <= FEW_ROWS) {
+        few(args, 0, args->n, PREFETCH);
+        return;
+    }
+    for (size_t i = 0; i < args->n; i += MOST_ROWS)
+        some(args, i, args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
 void rf_avx2_init_linear(struct rf_kernels *kernels)
