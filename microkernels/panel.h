@@ -147,6 +147,7 @@ struct rf_a16 {
     float d;
     float d_sum;     /* d * sum of q */
     float d_half[2]; /* d * sum of each half of q */
+    int32_t sum[2];  /* of each half of q */
 };
 
 /* The same where codes are multiplied as bytes (avx512). */
@@ -176,6 +177,8 @@ static inline float rf_a16_begin(float *d, float max)
 /* Fills in the sums. */
 static inline void rf_a16_complete(struct rf_a16 *block, int32_t sum0, int32_t sum1)
 {
+    block->sum[0] = sum0;
+    block->sum[1] = sum1;
     block->d_half[0] = block->d * (float)sum0;
     block->d_half[1] = block->d * (float)sum1;
     block->d_sum = block->d * (float)(sum0 + sum1);

@@ -75,8 +75,9 @@ INLINE __m256i add_products(__m256i sum, __m256i pairs, const struct rf_a16 *x, 
 #ifdef RF_DPWSSD
     return RF_DPWSSD(sum, pairs, _mm256_set1_epi32(pair));
 #else
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi32(pair)));
-    __asm__("" : "+x"(sum)); /* gcc would add in another order, for which it lacks registers */
+    /* gcc would add in another order, for which it lacks registers. */
+    __m256i two = _mm256_madd_epi16(pairs, _mm256_set1_epi32(pair));
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(two));
     return sum;
 #endif
 }
@@ -90,39 +91,104 @@ INLINE void prefetch(const uint8_t *codes, size_t bytes)
 /* Hides from the compiler that it has read a pair before. It has no registers to keep them in. */
 INLINE const struct rf_a16 *opaque(const struct rf_a16 *x)
 {
-    __asm__("" : "+r"(x));
+    __asm__ volatile("" : "+r"(x)); /* else one would do for two panels */
     return x;
 }
 
+/* What group g's sums of products with codes begin with: -offset times the sum of the row's
+ * integers. */
+INLINE __m256i start_of(enum rf_format format, const struct rf_a16 *x, int g)
+{
+    int offset = rf_panel_layout(format)->offset;
+    if (!offset) return _mm256_setzero_si256();
+    return _mm256_set1_epi32(-offset *
+                             (groups_of(format) == 2 ? x->sum[g] : x->sum[0] + x->sum[1]));
+}
+
+/* Adds the products of part `part` of a half panel's block and nr rows, `stride` blocks apart, to
+ * `products`. */
+INLINE void add_part(enum rf_format format, const uint8_t *codes, int part, const struct rf_a16 *x,
+                     size_t stride, int nr, __m256i *products)
+{
+    __m256i four[4];
+    decode(format, codes, part, four);
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        __m256i pairs[2] = {_mm256_and_si256(four[v], _mm256_set1_epi16(0xff)),
+                            _mm256_srli_epi16(four[v], 8)};
+#pragma GCC unroll 2
+        for (int a = 0; a < nr; a++)
+#pragma GCC unroll 2
+            for (int t = 0; t < 2; t++)
+                products[a] = add_products(products[a], pairs[t], x + (size_t)a * stride,
+                                           8 * part + 2 * v + t);
+    }
+}
+
+/* Whether codes are nibbles as they are. */
+INLINE int has_nibbles(enum rf_format format)
+{
+    return rf_panel_layout(format)->bits == 4 && format != RF_FORMAT_MXFP4;
+}
+
+/* The same for nibbles. They stay at their places in 16 bits, so that decoding is a mask, and have
+ * sums of their own: `by_16` and `by_256` are multiples of these numbers. */
+INLINE void add_nibbles(const uint8_t *codes, int part, const struct rf_a16 *x, size_t stride,
+                        int nr, __m256i *products, __m256i *by_16, __m256i *by_256)
+{
+#pragma GCC unroll 2
+    for (int j = 2 * part; j < 2 * part + 2; j++) {
+        __m256i four = load(codes + 64 * j);
+#pragma GCC unroll 2
+        for (int a = 0; a < nr; a++) {
+            const struct rf_a16 *row = x + (size_t)a * stride;
+            products[a] = add_products(
+                products[a], _mm256_and_si256(four, _mm256_set1_epi16(0x000f)), row, 4 * j);
+            by_16[a] = add_products(by_16[a], _mm256_and_si256(four, _mm256_set1_epi16(0x00f0)),
+                                    row, 4 * j + 2);
+            by_256[a] = add_products(by_256[a], _mm256_and_si256(four, _mm256_set1_epi16(0x0f00)),
+                                     row, 4 * j + 1);
+            products[a] = add_products(products[a], _mm256_srli_epi16(four, 12), row, 4 * j + 3);
+        }
+    }
+}
+
+/* Where the scales of a half panel's block are: block t of a unit, rows from r, 0 or 8. */
+struct scales_at {
+    const uint8_t *unit, *numbers;
+    size_t t, r;
+};
+
 /* Adds a half panel's block times nr rows, `stride` blocks apart, to acc. */
-INLINE void add_block(enum rf_format format, const uint8_t *codes, const struct group *groups,
+INLINE void add_block(enum rf_format format, const uint8_t *codes, struct scales_at at,
                       const struct rf_a16 *x, size_t stride, int nr, __m256 *acc)
 {
-    __m256i products[FEW_ROWS];
+    __m256i products[FEW_ROWS], by_16[FEW_ROWS], by_256[FEW_ROWS];
 #pragma GCC unroll 2
     for (int part = 0; part < 2; part++) {
         int g = groups_of(format) == 2 ? part : 0;
-        __m256i four[4];
         x = opaque(x);
-        decode(format, codes, part, four);
-#pragma GCC unroll 4
-        for (int a = 0; a < nr; a++)
-            if (part == 0 || g == 1) products[a] = _mm256_setzero_si256();
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; v++) {
-            __m256i pairs[2];
-            pairs_of(format, four[v], pairs);
-#pragma GCC unroll 4
-            for (int a = 0; a < nr; a++)
 #pragma GCC unroll 2
-                for (int t = 0; t < 2; t++)
-                    products[a] = add_products(products[a], pairs[t], x + (size_t)a * stride,
-                                               8 * part + 2 * v + t);
-        }
-#pragma GCC unroll 4
         for (int a = 0; a < nr; a++)
-            if (part == 1 || groups_of(format) == 2)
-                acc[a] = fold(format, acc[a], products[a], &groups[g], g, x + (size_t)a * stride);
+            if (part == g) {
+                products[a] = start_of(format, x + (size_t)a * stride, g);
+                by_16[a] = by_256[a] = _mm256_setzero_si256();
+            }
+        if (has_nibbles(format))
+            add_nibbles(codes, part, x, stride, nr, products, by_16, by_256);
+        else
+            add_part(format, codes, part, x, stride, nr, products);
+        if (part == 0 && groups_of(format) == 1) continue;
+        /* As late as here, so that scales do not take registers from products. */
+        struct group group = group_of(format, at.unit, at.t, g, at.r, at.numbers);
+#pragma GCC unroll 2
+        for (int a = 0; a < nr; a++) {
+            __m256i sum = products[a];
+            if (has_nibbles(format))
+                sum = _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_srai_epi32(by_16[a], 4),
+                                                             _mm256_srai_epi32(by_256[a], 8)));
+            acc[a] = fold(format, acc[a], sum, &group, g, x + (size_t)a * stride);
+        }
     }
 }
 
@@ -157,14 +223,14 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
             const uint8_t *codes = codes_at + (size_t)p * gap + block * layout->block_bytes,
                           *unit =
                               scales_at + (size_t)p * gap + block / per_unit * layout->scale_bytes;
-            struct group groups[HALVES][2];
             prefetch(codes, layout->block_bytes);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
-            groups_at(format, unit, block % per_unit, numbers[p], groups);
 #pragma GCC unroll 2
-            for (int half = 0; half < HALVES; half++)
-                add_block(format, codes + 32 * half, groups[half], x, stride, nr,
+            for (int half = 0; half < HALVES; half++) {
+                struct scales_at at = {unit, numbers[p], block % per_unit, 8 * (size_t)half};
+                add_block(format, codes + 32 * half, at, x, stride, nr,
                           acc + (HALVES * p + half) * nr);
+            }
         }
     }
 #pragma GCC unroll 16
@@ -236,9 +302,10 @@ INLINE void chunk_tile(enum rf_format format, const struct chunk *chunk, const s
             __m256i products[TILE_ROWS][HALVES];
 #pragma GCC unroll 6
             for (int a = 0; a < nr; a++) products[a][0] = products[a][1] = _mm256_setzero_si256();
+            x = opaque(x);
+#pragma GCC unroll 4
             for (int v = g * depth; v < (g + 1) * depth; v++) {
                 const __m256i *pairs = chunk->pairs[block * PAIRS + (size_t)v];
-                x = opaque(x);
 #pragma GCC unroll 6
                 for (int a = 0; a < nr; a++)
 #pragma GCC unroll 2

@@ -192,6 +192,7 @@ static void *joined(struct rf_a16_split *rows, size_t rows_bytes, size_t k, size
         to->d = from->d;
         to->d_sum = from->d_sum;
         memcpy(to->d_half, from->d_half, sizeof to->d_half);
+        memcpy(to->sum, from->sum, sizeof to->sum);
     }
     kcheck_release(rows, rows_bytes);
     return made;
