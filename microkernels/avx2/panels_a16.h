@@ -303,7 +303,7 @@ INLINE void chunk_tile(enum rf_format format, const struct chunk *chunk, const s
 #pragma GCC unroll 6
             for (int a = 0; a < nr; a++) products[a][0] = products[a][1] = _mm256_setzero_si256();
             x = opaque(x);
-#pragma GCC unroll 4
+#pragma GCC unroll 1 /* more iterations would lack registers */
             for (int v = g * depth; v < (g + 1) * depth; v++) {
                 const __m256i *pairs = chunk->pairs[block * PAIRS + (size_t)v];
 #pragma GCC unroll 6
