@@ -67,18 +67,34 @@ INLINE void pairs_of(enum rf_format format, __m256i codes, __m256i pairs[2])
     pairs[1] = _mm256_srai_epi16(codes, 8);
 }
 
-/* sum + the products of a vector of pairs and pair v of a row. */
-INLINE __m256i add_products(__m256i sum, __m256i pairs, const struct rf_a16 *x, int v)
+/* Pair v of a row in all lanes. */
+INLINE __m256i pair_of(const struct rf_a16 *x, int v)
 {
     int32_t pair;
     memcpy(&pair, x->q + 2 * v, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
+
+/* sum + the products of two vectors of pairs. */
+INLINE __m256i add_products(__m256i sum, __m256i codes, __m256i row)
+{
 #ifdef RF_DPWSSD
-    return RF_DPWSSD(sum, pairs, _mm256_set1_epi32(pair));
+    return RF_DPWSSD(sum, codes, row);
 #else
-    /* gcc would add in another order, for which it lacks registers. */
-    __m256i two = _mm256_madd_epi16(pairs, _mm256_set1_epi32(pair));
-    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(two));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(codes, row));
+    __asm__("" : "+x"(sum)); /* gcc would add in another order, for which it lacks registers */
     return sum;
+#endif
+}
+
+/* The same for a sum that lives through a loop, which gcc would move from register to register. */
+INLINE void add_to(__m256i *sum, __m256i codes, __m256i row)
+{
+#ifdef RF_DPWSSD
+    *sum = RF_DPWSSD(*sum, codes, row);
+    __asm__("" : "+x"(*sum)); /* gcc would store and copy each */
+#else
+    __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(_mm256_madd_epi16(codes, row)));
 #endif
 }
 
@@ -120,8 +136,8 @@ INLINE void add_part(enum rf_format format, const uint8_t *codes, int part, cons
         for (int a = 0; a < nr; a++)
 #pragma GCC unroll 2
             for (int t = 0; t < 2; t++)
-                products[a] = add_products(products[a], pairs[t], x + (size_t)a * stride,
-                                           8 * part + 2 * v + t);
+                products[a] = add_products(products[a], pairs[t],
+                                           pair_of(x + (size_t)a * stride, 8 * part + 2 * v + t));
     }
 }
 
@@ -142,13 +158,15 @@ INLINE void add_nibbles(const uint8_t *codes, int part, const struct rf_a16 *x, 
 #pragma GCC unroll 2
         for (int a = 0; a < nr; a++) {
             const struct rf_a16 *row = x + (size_t)a * stride;
-            products[a] = add_products(
-                products[a], _mm256_and_si256(four, _mm256_set1_epi16(0x000f)), row, 4 * j);
+            products[a] =
+                add_products(products[a], _mm256_and_si256(four, _mm256_set1_epi16(0x000f)),
+                             pair_of(row, 4 * j));
             by_16[a] = add_products(by_16[a], _mm256_and_si256(four, _mm256_set1_epi16(0x00f0)),
-                                    row, 4 * j + 2);
+                                    pair_of(row, 4 * j + 2));
             by_256[a] = add_products(by_256[a], _mm256_and_si256(four, _mm256_set1_epi16(0x0f00)),
-                                     row, 4 * j + 1);
-            products[a] = add_products(products[a], _mm256_srli_epi16(four, 12), row, 4 * j + 3);
+                                     pair_of(row, 4 * j + 1));
+            products[a] =
+                add_products(products[a], _mm256_srli_epi16(four, 12), pair_of(row, 4 * j + 3));
         }
     }
 }
@@ -309,11 +327,8 @@ INLINE void chunk_tile(enum rf_format format, const struct chunk *chunk, const s
 #pragma GCC unroll 6
                 for (int a = 0; a < nr; a++)
 #pragma GCC unroll 2
-                    for (int h = 0; h < HALVES; h++) {
-                        products[a][h] =
-                            add_products(products[a][h], pairs[h], x + (size_t)a * stride, v);
-                        __asm__("" : "+x"(products[a][h])); /* gcc would store and copy each */
-                    }
+                    for (int h = 0; h < HALVES; h++)
+                        add_to(&products[a][h], pairs[h], pair_of(x + (size_t)a * stride, v));
             }
 #pragma GCC unroll 6
             for (int a = 0; a < nr; a++)
