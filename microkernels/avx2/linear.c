@@ -61,8 +61,8 @@ INLINE void finish(const struct rf_linear_args *args, float *y, size_t r, size_t
     rf_store4(args, y, r, step, sum, count);
 }
 
-/* acc += w * x, in assembly, because gcc would copy sums from register to register, and would not
- * keep rows in the registers that are meant for them. */
+/* acc += w * x, in assembly, because gcc would move sums from register to register, and keep other
+ * rows in registers than those that are meant to be there. */
 INLINE void add_product(__m256 *acc, __m256 w, __m256 x)
 {
     __asm__("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(w), "x"(x));
@@ -89,11 +89,11 @@ INLINE void group(__m256 *acc, const uint16_t *w, size_t ldw, const float *x, si
 {
 #pragma GCC unroll 2
     for (int h = 0; h < 16; h += 8) {
-        __m256 rows[2]; /* of which no more than two */
+        __m256 rows[2]; /* the others stay in memory */
         w = opaque(w);
 #pragma GCC unroll 2
         for (int b = 0; b < nr && b < 2; b++) rows[b] = _mm256_load_ps(x + (size_t)b * stride + h);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
         for (int a = 0; a < mr; a++) {
             __m256i both = _mm256_loadu_si256((const __m256i *)(w + (size_t)a * ldw)),
                     half = h == 0 ? _mm256_slli_epi32(both, 16)
@@ -124,7 +124,7 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     size_t c = 0;
     for (; c + 2 <= whole; c += 2) {
         /* Two groups are a cache line. */
-#pragma GCC unroll 8
+#pragma GCC unroll 4
         for (int a = 0; a < mr && ahead; a++)
             _mm_prefetch((const char *)(w + (size_t)a * gap + c * 16) + ahead, _MM_HINT_T1);
         group(acc, w + c * 16, gap, x + c * 16, stride, mr, nr);
@@ -134,26 +134,24 @@ INLINE void tile(const struct rf_linear_args *args, size_t r, size_t step, size_
     if (left) {
         /* AVX2 has no masked load of 16-bit elements, and the last row ends where the file may end.
          */
-        uint16_t tail[8][16] = {{0}};
+        uint16_t tail[4][16] = {{0}};
         for (int a = 0; a < mr; a++)
             memcpy(tail[a], w + (size_t)a * gap + whole * 16, left * sizeof(uint16_t));
         group(acc, tail[0], 16, x + whole * 16, stride, mr, nr);
     }
 #pragma GCC unroll 4
     for (int b = 0; b < nr; b++)
-#pragma GCC unroll 2
-        for (int a = 0; a < mr; a += 4)
-            finish(args, args->y + (i + (size_t)b) * args->ldy, r + (size_t)a * step, step,
-                   acc + b * mr + a, mr - a < 4 ? mr - a : 4);
+        finish(args, args->y + (i + (size_t)b) * args->ldy, r, step, acc + b * mr, mr);
 }
 
 /* All weight rows times nr packed rows from i. Weight rows are cut into mr parts, each read from
  * end to end: memory is fastest with a few long streams. */
 INLINE void stream(const struct rf_linear_args *args, size_t i, int mr, int nr, size_t ahead)
 {
-    size_t part = args->m / (size_t)mr;
+    size_t part = args->m / (size_t)mr, rest = part * (size_t)mr;
     for (size_t r = 0; r < part; r++) tile(args, r, part, i, mr, nr, ahead);
-    for (size_t r = part * (size_t)mr; r < args->m; r++) tile(args, r, 1, i, 1, nr, ahead);
+    for (; rest + 2 <= args->m; rest += 2) tile(args, rest, 1, i, 2, nr, ahead);
+    if (rest < args->m) tile(args, rest, 1, i, 1, nr, ahead);
 }
 
 /* All weight rows times n <= FEW_ROWS packed rows from i. */
