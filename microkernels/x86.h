@@ -14,6 +14,10 @@
 #    define APART __attribute__((noipa))
 #endif
 
+/* Sums of integers are to be made in the order of the source: gcc would make several at a time of
+ * one, which take more registers than there are. */
+#define IN_ORDER(sum) __asm__("" : "+x"(sum))
+
 /* The sums of the lanes of a, b, c, d, each by the same tree: pairs (0,2) and (1,3), then both. */
 INLINE __m128 rf_sum4(__m128 a, __m128 b, __m128 c, __m128 d)
 {
