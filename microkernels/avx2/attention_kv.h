@@ -143,25 +143,13 @@ INLINE int32_t w_sum(whole x)
 
 #include "microkernels/attention_kv.h"
 
-enum {
-    MOST_ROWS = 6,          /* of a tile */
-    DEPTH = RF_KV_GROUP,    /* values of k that are taken at a time */
-    SPREAD = DEPTH / 4      /* vectors of a row */
-};
+enum { MOST_ROWS = 6 /* of a tile */ };
 
-/* Rows as operands, each four bytes eight times: to broadcast them for each product takes longer. */
-struct spread_rows {
-    __m256i at[MOST_ROWS * SPREAD];
-};
-
-INLINE void spread(struct spread_rows *to, const int8_t *x, size_t n, int rows)
+INLINE __m256i broadcast(const int8_t *x)
 {
-    for (size_t r = 0; r < (size_t)rows; r++)
-        for (size_t i = 0; i < n / 4; i++) {
-            int32_t four;
-            memcpy(&four, x + r * WIDTH + i * 4, sizeof four);
-            to->at[i * MOST_ROWS + r] = _mm256_set1_epi32(four);
-        }
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi32(four);
 }
 
 INLINE __m256i nibbles(__m256i plane, int half)
@@ -174,46 +162,49 @@ INLINE __m256i load_plane(const uint8_t *plane)
     return _mm256_loadu_si256((const __m256i *)plane);
 }
 
+/* tile: eight lanes of a block (from byte 0 or 32 of its lines on) with `rows` rows. */
 #ifdef RF_DPBUSD
-/* Adds the products of eight lanes of a block with n values of k of `rows` rows. */
-INLINE void add_products(__m256i *acc, const uint8_t *upper, const uint8_t *lower, const __m256i *x,
-                         size_t n, int rows, int has_lower)
+INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
+                 int32_t *out, int rows)
 {
     const __m256i low_nibble = _mm256_set1_epi8(15), high_nibble = _mm256_set1_epi8(-16);
-    __m256i odd[MOST_ROWS]; /* for half of the products, as results take the time of ten */
+    __m256i acc[2][MOST_ROWS]; /* a result takes the time of ten others */
 #    pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) odd[r] = _mm256_setzero_si256();
-    for (size_t k = 0; k < n; k += 8) {
-        __m256i up = load_plane(upper + k * 8), first = nibbles(up, 0), second = nibbles(up, 1);
-        if (has_lower) {
+    for (int r = 0; r < rows; r++) acc[0][r] = acc[1][r] = _mm256_setzero_si256();
+    for (size_t k = 0; k < depth; k += 8) {
+        __m256i up = load_plane(upper + k * 8), codes[2] = {nibbles(up, 0), nibbles(up, 1)};
+        if (lower) {
             __m256i low = load_plane(lower + k * 8);
-            first = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(up, 4), high_nibble),
-                                    _mm256_and_si256(low, low_nibble));
-            second = _mm256_or_si256(_mm256_and_si256(up, high_nibble), nibbles(low, 1));
+            codes[0] = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(up, 4), high_nibble),
+                                       _mm256_and_si256(low, low_nibble));
+            codes[1] = _mm256_or_si256(_mm256_and_si256(up, high_nibble), nibbles(low, 1));
         }
 #    pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            const __m256i *at = x + k / 4 * MOST_ROWS + r;
-            acc[r] = RF_DPBUSD(acc[r], first, at[0]);
-            odd[r] = RF_DPBUSD(odd[r], second, at[MOST_ROWS]);
+            const int8_t *at = x + r * WIDTH + k;
+            acc[0][r] = RF_DPBUSD(acc[0][r], codes[0], broadcast(at));
+            acc[1][r] = RF_DPBUSD(acc[1][r], codes[1], broadcast(at + 4));
         }
     }
 #    pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) acc[r] = _mm256_add_epi32(acc[r], odd[r]);
+    for (int r = 0; r < rows; r++)
+        _mm256_storeu_si256((__m256i *)(out + r * WIDTH), _mm256_add_epi32(acc[0][r], acc[1][r]));
 }
 #else
 /* Adds the products with a plane's nibbles of `steps` times eight values of k, as many as 16 bits
  * hold, times `unit`. */
-INLINE void add_plane(__m256i *acc, const uint8_t *plane, const __m256i *x, int rows, int steps,
+INLINE void add_plane(__m256i *acc, const uint8_t *plane, const int8_t *x, int rows, int steps,
                       int16_t unit)
 {
     __m256i sums[MOST_ROWS];
+    /* gcc would keep the bytes for both planes, for which it lacks registers. */
+    __asm__ volatile("" : "+r"(x));
 #    pragma GCC unroll 8
     for (int i = 0; i < 2 * steps; i++) {
         __m256i codes = nibbles(load_plane(plane + i / 2 * 64), i % 2);
 #    pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            __m256i product = _mm256_maddubs_epi16(codes, x[i * MOST_ROWS + r]);
+            __m256i product = _mm256_maddubs_epi16(codes, broadcast(x + r * WIDTH + i * 4));
             sums[r] = i > 0 ? _mm256_add_epi16(sums[r], product) : product;
             IN_ORDER(sums[r]);
         }
@@ -225,68 +216,52 @@ INLINE void add_plane(__m256i *acc, const uint8_t *plane, const __m256i *x, int 
     }
 }
 
-INLINE void add_products(__m256i *acc, const uint8_t *upper, const uint8_t *lower, const __m256i *x,
-                         size_t n, int rows, int has_lower)
+INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
+                 int32_t *out, int rows)
 {
-    enum { STEPS = 4 };
+    enum { STEPS = 4, DEPTH = STEPS * 8 };
+    __m256i acc[MOST_ROWS];
     size_t k = 0;
-    for (; k + STEPS * 8 <= n; k += STEPS * 8) {
-        add_plane(acc, upper + k * 8, x + k / 4 * MOST_ROWS, rows, STEPS, has_lower ? 16 : 1);
-        if (has_lower) add_plane(acc, lower + k * 8, x + k / 4 * MOST_ROWS, rows, STEPS, 1);
+#    pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_si256();
+    for (; k + DEPTH <= depth; k += DEPTH) {
+        add_plane(acc, upper + k * 8, x + k, rows, STEPS, lower ? 16 : 1);
+        if (lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS, 1);
     }
-    if (k < n) { /* n is a multiple of 16 */
-        add_plane(acc, upper + k * 8, x + k / 4 * MOST_ROWS, rows, STEPS / 2, has_lower ? 16 : 1);
-        if (has_lower) add_plane(acc, lower + k * 8, x + k / 4 * MOST_ROWS, rows, STEPS / 2, 1);
+    if (k < depth) { /* half of that: depths are multiples of 16 */
+        add_plane(acc, upper + k * 8, x + k, rows, STEPS / 2, lower ? 16 : 1);
+        if (lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS / 2, 1);
     }
+#    pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(out + r * WIDTH), acc[r]);
 }
 #endif
 
-/* All blocks with `rows` rows, of which it takes the n values of k from `begin` on. */
-INLINE void tile(const struct planes *planes, size_t depth, size_t blocks, const int8_t *x,
-                 int32_t *out, size_t begin, size_t n, struct ahead *ahead, size_t lines, int rows,
-                 int has_lower)
+INLINE void all_rows(const uint8_t *upper, const uint8_t *lower, size_t depth,
+                     const struct byte_rows *x, int32_t (*out)[WIDTH], size_t at)
 {
-    struct spread_rows spread_rows;
-    spread(&spread_rows, x + begin, n, rows);
-    for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
-        size_t at = (h / 2 * depth + begin) * 8 + h % 2 * 32;
-        int32_t *to = out + h * 8;
-        __m256i acc[MOST_ROWS];
-        prefetch(ahead, lines);
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++)
-            acc[r] = begin ? _mm256_loadu_si256((const __m256i *)(to + r * WIDTH))
-                           : _mm256_setzero_si256();
-        add_products(acc, planes->upper + at, has_lower ? planes->lower + at : NULL, spread_rows.at,
-                     n, rows, has_lower);
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(to + r * WIDTH), acc[r]);
+    size_t tiles = (x->n + MOST_ROWS - 1) / MOST_ROWS;
+    for (size_t r = 0, n; r < x->n; r += n, tiles--) {
+        n = (x->n - r + tiles - 1) / tiles;
+        switch (n) {
+        case 1: tile(upper, lower, depth, x->at[r], out[r] + at, 1); break;
+        case 2: tile(upper, lower, depth, x->at[r], out[r] + at, 2); break;
+        case 3: tile(upper, lower, depth, x->at[r], out[r] + at, 3); break;
+        case 4: tile(upper, lower, depth, x->at[r], out[r] + at, 4); break;
+        case 5: tile(upper, lower, depth, x->at[r], out[r] + at, 5); break;
+        default: tile(upper, lower, depth, x->at[r], out[r] + at, MOST_ROWS); break;
+        }
     }
 }
 
-INLINE void all_tiles(const struct planes *planes, size_t depth, size_t blocks,
-                      const struct byte_rows *x, int32_t (*out)[WIDTH], size_t begin,
-                      struct ahead *ahead, size_t lines, int has_lower)
+INLINE void all_blocks(const struct planes *planes, size_t depth, size_t blocks,
+                       const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
+                       size_t lines, int has_lower)
 {
-    size_t tiles = (x->n + MOST_ROWS - 1) / MOST_ROWS;
-    size_t n = depth - begin < DEPTH ? depth - begin : DEPTH;
-    lines = lines / (2 * blocks * tiles) + 1;
-    for (size_t r = 0, rows; r < x->n; r += rows, tiles--) {
-        rows = (x->n - r + tiles - 1) / tiles;
-#define ROWS_CASE(rows)                                                                           \
-    case rows:                                                                                    \
-        tile(planes, depth, blocks, x->at[r], out[r], begin, n, ahead, lines, rows, has_lower);   \
-        break;
-        switch (rows) {
-            ROWS_CASE(1)
-            ROWS_CASE(2)
-            ROWS_CASE(3)
-            ROWS_CASE(4)
-            ROWS_CASE(5)
-            ROWS_CASE(6)
-        default: break;
-        }
-#undef ROWS_CASE
+    for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
+        size_t at = h / 2 * depth * 8 + h % 2 * 32;
+        prefetch(ahead, lines / (2 * blocks) + 1);
+        all_rows(planes->upper + at, has_lower ? planes->lower + at : NULL, depth, x, out, h * 8);
     }
 }
 
@@ -294,9 +269,8 @@ static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
                     const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
                     size_t lines)
 {
-    for (size_t begin = 0; begin < depth; begin += DEPTH)
-        if (planes->lower)
-            all_tiles(planes, depth, blocks, x, out, begin, ahead, lines, 1);
-        else
-            all_tiles(planes, depth, blocks, x, out, begin, ahead, lines, 0);
+    if (planes->lower)
+        all_blocks(planes, depth, blocks, x, out, ahead, lines, 1);
+    else
+        all_blocks(planes, depth, blocks, x, out, ahead, lines, 0);
 }
