@@ -67,16 +67,18 @@ INLINE struct pair load_sums(const float *from, int bf16)
 }
 
 /* Adds the products of number j of each of nq lists, `length` apart, with `width` times 16 values,
- * `apart` elements apart. Numbers of few lists stay in registers while values pass, else the other way round: with
- * 12 sums there is room for three numbers and a vector, or for two vectors and a number. */
+ * `apart` elements apart. Numbers of few lists stay in registers while values pass, else the other
+ * way round: beside 12 sums there is room for three numbers and a vector, or for two vectors and a
+ * number. */
 INLINE void add_products(struct pair *sums, const float *lists, size_t length, size_t j,
                          const uint16_t *halves, size_t apart, int nq, int width, int bf16)
 {
     __m256 number[MAX_QUERIES];
 #pragma GCC unroll 6
-    for (int a = 0; a < nq && width > 1; a++) number[a] = _mm256_broadcast_ss(lists + (size_t)a * length + j);
+    for (int a = 0; a < nq && width > 1; a++)
+        number[a] = _mm256_broadcast_ss(lists + (size_t)a * length + j);
 #pragma GCC unroll 8
-    for (int v = 0; v < 2 * width; v += width > 1 ? 1 : 2) {
+    for (int v = 0; v<2 * width; v += width> 1 ? 1 : 2) {
         const uint16_t *from = halves + (size_t)(v / 2) * apart;
         __m256 values = load_part(from, v % 2, bf16), second = values;
         if (width == 1) second = load_part(from, 1, bf16);
@@ -92,17 +94,17 @@ INLINE void add_products(struct pair *sums, const float *lists, size_t length, s
 
 /* Adds to the scores of nq queries over `width` K blocks from b on the products of the n elements
  * from `first`, of which q has the queries'. */
-INLINE void scores(const struct rf_attention_args *args, const float *q, size_t first,
-                   size_t n, size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq, int width,
-                   int bf16)
+INLINE void scores(const struct rf_attention_args *args, const float *q, size_t first, size_t n,
+                   size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq, int width, int bf16)
 {
     const size_t block = args->head_dim * RF_KV_BLOCK;
     const uint16_t *k = args->k + b * block + first * RF_KV_BLOCK;
     struct pair sums[MOST_PAIRS];
 #pragma GCC unroll 6
     for (int t = 0; t < nq * width; t++)
-        sums[t] = first ? load_sums(score[t / width] + (b + (size_t)(t % width)) * RF_KV_BLOCK, bf16)
-                        : (struct pair){{_mm256_setzero_ps(), _mm256_setzero_ps()}};
+        sums[t] = first
+                      ? load_sums(score[t / width] + (b + (size_t)(t % width)) * RF_KV_BLOCK, bf16)
+                      : (struct pair){{_mm256_setzero_ps(), _mm256_setzero_ps()}};
     for (size_t j = 0; j < n; j++)
         add_products(sums, q, SLAB, j, k + j * RF_KV_BLOCK, block, nq, width, bf16);
 #pragma GCC unroll 6
@@ -146,8 +148,8 @@ INLINE void soften(float *score, float scale, size_t visible, size_t padded, flo
 }
 
 /* Weighted sums of `width` times 16 elements of V from element d, for nq queries. */
-INLINE void values(const struct rf_attention_args *args, size_t i, size_t d,
-                   const float *weights, size_t limit, int nq, int width, int bf16)
+INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, const float *weights,
+                   size_t limit, int nq, int width, int bf16)
 {
     size_t stride = rf_padded(args->head_dim);
     struct pair sums[MOST_PAIRS];

@@ -143,7 +143,12 @@ INLINE int32_t w_sum(whole x)
 
 #include "microkernels/attention_kv.h"
 
-enum { MOST_ROWS = 6 /* of a tile */ };
+/* Of a tile, as many as leave room for codes in 16 registers. */
+#ifdef RF_DPBUSD
+enum { MOST_ROWS = 4 };
+#else
+enum { MOST_ROWS = 6 };
+#endif
 
 INLINE __m256i broadcast(const int8_t *x)
 {
@@ -165,28 +170,28 @@ INLINE __m256i load_plane(const uint8_t *plane)
 /* tile: eight lanes of a block (from byte 0 or 32 of its lines on) with `rows` rows. */
 #ifdef RF_DPBUSD
 INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
-                 int32_t *out, int rows)
+                 int32_t *out, int rows, int has_lower)
 {
     const __m256i low_nibble = _mm256_set1_epi8(15), high_nibble = _mm256_set1_epi8(-16);
     __m256i acc[2][MOST_ROWS]; /* a result takes the time of ten others */
-#    pragma GCC unroll 6
+#    pragma GCC unroll 4
     for (int r = 0; r < rows; r++) acc[0][r] = acc[1][r] = _mm256_setzero_si256();
     for (size_t k = 0; k < depth; k += 8) {
         __m256i up = load_plane(upper + k * 8), codes[2] = {nibbles(up, 0), nibbles(up, 1)};
-        if (lower) {
+        if (has_lower) {
             __m256i low = load_plane(lower + k * 8);
             codes[0] = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(up, 4), high_nibble),
                                        _mm256_and_si256(low, low_nibble));
             codes[1] = _mm256_or_si256(_mm256_and_si256(up, high_nibble), nibbles(low, 1));
         }
-#    pragma GCC unroll 6
+#    pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             const int8_t *at = x + r * WIDTH + k;
             acc[0][r] = RF_DPBUSD(acc[0][r], codes[0], broadcast(at));
             acc[1][r] = RF_DPBUSD(acc[1][r], codes[1], broadcast(at + 4));
         }
     }
-#    pragma GCC unroll 6
+#    pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
         _mm256_storeu_si256((__m256i *)(out + r * WIDTH), _mm256_add_epi32(acc[0][r], acc[1][r]));
 }
@@ -217,7 +222,7 @@ INLINE void add_plane(__m256i *acc, const uint8_t *plane, const int8_t *x, int r
 }
 
 INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
-                 int32_t *out, int rows)
+                 int32_t *out, int rows, int has_lower)
 {
     enum { STEPS = 4, DEPTH = STEPS * 8 };
     __m256i acc[MOST_ROWS];
@@ -225,12 +230,12 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
 #    pragma GCC unroll 6
     for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_si256();
     for (; k + DEPTH <= depth; k += DEPTH) {
-        add_plane(acc, upper + k * 8, x + k, rows, STEPS, lower ? 16 : 1);
-        if (lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS, 1);
+        add_plane(acc, upper + k * 8, x + k, rows, STEPS, has_lower ? 16 : 1);
+        if (has_lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS, 1);
     }
     if (k < depth) { /* half of that: depths are multiples of 16 */
-        add_plane(acc, upper + k * 8, x + k, rows, STEPS / 2, lower ? 16 : 1);
-        if (lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS / 2, 1);
+        add_plane(acc, upper + k * 8, x + k, rows, STEPS / 2, has_lower ? 16 : 1);
+        if (has_lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS / 2, 1);
     }
 #    pragma GCC unroll 6
     for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(out + r * WIDTH), acc[r]);
@@ -238,19 +243,25 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
 #endif
 
 INLINE void all_rows(const uint8_t *upper, const uint8_t *lower, size_t depth,
-                     const struct byte_rows *x, int32_t (*out)[WIDTH], size_t at)
+                     const struct byte_rows *x, int32_t (*out)[WIDTH], size_t at, int has_lower)
 {
     size_t tiles = (x->n + MOST_ROWS - 1) / MOST_ROWS;
     for (size_t r = 0, n; r < x->n; r += n, tiles--) {
         n = (x->n - r + tiles - 1) / tiles;
+#define ROWS_CASE(rows) \
+    case rows: tile(upper, lower, depth, x->at[r], out[r] + at, rows, has_lower); break;
         switch (n) {
-        case 1: tile(upper, lower, depth, x->at[r], out[r] + at, 1); break;
-        case 2: tile(upper, lower, depth, x->at[r], out[r] + at, 2); break;
-        case 3: tile(upper, lower, depth, x->at[r], out[r] + at, 3); break;
-        case 4: tile(upper, lower, depth, x->at[r], out[r] + at, 4); break;
-        case 5: tile(upper, lower, depth, x->at[r], out[r] + at, 5); break;
-        default: tile(upper, lower, depth, x->at[r], out[r] + at, MOST_ROWS); break;
+            ROWS_CASE(1)
+            ROWS_CASE(2)
+            ROWS_CASE(3)
+            ROWS_CASE(4)
+#ifndef RF_DPBUSD
+            ROWS_CASE(5)
+            ROWS_CASE(6)
+#endif
+        default: break;
         }
+#undef ROWS_CASE
     }
 }
 
@@ -261,7 +272,8 @@ INLINE void all_blocks(const struct planes *planes, size_t depth, size_t blocks,
     for (size_t h = 0; h < 2 * blocks; h++) { /* halves of blocks */
         size_t at = h / 2 * depth * 8 + h % 2 * 32;
         prefetch(ahead, lines / (2 * blocks) + 1);
-        all_rows(planes->upper + at, has_lower ? planes->lower + at : NULL, depth, x, out, h * 8);
+        all_rows(planes->upper + at, has_lower ? planes->lower + at : NULL, depth, x, out, h * 8,
+                 has_lower);
     }
 }
 
