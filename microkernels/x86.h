@@ -14,6 +14,14 @@
 #    define APART __attribute__((noipa))
 #endif
 
+/* Before a loop of few steps over registers. clang does not unroll where it is told more steps than
+ * there are. */
+#if defined __clang__
+#    define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#    define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* Sums of integers are to be made in the order of the source: gcc would make several at a time of
  * one, which take more registers than there are. */
 #define IN_ORDER(sum) __asm__("" : "+x"(sum))

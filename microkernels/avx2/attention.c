@@ -11,6 +11,7 @@
 enum {
     MAX_QUERIES = 6, /* of a tile */
     MOST_PAIRS = 6,  /* of registers with sums: an FMA's result takes the time of eight others */
+    STEP = 8,        /* elements of a K block between prefetches */
     SLAB = 512       /* elements of the head that are taken at a time */
 };
 
@@ -74,15 +75,16 @@ INLINE void add_products(struct pair *sums, const float *lists, size_t length, s
                          const uint16_t *halves, size_t apart, int nq, int width, int bf16)
 {
     __m256 number[MAX_QUERIES];
-#pragma GCC unroll 6
+    const int step = width > 1 ? 1 : 2;
+    UNROLL
     for (int a = 0; a < nq && width > 1; a++)
         number[a] = _mm256_broadcast_ss(lists + (size_t)a * length + j);
-#pragma GCC unroll 8
-    for (int v = 0; v<2 * width; v += width> 1 ? 1 : 2) {
+    UNROLL
+    for (int v = 0; v < 2 * width; v += step) {
         const uint16_t *from = halves + (size_t)(v / 2) * apart;
         __m256 values = load_part(from, v % 2, bf16), second = values;
         if (width == 1) second = load_part(from, 1, bf16);
-#pragma GCC unroll 6
+        UNROLL
         for (int a = 0; a < nq; a++) {
             struct pair *sum = &sums[a * width + v / 2];
             if (width == 1) number[a] = _mm256_broadcast_ss(lists + (size_t)a * length + j);
@@ -92,22 +94,39 @@ INLINE void add_products(struct pair *sums, const float *lists, size_t length, s
     }
 }
 
+/* Asks for STEP elements of the K block after the one at `at`, and for as much of V. With few
+ * queries it would take longer than the products. */
+INLINE void prefetch_step(const struct rf_attention_args *args, size_t at)
+{
+    enum { LINE = 64 / sizeof(uint16_t) };
+    const uint16_t *k = args->k + args->head_dim * RF_KV_BLOCK + at, *v = args->v + at;
+    for (size_t i = 0; i < STEP * RF_KV_BLOCK; i += LINE) {
+        _mm_prefetch((const char *)(k + i), _MM_HINT_T0);
+        _mm_prefetch((const char *)(v + i), _MM_HINT_T1);
+    }
+}
+
 /* Adds to the scores of nq queries over `width` K blocks from b on the products of the n elements
- * from `first`, of which q has the queries'. */
+ * from `first`, of which q has the queries'. `is_new`: the chunk is in no cache yet. */
 INLINE void scores(const struct rf_attention_args *args, const float *q, size_t first, size_t n,
-                   size_t b, float (*score)[RF_ATTENTION_CHUNK], int nq, int width, int bf16)
+                   size_t b, float (*score)[RF_ATTENTION_CHUNK], int is_new, int nq, int width,
+                   int bf16)
 {
     const size_t block = args->head_dim * RF_KV_BLOCK;
     const uint16_t *k = args->k + b * block + first * RF_KV_BLOCK;
     struct pair sums[MOST_PAIRS];
-#pragma GCC unroll 6
+    UNROLL
     for (int t = 0; t < nq * width; t++)
         sums[t] = first
                       ? load_sums(score[t / width] + (b + (size_t)(t % width)) * RF_KV_BLOCK, bf16)
                       : (struct pair){{_mm256_setzero_ps(), _mm256_setzero_ps()}};
-    for (size_t j = 0; j < n; j++)
-        add_products(sums, q, SLAB, j, k + j * RF_KV_BLOCK, block, nq, width, bf16);
-#pragma GCC unroll 6
+    for (size_t j = 0, end; j < n; j = end) {
+        end = n - j < STEP ? n : j + STEP;
+        if (is_new && width == 1) prefetch_step(args, b * block + (first + j) * RF_KV_BLOCK);
+        for (; j < end; j++)
+            add_products(sums, q, SLAB, j, k + j * RF_KV_BLOCK, block, nq, width, bf16);
+    }
+    UNROLL
     for (int t = 0; t < nq * width; t++)
         store_sums(score[t / width] + (b + (size_t)(t % width)) * RF_KV_BLOCK, sums[t], bf16);
 }
@@ -153,13 +172,13 @@ INLINE void values(const struct rf_attention_args *args, size_t i, size_t d, con
 {
     size_t stride = rf_padded(args->head_dim);
     struct pair sums[MOST_PAIRS];
-#pragma GCC unroll 6
+    UNROLL
     for (int t = 0; t < nq * width; t++)
         sums[t] = (struct pair){{_mm256_setzero_ps(), _mm256_setzero_ps()}};
     for (size_t p = 0; p < limit; p++)
         add_products(sums, weights, RF_ATTENTION_CHUNK, p, args->v + p * stride + d, 16, nq, width,
                      bf16);
-#pragma GCC unroll 6
+    UNROLL
     for (int t = 0; t < nq * width; t++)
         store_sums(args->out + (i + (size_t)(t / width)) * args->ldo + d + t % width * 16, sums[t],
                    bf16);
@@ -179,8 +198,8 @@ INLINE void queries(const struct rf_attention_args *args, size_t i, int nq, int 
         size_t n = dim - j < SLAB ? dim - j : SLAB, b = 0;
         for (int a = 0; a < nq; a++) copy_query(q[a], args->q[i + (size_t)a] + j, n, bf16);
         for (; width > 1 && b + wide <= blocks; b += wide)
-            scores(args, q[0], j, n, b, score, nq, width, bf16);
-        for (; b < blocks; b++) scores(args, q[0], j, n, b, score, nq, 1, bf16);
+            scores(args, q[0], j, n, b, score, i == 0, nq, width, bf16);
+        for (; b < blocks; b++) scores(args, q[0], j, n, b, score, i == 0, nq, 1, bf16);
     }
     for (int a = 0; a < nq; a++) {
         size_t first = args->first ? (size_t)args->first[i + (size_t)a] : 0;

@@ -174,7 +174,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
 {
     const __m256i low_nibble = _mm256_set1_epi8(15), high_nibble = _mm256_set1_epi8(-16);
     __m256i acc[2][MOST_ROWS]; /* a result takes the time of ten others */
-#    pragma GCC unroll 4
+    UNROLL
     for (int r = 0; r < rows; r++) acc[0][r] = acc[1][r] = _mm256_setzero_si256();
     for (size_t k = 0; k < depth; k += 8) {
         __m256i up = load_plane(upper + k * 8), codes[2] = {nibbles(up, 0), nibbles(up, 1)};
@@ -184,14 +184,14 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
                                        _mm256_and_si256(low, low_nibble));
             codes[1] = _mm256_or_si256(_mm256_and_si256(up, high_nibble), nibbles(low, 1));
         }
-#    pragma GCC unroll 4
+        UNROLL
         for (int r = 0; r < rows; r++) {
             const int8_t *at = x + r * WIDTH + k;
             acc[0][r] = RF_DPBUSD(acc[0][r], codes[0], broadcast(at));
             acc[1][r] = RF_DPBUSD(acc[1][r], codes[1], broadcast(at + 4));
         }
     }
-#    pragma GCC unroll 4
+    UNROLL
     for (int r = 0; r < rows; r++)
         _mm256_storeu_si256((__m256i *)(out + r * WIDTH), _mm256_add_epi32(acc[0][r], acc[1][r]));
 }
@@ -204,17 +204,17 @@ INLINE void add_plane(__m256i *acc, const uint8_t *plane, const int8_t *x, int r
     __m256i sums[MOST_ROWS];
     /* gcc would keep the bytes for both planes, for which it lacks registers. */
     __asm__ volatile("" : "+r"(x));
-#    pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 2 * steps; i++) {
         __m256i codes = nibbles(load_plane(plane + i / 2 * 64), i % 2);
-#    pragma GCC unroll 6
+        UNROLL
         for (int r = 0; r < rows; r++) {
             __m256i product = _mm256_maddubs_epi16(codes, broadcast(x + r * WIDTH + i * 4));
             sums[r] = i > 0 ? _mm256_add_epi16(sums[r], product) : product;
             IN_ORDER(sums[r]);
         }
     }
-#    pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < rows; r++) {
         acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(sums[r], _mm256_set1_epi16(unit)));
         IN_ORDER(acc[r]);
@@ -227,7 +227,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
     enum { STEPS = 4, DEPTH = STEPS * 8 };
     __m256i acc[MOST_ROWS];
     size_t k = 0;
-#    pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_si256();
     for (; k + DEPTH <= depth; k += DEPTH) {
         add_plane(acc, upper + k * 8, x + k, rows, STEPS, has_lower ? 16 : 1);
@@ -237,7 +237,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
         add_plane(acc, upper + k * 8, x + k, rows, STEPS / 2, has_lower ? 16 : 1);
         if (has_lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS / 2, 1);
     }
-#    pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(out + r * WIDTH), acc[r]);
 }
 #endif
