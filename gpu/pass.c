@@ -217,10 +217,16 @@ static void count_groups(const struct rf_pass *pass)
     }
 }
 
-static void read_embeddings(const struct gpu_view *view)
+/* The first layer's input rows to pinned memory. */
+static void read_inputs(const struct gpu_view *view)
 {
     const struct rf_op *op = &view->base.shape.program->body[0];
     float *x = (float *)(void *)(view->host + view->upload.x);
+    if (!op->weight[0]) {
+        memcpy(x, view->pass.x,
+               (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof *x);
+        return;
+    }
     for (int32_t g = 0; g < view->pass.n_groups; g++)
         for (int32_t i = 0; i < view->pass.groups[g].n; i++, x += view->params->n_embd) {
             gpu_read_table(op->weight[0], view->pass.groups[g].tokens[i], x);
@@ -278,7 +284,7 @@ static int prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_
     if (!code) code = take_groups(view, pass, error);
     if (code) return code;
     view->pass = *pass;
-    read_embeddings(view);
+    read_inputs(view);
     for (int32_t i = 0; i < pass->n_wanted; i++) {
         host_ints(view, view->upload.wanted)[i] = pass->wanted[i];
         if (pass->logprobs) host_ints(view, view->upload.targets)[i] = pass->targets[i];

@@ -17,11 +17,11 @@ static void embed(struct plain_view *view, const struct rf_op *op, int32_t i)
 {
     const struct row *row = &view->rows[i];
     const struct rf_params *params = view->params;
-    const struct rf_weight *table = op->weight[0];
-    size_t half = (size_t)params->rope_dim / 2;
-    memcpy(plain_row(view, op->out[0], i), table->values + (size_t)row->token * table->columns,
-           table->columns * sizeof(float));
-    for (size_t j = 0; j < table->columns; j++) plain_row(view, op->out[0], i)[j] *= op->scale;
+    size_t half = (size_t)params->rope_dim / 2, width = (size_t)params->n_embd;
+    const float *from = op->weight[0] ? op->weight[0]->values + (size_t)row->token * width
+                                      : view->pass.x + (size_t)i * width;
+    float *x = plain_row(view, op->out[0], i);
+    for (size_t j = 0; j < width; j++) x[j] = op->scale * from[j];
     for (int local = 0; local < 2; local++)
         for (size_t j = 0; j < half; j++) {
             enum rf_frequencies set = local ? RF_ROPE_LOCAL : RF_ROPE_GLOBAL;

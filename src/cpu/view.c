@@ -195,10 +195,13 @@ static void embed(struct cpu_view *view, struct rf_worker *worker, const struct 
 {
     struct cpu_items items = cpu_items(worker, view->n_rows, rows_grain(view->n_rows));
     for (size_t i; cpu_items_next(&items, &i);) {
-        float *x = buffer_row(&view->buffers[op->out[0]], i);
-        read_row(op->weight[0], view->rows[i].token, x);
-        for (size_t j = 0; op->scale != 1 && j < (size_t)op->weight[0]->columns; j++)
-            x[j] *= op->scale;
+        const struct cpu_buffer *out = &view->buffers[op->out[0]];
+        float *x = buffer_row(out, i);
+        if (op->weight[0])
+            read_row(op->weight[0], view->rows[i].token, x);
+        else
+            memcpy(x, view->pass->x + i * out->width, out->width * sizeof *x);
+        for (size_t j = 0; op->scale != 1 && j < out->width; j++) x[j] *= op->scale;
         rotate_position(view, i);
     }
 }

@@ -93,7 +93,23 @@ struct rf_weight_request {
     enum rf_weight_role role;
     enum rf_weight_form form;
     struct rf_weight **weight; /* where the result goes */
+    int32_t layer;             /* that it is of; -1: of the whole model */
 };
+
+/* Where a model's layers are on two devices, the second has the last n_second of n_layer: from this
+ * one on. */
+static inline int32_t rf_first_shared_layer(int32_t n_layer, int32_t n_second)
+{
+    return n_second < n_layer ? n_layer - n_second : 0;
+}
+
+/* 1 for what the second device has if its first layer is `cut`: the head, and the embedding where
+ * it has all layers. */
+static inline int rf_is_shared_second(const struct rf_weight_request *request, int32_t cut)
+{
+    if (request->layer >= 0) return request->layer >= cut;
+    return cut == 0 || request->role != RF_WEIGHT_TABLE;
+}
 
 /* Of one weight: what a decoding pass reads, what is used in place from the file, and the memory
  * for what is not. */
@@ -143,8 +159,9 @@ struct rf_slot_shape {
 };
 
 enum rf_op_kind {
-    RF_OP_EMBED, /* out[0] = scale * weight[0][token]; prepares the rotations of the rows' positions
-                  */
+    /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares the
+     * rotations of the rows' positions. */
+    RF_OP_EMBED,
     RF_OP_NORM,  /* out[0] = RMS norm of in[0], times weight[0] */
     RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate */
     RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
@@ -236,6 +253,9 @@ struct rf_best {
 struct rf_pass {
     const struct rf_rows *groups; /* [n_groups]; rows count through all groups */
     int32_t n_groups;
+    /* [rows][width of RF_SLOT_X]: what the first layer takes, of a program that begins with an
+     * RF_OP_EMBED without a table; else NULL. */
+    const float *x;
 
     const int32_t *wanted; /* [n_wanted] rows that are answered, ascending */
     int32_t n_wanted;      /* at most the view's max_logits, but for scores */
@@ -409,6 +429,13 @@ struct rf_backend_kind {
     const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
     /* Of a cache with n_ctx positions, at most. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
+
+    /* Of a device with memory of its own, else NULL: what is free of it now, and what a view of the
+     * shape takes in its passes, at most. Of the shape's program only the buffers are known, and
+     * the weights are not. */
+    int (*free_bytes)(const struct rf_backend_options *options, uint64_t *bytes,
+                      struct rf_error *error);
+    uint64_t (*view_bytes)(const struct rf_view_shape *shape);
 
     /* Measurements; each NULL where the kind has none. */
     int (*measure_read)(const struct rf_backend_options *options, int32_t threads,

@@ -36,7 +36,7 @@ static void want(struct list *list, int32_t layer, const char *name, enum rf_wei
         return;
     }
     list->requests[list->count++] =
-        (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight};
+        (struct rf_weight_request){tensor, role, RF_WEIGHTS_BF16, weight, layer};
 }
 
 /* Where an architecture with the same parts in other places or under other names would differ. */
@@ -148,10 +148,11 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
     made->model.allocator = allocator;
     made->model.source = &made->source;
     requests[0] = (struct rf_weight_request){rows, RF_WEIGHT_TABLE, RF_WEIGHTS_STORED,
-                                             &made->model.token_embd};
+                                             &made->model.token_embd, -1};
     made->model.layers = rf_calloc(allocator, 1, sizeof *made->model.layers, "layer", error);
     if (!made->model.layers) list.code = RF_ERR_MEMORY;
     if (!list.code) want_layer(&list, layer, made->model.layers);
+    for (int32_t i = 1; i < list.count; i++) requests[i].layer = 0;
     set_form(&list, form);
     requests[0].form = RF_WEIGHTS_STORED;
     if (!list.code)
@@ -164,18 +165,22 @@ int rf_model_load_layer(struct rf_model **model, const struct rf_source *source,
     return list.code;
 }
 
-int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
-                   const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
-                   struct rf_weight_cost *cost, struct rf_error *error)
+int rf_shared_weight_cost(const struct rf_source *source, enum rf_weight_form form,
+                          const struct rf_backend_kind *first, const struct rf_backend_kind *second,
+                          int32_t n_second, const struct rf_allocator *allocator,
+                          struct rf_weight_cost *cost, struct rf_error *error)
 {
     struct rf_model model = {0};
     struct list list;
+    int32_t cut = rf_first_shared_layer(source->params.n_layer, n_second);
     *cost = (struct rf_weight_cost){.form = RF_WEIGHTS_BF16};
     int code = want_all(&list, source, form, &model, allocator, error);
     for (int32_t i = 0; !code && i < list.count; i++) {
         const struct rf_weight_request *request = &list.requests[i];
         /* A tied table is counted with the output head, which reads all of it. */
         if (request->role == RF_WEIGHT_TABLE && source->params.tied_output) continue;
+        int is_second = rf_is_shared_second(request, cut);
+        const struct rf_backend_kind *kind = is_second ? second : first;
         struct rf_weight_bytes taken = kind->weight_bytes(request);
         uint64_t n = 1;
         for (int32_t d = 0; d < request->tensor->n_dims; d++) n *= (uint64_t)request->tensor->ne[d];
@@ -188,14 +193,26 @@ int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
         if (request->role == RF_WEIGHT_EXPERTS) cost->expert_bytes += taken.pass;
         int is_bf16 =
             strcmp(kind->weight_format(request->tensor->dtype, request->form), "BF16") == 0;
-        if (request->role == RF_WEIGHT_EXPERTS && !is_bf16)
+        if (request->role == RF_WEIGHT_EXPERTS && !is_bf16 && (!is_second || first == second))
             cost->resident_experts += taken.resident;
         cost->mapped_bytes += taken.mapped;
         cost->resident_bytes += taken.resident;
+        if (is_second && first != second) {
+            cost->second_pass_bytes += taken.pass;
+            cost->second_bytes += taken.resident;
+        }
         if (request->role != RF_WEIGHT_ROUTER) cost->form = request->form;
         if (is_matrix(request)) cost->matrices[request->tensor->dtype]++;
     }
     rf_free(allocator, list.requests);
     rf_free(allocator, model.layers);
     return code;
+}
+
+int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
+                   const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
+                   struct rf_weight_cost *cost, struct rf_error *error)
+{
+    return rf_shared_weight_cost(source, form, kind, kind, source->params.n_layer, allocator, cost,
+                                 error);
 }

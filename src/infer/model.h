@@ -41,10 +41,13 @@ struct rf_weight_cost {
     uint64_t n_params;
     uint64_t pass_bytes;              /* that a decoding pass over one row reads */
     uint64_t expert_bytes;            /* part of these that are of experts */
-    uint64_t resident_experts;        /* part of resident_bytes: quantised experts */
+    uint64_t resident_experts;        /* part of resident_bytes: quantised experts; of two devices
+                                         those of the first */
     uint64_t all_bytes;               /* that passes over enough rows read */
     uint64_t mapped_bytes;            /* used in place from the file */
     uint64_t resident_bytes;          /* memory for the rest */
+    uint64_t second_bytes;            /* part of resident_bytes: the second of two devices' ... */
+    uint64_t second_pass_bytes;       /* ... and its part of pass_bytes */
     enum rf_weight_form form;         /* that rf_model_load gives for the form that was asked */
     int32_t matrices[RF_DTYPE_LIMIT]; /* of each type in the file */
 };
@@ -52,5 +55,10 @@ struct rf_weight_cost {
 int rf_weight_cost(const struct rf_source *source, enum rf_weight_form form,
                    const struct rf_backend_kind *kind, const struct rf_allocator *allocator,
                    struct rf_weight_cost *cost, struct rf_error *error);
+/* With the last n_second layers and the head on a second device (devices/shared.h). */
+int rf_shared_weight_cost(const struct rf_source *source, enum rf_weight_form form,
+                          const struct rf_backend_kind *first, const struct rf_backend_kind *second,
+                          int32_t n_second, const struct rf_allocator *allocator,
+                          struct rf_weight_cost *cost, struct rf_error *error);
 
 #endif

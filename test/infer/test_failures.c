@@ -3,12 +3,14 @@
 #include "infer/device.h"
 #include "infer/sequence.h"
 #include "plain_backend.h"
+#include "shared_kind.h"
 #include "speculate/cascade.h"
 #include "speculate/drafters.h"
 #include "speculate/model_level.h"
 #include "synthetic.h"
 
-static const struct device plain = {"plain", &plain_backend_kind, NULL};
+/* One that fails, and two that share a model and fail. */
+static const struct rf_backend_kind *const kinds[] = {&plain_backend_kind, &shared_plain_kind};
 
 enum {
     N_VOCAB = 29,
@@ -49,6 +51,7 @@ struct writer {
 };
 
 struct script {
+    const struct rf_backend_kind *kind;
     struct rf_backend *backend;
     struct rf_queue *queue;
     struct rf_model *model, *cast;
@@ -182,7 +185,7 @@ static int keep_a_path(struct writer *writer, struct rf_error *error)
 static void open_model(struct script *script, const struct rf_source *source)
 {
     const struct rf_queue_options threads = {.threads = 1};
-    MUST(plain.kind->open(&script->backend, &(struct rf_backend_options){0}, &rf_system_allocator,
+    MUST(script->kind->open(&script->backend, &(struct rf_backend_options){0}, &rf_system_allocator,
                           &error));
     STEP(script, (struct writer *)NULL,
          script->backend->ops->queue_new(&script->queue, script->backend, &threads, NULL, &error));
@@ -239,44 +242,55 @@ static void run(struct script *script, const struct rf_source *source)
     writer_close(writer);
     rf_model_free(script->cast);
     rf_model_free(script->model);
-    CHECK_INT(plain_device_bytes(script->backend), 0);
+    if (script->kind == &plain_backend_kind) CHECK_INT(plain_device_bytes(script->backend), 0);
     script->backend->ops->queue_free(script->queue);
     script->backend->ops->free(script->backend);
 }
 
-static void script_new(struct script *script)
+static void script_new(struct script *script, const struct rf_backend_kind *kind)
 {
     memset(script, 0, sizeof *script);
+    script->kind = kind;
     /* Lines that come again, for the n-grams. */
     for (int32_t i = 0; i < PROMPT; i++) script->prompt[i] = (i % 17 * 5 + i % 3) % N_VOCAB;
 }
 
-int main(void)
+/* Each call that can fail does once; `undisturbed` is the script without failures. */
+static void fail_everywhere(const struct script *undisturbed, const struct rf_source *source)
 {
-    static const enum rf_dtype bf16 = RF_BF16;
     static const int codes[] = {RF_ERR_SYSTEM, RF_ERR_MEMORY};
-    static struct script undisturbed, script;
-    struct rf_source *source = synthetic_new(&params, &bf16, 1);
-    if (!source) return 1;
-    script_new(&undisturbed);
-    run(&undisturbed, source);
-    CHECK(undisturbed.n_out > 40 && undisturbed.n_failures == 0);
+    static struct script script;
     int32_t n = 1, last = 0;
     for (;; n++) {
-        script_new(&script);
+        script_new(&script, undisturbed->kind);
         script.code = codes[n % 2];
         plain_fail_at(n, script.code);
         run(&script, source);
         if (!plain_has_failed()) break; /* it has fewer calls */
         last = n;
         CHECK_MSG(script.n_failures == 1, "call %d: %d failures came out", n, script.n_failures);
-        CHECK_MSG(script.n_out == undisturbed.n_out &&
-                      memcmp(script.out, undisturbed.out, sizeof script.out) == 0,
+        CHECK_MSG(script.n_out == undisturbed->n_out &&
+                      memcmp(script.out, undisturbed->out, sizeof script.out) == 0,
                   "call %d: other tokens after it failed", n);
     }
     plain_fail_at(0, 0);
     CHECK(last > 60);
-    printf("%d calls can fail\n", last);
+    printf("%s: %d calls can fail\n", undisturbed->kind->name, last);
+}
+
+int main(void)
+{
+    static const enum rf_dtype bf16 = RF_BF16;
+    static struct script undisturbed[2];
+    struct rf_source *source = synthetic_new(&params, &bf16, 1);
+    if (!source) return 1;
+    for (int k = 0; k < 2; k++) {
+        script_new(&undisturbed[k], kinds[k]);
+        run(&undisturbed[k], source);
+        CHECK(undisturbed[k].n_out > 40 && undisturbed[k].n_failures == 0);
+        fail_everywhere(&undisturbed[k], source);
+    }
+    CHECK(memcmp(undisturbed[0].out, undisturbed[1].out, sizeof undisturbed[0].out) == 0);
     synthetic_free(source);
     return check_result();
 }

@@ -8,10 +8,13 @@
 #include "infer/sequence.h"
 #include "plain_backend.h"
 #include "reference.h"
+#include "shared_kind.h"
 #include "synthetic.h"
 
 static const struct device devices[] = {{"cpu", &rf_cpu_backend_kind, NULL},
                                         {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
+                                        {"processors", &shared_cpu_kind, NULL},
+                                        {"processor and plain", &shared_mixed_kind, NULL},
                                         {"plain", &plain_backend_kind, NULL},
                                         {"cuda", &rf_cuda_backend_kind, NULL}};
 static int first_device, end_device; /* of this run */
@@ -87,7 +90,8 @@ static void bench_open(struct bench *bench, const struct device *device,
 {
     memset(bench, 0, sizeof *bench);
     bench->name = device->name;
-    bench->counts_blocks = device->kind != &rf_cuda_backend_kind;
+    bench->counts_blocks =
+        device->kind == &rf_cpu_backend_kind || device->kind == &plain_backend_kind;
     bench->meter.block_bytes = device->kind->kv_bytes(&params, RF_KV_F16, RF_KV_POSITIONS);
     bench->allocator = (struct rf_allocator){meter_alloc, meter_release, &bench->meter};
     bench->opened = opened_new(device, source, form, &bench->allocator);
@@ -1164,14 +1168,15 @@ static void check_quantised(const struct device *device, enum rf_kv_type kv)
     synthetic_free(source);
 }
 
-static void quantised_states_move(enum rf_kv_type kv)
+static void quantised_states_move(const struct device *one, const struct device *other,
+                                  enum rf_kv_type kv)
 {
     static const enum rf_dtype bf16 = RF_BF16;
     static struct bench benches[2];
     struct rf_source *source = synthetic_new(&params, &bf16, 1);
     if (!source) exit(1);
-    bench_open(&benches[0], &devices[0], source, RF_WEIGHTS_BF16, kv);
-    bench_open(&benches[1], &devices[N_DEVICES - 1], source, RF_WEIGHTS_BF16, kv);
+    bench_open(&benches[0], one, source, RF_WEIGHTS_BF16, kv);
+    bench_open(&benches[1], other, source, RF_WEIGHTS_BF16, kv);
     states_move_between(&benches[0], &benches[1]);
     states_move_between(&benches[1], &benches[0]);
     bench_close(&benches[0]);
@@ -1193,11 +1198,12 @@ int main(int argc, char **argv)
     check_model(mixed, 5, RF_WEIGHTS_STORED);
     for (int d = first_device; d < end_device; d++) {
         precisions_share_a_cache(&devices[d]);
-        if (strcmp(devices[d].name, "plain") == 0) continue; /* it quantises nothing */
+        if (strstr(devices[d].name, "plain")) continue; /* it quantises nothing */
         check_quantised(&devices[d], RF_KV_Q8);
         check_quantised(&devices[d], RF_KV_Q4);
     }
-    if (on_cuda) quantised_states_move(RF_KV_Q8);
-    if (on_cuda) quantised_states_move(RF_KV_Q4);
+    const struct device *other = on_cuda ? &devices[N_DEVICES - 1] : &devices[2];
+    quantised_states_move(&devices[0], other, RF_KV_Q8);
+    quantised_states_move(&devices[0], other, RF_KV_Q4);
     return check_result();
 }

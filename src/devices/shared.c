@@ -1,0 +1,653 @@
+#include "devices/shared.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "infer/kv_kept.h"
+#include "infer/model.h"
+#include "microkernels/kernels.h"
+#include "microkernels/kv.h"
+#include "platform/clock.h"
+
+enum { FIRST, SECOND, PARTS };
+
+struct shared_backend {
+    struct rf_backend base;
+    struct rf_backend *part[PARTS];
+    int32_t n_second;
+};
+
+struct shared_queue {
+    struct rf_queue base;
+    struct rf_queue *part[PARTS];
+};
+
+/* The first part of weights, caches and views is NULL where all layers are the second device's. */
+struct shared_weights {
+    struct rf_weights base;
+    struct rf_weights *part[PARTS];
+};
+
+struct shared_cache {
+    struct rf_cache base;
+    struct rf_params params[PARTS]; /* with the layers of a part */
+    struct rf_cache *part[PARTS];
+};
+
+struct shared_view {
+    struct rf_view base;
+    struct rf_params params[PARTS];
+    struct rf_program program[PARTS];
+    struct rf_op *ops; /* of both */
+    struct rf_view *part[PARTS];
+    int32_t cut;             /* the second part's first layer */
+    int32_t result;          /* the first part's tap with the result of its last layer */
+    struct rf_rows *groups;  /* [PARTS][max_rows], made by the first pass */
+    float *x;                /* [max_rows][n_embd], likewise */
+    double began;            /* of the second part's pass */
+    int is_pending, has_one; /* such a pass was submitted; it has one row */
+    struct rf_shared_times times;
+};
+
+static const struct rf_backend_ops ops;
+
+static struct shared_backend *backend_of(struct rf_backend *backend)
+{
+    return (struct shared_backend *)backend;
+}
+
+static const struct rf_backend_ops *ops_of(const struct rf_backend *backend, int part)
+{
+    return ((const struct shared_backend *)backend)->part[part]->ops;
+}
+
+/* The first layer of the second part. */
+static int32_t cut_of(const struct rf_backend *backend, int32_t n_layer)
+{
+    return rf_first_shared_layer(n_layer, ((const struct shared_backend *)backend)->n_second);
+}
+
+/* The parameters of the layers of both parts. */
+static void split_params(struct rf_params parts[PARTS], const struct rf_params *params, int32_t cut)
+{
+    parts[FIRST] = parts[SECOND] = *params;
+    parts[FIRST].n_layer = cut;
+    parts[SECOND].n_layer = params->n_layer - cut;
+    if (params->layer_flags) parts[SECOND].layer_flags += cut;
+}
+
+/* ---- the backend and its queues ---- */
+
+static void backend_free(struct rf_backend *base)
+{
+    struct shared_backend *backend = backend_of(base);
+    for (int p = 0; p < PARTS; p++) backend->part[p]->ops->free(backend->part[p]);
+    rf_free(base->allocator, backend);
+}
+
+int rf_shared_backend_new(struct rf_backend **backend, struct rf_backend *first,
+                          struct rf_backend *second, int32_t n_second,
+                          const struct rf_allocator *allocator, struct rf_error *error)
+{
+    assert(n_second >= 1);
+    struct shared_backend *made = rf_calloc(allocator, 1, sizeof *made, "backend", error);
+    *backend = made ? &made->base : NULL;
+    if (!made) return RF_ERR_MEMORY;
+    made->base = (struct rf_backend){
+        .ops = &ops, .allocator = allocator, .first_above = first->first_above};
+    made->part[FIRST] = first;
+    made->part[SECOND] = second;
+    made->n_second = n_second;
+    return 0;
+}
+
+static void queue_free(struct rf_queue *base)
+{
+    if (!base) return;
+    struct shared_queue *queue = (struct shared_queue *)base;
+    for (int p = 0; p < PARTS; p++)
+        if (queue->part[p]) ops_of(base->backend, p)->queue_free(queue->part[p]);
+    rf_free(base->backend->allocator, queue);
+}
+
+static int queue_new(struct rf_queue **queue, struct rf_backend *base,
+                     const struct rf_queue_options *options, const struct rf_queue *like,
+                     struct rf_error *error)
+{
+    int code = 0;
+    *queue = NULL;
+    struct shared_queue *made = rf_calloc(base->allocator, 1, sizeof *made, "queue", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->base.backend = base;
+    for (int p = 0; !code && p < PARTS; p++)
+        code = ops_of(base, p)->queue_new(
+            &made->part[p], backend_of(base)->part[p], options,
+            like ? ((const struct shared_queue *)like)->part[p] : NULL, error);
+    if (code)
+        queue_free(&made->base);
+    else
+        *queue = &made->base;
+    return code;
+}
+
+/* The first device's: the other has no cores to choose. */
+static void queue_info(const struct rf_queue *base, struct rf_queue_info *info)
+{
+    const struct shared_queue *queue = (const struct shared_queue *)base;
+    ops_of(base->backend, FIRST)->queue_info(queue->part[FIRST], info);
+}
+
+static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weights,
+                           struct rf_error *error)
+{
+    const struct shared_queue *queue = (const struct shared_queue *)base;
+    int code = 0;
+    for (int p = 0; !code && p < PARTS; p++) {
+        const struct rf_weights *part = ((const struct shared_weights *)weights)->part[p];
+        if (part) code = ops_of(base->backend, p)->queue_calibrate(queue->part[p], part, error);
+    }
+    return code;
+}
+
+/* ---- weights ---- */
+
+static void weights_free(struct rf_weights *base)
+{
+    if (!base) return;
+    struct shared_weights *weights = (struct shared_weights *)base;
+    for (int p = 0; p < PARTS; p++)
+        if (weights->part[p]) ops_of(base->backend, p)->weights_free(weights->part[p]);
+    rf_free(base->backend->allocator, weights);
+}
+
+/* The progress of both parts as one. */
+struct progress {
+    rf_load_progress call;
+    void *user;
+    uint64_t before, total;
+};
+
+static int report(void *user, uint64_t done, uint64_t total)
+{
+    const struct progress *progress = user;
+    (void)total;
+    return progress->call(progress->user, progress->before + done, progress->total);
+}
+
+/* Puts the requests of one part in front of those of the other; the number of the first ones. */
+static int32_t sort_requests(struct rf_weight_request *sorted,
+                             const struct rf_weight_request *requests, int32_t n, int32_t cut)
+{
+    int32_t count = 0, n_first;
+    for (int32_t i = 0; i < n; i++)
+        if (!rf_is_shared_second(&requests[i], cut)) sorted[count++] = requests[i];
+    n_first = count;
+    for (int32_t i = 0; i < n; i++)
+        if (rf_is_shared_second(&requests[i], cut)) sorted[count++] = requests[i];
+    return n_first;
+}
+
+static uint64_t tensor_bytes(const struct rf_weight_request *requests, int32_t n)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < n; i++) bytes += requests[i].tensor->bytes;
+    return bytes;
+}
+
+static int weights_new(struct rf_weights **weights, struct rf_queue *queue,
+                       const struct rf_weight_request *requests, int32_t n_requests,
+                       rf_load_progress progress, void *user, struct rf_error *error)
+{
+    struct rf_backend *backend = queue->backend;
+    struct progress both = {.call = progress, .user = user};
+    int32_t n_layer = 0;
+    *weights = NULL;
+    struct shared_weights *made = rf_calloc(backend->allocator, 1, sizeof *made, "weights", error);
+    struct rf_weight_request *sorted = rf_malloc(backend->allocator, (size_t)n_requests,
+                                                 sizeof *sorted, "weights", error);
+    int code = made && sorted ? 0 : RF_ERR_MEMORY;
+    if (made) made->base.backend = backend;
+    for (int32_t i = 0; i < n_requests; i++)
+        if (n_layer <= requests[i].layer) n_layer = requests[i].layer + 1;
+    int32_t n_first = code ? 0
+                           : sort_requests(sorted, requests, n_requests, cut_of(backend, n_layer)),
+            n_of[PARTS] = {n_first, n_requests - n_first};
+    both.total = tensor_bytes(requests, n_requests);
+    backend_of(backend)->part[FIRST]->expert_bytes = backend->expert_bytes;
+    for (int p = 0; !code && p < PARTS; p++) {
+        const struct rf_weight_request *of_part = sorted + (p == SECOND ? n_first : 0);
+        if (!n_of[p]) continue;
+        code = ops_of(backend, p)->weights_new(&made->part[p],
+                                               ((struct shared_queue *)queue)->part[p], of_part,
+                                               n_of[p], progress ? report : NULL, &both, error);
+        both.before += tensor_bytes(of_part, n_of[p]);
+    }
+    rf_free(backend->allocator, sorted);
+    if (code)
+        weights_free(made ? &made->base : NULL);
+    else
+        *weights = &made->base;
+    return code;
+}
+
+/* ---- caches ---- */
+
+static struct shared_cache *cache_of(struct rf_cache *cache)
+{
+    return (struct shared_cache *)cache;
+}
+
+static void cache_free(struct rf_cache *base)
+{
+    if (!base) return;
+    for (int p = 0; p < PARTS; p++)
+        if (cache_of(base)->part[p])
+            ops_of(base->backend, p)->cache_free(cache_of(base)->part[p]);
+    rf_free(base->backend->allocator, base);
+}
+
+/* A cache whose parts are new, or of `from` the first n positions. */
+static int cache_make(struct rf_cache **cache, struct rf_backend *backend,
+                      const struct rf_cache_shape *shape, struct rf_cache *from, int32_t n,
+                      struct rf_error *error)
+{
+    int code = 0;
+    *cache = NULL;
+    struct shared_cache *made = rf_calloc(backend->allocator, 1, sizeof *made, "KV cache", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->base = (struct rf_cache){backend, *shape};
+    split_params(made->params, shape->params, cut_of(backend, shape->params->n_layer));
+    for (int p = 0; !code && p < PARTS; p++) {
+        struct rf_cache_shape part = *shape;
+        /* A fork's part outlives the cache that it was forked from, and so do its parameters. */
+        part.params = &made->params[p];
+        if (!part.params->n_layer) continue;
+        const struct rf_backend_ops *of_part = ops_of(backend, p);
+        code = from ? of_part->cache_fork(&made->part[p], cache_of(from)->part[p], n, error)
+                    : of_part->cache_new(&made->part[p], backend_of(backend)->part[p], &part,
+                                         error);
+        if (!code) made->part[p]->shape.params = part.params;
+    }
+    if (code)
+        cache_free(&made->base);
+    else
+        *cache = &made->base;
+    return code;
+}
+
+static int cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                     const struct rf_cache_shape *shape, struct rf_error *error)
+{
+    return cache_make(cache, backend, shape, NULL, 0, error);
+}
+
+static int cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
+                      struct rf_error *error)
+{
+    return cache_make(copy, cache->backend, &cache->shape, cache, n, error);
+}
+
+static void cache_trim(struct rf_cache *base, int32_t n)
+{
+    for (int p = 0; p < PARTS; p++)
+        if (cache_of(base)->part[p])
+            ops_of(base->backend, p)->cache_trim(cache_of(base)->part[p], n);
+}
+
+static void cache_settle(struct rf_cache *base, int32_t n)
+{
+    for (int p = 0; p < PARTS; p++)
+        if (cache_of(base)->part[p])
+            ops_of(base->backend, p)->cache_settle(cache_of(base)->part[p], n);
+}
+
+/* From where both parts can. */
+static int32_t cache_resume(const struct rf_cache *base, int32_t n)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    for (int32_t least = n;; n = least) {
+        for (int p = 0; p < PARTS; p++)
+            if (cache->part[p])
+                least = ops_of(base->backend, p)->cache_resume(cache->part[p], least);
+        if (least == n) return n;
+    }
+}
+
+static int cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
+                      struct rf_error *error)
+{
+    int code = 0;
+    for (int p = 0; !code && p < PARTS; p++)
+        if (cache_of(base)->part[p])
+            code = ops_of(base->backend, p)
+                       ->cache_keep(cache_of(base)->part[p], first_pos, path, n, error);
+    return code;
+}
+
+static uint64_t cache_bytes(const struct rf_cache *base, int32_t n)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    uint64_t bytes = 0;
+    for (int p = 0; p < PARTS; p++)
+        if (cache->part[p]) bytes += ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
+    return bytes;
+}
+
+static uint64_t cache_held(const struct rf_cache *base)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    uint64_t held = 0;
+    for (int p = 0; p < PARTS; p++)
+        if (cache->part[p]) held += ops_of(base->backend, p)->cache_held(cache->part[p]);
+    return held;
+}
+
+/* Copies `bytes` for each layer of part p between n positions of both parts and those of one. */
+struct weave {
+    const struct shared_cache *cache;
+    int p, is_load;
+    char *both, *part;
+};
+
+static void copy_layers(struct weave *weave, size_t bytes)
+{
+    size_t first = (size_t)weave->cache->params[FIRST].n_layer * bytes,
+           second = (size_t)weave->cache->params[SECOND].n_layer * bytes,
+           n = weave->p == FIRST ? first : second;
+    char *place = weave->both + (weave->p == FIRST ? 0 : first);
+    if (n) memcpy(weave->is_load ? weave->part : place, weave->is_load ? place : weave->part, n);
+    weave->both += first + second;
+    weave->part += n;
+}
+
+/* In the order that rf_backend_ops.cache_bytes describes, in which layers are not the outermost. */
+static void copy_part(struct weave *weave, int32_t n)
+{
+    const struct rf_cache_shape *shape = &weave->cache->base.shape;
+    size_t heads = (size_t)shape->params->n_head_kv, dim = (size_t)shape->params->head_dim,
+           groups = rf_kv_is_quantised(shape->kv) && n ? rf_kv_groups_of_row((size_t)n - 1) : 0,
+           done = groups * RF_KV_RECENT / RF_KV_POSITIONS * RF_KV_POSITIONS;
+    for (size_t g = 0; g < groups; g++) {
+        copy_layers(weave, heads * rf_kv_upper_bytes(rf_padded(dim)));
+        if (shape->kv == RF_KV_Q8) copy_layers(weave, heads * rf_kv_lower_bytes(rf_padded(dim)));
+    }
+    for (size_t p; done < (size_t)n; done += p) {
+        p = (size_t)n - done < RF_KV_POSITIONS ? (size_t)n - done : RF_KV_POSITIONS;
+        copy_layers(weave, heads * (rf_padded(p) * dim + p * rf_padded(dim)) * sizeof(uint16_t));
+    }
+}
+
+/* Saves or loads n positions part by part. */
+static int cache_move(struct rf_cache *base, int32_t n, char *positions, int is_load,
+                      struct rf_error *error)
+{
+    const struct shared_cache *cache = cache_of(base);
+    int code = 0;
+    for (int p = 0; !code && p < PARTS; p++) {
+        const struct rf_backend_ops *of_part = ops_of(base->backend, p);
+        if (!cache->part[p]) continue;
+        char *own = rf_malloc(base->backend->allocator, of_part->cache_bytes(cache->part[p], n) + 1,
+                              1, "KV cache", error);
+        if (!own) return RF_ERR_MEMORY;
+        struct weave weave = {cache, p, is_load, positions, own};
+        if (is_load) copy_part(&weave, n);
+        code = is_load ? of_part->cache_load(cache->part[p], n, own, error)
+                       : of_part->cache_save(cache->part[p], n, own, error);
+        if (!is_load && !code) copy_part(&weave, n);
+        rf_free(base->backend->allocator, own);
+    }
+    return code;
+}
+
+static int cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error)
+{
+    return cache_move(cache, n, out, 0, error);
+}
+
+static int cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error)
+{
+    return cache_move(cache, n, (char *)in, 1, error); /* which is only read */
+}
+
+/* ---- views ---- */
+
+static struct shared_view *view_of(struct rf_view *view)
+{
+    return (struct shared_view *)view;
+}
+
+/* The two parts of a program. Layers count from 0 in each. */
+static void split_program(struct shared_view *view, const struct rf_program *whole)
+{
+    struct rf_program *first = &view->program[FIRST], *second = &view->program[SECOND];
+    *first = *second = *whole;
+    first->params = &view->params[FIRST];
+    second->params = &view->params[SECOND];
+    first->body = view->ops;
+    first->n_body = first->n_head = second->n_body = 0;
+    first->slots[RF_SLOT_LOGITS].width = 0;
+    second->body = view->ops + whole->n_body + 1;
+    if (view->cut > 0)
+        second->body[second->n_body++] =
+            (struct rf_op){.kind = RF_OP_EMBED, .layer = -1, .out = {RF_SLOT_X}, .scale = 1};
+    for (int32_t o = 0; o < whole->n_body; o++) {
+        struct rf_op op = whole->body[o];
+        int is_first = op.layer < view->cut && view->cut > 0;
+        if (!is_first && op.layer >= 0) op.layer -= view->cut;
+        struct rf_program *part = is_first ? first : second;
+        part->body[part->n_body++] = op;
+    }
+    view->result = first->n_slots - RF_SLOT_TAP;
+    first->slots[first->n_slots] = (struct rf_slot_shape){.width = whole->params->n_embd};
+    first->body[first->n_body++] = (struct rf_op){.kind = RF_OP_COPY,
+                                                  .layer = view->cut - 1,
+                                                  .n = 1,
+                                                  .in = {RF_SLOT_X},
+                                                  .out = {(enum rf_slot)first->n_slots}};
+    first->n_slots++;
+}
+
+static void view_free(struct rf_view *base)
+{
+    if (!base) return;
+    struct shared_view *view = view_of(base);
+    const struct rf_allocator *allocator = base->backend->allocator;
+    for (int p = PARTS - 1; p >= 0; p--)
+        if (view->part[p]) ops_of(base->backend, p)->view_free(view->part[p]);
+    rf_free(allocator, view->x);
+    rf_free(allocator, view->groups);
+    rf_free(allocator, view->ops);
+    rf_free(allocator, view);
+}
+
+static int make_parts(struct shared_view *view, struct rf_queue *queue, struct rf_error *error)
+{
+    const struct rf_program *whole = view->base.shape.program;
+    view->ops = rf_calloc(queue->backend->allocator, 2 * (size_t)(whole->n_body + 1),
+                          sizeof *view->ops, "view", error);
+    if (!view->ops) return RF_ERR_MEMORY;
+    split_params(view->params, whole->params, view->cut);
+    split_program(view, whole);
+    int code = 0;
+    for (int p = view->cut > 0 ? FIRST : SECOND; !code && p < PARTS; p++) {
+        struct rf_queue *of_part = ((struct shared_queue *)queue)->part[p];
+        struct rf_view_shape shape = view->base.shape;
+        shape.program = &view->program[p];
+        shape.weights = ((const struct shared_weights *)shape.weights)->part[p];
+        code = of_part->backend->ops->view_new(&view->part[p], of_part, &shape, error);
+        if (code) break;
+        view->part[p]->backend = of_part->backend;
+        view->part[p]->shape = shape;
+    }
+    return code;
+}
+
+static int view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_view_shape *shape,
+                    struct rf_error *error)
+{
+    *out = NULL;
+    if (shape->program->n_slots == RF_MAX_SLOTS)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "a model on two devices has at most %d layers whose rows are asked for",
+                       RF_MAX_TAPS - 1);
+    struct shared_view *view = rf_calloc(queue->backend->allocator, 1, sizeof *view, "view", error);
+    if (!view) return RF_ERR_MEMORY;
+    view->base.backend = queue->backend;
+    view->base.shape = *shape;
+    view->cut = cut_of(queue->backend, shape->program->params->n_layer);
+    int code = make_parts(view, queue, error);
+    if (code)
+        view_free(&view->base);
+    else
+        *out = &view->base;
+    return code;
+}
+
+static int make_rows(struct shared_view *view, struct rf_error *error)
+{
+    const struct rf_allocator *allocator = view->base.backend->allocator;
+    size_t rows = (size_t)view->base.shape.max_rows;
+    if (!view->groups)
+        view->groups = rf_malloc(allocator, PARTS * rows, sizeof *view->groups, "view", error);
+    if (!view->x)
+        view->x = rf_malloc(allocator, rows * (size_t)view->params[FIRST].n_embd, sizeof *view->x,
+                            "view", error);
+    return view->groups && view->x ? 0 : RF_ERR_MEMORY;
+}
+
+/* The pass of a part: the whole's, over the part's caches. */
+static struct rf_pass pass_of(struct shared_view *view, int p, const struct rf_pass *whole)
+{
+    struct rf_rows *groups = view->groups + p * view->base.shape.max_rows;
+    struct rf_pass pass = *whole;
+    for (int32_t g = 0; g < whole->n_groups; g++) {
+        groups[g] = whole->groups[g];
+        groups[g].cache = cache_of(groups[g].cache)->part[p];
+    }
+    pass.groups = groups;
+    return pass;
+}
+
+static int submit_part(struct shared_view *view, int p, const struct rf_pass *pass,
+                       struct rf_error *error)
+{
+    struct rf_view *part = view->part[p];
+    part->source = view->base.source;
+    part->cancel = view->base.cancel;
+    part->passes++;
+    return part->backend->ops->submit(part, pass, error);
+}
+
+/* The first part's pass, and its result in view->x. */
+static int run_first(struct shared_view *view, const struct rf_pass *whole, struct rf_error *error)
+{
+    struct rf_view *part = view->part[FIRST];
+    size_t width = (size_t)view->params[FIRST].n_embd;
+    const struct rf_pass of_part = pass_of(view, FIRST, whole);
+    const struct rf_pass pass = {.groups = of_part.groups, .n_groups = of_part.n_groups};
+    int32_t n_rows = 0;
+    int code = submit_part(view, FIRST, &pass, error);
+    if (!code) code = part->backend->ops->sync(part, error);
+    for (int32_t g = 0; g < pass.n_groups; g++) n_rows += pass.groups[g].n;
+    for (int32_t i = 0; !code && i < n_rows; i++) {
+        const float *row;
+        code = part->backend->ops->tap(part, view->result, i, &row, error);
+        if (!code) memcpy(view->x + (size_t)i * width, row, width * sizeof *row);
+    }
+    return code;
+}
+
+static int sync(struct rf_view *base, struct rf_error *error)
+{
+    struct shared_view *view = view_of(base);
+    struct rf_view *part = view->part[SECOND];
+    int code = part->backend->ops->sync(part, error);
+    if (view->is_pending && view->has_one && !code) {
+        view->times.passes++;
+        view->times.seconds[SECOND] += rf_clock_seconds() - view->began;
+    }
+    view->is_pending = 0;
+    return code;
+}
+
+static int submit(struct rf_view *base, const struct rf_pass *whole, struct rf_error *error)
+{
+    struct shared_view *view = view_of(base);
+    struct rf_error ignored; /* the answers of a pass that nobody waited for are gone */
+    if (view->is_pending) sync(base, &ignored);
+    if (whole->n_groups > base->shape.max_rows)
+        return rf_fail(error, RF_ERR_ARGUMENT, "%d groups: a pass has at most %d rows",
+                       whole->n_groups, base->shape.max_rows);
+    int code = make_rows(view, error);
+    if (code) return code;
+    double start = rf_clock_seconds();
+    struct rf_pass pass = pass_of(view, SECOND, whole);
+    view->has_one = whole->n_groups == 1 && whole->groups->n == 1;
+    if (view->part[FIRST]) {
+        code = run_first(view, whole, error);
+        pass.x = view->x;
+    }
+    view->began = rf_clock_seconds();
+    if (!code) code = submit_part(view, SECOND, &pass, error);
+    if (!code && view->has_one) view->times.seconds[FIRST] += view->began - start;
+    view->is_pending = !code;
+    return code;
+}
+
+static int logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
+{
+    struct rf_view *part = view_of(base)->part[SECOND];
+    return part->backend->ops->logits(part, i, row, error);
+}
+
+/* Of the part that has the operation with that result. */
+static int tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
+               struct rf_error *error)
+{
+    const struct shared_view *view = view_of(base);
+    const struct rf_program *second = &view->program[SECOND];
+    struct rf_view *part = view->part[FIRST];
+    for (int32_t o = 0; o < second->n_body; o++)
+        if ((int32_t)second->body[o].out[0] == RF_SLOT_TAP + tap) part = view->part[SECOND];
+    return part->backend->ops->tap(part, tap, i, row, error);
+}
+
+static int32_t view_threads(const struct rf_view *base, int32_t n_rows)
+{
+    const struct shared_view *view = (const struct shared_view *)base;
+    const struct rf_view *part = view->part[view->part[FIRST] ? FIRST : SECOND];
+    return part->backend->ops->view_threads(part, n_rows);
+}
+
+const struct rf_shared_times *rf_shared_times(const struct rf_view *view)
+{
+    return view->backend->ops == &ops ? &((const struct shared_view *)view)->times : NULL;
+}
+
+static const struct rf_backend_ops ops = {
+    .free = backend_free,
+    .queue_new = queue_new,
+    .queue_free = queue_free,
+    .queue_info = queue_info,
+    .queue_calibrate = queue_calibrate,
+    .weights_new = weights_new,
+    .weights_free = weights_free,
+    .cache_new = cache_new,
+    .cache_fork = cache_fork,
+    .cache_free = cache_free,
+    .cache_trim = cache_trim,
+    .cache_settle = cache_settle,
+    .cache_resume = cache_resume,
+    .cache_keep = cache_keep,
+    .cache_bytes = cache_bytes,
+    .cache_held = cache_held,
+    .cache_save = cache_save,
+    .cache_load = cache_load,
+    .view_new = view_new,
+    .view_free = view_free,
+    .submit = submit,
+    .sync = sync,
+    .logits = logits,
+    .tap = tap,
+    .view_threads = view_threads,
+};
