@@ -107,6 +107,17 @@ static int describe(const struct rf_backend_options *options, struct rf_device_i
     return code;
 }
 
+static int kind_free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
+                           struct rf_error *error)
+{
+    struct cudaDeviceProp properties;
+    struct gpu_backend device = {.device = 0};
+    int code = find_device(options, &device.device, &properties, error);
+    if (code) return code;
+    gpu_enter(&device.base);
+    return gpu_free_bytes(&device, bytes, error);
+}
+
 static void backend_free(struct rf_backend *base)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
@@ -239,6 +250,8 @@ static const struct rf_backend_kind kind = {
     .weight_bytes = gpu_weight_bytes,
     .weight_format = gpu_weight_format,
     .kv_bytes = gpu_kv_bytes,
+    .free_bytes = kind_free_bytes,
+    .view_bytes = gpu_view_bytes,
     .measure_read = gpu_measure_read,
     .roofline = gpu_roofline,
 };

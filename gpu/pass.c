@@ -14,8 +14,6 @@ enum {
     FEW_QUERIES = 16  /* that a block of threads then takes */
 };
 
-static const size_t MOST_PARTIALS = (size_t)64 << 20; /* floats */
-
 _Static_assert(sizeof(struct gpu_answer) == sizeof(struct rf_best) &&
                    offsetof(struct gpu_answer, n) == offsetof(struct rf_best, n) &&
                    offsetof(struct gpu_answer, mass) == offsetof(struct rf_best, mass) &&
@@ -223,8 +221,7 @@ static void read_inputs(const struct gpu_view *view)
     const struct rf_op *op = &view->base.shape.program->body[0];
     float *x = (float *)(void *)(view->host + view->upload.x);
     if (!op->weight[0]) {
-        memcpy(x, view->pass.x,
-               (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof *x);
+        memcpy(x, view->pass.x, (size_t)view->n_rows * (size_t)view->params->n_embd * sizeof *x);
         return;
     }
     for (int32_t g = 0; g < view->pass.n_groups; g++)
@@ -258,7 +255,7 @@ static int32_t partial_rows(const struct gpu_view *view)
 {
     struct gpu_heads heads = heads_of(view);
     size_t of_row = (size_t)heads.n_head * (size_t)view->parts * (size_t)(heads.padded + 2);
-    size_t rows = MOST_PARTIALS / of_row;
+    size_t rows = GPU_MOST_PARTIALS / of_row;
     if (rows < GPU_TILE_ROWS) rows = GPU_TILE_ROWS;
     return rows < (size_t)view->n_rows ? (int32_t)rows : view->n_rows;
 }

@@ -8,6 +8,7 @@
 enum {
     FIRST_BLOCKS = 64,
     MOST_HEAD_DIM = 256,
+    LAUNCHES = 256 << 20,    /* bytes: kernels, their graphs and what a pass uploads */
     MOST_EXPERT_ROWS = 65535 /* blocks of threads in a grid's second dimension */
 };
 
@@ -140,6 +141,41 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
         if (!slot->low) return RF_ERR_MEMORY;
     }
     return 0;
+}
+
+/* Of a slot in all its forms, whatever the weights are. */
+static uint64_t slot_bytes(const struct rf_slot_shape *shape, uint64_t rows)
+{
+    uint64_t pairs = ((uint64_t)shape->width + GPU_PAIR - 1) / GPU_PAIR,
+             pieces = (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * pairs * GPU_PAIR,
+             floats = rows * (uint64_t)shape->width * sizeof(float);
+    if (!shape->is_operand) return floats;
+    return floats + pieces * (sizeof(uint16_t) + 2 + 4 * sizeof(float) / RF_BLOCK) +
+           gpu_arranged_bytes((size_t)rows, (size_t)pairs);
+}
+
+uint64_t gpu_view_bytes(const struct rf_view_shape *shape)
+{
+    const struct rf_program *program = shape->program;
+    const struct rf_params *params = program->params;
+    const struct gpu_experts experts = {.n_expert = params->n_expert,
+                                        .used = params->n_expert_used};
+    uint64_t rows = (uint64_t)shape->max_rows, logits = (uint64_t)shape->max_logits,
+             partials = rows * (uint64_t)params->n_head * (GPU_MOST_SPANS + 2) *
+                        ((uint64_t)params->head_dim + GPU_PAIR),
+             bytes = LAUNCHES;
+    for (int32_t s = 0; s < program->n_slots; s++) {
+        const struct rf_slot_shape *slot = &program->slots[s];
+        uint64_t of_slot = s == RF_SLOT_LOGITS ? logits
+                           : slot->by_expert ? (uint64_t)gpu_expert_rows(&experts, shape->max_rows)
+                                             : rows;
+        if (slot->width) bytes += slot_bytes(slot, of_slot);
+    }
+    if (partials > GPU_MOST_PARTIALS) partials = GPU_MOST_PARTIALS;
+    return bytes + partials * sizeof(float) +
+           rows * ((uint64_t)params->n_embd * 2 + (uint64_t)params->rope_dim * 2 + 64) *
+               sizeof(float) +
+           logits * ((uint64_t)params->n_vocab / 8 + GPU_SPLITS * sizeof(struct gpu_split));
 }
 
 static int frequencies_new(struct gpu_view *view, struct rf_error *error)

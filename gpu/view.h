@@ -4,7 +4,10 @@
 
 #include "gpu/cuda_backend.h"
 
-enum { GPU_GRAPHS = 64 };
+enum {
+    GPU_GRAPHS = 64,
+    GPU_MOST_PARTIALS = 64 << 20 /* floats of attention's partial results */
+};
 
 /* What tells the launches of two passes apart. */
 struct gpu_shape {

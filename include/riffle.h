@@ -166,6 +166,15 @@ typedef struct riffle_model_options {
     /* Memory for the experts of a model that has them, at least those of one layer. Others stay in
      * the file until a token needs them. 0: for all, or as many as this machine's memory holds. */
     uint64_t expert_bytes;
+    /* Layers on a device that is not the processor: the last ones, with the output head. The others
+     * and the embedding are on the processor. "auto" (default): all, or else as many as what is
+     * free of the device's memory holds beside a session (below); "all"; or a number up to n_layer,
+     * 0: the model is on the processor. riffle_model_info.layers_note says which and why. */
+    const char *gpu_layers;
+    /* The session that "auto" leaves room for, as in riffle_session_options. NULL: F16. 0: 8192
+     * tokens, or what the model was trained on. */
+    const char *session_kv;
+    int32_t session_ctx;
     uint64_t reserved[1];
 } riffle_model_options;
 
@@ -209,6 +218,8 @@ typedef struct riffle_model_info {
     /* Feed-forwards of a layer, and how many of them a token uses; 0: all use the same one. */
     int32_t n_expert, n_expert_used;
     const char *experts_note; /* what not all of them being in memory means, a sentence; else "" */
+    int32_t device_layers;    /* of n_layer: those on `device`; the others are on the processor */
+    const char *layers_note;  /* why it is not all of them, a sentence; else "" */
 } riffle_model_info;
 
 RIFFLE_API int riffle_model_get_info(const riffle_model *model, riffle_model_info *info,

@@ -85,6 +85,13 @@ static int32_t view_threads(const struct rf_view *view, int32_t n_rows)
 
 /* ---- the kind ---- */
 
+static uint64_t memory = UINT64_MAX;
+
+void plain_set_memory(uint64_t bytes)
+{
+    memory = bytes;
+}
+
 static const struct rf_backend_ops ops = {
     .free = backend_free,
     .queue_new = queue_new,
@@ -117,7 +124,11 @@ static int describe(const struct rf_backend_options *options, struct rf_device_i
                     struct rf_error *error)
 {
     (void)options, (void)error; /* it has no tiers */
-    if (info) *info = (struct rf_device_info){.tier = "", .best_tier = "", .note = ""};
+    if (info)
+        *info = (struct rf_device_info){.tier = "",
+                                        .best_tier = "",
+                                        .note = "",
+                                        .memory_bytes = memory == UINT64_MAX ? 0 : memory};
     return 0;
 }
 
@@ -146,6 +157,26 @@ static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
            (uint64_t)params->head_dim * sizeof(float);
 }
 
+static int free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
+                      struct rf_error *error)
+{
+    (void)options;
+    *bytes = memory;
+    return plain_fails("its memory", error);
+}
+
+static uint64_t view_bytes(const struct rf_view_shape *shape)
+{
+    const struct rf_program *program = shape->program;
+    uint64_t floats = 0;
+    for (int32_t s = 0; s < program->n_slots; s++) {
+        int32_t rows = s == RF_SLOT_LOGITS ? shape->max_logits : shape->max_rows;
+        if (program->slots[s].by_expert) rows *= program->params->n_expert_used;
+        floats += (uint64_t)rows * (uint64_t)program->slots[s].width;
+    }
+    return floats * sizeof(float);
+}
+
 const struct rf_backend_kind plain_backend_kind = {
     .name = "plain",
     .describe = describe,
@@ -153,4 +184,6 @@ const struct rf_backend_kind plain_backend_kind = {
     .weight_bytes = plain_weight_bytes,
     .weight_format = plain_weight_format,
     .kv_bytes = kv_bytes,
+    .free_bytes = free_bytes,
+    .view_bytes = view_bytes,
 };

@@ -15,6 +15,9 @@ void plain_fail_at(int32_t n, int code);
 /* 1 if the call that plain_fail_at named has come. */
 int plain_has_failed(void);
 
+/* How much memory the device says it has, all of it free; at first it has no limit. */
+void plain_set_memory(uint64_t bytes);
+
 /* An address of the device's memory, and the bytes of it that are taken. */
 const void *plain_device_address(const struct rf_backend *backend);
 size_t plain_device_bytes(const struct rf_backend *backend);

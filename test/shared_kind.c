@@ -25,11 +25,11 @@ static int open_both(struct rf_backend **backend, const struct rf_backend_kind *
     return code;
 }
 
-#define OPEN(name, first, second)                                                             \
-    static int name(struct rf_backend **backend, const struct rf_backend_options *options,    \
-                    const struct rf_allocator *allocator, struct rf_error *error)             \
-    {                                                                                         \
-        return open_both(backend, &first, &second, options, allocator, error);                \
+#define OPEN(name, first, second)                                                          \
+    static int name(struct rf_backend **backend, const struct rf_backend_options *options, \
+                    const struct rf_allocator *allocator, struct rf_error *error)          \
+    {                                                                                      \
+        return open_both(backend, &first, &second, options, allocator, error);             \
     }
 OPEN(open_cpu, rf_cpu_backend_kind, rf_cpu_backend_kind)
 OPEN(open_plain, plain_backend_kind, plain_backend_kind)

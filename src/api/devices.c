@@ -31,10 +31,13 @@ static int try_device(riffle_model *model, const struct rf_backend_kind *kind, i
     return 0;
 }
 
-static void take_first_kind(riffle_model *model)
+void rf_api_take_processor(riffle_model *model, const char *note)
 {
     model->kind = rf_backend_kinds[0];
+    model->device = 0;
+    model->device_bytes = 0;
     snprintf(model->device_name, sizeof model->device_name, "%s", model->kind->name);
+    snprintf(model->device_note, sizeof model->device_note, "%s", note);
 }
 
 /* "auto": the first kind besides the processor that has a device. */
@@ -43,8 +46,7 @@ static void choose_any(riffle_model *model)
     struct rf_error error = {.text = ""};
     for (size_t k = 1; rf_backend_kinds[k]; k++)
         if (!try_device(model, rf_backend_kinds[k], 0, &error)) return;
-    take_first_kind(model);
-    snprintf(model->device_note, sizeof model->device_note, "%s", error.text);
+    rf_api_take_processor(model, error.text);
 }
 
 /* "NAME" or "NAME:N". */
@@ -84,7 +86,7 @@ int rf_api_choose_device(riffle_model *model, const char *name, struct rf_error 
     const struct rf_backend_kind *kind;
     int32_t index;
     if (!name || !*name || strcmp(name, rf_backend_kinds[0]->name) == 0) {
-        take_first_kind(model);
+        rf_api_take_processor(model, "");
         return 0;
     }
     if (strcmp(name, "auto") == 0) {

@@ -95,8 +95,7 @@ static int find_path(const struct rf_chain_level *level, const riffle_model_opti
     return 0;
 }
 
-/* 1 for a draft that reads the weights that the target has anyway. */
-static int shares_weights(const struct riffle_model *model, const struct rf_chain_level *level)
+int rf_drafts_share_weights(const struct riffle_model *model, const struct rf_chain_level *level)
 {
     return level->kind == RF_LEVEL_SELF && (level->is_own || level->form == model->cost.form);
 }
@@ -179,7 +178,7 @@ static int open_corpus(struct riffle_model *model, const riffle_model_options *o
     return 0;
 }
 
-static int has_weights(const struct rf_chain_level *level)
+int rf_level_has_weights(const struct rf_chain_level *level)
 {
     return level->kind == RF_LEVEL_MODEL || level->kind == RF_LEVEL_SELF;
 }
@@ -200,8 +199,8 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
         struct draft_weights *weights = &drafts->weights[l];
         if (level->kind == RF_LEVEL_MODEL) code = open_draft(model, l, options, is_auto, error);
         if (!code) code = check_a8(model, level, error);
-        if (code || !has_weights(level)) continue;
-        if (shares_weights(model, level)) {
+        if (code || !rf_level_has_weights(level)) continue;
+        if (rf_drafts_share_weights(model, level)) {
             weights->cost = model->cost;
             continue;
         }
@@ -221,18 +220,21 @@ int rf_drafts_load(struct riffle_model *model, const riffle_model_options *optio
 {
     struct drafts *drafts = &model->drafts;
     struct rf_api_progress report = {options->progress, options->progress_user, "loading drafts"};
-    if (drafts->bytes + model->cost.resident_bytes > rf_memory_physical())
-        return rf_fail(error, RF_ERR_MEMORY,
-                       "%s: the weights take %.1f GB of memory and those of its drafts %.1f GB, "
-                       "this machine has %.1f GB: the chain is too large",
-                       model->source->name, (double)model->cost.resident_bytes * 1e-9,
-                       (double)drafts->bytes * 1e-9, (double)rf_memory_physical() * 1e-9);
+    struct rf_api_place places[2];
+    int n_places = rf_api_places(model, NULL, places);
+    for (const struct rf_api_place *place = places; place < places + n_places; place++)
+        if (place->drafts + place->weights > place->memory)
+            return rf_fail(error, RF_ERR_MEMORY,
+                           "%s: the weights take %.1f GB of memory and those of its drafts %.1f "
+                           "GB, %s has %.1f GB: the chain is too large",
+                           model->source->name, (double)place->weights * 1e-9,
+                           (double)place->drafts * 1e-9, place->name, (double)place->memory * 1e-9);
     int code = 0;
     for (int32_t l = 0; !code && l < drafts->chain.n_levels; l++) {
         const struct rf_chain_level *level = &drafts->chain.levels[l];
         struct draft_weights *weights = &drafts->weights[l];
-        if (!has_weights(level)) continue;
-        if (shares_weights(model, level))
+        if (!rf_level_has_weights(level)) continue;
+        if (rf_drafts_share_weights(model, level))
             weights->model = model->model;
         else
             code = rf_model_load(&weights->model, weights->source ? weights->source : model->source,

@@ -38,9 +38,11 @@ struct riffle_model {
     char device_name[32], device_note[512];
     uint64_t expert_bytes; /* memory for experts, if not all fit; else 0 */
     char experts_note[256];
-    uint64_t device_bytes;      /* the device's memory; 0: the machine's */
+    uint64_t device_bytes; /* the device's memory; 0: the machine's */
+    int32_t device_layers; /* of the device; the others are the processor's */
+    char layers_note[512];
     struct rf_backend *backend; /* NULL when only the header was opened */
-    const char *tier;           /* of the backend */
+    char tier[32];              /* of the backend, and how its layers are shared */
     struct rf_queue *queue;     /* loaded the model; no session has it while its holders are 0 */
     char *cores;
     int32_t threads; /* that were asked for */
@@ -137,8 +139,28 @@ int rf_api_choose_device(riffle_model *model, const char *name, struct rf_error 
 /* Of a name other than NULL; "auto": the first that can be used besides the processor, or that. */
 int rf_api_named_device(const char *name, const struct rf_backend_kind **kind, int32_t *index,
                         struct rf_error *error);
+/* The first kind, on which `note` says why the model is. */
+void rf_api_take_processor(riffle_model *model, const char *note);
 /* The options that the model's device is described and opened with. */
 struct rf_backend_options rf_api_model_device(const riffle_model *model);
+/* Chooses how many layers the model's device has, when its weights and drafts are chosen; then
+ * their costs are those of the devices that they are on. */
+int rf_api_choose_layers(riffle_model *model, const riffle_model_options *options,
+                         struct rf_error *error);
+/* 1 if some of them are the processor's. */
+int rf_api_is_shared(const riffle_model *model);
+/* Adds to the note of a loaded model which part of a pass is slow for what it reads, where that is
+ * the device's. */
+int rf_api_compare_devices(riffle_model *model, struct rf_error *error);
+/* A memory that the model is in: what it takes of it. */
+struct rf_api_place {
+    const char *name; /* for sentences */
+    uint64_t memory, weights, drafts, kv;
+};
+/* All of them, one or two; `kv` is that of such a sequence, or 0 for NULL. */
+int rf_api_places(const riffle_model *model, const struct rf_sequence_shape *shape,
+                  struct rf_api_place places[2]);
+int rf_api_choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error);
 /* How many threads `wanted` are; 0: one for each core that "auto" chooses. */
 int rf_api_threads(int32_t wanted, int32_t *threads, struct rf_error *error);
 

@@ -28,7 +28,8 @@ struct drafts {
     struct rf_chain chain;
     struct draft_weights weights[RF_MAX_LEVELS]; /* of chain.levels */
     char chain_text[128], note[256];
-    uint64_t bytes;           /* resident */
+    uint64_t bytes;           /* resident ... */
+    uint64_t second_bytes;    /* ... of which the second of two devices has */
     struct rf_corpus *corpus; /* that options name; NULL: none */
     char *pace_path; /* begins the names of the files with measured costs; NULL: none are kept */
 };
@@ -37,6 +38,9 @@ struct drafts {
  * Opens the draft's file and computes all costs, but loads no weights. */
 int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *options,
                      struct rf_error *error);
+/* 1 for a model or a cast; and for one that reads the weights that the target has anyway. */
+int rf_level_has_weights(const struct rf_chain_level *level);
+int rf_drafts_share_weights(const struct riffle_model *model, const struct rf_chain_level *level);
 /* Loads and casts the weights of all levels. */
 int rf_drafts_load(struct riffle_model *model, const riffle_model_options *options,
                    struct rf_error *error);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "devices/shared.h"
 #include "model/open.h"
 #include "platform/file.h"
 #include "platform/memory.h"
@@ -74,18 +75,15 @@ static int open_chat(riffle_model *model, const char *name, struct rf_error *err
     return 0;
 }
 
-static uint64_t memory_of(const riffle_model *model)
-{
-    return model->device_bytes ? model->device_bytes : rf_memory_physical();
-}
-
 /* Experts that are more than memory holds get a part of it, and the cost says so. */
 static void limit_experts(riffle_model *model, uint64_t wanted)
 {
     struct rf_weight_cost *cost = &model->cost;
-    uint64_t memory = memory_of(model), others = cost->resident_bytes - cost->resident_experts,
+    struct rf_api_place places[2];
+    rf_api_places(model, NULL, places);
+    uint64_t memory = places[0].memory, others = places[0].weights - cost->resident_experts,
              bytes = wanted;
-    if (!wanted && cost->resident_bytes > memory && others < memory / 8 * 7)
+    if (!wanted && places[0].weights > memory && others < memory / 8 * 7)
         bytes = memory / 8 * 7 - others;
     if (!bytes || bytes >= cost->resident_experts) return;
     snprintf(
@@ -95,21 +93,22 @@ static void limit_experts(riffle_model *model, uint64_t wanted)
         (double)bytes * 1e-9, (double)cost->resident_experts * 1e-9,
         (double)cost->expert_bytes * 1e-9);
     model->expert_bytes = bytes;
-    cost->resident_bytes = others + bytes;
+    cost->resident_bytes -= cost->resident_experts - bytes;
 }
 
 int rf_api_load_weights(riffle_model *model, const riffle_model_options *options,
                         struct rf_error *error)
 {
     struct rf_api_progress report = {options->progress, options->progress_user, "loading"};
-    int code = 0;
-    uint64_t memory = memory_of(model);
+    struct rf_api_place places[2];
+    int code = 0, n_places = rf_api_places(model, NULL, places);
     model->backend->expert_bytes = model->expert_bytes;
-    if (model->cost.resident_bytes > memory)
-        code = rf_fail(
-            error, RF_ERR_MEMORY, "%s: the weights take %.1f GB of memory, %s has %.1f GB",
-            model->source->name, (double)model->cost.resident_bytes * 1e-9,
-            model->device_bytes ? model->device_name : "this machine", (double)memory * 1e-9);
+    for (int p = 0; !code && p < n_places; p++)
+        if (places[p].weights > places[p].memory)
+            code = rf_fail(error, RF_ERR_MEMORY,
+                           "%s: the weights take %.1f GB of memory, %s has %.1f GB",
+                           model->source->name, (double)places[p].weights * 1e-9, places[p].name,
+                           (double)places[p].memory * 1e-9);
     if (!code) code = rf_api_open_queue(model, options, error);
     if (!code)
         code = rf_model_load(&model->model, model->source, model->queue, model->cost.form,
@@ -117,6 +116,7 @@ int rf_api_load_weights(riffle_model *model, const riffle_model_options *options
     if (!code) code = rf_drafts_load(model, options, error);
     if (!code)
         code = model->backend->ops->queue_calibrate(model->queue, model->model->weights, error);
+    if (!code) code = rf_api_compare_devices(model, error);
     return code;
 }
 
@@ -129,15 +129,36 @@ struct rf_open_options rf_api_open_options(const riffle_model_options *options)
                                     .metadata_items = options->metadata_items};
 }
 
+/* Puts the processor's backend before the model's. */
+static int share_backend(riffle_model *model, struct rf_error *error)
+{
+    const struct rf_backend_options options = rf_api_device();
+    struct rf_backend *device = model->backend, *processor;
+    int code = rf_backend_kinds[0]->open(&processor, &options, &model->allocator, error);
+    if (code) return code;
+    code = rf_shared_backend_new(&model->backend, processor, device, model->device_layers,
+                                 &model->allocator, error);
+    if (!code) return 0;
+    processor->ops->free(processor);
+    model->backend = device;
+    return code;
+}
+
 static int open_backend(riffle_model *model, struct rf_error *error)
 {
     const struct rf_backend_kind *kind = model->kind;
     const struct rf_backend_options device = rf_api_model_device(model);
     struct rf_device_info info;
-    int code = kind->describe(&device, &info, error);
+    int is_shared = rf_api_is_shared(model), code = kind->describe(&device, &info, error);
     if (!code) code = kind->open(&model->backend, &device, &model->allocator, error);
-    if (!code) model->tier = info.name ? "cuda" : info.tier; /* names the file of speeds */
-    return code;
+    if (!code && is_shared) code = share_backend(model, error);
+    if (code) return code;
+    /* It names the file of speeds. */
+    snprintf(model->tier, sizeof model->tier, "%s", info.name ? "cuda" : info.tier);
+    size_t length = strlen(model->tier);
+    if (is_shared)
+        snprintf(model->tier + length, sizeof model->tier - length, "+%d", model->device_layers);
+    return 0;
 }
 
 static int weight_cost(riffle_model *model, enum rf_weight_form form, struct rf_error *error)
@@ -204,17 +225,19 @@ static int open_parts(riffle_model *model, const char *path, const riffle_model_
     if (!code) code = choose_weights(model, weights, error);
     if (!code) code = choose_activations(model, activations, error);
     if (code) return code;
+    describe_types(model);
+    rf_recommend_sampling(model);
+    code = open_chat(model, options->chat_template, error);
+    if (!code) code = rf_drafts_choose(model, options, error);
+    if (!code) code = rf_api_choose_layers(model, options, error);
+    if (code) return code;
     limit_experts(model, options->expert_bytes);
     if (options->flags & RIFFLE_OPEN_COPY) {
         model->cost.resident_bytes += model->source->file_bytes;
         model->cost.mapped_bytes = 0;
     }
-    describe_types(model);
     describe_weights(model);
-    rf_recommend_sampling(model);
-    code = open_chat(model, options->chat_template, error);
-    if (!code) code = rf_drafts_choose(model, options, error);
-    if (code || options->flags & RIFFLE_OPEN_HEADER) return code;
+    if (options->flags & RIFFLE_OPEN_HEADER) return 0;
     code = open_backend(model, error);
     if (!code) code = rf_api_load_weights(model, options, error);
     return code;
@@ -306,6 +329,8 @@ int riffle_model_get_info(const riffle_model *model, riffle_model_info *info, si
         .n_expert = params->n_expert,
         .n_expert_used = params->n_expert_used,
         .experts_note = model->experts_note,
+        .device_layers = model->device_layers,
+        .layers_note = model->layers_note,
     };
     rf_api_give(info, info_size, &found, sizeof found);
     return 0;

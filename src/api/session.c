@@ -13,7 +13,7 @@ static uint64_t kv_bytes_of(const riffle_model *model, const struct rf_sequence_
     return model->kind->kv_bytes(&model->source->params, shape->kv, shape->n_ctx);
 }
 
-static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error)
+int rf_api_choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *error)
 {
     static const char *const names[] = {
         [RF_KV_F16] = "f16", [RF_KV_BF16] = "bf16", [RF_KV_Q8] = "q8", [RF_KV_Q4] = "q4"};
@@ -25,23 +25,26 @@ static int choose_kv(const char *name, enum rf_kv_type *kv, struct rf_error *err
     return rf_fail(error, RF_ERR_ARGUMENT, "kv \"%s\": known are f16, bf16, q8 and q4", name);
 }
 
-/* Of the device that the model runs on. */
-static uint64_t memory_of(const riffle_model *model)
+/* A full context is to leave half of what the weights leave. */
+static int leaves_half(const riffle_model *model, const struct rf_sequence_shape *shape)
 {
-    return model->device_bytes ? model->device_bytes : rf_memory_physical();
+    struct rf_api_place places[2];
+    int n_places = rf_api_places(model, shape, places);
+    for (int p = 0; p < n_places; p++) {
+        uint64_t weights = places[p].weights + (p == 0 ? model->cost.mapped_bytes : 0),
+                 memory = places[p].memory;
+        if (places[p].kv > (memory > weights ? (memory - weights) / 2 : 0)) return 0;
+    }
+    return 1;
 }
 
-/* What a model was trained on, as far as memory allows: a full context is to leave half of what the
- * weights leave. */
+/* What a model was trained on, as far as memory allows. */
 static int32_t default_ctx(const riffle_model *model, enum rf_kv_type kv)
 {
     enum { LEAST = 8192, STEP = 1024 };
-    uint64_t memory = memory_of(model),
-             weights = model->cost.resident_bytes + model->cost.mapped_bytes;
-    uint64_t room = memory > weights ? (memory - weights) / 2 : 0;
     struct rf_sequence_shape shape = {.n_ctx = model->source->params.n_ctx_train, .kv = kv};
     if (shape.n_ctx > RIFFLE_DEFAULT_CTX) shape.n_ctx = RIFFLE_DEFAULT_CTX;
-    while (shape.n_ctx > LEAST && kv_bytes_of(model, &shape) > room)
+    while (shape.n_ctx > LEAST && !leaves_half(model, &shape))
         shape.n_ctx = (shape.n_ctx - 1) / STEP * STEP;
     return shape.n_ctx;
 }
@@ -50,18 +53,19 @@ static int choose_shape(const riffle_model *model, const riffle_session_options 
                         struct rf_sequence_shape *shape, struct rf_error *error)
 {
     const struct rf_params *params = &model->source->params;
-    int code = choose_kv(options->kv ? options->kv : "f16", &shape->kv, error);
+    int code = rf_api_choose_kv(options->kv ? options->kv : "f16", &shape->kv, error);
     if (code) return code;
     if (options->n_ctx < 0 || options->n_ctx > params->n_ctx_train)
         return rf_fail(error, RF_ERR_ARGUMENT, "n_ctx %d: the model was trained on %d tokens",
                        options->n_ctx, params->n_ctx_train);
     shape->n_ctx = options->n_ctx ? options->n_ctx : default_ctx(model, shape->kv);
-    uint64_t kv_bytes = kv_bytes_of(model, shape), memory = memory_of(model);
-    if (kv_bytes > memory)
-        return rf_fail(
-            error, RF_ERR_MEMORY, "n_ctx %d: such a context takes %.1f GB, %s has %.1f GB",
-            shape->n_ctx, (double)kv_bytes * 1e-9,
-            model->device_bytes ? model->device_name : "this machine", (double)memory * 1e-9);
+    struct rf_api_place places[2];
+    int n_places = rf_api_places(model, shape, places);
+    for (const struct rf_api_place *place = places; place < places + n_places; place++)
+        if (place->kv > place->memory)
+            return rf_fail(error, RF_ERR_MEMORY,
+                           "n_ctx %d: such a context takes %.1f GB, %s has %.1f GB", shape->n_ctx,
+                           (double)place->kv * 1e-9, place->name, (double)place->memory * 1e-9);
     return 0;
 }
 

@@ -114,6 +114,9 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     model_options.weights = options->weights;
     model_options.activations = options->activations;
     model_options.device = options->device;
+    model_options.gpu_layers = options->gpu_layers;
+    model_options.session_kv = options->kv;
+    model_options.session_ctx = options->n_ctx;
     model_options.expert_bytes = (uint64_t)options->expert_memory * 1000000;
     model_options.chat_template = options->chat_template;
     model_options.progress = progress_update;
@@ -136,6 +139,7 @@ int engine_open_model(struct engine *engine, const struct cli_options *options, 
     if (code == RIFFLE_OK && engine->info.experts_note[0]) inform("%s", engine->info.experts_note);
     if (code == RIFFLE_OK && engine->info.device_note[0])
         inform("on the processor: %s", engine->info.device_note);
+    if (code == RIFFLE_OK && engine->info.layers_note[0]) inform("%s", engine->info.layers_note);
     int status = code != RIFFLE_OK && engine->explained ? CLI_FAILED : cli_status(code);
     if (status == CLI_OK) choose_sampling(engine, options);
     if (status != CLI_OK) engine_close(engine);
@@ -324,7 +328,9 @@ void engine_introduce(const struct engine *engine, const struct cli_options *opt
     char activations[RF_ACTIVATIONS_TEXT];
     inform("%s", engine_activations(engine, activations));
     inform("chain %s: %s", engine->info.chain, engine->info.chain_note);
-    if (options->device) inform("device %s", engine->info.device);
+    if (options->device)
+        inform("device %s, %d of %d layers", engine->info.device, engine->info.device_layers,
+               engine->info.n_layer);
 }
 
 int64_t engine_tokenize(const struct engine *engine, const char *text, size_t bytes, unsigned flags,

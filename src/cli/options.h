@@ -51,9 +51,10 @@ struct cli_options {
     float keep;                                          /* likewise; NAN: the default */
     const char *kv;
     const char *activations;
-    const char *device;    /* NULL: the processor */
-    int32_t expert_memory; /* MB; 0: all that is needed, or what the machine has */
-    int32_t gamma;         /* 0: adaptive */
+    const char *device;     /* NULL: the processor */
+    const char *gpu_layers; /* NULL: auto */
+    int32_t expert_memory;  /* MB; 0: all that is needed, or what the machine has */
+    int32_t gamma;          /* 0: adaptive */
     float min_confidence;
     int32_t threads, n_ctx; /* 0: the library's default */
     const char *cores;      /* NULL: the library's default */

@@ -46,6 +46,7 @@ static void write_model(struct json_writer *json, const struct engine *engine)
            info->weights_reason);
     jw_put(json, "activation_bits %d activations_reason %s device %s", info->activation_bits,
            info->activations_reason, info->device);
+    jw_put(json, "device_layers %d layers_note %s", info->device_layers, info->layers_note);
     jw_put(json, "tokenizer %s", info->tokenizer);
     jw_string(json, "chat_template", info->chat_template[0] ? info->chat_template : NULL);
     jw_put(json, "n_params %" PRIu64 " file_bytes %" PRIu64 " weight_bytes %" PRIu64,
@@ -107,7 +108,9 @@ static void print_text(const struct engine *engine, const riffle_machine *machin
                engine_activations(engine, activations));
     else
         printf("computes in   %s\n", info->weights);
-    if (strcmp(info->device, "cpu") != 0) printf("device        %s\n", info->device);
+    if (strcmp(info->device, "cpu") != 0)
+        printf("device        %s, %d of %d layers\n", info->device, info->device_layers,
+               info->n_layer);
     printf("tokenizer     %s, %d tokens%s\n", info->tokenizer, info->n_vocab,
            info->adds_bos ? ", BOS before a text" : "");
     printf("chat template %s\n", info->chat_template[0]

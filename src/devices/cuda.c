@@ -65,6 +65,18 @@ static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int
     return loaded()->kv_bytes(params, kv, n_ctx);
 }
 
+static int free_bytes(const struct rf_backend_options *options, uint64_t *bytes,
+                      struct rf_error *error)
+{
+    int code = load(error);
+    return code ? code : loaded()->free_bytes(options, bytes, error);
+}
+
+static uint64_t view_bytes(const struct rf_view_shape *shape)
+{
+    return loaded()->view_bytes(shape);
+}
+
 static int measure_read(const struct rf_backend_options *options, int32_t threads,
                         const struct rf_allocator *allocator, struct rf_read_speed *speed,
                         struct rf_error *error)
@@ -89,6 +101,8 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .weight_bytes = weight_bytes,
     .weight_format = weight_format,
     .kv_bytes = kv_bytes,
+    .free_bytes = free_bytes,
+    .view_bytes = view_bytes,
     .measure_read = measure_read,
     .roofline = roofline,
 };

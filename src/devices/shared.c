@@ -93,8 +93,8 @@ int rf_shared_backend_new(struct rf_backend **backend, struct rf_backend *first,
     struct shared_backend *made = rf_calloc(allocator, 1, sizeof *made, "backend", error);
     *backend = made ? &made->base : NULL;
     if (!made) return RF_ERR_MEMORY;
-    made->base = (struct rf_backend){
-        .ops = &ops, .allocator = allocator, .first_above = first->first_above};
+    made->base =
+        (struct rf_backend){.ops = &ops, .allocator = allocator, .first_above = first->first_above};
     made->part[FIRST] = first;
     made->part[SECOND] = second;
     made->n_second = n_second;
@@ -203,23 +203,23 @@ static int weights_new(struct rf_weights **weights, struct rf_queue *queue,
     int32_t n_layer = 0;
     *weights = NULL;
     struct shared_weights *made = rf_calloc(backend->allocator, 1, sizeof *made, "weights", error);
-    struct rf_weight_request *sorted = rf_malloc(backend->allocator, (size_t)n_requests,
-                                                 sizeof *sorted, "weights", error);
+    struct rf_weight_request *sorted =
+        rf_malloc(backend->allocator, (size_t)n_requests, sizeof *sorted, "weights", error);
     int code = made && sorted ? 0 : RF_ERR_MEMORY;
     if (made) made->base.backend = backend;
     for (int32_t i = 0; i < n_requests; i++)
         if (n_layer <= requests[i].layer) n_layer = requests[i].layer + 1;
-    int32_t n_first = code ? 0
-                           : sort_requests(sorted, requests, n_requests, cut_of(backend, n_layer)),
+    int32_t n_first =
+                code ? 0 : sort_requests(sorted, requests, n_requests, cut_of(backend, n_layer)),
             n_of[PARTS] = {n_first, n_requests - n_first};
     both.total = tensor_bytes(requests, n_requests);
     backend_of(backend)->part[FIRST]->expert_bytes = backend->expert_bytes;
     for (int p = 0; !code && p < PARTS; p++) {
         const struct rf_weight_request *of_part = sorted + (p == SECOND ? n_first : 0);
         if (!n_of[p]) continue;
-        code = ops_of(backend, p)->weights_new(&made->part[p],
-                                               ((struct shared_queue *)queue)->part[p], of_part,
-                                               n_of[p], progress ? report : NULL, &both, error);
+        code = ops_of(backend, p)
+                   ->weights_new(&made->part[p], ((struct shared_queue *)queue)->part[p], of_part,
+                                 n_of[p], progress ? report : NULL, &both, error);
         both.before += tensor_bytes(of_part, n_of[p]);
     }
     rf_free(backend->allocator, sorted);
@@ -241,8 +241,7 @@ static void cache_free(struct rf_cache *base)
 {
     if (!base) return;
     for (int p = 0; p < PARTS; p++)
-        if (cache_of(base)->part[p])
-            ops_of(base->backend, p)->cache_free(cache_of(base)->part[p]);
+        if (cache_of(base)->part[p]) ops_of(base->backend, p)->cache_free(cache_of(base)->part[p]);
     rf_free(base->backend->allocator, base);
 }
 
@@ -263,9 +262,9 @@ static int cache_make(struct rf_cache **cache, struct rf_backend *backend,
         part.params = &made->params[p];
         if (!part.params->n_layer) continue;
         const struct rf_backend_ops *of_part = ops_of(backend, p);
-        code = from ? of_part->cache_fork(&made->part[p], cache_of(from)->part[p], n, error)
-                    : of_part->cache_new(&made->part[p], backend_of(backend)->part[p], &part,
-                                         error);
+        code = from
+                   ? of_part->cache_fork(&made->part[p], cache_of(from)->part[p], n, error)
+                   : of_part->cache_new(&made->part[p], backend_of(backend)->part[p], &part, error);
         if (!code) made->part[p]->shape.params = part.params;
     }
     if (code)

@@ -159,10 +159,10 @@ struct rf_slot_shape {
 };
 
 enum rf_op_kind {
-    /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares the
-     * rotations of the rows' positions. */
+    /* out[0] = scale * weight[0][token], or the pass's `x` where there is no weight[0]; prepares
+     * the rotations of the rows' positions. */
     RF_OP_EMBED,
-    RF_OP_NORM,  /* out[0] = RMS norm of in[0], times weight[0] */
+    RF_OP_NORM,   /* out[0] = RMS norm of in[0], times weight[0] */
     RF_OP_LINEAR, /* out[l] = in[0] weight[l]^T + bias[l], l < n; adds to out[l] if accumulate */
     RF_OP_ROPE_STORE, /* rotates the heads of in[0] (q) and in[1] (k) by their positions, after an
                          RMS norm of each head by weight[0] and weight[1] where they are not NULL;

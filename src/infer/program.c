@@ -278,6 +278,27 @@ static int program_new(struct rf_program **program, const struct rf_model *model
     return 0;
 }
 
+/* What views of such options ask of a backend. */
+static struct rf_view_shape shape_of(const struct rf_program *program,
+                                     const struct rf_view_options *options)
+{
+    int32_t rows = options->max_rows;
+    return (struct rf_view_shape){.program = program,
+                                  .precision = options->precision,
+                                  .kv = options->kv,
+                                  .max_rows = rows,
+                                  .max_logits = rows < RF_TREE_ROWS ? rows : RF_TREE_ROWS};
+}
+
+uint64_t rf_view_bytes(const struct rf_params *params, const struct rf_backend_kind *kind,
+                       const struct rf_view_options *options)
+{
+    struct rf_program program = {.params = params};
+    shape_slots(&program, options);
+    const struct rf_view_shape shape = shape_of(&program, options);
+    return kind->view_bytes(&shape);
+}
+
 int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_queue *queue,
                 const struct rf_view_options *options, struct rf_error *error)
 {
@@ -295,13 +316,8 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
     struct rf_program *program;
     int code = program_new(&program, model, options, error);
     if (code) return code;
-    const struct rf_view_shape shape = {
-        .program = program,
-        .weights = model->weights,
-        .precision = options->precision,
-        .kv = options->kv,
-        .max_rows = options->max_rows,
-        .max_logits = options->max_rows < RF_TREE_ROWS ? options->max_rows : RF_TREE_ROWS};
+    struct rf_view_shape shape = shape_of(program, options);
+    shape.weights = model->weights;
     code = queue->backend->ops->view_new(view, queue, &shape, error);
     if (code) {
         rf_free(model->allocator, program);

@@ -26,6 +26,10 @@ int rf_view_new(struct rf_view **view, const struct rf_model *model, struct rf_q
                 const struct rf_view_options *options, struct rf_error *error);
 void rf_view_free(struct rf_view *view);
 
+/* Memory of a device of that kind for the passes of a view without taps, at most. */
+uint64_t rf_view_bytes(const struct rf_params *params, const struct rf_backend_kind *kind,
+                       const struct rf_view_options *options);
+
 /* Submits a pass and waits for it. */
 int rf_view_run(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
 

@@ -186,7 +186,7 @@ static void open_model(struct script *script, const struct rf_source *source)
 {
     const struct rf_queue_options threads = {.threads = 1};
     MUST(script->kind->open(&script->backend, &(struct rf_backend_options){0}, &rf_system_allocator,
-                          &error));
+                            &error));
     STEP(script, (struct writer *)NULL,
          script->backend->ops->queue_new(&script->queue, script->backend, &threads, NULL, &error));
     STEP(script, (struct writer *)NULL,

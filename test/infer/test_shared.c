@@ -1,8 +1,8 @@
 /* A model on two devices computes what it computes on one, bit for bit where both are of one kind:
  * every cut, every layer of the models of all architectures. */
-#include "infer/agreement.h"
 #include "cpu/cpu_backend.h"
 #include "devices/shared.h"
+#include "infer/agreement.h"
 #include "plain_backend.h"
 #include "shared_kind.h"
 
@@ -24,8 +24,7 @@ static void same_bits(const struct device *alone, const struct device *both, con
         shared_set_layers(n);
         trace_device(&got, both, source, form, tokens);
         CHECK_MSG(!memcmp(got.hidden, wanted.hidden, rows * wanted.n_embd * sizeof(float)) &&
-                      !memcmp(got.logits, wanted.logits,
-                              N_TOKENS * wanted.n_vocab * sizeof(float)),
+                      !memcmp(got.logits, wanted.logits, N_TOKENS * wanted.n_vocab * sizeof(float)),
                   "%s: %s with %d layers on the second", name, both->name, n);
     }
     trace_free(&wanted);

@@ -66,6 +66,8 @@ class ModelInfo:
     n_expert: int
     n_expert_used: int
     experts_note: str
+    device_layers: int
+    layers_note: str
 
 
 def _content(content: Any) -> str:
@@ -152,6 +154,9 @@ class Model:
         weights: str | None = None,
         activations: str | None = None,
         device: str | None = None,
+        gpu_layers: int | str | None = None,
+        session_kv: str | None = None,
+        session_ctx: int = 0,
         chat_template: str | None = None,
         chain: str | None = None,
         draft: str | os.PathLike[str] | None = None,
@@ -176,6 +181,7 @@ class Model:
             | (0 if guarded else native.OPEN_UNGUARDED)
         )
         options.threads = threads
+        options.session_ctx = session_ctx
         options.metadata_bytes = metadata_bytes
         options.metadata_items = metadata_items
         options.progress = raised.progress(progress)
@@ -183,6 +189,8 @@ class Model:
             ("weights", weights),
             ("activations", activations),
             ("device", device),
+            ("gpu_layers", None if gpu_layers is None else str(gpu_layers)),
+            ("session_kv", session_kv),
             ("chat_template", chat_template),
             ("chain", chain),
             ("cores", cores),

@@ -61,6 +61,9 @@ class ModelOptions(ctypes.Structure):
         ("activations", c_char_p),
         ("device", c_char_p),
         ("expert_bytes", c_uint64),
+        ("gpu_layers", c_char_p),
+        ("session_kv", c_char_p),
+        ("session_ctx", c_int32),
         ("reserved", c_uint64 * 1),
     ]
 
@@ -104,6 +107,8 @@ class ModelInfo(ctypes.Structure):
         ("n_expert", c_int32),
         ("n_expert_used", c_int32),
         ("experts_note", c_char_p),
+        ("device_layers", c_int32),
+        ("layers_note", c_char_p),
     ]
 
 
