@@ -1,48 +1,19 @@
-#include "devices/shared.h"
+#include "devices/shared_parts.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "infer/kv_kept.h"
-#include "infer/model.h"
-#include "microkernels/kernels.h"
-#include "microkernels/kv.h"
 #include "platform/clock.h"
-
-enum { FIRST, SECOND, PARTS };
-
-struct shared_backend {
-    struct rf_backend base;
-    struct rf_backend *part[PARTS];
-    int32_t n_second;
-};
-
-struct shared_queue {
-    struct rf_queue base;
-    struct rf_queue *part[PARTS];
-};
-
-/* The first part of weights, caches and views is NULL where all layers are the second device's. */
-struct shared_weights {
-    struct rf_weights base;
-    struct rf_weights *part[PARTS];
-};
-
-struct shared_cache {
-    struct rf_cache base;
-    struct rf_params params[PARTS]; /* with the layers of a part */
-    struct rf_cache *part[PARTS];
-};
 
 struct shared_view {
     struct rf_view base;
-    struct rf_params params[PARTS];
-    struct rf_program program[PARTS];
+    struct rf_params params[SHARED_PARTS];
+    struct rf_program program[SHARED_PARTS];
     struct rf_op *ops; /* of both */
-    struct rf_view *part[PARTS];
+    struct rf_view *part[SHARED_PARTS];
     int32_t cut;             /* the second part's first layer */
     int32_t result;          /* the first part's tap with the result of its last layer */
-    struct rf_rows *groups;  /* [PARTS][max_rows], made by the first pass */
+    struct rf_rows *groups;  /* [SHARED_PARTS][max_rows], made by the first pass */
     float *x;                /* [max_rows][n_embd], likewise */
     double began;            /* of the second part's pass */
     int is_pending, has_one; /* such a pass was submitted; it has one row */
@@ -51,37 +22,12 @@ struct shared_view {
 
 static const struct rf_backend_ops ops;
 
-static struct shared_backend *backend_of(struct rf_backend *backend)
-{
-    return (struct shared_backend *)backend;
-}
-
-static const struct rf_backend_ops *ops_of(const struct rf_backend *backend, int part)
-{
-    return ((const struct shared_backend *)backend)->part[part]->ops;
-}
-
-/* The first layer of the second part. */
-static int32_t cut_of(const struct rf_backend *backend, int32_t n_layer)
-{
-    return rf_first_shared_layer(n_layer, ((const struct shared_backend *)backend)->n_second);
-}
-
-/* The parameters of the layers of both parts. */
-static void split_params(struct rf_params parts[PARTS], const struct rf_params *params, int32_t cut)
-{
-    parts[FIRST] = parts[SECOND] = *params;
-    parts[FIRST].n_layer = cut;
-    parts[SECOND].n_layer = params->n_layer - cut;
-    if (params->layer_flags) parts[SECOND].layer_flags += cut;
-}
-
 /* ---- the backend and its queues ---- */
 
 static void backend_free(struct rf_backend *base)
 {
-    struct shared_backend *backend = backend_of(base);
-    for (int p = 0; p < PARTS; p++) backend->part[p]->ops->free(backend->part[p]);
+    struct shared_backend *backend = shared_backend_of(base);
+    for (int p = 0; p < SHARED_PARTS; p++) backend->part[p]->ops->free(backend->part[p]);
     rf_free(base->allocator, backend);
 }
 
@@ -95,8 +41,8 @@ int rf_shared_backend_new(struct rf_backend **backend, struct rf_backend *first,
     if (!made) return RF_ERR_MEMORY;
     made->base =
         (struct rf_backend){.ops = &ops, .allocator = allocator, .first_above = first->first_above};
-    made->part[FIRST] = first;
-    made->part[SECOND] = second;
+    made->part[SHARED_FIRST] = first;
+    made->part[SHARED_SECOND] = second;
     made->n_second = n_second;
     return 0;
 }
@@ -105,8 +51,8 @@ static void queue_free(struct rf_queue *base)
 {
     if (!base) return;
     struct shared_queue *queue = (struct shared_queue *)base;
-    for (int p = 0; p < PARTS; p++)
-        if (queue->part[p]) ops_of(base->backend, p)->queue_free(queue->part[p]);
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (queue->part[p]) shared_ops_of(base->backend, p)->queue_free(queue->part[p]);
     rf_free(base->backend->allocator, queue);
 }
 
@@ -119,9 +65,9 @@ static int queue_new(struct rf_queue **queue, struct rf_backend *base,
     struct shared_queue *made = rf_calloc(base->allocator, 1, sizeof *made, "queue", error);
     if (!made) return RF_ERR_MEMORY;
     made->base.backend = base;
-    for (int p = 0; !code && p < PARTS; p++)
-        code = ops_of(base, p)->queue_new(
-            &made->part[p], backend_of(base)->part[p], options,
+    for (int p = 0; !code && p < SHARED_PARTS; p++)
+        code = shared_ops_of(base, p)->queue_new(
+            &made->part[p], shared_backend_of(base)->part[p], options,
             like ? ((const struct shared_queue *)like)->part[p] : NULL, error);
     if (code)
         queue_free(&made->base);
@@ -134,7 +80,7 @@ static int queue_new(struct rf_queue **queue, struct rf_backend *base,
 static void queue_info(const struct rf_queue *base, struct rf_queue_info *info)
 {
     const struct shared_queue *queue = (const struct shared_queue *)base;
-    ops_of(base->backend, FIRST)->queue_info(queue->part[FIRST], info);
+    shared_ops_of(base->backend, SHARED_FIRST)->queue_info(queue->part[SHARED_FIRST], info);
 }
 
 static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weights,
@@ -142,9 +88,10 @@ static int queue_calibrate(struct rf_queue *base, const struct rf_weights *weigh
 {
     const struct shared_queue *queue = (const struct shared_queue *)base;
     int code = 0;
-    for (int p = 0; !code && p < PARTS; p++) {
+    for (int p = 0; !code && p < SHARED_PARTS; p++) {
         const struct rf_weights *part = ((const struct shared_weights *)weights)->part[p];
-        if (part) code = ops_of(base->backend, p)->queue_calibrate(queue->part[p], part, error);
+        if (part)
+            code = shared_ops_of(base->backend, p)->queue_calibrate(queue->part[p], part, error);
     }
     return code;
 }
@@ -155,8 +102,8 @@ static void weights_free(struct rf_weights *base)
 {
     if (!base) return;
     struct shared_weights *weights = (struct shared_weights *)base;
-    for (int p = 0; p < PARTS; p++)
-        if (weights->part[p]) ops_of(base->backend, p)->weights_free(weights->part[p]);
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (weights->part[p]) shared_ops_of(base->backend, p)->weights_free(weights->part[p]);
     rf_free(base->backend->allocator, weights);
 }
 
@@ -210,14 +157,15 @@ static int weights_new(struct rf_weights **weights, struct rf_queue *queue,
     for (int32_t i = 0; i < n_requests; i++)
         if (n_layer <= requests[i].layer) n_layer = requests[i].layer + 1;
     int32_t n_first =
-                code ? 0 : sort_requests(sorted, requests, n_requests, cut_of(backend, n_layer)),
-            n_of[PARTS] = {n_first, n_requests - n_first};
+                code ? 0
+                     : sort_requests(sorted, requests, n_requests, shared_cut_of(backend, n_layer)),
+            n_of[SHARED_PARTS] = {n_first, n_requests - n_first};
     both.total = tensor_bytes(requests, n_requests);
-    backend_of(backend)->part[FIRST]->expert_bytes = backend->expert_bytes;
-    for (int p = 0; !code && p < PARTS; p++) {
-        const struct rf_weight_request *of_part = sorted + (p == SECOND ? n_first : 0);
+    shared_backend_of(backend)->part[SHARED_FIRST]->expert_bytes = backend->expert_bytes;
+    for (int p = 0; !code && p < SHARED_PARTS; p++) {
+        const struct rf_weight_request *of_part = sorted + (p == SHARED_SECOND ? n_first : 0);
         if (!n_of[p]) continue;
-        code = ops_of(backend, p)
+        code = shared_ops_of(backend, p)
                    ->weights_new(&made->part[p], ((struct shared_queue *)queue)->part[p], of_part,
                                  n_of[p], progress ? report : NULL, &both, error);
         both.before += tensor_bytes(of_part, n_of[p]);
@@ -230,184 +178,6 @@ static int weights_new(struct rf_weights **weights, struct rf_queue *queue,
     return code;
 }
 
-/* ---- caches ---- */
-
-static struct shared_cache *cache_of(struct rf_cache *cache)
-{
-    return (struct shared_cache *)cache;
-}
-
-static void cache_free(struct rf_cache *base)
-{
-    if (!base) return;
-    for (int p = 0; p < PARTS; p++)
-        if (cache_of(base)->part[p]) ops_of(base->backend, p)->cache_free(cache_of(base)->part[p]);
-    rf_free(base->backend->allocator, base);
-}
-
-/* A cache whose parts are new, or of `from` the first n positions. */
-static int cache_make(struct rf_cache **cache, struct rf_backend *backend,
-                      const struct rf_cache_shape *shape, struct rf_cache *from, int32_t n,
-                      struct rf_error *error)
-{
-    int code = 0;
-    *cache = NULL;
-    struct shared_cache *made = rf_calloc(backend->allocator, 1, sizeof *made, "KV cache", error);
-    if (!made) return RF_ERR_MEMORY;
-    made->base = (struct rf_cache){backend, *shape};
-    split_params(made->params, shape->params, cut_of(backend, shape->params->n_layer));
-    for (int p = 0; !code && p < PARTS; p++) {
-        struct rf_cache_shape part = *shape;
-        /* A fork's part outlives the cache that it was forked from, and so do its parameters. */
-        part.params = &made->params[p];
-        if (!part.params->n_layer) continue;
-        const struct rf_backend_ops *of_part = ops_of(backend, p);
-        code = from
-                   ? of_part->cache_fork(&made->part[p], cache_of(from)->part[p], n, error)
-                   : of_part->cache_new(&made->part[p], backend_of(backend)->part[p], &part, error);
-        if (!code) made->part[p]->shape.params = part.params;
-    }
-    if (code)
-        cache_free(&made->base);
-    else
-        *cache = &made->base;
-    return code;
-}
-
-static int cache_new(struct rf_cache **cache, struct rf_backend *backend,
-                     const struct rf_cache_shape *shape, struct rf_error *error)
-{
-    return cache_make(cache, backend, shape, NULL, 0, error);
-}
-
-static int cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
-                      struct rf_error *error)
-{
-    return cache_make(copy, cache->backend, &cache->shape, cache, n, error);
-}
-
-static void cache_trim(struct rf_cache *base, int32_t n)
-{
-    for (int p = 0; p < PARTS; p++)
-        if (cache_of(base)->part[p])
-            ops_of(base->backend, p)->cache_trim(cache_of(base)->part[p], n);
-}
-
-static void cache_settle(struct rf_cache *base, int32_t n)
-{
-    for (int p = 0; p < PARTS; p++)
-        if (cache_of(base)->part[p])
-            ops_of(base->backend, p)->cache_settle(cache_of(base)->part[p], n);
-}
-
-/* From where both parts can. */
-static int32_t cache_resume(const struct rf_cache *base, int32_t n)
-{
-    const struct shared_cache *cache = (const struct shared_cache *)base;
-    for (int32_t least = n;; n = least) {
-        for (int p = 0; p < PARTS; p++)
-            if (cache->part[p])
-                least = ops_of(base->backend, p)->cache_resume(cache->part[p], least);
-        if (least == n) return n;
-    }
-}
-
-static int cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
-                      struct rf_error *error)
-{
-    int code = 0;
-    for (int p = 0; !code && p < PARTS; p++)
-        if (cache_of(base)->part[p])
-            code = ops_of(base->backend, p)
-                       ->cache_keep(cache_of(base)->part[p], first_pos, path, n, error);
-    return code;
-}
-
-static uint64_t cache_bytes(const struct rf_cache *base, int32_t n)
-{
-    const struct shared_cache *cache = (const struct shared_cache *)base;
-    uint64_t bytes = 0;
-    for (int p = 0; p < PARTS; p++)
-        if (cache->part[p]) bytes += ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
-    return bytes;
-}
-
-static uint64_t cache_held(const struct rf_cache *base)
-{
-    const struct shared_cache *cache = (const struct shared_cache *)base;
-    uint64_t held = 0;
-    for (int p = 0; p < PARTS; p++)
-        if (cache->part[p]) held += ops_of(base->backend, p)->cache_held(cache->part[p]);
-    return held;
-}
-
-/* Copies `bytes` for each layer of part p between n positions of both parts and those of one. */
-struct weave {
-    const struct shared_cache *cache;
-    int p, is_load;
-    char *both, *part;
-};
-
-static void copy_layers(struct weave *weave, size_t bytes)
-{
-    size_t first = (size_t)weave->cache->params[FIRST].n_layer * bytes,
-           second = (size_t)weave->cache->params[SECOND].n_layer * bytes,
-           n = weave->p == FIRST ? first : second;
-    char *place = weave->both + (weave->p == FIRST ? 0 : first);
-    if (n) memcpy(weave->is_load ? weave->part : place, weave->is_load ? place : weave->part, n);
-    weave->both += first + second;
-    weave->part += n;
-}
-
-/* In the order that rf_backend_ops.cache_bytes describes, in which layers are not the outermost. */
-static void copy_part(struct weave *weave, int32_t n)
-{
-    const struct rf_cache_shape *shape = &weave->cache->base.shape;
-    size_t heads = (size_t)shape->params->n_head_kv, dim = (size_t)shape->params->head_dim,
-           groups = rf_kv_is_quantised(shape->kv) && n ? rf_kv_groups_of_row((size_t)n - 1) : 0,
-           done = groups * RF_KV_RECENT / RF_KV_POSITIONS * RF_KV_POSITIONS;
-    for (size_t g = 0; g < groups; g++) {
-        copy_layers(weave, heads * rf_kv_upper_bytes(rf_padded(dim)));
-        if (shape->kv == RF_KV_Q8) copy_layers(weave, heads * rf_kv_lower_bytes(rf_padded(dim)));
-    }
-    for (size_t p; done < (size_t)n; done += p) {
-        p = (size_t)n - done < RF_KV_POSITIONS ? (size_t)n - done : RF_KV_POSITIONS;
-        copy_layers(weave, heads * (rf_padded(p) * dim + p * rf_padded(dim)) * sizeof(uint16_t));
-    }
-}
-
-/* Saves or loads n positions part by part. */
-static int cache_move(struct rf_cache *base, int32_t n, char *positions, int is_load,
-                      struct rf_error *error)
-{
-    const struct shared_cache *cache = cache_of(base);
-    int code = 0;
-    for (int p = 0; !code && p < PARTS; p++) {
-        const struct rf_backend_ops *of_part = ops_of(base->backend, p);
-        if (!cache->part[p]) continue;
-        char *own = rf_malloc(base->backend->allocator, of_part->cache_bytes(cache->part[p], n) + 1,
-                              1, "KV cache", error);
-        if (!own) return RF_ERR_MEMORY;
-        struct weave weave = {cache, p, is_load, positions, own};
-        if (is_load) copy_part(&weave, n);
-        code = is_load ? of_part->cache_load(cache->part[p], n, own, error)
-                       : of_part->cache_save(cache->part[p], n, own, error);
-        if (!is_load && !code) copy_part(&weave, n);
-        rf_free(base->backend->allocator, own);
-    }
-    return code;
-}
-
-static int cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error)
-{
-    return cache_move(cache, n, out, 0, error);
-}
-
-static int cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error)
-{
-    return cache_move(cache, n, (char *)in, 1, error); /* which is only read */
-}
-
 /* ---- views ---- */
 
 static struct shared_view *view_of(struct rf_view *view)
@@ -418,10 +188,11 @@ static struct shared_view *view_of(struct rf_view *view)
 /* The two parts of a program. Layers count from 0 in each. */
 static void split_program(struct shared_view *view, const struct rf_program *whole)
 {
-    struct rf_program *first = &view->program[FIRST], *second = &view->program[SECOND];
+    struct rf_program *first = &view->program[SHARED_FIRST],
+                      *second = &view->program[SHARED_SECOND];
     *first = *second = *whole;
-    first->params = &view->params[FIRST];
-    second->params = &view->params[SECOND];
+    first->params = &view->params[SHARED_FIRST];
+    second->params = &view->params[SHARED_SECOND];
     first->body = view->ops;
     first->n_body = first->n_head = second->n_body = 0;
     first->slots[RF_SLOT_LOGITS].width = 0;
@@ -451,8 +222,8 @@ static void view_free(struct rf_view *base)
     if (!base) return;
     struct shared_view *view = view_of(base);
     const struct rf_allocator *allocator = base->backend->allocator;
-    for (int p = PARTS - 1; p >= 0; p--)
-        if (view->part[p]) ops_of(base->backend, p)->view_free(view->part[p]);
+    for (int p = SHARED_PARTS - 1; p >= 0; p--)
+        if (view->part[p]) shared_ops_of(base->backend, p)->view_free(view->part[p]);
     rf_free(allocator, view->x);
     rf_free(allocator, view->groups);
     rf_free(allocator, view->ops);
@@ -465,10 +236,10 @@ static int make_parts(struct shared_view *view, struct rf_queue *queue, struct r
     view->ops = rf_calloc(queue->backend->allocator, 2 * (size_t)(whole->n_body + 1),
                           sizeof *view->ops, "view", error);
     if (!view->ops) return RF_ERR_MEMORY;
-    split_params(view->params, whole->params, view->cut);
+    shared_split_params(view->params, whole->params, view->cut);
     split_program(view, whole);
     int code = 0;
-    for (int p = view->cut > 0 ? FIRST : SECOND; !code && p < PARTS; p++) {
+    for (int p = view->cut > 0 ? SHARED_FIRST : SHARED_SECOND; !code && p < SHARED_PARTS; p++) {
         struct rf_queue *of_part = ((struct shared_queue *)queue)->part[p];
         struct rf_view_shape shape = view->base.shape;
         shape.program = &view->program[p];
@@ -493,7 +264,7 @@ static int view_new(struct rf_view **out, struct rf_queue *queue, const struct r
     if (!view) return RF_ERR_MEMORY;
     view->base.backend = queue->backend;
     view->base.shape = *shape;
-    view->cut = cut_of(queue->backend, shape->program->params->n_layer);
+    view->cut = shared_cut_of(queue->backend, shape->program->params->n_layer);
     int code = make_parts(view, queue, error);
     if (code)
         view_free(&view->base);
@@ -507,10 +278,11 @@ static int make_rows(struct shared_view *view, struct rf_error *error)
     const struct rf_allocator *allocator = view->base.backend->allocator;
     size_t rows = (size_t)view->base.shape.max_rows;
     if (!view->groups)
-        view->groups = rf_malloc(allocator, PARTS * rows, sizeof *view->groups, "view", error);
+        view->groups =
+            rf_malloc(allocator, SHARED_PARTS * rows, sizeof *view->groups, "view", error);
     if (!view->x)
-        view->x = rf_malloc(allocator, rows * (size_t)view->params[FIRST].n_embd, sizeof *view->x,
-                            "view", error);
+        view->x = rf_malloc(allocator, rows * (size_t)view->params[SHARED_FIRST].n_embd,
+                            sizeof *view->x, "view", error);
     return view->groups && view->x ? 0 : RF_ERR_MEMORY;
 }
 
@@ -521,7 +293,7 @@ static struct rf_pass pass_of(struct shared_view *view, int p, const struct rf_p
     struct rf_pass pass = *whole;
     for (int32_t g = 0; g < whole->n_groups; g++) {
         groups[g] = whole->groups[g];
-        groups[g].cache = cache_of(groups[g].cache)->part[p];
+        groups[g].cache = ((struct shared_cache *)groups[g].cache)->part[p];
     }
     pass.groups = groups;
     return pass;
@@ -540,12 +312,12 @@ static int submit_part(struct shared_view *view, int p, const struct rf_pass *pa
 /* The first part's pass, and its result in view->x. */
 static int run_first(struct shared_view *view, const struct rf_pass *whole, struct rf_error *error)
 {
-    struct rf_view *part = view->part[FIRST];
-    size_t width = (size_t)view->params[FIRST].n_embd;
-    const struct rf_pass of_part = pass_of(view, FIRST, whole);
+    struct rf_view *part = view->part[SHARED_FIRST];
+    size_t width = (size_t)view->params[SHARED_FIRST].n_embd;
+    const struct rf_pass of_part = pass_of(view, SHARED_FIRST, whole);
     const struct rf_pass pass = {.groups = of_part.groups, .n_groups = of_part.n_groups};
     int32_t n_rows = 0;
-    int code = submit_part(view, FIRST, &pass, error);
+    int code = submit_part(view, SHARED_FIRST, &pass, error);
     if (!code) code = part->backend->ops->sync(part, error);
     for (int32_t g = 0; g < pass.n_groups; g++) n_rows += pass.groups[g].n;
     for (int32_t i = 0; !code && i < n_rows; i++) {
@@ -559,11 +331,11 @@ static int run_first(struct shared_view *view, const struct rf_pass *whole, stru
 static int sync(struct rf_view *base, struct rf_error *error)
 {
     struct shared_view *view = view_of(base);
-    struct rf_view *part = view->part[SECOND];
+    struct rf_view *part = view->part[SHARED_SECOND];
     int code = part->backend->ops->sync(part, error);
     if (view->is_pending && view->has_one && !code) {
         view->times.passes++;
-        view->times.seconds[SECOND] += rf_clock_seconds() - view->began;
+        view->times.seconds[SHARED_SECOND] += rf_clock_seconds() - view->began;
     }
     view->is_pending = 0;
     return code;
@@ -580,22 +352,22 @@ static int submit(struct rf_view *base, const struct rf_pass *whole, struct rf_e
     int code = make_rows(view, error);
     if (code) return code;
     double start = rf_clock_seconds();
-    struct rf_pass pass = pass_of(view, SECOND, whole);
+    struct rf_pass pass = pass_of(view, SHARED_SECOND, whole);
     view->has_one = whole->n_groups == 1 && whole->groups->n == 1;
-    if (view->part[FIRST]) {
+    if (view->part[SHARED_FIRST]) {
         code = run_first(view, whole, error);
         pass.x = view->x;
     }
     view->began = rf_clock_seconds();
-    if (!code) code = submit_part(view, SECOND, &pass, error);
-    if (!code && view->has_one) view->times.seconds[FIRST] += view->began - start;
+    if (!code) code = submit_part(view, SHARED_SECOND, &pass, error);
+    if (!code && view->has_one) view->times.seconds[SHARED_FIRST] += view->began - start;
     view->is_pending = !code;
     return code;
 }
 
 static int logits(struct rf_view *base, int32_t i, const float **row, struct rf_error *error)
 {
-    struct rf_view *part = view_of(base)->part[SECOND];
+    struct rf_view *part = view_of(base)->part[SHARED_SECOND];
     return part->backend->ops->logits(part, i, row, error);
 }
 
@@ -604,17 +376,18 @@ static int tap(struct rf_view *base, int32_t tap, int32_t i, const float **row,
                struct rf_error *error)
 {
     const struct shared_view *view = view_of(base);
-    const struct rf_program *second = &view->program[SECOND];
-    struct rf_view *part = view->part[FIRST];
+    const struct rf_program *second = &view->program[SHARED_SECOND];
+    struct rf_view *part = view->part[SHARED_FIRST];
     for (int32_t o = 0; o < second->n_body; o++)
-        if ((int32_t)second->body[o].out[0] == RF_SLOT_TAP + tap) part = view->part[SECOND];
+        if ((int32_t)second->body[o].out[0] == RF_SLOT_TAP + tap) part = view->part[SHARED_SECOND];
     return part->backend->ops->tap(part, tap, i, row, error);
 }
 
 static int32_t view_threads(const struct rf_view *base, int32_t n_rows)
 {
     const struct shared_view *view = (const struct shared_view *)base;
-    const struct rf_view *part = view->part[view->part[FIRST] ? FIRST : SECOND];
+    const struct rf_view *part =
+        view->part[view->part[SHARED_FIRST] ? SHARED_FIRST : SHARED_SECOND];
     return part->backend->ops->view_threads(part, n_rows);
 }
 
@@ -631,17 +404,17 @@ static const struct rf_backend_ops ops = {
     .queue_calibrate = queue_calibrate,
     .weights_new = weights_new,
     .weights_free = weights_free,
-    .cache_new = cache_new,
-    .cache_fork = cache_fork,
-    .cache_free = cache_free,
-    .cache_trim = cache_trim,
-    .cache_settle = cache_settle,
-    .cache_resume = cache_resume,
-    .cache_keep = cache_keep,
-    .cache_bytes = cache_bytes,
-    .cache_held = cache_held,
-    .cache_save = cache_save,
-    .cache_load = cache_load,
+    .cache_new = rf_shared_cache_new,
+    .cache_fork = rf_shared_cache_fork,
+    .cache_free = rf_shared_cache_free,
+    .cache_trim = rf_shared_cache_trim,
+    .cache_settle = rf_shared_cache_settle,
+    .cache_resume = rf_shared_cache_resume,
+    .cache_keep = rf_shared_cache_keep,
+    .cache_bytes = rf_shared_cache_bytes,
+    .cache_held = rf_shared_cache_held,
+    .cache_save = rf_shared_cache_save,
+    .cache_load = rf_shared_cache_load,
     .view_new = view_new,
     .view_free = view_free,
     .submit = submit,

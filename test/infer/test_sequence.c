@@ -1182,12 +1182,13 @@ static void quantised_states_move(const struct device *one, const struct device 
     synthetic_free(source);
 }
 
-/* Argument "cuda": the plain device and a CUDA device; without it, all others. */
+/* Argument "cuda": the plain device, a CUDA device, and that with the processor; without it, all
+ * others. */
 int main(int argc, char **argv)
 {
     int on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
-    first_device = on_cuda ? N_DEVICES - 2 : 0;
-    end_device = on_cuda ? N_DEVICES : N_DEVICES - 1;
+    first_device = on_cuda ? N_DEVICES - 3 : 0;
+    end_device = on_cuda ? N_DEVICES : N_DEVICES - 2;
     if (on_cuda) device_must_exist(&devices[N_DEVICES - 1]);
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
@@ -1200,8 +1201,9 @@ int main(int argc, char **argv)
         check_quantised(&devices[d], RF_KV_Q8);
         check_quantised(&devices[d], RF_KV_Q4);
     }
-    const struct device *other = on_cuda ? &devices[N_DEVICES - 1] : &devices[2];
-    quantised_states_move(&devices[0], other, RF_KV_Q8);
-    quantised_states_move(&devices[0], other, RF_KV_Q4);
+    for (int d = on_cuda ? N_DEVICES - 2 : 2; d < (on_cuda ? N_DEVICES : 3); d++) {
+        quantised_states_move(&devices[0], &devices[d], RF_KV_Q8);
+        quantised_states_move(&devices[0], &devices[d], RF_KV_Q4);
+    }
     return check_result();
 }

@@ -1,0 +1,186 @@
+/* Caches of models on two devices: a pair, each with the keys and values of its own layers. */
+#include <string.h>
+
+#include "devices/shared_parts.h"
+#include "infer/kv_kept.h"
+#include "microkernels/kernels.h"
+#include "microkernels/kv.h"
+
+static struct shared_cache *cache_of(struct rf_cache *cache)
+{
+    return (struct shared_cache *)cache;
+}
+
+void rf_shared_cache_free(struct rf_cache *base)
+{
+    if (!base) return;
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache_of(base)->part[p])
+            shared_ops_of(base->backend, p)->cache_free(cache_of(base)->part[p]);
+    rf_free(base->backend->allocator, base);
+}
+
+/* A cache whose parts are new, or of `from` the first n positions. */
+static int cache_make(struct rf_cache **cache, struct rf_backend *backend,
+                      const struct rf_cache_shape *shape, struct rf_cache *from, int32_t n,
+                      struct rf_error *error)
+{
+    int code = 0;
+    *cache = NULL;
+    struct shared_cache *made = rf_calloc(backend->allocator, 1, sizeof *made, "KV cache", error);
+    if (!made) return RF_ERR_MEMORY;
+    made->base = (struct rf_cache){backend, *shape};
+    shared_split_params(made->params, shape->params,
+                        shared_cut_of(backend, shape->params->n_layer));
+    for (int p = 0; !code && p < SHARED_PARTS; p++) {
+        struct rf_cache_shape part = *shape;
+        /* A fork's part outlives the cache that it was forked from, and so do its parameters. */
+        part.params = &made->params[p];
+        if (!part.params->n_layer) continue;
+        const struct rf_backend_ops *of_part = shared_ops_of(backend, p);
+        code = from ? of_part->cache_fork(&made->part[p], cache_of(from)->part[p], n, error)
+                    : of_part->cache_new(&made->part[p], shared_backend_of(backend)->part[p], &part,
+                                         error);
+        if (!code) made->part[p]->shape.params = part.params;
+    }
+    if (code)
+        rf_shared_cache_free(&made->base);
+    else
+        *cache = &made->base;
+    return code;
+}
+
+int rf_shared_cache_new(struct rf_cache **cache, struct rf_backend *backend,
+                        const struct rf_cache_shape *shape, struct rf_error *error)
+{
+    return cache_make(cache, backend, shape, NULL, 0, error);
+}
+
+int rf_shared_cache_fork(struct rf_cache **copy, struct rf_cache *cache, int32_t n,
+                         struct rf_error *error)
+{
+    return cache_make(copy, cache->backend, &cache->shape, cache, n, error);
+}
+
+void rf_shared_cache_trim(struct rf_cache *base, int32_t n)
+{
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache_of(base)->part[p])
+            shared_ops_of(base->backend, p)->cache_trim(cache_of(base)->part[p], n);
+}
+
+void rf_shared_cache_settle(struct rf_cache *base, int32_t n)
+{
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache_of(base)->part[p])
+            shared_ops_of(base->backend, p)->cache_settle(cache_of(base)->part[p], n);
+}
+
+/* From where both parts can. */
+int32_t rf_shared_cache_resume(const struct rf_cache *base, int32_t n)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    for (int32_t least = n;; n = least) {
+        for (int p = 0; p < SHARED_PARTS; p++)
+            if (cache->part[p])
+                least = shared_ops_of(base->backend, p)->cache_resume(cache->part[p], least);
+        if (least == n) return n;
+    }
+}
+
+int rf_shared_cache_keep(struct rf_cache *base, int32_t first_pos, const int32_t *path, int32_t n,
+                         struct rf_error *error)
+{
+    int code = 0;
+    for (int p = 0; !code && p < SHARED_PARTS; p++)
+        if (cache_of(base)->part[p])
+            code = shared_ops_of(base->backend, p)
+                       ->cache_keep(cache_of(base)->part[p], first_pos, path, n, error);
+    return code;
+}
+
+uint64_t rf_shared_cache_bytes(const struct rf_cache *base, int32_t n)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    uint64_t bytes = 0;
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache->part[p])
+            bytes += shared_ops_of(base->backend, p)->cache_bytes(cache->part[p], n);
+    return bytes;
+}
+
+uint64_t rf_shared_cache_held(const struct rf_cache *base)
+{
+    const struct shared_cache *cache = (const struct shared_cache *)base;
+    uint64_t held = 0;
+    for (int p = 0; p < SHARED_PARTS; p++)
+        if (cache->part[p]) held += shared_ops_of(base->backend, p)->cache_held(cache->part[p]);
+    return held;
+}
+
+/* Copies `bytes` for each layer of part p between n positions of both parts and those of one. */
+struct weave {
+    const struct shared_cache *cache;
+    int p, is_load;
+    char *both, *part;
+};
+
+static void copy_layers(struct weave *weave, size_t bytes)
+{
+    size_t first = (size_t)weave->cache->params[SHARED_FIRST].n_layer * bytes,
+           second = (size_t)weave->cache->params[SHARED_SECOND].n_layer * bytes,
+           n = weave->p == SHARED_FIRST ? first : second;
+    char *place = weave->both + (weave->p == SHARED_FIRST ? 0 : first);
+    if (n) memcpy(weave->is_load ? weave->part : place, weave->is_load ? place : weave->part, n);
+    weave->both += first + second;
+    weave->part += n;
+}
+
+/* In the order that rf_backend_ops.cache_bytes describes, in which layers are not the outermost. */
+static void copy_part(struct weave *weave, int32_t n)
+{
+    const struct rf_cache_shape *shape = &weave->cache->base.shape;
+    size_t heads = (size_t)shape->params->n_head_kv, dim = (size_t)shape->params->head_dim,
+           groups = rf_kv_is_quantised(shape->kv) && n ? rf_kv_groups_of_row((size_t)n - 1) : 0,
+           done = groups * RF_KV_RECENT / RF_KV_POSITIONS * RF_KV_POSITIONS;
+    for (size_t g = 0; g < groups; g++) {
+        copy_layers(weave, heads * rf_kv_upper_bytes(rf_padded(dim)));
+        if (shape->kv == RF_KV_Q8) copy_layers(weave, heads * rf_kv_lower_bytes(rf_padded(dim)));
+    }
+    for (size_t p; done < (size_t)n; done += p) {
+        p = (size_t)n - done < RF_KV_POSITIONS ? (size_t)n - done : RF_KV_POSITIONS;
+        copy_layers(weave, heads * (rf_padded(p) * dim + p * rf_padded(dim)) * sizeof(uint16_t));
+    }
+}
+
+/* Saves or loads n positions part by part. */
+static int cache_move(struct rf_cache *base, int32_t n, char *positions, int is_load,
+                      struct rf_error *error)
+{
+    const struct shared_cache *cache = cache_of(base);
+    int code = 0;
+    for (int p = 0; !code && p < SHARED_PARTS; p++) {
+        const struct rf_backend_ops *of_part = shared_ops_of(base->backend, p);
+        if (!cache->part[p]) continue;
+        char *own = rf_malloc(base->backend->allocator, of_part->cache_bytes(cache->part[p], n) + 1,
+                              1, "KV cache", error);
+        if (!own) return RF_ERR_MEMORY;
+        struct weave weave = {cache, p, is_load, positions, own};
+        if (is_load) copy_part(&weave, n);
+        code = is_load ? of_part->cache_load(cache->part[p], n, own, error)
+                       : of_part->cache_save(cache->part[p], n, own, error);
+        if (!is_load && !code) copy_part(&weave, n);
+        rf_free(base->backend->allocator, own);
+    }
+    return code;
+}
+
+int rf_shared_cache_save(struct rf_cache *cache, int32_t n, void *out, struct rf_error *error)
+{
+    return cache_move(cache, n, out, 0, error);
+}
+
+int rf_shared_cache_load(struct rf_cache *cache, int32_t n, const void *in, struct rf_error *error)
+{
+    return cache_move(cache, n, (char *)in, 1, error); /* which is only read */
+}
