@@ -42,7 +42,8 @@ struct riffle_model {
     int32_t device_layers; /* of the device; the others are the processor's */
     char layers_note[512];
     struct rf_backend *backend; /* NULL when only the header was opened */
-    char tier[32];              /* of the backend, and how its layers are shared */
+    const char *tier;           /* of the backend; names the file of speeds */
+    char shared_tier[32];       /* with the number of the device's layers */
     struct rf_queue *queue;     /* loaded the model; no session has it while its holders are 0 */
     char *cores;
     int32_t threads; /* that were asked for */

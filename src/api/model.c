@@ -153,11 +153,11 @@ static int open_backend(riffle_model *model, struct rf_error *error)
     if (!code) code = kind->open(&model->backend, &device, &model->allocator, error);
     if (!code && is_shared) code = share_backend(model, error);
     if (code) return code;
-    /* It names the file of speeds. */
-    snprintf(model->tier, sizeof model->tier, "%s", info.name ? "cuda" : info.tier);
-    size_t length = strlen(model->tier);
-    if (is_shared)
-        snprintf(model->tier + length, sizeof model->tier - length, "+%d", model->device_layers);
+    model->tier = info.name ? "cuda" : info.tier;
+    if (!is_shared) return 0;
+    snprintf(model->shared_tier, sizeof model->shared_tier, "%s+%d", model->tier,
+             model->device_layers);
+    model->tier = model->shared_tier;
     return 0;
 }
 

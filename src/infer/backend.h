@@ -430,9 +430,9 @@ struct rf_backend_kind {
     /* Of a cache with n_ctx positions, at most. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 
-    /* Of a device with memory of its own, else NULL: what is free of it now, and what a view of the
-     * shape takes in its passes, at most. Of the shape's program only the buffers are known, and
-     * the weights are not. */
+    /* Of a device with memory of its own, as every kind but the first is; NULL for that one: what
+     * is free of it now, and what a view of the shape takes in its passes, at most. Of the shape's
+     * program only the buffers are known, and the weights are not. */
     int (*free_bytes)(const struct rf_backend_options *options, uint64_t *bytes,
                       struct rf_error *error);
     uint64_t (*view_bytes)(const struct rf_view_shape *shape);
