@@ -1,9 +1,12 @@
-/* Models with some of their layers on a device, here the plain one, and the others on the
- * processor: how many they are, and that they answer as on one device. */
+/* Models with some of their layers on a device and the others on the processor: how many they are,
+ * and that they answer as on one device.
+ *
+ *     test_layers [cuda]     on a CUDA device; without it on the plain one, whose memory is told */
 #define _DEFAULT_SOURCE
 #include <unistd.h>
 
 #include "api/helpers.h"
+#include "devices/devices.h"
 #include "plain_backend.h"
 
 enum { N_LAYER = 5, N_VOCAB = 512, N_EMBD = 64, N_TOKENS = 40, N_CTX = 128 };
@@ -56,7 +59,7 @@ static struct tokens go_on(riffle_model *model, const char *state)
 }
 
 /* Any number of layers, with drafts and without; states move between all of them. */
-static void answers_are_the_same(void)
+static void answers_are_the_same(const char *device)
 {
     static const char *const chains[] = {"none", "ngram > mxfp4"};
     char state[] = "/tmp/riffle-layers-XXXXXX", number[8];
@@ -72,10 +75,10 @@ static void answers_are_the_same(void)
     riffle_model_close(model);
     for (int n = 0; n <= N_LAYER; n++) {
         snprintf(number, sizeof number, "%d", n);
-        options = options_of("plain", number);
+        options = options_of(device, number);
         options.chain = chains[1];
         model = open_with(&options, &info);
-        CHECK_STR(info.device, n ? "plain:0" : "cpu");
+        CHECK_INT(strncmp(info.device, n ? device : "cpu", strlen(n ? device : "cpu")), 0);
         CHECK_INT(info.device_layers, n ? n : N_LAYER);
         CHECK_INT(info.layers_note[0] != 0, n > 0 && n < N_LAYER);
         CHECK_INT(info.device_note[0] != 0, n == 0);
@@ -176,9 +179,29 @@ static void memory_decides(void)
     CHECK_INT(chosen(UINT64_MAX, N_CTX, "auto"), N_LAYER);
 }
 
-int main(void)
+/* A small model fits any device. */
+static int check_cuda(void)
 {
-    answers_are_the_same();
+    const struct rf_backend_options first = {0};
+    struct rf_error error;
+    riffle_model_info info;
+    riffle_model_options options = options_of("cuda", "auto");
+    if (rf_cuda_backend_kind.describe(&first, NULL, &error)) {
+        fprintf(stderr, "skipped: %s\n", error.text);
+        return 77;
+    }
+    answers_are_the_same("cuda");
+    riffle_model *model = open_with(&options, &info);
+    CHECK_INT(info.device_layers, N_LAYER);
+    CHECK_STR(info.layers_note, "");
+    riffle_model_close(model);
+    return check_result();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "cuda") == 0) return check_cuda();
+    answers_are_the_same("plain");
     wrong_numbers_are_refused();
     memory_decides();
     return check_result();
