@@ -198,8 +198,8 @@ static void split_program(struct shared_view *view, const struct rf_program *who
     first->slots[RF_SLOT_LOGITS].width = 0;
     second->body = view->ops + whole->n_body + 1;
     if (view->cut > 0)
-        second->body[second->n_body++] =
-            (struct rf_op){.kind = RF_OP_EMBED, .layer = -1, .out = {RF_SLOT_X}, .scale = 1};
+        second->body[second->n_body++] = (struct rf_op){
+            .kind = RF_OP_EMBED, .layer = -1, .n = 1, .out = {RF_SLOT_X}, .scale = 1};
     for (int32_t o = 0; o < whole->n_body; o++) {
         struct rf_op op = whole->body[o];
         int is_first = op.layer < view->cut && view->cut > 0;
