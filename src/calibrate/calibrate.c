@@ -207,13 +207,9 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made,
     float *hessian = c->inputs[input].hessian;
     int code =
         rf_gptq_round(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data, c->error);
-    if (!code) {
-        rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
-        rf_gptq_swap_diagonal(hessian, k);
-        code = rf_gptq_descend(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data,
-                               c->error);
-        rf_gptq_swap_diagonal(hessian, k);
-    }
+    if (!code)
+        code = rf_gptq_descend(&c->gptq, hessian, w, m, k, made->dtype, group, RF_DESCENT_SWEEPS,
+                               (void *)made->data, c->error);
     rf_free(c->allocator, w);
     return code;
 }

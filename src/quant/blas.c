@@ -5,12 +5,12 @@
 #include "platform/library.h"
 
 /* CBLAS's numbers. */
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, UPPER = 121, LOWER = 122, RIGHT = 142 };
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, LOWER = 122, NON_UNIT = 131, RIGHT = 142 };
 
 int rf_blas_load(struct rf_blas *blas, int threads, struct rf_error *error)
 {
-    enum { SYRK, SYMM, GEMM, POTRF, TRTRI, SET_THREADS, N };
-    static const char *const names[N] = {"cblas_ssyrk", "cblas_ssymm", "cblas_sgemm",
+    enum { SYRK, TRSM, GEMM, POTRF, TRTRI, SET_THREADS, N };
+    static const char *const names[N] = {"cblas_ssyrk", "cblas_strsm", "cblas_sgemm",
                                          "spotrf_",     "strtri_",     "openblas_set_num_threads"};
     rf_any_fn *functions[N];
     struct rf_error why;
@@ -18,7 +18,7 @@ int rf_blas_load(struct rf_blas *blas, int threads, struct rf_error *error)
         return rf_fail(error, RF_ERR_UNSUPPORTED,
                        "calibrating needs OpenBLAS (in Debian: libopenblas0): %.200s", why.text);
     memcpy(&blas->ssyrk, &functions[SYRK], sizeof blas->ssyrk);
-    memcpy(&blas->ssymm, &functions[SYMM], sizeof blas->ssymm);
+    memcpy(&blas->strsm, &functions[TRSM], sizeof blas->strsm);
     memcpy(&blas->sgemm, &functions[GEMM], sizeof blas->sgemm);
     memcpy(&blas->spotrf, &functions[POTRF], sizeof blas->spotrf);
     memcpy(&blas->strtri, &functions[TRTRI], sizeof blas->strtri);
@@ -49,10 +49,17 @@ void rf_blas_subtract_transposed(const struct rf_blas *blas, float *c, size_t ld
                     (int)ldb, 1.0f, c, (int)ldc);
 }
 
-void rf_blas_symmetric_product(const struct rf_blas *blas, float *c, const float *a, const float *h,
-                               size_t m, size_t n)
+void rf_blas_product(const struct rf_blas *blas, float *c, size_t ldc, const float *a, size_t lda,
+                     const float *b, size_t ldb, size_t m, size_t n, size_t k)
 {
-    blas->ssymm(ROW_MAJOR, RIGHT, UPPER, (int)m, (int)n, 1.0f, h, (int)n, a, (int)n, 0.0f, c,
+    blas->sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, (int)m, (int)n, (int)k, 1.0f, a, (int)lda, b,
+                (int)ldb, 0.0f, c, (int)ldc);
+}
+
+void rf_blas_divide_transposed(const struct rf_blas *blas, float *x, const float *t, size_t m,
+                               size_t n)
+{
+    blas->strsm(ROW_MAJOR, RIGHT, LOWER, TRANS, NON_UNIT, (int)m, (int)n, 1.0f, t, (int)n, x,
                 (int)n);
 }
 

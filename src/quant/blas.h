@@ -10,8 +10,8 @@
 struct rf_blas {
     void (*ssyrk)(int order, int uplo, int trans, int n, int k, float alpha, const float *a,
                   int lda, float beta, float *c, int ldc);
-    void (*ssymm)(int order, int side, int uplo, int m, int n, float alpha, const float *a, int lda,
-                  const float *b, int ldb, float beta, float *c, int ldc);
+    void (*strsm)(int order, int side, int uplo, int trans, int diag, int m, int n, float alpha,
+                  const float *a, int lda, float *b, int ldb);
     void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
     void (*spotrf)(const char *uplo, const int *n, float *a, const int *lda, int *info);
@@ -32,9 +32,12 @@ void rf_blas_subtract_product(const struct rf_blas *blas, float *c, size_t ldc, 
 void rf_blas_subtract_transposed(const struct rf_blas *blas, float *c, size_t ldc, const float *a,
                                  size_t lda, const float *b, size_t ldb, size_t m, size_t n,
                                  size_t k);
-/* c = a h, both [m][n]; h, [n][n], is symmetric, and only its upper triangle is read. */
-void rf_blas_symmetric_product(const struct rf_blas *blas, float *c, const float *a, const float *h,
-                               size_t m, size_t n);
+/* c, [m][n], = a b, where a is [m][k] and b [k][n]. */
+void rf_blas_product(const struct rf_blas *blas, float *c, size_t ldc, const float *a, size_t lda,
+                     const float *b, size_t ldb, size_t m, size_t n, size_t k);
+/* Replaces x, [m][n], by x (t^T)^-1; t, [n][n], is a lower triangle. */
+void rf_blas_divide_transposed(const struct rf_blas *blas, float *x, const float *t, size_t m,
+                               size_t n);
 /* Replaces the lower triangle of a symmetric matrix H = L L^T, [n][n], by that of L^-1. -1 where H
  * is not positive definite; the triangle is then undefined. */
 int rf_blas_invert_factor(const struct rf_blas *blas, float *h, size_t n);

@@ -6,139 +6,242 @@
 #include "base/half.h"
 
 enum {
-    STEP = 256, /* columns whose changes reach the other columns together; whole blocks */
-    SWEEPS = 3,
-    ROWS_GRAIN = 8
+    STEP = 256,           /* columns whose changes reach the other columns together; whole blocks */
+    PART = RF_GRID_GROUP, /* columns whose changes reach the others of a step together */
+    ROUNDS = 3,           /* over a step's columns before the others learn of it */
+    LANES = RF_GRID_LANES /* rows that a worker rounds together */
 };
+
+/* What a row keeps during a step. */
+struct row {
+    float q[STEP];       /* the rounded weights */
+    float changes[STEP]; /* of q in this step */
+    float sums[STEP];    /* q H over a group */
+    float latest[PART];  /* changes of a part */
+    struct rf_grid grids[STEP / PART];
+    uint8_t codes[STEP];
+};
+
+enum { LD = sizeof(struct row) / sizeof(float) };
 
 struct descent {
     const struct rf_gptq *gptq;
     const struct rf_grid_layout *layout;
     float *gradient; /* [m][k]: (w - q) H, half the squared error's falling slope */
-    float *changes;  /* [m][STEP] of q in a step */
-    float *square;   /* [STEP][STEP] of H in a step */
+    struct row *rows;
+    float (*square)[STEP]; /* of H in a step */
     uint8_t *blocks;
-    size_t m, k, first, n; /* columns [first, first + n) */
-    size_t group;          /* values of W4A8 that share a scale; 0: scales stay */
+    size_t m, k, first, n;    /* columns [first, first + n) */
+    size_t group, begin, end; /* columns of a step that share a scale, or of a part */
     size_t block_elems, block_bytes;
 };
 
-/* The scale of a group of W4A8, values [first, end), with the least error for its codes. */
-static void fit_scale(const struct descent *d, uint8_t *blocks, float *q, float *gradient,
-                      float *changes, size_t first, size_t end)
+/* Of rows [row, row + n), n <= LANES. */
+typedef void rows_function(const struct descent *d, size_t row, size_t n);
+
+struct work {
+    const struct descent *d;
+    rows_function *function;
+};
+
+static void do_rows(void *argument, struct rf_worker *worker)
 {
-    float slope = 0, curvature = 0, sums[STEP] = {0}; /* q H over the group */
-    for (size_t i = first; i < end; i++) {
-        const float *h = d->square + i * STEP;
-        for (size_t j = 0; j < d->n; j++) sums[j] += q[i] * h[j];
-        slope += q[i] * gradient[i];
+    const struct work *work = argument;
+    struct rf_share share;
+    size_t begin, end;
+    rf_share_begin(&share, worker, work->d->m, LANES, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t row = begin; row < end; row += LANES)
+            work->function(work->d, row, end - row < LANES ? end - row : LANES);
+}
+
+static void for_rows(const struct descent *d, rows_function *function)
+{
+    struct work work = {d, function};
+    rf_team_run(d->gptq->team, 0, do_rows, &work);
+}
+
+static uint8_t *block_at(const struct descent *d, size_t row, size_t i)
+{
+    return d->blocks + (row * d->k + d->first + i) / d->block_elems * d->block_bytes;
+}
+
+static void read_rows(const struct descent *d, size_t i, size_t n)
+{
+    for (size_t end = i + n; i < end; i++) {
+        struct row *row = &d->rows[i];
+        rf_dequantize_f32(d->layout->dtype, block_at(d, i, 0), row->q, d->n);
+        memset(row->changes, 0, sizeof row->changes);
     }
-    for (size_t i = first; i < end; i++) curvature += q[i] * sums[i];
-    uint8_t *block = blocks + first / d->block_elems * d->block_bytes;
+}
+
+/* The scale of a group of W4A8 with the least error for its codes. */
+static void fit_scale(const struct descent *d, size_t i)
+{
+    struct row *row = &d->rows[i];
+    float slope = 0, curvature = 0, *gradient = d->gradient + i * d->k + d->first;
+    for (size_t j = d->begin; j < d->end; j++) {
+        slope += row->q[j] * gradient[j];
+        curvature += row->q[j] * row->sums[j];
+    }
     uint16_t half;
-    memcpy(&half, block, sizeof half);
+    memcpy(&half, block_at(d, i, d->begin), sizeof half);
     float old = rf_f16_to_f32(half);
     half = rf_f32_to_f16(old * (1 + slope / curvature));
     float more = rf_f16_to_f32(half) / old - 1;
     if (!(fabsf(more) < 0.5f)) return; /* no codes, or no numbers */
-    for (size_t j = 0; j < d->n; j++) gradient[j] -= more * sums[j];
-    for (size_t i = first; i < end; i++) {
-        changes[i] += more * q[i];
-        q[i] += more * q[i];
+    for (size_t j = 0; j < d->n; j++) gradient[j] -= more * row->sums[j];
+    for (size_t j = d->begin; j < d->end; j++) {
+        row->changes[j] += more * row->q[j];
+        row->q[j] += more * row->q[j];
     }
-    for (size_t i = first; i < end; i += d->block_elems, block += d->block_bytes)
-        memcpy(block, &half, sizeof half);
+    for (size_t j = d->begin; j < d->end; j += d->block_elems)
+        memcpy(block_at(d, i, j), &half, sizeof half);
 }
 
-/* Gives each value of a block the code that is best with all others as they are. */
-static void choose_codes(const struct descent *d, uint8_t *block, float *q, float *gradient,
-                         float *changes, size_t first)
+static void fit_rows(const struct descent *d, size_t row, size_t n)
 {
-    struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
-    uint8_t codes[RF_SUPERBLOCK];
-    rf_grid_read(d->layout, block, grids);
-    for (size_t i = d->block_elems; i-- > 0;) {
-        size_t j = first + i;
-        const struct rf_grid *grid = &grids[i / RF_GRID_GROUP];
-        float value, best = q[j] + gradient[j] / d->square[j * STEP + j];
-        codes[i] = (uint8_t)rf_grid_round(d->layout, grid, best, &value);
-        if (fabsf(value - q[j]) < 0.25f * fabsf(grid->scale)) continue; /* the code it had */
-        const float *h = d->square + j * STEP;
-        float change = value - q[j];
-        for (size_t c = 0; c < d->n; c++) gradient[c] -= change * h[c];
-        changes[j] += change;
-        q[j] = value;
+    for (size_t i = row; i < row + n; i++) fit_scale(d, i);
+}
+
+static void fit_scales(struct descent *d)
+{
+    for (d->begin = 0; d->begin < d->n; d->begin = d->end) {
+        d->end = d->begin + d->group < d->n ? d->begin + d->group : d->n;
+        rf_blas_product(d->gptq->blas, d->rows->sums, LD, d->rows->q + d->begin, LD,
+                        d->square[d->begin], STEP, d->m, d->n, d->end - d->begin);
+        for_rows(d, fit_rows);
     }
-    rf_grid_put(d->layout, block, codes);
 }
 
-static void descend_row(const struct descent *d, size_t row)
+static void read_grids(const struct descent *d, size_t row, size_t n)
 {
-    float q[STEP], *gradient = d->gradient + row * d->k + d->first,
-                   *changes = d->changes + row * STEP;
-    uint8_t *blocks = d->blocks + (row * d->k + d->first) / d->block_elems * d->block_bytes;
-    rf_dequantize_f32(d->layout->dtype, blocks, q, d->n);
-    memset(changes, 0, STEP * sizeof *changes);
-    for (size_t i = 0; d->group && i < d->n; i += d->group)
-        fit_scale(d, blocks, q, gradient, changes, i, i + d->group < d->n ? i + d->group : d->n);
-    for (size_t i = d->n; i; i -= d->block_elems)
-        choose_codes(d, blocks + (i / d->block_elems - 1) * d->block_bytes, q, gradient, changes,
-                     i - d->block_elems);
+    for (size_t i = row; i < row + n; i++)
+        for (size_t j = 0; j < d->n; j += d->block_elems)
+            rf_grid_read(d->layout, block_at(d, i, j), &d->rows[i].grids[j / PART]);
 }
 
-static void descend_rows(void *argument, struct rf_worker *worker)
+/* A part of some rows. */
+struct part {
+    float q[PART][LANES], changes[PART][LANES], gradient[PART][LANES];
+    uint8_t codes[PART][LANES];
+    struct rf_grid_lanes grids;
+};
+
+static void read_part(const struct descent *d, struct part *part, size_t row, size_t n)
 {
-    const struct descent *d = argument;
-    struct rf_share share;
-    size_t begin, end;
-    rf_share_begin(&share, worker, d->m, ROWS_GRAIN, 0.0);
-    while (rf_share_next(&share, &begin, &end))
-        for (size_t row = begin; row < end; row++) descend_row(d, row);
+    memset(part, 0, sizeof *part);
+    for (size_t lane = 0; lane < n; lane++) {
+        const struct row *from = &d->rows[row + lane];
+        const struct rf_grid *grid = &from->grids[d->begin / PART];
+        const float *gradient = d->gradient + (row + lane) * d->k + d->first + d->begin;
+        part->grids.scale[lane] = grid->scale;
+        part->grids.inverse[lane] = grid->inverse;
+        part->grids.base[lane] = grid->base;
+        for (size_t i = 0; i < PART; i++) {
+            part->q[i][lane] = from->q[d->begin + i];
+            part->gradient[i][lane] = gradient[i];
+        }
+    }
 }
 
-/* `h`: the upper triangle of H counts. */
-static void descend(struct descent *d, const float *h)
+static void write_part(const struct descent *d, const struct part *part, size_t row, size_t n)
+{
+    for (size_t lane = 0; lane < n; lane++) {
+        struct row *to = &d->rows[row + lane];
+        for (size_t i = 0; i < PART; i++) {
+            to->q[d->begin + i] = part->q[i][lane];
+            to->latest[i] = part->changes[i][lane];
+            to->changes[d->begin + i] += part->changes[i][lane];
+            to->codes[d->begin + i] = part->codes[i][lane];
+        }
+    }
+}
+
+/* Gives each value of a part the code that is best with all others as they are. */
+static void choose_codes(const struct descent *d, size_t row, size_t n)
+{
+    struct part part;
+    read_part(d, &part, row, n);
+    for (size_t i = PART; i-- > 0;) {
+        const float *h = d->square[d->begin + i] + d->begin;
+        float best[LANES], inverse = 1.0f / h[i], *q = part.q[i], *change = part.changes[i];
+        for (size_t lane = 0; lane < LANES; lane++)
+            best[lane] = q[lane] + part.gradient[i][lane] * inverse;
+        for (size_t lane = 0; lane < LANES; lane++) change[lane] = q[lane];
+        rf_grid_round(d->layout, &part.grids, best, q, part.codes[i]);
+        for (size_t lane = 0; lane < LANES; lane++) change[lane] = q[lane] - change[lane];
+        for (size_t c = 0; c < i; c++)
+            for (size_t lane = 0; lane < LANES; lane++)
+                part.gradient[c][lane] -= change[lane] * h[c];
+    }
+    write_part(d, &part, row, n);
+}
+
+static void put_codes(const struct descent *d, size_t row, size_t n)
+{
+    for (size_t i = row; i < row + n; i++)
+        for (size_t j = 0; j < d->n; j += d->block_elems)
+            rf_grid_put(d->layout, block_at(d, i, j), d->rows[i].codes + j);
+}
+
+/* `h`: the upper triangle of H counts. is_last: no other sweep follows, which would look at the
+ * columns behind. */
+static void descend(struct descent *d, const float *h, int is_last)
 {
     const struct rf_blas *blas = d->gptq->blas;
     size_t k = d->k, end = d->first + d->n;
     const float *corner = h + d->first * k + d->first;
     for (size_t i = 0; i < d->n; i++)
-        for (size_t j = i; j < d->n; j++)
-            d->square[i * STEP + j] = d->square[j * STEP + i] = corner[i * k + j];
-    rf_team_run(d->gptq->team, 0, descend_rows, d);
-    rf_blas_subtract_product(blas, d->gradient + end, k, d->changes, STEP, h + d->first * k + end,
-                             k, d->m, k - end, d->n);
-    rf_blas_subtract_transposed(blas, d->gradient, k, d->changes, STEP, h + d->first, k, d->m,
+        for (size_t j = i; j < d->n; j++) d->square[i][j] = d->square[j][i] = corner[i * k + j];
+    for_rows(d, read_rows);
+    if (d->group) fit_scales(d);
+    for_rows(d, read_grids);
+    for (int round = 0; round < ROUNDS; round++)
+        for (d->begin = d->n; d->begin;) {
+            d->begin -= PART;
+            for_rows(d, choose_codes);
+            rf_blas_subtract_product(blas, d->gradient + d->first, k, d->rows->latest, LD,
+                                     d->square[d->begin], STEP, d->m, d->n, PART);
+        }
+    for_rows(d, put_codes);
+    if (!is_last)
+        rf_blas_subtract_product(blas, d->gradient + end, k, d->rows->changes, LD,
+                                 h + d->first * k + end, k, d->m, k - end, d->n);
+    rf_blas_subtract_transposed(blas, d->gradient, k, d->rows->changes, LD, h + d->first, k, d->m,
                                 d->first, d->n);
 }
 
-int rf_gptq_descend(const struct rf_gptq *gptq, const float *h, float *w, size_t m, size_t k,
-                    enum rf_dtype dtype, size_t group, void *blocks, struct rf_error *error)
+int rf_gptq_descend(const struct rf_gptq *gptq, float *factor, float *errors, size_t m, size_t k,
+                    enum rf_dtype dtype, size_t group, int sweeps, void *blocks,
+                    struct rf_error *error)
 {
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
     struct descent d = {.gptq = gptq,
                         .layout = rf_grid_layout(dtype),
+                        .gradient = errors,
                         .blocks = blocks,
                         .m = m,
                         .k = k,
                         .block_elems = info->block_elems,
                         .block_bytes = info->block_bytes};
     if (dtype == RF_W4A8 && group && STEP % group == 0) d.group = group;
-    /* One block: gradient, changes, square. */
-    d.gradient = rf_malloc(gptq->allocator, m * (k + STEP) + STEP * STEP, sizeof *d.gradient,
-                           "calibrating", error);
-    if (!d.gradient) return RF_ERR_MEMORY;
-    d.changes = d.gradient + m * k;
-    d.square = d.changes + m * STEP;
-    rf_dequantize_f32(dtype, blocks, d.gradient, m * k);
-    for (size_t i = 0; i < m * k; i++) w[i] -= d.gradient[i];
-    rf_blas_symmetric_product(gptq->blas, d.gradient, w, h, m, k);
-    for (int sweep = 0; sweep < SWEEPS; sweep++)
-        for (size_t end = k; end; end = d.first) {
-            d.first = (end - 1) / STEP * STEP;
-            d.n = end - d.first;
-            descend(&d, h);
-        }
-    rf_free(gptq->allocator, d.gradient);
-    return 0;
+    d.rows = rf_malloc(gptq->allocator, m, sizeof *d.rows, "calibrating", error);
+    d.square = rf_malloc(gptq->allocator, STEP, sizeof *d.square, "calibrating", error);
+    int code = d.rows && d.square ? 0 : RF_ERR_MEMORY;
+    if (!code) {
+        /* (w - q) H = errors L^-1 L L^T */
+        rf_blas_divide_transposed(gptq->blas, errors, factor, m, k);
+        rf_gptq_swap_diagonal(factor, k);
+        for (int sweep = 1; sweep <= sweeps; sweep++)
+            for (size_t end = k; end; end = d.first) {
+                d.first = (end - 1) / STEP * STEP;
+                d.n = end - d.first;
+                descend(&d, factor, sweep == sweeps);
+            }
+        rf_gptq_swap_diagonal(factor, k);
+    }
+    rf_free(gptq->allocator, d.rows);
+    rf_free(gptq->allocator, d.square);
+    return code;
 }

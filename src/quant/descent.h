@@ -6,11 +6,13 @@
 
 #include "quant/gptq.h"
 
-/* Improves `blocks`, the result of rf_gptq_round for the same arguments; w are the unrounded
- * weights, which are used up. `h`: what rf_gptq_factor made, with the diagonal of H
- * (rf_gptq_swap_diagonal). Scales of W4A8's groups are fitted, too; those of other types and of
- * whole rows stay. */
-int rf_gptq_descend(const struct rf_gptq *gptq, const float *h, float *w, size_t m, size_t k,
-                    enum rf_dtype dtype, size_t group, void *blocks, struct rf_error *error);
+enum { RF_DESCENT_SWEEPS = 1 };
+
+/* Improves `blocks`, the result of rf_gptq_round for the same arguments; `errors` is what that left
+ * of the weights, and is used up. Scales of W4A8's groups are fitted, too; those of other types and
+ * of whole rows stay. `factor` is changed and changed back. */
+int rf_gptq_descend(const struct rf_gptq *gptq, float *factor, float *errors, size_t m, size_t k,
+                    enum rf_dtype dtype, size_t group, int sweeps, void *blocks,
+                    struct rf_error *error);
 
 #endif

@@ -3,8 +3,9 @@
 #include <string.h>
 
 enum {
-    STEP = 256,    /* columns that are rounded before the others are compensated */
-    ROWS_GRAIN = 8 /* rows that a worker takes at a time */
+    STEP = 256, /* columns that are rounded before the others are compensated; whole blocks */
+    PART = RF_GRID_GROUP, /* columns before the others of a step are */
+    LANES = RF_GRID_LANES /* rows that a worker rounds together */
 };
 
 /* ---- the factor ---- */
@@ -63,47 +64,69 @@ struct step {
     const struct rf_gptq *gptq;
     const struct rf_grid_layout *layout;
     const float *factor;
-    float *w, *errors; /* [m][k]; [m][STEP] */
+    float *w; /* [m][k]: a column holds its errors once it is rounded */
     uint8_t *blocks;
     size_t m, k, first, end; /* columns */
-    size_t block_elems, block_bytes;
+    size_t part;             /* first column of a part */
     size_t group;            /* columns that share a scale */
+    size_t block_elems, block_bytes;
     const float *importance; /* [k] of errors */
+    struct rf_grid *grids;   /* [m][STEP / PART] */
+    uint8_t *codes;          /* [m][STEP] */
 };
 
+static uint8_t *block_at(const struct step *step, size_t row, size_t column)
+{
+    return step->blocks + (row * step->k + column) / step->block_elems * step->block_bytes;
+}
+
 /* Where a group ends with a block, its scales are chosen for what its columns hold by now. */
-static void choose_scales(const struct step *step, size_t row, size_t block_end)
+static void begin_block(const struct step *step, size_t row, size_t block_end)
 {
     size_t first = (block_end - 1) / step->group * step->group, k = step->k;
     size_t end = first + step->group < k ? first + step->group : k;
-    if (block_end != end) return;
-    rf_grid_choose(step->layout, step->gptq->kernels, step->w + row * k + first,
-                   step->importance + first, end - first,
-                   step->blocks + (row * k + first) / step->block_elems * step->block_bytes);
+    size_t block = block_end - step->block_elems;
+    if (block_end == end)
+        rf_grid_choose(step->layout, step->gptq->kernels, step->w + row * k + first,
+                       step->importance + first, end - first, block_at(step, row, first));
+    rf_grid_read(step->layout, block_at(step, row, block),
+                 step->grids + row * (STEP / PART) + (block - step->first) / PART);
 }
 
-/* Rounds one row of a block whose columns begin at `at`, and makes up for the errors in the columns
- * of this step. */
-static void round_block(const struct step *step, size_t row, size_t at)
+/* Rounds a part of n rows, and makes up for the errors in the columns of the part. */
+static void round_part(const struct step *step, size_t row, size_t n)
 {
-    struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
-    uint8_t codes[RF_SUPERBLOCK];
-    size_t k = step->k;
-    float *w = step->w + row * k, *errors = step->errors + row * STEP;
-    uint8_t *block =
-        step->blocks + (row * (k / step->block_elems) + at / step->block_elems) * step->block_bytes;
-    choose_scales(step, row, at + step->block_elems);
-    rf_grid_read(step->layout, block, grids);
-    for (size_t i = step->block_elems; i-- > 0;) {
-        size_t j = at + i;
-        const float *factor = step->factor + j * k;
-        float value;
-        codes[i] = (uint8_t)rf_grid_round(step->layout, &grids[i / RF_GRID_GROUP], w[j], &value);
-        float error = (w[j] - value) / factor[j];
-        errors[j - step->first] = error;
-        for (size_t c = step->first; c < j; c++) w[c] -= error * factor[c];
+    size_t k = step->k, at = step->part - step->first;
+    float w[PART][LANES] = {{0}};
+    uint8_t codes[PART][LANES];
+    struct rf_grid_lanes grids = {{0}, {0}, {0}};
+    for (size_t lane = 0; lane < n; lane++) {
+        if ((step->part + PART) % step->block_elems == 0)
+            begin_block(step, row + lane, step->part + PART);
+        const struct rf_grid *grid = &step->grids[(row + lane) * (STEP / PART) + at / PART];
+        grids.scale[lane] = grid->scale;
+        grids.inverse[lane] = grid->inverse;
+        grids.base[lane] = grid->base;
+        for (size_t i = 0; i < PART; i++) w[i][lane] = step->w[(row + lane) * k + step->part + i];
     }
-    rf_grid_put(step->layout, block, codes);
+    for (size_t i = PART; i-- > 0;) {
+        const float *factor = step->factor + (step->part + i) * k + step->part;
+        float values[LANES], inverse = 1.0f / factor[i];
+        rf_grid_round(step->layout, &grids, w[i], values, codes[i]);
+        for (size_t lane = 0; lane < LANES; lane++)
+            w[i][lane] = (w[i][lane] - values[lane]) * inverse;
+        for (size_t c = 0; c < i; c++)
+            for (size_t lane = 0; lane < LANES; lane++) w[c][lane] -= w[i][lane] * factor[c];
+    }
+    for (size_t lane = 0; lane < n; lane++) {
+        uint8_t *out = step->codes + (row + lane) * STEP + at;
+        for (size_t i = 0; i < PART; i++) {
+            step->w[(row + lane) * k + step->part + i] = w[i][lane];
+            out[i] = codes[i][lane];
+        }
+        if (step->part % step->block_elems == 0)
+            rf_grid_put(step->layout, block_at(step, row + lane, step->part), out);
+    }
 }
 
 static void round_rows(void *argument, struct rf_worker *worker)
@@ -111,11 +134,18 @@ static void round_rows(void *argument, struct rf_worker *worker)
     const struct step *step = argument;
     struct rf_share share;
     size_t begin, end;
-    rf_share_begin(&share, worker, step->m, ROWS_GRAIN, 0.0);
+    rf_share_begin(&share, worker, step->m, LANES, 0.0);
     while (rf_share_next(&share, &begin, &end))
-        for (size_t row = begin; row < end; row++)
-            for (size_t at = step->end; at > step->first; at -= step->block_elems)
-                round_block(step, row, at - step->block_elems);
+        for (size_t row = begin; row < end; row += LANES)
+            round_part(step, row, end - row < LANES ? end - row : LANES);
+}
+
+/* Makes up for the errors of columns [from, to) in columns [first, from). */
+static void compensate(const struct step *step, size_t first, size_t from, size_t to)
+{
+    size_t k = step->k;
+    rf_blas_subtract_product(step->gptq->blas, step->w + first, k, step->w + from, k,
+                             step->factor + from * k + first, k, step->m, from - first, to - from);
 }
 
 int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,
@@ -132,19 +162,25 @@ int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, siz
                         .block_elems = info->block_elems,
                         .block_bytes = info->block_bytes,
                         .group = group ? group : k};
-    /* One block: [m][STEP] errors, [k] importances. */
-    step.errors =
-        rf_malloc(gptq->allocator, m * STEP + k, sizeof *step.errors, "calibrating", error);
-    if (!step.errors) return RF_ERR_MEMORY;
-    float *importance = step.errors + m * STEP;
-    for (size_t j = 0; j < k; j++) importance[j] = 1.0f / (factor[j * k + j] * factor[j * k + j]);
+    float *importance = rf_malloc(gptq->allocator, k, sizeof *importance, "calibrating", error);
+    step.grids =
+        rf_malloc(gptq->allocator, m, STEP / PART * sizeof *step.grids, "calibrating", error);
+    step.codes = rf_malloc(gptq->allocator, m, STEP, "calibrating", error);
     step.importance = importance;
-    for (step.end = k; step.end; step.end = step.first) {
+    int code = importance && step.grids && step.codes ? 0 : RF_ERR_MEMORY;
+    for (size_t j = 0; !code && j < k; j++)
+        importance[j] = 1.0f / (factor[j * k + j] * factor[j * k + j]);
+    for (step.end = k; !code && step.end; step.end = step.first) {
         step.first = (step.end - 1) / STEP * STEP;
-        rf_team_run(gptq->team, 0, round_rows, &step);
-        rf_blas_subtract_product(gptq->blas, w, k, step.errors, STEP, factor + step.first * k, k, m,
-                                 step.first, step.end - step.first);
+        for (step.part = step.end; step.part > step.first;) {
+            step.part -= PART;
+            rf_team_run(gptq->team, 0, round_rows, &step);
+            compensate(&step, step.first, step.part, step.part + PART);
+        }
+        compensate(&step, 0, step.first, step.end);
     }
-    rf_free(gptq->allocator, step.errors);
-    return 0;
+    rf_free(gptq->allocator, importance);
+    rf_free(gptq->allocator, step.grids);
+    rf_free(gptq->allocator, step.codes);
+    return code;
 }

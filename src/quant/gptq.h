@@ -26,7 +26,8 @@ int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_err
 void rf_gptq_swap_diagonal(float *h, size_t k);
 
 /* Rounds w, [m][k], to blocks of `dtype`, [m][k / block_elems], a type that rf_grid_layout knows.
- * `group`: values of a row that share a scale, whole blocks; 0: all of the row. w is used up. */
+ * `group`: values of a row that share a scale, whole blocks; 0: all of the row. In w it leaves
+ * errors of which each column's were made up for: w - q = errors L^-1. */
 int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,
                   enum rf_dtype dtype, size_t group, void *blocks, struct rf_error *error);
 

@@ -25,16 +25,22 @@ const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype)
     return NULL;
 }
 
-/* The weighted squared error of rounding n values to d (0 .. 15 - 8). */
+/* The weighted squared error of rounding n values, a multiple of 32 and each at most 16 steps, to
+ * d (0 .. 15 - 8). */
 static float symmetric_error(const float *w, const float *importance, size_t n, float d)
 {
-    float inverse = 1.0f / d, sum = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        float code = rintf(w[i] * inverse);
-        code = code < -8.0f ? -8.0f : code > 7.0f ? 7.0f : code;
-        float off = w[i] - code * d;
-        sum += importance[i] * off * off;
-    }
+    enum { LANES = 32 };
+    const float to_integer = 12582912.0f; /* 1.5 * 2^23: sums with it have no fraction */
+    float inverse = 1.0f / d, sums[LANES] = {0}, sum = 0.0f;
+    for (size_t i = 0; i < n; i += LANES)
+        for (size_t lane = 0; lane < LANES; lane++) {
+            int32_t code = (int32_t)(w[i + lane] * inverse + to_integer - to_integer);
+            code = code < -8 ? -8 : code;
+            code = code > 7 ? 7 : code;
+            float off = w[i + lane] - (float)code * d;
+            sums[lane] += importance[i + lane] * off * off;
+        }
+    for (size_t lane = 0; lane < LANES; lane++) sum += sums[lane];
     return sum;
 }
 
@@ -94,27 +100,34 @@ void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct
     }
 }
 
-static int round_e2m1(float magnitude)
+static void round_e2m1(const struct rf_grid_lanes *grids, const float *w, float *values,
+                       uint8_t *codes)
 {
     static const float between[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
-    int code = 0;
-    for (size_t i = 0; i < sizeof between / sizeof *between; i++) code += magnitude > between[i];
-    return code;
+    for (size_t lane = 0; lane < RF_GRID_LANES; lane++) {
+        float magnitude = fabsf((w[lane] - grids->base[lane]) * grids->inverse[lane]);
+        int code = 0;
+        for (size_t i = 0; i < sizeof between / sizeof *between; i++)
+            code += magnitude > between[i];
+        values[lane] = copysignf(e2m1[code] * grids->scale[lane], w[lane]);
+        codes[lane] = (uint8_t)(code | (signbit(w[lane]) ? 8 : 0));
+    }
 }
 
-int rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid *grid, float w,
-                  float *value)
+void rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid_lanes *grids,
+                   const float *w, float *values, uint8_t *codes)
 {
-    float steps = (w - grid->base) * grid->inverse;
     if (layout->is_e2m1) {
-        int code = round_e2m1(fabsf(steps));
-        *value = copysignf(e2m1[code] * grid->scale, w);
-        return code | (signbit(w) ? 8 : 0);
+        round_e2m1(grids, w, values, codes);
+        return;
     }
-    steps = steps > 0.0f ? steps : 0.0f; /* a NaN, too */
-    int code = steps < 15.0f ? (int)(steps + 0.5f) : 15;
-    *value = grid->base + grid->scale * (float)code;
-    return code;
+    for (size_t lane = 0; lane < RF_GRID_LANES; lane++) {
+        float steps = (w[lane] - grids->base[lane]) * grids->inverse[lane] + 0.5f;
+        steps = steps > 0.0f ? steps : 0.0f; /* a NaN, too */
+        int32_t code = (int32_t)(steps < 15.5f ? steps : 15.5f);
+        values[lane] = grids->base[lane] + grids->scale[lane] * (float)code;
+        codes[lane] = (uint8_t)code;
+    }
 }
 
 void rf_grid_put(const struct rf_grid_layout *layout, void *block, const uint8_t *codes)

@@ -23,6 +23,13 @@ struct rf_grid {
     float scale, inverse, base;
 };
 
+/* One grid for each of some rows, whose columns are rounded together. */
+enum { RF_GRID_LANES = 16 };
+
+struct rf_grid_lanes {
+    float scale[RF_GRID_LANES], inverse[RF_GRID_LANES], base[RF_GRID_LANES];
+};
+
 /* Chooses the scales of n values, whole blocks of which a weight's errors count as much as
  * `importance` says, and writes the blocks' headers. W4A8: one scale for all; else each block has
  * its own, and importance is not used. */
@@ -30,9 +37,9 @@ void rf_grid_choose(const struct rf_grid_layout *layout, const struct rf_kernels
                     const float *w, const float *importance, size_t n, void *blocks);
 /* Of the groups of a block, from its header; `grids` [block_elems / RF_GRID_GROUP]. */
 void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids);
-/* The code of the value next to w, which goes to *value. */
-int rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid *grid, float w,
-                  float *value);
+/* The codes of the values next to w, which go to `values`; each lane has its grid. */
+void rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid_lanes *grids,
+                   const float *w, float *values, uint8_t *codes);
 /* Writes the codes of all values of a block. */
 void rf_grid_put(const struct rf_grid_layout *layout, void *block, const uint8_t *codes);
 

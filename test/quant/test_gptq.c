@@ -72,6 +72,22 @@ static void choose(const struct rf_grid_layout *layout, const float *w, size_t n
         rf_grid_choose(layout, gptq.kernels, w + i, ones, info->block_elems, blocks);
 }
 
+static uint8_t round_value(const struct rf_grid_layout *layout, const struct rf_grid *grid, float w,
+                           float *value)
+{
+    struct rf_grid_lanes grids = {{0}, {0}, {0}};
+    float lanes[RF_GRID_LANES] = {0}, values[RF_GRID_LANES];
+    uint8_t codes[RF_GRID_LANES];
+    const size_t lane = RF_GRID_LANES - 1;
+    grids.scale[lane] = grid->scale;
+    grids.inverse[lane] = grid->inverse;
+    grids.base[lane] = grid->base;
+    lanes[lane] = w;
+    rf_grid_round(layout, &grids, lanes, values, codes);
+    *value = values[lane];
+    return codes[lane];
+}
+
 /* Each value by itself. */
 static void round_alone(const struct rf_grid_layout *layout, size_t n, uint8_t *blocks)
 {
@@ -83,8 +99,7 @@ static void round_alone(const struct rf_grid_layout *layout, size_t n, uint8_t *
         float value;
         rf_grid_read(layout, blocks, grids);
         for (size_t j = 0; j < info->block_elems; j++)
-            codes[j] =
-                (uint8_t)rf_grid_round(layout, &grids[j / RF_GRID_GROUP], weights[i + j], &value);
+            codes[j] = round_value(layout, &grids[j / RF_GRID_GROUP], weights[i + j], &value);
         rf_grid_put(layout, blocks, codes);
     }
 }
@@ -149,8 +164,8 @@ static void plain(const float *blocks_of, size_t k, enum rf_dtype dtype, float *
             rf_grid_read(layout, block, grids);
             for (size_t j = at; j-- > first;) {
                 double *row = inverse + j * k, pivot = row[j];
-                rf_grid_round(layout, &grids[(j - first) / RF_GRID_GROUP], (float)w[j],
-                              &rounded[r * k + j]);
+                round_value(layout, &grids[(j - first) / RF_GRID_GROUP], (float)w[j],
+                            &rounded[r * k + j]);
                 double error = (w[j] - (double)rounded[r * k + j]) / pivot;
                 for (size_t c = 0; c < j; c++) w[c] -= error * row[c];
                 for (size_t i = 0; i < j; i++)
@@ -194,43 +209,60 @@ static size_t group_of(enum rf_dtype dtype)
     return dtype == RF_W4A8 ? 128 : rf_dtype_info(dtype)->block_elems;
 }
 
-static float *rounded_by(const float *factor, size_t k, enum rf_dtype dtype, void *blocks)
+/* `errors`: [M][k], what rounding leaves of the weights. */
+static float *rounded_by(const float *factor, size_t k, enum rf_dtype dtype, void *blocks,
+                         float *errors)
 {
-    float *w = malloc(M * k * sizeof *w), *values = malloc(M * k * sizeof *values);
+    float *values = malloc(M * k * sizeof *values);
     struct rf_error error;
-    memcpy(w, weights, M * k * sizeof *w);
-    CHECK_INT(rf_gptq_round(&gptq, factor, w, M, k, dtype, group_of(dtype), blocks, &error), 0);
+    memcpy(errors, weights, M * k * sizeof *errors);
+    CHECK_INT(rf_gptq_round(&gptq, factor, errors, M, k, dtype, group_of(dtype), blocks, &error),
+              0);
     rf_dequantize_f32(dtype, blocks, values, M * k);
-    free(w);
     return values;
 }
 
-/* `error`: of the blocks before. */
-static void descent_lowers_the_error(float *h, size_t k, enum rf_dtype dtype, uint8_t *blocks,
-                                     double error)
+/* errors L^-1 are the errors of the weights. */
+static void errors_are_those_made_up_for(const float *factor, const float *errors,
+                                         const float *values, size_t k)
 {
+    double worst = 0;
+    for (size_t r = 0; r < M; r++)
+        for (size_t j = 0; j < k; j++) {
+            double sum = 0;
+            for (size_t i = j; i < k; i++)
+                sum += (double)errors[r * k + i] * (double)factor[i * k + j];
+            worst = fmax(worst, fabs(sum - (double)weights[r * k + j] + (double)values[r * k + j]));
+        }
+    CHECK_MSG(worst < 1e-4, "k %zu: errors are off by %g", k, worst);
+}
+
+/* `before`: the error of the blocks. Each number of sweeps starts from them: more sweeps lose
+ * nothing, as they would if a sweep left the next a wrong gradient. */
+static void descent_lowers_the_error(float *h, size_t k, enum rf_dtype dtype, const uint8_t *blocks,
+                                     const float *errors, double before)
+{
+    size_t bytes = rf_dtype_bytes(dtype, M * k);
     float *w = malloc(M * k * sizeof *w), *values = malloc(M * k * sizeof *values);
-    struct rf_error why;
-    memcpy(w, weights, M * k * sizeof *w);
-    rf_gptq_swap_diagonal(h, k);
-    CHECK_INT(
-        rf_gptq_descend(&gptq, h, w, M, k, dtype, rf_dtype_info(dtype)->block_elems, blocks, &why),
-        0);
-    rf_dequantize_f32(dtype, blocks, values, M * k);
-    double now = output_error(weights, values, k);
-    CHECK_MSG(now < 0.97 * error, "%s, k %zu: error %g after descent, %g before",
-              rf_dtype_info(dtype)->name, k, now, error);
-    /* The gradient was kept: from the same blocks, one computed anew finds less to gain. */
-    memcpy(w, weights, M * k * sizeof *w);
-    CHECK_INT(
-        rf_gptq_descend(&gptq, h, w, M, k, dtype, rf_dtype_info(dtype)->block_elems, blocks, &why),
-        0);
-    rf_dequantize_f32(dtype, blocks, values, M * k);
-    double again = output_error(weights, values, k);
-    CHECK_MSG(now - again < error - now, "%s, k %zu: %g, %g, then %g", rf_dtype_info(dtype)->name,
-              k, error, now, again);
+    uint8_t *lower = malloc(bytes);
+    double after[3];
+    for (int i = 0; i < 3; i++) {
+        struct rf_error error;
+        memcpy(w, errors, M * k * sizeof *w);
+        memcpy(lower, blocks, bytes);
+        CHECK_INT(
+            rf_gptq_descend(&gptq, h, w, M, k, dtype, group_of(dtype), 1 << 2 * i, lower, &error),
+            0);
+        rf_dequantize_f32(dtype, lower, values, M * k);
+        after[i] = output_error(weights, values, k);
+    }
+    CHECK_MSG(after[0] < 0.9 * before && after[1] < 1.0001 * after[0] &&
+                  after[2] < 1.0001 * after[1],
+              "%s, k %zu: error %g, by descent %g, %g, %g", rf_dtype_info(dtype)->name, k, before,
+              after[0], after[1], after[2]);
     free(w);
     free(values);
+    free(lower);
 }
 
 static void outputs_change_less(enum rf_dtype dtype, size_t k)
@@ -245,12 +277,15 @@ static void outputs_change_less(enum rf_dtype dtype, size_t k)
     rf_dequantize_f32(dtype, blocks, values, M * k);
     double alone = output_error(weights, values, k);
     CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
-    float *compensated = rounded_by(h, k, dtype, blocks);
+    float *errors = malloc(M * k * sizeof *errors);
+    float *compensated = rounded_by(h, k, dtype, blocks, errors);
+    errors_are_those_made_up_for(h, errors, compensated, k);
     double with = output_error(weights, compensated, k);
     CHECK_MSG(with < 0.6 * alone, "%s, k %zu: error %g with compensation, %g without",
               rf_dtype_info(dtype)->name, k, with, alone);
-    descent_lowers_the_error(h, k, dtype, blocks, with);
+    descent_lowers_the_error(h, k, dtype, blocks, errors, with);
     free(blocks);
+    free(errors);
     free(values);
     free(compensated);
     free(h);
@@ -274,7 +309,7 @@ static void as_plain_loops(enum rf_dtype dtype, size_t k)
     float *h = squares(k);
     struct rf_error error;
     CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
-    float *got = rounded_by(h, k, dtype, blocks);
+    float *errors = malloc(M * k * sizeof *errors), *got = rounded_by(h, k, dtype, blocks, errors);
     size_t same = 0;
     for (size_t i = 0; i < M * k; i++) same += fabsf(got[i] - wanted[i]) < 1e-6f;
     /* A value near the middle of two codes may fall to either side, and those after it with it. */
@@ -287,6 +322,7 @@ static void as_plain_loops(enum rf_dtype dtype, size_t k)
     free(inverse);
     free(wanted);
     free(blocks);
+    free(errors);
     free(got);
     free(h);
 }
@@ -303,8 +339,8 @@ static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
     choose(layout, weights, n, block);
     rf_grid_read(layout, block, grids);
     for (size_t i = 0; i < n; i++)
-        codes[i] = (uint8_t)rf_grid_round(layout, &grids[i / RF_GRID_GROUP],
-                                          2 * (&x[0][0])[i] * 0.1f, &value[i]);
+        codes[i] =
+            round_value(layout, &grids[i / RF_GRID_GROUP], 2 * (&x[0][0])[i] * 0.1f, &value[i]);
     rf_grid_put(layout, block, codes);
     rf_dequantize_f32(dtype, block, read, n);
     for (size_t i = 0; i < n; i++) {
