@@ -507,12 +507,13 @@ typedef struct riffle_quantize_options {
     const char *calibration;
     uint64_t calibration_bytes;
     int32_t calibration_windows; /* of 512 tokens, spread over the text; 0: 128, or all */
-    int32_t group;  /* of "w4a8": values of a row that share a scale, a multiple of 64; 0:
-                       128; -1: the whole row */
-    int32_t rotate; /* 1: the rows between layers and the values of heads are rotated first, by
-                       rotations folded into the matrices, so that these round better; the output
-                       head becomes a tensor of its own */
-    int32_t unused; /* 0 */
+    int32_t group;      /* of "w4a8": values of a row that share a scale, a multiple of 64; 0:
+                           128; -1: the whole row */
+    int32_t rotate;     /* 1: the rows between layers and the values of heads are rotated first, by
+                           rotations folded into the matrices, so that these round better; the output
+                           head becomes a tensor of its own */
+    int32_t high_share; /* with a text: percent of the weights that get eight bits (Q8_0), as whole
+                           matrices, those whose rounding matters most; 0: 12; -1: none */
     uint64_t reserved[4];
 } riffle_quantize_options;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "calibrate/saved.h"
+#include "calibrate/share.h"
 #include "infer/program.h"
 #include "model/tensors.h"
 #include "platform/file.h"
@@ -12,7 +13,8 @@
 enum {
     BATCH = 512,             /* input rows that are squared at a time */
     MOST_INPUTS = 150000000, /* values: of wide inputs only some rows are taken */
-    LAYER_MATRICES = 7
+    LAYER_MATRICES = 7,
+    MEASURED_WINDOWS = 4 /* on which each matrix is rounded alone */
 };
 
 static const char what[] = "calibrating";
@@ -41,8 +43,12 @@ struct calibration {
     struct rf_gptq gptq;
     struct inputs inputs[RF_LAYER_INPUTS];
     struct saved saved;
-    void *layer; /* the rounded tensors of a layer */
+    uint8_t *high; /* [n_layer][LAYER_MATRICES]: gets eight bits */
+    void *layer;   /* the rounded tensors of a layer */
     size_t layer_bytes;
+    int32_t n_windows;    /* of a pass */
+    float *outputs;       /* of the windows measured: a layer's rows before anything is rounded */
+    double error_sum;     /* the sum of the rows' relative squared errors */
     uint64_t done, total; /* windows */
 };
 
@@ -84,12 +90,24 @@ static const struct rf_tensor *read_tensor(const struct calibration *c,
     return &c->source->tensors[made - c->tensors];
 }
 
-/* The type that a matrix gets if it is one to round. */
+/* Whether a matrix is one to round, and the 4-bit type that it then gets. */
 static int is_rounded(const struct calibration *c, const struct rf_tensor *tensor,
                       enum rf_dtype *dtype)
 {
     *dtype = rf_cast_type(c->options->quantize.target, tensor->dtype, tensor->ne[0]);
     return *dtype != tensor->dtype && rf_grid_layout(*dtype);
+}
+
+static int is_high(const struct calibration *c, int32_t layer, size_t matrix)
+{
+    return c->high[(size_t)layer * LAYER_MATRICES + matrix];
+}
+
+static void place(struct rf_tensor *made, enum rf_dtype dtype, const void *data)
+{
+    made->dtype = dtype;
+    made->bytes = rf_dtype_bytes(dtype, (size_t)rf_tensor_elements(made));
+    made->data = data;
 }
 
 /* Lets the tensors of a layer that are rounded lie one behind another from `data` on, and adds
@@ -102,9 +120,9 @@ static void place_layer(const struct calibration *c, int32_t layer, const void *
         const struct rf_tensor *tensor = read_tensor(c, made);
         enum rf_dtype dtype;
         if (!is_rounded(c, tensor, &dtype)) continue;
-        made->dtype = dtype;
-        made->bytes = rf_dtype_bytes(dtype, (size_t)rf_tensor_elements(tensor));
-        made->data = data ? (const char *)data + *bytes : NULL;
+        if (is_high(c, layer, i))
+            dtype = rf_cast_type(RF_TARGET_Q8_0, tensor->dtype, tensor->ne[0]);
+        place(made, dtype, (const char *)data + *bytes);
         *bytes += made->bytes;
     }
 }
@@ -126,7 +144,7 @@ static int pass_windows(struct calibration *c, const struct rf_source *source, i
     int code = rf_model_load_layer(&model, source, layer, &c->rows, c->queue, form, c->error);
     if (code) return code;
     code = rf_view_new(&view, model, c->queue, view_options, c->error);
-    for (int32_t w = 0; !code && w < c->options->n_windows; w++) {
+    for (int32_t w = 0; !code && w < c->n_windows; w++) {
         for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) tokens[i] = w * RF_CALIBRATE_WINDOW + i;
         code = rf_view_run(view, &pass, c->error);
         if (!code) code = after(c, view, (size_t)w * RF_CALIBRATE_WINDOW);
@@ -183,13 +201,138 @@ static int take_outputs(struct calibration *c, struct rf_view *view, size_t firs
     return 0;
 }
 
-/* The rows after a layer in the place of those before it. */
-static int step_forward(struct calibration *c, int32_t layer)
+static int pass_outputs(struct calibration *c, const struct rf_source *source, int32_t layer,
+                        enum rf_weight_form form, after_window *after)
 {
     static const int32_t output = 0;
     const struct rf_view_options options = {
         .max_rows = RF_CALIBRATE_WINDOW, .taps = &output, .n_taps = 1};
-    return pass_windows(c, &c->made, layer, RF_WEIGHTS_STORED, &options, take_outputs);
+    return pass_windows(c, source, layer, form, &options, after);
+}
+
+/* The rows after a layer in the place of those before it. */
+static int step_forward(struct calibration *c, int32_t layer)
+{
+    return pass_outputs(c, &c->made, layer, RF_WEIGHTS_STORED, take_outputs);
+}
+
+/* ---- which matrices get eight bits ---- */
+
+static int keep_outputs(struct calibration *c, struct rf_view *view, size_t first_row)
+{
+    size_t n = (size_t)c->rows.ne[0];
+    for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) {
+        const float *row;
+        int code = view->backend->ops->tap(view, 0, i, &row, c->error);
+        if (code) return code;
+        memcpy(c->outputs + (first_row + (size_t)i) * n, row, n * sizeof *row);
+    }
+    return 0;
+}
+
+static int compare_outputs(struct calibration *c, struct rf_view *view, size_t first_row)
+{
+    size_t n = (size_t)c->rows.ne[0];
+    for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) {
+        const float *row, *wanted = c->outputs + (first_row + (size_t)i) * n;
+        double all = 0, off = 0;
+        int code = view->backend->ops->tap(view, 0, i, &row, c->error);
+        if (code) return code;
+        for (size_t j = 0; j < n; j++) {
+            double difference = (double)(row[j] - wanted[j]);
+            all += (double)wanted[j] * (double)wanted[j];
+            off += difference * difference;
+        }
+        c->error_sum += all > 0 ? off / all : 0;
+    }
+    return 0;
+}
+
+static void cast_matrix(const struct calibration *c, const struct rf_tensor *tensor,
+                        enum rf_cast_target target, enum rf_dtype dtype, void *out)
+{
+    rf_cast_values(c->options->quantize.kernels, target, tensor->dtype, tensor->data, dtype, out,
+                   (size_t)rf_tensor_elements(tensor));
+}
+
+/* What a layer's outputs lose by each of its matrices, rounded one by one. */
+static int measure_layer(struct calibration *c, int32_t layer, struct candidate *candidates)
+{
+    enum rf_cast_target target = c->options->quantize.target;
+    if (target == RF_TARGET_W4A8) target = RF_TARGET_Q4_0; /* close to it, and needs no text */
+    int code = pass_outputs(c, c->source, layer, RF_WEIGHTS_BF16, keep_outputs);
+    for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
+        struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
+        const struct rf_tensor *tensor = read_tensor(c, made), unrounded = *made;
+        enum rf_dtype dtype;
+        if (!is_rounded(c, tensor, &dtype)) continue;
+        dtype = rf_cast_type(target, tensor->dtype, tensor->ne[0]);
+        cast_matrix(c, tensor, target, dtype, c->layer);
+        place(made, dtype, c->layer);
+        c->error_sum = 0;
+        code = pass_outputs(c, &c->made, layer, RF_WEIGHTS_STORED, compare_outputs);
+        candidates[i] = (struct candidate){c->error_sum, (uint64_t)rf_tensor_elements(tensor)};
+        *made = unrounded;
+    }
+    memcpy((void *)c->rows.data, c->outputs,
+           (size_t)c->n_windows * RF_CALIBRATE_WINDOW * (size_t)c->rows.ne[0] * sizeof(float));
+    return code;
+}
+
+static int measure_layers(struct calibration *c)
+{
+    int32_t n_layer = c->source->params.n_layer;
+    size_t n = (size_t)n_layer * LAYER_MATRICES,
+           n_rows = (size_t)c->n_windows * RF_CALIBRATE_WINDOW;
+    struct candidate *candidates = rf_calloc(c->allocator, n, sizeof *candidates, what, c->error);
+    c->outputs =
+        rf_malloc(c->allocator, n_rows, (size_t)c->rows.ne[0] * sizeof(float), what, c->error);
+    int code = candidates && c->outputs ? 0 : RF_ERR_MEMORY;
+    for (int32_t i = 0; !code && i < n_layer; i++)
+        code = measure_layer(c, i, candidates + (size_t)i * LAYER_MATRICES);
+    if (!code) rf_choose_high(candidates, n, c->options->high_share, c->high);
+    rf_free(c->allocator, candidates);
+    rf_free(c->allocator, c->outputs);
+    return code;
+}
+
+/* The passes that measuring takes. */
+static uint64_t measured_passes(const struct calibration *c)
+{
+    uint64_t passes = 0;
+    for (int32_t i = 0; c->options->high_share && i < c->source->params.n_layer; i++) {
+        passes++;
+        for (size_t j = 0; j < LAYER_MATRICES; j++) {
+            enum rf_dtype dtype;
+            const struct rf_tensor *made = made_tensor(c, i, matrices[j].name);
+            passes += (uint64_t)is_rounded(c, read_tensor(c, made), &dtype);
+        }
+    }
+    return passes;
+}
+
+static int32_t measured_windows(const struct calibration *c)
+{
+    int32_t n = c->options->n_windows;
+    return n < MEASURED_WINDOWS ? n : MEASURED_WINDOWS;
+}
+
+/* The choice's in the file of finished layers. */
+static size_t high_bytes(const struct calibration *c)
+{
+    return c->options->high_share ? (size_t)c->source->params.n_layer * LAYER_MATRICES : 0;
+}
+
+static int choose_high(struct calibration *c)
+{
+    size_t bytes = high_bytes(c);
+    if (!bytes) return 0;
+    int code = rf_saved_read(&c->saved, c->high, bytes, c->error);
+    if (code < 0) return code;
+    c->n_windows = measured_windows(c);
+    if (code) return advance(c, measured_passes(c) * (uint64_t)c->n_windows);
+    code = measure_layers(c);
+    return code ? code : rf_saved_append(&c->saved, c->high, bytes, c->error);
 }
 
 /* ---- a layer ---- */
@@ -220,9 +363,13 @@ static int round_layer(struct calibration *c, int32_t layer)
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
         code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, c->error);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
-        const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name);
+        const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
+                               *tensor = read_tensor(c, made);
         enum rf_dtype dtype;
-        if (is_rounded(c, read_tensor(c, made), &dtype))
+        if (!is_rounded(c, tensor, &dtype)) continue;
+        if (is_high(c, layer, i))
+            cast_matrix(c, tensor, RF_TARGET_Q8_0, made->dtype, (void *)made->data);
+        else
             code = round_matrix(c, made, matrices[i].input);
     }
     return code;
@@ -265,26 +412,44 @@ static int inputs_new(struct calibration *c)
     return 0;
 }
 
-/* The embeddings of the text. */
 static int rows_new(struct calibration *c)
 {
-    const struct rf_tensor *table = rf_source_tensor(c->source, RF_TOKEN_EMBD);
-    size_t n_embd = (size_t)table->ne[0],
-           n_rows = (size_t)c->options->n_windows * RF_CALIBRATE_WINDOW,
-           row_bytes = rf_dtype_bytes(table->dtype, n_embd);
-    float *data = rf_malloc(c->allocator, n_rows, n_embd * sizeof *data, what, c->error);
+    int64_t n_embd = c->source->params.n_embd,
+            n_rows = (int64_t)c->options->n_windows * RF_CALIBRATE_WINDOW;
+    float *data =
+        rf_malloc(c->allocator, (size_t)n_rows, (size_t)n_embd * sizeof *data, what, c->error);
     if (!data) return RF_ERR_MEMORY;
-    for (size_t i = 0; i < n_rows; i++)
-        rf_dequantize_f32(table->dtype,
-                          (const char *)table->data + (size_t)c->options->tokens[i] * row_bytes,
-                          data + i * n_embd, n_embd);
     c->rows = (struct rf_tensor){.name = "rows",
                                  .dtype = RF_F32,
                                  .n_dims = 2,
-                                 .ne = {(int64_t)n_embd, (int64_t)n_rows, 1, 1},
+                                 .ne = {n_embd, n_rows, 1, 1},
                                  .data = data,
-                                 .bytes = n_rows * n_embd * sizeof *data};
+                                 .bytes = (size_t)(n_rows * n_embd) * sizeof *data};
     return 0;
+}
+
+/* The rows become the embeddings of the text. */
+static void embed(const struct calibration *c)
+{
+    const struct rf_tensor *table = rf_source_tensor(c->source, RF_TOKEN_EMBD);
+    size_t n_embd = (size_t)table->ne[0], row_bytes = rf_dtype_bytes(table->dtype, n_embd);
+    for (size_t i = 0; i < (size_t)c->rows.ne[1]; i++)
+        rf_dequantize_f32(table->dtype,
+                          (const char *)table->data + (size_t)c->options->tokens[i] * row_bytes,
+                          hidden_row(c, i), n_embd);
+}
+
+/* Of the rounded tensors of a layer, if all get eight bits. */
+static size_t most_bytes(const struct calibration *c, int32_t layer)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < LAYER_MATRICES; i++) {
+        const struct rf_tensor *tensor = read_tensor(c, made_tensor(c, layer, matrices[i].name));
+        enum rf_dtype dtype, eight = rf_cast_type(RF_TARGET_Q8_0, tensor->dtype, tensor->ne[0]);
+        if (is_rounded(c, tensor, &dtype))
+            bytes += rf_dtype_bytes(eight, (size_t)rf_tensor_elements(tensor));
+    }
+    return bytes;
 }
 
 static int made_new(struct calibration *c)
@@ -294,10 +459,12 @@ static int made_new(struct calibration *c)
     c->made.tensors = c->tensors = rf_malloc(c->allocator, n, sizeof *c->tensors, what, c->error);
     if (!c->tensors) return RF_ERR_MEMORY;
     memcpy(c->tensors, c->source->tensors, n * sizeof *c->tensors);
+    c->high =
+        rf_calloc(c->allocator, (size_t)c->source->params.n_layer, LAYER_MATRICES, what, c->error);
+    if (!c->high) return RF_ERR_MEMORY;
     for (int32_t i = 0; i < c->source->params.n_layer; i++) {
-        uint64_t bytes = 0;
-        place_layer(c, i, NULL, &bytes);
-        if (bytes > c->layer_bytes) c->layer_bytes = (size_t)bytes;
+        size_t bytes = most_bytes(c, i);
+        if (bytes > c->layer_bytes) c->layer_bytes = bytes;
     }
     if (!c->layer_bytes)
         return rf_fail(c->error, RF_ERR_UNSUPPORTED,
@@ -334,6 +501,7 @@ static uint64_t identity_of(const struct calibration *c)
     hash = rf_saved_hash(hash, &params->n_embd, sizeof params->n_embd);
     hash = rf_saved_hash(hash, &options->quantize.target, sizeof options->quantize.target);
     hash = rf_saved_hash(hash, &options->quantize.group, sizeof options->quantize.group);
+    hash = rf_saved_hash(hash, &options->high_share, sizeof options->high_share);
     hash =
         rf_saved_hash(hash, options->tokens,
                       (size_t)options->n_windows * RF_CALIBRATE_WINDOW * sizeof *options->tokens);
@@ -350,10 +518,12 @@ static int write_file(struct calibration *c, const char *in, const char *out)
 {
     struct rf_quantize_options options = c->options->quantize;
     struct rf_mapping mapping;
-    uint64_t bytes = SAVED_HEADER;
+    uint64_t bytes = SAVED_HEADER + high_bytes(c);
     int code = rf_map_file(&mapping, c->saved.partial.path, 0, c->error);
     if (code) return code;
     for (int32_t i = 0; i < c->source->params.n_layer; i++) place_layer(c, i, mapping.data, &bytes);
+    for (int32_t i = 0; i < c->source->n_tensors; i++)
+        if (c->tensors[i].data == c->source->tensors[i].data) c->tensors[i].data = NULL;
     options.made = &c->made;
     options.progress = NULL;
     code = rf_quantize(in, out, &options, c->allocator, c->error);
@@ -389,6 +559,7 @@ static void calibration_free(struct calibration *c)
         rf_free(c->allocator, c->inputs[t].hessian);
     }
     rf_free(c->allocator, (void *)c->rows.data);
+    rf_free(c->allocator, c->high);
     rf_free(c->allocator, c->layer);
     rf_free(c->allocator, c->tensors);
     rf_team_free(c->team);
@@ -399,9 +570,14 @@ static void calibration_free(struct calibration *c)
 static int calibrate_layers(struct calibration *c, const char *in, const char *out)
 {
     int32_t n_layer = c->source->params.n_layer;
-    c->total = 2 * (uint64_t)n_layer * (uint64_t)c->options->n_windows;
+    c->total = 2 * (uint64_t)n_layer * (uint64_t)c->options->n_windows +
+               measured_passes(c) * (uint64_t)measured_windows(c);
     int code = rf_saved_open(&c->saved, out, identity_of(c), c->error);
     if (code) return code;
+    embed(c);
+    code = choose_high(c);
+    c->n_windows = c->options->n_windows;
+    embed(c);
     for (int32_t i = 0; !code && i < n_layer; i++) code = do_layer(c, i);
     if (!code) code = write_file(c, in, out);
     if (code)

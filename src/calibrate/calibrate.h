@@ -2,7 +2,8 @@
  *
  * Layer by layer: the inputs of its matrices are gathered while the text passes through it, its
  * matrices are rounded (quant/gptq.h), and the text passes through the rounded layer. So each layer
- * makes up for what the layers before have lost. In memory are the text's rows between two layers,
+ * makes up for what the layers before have lost. Which matrices get eight bits is measured before,
+ * on the first windows. In memory are the text's rows between two layers,
  * one layer, and what rounding it takes. */
 #ifndef RF_CALIBRATE_CALIBRATE_H
 #define RF_CALIBRATE_CALIBRATE_H
@@ -18,6 +19,8 @@ struct rf_calibrate_options {
     struct rf_backend *backend;
     const int32_t *tokens; /* [n_windows][RF_CALIBRATE_WINDOW] */
     int32_t n_windows;
+    int32_t high_share; /* percent of the rounded weights: whole matrices that get Q8_0, those whose
+                           rounding to four bits changes their layers' outputs most */
 };
 
 /* rf_quantize, but with calibrated matrices. Finished layers are kept in "OUT.calibration" until

@@ -145,6 +145,9 @@ const struct option option_table[] = {
     {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
      "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
      "it"},
+    {"--high-share", NULL, "P", OPTION_INT, VERB_QUANTIZE, AT(high_share), 0, 100, NULL,
+     "with --calibrate, percent of the weights in 8 bits, as whole matrices, those whose rounding "
+     "matters most (default: 12)"},
     {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
      "rotate hidden states and heads first, so that weights round better; tied embeddings become "
      "two tensors"},

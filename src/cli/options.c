@@ -276,8 +276,10 @@ static int check_calibration(const struct cli_options *options)
         return cli_usage_error("--type w4a8 needs --calibrate FILE, a text");
     if (options->group && !is_w4a8)
         return cli_usage_error("--group is for --type w4a8, not for %s", options->type);
-    if (!options->calibrate)
-        return options->chunks ? cli_usage_error("--chunks needs --calibrate") : CLI_OK;
+    if (!options->calibrate && (options->chunks || options->high_share >= 0))
+        return cli_usage_error("%s needs --calibrate",
+                               options->chunks ? "--chunks" : "--high-share");
+    if (!options->calibrate) return CLI_OK;
     if (!suits)
         return cli_usage_error("--calibrate is for --type mxfp4, q4 or w4a8, not for %s",
                                options->type);

@@ -82,13 +82,12 @@ static enum rf_dtype type_of(const struct job *job, const struct rf_tensor *tens
     return to == RF_F32 && from != tensor->dtype ? RF_BF16 : to; /* its rows suit no blocks */
 }
 
-/* The tensor that is written as it is in the place of the file's, or NULL. Types tell: a tensor of
- * the file's type is the file's. */
+/* The tensor that is written as it is in the place of the file's, or NULL. */
 static const struct rf_tensor *made_for(const struct job *job, const struct rf_tensor *tensor)
 {
     const struct rf_source *made = job->options->made;
     const struct rf_tensor *found = made ? rf_source_tensor(made, tensor->name) : NULL;
-    return found && found->dtype != tensor->dtype ? found : NULL;
+    return found && found->data ? found : NULL;
 }
 
 static void choose_types(struct job *job)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "api/helpers.h"
+#include "calibrate/share.h"
 #include "platform/file.h"
 #include "quant/blas.h"
 
@@ -39,6 +40,7 @@ static riffle_quantize_options calibrating(const char *on)
     options.calibration = on;
     options.calibration_bytes = strlen(on);
     options.calibration_windows = WINDOWS;
+    options.high_share = -1;
     options.threads = 2;
     return options;
 }
@@ -85,6 +87,50 @@ static void loses_less(const char *type)
               "%s: the loss is %.4f, a cast's %.4f, calibrated %.4f", type, original, cast,
               calibrated);
     CHECK(!rf_path_exists(saved));
+}
+
+/* ---- eight bits ---- */
+
+static uint64_t bytes_with(int32_t share, double *after)
+{
+    write_text(1);
+    static char calibration[sizeof text];
+    strcpy(calibration, text);
+    riffle_quantize_options options = calibrating(calibration);
+    options.high_share = share;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, "w4a8", &options));
+    write_text(2);
+    *after = loss(output);
+    return (uint64_t)rf_file_bytes(output);
+}
+
+static void eight_bits_lose_less(void)
+{
+    double none, some, all;
+    uint64_t least = bytes_with(-1, &none), more = bytes_with(40, &some),
+             most = bytes_with(100, &all);
+    write_text(2);
+    double original = loss(TINY_MODEL);
+    /* Less than the share: matrices are whole. */
+    CHECK_MSG(more > least && (more - least) * 100 <= (most - least) * 40 &&
+                  (more - least) * 100 > (most - least) * 25,
+              "%d, %d and %d bytes", (int)least, (int)more, (int)most);
+    CHECK_MSG(some - original < 0.8 * (none - original) && all - original < 0.2 * (none - original),
+              "the loss is %.4f, with no, 40 and 100 %% of 8 bits %.4f, %.4f and %.4f", original,
+              none, some, all);
+}
+
+static void the_worst_for_their_weights(void)
+{
+    const struct candidate candidates[] = {{8, 40}, {3, 10}, {0, 10}, {1, 10}, {5, 30}};
+    uint8_t high[5];
+    rf_choose_high(candidates, 5, 40, high); /* 40 weights: 3 in 10, then 5 in 30, as 8 in 40 does
+                                                not fit */
+    CHECK(!high[0] && high[1] && !high[2] && !high[3] && high[4]);
+    rf_choose_high(candidates, 5, 0, high);
+    for (size_t i = 0; i < 5; i++) CHECK(!high[i]);
+    rf_choose_high(candidates, 5, 100, high);
+    for (size_t i = 0; i < 5; i++) CHECK_INT(high[i], candidates[i].error > 0);
 }
 
 /* ---- interruptions ---- */
@@ -257,6 +303,8 @@ int main(void)
     loses_less("mxfp4");
     loses_less("q4");
     loses_less("w4a8");
+    eight_bits_lose_less();
+    the_worst_for_their_weights();
     continues();
     bad_files();
     refused();

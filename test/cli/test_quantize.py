@@ -73,6 +73,8 @@ class Quantize(Case):
         self.fails(2, *out, "w4a8", says=["w4a8", "--calibrate"])
         self.fails(2, *out, "q8_0", *text, says=["--calibrate", "q8_0"])
         self.fails(2, *out, "q4", "--chunks", "2", says=["--chunks", "--calibrate"])
+        self.fails(2, *out, "q4", "--high-share", "5", says=["--high-share", "--calibrate"])
+        self.fails(2, *out, "q4", *text, "--high-share", "101", says="--high-share")
         self.fails(2, *out, "q4", *text, "--group", "128", says="--group")
         self.fails(2, *out, "w4a8", *text, "--group", "64", says=["128", "channel", "64"])
         self.fails(2, *out, "mxfp4", *text, "--rule", "floor", says="--rule")

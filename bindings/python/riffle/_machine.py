@@ -111,6 +111,7 @@ def quantize(
     calibration_windows: int = 0,
     group: int = 0,
     rotate: bool = False,
+    high_share: int = 0,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> None:
@@ -129,6 +130,7 @@ def quantize(
     options.calibration_windows = calibration_windows
     options.group = group
     options.rotate = rotate
+    options.high_share = high_share
     raised.check(
         lib.riffle_quantize(
             native.path(source), native.path(target), native.text(type, "type"), options

@@ -224,7 +224,7 @@ class QuantizeOptions(ctypes.Structure):
         ("calibration_windows", c_int32),
         ("group", c_int32),
         ("rotate", c_int32),
-        ("unused", c_int32),
+        ("high_share", c_int32),
         ("reserved", c_uint64 * 4),
     ]
 

@@ -1,0 +1,17 @@
+/* Which matrices of a model get eight bits. */
+#ifndef RF_CALIBRATE_SHARE_H
+#define RF_CALIBRATE_SHARE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct candidate {
+    double error; /* of the layer's output where only this matrix has four bits; 0: none */
+    uint64_t weights;
+};
+
+/* Sets high[i], else clears it, for the candidates with the greatest errors for their weights,
+ * which together have at most `percent` of all weights. */
+void rf_choose_high(const struct candidate *candidates, size_t n, int32_t percent, uint8_t *high);
+
+#endif
