@@ -220,7 +220,7 @@ static int write_file(struct job *job, const char *out, const struct rf_bytes *h
 static int rotate(struct job *job)
 {
     const struct rf_source *source = job->copy->source;
-    int code = rf_rotation_new(&job->rotation, source, job->allocator, job->error);
+    int code = rf_rotation_new(&job->rotation, source, job->team, job->allocator, job->error);
     if (code || !source->params.tied_output) return code;
     job->head = *rf_source_tensor(source, RF_TOKEN_EMBD);
     job->head.name = RF_OUTPUT;
@@ -244,17 +244,17 @@ int rf_quantize(const char *in, const char *out, const struct rf_quantize_option
     if (!code) code = rf_gguf_copy_open(&job.copy, in, allocator, error);
     if (code) return code;
     job.copy->w4a8_group = options->group;
-    if (options->rotates) code = rotate(&job);
+    code = rf_team_of(&job.team, NULL, options->threads, allocator, error);
+    if (!code && options->rotates) code = rotate(&job);
     if (!code) choose_types(&job);
     if (!code) code = rf_gguf_copy_header(job.copy, &header, &job.alignment, error);
     if (!code) {
         job.buffer = rf_malloc(allocator, job.buffer_bytes, 1, "quantising", error);
         if (!job.buffer) code = RF_ERR_MEMORY;
     }
-    if (!code) code = rf_team_of(&job.team, NULL, options->threads, allocator, error);
     if (!code) code = write_file(&job, out, &header);
-    rf_team_free(job.team);
     rf_rotation_free(job.rotation);
+    rf_team_free(job.team);
     rf_free(allocator, job.buffer);
     rf_bytes_free(allocator, &header);
     rf_gguf_copy_close(job.copy);

@@ -7,7 +7,7 @@
 
 #include "model/tensors.h"
 
-enum { STRIPE = 64 /* columns that the odd factor takes at a time */ };
+enum { STRIPE = 16 /* vectors that are rotated together: a line of the cache */ };
 
 /* y = x D (H (x) C): random signs D, a Hadamard matrix H of 2^i rows and a cosine transform C of
  * `odd` rows. */
@@ -15,13 +15,15 @@ struct turn {
     size_t n, odd;
     float *signs;   /* [n], divided by the square root of 2^i */
     float *cosines; /* [odd][odd] */
-    float *scratch; /* [odd][STRIPE] */
 };
 
 struct rf_rotation {
     const struct rf_allocator *allocator;
     const struct rf_source *source;
+    struct rf_team *team;
     struct turn hidden, head;
+    float *scratch; /* [workers][scratch_size] */
+    size_t scratch_size;
 };
 
 /* ---- a rotation ---- */
@@ -49,54 +51,55 @@ static int turn_new(struct turn *turn, size_t n, const struct rf_allocator *allo
     uint64_t state = n;
     size_t power = n & (~n + 1), odd = n / power;
     float scale = (float)(1 / sqrt((double)power));
-    /* One block: signs, cosines, scratch. */
-    turn->signs =
-        rf_malloc(allocator, n + odd * odd + odd * STRIPE, sizeof *turn->signs, "rotating", error);
+    /* One block: signs, cosines. */
+    turn->signs = rf_malloc(allocator, n + odd * odd, sizeof *turn->signs, "rotating", error);
     if (!turn->signs) return RF_ERR_MEMORY;
     turn->n = n;
     turn->odd = odd;
     turn->cosines = turn->signs + n;
-    turn->scratch = turn->cosines + odd * odd;
     for (size_t i = 0; i < n; i++) turn->signs[i] = next_random(&state) >> 63 ? -scale : scale;
     fill_cosines(turn->cosines, odd);
     return 0;
 }
 
-static void add_and_subtract(float *a, float *b, size_t n)
+/* Sums and differences of x, [n][STRIPE], and of the n rows behind. */
+static void add_and_subtract(float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        float sum = a[i] + b[i];
-        b[i] = a[i] - b[i];
-        a[i] = sum;
+    float *y = x + n * STRIPE;
+    for (size_t i = 0; i < n * STRIPE; i++) {
+        float sum = x[i] + y[i];
+        y[i] = x[i] - y[i];
+        x[i] = sum;
     }
 }
 
-/* x, [odd][width], becomes C^T x. */
-static void turn_odd(const struct turn *turn, float *x, size_t width)
+/* x, [odd][STRIPE], becomes C^T x; `sums` is as large. */
+static void turn_odd(const struct turn *turn, float *x, float *sums)
 {
     size_t odd = turn->odd;
-    for (size_t at = 0; at < width; at += STRIPE) {
-        size_t n = width - at < STRIPE ? width - at : STRIPE;
-        memset(turn->scratch, 0, odd * STRIPE * sizeof *turn->scratch);
-        for (size_t j = 0; j < odd; j++)
-            for (size_t i = 0; i < odd; i++)
-                for (size_t c = 0; c < n; c++)
-                    turn->scratch[i * STRIPE + c] +=
-                        turn->cosines[j * odd + i] * x[j * width + at + c];
+    memset(sums, 0, odd * STRIPE * sizeof *sums);
+    for (size_t j = 0; j < odd; j++)
         for (size_t i = 0; i < odd; i++)
-            memcpy(x + i * width + at, turn->scratch + i * STRIPE, n * sizeof *x);
-    }
+            for (size_t c = 0; c < STRIPE; c++)
+                sums[i * STRIPE + c] += turn->cosines[j * odd + i] * x[j * STRIPE + c];
+    memcpy(x, sums, odd * STRIPE * sizeof *x);
 }
 
-/* The columns of x, [turn->n][width], become themselves times the rotation. */
-static void apply(const struct turn *turn, float *x, size_t width)
+/* Rotates vectors whose values are `step` apart and which are `next` apart themselves. scratch:
+ * [n + odd][STRIPE]. */
+static void apply(const struct turn *turn, float *x, size_t step, size_t next, size_t vectors,
+                  float *scratch)
 {
-    size_t unit = turn->odd * width, total = turn->n * width;
-    for (size_t i = 0; i < turn->n; i++)
-        for (size_t c = 0; c < width; c++) x[i * width + c] *= turn->signs[i];
-    for (size_t half = unit; half < total; half *= 2)
-        for (size_t i = 0; i < total; i += 2 * half) add_and_subtract(x + i, x + i + half, half);
-    for (size_t i = 0; turn->odd > 1 && i < total; i += unit) turn_odd(turn, x + i, width);
+    size_t n = turn->n, odd = turn->odd;
+    for (size_t c = 0; c < STRIPE; c++)
+        for (size_t i = 0; i < n; i++)
+            scratch[i * STRIPE + c] = c < vectors ? x[i * step + c * next] * turn->signs[i] : 0;
+    for (size_t half = odd; half < n; half *= 2)
+        for (size_t i = 0; i < n; i += 2 * half) add_and_subtract(scratch + i * STRIPE, half);
+    for (size_t i = 0; odd > 1 && i < n; i += odd)
+        turn_odd(turn, scratch + i * STRIPE, scratch + n * STRIPE);
+    for (size_t c = 0; c < vectors; c++)
+        for (size_t i = 0; i < n; i++) x[i * step + c * next] = scratch[i * STRIPE + c];
 }
 
 /* ---- a model's tensors ---- */
@@ -142,16 +145,25 @@ int rf_rotates(const struct rf_rotation *rotation, const struct rf_tensor *tenso
     return rule != NULL;
 }
 
+/* Rows of a tensor that are being rotated. */
+struct work {
+    const struct rf_rotation *rotation;
+    const struct rf_tensor *tensor;
+    const struct rule *rule;
+    size_t first, n, k;
+    float *rows;
+};
+
 /* Times the gains of the norm before the matrix. */
-static void take_gain(const struct rf_rotation *rotation, const struct rf_tensor *tensor,
-                      const char *norm, float *rows, size_t n)
+static void take_gain(const struct work *work, float *rows, size_t n)
 {
     char name[64];
     float gain[STRIPE];
-    size_t k = (size_t)tensor->ne[0];
-    snprintf(name, sizeof name, "%.*s%s", (int)(name_in_layer(tensor->name) - tensor->name),
-             tensor->name, norm);
-    const struct rf_tensor *gains = rf_source_tensor(rotation->source, name);
+    size_t k = work->k;
+    const char *full = work->tensor->name;
+    snprintf(name, sizeof name, "%.*s%s", (int)(name_in_layer(full) - full), full,
+             work->rule->gain);
+    const struct rf_tensor *gains = rf_source_tensor(work->rotation->source, name);
     for (size_t at = 0; at < k; at += STRIPE) {
         size_t count = k - at < STRIPE ? k - at : STRIPE;
         rf_dequantize_f32(gains->dtype,
@@ -162,26 +174,63 @@ static void take_gain(const struct rf_rotation *rotation, const struct rf_tensor
     }
 }
 
+static float *scratch_of(const struct rf_rotation *rotation, const struct rf_worker *worker)
+{
+    return rotation->scratch + (size_t)worker->index * rotation->scratch_size;
+}
+
+/* Reads rows, and rotates them or their heads. */
+static void turn_rows(void *argument, struct rf_worker *worker)
+{
+    const struct work *work = argument;
+    const struct rf_rotation *rotation = work->rotation;
+    const struct rf_tensor *tensor = work->tensor;
+    size_t k = work->k, begin, end, row_bytes = rf_dtype_bytes(tensor->dtype, k);
+    float *scratch = scratch_of(rotation, worker);
+    struct rf_share share;
+    rf_share_begin(&share, worker, work->n, STRIPE, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t row = begin, n; row < end; row += n) {
+            float *rows = work->rows + row * k;
+            n = end - row < STRIPE ? end - row : STRIPE;
+            rf_dequantize_f32(tensor->dtype,
+                              (const char *)tensor->data + (work->first + row) * row_bytes, rows,
+                              n * k);
+            if (work->rule->gain) take_gain(work, rows, n);
+            if (work->rule->changes & IN) apply(&rotation->hidden, rows, 1, k, n, scratch);
+            for (size_t i = 0; (work->rule->changes & VALUES_IN) && i < k; i += rotation->head.n)
+                apply(&rotation->head, rows + i, 1, k, n, scratch);
+        }
+}
+
+/* Rotates columns or their heads. */
+static void turn_columns(void *argument, struct rf_worker *worker)
+{
+    const struct work *work = argument;
+    const struct rf_rotation *rotation = work->rotation;
+    size_t k = work->k, begin, end;
+    const struct turn *turn = work->rule->changes & OUT ? &rotation->hidden : &rotation->head;
+    float *scratch = scratch_of(rotation, worker);
+    struct rf_share share;
+    rf_share_begin(&share, worker, k, STRIPE, 0.0);
+    while (rf_share_next(&share, &begin, &end))
+        for (size_t c = begin; c < end; c += STRIPE)
+            for (size_t i = 0; i < work->n; i += turn->n)
+                apply(turn, work->rows + i * k + c, k, 1, end - c < STRIPE ? end - c : STRIPE,
+                      scratch);
+}
+
 void rf_rotate_rows(const struct rf_rotation *rotation, const struct rf_tensor *tensor,
                     size_t first, size_t n, float *rows)
 {
-    const struct rule *rule = rule_of(tensor);
-    const struct turn *hidden = &rotation->hidden, *head = &rotation->head;
-    size_t k = (size_t)tensor->ne[0];
-    if (rule->changes & ONES) {
-        for (size_t i = 0; i < n * k; i++) rows[i] = 1.0f;
+    struct work work = {rotation, tensor, rule_of(tensor), first, n, (size_t)tensor->ne[0], rows};
+    if (work.rule->changes & ONES) {
+        for (size_t i = 0; i < n * work.k; i++) rows[i] = 1.0f;
         return;
     }
-    rf_dequantize_f32(tensor->dtype,
-                      (const char *)tensor->data + first * rf_dtype_bytes(tensor->dtype, k), rows,
-                      n * k);
-    if (rule->gain) take_gain(rotation, tensor, rule->gain, rows, n);
-    for (size_t i = 0; (rule->changes & IN) && i < n; i++) apply(hidden, rows + i * k, 1);
-    for (size_t i = 0; (rule->changes & VALUES_IN) && i < n * k; i += head->n)
-        apply(head, rows + i, 1);
-    for (size_t i = 0; (rule->changes & VALUES_OUT) && i < n; i += head->n)
-        apply(head, rows + i * k, k);
-    if (rule->changes & OUT) apply(hidden, rows, k);
+    rf_team_run(rotation->team, 0, turn_rows, &work);
+    if (work.rule->changes & (OUT | VALUES_OUT))
+        rf_team_run(rotation->team, 0, turn_columns, &work);
 }
 
 /* ---- the models that can be rotated ---- */
@@ -200,7 +249,8 @@ static int check(const struct rf_source *source, struct rf_error *error)
 }
 
 int rf_rotation_new(struct rf_rotation **rotation, const struct rf_source *source,
-                    const struct rf_allocator *allocator, struct rf_error *error)
+                    struct rf_team *team, const struct rf_allocator *allocator,
+                    struct rf_error *error)
 {
     *rotation = NULL;
     int code = check(source, error);
@@ -209,8 +259,16 @@ int rf_rotation_new(struct rf_rotation **rotation, const struct rf_source *sourc
     if (!made) return RF_ERR_MEMORY;
     made->allocator = allocator;
     made->source = source;
+    made->team = team;
     code = turn_new(&made->hidden, (size_t)source->params.n_embd, allocator, error);
     if (!code) code = turn_new(&made->head, (size_t)source->params.head_dim, allocator, error);
+    if (!code) {
+        size_t hidden = made->hidden.n + made->hidden.odd, head = made->head.n + made->head.odd;
+        made->scratch_size = (hidden > head ? hidden : head) * STRIPE;
+        made->scratch = rf_malloc(allocator, (size_t)rf_team_places(team),
+                                  made->scratch_size * sizeof *made->scratch, "rotating", error);
+        if (!made->scratch) code = RF_ERR_MEMORY;
+    }
     if (code)
         rf_rotation_free(made);
     else
@@ -224,5 +282,6 @@ void rf_rotation_free(struct rf_rotation *rotation)
     const struct rf_allocator *allocator = rotation->allocator;
     rf_free(allocator, rotation->hidden.signs);
     rf_free(allocator, rotation->head.signs);
+    rf_free(allocator, rotation->scratch);
     rf_free(allocator, rotation);
 }

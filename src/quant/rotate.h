@@ -8,13 +8,15 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/source.h"
+#include "platform/team.h"
 
 struct rf_rotation;
 
 /* Random, but the same for every model of these dimensions. RF_ERR_UNSUPPORTED where folding is not
- * exact. `source` must live as long as the rotation. */
+ * exact. `source` and `team`, which does the work, must live as long as the rotation. */
 int rf_rotation_new(struct rf_rotation **rotation, const struct rf_source *source,
-                    const struct rf_allocator *allocator, struct rf_error *error);
+                    struct rf_team *team, const struct rf_allocator *allocator,
+                    struct rf_error *error);
 void rf_rotation_free(struct rf_rotation *rotation);
 
 /* Whether a tensor changes. *whole: rf_rotate_rows needs all of its rows at once. */

@@ -84,7 +84,9 @@ static void computes_the_same(void)
     for (int64_t i = 0; i < up->ne[1]; i++) ((float *)up->data)[i * up->ne[0] + 5] *= 20;
     CHECK(kurtosis(up, up->data) > 15);
 
-    CHECK_INT(rf_rotation_new(&rotation, source, &rf_system_allocator, &error), 0);
+    struct rf_team *team;
+    CHECK_INT(rf_team_of(&team, NULL, 2, &rf_system_allocator, &error), 0);
+    CHECK_INT(rf_rotation_new(&rotation, source, team, &rf_system_allocator, &error), 0);
     turned = *source;
     turned.tensors = tensors;
     memcpy(tensors, source->tensors, (size_t)source->n_tensors * sizeof *tensors);
@@ -108,6 +110,7 @@ static void computes_the_same(void)
     for (int32_t i = 0; i < turned.n_tensors; i++)
         if (rf_rotates(rotation, &tensors[i], &whole)) free((void *)tensors[i].data);
     rf_rotation_free(rotation);
+    rf_team_free(team);
     synthetic_free(source);
 }
 
