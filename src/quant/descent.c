@@ -195,15 +195,16 @@ static void descend(struct descent *d, const float *h, int is_last)
     for (size_t i = 0; i < d->n; i++)
         for (size_t j = i; j < d->n; j++) d->square[i][j] = d->square[j][i] = corner[i * k + j];
     for_rows(d, read_rows);
-    if (d->group) fit_scales(d);
-    for_rows(d, read_grids);
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < ROUNDS; round++) {
+        if (d->group) fit_scales(d);
+        for_rows(d, read_grids);
         for (d->begin = d->n; d->begin;) {
             d->begin -= PART;
             for_rows(d, choose_codes);
             rf_blas_subtract_product(blas, d->gradient + d->first, k, d->rows->latest, LD,
                                      d->square[d->begin], STEP, d->m, d->n, PART);
         }
+    }
     for_rows(d, put_codes);
     if (!is_last)
         rf_blas_subtract_product(blas, d->gradient + end, k, d->rows->changes, LD,
