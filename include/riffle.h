@@ -513,7 +513,7 @@ typedef struct riffle_quantize_options {
                            rotations folded into the matrices, so that these round better; the output
                            head becomes a tensor of its own */
     int32_t high_share; /* with a text: percent of the weights that get eight bits (Q8_0), as whole
-                           matrices, those whose rounding matters most; 0: 12; -1: none */
+                           matrices, those whose rounding matters most; 0: none */
     uint64_t reserved[4];
 } riffle_quantize_options;
 

@@ -40,7 +40,7 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     return 0;
 }
 
-enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128, DEFAULT_HIGH_SHARE = 12 };
+enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128 };
 
 /* Keeps n_windows of n windows, spread over the text, so that they are of all that it is about. */
 static void spread_windows(int32_t *ids, size_t n, size_t n_windows)
@@ -89,9 +89,7 @@ static int calibrate(const char *in, const char *out, const riffle_quantize_opti
     if (!code) {
         options.source = source;
         options.tokens = tokens.ids;
-        options.high_share = chosen->high_share > 0   ? chosen->high_share
-                             : chosen->high_share < 0 ? 0
-                                                      : DEFAULT_HIGH_SHARE;
+        options.high_share = chosen->high_share;
         code = rf_calibrate(in, out, &options, allocator, error);
         options.backend->ops->free(options.backend);
     }
@@ -139,7 +137,7 @@ static int check_calibration(const riffle_quantize_options *chosen, enum rf_cast
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: is not a multiple of 64", chosen->group);
     if (chosen->rotate < 0 || chosen->rotate > 1)
         return rf_fail(error, RF_ERR_ARGUMENT, "rotate %d: is neither 0 nor 1", chosen->rotate);
-    if (chosen->high_share < -1 || chosen->high_share > 100)
+    if (chosen->high_share < 0 || chosen->high_share > 100)
         return rf_fail(error, RF_ERR_ARGUMENT, "high_share %d: is no percentage",
                        chosen->high_share);
     if (chosen->high_share && !chosen->calibration)

@@ -57,7 +57,7 @@ static int dispatch(int argc, char **argv, double start_seconds)
 
     const struct verb *verb = verb_find(name);
     if (!verb) return unknown_verb(name);
-    struct cli_options options = {.start_seconds = start_seconds, .verb = verb, .high_share = -1};
+    struct cli_options options = {.start_seconds = start_seconds, .verb = verb};
     cli_verb = verb->name;
     int status = options_parse(&options, argc - 2, argv + 2);
     if (status == 1) {

@@ -147,7 +147,7 @@ const struct option option_table[] = {
      "it"},
     {"--high-share", NULL, "P", OPTION_INT, VERB_QUANTIZE, AT(high_share), 0, 100, NULL,
      "with --calibrate, percent of the weights in 8 bits, as whole matrices, those whose rounding "
-     "matters most (default: 12)"},
+     "matters most (default: 0)"},
     {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
      "rotate hidden states and heads first, so that weights round better; tied embeddings become "
      "two tensors"},

@@ -12,7 +12,8 @@ struct rf_quantize_options {
     int32_t group; /* of RF_TARGET_W4A8: values that share a scale, a multiple of 64; 0: a row */
     const struct rf_kernels *kernels;
     int32_t threads;
-    /* The model with calibrated tensors: those with data are written as they are; the output head and embeddings get Q8_0 if they have more bits. NULL: none. */
+    /* The model with calibrated tensors: those with data are written as they are; the output head
+     * and embeddings get Q8_0 if they have more bits. NULL: none. */
     const struct rf_source *made;
     int rotates; /* the model is rotated (rotate.h); no matrix keeps its type then */
     /* `done` and `total` count bytes of tensors read. Non-zero cancels. May be NULL. */

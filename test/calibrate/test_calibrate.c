@@ -40,7 +40,6 @@ static riffle_quantize_options calibrating(const char *on)
     options.calibration = on;
     options.calibration_bytes = strlen(on);
     options.calibration_windows = WINDOWS;
-    options.high_share = -1;
     options.threads = 2;
     return options;
 }
@@ -107,7 +106,7 @@ static uint64_t bytes_with(int32_t share, double *after)
 static void eight_bits_lose_less(void)
 {
     double none, some, all;
-    uint64_t least = bytes_with(-1, &none), more = bytes_with(40, &some),
+    uint64_t least = bytes_with(0, &none), more = bytes_with(40, &some),
              most = bytes_with(100, &all);
     write_text(2);
     double original = loss(TINY_MODEL);

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     while (verb_table[n_verbs].name) n_verbs++;
     for (size_t at = 1; at < bytes && argc < MAX_ARGUMENTS; at += strlen(text + at) + 1)
         argv[argc++] = text + at;
-    struct cli_options options = {.verb = &verb_table[data[0] % n_verbs], .high_share = -1};
+    struct cli_options options = {.verb = &verb_table[data[0] % n_verbs]};
     cli_verb = options.verb->name;
     int status = parse(&options, argc, argv, &said, &n_said);
     expect(status == -1 || status == 0 || status == 1 || status == CLI_USAGE, "another status");
