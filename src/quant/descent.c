@@ -31,8 +31,8 @@ struct descent {
     struct row *rows;
     float (*square)[STEP]; /* of H in a step */
     uint8_t *blocks;
-    size_t m, k, first, n;    /* columns [first, first + n) */
-    size_t group, begin, end; /* columns of a step that share a scale, or of a part */
+    size_t m, k, first, n; /* columns [first, first + n) */
+    size_t group;          /* columns that share a scale that is fitted; 0: none */
     size_t block_elems, block_bytes;
 };
 
@@ -76,41 +76,39 @@ static void read_rows(const struct descent *d, size_t i, size_t n)
 }
 
 /* The scale of a group of W4A8 with the least error for its codes. */
-static void fit_scale(const struct descent *d, size_t i)
+static void fit_scale(const struct descent *d, size_t i, size_t begin, size_t end)
 {
     struct row *row = &d->rows[i];
     float slope = 0, curvature = 0, *gradient = d->gradient + i * d->k + d->first;
-    for (size_t j = d->begin; j < d->end; j++) {
+    for (size_t j = begin; j < end; j++) {
         slope += row->q[j] * gradient[j];
         curvature += row->q[j] * row->sums[j];
     }
     uint16_t half;
-    memcpy(&half, block_at(d, i, d->begin), sizeof half);
+    memcpy(&half, block_at(d, i, begin), sizeof half);
     float old = rf_f16_to_f32(half);
     half = rf_f32_to_f16(old * (1 + slope / curvature));
     float more = rf_f16_to_f32(half) / old - 1;
     if (!(fabsf(more) < 0.5f)) return; /* no codes, or no numbers */
     for (size_t j = 0; j < d->n; j++) gradient[j] -= more * row->sums[j];
-    for (size_t j = d->begin; j < d->end; j++) {
+    for (size_t j = begin; j < end; j++) {
         row->changes[j] += more * row->q[j];
         row->q[j] += more * row->q[j];
     }
-    for (size_t j = d->begin; j < d->end; j += d->block_elems)
+    for (size_t j = begin; j < end; j += d->block_elems)
         memcpy(block_at(d, i, j), &half, sizeof half);
 }
 
-static void fit_rows(const struct descent *d, size_t row, size_t n)
+/* The products of LANES rows are so small that OpenBLAS starts no threads for them. */
+static void fit_scales(const struct descent *d, size_t row, size_t n)
 {
-    for (size_t i = row; i < row + n; i++) fit_scale(d, i);
-}
-
-static void fit_scales(struct descent *d)
-{
-    for (d->begin = 0; d->begin < d->n; d->begin = d->end) {
-        d->end = d->begin + d->group < d->n ? d->begin + d->group : d->n;
-        rf_blas_product(d->gptq->blas, d->rows->sums, LD, d->rows->q + d->begin, LD,
-                        d->square[d->begin], STEP, d->m, d->n, d->end - d->begin);
-        for_rows(d, fit_rows);
+    for (size_t begin = 0, end; begin < d->n; begin = end) {
+        end = begin + d->group < d->n ? begin + d->group : d->n;
+        for (size_t at = 0; at < d->n; at += STEP / 2)
+            rf_blas_product(d->gptq->blas, d->rows[row].sums + at, LD, d->rows[row].q + begin, LD,
+                            d->square[begin] + at, STEP, n,
+                            d->n - at < STEP / 2 ? d->n - at : STEP / 2, end - begin);
+        for (size_t i = row; i < row + n; i++) fit_scale(d, i, begin, end);
     }
 }
 
@@ -128,43 +126,45 @@ struct part {
     struct rf_grid_lanes grids;
 };
 
-static void read_part(const struct descent *d, struct part *part, size_t row, size_t n)
+static void read_part(const struct descent *d, struct part *part, size_t row, size_t n,
+                      size_t begin)
 {
     memset(part, 0, sizeof *part);
     for (size_t lane = 0; lane < n; lane++) {
         const struct row *from = &d->rows[row + lane];
-        const struct rf_grid *grid = &from->grids[d->begin / PART];
-        const float *gradient = d->gradient + (row + lane) * d->k + d->first + d->begin;
+        const struct rf_grid *grid = &from->grids[begin / PART];
+        const float *gradient = d->gradient + (row + lane) * d->k + d->first + begin;
         part->grids.scale[lane] = grid->scale;
         part->grids.inverse[lane] = grid->inverse;
         part->grids.base[lane] = grid->base;
         for (size_t i = 0; i < PART; i++) {
-            part->q[i][lane] = from->q[d->begin + i];
+            part->q[i][lane] = from->q[begin + i];
             part->gradient[i][lane] = gradient[i];
         }
     }
 }
 
-static void write_part(const struct descent *d, const struct part *part, size_t row, size_t n)
+static void write_part(const struct descent *d, const struct part *part, size_t row, size_t n,
+                       size_t begin)
 {
     for (size_t lane = 0; lane < n; lane++) {
         struct row *to = &d->rows[row + lane];
         for (size_t i = 0; i < PART; i++) {
-            to->q[d->begin + i] = part->q[i][lane];
+            to->q[begin + i] = part->q[i][lane];
             to->latest[i] = part->changes[i][lane];
-            to->changes[d->begin + i] += part->changes[i][lane];
-            to->codes[d->begin + i] = part->codes[i][lane];
+            to->changes[begin + i] += part->changes[i][lane];
+            to->codes[begin + i] = part->codes[i][lane];
         }
     }
 }
 
 /* Gives each value of a part the code that is best with all others as they are. */
-static void choose_codes(const struct descent *d, size_t row, size_t n)
+static void choose_codes(const struct descent *d, size_t row, size_t n, size_t begin)
 {
     struct part part;
-    read_part(d, &part, row, n);
+    read_part(d, &part, row, n, begin);
     for (size_t i = PART; i-- > 0;) {
-        const float *h = d->square[d->begin + i] + d->begin;
+        const float *h = d->square[begin + i] + begin;
         float best[LANES], inverse = 1.0f / h[i], *q = part.q[i], *change = part.changes[i];
         for (size_t lane = 0; lane < LANES; lane++)
             best[lane] = q[lane] + part.gradient[i][lane] * inverse;
@@ -175,7 +175,7 @@ static void choose_codes(const struct descent *d, size_t row, size_t n)
             for (size_t lane = 0; lane < LANES; lane++)
                 part.gradient[c][lane] -= change[lane] * h[c];
     }
-    write_part(d, &part, row, n);
+    write_part(d, &part, row, n, begin);
 }
 
 static void put_codes(const struct descent *d, size_t row, size_t n)
@@ -183,6 +183,23 @@ static void put_codes(const struct descent *d, size_t row, size_t n)
     for (size_t i = row; i < row + n; i++)
         for (size_t j = 0; j < d->n; j += d->block_elems)
             rf_grid_put(d->layout, block_at(d, i, j), d->rows[i].codes + j);
+}
+
+static void descend_rows(const struct descent *d, size_t row, size_t n)
+{
+    read_rows(d, row, n);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (d->group) fit_scales(d, row, n);
+        read_grids(d, row, n);
+        for (size_t begin = d->n; begin;) {
+            begin -= PART;
+            choose_codes(d, row, n, begin);
+            rf_blas_subtract_product(d->gptq->blas, d->gradient + row * d->k + d->first, d->k,
+                                     d->rows[row].latest, LD, d->square[begin], STEP, n, d->n,
+                                     PART);
+        }
+    }
+    put_codes(d, row, n);
 }
 
 /* `h`: the upper triangle of H counts. is_last: no other sweep follows, which would look at the
@@ -194,18 +211,7 @@ static void descend(struct descent *d, const float *h, int is_last)
     const float *corner = h + d->first * k + d->first;
     for (size_t i = 0; i < d->n; i++)
         for (size_t j = i; j < d->n; j++) d->square[i][j] = d->square[j][i] = corner[i * k + j];
-    for_rows(d, read_rows);
-    for (int round = 0; round < ROUNDS; round++) {
-        if (d->group) fit_scales(d);
-        for_rows(d, read_grids);
-        for (d->begin = d->n; d->begin;) {
-            d->begin -= PART;
-            for_rows(d, choose_codes);
-            rf_blas_subtract_product(blas, d->gradient + d->first, k, d->rows->latest, LD,
-                                     d->square[d->begin], STEP, d->m, d->n, PART);
-        }
-    }
-    for_rows(d, put_codes);
+    for_rows(d, descend_rows);
     if (!is_last)
         rf_blas_subtract_product(blas, d->gradient + end, k, d->rows->changes, LD,
                                  h + d->first * k + end, k, d->m, k - end, d->n);
