@@ -67,7 +67,6 @@ struct step {
     float *w; /* [m][k]: a column holds its errors once it is rounded */
     uint8_t *blocks;
     size_t m, k, first, end; /* columns */
-    size_t part;             /* first column of a part */
     size_t group;            /* columns that share a scale */
     size_t block_elems, block_bytes;
     const float *importance; /* [k] of errors */
@@ -94,23 +93,22 @@ static void begin_block(const struct step *step, size_t row, size_t block_end)
 }
 
 /* Rounds a part of n rows, and makes up for the errors in the columns of the part. */
-static void round_part(const struct step *step, size_t row, size_t n)
+static void round_part(const struct step *step, size_t row, size_t n, size_t part)
 {
-    size_t k = step->k, at = step->part - step->first;
+    size_t k = step->k, at = part - step->first;
     float w[PART][LANES] = {{0}};
     uint8_t codes[PART][LANES];
     struct rf_grid_lanes grids = {{0}, {0}, {0}};
     for (size_t lane = 0; lane < n; lane++) {
-        if ((step->part + PART) % step->block_elems == 0)
-            begin_block(step, row + lane, step->part + PART);
+        if ((part + PART) % step->block_elems == 0) begin_block(step, row + lane, part + PART);
         const struct rf_grid *grid = &step->grids[(row + lane) * (STEP / PART) + at / PART];
         grids.scale[lane] = grid->scale;
         grids.inverse[lane] = grid->inverse;
         grids.base[lane] = grid->base;
-        for (size_t i = 0; i < PART; i++) w[i][lane] = step->w[(row + lane) * k + step->part + i];
+        for (size_t i = 0; i < PART; i++) w[i][lane] = step->w[(row + lane) * k + part + i];
     }
     for (size_t i = PART; i-- > 0;) {
-        const float *factor = step->factor + (step->part + i) * k + step->part;
+        const float *factor = step->factor + (part + i) * k + part;
         float values[LANES], inverse = 1.0f / factor[i];
         rf_grid_round(step->layout, &grids, w[i], values, codes[i]);
         for (size_t lane = 0; lane < LANES; lane++)
@@ -121,12 +119,22 @@ static void round_part(const struct step *step, size_t row, size_t n)
     for (size_t lane = 0; lane < n; lane++) {
         uint8_t *out = step->codes + (row + lane) * STEP + at;
         for (size_t i = 0; i < PART; i++) {
-            step->w[(row + lane) * k + step->part + i] = w[i][lane];
+            step->w[(row + lane) * k + part + i] = w[i][lane];
             out[i] = codes[i][lane];
         }
-        if (step->part % step->block_elems == 0)
-            rf_grid_put(step->layout, block_at(step, row + lane, step->part), out);
+        if (part % step->block_elems == 0)
+            rf_grid_put(step->layout, block_at(step, row + lane, part), out);
     }
+}
+
+/* Makes up for the errors of columns [from, to) of m rows in columns [first, from). */
+static void compensate(const struct step *step, size_t row, size_t m, size_t first, size_t from,
+                       size_t to)
+{
+    size_t k = step->k;
+    float *w = step->w + row * k;
+    rf_blas_subtract_product(step->gptq->blas, w + first, k, w + from, k,
+                             step->factor + from * k + first, k, m, from - first, to - from);
 }
 
 static void round_rows(void *argument, struct rf_worker *worker)
@@ -136,16 +144,15 @@ static void round_rows(void *argument, struct rf_worker *worker)
     size_t begin, end;
     rf_share_begin(&share, worker, step->m, LANES, 0.0);
     while (rf_share_next(&share, &begin, &end))
-        for (size_t row = begin; row < end; row += LANES)
-            round_part(step, row, end - row < LANES ? end - row : LANES);
-}
-
-/* Makes up for the errors of columns [from, to) in columns [first, from). */
-static void compensate(const struct step *step, size_t first, size_t from, size_t to)
-{
-    size_t k = step->k;
-    rf_blas_subtract_product(step->gptq->blas, step->w + first, k, step->w + from, k,
-                             step->factor + from * k + first, k, step->m, from - first, to - from);
+        for (size_t row = begin, n; row < end; row += n) {
+            n = end - row < LANES ? end - row : LANES;
+            for (size_t part = step->end; part > step->first;) {
+                part -= PART;
+                round_part(step, row, n, part);
+                /* So small that OpenBLAS starts no threads for it. */
+                compensate(step, row, n, step->first, part, part + PART);
+            }
+        }
 }
 
 int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, size_t m, size_t k,
@@ -172,12 +179,8 @@ int rf_gptq_round(const struct rf_gptq *gptq, const float *factor, float *w, siz
         importance[j] = 1.0f / (factor[j * k + j] * factor[j * k + j]);
     for (step.end = k; !code && step.end; step.end = step.first) {
         step.first = (step.end - 1) / STEP * STEP;
-        for (step.part = step.end; step.part > step.first;) {
-            step.part -= PART;
-            rf_team_run(gptq->team, 0, round_rows, &step);
-            compensate(&step, step.first, step.part, step.part + PART);
-        }
-        compensate(&step, 0, step.first, step.end);
+        rf_team_run(gptq->team, 0, round_rows, &step);
+        compensate(&step, 0, m, 0, step.first, step.end);
     }
     rf_free(gptq->allocator, importance);
     rf_free(gptq->allocator, step.grids);
