@@ -17,11 +17,11 @@ enum {
 #else
     TILE_ROWS = 4,
 #endif
-    MAX_PANELS = 4,             /* of a tile of few rows */
-    VECTORS = RF_BLOCK / 4,     /* of codes in a block */
-    CHUNK = RF_SUPERBLOCK / 32, /* blocks that are decoded at a time: 4 KiB of codes */
-    MOST_ROWS = 256,            /* rows whose sums wait for the next chunk */
-    PREFETCH = 2048             /* prefetch distance in bytes of codes */
+    MAX_PANELS = 4,                   /* of a tile of few rows */
+    VECTORS = RF_BLOCK / 4,           /* of codes in a block */
+    CHUNK = RF_SUPERBLOCK / RF_BLOCK, /* blocks that are decoded at a time: 4 KiB of codes */
+    MOST_ROWS = 256,                  /* rows whose sums wait for the next chunk */
+    PREFETCH = 2048                   /* prefetch distance in bytes of codes */
 };
 
 /* Hides from the compiler that it has read memory before, for it has no registers to keep that in.
@@ -80,9 +80,9 @@ INLINE void add_products(enum rf_format format, struct products *to, __m256i cod
     to->sum = RF_DPBUSD(to->sum, codes, q);
 #else
     int run = run_of(format), depth = VECTORS / groups_of(format);
-    __m256i words = has_signed_codes(format) ? _mm256_maddubs_epi16(_mm256_abs_epi8(codes),
-                                                                    _mm256_sign_epi8(q, codes))
-                                             : _mm256_maddubs_epi16(codes, q);
+    __m256i words = has_signed_codes(format)
+                        ? _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes))
+                        : _mm256_maddubs_epi16(codes, q);
     to->words = v % run ? _mm256_add_epi16(to->words, words) : words;
     __asm__("" : "+x"(to->words)); /* gcc would add in an order for which it lacks registers */
     if ((v + 1) % run) return;
@@ -238,7 +238,7 @@ INLINE void decode_chunk(enum rf_format format, const uint8_t *panel, size_t k, 
     }
 }
 
-/* Adds the products of a chunk and nr rows to their sums; `first`: the sums begin with it. */
+/* Adds the products of a chunk and nr rows to their sums. */
 INLINE void chunk_tile(enum rf_format format, const struct chunk *chunk, const struct rf_a8 *x,
                        size_t stride, int nr, float (*sums)[HALVES][8])
 {
@@ -315,16 +315,16 @@ INLINE void walk(const struct rf_linear_args *args, enum rf_format format)
                            args->n - i < MOST_ROWS ? args->n - i : MOST_ROWS);
 }
 
-#define LINEAR(name, FORMAT, ...)                                   \
-    static void linear_##name(const struct rf_linear_args *args)    \
-    {                                                               \
-        switch (args->n) {                                          \
-        case 1: stream(args, RF_FORMAT_##FORMAT, 4, 1); break;      \
-        case 2: stream(args, RF_FORMAT_##FORMAT, 4, 2); break;      \
-        case 3: stream(args, RF_FORMAT_##FORMAT, 2, 3); break;      \
-        case 4: stream(args, RF_FORMAT_##FORMAT, 2, 4); break;      \
-        default: walk(args, RF_FORMAT_##FORMAT); break;             \
-        }                                                           \
+#define LINEAR(name, FORMAT, ...)                                \
+    static void linear_##name(const struct rf_linear_args *args) \
+    {                                                            \
+        switch (args->n) {                                       \
+        case 1: stream(args, RF_FORMAT_##FORMAT, 4, 1); break;   \
+        case 2: stream(args, RF_FORMAT_##FORMAT, 4, 2); break;   \
+        case 3: stream(args, RF_FORMAT_##FORMAT, 2, 3); break;   \
+        case 4: stream(args, RF_FORMAT_##FORMAT, 2, 4); break;   \
+        default: walk(args, RF_FORMAT_##FORMAT); break;          \
+        }                                                        \
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
