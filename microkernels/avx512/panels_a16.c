@@ -69,8 +69,12 @@ INLINE __m512i add_products(__m512i sum, __m512i codes, const int8_t *bytes, siz
 {
     int32_t four;
     memcpy(&four, bytes + 4 * v, sizeof four);
+#ifdef __AVX512VNNI__
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(codes), "v"(_mm512_set1_epi32(four)));
     return sum;
+#else /* test/wide */
+    return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
+#endif
 }
 
 /* 256 high + low. */

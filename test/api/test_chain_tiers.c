@@ -96,8 +96,8 @@ int main(void)
         const char *name = rf_tier_name((enum rf_tier)tier);
         int is_native = rf_cpu_has_tier((enum rf_tier)tier),
             is_slow = !is_native || tier == RF_TIER_SCALAR;
-        if (!rf_kernels(tier) ||
-            (!is_native && !(can_emulate && emulate_can_run((enum rf_tier)tier)))) {
+        if ((!is_native && !(can_emulate && emulate_can_run((enum rf_tier)tier))) ||
+            !rf_kernels(tier)) {
             printf("%s: not checked, this machine lacks it, and it cannot be emulated here\n",
                    name);
             continue;

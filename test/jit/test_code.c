@@ -282,7 +282,7 @@ static int run_refused(void)
     CHECK_STR(error.text, "executable memory is refused here: Permission denied");
     CHECK(kernels.code.memory == NULL);
     for (int tier = RF_TIER_AVX2; tier < RF_TIER_COUNT; tier++) {
-        if (!rf_kernels(tier)) continue;
+        if (!rf_cpu_has_tier((enum rf_tier)tier) || !rf_kernels(tier)) continue;
         CHECK_STR(rf_cpu_kernels_note(tier),
                   "executable memory is refused here: Permission denied; compiled kernels serve");
         for (int format = 0; format < RF_FORMAT_COUNT; format++)

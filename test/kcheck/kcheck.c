@@ -1,6 +1,7 @@
 /* Checks every kernel of every tier against the scalar reference: natively where this machine has
- * the tier, else with its missing instructions emulated (emulate.h), on fewer shapes, or, where
- * that cannot be, not at all; each is said.
+ * the tier, else with its missing instructions emulated (emulate.h) or its sources compiled for
+ * this machine (wide/immintrin.h), on fewer shapes, or, where that cannot be, not at all; each is
+ * said.
  *
  *     kcheck [SEED] [--tier NAME]
  */
@@ -190,7 +191,7 @@ static struct kcheck new_check(const char *name, const struct rf_kernels *kernel
 static void conclude(const struct kcheck *check, struct totals *totals)
 {
     printf("%-26s %d checks, %d failed", check->name, check->checks, check->failures);
-    if (check->emulated)
+    if (check->emulated && !check->is_translated)
         printf(" (emulated: %llu instructions)",
                (unsigned long long)(emulate_count() - check->emulated_before));
     printf("\n");
@@ -224,16 +225,18 @@ static int runs(const char *name, int native, enum rf_tier tier, const struct op
 static void check_tier(enum rf_tier tier, const struct options *options, struct totals *totals)
 {
     const char *name = rf_tier_name(tier);
-    const struct rf_kernels *kernels = rf_kernels((int)tier);
     int native = rf_cpu_has_tier(tier);
+    /* Even filling the table takes instructions of the tier. */
+    if (!runs(name, native, tier, options)) return;
+    const struct rf_kernels *kernels = rf_kernels((int)tier);
     if (!kernels) {
         printf("%-26s not checked: no kernels of its own\n", name);
-    } else if (runs(name, native, tier, options)) {
-        struct kcheck check = new_check(name, kernels, native, options);
-        check.generated = rf_cpu_kernels((int)tier);
-        check.has_tiles = tier == RF_TIER_AMX;
-        check_table(&check, totals);
+        return;
     }
+    struct kcheck check = new_check(name, kernels, native, options);
+    check.generated = rf_cpu_kernels((int)tier);
+    check.has_tiles = tier == RF_TIER_AMX;
+    check_table(&check, totals);
 }
 
 /* avxvnni has its kernels in two encodings; the machine's table has one. */
@@ -254,6 +257,23 @@ static void check_other_encoding(const struct options *options, struct totals *t
     struct kcheck check = new_check(name, &kernels, !vex, options);
     check_table(&check, totals);
 }
+
+#ifdef RF_TEST_WIDE
+void rf_wide_init(struct rf_kernels *kernels);
+
+/* The kernels of avx512, compiled for processors with AVX2 (wide/immintrin.h). */
+static void check_sources(const struct options *options, struct totals *totals)
+{
+    struct rf_kernels kernels;
+    if (!rf_cpu_has_tier(RF_TIER_AVX2)) return;
+    rf_kernels_init_ref(&kernels);
+    rf_kernels_init_avx2(&kernels);
+    rf_wide_init(&kernels);
+    struct kcheck check = new_check("avx512 (by AVX2)", &kernels, 0, options);
+    check.is_translated = 1;
+    check_table(&check, totals);
+}
+#endif
 
 static void check_generated(int form, const struct options *options, struct totals *totals)
 {
@@ -291,6 +311,9 @@ int main(int argc, char **argv)
         if (options.tier >= 0 && options.tier != tier) continue;
         check_tier((enum rf_tier)tier, &options, &totals);
         if (tier == RF_TIER_AVXVNNI) check_other_encoding(&options, &totals);
+#ifdef RF_TEST_WIDE
+        if (tier == RF_TIER_AVX512) check_sources(&options, &totals);
+#endif
         for (int form = 0; kcheck_generated_tier(form) >= 0; form++)
             if (kcheck_generated_tier(form) == tier) check_generated(form, &options, &totals);
     }
