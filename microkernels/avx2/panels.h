@@ -88,6 +88,7 @@ INLINE void add_products(enum rf_format format, struct products *to, __m256i cod
     if ((v + 1) % run) return;
     __m256i sum = _mm256_madd_epi16(to->words, _mm256_set1_epi16(1));
     to->sum = v % depth < run ? sum : _mm256_add_epi32(to->sum, sum);
+    __asm__("" : "+x"(to->sum)); /* likewise */
     if ((v + 1) % depth == 0) to->sum = _mm256_add_epi32(to->sum, start(format, x, v / depth));
 #endif
 }

@@ -18,6 +18,7 @@
 
 #include "cpu/tiers.h"
 #include "emulate.h"
+#include "jit/panels.h"
 #include "pages.h"
 #include "platform/cpu.h"
 
@@ -279,6 +280,8 @@ static void check_generated(int form, const struct options *options, struct tota
 {
     int native = kcheck_generated_is_native(form);
     enum rf_tier tier = (enum rf_tier)kcheck_generated_tier(form);
+    /* The emulator knows VEX alone. */
+    if (form == RF_PANELS_AVXVNNI_EVEX && !native) tier = RF_TIER_AVX512;
     if (!runs(kcheck_generated_name(form), native, tier, options)) return;
     struct kcheck check = new_check(kcheck_generated_name(form), NULL, native, options);
     kcheck_generated(&check, form);

@@ -224,21 +224,36 @@ static int perform_tile(const struct registers *registers, const struct instruct
     }
 }
 
-static int perform(ucontext_t *context)
+/* Performs the instruction there and goes behind it. */
+static int perform(const struct registers *registers, const uint8_t *at)
+{
+    struct instruction instruction;
+    int kind = decode(&instruction, at);
+    int done = kind == 2   ? perform_vector(registers, &instruction)
+               : kind == 1 ? perform_tile(registers, &instruction)
+                           : 0;
+    if (!done) return 0;
+    registers->general[REG_RIP] = (greg_t)(uintptr_t)(at + instruction.decoded.length);
+    performed++;
+    return 1;
+}
+
+static const uint8_t *next(const struct registers *registers)
+{
+    return (const uint8_t *)(uintptr_t)registers->general[REG_RIP];
+}
+
+/* Performs the instruction that trapped, and those after it that would trap, too: a signal takes
+ * several microseconds. After a mark the processor may have them. */
+static int perform_all(ucontext_t *context)
 {
     static const uint8_t mark[] = {EMULATE_MARK};
     struct registers registers;
-    struct instruction instruction;
     if (!frame_of(&registers, context)) return 0;
-    const uint8_t *at = (const uint8_t *)(uintptr_t)registers.general[REG_RIP];
-    if (memcmp(at, mark, sizeof mark) == 0) at += sizeof mark;
-    int kind = decode(&instruction, at);
-    int done = kind == 2   ? perform_vector(&registers, &instruction)
-               : kind == 1 ? perform_tile(&registers, &instruction)
-                           : 0;
-    if (!done) return 0;
-    registers.general[REG_RIP] = (greg_t)(uintptr_t)(at + instruction.decoded.length);
-    performed++;
+    if (memcmp(next(&registers), mark, sizeof mark) == 0)
+        return perform(&registers, next(&registers) + sizeof mark);
+    if (!perform(&registers, next(&registers))) return 0;
+    while (perform(&registers, next(&registers))) continue;
     return 1;
 }
 
@@ -246,7 +261,7 @@ static void on_illegal_instruction(int number, siginfo_t *info, void *context)
 {
     (void)info;
     /* The instruction runs again and meets whoever was there before. */
-    if (!perform(context)) sigaction(number, &emulator.previous, NULL);
+    if (!perform_all(context)) sigaction(number, &emulator.previous, NULL);
 }
 
 int emulate_install(void)
