@@ -14,7 +14,8 @@
 static const struct device devices[] = {
     {"cpu", &rf_cpu_backend_kind, NULL},    {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
     {"processors", &shared_cpu_kind, NULL}, {"processor and plain", &shared_mixed_kind, NULL},
-    {"plain", &plain_backend_kind, NULL},   {"cuda", &rf_cuda_backend_kind, NULL}};
+    {"plain", &plain_backend_kind, NULL},   {"cuda", &rf_cuda_backend_kind, NULL},
+    {"processor and cuda", &shared_cuda_kind, NULL}};
 static int first_device, end_device; /* of this run */
 enum {
     N_DEVICES = sizeof devices / sizeof *devices,
@@ -1189,7 +1190,7 @@ int main(int argc, char **argv)
     int on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
     first_device = on_cuda ? N_DEVICES - 3 : 0;
     end_device = on_cuda ? N_DEVICES : N_DEVICES - 2;
-    if (on_cuda) device_must_exist(&devices[N_DEVICES - 1]);
+    if (on_cuda) device_must_exist(&devices[N_DEVICES - 2]);
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
     texts_need_no_device();

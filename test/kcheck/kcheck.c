@@ -237,6 +237,7 @@ static void check_tier(enum rf_tier tier, const struct options *options, struct 
     struct kcheck check = new_check(name, kernels, native, options);
     check.generated = rf_cpu_kernels((int)tier);
     check.has_tiles = tier == RF_TIER_AMX;
+    check.has_split_rows = tier >= RF_TIER_AVX512;
     check_table(&check, totals);
 }
 
@@ -271,7 +272,7 @@ static void check_sources(const struct options *options, struct totals *totals)
     rf_kernels_init_avx2(&kernels);
     rf_wide_init(&kernels);
     struct kcheck check = new_check("avx512 (by AVX2)", &kernels, 0, options);
-    check.is_translated = 1;
+    check.is_translated = check.has_split_rows = 1;
     check_table(&check, totals);
 }
 #endif

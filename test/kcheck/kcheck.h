@@ -20,6 +20,7 @@ struct kcheck {
                      checked */
     int is_generated;      /* what is called follows the System V convention on every system */
     int has_tiles;         /* the table may use tiles, and must release them */
+    int has_split_rows;    /* 16-bit rows are struct rf_a16_split */
     int is_translated;     /* compiled for another processor: registers are not left as there */
     uint32_t vector_bytes; /* see kcheck_vector_bytes */
     uint64_t random, emulated_before; /* instructions, when it began */
