@@ -623,10 +623,58 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
     put_values(out, row, first, counts ? __fdiv_rn(sum, weights) : 0.0f);
 }
 
+// The same where no slice has two parts, all of them in registers: a warp for 32 values.
+template <int MOST>
+static __global__ void merge_few(const __grid_constant__ struct gpu_attention args,
+                                 struct gpu_rows out)
+{
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * WARP;
+    if (first >= out.pairs * GPU_PAIR) return;
+    int j = first + threadIdx.x % WARP, row = args.first_row + blockIdx.y;
+    const struct gpu_heads &heads = args.heads;
+    int position = args.pass.rows[row].position;
+    const struct gpu_cut cut = gpu_cut_of(&heads, position);
+    int begin = part_of(cut, heads.quantised, first_seen(args, position));
+    bool counts = j < out.width;
+    int head = counts ? j / heads.dim : 0, d = counts ? j % heads.dim : 0;
+    const float *partial = partial_of(args, row, head, begin);
+    float largest[MOST], weights[MOST], sums[MOST];
+    wait_for_previous();
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+        const float *of = partial + i * result_floats(heads);
+        bool is_there = begin + i < cut.parts;
+        largest[i] = is_there ? of[heads.padded] : LOWEST;
+        weights[i] = is_there ? of[heads.padded + 1] : 0.0f;
+        sums[i] = is_there ? of[d] : 0.0f;
+    }
+    float sink = args.sinks ? args.sinks[head] * LOG2_E : LOWEST;
+    float most = sink, sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < MOST; i++) most = fmaxf(most, largest[i]);
+    float weight = args.sinks ? power_of_2(sink - most) : 0.0f;
+#pragma unroll
+    for (int i = 0; i < MOST; i++) {
+        float scale = power_of_2(largest[i] - most);
+        sum = fmaf(sums[i], scale, sum);
+        weight = fmaf(weights[i], scale, weight);
+    }
+    put_values(out, row, first, counts ? __fdiv_rn(sum, weight) : 0.0f);
+}
+
 extern "C" cudaError_t gpu_merge(const struct gpu_launch *launch, const struct gpu_attention *args,
                                  const struct gpu_rows *out, int32_t n)
 {
-    dim3 grid((unsigned)(out->pairs * GPU_PAIR / WARP), (unsigned)n);
-    int warps = args->parts < SLICES || n >= MANY_ROWS ? 4 : SLICES; /* no bits depend on it */
-    return launch_kernel(launch, merge, grid, (unsigned)(warps * WARP), 0, *args, *out);
+    enum { FEW = 4 };
+    unsigned pieces = (unsigned)(out->pairs * GPU_PAIR / WARP);
+    bool many = n >= MANY_ROWS;
+    if (args->parts > SLICES) {
+        int warps = many ? 4 : SLICES; // no bits depend on it
+        return launch_kernel(launch, merge, dim3(pieces, (unsigned)n), (unsigned)(warps * WARP), 0,
+                             *args, *out);
+    }
+    unsigned warps = many ? 4 : 1;
+    dim3 grid((pieces + warps - 1) / warps, (unsigned)n);
+    auto kernel = args->parts <= FEW ? merge_few<FEW> : merge_few<SLICES>;
+    return launch_kernel(launch, kernel, grid, warps * WARP, 0, *args, *out);
 }
