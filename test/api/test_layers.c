@@ -62,7 +62,7 @@ static struct tokens go_on(riffle_model *model, const char *state)
 static void answers_are_the_same(const char *device)
 {
     static const char *const chains[] = {"none", "ngram > mxfp4"};
-    char state[] = "/tmp/riffle-layers-XXXXXX", number[8];
+    char state[] = "/tmp/riffle-layers-XXXXXX", number[16];
     int file = mkstemp(state);
     if (file < 0) exit(1);
     close(file);
