@@ -234,6 +234,11 @@ static void check_tier(enum rf_tier tier, const struct options *options, struct 
         printf("%-26s not checked: no kernels of its own\n", name);
         return;
     }
+    if (!native && tier == RF_TIER_AVXVNNIINT8 &&
+        memcmp(kernels, rf_kernels(RF_TIER_AVXVNNI), sizeof *kernels) == 0) {
+        printf("%-26s the compiled kernels are those of avxvnni\n", name);
+        return;
+    }
     struct kcheck check = new_check(name, kernels, native, options);
     check.generated = rf_cpu_kernels((int)tier);
     check.has_tiles = tier == RF_TIER_AMX;
