@@ -125,68 +125,109 @@ INLINE void codes_of(enum rf_format format, const uint8_t *block, int part, __m2
     for (int v = 0; v < 4; v++) codes[v] = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
 }
 
-/* Adds a half panel's block times nr rows, `stride` blocks apart, to sums that lie 2 x 8 floats
- * apart. */
-INLINE void add_block(enum rf_format format, const uint8_t *codes, const uint8_t *unit, size_t t,
-                      int half, const uint8_t *numbers, const struct rf_a8 *x, size_t stride,
-                      int nr, float (*sums)[HALVES][8])
+INLINE __m256i broadcast(const int8_t *q, int v)
 {
-    struct products products[FEW_ROWS];
-#pragma GCC unroll 2
-    for (int part = 0; part < 2; part++) {
-        __m256i four[4];
-        x = opaque(x);
-        codes_of(format, codes + 32 * half, part, four);
-#pragma GCC unroll 4
-        for (int a = 0; a < nr; a++)
-#pragma GCC unroll 4
-            for (int v = 0; v < 4; v++)
-                add_products(format, &products[a], four[v], x + (size_t)a * stride, 4 * part + v);
-        if (part == 0 && groups_of(format) == 1) continue;
-        struct group group;
-        int g = groups_of(format) == 2 ? part : 0;
-        scale_of(format, unit, t, g, 8 * (size_t)half, numbers, &group.s, &group.b);
-#pragma GCC unroll 4
-        for (int a = 0; a < nr; a++) {
-            __m256 acc = _mm256_load_ps(sums[a][half]);
-            acc = fold(format, acc, products[a].sum, &group, g, x + (size_t)a * stride);
-            _mm256_store_ps(sums[a][half], acc);
+    return _mm256_set1_epi32(((const int32_t *)(const void *)q)[v]);
+}
+
+/* sum + the products of four vectors of codes and 16 values of a row. */
+INLINE __m256i dot(enum rf_format format, __m256i sum, const __m256i codes[4], const int8_t *q)
+{
+#ifdef RF_DPBUSD
+    (void)format;
+#    pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) sum = RF_DPBUSD(sum, codes[v], broadcast(q, v));
+    return sum;
+#else
+    __m256i ones = _mm256_set1_epi16(1), pairs[4];
+    if (has_signed_codes(format)) {
+        /* The codes' signs move to the row: 2 * 128 * 127 fits. */
+#    pragma GCC unroll 4
+        for (int v = 0; v < 4; v++) {
+            __m256i code = _mm256_xor_si256(codes[v], _mm256_set1_epi8(-128));
+            pairs[v] = _mm256_maddubs_epi16(_mm256_abs_epi8(code),
+                                            _mm256_sign_epi8(broadcast(q, v), code));
+            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs[v], ones));
         }
+        return sum;
     }
+#    pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) pairs[v] = _mm256_maddubs_epi16(codes[v], broadcast(q, v));
+    __m256i low = _mm256_add_epi16(pairs[0], pairs[1]), high = _mm256_add_epi16(pairs[2], pairs[3]);
+    /* Codes up to 24 allow four additions (4 * 2 * 24 * 127 = 24384), codes up to 63 allow two
+     * (32004). */
+    if (rf_panel_layout(format)->bits == 4)
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(low, high), ones));
+    return _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_madd_epi16(low, ones)),
+                            _mm256_madd_epi16(high, ones));
+#endif
 }
 
 /* Panels first, first + step, ... (np of them) times nr rows. */
 INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_t first,
                  size_t step, int np, int nr)
 {
+    size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k);
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    size_t blocks = args->k / RF_BLOCK, stride = rf_a8_stride(args->k), gap = step * args->ldw,
-           per_unit = layout->unit / RF_BLOCK;
+    int by_16 = layout->group == 16, super = layout->unit == RF_SUPERBLOCK,
+        has_min = layout->has_min && !by_16;
+    size_t block_bytes = layout->block_bytes, scale_bytes = layout->scale_bytes,
+           gap = step * args->ldw;
     const struct rf_a8 *x = args->x;
     const uint8_t *codes_at = (const uint8_t *)args->w + first * args->ldw,
-                  *scales_at = codes_at + blocks * layout->block_bytes;
+                  *scales_at = codes_at + blocks * block_bytes;
     _Alignas(32) uint8_t numbers[MAX_PANELS][256];
-    _Alignas(32) float sums[MAX_PANELS][FEW_ROWS][HALVES][8];
-    for (int t = 0; t < np * FEW_ROWS * HALVES; t++)
-        _mm256_store_ps(sums[0][0][0] + 8 * t, _mm256_setzero_ps());
-    for (size_t block = 0; block < blocks; block++, x++) {
-        const uint8_t *codes = codes_at + block * layout->block_bytes,
-                      *unit = scales_at + block / per_unit * layout->scale_bytes;
-#pragma GCC unroll 1
-        for (int p = 0; p < np; p++, codes += gap, unit += gap) {
-            prefetch(codes, layout->block_bytes);
+    __m256 acc[MAX_PANELS * HALVES * FEW_ROWS];
+
+#pragma GCC unroll 16
+    for (int t = 0; t < 2 * np * nr; t++) acc[t] = _mm256_setzero_ps();
+    for (size_t block = 0; block < blocks; block++) {
+#pragma GCC unroll 4
+        for (int p = 0; p < np; p++) {
+            const uint8_t *codes_of = codes_at + (size_t)p * gap + block * block_bytes;
+            const uint8_t *unit =
+                scales_at + (size_t)p * gap + (super ? block / 8 : block) * scale_bytes;
+            for (size_t line = 0; line < block_bytes; line += 64)
+                _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T0);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
 #pragma GCC unroll 2
-            for (int half = 0; half < HALVES; half++)
-                add_block(format, codes, unit, block % per_unit, half, numbers[p], x, stride, nr,
-                          sums[p]);
+            for (int half = 0; half < 2; half++) {
+                __m256i sums[8], codes[4];
+                __m256 s, b, *to = acc + (2 * p + half) * nr;
+#pragma GCC unroll 8
+                for (int a = 0; a < nr; a++)
+                    sums[a] = start(format, x + (size_t)a * stride + block, 0);
+#pragma GCC unroll 2
+                for (int part = 0; part < 2; part++) {
+                    decode(format, codes_of + 32 * half, part, codes);
+#pragma GCC unroll 8
+                    for (int a = 0; a < nr; a++)
+                        sums[a] = dot(format, sums[a], codes,
+                                      x[(size_t)a * stride + block].q + 16 * part);
+                    if (!by_16 && part == 0) continue;
+                    scale_of(format, unit, block % 8, part, 8 * (size_t)half, numbers[p], &s, &b);
+#pragma GCC unroll 8
+                    for (int a = 0; a < nr; a++) {
+                        const struct rf_a8 *row = x + (size_t)a * stride + block;
+                        __m256 d = _mm256_set1_ps(row->d);
+                        to[a] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums[a]), d), s,
+                                                to[a]);
+                        if (has_min) to[a] = _mm256_fmadd_ps(b, _mm256_set1_ps(row->d_sum), to[a]);
+                        if (format == RF_FORMAT_Q8_K)
+                            to[a] = _mm256_fmadd_ps(
+                                b, _mm256_set1_ps((float)row->m32[part] * row->d), to[a]);
+                        if (by_16 && part == 0) sums[a] = start(format, row, 1);
+                    }
+                }
+            }
         }
     }
-    for (int p = 0; p < np; p++)
-        for (int a = 0; a < nr; a++)
-            for (int h = 0; h < HALVES; h++)
-                store(args, (first + (size_t)p * step) * RF_PANEL_ROWS + 8 * (size_t)h, (size_t)a,
-                      _mm256_load_ps(sums[p][a][h]));
+#pragma GCC unroll 16
+    for (int t = 0; t < 2 * np * nr; t++) {
+        size_t half = (size_t)(t / nr);
+        store(args, (first + half / 2 * step) * RF_PANEL_ROWS + half % 2 * 8, (size_t)(t % nr),
+              acc[t]);
+    }
 }
 
 /* All panels times nr <= FEW_ROWS rows. Panels are cut into np parts, each read from end to end. */
