@@ -184,11 +184,10 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
     for (size_t block = 0; block < blocks; block++) {
 #pragma GCC unroll 4
         for (int p = 0; p < np; p++) {
-            const uint8_t *codes_of = codes_at + (size_t)p * gap + block * block_bytes;
+            const uint8_t *at = codes_at + (size_t)p * gap + block * block_bytes;
             const uint8_t *unit =
                 scales_at + (size_t)p * gap + (super ? block / 8 : block) * scale_bytes;
-            for (size_t line = 0; line < block_bytes; line += 64)
-                _mm_prefetch((const char *)codes_of + PREFETCH + line, _MM_HINT_T0);
+            prefetch(at, block_bytes);
             if (format == RF_FORMAT_Q4_K && block % 8 == 0) unpack_q4k(unit, numbers[p]);
 #pragma GCC unroll 2
             for (int half = 0; half < 2; half++) {
@@ -199,7 +198,7 @@ INLINE void tile(const struct rf_linear_args *args, enum rf_format format, size_
                     sums[a] = start(format, x + (size_t)a * stride + block, 0);
 #pragma GCC unroll 2
                 for (int part = 0; part < 2; part++) {
-                    decode(format, codes_of + 32 * half, part, codes);
+                    decode(format, at + 32 * half, part, codes);
 #pragma GCC unroll 8
                     for (int a = 0; a < nr; a++)
                         sums[a] = dot(format, sums[a], codes,

@@ -114,8 +114,7 @@ const struct option option_table[] = {
      "the processor; `riffle devices` lists them"},
     {"--gpu-layers", NULL, "N", OPTION_TEXT, COMPUTES | VERB_INFO, AT(gpu_layers), 0, 0, NULL,
      "with --device: layers on the device, the others on the processor: 'auto' (default: as many "
-     "as "
-     "its free memory holds with the context), 'all', or a number"},
+     "as its free memory holds with the context), 'all', or a number"},
     {"--expert-memory", NULL, "MB", OPTION_INT, COMPUTES | VERB_INFO, AT(expert_memory), 1,
      INT32_MAX, NULL,
      "memory for the experts of a model that has them; others stay in the file until a token needs "

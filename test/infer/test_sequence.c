@@ -11,11 +11,13 @@
 #include "shared_kind.h"
 #include "synthetic.h"
 
-static const struct device devices[] = {
-    {"cpu", &rf_cpu_backend_kind, NULL},    {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
-    {"processors", &shared_cpu_kind, NULL}, {"processor and plain", &shared_mixed_kind, NULL},
-    {"plain", &plain_backend_kind, NULL},   {"cuda", &rf_cuda_backend_kind, NULL},
-    {"processor and cuda", &shared_cuda_kind, NULL}};
+static const struct device devices[] = {{"cpu", &rf_cpu_backend_kind, NULL},
+                                        {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
+                                        {"processors", &shared_cpu_kind, NULL},
+                                        {"processor and plain", &shared_mixed_kind, NULL},
+                                        {"plain", &plain_backend_kind, NULL},
+                                        {"cuda", &rf_cuda_backend_kind, NULL},
+                                        {"processor and cuda", &shared_cuda_kind, NULL}};
 static int first_device, end_device; /* of this run */
 enum {
     N_DEVICES = sizeof devices / sizeof *devices,
