@@ -133,8 +133,9 @@ typedef struct riffle_model_options {
     /* Levels to prepare drafts for, from cheap to expensive; the target is always the last and need
      * not be named (docs/speculation.md). "auto" (default): ngram; corpus and draft model if there
      * are such; a cast of the target if it has about 8 bits a weight or more. "none": no
-     * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". The chain
-     * does not change the output. */
+     * speculation. Otherwise levels separated by '>': "ngram > tiny.gguf:mxfp4 > mxfp4". Of
+     * several chains, separated by ';', the model has all levels, and so has a session that names
+     * none of them. The chain does not change the output. */
     const char *chain;
     /* Path of a draft model, for "auto" and for a level called "draft"; NULL: none. */
     const char *draft;

@@ -187,7 +187,7 @@ int rf_drafts_choose(struct riffle_model *model, const riffle_model_options *opt
                      struct rf_error *error)
 {
     struct drafts *drafts = &model->drafts;
-    int code = rf_chain_parse(&drafts->chain, options->chain ? options->chain : "auto", error);
+    int code = rf_chain_parse_all(&drafts->chain, options->chain ? options->chain : "auto", error);
     int is_auto = drafts->chain.choice == RF_CHAIN_AUTO;
     if (code) return code;
     if (is_auto)

@@ -181,22 +181,15 @@ static int measure_prompt(struct bench_suite *suite, size_t prompt)
 
 /* ---- the suite ---- */
 
-/* The chain to open the model with: the one with the most levels, as the others are parts of it.
- * "auto" comes first, as its levels are not known yet. */
-static const char *widest(const struct text_list *chains)
+/* What to open the model with: the levels of all chains, or those of "auto", which are not known
+ * yet. */
+static void join_chains(const struct text_list *chains, struct buffer *all)
 {
-    const char *found = "auto";
-    int most = -1;
     for (size_t i = 0; i < chains->count; i++) {
-        int levels = 0;
-        for (const char *p = chains->items[i]; *p; p++) levels += *p == '>';
-        if (strcmp(chains->items[i], "auto") == 0) return "auto";
-        if (strcmp(chains->items[i], "none") == 0) levels = -1;
-        if (levels <= most && i > 0) continue;
-        most = levels;
-        found = chains->items[i];
+        if (strcmp(chains->items[i], "auto") == 0) buffer_clear(all);
+        buffer_printf(all, "%s%s", all->count ? ";" : "", chains->items[i]);
+        if (strcmp(chains->items[i], "auto") == 0) return;
     }
-    return found;
 }
 
 /* Tokens that the longest prompt and its answer need. */
@@ -308,8 +301,11 @@ static int check_identical(const struct bench_suite *suite)
 static int run(struct bench_suite *suite)
 {
     struct cli_options with_chain = *suite->options;
-    with_chain.chain = widest(&suite->options->chains);
+    struct buffer chains = {0};
+    join_chains(&suite->options->chains, &chains);
+    with_chain.chain = chains.count ? chains.data : "auto";
     int status = engine_open_model(&suite->engine, &with_chain, 0);
+    buffer_free(&chains);
     if (status != CLI_OK) return status;
     allocate(suite);
     status = open_lanes(suite);

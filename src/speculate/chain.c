@@ -142,6 +142,23 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
     return 0;
 }
 
+static int has_level(const struct rf_chain *chain, const struct rf_chain_level *level)
+{
+    for (int32_t i = 0; i < chain->n_levels; i++) {
+        const struct rf_chain_level *other = &chain->levels[i];
+        if (other->kind == level->kind && other->form == level->form &&
+            strcmp(other->name, level->name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int too_many(struct rf_error *error)
+{
+    return rf_fail(error, RF_ERR_ARGUMENT, "chain: it has more than %d levels before the target",
+                   RF_MAX_LEVELS - 1);
+}
+
 /* Fails for a level that may not follow those before it. */
 static int append_level(struct rf_chain *chain, const struct rf_chain_level *level,
                         struct rf_error *error)
@@ -153,13 +170,9 @@ static int append_level(struct rf_chain *chain, const struct rf_chain_level *lev
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%.100s\" stands after the target, which is the last level",
                        level->name);
-    for (int32_t i = 0; i < chain->n_levels; i++) {
-        const struct rf_chain_level *other = &chain->levels[i];
-        if (other->kind == level->kind && other->form == level->form &&
-            strcmp(other->name, level->name) == 0)
-            return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level \"%.100s\" occurs twice",
-                           level->name);
-    }
+    if (has_level(chain, level))
+        return rf_fail(error, RF_ERR_ARGUMENT, "chain: the level \"%.100s\" occurs twice",
+                       level->name);
     if (last && level->kind == RF_LEVEL_DRAFTER && last->kind != RF_LEVEL_DRAFTER)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: \"%s\" is one of the cheapest levels and can only be the first",
@@ -170,9 +183,7 @@ static int append_level(struct rf_chain *chain, const struct rf_chain_level *lev
                        "first, and a draft "
                        "of the target's own weights is the dearest",
                        last->name, level->name);
-    if (chain->n_levels == most)
-        return rf_fail(error, RF_ERR_ARGUMENT,
-                       "chain: it has more than %d levels before the target", RF_MAX_LEVELS - 1);
+    if (chain->n_levels == most) return too_many(error);
     chain->levels[chain->n_levels++] = *level;
     return 0;
 }
@@ -201,10 +212,10 @@ static int parse_levels(struct rf_chain *chain, struct span rest, struct rf_erro
                : append_level(chain, &target, error);
 }
 
-int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *error)
+static int parse_chain(struct rf_chain *chain, struct span text, struct rf_error *error)
 {
     *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
-    struct span whole = trim((struct span){text, strlen(text)});
+    struct span whole = trim(text);
     if (whole.bytes == 0)
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: it is empty; write \"none\" for no drafts, or levels such as "
@@ -215,6 +226,44 @@ int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *er
     }
     if (is(whole, "none")) whole = (struct span){"target", 6};
     int code = parse_levels(chain, whole, error);
+    if (code) *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
+    return code;
+}
+
+int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *error)
+{
+    return parse_chain(chain, (struct span){text, strlen(text)}, error);
+}
+
+/* Adds the levels of a chain that another lacks, each behind those of its kind. */
+static int join(struct rf_chain *chain, const struct rf_chain *other, struct rf_error *error)
+{
+    for (const struct rf_chain_level *level = other->levels;
+         level < other->levels + other->n_levels; level++) {
+        int32_t at = chain->n_levels;
+        if (has_level(chain, level)) continue;
+        if (at == RF_MAX_LEVELS) return too_many(error);
+        for (; at > 0 && chain->levels[at - 1].kind > level->kind; at--)
+            chain->levels[at] = chain->levels[at - 1];
+        chain->levels[at] = *level;
+        chain->n_levels++;
+    }
+    return 0;
+}
+
+int rf_chain_parse_all(struct rf_chain *chain, const char *text, struct rf_error *error)
+{
+    size_t bytes = strcspn(text, ";");
+    int code = parse_chain(chain, (struct span){text, bytes}, error);
+    while (!code && text[bytes]) {
+        struct rf_chain other;
+        text += bytes + 1;
+        bytes = strcspn(text, ";");
+        code = parse_chain(&other, (struct span){text, bytes}, error);
+        if (!code && (chain->choice == RF_CHAIN_AUTO || other.choice == RF_CHAIN_AUTO))
+            code = rf_fail(error, RF_ERR_ARGUMENT, "chain: auto is a whole chain and stands alone");
+        if (!code) code = join(chain, &other, error);
+    }
     if (code) *chain = (struct rf_chain){.choice = RF_CHAIN_LEVELS};
     return code;
 }

@@ -44,6 +44,10 @@ struct rf_chain {
  * to the path. */
 int rf_chain_parse(struct rf_chain *chain, const char *text, struct rf_error *error);
 
+/* The levels of all chains in "ngram > corpus; ngram > mxfp4", for what is shared by sessions with
+ * each of them: in a chain's order, otherwise as they are named first. "auto" is alone. */
+int rf_chain_parse_all(struct rf_chain *chain, const char *text, struct rf_error *error);
+
 /* Writes "ngram > mxfp4 > target", cut to `cap` bytes with the terminating zero. Models are written
  * as the last part of their path, without ".gguf". */
 void rf_chain_format(const struct rf_chain *chain, char *out, size_t cap);

@@ -161,6 +161,11 @@ class Suite(Case):
             self.assertEqual(each["min_speedup"], min(speedups))
             self.assertTrue(each["identical"])
 
+    def test_chains_of_different_levels(self):
+        chains = ["ngram > q4", "mxfp4", "ngram"]
+        rows = self.rows(self.jsonl({"prompt": TALES[0]}), *(each for chain in chains for each in ("--chain", chain)))
+        self.assertEqual([row["chain"] for row in rows], [chain + " > target" for chain in chains])
+
     def test_text(self):
         file = self.jsonl({"prompt": TALES[0]}, {"prompt": TALES[1]})
         out = self.ok("bench", MODEL, "--raw", "--max-tokens", "12", "--suite", file).out

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     text[bytes] = 0;
     struct rf_chain chain;
     struct rf_error error = {0};
-    int code = rf_chain_parse(&chain, text, &error);
+    int code = rf_chain_parse_all(&chain, text, &error);
     expect(code == 0 || (code == RF_ERR_ARGUMENT && error.code == code && error.text[0]),
            "an error without a sentence");
     if (code || chain.choice == RF_CHAIN_AUTO)

@@ -174,6 +174,44 @@ static void check_auto(void)
     CHECK_STR(shown, "auto");
 }
 
+/* The levels of several chains, each once, in a chain's order. */
+static void check_all(void)
+{
+    static const struct {
+        const char *text, *shown;
+    } all[] = {
+        {"none", "target"},
+        {"auto", "auto"},
+        {"ngram > mxfp4", "ngram > mxfp4 > target"},
+        {"ngram;corpus;none;ngram > corpus", "ngram > corpus > target"},
+        {"ngram > q4; ngram > corpus > a.gguf", "ngram > corpus > a > q4 > target"},
+        {"q4; b.gguf:mxfp4 > mxfp4 ; b.gguf", "b:mxfp4 > b > q4 > mxfp4 > target"},
+    };
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        {"ngram;", "it is empty"},
+        {"ngram;auto", "stands alone"},
+        {"auto;ngram", "stands alone"},
+        {"ngram; q4 > ngram", "can only be the first"},
+        {"a > b > c > d; e > f > g > h", "more than 7 levels"},
+    };
+    struct rf_chain chain;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char shown[256];
+        CHECK_INT(rf_chain_parse_all(&chain, all[i].text, NULL), 0);
+        rf_chain_format(&chain, shown, sizeof shown);
+        CHECK_STR(shown, all[i].shown);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct rf_error error = {0};
+        CHECK_INT(rf_chain_parse_all(&chain, wrong[i].text, &error), RF_ERR_ARGUMENT);
+        CHECK_MSG(strstr(error.text, wrong[i].says) != NULL, "\"%s\" is answered by: %s",
+                  wrong[i].text, error.text);
+        CHECK_INT(chain.n_levels, 0);
+    }
+}
+
 /* Names as long as they may be, and one byte more. */
 static void check_long(void)
 {
@@ -229,6 +267,7 @@ int main(void)
     check_good();
     check_bad();
     check_auto();
+    check_all();
     check_long();
     check_cuts();
     return check_result();
