@@ -405,6 +405,7 @@ static void check_model(const char *name, const struct rf_source *source, enum r
         enum rf_tier tier = (enum rf_tier)i;
         struct rf_backend *backend;
         if (!rf_cpu_has_tier(tier)) continue;
+        if (IS_SANITIZED && tier == RF_TIER_SCALAR && !thorough) continue;
         if (rf_cpu_backend_new(&backend, i, &rf_system_allocator, &error))
             continue; /* it has no kernels */
         backend->ops->free(backend);

@@ -12,8 +12,8 @@
 #include "synthetic.h"
 
 static const struct device devices[] = {{"cpu", &rf_cpu_backend_kind, NULL},
-                                        {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
                                         {"processors", &shared_cpu_kind, NULL},
+                                        {"cpu, scalar", &rf_cpu_backend_kind, "scalar"},
                                         {"processor and plain", &shared_mixed_kind, NULL},
                                         {"plain", &plain_backend_kind, NULL},
                                         {"cuda", &rf_cuda_backend_kind, NULL},
@@ -1190,8 +1190,9 @@ static void quantised_states_move(const struct device *one, const struct device 
 int main(int argc, char **argv)
 {
     int on_cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    int n_here = IS_SANITIZED ? 2 : N_DEVICES - 2;
     first_device = on_cuda ? N_DEVICES - 3 : 0;
-    end_device = on_cuda ? N_DEVICES : N_DEVICES - 2;
+    end_device = on_cuda ? N_DEVICES : n_here;
     if (on_cuda) device_must_exist(&devices[N_DEVICES - 2]);
     static const enum rf_dtype bf16 = RF_BF16,
                                mixed[] = {RF_Q4_0, RF_Q8_0, RF_BF16, RF_MXFP4, RF_Q4_1};
@@ -1204,7 +1205,7 @@ int main(int argc, char **argv)
         check_quantised(&devices[d], RF_KV_Q8);
         check_quantised(&devices[d], RF_KV_Q4);
     }
-    for (int d = on_cuda ? N_DEVICES - 2 : 2; d < (on_cuda ? N_DEVICES : 3); d++) {
+    for (int d = on_cuda ? N_DEVICES - 2 : 1; d < (on_cuda ? N_DEVICES : 2); d++) {
         quantised_states_move(&devices[0], &devices[d], RF_KV_Q8);
         quantised_states_move(&devices[0], &devices[d], RF_KV_Q4);
     }
