@@ -512,7 +512,9 @@ typedef struct riffle_quantize_options {
                            128; -1: the whole row */
     int32_t rotate;     /* 1: the rows between layers and the values of heads are rotated first, by
                            rotations folded into the matrices, so that these round better; the output
-                           head becomes a tensor of its own */
+                           head becomes a tensor of its own; -1: they are not; 0: for "w4a8", where
+                           the model allows it and no matrix has four bits already; else the
+                           progress says that it is not */
     int32_t high_share; /* with a text: percent of the weights that get eight bits (Q8_0), as whole
                            matrices, those whose rounding matters most; 0: none */
     uint64_t reserved[4];

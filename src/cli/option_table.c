@@ -148,7 +148,9 @@ const struct option option_table[] = {
      "matters most (default: 0)"},
     {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
      "rotate hidden states and heads first, so that weights round better; tied embeddings become "
-     "two tensors"},
+     "two tensors (default: with w4a8, if the model allows it and has no four bits yet)"},
+    {"--no-rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(no_rotate), 0, 0, NULL,
+     "with --type w4a8, do not rotate"},
     {"--chunks", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(chunks), 1, INT32_MAX, NULL,
      "with --calibrate, N windows of 512 tokens, spread over the text (default: 128)"},
     {"--threads", NULL, "N", OPTION_INT, VERB_QUANTIZE, AT(threads), 1, 1024, NULL,

@@ -276,6 +276,8 @@ static int check_calibration(const struct cli_options *options)
         return cli_usage_error("--type w4a8 needs --calibrate FILE, a text");
     if (options->group && !is_w4a8)
         return cli_usage_error("--group is for --type w4a8, not for %s", options->type);
+    if (options->rotate && options->no_rotate)
+        return cli_usage_error("--rotate and --no-rotate exclude each other");
     if (!options->calibrate && (options->chunks || options->high_share))
         return cli_usage_error("%s needs --calibrate",
                                options->chunks ? "--chunks" : "--high-share");

@@ -43,7 +43,7 @@ struct cli_options {
     const char *type, *rule;
     const char *calibrate; /* a text file; NULL: none */
     const char *group;     /* "128", "channel" or NULL */
-    int rotate;
+    int rotate, no_rotate;
     int32_t high_share; /* percent */
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */

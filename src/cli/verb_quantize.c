@@ -73,7 +73,7 @@ int verb_quantize(const struct cli_options *options)
     quantize_options.calibration_bytes = bytes;
     quantize_options.calibration_windows = options->chunks;
     if (options->group) quantize_options.group = strcmp(options->group, "channel") == 0 ? -1 : 128;
-    quantize_options.rotate = options->rotate;
+    quantize_options.rotate = options->no_rotate ? -1 : options->rotate;
     quantize_options.high_share = options->high_share;
     quantize_options.progress = progress_update;
     quantize_options.progress_user = &progress;

@@ -235,6 +235,19 @@ int rf_check_other_file(const char *in, const char *out, struct rf_error *error)
                : 0;
 }
 
+int rf_rotating_suits(const struct rf_source *source, enum rf_cast_target target)
+{
+    struct rf_error ignored;
+    if (rf_rotation_check(source, &ignored)) return 0;
+    for (int32_t i = 0; i < source->n_tensors; i++) {
+        const struct rf_tensor *tensor = &source->tensors[i];
+        int is_block = rf_dtype_info(tensor->dtype)->block_elems > 1;
+        if (is_block && rf_cast_type(target, tensor->dtype, tensor->ne[0]) == tensor->dtype)
+            return 0;
+    }
+    return 1;
+}
+
 int rf_quantize(const char *in, const char *out, const struct rf_quantize_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error)
 {

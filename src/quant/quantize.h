@@ -24,6 +24,10 @@ struct rf_quantize_options {
 /* RF_ERR_ARGUMENT if `out` is the file `in`. */
 int rf_check_other_file(const char *in, const char *out, struct rf_error *error);
 
+/* Whether a model can be rotated, and no matrix has the target's few bits already, which it keeps
+ * without rotation. */
+int rf_rotating_suits(const struct rf_source *source, enum rf_cast_target target);
+
 /* Casts the GGUF file `in` to `out`, which is replaced when the new file is whole. Norms, biases
  * and matrices that rf_cast_type leaves alone stay as they are. The embedding table stays too,
  * except that floats become BF16. But if it is also the output head, it is cast like any matrix.

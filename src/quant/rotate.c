@@ -235,7 +235,7 @@ void rf_rotate_rows(const struct rf_rotation *rotation, const struct rf_tensor *
 
 /* ---- the models that can be rotated ---- */
 
-static int check(const struct rf_source *source, struct rf_error *error)
+int rf_rotation_check(const struct rf_source *source, struct rf_error *error)
 {
     const struct rf_params *params = &source->params;
     const char *why = params->post_norm || params->no_input_norm
@@ -253,7 +253,7 @@ int rf_rotation_new(struct rf_rotation **rotation, const struct rf_source *sourc
                     struct rf_error *error)
 {
     *rotation = NULL;
-    int code = check(source, error);
+    int code = rf_rotation_check(source, error);
     if (code) return code;
     struct rf_rotation *made = rf_calloc(allocator, 1, sizeof *made, "rotating", error);
     if (!made) return RF_ERR_MEMORY;

@@ -12,8 +12,11 @@
 
 struct rf_rotation;
 
-/* Random, but the same for every model of these dimensions. RF_ERR_UNSUPPORTED where folding is not
- * exact. `source` and `team`, which does the work, must live as long as the rotation. */
+/* Whether folding is exact for a model, else RF_ERR_UNSUPPORTED. */
+int rf_rotation_check(const struct rf_source *source, struct rf_error *error);
+
+/* Random, but the same for every model of these dimensions. It is checked first. `source` and
+ * `team`, which does the work, must live as long as the rotation. */
 int rf_rotation_new(struct rf_rotation **rotation, const struct rf_source *source,
                     struct rf_team *team, const struct rf_allocator *allocator,
                     struct rf_error *error);

@@ -76,6 +76,7 @@ class Quantize(Case):
         self.fails(2, *out, "q4", "--high-share", "5", says=["--high-share", "--calibrate"])
         self.fails(2, *out, "q4", *text, "--high-share", "101", says="--high-share")
         self.fails(2, *out, "q4", *text, "--group", "128", says="--group")
+        self.fails(2, *out, "w4a8", *text, "--rotate", "--no-rotate", says=["--rotate", "--no-rotate"])
         self.fails(2, *out, "w4a8", *text, "--group", "64", says=["128", "channel", "64"])
         self.fails(2, *out, "mxfp4", *text, "--rule", "floor", says="--rule")
         self.assertEqual(os.listdir(self.folder), [])
@@ -91,11 +92,24 @@ class Quantize(Case):
     @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
     def test_rotating_before_calibrating(self):
         self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
-        how = ["--type", "w4a8", "--calibrate", "text.txt", "--chunks", "4", "--rotate"]
+        how = ["--type", "w4a8", "--calibrate", "text.txt", "--chunks", "4", "--threads", "1"]
         self.assertIn("W4A8", self.json("quantize", MODEL, "turned.gguf", *how)["stored_types"])
         self.fails(1, "quantize", "turned.gguf", "turned.gguf", *how, says="another name")
         self.assertEqual(sorted(os.listdir(self.folder)), ["text.txt", "turned.gguf"])
         self.ok("run", "turned.gguf", "--raw", "-p", "Once upon a time", "--max-tokens", "5")
+        self.ok("quantize", MODEL, "asked.gguf", *how, "--rotate")
+        self.assertEqual(self.read("asked.gguf"), self.read("turned.gguf"))
+        self.ok("quantize", MODEL, "plain.gguf", *how, "--no-rotate")
+        self.assertNotEqual(self.read("plain.gguf"), self.read("turned.gguf"))
+
+    @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
+    def test_four_bits_are_not_rotated(self):
+        """Matrices that have four bits already: rotated, they would lose them."""
+        self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
+        how = ["--type", "w4a8", "--calibrate", "text.txt", "--chunks", "2", "--threads", "1"]
+        self.ok("quantize", MODEL, "four.gguf", "--type", "mxfp4")
+        self.fails(1, "quantize", "four.gguf", "out.gguf", *how, says="nothing to calibrate")
+        self.ok("quantize", "four.gguf", "out.gguf", *how, "--rotate")
 
     @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
     def test_calibrating_is_continued(self):

@@ -110,7 +110,7 @@ def quantize(
     calibration: str | None = None,
     calibration_windows: int = 0,
     group: int = 0,
-    rotate: bool = False,
+    rotate: bool | None = None,
     high_share: int = 0,
     threads: int = 0,
     progress: Progress | None = None,
@@ -129,7 +129,7 @@ def quantize(
         options.calibration_bytes = len(options.calibration)
     options.calibration_windows = calibration_windows
     options.group = group
-    options.rotate = rotate
+    options.rotate = 0 if rotate is None else 1 if rotate else -1
     options.high_share = high_share
     raised.check(
         lib.riffle_quantize(
