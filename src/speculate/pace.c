@@ -21,7 +21,8 @@ static const struct {
      *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
      * The gain falls with the passes over n rows seen so far: none, below few_seen, below
      * some_seen, more; it is gain_few at least where the pass was much faster. least_gain depends
-     * on whether r itself has been measured. */
+     * on whether r itself has been measured. If not, it is 1 where a single row was much faster:
+     * guesses are shares of its cost, and a first pass that was disturbed would spoil them. */
     double gain_none, gain_few, gain_some, gain_many;
     double slower_gain; /* times this where the pass was slower, which it may be by accident */
     uint32_t few_seen, some_seen;
@@ -274,7 +275,9 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
             /* That a guess was wrong says nothing of what was measured. */
             if (passes == 0 && cost->seen[r]) continue;
             double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
-                   least = cost->seen[r] ? tuning.least_gain_measured : tuning.least_gain_guessed;
+                   least = cost->seen[r]                 ? tuning.least_gain_measured
+                           : is_much_faster && rows == 1 ? 1.0
+                                                         : tuning.least_gain_guessed;
             cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
         }
     }
@@ -565,7 +568,7 @@ int32_t rf_pace_offer(const struct rf_pace *pace, int32_t judge, struct rf_draft
         *value = worth;
         best = i + 1;
     }
-    if (tried > best && best > 0) best = tried;
+    if (tried > best && (best > 0 || known_rows(&pace->costs[judge]) <= 1)) best = tried;
     for (int32_t i = 0; i < best; i++) keep[order[i]] = 1;
     rf_draft_filter(offer, keep);
     return best;

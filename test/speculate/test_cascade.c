@@ -1214,6 +1214,30 @@ static void test_trials(void)
     CHECK_INT(rf_pace_offer(&pace, 1, &tree, &value), 15); /* no trial any more */
 }
 
+/* A first pass that was disturbed spoils no guesses. Where guesses are bad all the same, a row is
+ * tried although no draft seems to be worth it. */
+static void test_slow_start(void)
+{
+    struct chain chain = {0};
+    struct rf_pace pace;
+    struct rf_draft draft;
+    double value;
+    add(&chain, LINES, 0.9, 0.0, 0.0, 1);
+    add_target(&chain, 1.0);
+    rf_pace_init(&pace, chain.levels, 2);
+    rf_pace_pass(&pace, 1, 1, 2.3);
+    for (int i = 0; i < 100; i++) rf_pace_pass(&pace, 1, 1, 0.1);
+    for (int32_t rows = 1; rows <= 8; rows++)
+        CHECK_MSG(rf_pace_cost(&pace, 1, rows) < 0.14, "%d rows are expected to take %.3f", rows,
+                  rf_pace_cost(&pace, 1, rows));
+    for (int32_t r = 1; r < RF_PACE_ROWS; r++) pace.costs[1].seconds[r] *= 3.0;
+    for (int tried = 0; tried < 2; tried++) {
+        draft = (struct rf_draft){.n = 1, .parents = {-1}, .confidence = {0.9f}};
+        CHECK_INT(rf_pace_offer(&pace, 1, &draft, &value), tried);
+        for (int i = 0; i < 500; i++) rf_pace_round(&pace, -1, 1, 0, 0, 1, 0.0);
+    }
+}
+
 static void test_costs(void)
 {
     struct chain chain = {0};
@@ -1423,6 +1447,7 @@ int main(void)
     test_dear_drafts();
     test_disturbed();
     test_trials();
+    test_slow_start();
     test_costs();
     test_costs_by_length();
     test_costs_of_experts();
