@@ -212,6 +212,8 @@ int rf_levels_open(struct riffle_session *session, const struct rf_chain *chain,
         code = open_level(&opening, error);
         if (weights->model) made[l].cost = guess_cost(model, &levels->chain.levels[l], weights);
         if (!code && made[l].has_passes) {
+            const struct rf_weight_cost *cost = weights->model ? &weights->cost : &model->cost;
+            made[l].is_quantised = cost->form != RF_WEIGHTS_BF16;
             guess_attention(session, part, weights, &made[l]);
             guess_experts(model, weights, &made[l]);
         }

@@ -77,7 +77,8 @@ struct rf_level_ops {
 struct rf_level {
     const struct rf_level_ops *ops; /* either choose and keep, or draft */
     void *self;
-    double cost; /* the first guess of a pass over one row, with the target's as 1 */
+    double cost;      /* the first guess of a pass over one row, with the target's as 1 */
+    int is_quantised; /* its weights: further rows cost more than those of 16-bit weights */
     /* The first guess of what each token of the text before adds to each row, in the same unit, and
      * how many tokens it reads at most; 0: all. */
     double attention;

@@ -15,7 +15,7 @@ static const struct {
      * bits (narrow) need more arithmetic for each byte. docs/kernels.md measures both. */
     double wide[RF_PACE_FEW], narrow[RF_PACE_FEW];
     double wide_more, narrow_more; /* of each row beyond these */
-    double narrow_below;           /* cost of one row, with the target's as 1 */
+    double narrow_below;           /* cost of one row, with the target's as 1: such drafts, too */
 
     /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
      *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
@@ -164,7 +164,7 @@ void rf_pace_init(struct rf_pace *pace, const struct rf_level *levels, int32_t n
         pace->acceptance[l] = levels[l].acceptance;
         pace->costs[l].attention = levels[l].attention;
         pace->costs[l].window = levels[l].window;
-        int is_narrow = levels[l].cost < tuning.narrow_below;
+        int is_narrow = levels[l].is_quantised || levels[l].cost < tuning.narrow_below;
         const double *shape = is_narrow ? tuning.narrow : tuning.wide;
         double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
         for (int r = 0; r < RF_PACE_ROWS; r++) {
