@@ -79,6 +79,7 @@ enum rf_move {
 /* Three operands: to, left, source. */
 enum rf_vector_op {
     RF_VPAND,
+    RF_VPOR,
     RF_VPXOR,
     RF_VPSRLW, /* shifts by an immediate */
     RF_VPSLLW,

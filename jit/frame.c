@@ -25,6 +25,20 @@ static const struct rf_frame_constants constants = {
 #undef TIMES32
 #undef TIMES64
 
+struct rf_traits rf_traits_of(enum rf_format format)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    struct rf_traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
+    switch (layout->offset) {
+    case 8: traits.offset_at = offsetof(struct rf_a8, m8); break;
+    case 12: traits.offset_at = offsetof(struct rf_a8, m12); break;
+    case 32: traits.offset_at = offsetof(struct rf_a8, m32); break;
+    case 128: traits.offset_at = offsetof(struct rf_a8, m128); break;
+    default: break;
+    }
+    return traits;
+}
+
 /* The address of element i (0 .. 3); elements are `step` apart, and step3 is three times the step.
  */
 static struct rf_address at_step(enum rf_gpr base, enum rf_gpr step, enum rf_gpr step3, int i,
@@ -61,7 +75,8 @@ void rf_frame_broadcast(const struct rf_frame *frame, int to, int row, int displ
     rf_asm_move(frame->out, RF_VPBROADCASTD, to, rf_mem(rf_in_row(row, displacement)));
 }
 
-void rf_frame_begin(const struct rf_frame *frame)
+/* Loads the general registers and zeroes the sums; overwrites vector register 0. */
+static void begin(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
     const struct rf_panel_layout *layout = frame->layout;
@@ -88,9 +103,10 @@ void rf_frame_begin(const struct rf_frame *frame)
     }
 }
 
-/* In the last `ahead` units the prefetches go to the beginning of the next panels. What lies behind
- * a panel in memory may not be read soon. */
-void rf_frame_unit(const struct rf_frame *frame)
+/* At the beginning of a unit: sets the prefetch position and prefetches the scales there. In the
+ * last `ahead` units that is the beginning of the next panels. What lies behind a panel in memory
+ * may not be read soon. */
+static void begin_unit(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
     rf_asm_compare(out, reg_units, frame->ahead);
@@ -103,28 +119,39 @@ void rf_frame_unit(const struct rf_frame *frame)
             rf_asm_prefetch(out, rf_in_panel(reg_scales_ahead, panel, line));
 }
 
-void rf_frame_ask(const struct rf_frame *frame, int panel)
+/* Prefetches a block of each panel, handles the one at hand, and advances. */
+static void block(const struct rf_frame *frame, const struct rf_frame_body *body,
+                  const void *kernel)
 {
-    for (int line = 0; line < (int)frame->layout->block_bytes; line += 64)
-        rf_asm_prefetch(frame->out, rf_in_panel(reg_codes_ahead, panel, line));
-}
-
-void rf_frame_next_block(const struct rf_frame *frame)
-{
+    for (int panel = 0; panel < frame->p && frame->asks; panel++)
+        for (int line = 0; line < (int)frame->layout->block_bytes; line += 64)
+            rf_asm_prefetch(frame->out, rf_in_panel(reg_codes_ahead, panel, line));
+    body->block(kernel);
     rf_asm_add(frame->out, reg_codes, (int)frame->layout->block_bytes);
     rf_asm_add(frame->out, reg_codes_ahead, (int)frame->layout->block_bytes);
     for (int i = 0; 4 * i < frame->n; i++)
         rf_asm_add(frame->out, reg_rows[i], sizeof(struct rf_a8));
 }
 
-void rf_frame_next_unit(const struct rf_frame *frame, size_t top)
+/* The eight blocks of a unit of 256 values. */
+static void superblock(const struct rf_frame *frame, const struct rf_frame_body *body,
+                       const void *kernel)
 {
-    rf_asm_add(frame->out, reg_scales, (int)frame->layout->scale_bytes);
-    rf_asm_add(frame->out, reg_scales_ahead, (int)frame->layout->scale_bytes);
-    rf_asm_loop(frame->out, reg_units, top);
+    struct rf_assembler *out = frame->out;
+    int unpacks = frame->format == RF_FORMAT_Q4_K;
+    for (int panel = 0; panel < frame->p; panel++) body->unit(kernel, panel);
+    rf_asm_address(out, reg_numbers,
+                   unpacks ? rf_in_call(offsetof(struct rf_panels_call, numbers))
+                           : rf_at(reg_scales, 0));
+    rf_asm_set(out, reg_turns, RF_SUPERBLOCK / RF_BLOCK);
+    rf_asm_align(out);
+    size_t top = out->used;
+    block(frame, body, kernel);
+    rf_asm_add(out, reg_numbers, 16 * frame->traits.groups);
+    rf_asm_loop(out, reg_turns, top);
 }
 
-void rf_frame_end(const struct rf_frame *frame)
+static void end(const struct rf_frame *frame)
 {
     struct rf_assembler *out = frame->out;
     for (int i = 0; frame->sum >= 0 && i < sums(frame); i++)
@@ -132,4 +159,23 @@ void rf_frame_end(const struct rf_frame *frame)
     rf_asm_vzeroupper(out);
     for (int i = SAVED; i-- > 0;) rf_asm_pop(out, (enum rf_gpr)rf_frame_prologue.registers[i]);
     rf_asm_return(out);
+}
+
+void rf_frame_emit(const struct rf_frame *frame, const struct rf_frame_body *body,
+                   const void *kernel)
+{
+    struct rf_assembler *out = frame->out;
+    begin(frame);
+    body->prepare(kernel);
+    rf_asm_align(out);
+    size_t top = out->used;
+    begin_unit(frame);
+    if (frame->traits.super)
+        superblock(frame, body, kernel);
+    else
+        block(frame, body, kernel);
+    rf_asm_add(out, reg_scales, (int)frame->layout->scale_bytes);
+    rf_asm_add(out, reg_scales_ahead, (int)frame->layout->scale_bytes);
+    rf_asm_loop(out, reg_units, top);
+    end(frame);
 }

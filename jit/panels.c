@@ -2,54 +2,29 @@
 
 enum {
     MOST_BYTES = 2 << 20, /* more than all functions of a form need */
-    BY_TWO = 2,
-    BY_FOUR = 4,
-    ROWS_256 = 16,
-    FEW_256 = 8,
-    ROWS_512 = 8,
-    FEW_512 = 4,
+    FEW_ROWS = 4,         /* up to which a function takes RF_PANELS_MOST panels at once */
     DECODING_ROWS = 16
 };
-_Static_assert(ROWS_256 <= (int)RF_PANELS_MOST_ROWS && ROWS_512 <= (int)RF_PANELS_MOST_ROWS &&
-                   BY_FOUR <= (int)RF_PANELS_MOST,
-               "rf_panels_kernels.fn holds every function");
-_Static_assert((int)RF_PANELS_MOST_SUMS >= ROWS_256 * BY_TWO &&
-                   (int)RF_PANELS_MOST_SUMS >= FEW_256 * BY_FOUR &&
-                   (int)RF_PANELS_MOST_SUMS >= ROWS_512 * BY_TWO &&
-                   (int)RF_PANELS_MOST_SUMS >= FEW_512 * BY_FOUR,
+_Static_assert((int)RF_PANELS_MOST_SUMS >= FEW_ROWS * (int)RF_PANELS_MOST &&
+                   (int)RF_PANELS_MOST_SUMS >= (int)RF_PANELS_MOST_ROWS * (int)RF_PANELS_MOST / 2,
                "rf_panels_call.sums holds every function's sums");
-
-/* A function takes at most `rows` rows: up to `few` with four panels at once, more with two. */
-static const struct shape {
-    size_t rows, few;
-} of_256 = {ROWS_256, FEW_256}, of_512 = {ROWS_512, FEW_512};
-
-static const struct shape *shape_of(enum rf_panels_form form)
-{
-    return form == RF_PANELS_AVX512 ? &of_512 : &of_256;
-}
 
 int rf_panels_can(enum rf_panels_form form, enum rf_format format)
 {
     switch (format) {
-    case RF_FORMAT_MXFP4: return 1;
+    case RF_FORMAT_MXFP4:
     case RF_FORMAT_Q4_0:
     case RF_FORMAT_Q4_1:
     case RF_FORMAT_Q4_K:
-    case RF_FORMAT_Q6_K:
-    case RF_FORMAT_Q8_0: return form == RF_PANELS_AVX512;
+    case RF_FORMAT_Q6_K: return 1;
+    case RF_FORMAT_Q8_0: return form != RF_PANELS_AVX2; /* sums of its products exceed 16 bits */
     default: return 0;
     }
 }
 
-size_t rf_panels_rows(enum rf_panels_form form)
+size_t rf_panels_at_once(size_t n)
 {
-    return shape_of(form)->rows;
-}
-
-size_t rf_panels_at_once(enum rf_panels_form form, size_t n)
-{
-    return n <= shape_of(form)->few ? BY_FOUR : BY_TWO;
+    return n <= FEW_ROWS ? RF_PANELS_MOST : RF_PANELS_MOST / 2;
 }
 
 void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, enum rf_format format,
@@ -58,7 +33,7 @@ void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, en
     if (form == RF_PANELS_AVX512)
         rf_panels_emit_512(assembler, format, n, p);
     else
-        rf_panels_emit_256(assembler, form, n, p);
+        rf_panels_emit_256(assembler, form, format, n, p);
 }
 
 int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form form,
@@ -71,9 +46,9 @@ int rf_panels_generate(struct rf_panels_kernels *kernels, enum rf_panels_form fo
     unsigned begins[RF_FORMAT_COUNT * RF_PANELS_MOST_ROWS * RF_PANELS_MOST];
     size_t n_begins = 0;
     for (int format = 0; format < RF_FORMAT_COUNT; format++)
-        for (size_t n = 1; n <= rf_panels_rows(form) && rf_panels_can(form, (enum rf_format)format);
+        for (size_t n = 1; n <= RF_PANELS_MOST_ROWS && rf_panels_can(form, (enum rf_format)format);
              n++)
-            for (size_t p = rf_panels_at_once(form, n); p > 0; p /= 2) {
+            for (size_t p = rf_panels_at_once(n); p > 0; p /= 2) {
                 rf_asm_align(&assembler);
                 begins[n_begins++] = (unsigned)assembler.used;
                 kernels->fn[format][n - 1][p - 1] =
@@ -147,7 +122,7 @@ static void tile(const struct walk *walk, size_t first, size_t step, size_t coun
  * ones. */
 static void panels(const struct walk *walk, size_t first, size_t step, size_t count)
 {
-    size_t most = rf_panels_rows(walk->kernels->form);
+    size_t most = RF_PANELS_MOST_ROWS;
     for (size_t i = walk->begin; i < walk->end; i += most)
         tile(walk, first, step, count, i, walk->end - i < most ? walk->end - i : most);
 }
@@ -165,8 +140,7 @@ void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format fo
                       const struct rf_linear_args *args)
 {
     struct walk walk = {kernels, format, args, 0, args->n};
-    size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS,
-           count = rf_panels_at_once(kernels->form, args->n);
+    size_t all = (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS, count = rf_panels_at_once(args->n);
     if (args->n <= DECODING_ROWS) {
         /* Panels are cut into as many parts as a function takes panels, and each part is read from
          * end to end: memory is fastest with a few long streams. */
@@ -177,7 +151,7 @@ void rf_panels_linear(const struct rf_panels_kernels *kernels, enum rf_format fo
     }
     /* A prompt: a few rows stay in the L1 cache while all panels pass. */
     for (; walk.begin < args->n; walk.begin = walk.end) {
-        walk.end = walk.begin + rf_panels_rows(kernels->form);
+        walk.end = walk.begin + RF_PANELS_MOST_ROWS;
         if (walk.end > args->n) walk.end = args->n;
         neighbours(&walk, 0, all, count);
     }

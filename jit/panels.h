@@ -20,15 +20,20 @@ enum rf_panels_form {
     RF_PANELS_FORM_COUNT
 };
 
-enum { RF_PANELS_MOST_ROWS = 16, RF_PANELS_MOST = 4, RF_PANELS_MOST_SUMS = 32 };
+enum { RF_PANELS_MOST_ROWS = 8, RF_PANELS_MOST = 4, RF_PANELS_MOST_SUMS = 16 };
 
 /* The argument of a generated function, which is made for n rows and p panels. Panels are `part`
  * bytes apart, rows `row_bytes`. The function ends by prefetching the `next_` data. */
 struct rf_panels_call {
-    /* [panel * n + row]: the results; behind them, products that a function stores for a while. */
-    alignas(64) float sums[RF_PANELS_MOST_SUMS + RF_PANELS_MOST_ROWS][RF_PANEL_ROWS];
-    uint8_t numbers[RF_PANELS_MOST][256]; /* Q4_K's unpacked scales */
-    const uint8_t *codes, *scales;        /* of the first panel */
+    alignas(64) float sums[RF_PANELS_MOST_SUMS][RF_PANEL_ROWS]; /* [panel * n + row]: the results */
+    uint8_t numbers[RF_PANELS_MOST][256];                       /* Q4_K's unpacked scales */
+    /* What functions of 256 bits keep in the L1 cache: the F16 numbers of a unit of 256, as floats;
+     * of a block, for further rows, its codes and the scales and minima of its groups; and sums. */
+    float floats[RF_PANELS_MOST][2][RF_PANEL_ROWS];
+    uint8_t block[RF_BLOCK][RF_PANEL_ROWS];
+    float scales_of[2][2][RF_PANEL_ROWS];
+    int32_t earlier[RF_PANELS_MOST_ROWS][RF_PANEL_ROWS];
+    const uint8_t *codes, *scales; /* of the first panel */
     const uint8_t *next_codes, *next_scales;
     size_t part;
     const struct rf_a8 *rows;
@@ -47,11 +52,9 @@ struct rf_panels_kernels {
 
 /* 1 if the form has kernels for the format. */
 int rf_panels_can(enum rf_panels_form form, enum rf_format format);
-/* The most rows that a function of the form takes. */
-size_t rf_panels_rows(enum rf_panels_form form);
 /* The most panels, 2 or 4, that a function for n rows takes. There are functions for this number,
  * its half, and so on. */
-size_t rf_panels_at_once(enum rf_panels_form form, size_t n);
+size_t rf_panels_at_once(size_t n);
 /* Emits the function for n rows and p panels, one of those above. */
 void rf_panels_emit(struct rf_assembler *assembler, enum rf_panels_form form, enum rf_format format,
                     int n, int p);

@@ -1,15 +1,12 @@
-/* Emits one 256-bit kernel for MXFP4: p panels of 16 weight rows, each a separate stream, times n
- * rows of activations.
+/* Emits one 256-bit kernel: p panels of 16 weight rows, each a separate stream, times n rows of
+ * activations.
  *
- * Each turn of the loop handles a block of 32 values of k. The block's codes of each panel are
- * looked up into registers. Each 32-bit lane is a weight row; register c (0 .. 7) holds the values
- * k = 4c .. 4c + 3. Every row of activations takes eight dot products with these registers into an
- * integer accumulator, which is scaled into the F32 sum. Some rows are interleaved, since each dot
- * product waits for the one before it.
- *
- * A panel is two vectors. Both halves are handled together, so that they share the broadcast
- * values. With 16 registers only half of a block's codes fit: all rows take four dot products with
- * these and then, in a second phase, four with the rest. */
+ * Each turn of the loop handles a block of 32 values of k, panel after panel. A panel is two
+ * vectors of 8 weight rows. Both are handled together, so that they share the broadcast values. A
+ * tile's sums of products stay in registers while codes are decoded two pairs of vectors, or 8
+ * values of k, at a time. At the end of a group they are scaled into the F32 sums, which are in
+ * memory, that is, the L1 cache. If there are more rows than a tile has, the first tile leaves the
+ * decoded codes there, too. */
 #include "jit/frame.h"
 
 enum dot { DOT_MADDUBS, DOT_BUSD, DOT_BSSD };
@@ -17,206 +14,397 @@ enum dot { DOT_MADDUBS, DOT_BUSD, DOT_BSSD };
 static const struct form {
     int evex;
     enum dot dot;
+    int rows; /* of a tile: as many as registers hold */
 } forms[] = {
-    [RF_PANELS_AVX2] = {0, DOT_MADDUBS},
-    [RF_PANELS_AVXVNNI] = {0, DOT_BUSD},
-    [RF_PANELS_AVXVNNI_EVEX] = {1, DOT_BUSD},
-    [RF_PANELS_AVXVNNIINT8] = {0, DOT_BSSD},
+    [RF_PANELS_AVX2] = {0, DOT_MADDUBS, 4},
+    [RF_PANELS_AVXVNNI] = {0, DOT_BUSD, 4},
+    [RF_PANELS_AVXVNNI_EVEX] = {1, DOT_BUSD, 8},
+    [RF_PANELS_AVXVNNIINT8] = {0, DOT_BSSD, 4},
 };
 _Static_assert(sizeof forms / sizeof *forms == RF_PANELS_AVX512, "all forms of 256 bits");
 
 enum {
     HALVES = 2,
-    CODES = 8,    /* times HALVES: vectors of codes in a block */
-    AHEAD = 2048, /* prefetch distance in bytes of codes */
+    VECTORS = RF_BLOCK / 4, /* times HALVES: of codes in a block */
+    AHEAD = 2048,           /* prefetch distance in bytes of codes; formats with units of 256 use
+                               one unit */
 };
 
 struct kernel {
     struct rf_frame frame;
-    struct form form;
-    int phases;        /* 1 or 2 */
-    int together;      /* rows that are interleaved */
-    int products_stay; /* in registers from phase to phase; else in memory, that is, the L1 cache */
-    /* Vector registers: first the codes of a phase, [CODES / phases][HALVES], then the scales,
-     * [HALVES]. */
-    int scale;
-    int ones;      /* operand of vpmaddwd */
-    int product;   /* [together][HALVES] */
-    int temporary; /* and the one before it */
+    enum dot dot;
+    int rows;  /* of a tile */
+    int run;   /* vectors of codes whose products are summed before they are widened to 32 bits */
+    int stays; /* the sums of earlier runs stay in registers; else they are in memory */
+    /* Vector registers, the products first: [rows][HALVES]. */
+    int earlier; /* [rows][HALVES] */
+    int code;    /* [2][HALVES]; at the end of a group scales, then minima */
+    int value, other, mask, table;
 };
 
-/* The address of a vector of products between the phases. */
-static struct rf_address product_at(const struct kernel *kernel, int row, int half)
+/* Some rows, from row `first` on, times a block of a panel. */
+struct tile {
+    const struct kernel *kernel;
+    int panel, first, n;
+};
+
+static int product(int i, int half)
 {
-    return rf_sum_at(&kernel->frame, (kernel->frame.p * kernel->frame.n + row) * HALVES + half);
+    return HALVES * i + half;
 }
 
-/* Loads a panel's codes of a phase, and its scales, into their registers. */
-static void look_up(const struct kernel *kernel, int panel, int phase)
+static int is_first(const struct tile *tile)
 {
+    return tile->first == 0;
+}
+
+/* Further tiles will need what this one has decoded. */
+static int leaves_codes(const struct tile *tile)
+{
+    return is_first(tile) && tile->kernel->frame.n > tile->n;
+}
+
+static struct rf_address code_at(int v, int half)
+{
+    return rf_in_call(offsetof(struct rf_panels_call, block) + 64 * (size_t)v + 32 * (size_t)half);
+}
+
+/* Vectors 2j and 2j + 1 of a half's codes, from the panel. */
+static void decode(const struct tile *tile, int j, int half)
+{
+    const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
-    int table = kernel->temporary - 1, mask = kernel->temporary, lines = 4 / kernel->phases;
-    rf_asm_move(out, RF_VMOVDQU, table,
-                rf_constant(kernel->form.dot == DOT_BSSD
-                                ? offsetof(struct rf_frame_constants, mxfp4_signed)
-                                : offsetof(struct rf_frame_constants, mxfp4)));
-    rf_asm_move(out, RF_VMOVDQU, mask, rf_constant(offsetof(struct rf_frame_constants, nibble)));
-    for (int j = 0; j < lines; j++)
-        for (int half = 0; half < HALVES; half++) {
-            int low = 2 * j * HALVES + half, high = low + HALVES;
-            struct rf_address from =
-                rf_in_panel(reg_codes, panel, 64 * (phase * lines + j) + 32 * half);
-            rf_asm_move(out, RF_VMOVDQU, high, rf_mem(from));
-            rf_asm_vector(out, RF_VPAND, low, high, rf_reg(mask));
-            rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
-            rf_asm_vector(out, RF_VPAND, high, high, rf_reg(mask));
-            rf_asm_vector(out, RF_VPSHUFB, low, table, rf_reg(low));
-            rf_asm_vector(out, RF_VPSHUFB, high, table, rf_reg(high));
-        }
-    if (phase) return;
-    for (int half = 0; half < HALVES; half++) {
-        int to = kernel->scale + half;
-        rf_asm_move(out, RF_VPMOVZXBD, to, rf_mem(rf_in_panel(reg_scales, panel, 8 * half)));
-        rf_asm_vector(out, RF_VPSLLD, to, to, rf_imm(23));
+    int low = kernel->code + half, high = low + HALVES, bits = kernel->value;
+    rf_asm_move(out, RF_VMOVDQU, high,
+                rf_mem(rf_in_panel(reg_codes, tile->panel, 64 * j + 32 * half)));
+    rf_asm_vector(out, RF_VPAND, low, high, rf_reg(kernel->mask));
+    rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
+    rf_asm_vector(out, RF_VPAND, high, high, rf_reg(kernel->mask));
+    if (kernel->frame.format == RF_FORMAT_MXFP4) {
+        rf_asm_vector(out, RF_VPSHUFB, low, kernel->table, rf_reg(low));
+        rf_asm_vector(out, RF_VPSHUFB, high, kernel->table, rf_reg(high));
+    }
+    if (kernel->frame.format != RF_FORMAT_Q6_K) return;
+    /* One vector holds the upper two bits of four vectors. Each pair of bits moves to bits 4 and 5.
+     */
+    static const int left[4] = {4, 2, 0, -2};
+    for (int v = 0; v < 2; v++) {
+        int shift = left[j % 2 * 2 + v], to = kernel->code + v * HALVES + half;
+        rf_asm_move(out, RF_VMOVDQU, bits,
+                    rf_mem(rf_in_panel(reg_codes, tile->panel, 256 + 64 * (j / 2) + 32 * half)));
+        if (shift)
+            rf_asm_vector(out, shift > 0 ? RF_VPSLLW : RF_VPSRLW, bits, bits,
+                          rf_imm(shift > 0 ? shift : -shift));
+        rf_asm_vector(out, RF_VPAND, bits, bits, rf_reg(kernel->table));
+        rf_asm_vector(out, RF_VPOR, to, to, rf_reg(bits));
     }
 }
 
-/* Emits a phase's products of `count` rows, by instructions that add four products to a 32-bit
- * lane. Unsigned codes are 12 too large, so sums start at -12 times the sum of the row's values. */
-static void dot_products(const struct kernel *kernel, int first, int count, int phase)
+/* Vectors 2j and 2j + 1 of both halves into their registers. */
+static void fetch_codes(const struct tile *tile, int j)
 {
+    const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
-    enum rf_vector_op op = kernel->form.dot == DOT_BSSD ? RF_VPDPBSSD : RF_VPDPBUSD;
-    int vectors_of_codes = CODES / kernel->phases;
-    for (int i = 0; i < count; i++)
+    int is_ready = kernel->frame.layout->bits == 8;
+    for (int half = 0; half < HALVES && !is_ready && is_first(tile); half++) decode(tile, j, half);
+    for (int v = 2 * j; v < 2 * j + 2; v++)
         for (int half = 0; half < HALVES; half++) {
-            int to = kernel->product + i * HALVES + half;
-            if (phase && kernel->products_stay) continue;
-            if (phase)
-                rf_asm_move(out, RF_VMOVDQU, to, rf_mem(product_at(kernel, first + i, half)));
-            else if (op == RF_VPDPBSSD)
-                rf_asm_vector(out, RF_VPXOR, to, to, rf_reg(to));
+            int to = kernel->code + v % 2 * HALVES + half;
+            if (is_ready)
+                rf_asm_move(out, RF_VMOVDQU, to,
+                            rf_mem(rf_in_panel(reg_codes, tile->panel, 64 * v + 32 * half)));
+            else if (!is_first(tile))
+                rf_asm_move(out, RF_VMOVDQU, to, rf_mem(code_at(v, half)));
+            else if (leaves_codes(tile))
+                rf_asm_store(out, code_at(v, half), to);
+        }
+}
+
+/* Adds the products of a vector of codes by instructions that sum four products in 32 bits. */
+static void dot_products(const struct tile *tile, int v)
+{
+    const struct kernel *kernel = tile->kernel;
+    enum rf_vector_op op = kernel->dot == DOT_BSSD ? RF_VPDPBSSD : RF_VPDPBUSD;
+    for (int i = 0; i < tile->n; i++) {
+        rf_frame_broadcast(&kernel->frame, kernel->value, tile->first + i, 4 * v);
+        for (int half = 0; half < HALVES; half++)
+            rf_asm_vector(kernel->frame.out, op, product(i, half),
+                          kernel->code + v % 2 * HALVES + half, rf_reg(kernel->value));
+    }
+}
+
+/* The same by sums of pairs in 16 bits. */
+static void pair_products(const struct tile *tile, int v)
+{
+    const struct kernel *kernel = tile->kernel;
+    struct rf_assembler *out = kernel->frame.out;
+    for (int i = 0; i < tile->n; i++) {
+        rf_frame_broadcast(&kernel->frame, kernel->value, tile->first + i, 4 * v);
+        for (int half = 0; half < HALVES; half++) {
+            int sum = product(i, half), pairs = half ? kernel->value : kernel->other,
+                code = kernel->code + v % 2 * HALVES + half;
+            if (v % kernel->run == 0) {
+                rf_asm_vector(out, RF_VPMADDUBSW, sum, code, rf_reg(kernel->value));
+                continue;
+            }
+            rf_asm_vector(out, RF_VPMADDUBSW, pairs, code, rf_reg(kernel->value));
+            rf_asm_vector(out, RF_VPADDW, sum, sum, rf_reg(pairs));
+        }
+    }
+}
+
+/* A run of 16-bit sums has ended with vector v: widens them and adds those of earlier runs. */
+static void widen(const struct tile *tile, int v)
+{
+    const struct kernel *kernel = tile->kernel;
+    struct rf_assembler *out = kernel->frame.out;
+    int depth = VECTORS / kernel->frame.traits.groups, is_last = (v + 1) % depth == 0;
+    for (int at = 0; at < product(tile->n, 0); at++) {
+        int earlier = kernel->earlier + at;
+        struct rf_address memory =
+            rf_in_call(offsetof(struct rf_panels_call, earlier) + 32 * (size_t)at);
+        int to = !is_last && kernel->stays ? earlier : at;
+        rf_asm_vector(out, RF_VPMADDWD, to, at,
+                      rf_constant(offsetof(struct rf_frame_constants, ones)));
+        if (!is_last && !kernel->stays) rf_asm_store(out, memory, at);
+        if (is_last && kernel->run < depth)
+            rf_asm_vector(out, RF_VPADDD, at, at, kernel->stays ? rf_reg(earlier) : rf_mem(memory));
+    }
+}
+
+/* What sums of unsigned codes must begin with, or have added: codes are too large by the offset. */
+static int has_start(const struct kernel *kernel)
+{
+    return kernel->frame.traits.offset_at >= 0 && kernel->dot != DOT_BSSD;
+}
+
+static void load_start(const struct tile *tile, int to, int i, int group)
+{
+    rf_frame_broadcast(&tile->kernel->frame, to, tile->first + i,
+                       tile->kernel->frame.traits.offset_at + 4 * group);
+}
+
+static void start_dots(const struct tile *tile, int group)
+{
+    const struct kernel *kernel = tile->kernel;
+    for (int i = 0; i < tile->n; i++)
+        for (int half = 0; half < HALVES; half++) {
+            int to = product(i, half);
+            if (has_start(kernel))
+                load_start(tile, to, i, group);
             else
-                rf_frame_broadcast(&kernel->frame, to, first + i, offsetof(struct rf_a8, m12));
-        }
-    for (int c = 0; c < vectors_of_codes; c++)
-        for (int i = 0; i < count; i++) {
-            rf_frame_broadcast(&kernel->frame, kernel->temporary, first + i,
-                               4 * (phase * vectors_of_codes + c));
-            for (int half = 0; half < HALVES; half++)
-                rf_asm_vector(out, op, kernel->product + i * HALVES + half, c * HALVES + half,
-                              rf_reg(kernel->temporary));
+                rf_asm_vector(kernel->frame.out, RF_VPXOR, to, to, rf_reg(to));
         }
 }
 
-/* Emits a phase's products of one row with 16-bit sums of pairs. A pair is at most 24 * 127 * 2 =
- * 6096, so that five fit into 16 bits; a phase adds four. */
-static void pair_products(const struct kernel *kernel, int row, int phase)
+static struct rf_address unit_at(int panel, int is_minimum, int half)
 {
+    size_t vector = 2 * (2 * (size_t)panel + (size_t)is_minimum) + (size_t)half;
+    return rf_in_call(offsetof(struct rf_panels_call, floats) + 32 * vector);
+}
+
+/* The scale of a group for 8 weight rows, or its minimum. */
+static void decode_scale(const struct tile *tile, int group, int is_minimum, int half, int to)
+{
+    const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
-    int first = kernel->product, second = first + 1, pairs = kernel->temporary - 1,
-        values = kernel->temporary;
-    for (int c = 0; c < 4; c++) {
-        rf_frame_broadcast(&kernel->frame, values, row, 4 * (4 * phase + c));
-        rf_asm_vector(out, RF_VPMADDUBSW, c ? pairs : first, 2 * c, rf_reg(values));
-        rf_asm_vector(out, RF_VPMADDUBSW, c ? values : second, 2 * c + 1, rf_reg(values));
-        if (c == 0) continue;
-        rf_asm_vector(out, RF_VPADDW, first, first, rf_reg(pairs));
-        rf_asm_vector(out, RF_VPADDW, second, second, rf_reg(values));
+    int of_half = 8 * half;
+    switch (kernel->frame.format) {
+    case RF_FORMAT_MXFP4:
+        rf_asm_move(out, RF_VPMOVZXBD, to, rf_mem(rf_in_panel(reg_scales, tile->panel, of_half)));
+        rf_asm_vector(out, RF_VPSLLD, to, to, rf_imm(23));
+        return;
+    case RF_FORMAT_Q4_K:
+        rf_asm_move(out, RF_VPMOVZXBD, to,
+                    rf_mem(rf_at(reg_numbers, 256 * tile->panel + 128 * is_minimum + of_half)));
+        break;
+    case RF_FORMAT_Q6_K:
+        rf_asm_move(out, RF_VPMOVSXBD, to,
+                    rf_mem(rf_in_panel(reg_numbers, tile->panel, 16 * group + of_half)));
+        break;
+    default:
+        rf_asm_move(out, RF_VCVTPH2PS, to,
+                    rf_mem(rf_in_panel(reg_scales, tile->panel, 32 * is_minimum + 2 * of_half)));
+        return;
     }
-    if (!phase) rf_frame_broadcast(&kernel->frame, values, row, offsetof(struct rf_a8, m12));
-    for (int half = 0; half < 2; half++) {
-        int to = first + half;
-        rf_asm_vector(out, RF_VPMADDWD, to, to, rf_reg(kernel->ones));
-        rf_asm_vector(out, RF_VPADDD, to, to,
-                      phase ? rf_mem(product_at(kernel, row, half)) : rf_reg(values));
-    }
+    rf_asm_move(out, RF_VCVTDQ2PS, to, rf_reg(to));
+    rf_asm_vector(out, RF_VMULPS, to, to, rf_mem(unit_at(tile->panel, is_minimum, half)));
 }
 
-/* sum = fma(float(product) * d, scale, sum), for a row whose products lie from `product` on. */
-static void add_scaled(const struct kernel *kernel, int product, int panel, int row)
+/* Scales, then minima, into the registers of codes. */
+static void fetch_scales(const struct tile *tile, int group)
 {
+    const struct kernel *kernel = tile->kernel;
     struct rf_assembler *out = kernel->frame.out;
-    rf_frame_broadcast(&kernel->frame, kernel->temporary, row, offsetof(struct rf_a8, d));
-    for (int half = 0; half < HALVES; half++, product++) {
-        int number = (panel * kernel->frame.n + row) * HALVES + half, scale = kernel->scale + half;
-        rf_asm_move(out, RF_VCVTDQ2PS, product, rf_reg(product));
-        rf_asm_vector(out, RF_VMULPS, product, product, rf_reg(kernel->temporary));
-        if (kernel->frame.sum >= 0) {
-            rf_asm_vector(out, RF_VFMADD231PS, kernel->frame.sum + number, product, rf_reg(scale));
-        } else {
-            rf_asm_vector(out, RF_VFMADD213PS, product, scale,
-                          rf_mem(rf_sum_at(&kernel->frame, number)));
-            rf_asm_store(out, rf_sum_at(&kernel->frame, number), product);
-        }
-    }
-}
-
-static void multiply_rows(const struct kernel *kernel, int panel, int phase)
-{
-    for (int row = 0; row < kernel->frame.n; row += kernel->together) {
-        int count =
-            kernel->frame.n - row < kernel->together ? kernel->frame.n - row : kernel->together;
-        if (kernel->form.dot == DOT_MADDUBS)
-            pair_products(kernel, row, phase);
+    for (int i = 0; i < (kernel->frame.layout->has_min ? 2 * HALVES : HALVES); i++) {
+        int to = kernel->code + i;
+        struct rf_address memory = rf_in_call(offsetof(struct rf_panels_call, scales_of) +
+                                              128 * (size_t)group + 32 * (size_t)i);
+        if (is_first(tile))
+            decode_scale(tile, group, i / HALVES, i % HALVES, to);
         else
-            dot_products(kernel, row, count, phase);
-        for (int i = 0; i < count; i++) {
-            int product = kernel->product + i * HALVES;
-            if (phase == kernel->phases - 1)
-                add_scaled(kernel, product, panel, row + i);
-            else if (!kernel->products_stay)
-                for (int half = 0; half < HALVES; half++)
-                    rf_asm_store(kernel->frame.out, product_at(kernel, row + i, half),
-                                 product + half);
-        }
+            rf_asm_move(out, RF_VMOVUPS, to, rf_mem(memory));
+        if (leaves_codes(tile)) rf_asm_store(out, memory, to);
     }
+}
+
+/* sum = fma(float(product) * d, s, sum), then sum = fma(b, d_sum, sum) where there is a minimum. */
+static void add_scaled(const struct tile *tile, int i)
+{
+    const struct kernel *kernel = tile->kernel;
+    const struct rf_frame *frame = &kernel->frame;
+    struct rf_assembler *out = frame->out;
+    int row = tile->first + i, d = kernel->value, d_sum = kernel->other;
+    rf_frame_broadcast(frame, d, row, offsetof(struct rf_a8, d));
+    if (frame->layout->has_min)
+        rf_frame_broadcast(frame, d_sum, row, offsetof(struct rf_a8, d_sum));
+    for (int half = 0; half < HALVES; half++) {
+        int at = product(i, half), scale = kernel->code + half;
+        struct rf_address sum = rf_sum_at(frame, product(tile->panel * frame->n + row, half));
+        rf_asm_move(out, RF_VCVTDQ2PS, at, rf_reg(at));
+        rf_asm_vector(out, RF_VMULPS, at, at, rf_reg(d));
+        rf_asm_vector(out, RF_VFMADD213PS, at, scale, rf_mem(sum));
+        if (frame->layout->has_min)
+            rf_asm_vector(out, RF_VFMADD231PS, at, scale + HALVES, rf_reg(d_sum));
+        rf_asm_store(out, sum, at);
+    }
+}
+
+/* Sums in 16 bits begin with nothing, so the start is added when they are widened. */
+static void add_start(const struct tile *tile, int i, int group)
+{
+    const struct kernel *kernel = tile->kernel;
+    load_start(tile, kernel->value, i, group);
+    for (int half = 0; half < HALVES; half++)
+        rf_asm_vector(kernel->frame.out, RF_VPADDD, product(i, half), product(i, half),
+                      rf_reg(kernel->value));
+}
+
+static void multiply(const struct tile *tile, int group)
+{
+    const struct kernel *kernel = tile->kernel;
+    int is_pairs = kernel->dot == DOT_MADDUBS, depth = VECTORS / kernel->frame.traits.groups;
+    if (!is_pairs) start_dots(tile, group);
+    for (int v = group * depth; v < (group + 1) * depth; v++) {
+        if (v % 2 == 0) fetch_codes(tile, v / 2);
+        if (is_pairs)
+            pair_products(tile, v);
+        else
+            dot_products(tile, v);
+        if (is_pairs && (v + 1) % kernel->run == 0) widen(tile, v);
+    }
+    fetch_scales(tile, group);
+    for (int i = 0; i < tile->n; i++) {
+        if (is_pairs && has_start(kernel)) add_start(tile, i, group);
+        add_scaled(tile, i);
+    }
+}
+
+static void block(const void *of)
+{
+    const struct kernel *kernel = of;
+    int n = kernel->frame.n;
+    for (int panel = 0; panel < kernel->frame.p; panel++)
+        for (int first = 0; first < n; first += kernel->rows) {
+            struct tile tile = {kernel, panel, first,
+                                n - first < kernel->rows ? n - first : kernel->rows};
+            for (int group = 0; group < kernel->frame.traits.groups; group++)
+                multiply(&tile, group);
+        }
+}
+
+/* Unpacks the 6-bit numbers of a Q4_K unit (rf_q4k_scale) to bytes in memory. */
+static void unpack(const struct kernel *kernel, int panel, int half)
+{
+    struct rf_assembler *out = kernel->frame.out;
+    int t = 0, low = 1, fourth = 2; /* no products are in progress */
+    size_t to = offsetof(struct rf_panels_call, numbers) + 256 * (size_t)panel + 32 * (size_t)half;
+    static const size_t place[3] = {offsetof(struct rf_frame_constants, two),
+                                    offsetof(struct rf_frame_constants, middle_two),
+                                    offsetof(struct rf_frame_constants, upper_two)};
+    for (int v = 0; v < 3; v++) {
+        rf_asm_move(out, RF_VMOVDQU, t, rf_mem(rf_in_panel(reg_scales, panel, 64 * v + 32 * half)));
+        rf_asm_vector(out, RF_VPAND, low, t, rf_constant(offsetof(struct rf_frame_constants, six)));
+        rf_asm_store(out, rf_in_call(to + 64 * (size_t)v), low);
+        rf_asm_vector(out, RF_VPSRLW, t, t, rf_imm(6 - 2 * v));
+        rf_asm_vector(out, RF_VPAND, v ? t : fourth, t, rf_constant(place[v]));
+        if (v) rf_asm_vector(out, RF_VPOR, fourth, fourth, rf_reg(t));
+    }
+    rf_asm_store(out, rf_in_call(to + 192), fourth);
+}
+
+/* The F16 numbers, the last of a unit, become floats in memory. */
+static void unit(const void *of, int panel)
+{
+    const struct kernel *kernel = of;
+    struct rf_assembler *out = kernel->frame.out;
+    int numbers = kernel->frame.layout->has_min ? 2 : 1,
+        begin = (int)kernel->frame.layout->scale_bytes - 32 * numbers;
+    for (int half = 0; half < HALVES && kernel->frame.format == RF_FORMAT_Q4_K; half++)
+        unpack(kernel, panel, half);
+    for (int i = 0; i < numbers; i++)
+        for (int half = 0; half < HALVES; half++) {
+            rf_asm_move(out, RF_VCVTPH2PS, 0,
+                        rf_mem(rf_in_panel(reg_scales, panel, begin + 32 * i + 16 * half)));
+            rf_asm_store(out, unit_at(panel, i, half), 0);
+        }
+}
+
+static void load_constants(const void *of)
+{
+    const struct kernel *kernel = of;
+    struct rf_assembler *out = kernel->frame.out;
+    size_t table = kernel->frame.format == RF_FORMAT_Q6_K
+                       ? offsetof(struct rf_frame_constants, upper_two)
+                   : kernel->dot == DOT_BSSD ? offsetof(struct rf_frame_constants, mxfp4_signed)
+                                             : offsetof(struct rf_frame_constants, mxfp4);
+    rf_asm_move(out, RF_VMOVDQU, kernel->mask,
+                rf_constant(offsetof(struct rf_frame_constants, nibble)));
+    rf_asm_move(out, RF_VMOVDQU, kernel->table, rf_constant(table));
+}
+
+/* Vectors of codes whose products 16-bit sums hold: n * 2 * 127 * the greatest code < 2^15. */
+static int run_of(enum rf_format format)
+{
+    return format == RF_FORMAT_Q6_K ? 2 : format == RF_FORMAT_MXFP4 ? 4 : 8;
 }
 
 static void assign_registers(struct kernel *kernel)
 {
-    int evex = kernel->form.evex, maddubs = kernel->form.dot == DOT_MADDUBS;
-    int n = kernel->frame.n, most = maddubs ? 1 : evex ? 4 : 2;
-    kernel->phases = evex ? 1 : 2;
-    kernel->together = n < most ? n : most;
-    kernel->temporary = evex ? 31 : 15;
-    kernel->scale = CODES / kernel->phases * HALVES;
-    kernel->ones = kernel->scale + HALVES;
-    kernel->product = kernel->ones + maddubs;
-    kernel->products_stay = kernel->phases == 1 || (!maddubs && n <= kernel->together);
-    int sum = kernel->product + kernel->together * HALVES;
-    kernel->frame.sum = sum + n * kernel->frame.p * HALVES <= kernel->temporary - 1 ? sum : -1;
+    int rows = kernel->rows;
+    kernel->earlier = HALVES * rows;
+    kernel->stays = rows <= 2;
+    kernel->code = kernel->stays ? 2 * HALVES * rows : HALVES * rows;
+    kernel->value = kernel->code + 2 * HALVES;
+    kernel->other = kernel->value + 1;
+    kernel->mask = kernel->value + 2;
+    kernel->table = kernel->value + 3;
 }
 
-void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form, int n, int p)
+void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form,
+                        enum rf_format format, int n, int p)
 {
-    const struct rf_panel_layout *layout = rf_panel_layout(RF_FORMAT_MXFP4);
+    static const struct rf_frame_body body = {load_constants, unit, block};
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    struct rf_traits traits = rf_traits_of(format);
+    int most = forms[form].rows;
     struct kernel kernel = {.frame = {.out = assembler,
+                                      .format = format,
                                       .layout = layout,
+                                      .traits = traits,
                                       .n = n,
                                       .p = p,
-                                      .ahead = AHEAD / (int)layout->block_bytes},
-                            .form = forms[form]};
-    const struct rf_frame *frame = &kernel.frame;
+                                      .ahead = traits.super ? 1 : AHEAD / (int)layout->block_bytes,
+                                      .asks = n > 1 || forms[form].dot != DOT_MADDUBS,
+                                      .sum = -1},
+                            /* Signed codes are those of a table. */
+                            .dot = forms[form].dot == DOT_BSSD && format != RF_FORMAT_MXFP4
+                                       ? DOT_BUSD
+                                       : forms[form].dot,
+                            .rows = n < most ? n : most,
+                            .run = run_of(format)};
     assign_registers(&kernel);
     assembler->vector_bytes = 32;
-    assembler->evex = kernel.form.evex;
-
-    rf_frame_begin(frame);
-    if (kernel.form.dot == DOT_MADDUBS)
-        rf_asm_move(assembler, RF_VMOVDQU, kernel.ones,
-                    rf_constant(offsetof(struct rf_frame_constants, ones)));
-    rf_asm_align(assembler);
-    size_t top = assembler->used;
-    rf_frame_unit(frame);
-    for (int panel = 0; panel < p; panel++) {
-        rf_frame_ask(frame, panel);
-        for (int phase = 0; phase < kernel.phases; phase++) {
-            look_up(&kernel, panel, phase);
-            multiply_rows(&kernel, panel, phase);
-        }
-    }
-    rf_frame_next_block(frame);
-    rf_frame_next_unit(frame, top);
-    rf_frame_end(frame);
+    assembler->evex = forms[form].evex;
+    rf_frame_emit(&kernel.frame, &body, &kernel);
 }

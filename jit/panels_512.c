@@ -13,40 +13,13 @@ enum {
     AHEAD = 2048      /* with more rows; formats with units of 256 use one unit */
 };
 
-/* General registers for units of 256, instead of pointers to rows from the ninth on: the scales'
- * numbers of a block, and the number of blocks left. */
-static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
-
-/* What a kernel needs to know of a format besides its layout. */
-struct traits {
-    int offset_at; /* offset in a row's block of the products' first value; -1: zero */
-    int super;     /* scales lie in units of 8 blocks */
-    int halves;    /* groups in a block */
-};
-
 struct kernel {
     struct rf_frame frame;
-    enum rf_format format;
-    struct traits traits;
     int rows_stay; /* 1: every row's two vectors stay in registers while panels are decoded one by
                       one; 0: all panels' codes do */
     /* Vector registers: the products come first, [p][n]. */
     int code, value, scale, minimum, mask, upper, temporary;
 };
-
-static struct traits traits_of(enum rf_format format)
-{
-    const struct rf_panel_layout *layout = rf_panel_layout(format);
-    struct traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
-    switch (layout->offset) {
-    case 8: traits.offset_at = offsetof(struct rf_a8, m8); break;
-    case 12: traits.offset_at = offsetof(struct rf_a8, m12); break;
-    case 32: traits.offset_at = offsetof(struct rf_a8, m32); break;
-    case 128: traits.offset_at = offsetof(struct rf_a8, m128); break;
-    default: break;
-    }
-    return traits;
-}
 
 static int product(const struct kernel *kernel, int panel, int row)
 {
@@ -64,7 +37,7 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
         return;
     }
     rf_asm_move(out, RF_VMOVDQU, high, rf_mem(rf_in_panel(reg_codes, panel, 64 * j)));
-    if (kernel->format == RF_FORMAT_MXFP4) {
+    if (kernel->frame.format == RF_FORMAT_MXFP4) {
         /* vpermb uses six bits of an index. The upper two belong to the next code, so the table is
          * repeated four times. */
         rf_asm_vector(out, RF_VPERMB, low, high, rf_reg(kernel->mask));
@@ -75,7 +48,7 @@ static void decode(const struct kernel *kernel, int panel, int j, int to)
     rf_asm_vector(out, RF_VPAND, low, high, rf_reg(kernel->mask));
     rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
     rf_asm_vector(out, RF_VPAND, high, high, rf_reg(kernel->mask));
-    if (kernel->format != RF_FORMAT_Q6_K) return;
+    if (kernel->frame.format != RF_FORMAT_Q6_K) return;
     /* One vector holds the upper two bits of four vectors. Each pair of bits moves to bits 4 and 5.
      */
     static const int left[4] = {4, 2, 0, -2};
@@ -127,12 +100,13 @@ static void start(const struct kernel *kernel, int half)
     for (int row = 0; row < kernel->frame.n; row++)
         for (int panel = 0; panel < kernel->frame.p; panel++) {
             int to = product(kernel, panel, row);
-            if (kernel->traits.offset_at < 0)
+            if (kernel->frame.traits.offset_at < 0)
                 rf_asm_vector(out, RF_VPXOR, to, to, rf_reg(to));
             else if (panel)
                 rf_asm_move(out, RF_VMOVDQU, to, rf_reg(product(kernel, 0, row)));
             else
-                rf_frame_broadcast(&kernel->frame, to, row, kernel->traits.offset_at + 4 * half);
+                rf_frame_broadcast(&kernel->frame, to, row,
+                                   kernel->frame.traits.offset_at + 4 * half);
         }
 }
 
@@ -141,7 +115,7 @@ static void load_scales(const struct kernel *kernel, int panel, int half)
 {
     struct rf_assembler *out = kernel->frame.out;
     int s = kernel->scale, b = kernel->minimum, t = kernel->temporary;
-    switch (kernel->format) {
+    switch (kernel->frame.format) {
     case RF_FORMAT_MXFP4:
         rf_asm_move(out, RF_VPMOVZXBD, s, rf_mem(rf_in_panel(reg_scales, panel, 0)));
         rf_asm_vector(out, RF_VPSLLD, s, s, rf_imm(23));
@@ -164,7 +138,7 @@ static void load_scales(const struct kernel *kernel, int panel, int half)
         break;
     default:
         rf_asm_move(out, RF_VCVTPH2PS, s, rf_mem(rf_in_panel(reg_scales, panel, 0)));
-        if (kernel->format == RF_FORMAT_Q4_1)
+        if (kernel->frame.format == RF_FORMAT_Q4_1)
             rf_asm_move(out, RF_VCVTPH2PS, b, rf_mem(rf_in_panel(reg_scales, panel, 32)));
         break;
     }
@@ -190,10 +164,10 @@ static void add_scaled(const struct kernel *kernel, int panel, int row)
     if (kernel->frame.sum < 0) rf_asm_store(out, rf_sum_at(&kernel->frame, number), to);
 }
 
-static void block(const struct kernel *kernel)
+static void block(const void *of)
 {
-    int halves = kernel->traits.halves;
-    for (int panel = 0; panel < kernel->frame.p; panel++) rf_frame_ask(&kernel->frame, panel);
+    const struct kernel *kernel = of;
+    int halves = kernel->frame.traits.groups;
     for (int half = 0; half < halves; half++) {
         start(kernel, half);
         for (int j = 4 / halves * half; j < 4 / halves * (half + 1); j++) multiply(kernel, j);
@@ -205,8 +179,10 @@ static void block(const struct kernel *kernel)
 }
 
 /* Unpacks the 6-bit numbers of a Q4_K unit (rf_q4k_scale) to bytes in memory. */
-static void unpack(const struct kernel *kernel, int panel)
+static void unpack(const void *of, int panel)
 {
+    const struct kernel *kernel = of;
+    if (kernel->frame.format != RF_FORMAT_Q4_K) return;
     struct rf_assembler *out = kernel->frame.out;
     int low = kernel->code, fourth = kernel->scale, t = kernel->temporary;
     static const size_t place[3] = {offsetof(struct rf_frame_constants, two),
@@ -230,14 +206,15 @@ static void unpack(const struct kernel *kernel, int panel)
                  fourth);
 }
 
-static void load_constants(const struct kernel *kernel)
+static void load_constants(const void *of)
 {
+    const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
     rf_asm_move(out, RF_VMOVDQU, kernel->mask,
-                rf_constant(kernel->format == RF_FORMAT_MXFP4
+                rf_constant(kernel->frame.format == RF_FORMAT_MXFP4
                                 ? offsetof(struct rf_frame_constants, mxfp4)
                                 : offsetof(struct rf_frame_constants, nibble)));
-    if (kernel->format == RF_FORMAT_Q6_K)
+    if (kernel->frame.format == RF_FORMAT_Q6_K)
         rf_asm_move(out, RF_VMOVDQU, kernel->upper,
                     rf_constant(offsetof(struct rf_frame_constants, upper_two)));
 }
@@ -259,48 +236,22 @@ static void assign_registers(struct kernel *kernel)
     kernel->frame.sum = next + n * p <= REGISTERS ? next : -1;
 }
 
-/* Emits the eight blocks of a unit of 256 values. */
-static void superblock(const struct kernel *kernel)
-{
-    struct rf_assembler *out = kernel->frame.out;
-    if (kernel->format == RF_FORMAT_Q4_K) {
-        for (int panel = 0; panel < kernel->frame.p; panel++) unpack(kernel, panel);
-        rf_asm_address(out, reg_numbers, rf_in_call(offsetof(struct rf_panels_call, numbers)));
-    } else {
-        rf_asm_address(out, reg_numbers, rf_at(reg_scales, 0));
-    }
-    rf_asm_set(out, reg_turns, RF_SUPERBLOCK / RF_BLOCK);
-    rf_asm_align(out);
-    size_t top = out->used;
-    block(kernel);
-    rf_frame_next_block(&kernel->frame);
-    rf_asm_add(out, reg_numbers, 16 * kernel->traits.halves);
-    rf_asm_loop(out, reg_turns, top);
-}
-
 void rf_panels_emit_512(struct rf_assembler *assembler, enum rf_format format, int n, int p)
 {
+    static const struct rf_frame_body body = {load_constants, unpack, block};
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    struct kernel kernel = {.frame = {.out = assembler, .layout = layout, .n = n, .p = p},
-                            .format = format,
-                            .traits = traits_of(format)};
-    kernel.frame.ahead =
-        kernel.traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
+    struct rf_traits traits = rf_traits_of(format);
+    int ahead = traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
+    struct kernel kernel = {.frame = {.out = assembler,
+                                      .format = format,
+                                      .layout = layout,
+                                      .traits = traits,
+                                      .n = n,
+                                      .p = p,
+                                      .ahead = ahead,
+                                      .asks = 1}};
     assign_registers(&kernel);
     assembler->vector_bytes = 64;
     assembler->evex = 1;
-
-    rf_frame_begin(&kernel.frame);
-    load_constants(&kernel);
-    rf_asm_align(assembler);
-    size_t top = assembler->used;
-    rf_frame_unit(&kernel.frame);
-    if (kernel.traits.super) {
-        superblock(&kernel);
-    } else {
-        block(&kernel);
-        rf_frame_next_block(&kernel.frame);
-    }
-    rf_frame_next_unit(&kernel.frame, top);
-    rf_frame_end(&kernel.frame);
+    rf_frame_emit(&kernel.frame, &body, &kernel);
 }

@@ -18,15 +18,18 @@ struct tier {
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* What is generated for a tier, and for how many rows at most. With 256 bits that is as many as one
- * function takes, on AMX as many as are too few for tiles. */
+/* With 256 bits, more rows are worth decoding many blocks at a time (docs/jit.md). */
+enum { MOST_ROWS_256 = 16 };
+
+/* What is generated for a tier, and for how many rows at most. On AMX these are as many as are too
+ * few for tiles. */
 static const struct plan {
     enum rf_panels_form form;
     size_t most_rows; /* 0: nothing is generated */
 } plans[RF_TIER_COUNT] = {
-    [RF_TIER_AVX2] = {RF_PANELS_AVX2, RF_PANELS_MOST_ROWS},
-    [RF_TIER_AVXVNNI] = {RF_PANELS_AVXVNNI, RF_PANELS_MOST_ROWS}, /* or its EVEX twin */
-    [RF_TIER_AVXVNNIINT8] = {RF_PANELS_AVXVNNIINT8, RF_PANELS_MOST_ROWS},
+    [RF_TIER_AVX2] = {RF_PANELS_AVX2, MOST_ROWS_256},
+    [RF_TIER_AVXVNNI] = {RF_PANELS_AVXVNNI, MOST_ROWS_256}, /* or its EVEX twin */
+    [RF_TIER_AVXVNNIINT8] = {RF_PANELS_AVXVNNIINT8, MOST_ROWS_256},
     [RF_TIER_AVX512] = {RF_PANELS_AVX512, SIZE_MAX},
     [RF_TIER_AMX] = {RF_PANELS_AVX512, RF_AMX_LEAST_ROWS - 1},
 };
@@ -40,19 +43,21 @@ static void linear(enum rf_tier tier, enum rf_format format, const struct rf_lin
 }
 
 /* The formats that are generated for each tier. */
-#define EACH_512(X, tier) \
-    X(tier, MXFP4)        \
-    X(tier, Q4_0)         \
-    X(tier, Q4_1)         \
-    X(tier, Q4_K)         \
-    X(tier, Q6_K)         \
+#define EACH_BUT_Q8_0(X, tier) \
+    X(tier, MXFP4)             \
+    X(tier, Q4_0)              \
+    X(tier, Q4_1)              \
+    X(tier, Q4_K)              \
+    X(tier, Q6_K)
+#define EACH(X, tier)      \
+    EACH_BUT_Q8_0(X, tier) \
     X(tier, Q8_0)
-#define EACH_GENERATED(X) \
-    X(AVX2, MXFP4)        \
-    X(AVXVNNI, MXFP4)     \
-    X(AVXVNNIINT8, MXFP4) \
-    EACH_512(X, AVX512)   \
-    EACH_512(X, AMX)
+#define EACH_GENERATED(X)  \
+    EACH_BUT_Q8_0(X, AVX2) \
+    EACH(X, AVXVNNI)       \
+    EACH(X, AVXVNNIINT8)   \
+    EACH(X, AVX512)        \
+    EACH(X, AMX)
 
 /* A kernel gets only its operands, so each tier and format needs a function of its own. */
 #define LINEAR(tier, format)                                                \

@@ -60,6 +60,7 @@ static int is_of_form(const ZydisDecodedInstruction *found, enum rf_panels_form 
     case ZYDIS_ISA_EXT_AVX: /* vzeroupper; the rest has either encoding */
         return found->mnemonic == ZYDIS_MNEMONIC_VZEROUPPER || form < RF_PANELS_AVX512;
     case ZYDIS_ISA_EXT_AVX2:
+    case ZYDIS_ISA_EXT_F16C:
     case ZYDIS_ISA_EXT_FMA: return form < RF_PANELS_AVX512;
     default: return 0;
     }
@@ -112,8 +113,9 @@ static void check_function(enum rf_panels_form form, enum rf_format format, int 
               "unknown",
               form_names[form], rf_panel_layout(format)->name, n, p, found.instructions, found.evex,
               found.wide, found.other_extension, found.unknown);
-    CHECK_INT(found.vnni, form == RF_PANELS_AVX2 || form == RF_PANELS_AVXVNNIINT8 ? 0 : products);
-    CHECK_INT(found.signed_vnni, form == RF_PANELS_AVXVNNIINT8 ? products : 0);
+    int is_signed = form == RF_PANELS_AVXVNNIINT8 && format == RF_FORMAT_MXFP4;
+    CHECK_INT(found.vnni, form == RF_PANELS_AVX2 || is_signed ? 0 : products);
+    CHECK_INT(found.signed_vnni, is_signed ? products : 0);
     CHECK_INT(found.maddubs, form == RF_PANELS_AVX2 ? products : 0);
     CHECK_INT(found.permb, is_512 && format == RF_FORMAT_MXFP4 ? 8 * p : 0);
 }
@@ -124,8 +126,8 @@ static void check_instructions(void)
         for (int format = 0; format < RF_FORMAT_COUNT; format++) {
             enum rf_panels_form its_form = (enum rf_panels_form)form;
             if (!rf_panels_can(its_form, (enum rf_format)format)) continue;
-            for (size_t n = 1; n <= rf_panels_rows(its_form); n++)
-                for (size_t p = rf_panels_at_once(its_form, n); p > 0; p /= 2)
+            for (size_t n = 1; n <= (size_t)RF_PANELS_MOST_ROWS; n++)
+                for (size_t p = rf_panels_at_once(n); p > 0; p /= 2)
                     check_function(its_form, (enum rf_format)format, (int)n, (int)p);
         }
 }

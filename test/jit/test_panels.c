@@ -130,7 +130,7 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
 static void check_form_format(const struct subject *subject, enum rf_format format, int emulated)
 {
     size_t unit = rf_panel_layout(format)->unit;
-    for (size_t n = 1; n <= (emulated ? RF_PANELS_MOST_ROWS : 40); n++) {
+    for (size_t n = 1; n <= (emulated ? 2 * RF_PANELS_MOST_ROWS : 40); n++) {
         if (n > 18 && n % 7 != 5) continue;
         check_shape(subject, format, 37, n, unit);
         check_shape(subject, format, 16, n, 2 * unit);
@@ -180,12 +180,9 @@ static void ask(void *argument, struct rf_worker *worker)
 /* The formats that a tier has generated kernels for, and up to how many rows. */
 static size_t generated_rows(int tier, enum rf_format format)
 {
-    int has_512 = tier == RF_TIER_AVX512 || tier == RF_TIER_AMX;
-    int is_512 = rf_panels_can(RF_PANELS_AVX512, format), is_256 = format == RF_FORMAT_MXFP4;
-    if (tier == RF_TIER_SCALAR || !(has_512 ? is_512 : is_256)) return 0;
-    return tier == RF_TIER_AVX512 ? SIZE_MAX
-           : tier == RF_TIER_AMX  ? RF_AMX_LEAST_ROWS - 1
-                                  : RF_PANELS_MOST_ROWS;
+    enum rf_panels_form form = tier == RF_TIER_AVX2 ? RF_PANELS_AVX2 : RF_PANELS_AVX512;
+    if (tier == RF_TIER_SCALAR || !rf_panels_can(form, format)) return 0;
+    return tier == RF_TIER_AVX512 ? SIZE_MAX : tier == RF_TIER_AMX ? RF_AMX_LEAST_ROWS - 1 : 16;
 }
 
 static void check_tier(int tier)
@@ -207,7 +204,7 @@ static void check_tier(int tier)
         CHECK(rf_cpu_generated_rows(tier, (enum rf_format)format) == rows);
         CHECK((table->linear[format] != rf_kernels(tier)->linear[format]) == (rows > 0));
         /* Through the place where compiled kernels take over, if they do. */
-        for (size_t n = 1; rows && n <= RF_PANELS_MOST_ROWS + 2; n++)
+        for (size_t n = 1; rows && n <= 2 * RF_PANELS_MOST_ROWS + 2; n++)
             check_shape(&subject, (enum rf_format)format, 37, n,
                         rf_panel_layout((enum rf_format)format)->unit);
     }
