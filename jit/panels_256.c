@@ -39,7 +39,8 @@ struct kernel {
     /* Vector registers, the products first: [rows][HALVES]. */
     int earlier; /* [rows][HALVES] */
     int code;    /* [2][HALVES]; at the end of a group scales, then minima */
-    int value, other, mask, table;
+    int value, other, mask;
+    int constant; /* what is needed most: MXFP4's table, else ones, the operand of vpmaddwd */
 };
 
 /* Some rows, from row `first` on, times a block of a panel. */
@@ -81,8 +82,8 @@ static void decode(const struct tile *tile, int j, int half)
     rf_asm_vector(out, RF_VPSRLW, high, high, rf_imm(4));
     rf_asm_vector(out, RF_VPAND, high, high, rf_reg(kernel->mask));
     if (kernel->frame.format == RF_FORMAT_MXFP4) {
-        rf_asm_vector(out, RF_VPSHUFB, low, kernel->table, rf_reg(low));
-        rf_asm_vector(out, RF_VPSHUFB, high, kernel->table, rf_reg(high));
+        rf_asm_vector(out, RF_VPSHUFB, low, kernel->constant, rf_reg(low));
+        rf_asm_vector(out, RF_VPSHUFB, high, kernel->constant, rf_reg(high));
     }
     if (kernel->frame.format != RF_FORMAT_Q6_K) return;
     /* One vector holds the upper two bits of four vectors. Each pair of bits moves to bits 4 and 5.
@@ -95,7 +96,8 @@ static void decode(const struct tile *tile, int j, int half)
         if (shift)
             rf_asm_vector(out, shift > 0 ? RF_VPSLLW : RF_VPSRLW, bits, bits,
                           rf_imm(shift > 0 ? shift : -shift));
-        rf_asm_vector(out, RF_VPAND, bits, bits, rf_reg(kernel->table));
+        rf_asm_vector(out, RF_VPAND, bits, bits,
+                      rf_constant(offsetof(struct rf_frame_constants, upper_two)));
         rf_asm_vector(out, RF_VPOR, to, to, rf_reg(bits));
     }
 }
@@ -165,7 +167,9 @@ static void widen(const struct tile *tile, int v)
             rf_in_call(offsetof(struct rf_panels_call, earlier) + 32 * (size_t)at);
         int to = !is_last && kernel->stays ? earlier : at;
         rf_asm_vector(out, RF_VPMADDWD, to, at,
-                      rf_constant(offsetof(struct rf_frame_constants, ones)));
+                      kernel->frame.format == RF_FORMAT_MXFP4
+                          ? rf_constant(offsetof(struct rf_frame_constants, ones))
+                          : rf_reg(kernel->constant));
         if (!is_last && !kernel->stays) rf_asm_store(out, memory, at);
         if (is_last && kernel->run < depth)
             rf_asm_vector(out, RF_VPADDD, at, at, kernel->stays ? rf_reg(earlier) : rf_mem(memory));
@@ -354,13 +358,13 @@ static void load_constants(const void *of)
 {
     const struct kernel *kernel = of;
     struct rf_assembler *out = kernel->frame.out;
-    size_t table = kernel->frame.format == RF_FORMAT_Q6_K
-                       ? offsetof(struct rf_frame_constants, upper_two)
-                   : kernel->dot == DOT_BSSD ? offsetof(struct rf_frame_constants, mxfp4_signed)
-                                             : offsetof(struct rf_frame_constants, mxfp4);
+    size_t constant = kernel->frame.format != RF_FORMAT_MXFP4
+                          ? offsetof(struct rf_frame_constants, ones)
+                      : kernel->dot == DOT_BSSD ? offsetof(struct rf_frame_constants, mxfp4_signed)
+                                                : offsetof(struct rf_frame_constants, mxfp4);
     rf_asm_move(out, RF_VMOVDQU, kernel->mask,
                 rf_constant(offsetof(struct rf_frame_constants, nibble)));
-    rf_asm_move(out, RF_VMOVDQU, kernel->table, rf_constant(table));
+    rf_asm_move(out, RF_VMOVDQU, kernel->constant, rf_constant(constant));
 }
 
 /* Vectors of codes whose products 16-bit sums hold: n * 2 * 127 * the greatest code < 2^15. */
@@ -378,7 +382,7 @@ static void assign_registers(struct kernel *kernel)
     kernel->value = kernel->code + 2 * HALVES;
     kernel->other = kernel->value + 1;
     kernel->mask = kernel->value + 2;
-    kernel->table = kernel->value + 3;
+    kernel->constant = kernel->value + 3;
 }
 
 void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form,
