@@ -2,7 +2,7 @@
  * are the same on every machine.
  *
  *     bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]] >> ANSWERS.jsonl
- *     bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS]]
+ *     bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS [new]]]
  *     bench_replay MODEL pool ANSWERS.jsonl W|probes [COSTS]
  *
  * `record` answers N (20) prompts greedily with TOKENS (160) tokens, in the format of
@@ -10,7 +10,9 @@
  * W more sequences in each pass whose tokens only feed the dictionary (Le et al. 2025, algorithm
  * 1).
  *
- * The pace chooses the rows of a tree (pace.h), by fixed costs of rows: COSTS. A second table says
+ * The pace chooses the rows of a tree (pace.h), by fixed costs of rows: COSTS. With `new` it begins
+ * every answer with its first guesses, as with a new cache folder, and is told what passes cost. A
+ * second table says
  * how honest the sources are: the mean of what they said of their rows, what the pace made of it,
  * and the share of rows that were right, each where the rows that it follows were. */
 #include <jansson.h>
@@ -192,26 +194,38 @@ static int read_answer(const char *line)
 enum { COST_POINTS = 7 };
 static const struct costs {
     const char *name;
+    int is_quantised;
     double at[COST_POINTS];
-} costs[] = {{"zen4", {1.00, 1.01, 1.03, 1.10, 1.82, 3.1, 5.7}}, /* BF16, AVX-512 */
-             {"amx", {1.00, 1.01, 1.03, 1.06, 1.19, 1.7, 2.7}},  /* BF16, tiles */
-             {"q4", {1.00, 1.04, 1.15, 1.47, 2.70, 4.9, 9.4}}};  /* Q4_K_M, AVX-512 */
+} costs[] = {{"zen4", 0, {1.00, 1.01, 1.03, 1.10, 1.82, 3.1, 5.7}}, /* BF16, AVX-512 */
+             {"amx", 0, {1.00, 1.01, 1.03, 1.06, 1.19, 1.7, 2.7}},  /* BF16, tiles */
+             {"q4", 1, {1.00, 1.04, 1.15, 1.47, 2.70, 4.9, 9.4}},   /* Q4_K_M, AVX-512 */
+             {"avx2", 1, {1.00, 1.12, 1.70, 2.90, 5.65, 11, 22}}};  /* Q4_K_M, AVX2 */
 
 static struct rf_pace pace;
+static const struct costs *costs_of_rows;
+static int learns; /* the pace begins with guesses */
 
-static void set_pace(const struct costs *of)
+static double cost_of(int32_t rows)
+{
+    int k = 0;
+    while (rows > 2 << k) k++;
+    double part = (double)(rows - (1 << k)) / (1 << k);
+    return costs_of_rows->at[k] + part * (costs_of_rows->at[k + 1] - costs_of_rows->at[k]);
+}
+
+static void set_pace(void)
 {
     static const struct rf_level_ops no_ops = {0};
     struct rf_level levels[LEVELS] = {
         [NGRAM] = {.ops = &no_ops, .acceptance = rf_ngram_drafter.acceptance},
         [CORPUS] = {.ops = &no_ops, .acceptance = rf_corpus_drafter.acceptance},
-        [TARGET] = {.ops = &no_ops, .cost = 1.0, .has_passes = 1}};
+        [TARGET] = {.ops = &no_ops,
+                    .cost = 1.0,
+                    .has_passes = 1,
+                    .is_quantised = costs_of_rows->is_quantised}};
     rf_pace_init(&pace, levels, LEVELS);
-    for (int32_t rows = 1, k = 0; rows <= RF_PACE_ROWS; rows++) {
-        while (rows > 2 << k) k++;
-        double part = (double)(rows - (1 << k)) / (1 << k);
-        pace.costs[TARGET].seconds[rows - 1] = of->at[k] + part * (of->at[k + 1] - of->at[k]);
-    }
+    for (int32_t rows = 1; !learns && rows <= RF_PACE_ROWS; rows++)
+        pace.costs[TARGET].seconds[rows - 1] = cost_of(rows);
 }
 
 /* The row of the draft that follows `at` with that token, or -1. */
@@ -269,6 +283,7 @@ static void draft_round(struct rf_ngram *ngram, const struct rf_corpus *corpus, 
     }
     calibrate(draft, n);
     rf_pace_offer(&pace, TARGET, draft, &value);
+    if (learns && rf_pace_look_at_single(&pace, TARGET, value)) draft->n = 0;
 }
 
 /* Tells the pace what became of the draft after the answer's first n tokens. */
@@ -290,7 +305,8 @@ static void count_round(struct tally *tally, const struct rf_draft *draft, int32
     tally->passes++;
     tally->rows += draft->n;
     tally->pool_rows += pool_rows;
-    tally->cost += rf_pace_cost(&pace, TARGET, draft->n + pool_rows + 1);
+    tally->cost += cost_of(draft->n + pool_rows + 1);
+    if (learns) rf_pace_pass(&pace, TARGET, draft->n + 1, cost_of(draft->n + 1));
     judge(draft, n, yield);
     rf_pace_round(&pace, -1, TARGET, 0, draft->n, yield, 0.0);
 }
@@ -300,6 +316,7 @@ static void replay(struct rf_ngram *ngram, const struct rf_corpus *corpus, struc
 {
     static const struct rf_draft none = {.n = 0};
     struct rf_draft draft;
+    if (learns) set_pace();
     rf_pace_begin(&pace, answer.n - answer.n_prompt);
     for (int32_t n = answer.n_prompt, yield; n < answer.n; n += yield) {
         draft_round(ngram, corpus, n, &draft);
@@ -481,10 +498,11 @@ static void replay_all(riffle_session *session, const char *path, const struct r
     print_calibration();
 }
 
-static const char usage[] = "usage: bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]]\n"
-                            "       bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS]]\n"
-                            "       bench_replay MODEL pool ANSWERS.jsonl W|probes [COSTS]\n"
-                            "COSTS of rows: zen4, amx, q4\n";
+static const char usage[] =
+    "usage: bench_replay MODEL record PROMPTS.jsonl KIND [N [TOKENS]]\n"
+    "       bench_replay MODEL run ANSWERS.jsonl [CORPUS|none [COSTS [new]]]\n"
+    "       bench_replay MODEL pool ANSWERS.jsonl W|probes [COSTS]\n"
+    "COSTS of rows: zen4, amx, q4, avx2\n";
 
 static const struct costs *find_costs(const char *name)
 {
@@ -498,12 +516,13 @@ int main(int argc, char **argv)
     const char *verb = argc > 3 ? argv[2] : "", *fifth = argc > 4 ? argv[4] : NULL;
     int is_run = strcmp(verb, "run") == 0, is_record = strcmp(verb, "record") == 0,
         is_pool = strcmp(verb, "pool") == 0;
-    const struct costs *of_rows = find_costs(is_record || argc < 6 ? NULL : argv[5]);
-    if ((!is_run && !is_record && !is_pool) || (!is_run && !fifth) || !of_rows) {
+    costs_of_rows = find_costs(is_record || argc < 6 ? NULL : argv[5]);
+    learns = is_run && argc > 6 && strcmp(argv[6], "new") == 0;
+    if ((!is_run && !is_record && !is_pool) || (!is_run && !fifth) || !costs_of_rows) {
         fputs(usage, stderr);
         return 2;
     }
-    set_pace(of_rows);
+    set_pace();
     const char *corpus = is_run && fifth && strcmp(fifth, "none") != 0 ? fifth : NULL;
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
