@@ -35,7 +35,8 @@ struct kernel {
     enum dot dot;
     int rows;  /* of a tile */
     int run;   /* vectors of codes whose products are summed before they are widened to 32 bits */
-    int stays; /* the sums of earlier runs stay in registers; else they are in memory */
+    int stays; /* a group has at most two runs; the first one's sums stay in registers, not memory
+                */
     /* Vector registers, the products first: [rows][HALVES]. */
     int earlier; /* [rows][HALVES] */
     int code;    /* [2][HALVES]; at the end of a group scales, then minima */
