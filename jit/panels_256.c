@@ -35,10 +35,9 @@ struct kernel {
     enum dot dot;
     int rows;  /* of a tile */
     int run;   /* vectors of codes whose products are summed before they are widened to 32 bits */
-    int stays; /* a group has at most two runs; the first one's sums stay in registers, not memory
-                */
+    int stays; /* two runs a group at most; the first one's sums stay in registers, not memory */
     /* Vector registers, the products first: [rows][HALVES]. */
-    int earlier; /* [rows][HALVES] */
+    int earlier; /* [rows][HALVES]; of dot products, the sums of every second vector */
     int code;    /* [2][HALVES]; at the end of a group scales, then minima */
     int value, other, mask;
     int constant; /* what is needed most: MXFP4's table, else ones, the operand of vpmaddwd */
@@ -123,15 +122,18 @@ static void fetch_codes(const struct tile *tile, int j)
         }
 }
 
-/* Adds the products of a vector of codes by instructions that sum four products in 32 bits. */
+/* Adds the products of a vector of codes by instructions that sum four products in 32 bits. Where
+ * registers allow, every second vector has sums of its own, since each instruction waits for the
+ * one before. */
 static void dot_products(const struct tile *tile, int v)
 {
     const struct kernel *kernel = tile->kernel;
     enum rf_vector_op op = kernel->dot == DOT_BSSD ? RF_VPDPBSSD : RF_VPDPBUSD;
+    int sums = kernel->stays && v % 2 ? kernel->earlier : 0;
     for (int i = 0; i < tile->n; i++) {
         rf_frame_broadcast(&kernel->frame, kernel->value, tile->first + i, 4 * v);
         for (int half = 0; half < HALVES; half++)
-            rf_asm_vector(kernel->frame.out, op, product(i, half),
+            rf_asm_vector(kernel->frame.out, op, sums + product(i, half),
                           kernel->code + v % 2 * HALVES + half, rf_reg(kernel->value));
     }
 }
@@ -194,7 +196,9 @@ static void start_dots(const struct tile *tile, int group)
     const struct kernel *kernel = tile->kernel;
     for (int i = 0; i < tile->n; i++)
         for (int half = 0; half < HALVES; half++) {
-            int to = product(i, half);
+            int to = product(i, half), other = kernel->earlier + to;
+            if (kernel->stays)
+                rf_asm_vector(kernel->frame.out, RF_VPXOR, other, other, rf_reg(other));
             if (has_start(kernel))
                 load_start(tile, to, i, group);
             else
@@ -298,6 +302,8 @@ static void multiply(const struct tile *tile, int group)
             dot_products(tile, v);
         if (is_pairs && (v + 1) % kernel->run == 0) widen(tile, v);
     }
+    for (int at = 0; !is_pairs && kernel->stays && at < product(tile->n, 0); at++)
+        rf_asm_vector(kernel->frame.out, RF_VPADDD, at, at, rf_reg(kernel->earlier + at));
     fetch_scales(tile, group);
     for (int i = 0; i < tile->n; i++) {
         if (is_pairs && has_start(kernel)) add_start(tile, i, group);
@@ -376,9 +382,9 @@ static int run_of(enum rf_format format)
 
 static void assign_registers(struct kernel *kernel)
 {
-    int rows = kernel->rows;
+    int rows = kernel->rows, registers = kernel->frame.out->evex ? 32 : 16;
     kernel->earlier = HALVES * rows;
-    kernel->stays = rows <= 2;
+    kernel->stays = 2 * HALVES * rows + 8 <= registers;
     kernel->code = kernel->stays ? 2 * HALVES * rows : HALVES * rows;
     kernel->value = kernel->code + 2 * HALVES;
     kernel->other = kernel->value + 1;
@@ -408,8 +414,8 @@ void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form
                                        : forms[form].dot,
                             .rows = n < most ? n : most,
                             .run = run_of(format)};
-    assign_registers(&kernel);
     assembler->vector_bytes = 32;
     assembler->evex = forms[form].evex;
+    assign_registers(&kernel);
     rf_frame_emit(&kernel.frame, &body, &kernel);
 }
