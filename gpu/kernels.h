@@ -118,9 +118,12 @@ __host__ __device__
     size_t piece = (row / GPU_WIDE_ROWS * groups + j / 32) * 4 + j % 8 / 2;
     return (piece * GPU_WIDE_ROWS + row % GPU_WIDE_ROWS) * 8 + j % 32 / 8 * 2 + j % 2;
 }
-size_t gpu_arranged_bytes(size_t rows, size_t pairs);
-/* rows->arranged = rows->bf16, of n rows. */
-cudaError_t gpu_arrange(const struct gpu_launch *launch, const struct gpu_rows *rows, int32_t n);
+
+static inline size_t gpu_arranged_bytes(size_t rows, size_t pairs)
+{
+    size_t tiles = (rows + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS;
+    return tiles * GPU_WIDE_ROWS * pairs * GPU_PAIR * sizeof(uint16_t);
+}
 
 struct gpu_row {
     int32_t position, slot;
@@ -447,8 +450,6 @@ enum gpu_peak { GPU_PEAK_BF16, GPU_PEAK_WGMMA, GPU_PEAK_INT8, GPU_PEAK_DP4A, GPU
  * and its sum. WGMMA only where gpu_has_wide says so. */
 cudaError_t gpu_peak(cudaStream_t stream, enum gpu_peak which, int32_t loops, uint32_t *out,
                      double *operations);
-cudaError_t gpu_peak_wide(cudaStream_t stream, int32_t loops, unsigned processors, uint32_t *out,
-                          double *operations);
 /* Random bits. */
 cudaError_t gpu_fill(cudaStream_t stream, void *data, size_t bytes);
 

@@ -93,18 +93,18 @@ MULTIPLY_WIDE(192, 12, 96, 97, 98)
 MULTIPLY_WIDE(256, 16, 128, 129, 130)
 
 // Registers of sums are used by others than the products from here on.
-__device__ inline void begin_products(void)
+__device__ inline void begin_products()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-__device__ inline void end_products(void)
+__device__ inline void end_products()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 // All products but those of the last LEFT groups are there.
-template <int LEFT> __device__ inline void wait_products(void)
+template <int LEFT> __device__ inline void wait_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }

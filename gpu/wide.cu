@@ -17,33 +17,6 @@ enum {
     MOST_KEPT = 192 // columns of a part whose totals registers hold, too
 };
 
-// ---- rows as wgmma takes them ----
-
-static __global__ void arrange(uint4 *out, const uint32_t *rows, int n, int groups)
-{
-    wait_for_previous();
-    int at = blockIdx.x * blockDim.x + threadIdx.x, of_group = GROUP_BYTES / 16;
-    int place = at % of_group, group = at / of_group % groups,
-        row = at / of_group / groups * GPU_WIDE_ROWS + place % GPU_WIDE_ROWS;
-    if (row >= n) return;
-    const uint32_t *from =
-        rows + gpu_row_place(row, groups, group) * (RF_BLOCK / 2) + place / GPU_WIDE_ROWS;
-    out[at] = make_uint4(from[0], from[4], from[8], from[12]);
-}
-
-extern "C" size_t gpu_arranged_bytes(size_t rows, size_t pairs)
-{
-    return (rows + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS * pairs * 2 * GROUP_BYTES;
-}
-
-extern "C" cudaError_t gpu_arrange(const struct gpu_launch *launch, const struct gpu_rows *rows,
-                                   int32_t n)
-{
-    size_t pieces = gpu_arranged_bytes((size_t)n, (size_t)rows->pairs) / sizeof(uint4);
-    return launch_kernel(launch, arrange, dim3((unsigned)(pieces / 256)), 256, 0,
-                         (uint4 *)rows->arranged, (const uint32_t *)rows->bf16, n, rows->pairs * 2);
-}
-
 // ---- forms of tiles ----
 
 // N weight rows; with GATES half of them are of the gate, the others of up. A stage has GROUPS
@@ -52,12 +25,13 @@ extern "C" cudaError_t gpu_arrange(const struct gpu_launch *launch, const struct
 template <int N_, int GROUPS_, int STAGES_, bool GATES_> struct form {
     static constexpr int N = N_, GROUPS = GROUPS_, STAGES = STAGES_;
     static constexpr bool GATES = GATES_;
-    static constexpr int KEPT = N > MOST_KEPT ? 144 : N, MATRICES = GATES ? 2 : 1,
-                         OF_MATRIX = N / MATRICES, BOX = OF_MATRIX / RF_PANEL_ROWS,
-                         WEIGHT_BYTES = N / RF_PANEL_ROWS * TILE_BYTES, // of 32 values of k
-        STAGE_BYTES = GROUPS * (GROUP_BYTES + WEIGHT_BYTES),
-                         TOTAL_BYTES = (N - KEPT) * GPU_WIDE_ROWS * (int)sizeof(float),
-                         BYTES = STAGES * (STAGE_BYTES + 16) + TOTAL_BYTES;
+    static constexpr int KEPT = N > MOST_KEPT ? 144 : N;
+    static constexpr int MATRICES = GATES ? 2 : 1, OF_MATRIX = N / MATRICES;
+    static constexpr int BOX = OF_MATRIX / RF_PANEL_ROWS; // tiles of 16 rows that a copy brings
+    static constexpr int WEIGHT_BYTES = N / RF_PANEL_ROWS * TILE_BYTES; // of 32 values of k
+    static constexpr int STAGE_BYTES = GROUPS * (GROUP_BYTES + WEIGHT_BYTES);
+    static constexpr int TOTAL_BYTES = (N - KEPT) * GPU_WIDE_ROWS * (int)sizeof(float);
+    static constexpr int BYTES = STAGES * (STAGE_BYTES + 16) + TOTAL_BYTES;
     static_assert(BYTES <= MOST_SHARED);
 };
 
@@ -80,7 +54,7 @@ template <typename FORM> struct stages {
     {
         return rows(i) + FORM::GROUPS * GROUP_BYTES;
     }
-    __device__ uint32_t totals(void) const
+    __device__ uint32_t totals() const
     {
         return memory + FORM::STAGES * FORM::STAGE_BYTES;
     }
@@ -98,11 +72,11 @@ template <typename FORM> struct stages {
 template <int STAGES> struct turn {
     int i, parity;
 
-    __device__ int before(void) const
+    __device__ int before() const
     {
         return i == 0 ? STAGES - 1 : i - 1;
     }
-    __device__ void advance(void)
+    __device__ void advance()
     {
         i = i + 1 == STAGES ? 0 : i + 1;
         if (i == 0) parity ^= 1;
@@ -261,7 +235,13 @@ template <typename FORM> struct consumer {
 
 // ---- results ----
 
-// Where a thread's results of a row go, from the weight row `first` on.
+__device__ inline float result_of(const float *bias, int row, float sum, float scale)
+{
+    float scaled = __fmul_rn(sum, scale);
+    return bias ? scaled + bias[row] : scaled;
+}
+
+// Where a thread's results of a row of x go, from the weight row `first` on.
 struct results {
     const struct gpu_matrix &matrix;
     float *y;
@@ -279,28 +259,24 @@ struct results {
     {
         return has_row && first + at < matrix.rows;
     }
-    // Of the weight rows first + at and the next one, which lie together if all rows are even.
+    // Of the weight rows first + at and the next one. They lie together if all rows are even.
     __device__ float2 old_pair(int at) const
     {
         if (!accumulate || !has(at)) return make_float2(0.0f, 0.0f);
         if (matrix.rows % 2 == 0) return *(const float2 *)(y + at);
         return make_float2(y[at], has(at + 1) ? y[at + 1] : 0.0f);
     }
-    __device__ void put_pair(int at, float2 old, float x, float z) const
+    __device__ void put_pair(int at, float2 old, float upper, float lower) const
     {
         if (!has(at)) return;
-        bool has_both = has(at + 1);
-        float2 v = make_float2(__fmul_rn(x, scale), __fmul_rn(z, scale));
-        if (matrix.bias) {
-            v.x += matrix.bias[first + at];
-            if (has_both) v.y += matrix.bias[first + at + 1];
-        }
+        float2 v = {result_of(matrix.bias, first + at, upper, scale), 0.0f};
+        if (has(at + 1)) v.y = result_of(matrix.bias, first + at + 1, lower, scale);
         if (accumulate) v = make_float2(old.x + v.x, old.y + v.y);
         if (matrix.rows % 2 == 0) {
             *(float2 *)(y + at) = v;
         } else {
             y[at] = v.x;
-            if (has_both) y[at + 1] = v.y;
+            if (has(at + 1)) y[at + 1] = v.y;
         }
     }
 };
@@ -311,65 +287,62 @@ __device__ inline void put_tile(const struct gpu_linear &args, const struct plac
 {
     constexpr int BATCH = 4; // of old values that are loaded together
     int first = place.first + threadIdx.x % 4 * 2;
-    const struct results upper(args, place, row, first), lower(args, place, row + 8, first);
+    const struct results of_row(args, place, row, first), of_later(args, place, row + 8, first);
 #    pragma unroll
     for (int begin = 0; begin < FORM::N / 8; begin += BATCH) {
         float2 old[BATCH][2];
 #    pragma unroll
         for (int j = begin; j < begin + BATCH && j < FORM::N / 8; j++) {
-            old[j - begin][0] = upper.old_pair(8 * j);
-            old[j - begin][1] = lower.old_pair(8 * j);
+            old[j - begin][0] = of_row.old_pair(8 * j);
+            old[j - begin][1] = of_later.old_pair(8 * j);
         }
 #    pragma unroll
         for (int j = begin; j < begin + BATCH && j < FORM::N / 8; j++) {
             float4 v = consumer.total(4 * j);
-            upper.put_pair(8 * j, old[j - begin][0], v.x, v.y);
-            lower.put_pair(8 * j, old[j - begin][1], v.z, v.w);
+            of_row.put_pair(8 * j, old[j - begin][0], v.x, v.y);
+            of_later.put_pair(8 * j, old[j - begin][1], v.z, v.w);
         }
     }
 }
 
-__device__ inline uint32_t gate_pair(float g0, float u0, float g1, float u1)
+// silu(gate) * up of a weight row and the next one.
+__device__ inline uint32_t gate_pair(const struct gpu_linear &args, int row, float2 gate, float2 up,
+                                     float scale)
 {
-    return bf16_bits(silu(g0) * u0) | (uint32_t)bf16_bits(silu(g1) * u1) << 16;
+    const float *of_gate = args.matrices[0].bias, *of_up = args.matrices[1].bias;
+    float first = silu(result_of(of_gate, row, gate.x, scale)) * result_of(of_up, row, up.x, scale),
+          second = silu(result_of(of_gate, row + 1, gate.y, scale)) *
+                   result_of(of_up, row + 1, up.y, scale);
+    return bf16_bits(first) | (uint32_t)bf16_bits(second) << 16;
 }
 
-// silu(gate) * up, as the layer behind takes it: of 32 values a thread has a piece of 16 bytes.
+// As the layer behind takes them: of 32 values of a row a thread has a piece of 16 bytes.
 template <typename FORM>
 __device__ inline void put_gated(const struct gpu_linear &args, const struct place &place,
                                  const struct consumer<FORM> &consumer, int row)
 {
-    const float *bias[2] = {args.matrices[0].bias, args.matrices[1].bias};
     float scales[2] = {1.0f, 1.0f};
     for (int h = 0; args.fold.squares && h < 2; h++)
         if (row + 8 * h < args.n) scales[h] = args.fold.scales[row + 8 * h];
 #    pragma unroll
     for (int block = 0; block < FORM::OF_MATRIX; block += RF_BLOCK) {
         uint32_t words[2][4];
-        int first = place.first + block;
-        if (first >= args.matrices[0].rows) return;
+        int first = place.first + block + threadIdx.x % 4 * 2;
+        if (place.first + block >= args.matrices[0].rows) return;
 #    pragma unroll
         for (int t = 0; t < 4; t++) {
-            int i = block / 2 + 4 * t, at = first + 8 * t + threadIdx.x % 4 * 2;
-            float4 g = consumer.total(i), u = consumer.total(i + FORM::OF_MATRIX / 2);
-            float add[2][2] = {};
-            for (int m = 0; m < 2; m++)
-                if (bias[m]) add[m][0] = bias[m][at], add[m][1] = bias[m][at + 1];
-            auto value = [&](int m, int e, float x, int h) {
-                float scaled = __fmul_rn(x, scales[h]);
-                return bias[m] ? scaled + add[m][e] : scaled;
-            };
-            words[0][t] = gate_pair(value(0, 0, g.x, 0), value(1, 0, u.x, 0), value(0, 1, g.y, 0),
-                                    value(1, 1, u.y, 0));
-            words[1][t] = gate_pair(value(0, 0, g.z, 1), value(1, 0, u.z, 1), value(0, 1, g.w, 1),
-                                    value(1, 1, u.w, 1));
+            float4 gate = consumer.total(block / 2 + 4 * t),
+                   up = consumer.total((FORM::OF_MATRIX + block) / 2 + 4 * t);
+            words[0][t] = gate_pair(args, first + 8 * t, make_float2(gate.x, gate.y),
+                                    make_float2(up.x, up.y), scales[0]);
+            words[1][t] = gate_pair(args, first + 8 * t, make_float2(gate.z, gate.w),
+                                    make_float2(up.z, up.w), scales[1]);
         }
 #    pragma unroll
         for (int h = 0; h < 2; h++)
             if (row + 8 * h < args.n)
-                *(uint4 *)(args.gated.arranged + gpu_arranged_place(row + 8 * h,
-                                                                    args.gated.pairs * 2,
-                                                                    first + threadIdx.x % 4 * 2)) =
+                *(uint4 *)(args.gated.arranged +
+                           gpu_arranged_place(row + 8 * h, args.gated.pairs * 2, first)) =
                     make_uint4(words[h][0], words[h][1], words[h][2], words[h][3]);
     }
 }
@@ -435,7 +408,7 @@ extern "C" int gpu_has_wide(int major, int minor)
 #endif
 }
 
-static PFN_cuTensorMapEncodeTiled_v12000 find_encoder(void)
+static PFN_cuTensorMapEncodeTiled_v12000 find_encoder()
 {
     void *found = NULL;
     cudaDriverEntryPointQueryResult result;
@@ -534,38 +507,4 @@ extern "C" cudaError_t gpu_linear_wide(const struct gpu_launch *launch,
         if (best < 0 || cost < least) best = f, least = cost;
     }
     return forms[best].launch(launch, args, processors);
-}
-
-// ---- measuring ----
-
-enum { CHAIN = 16 }; // instructions without a wait
-
-// Two groups of warps, 256 columns of the same values.
-static __global__ void __launch_bounds__(CONSUMERS) peak_wide(int loops, uint32_t *out)
-{
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    __shared__ __align__(1024) uint32_t values[2 * GROUP_BYTES / 4];
-    float sums[128];
-    for (int i = threadIdx.x; i < 2 * GROUP_BYTES / 4; i += CONSUMERS)
-        values[i] = ((uint32_t)i * 2654435761u & 0x807f807fu) | 0x3f003f00u;
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads();
-    uint64_t operand = operand_at((uint32_t)__cvta_generic_to_shared(values), 128, 256);
-    for (int l = 0; l < loops; l++) {
-        begin_products();
-#    pragma unroll
-        for (int i = 0; i < CHAIN; i++) multiply_wide<256>(sums, operand, operand, l | i);
-        end_products();
-        wait_products<0>();
-    }
-    if (sums[0] == 0.123456f) *out = 1; // keeps the sums
-#endif
-}
-
-extern "C" cudaError_t gpu_peak_wide(cudaStream_t stream, int32_t loops, unsigned processors,
-                                     uint32_t *out, double *operations)
-{
-    peak_wide<<<processors, CONSUMERS, 0, stream>>>(loops, out);
-    *operations = 2.0 * 128 * 256 * 16 * CHAIN * processors * loops;
-    return cudaGetLastError();
 }

@@ -235,6 +235,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
                (size_t)(n + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * (size_t)pairs * 64,
            scales = all / 32 * 2 * sizeof(float);
     struct gpu_rows host = {.bf16 = host_memory(all * sizeof *host.bf16),
+                            .arranged = host_memory(gpu_arranged_bytes((size_t)n, (size_t)pairs)),
                             .codes = host_memory(all),
                             .low = in_16 ? host_memory(all) : NULL,
                             .scales = host_memory(scales),
@@ -245,15 +246,16 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
         const struct device_row row = {&host, i};
         if (by && by->sources[i] < 0) continue;
         size_t from = by ? (size_t)by->sources[i] : i % MOST_ROWS;
-        for (size_t j = 0; j < layer->k; j++)
-            host.bf16[gpu_row_place(i, (size_t)pairs * 2, j / 32) * 32 + j % 32] =
-                rf_f32_to_bf16(layer->x[from * layer->k + j]);
+        for (size_t j = 0, groups = (size_t)pairs * 2; j < layer->k; j++)
+            host.bf16[gpu_row_place(i, groups, j / 32) * 32 + j % 32] =
+                host.arranged[gpu_arranged_place(i, groups, j)] =
+                    rf_f32_to_bf16(layer->x[from * layer->k + j]);
         if (layer->format != RF_FORMAT_BF16) put_row(layer, from, &row);
     }
     const struct gpu_rows x = {
         .bf16 = device_memory(host.bf16, all * sizeof *host.bf16),
         .arranged = has_wgmma && !by
-                        ? device_memory(NULL, gpu_arranged_bytes((size_t)n, (size_t)pairs))
+                        ? device_memory(host.arranged, gpu_arranged_bytes((size_t)n, (size_t)pairs))
                         : NULL,
         .codes = device_memory(host.codes, all),
         .low = in_16 ? device_memory(host.low, all) : NULL,
@@ -276,13 +278,13 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
         .x = rows_for(x, n),
         .groups = groups,
         .n_groups = by ? by->n_groups : 0};
-    if (args.x.arranged) MUST_RUN(gpu_arrange(&launch, &x, n));
     MUST_RUN(gpu_linear(&launch, &args));
     MUST_RUN(cudaMemcpy(y, result, bytes, cudaMemcpyDeviceToHost));
     void *const memory[] = {x.bf16,   x.arranged, x.codes, x.low, x.scales,
                             x.halves, bias,       result,  groups};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
     free(host.bf16);
+    free(host.arranged);
     free(host.codes);
     free(host.low);
     free(host.scales);
