@@ -92,7 +92,7 @@ MULTIPLY_WIDE(144, 9, 72, 73, 74)
 MULTIPLY_WIDE(192, 12, 96, 97, 98)
 MULTIPLY_WIDE(256, 16, 128, 129, 130)
 
-// Registers of sums are used by others than the products from here on.
+// Comes before products whose sums other instructions have written or read.
 __device__ inline void begin_products()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
