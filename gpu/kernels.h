@@ -29,6 +29,8 @@ enum {
     GPU_SPLITS = 64,      /* parts of a row of logits */
     GPU_BEST = 8,         /* RF_MAX_BEST */
     GPU_KV_BLOCK = 256,   /* RF_KV_POSITIONS */
+    GPU_WIDE_ROWS = 128,  /* of activations that wgmma's kernel takes together */
+    GPU_NARROW_ROWS = 64, /* passes over more take wgmma where there is one */
     GPU_NO_MAP = -1
 };
 
@@ -45,8 +47,9 @@ struct gpu_launch {
  * mma.sync, so that each load of a warp is contiguous. Lane l has the rows g = l / 4 and g + 8, and
  * with t = l % 4
  *
- *     BF16    for each 32 values of k: [2][32 lanes] of the values 8t .. 8t + 7; first of row g,
- *             then of row g + 8
+ *     BF16    for each 32 values of k: [2][4 q][8 rows g][4 t][2] of the values 8t + 2q + (0, 1);
+ *             first of the rows g, then of g + 8: ldmatrix gives lane l the values 8t .. 8t + 7,
+ *             and wgmma takes them as they are
  *     others  for each pair of blocks the codes of the values 4t .. 4t + 3 and 16 + 4t .. of both
  *             rows and blocks: with 4 bits [32 lanes] of 16 bytes, with 6 bits also [32 lanes] of 8
  *             bytes with the upper bits, with 8 bits [2 blocks][32 lanes] of 16 bytes
@@ -74,6 +77,7 @@ cudaError_t gpu_tile_panels(cudaStream_t stream, void *tiles, const void *panels
  * groups of 8, as the lanes of a warp take them, so that a load meets few lines of the cache:
  *
  *     bf16    [rows / 8][pairs * 2][8 rows][32 values], zeros behind the width
+ *     arranged  the same values as wgmma takes them: gpu_arranged_place
  *     codes   [rows / 8][pairs][8 rows][4 t][2 blocks][2][4 values 4t .. and 16 + 4t ..]
  *     low     the same
  *     scales  [rows / 8][pairs][2 blocks][8 rows][2]: d, the sum of the codes
@@ -86,7 +90,7 @@ enum { GPU_ROW_GROUP = 8 };
 struct gpu_rows {
     float *f32; /* [rows][width] */
     uint16_t *bf16;
-    void *arranged; /* where a layer leaves `bf16` as wgmma takes it, or NULL: it does without */
+    uint16_t *arranged; /* takes the place of bf16 for layers of gpu_linear_wide */
     int8_t *codes;
     uint8_t *low;
     float *scales, *halves;
@@ -101,6 +105,24 @@ __host__ __device__
     gpu_row_place(size_t row, size_t n, size_t at)
 {
     return (row / GPU_ROW_GROUP * n + at) * GPU_ROW_GROUP + row % GPU_ROW_GROUP;
+}
+
+/* Where value j of a row lies in `arranged`, of `groups` times 32 values:
+ * [rows / 128][groups][4 q][128 rows][4 t][2], of the values 8t + 2q + (0, 1). */
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline size_t
+    gpu_arranged_place(size_t row, size_t groups, size_t j)
+{
+    size_t piece = (row / GPU_WIDE_ROWS * groups + j / 32) * 4 + j % 8 / 2;
+    return (piece * GPU_WIDE_ROWS + row % GPU_WIDE_ROWS) * 8 + j % 32 / 8 * 2 + j % 2;
+}
+
+static inline size_t gpu_arranged_bytes(size_t rows, size_t pairs)
+{
+    size_t tiles = (rows + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS;
+    return tiles * GPU_WIDE_ROWS * pairs * GPU_PAIR * sizeof(uint16_t);
 }
 
 struct gpu_row {
@@ -228,7 +250,8 @@ enum {
     GPU_SQUARES = 16,    /* values: a tile's rows */
     GPU_FOLDED_ROWS = 16 /* of passes whose layers leave what the norm behind them needs */
 };
-/* Leaves that of x: out.bf16, squares and scales. The width is a multiple of GPU_SQUARES. */
+/* Leaves that of x: out.bf16 or out.arranged, squares and scales. The width is a multiple of
+ * GPU_SQUARES. */
 cudaError_t gpu_fold_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
                           const float *x, const struct gpu_fold *fold, int32_t n);
 
@@ -284,13 +307,12 @@ cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear 
 int gpu_can_gate(const struct gpu_linear *args);
 int gpu_can_rotate(const struct gpu_linear *args);
 int gpu_can_fold_next(const struct gpu_linear *args);
-/* The same, of BF16 matrices, with x.arranged: gpu_arranged_bytes. Where gpu_has_wide says so: on a
- * device of compute capability 9.0, if the kernels were built for 90a. */
+/* The same, of BF16 matrices and x.arranged. Where gpu_has_wide says so: on a device of compute
+ * capability 9.0, if the kernels were built for 90a. */
 int gpu_has_wide(int major, int minor);
 /* 1 if a format has more than one scale for 32 values. */
 int gpu_has_small_groups(int format);
 cudaError_t gpu_linear_wide(const struct gpu_launch *launch, const struct gpu_linear *args);
-size_t gpu_arranged_bytes(size_t rows, size_t pairs);
 
 /* The parts of k, which all rows of a layer's matrices decide together. */
 static inline int gpu_parts(size_t rows)
@@ -428,8 +450,6 @@ enum gpu_peak { GPU_PEAK_BF16, GPU_PEAK_WGMMA, GPU_PEAK_INT8, GPU_PEAK_DP4A, GPU
  * and its sum. WGMMA only where gpu_has_wide says so. */
 cudaError_t gpu_peak(cudaStream_t stream, enum gpu_peak which, int32_t loops, uint32_t *out,
                      double *operations);
-cudaError_t gpu_peak_wide(cudaStream_t stream, int32_t loops, unsigned processors, uint32_t *out,
-                          double *operations);
 /* Random bits. */
 cudaError_t gpu_fill(cudaStream_t stream, void *data, size_t bytes);
 

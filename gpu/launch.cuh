@@ -94,6 +94,7 @@ __device__ inline void put_values(const struct gpu_rows &out, int row, int first
     if (out.f32 && at < out.width) out.f32[(size_t)row * out.width + at] = x;
     if (out.bf16)
         out.bf16[gpu_row_place(row, out.pairs * 2, block) * RF_BLOCK + lane] = bf16_bits(x);
+    if (out.arranged) out.arranged[gpu_arranged_place(row, out.pairs * 2, at)] = bf16_bits(x);
     if (!out.codes) return;
     float d;
     int code = code_of_value(x, out.low != NULL, &d), half = lane / 16, sum = code;

@@ -38,15 +38,15 @@ static __global__ void tile_bf16(uint4 *tiles, const uint16_t *values, size_t ro
 {
     size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= n) return;
-    size_t in_tile = at % per_tile, lane = in_tile % WARP, half = in_tile / WARP % 2;
-    size_t row = at / per_tile * RF_PANEL_ROWS + half * 8 + lane / 4;
-    size_t first = in_tile / (2 * WARP) * RF_BLOCK + lane % 4 * 8;
+    size_t in_tile = at % per_tile, half = in_tile / WARP % 2;
+    size_t row = at / per_tile * RF_PANEL_ROWS + half * 8 + in_tile % 8;
+    size_t first = in_tile / (2 * WARP) * RF_BLOCK + in_tile / 8 % 4 * 2;
     uint32_t words[4];
-    for (int i = 0; i < 4; i++) {
-        words[i] = 0;
+    for (int t = 0; t < 4; t++) {
+        words[t] = 0;
         for (int j = 0; j < 2; j++)
-            if (row < rows && first + 2 * i + j < k)
-                words[i] |= (uint32_t)values[row * k + first + 2 * i + j] << 16 * j;
+            if (row < rows && first + 8 * t + j < k)
+                words[t] |= (uint32_t)values[row * k + first + 8 * t + j] << 16 * j;
     }
     tiles[at] = make_uint4(words[0], words[1], words[2], words[3]);
 }

@@ -15,9 +15,12 @@ static int takes_one(const struct gpu_linear *args)
 extern "C" int gpu_can_gate(const struct gpu_linear *args)
 {
     const struct gpu_matrix *gate = &args->matrices[0], *up = &args->matrices[1];
-    return args->format == RF_FORMAT_BF16 && args->n <= JOINED_ROWS && !args->groups &&
-           args->n_matrices == 2 && args->parts == GPU_PARTS && gate->rows == up->rows &&
-           gate->rows % GPU_PAIR == 0 && args->gated.bf16 && !args->gated.codes && !args->gated.f32;
+    int fits = args->x.arranged
+                   ? args->gated.arranged != NULL
+                   : args->n <= JOINED_ROWS && args->parts == GPU_PARTS && args->gated.bf16;
+    return args->format == RF_FORMAT_BF16 && !args->groups && args->n_matrices == 2 && fits &&
+           gate->rows == up->rows && gate->rows % GPU_PAIR == 0 && !args->gated.codes &&
+           !args->gated.f32;
 }
 
 extern "C" int gpu_can_rotate(const struct gpu_linear *args)

@@ -12,6 +12,16 @@ __device__ inline void multiply_bf16(float c[4], uint32_t a0, uint32_t a1, uint3
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// The values 8t .. 8t + 7 of row g, from where lane l gives the place of piece l of 16 bytes.
+__device__ inline uint4 load_matrices(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at));
+    return v;
+}
+
 // A step is 32 values of k.
 template <int TILES, int STEPS> struct bf16_source {
     static constexpr bool by_engine = false; // lanes are faster: copies are few
@@ -68,7 +78,7 @@ template <int PARTS, int TILES, int COLUMNS> struct plain_end {
         for (int at = threadIdx.x; at < 8 * COLUMNS * ROWS; at += PARTS * WARP) {
             if (at >= PARTS * WARP) mine = find_result<ROWS>(args, place, at);
             float sum = sum_parts<PARTS, SIZE>(sums + at / ROWS * STRIDE + at % ROWS);
-            if (args.fold.squares) sum *= scales[at / ROWS];
+            if (args.fold.squares) sum = __fmul_rn(sum, scales[at / ROWS]);
             float y = put_result(args, place, mine, sum);
             if (args.next.gain) put_next<ROWS>(args, place, at, mine, y);
         }
@@ -91,7 +101,7 @@ template <int PARTS, int COLUMNS> struct pair_end {
         const float *of = sums + threadIdx.x / 16 * STRIDE + threadIdx.x % 16;
         float2 pair = {sum_parts<PARTS, SIZE>(of), sum_parts<PARTS, SIZE>(of + 16)};
         float scale = args.fold.squares ? scales[threadIdx.x / 16] : 1.0f;
-        return make_float2(pair.x * scale, pair.y * scale);
+        return make_float2(__fmul_rn(pair.x, scale), __fmul_rn(pair.y, scale));
     }
 };
 
@@ -226,7 +236,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
             for (int m = 0; m < TILES; m++)
                 for (int half = 0; half < 2; half++)
                     a[m][half] =
-                        load_shared_4(w + (m * STEPS + i % STEPS) * source::of_step + half * 512);
+                        load_matrices(w + (m * STEPS + i % STEPS) * source::of_step + half * 512);
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
@@ -274,11 +284,9 @@ static cudaError_t choose_more_parts(const struct gpu_launch *gpu, const struct 
     return launch<16, 1, 8, 2, 1>(gpu, args);
 }
 
-// From so many weight rows on, wide.cu has blocks of threads for most processors.
-enum { MANY_ROWS = 3072 };
-
 cudaError_t gpu_linear_bf16(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
+    if (args->x.arranged) return gpu_linear_wide(gpu, args);
     if (args->groups)
         return gpu_group_rows(args->n) == 8 ? launch<8, 1, 1, 3, 4, EXPERTS>(gpu, args)
                                             : launch<8, 1, 4, 2, 2, EXPERTS>(gpu, args);
@@ -292,7 +300,5 @@ cudaError_t gpu_linear_bf16(const struct gpu_launch *gpu, const struct gpu_linea
         return args->n <= 8 ? launch<8, 2, 1, 2, 3, ROTATES>(gpu, args)
                             : launch<8, 2, 2, 2, 3, ROTATES>(gpu, args);
     }
-    if (args->x.arranged && args->n > 64 && weight_rows(args) >= MANY_ROWS)
-        return gpu_linear_wide(gpu, args);
     return args->parts == GPU_MORE_PARTS ? choose_more_parts(gpu, args) : choose_parts(gpu, args);
 }

@@ -313,6 +313,17 @@ static const float *gain_of(const struct rf_weight *weight)
     return weight ? weight->data : NULL;
 }
 
+/* A slot in the forms that a pass or its head over n rows has. */
+static struct gpu_rows rows_of(const struct gpu_view *view, int32_t slot, int32_t n)
+{
+    struct gpu_rows rows = view->slots[slot];
+    if (rows.arranged && n > GPU_NARROW_ROWS)
+        rows.bf16 = NULL;
+    else
+        rows.arranged = NULL;
+    return rows;
+}
+
 static int32_t parts_of(const struct rf_op *op)
 {
     size_t rows = 0;
@@ -379,10 +390,12 @@ static const struct rf_op *norm_before(const struct gpu_view *view, const struct
     return NULL;
 }
 
-/* Rows of BF16 alone. */
-static struct gpu_rows bf16_of(const struct gpu_rows *rows)
+/* A slot in BF16 alone. */
+static struct gpu_rows bf16_of(const struct gpu_view *view, int32_t slot)
 {
-    return (struct gpu_rows){.bf16 = rows->bf16, .width = rows->width, .pairs = rows->pairs};
+    struct gpu_rows rows = rows_of(view, slot, view->n_rows);
+    return (struct gpu_rows){
+        .bf16 = rows.bf16, .arranged = rows.arranged, .width = rows.width, .pairs = rows.pairs};
 }
 
 /* ---- linear layers ---- */
@@ -397,7 +410,7 @@ static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_
                               .k = (int32_t)op->weight[first]->columns,
                               .accumulate = op->accumulate,
                               .parts = parts_of(op),
-                              .x = view->slots[op->in[0]],
+                              .x = rows_of(view, op->in[0], n),
                               .groups = by_expert ? view->experts.groups : NULL,
                               .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
     for (int32_t l = first; l < op->n; l++) {
@@ -462,6 +475,7 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
     const struct gpu_tile *tiles = host_tiles(view);
     int32_t room = partial_rows(view);
     cudaError_t status = cudaSuccess;
+    const struct gpu_rows out = rows_of(view, op->out[0], view->n_rows);
     struct gpu_attention args = {.heads = heads_of(view),
                                  .pass = device_pass(view),
                                  .q = view->slots[op->in[0]].f32,
@@ -488,7 +502,7 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
             n += tiles[t + args.n_tiles++].n;
         if (has_spans) status = gpu_attention_kv(launch, &args);
         if (status == cudaSuccess) status = gpu_attention(launch, &args);
-        if (status == cudaSuccess) status = gpu_merge(launch, &args, &view->slots[op->out[0]], n);
+        if (status == cudaSuccess) status = gpu_merge(launch, &args, &out, n);
     }
     return status;
 }
@@ -517,8 +531,8 @@ static cudaError_t gate(const struct gpu_view *view, const struct gpu_launch *la
                                   .scale = op->scale,
                                   .cap = op->cap,
                                   .sources = by_expert ? view->experts.sources : NULL};
-    return gpu_gate(launch, &view->slots[op->out[0]], &args,
-                    by_expert ? gpu_expert_rows(&view->experts, n) : n);
+    const struct gpu_rows out = rows_of(view, op->out[0], n);
+    return gpu_gate(launch, &out, &args, by_expert ? gpu_expert_rows(&view->experts, n) : n);
 }
 
 static cudaError_t choose_experts(const struct gpu_view *view, const struct gpu_launch *launch,
@@ -549,7 +563,8 @@ static cudaError_t add(const struct gpu_view *view, const struct gpu_launch *lau
 static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch *launch,
                            const struct rf_op *op, const int32_t *picked, int32_t n)
 {
-    const struct gpu_rows *in = &view->slots[op->in[0]], *out = &view->slots[op->out[0]];
+    const struct gpu_rows *in = &view->slots[op->in[0]], made = rows_of(view, op->out[0], n),
+                          *out = &made;
     switch (op->kind) {
     case RF_OP_EMBED: return embed(view, launch, out, n);
     case RF_OP_NORM:
@@ -611,7 +626,7 @@ static int join_gate(const struct gpu_view *view, const struct rf_op *op, struct
         op[1].in[1] != op->out[1])
         return 0;
     args->gates = 1;
-    args->gated = view->slots[op[1].out[0]];
+    args->gated = rows_of(view, op[1].out[0], view->n_rows);
     return gpu_can_gate(args);
 }
 
@@ -630,7 +645,7 @@ static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct
 {
     if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
     args->next = fold_of(view, &op[1]);
-    args->normed = bf16_of(&view->slots[op[1].out[0]]);
+    args->normed = bf16_of(view, op[1].out[0]);
     return gpu_can_fold_next(args);
 }
 
@@ -650,7 +665,7 @@ static cudaError_t perform_next(const struct gpu_view *view, const struct gpu_la
     }
     *taken = 1;
     if (!is_folded(view, op)) return perform(view, launch, op, NULL, n);
-    const struct gpu_rows out = bf16_of(&view->slots[op->out[0]]);
+    const struct gpu_rows out = bf16_of(view, op->out[0]);
     const struct gpu_fold fold = fold_of(view, op);
     return gpu_fold_norm(launch, &out, view->slots[op->in[0]].f32, &fold, n);
 }

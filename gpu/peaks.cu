@@ -1,5 +1,5 @@
 // How fast a device reads, and how fast its instructions are: the ceilings of the roofline.
-#include "gpu/launch.cuh"
+#include "gpu/wgmma.cuh"
 
 enum { THREADS = 256, BLOCKS = 4, CHAINS = 8 }; // of a processor; sums that do not wait for another
 
@@ -94,12 +94,49 @@ static cudaError_t run_peak(cudaStream_t stream, int loops, uint32_t *out, doubl
     return cudaGetLastError();
 }
 
+// ---- wgmma ----
+
+enum {
+    WIDE_THREADS = 256, // two groups of warps
+    WIDE_CHAIN = 16,    // instructions without a wait
+    WIDE_BYTES = 256 * 16 * 2
+};
+
+// Both operands begin at the same place.
+static __global__ void __launch_bounds__(WIDE_THREADS) peak_wide(int loops, uint32_t *out)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    __shared__ __align__(1024) uint32_t values[WIDE_BYTES / 4];
+    float sums[128];
+    for (int i = threadIdx.x; i < WIDE_BYTES / 4; i += WIDE_THREADS)
+        values[i] = (random_bits(i) & 0x807f807fu) | 0x3f003f00u;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    uint64_t operand = operand_at((uint32_t)__cvta_generic_to_shared(values), 128, 256);
+    for (int l = 0; l < loops; l++) {
+        begin_products();
+#    pragma unroll
+        for (int i = 0; i < WIDE_CHAIN; i++) multiply_wide<256>(sums, operand, operand, l | i);
+        end_products();
+        wait_products<0>();
+    }
+    if (sums[0] == 0.123456f) *out = 1; // keeps the sums
+#endif
+}
+
+static cudaError_t run_wide(cudaStream_t stream, int loops, uint32_t *out, double *operations)
+{
+    peak_wide<<<processors(), WIDE_THREADS, 0, stream>>>(loops, out);
+    *operations = 2.0 * 128 * 256 * 16 * WIDE_CHAIN * processors() * loops;
+    return cudaGetLastError();
+}
+
 extern "C" cudaError_t gpu_peak(cudaStream_t stream, enum gpu_peak which, int32_t loops,
                                 uint32_t *out, double *operations)
 {
     switch (which) {
     case GPU_PEAK_BF16: return run_peak<GPU_PEAK_BF16>(stream, loops, out, operations);
-    case GPU_PEAK_WGMMA: return gpu_peak_wide(stream, loops, processors(), out, operations);
+    case GPU_PEAK_WGMMA: return run_wide(stream, loops, out, operations);
     case GPU_PEAK_INT8: return run_peak<GPU_PEAK_INT8>(stream, loops, out, operations);
     case GPU_PEAK_DP4A: return run_peak<GPU_PEAK_DP4A>(stream, loops, out, operations);
     default: return cudaErrorInvalidValue;

@@ -31,6 +31,17 @@ static __device__ inline float sum_squares(float x)
     return sum;
 }
 
+// The same sum, of two neighbouring values of each lane.
+static __device__ inline float sum_squares(float2 x)
+{
+    float2 sum = make_float2(__fmul_rn(x.x, x.x), __fmul_rn(x.y, x.y));
+    for (int d = GPU_SQUARES / 4; d > 0; d /= 2) {
+        sum.x = __fadd_rn(sum.x, __shfl_xor_sync(~0u, sum.x, d));
+        sum.y = __fadd_rn(sum.y, __shfl_xor_sync(~0u, sum.y, d));
+    }
+    return __fadd_rn(sum.x, sum.y);
+}
+
 // 1 / rms of a row of n values, by a warp.
 static __device__ inline float folded_scale(const float *squares, int n, float eps)
 {

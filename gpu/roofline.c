@@ -223,9 +223,11 @@ static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *erro
            scales = values / RF_BLOCK * 2 * sizeof(float);
     *x = (struct gpu_rows){.width = work->k, .pairs = (int32_t)pairs};
     if (work->kernel->format == RF_FORMAT_BF16) {
-        x->bf16 = take(work, values * sizeof *x->bf16, error);
-        if (work->bench->has_wide) x->arranged = take(work, gpu_arranged_bytes(rows, pairs), error);
-        return x->bf16 && (x->arranged || !work->bench->has_wide) ? 0 : RF_ERR_MEMORY;
+        if (work->bench->has_wide && work->rows > GPU_NARROW_ROWS)
+            x->arranged = take(work, gpu_arranged_bytes(rows, pairs), error);
+        else
+            x->bf16 = take(work, values * sizeof *x->bf16, error);
+        return x->bf16 || x->arranged ? 0 : RF_ERR_MEMORY;
     }
     x->codes = take(work, values, error);
     x->scales = take(work, scales, error);

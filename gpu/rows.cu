@@ -1,7 +1,7 @@
 // Operations on single rows, and the entries of caches.
 #include "gpu/reduce.cuh"
 
-enum { THREADS = 256, NORM_KEPT = 8 };
+enum { THREADS = 256, NORM_KEPT = 8, FOLD_THREADS = 512, FOLD_KEPT = 4 };
 
 // A block of threads for each row.
 static __global__ void begin(float *out, const float *x, int width, const struct gpu_row *rows,
@@ -74,29 +74,49 @@ extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gp
                          picked);
 }
 
-// A block of threads for each row. The sums are those that linear layers leave and add up.
-static __global__ void __launch_bounds__(NORM_THREADS)
+// A block of threads for each row; a thread has pairs of values, and keeps the first FOLD_KEPT that
+// it reads. The sums are those that linear layers leave and add up.
+static __global__ void __launch_bounds__(FOLD_THREADS)
     fold_norm(struct gpu_rows out, const float *x, const __grid_constant__ struct gpu_fold fold)
 {
     wait_for_previous();
-    int row = blockIdx.x, width = out.width, lane = threadIdx.x % WARP;
+    int row = blockIdx.x, width = out.width, groups = out.pairs * 2;
+    const float2 *from = (const float2 *)(x + (size_t)row * width);
     float *squares = fold.squares + (size_t)row * (width / GPU_SQUARES);
-    for (int j = threadIdx.x; j < width; j += NORM_THREADS) {
-        float value = x[(size_t)row * width + j], sum = sum_squares(value);
-        out.bf16[gpu_row_place(row, out.pairs * 2, j / RF_BLOCK) * RF_BLOCK + lane] =
-            bf16_bits(__fmul_rn(value, fold.gain[j]));
+    float2 kept[FOLD_KEPT];
+#pragma unroll
+    for (int i = 0; i < FOLD_KEPT; i++)
+        if (2 * (i * FOLD_THREADS + (int)threadIdx.x) < width)
+            kept[i] = from[i * FOLD_THREADS + threadIdx.x];
+    auto put = [&](int j, float2 value) {
+        float sum = sum_squares(value);
+        uint32_t both = bf16_bits(__fmul_rn(value.x, fold.gain[j])) |
+                        (uint32_t)bf16_bits(__fmul_rn(value.y, fold.gain[j + 1])) << 16;
+        uint16_t *to =
+            out.arranged
+                ? out.arranged + gpu_arranged_place(row, groups, j)
+                : out.bf16 + gpu_row_place(row, groups, j / RF_BLOCK) * RF_BLOCK + j % RF_BLOCK;
+        *(uint32_t *)to = both;
         if (j % GPU_SQUARES == 0) squares[j / GPU_SQUARES] = sum;
+    };
+#pragma unroll
+    for (int i = 0; i < FOLD_KEPT; i++) {
+        int j = 2 * (i * FOLD_THREADS + (int)threadIdx.x);
+        if (j < width) put(j, kept[i]);
     }
+    for (int j = 2 * (FOLD_KEPT * FOLD_THREADS + (int)threadIdx.x); j < width;
+         j += 2 * FOLD_THREADS)
+        put(j, from[j / 2]);
     __syncthreads();
     if (threadIdx.x >= WARP) return;
     float scale = folded_scale(squares, width, fold.eps);
-    if (lane == 0) fold.scales[row] = scale;
+    if (threadIdx.x == 0) fold.scales[row] = scale;
 }
 
 extern "C" cudaError_t gpu_fold_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
                                      const float *x, const struct gpu_fold *fold, int32_t n)
 {
-    return launch_kernel(launch, fold_norm, dim3((unsigned)n), NORM_THREADS, 0, *out, x, *fold);
+    return launch_kernel(launch, fold_norm, dim3((unsigned)n), FOLD_THREADS, 0, *out, x, *fold);
 }
 
 static __device__ float gated(const struct gpu_gate &args, float g, float u)

@@ -124,7 +124,7 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
     if (is_wanted(view, shape, 1)) {
         slot->bf16 = gpu_take(view->backend, pieces * GPU_PAIR * sizeof(uint16_t), "a view", error);
         if (!slot->bf16) return RF_ERR_MEMORY;
-        if (view->backend->has_wgmma) {
+        if (view->backend->has_wgmma && !shape->by_expert) {
             slot->arranged = gpu_take(view->backend, gpu_arranged_bytes(rows, (size_t)slot->pairs),
                                       "a view", error);
             if (!slot->arranged) return RF_ERR_MEMORY;

@@ -1,130 +1,81 @@
 // Linear layers in BF16 times many rows, on Hopper's wgmma. It adds up as mma.sync does
 // (test_cuda_kernels compares the bits), and sums the parts of k as linear.cu does.
 //
-// A block of threads computes 128 weight rows times 128 rows. Two groups of four warps multiply; a
-// ninth warp asks the copy engine for weights and rows, STAGES groups of 32 values of k ahead.
-#include "gpu/launch.cuh"
+// A block of threads computes tiles of GPU_WIDE_ROWS rows times N weight rows. Two groups of four
+// warps multiply 64 rows each; a thread of a third group asks the copy engine for rows and weights.
+#include <cudaTypedefs.h>
+
+#include "gpu/wgmma.cuh"
 
 enum {
-    WIDE = 128, // rows of either kind
-    TILES = WIDE / RF_PANEL_ROWS,
-    STAGES = 10,
-    GROUP_BYTES = WIDE * RF_BLOCK * 2, // of either kind, of a stage
+    GROUP_BYTES = GPU_WIDE_ROWS * RF_BLOCK * 2, // of rows, of 32 values of k
+    TILE_BYTES = RF_PANEL_ROWS * RF_BLOCK * 2,  // of 16 weight rows
+    MAP_WORDS = TILE_BYTES / 4,
     CONSUMERS = 256,
-    THREADS = CONSUMERS + WARP,
-    WIDE_CHAIN = 16 // instructions without a wait, of a measurement
+    THREADS = CONSUMERS + 4 * WARP,
+    MOST_SHARED = 227 * 1024,
+    MOST_KEPT = 192 // columns of a part whose totals registers hold, too
 };
 
-// ---- rows as wgmma takes them ----
+// ---- forms of tiles ----
 
-// For each 128 rows and 32 values [2 steps h][2 halves c][16][8 rows][8 values], of which the
-// values are 8 t + 4 h + 2 c + (0, 1), t = 0 .. 3. So the weights' tiles are operand A as they are.
-static __global__ void arrange(uint4 *out, const uint32_t *rows, int n, int groups)
-{
-    wait_for_previous();
-    int at = blockIdx.x * blockDim.x + threadIdx.x, of_group = GROUP_BYTES / 16;
-    int place = at % of_group, group = at / of_group % groups,
-        row = at / of_group / groups * WIDE + place % WIDE;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (row < n) {
-        const uint32_t *from =
-            rows + gpu_row_place(row, groups, group) * (RF_BLOCK / 2) + place / WIDE;
-        v = make_uint4(from[0], from[4], from[8], from[12]);
-    }
-    out[at] = v;
-}
+// N weight rows; with GATES half of them are of the gate, the others of up. A stage has GROUPS
+// times 32 values of k. Registers hold the totals of KEPT columns beside the sums of a part; the
+// others are in shared memory.
+template <int N_, int GROUPS_, int STAGES_, bool GATES_> struct form {
+    static constexpr int N = N_, GROUPS = GROUPS_, STAGES = STAGES_;
+    static constexpr bool GATES = GATES_;
+    static constexpr int KEPT = N > MOST_KEPT ? 144 : N;
+    static constexpr int MATRICES = GATES ? 2 : 1, OF_MATRIX = N / MATRICES;
+    static constexpr int BOX = OF_MATRIX / RF_PANEL_ROWS; // tiles of 16 rows that a copy brings
+    static constexpr int WEIGHT_BYTES = N / RF_PANEL_ROWS * TILE_BYTES; // of 32 values of k
+    static constexpr int STAGE_BYTES = GROUPS * (GROUP_BYTES + WEIGHT_BYTES);
+    static constexpr int TOTAL_BYTES = (N - KEPT) * GPU_WIDE_ROWS * (int)sizeof(float);
+    static constexpr int BYTES = STAGES * (STAGE_BYTES + 16) + TOTAL_BYTES;
+    static_assert(BYTES <= MOST_SHARED);
+};
 
-// ---- products ----
+// The weights of all matrices: [groups of 32 values][tiles of 16 rows][MAP_WORDS].
+struct maps {
+    CUtensorMap of[GPU_MATRICES];
+};
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-__device__ inline void wait_barrier(uint32_t barrier, uint32_t parity)
-{
-    asm volatile("{\n.reg .pred done;\nagain:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again;\n}" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
+// Shared memory: stages, each of rows and then of weights; totals; and for each stage a barrier
+// that it is there and one that it is read.
+template <typename FORM> struct stages {
+    uint32_t memory;
 
-__device__ inline void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
-                 "%2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
-// 64 weight rows times 128 rows and 16 values of k.
-__device__ inline void multiply_wide(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int adds)
-{
-    asm volatile(
-        "{\n.reg .pred adds;\nsetp.ne.b32 adds, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, adds, 1, 1, 0;\n}"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-          "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-          "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-          "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-          "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]),
-          "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-          "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
-          "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
-          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
-          "+f"(c[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
-}
-
-// What the two groups of warps and the ninth warp share: STAGES groups of weights, then of rows,
-// and for each stage a barrier that it is there and one that it is read.
-struct stages {
-    uint32_t memory, barriers;
-
-    __device__ uint32_t weights(int i) const
-    {
-        return memory + i * 2 * GROUP_BYTES;
-    }
     __device__ uint32_t rows(int i) const
     {
-        return weights(i) + GROUP_BYTES;
+        return memory + i * FORM::STAGE_BYTES;
+    }
+    __device__ uint32_t weights(int i) const
+    {
+        return rows(i) + FORM::GROUPS * GROUP_BYTES;
+    }
+    __device__ uint32_t totals() const
+    {
+        return memory + FORM::STAGES * FORM::STAGE_BYTES;
     }
     __device__ uint32_t is_there(int i) const
     {
-        return barriers + i * 16;
+        return totals() + FORM::TOTAL_BYTES + i * 16;
     }
     __device__ uint32_t is_read(int i) const
     {
-        return barriers + i * 16 + 8;
+        return is_there(i) + 8;
     }
 };
 
-__device__ inline void load_stages(const struct stages &stages, const char *const (&tiles)[TILES],
-                                   const char *rows, int groups)
-{
-    for (int p = 0, i = 0, parity = 1; p < groups; p++) {
-        wait_barrier(stages.is_read(i), parity);
-        asm volatile(
-            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(stages.is_there(i)),
-            "r"(2 * GROUP_BYTES)
-            : "memory");
-        copy_bulk(stages.rows(i), rows + (size_t)p * GROUP_BYTES, GROUP_BYTES, stages.is_there(i));
-#    pragma unroll
-        for (int m = 0; m < TILES; m++)
-            copy_bulk(stages.weights(i) + m * (GROUP_BYTES / TILES),
-                      tiles[m] + (size_t)p * (GROUP_BYTES / TILES), GROUP_BYTES / TILES,
-                      stages.is_there(i));
-        i = i + 1 == STAGES ? 0 : i + 1;
-        if (i == 0) parity ^= 1;
-    }
-}
-
-// Where the next stage lies.
-struct turn {
+// Which stage is next.
+template <int STAGES> struct turn {
     int i, parity;
 
+    __device__ int before() const
+    {
+        return i == 0 ? STAGES - 1 : i - 1;
+    }
     __device__ void advance()
     {
         i = i + 1 == STAGES ? 0 : i + 1;
@@ -132,112 +83,321 @@ struct turn {
     }
 };
 
-// Adds the products of N stages to a warp's 16 weight rows and 128 rows.
-template <int N>
-__device__ inline void multiply_stages(const struct stages &stages, struct turn &turn,
-                                       uint32_t of_warp, float (&sums)[64], int adds)
+// A tile of results: from the weight row `first` of a matrix and from row `row` on.
+struct place {
+    int matrix, first, row;
+};
+
+template <typename FORM>
+__device__ inline struct place find_place(const struct gpu_linear &args, int tile)
 {
-    uint32_t a[N][2][4];
-    uint64_t rows[N];
-    struct turn first = turn;
-#    pragma unroll
-    for (int n = 0; n < N; n++, turn.advance()) {
-        uint4 low, high;
-        wait_barrier(stages.is_there(turn.i), turn.parity);
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(low.x), "=r"(low.y), "=r"(low.z), "=r"(low.w)
-                     : "r"(stages.weights(turn.i) + of_warp));
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(high.x), "=r"(high.y), "=r"(high.z), "=r"(high.w)
-                     : "r"(stages.weights(turn.i) + of_warp + 512));
-        a[n][0][0] = low.x, a[n][0][1] = high.x, a[n][0][2] = low.y, a[n][0][3] = high.y;
-        a[n][1][0] = low.z, a[n][1][1] = high.z, a[n][1][2] = low.w, a[n][1][3] = high.w;
-        // Between halves of 8 values 2048 bytes, between 8 rows 128.
-        rows[n] = (uint64_t)((stages.rows(turn.i) & 0x3ffff) >> 4) | (uint64_t)(2048 >> 4) << 16 |
-                  (uint64_t)(128 >> 4) << 32;
+    int row_tiles = (args.n + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS, block = tile / row_tiles, m = 0;
+    for (; !FORM::GATES && m < args.n_matrices - 1; m++) {
+        int blocks = (args.matrices[m].rows + FORM::OF_MATRIX - 1) / FORM::OF_MATRIX;
+        if (block < blocks) break;
+        block -= blocks;
     }
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#    pragma unroll
-    for (int n = 0; n < N; n++)
-#    pragma unroll
-        for (int h = 0; h < 2; h++)
-            multiply_wide(sums, a[n][h], rows[n] + h * (4096 >> 4), adds | n | h);
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-    if (threadIdx.x % (4 * WARP) > 0) return;
-#    pragma unroll
-    for (int n = 0; n < N; n++, first.advance())
-        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(stages.is_read(first.i))
-                     : "memory");
+    return {m, block * FORM::OF_MATRIX, tile % row_tiles * GPU_WIDE_ROWS};
 }
 
-// The sums of a warp's 16 weight rows and 128 rows, part after part.
-__device__ inline void sum_stages(const struct stages &stages, int groups, int each,
-                                  float (&total)[64])
-{
-    float sums[64];
-    uint32_t of_warp =
-        threadIdx.x / WARP * (GROUP_BYTES / TILES) + threadIdx.x % WARP * (uint32_t)sizeof(uint4);
-    struct turn turn = {0, 0};
-    for (int begin = 0; begin < groups; begin += each) {
-        int end = min(groups, begin + each), p = begin;
-        for (; p + 4 <= end; p += 4) multiply_stages<4>(stages, turn, of_warp, sums, p > begin);
-        for (; p < end; p++) multiply_stages<1>(stages, turn, of_warp, sums, p > begin);
+// ---- copies ----
+
+template <typename FORM> struct producer {
+    struct stages<FORM> stages;
+    const struct gpu_linear &args;
+    const struct maps &maps;
+
+    // Tiles behind a matrix are filled with zeros.
+    __device__ void load_weights(const struct place &place, int group, int i) const
+    {
+        expect_bytes(stages.is_there(i), FORM::STAGE_BYTES);
 #    pragma unroll
-        for (int j = 0; j < 64; j++) total[j] = begin ? total[j] + sums[j] : sums[j];
+        for (int j = 0; j < FORM::GROUPS; j++)
+#    pragma unroll
+            for (int m = 0; m < FORM::MATRICES; m++)
+                copy_box(stages.weights(i) + j * FORM::WEIGHT_BYTES + m * FORM::BOX * TILE_BYTES,
+                         maps.of[place.matrix + m], 0, place.first / RF_PANEL_ROWS, group + j,
+                         stages.is_there(i));
+    }
+    __device__ void load_rows(const struct place &place, int group, int i) const
+    {
+        size_t groups = (size_t)args.x.pairs * 2;
+        copy_bulk(stages.rows(i),
+                  (const char *)args.x.arranged +
+                      (place.row / GPU_WIDE_ROWS * groups + group) * GROUP_BYTES,
+                  FORM::GROUPS * GROUP_BYTES, stages.is_there(i));
+    }
+    // The first weights do not depend on the kernels before.
+    __device__ void load_all(int tiles) const
+    {
+        constexpr int AT_ONCE = FORM::STAGES * FORM::GROUPS;
+        int groups = args.x.pairs * 2, early = min(groups, AT_ONCE);
+        struct place place = find_place<FORM>(args, blockIdx.x);
+        for (int p = 0; p < early; p += FORM::GROUPS) load_weights(place, p, p / FORM::GROUPS);
+        wait_for_previous();
+        for (int p = 0; p < early; p += FORM::GROUPS) load_rows(place, p, p / FORM::GROUPS);
+        struct turn<FORM::STAGES> turn = {
+            early / FORM::GROUPS % FORM::STAGES, early < AT_ONCE
+        };
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, early = 0) {
+            place = find_place<FORM>(args, tile);
+            for (int p = early; p < groups; p += FORM::GROUPS, turn.advance()) {
+                wait_barrier(stages.is_read(turn.i), turn.parity);
+                load_weights(place, p, turn.i);
+                load_rows(place, p, turn.i);
+            }
+        }
+    }
+};
+
+// ---- products ----
+
+// A thread's totals, in the order of multiply_wide.
+template <typename FORM> struct consumer {
+    static constexpr int KEPT_SUMS = FORM::KEPT / 2, SUMS = FORM::N / 2;
+    struct stages<FORM> stages;
+    struct turn<FORM::STAGES> turn;
+    float kept[KEPT_SUMS];
+
+    // Of the four from i on, in shared memory.
+    __device__ uint32_t place_of(int i) const
+    {
+        return stages.totals() + ((i - KEPT_SUMS) / 4 * CONSUMERS + threadIdx.x) * 16;
+    }
+    __device__ float4 total(int i) const
+    {
+        if (i < KEPT_SUMS) return make_float4(kept[i], kept[i + 1], kept[i + 2], kept[i + 3]);
+        float4 v;
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                     : "r"(place_of(i)));
+        return v;
+    }
+    __device__ void put_total(int i, float4 v)
+    {
+        if (i < KEPT_SUMS)
+            kept[i] = v.x, kept[i + 1] = v.y, kept[i + 2] = v.z, kept[i + 3] = v.w;
+        else
+            asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(place_of(i)), "f"(v.x),
+                         "f"(v.y), "f"(v.z), "f"(v.w)
+                         : "memory");
+    }
+    __device__ void add_part(const float (&sums)[SUMS])
+    {
+#    pragma unroll
+        for (int i = 0; i < SUMS; i += 4) {
+            float4 v = total(i);
+            put_total(i, make_float4(v.x + sums[i], v.y + sums[i + 1], v.z + sums[i + 2],
+                                     v.w + sums[i + 3]));
+        }
+    }
+    __device__ void release(int i) const
+    {
+        if (threadIdx.x % (4 * WARP) == 0) arrive_at(stages.is_read(i));
+    }
+    // `each`: groups of 32 values of a part. A stage is released when the next one's products have
+    // begun.
+    __device__ void sum_tile(int groups, int each)
+    {
+        float sums[SUMS];
+        int adds = 0, left = each;
+        uint32_t of_warps = threadIdx.x / (4 * WARP) * 64 * 16;
+#    pragma unroll
+        for (int i = 0; i < SUMS; i += 4) // -0 + x is x
+            put_total(i, make_float4(-0.0f, -0.0f, -0.0f, -0.0f));
+        for (int p = 0; p < groups; p += FORM::GROUPS, turn.advance()) {
+            wait_barrier(stages.is_there(turn.i), turn.parity);
+            uint64_t rows = operand_at(stages.rows(turn.i) + of_warps, GPU_WIDE_ROWS * 16, 128),
+                     weights = operand_at(stages.weights(turn.i), 128, TILE_BYTES / 2);
+#    pragma unroll
+            for (int j = 0; j < FORM::GROUPS; j++) {
+                begin_products();
+                multiply_wide<FORM::N>(sums, rows + j * (GROUP_BYTES >> 4),
+                                       weights + j * (FORM::WEIGHT_BYTES >> 4), adds);
+                multiply_wide<FORM::N>(sums, rows + (j * GROUP_BYTES + GROUP_BYTES / 2 >> 4),
+                                       weights + (j * FORM::WEIGHT_BYTES + 256 >> 4), 1);
+                end_products();
+                adds = 1;
+                if (--left > 0) continue;
+                wait_products<0>();
+                add_part(sums);
+                adds = 0;
+                left = each;
+            }
+            wait_products<FORM::GROUPS>();
+            if (p > 0) release(turn.before());
+        }
+        wait_products<0>();
+        release(turn.before());
+        if (left < each) add_part(sums);
+    }
+};
+
+// ---- results ----
+
+__device__ inline float result_of(const float *bias, int row, float sum, float scale)
+{
+    float scaled = __fmul_rn(sum, scale);
+    return bias ? scaled + bias[row] : scaled;
+}
+
+// Where a thread's results of a row of x go, from the weight row `first` on.
+struct results {
+    const struct gpu_matrix &matrix;
+    float *y;
+    float scale;
+    int first, accumulate;
+    bool has_row;
+
+    __device__ results(const struct gpu_linear &args, const struct place &place, int row, int first)
+        : matrix(args.matrices[place.matrix]), y(matrix.y + (size_t)row * matrix.rows + first),
+          scale(1.0f), first(first), accumulate(args.accumulate), has_row(row < args.n)
+    {
+        if (args.fold.squares && has_row) scale = args.fold.scales[row];
+    }
+    __device__ bool has(int at) const
+    {
+        return has_row && first + at < matrix.rows;
+    }
+    // Of the weight rows first + at and the next one. They lie together if all rows are even.
+    __device__ float2 old_pair(int at) const
+    {
+        if (!accumulate || !has(at)) return make_float2(0.0f, 0.0f);
+        if (matrix.rows % 2 == 0) return *(const float2 *)(y + at);
+        return make_float2(y[at], has(at + 1) ? y[at + 1] : 0.0f);
+    }
+    __device__ void put_pair(int at, float2 old, float upper, float lower) const
+    {
+        if (!has(at)) return;
+        float2 v = {result_of(matrix.bias, first + at, upper, scale), 0.0f};
+        if (has(at + 1)) v.y = result_of(matrix.bias, first + at + 1, lower, scale);
+        if (accumulate) v = make_float2(old.x + v.x, old.y + v.y);
+        if (matrix.rows % 2 == 0) {
+            *(float2 *)(y + at) = v;
+        } else {
+            y[at] = v.x;
+            if (has(at + 1)) y[at + 1] = v.y;
+        }
+    }
+};
+
+template <typename FORM>
+__device__ inline void put_tile(const struct gpu_linear &args, const struct place &place,
+                                const struct consumer<FORM> &consumer, int row)
+{
+    constexpr int BATCH = 4; // of old values that are loaded together
+    int first = place.first + threadIdx.x % 4 * 2;
+    const struct results of_row(args, place, row, first), of_later(args, place, row + 8, first);
+#    pragma unroll
+    for (int begin = 0; begin < FORM::N / 8; begin += BATCH) {
+        float2 old[BATCH][2];
+#    pragma unroll
+        for (int j = begin; j < begin + BATCH && j < FORM::N / 8; j++) {
+            old[j - begin][0] = of_row.old_pair(8 * j);
+            old[j - begin][1] = of_later.old_pair(8 * j);
+        }
+#    pragma unroll
+        for (int j = begin; j < begin + BATCH && j < FORM::N / 8; j++) {
+            float4 v = consumer.total(4 * j);
+            of_row.put_pair(8 * j, old[j - begin][0], v.x, v.y);
+            of_later.put_pair(8 * j, old[j - begin][1], v.z, v.w);
+        }
+    }
+}
+
+// silu(gate) * up of a weight row and the next one.
+__device__ inline uint32_t gate_pair(const struct gpu_linear &args, int row, float2 gate, float2 up,
+                                     float scale)
+{
+    const float *of_gate = args.matrices[0].bias, *of_up = args.matrices[1].bias;
+    float first = silu(result_of(of_gate, row, gate.x, scale)) * result_of(of_up, row, up.x, scale),
+          second = silu(result_of(of_gate, row + 1, gate.y, scale)) *
+                   result_of(of_up, row + 1, up.y, scale);
+    return bf16_bits(first) | (uint32_t)bf16_bits(second) << 16;
+}
+
+// As the layer behind takes them: of 32 values of a row a thread has a piece of 16 bytes.
+template <typename FORM>
+__device__ inline void put_gated(const struct gpu_linear &args, const struct place &place,
+                                 const struct consumer<FORM> &consumer, int row)
+{
+    float scales[2] = {1.0f, 1.0f};
+    for (int h = 0; args.fold.squares && h < 2; h++)
+        if (row + 8 * h < args.n) scales[h] = args.fold.scales[row + 8 * h];
+#    pragma unroll
+    for (int block = 0; block < FORM::OF_MATRIX; block += RF_BLOCK) {
+        uint32_t words[2][4];
+        int first = place.first + block + threadIdx.x % 4 * 2;
+        if (place.first + block >= args.matrices[0].rows) return;
+#    pragma unroll
+        for (int t = 0; t < 4; t++) {
+            float4 gate = consumer.total(block / 2 + 4 * t),
+                   up = consumer.total((FORM::OF_MATRIX + block) / 2 + 4 * t);
+            words[0][t] = gate_pair(args, first + 8 * t, make_float2(gate.x, gate.y),
+                                    make_float2(up.x, up.y), scales[0]);
+            words[1][t] = gate_pair(args, first + 8 * t, make_float2(gate.z, gate.w),
+                                    make_float2(up.z, up.w), scales[1]);
+        }
+#    pragma unroll
+        for (int h = 0; h < 2; h++)
+            if (row + 8 * h < args.n)
+                *(uint4 *)(args.gated.arranged +
+                           gpu_arranged_place(row + 8 * h, args.gated.pairs * 2, first)) =
+                    make_uint4(words[h][0], words[h][1], words[h][2], words[h][3]);
     }
 }
 #endif
 
+// ---- the kernel ----
+
+template <typename FORM>
 static __global__ void __launch_bounds__(THREADS, 1)
-    linear_wide(const __grid_constant__ struct gpu_linear args)
+    linear_wide(const __grid_constant__ struct gpu_linear args,
+                const __grid_constant__ struct maps maps, int tiles)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     extern __shared__ __align__(1024) char shared[];
-    int m = 0, block = blockIdx.y, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    for (; m < args.n_matrices - 1; m++) {
-        int blocks = (args.matrices[m].rows + WIDE - 1) / WIDE;
-        if (block < blocks) break;
-        block -= blocks;
-    }
-    const struct gpu_matrix &matrix = args.matrices[m];
-    int groups = 2 * args.x.pairs, last_tile = (matrix.rows - 1) / RF_PANEL_ROWS;
-    uint32_t memory = (uint32_t)__cvta_generic_to_shared(shared);
-    const struct stages stages = {memory, memory + STAGES * 2 * GROUP_BYTES};
+    const struct stages<FORM> stages = {
+        (uint32_t) __cvta_generic_to_shared(shared)
+    };
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(stages.is_there(i)));
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(stages.is_read(i)));
+        for (int i = 0; i < FORM::STAGES; i++) {
+            init_barrier(stages.is_there(i), 1);
+            init_barrier(stages.is_read(i), CONSUMERS / (4 * WARP));
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    wait_for_previous();
-    if (warp == CONSUMERS / WARP) {
-        const char *tiles[TILES];
-#    pragma unroll
-        for (int i = 0; i < TILES; i++)
-            tiles[i] = (const char *)matrix.tiles +
-                       (size_t)min(block * TILES + i, last_tile) * groups * (GROUP_BYTES / TILES);
-        const char *rows =
-            (const char *)args.x.arranged + (size_t)blockIdx.x * groups * GROUP_BYTES;
-        if (lane == 0) load_stages(stages, tiles, rows, groups);
-        return;
-    }
-    float total[64];
-    sum_stages(stages, groups, (groups + args.parts - 1) / args.parts, total);
-    int g = lane / 4, t = lane % 4;
-#    pragma unroll
-    for (int i = 0; i < 64; i++) {
-        int row = (block * TILES + warp) * RF_PANEL_ROWS + g + i % 4 / 2 * 8,
-            n = blockIdx.x * WIDE + i / 4 * 8 + 2 * t + i % 2;
-        if (row >= matrix.rows || n >= args.n) continue;
-        float *y = matrix.y + (size_t)n * matrix.rows + row;
-        float sum = args.fold.squares ? total[i] * args.fold.scales[n] : total[i];
-        if (matrix.bias) sum += matrix.bias[row];
-        *y = args.accumulate ? *y + sum : sum;
+    if (threadIdx.x >= CONSUMERS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        const struct producer<FORM> producer = {
+            stages, args, maps
+        };
+        if (threadIdx.x == CONSUMERS) producer.load_all(tiles);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        wait_for_previous();
+        struct consumer<FORM> consumer = {
+            stages,
+            {
+                0, 0
+            }
+        };
+        int groups = args.x.pairs * 2, each = (groups + args.parts - 1) / args.parts;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            struct place place = find_place<FORM>(args, tile);
+            int row = place.row + threadIdx.x / WARP * 16 + threadIdx.x % WARP / 4;
+            consumer.sum_tile(groups, each);
+            if constexpr (FORM::GATES)
+                put_gated(args, place, consumer, row);
+            else
+                put_tile(args, place, consumer, row);
+        }
     }
 #endif
 }
+
+// ---- launching ----
 
 extern "C" int gpu_has_wide(int major, int minor)
 {
@@ -248,61 +408,103 @@ extern "C" int gpu_has_wide(int major, int minor)
 #endif
 }
 
-extern "C" size_t gpu_arranged_bytes(size_t rows, size_t pairs)
+static PFN_cuTensorMapEncodeTiled_v12000 find_encoder()
 {
-    return (rows + WIDE - 1) / WIDE * pairs * 2 * GROUP_BYTES;
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult result;
+    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                         cudaEnableDefault, &result);
+    return error == cudaSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)found : NULL;
 }
 
+// box: tiles that a copy brings.
+static cudaError_t make_maps(struct maps *maps, const struct gpu_linear *args, int box)
+{
+    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
+    cuuint64_t groups = (cuuint64_t)args->x.pairs * 2;
+    const cuuint64_t strides[2] = {groups * TILE_BYTES, TILE_BYTES};
+    const cuuint32_t boxes[3] = {MAP_WORDS, (cuuint32_t)box, 1}, steps[3] = {1, 1, 1};
+    if (!encode) return cudaErrorNotSupported;
+    for (int m = 0; m < args->n_matrices; m++) {
+        const struct gpu_matrix *matrix = &args->matrices[m];
+        int tiles = (matrix->rows + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
+        const cuuint64_t sizes[3] = {MAP_WORDS, (cuuint64_t)tiles, groups};
+        if (encode(&maps->of[m], CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, (void *)matrix->tiles, sizes,
+                   strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+            return cudaErrorInvalidValue;
+    }
+    return cudaSuccess;
+}
+
+// Tiles whose parts have `of_matrix` rows of a matrix.
+static int count_tiles(const struct gpu_linear *args, int of_matrix)
+{
+    int blocks = 0, matrices = args->gates ? 1 : args->n_matrices;
+    for (int m = 0; m < matrices; m++)
+        blocks += (args->matrices[m].rows + of_matrix - 1) / of_matrix;
+    return (args->n + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS * blocks;
+}
+
+template <typename FORM>
+static cudaError_t launch_form(const struct gpu_launch *launch, const struct gpu_linear *args,
+                               int processors)
+{
+    int tiles = count_tiles(args, FORM::OF_MATRIX);
+    struct maps maps = {};
+    cudaError_t error = make_maps(&maps, args, FORM::BOX);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(linear_wide<FORM>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     FORM::BYTES);
+    if (error != cudaSuccess) return error;
+    return launch_kernel(launch, linear_wide<FORM>,
+                         dim3((unsigned)(tiles < processors ? tiles : processors)), THREADS,
+                         FORM::BYTES, *args, maps, tiles);
+}
+
+// N, GROUPS, STAGES, and whether it has gates.
+#define EACH_FORM(ROW) \
+    ROW(48, 2, 10, 0)  \
+    ROW(64, 2, 9, 0)   \
+    ROW(96, 2, 8, 0)   \
+    ROW(112, 2, 7, 0)  \
+    ROW(128, 2, 7, 0)  \
+    ROW(144, 2, 6, 0)  \
+    ROW(192, 1, 11, 0) \
+    ROW(256, 1, 7, 0)  \
+    ROW(64, 2, 9, 1)   \
+    ROW(128, 2, 7, 1)  \
+    ROW(192, 1, 11, 1) \
+    ROW(256, 1, 7, 1)
+
+static const struct {
+    int n, gates;
+    cudaError_t (*launch)(const struct gpu_launch *, const struct gpu_linear *, int);
+} forms[] = {
+#define ROW(n, groups, stages, gates) {n, gates, launch_form<form<n, groups, stages, gates != 0>>},
+    EACH_FORM(ROW)
+#undef ROW
+};
+
+// What a tile takes beside its products, in weight rows: rows have to come, too. From tiles of
+// 8192 x 8192 and 3584 x 18944 times 512 rows on an H100.
+enum { TILE_COST = 80 };
+
+// The form whose tiles are done first if all processors take as many at a time.
 extern "C" cudaError_t gpu_linear_wide(const struct gpu_launch *launch,
                                        const struct gpu_linear *args)
 {
-    unsigned row_blocks = (unsigned)(args->n + WIDE - 1) / WIDE, blocks = 0;
-    size_t pieces = gpu_arranged_bytes((size_t)args->n, (size_t)args->x.pairs) / sizeof(uint4),
-           bytes = STAGES * (2 * GROUP_BYTES + 16);
-    for (int m = 0; m < args->n_matrices; m++)
-        blocks += (unsigned)(args->matrices[m].rows + WIDE - 1) / WIDE;
-    cudaError_t error = launch_kernel(launch, arrange, dim3((unsigned)(pieces / 256)), 256, 0,
-                                      (uint4 *)args->x.arranged, (const uint32_t *)args->x.bf16,
-                                      args->n, args->x.pairs * 2);
+    int device = 0, processors = 1, best = -1, least = 0;
+    cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(linear_wide, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)bytes);
+        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
-    return launch_kernel(launch, linear_wide, dim3(row_blocks, blocks), THREADS, bytes, *args);
-}
-
-// ---- measuring ----
-
-// Two groups of warps, 128 rows of the same values.
-static __global__ void __launch_bounds__(CONSUMERS) peak_wide(int loops, uint32_t *out)
-{
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    __shared__ __align__(1024) uint32_t rows[GROUP_BYTES / 4];
-    uint32_t a[4];
-    float sums[64];
-    for (int i = threadIdx.x; i < GROUP_BYTES / 4; i += CONSUMERS)
-        rows[i] = ((uint32_t)i * 2654435761u & 0x807f807fu) | 0x3f003f00u;
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads();
-    for (int i = 0; i < 4; i++) a[i] = rows[threadIdx.x * 4 + i];
-    uint32_t memory = (uint32_t)__cvta_generic_to_shared(rows);
-    uint64_t b = (uint64_t)((memory & 0x3ffff) >> 4) | (uint64_t)(2048 >> 4) << 16 |
-                 (uint64_t)(128 >> 4) << 32;
-    for (int l = 0; l < loops; l++) {
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#    pragma unroll
-        for (int i = 0; i < WIDE_CHAIN; i++) multiply_wide(sums, a, b, l | i);
-        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::
-                         : "memory");
+    for (int f = 0; f < (int)(sizeof forms / sizeof *forms); f++) {
+        if (forms[f].gates != args->gates) continue;
+        int tiles = count_tiles(args, args->gates ? forms[f].n / 2 : forms[f].n),
+            cost = (tiles + processors - 1) / processors * (forms[f].n + TILE_COST);
+        if (best < 0 || cost < least) best = f, least = cost;
     }
-    if (sums[0] == 0.123456f) *out = 1; // keeps the sums
-#endif
-}
-
-extern "C" cudaError_t gpu_peak_wide(cudaStream_t stream, int32_t loops, unsigned processors,
-                                     uint32_t *out, double *operations)
-{
-    peak_wide<<<processors, CONSUMERS, 0, stream>>>(loops, out);
-    *operations = 2.0 * WIDE * WIDE * 16 * WIDE_CHAIN * processors * loops;
-    return cudaGetLastError();
+    return forms[best].launch(launch, args, processors);
 }

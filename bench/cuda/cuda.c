@@ -132,6 +132,19 @@ static void run_layers(void *user)
     }
 }
 
+/* Values around 0.02, random in their signs and bits. */
+static void fill_bf16(void *to, size_t bytes)
+{
+    static uint16_t values[1 << 20];
+    uint32_t state = 1;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        values[i] = (uint16_t)(((state = state * 1664525u + 1013904223u) >> 16 & 0x80ff) | 0x3c00);
+    for (size_t at = 0; at < bytes; at += sizeof values)
+        MUST_RUN(cudaMemcpy((char *)to + at, values,
+                            bytes - at < sizeof values ? bytes - at : sizeof values,
+                            cudaMemcpyHostToDevice));
+}
+
 static void measure_linear(int format, int32_t m, int32_t k)
 {
     static const int32_t rows[] = {1, 2, 4, 8, 16, 32, 64, 512};
@@ -152,23 +165,28 @@ static void measure_linear(int format, int32_t m, int32_t k)
     MUST_RUN(cudaMemset(memory[0], 0x11, layers.bytes * (size_t)layers.n));
     for (int i = 1; i < 4; i++)
         MUST_RUN(cudaMemset(memory[i], 0, (size_t)512 * (size_t)pairs * 32));
+    if (format == RF_FORMAT_BF16) {
+        fill_bf16(memory[0], layers.bytes * (size_t)layers.n);
+        fill_bf16(memory[1], (size_t)512 * (size_t)pairs * 64 * 2);
+        fill_bf16(memory[5], gpu_arranged_bytes(512, (size_t)pairs));
+    }
     layers.tiles = memory[0];
-    layers.args = (struct gpu_linear){
-        .format = format,
-        .k = k,
-        .n_matrices = 1,
-        .parts = gpu_parts((size_t)m),
-        .matrices = {{.y = memory[4], .rows = m}},
-        .x = {.bf16 = memory[1],
-              .arranged = gpu_has_wide(properties.major, properties.minor) ? memory[5] : NULL,
-              .codes = memory[2],
-              .scales = memory[3],
-              .halves = memory[3],
-              .width = k,
-              .pairs = pairs}};
+    layers.args = (struct gpu_linear){.format = format,
+                                      .k = k,
+                                      .n_matrices = 1,
+                                      .parts = gpu_parts((size_t)m),
+                                      .matrices = {{.y = memory[4], .rows = m}},
+                                      .x = {.bf16 = memory[1],
+                                            .codes = memory[2],
+                                            .scales = memory[3],
+                                            .halves = memory[3],
+                                            .width = k,
+                                            .pairs = pairs}};
     printf("%-6s %5d x %5d:", rf_panel_layout((enum rf_format)format)->name, m, k);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         layers.args.n = rows[r];
+        if (gpu_has_wide(properties.major, properties.minor) && rows[r] > GPU_NARROW_ROWS)
+            layers.args.x.arranged = memory[5];
         double seconds = time_work(run_layers, &layers) / layers.n;
         if (rows[r] < 64)
             printf("  %d: %.0f %%", rows[r], (double)layers.bytes / seconds / read_speed * 100);

@@ -161,6 +161,16 @@ static void reference_bf16(const struct layer *layer, double *y, double *size)
         }
 }
 
+/* The form of rows that a pass over n of them takes. */
+static struct gpu_rows rows_for(struct gpu_rows rows, int32_t n)
+{
+    if (rows.arranged && n > GPU_NARROW_ROWS)
+        rows.bf16 = NULL;
+    else
+        rows.arranged = NULL;
+    return rows;
+}
+
 /* A row as the device takes it. */
 struct device_row {
     struct gpu_rows *rows; /* in the host's memory */
@@ -225,6 +235,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
                (size_t)(n + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * GPU_ROW_GROUP * (size_t)pairs * 64,
            scales = all / 32 * 2 * sizeof(float);
     struct gpu_rows host = {.bf16 = host_memory(all * sizeof *host.bf16),
+                            .arranged = host_memory(gpu_arranged_bytes((size_t)n, (size_t)pairs)),
                             .codes = host_memory(all),
                             .low = in_16 ? host_memory(all) : NULL,
                             .scales = host_memory(scales),
@@ -235,15 +246,17 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
         const struct device_row row = {&host, i};
         if (by && by->sources[i] < 0) continue;
         size_t from = by ? (size_t)by->sources[i] : i % MOST_ROWS;
-        for (size_t j = 0; j < layer->k; j++)
-            host.bf16[gpu_row_place(i, (size_t)pairs * 2, j / 32) * 32 + j % 32] =
-                rf_f32_to_bf16(layer->x[from * layer->k + j]);
+        for (size_t j = 0, groups = (size_t)pairs * 2; j < layer->k; j++)
+            host.bf16[gpu_row_place(i, groups, j / 32) * 32 + j % 32] =
+                host.arranged[gpu_arranged_place(i, groups, j)] =
+                    rf_f32_to_bf16(layer->x[from * layer->k + j]);
         if (layer->format != RF_FORMAT_BF16) put_row(layer, from, &row);
     }
     const struct gpu_rows x = {
         .bf16 = device_memory(host.bf16, all * sizeof *host.bf16),
-        .arranged =
-            has_wgmma ? device_memory(NULL, gpu_arranged_bytes((size_t)n, (size_t)pairs)) : NULL,
+        .arranged = has_wgmma && !by
+                        ? device_memory(host.arranged, gpu_arranged_bytes((size_t)n, (size_t)pairs))
+                        : NULL,
         .codes = device_memory(host.codes, all),
         .low = in_16 ? device_memory(host.low, all) : NULL,
         .scales = device_memory(host.scales, scales),
@@ -262,7 +275,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
         .parts = parts,
         .matrices = {{layer->tiles, adds || by ? bias : NULL, result, (int32_t)m,
                       m / RF_PANEL_ROWS * gpu_layout(layer->format, layer->k).bytes}},
-        .x = x,
+        .x = rows_for(x, n),
         .groups = groups,
         .n_groups = by ? by->n_groups : 0};
     MUST_RUN(gpu_linear(&launch, &args));
@@ -271,6 +284,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
                             x.halves, bias,       result,  groups};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
     free(host.bf16);
+    free(host.arranged);
     free(host.codes);
     free(host.low);
     free(host.scales);
@@ -319,20 +333,28 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
     layer_free(&layer);
 }
 
-/* Passes over so many rows that blocks of threads share them have the same bits, too. */
+/* Passes over so many rows that wgmma takes them have the bits of few rows, in 8 and 16 parts. Rows
+ * come again after MOST_ROWS; the reference has the first of them. */
 static void check_many_rows(size_t m, size_t k)
 {
-    static const int32_t counts[] = {129, 256, 300, 512};
+    static const int32_t counts[] = {65, 128, 129, 300, 512};
+    static const int parts[] = {GPU_PARTS, GPU_MORE_PARTS};
     struct layer layer;
     layer_new(&layer, RF_FORMAT_BF16, m, k);
-    float *wanted = host_memory(MOST_ROWS * m * sizeof *wanted),
+    float *wanted = host_memory(GPU_NARROW_ROWS * m * sizeof *wanted),
           *got = host_memory(512 * m * sizeof *got);
-    run(&layer, MOST_ROWS, NULL, gpu_parts(m), 0, 0, wanted);
-    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-        size_t rows = (size_t)counts[c], off = 0;
-        run(&layer, counts[c], NULL, gpu_parts(m), 0, 0, got);
-        while (off < rows * m && got[off] == wanted[off / m % MOST_ROWS * m + off % m]) off++;
-        CHECK_MSG(off == rows * m, "%zu x %zu, %zu rows: result %zu", m, k, rows, off);
+    for (size_t p = 0; p < 2; p++) {
+        run(&layer, GPU_NARROW_ROWS, NULL, parts[p], 0, 0, wanted);
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            size_t rows = (size_t)counts[c], off = 0;
+            run(&layer, counts[c], NULL, parts[p], 0, 0, got);
+            for (size_t i = 0; i < rows * m; i++) {
+                size_t row = i / m % MOST_ROWS;
+                off += row < GPU_NARROW_ROWS && got[i] != wanted[row * m + i % m];
+            }
+            CHECK_MSG(off == 0, "%zu x %zu, %zu rows, %d parts: %zu results", m, k, rows, parts[p],
+                      off);
+        }
     }
     free(wanted);
     free(got);
@@ -580,17 +602,18 @@ static void check_folded(size_t m, size_t k)
     size_t n = MOST_ROWS * m;
     float *wanted = host_memory(n * sizeof *wanted), *got = host_memory(n * sizeof *got),
           *y = device_memory(NULL, n * sizeof *y);
+    float *bias = device_memory(layer.bias, m * sizeof *bias);
     struct gpu_linear args = {.format = RF_FORMAT_BF16,
                               .k = (int32_t)k,
                               .n_matrices = 1,
                               .parts = gpu_parts(m),
-                              .matrices = {{layer.tiles, NULL, y, (int32_t)m, 0}},
-                              .x = folded.rows,
+                              .matrices = {{layer.tiles, bias, y, (int32_t)m, 0}},
                               .fold = folded.fold};
     for (size_t c = sizeof row_counts / sizeof *row_counts; c-- > 0;) {
         size_t rows = (size_t)row_counts[c], off = 0;
         args.n = row_counts[c];
-        MUST_RUN(gpu_fold_norm(&launch, &folded.rows, folded.x, &folded.fold, args.n));
+        args.x = rows_for(folded.rows, args.n);
+        MUST_RUN(gpu_fold_norm(&launch, &args.x, folded.x, &folded.fold, args.n));
         MUST_RUN(gpu_linear(&launch, &args));
         MUST_RUN(cudaMemcpy(got, y, rows * m * sizeof *got, cudaMemcpyDeviceToHost));
         if (rows == MOST_ROWS) memcpy(wanted, got, n * sizeof *got);
@@ -610,9 +633,11 @@ static void check_folded(size_t m, size_t k)
                 size += product * product;
             }
             double scale = 1 / sqrt(squares / (double)k + 1e-5);
-            CHECK(fabs((double)wanted[i * m + r] - sum * scale) <= 1e-5 * sqrt(size) * scale);
+            CHECK(fabs((double)wanted[i * m + r] - sum * scale - (double)layer.bias[r]) <=
+                  1e-5 * sqrt(size) * scale + 1e-7);
         }
     MUST_RUN(cudaFree(y));
+    MUST_RUN(cudaFree(bias));
     free(wanted);
     free(got);
     folded_free(&folded);
@@ -650,7 +675,8 @@ static void check_fold_next(size_t m, size_t k)
             .normed = of_layer.rows};
         CHECK(gpu_can_fold_next(&args));
         MUST_RUN(gpu_linear(&launch, &args));
-        MUST_RUN(gpu_fold_norm(&launch, &of_norm.rows, of_layer.x, &of_norm.fold, args.n));
+        const struct gpu_rows out = rows_for(of_norm.rows, args.n);
+        MUST_RUN(gpu_fold_norm(&launch, &out, of_layer.x, &of_norm.fold, args.n));
         const struct folded *const both[] = {&of_layer, &of_norm};
         for (int i = 0; i < 2; i++) {
             sums[i] = host_memory(squares * sizeof(float));
@@ -678,6 +704,138 @@ static void check_fold_next(size_t m, size_t k)
     MUST_RUN(cudaFree(rows));
     free(x);
     layer_free(&layer);
+}
+
+/* ---- many rows on wgmma ---- */
+
+/* Layers of several matrices behind a folded norm, of n rows of MOST_ROWS: all results, or the gate
+ * of the first two in one launch or in two. */
+struct wide {
+    struct layer layers[GPU_MATRICES], gains;
+    int n_layers, gates, joined;
+    size_t k;
+};
+
+static struct wide wide_new(const size_t *rows, int n_layers, size_t k)
+{
+    struct wide wide = {.n_layers = n_layers, .k = k};
+    for (int l = 0; l < n_layers; l++) layer_new(&wide.layers[l], RF_FORMAT_BF16, rows[l], k);
+    layer_new(&wide.gains, RF_FORMAT_BF16, k, GPU_PAIR);
+    return wide;
+}
+
+static void wide_free(struct wide *wide)
+{
+    for (int l = 0; l < wide->n_layers; l++) layer_free(&wide->layers[l]);
+    layer_free(&wide->gains);
+}
+
+static void *run_wide(const struct wide *wide, int32_t n, size_t *bytes)
+{
+    const struct gpu_launch launch = {NULL, has_clusters};
+    struct folded folded;
+    float *y[GPU_MATRICES];
+    size_t m = wide->layers[0].m, rows = 0, at = 0;
+    folded_new(&folded, &wide->gains, wide->layers[0].x, wide->k);
+    struct gpu_linear args = {.format = RF_FORMAT_BF16,
+                              .n = n,
+                              .k = (int32_t)wide->k,
+                              .n_matrices = wide->n_layers,
+                              .x = rows_for(folded.rows, n),
+                              .fold = folded.fold,
+                              .gates = wide->gates && wide->joined};
+    for (int l = 0; l < wide->n_layers; l++) {
+        const struct layer *layer = &wide->layers[l];
+        y[l] = device_memory(NULL, (size_t)n * layer->m * sizeof(float));
+        rows += layer->m;
+        args.matrices[l] = (struct gpu_matrix){
+            layer->tiles, l == 1 ? NULL : device_memory(layer->bias, layer->m * sizeof(float)),
+            y[l], (int32_t)layer->m, 0};
+    }
+    args.parts = gpu_parts(rows);
+    if (wide->gates)
+        args.gated = (struct gpu_rows){
+            .arranged = device_memory(NULL, gpu_arranged_bytes((size_t)n, m / GPU_PAIR)),
+            .width = (int32_t)m,
+            .pairs = (int32_t)m / GPU_PAIR};
+    *bytes = wide->gates ? gpu_arranged_bytes((size_t)n, m / GPU_PAIR)
+                         : (size_t)n * rows * sizeof(float);
+    char *results = host_memory(*bytes);
+    MUST_RUN(gpu_fold_norm(&launch, &args.x, folded.x, &folded.fold, n));
+    if (wide->gates) CHECK(gpu_can_gate(&args));
+    MUST_RUN(gpu_linear(&launch, &args));
+    const struct gpu_gate gate = {.gate = y[0], .up = y[1]};
+    if (wide->gates && !wide->joined) MUST_RUN(gpu_gate(&launch, &args.gated, &gate, n));
+    if (wide->gates)
+        MUST_RUN(cudaMemcpy(results, args.gated.arranged, *bytes, cudaMemcpyDeviceToHost));
+    for (int l = 0; l < wide->n_layers; l++) {
+        size_t of = (size_t)n * wide->layers[l].m * sizeof(float);
+        if (!wide->gates) MUST_RUN(cudaMemcpy(results + at, y[l], of, cudaMemcpyDeviceToHost));
+        at += of;
+        MUST_RUN(cudaFree(y[l]));
+        MUST_RUN(cudaFree((void *)args.matrices[l].bias));
+    }
+    MUST_RUN(cudaFree(args.gated.arranged));
+    folded_free(&folded);
+    return results;
+}
+
+/* Each matrix has the bits that few rows give it. */
+static void check_wide_matrices(size_t q, size_t kv, size_t last, size_t k)
+{
+    static const int32_t counts[] = {65, MOST_ROWS};
+    const size_t rows[] = {q, kv, last};
+    struct wide wide = wide_new(rows, 3, k);
+    size_t few_bytes, bytes;
+    float *few = run_wide(&wide, GPU_NARROW_ROWS, &few_bytes);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        float *many = run_wide(&wide, counts[c], &bytes), *of_few = few, *of_many = many;
+        for (int l = 0; l < 3; l++) {
+            CHECK_MSG(memcmp(of_few, of_many, GPU_NARROW_ROWS * rows[l] * sizeof *few) == 0,
+                      "matrix %d of %zu, %zu, %zu x %zu, %d rows", l, q, kv, last, k, counts[c]);
+            of_few += GPU_NARROW_ROWS * rows[l];
+            of_many += (size_t)counts[c] * rows[l];
+        }
+        free(many);
+    }
+    free(few);
+    wide_free(&wide);
+}
+
+/* A gate within the layer has the bits of one behind it. */
+static void check_wide_gate(size_t m, size_t k)
+{
+    const size_t rows[] = {m, m};
+    struct wide wide = wide_new(rows, 2, k);
+    size_t bytes, groups = m / RF_BLOCK, off = 0, nonzero = 0;
+    wide.gates = 1;
+    uint16_t *apart = run_wide(&wide, MOST_ROWS, &bytes);
+    wide.joined = 1;
+    uint16_t *joined = run_wide(&wide, MOST_ROWS, &bytes);
+    for (size_t i = 0; i < MOST_ROWS * m; i++) {
+        size_t at = gpu_arranged_place(i / m, groups, i % m);
+        off += apart[at] != joined[at] || joined[at] == 0xffff;
+        nonzero += apart[at] != 0;
+    }
+    CHECK_MSG(off == 0 && nonzero > MOST_ROWS * m / 2, "a gate of %zu x %zu: %zu values", m, k,
+              off);
+    free(apart);
+    free(joined);
+    wide_free(&wide);
+}
+
+/* Of all forms of tiles, on a device of 132 processors, and in parts of even and odd lengths. */
+static void check_wide(void)
+{
+    static const size_t rows[] = {1500, 2048, 3000, 3550, 4096, 4600, 6144, 8192},
+                        gated[] = {64, 1024, 2048, 3072, 4160};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_many_rows(rows[i], 1056);
+    check_many_rows(4608, 72);
+    check_many_rows(37, 4160);
+    check_many_rows(8192, 3584);
+    check_wide_matrices(300, 61, 61, 448);
+    check_wide_matrices(3584, 512, 512, 960);
+    for (size_t i = 0; i < sizeof gated / sizeof *gated; i++) check_wide_gate(gated[i], 320);
 }
 
 /* ---- rotations behind q, k and v ---- */
@@ -799,7 +957,7 @@ int main(void)
     check_layer(RF_FORMAT_Q4_K, 0, 8200, 512);
     check_layer(RF_FORMAT_MXFP4, 0, 8192, 544);
     check_many_rows(3100, 544);
-    check_many_rows(GPU_FEW_ROWS + 120, 1024);
+    if (has_wgmma) check_wide();
     check_experts();
     check_gate();
     check_folded(61, 576);
