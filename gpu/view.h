@@ -1,4 +1,4 @@
-/* A view on a device: what view.c makes and pass.c runs. */
+/* A view on a device: what view.c makes, prepare.c and operations.c use and pass.c runs. */
 #ifndef RF_GPU_VIEW_H
 #define RF_GPU_VIEW_H
 
@@ -6,6 +6,7 @@
 
 enum {
     GPU_GRAPHS = 64,
+    GPU_FEWEST_PARTS = 2,        /* of attention's results, which are merged */
     GPU_MOST_PARTIALS = 64 << 20 /* floats of attention's partial results */
 };
 
@@ -65,10 +66,37 @@ static inline size_t gpu_mask_words(const struct gpu_view *view)
     return ((size_t)view->params->n_vocab + 63) / 64;
 }
 
+static inline struct gpu_heads gpu_view_heads(const struct gpu_view *view)
+{
+    return gpu_heads_of(view->params, view->base.shape.kv);
+}
+
+/* Parts of the upload. */
+static inline struct gpu_tile *gpu_host_tiles(const struct gpu_view *view)
+{
+    return (struct gpu_tile *)(void *)(view->host + view->upload.tiles);
+}
+
+static inline int32_t *gpu_device_ints(const struct gpu_view *view, size_t part)
+{
+    return (int32_t *)(void *)(view->device + part);
+}
+
 /* view.c: the parts of the upload for that many blocks; graphs that know the old place go. */
 int gpu_make_upload(struct gpu_view *view, size_t n_blocks, struct rf_error *error);
 int gpu_make_masks(struct gpu_view *view, struct rf_error *error);
 int gpu_make_ready(struct gpu_view *view, struct rf_error *error);
 void gpu_forget_graphs(struct gpu_view *view);
+
+/* prepare.c: takes a pass, and puts what the device needs to know of it into the upload. */
+int gpu_prepare(struct gpu_view *view, const struct rf_pass *pass, struct rf_error *error);
+/* Rows whose partial results of attention are held at a time: at least a tile's. */
+int32_t gpu_partial_rows(const struct gpu_view *view);
+/* The groups that a pass has quantised. */
+void gpu_count_groups(const struct rf_pass *pass);
+
+/* operations.c: all launches of the pass; *cancelled where it was stopped between them. */
+cudaError_t gpu_launch_all(const struct gpu_view *view, const struct gpu_launch *launch,
+                           int *cancelled);
 
 #endif

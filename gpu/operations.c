@@ -1,0 +1,393 @@
+/* The launches of a pass: an operation of the program each, or several in one. */
+#include <math.h>
+#include <string.h>
+
+#include "gpu/view.h"
+
+static struct gpu_pass device_pass(const struct gpu_view *view)
+{
+    return (struct gpu_pass){
+        .rows = (const struct gpu_row *)(void *)(view->device + view->upload.rows),
+        .tiles = (const struct gpu_tile *)(void *)(view->device + view->upload.tiles),
+        .maps = gpu_device_ints(view, view->upload.maps),
+        .blocks = (uint16_t *const *)(void *)(view->device + view->upload.blocks),
+        .groups = (uint8_t *const *)(void *)(view->device + view->upload.groups)};
+}
+
+static const float *gain_of(const struct rf_weight *weight)
+{
+    return weight ? weight->data : NULL;
+}
+
+/* A slot in the forms that a pass or its head over n rows has. */
+static struct gpu_rows rows_of(const struct gpu_view *view, int32_t slot, int32_t n)
+{
+    struct gpu_rows rows = view->slots[slot];
+    if (rows.arranged && n > GPU_NARROW_ROWS)
+        rows.bf16 = NULL;
+    else
+        rows.arranged = NULL;
+    return rows;
+}
+
+static int32_t parts_of(const struct rf_op *op)
+{
+    size_t rows = 0;
+    for (int32_t l = 0; l < op->n; l++) rows += op->weight[l]->rows;
+    return op->kind == RF_OP_EXPERT_LINEAR ? (int32_t)GPU_PARTS : gpu_parts(rows);
+}
+
+/* ---- folded norms ---- */
+
+static int writes(const struct rf_op *op, enum rf_slot slot)
+{
+    int32_t n = op->n > 1 ? op->n : 1;
+    for (int32_t l = 0; l < n; l++)
+        if (op->out[l] == slot) return 1;
+    return 0;
+}
+
+static int reads(const struct rf_op *op, enum rf_slot slot)
+{
+    for (int i = 0; i < RF_OP_INPUTS; i++)
+        if (op->in[i] == slot) return 1;
+    return 0;
+}
+
+static int takes_bf16(const struct rf_op *op)
+{
+    for (int32_t l = 0; l < op->n; l++)
+        if (op->weight[l]->format != RF_FORMAT_BF16) return 0;
+    return op->kind == RF_OP_LINEAR;
+}
+
+/* 1 if the layers behind an operation of the body can take over its norm: they alone read its
+ * results, in BF16. */
+static int is_folded(const struct gpu_view *view, const struct rf_op *norm)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const struct gpu_rows *out = &view->slots[norm->out[0]];
+    enum rf_slot slot = norm->out[0];
+    if (norm->kind != RF_OP_NORM || norm->in[0] != RF_SLOT_X || !out->bf16 || out->f32 ||
+        out->width % GPU_PAIR)
+        return 0;
+    for (const struct rf_op *op = norm + 1; op < program->body + program->n_body; op++) {
+        if (reads(op, slot) && !takes_bf16(op)) return 0;
+        if (writes(op, slot)) break;
+    }
+    return 1;
+}
+
+static struct gpu_fold fold_of(const struct gpu_view *view, const struct rf_op *norm)
+{
+    return (struct gpu_fold){.gain = norm->weight[0]->data,
+                             .squares = view->squares,
+                             .scales = view->row_scales,
+                             .eps = view->params->rms_eps};
+}
+
+/* The norm folded into an operation, which wrote its input, or NULL. */
+static const struct rf_op *norm_before(const struct gpu_view *view, const struct rf_op *op)
+{
+    const struct rf_program *program = view->base.shape.program;
+    if (op < program->body || op >= program->body + program->n_body) return NULL;
+    for (const struct rf_op *norm = op - 1; norm >= program->body; norm--)
+        if (writes(norm, op->in[0])) return is_folded(view, norm) ? norm : NULL;
+    return NULL;
+}
+
+/* A slot in BF16 alone. */
+static struct gpu_rows bf16_of(const struct gpu_view *view, int32_t slot)
+{
+    struct gpu_rows rows = rows_of(view, slot, view->n_rows);
+    return (struct gpu_rows){
+        .bf16 = rows.bf16, .arranged = rows.arranged, .width = rows.width, .pairs = rows.pairs};
+}
+
+/* ---- linear layers ---- */
+
+/* A linear layer's matrices of the format of matrix `first`, times n rows. */
+static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_op *op,
+                                   int32_t first, int32_t n)
+{
+    int by_expert = op->kind == RF_OP_EXPERT_LINEAR;
+    struct gpu_linear args = {.format = op->weight[first]->format,
+                              .n = n,
+                              .k = (int32_t)op->weight[first]->columns,
+                              .accumulate = op->accumulate,
+                              .parts = parts_of(op),
+                              .x = rows_of(view, op->in[0], n),
+                              .groups = by_expert ? view->experts.groups : NULL,
+                              .n_groups = by_expert ? gpu_expert_groups(&view->experts, n) : 0};
+    for (int32_t l = first; l < op->n; l++) {
+        const struct rf_weight *weight = op->weight[l];
+        if (weight->format != args.format) continue;
+        args.matrices[args.n_matrices++] =
+            (struct gpu_matrix){.tiles = weight->data,
+                                .bias = gain_of(op->bias[l]),
+                                .y = view->slots[op->out[l]].f32,
+                                .rows = (int32_t)weight->rows,
+                                .of_expert = gpu_matrix_bytes(weight)};
+    }
+    const struct rf_op *norm = norm_before(view, op);
+    if (norm) args.fold = fold_of(view, norm);
+    return args;
+}
+
+/* The matrices of one format after the other. */
+static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
+                          const struct rf_op *op, int32_t n)
+{
+    cudaError_t status = cudaSuccess;
+    for (int32_t l = 0; status == cudaSuccess && l < op->n; l++) {
+        int is_done = 0;
+        for (int32_t i = 0; i < l; i++) is_done |= op->weight[i]->format == op->weight[l]->format;
+        if (is_done) continue;
+        const struct gpu_linear args = linear_of(view, op, l, n);
+        status = gpu_linear(launch, &args);
+    }
+    return status;
+}
+
+static struct gpu_rope rope_of(const struct gpu_view *view, const struct rf_op *op)
+{
+    return (struct gpu_rope){.heads = gpu_view_heads(view),
+                             .pass = device_pass(view),
+                             .q = view->slots[op->in[0]].f32,
+                             .k = view->slots[op->in[1]].f32,
+                             .v = view->slots[op->in[2]].f32,
+                             .q_gain = gain_of(op->weight[0]),
+                             .k_gain = gain_of(op->weight[1]),
+                             .rotations = view->rotations,
+                             .eps = view->params->rms_eps,
+                             .half = view->params->rope_dim / 2,
+                             .rope_dim = op->rotation == RF_ROTATE_NOT ? 0 : view->params->rope_dim,
+                             .is_local = op->rotation == RF_ROTATE_LOCAL,
+                             .is_neox = view->params->rope_style == RF_ROPE_NEOX,
+                             .layer = op->layer};
+}
+
+static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
+                              const struct rf_op *op, int32_t n)
+{
+    const struct gpu_rope args = rope_of(view, op);
+    return gpu_rope_store(launch, &args, n);
+}
+
+/* As many tiles at a time as there is room for partial results. */
+static cudaError_t attention(const struct gpu_view *view, const struct gpu_launch *launch,
+                             const struct rf_op *op)
+{
+    const struct gpu_tile *tiles = gpu_host_tiles(view);
+    int32_t room = gpu_partial_rows(view);
+    cudaError_t status = cudaSuccess;
+    const struct gpu_rows out = rows_of(view, op->out[0], view->n_rows);
+    struct gpu_attention args = {.heads = gpu_view_heads(view),
+                                 .pass = device_pass(view),
+                                 .q = view->slots[op->in[0]].f32,
+                                 .partials = view->partials,
+                                 .layer = op->layer,
+                                 .parts = view->parts,
+                                 .queries = view->queries,
+                                 .window = op->window,
+                                 .scale = op->scale,
+                                 .cap = op->cap,
+                                 .sinks = gain_of(op->weight[0])};
+    int has_spans = args.heads.quantised && view->parts > GPU_FEWEST_PARTS;
+    if (view->n_jobs)
+        status = gpu_quantise(
+            launch, &args,
+            (const struct gpu_group_job *)(const void *)(view->device + view->upload.jobs),
+            view->n_jobs);
+    for (int32_t t = 0; status == cudaSuccess && t < view->n_tiles; t += args.n_tiles) {
+        int32_t n = 0;
+        args.first_tile = t;
+        args.first_row = tiles[t].first;
+        args.n_tiles = 0;
+        while (t + args.n_tiles < view->n_tiles && n + tiles[t + args.n_tiles].n <= room)
+            n += tiles[t + args.n_tiles++].n;
+        if (has_spans) status = gpu_attention_kv(launch, &args);
+        if (status == cudaSuccess) status = gpu_attention(launch, &args);
+        if (status == cudaSuccess) status = gpu_merge(launch, &args, &out, n);
+    }
+    return status;
+}
+
+static cudaError_t embed(const struct gpu_view *view, const struct gpu_launch *launch,
+                         const struct gpu_rows *out, int32_t n)
+{
+    const struct rf_params *params = view->params;
+    const struct gpu_rotations rotations = {.values = view->rotations,
+                                            .frequencies = view->frequencies,
+                                            .half = params->rope_dim / 2,
+                                            .local =
+                                                params->rope_theta_local > 0 ? RF_ROPE_LOCAL : 0,
+                                            .magnitude = (double)params->rope_magnitude};
+    return gpu_begin(launch, out->f32, (const float *)(const void *)(view->device + view->upload.x),
+                     out->width, device_pass(view).rows, n, &rotations);
+}
+
+static cudaError_t gate(const struct gpu_view *view, const struct gpu_launch *launch,
+                        const struct rf_op *op, int32_t n)
+{
+    int by_expert = view->base.shape.program->slots[op->out[0]].by_expert;
+    const struct gpu_gate args = {.gate = view->slots[op->in[0]].f32,
+                                  .up = view->slots[op->in[1]].f32,
+                                  .is_gelu = op->kind == RF_OP_GELU_GATE,
+                                  .scale = op->scale,
+                                  .cap = op->cap,
+                                  .sources = by_expert ? view->experts.sources : NULL};
+    const struct gpu_rows out = rows_of(view, op->out[0], n);
+    return gpu_gate(launch, &out, &args, by_expert ? gpu_expert_rows(&view->experts, n) : n);
+}
+
+static cudaError_t choose_experts(const struct gpu_view *view, const struct gpu_launch *launch,
+                                  const struct rf_op *op, int32_t n)
+{
+    cudaError_t status = gpu_choose_experts(launch, &view->experts, view->slots[op->in[0]].f32, n);
+    return status != cudaSuccess ? status
+                                 : gpu_gather(launch, &view->experts, &view->slots[op->out[0]],
+                                              view->slots[op->in[1]].f32, n);
+}
+
+static cudaError_t add(const struct gpu_view *view, const struct gpu_launch *launch,
+                       const struct rf_op *op, int32_t n)
+{
+    int has_share = op->kind == RF_OP_ADD_SHARE;
+    const struct gpu_add args = {.out = view->slots[op->out[0]].f32,
+                                 .x = view->slots[op->in[0]].f32,
+                                 .gain = gain_of(op->weight[0]),
+                                 .share = has_share ? view->slots[op->in[1]].f32 : NULL,
+                                 .width = view->slots[op->in[0]].width,
+                                 .eps = view->params->rms_eps,
+                                 .scale = op->scale};
+    return gpu_add(launch, &args, n);
+}
+
+/* Norms and linear layers take n rows: all of the pass, or those of the head, which are `picked`.
+ */
+static cudaError_t perform(const struct gpu_view *view, const struct gpu_launch *launch,
+                           const struct rf_op *op, const int32_t *picked, int32_t n)
+{
+    const struct gpu_rows *in = &view->slots[op->in[0]], made = rows_of(view, op->out[0], n),
+                          *out = &made;
+    switch (op->kind) {
+    case RF_OP_EMBED: return embed(view, launch, out, n);
+    case RF_OP_NORM:
+        return gpu_norm(launch, out, in->f32, gain_of(op->weight[0]), view->params->rms_eps, picked,
+                        n);
+    case RF_OP_LINEAR:
+    case RF_OP_EXPERT_LINEAR: return linear(view, launch, op, n);
+    case RF_OP_ROPE_STORE: return rope_store(view, launch, op, n);
+    case RF_OP_ATTENTION: return attention(view, launch, op);
+    case RF_OP_SILU_GATE:
+    case RF_OP_GELU_GATE: return gate(view, launch, op, n);
+    case RF_OP_CHOOSE_EXPERTS: return choose_experts(view, launch, op, n);
+    case RF_OP_SUM_EXPERTS:
+        return gpu_sum_experts(launch, &view->experts, out->f32, in->f32, out->width, n);
+    case RF_OP_ADD:
+    case RF_OP_ADD_SHARE: return add(view, launch, op, n);
+    case RF_OP_CAP:
+        return gpu_cap(launch, out->f32, in->f32, op->scale, op->cap,
+                       (size_t)n * (size_t)out->width);
+    case RF_OP_COPY: return gpu_copy(launch, out, in->f32, n);
+    }
+    return cudaErrorInvalidValue;
+}
+
+/* The head over the wanted rows, in groups that fit the logits. */
+static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *launch)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const struct rf_pass *pass = &view->pass;
+    int32_t most = view->base.shape.max_logits;
+    cudaError_t status = cudaSuccess;
+    for (int32_t done = 0; status == cudaSuccess && done < pass->n_wanted; done += most) {
+        int32_t n = pass->n_wanted - done < most ? pass->n_wanted - done : most;
+        for (int32_t o = 0; status == cudaSuccess && o < program->n_head; o++)
+            status = perform(view, launch, &program->head[o],
+                             gpu_device_ints(view, view->upload.wanted) + done, n);
+        if (status != cudaSuccess || (!pass->logprobs && !pass->n_best)) continue;
+        const struct gpu_choice args = {
+            .logits = view->slots[RF_SLOT_LOGITS].f32,
+            .masks = view->has_masks ? view->device_masks : NULL,
+            .has_mask = gpu_device_ints(view, view->upload.has_mask),
+            .targets = gpu_device_ints(view, view->upload.targets) + done,
+            .splits = view->splits,
+            .best = pass->logprobs ? NULL : view->device_best,
+            .logprobs = pass->logprobs ? view->device_logprobs + done : NULL,
+            .vocab = view->params->n_vocab,
+            .n_best = pass->logprobs ? 0 : pass->n_best};
+        status = gpu_choose(launch, &args, n);
+    }
+    return status;
+}
+
+/* ---- operations in one launch ---- */
+
+/* Makes the gate of op[1] part of op[0]. */
+static int join_gate(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+{
+    if (op[1].kind != RF_OP_SILU_GATE || op[1].cap > 0 || op[1].in[0] != op->out[0] ||
+        op[1].in[1] != op->out[1])
+        return 0;
+    args->gates = 1;
+    args->gated = rows_of(view, op[1].out[0], view->n_rows);
+    return gpu_can_gate(args);
+}
+
+static int join_rotation(const struct gpu_view *view, const struct rf_op *op,
+                         struct gpu_linear *args)
+{
+    if (op[1].kind != RF_OP_ROPE_STORE) return 0;
+    for (int i = 0; i < 3; i++)
+        if (op[1].in[i] != op->out[i]) return 0;
+    args->rotates = 1;
+    args->rope = rope_of(view, &op[1]);
+    return gpu_can_rotate(args);
+}
+
+static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+{
+    if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
+    args->next = fold_of(view, &op[1]);
+    args->normed = bf16_of(view, op[1].out[0]);
+    return gpu_can_fold_next(args);
+}
+
+/* Operations from op[0] on, of `left` that there are, in one launch where that is possible. *taken:
+ * how many. */
+static cudaError_t perform_next(const struct gpu_view *view, const struct gpu_launch *launch,
+                                const struct rf_op *op, int32_t left, int32_t *taken)
+{
+    static int (*const joins[])(const struct gpu_view *, const struct rf_op *,
+                                struct gpu_linear *) = {join_gate, join_rotation, join_norm};
+    int32_t n = view->n_rows;
+    *taken = 2;
+    for (size_t i = 0; op->kind == RF_OP_LINEAR && left > 1 && i < sizeof joins / sizeof *joins;
+         i++) {
+        struct gpu_linear args = linear_of(view, op, 0, n);
+        if (args.n_matrices == op->n && joins[i](view, op, &args)) return gpu_linear(launch, &args);
+    }
+    *taken = 1;
+    if (!is_folded(view, op)) return perform(view, launch, op, NULL, n);
+    const struct gpu_rows out = bf16_of(view, op->out[0]);
+    const struct gpu_fold fold = fold_of(view, op);
+    return gpu_fold_norm(launch, &out, view->slots[op->in[0]].f32, &fold, n);
+}
+
+cudaError_t gpu_launch_all(const struct gpu_view *view, const struct gpu_launch *launch,
+                           int *cancelled)
+{
+    const struct rf_program *program = view->base.shape.program;
+    const atomic_int *cancel = view->base.cancel;
+    cudaError_t status = cudaSuccess;
+    for (int32_t o = 0, taken; status == cudaSuccess && o < program->n_body; o += taken) {
+        const struct rf_op *op = &program->body[o];
+        int may_stop = op->may_stop || (o > 0 && op[-1].may_stop);
+        *cancelled = may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+        if (*cancelled) return status;
+        status = perform_next(view, launch, op, program->n_body - o, &taken);
+    }
+    return status == cudaSuccess ? answer(view, launch) : status;
+}
