@@ -501,7 +501,7 @@ static int engine_new(struct calibration *c)
     if (!code) code = ops->queue_new(&c->queue, c->options->backend, &queue, NULL, c->error);
     if (!code) code = ops->cache_new(&c->cache, c->options->backend, &shape, c->error);
     if (!code) code = rf_team_of(&c->team, NULL, threads, c->allocator, c->error);
-    c->gptq = (struct rf_gptq){&c->blas, c->options->quantize.kernels, c->team, c->allocator};
+    c->gptq = (struct rf_gptq){&c->blas, c->team, c->allocator};
     return code;
 }
 
