@@ -515,18 +515,20 @@ typedef struct riffle_quantize_options {
                            head becomes a tensor of its own; -1: they are not; 0: for "w4a8", where
                            the model allows it and no matrix has four bits already; else the
                            progress says that it is not */
-    int32_t high_share; /* with a text: percent of the weights that get eight bits (Q8_0), as whole
-                           matrices, those whose rounding matters most; 0: none */
+    int32_t high_share; /* with a text: whole matrices become Q6_K, or Q8_0 if the row length is no
+                           multiple of 256, those whose rounding matters most for their bytes;
+                           together they add this percentage of what all would add; 0: none */
     uint64_t reserved[4];
 } riffle_quantize_options;
 
 RIFFLE_API void riffle_quantize_options_init(riffle_quantize_options *options, size_t struct_size);
 
 /* Writes the GGUF model `in` to `out` with its matrices in another type: "mxfp4", "q4" (Q4_K, or
- * Q4_1 if the row length is no multiple of 256), "q4_0", "w4a8", "q8_0" or "bf16". A matrix keeps
- * its type if that has no more bits, or if its row length is no multiple of the new type's block.
- * Norms and biases keep their type. So do embeddings that are not also the output head; float ones
- * become BF16. `out` is only replaced by a complete file. `options` may be NULL.
+ * Q4_1 if the row length is no multiple of 256), "q4_0", "w4a8", "q6" (Q6_K, or Q8_0), "q8_0" or
+ * "bf16". A matrix keeps its type if that has no more bits, or if its row length is no multiple of
+ * the new type's block. Norms and biases keep their type. So do embeddings that are not also the
+ * output head; float ones become BF16. `out` is only replaced by a complete file. `options` may be
+ * NULL.
  *
  * Calibrating needs OpenBLAS, else RIFFLE_ERR_UNSUPPORTED. `progress` then counts windows that have
  * passed through a layer. Finished layers are in "OUT.calibration" until `out` is complete: after

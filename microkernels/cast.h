@@ -18,6 +18,8 @@ enum {
     CAST_LANES = 16,
     CAST_BLOCK = 32,
     CAST_BATCH = CAST_LANES * CAST_BLOCK,
+    CAST_SUPERBLOCK = 256,
+    CAST_GROUPS = CAST_SUPERBLOCK / CAST_BLOCK, /* lanes of a superblock */
     CAST_MAGIC = 0x4b400000, /* bits of 1.5 * 2^23: adding it rounds to an integer, ties to even */
     CAST_SUM_STEP = 4 /* values summed in registers before they are added to the sums in memory */
 };
@@ -98,6 +100,15 @@ static inline void cast_put_nibbles(uint8_t *out, size_t block_bytes, cast_codes
         }
     for (size_t l = 0; l < CAST_LANES; l++)
         for (size_t i = 0; i < 4; i++) memcpy(out + l * block_bytes + 4 * i, &words[i][l], 4);
+}
+
+/* Codes 4 i to 4 i + 3 of a lane become the bytes of its word i. */
+static inline void cast_pack_bytes(uint32_t words[8][CAST_LANES], cast_codes c)
+{
+    for (size_t i = 0; i < 8; i++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            words[i][l] = (uint32_t)(c[4 * i][l] | c[4 * i + 1][l] << 8 | c[4 * i + 2][l] << 16 |
+                                     c[4 * i + 3][l] << 24);
 }
 
 /* ---- MXFP4: E2M1 codes, a power of two for each block (OCP Microscaling Formats 1.0) ---- */
@@ -329,9 +340,6 @@ static void cast_q4_1_16(uint8_t *out, const float *x)
 /* ---- Q4_K: 256 values, eight affine grids whose scales and minima are 6-bit multiples of two
  * numbers ---- */
 
-/* The lanes of one superblock. */
-enum { CAST_GROUPS = 8 };
-
 struct cast_q4_k {
     cast_lanes scale, minimum; /* 0 to 63 */
     cast_lanes d, m;           /* units of scale and minimum; minima are subtracted */
@@ -400,10 +408,7 @@ static inline void cast_q4_k_refine(struct cast_q4_k *grid, const struct cast_fi
 static inline void cast_put_q4_k(uint8_t *out, const struct cast_q4_k *grid, cast_codes c)
 {
     uint32_t words[8][CAST_LANES];
-    for (size_t i = 0; i < 8; i++)
-        for (size_t l = 0; l < CAST_LANES; l++)
-            words[i][l] = (uint32_t)(c[4 * i][l] | c[4 * i + 1][l] << 8 | c[4 * i + 2][l] << 16 |
-                                     c[4 * i + 3][l] << 24);
+    cast_pack_bytes(words, c);
     for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS, out += 144) {
         cast_put_f16(out, grid->d[first]);
         cast_put_f16(out + 2, grid->m[first]);
@@ -439,14 +444,14 @@ static void cast_q4_k_16(uint8_t *out, const float *x)
     cast_put_q4_k(out, &grid, c);
 }
 
-/* ---- symmetric grids ---- */
+/* ---- symmetric grids: x = scale (code - centre), codes 0 to 2 centre - 1 ---- */
 
-/* The value of the greatest magnitude, with its sign; not 0. */
-static inline void cast_extreme(cast_lanes extreme, cast_values t)
+/* The value of the greatest magnitude of n rows of t, with its sign; not 0. */
+static inline void cast_extreme(cast_lanes extreme, cast_lanes *t, size_t n)
 {
     cast_lanes low, high;
     for (size_t l = 0; l < CAST_LANES; l++) low[l] = high[l] = 0.0f;
-    for (size_t j = 0; j < CAST_BLOCK; j++)
+    for (size_t j = 0; j < n; j++)
         for (size_t l = 0; l < CAST_LANES; l++) {
             low[l] = cast_lesser(t[j][l], low[l]);
             high[l] = cast_greater(t[j][l], high[l]);
@@ -455,25 +460,24 @@ static inline void cast_extreme(cast_lanes extreme, cast_values t)
     for (size_t l = 0; l < CAST_LANES; l++) extreme[l] = -low[l] > high[l] ? low[l] : high[l];
 }
 
-/* x = d (code - 8). In each try the value of the greatest magnitude has code 0 or lies a little
- * beyond. d is the least-squares fit to the best try. */
-static void cast_q4_0_16(uint8_t *out, const float *x)
+/* Scales of n rows of t. In each try the value of the greatest magnitude has code 0 or lies a
+ * little beyond; that is `steps` from the centre. The scale is the least-squares fit to the best
+ * try, negative where the extreme is positive. */
+static inline void cast_fit_symmetric(cast_lanes scale, cast_lanes *t, size_t n, int32_t centre,
+                                      const float *steps, size_t n_steps)
 {
-    static const float steps[] = {8, 7.25f, 6.5f, 8.75f, 9.5f};
-    cast_values t;
-    cast_codes c;
-    cast_lanes extreme, scale, gain, inverse, minimum, product, square;
-    cast_take(t, x, CAST_LIMIT);
-    cast_extreme(extreme, t);
+    cast_lanes extreme, gain, inverse, product, square;
+    float middle = (float)centre;
+    cast_extreme(extreme, t, n);
     for (size_t l = 0; l < CAST_LANES; l++) scale[l] = gain[l] = 0.0f;
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    for (size_t i = 0; i < n_steps; i++) {
         for (size_t l = 0; l < CAST_LANES; l++) {
             inverse[l] = -steps[i] / extreme[l];
             product[l] = square[l] = 0.0f;
         }
-        for (size_t j = 0; j < CAST_BLOCK; j++)
+        for (size_t j = 0; j < n; j++)
             for (size_t l = 0; l < CAST_LANES; l++) {
-                float q = cast_code(t[j][l] * inverse[l] + 8.0f, 15) - 8.0f;
+                float q = cast_code(t[j][l] * inverse[l] + middle, 2 * centre - 1) - middle;
                 product[l] += t[j][l] * q;
                 square[l] += q * q;
             }
@@ -484,18 +488,115 @@ static void cast_q4_0_16(uint8_t *out, const float *x)
             scale[l] = product[l] > gain[l] ? square[l] : scale[l];
         for (size_t l = 0; l < CAST_LANES; l++) gain[l] = cast_greater(product[l], gain[l]);
     }
+}
+
+/* 1 / scale; 1 for a scale of 0. */
+static inline void cast_invert_signed(cast_lanes inverse, const cast_lanes scale)
+{
+    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = scale[l] == 0.0f ? 1.0f : scale[l];
+    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 1.0f / inverse[l];
+}
+
+static inline void cast_symmetric_codes(cast_codes c, cast_lanes *t, size_t n, int32_t centre,
+                                        const cast_lanes scale)
+{
+    cast_lanes inverse, minimum;
+    for (size_t l = 0; l < CAST_LANES; l++) minimum[l] = (float)-centre * scale[l];
+    cast_invert_signed(inverse, scale);
+    for (size_t j = 0; j < n; j++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            c[j][l] =
+                cast_code_bits((t[j][l] - minimum[l]) * inverse[l], 2 * centre - 1) - CAST_MAGIC;
+}
+
+static void cast_q4_0_16(uint8_t *out, const float *x)
+{
+    static const float steps[] = {8, 7.25f, 6.5f, 8.75f, 9.5f};
+    cast_values t;
+    cast_codes c;
+    cast_lanes scale;
+    cast_take(t, x, CAST_LIMIT);
+    cast_fit_symmetric(scale, t, CAST_BLOCK, 8, steps, sizeof steps / sizeof *steps);
     for (size_t l = 0; l < CAST_LANES; l++) {
         scale[l] = cast_to_f16(scale[l]);
         cast_put_f16(out + 18 * l, scale[l]);
-        minimum[l] = -8.0f * scale[l];
     }
-    /* Scales are negative where the extreme is positive. */
-    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = scale[l] == 0.0f ? 1.0f : scale[l];
-    for (size_t l = 0; l < CAST_LANES; l++) inverse[l] = 1.0f / inverse[l];
-    for (size_t j = 0; j < CAST_BLOCK; j++)
-        for (size_t l = 0; l < CAST_LANES; l++)
-            c[j][l] = cast_code_bits((t[j][l] - minimum[l]) * inverse[l], 15) - CAST_MAGIC;
+    cast_symmetric_codes(c, t, CAST_BLOCK, 8, scale);
     cast_put_nibbles(out + 2, 18, c);
+}
+
+/* ---- Q6_K: 256 values, 16 symmetric grids whose scales are 8-bit multiples of a number ---- */
+
+enum { CAST_Q6_K_GROUP = 16, CAST_Q6_K_PARTS = CAST_BLOCK / CAST_Q6_K_GROUP };
+
+/* Scales of the groups, part p of a lane in scale[p], and their multiples of d. */
+struct cast_q6_k {
+    cast_lanes scale[CAST_Q6_K_PARTS], multiple[CAST_Q6_K_PARTS], d;
+};
+
+/* The scale of the greatest magnitude becomes -128, as in ggml; the others are rounded to
+ * multiples. */
+static inline void cast_q6_k_grid(struct cast_q6_k *grid)
+{
+    cast_lanes inverse;
+    for (size_t first = 0; first < CAST_LANES; first += CAST_GROUPS) {
+        float extreme = 0.0f;
+        for (size_t p = 0; p < CAST_Q6_K_PARTS; p++)
+            for (size_t l = first; l < first + CAST_GROUPS; l++)
+                if (cast_magnitude(grid->scale[p][l]) > cast_magnitude(extreme))
+                    extreme = grid->scale[p][l];
+        for (size_t l = first; l < first + CAST_GROUPS; l++)
+            grid->d[l] = cast_to_f16(extreme / -128);
+    }
+    cast_invert_signed(inverse, grid->d);
+    for (size_t p = 0; p < CAST_Q6_K_PARTS; p++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            grid->multiple[p][l] = cast_code(grid->scale[p][l] * inverse[l] + 128.0f, 255) - 128.0f;
+    for (size_t p = 0; p < CAST_Q6_K_PARTS; p++)
+        for (size_t l = 0; l < CAST_LANES; l++)
+            grid->scale[p][l] = grid->d[l] * grid->multiple[p][l];
+}
+
+/* Four lanes share the bytes of their low bits, two to a byte, and of their high bits. */
+static inline void cast_put_q6_k(uint8_t *out, const struct cast_q6_k *grid, cast_codes c)
+{
+    static const uint32_t low = 0x0f0f0f0f, high = 0x03030303;
+    uint32_t words[8][CAST_LANES];
+    cast_pack_bytes(words, c);
+    for (size_t l = 0; l < CAST_LANES; l += 4) {
+        uint8_t *block = out + l / CAST_GROUPS * 210;
+        size_t half = l % CAST_GROUPS / 4;
+        for (size_t i = 0; i < 8; i++) {
+            const uint32_t *w = &words[i][l];
+            uint32_t bytes[3] = {(w[0] & low) | (w[2] & low) << 4, (w[1] & low) | (w[3] & low) << 4,
+                                 (w[0] >> 4 & high) | (w[1] >> 4 & high) << 2 |
+                                     (w[2] >> 4 & high) << 4 | (w[3] >> 4 & high) << 6};
+            memcpy(block + 64 * half + 4 * i, &bytes[0], 4);
+            memcpy(block + 64 * half + 32 + 4 * i, &bytes[1], 4);
+            memcpy(block + 128 + 32 * half + 4 * i, &bytes[2], 4);
+        }
+        for (size_t i = 0; i < 4 * CAST_Q6_K_PARTS; i++)
+            block[192 + 8 * half + i] =
+                (uint8_t)(int32_t)grid->multiple[i % CAST_Q6_K_PARTS][l + i / CAST_Q6_K_PARTS];
+        cast_put_f16(block + 208, grid->d[l]);
+    }
+}
+
+static void cast_q6_k_16(uint8_t *out, const float *x)
+{
+    static const float steps[] = {32, 31, 30, 33, 29};
+    cast_values t;
+    cast_codes c;
+    struct cast_q6_k grid;
+    cast_take(t, x, CAST_LIMIT);
+    for (size_t p = 0; p < CAST_Q6_K_PARTS; p++)
+        cast_fit_symmetric(grid.scale[p], t + CAST_Q6_K_GROUP * p, CAST_Q6_K_GROUP, 32, steps,
+                           sizeof steps / sizeof *steps);
+    cast_q6_k_grid(&grid);
+    for (size_t p = 0; p < CAST_Q6_K_PARTS; p++)
+        cast_symmetric_codes(c + CAST_Q6_K_GROUP * p, t + CAST_Q6_K_GROUP * p, CAST_Q6_K_GROUP, 32,
+                             grid.scale[p]);
+    cast_put_q6_k(out, &grid, c);
 }
 
 /* ggml's definition: d = max / 127; x / d is rounded half away from zero with d in F32; then d
@@ -506,7 +607,7 @@ static void cast_q8_0_16(uint8_t *out, const float *x)
     cast_codes c;
     cast_lanes extreme, inverse;
     cast_take(t, x, CAST_LIMIT);
-    cast_extreme(extreme, t);
+    cast_extreme(extreme, t, CAST_BLOCK);
     for (size_t l = 0; l < CAST_LANES; l++) {
         float d = cast_magnitude(extreme[l]) / 127.0f;
         inverse[l] = d > CAST_TINY ? 1.0f / d : 0.0f;
@@ -525,48 +626,53 @@ static void cast_q8_0_16(uint8_t *out, const float *x)
 
 /* ---- rows ---- */
 
-/* Casts n values in batches; the last one is padded with zeros. */
-static inline void cast_all(uint8_t *out, const float *x, size_t n, size_t block_bytes,
+/* Casts n values in batches; the last one is padded with zeros. `bytes`: of 256 values. */
+static inline void cast_all(uint8_t *out, const float *x, size_t n, size_t bytes,
                             void (*batch)(uint8_t *out, const float *x))
 {
     float rest[CAST_BATCH] = {0};
     uint8_t blocks[CAST_LANES * 34];
     size_t whole = n / CAST_BATCH * CAST_BATCH;
-    for (size_t i = 0; i < whole; i += CAST_BATCH) batch(out + i / CAST_BLOCK * block_bytes, x + i);
+    for (size_t i = 0; i < whole; i += CAST_BATCH) batch(out + i / CAST_SUPERBLOCK * bytes, x + i);
     if (n == whole) return;
     memcpy(rest, x + whole, (n - whole) * sizeof *x);
     batch(blocks, rest);
-    memcpy(out + whole / CAST_BLOCK * block_bytes, blocks, (n - whole) / CAST_BLOCK * block_bytes);
+    memcpy(out + whole / CAST_SUPERBLOCK * bytes, blocks, (n - whole) * bytes / CAST_SUPERBLOCK);
 }
 
 static void cast_mxfp4_floor(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 17, cast_mxfp4_floor_16);
+    cast_all(blocks, x, n, 136, cast_mxfp4_floor_16);
 }
 
 static void cast_mxfp4(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 17, cast_mxfp4_best_16);
+    cast_all(blocks, x, n, 136, cast_mxfp4_best_16);
 }
 
 static void cast_q4_0(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 18, cast_q4_0_16);
+    cast_all(blocks, x, n, 144, cast_q4_0_16);
 }
 
 static void cast_q4_1(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 20, cast_q4_1_16);
+    cast_all(blocks, x, n, 160, cast_q4_1_16);
 }
 
 static void cast_q4_k(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 18, cast_q4_k_16);
+    cast_all(blocks, x, n, 144, cast_q4_k_16);
+}
+
+static void cast_q6_k(void *blocks, const float *x, size_t n)
+{
+    cast_all(blocks, x, n, 210, cast_q6_k_16);
 }
 
 static void cast_q8_0(void *blocks, const float *x, size_t n)
 {
-    cast_all(blocks, x, n, 34, cast_q8_0_16);
+    cast_all(blocks, x, n, 272, cast_q8_0_16);
 }
 
 static inline void rf_cast_init(struct rf_kernels *kernels)
@@ -576,6 +682,7 @@ static inline void rf_cast_init(struct rf_kernels *kernels)
     kernels->cast[RF_CAST_Q4_0] = cast_q4_0;
     kernels->cast[RF_CAST_Q4_1] = cast_q4_1;
     kernels->cast[RF_CAST_Q4_K] = cast_q4_k;
+    kernels->cast[RF_CAST_Q6_K] = cast_q6_k;
     kernels->cast[RF_CAST_Q8_0] = cast_q8_0;
 }
 

@@ -128,9 +128,10 @@ struct rf_attention_kv_args {
 enum rf_cast {
     RF_CAST_MXFP4_FLOOR, /* exponent by OCP's and ML-SpecQD's rule: floor(log2 max) - 2 */
     RF_CAST_MXFP4,       /* that exponent or the next, by the squared error */
-    RF_CAST_Q4_0,        /* this and the next two: least squares over several tries */
+    RF_CAST_Q4_0,        /* this and the next three: least squares over several tries */
     RF_CAST_Q4_1,
     RF_CAST_Q4_K,
+    RF_CAST_Q6_K,
     RF_CAST_Q8_0, /* ggml's own rule */
     RF_CAST_COUNT
 };

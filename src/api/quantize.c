@@ -21,13 +21,14 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     static const struct {
         const char *name;
         enum rf_cast_target target;
-    } types[] = {{"mxfp4", RF_TARGET_MXFP4}, {"q4", RF_TARGET_Q4},     {"q4_0", RF_TARGET_Q4_0},
-                 {"q8_0", RF_TARGET_Q8_0},   {"w4a8", RF_TARGET_W4A8}, {"bf16", RF_TARGET_BF16}};
+    } types[] = {{"mxfp4", RF_TARGET_MXFP4}, {"q4", RF_TARGET_Q4}, {"q4_0", RF_TARGET_Q4_0},
+                 {"w4a8", RF_TARGET_W4A8},   {"q6", RF_TARGET_Q6}, {"q8_0", RF_TARGET_Q8_0},
+                 {"bf16", RF_TARGET_BF16}};
     size_t i = 0, n = sizeof types / sizeof *types;
     while (i < n && strcmp(types[i].name, type) != 0) i++;
     if (i == n)
         return rf_fail(error, RF_ERR_ARGUMENT,
-                       "type \"%s\": known are mxfp4, q4, q4_0, w4a8, q8_0 and bf16", type);
+                       "type \"%s\": known are mxfp4, q4, q4_0, w4a8, q6, q8_0 and bf16", type);
     *target = types[i].target;
     if (!rule) return 0;
     if (*target != RF_TARGET_MXFP4)

@@ -43,7 +43,7 @@ struct calibration {
     struct rf_gptq gptq;
     struct inputs inputs[RF_LAYER_INPUTS];
     struct saved saved;
-    uint8_t *high; /* [n_layer][LAYER_MATRICES]: gets eight bits */
+    uint8_t *high; /* [n_layer][LAYER_MATRICES]: gets six or eight bits */
     void *layer;   /* the rounded tensors of a layer */
     size_t layer_bytes;
     int32_t n_windows;    /* of a pass */
@@ -98,6 +98,12 @@ static int is_rounded(const struct calibration *c, const struct rf_tensor *tenso
     return *dtype != tensor->dtype && rf_grid_layout(*dtype);
 }
 
+/* The type of a matrix that gets more bits. */
+static enum rf_dtype high_type(const struct rf_tensor *tensor)
+{
+    return rf_cast_type(RF_TARGET_Q6, tensor->dtype, tensor->ne[0]);
+}
+
 static int is_high(const struct calibration *c, int32_t layer, size_t matrix)
 {
     return c->high[(size_t)layer * LAYER_MATRICES + matrix];
@@ -120,8 +126,7 @@ static void place_layer(const struct calibration *c, int32_t layer, const void *
         const struct rf_tensor *tensor = read_tensor(c, made);
         enum rf_dtype dtype;
         if (!is_rounded(c, tensor, &dtype)) continue;
-        if (is_high(c, layer, i))
-            dtype = rf_cast_type(RF_TARGET_Q8_0, tensor->dtype, tensor->ne[0]);
+        if (is_high(c, layer, i)) dtype = high_type(tensor);
         place(made, dtype, (const char *)data + *bytes);
         *bytes += made->bytes;
     }
@@ -216,7 +221,7 @@ static int step_forward(struct calibration *c, int32_t layer)
     return pass_outputs(c, &c->made, layer, RF_WEIGHTS_STORED, take_outputs);
 }
 
-/* ---- which matrices get eight bits ---- */
+/* ---- which matrices get more bits ---- */
 
 static int keep_outputs(struct calibration *c, struct rf_view *view, size_t first_row)
 {
@@ -255,6 +260,15 @@ static void cast_matrix(const struct calibration *c, const struct rf_tensor *ten
                    (size_t)rf_tensor_elements(tensor));
 }
 
+static struct candidate candidate_of(const struct calibration *c, const struct rf_tensor *tensor)
+{
+    size_t n = (size_t)rf_tensor_elements(tensor);
+    enum rf_dtype dtype;
+    is_rounded(c, tensor, &dtype);
+    return (struct candidate){c->error_sum,
+                              rf_dtype_bytes(high_type(tensor), n) - rf_dtype_bytes(dtype, n)};
+}
+
 /* What a layer's outputs lose by each of its matrices, rounded one by one. */
 static int measure_layer(struct calibration *c, int32_t layer, struct candidate *candidates)
 {
@@ -271,7 +285,7 @@ static int measure_layer(struct calibration *c, int32_t layer, struct candidate 
         place(made, dtype, c->layer);
         c->error_sum = 0;
         code = pass_outputs(c, &c->made, layer, RF_WEIGHTS_STORED, compare_outputs);
-        candidates[i] = (struct candidate){c->error_sum, (uint64_t)rf_tensor_elements(tensor)};
+        candidates[i] = candidate_of(c, tensor);
         *made = unrounded;
     }
     memcpy((void *)c->rows.data, c->outputs,
@@ -368,7 +382,7 @@ static int round_layer(struct calibration *c, int32_t layer)
         enum rf_dtype dtype;
         if (!is_rounded(c, tensor, &dtype)) continue;
         if (is_high(c, layer, i))
-            cast_matrix(c, tensor, RF_TARGET_Q8_0, made->dtype, (void *)made->data);
+            cast_matrix(c, tensor, RF_TARGET_Q6, made->dtype, (void *)made->data);
         else
             code = round_matrix(c, made, matrices[i].input);
     }
@@ -439,15 +453,15 @@ static void embed(const struct calibration *c)
                           hidden_row(c, i), n_embd);
 }
 
-/* Of the rounded tensors of a layer, if all get eight bits. */
+/* Of the rounded tensors of a layer, if all get more bits. */
 static size_t most_bytes(const struct calibration *c, int32_t layer)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < LAYER_MATRICES; i++) {
         const struct rf_tensor *tensor = read_tensor(c, made_tensor(c, layer, matrices[i].name));
-        enum rf_dtype dtype, eight = rf_cast_type(RF_TARGET_Q8_0, tensor->dtype, tensor->ne[0]);
+        enum rf_dtype dtype;
         if (is_rounded(c, tensor, &dtype))
-            bytes += rf_dtype_bytes(eight, (size_t)rf_tensor_elements(tensor));
+            bytes += rf_dtype_bytes(high_type(tensor), (size_t)rf_tensor_elements(tensor));
     }
     return bytes;
 }
@@ -487,7 +501,7 @@ static int engine_new(struct calibration *c)
     if (!code) code = ops->queue_new(&c->queue, c->options->backend, &queue, NULL, c->error);
     if (!code) code = ops->cache_new(&c->cache, c->options->backend, &shape, c->error);
     if (!code) code = rf_team_of(&c->team, NULL, threads, c->allocator, c->error);
-    c->gptq = (struct rf_gptq){&c->blas, c->options->quantize.kernels, c->team, c->allocator};
+    c->gptq = (struct rf_gptq){&c->blas, c->team, c->allocator};
     return code;
 }
 

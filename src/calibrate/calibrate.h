@@ -2,9 +2,9 @@
  *
  * Layer by layer: the inputs of its matrices are gathered while the text passes through it, its
  * matrices are rounded (quant/gptq.h), and the text passes through the rounded layer. So each layer
- * makes up for what the layers before have lost. Which matrices get eight bits is measured before,
- * on the first windows. In memory are the text's rows between two layers,
- * one layer, and what rounding it takes. */
+ * makes up for what the layers before have lost. Which matrices get more bits is measured before,
+ * on the first windows. In memory are the text's rows between two layers, one layer, and what
+ * rounding it takes. */
 #ifndef RF_CALIBRATE_CALIBRATE_H
 #define RF_CALIBRATE_CALIBRATE_H
 
@@ -19,8 +19,9 @@ struct rf_calibrate_options {
     struct rf_backend *backend;
     const int32_t *tokens; /* [n_windows][RF_CALIBRATE_WINDOW] */
     int32_t n_windows;
-    int32_t high_share; /* percent of the rounded weights: whole matrices that get Q8_0, those whose
-                           rounding to four bits changes their layers' outputs most */
+    int32_t high_share; /* percent: whole matrices are cast to RF_TARGET_Q6, those whose rounding to
+                           four bits changes their layers' outputs most; they add at most this share
+                           of the bytes that all would add */
 };
 
 /* rf_quantize, but with calibrated matrices. Finished layers are kept in "OUT.calibration" until

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char magic[8] = "RFCALIB1";
+static const char magic[8] = "RFCALIB2";
 
 uint64_t rf_saved_hash(uint64_t hash, const void *data, size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* Which matrices of a model get eight bits. */
+/* Which matrices of a model get more than four bits. */
 #ifndef RF_CALIBRATE_SHARE_H
 #define RF_CALIBRATE_SHARE_H
 
@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 struct candidate {
-    double error; /* of the layer's output where only this matrix has four bits; 0: none */
-    uint64_t weights;
+    double error;   /* of the layer's output where only this matrix has four bits; 0: none */
+    uint64_t bytes; /* that it adds with more bits */
 };
 
-/* Sets high[i], else clears it, for the candidates with the greatest errors for their weights,
- * which together have at most `percent` of all weights. */
+/* Sets high[i], else clears it, for the candidates with the greatest errors for their bytes,
+ * which together add at most `percent` of the bytes that all would. */
 void rf_choose_high(const struct candidate *candidates, size_t n, int32_t percent, uint8_t *high);
 
 #endif

@@ -124,9 +124,9 @@ const struct option option_table[] = {
      "cores to use: auto (default: P and E cores), p, e, all (low-power cores as well), or CPU "
      "numbers such as 0-3,8; `riffle cores` shows the plan"},
     {"--type", NULL, "T", OPTION_CHOICE, VERB_QUANTIZE, AT(type), 0, 0,
-     "mxfp4|q4|q4_0|w4a8|q8_0|bf16",
+     "mxfp4|q4|q4_0|w4a8|q6|q8_0|bf16",
      "the new type of the matrices: mxfp4, q4 (Q4_K, or Q4_1 if the row length is no multiple of "
-     "256), q4_0, w4a8 (QQQ, with --calibrate), q8_0 or bf16"},
+     "256), q4_0, w4a8 (QQQ, with --calibrate), q6 (Q6_K, or Q8_0), q8_0 or bf16"},
     {"--model", NULL, "MODEL", OPTION_TEXT, VERB_CORPUS, AT(model), 0, 0, NULL,
      "the model whose drafts the corpus is for"},
     {"--keep", NULL, "P", OPTION_FLOAT, VERB_CORPUS, AT(keep), 0.001, 1, NULL,
@@ -144,8 +144,8 @@ const struct option option_table[] = {
      "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
      "it"},
     {"--high-share", NULL, "P", OPTION_INT, VERB_QUANTIZE, AT(high_share), 0, 100, NULL,
-     "with --calibrate, percent of the weights in 8 bits, as whole matrices, those whose rounding "
-     "matters most (default: 0)"},
+     "with --calibrate, percent of the weights in Q6_K (Q8_0 if the row length is no multiple of "
+     "256), as whole matrices, those whose rounding matters most (default: 0)"},
     {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
      "rotate hidden states and heads first, so that weights round better; tied embeddings become "
      "two tensors (default: with w4a8, if the model allows it and has no four bits yet)"},

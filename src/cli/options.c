@@ -310,7 +310,7 @@ static int check_together(const struct cli_options *options)
         {n_arguments > 1 && (!options->out || !options->out[0]),
          "OUT is missing: the name of the file to write"},
         {verb == VERB_QUANTIZE && !options->type,
-         "--type is missing: mxfp4, q4, q4_0, w4a8, q8_0 or bf16"},
+         "--type is missing: mxfp4, q4, q4_0, w4a8, q6, q8_0 or bf16"},
         {options->prompt && options->file, "-p and -f exclude each other: there is one text"},
         {options->raw && options->system,
          "--system needs the chat template, which --raw leaves out"},

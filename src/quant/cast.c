@@ -15,6 +15,7 @@ static const struct way {
     [RF_TARGET_MXFP4_FLOOR] = {{RF_MXFP4, RF_CAST_MXFP4_FLOOR}},
     [RF_TARGET_Q4] = {{RF_Q4_K, RF_CAST_Q4_K}, {RF_Q4_1, RF_CAST_Q4_1}},
     [RF_TARGET_Q4_0] = {{RF_Q4_0, RF_CAST_Q4_0}},
+    [RF_TARGET_Q6] = {{RF_Q6_K, RF_CAST_Q6_K}, {RF_Q8_0, RF_CAST_Q8_0}},
     [RF_TARGET_Q8_0] = {{RF_Q8_0, RF_CAST_Q8_0}},
     [RF_TARGET_W4A8] = {{.dtype = RF_W4A8}},
     [RF_TARGET_BF16] = {{.dtype = RF_BF16}},

@@ -11,6 +11,7 @@ enum rf_cast_target {
     RF_TARGET_MXFP4_FLOOR, /* the exponent of the rule of OCP and ML-SpecQD */
     RF_TARGET_Q4,          /* Q4_K, or Q4_1 where rows are not a multiple of 256 */
     RF_TARGET_Q4_0,
+    RF_TARGET_Q6, /* Q6_K, or Q8_0 where rows are not a multiple of 256 */
     RF_TARGET_Q8_0,
     RF_TARGET_W4A8, /* only by calibrating: rf_cast_values does not make it */
     RF_TARGET_BF16

@@ -86,8 +86,8 @@ static void begin_block(const struct step *step, size_t row, size_t block_end)
     size_t end = first + step->group < k ? first + step->group : k;
     size_t block = block_end - step->block_elems;
     if (block_end == end)
-        rf_grid_choose(step->layout, step->gptq->kernels, step->w + row * k + first,
-                       step->importance + first, end - first, block_at(step, row, first));
+        rf_grid_choose(step->layout, step->w + row * k + first, step->importance + first,
+                       end - first, block_at(step, row, first));
     rf_grid_read(step->layout, block_at(step, row, block),
                  step->grids + row * (STEP / PART) + (block - step->first) / PART);
 }

@@ -12,7 +12,6 @@
 
 struct rf_gptq {
     const struct rf_blas *blas;
-    const struct rf_kernels *kernels;
     struct rf_team *team;
     const struct rf_allocator *allocator;
 };

@@ -3,15 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
-
 static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-
-/* The casts that choose scales block by block; the types without one have no entry. */
-static const enum rf_cast casts[RF_DTYPE_LIMIT] = {[RF_MXFP4] = RF_CAST_MXFP4,
-                                                   [RF_Q4_0] = RF_CAST_Q4_0,
-                                                   [RF_Q4_1] = RF_CAST_Q4_1,
-                                                   [RF_Q4_K] = RF_CAST_Q4_K};
 
 const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype)
 {
@@ -23,57 +15,6 @@ const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype)
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].dtype == dtype) return &layouts[i];
     return NULL;
-}
-
-/* The weighted squared error of rounding n values, a multiple of 32 and each at most 16 steps, to
- * d (0 .. 15 - 8). */
-static float symmetric_error(const float *w, const float *importance, size_t n, float d)
-{
-    enum { LANES = 32 };
-    const float to_integer = 12582912.0f; /* 1.5 * 2^23: sums with it have no fraction */
-    float inverse = 1.0f / d, sums[LANES] = {0}, sum = 0.0f;
-    for (size_t i = 0; i < n; i += LANES)
-        for (size_t lane = 0; lane < LANES; lane++) {
-            int32_t code = (int32_t)(w[i + lane] * inverse + to_integer - to_integer);
-            code = code < -8 ? -8 : code;
-            code = code > 7 ? 7 : code;
-            float off = w[i + lane] - (float)code * d;
-            sums[lane] += importance[i + lane] * off * off;
-        }
-    for (size_t lane = 0; lane < LANES; lane++) sum += sums[lane];
-    return sum;
-}
-
-/* The scale, of either sign, with the least error among those under which the value of the greatest
- * magnitude is 6.75 to 16 steps from 0. */
-static float symmetric_scale(const float *w, const float *importance, size_t n)
-{
-    float most = 0.0f, best = 0.0f, least = INFINITY;
-    for (size_t i = 0; i < n; i++) most = fabsf(w[i]) > most ? fabsf(w[i]) : most;
-    if (!(most > 0.0f) || most > 65504.0f) return 0.0f;
-    for (float steps = 6.75f; steps <= 16.0f; steps *= 1.06f)
-        for (int sign = -1; sign <= 1; sign += 2) {
-            float d = rf_f16_to_f32(rf_f32_to_f16((float)sign * most / steps));
-            float error = d != 0.0f ? symmetric_error(w, importance, n, d) : INFINITY;
-            if (error < least) {
-                least = error;
-                best = d;
-            }
-        }
-    return best;
-}
-
-void rf_grid_choose(const struct rf_grid_layout *layout, const struct rf_kernels *kernels,
-                    const float *w, const float *importance, size_t n, void *blocks)
-{
-    const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
-    if (layout->dtype != RF_W4A8) {
-        kernels->cast[casts[layout->dtype]](blocks, w, n);
-        return;
-    }
-    uint16_t d = rf_f32_to_f16(symmetric_scale(w, importance, n));
-    for (size_t i = 0; i < n / info->block_elems; i++)
-        memcpy((char *)blocks + i * info->block_bytes, &d, sizeof d);
 }
 
 /* What a block's values are where all of its codes are `code`. */

@@ -32,9 +32,9 @@ struct rf_grid_lanes {
 
 /* Chooses the scales of n values, whole blocks of which a weight's errors count as much as
  * `importance` says, and writes the blocks' headers. W4A8: one scale for all; else each block has
- * its own, and importance is not used. */
-void rf_grid_choose(const struct rf_grid_layout *layout, const struct rf_kernels *kernels,
-                    const float *w, const float *importance, size_t n, void *blocks);
+ * its own. In scales.c. */
+void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const float *importance,
+                    size_t n, void *blocks);
 /* Of the groups of a block, from its header; `grids` [block_elems / RF_GRID_GROUP]. */
 void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids);
 /* The codes of the values next to w, which go to `values`; each lane has its grid. */

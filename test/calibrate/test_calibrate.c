@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "api/changed_model.h"
 #include "api/helpers.h"
 #include "calibrate/share.h"
 #include "platform/file.h"
@@ -12,7 +13,7 @@
 
 enum { SKIPPED = 77, TEXT_BYTES = 24000, SCORED = 500, WINDOWS = 4 };
 
-static char folder[256], output[300], saved[320], text[TEXT_BYTES + 200];
+static char folder[256], output[300], saved[320], wide_model[320], text[TEXT_BYTES + 200];
 
 /* Stories of the kind that the model was trained on. */
 static void write_text(uint64_t seed)
@@ -88,16 +89,16 @@ static void loses_less(const char *type)
     CHECK(!rf_path_exists(saved));
 }
 
-/* ---- eight bits ---- */
+/* ---- more bits ---- */
 
-static uint64_t bytes_with(int32_t share, double *after)
+static uint64_t bytes_with(const char *model, const char *type, int32_t share, double *after)
 {
     write_text(1);
     static char calibration[sizeof text];
     strcpy(calibration, text);
     riffle_quantize_options options = calibrating(calibration);
     options.high_share = share;
-    CHECK_OK(riffle_quantize(TINY_MODEL, output, "w4a8", &options));
+    CHECK_OK(riffle_quantize(model, output, type, &options));
     write_text(2);
     *after = loss(output);
     return (uint64_t)rf_file_bytes(output);
@@ -106,8 +107,9 @@ static uint64_t bytes_with(int32_t share, double *after)
 static void eight_bits_lose_less(void)
 {
     double none, some, all;
-    uint64_t least = bytes_with(0, &none), more = bytes_with(40, &some),
-             most = bytes_with(100, &all);
+    uint64_t least = bytes_with(TINY_MODEL, "w4a8", 0, &none),
+             more = bytes_with(TINY_MODEL, "w4a8", 40, &some),
+             most = bytes_with(TINY_MODEL, "w4a8", 100, &all);
     write_text(2);
     double original = loss(TINY_MODEL);
     /* Less than the share: matrices are whole. */
@@ -119,11 +121,91 @@ static void eight_bits_lose_less(void)
               none, some, all);
 }
 
-static void the_worst_for_their_weights(void)
+/* Copies a tensor with 256 values or rows instead of 172, of which the others are zeros, if it is a
+ * matrix of the feed-forward. `info`: behind its name. Returns the new tensor's bytes. */
+static size_t widen_tensor(unsigned char *info, const char *name, const unsigned char *old,
+                           unsigned char *new)
+{
+    enum { NARROW = 172, WIDE = 256 };
+    uint64_t ne[2] = {number_at(info + 4), info[0] > 1 ? number_at(info + 12) : 1};
+    size_t row = ne[0] * sizeof(float), rows = ne[1], wide_row = row;
+    if (strstr(name, "ffn_down.weight")) {
+        ne[0] = WIDE;
+        wide_row = WIDE * sizeof(float);
+    } else if (rows == NARROW) {
+        ne[1] = WIDE;
+    }
+    for (size_t i = 0; i < rows; i++) memcpy(new + i *wide_row, old + i * row, row);
+    if (info[0] > 1) memcpy(info + 4, ne, sizeof ne);
+    return (wide_row * ne[1] + 31) / 32 * 32;
+}
+
+/* The same model with 256 values in ffn_down's rows. */
+static void write_wide_model(void)
+{
+    static struct file file, wide;
+    read_model(&file);
+    unsigned char *at = behind(&file, "token_embd.weight"),
+                  *data = tensor_data(&file, "token_embd.weight") - number_at(at + 4 + 16 + 4);
+    size_t n = 0, header = (size_t)(data - file.data);
+    memcpy(behind(&file, "llama.feed_forward_length") + VALUE, &(uint32_t){256}, 4);
+    at -= 8 + strlen("token_embd.weight"); /* the first tensor */
+    for (uint64_t left = number_at(file.data + 8); left; left--) {
+        char name[64] = "";
+        uint64_t length = number_at(at), old, offset = n;
+        CHECK(length < sizeof name);
+        memcpy(name, at + 8, length);
+        unsigned char *info = at + 8 + length, *end = info + 4 + 8 * info[0] + 4;
+        old = number_at(end);
+        n += widen_tensor(info, name, data + old, wide.data + header + n);
+        memcpy(end, &offset, sizeof offset);
+        at = end + 8;
+        CHECK(header + n < sizeof wide.data);
+    }
+    memcpy(wide.data, file.data, header);
+    write_model(wide.data, header + n, wide_model);
+}
+
+/* "Q6_K 5, ..." */
+static int counts(const char *path, const char *type)
+{
+    riffle_model *model;
+    riffle_model_info info;
+    if (CHECK_OK(riffle_model_open(&model, path, NULL)) < 0) return -1;
+    CHECK_OK(riffle_model_get_info(model, &info, sizeof info));
+    const char *found = strstr(info.stored_types, type);
+    int n = found ? atoi(found + strlen(type)) : 0;
+    riffle_model_close(model);
+    return n;
+}
+
+/* Six where rows allow it; they cost less than eight, so that they come first. */
+static void six_bits_lose_less(void)
+{
+    double none, some, all;
+    write_wide_model();
+    write_text(2);
+    double original = loss(wide_model), narrow = loss(TINY_MODEL);
+    CHECK_MSG(fabs(original - narrow) < 1e-3, "the loss is %.4f, %.4f", original, narrow);
+    uint64_t least = bytes_with(wide_model, "w4a8", 0, &none);
+    CHECK_INT(counts(output, "Q6_K"), 0);
+    uint64_t more = bytes_with(wide_model, "w4a8", 30, &some);
+    int n = counts(output, "Q6_K"), eight = counts(output, "Q8_0");
+    uint64_t most = bytes_with(wide_model, "w4a8", 100, &all);
+    CHECK_MSG(n > 0, "%d matrices have six bits, %d eight", n, eight);
+    CHECK_INT(counts(output, "Q6_K"), 5);
+    CHECK_MSG((more - least) * 100 <= (most - least) * 31, "%d, %d and %d bytes", (int)least,
+              (int)more, (int)most);
+    CHECK_MSG(some - original < 0.8 * (none - original) && all - original < 0.2 * (none - original),
+              "the loss is %.4f, with no, 30 and 100 %% of more bits %.4f, %.4f and %.4f", original,
+              none, some, all);
+}
+
+static void the_worst_for_their_bytes(void)
 {
     const struct candidate candidates[] = {{8, 40}, {3, 10}, {0, 10}, {1, 10}, {5, 30}};
     uint8_t high[5];
-    rf_choose_high(candidates, 5, 40, high); /* 40 weights: 3 in 10, then 5 in 30, as 8 in 40 does
+    rf_choose_high(candidates, 5, 40, high); /* 40 bytes: 3 in 10, then 5 in 30, as 8 in 40 does
                                                 not fit */
     CHECK(!high[0] && high[1] && !high[2] && !high[3] && high[4]);
     rf_choose_high(candidates, 5, 0, high);
@@ -209,6 +291,33 @@ static void continues(void)
         CHECK_INT(all.calls, whole.calls);
         same_file(wanted, bytes, "after a foreign or damaged start");
     }
+    free(wanted);
+}
+
+/* The choice of matrices is kept with the layers. */
+static void continues_with_six_bits(void)
+{
+    write_text(1);
+    riffle_quantize_options options = calibrating(text);
+    struct stop whole = {0};
+    options.high_share = 30;
+    options.progress = stop_at;
+    options.progress_user = &whole;
+    CHECK_OK(riffle_quantize(wide_model, output, "q4", &options));
+    size_t bytes = 0;
+    char *wanted = contents(output, &bytes);
+    for (uint64_t twentieths = 5; twentieths < 20; twentieths += 7) {
+        struct stop stop = {.at = whole.calls * twentieths / 20};
+        options.progress_user = &stop;
+        unlink(output);
+        CHECK_INT(riffle_quantize(wide_model, output, "q4", &options), RIFFLE_ERR_CANCELLED);
+    }
+    struct stop rest = {0};
+    options.progress_user = &rest;
+    CHECK_OK(riffle_quantize(wide_model, output, "q4", &options));
+    CHECK_MSG(rest.calls < whole.calls / 2, "%d of %d passes", (int)rest.calls, (int)whole.calls);
+    CHECK(counts(output, "Q6_K") > 0);
+    same_file(wanted, bytes, "after an interruption");
     free(wanted);
 }
 
@@ -299,15 +408,19 @@ int main(void)
     if (!mkdtemp(folder)) return 1;
     snprintf(output, sizeof output, "%s/out", folder);
     snprintf(saved, sizeof saved, "%s.calibration", output);
+    snprintf(wide_model, sizeof wide_model, "%s/wide.gguf", folder);
     loses_less("mxfp4");
     loses_less("q4");
     loses_less("w4a8");
     eight_bits_lose_less();
-    the_worst_for_their_weights();
+    six_bits_lose_less();
+    the_worst_for_their_bytes();
     continues();
+    continues_with_six_bits();
     bad_files();
     refused();
     unlink(output);
+    unlink(wide_model);
     rmdir(folder);
     return check_result();
 }

@@ -8,7 +8,7 @@ import unittest
 
 from harness import MODEL, Case, main
 
-TYPES = {"mxfp4": "MXFP4", "q4": "Q4_1", "q4_0": "Q4_0", "q8_0": "Q8_0", "bf16": "BF16"}
+TYPES = {"mxfp4": "MXFP4", "q4": "Q4_1", "q4_0": "Q4_0", "q6": "Q8_0", "q8_0": "Q8_0", "bf16": "BF16"}
 
 
 def has_openblas():

@@ -3,7 +3,7 @@
 
 #include "kcheck/kcheck.h"
 
-/* Of each cast: bytes of 32 values, and the values of a block. */
+/* Of each cast: bytes and values of a block. */
 static const struct {
     const char *name;
     size_t bytes, block;
@@ -12,7 +12,8 @@ static const struct {
     [RF_CAST_MXFP4] = {"cast_mxfp4", 17, 32},
     [RF_CAST_Q4_0] = {"cast_q4_0", 18, 32},
     [RF_CAST_Q4_1] = {"cast_q4_1", 20, 32},
-    [RF_CAST_Q4_K] = {"cast_q4_k", 18, 256},
+    [RF_CAST_Q4_K] = {"cast_q4_k", 144, 256},
+    [RF_CAST_Q6_K] = {"cast_q6_k", 210, 256},
     [RF_CAST_Q8_0] = {"cast_q8_0", 34, 32},
 };
 
@@ -40,7 +41,7 @@ static void fill(struct kcheck *check, float *x, int hard)
 
 static void check_cast(struct kcheck *check, enum rf_cast cast, size_t n, int hard)
 {
-    size_t bytes = n / 32 * casts[cast].bytes;
+    size_t bytes = n / casts[cast].block * casts[cast].bytes;
     float *x = kcheck_guarded(n * sizeof *x);
     uint8_t *got = kcheck_guarded(bytes), *wanted = kcheck_guarded(bytes);
     for (size_t i = 0; i < n; i += 32) fill(check, x + i, hard);

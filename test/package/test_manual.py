@@ -71,7 +71,7 @@ class Completions:
 
     def test_choices(self):
         self.offers("riffle run MODEL --weights ", "auto", "stored", "bf16")
-        self.offers("riffle quantize MODEL OUT --type q", "q4", "q4_0", "q8_0")
+        self.offers("riffle quantize MODEL OUT --type q", "q4", "q4_0", "q6", "q8_0")
 
     def test_models(self):
         self.offers("riffle run smollm2-135", "smollm2-135m")

@@ -131,6 +131,24 @@ static double best_grid_error(const float *x, int symmetric)
     return best;
 }
 
+/* The least squared error of 16 values on any symmetric grid of 64 steps that a fine search finds.
+ */
+static double best_of_64_steps(const float *x)
+{
+    double extreme = 0, best = INFINITY;
+    for (int i = 0; i < 16; i++)
+        if (fabsf(x[i]) > fabs(extreme)) extreme = (double)x[i];
+    for (int a = 0; a < 200; a++) {
+        double scale = -extreme / (28 + 0.04 * a), sum = 0;
+        for (int i = 0; i < 16; i++) {
+            double q = fmin(31, fmax(-32, nearbyint((double)x[i] / scale)));
+            sum += pow((double)x[i] - scale * q, 2);
+        }
+        best = fmin(best, sum);
+    }
+    return best;
+}
+
 /* The squared error of x in that type and back, over the sum of squares. */
 static double relative_error(enum rf_cast_target target, enum rf_dtype dtype, const float *x,
                              size_t n)
@@ -153,7 +171,7 @@ enum { N = 256 * 64 };
 static void check_grids(const char *name, float (*next)(void))
 {
     static float x[N];
-    double size = 0, affine = 0, symmetric = 0;
+    double size = 0, affine = 0, symmetric = 0, fine = 0;
     for (size_t i = 0; i < N; i++) {
         x[i] = 0.02f * next();
         size += (double)x[i] * x[i];
@@ -162,18 +180,23 @@ static void check_grids(const char *name, float (*next)(void))
         affine += best_grid_error(x + i, 0) / size;
         symmetric += best_grid_error(x + i, 1) / size;
     }
+    for (size_t i = 0; i < N; i += 16) fine += best_of_64_steps(x + i) / size;
     double floor = relative_error(RF_TARGET_MXFP4_FLOOR, RF_MXFP4, x, N);
     double best = relative_error(RF_TARGET_MXFP4, RF_MXFP4, x, N);
     double q4_0 = relative_error(RF_TARGET_Q4_0, RF_Q4_0, x, N);
     double q4_1 = relative_error(RF_TARGET_Q4, RF_Q4_1, x, N);
     double q4_k = relative_error(RF_TARGET_Q4, RF_Q4_K, x, N);
+    double q6_k = relative_error(RF_TARGET_Q6, RF_Q6_K, x, N);
+    double q8_0 = relative_error(RF_TARGET_Q6, RF_Q8_0, x, N);
     printf("%s: mxfp4 floor %.4f, best %.4f, q4_0 %.4f (search %.4f), q4_1 %.4f (search %.4f), "
-           "q4_k %.4f\n",
+           "q4_k %.4f, q6_k %.4f (search %.4f), q8_0 %.4f\n",
            name, sqrt(floor), sqrt(best), sqrt(q4_0), sqrt(symmetric), sqrt(q4_1), sqrt(affine),
-           sqrt(q4_k));
+           sqrt(q4_k), sqrt(q6_k), sqrt(fine), sqrt(q8_0));
     CHECK(best < floor && q4_0 < best && q4_k < q4_0 && q4_1 < q4_k);
     CHECK_MSG(q4_0 < 1.05 * symmetric, "%s: q4_0 %.3e, search %.3e", name, q4_0, symmetric);
     CHECK_MSG(q4_1 < 1.08 * affine, "%s: q4_1 %.3e, search %.3e", name, q4_1, affine);
+    CHECK_MSG(q6_k < 1.08 * fine, "%s: q6_k %.3e, search %.3e", name, q6_k, fine);
+    CHECK(q6_k < q4_k / 14 && q8_0 < q6_k / 8);
 }
 
 /* Weights that were on a grid and were widened to BF16 are found again but for what F16 and BF16
@@ -203,6 +226,29 @@ static void check_widened(enum rf_dtype dtype, enum rf_cast_target target, int s
     for (size_t i = 0; i < n; i++) x[i] = rf_bf16_to_f32(wide[i]);
     double off = sqrt(relative_error(target, dtype, x, n));
     CHECK_MSG(off < 5e-3, "%s, widened to BF16 and cast, is off by %.2e", info->name, off);
+}
+
+/* As above, of files that ggml wrote: each group has a code at the end of the range, one group the
+ * scale -128. */
+static void check_widened_q6_k(void)
+{
+    enum { BLOCKS = 64, BYTES = 210 };
+    static uint8_t blocks[BLOCKS * BYTES];
+    static uint16_t wide[256 * BLOCKS];
+    static float x[256 * BLOCKS];
+    for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (uint8_t)(256 * next_uniform());
+    for (uint8_t *block = blocks; block < blocks + sizeof blocks; block += BYTES) {
+        uint16_t d = rf_f32_to_f16((float)(0.001 + 0.01 * next_uniform()));
+        memcpy(block + 208, &d, sizeof d);
+        block[192 + (size_t)(16 * next_uniform())] = 128;
+        /* Byte 0 of 16 has the first codes of two groups, byte 0 of 32 the upper bits of four. */
+        for (size_t i = 0; i < 128; i += 16) block[i] = 0;
+        for (size_t i = 128; i < 192; i += 16) block[i] = 0;
+    }
+    rf_dequantize_bf16(RF_Q6_K, blocks, wide, 256 * BLOCKS);
+    for (size_t i = 0; i < 256 * BLOCKS; i++) x[i] = rf_bf16_to_f32(wide[i]);
+    double off = sqrt(relative_error(RF_TARGET_Q6, RF_Q6_K, x, 256 * BLOCKS));
+    CHECK_MSG(off < 5e-3, "Q6_K, widened to BF16 and cast, is off by %.2e", off);
 }
 
 /* ggml: d = max / 127; each value rounded half away from zero. */
@@ -239,6 +285,9 @@ static void check_types(void)
         {RF_TARGET_Q4, RF_Q4_1, 544, RF_Q4_1},       {RF_TARGET_Q4, RF_Q5_0, 544, RF_Q4_1},
         {RF_TARGET_Q4, RF_Q8_0, 100 * 256, RF_Q4_K}, {RF_TARGET_Q8_0, RF_Q6_K, 256, RF_Q6_K},
         {RF_TARGET_Q8_0, RF_BF16, 32, RF_Q8_0},      {RF_TARGET_Q4_0, RF_Q8_0, 32, RF_Q4_0},
+        {RF_TARGET_Q6, RF_BF16, 512, RF_Q6_K},       {RF_TARGET_Q6, RF_BF16, 576, RF_Q8_0},
+        {RF_TARGET_Q6, RF_Q8_0, 512, RF_Q6_K},       {RF_TARGET_Q6, RF_Q8_0, 576, RF_Q8_0},
+        {RF_TARGET_Q6, RF_Q6_K, 512, RF_Q6_K},       {RF_TARGET_Q6, RF_Q5_0, 512, RF_Q5_0},
         {RF_TARGET_BF16, RF_F16, 7, RF_BF16},        {RF_TARGET_BF16, RF_Q4_K, 256, RF_BF16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -255,9 +304,11 @@ static void check_sources(void)
     for (size_t i = 0; i < LONG; i++) x[i] = next_normal();
     rf_cast_values(kernels, RF_TARGET_Q8_0, RF_F32, x, RF_Q8_0, wide + 1, LONG);
     rf_dequantize_f32(RF_Q8_0, wide + 1, x, LONG);
-    static const enum rf_dtype to[] = {RF_MXFP4, RF_Q4_K, RF_Q4_1};
-    for (size_t t = 0; t < 3; t++) {
-        enum rf_cast_target target = t ? RF_TARGET_Q4 : RF_TARGET_MXFP4;
+    static const enum rf_dtype to[] = {RF_MXFP4, RF_Q4_K, RF_Q4_1, RF_Q6_K};
+    static const enum rf_cast_target targets[] = {RF_TARGET_MXFP4, RF_TARGET_Q4, RF_TARGET_Q4,
+                                                  RF_TARGET_Q6};
+    for (size_t t = 0; t < sizeof to / sizeof *to; t++) {
+        enum rf_cast_target target = targets[t];
         rf_cast_values(kernels, target, RF_Q8_0, wide + 1, to[t], a, LONG);
         rf_cast_values(kernels, target, RF_F32, x, to[t], b, LONG);
         const struct rf_dtype_info *info = rf_dtype_info(to[t]);
@@ -277,6 +328,7 @@ int main(void)
     check_grids("laplace", next_laplace);
     check_widened(RF_Q4_K, RF_TARGET_Q4, 0, 2);
     check_widened(RF_Q4_1, RF_TARGET_Q4, 0, 2);
+    check_widened_q6_k();
     check_sources();
     return check_result();
 }

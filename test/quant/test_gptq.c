@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "microkernels/kernels.h"
 #include "platform/memory.h"
+#include "quant/cast.h"
 
 enum { SKIPPED = 77, ROWS = 300, M = 24, MOST_K = 512 };
 
@@ -69,7 +69,7 @@ static void choose(const struct rf_grid_layout *layout, const float *w, size_t n
     const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
     for (size_t i = 0; i < RF_SUPERBLOCK; i++) ones[i] = 1;
     for (size_t i = 0; i < n; i += info->block_elems, blocks += info->block_bytes)
-        rf_grid_choose(layout, gptq.kernels, w + i, ones, info->block_elems, blocks);
+        rf_grid_choose(layout, w + i, ones, info->block_elems, blocks);
 }
 
 static uint8_t round_value(const struct rf_grid_layout *layout, const struct rf_grid *grid, float w,
@@ -143,16 +143,30 @@ static void the_factor_is_that_of_the_inverse(size_t k)
     free(part);
 }
 
+/* Leaves the inverse of H over the columns before j. */
+static void eliminate(double *inverse, size_t k, size_t j)
+{
+    const double *row = inverse + j * k;
+    for (size_t i = 0; i < j; i++)
+        for (size_t c = 0; c < j; c++) inverse[i * k + c] -= inverse[i * k + j] * row[c] / row[j];
+}
+
 /* GPTQ as its paper has it, in double: the inverse of H over the columns that are left is updated
  * by elimination, and nothing is put off. `grids`: of each group, as the function under test chose
  * them. */
-static void plain(const float *blocks_of, size_t k, enum rf_dtype dtype, float *rounded)
+static void plain(const float *inverse_of, size_t k, enum rf_dtype dtype, float *rounded)
 {
     const struct rf_grid_layout *layout = rf_grid_layout(dtype);
     const struct rf_dtype_info *info = rf_dtype_info(dtype);
     double *inverse = malloc(k * k * sizeof *inverse), *w = malloc(k * sizeof *w);
+    float *importance = malloc(k * sizeof *importance);
+    for (size_t i = 0; i < k * k; i++) inverse[i] = (double)inverse_of[i];
+    for (size_t j = k; j-- > 0;) {
+        importance[j] = (float)(1 / inverse[j * k + j]);
+        eliminate(inverse, k, j);
+    }
     for (size_t r = 0; r < M; r++) {
-        for (size_t i = 0; i < k * k; i++) inverse[i] = (double)blocks_of[i];
+        for (size_t i = 0; i < k * k; i++) inverse[i] = (double)inverse_of[i];
         for (size_t j = 0; j < k; j++) w[j] = (double)weights[r * k + j];
         for (size_t at = k; at > 0; at -= info->block_elems) {
             struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
@@ -160,7 +174,7 @@ static void plain(const float *blocks_of, size_t k, enum rf_dtype dtype, float *
             float now[RF_SUPERBLOCK];
             size_t first = at - info->block_elems;
             for (size_t j = first; j < at; j++) now[j - first] = (float)w[j];
-            choose(layout, now, info->block_elems, block);
+            rf_grid_choose(layout, now, importance + first, info->block_elems, block);
             rf_grid_read(layout, block, grids);
             for (size_t j = at; j-- > first;) {
                 double *row = inverse + j * k, pivot = row[j];
@@ -168,13 +182,12 @@ static void plain(const float *blocks_of, size_t k, enum rf_dtype dtype, float *
                             &rounded[r * k + j]);
                 double error = (w[j] - (double)rounded[r * k + j]) / pivot;
                 for (size_t c = 0; c < j; c++) w[c] -= error * row[c];
-                for (size_t i = 0; i < j; i++)
-                    for (size_t c = 0; c < j; c++)
-                        inverse[i * k + c] -= inverse[i * k + j] * row[c] / pivot;
+                eliminate(inverse, k, j);
             }
         }
     }
     free(inverse);
+    free(importance);
     free(w);
 }
 
@@ -350,6 +363,68 @@ static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
     }
 }
 
+/* The weighted squared error of the values of M rows of k, each rounded with its block's scales. */
+static double weighted_error(enum rf_dtype dtype, size_t k, const float *chosen_for,
+                             const float *importance)
+{
+    const struct rf_grid_layout *layout = rf_grid_layout(dtype);
+    const struct rf_dtype_info *info = rf_dtype_info(dtype);
+    uint8_t *blocks = malloc(rf_dtype_bytes(dtype, k));
+    double sum = 0;
+    for (size_t r = 0; r < M; r++) {
+        const float *w = weights + r * k;
+        size_t group = group_of(dtype);
+        for (size_t i = 0; i < k; i += group)
+            rf_grid_choose(layout, w + i, chosen_for + i, group,
+                           blocks + i / info->block_elems * info->block_bytes);
+        for (size_t i = 0; i < k; i++) {
+            struct rf_grid grids[RF_SUPERBLOCK / RF_GRID_GROUP];
+            float value;
+            rf_grid_read(layout, blocks + i / info->block_elems * info->block_bytes, grids);
+            round_value(layout, &grids[i % info->block_elems / RF_GRID_GROUP], w[i], &value);
+            sum += (double)importance[i] * pow((double)value - (double)w[i], 2);
+        }
+    }
+    free(blocks);
+    return sum;
+}
+
+/* Scales suit the weights that count, and all of them where they count alike. */
+static void scales_follow_importance(enum rf_dtype dtype)
+{
+    enum { K = 512 };
+    static const enum rf_cast_target targets[RF_DTYPE_LIMIT] = {[RF_MXFP4] = RF_TARGET_MXFP4,
+                                                                [RF_Q4_0] = RF_TARGET_Q4_0,
+                                                                [RF_Q4_1] = RF_TARGET_Q4,
+                                                                [RF_Q4_K] = RF_TARGET_Q4,
+                                                                [RF_W4A8] = RF_TARGET_Q4_0};
+    enum rf_dtype cast = dtype == RF_W4A8 ? RF_Q4_0 : dtype;
+    float ones[K], importance[K], *values = malloc(M * K * sizeof *values);
+    uint8_t *blocks = malloc(rf_dtype_bytes(cast, M * K));
+    make(K, 23);
+    for (size_t i = 0; i < M * K; i++) weights[i] *= 1 + (float)(i / K) / M;
+    for (size_t i = 0; i < K; i++) {
+        ones[i] = 1;
+        importance[i] = i % 5 ? 0.01f : 4;
+    }
+    double fitted = weighted_error(dtype, K, importance, importance),
+           alike = weighted_error(dtype, K, ones, importance),
+           even = weighted_error(dtype, K, ones, ones), plain_cast = 0;
+    /* MXFP4's scales are powers of two: few change. */
+    CHECK_MSG(fitted < (dtype == RF_MXFP4 ? 1 : 0.95) * alike,
+              "%s: weighted error %g, of scales for equal weights %g", rf_dtype_info(dtype)->name,
+              fitted, alike);
+    rf_cast_values(rf_kernels(rf_kernels_best_tier()), targets[dtype], RF_F32, weights, cast,
+                   blocks, M * K);
+    rf_dequantize_f32(cast, blocks, values, M * K);
+    for (size_t i = 0; i < M * K; i++) plain_cast += pow((double)values[i] - (double)weights[i], 2);
+    /* The scale of W4A8 is for four of Q4_0's blocks. */
+    CHECK_MSG(even < (dtype == RF_W4A8 ? 1.4 : 1.03) * plain_cast, "%s: error %g, of a cast %g",
+              rf_dtype_info(dtype)->name, even, plain_cast);
+    free(values);
+    free(blocks);
+}
+
 static void useless_inputs(void)
 {
     enum { K = 64 };
@@ -383,11 +458,12 @@ int main(void)
     }
     struct rf_team *team;
     if (rf_team_of(&team, NULL, 2, &rf_system_allocator, &error)) return 1;
-    gptq = (struct rf_gptq){&blas, rf_kernels(rf_kernels_best_tier()), team, &rf_system_allocator};
+    gptq = (struct rf_gptq){&blas, team, &rf_system_allocator};
     the_factor_is_that_of_the_inverse(96);
     useless_inputs();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         blocks_hold_the_rounded_values(types[i]);
+        scales_follow_importance(types[i]);
         outputs_change_less(types[i], 256);
         outputs_change_less(types[i], 512);
         if (types[i] != RF_Q4_K) {

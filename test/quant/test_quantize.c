@@ -355,6 +355,7 @@ int main(void)
     check_types(TINY_MODEL, "mxfp4", RF_MXFP4, RF_F32, RF_BF16, RF_MXFP4);
     check_types(TINY_MODEL, "q4", RF_Q4_1, RF_F32, RF_BF16, RF_Q4_1);
     check_types(TINY_MODEL, "q4_0", RF_Q4_0, RF_F32, RF_BF16, RF_Q4_0);
+    check_types(TINY_MODEL, "q6", RF_Q8_0, RF_F32, RF_BF16, RF_Q8_0);
     check_types(TINY_MODEL, "q8_0", RF_Q8_0, RF_F32, RF_BF16, RF_Q8_0);
     check_types(TINY_MODEL, "bf16", RF_BF16, RF_BF16, RF_BF16, RF_BF16);
     check_types(QUANTISED_MODEL, "mxfp4", RF_Q4_0, RF_F32, RF_Q8_0, RF_MXFP4);
