@@ -1,30 +1,29 @@
-/* Attention over quantised groups, written in vectors of 16 lanes that a tier defines before it
- * includes this file: types `lanes` (floats) and `whole` (integers), and
+/* Attention over quantised groups, written in vectors that a tier defines before it includes this
+ * file: the number of their LANES (8 or 16), COLUMN_LEAST and CODE_BYTES, types `lanes` (floats)
+ * and `whole` (integers), and
  *
  *     l_set, l_load, l_load_first, l_store_first (n lanes, zeros after them), l_load_f16, l_store,
- *     l_add, l_mul, l_fma, l_max, l_abs, l_exp2 (rf_exp2_weight_ps), l_tanh, l_sum, l_top (of all
- *     lanes), l_round (to integers), l_float;
- *     w_set, w_load, w_add, w_sum, w_store8 (four vectors to 64 signed bytes);
- *     kv_dots: the sums of products. */
+ *     l_add, l_sub, l_mul, l_div, l_fma, l_max, l_abs, l_positive (x where y > 0, else 0), l_exp2
+ *     (rf_exp2_weight_ps), l_tanh, l_top (of all lanes), l_sum (adds the upper half of the lanes to
+ *     the lower one until one is left), l_round (to integers), l_float;
+ *     w_set, w_load, w_add, w_sum, w_store8 (64 integers to signed bytes);
+ *     kv_dots, kv_decode, kv_store, kv_products: the sums of products.
+ *
+ * There are two ways. Many queries are lanes (attention_kv_columns.h): no step sums over lanes, and
+ * codes are decoded once for all columns of queries. Up to FEW queries that do not fill a column,
+ * and fewer than COLUMN_LEAST that are left, are taken one by one (attention_kv_rows.h). A query's
+ * bits are the same: sums of integers are exact, and those of floats have one order. */
 #ifndef RF_MICROKERNELS_ATTENTION_KV_H
 #define RF_MICROKERNELS_ATTENTION_KV_H
 
 enum {
-    LANES = 16,
-    TILE = 12, /* queries, at most LANES */
     MOST = 127,
-    WIDTH = RF_KV_MOST_DIM + 64 /* of a row in memory: no power of 2, so rows share no cache sets */
+    SUMS = 16, /* of every 16th channel or position, before they are added */
+    PARTS = SUMS / LANES
 };
 
-static const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
-
-/* Vectors of up to TILE queries, rounded to bytes. */
-struct byte_rows {
-    _Alignas(64) int8_t at[TILE][WIDTH];
-    size_t n;
-    float unit[TILE];
-    float sum[TILE];
-};
+static const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f,
+                   TO_INTEGER = 3 << 22; /* x + this - this: the nearest integer, or one near it */
 
 /* A group's scales and middles as floats, for all queries of a call. */
 struct group_floats {
@@ -32,23 +31,33 @@ struct group_floats {
     float v_scale[RF_KV_GROUP], v_middle[RF_KV_GROUP];
 };
 
-/* Up to TILE queries in progress: first folded queries, then scores, then weights. */
-struct tile_state {
-    _Alignas(64) float x[TILE][WIDTH];
-    float top[TILE], middle[TILE];
-    float exponent[TILE], total[TILE]; /* weights are relative to 2^exponent; their sum */
-    float keep[LANES], take[LANES];    /* what earlier groups' results and this one's count */
-    struct byte_rows rows;
-    _Alignas(64) int32_t sums[TILE][WIDTH];
+INLINE void widen(float *to, const uint16_t *halves, size_t n)
+{
+    for (size_t i = 0; i < n; i += LANES) l_store(to + i, l_load_f16(halves + i));
+}
+
+INLINE void widen_group(struct group_floats *floats, const struct rf_kv_group *group, size_t padded)
+{
+    widen(floats->k_scale, group->k_scale, padded);
+    widen(floats->k_middle, group->k_middle, padded);
+    widen(floats->v_scale, group->v_scale, RF_KV_GROUP);
+    widen(floats->v_middle, group->v_middle, RF_KV_GROUP);
+}
+
+/* Some queries of a call. Those that come first find its groups in memory, the others in the
+ * cache; the last ones look after the group that is probably read next. */
+struct part {
+    struct rf_attention_kv_args args; /* next: NULL unless these are the last */
+    int is_first;
 };
 
-/* What is left to prefetch of the planes of the group that is probably read next: the upper one,
- * with the scales, and the lower one. A core has few requests to memory in flight, so they are
- * spread over all steps of the work. */
+/* What is left to prefetch of the planes of the next group: the upper one, with the scales, and the
+ * lower one. A core has few requests to memory in flight, so they are spread over all steps of the
+ * work. */
 struct ahead {
     const char *upper, *lower;
     size_t upper_lines, lower_lines;
-    size_t unit; /* lines of each plane for a step on one query */
+    size_t unit; /* lines of each plane for a step */
 };
 
 INLINE void prefetch_lines(const char **at, size_t *left, size_t lines)
@@ -65,263 +74,85 @@ INLINE void prefetch(struct ahead *ahead, size_t lines)
     prefetch_lines(&ahead->lower, &ahead->lower_lines, lines);
 }
 
+INLINE struct ahead ahead_of(const struct part *part, size_t group, size_t steps)
+{
+    const struct rf_attention_kv_args *args = &part->args;
+    const struct rf_kv_group *next = args->next;
+    if (group + 1 < args->n_groups) next = part->is_first ? &args->groups[group + 1] : NULL;
+    if (!next) return (struct ahead){0};
+    size_t padded = rf_padded(args->head_dim), lines = rf_kv_upper_bytes(padded) / 64;
+    return (struct ahead){.upper = (const char *)next->k_upper,
+                          .lower = (const char *)next->k_lower,
+                          .upper_lines = lines,
+                          .lower_lines = next->k_lower ? rf_kv_lower_bytes(padded) / 64 : 0,
+                          .unit = lines / steps + 1};
+}
+
 /* Nibbles of K or V. */
 struct planes {
     const uint8_t *upper, *lower; /* lower: NULL without */
 };
 
-/* out[r][16 b + i] = sum_k code x.at[r][k] over the nibbles of the lane i of block b. `code`: both
- * nibbles, or the upper one alone (0 .. 15) where there are no lower ones. Meanwhile it prefetches
- * `lines` of each plane. Inlined, or copied for one caller, its sums would not stay in registers.
- */
-APART static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
-                          const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
-                          size_t lines);
-
-INLINE void widen(float *to, const uint16_t *halves, size_t n)
-{
-    for (size_t i = 0; i < n; i += 16) l_store(to + i, l_load_f16(halves + i));
-}
-
-/* Rounds the vector of query a, of n values and zeros up to a multiple of 64. `dither` may be NULL.
- */
-INLINE void round_query(struct tile_state *tile, size_t a, size_t n, const float *dither)
-{
-    const float *x = tile->x[a];
-    float top = tile->top[a];
-    lanes factor = l_set(top > 0 ? MOST / top : 0.0f);
-    whole sum = w_set(0), value[4];
-    for (size_t i = 0; i < n; i += 64) {
-#pragma GCC unroll 4
-        for (size_t b = 0; b < 4; b++) {
-            lanes scaled = l_load(x + i + b * 16);
-            scaled =
-                dither ? l_fma(scaled, factor, l_load(dither + i + b * 16)) : l_mul(scaled, factor);
-            value[b] = l_round(scaled);
-            sum = w_add(sum, value[b]);
-        }
-        w_store8(tile->rows.at[a] + i, value);
-    }
-    tile->rows.unit[a] = top / MOST;
-    tile->rows.sum[a] = (float)w_sum(sum);
-}
-
-/* Of the vector of query a, scale * (unit * sum of r (code - 128) + middle) is `step` times a sum
- * of products, and `start`. */
+/* Of rounded vectors and their sums of products, scale * (unit * sum of r (code - 128) + middle)
+ * is `step` times the sum, and `start`. */
 struct results {
     lanes step, start;
 };
-
-INLINE struct results results_of(const struct tile_state *tile, size_t a, float scale,
-                                 int has_lower)
-{
-    float unit = tile->rows.unit[a] * scale;
-    float start = tile->middle[a] * scale - unit * (has_lower ? 128 : 120) * tile->rows.sum[a];
-    return (struct results){l_set(has_lower ? unit : 16 * unit), l_set(start)};
-}
 
 INLINE lanes take_sums(const struct results *results, const int32_t *sums)
 {
     return l_fma(l_float(w_load(sums)), results->step, results->start);
 }
 
-INLINE void fold_query(struct tile_state *tile, size_t a, const struct group_floats *floats,
-                       const float *q, size_t dim)
+/* The middle of a code, in units of the code or of its upper nibble, times 16. */
+INLINE float code_middle(int has_lower)
 {
-    lanes most = l_set(0.0f), middle = l_set(0.0f);
-    for (size_t j = 0; j < dim; j += 16) {
-        lanes value = dim - j >= 16 ? l_load(q + j) : l_load_first(q + j, dim - j);
-        middle = l_fma(value, l_load(floats->k_middle + j), middle);
-        value = l_mul(value, l_load(floats->k_scale + j));
-        l_store(tile->x[a] + j, value);
-        most = l_max(l_abs(value), most);
-    }
-    for (size_t j = rf_padded(dim); j % 64; j += 16) l_store(tile->x[a] + j, l_set(0.0f));
-    tile->top[a] = l_top(most);
-    tile->middle[a] = l_sum(middle);
+    return has_lower ? 128.0f : 120.0f;
 }
 
-/* Scores of query a, times log2 e; returns the greatest. */
-INLINE float take_scores(struct tile_state *tile, size_t a, float scale, int has_lower)
+/* Adds the upper half of the sums to the lower one until one is left. */
+INLINE float add_sums(const lanes x[PARTS])
 {
-    float *score = tile->x[a];
-    struct results results = results_of(tile, a, scale * LOG2_E, has_lower);
-    lanes most = l_set(-INFINITY);
-    for (size_t p = 0; p < RF_KV_GROUP; p += 16) {
-        lanes dot = take_sums(&results, tile->sums[a] + p);
-        l_store(score + p, dot);
-        most = l_max(dot, most);
-    }
-    return l_top(most);
+    return l_sum(PARTS == 1 ? x[0] : l_add(x[0], x[PARTS - 1]));
 }
 
-/* Takes a cap into the scores of query a, and hides the positions before `first`; returns the
- * greatest score. */
-INLINE float limit_scores(struct tile_state *tile, size_t a, size_t first, float cap)
+#include "microkernels/attention_kv_columns.h"
+#include "microkernels/attention_kv_rows.h"
+
+/* Of a call the queries from `begin` on. */
+INLINE struct part part_of(const struct rf_attention_kv_args *args, size_t begin, size_t n)
 {
-    float *score = tile->x[a];
-    lanes most = l_set(-INFINITY), inner = l_set(1 / cap), outer = l_set(cap);
-    for (size_t p = 0; cap > 0 && p < RF_KV_GROUP; p += 16)
-        l_store(score + p, l_mul(l_tanh(l_mul(l_load(score + p), inner)), outer));
-    for (size_t p = 0; p < first; p++) score[p] = -INFINITY;
-    for (size_t p = 0; p < RF_KV_GROUP; p += 16) most = l_max(l_load(score + p), most);
-    return l_top(most);
+    struct part part = {*args, begin == 0};
+    part.args.q += begin;
+    if (args->first) part.args.first += begin;
+    part.args.out += begin * args->ldo;
+    part.args.n_q = n;
+    if (begin + n < args->n_q) part.args.next = NULL;
+    return part;
 }
 
-/* The nearest integer, or a number that is one. */
-INLINE float to_integer(float x)
+/* How many of n queries are lanes. */
+INLINE size_t queries_in_columns(size_t n)
 {
-    const float shift = 3 << 22;
-    return x + shift - shift;
-}
-
-/* From scores to weights times V's scales. */
-INLINE void soften_group(struct tile_state *tile, size_t a, const struct group_floats *floats)
-{
-    float *score = tile->x[a];
-    lanes total = l_set(0.0f), middles = total, top = total, below = l_set(-tile->exponent[a]);
-    for (size_t p = 0; p < RF_KV_GROUP; p += 16) {
-        lanes weight = l_exp2(l_add(l_load(score + p), below));
-        total = l_add(total, weight);
-        middles = l_fma(weight, l_load(floats->v_middle + p), middles);
-        weight = l_mul(weight, l_load(floats->v_scale + p));
-        l_store(score + p, weight);
-        top = l_max(weight, top);
-    }
-    tile->top[a] = l_top(top);
-    tile->middle[a] = l_sum(middles);
-    tile->total[a] = l_sum(total);
-}
-
-/* Takes the weights' exponents and sums into the results of n queries, `tails` of them ldo apart.
- * Factors are powers of 2, so that merging rounds nothing but sums. */
-INLINE void merge_exponents(struct tile_state *tile, float *tails, size_t ldo, size_t n)
-{
-    for (size_t a = n; a < LANES; a++) tile->keep[a] = tile->take[a] = 0.0f;
-    for (size_t a = 0; a < n; a++) {
-        float *exponent = tails + a * ldo, later = tile->exponent[a];
-        float most = later > *exponent ? later : *exponent;
-        tile->keep[a] = *exponent - most;
-        tile->take[a] = later - most;
-        *exponent = most;
-    }
-    l_store(tile->keep, l_exp2(l_load(tile->keep)));
-    l_store(tile->take, l_exp2(l_load(tile->take)));
-    for (size_t a = 0; a < n; a++) {
-        float *sum = tails + a * ldo + 1;
-        *sum = *sum * tile->keep[a] + tile->total[a] * tile->take[a];
-    }
-}
-
-/* Adds the values of query a to its result. */
-INLINE void take_values(const struct tile_state *tile, size_t a, float *out, size_t dim,
-                        int has_lower)
-{
-    struct results results = results_of(tile, a, tile->take[a], has_lower);
-    lanes keep = l_set(tile->keep[a]);
-    for (size_t j = 0; j < dim; j += 16) {
-        lanes value = l_fma(l_load(out + j), keep, take_sums(&results, tile->sums[a] + j));
-        if (dim - j >= 16)
-            l_store(out + j, value);
-        else
-            l_store_first(out + j, value, dim - j);
-    }
-}
-
-/* Half of the lines go with the products of K, a quarter with those of V, and a quarter with the
- * steps on single queries, of which softmax is as long as three others. */
-enum { QUERY_STEPS = 8, LONG_STEP = 3 };
-
-INLINE struct ahead ahead_of(const struct rf_attention_kv_args *args, size_t group, int has_lower)
-{
-    const struct rf_kv_group *next =
-        group + 1 < args->n_groups ? &args->groups[group + 1] : args->next;
-    if (!next) return (struct ahead){0};
-    size_t padded = rf_padded(args->head_dim), lines = rf_kv_upper_bytes(padded) / 64,
-           n = args->n_q < TILE ? args->n_q : TILE;
-    return (struct ahead){.upper = (const char *)next->k_upper,
-                          .lower = (const char *)next->k_lower,
-                          .upper_lines = lines,
-                          .lower_lines = has_lower ? rf_kv_lower_bytes(padded) / 64 : 0,
-                          .unit = lines / (4 * QUERY_STEPS * n) + 1};
-}
-
-/* The n queries from `begin` on over one group. `first` may be NULL. Steps are for all queries one
- * after the other, so that their reductions overlap. */
-INLINE void attend(const struct rf_attention_kv_args *args, const struct rf_kv_group *group,
-                   const struct group_floats *floats, const int32_t *first, size_t begin, size_t n,
-                   struct ahead *ahead, int has_lower)
-{
-    size_t dim = args->head_dim, padded = rf_padded(dim), lines = ahead->upper_lines;
-    float *out = args->out + begin * args->ldo, *tails = out + padded;
-    struct tile_state tile;
-    tile.rows.n = n;
-    for (size_t a = 0; a < n; a++) {
-        fold_query(&tile, a, floats, args->q[begin + a], dim);
-        prefetch(ahead, ahead->unit);
-    }
-    for (size_t a = 0; a < n; a++) {
-        round_query(&tile, a, padded, NULL);
-        prefetch(ahead, ahead->unit);
-    }
-    kv_dots(&(struct planes){group->k_upper, has_lower ? group->k_lower : NULL}, padded,
-            RF_KV_GROUP / 16, &tile.rows, tile.sums, ahead, lines / 2);
-    for (size_t a = 0; a < n; a++) {
-        tile.exponent[a] = to_integer(take_scores(&tile, a, args->scale, has_lower));
-        prefetch(ahead, ahead->unit);
-    }
-    for (size_t a = 0; (first || args->cap > 0) && a < n; a++)
-        tile.exponent[a] = to_integer(
-            limit_scores(&tile, a, first ? (size_t)first[begin + a] : 0, args->cap * LOG2_E));
-    for (size_t a = 0; a < n; a++) {
-        soften_group(&tile, a, floats);
-        prefetch(ahead, LONG_STEP * ahead->unit);
-    }
-    for (size_t a = 0; a < n; a++) {
-        round_query(&tile, a, RF_KV_GROUP, rf_kv_dither);
-        prefetch(ahead, ahead->unit);
-    }
-    kv_dots(&(struct planes){group->v_upper, has_lower ? group->v_lower : NULL}, RF_KV_GROUP,
-            padded / 16, &tile.rows, tile.sums, ahead, lines / 4);
-    merge_exponents(&tile, tails, args->ldo, n);
-    for (size_t a = 0; a < n; a++) {
-        take_values(&tile, a, out + a * args->ldo, dim, has_lower);
-        prefetch(ahead, ahead->unit);
-    }
-}
-
-/* All queries over one group. */
-INLINE void attend_group(const struct rf_attention_kv_args *args, size_t g)
-{
-    const struct rf_kv_group *group = &args->groups[g];
-    const int32_t *first = g == 0 ? args->first : NULL;
-    size_t padded = rf_padded(args->head_dim);
-    struct group_floats floats;
-    widen(floats.k_scale, group->k_scale, padded);
-    widen(floats.k_middle, group->k_middle, padded);
-    widen(floats.v_scale, group->v_scale, RF_KV_GROUP);
-    widen(floats.v_middle, group->v_middle, RF_KV_GROUP);
-    struct ahead ahead = ahead_of(args, g, group->k_lower != NULL);
-    for (size_t i = 0; i < args->n_q; i += TILE) {
-        size_t n = args->n_q - i < TILE ? args->n_q - i : TILE;
-        if (group->k_lower)
-            attend(args, group, &floats, first, i, n, &ahead, 1);
-        else
-            attend(args, group, &floats, first, i, n, &ahead, 0);
-    }
+    size_t left = n % LANES;
+    if (n <= FEW && n != LANES) return 0;
+    return left < COLUMN_LEAST ? n - left : n;
 }
 
 static void attention_kv(const struct rf_attention_kv_args *args)
 {
-    size_t padded = rf_padded(args->head_dim);
-    for (size_t i = 0; i < args->n_q; i++) {
-        float *out = args->out + i * args->ldo;
-        for (size_t j = 0; j < padded; j += 16) l_store(out + j, l_set(0.0f));
-        out[padded] = -INFINITY;
-        out[padded + 1] = 0.0f;
+    enum { PAIR = 2 * LANES }; /* columns are multiplied in pairs */
+    size_t in_columns = queries_in_columns(args->n_q), begin = 0, n;
+    size_t most = columns_at_once(rf_padded(args->head_dim)) * LANES;
+    for (size_t parts = (in_columns + most - 1) / most; begin < in_columns; parts--, begin += n) {
+        size_t left = in_columns - begin, even = (left + parts - 1) / parts;
+        n = least(least((even + PAIR - 1) / PAIR * PAIR, most), left);
+        struct part part = part_of(args, begin, n);
+        attend_columns(&part);
     }
-    for (size_t g = 0; g < args->n_groups; g++) attend_group(args, g);
-    for (size_t i = 0; i < args->n_q; i++) args->out[i * args->ldo + padded] *= LN_2;
+    if (begin == args->n_q) return;
+    struct part part = part_of(args, begin, args->n_q - begin);
+    attend_rows(&part);
 }
 
 #endif

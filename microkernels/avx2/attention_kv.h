@@ -1,5 +1,6 @@
 /* Attention over quantised groups with vectors of 256 bits. With RF_DPBUSD as vpdpbusd, else with
- * vpmaddubsw on single nibbles, whose sums of eight fit into 16 bits: 8 * 2 * 15 * 127. */
+ * vpmaddubsw on single nibbles, whose sums of eight fit into 16 bits: 8 * 2 * 15 * 127. For several
+ * queries codes of 8 bits are widened instead (attention_kv_wide.h). */
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
@@ -8,135 +9,58 @@
 #include "microkernels/avx2/tier.h"
 #include "microkernels/x86.h"
 
-typedef struct {
-    __m256 a, b;
-} lanes;
-typedef struct {
-    __m256i a, b;
-} whole;
+typedef __m256 lanes;
+typedef __m256i whole;
 
-INLINE lanes l_set(float x)
-{
-    return (lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)};
-}
+enum {
+    LANES = 8,
+    COLUMN_LEAST = 6, /* fewer are faster one by one */
+#ifdef RF_DPBUSD
+    CODE_BYTES = 1
+#else
+    CODE_BYTES = 2 /* with lower nibbles, for vpmaddwd */
+#endif
+};
 
-INLINE lanes l_load(const float *from)
-{
-    return (lanes){_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
-}
+#define l_set(x) _mm256_set1_ps(x)
+#define l_load(from) _mm256_loadu_ps(from)
+#define l_load_first(from, n) _mm256_maskload_ps(from, rf_lanes(n))
+#define l_load_f16(from) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from)))
+#define l_store(to, x) _mm256_storeu_ps(to, x)
+#define l_store_first(to, x, n) \
+    _mm256_storeu_ps(to, _mm256_and_ps(x, _mm256_castsi256_ps(rf_lanes(n))))
+#define l_add(x, y) _mm256_add_ps(x, y)
+#define l_sub(x, y) _mm256_sub_ps(x, y)
+#define l_mul(x, y) _mm256_mul_ps(x, y)
+#define l_div(x, y) _mm256_div_ps(x, y)
+#define l_fma(x, y, z) _mm256_fmadd_ps(x, y, z)
+#define l_max(x, y) _mm256_max_ps(x, y)
+#define l_abs(x) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)
+#define l_positive(x, y) _mm256_and_ps(x, _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ))
+#define l_exp2(x) rf_exp2_weight_ps(x)
+#define l_tanh(x) rf_tanh_ps(x)
+#define l_sum(x) rf_sum_ps(x)
+#define l_top(x) rf_max_ps(x)
+#define l_round(x) _mm256_cvtps_epi32(x)
+#define l_float(x) _mm256_cvtepi32_ps(x)
+#define w_set(x) _mm256_set1_epi32(x)
+#define w_load(from) _mm256_loadu_si256((const __m256i *)(from))
+#define w_add(x, y) _mm256_add_epi32(x, y)
 
-INLINE lanes l_load_first(const float *from, size_t n)
+INLINE void w_store8(int8_t *to, const whole x[8])
 {
-    return (lanes){_mm256_maskload_ps(from, rf_lanes(n)),
-                   n > 8 ? _mm256_maskload_ps(from + 8, rf_lanes(n - 8)) : _mm256_setzero_ps()};
-}
-
-INLINE lanes l_load_f16(const uint16_t *from)
-{
-    return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)),
-                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + 8)))};
-}
-
-INLINE void l_store(float *to, lanes x)
-{
-    _mm256_storeu_ps(to, x.a);
-    _mm256_storeu_ps(to + 8, x.b);
-}
-
-INLINE void l_store_first(float *to, lanes x, size_t n)
-{
-    _mm256_storeu_ps(to, _mm256_and_ps(x.a, _mm256_castsi256_ps(rf_lanes(n))));
-    _mm256_storeu_ps(to + 8, _mm256_and_ps(x.b, _mm256_castsi256_ps(rf_lanes(n > 8 ? n - 8 : 0))));
-}
-
-INLINE lanes l_add(lanes x, lanes y)
-{
-    return (lanes){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
-}
-
-INLINE lanes l_mul(lanes x, lanes y)
-{
-    return (lanes){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
-}
-
-INLINE lanes l_fma(lanes x, lanes y, lanes z)
-{
-    return (lanes){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
-}
-
-INLINE lanes l_max(lanes x, lanes y)
-{
-    return (lanes){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
-}
-
-INLINE lanes l_abs(lanes x)
-{
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    return (lanes){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
-}
-
-INLINE lanes l_exp2(lanes x)
-{
-    return (lanes){rf_exp2_weight_ps(x.a), rf_exp2_weight_ps(x.b)};
-}
-
-INLINE lanes l_tanh(lanes x)
-{
-    return (lanes){rf_tanh_ps(x.a), rf_tanh_ps(x.b)};
-}
-
-INLINE float l_sum(lanes x)
-{
-    return rf_sum_ps(_mm256_add_ps(x.a, x.b));
-}
-
-INLINE float l_top(lanes x)
-{
-    return rf_max_ps(_mm256_max_ps(x.a, x.b));
-}
-
-INLINE whole l_round(lanes x)
-{
-    return (whole){_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
-}
-
-INLINE lanes l_float(whole x)
-{
-    return (lanes){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
-}
-
-INLINE whole w_set(int32_t x)
-{
-    return (whole){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
-}
-
-INLINE whole w_load(const int32_t *from)
-{
-    return (whole){_mm256_loadu_si256((const __m256i *)from),
-                   _mm256_loadu_si256((const __m256i *)(from + 8))};
-}
-
-INLINE whole w_add(whole x, whole y)
-{
-    return (whole){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
-}
-
-INLINE __m256i pack_two(whole x, whole y) /* to bytes */
-{
-    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(x.a, x.b), _mm256_packs_epi32(y.a, y.b));
-    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-INLINE void w_store8(int8_t *to, const whole x[4])
-{
-    _mm256_storeu_si256((__m256i *)(to), pack_two(x[0], x[1]));
-    _mm256_storeu_si256((__m256i *)(to + 32), pack_two(x[2], x[3]));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    UNROLL
+    for (int i = 0; i < 2; i++, x += 4) {
+        __m256i bytes =
+            _mm256_packs_epi16(_mm256_packs_epi32(x[0], x[1]), _mm256_packs_epi32(x[2], x[3]));
+        _mm256_storeu_si256((__m256i *)(to + i * 32), _mm256_permutevar8x32_epi32(bytes, order));
+    }
 }
 
 INLINE int32_t w_sum(whole x)
 {
-    __m256i eight = _mm256_add_epi32(x.a, x.b);
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(1, 0, 3, 2)));
     return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 1)));
 }
@@ -150,7 +74,7 @@ enum { MOST_ROWS = 4 };
 enum { MOST_ROWS = 6 };
 #endif
 
-INLINE __m256i broadcast(const int8_t *x)
+INLINE __m256i broadcast(const void *x)
 {
     int32_t four;
     memcpy(&four, x, sizeof four);
@@ -162,28 +86,47 @@ INLINE __m256i nibbles(__m256i plane, int half)
     return _mm256_and_si256(half ? _mm256_srli_epi16(plane, 4) : plane, _mm256_set1_epi8(15));
 }
 
-INLINE __m256i load_plane(const uint8_t *plane)
+INLINE __m256i load(const void *from)
 {
-    return _mm256_loadu_si256((const __m256i *)plane);
+    return _mm256_loadu_si256((const __m256i *)from);
 }
+
+INLINE void store(void *to, __m256i x)
+{
+    _mm256_storeu_si256((__m256i *)to, x);
+}
+
+/* The codes of four values of k in eight lanes, then those of the next four. */
+INLINE void decode(__m256i codes[2], const uint8_t *upper, const uint8_t *lower, int has_lower)
+{
+    const __m256i low_nibble = _mm256_set1_epi8(15), high_nibble = _mm256_set1_epi8(-16);
+    __m256i up = load(upper);
+    codes[0] = nibbles(up, 0);
+    codes[1] = nibbles(up, 1);
+    if (!has_lower) return;
+    __m256i low = load(lower);
+    codes[0] = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(up, 4), high_nibble),
+                               _mm256_and_si256(low, low_nibble));
+    codes[1] = _mm256_or_si256(_mm256_and_si256(up, high_nibble), nibbles(low, 1));
+}
+
+#ifndef RF_DPBUSD
+#    include "microkernels/avx2/attention_kv_wide.h"
+#endif
+
+/* ---- few queries ---- */
 
 /* tile: eight lanes of a block (from byte 0 or 32 of its lines on) with `rows` rows. */
 #ifdef RF_DPBUSD
 INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const int8_t *x,
                  int32_t *out, int rows, int has_lower)
 {
-    const __m256i low_nibble = _mm256_set1_epi8(15), high_nibble = _mm256_set1_epi8(-16);
     __m256i acc[2][MOST_ROWS]; /* a result takes the time of ten others */
     UNROLL
     for (int r = 0; r < rows; r++) acc[0][r] = acc[1][r] = _mm256_setzero_si256();
     for (size_t k = 0; k < depth; k += 8) {
-        __m256i up = load_plane(upper + k * 8), codes[2] = {nibbles(up, 0), nibbles(up, 1)};
-        if (has_lower) {
-            __m256i low = load_plane(lower + k * 8);
-            codes[0] = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(up, 4), high_nibble),
-                                       _mm256_and_si256(low, low_nibble));
-            codes[1] = _mm256_or_si256(_mm256_and_si256(up, high_nibble), nibbles(low, 1));
-        }
+        __m256i codes[2];
+        decode(codes, upper + k * 8, has_lower ? lower + k * 8 : NULL, has_lower);
         UNROLL
         for (int r = 0; r < rows; r++) {
             const int8_t *at = x + r * WIDTH + k;
@@ -192,8 +135,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
         }
     }
     UNROLL
-    for (int r = 0; r < rows; r++)
-        _mm256_storeu_si256((__m256i *)(out + r * WIDTH), _mm256_add_epi32(acc[0][r], acc[1][r]));
+    for (int r = 0; r < rows; r++) store(out + r * WIDTH, _mm256_add_epi32(acc[0][r], acc[1][r]));
 }
 #else
 /* Adds the products with a plane's nibbles of `steps` times eight values of k, as many as 16 bits
@@ -206,7 +148,7 @@ INLINE void add_plane(__m256i *acc, const uint8_t *plane, const int8_t *x, int r
     __asm__ volatile("" : "+r"(x));
     UNROLL
     for (int i = 0; i < 2 * steps; i++) {
-        __m256i codes = nibbles(load_plane(plane + i / 2 * 64), i % 2);
+        __m256i codes = nibbles(load(plane + i / 2 * 64), i % 2);
         UNROLL
         for (int r = 0; r < rows; r++) {
             __m256i product = _mm256_maddubs_epi16(codes, broadcast(x + r * WIDTH + i * 4));
@@ -238,7 +180,7 @@ INLINE void tile(const uint8_t *upper, const uint8_t *lower, size_t depth, const
         if (has_lower) add_plane(acc, lower + k * 8, x + k, rows, STEPS / 2, 1);
     }
     UNROLL
-    for (int r = 0; r < rows; r++) _mm256_storeu_si256((__m256i *)(out + r * WIDTH), acc[r]);
+    for (int r = 0; r < rows; r++) store(out + r * WIDTH, acc[r]);
 }
 #endif
 
@@ -281,8 +223,16 @@ static void kv_dots(const struct planes *planes, size_t depth, size_t blocks,
                     const struct byte_rows *x, int32_t (*out)[WIDTH], struct ahead *ahead,
                     size_t lines)
 {
+#ifndef RF_DPBUSD
+    if (planes->lower && x->n >= WIDE_LEAST) {
+        wide_dots(planes, depth, blocks, x, out, ahead, lines);
+        return;
+    }
+#endif
     if (planes->lower)
         all_blocks(planes, depth, blocks, x, out, ahead, lines, 1);
     else
         all_blocks(planes, depth, blocks, x, out, ahead, lines, 0);
 }
+
+#include "microkernels/avx2/attention_kv_columns.h"

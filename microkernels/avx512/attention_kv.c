@@ -1,12 +1,10 @@
 /* Attention over quantised groups: vpdpbusd takes codes as the unsigned operand and a broadcast of
  * four bytes of a row as the signed one. */
-#include <string.h>
-
 #include "microkernels/avx512/attention_kv.h"
 #include "microkernels/avx512/tier.h"
 
-/* A tile has two lane blocks: 24 accumulators. */
-_Static_assert(TILE == 12, "the cases of all_rows");
+/* A tile has two lane blocks. */
+_Static_assert(FEW == 12, "the cases of all_rows");
 
 /* `rows` rows with `blocks` lane blocks, whose nibbles begin at byte `from` of the planes. With
  * every eight values of k it prefetches `lines`. */
@@ -14,7 +12,7 @@ INLINE void tile(const struct planes *planes, size_t from, size_t depth, const i
                  int32_t *out, struct ahead *ahead, size_t lines, int rows, int blocks,
                  int has_lower)
 {
-    __m512i acc[TILE * 2];
+    __m512i acc[FEW * 2];
     size_t block = depth * 8;
     const uint8_t *upper = planes->upper, *lower = planes->lower;
 #pragma GCC unroll 24

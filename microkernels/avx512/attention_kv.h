@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 #include <math.h>
+#include <string.h>
 
 #include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/math.h"
@@ -12,6 +13,12 @@
 typedef __m512 lanes;
 typedef __m512i whole;
 
+enum {
+    LANES = 16,
+    COLUMN_LEAST = 12, /* an estimate: fewer are faster one by one */
+    CODE_BYTES = 1
+};
+
 #define l_set(x) _mm512_set1_ps(x)
 #define l_load(from) _mm512_loadu_ps(from)
 #define l_load_first(from, n) _mm512_maskz_loadu_ps(rf_mask16(n), from)
@@ -19,13 +26,15 @@ typedef __m512i whole;
 #define l_store(to, x) _mm512_storeu_ps(to, x)
 #define l_store_first(to, x, n) _mm512_storeu_ps(to, _mm512_maskz_mov_ps(rf_mask16(n), x))
 #define l_add(a, b) _mm512_add_ps(a, b)
+#define l_sub(a, b) _mm512_sub_ps(a, b)
 #define l_mul(a, b) _mm512_mul_ps(a, b)
+#define l_div(a, b) _mm512_div_ps(a, b)
 #define l_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define l_max(a, b) _mm512_max_ps(a, b)
 #define l_abs(x) _mm512_abs_ps(x)
+#define l_positive(x, y) _mm512_maskz_mov_ps(_mm512_cmplt_ps_mask(_mm512_setzero_ps(), y), x)
 #define l_exp2(x) rf_exp2_weight_ps(x)
 #define l_tanh(x) rf_tanh_ps(x)
-#define l_sum(x) _mm512_reduce_add_ps(x)
 #define l_top(x) _mm512_reduce_max_ps(x)
 #define l_round(x) _mm512_cvtps_epi32(x)
 #define l_float(x) _mm512_cvtepi32_ps(x)
@@ -34,12 +43,24 @@ typedef __m512i whole;
 #define w_add(a, b) _mm512_add_epi32(a, b)
 #define w_sum(x) _mm512_reduce_add_epi32(x)
 
+INLINE float l_sum(lanes x)
+{
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* x0 to x3 of every lane, as bytes: of four lanes each after the other. */
+INLINE __m512i to_bytes(const whole x[4])
+{
+    return _mm512_packs_epi16(_mm512_packs_epi32(x[0], x[1]), _mm512_packs_epi32(x[2], x[3]));
+}
+
 INLINE void w_store8(int8_t *to, const whole x[4])
 {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i bytes =
-        _mm512_packs_epi16(_mm512_packs_epi32(x[0], x[1]), _mm512_packs_epi32(x[2], x[3]));
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, bytes));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, to_bytes(x)));
 }
 
 #include "microkernels/attention_kv.h"
@@ -54,6 +75,67 @@ INLINE __m512i decode(const uint8_t *upper, const uint8_t *lower, int half, int 
     __m512i low = _mm512_loadu_si512(lower);
     return half ? _mm512_ternarylogic_epi32(low_nibble, _mm512_srli_epi16(low, 4), up, SELECT)
                 : _mm512_ternarylogic_epi32(low_nibble, low, _mm512_slli_epi16(up, 4), SELECT);
+}
+
+/* codes[k / 4][16][4], and quads likewise. */
+INLINE void kv_decode(uint8_t *codes, const struct planes *planes, size_t block, size_t depth,
+                      int has_lower)
+{
+    size_t begin = block * depth * 8;
+    for (size_t line = begin; line < begin + depth * 8; line += 64, codes += 128) {
+        const uint8_t *upper = planes->upper + line,
+                      *lower = has_lower ? planes->lower + line : NULL;
+        _mm512_storeu_si512(codes, decode(upper, lower, 0, has_lower));
+        _mm512_storeu_si512(codes + 64, decode(upper, lower, 1, has_lower));
+    }
+}
+
+INLINE whole kv_store(int8_t *quad, const whole x[4], int has_lower)
+{
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    (void)has_lower;
+    _mm512_storeu_si512(quad, _mm512_shuffle_epi8(to_bytes(x), order));
+    return w_set(0);
+}
+
+/* `rows` rows of a block with n columns. */
+INLINE void column_tile(const uint8_t *codes, const struct column *columns, size_t depth,
+                        int32_t *sums, int rows, int n)
+{
+    __m512i acc[2][16];
+    const int8_t *quads[2] = {columns[0].rounded, columns[n - 1].rounded};
+    UNROLL
+    for (int c = 0; c < n; c++) UNROLL
+    for (int r = 0; r < rows; r++) acc[c][r] = _mm512_setzero_si512();
+    for (size_t k = 0; k < depth; k += 4, codes += 64) {
+        __m512i x[2];
+        UNROLL
+        for (int c = 0; c < n; c++) x[c] = _mm512_loadu_si512(quads[c] + k * (QUAD / 4));
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            int32_t four;
+            memcpy(&four, codes + r * 4, sizeof four);
+            UNROLL
+            for (int c = 0; c < n; c++)
+                acc[c][r] = _mm512_dpbusd_epi32(acc[c][r], _mm512_set1_epi32(four), x[c]);
+        }
+    }
+    UNROLL
+    for (int c = 0; c < n; c++) UNROLL
+    for (int r = 0; r < rows; r++) _mm512_storeu_si512(sums + (c * 16 + r) * LANES, acc[c][r]);
+}
+
+APART static void kv_products(const uint8_t *codes, const struct column *columns, size_t n,
+                              size_t depth, int has_lower, int32_t *sums)
+{
+    (void)has_lower;
+    if (n == 1) {
+        column_tile(codes, columns, depth, sums, 16, 1);
+        return;
+    }
+    for (size_t r = 0; r < 16; r += 8)
+        column_tile(codes + r * 4, columns, depth, sums + r * LANES, 8, 2);
 }
 
 #endif
