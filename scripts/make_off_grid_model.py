@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Moves a model's weights off the grid of the quantised file that they came from: the same model, measured as if unrounded.
+"""Moves a model's weights off the grid of the quantised file that they came from: the same model, as if unrounded.
 
-Columns of matrices are scaled at random by 0.7 to 1.4, and what computes their inputs inversely: the norm before them, or
-the rows of another matrix. The file, a llama, qwen2 or qwen3 in BF16, is changed where it is.
+Columns of matrices are scaled at random by 0.7 to 1.4, and what computes their inputs inversely: the norm before
+them, or the rows of another matrix. The file, a llama, qwen2 or qwen3 in BF16, is changed where it is.
 
     pip install gguf numpy
     riffle quantize FILE.gguf OFF.gguf --type bf16; scripts/make_off_grid_model.py OFF.gguf
