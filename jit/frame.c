@@ -25,7 +25,7 @@ static const struct rf_frame_constants constants = {
 #undef TIMES32
 #undef TIMES64
 
-struct rf_traits rf_traits_of(enum rf_format format)
+static struct rf_traits traits_of(enum rf_format format)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
     struct rf_traits traits = {-1, layout->unit == RF_SUPERBLOCK, RF_BLOCK / (int)layout->group};
@@ -37,6 +37,16 @@ struct rf_traits rf_traits_of(enum rf_format format)
     default: break;
     }
     return traits;
+}
+
+struct rf_frame rf_frame_of(struct rf_assembler *out, enum rf_format format, int n, int p)
+{
+    return (struct rf_frame){.out = out,
+                             .format = format,
+                             .layout = rf_panel_layout(format),
+                             .traits = traits_of(format),
+                             .n = n,
+                             .p = p};
 }
 
 /* The address of element i (0 .. 3); elements are `step` apart, and step3 is three times the step.

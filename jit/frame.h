@@ -12,8 +12,6 @@ struct rf_traits {
     int groups;    /* in a block */
 };
 
-struct rf_traits rf_traits_of(enum rf_format format);
-
 /* A function that is being emitted. */
 struct rf_frame {
     struct rf_assembler *out;
@@ -27,13 +25,16 @@ struct rf_frame {
                   memory */
 };
 
+/* What follows from a format. The caller sets the rest. */
+struct rf_frame rf_frame_of(struct rf_assembler *out, enum rf_format format, int n, int p);
+
 /* General registers. Every fourth row has a pointer, and so has the prefetch position. */
 static const enum rf_gpr reg_call = RF_RDI, reg_codes = RF_RSI, reg_scales = RF_RDX,
                          reg_codes_ahead = RF_R14, reg_scales_ahead = RF_R15, reg_part = RF_RCX,
                          reg_part3 = RF_R8, reg_rows[2] = {RF_R9, RF_R10}, reg_stride = RF_R11,
                          reg_stride3 = RF_RBX, reg_units = RF_RAX, reg_constants = RF_R13;
-/* For units of 256, instead of pointers to rows from the ninth on: the scales' numbers of a block,
- * 16 of each group, and how many blocks are left. */
+/* For units of 256: the scales' numbers of a block, 16 of each group, and how many blocks are left.
+ */
 static const enum rf_gpr reg_numbers = RF_RBP, reg_turns = RF_R12;
 
 /* Constants, which reg_constants points to. */

@@ -396,26 +396,19 @@ void rf_panels_emit_256(struct rf_assembler *assembler, enum rf_panels_form form
                         enum rf_format format, int n, int p)
 {
     static const struct rf_frame_body body = {load_constants, unit, block};
-    const struct rf_panel_layout *layout = rf_panel_layout(format);
-    struct rf_traits traits = rf_traits_of(format);
-    int most = forms[form].rows;
-    struct kernel kernel = {.frame = {.out = assembler,
-                                      .format = format,
-                                      .layout = layout,
-                                      .traits = traits,
-                                      .n = n,
-                                      .p = p,
-                                      .ahead = traits.super ? 1 : AHEAD / (int)layout->block_bytes,
-                                      .asks = n > 1 || forms[form].dot != DOT_MADDUBS,
-                                      .sum = -1},
-                            /* Signed codes are those of a table. */
-                            .dot = forms[form].dot == DOT_BSSD && format != RF_FORMAT_MXFP4
-                                       ? DOT_BUSD
-                                       : forms[form].dot,
-                            .rows = n < most ? n : most,
+    const struct form *of = &forms[form];
+    /* Signed codes are those of a table. */
+    int is_signed = of->dot == DOT_BSSD && format == RF_FORMAT_MXFP4;
+    struct kernel kernel = {.frame = rf_frame_of(assembler, format, n, p),
+                            .dot = of->dot == DOT_BSSD && !is_signed ? DOT_BUSD : of->dot,
+                            .rows = n < of->rows ? n : of->rows,
                             .run = run_of(format)};
+    struct rf_frame *frame = &kernel.frame;
+    frame->ahead = frame->traits.super ? 1 : AHEAD / (int)frame->layout->block_bytes;
+    frame->asks = n > 1 || of->dot != DOT_MADDUBS;
+    frame->sum = -1;
     assembler->vector_bytes = 32;
-    assembler->evex = forms[form].evex;
+    assembler->evex = of->evex;
     assign_registers(&kernel);
     rf_frame_emit(&kernel.frame, &body, &kernel);
 }

@@ -239,17 +239,11 @@ static void assign_registers(struct kernel *kernel)
 void rf_panels_emit_512(struct rf_assembler *assembler, enum rf_format format, int n, int p)
 {
     static const struct rf_frame_body body = {load_constants, unpack, block};
-    const struct rf_panel_layout *layout = rf_panel_layout(format);
-    struct rf_traits traits = rf_traits_of(format);
-    int ahead = traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / (int)layout->block_bytes;
-    struct kernel kernel = {.frame = {.out = assembler,
-                                      .format = format,
-                                      .layout = layout,
-                                      .traits = traits,
-                                      .n = n,
-                                      .p = p,
-                                      .ahead = ahead,
-                                      .asks = 1}};
+    struct kernel kernel = {.frame = rf_frame_of(assembler, format, n, p)};
+    struct rf_frame *frame = &kernel.frame;
+    int bytes = (int)frame->layout->block_bytes;
+    frame->ahead = frame->traits.super ? 1 : (n == 1 ? AHEAD_FEW : AHEAD) / bytes;
+    frame->asks = 1;
     assign_registers(&kernel);
     assembler->vector_bytes = 64;
     assembler->evex = 1;

@@ -18,7 +18,7 @@ struct tier {
 
 static struct tier tiers[RF_TIER_COUNT];
 
-/* With 256 bits, more rows are worth decoding many blocks at a time (docs/jit.md). */
+/* With 256 bits, more rows are worth decoding many blocks at a time (docs/kernels.md). */
 enum { MOST_ROWS_256 = 16 };
 
 /* What is generated for a tier, and for how many rows at most. On AMX these are as many as are too
