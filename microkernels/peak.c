@@ -151,9 +151,10 @@ enum rf_peak rf_peak_of(enum rf_operand form, int tier, size_t n)
         [RF_TIER_AVXVNNI] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_DPWSSD_256},
         [RF_TIER_AVXVNNIINT8] = {RF_PEAK_FMA_256, RF_PEAK_DPBUSD_256, RF_PEAK_DPWSSD_256},
         [RF_TIER_AVX512] = {RF_PEAK_DPBF16, RF_PEAK_DPBUSD_512, RF_PEAK_DPWSSD_512},
-        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBUSD, RF_PEAK_DPWSSD_512},
+        [RF_TIER_AMX] = {RF_PEAK_TDPBF16, RF_PEAK_TDPBF16, RF_PEAK_TDPBF16},
     };
-    if (tier == RF_TIER_AMX && form == RF_OPERAND_A8 && n < RF_AMX_LEAST_ROWS)
+    if (tier == RF_TIER_AMX && ((form == RF_OPERAND_A8 && n < RF_AMX_LEAST_A8) ||
+                                (form == RF_OPERAND_A16 && n < RF_AMX_LEAST_A16)))
         tier = RF_TIER_AVX512;
     return ladder[tier][form];
 }

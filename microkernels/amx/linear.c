@@ -229,6 +229,7 @@ void rf_kernels_init_amx(struct rf_kernels *kernels)
     kernels->pack[RF_OPERAND_BF16] = pack_bf16;
     kernels->linear[RF_FORMAT_BF16] = linear_bf16;
     kernels->linear_rows = 2 * SIDE;
+    rf_amx_init_pack(kernels);
     rf_amx_init_panels(kernels);
     rf_amx_init_attention(kernels);
 }

@@ -23,10 +23,43 @@ struct rf_tile_config {
                          : "memory")
 #endif
 
-/* The least number of 8-bit rows for tiles; fewer are left to avx512's kernels. */
-enum { RF_AMX_LEAST_ROWS = 17 };
+enum {
+    RF_AMX_SIDE = 16, /* rows of a tile */
+    /* The least numbers of rows of 8 and of 16 bits beside panels that tiles multiply faster, also
+     * where another thread shares the core. Fewer are left to avx512's kernels. */
+    RF_AMX_LEAST_A8 = 17,
+    RF_AMX_LEAST_A16 = 9
+};
+
+/* Rows of 8 or 16 bits beside panels: first as many as are left to avx512's kernels, as these take
+ * them, padded to 64 bytes; then all rows by sixteens, [row / 16][block of 32 values] of the
+ * following. Integers are BF16, each four k in the order 0, 2, 1, 3. */
+struct rf_amx_numbers {
+    float d[RF_AMX_SIDE];
+    float d_sum[RF_AMX_SIDE];     /* what minima are multiplied by, of a block */
+    float d_half[2][RF_AMX_SIDE]; /* and of its halves, where groups have 16 values */
+};
+struct rf_amx_a8 {
+    uint16_t q[RF_AMX_SIDE][RF_BLOCK];
+    struct rf_amx_numbers numbers;
+};
+struct rf_amx_a16 {
+    uint16_t q[RF_AMX_SIDE][RF_BLOCK];   /* upper bytes, times 256 */
+    uint16_t low[RF_AMX_SIDE][RF_BLOCK]; /* lower bytes, signed */
+    struct rf_amx_numbers numbers;
+};
+
+/* Where the sixteens begin. */
+static inline size_t rf_amx_sixteens_at(enum rf_operand form, size_t k)
+{
+    size_t bytes = form == RF_OPERAND_A8
+                       ? (RF_AMX_LEAST_A8 - 1) * rf_a8_stride(k) * sizeof(struct rf_a8)
+                       : (RF_AMX_LEAST_A16 - 1) * rf_a16_stride(k) * sizeof(struct rf_a16_split);
+    return (bytes + 63) & ~(size_t)63;
+}
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
+void rf_amx_init_pack(struct rf_kernels *kernels);
 void rf_amx_init_attention(struct rf_kernels *kernels);
 
 #endif

@@ -226,7 +226,7 @@ rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT] = {
 #undef ENTRY
 };
 
-static void pack_a8(const struct rf_pack_args *args)
+void rf_avx512_pack_a8(const struct rf_pack_args *args)
 {
     struct rf_a8 *to = rf_a8_blocks(args);
     const float *x = args->x;
@@ -247,7 +247,7 @@ static void pack_a8(const struct rf_pack_args *args)
 
 void rf_avx512_init_panels(struct rf_kernels *kernels)
 {
-    kernels->pack[RF_OPERAND_A8] = pack_a8;
+    kernels->pack[RF_OPERAND_A8] = rf_avx512_pack_a8;
     for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++)
         kernels->linear[format] = rf_avx512_linear_panels[format];
 }

@@ -8,8 +8,9 @@
 #include "microkernels/kernels.h"
 #include "microkernels/x86.h"
 
-/* avx512's kernels, by format. */
-extern rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT];
+/* avx512's kernels, by format: times 8-bit and 16-bit rows. */
+extern rf_linear_fn *const rf_avx512_linear_panels[RF_FORMAT_COUNT],
+    *const rf_avx512_linear_panels_a16[RF_FORMAT_COUNT];
 
 /* 1 if groups have 16 values, not 32. */
 INLINE int is_by_16(enum rf_format format)

@@ -279,12 +279,18 @@ INLINE void walk(const struct rf_linear_args *args, enum rf_format format)
     }
 RF_EACH_PANEL_FORMAT(LINEAR)
 
+rf_linear_fn *const rf_avx512_linear_panels_a16[RF_FORMAT_COUNT] = {
+#define ENTRY(name, FORMAT, ...) [RF_FORMAT_##FORMAT] = linear_##name##_a16,
+    RF_EACH_PANEL_FORMAT(ENTRY)
+#undef ENTRY
+};
+
 static size_t packed_bytes(size_t n, size_t k)
 {
     return n * rf_a16_stride(k) * sizeof(struct rf_a16_split);
 }
 
-static void pack_a16(const struct rf_pack_args *args)
+void rf_avx512_pack_a16(const struct rf_pack_args *args)
 {
     struct rf_a16_split *to = (struct rf_a16_split *)args->packed +
                               args->row * rf_a16_stride(args->k) + args->first / RF_BLOCK;
@@ -312,8 +318,7 @@ static void pack_a16(const struct rf_pack_args *args)
 void rf_avx512_init_panels_a16(struct rf_kernels *kernels)
 {
     kernels->packed_bytes[RF_OPERAND_A16] = packed_bytes;
-    kernels->pack[RF_OPERAND_A16] = pack_a16;
-#define SET(name, FORMAT, ...) kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
-    RF_EACH_PANEL_FORMAT(SET)
-#undef SET
+    kernels->pack[RF_OPERAND_A16] = rf_avx512_pack_a16;
+    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++)
+        kernels->linear_a16[format] = rf_avx512_linear_panels_a16[format];
 }

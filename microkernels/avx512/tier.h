@@ -4,6 +4,9 @@
 
 #include "microkernels/kernels.h"
 
+/* Also of amx, which makes its rows from theirs. */
+rf_pack_fn rf_avx512_pack_a8, rf_avx512_pack_a16;
+
 void rf_avx512_init_linear(struct rf_kernels *kernels);
 void rf_avx512_init_panels(struct rf_kernels *kernels);
 void rf_avx512_init_panels_a16(struct rf_kernels *kernels);

@@ -31,7 +31,7 @@ static const struct plan {
     [RF_TIER_AVXVNNI] = {RF_PANELS_AVXVNNI, MOST_ROWS_256}, /* or its EVEX twin */
     [RF_TIER_AVXVNNIINT8] = {RF_PANELS_AVXVNNIINT8, MOST_ROWS_256},
     [RF_TIER_AVX512] = {RF_PANELS_AVX512, SIZE_MAX},
-    [RF_TIER_AMX] = {RF_PANELS_AVX512, RF_AMX_LEAST_ROWS - 1},
+    [RF_TIER_AMX] = {RF_PANELS_AVX512, RF_AMX_LEAST_A8 - 1},
 };
 
 static void linear(enum rf_tier tier, enum rf_format format, const struct rf_linear_args *args)

@@ -82,10 +82,12 @@ static void fill_panel(enum rf_format format, unsigned char *panel, size_t k)
 static void check_shape(const struct subject *subject, enum rf_format format, size_t m, size_t n,
                         size_t k)
 {
-    const struct rf_kernels *ref = rf_kernels(RF_TIER_SCALAR);
+    const struct rf_kernels *ref = rf_kernels(RF_TIER_SCALAR),
+                            *own = subject->table ? subject->table : ref;
     size_t panel_bytes = rf_panel_bytes(format, k), panels = (m + 15) / 16, ldy = m + 5;
     struct guarded w = guard(panels * panel_bytes),
-                   x = guard(ref->packed_bytes[RF_OPERAND_A8](n, k));
+                   x = guard(ref->packed_bytes[RF_OPERAND_A8](n, k)),
+                   x_own = guard(own->packed_bytes[RF_OPERAND_A8](n, k));
     for (size_t p = 0; p < panels; p++) fill_panel(format, w.data + p * panel_bytes, k);
     float *row = malloc(k * sizeof *row), *bias = malloc(m * sizeof *bias);
     float *got = malloc(n * ldy * sizeof *got), *wanted = malloc(n * ldy * sizeof *wanted);
@@ -97,6 +99,7 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
         if (i % 5 == 4)
             for (size_t j = 0; j < k; j++) row[j] = 127.0f;
         ref->pack[RF_OPERAND_A8](&(struct rf_pack_args){x.data, i, k, row, 0, k});
+        own->pack[RF_OPERAND_A8](&(struct rf_pack_args){x_own.data, i, k, row, 0, k});
     }
     for (size_t j = 0; j < m; j++) bias[j] = (float)(next() % 1000) * 0.01f;
     for (int form = 0; form < 3; form++) {
@@ -112,6 +115,7 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
                                       .bias = form ? bias : NULL,
                                       .accumulate = form == 2};
         ref->linear[format](&args);
+        args.x = x_own.data;
         args.y = got;
         multiply(subject, format, &args);
         CHECK_MSG(memcmp(got, wanted, n * ldy * sizeof *got) == 0,
@@ -124,6 +128,7 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
     free(wanted);
     pages_free(w.map, w.map_bytes);
     pages_free(x.map, x.map_bytes);
+    pages_free(x_own.map, x_own.map_bytes);
 }
 
 /* One unit and several, panels that do not divide into streams, and a last one of few rows. */
@@ -182,7 +187,7 @@ static size_t generated_rows(int tier, enum rf_format format)
 {
     enum rf_panels_form form = tier == RF_TIER_AVX2 ? RF_PANELS_AVX2 : RF_PANELS_AVX512;
     if (tier == RF_TIER_SCALAR || !rf_panels_can(form, format)) return 0;
-    return tier == RF_TIER_AVX512 ? SIZE_MAX : tier == RF_TIER_AMX ? RF_AMX_LEAST_ROWS - 1 : 16;
+    return tier == RF_TIER_AVX512 ? SIZE_MAX : tier == RF_TIER_AMX ? RF_AMX_LEAST_A8 - 1 : 16;
 }
 
 static void check_tier(int tier)

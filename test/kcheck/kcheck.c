@@ -241,7 +241,7 @@ static void check_tier(enum rf_tier tier, const struct options *options, struct 
     }
     struct kcheck check = new_check(name, kernels, native, options);
     check.generated = rf_cpu_kernels((int)tier);
-    check.has_tiles = tier == RF_TIER_AMX;
+    check.has_tiles = check.has_sixteens = tier == RF_TIER_AMX;
     check.has_split_rows = tier >= RF_TIER_AVX512;
     check_table(&check, totals);
 }
@@ -267,17 +267,21 @@ static void check_other_encoding(const struct options *options, struct totals *t
 
 #ifdef RF_TEST_WIDE
 void rf_wide_init(struct rf_kernels *kernels);
+void rf_wide_init_amx(struct rf_kernels *kernels);
 
-/* The kernels of avx512, compiled for processors with AVX2 (wide/immintrin.h). */
-static void check_sources(const struct options *options, struct totals *totals)
+/* The kernels of avx512 or amx, compiled for processors with AVX2 (wide/immintrin.h). */
+static void check_sources(enum rf_tier tier, const struct options *options, struct totals *totals)
 {
     struct rf_kernels kernels;
     if (!rf_cpu_has_tier(RF_TIER_AVX2)) return;
     rf_kernels_init_ref(&kernels);
     rf_kernels_init_avx2(&kernels);
     rf_wide_init(&kernels);
-    struct kcheck check = new_check("avx512 (by AVX2)", &kernels, 0, options);
+    if (tier == RF_TIER_AMX) rf_wide_init_amx(&kernels);
+    struct kcheck check =
+        new_check(tier == RF_TIER_AMX ? "amx (by AVX2)" : "avx512 (by AVX2)", &kernels, 0, options);
     check.is_translated = check.has_split_rows = 1;
+    check.has_sixteens = tier == RF_TIER_AMX;
     check_table(&check, totals);
 }
 #endif
@@ -321,7 +325,7 @@ int main(int argc, char **argv)
         check_tier((enum rf_tier)tier, &options, &totals);
         if (tier == RF_TIER_AVXVNNI) check_other_encoding(&options, &totals);
 #ifdef RF_TEST_WIDE
-        if (tier == RF_TIER_AVX512) check_sources(&options, &totals);
+        if (tier >= RF_TIER_AVX512) check_sources((enum rf_tier)tier, &options, &totals);
 #endif
         for (int form = 0; kcheck_generated_tier(form) >= 0; form++)
             if (kcheck_generated_tier(form) == tier) check_generated(form, &options, &totals);

@@ -21,6 +21,7 @@ struct kcheck {
     int is_generated;      /* what is called follows the System V convention on every system */
     int has_tiles;         /* the table may use tiles, and must release them */
     int has_split_rows;    /* 16-bit rows are struct rf_a16_split */
+    int has_sixteens;      /* rows beside panels lie as amx/tier.h says */
     int is_translated;     /* compiled for another processor: registers are not left as there */
     uint32_t vector_bytes; /* see kcheck_vector_bytes */
     uint64_t random, emulated_before; /* instructions, when it began */

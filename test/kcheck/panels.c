@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "kcheck/kcheck.h"
+#include "microkernels/amx/tier.h"
 
 /* A product of one format, by the kernel that is checked and by the reference. */
 struct product {
@@ -178,24 +179,56 @@ static void check_shape(struct kcheck *check, const struct product *product, siz
     kcheck_release(bias, m * sizeof *bias);
 }
 
-/* Two 16-bit rows with bytes apart, in the reference's form. Releases them. */
-static void *joined(struct rf_a16_split *rows, size_t rows_bytes, size_t k, size_t bytes)
+/* Two 16-bit rows with bytes apart, in the reference's form. */
+static void join_rows(const struct rf_a16_split *rows, size_t k, struct rf_a16 *to)
 {
     static const size_t place[] = {0, 2, 1, 3};
-    struct rf_a16 *made = kcheck_guarded(bytes);
-    for (size_t g = 0; g < 2 * rf_a16_stride(k); g++) {
+    for (size_t g = 0; g < 2 * rf_a16_stride(k); g++, rows++, to++) {
         if (g % rf_a16_stride(k) == k / RF_BLOCK) continue; /* padding */
-        const struct rf_a16_split *from = rows + g;
-        struct rf_a16 *to = made + g;
         for (size_t j = 0; j < RF_BLOCK; j++)
-            to->q[j - j % 4 + place[j % 4]] = (int16_t)(256 * from->high[j] + from->low[j]);
-        to->d = from->d;
-        to->d_sum = from->d_sum;
-        memcpy(to->d_half, from->d_half, sizeof to->d_half);
-        memcpy(to->sum, from->sum, sizeof to->sum);
+            to->q[j - j % 4 + place[j % 4]] = (int16_t)(256 * rows->high[j] + rows->low[j]);
+        to->d = rows->d;
+        to->d_sum = rows->d_sum;
+        memcpy(to->d_half, rows->d_half, sizeof to->d_half);
+        memcpy(to->sum, rows->sum, sizeof to->sum);
     }
-    kcheck_release(rows, rows_bytes);
-    return made;
+}
+
+static void check_numbers(struct kcheck *check, const struct rf_amx_numbers *numbers, size_t row,
+                          const float wanted[4])
+{
+    const float got[] = {numbers->d[row], numbers->d_sum[row], numbers->d_half[0][row],
+                         numbers->d_half[1][row]};
+    kcheck_same(check, got, wanted, sizeof got, "numbers of row %zu beside tiles", row);
+}
+
+/* The same rows by sixteens: values, and the numbers beside them. */
+static void check_sixteens(struct kcheck *check, enum rf_operand form, const char *packed,
+                           const void *wanted, size_t k)
+{
+    static const size_t place[] = {0, 2, 1, 3};
+    for (size_t i = 0; i < 2 * k; i++) {
+        size_t row = i / k, block = i % k / RF_BLOCK, j = i % RF_BLOCK,
+               at = j - j % 4 + place[j % 4];
+        if (form == RF_OPERAND_A8) {
+            const struct rf_amx_a8 *got = (const struct rf_amx_a8 *)packed + block;
+            const struct rf_a8 *of = (const struct rf_a8 *)wanted + row * rf_a8_stride(k) + block;
+            kcheck_near(check, (double)rf_bf16_to_f32(got->q[row][at]), of->q[j], 0.0,
+                        "8 bits by tiles, k=%zu: row %zu, block %zu, value %zu", k, row, block, j);
+            const float numbers[] = {of->d, of->d_sum, (float)of->m32[0] * of->d,
+                                     (float)of->m32[1] * of->d};
+            if (j == 0) check_numbers(check, &got->numbers, row, numbers);
+        } else {
+            const struct rf_amx_a16 *got = (const struct rf_amx_a16 *)packed + block;
+            const struct rf_a16 *of =
+                (const struct rf_a16 *)wanted + row * rf_a16_stride(k) + block;
+            float sum = rf_bf16_to_f32(got->q[row][at]) + rf_bf16_to_f32(got->low[row][at]);
+            kcheck_near(check, (double)sum, of->q[at], 0.0,
+                        "16 bits by tiles, k=%zu: row %zu, block %zu, value %zu", k, row, block, j);
+            const float numbers[] = {of->d, of->d_sum, of->d_half[0], of->d_half[1]};
+            if (j == 0) check_numbers(check, &got->numbers, row, numbers);
+        }
+    }
 }
 
 /* Rows as operands: the reference's bits, packed whole and in two parts. */
@@ -224,10 +257,17 @@ static void check_pack(struct kcheck *check, enum rf_operand form, size_t k)
             kcheck_pack_part(check, check->kernels, form,
                              &(struct rf_pack_args){got, i, k, row, 0, half});
     }
-    if (form == RF_OPERAND_A16 && check->has_split_rows) got = joined(got, got_bytes, k, bytes);
-    kcheck_same(check, got, wanted, bytes,
+    if (check->has_sixteens)
+        check_sixteens(check, form, (const char *)got + rf_amx_sixteens_at(form, k), wanted, k);
+    void *rows = kcheck_guarded(bytes);
+    if (form == RF_OPERAND_A16 && check->has_split_rows)
+        join_rows(got, k, rows);
+    else
+        memcpy(rows, got, bytes);
+    kcheck_same(check, rows, wanted, bytes,
                 "operand form %d, k=%zu: bits differ from the reference's", (int)form, k);
-    kcheck_release(got, bytes);
+    kcheck_release(rows, bytes);
+    kcheck_release(got, got_bytes);
     kcheck_release(wanted, bytes);
     kcheck_release(x, x_bytes);
 }
@@ -278,5 +318,8 @@ void kcheck_panels(struct kcheck *check)
         if (check->has_split_rows)
             check_shape(check, &product, 150, 131,
                         512 + rf_panel_layout((enum rf_format)format)->unit, 0);
+        /* The same of tiles. */
+        if (check->has_sixteens)
+            check_shape(check, &product, 85, 275, rf_panel_layout((enum rf_format)format)->unit, 0);
     }
 }

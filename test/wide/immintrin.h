@@ -92,6 +92,12 @@ WIDE void wide128_mask_storeu_ps(void *to, __mmask8 mask, __m128 a)
         if (mask >> i & 1) memcpy((char *)to + 4 * i, &lanes[i], 4);
 }
 
+WIDE void wide_i32scatter_epi32(void *to, __m512i at, __m512i a, int scale)
+{
+    for (int i = 0; i < 16; i++)
+        memcpy((char *)to + wide_si(at).i32[i] * scale, &wide_si(a).i32[i], 4);
+}
+
 /* ---- one rounding, where SIMDe has two ---- */
 
 WIDE __m512 wide_fmadd_ps(__m512 a, __m512 b, __m512 c)
@@ -247,6 +253,66 @@ WIDE __m512 wide_dpbf16_ps(__m512 sum, __m512i a, __m512i b)
     return r.ps;
 }
 
+/* ---- tiles ---- */
+
+struct wide_tiles {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config;
+    uint8_t rows[8][16][64];
+};
+static _Thread_local struct wide_tiles wide_tiles;
+
+WIDE void wide_tile_loadconfig(const void *from)
+{
+    memset(&wide_tiles, 0, sizeof wide_tiles);
+    memcpy(&wide_tiles.config, from, sizeof wide_tiles.config);
+}
+
+WIDE void wide_tile_release(void)
+{
+    memset(&wide_tiles, 0, sizeof wide_tiles);
+}
+
+WIDE void wide_tile_zero(int tile)
+{
+    memset(wide_tiles.rows[tile], 0, sizeof wide_tiles.rows[tile]);
+}
+
+WIDE void wide_tile_loadd(int tile, const void *from, size_t stride)
+{
+    wide_tile_zero(tile);
+    for (int i = 0; i < wide_tiles.config.rows[tile]; i++)
+        memcpy(wide_tiles.rows[tile][i], (const char *)from + (size_t)i * stride,
+               wide_tiles.config.row_bytes[tile]);
+}
+
+WIDE void wide_tile_stored(int tile, void *to, size_t stride)
+{
+    for (int i = 0; i < wide_tiles.config.rows[tile]; i++)
+        memcpy((char *)to + (size_t)i * stride, wide_tiles.rows[tile][i],
+               wide_tiles.config.row_bytes[tile]);
+}
+
+/* Each element adds its products by FMA, pair by pair, that of the odd elements first. */
+WIDE void wide_tile_dpbf16ps(int sum, int a, int b)
+{
+    for (int i = 0; i < wide_tiles.config.rows[sum]; i++) {
+        __m512 row;
+        memcpy(&row, wide_tiles.rows[sum][i], sizeof row);
+        for (int pair = 0; pair < wide_tiles.config.row_bytes[a] / 4; pair++) {
+            int32_t of_a;
+            __m512i of_b;
+            memcpy(&of_a, wide_tiles.rows[a][i] + 4 * pair, sizeof of_a);
+            memcpy(&of_b, wide_tiles.rows[b][pair], sizeof of_b);
+            row = wide_dpbf16_ps(row, _mm512_set1_epi32(of_a), of_b);
+        }
+        memcpy(wide_tiles.rows[sum][i], &row, wide_tiles.config.row_bytes[sum]);
+    }
+}
+
 /* ---- sums and greatest lanes, by the tree of gcc's header ---- */
 
 #define WIDE_REDUCE(name, argument, member, lane, n, op)                             \
@@ -279,6 +345,13 @@ WIDE __mmask16 wide_mask_gt_ps_mask(__mmask16 mask, __m512 a, __m512 b)
     return r & mask;
 }
 
+WIDE __m512 wide_shuffle_f32x4(__m512 a, __m512 b, int which)
+{
+    wide from[2] = {wide_ps(a), wide_ps(b)}, r;
+    for (int i = 0; i < 16; i++) r.f32[i] = from[i / 8].f32[(which >> i / 4 * 2 & 3) * 4 + i % 4];
+    return r.ps;
+}
+
 WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
 {
     wide r = wide_si(a);
@@ -286,6 +359,22 @@ WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
     return r.si;
 }
 
+#undef _mm512_i32scatter_epi32
+#define _mm512_i32scatter_epi32 wide_i32scatter_epi32
+#undef _mm512_shuffle_f32x4
+#define _mm512_shuffle_f32x4 wide_shuffle_f32x4
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#define _tile_loadconfig wide_tile_loadconfig
+#define _tile_release wide_tile_release
+#define _tile_zero wide_tile_zero
+#define _tile_loadd wide_tile_loadd
+#define _tile_stored(tile, to, stride) wide_tile_stored(tile, to, stride)
+#define _tile_dpbf16ps wide_tile_dpbf16ps
 #undef _mm512_fmadd_ps
 #undef _mm512_fnmadd_ps
 #undef _mm512_scalef_ps
