@@ -226,6 +226,7 @@ static void set_pace(void)
     rf_pace_init(&pace, levels, LEVELS);
     for (int32_t rows = 1; !learns && rows <= RF_PACE_ROWS; rows++)
         pace.costs[TARGET].seconds[rows - 1] = cost_of(rows);
+    rf_pace_read(&pace, 64, costs_of_rows->at[COST_POINTS - 1]);
 }
 
 /* The row of the draft that follows `at` with that token, or -1. */

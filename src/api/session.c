@@ -222,8 +222,10 @@ int rf_api_prefill(riffle_session *session, const int32_t *tokens, size_t n_toke
     code = rf_sequence_prefill(session->sequence, session->view, tokens, (int32_t)n_tokens,
                                session->progress ? report_read : NULL, session, &error);
     int32_t read = rf_sequence_n_committed(session->sequence) - before;
+    double seconds = rf_clock_seconds() - start;
     session->stats.prefill_tokens += (uint64_t)(read > 0 ? read : 0);
-    session->stats.prefill_seconds += rf_clock_seconds() - start;
+    session->stats.prefill_seconds += seconds;
+    if (!code) rf_pace_read(&session->levels.cascade->pace, read, seconds);
     return code ? rf_api_fail(&error) : 0;
 }
 

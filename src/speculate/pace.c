@@ -75,6 +75,11 @@ static const struct {
     double try_rows, try_loss, try_after;
     int32_t try_most;
 
+    /* A text of at least so many rows says what each takes: this share, since the machine may have
+     * been disturbed, and attention is part of it. */
+    int32_t least_read;
+    double read_share;
+
     /* A row that only asks what follows a token is worth this share of a pass over one row: about
      * half of the passes that such rows spared (docs/speculation.md). Where drafts gain less than
      * probe_gain of plain decoding's speed lately, it is worth less in proportion. */
@@ -129,6 +134,8 @@ static const struct {
     .try_loss = 4.0,
     .try_after = 64.0,
     .try_most = 2,
+    .least_read = 32,
+    .read_share = 0.8,
     .probe_saves = 0.015,
     .probe_gain = 0.2,
     .spend_saved = 0.4,
@@ -296,9 +303,17 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
     rf_pace_shared_pass(pace, level, rows, &(struct rf_other_rows){0}, seconds);
 }
 
+void rf_pace_read(struct rf_pace *pace, int32_t rows, double seconds)
+{
+    if (rows < tuning.least_read || !(seconds > 0.0)) return;
+    double each = tuning.read_share * seconds / rows;
+    if (!(pace->row_seconds > 0.0) || each < pace->row_seconds) pace->row_seconds = each;
+}
+
 /* The greatest of 1 .. rows rows: more never cost less, and a measurement that says so is noise.
- * What was not measured lies between its measured neighbours, if it has both. */
-static double most_seconds(const struct rf_pace_cost *cost, int32_t rows)
+ * What was not measured lies between its measured neighbours, if it has both; else it is a guess,
+ * of which each row takes `least` seconds at least. */
+static double most_seconds(const struct rf_pace_cost *cost, int32_t rows, double least)
 {
     double most = 0.0;
     int32_t low = 0, high = 0; /* measured numbers of rows around r */
@@ -311,6 +326,8 @@ static double most_seconds(const struct rf_pace_cost *cost, int32_t rows)
         } else if (low > 0 && high <= RF_PACE_ROWS) {
             double first = cost->seconds[low - 1], last = cost->seconds[high - 1];
             seconds = first + (double)(r - low) / (high - low) * (last - first);
+        } else if (seconds < r * least) {
+            seconds = r * least;
         }
         if (seconds > most) most = seconds;
     }
@@ -324,7 +341,8 @@ double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
     if (rows < 1) rows = 1;
     if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
     const struct rf_pace_cost *cost = &pace->costs[level];
-    return most_seconds(cost, rows) + attention_of(pace, cost, rows, &others);
+    double least = level == pace->n_levels - 1 && pace->has_unit ? pace->row_seconds : 0.0;
+    return most_seconds(cost, rows, least) + attention_of(pace, cost, rows, &others);
 }
 
 /* Tokens that others get of a round at this judge. */

@@ -75,6 +75,7 @@ struct rf_pace {
     struct rf_pace_pair pairs[RF_MAX_LEVELS][RF_MAX_LEVELS]; /* [drafter][judge] */
     int has_unit;              /* a pass was measured, now or earlier: costs are in seconds */
     int usable[RF_MAX_LEVELS]; /* drafters that the last decision could consider */
+    double row_seconds;        /* of each row of a text that the target read; 0: not known */
     int32_t horizon;           /* about how many tokens this request will still yield */
     /* Of other texts in the target's next pass: rows, and tokens that they yield at least. What a
      * round then yields is everybody's tokens, and a draft delays everybody. */
@@ -94,6 +95,9 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
 /* The same of a pass over `rows` rows, of which these were other texts'. */
 void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
                          const struct rf_other_rows *others, double seconds);
+/* The target read a text of so many rows. Few rows take no less each, and while passes over them are
+ * not measured, that bounds their cost. */
+void rf_pace_read(struct rf_pace *pace, int32_t rows, double seconds);
 /* Expected seconds of a pass over so many rows after a text of pace->length tokens, the target's
  * with the others' rows. 1 .. RF_PACE_ROWS together. */
 double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows);

@@ -1337,6 +1337,32 @@ static void test_costs_by_length(void)
     }
 }
 
+/* What a text's rows took bounds the cost of rows that no pass had. */
+static void test_costs_by_reading(void)
+{
+    struct chain chain = {0};
+    struct rf_pace pace;
+    add(&chain, LINES, 0.9, 0.0, 0.0, 1);
+    add_target(&chain, 1.0);
+    rf_pace_init(&pace, chain.levels, 2);
+    double guess = rf_pace_cost(&pace, 1, 8) / rf_pace_cost(&pace, 1, 1);
+    rf_pace_read(&pace, 100, 100 * 0.05);
+    CHECK(fabs(rf_pace_cost(&pace, 1, 8) / rf_pace_cost(&pace, 1, 1) - guess) < 1e-9); /* no unit */
+    rf_pace_pass(&pace, 1, 1, 0.1);
+    CHECK(fabs(rf_pace_cost(&pace, 1, 1) - 0.1) < 1e-9);
+    CHECK(rf_pace_cost(&pace, 1, 8) > 8 * 0.035 && rf_pace_cost(&pace, 1, 8) < 8 * 0.05);
+    rf_pace_read(&pace, 10, 10 * 0.001); /* too short to say anything */
+    CHECK(rf_pace_cost(&pace, 1, 8) > 8 * 0.035);
+    rf_pace_read(&pace, 200, 200 * 0.001); /* the one before was disturbed */
+    CHECK(fabs(rf_pace_cost(&pace, 1, 8) - 0.1 * guess) < 1e-9);
+    rf_pace_read(&pace, 200, 200 * 0.05); /* and so was this one */
+    CHECK(fabs(rf_pace_cost(&pace, 1, 8) - 0.1 * guess) < 1e-9);
+    rf_pace_init(&pace, chain.levels, 2);
+    rf_pace_read(&pace, 100, 100 * 0.05);
+    for (int i = 0; i < 40; i++) rf_pace_pass(&pace, 1, 1 + 7 * (i & 1), i & 1 ? 0.15 : 0.1);
+    CHECK(rf_pace_cost(&pace, 1, 8) < 0.17); /* as measured */
+}
+
 /* Rows that choose 8 of 128 experts each are dearer than rows that read the same weights, so fewer
  * tokens are worth a row, and measured passes take the place of that guess. */
 static void test_costs_of_experts(void)
@@ -1450,6 +1476,7 @@ int main(void)
     test_slow_start();
     test_costs();
     test_costs_by_length();
+    test_costs_by_reading();
     test_costs_of_experts();
     test_costs_beside_others();
     test_single_beside_others();
