@@ -58,6 +58,7 @@ struct rf_pack_args {
     size_t row, k;
     const float *x; /* [n] */
     size_t first, n;
+    size_t most; /* rows of the calls that will use it, at most; 0: any number */
 };
 
 typedef void rf_pack_fn(const struct rf_pack_args *args);

@@ -1,4 +1,4 @@
-/* Rows of 8 and 16 bits as tiles of BF16. */
+/* Rows of 8 and 16 bits as tiles of BF16. Few rows have avx512's form alone. */
 #include <immintrin.h>
 
 #include "microkernels/amx/tier.h"
@@ -45,9 +45,10 @@ static void pack_a8(const struct rf_pack_args *args)
     struct rf_amx_a8 *to = (struct rf_amx_a8 *)sixteen(RF_OPERAND_A8, args);
     size_t at = args->row % RF_AMX_SIDE;
     if (args->row < RF_AMX_LEAST_A8 - 1) rf_avx512_pack_a8(args);
+    if (args->most && args->most < RF_AMX_LEAST_A8) return;
     for (size_t j = 0; j < args->n; j += RF_BLOCK, to++) {
         _Alignas(64) struct rf_a8 block;
-        rf_avx512_pack_a8(&(struct rf_pack_args){&block, 0, RF_BLOCK, args->x + j, 0, RF_BLOCK});
+        rf_avx512_pack_a8(&(struct rf_pack_args){&block, 0, RF_BLOCK, args->x + j, 0, RF_BLOCK, 1});
         put_bytes(to->q[at], block.q, 1.0f);
         to->numbers.d[at] = block.d;
         to->numbers.d_sum[at] = block.d_sum;
@@ -66,9 +67,11 @@ static void pack_a16(const struct rf_pack_args *args)
     struct rf_amx_a16 *to = (struct rf_amx_a16 *)sixteen(RF_OPERAND_A16, args);
     size_t at = args->row % RF_AMX_SIDE;
     if (args->row < RF_AMX_LEAST_A16 - 1) rf_avx512_pack_a16(args);
+    if (args->most && args->most < RF_AMX_LEAST_A16) return;
     for (size_t j = 0; j < args->n; j += RF_BLOCK, to++) {
         _Alignas(64) struct rf_a16_split block;
-        rf_avx512_pack_a16(&(struct rf_pack_args){&block, 0, RF_BLOCK, args->x + j, 0, RF_BLOCK});
+        rf_avx512_pack_a16(
+            &(struct rf_pack_args){&block, 0, RF_BLOCK, args->x + j, 0, RF_BLOCK, 1});
         put_bytes(to->q[at], block.high, 256.0f);
         put_bytes(to->low[at], block.low, 1.0f);
         to->numbers.d[at] = block.d;

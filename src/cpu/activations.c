@@ -32,7 +32,8 @@ void rf_cpu_view_release(struct cpu_view *view)
 void rf_cpu_pack(const struct cpu_view *view, struct cpu_buffer *operand, size_t i, size_t first,
                  size_t n, const float *x)
 {
-    struct rf_pack_args args = {.row = i, .k = operand->width, .x = x, .first = first, .n = n};
+    struct rf_pack_args args = {
+        .row = i, .k = operand->width, .x = x, .first = first, .n = n, .most = view->n_rows};
     size_t group = operand->by_expert ? view->expert_rows[i].group : 0;
     if (operand->by_expert) args.row -= view->experts[group].first;
     if (operand->data) memcpy(buffer_row(operand, i) + first, x, n * sizeof *x);
