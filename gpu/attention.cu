@@ -344,8 +344,8 @@ __device__ inline void load_queries(const struct gpu_attention &args, shared_of_
 #pragma unroll
         for (int i = 0; i < S::DIM / 64; i++) {
             int j = i * 64 + lane * 2;
-            float x = from && j < dim ? __fmul_rn(from[j], scale) : 0.0f,
-                  y = from && j + 1 < dim ? __fmul_rn(from[j + 1], scale) : 0.0f;
+            float x = from && j < dim ? __fmul_rn(__ldcg(from + j), scale) : 0.0f,
+                  y = from && j + 1 < dim ? __fmul_rn(__ldcg(from + j + 1), scale) : 0.0f;
             uint32_t rest, two = split<BF16>(x, y, &rest);
             uint32_t place = place_of<S>(at, j / 8) + j % 8 * 2;
             *(uint32_t *)((char *)shared.q[0] + place) = two;
@@ -508,7 +508,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     const struct entries from = entries_of(args, row, head, end);
     uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared.ring);
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
-    bool waits = true;
+    bool waits = !args.has_spans; // else they are visible
     for (int first = 0; first < n; first += S::ALL) {
         find_queries<S>(args, tile, head, first, begin, span, range.cut.spans + blockIdx.x, shared);
         for (int i = 0; i < S::RING - 1; i++) {
@@ -523,7 +523,7 @@ static __global__ void __launch_bounds__(S::THREADS)
         }
         if (waits) wait_for_previous();
         waits = false;
-        if (!steps) return;
+        if (!steps) break;
         for (int i = 2 * steps; i < S::RING - 1; i++) asm volatile("cp.async.commit_group;");
         struct state<S> state = {
         };
@@ -534,6 +534,7 @@ static __global__ void __launch_bounds__(S::THREADS)
         put_results<S>(args, state, shared);
         __syncthreads();
     }
+    if (args.has_spans) wait_for_previous(); // so that who waits for this kernel waits for both
 }
 
 template <bool BF16, typename S>

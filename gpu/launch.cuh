@@ -27,6 +27,16 @@ __device__ inline void wait_for_previous()
 #endif
 }
 
+// The same, before the next kernel begins: what was written before this one is visible to it
+// without a wait, and it runs beside this one.
+__device__ inline void wait_before_next()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+    let_next_begin();
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_kernel(const struct gpu_launch *launch, void (*kernel)(Parameters...), dim3 grid,
                           unsigned threads, size_t shared, Arguments... arguments)
