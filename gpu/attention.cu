@@ -119,6 +119,8 @@ template <typename S> struct shared_of_span {
     uint16_t q[2][S::ALL][S::DIM];             // rounded, and the rest
     float largest[S::WARPS][S::ALL], weights[S::WARPS][S::ALL];
     int hidden[S::ALL], visible[S::ALL]; // positions that a query sees: [hidden, visible)
+    const float *x[S::ALL];              // the query; NULL: there is none
+    float *result[S::ALL];               // where its result goes; NULL: it sees nothing of the span
 };
 
 // Where piece c of row r lies: pieces of 8 rows in different banks.
@@ -304,33 +306,51 @@ __device__ inline void add_values(uint32_t values, int warp, const uint32_t weig
 
 // ---- a span ----
 
-// The queries [first, first + ALL) of a tile, and what each sees. A warp takes a query.
-template <bool BF16, typename S>
-__device__ inline void load_queries(const struct gpu_attention &args, const struct gpu_tile &tile,
-                                    int head, int first, shared_of_span<S> &shared)
+// Finds the queries [first, first + ALL) of a tile, and what they see of the span at `start`. Does
+// not depend on the kernels before.
+template <typename S>
+__device__ inline void find_queries(const struct gpu_attention &args, const struct gpu_tile &tile,
+                                    int head, int first, int start, int span, int part,
+                                    shared_of_span<S> &shared)
 {
-    int n = tile.n * (args.heads.n_head / args.heads.n_head_kv), dim = args.heads.dim;
-    int lane = threadIdx.x % WARP;
+    int at = threadIdx.x, n = tile.n * (args.heads.n_head / args.heads.n_head_kv), position = -1;
+    static_assert(S::ALL <= S::THREADS, "a thread finds a query");
+    if (at < S::ALL) {
+        shared.x[at] = NULL;
+        shared.result[at] = NULL;
+        if (first + at < n) {
+            struct query query = query_at(args, tile, head, first + at);
+            position = args.pass.rows[query.row].position;
+            shared.x[at] = query.x;
+            if (position >= start && first_seen(args, position) < start + span)
+                shared.result[at] = partial_of(args, query.row, query.head, part);
+        }
+        shared.visible[at] = position + 1;
+        shared.hidden[at] = first_seen(args, position);
+    }
+    __syncthreads();
+}
+
+// A warp takes a query.
+template <bool BF16, typename S>
+__device__ inline void load_queries(const struct gpu_attention &args, shared_of_span<S> &shared)
+{
+    int lane = threadIdx.x % WARP, dim = args.heads.dim;
     float scale = __fmul_rn(args.scale, LOG2_E);
 #pragma unroll
     for (int e = 0; e < S::ALL * WARP / S::THREADS; e++) {
         int at = threadIdx.x / WARP + e * (S::THREADS / WARP);
-        bool counts = first + at < n;
-        struct query query = query_at(args, tile, head, counts ? first + at : 0);
+        const float *from = shared.x[at];
 #pragma unroll
         for (int i = 0; i < S::DIM / 64; i++) {
             int j = i * 64 + lane * 2;
-            float x = counts && j < dim ? __fmul_rn(query.x[j], scale) : 0.0f,
-                  y = counts && j + 1 < dim ? __fmul_rn(query.x[j + 1], scale) : 0.0f;
+            float x = from && j < dim ? __fmul_rn(__ldcg(from + j), scale) : 0.0f,
+                  y = from && j + 1 < dim ? __fmul_rn(__ldcg(from + j + 1), scale) : 0.0f;
             uint32_t rest, two = split<BF16>(x, y, &rest);
             uint32_t place = place_of<S>(at, j / 8) + j % 8 * 2;
             *(uint32_t *)((char *)shared.q[0] + place) = two;
             *(uint32_t *)((char *)shared.q[1] + place) = rest;
         }
-        if (lane > 0) continue;
-        int position = counts ? args.pass.rows[query.row].position : -1;
-        shared.visible[at] = position + 1;
-        shared.hidden[at] = first_seen(args, position);
     }
 }
 
@@ -340,13 +360,26 @@ template <typename S> __device__ inline int sum_place(int query, int d)
     return query * S::DIM + (d ^ query / 2 % 4 * 8);
 }
 
+// What all warps have of the weights. A thread takes a query.
+template <typename S>
+__device__ inline void put_weights(int padded, const shared_of_span<S> &shared)
+{
+    int at = threadIdx.x;
+    float most = LOWEST, weights = 0.0f;
+    if (at >= S::ALL || !shared.result[at]) return;
+    for (int w = 0; w < S::WARPS; w++) most = fmaxf(most, shared.largest[w][at]);
+    for (int w = 0; w < S::WARPS; w++)
+        weights = __fmaf_rn(shared.weights[w][at],
+                            power_of_2(__fsub_rn(shared.largest[w][at], most)), weights);
+    shared.result[at][padded] = most;
+    shared.result[at][padded + 1] = weights;
+}
+
 // Adds up the warps' sums, (0 + 2) + (1 + 3), and writes the partial results.
 template <typename S>
-__device__ inline void put_results(const struct gpu_attention &args, const struct gpu_tile &tile,
-                                   int head, int first, int start, int span, int part,
-                                   struct state<S> &state, shared_of_span<S> &shared)
+__device__ inline void put_results(const struct gpu_attention &args, struct state<S> &state,
+                                   shared_of_span<S> &shared)
 {
-
     int warp = threadIdx.x / WARP % S::WARPS, team = threadIdx.x / WARP / S::WARPS;
     int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4, padded = args.heads.padded;
     float *sums = (float *)shared.ring;
@@ -372,6 +405,7 @@ __device__ inline void put_results(const struct gpu_attention &args, const struc
                 most = fmaxf(most, shared.largest[w][(team * S::TILES + n) * QUERIES + 2 * t + j]);
             factor[n][j] = power_of_2(__fsub_rn(state.base[n][j], most));
         }
+    put_weights<S>(padded, shared);
 #pragma unroll
     for (int w = 0; w < S::WARPS; w += S::COPIES) {
         if (w <= warp && warp < w + S::COPIES)
@@ -395,29 +429,18 @@ __device__ inline void put_results(const struct gpu_attention &args, const struc
             }
         __syncthreads();
     }
-    int n = min((int)S::ALL, tile.n * (args.heads.n_head / args.heads.n_head_kv) - first);
-    for (int at = threadIdx.x / WARP; at < n; at += S::THREADS / WARP) {
-        int lane = threadIdx.x % WARP;
-        if (shared.visible[at] <= start || shared.hidden[at] >= start + span) continue;
-        struct query query = query_at(args, tile, head, first + at);
-        float *result = partial_of(args, query.row, query.head, part);
+    for (int at = threadIdx.x / WARP; at < S::ALL; at += S::THREADS / WARP) {
+        float *result = shared.result[at];
+        if (!result) continue;
 #pragma unroll
         for (int i = 0; i < S::DIM / WARP; i++) {
-            int j = i * WARP + lane;
+            int j = i * WARP + threadIdx.x % WARP;
             const float *of = sums + sum_place<S>(at, j);
             float sum = S::COPIES == 4 ? __fadd_rn(__fadd_rn(of[0], of[2 * COPY]),
                                                    __fadd_rn(of[COPY], of[3 * COPY]))
                                        : __fadd_rn(of[0], of[COPY]);
             if (j < padded) result[j] = sum;
         }
-        if (lane > 0) continue;
-        float most = LOWEST, weights = 0.0f;
-        for (int w = 0; w < S::WARPS; w++) most = fmaxf(most, shared.largest[w][at]);
-        for (int w = 0; w < S::WARPS; w++)
-            weights = __fmaf_rn(shared.weights[w][at],
-                                power_of_2(__fsub_rn(shared.largest[w][at], most)), weights);
-        result[padded] = most;
-        result[padded + 1] = weights;
     }
 }
 
@@ -473,6 +496,7 @@ static __global__ void __launch_bounds__(S::THREADS)
 {
     extern __shared__ uint4 memory[];
     shared_of_span<S> &shared = *(shared_of_span<S> *)memory;
+    let_next_begin();
     const struct gpu_tile tile = args.pass.tiles[args.first_tile + blockIdx.z];
     const struct gpu_row row = args.pass.rows[tile.first];
     const struct tile_range range = range_of(args, tile);
@@ -484,8 +508,9 @@ static __global__ void __launch_bounds__(S::THREADS)
     const struct entries from = entries_of(args, row, head, end);
     uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared.ring);
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
-    bool waits = true;
+    bool waits = !args.has_spans; // else they are visible
     for (int first = 0; first < n; first += S::ALL) {
+        find_queries<S>(args, tile, head, first, begin, span, range.cut.spans + blockIdx.x, shared);
         for (int i = 0; i < S::RING - 1; i++) {
             int at = start + i / 2 * S::STEP;
             if (i >= 2 * steps) break;
@@ -498,18 +523,18 @@ static __global__ void __launch_bounds__(S::THREADS)
         }
         if (waits) wait_for_previous();
         waits = false;
-        if (!steps) return;
+        if (!steps) break;
         for (int i = 2 * steps; i < S::RING - 1; i++) asm volatile("cp.async.commit_group;");
         struct state<S> state = {
         };
         for (int i = 0; i < S::TILES; i++) state.base[i][0] = state.base[i][1] = LOWEST;
-        load_queries<BF16, S>(args, tile, head, first, shared);
+        load_queries<BF16, S>(args, shared);
         __syncthreads();
         attend<BF16, S>(args, tile, from, range, first, start, steps, shared, state);
-        put_results<S>(args, tile, head, first, begin, span, range.cut.spans + blockIdx.x, state,
-                       shared);
+        put_results<S>(args, state, shared);
         __syncthreads();
     }
+    if (args.has_spans) wait_for_previous(); // so that who waits for this kernel waits for both
 }
 
 template <bool BF16, typename S>
@@ -595,6 +620,7 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
 {
     __shared__ struct slice slices[SLICES][WARP];
     int warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    let_next_begin();
     int first = blockIdx.x * WARP, j = first + lane, row = args.first_row + blockIdx.y;
     const struct gpu_heads &heads = args.heads;
     int position = args.pass.rows[row].position;
@@ -628,6 +654,7 @@ template <int MOST>
 static __global__ void merge_few(const __grid_constant__ struct gpu_attention args,
                                  struct gpu_rows out)
 {
+    let_next_begin();
     int first = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * WARP;
     if (first >= out.pairs * GPU_PAIR) return;
     int j = first + threadIdx.x % WARP, row = args.first_row + blockIdx.y;

@@ -2,6 +2,8 @@
 // definition (struct rf_attention_kv_args), whose products run on tensor cores. A block of threads
 // takes a span of groups of a KV head for all queries of a tile, group after group; a group after
 // the first is on its way to registers meanwhile. And the kernel that quantises groups.
+//
+// Instructions bind, so conversions between floats and integers are additions (MAGIC).
 #include "gpu/attention.cuh"
 #include "microkernels/kv.h"
 
@@ -20,31 +22,77 @@ static __device__ inline float greatest(float x)
     return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(x)));
 }
 
-// A warp's vector of N values a lane, as multiples of the unit that it returns, -MOST .. MOST.
-template <int N>
-static __device__ inline float round_vector(const float *x, const float *dither, int *rounded)
+// The same of any numbers, whose bits as integers have their order, but for negative ones.
+static __device__ inline float greatest_of_all(float x)
 {
-    float top = 0.0f;
-    for (int i = 0; i < N; i++) top = fmaxf(top, fabsf(x[i]));
-    top = greatest(top);
-    float factor = top > 0.0f ? __fdiv_rn((float)MOST, top) : 0.0f;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float value = rintf(__fmaf_rn(x[i], factor, dither ? dither[i] : 0.0f));
-        rounded[i] = fabsf(value) <= (float)MOST ? (int)value : 0; // NaN shows in the sums
-    }
-    return __fdiv_rn(top, (float)MOST);
+    int bits = __float_as_int(x);
+    bits = __reduce_max_sync(~0u, bits < 0 ? bits ^ 0x7fffffff : bits);
+    return __int_as_float(bits < 0 ? bits ^ 0x7fffffff : bits);
 }
 
+// The sums of both numbers over a warp: of x in the lower lanes, of y in the upper ones.
+static __device__ inline float both_sums(float x, float y)
+{
+    bool is_upper = threadIdx.x % WARP >= WARP / 2;
+    float sum = (is_upper ? y : x) + __shfl_xor_sync(~0u, is_upper ? x : y, WARP / 2);
+    for (int d = WARP / 4; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    return sum;
+}
+
+// Numbers up to 2^22 that are added to 1.5 * 2^23 are rounded to integers, which the lower bits of
+// the sum then are. Integers that are added to its bits make that float of so much more. Both take
+// the place of conversions, which are slow.
+static constexpr float MAGIC = 12582912.0f;
+static constexpr int MAGIC_BITS = 0x4b400000;
+
+static __device__ inline float from_magic(int sum)
+{
+    return __int_as_float(sum) - MAGIC;
+}
+
+// Four bytes of the lowest of each float's bits.
+static __device__ inline uint32_t low_bytes(const float *x)
+{
+    uint32_t a = __byte_perm(__float_as_uint(x[0]), __float_as_uint(x[1]), 0x0040),
+             b = __byte_perm(__float_as_uint(x[2]), __float_as_uint(x[3]), 0x0040);
+    return __byte_perm(a, b, 0x5410);
+}
+
+// What a vector is rounded to: multiples of a unit, -MOST .. MOST.
+struct unit {
+    float unit, factor;
+};
+
+// Of a warp's vector whose greatest absolute value is `top`; of numbers below 2^-100, none. Both
+// are divisions rounded once: an estimate, and what it leaves over.
+static __device__ inline struct unit unit_of(float top)
+{
+    const float part = 1.0f / MOST;
+    float inverse, factor, unit = __fmul_rn(top, part);
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(top));
+    factor = __fmul_rn((float)MOST, inverse);
+    factor = __fmaf_rn(__fmaf_rn(-top, factor, (float)MOST), inverse, factor);
+    unit = __fmaf_rn(__fmaf_rn(-(float)MOST, unit, top), part, unit);
+    return {unit, top > 0x1p-100f ? factor : 0.0f};
+}
+
+// 2^x, of x that is raised to the least exponent. NaN stays NaN.
 static __device__ inline float exp2_weight(float x)
 {
     if (x < RF_KV_LEAST_EXPONENT) x = RF_KV_LEAST_EXPONENT;
-    float n = rintf(x), r = __fsub_rn(x, n);
+    float rounded = __fadd_rn(x, MAGIC), r = __fsub_rn(x, __fsub_rn(rounded, MAGIC));
     float p = __fmaf_rn(RF_KV_EXP2_4, r, RF_KV_EXP2_3);
     p = __fmaf_rn(p, r, RF_KV_EXP2_2);
     p = __fmaf_rn(p, r, RF_KV_EXP2_1);
-    if (!isfinite(n)) return n;
-    return __int_as_float(__float_as_int(__fmaf_rn(p, r, 1.0f)) + (int)n * (1 << 23));
+    p = __int_as_float(__float_as_int(__fmaf_rn(p, r, 1.0f)) + (__float_as_int(rounded) << 23));
+    return __fmaf_rn(x, 0.0f, p);
+}
+
+// The same of integers.
+static __device__ inline float power_of_2(float n)
+{
+    int bits = __float_as_int(__fadd_rn(fmaxf(n, RF_KV_LEAST_EXPONENT), MAGIC));
+    return __int_as_float(__float_as_int(1.0f) + (bits << 23));
 }
 
 // rf_kv_dither
@@ -53,9 +101,10 @@ static __device__ inline float dither_of(int p)
     return (float)(2 * (int)(__brev((unsigned)p) >> 25) - MOST) / 256.0f;
 }
 
+// Codes have no sign, rounded vectors have.
 static __device__ inline void multiply(int c[4], const uint32_t a[4], uint2 b)
 {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
         "%9}, {%0, %1, %2, %3};"
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
@@ -78,30 +127,27 @@ template <int DIM_, int TILES_, bool IN_8_> struct kv_shape {
 template <int N, bool IN_8> struct nibbles {
     uint2 upper[N], lower[IN_8 ? N : 1];
 
-    __device__ inline void load(const char *up, const char *low, int depth)
+    // From the lane's first blocks on, of `blocks` of 8 values of k. What lies behind them stays 0.
+    __device__ inline void load(const char *up, const char *low, int blocks)
     {
-        int t = threadIdx.x % 4, at = threadIdx.x % WARP / 4 * 8;
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            int block = 4 * i + t;
-            upper[i] = make_uint2(0, 0);
-            if (IN_8) lower[i] = make_uint2(0, 0);
-            if (block >= depth / 8) continue;
-            upper[i] = *(const uint2 *)(up + block * 64 + at);
-            if (IN_8) lower[i] = *(const uint2 *)(low + block * 64 + at);
+            if (4 * i + (int)threadIdx.x % 4 >= blocks) continue;
+            upper[i] = __ldcg((const uint2 *)(up + i * 256));
+            if (IN_8) lower[i] = __ldcg((const uint2 *)(low + i * 256));
         }
     }
 
-    // Codes - 128, as operand A.
+    // Codes, as operand A.
     __device__ inline void codes(int i, uint32_t a[4]) const
     {
-        const uint32_t low = 0x0f0f0f0f, rest = 0x08080808, sign = 0x80808080;
+        const uint32_t low = 0x0f0f0f0f, middle = 0x08080808;
         const uint32_t up[2] = {upper[i].x, upper[i].y},
-                       down[2] = {IN_8 ? lower[i].x : 0, IN_8 ? lower[i].y : 0};
+                       down[2] = {IN_8 ? lower[i].x : middle, IN_8 ? lower[i].y : middle};
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            a[r] = ((up[r] & low) << 4 | (IN_8 ? down[r] & low : rest)) ^ sign;
-            a[r + 2] = ((up[r] & ~low) | (IN_8 ? down[r] >> 4 & low : rest)) ^ sign;
+            a[r] = (up[r] << 4 & ~low) | (down[r] & low);
+            a[r + 2] = (up[r] & ~low) | ((IN_8 ? down[r] >> 4 : down[r]) & low);
         }
     }
 };
@@ -127,59 +173,117 @@ template <> struct few_halves<8> {
     using type = uint4;
 };
 
-// Where a head's planes of a group lie.
+// Where a head's planes lie in all groups.
 struct planes {
-    const char *upper, *lower;
-    int padded;
+    uint32_t upper, lower;
 };
 
-__device__ inline struct planes planes_of(const struct gpu_attention &args, const uint8_t *group,
-                                          int head)
+__device__ inline struct planes planes_of(const struct gpu_attention &args, int head)
 {
     const struct gpu_heads &heads = args.heads;
-    size_t at = (size_t)(args.layer * heads.n_head_kv + head);
-    return {(const char *)group + at * heads.upper_bytes,
-            (const char *)group + (size_t)heads.planes * heads.upper_bytes + at * heads.lower_bytes,
-            heads.padded};
+    uint32_t at = args.layer * heads.n_head_kv + head;
+    return {at * heads.upper_bytes, heads.planes * heads.upper_bytes + at * heads.lower_bytes};
+}
+
+// Where a lane's pieces lie in all groups: of both planes of K, and its scales.
+struct places {
+    uint32_t upper, lower, k_scales, v_scales;
+};
+
+template <typename S>
+__device__ inline struct places places_of(const struct gpu_attention &args, int head)
+{
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, padded = args.heads.padded;
+    const struct planes planes = planes_of(args, head);
+    uint32_t scales = planes.upper + GROUP * padded,
+             at = warp * (padded / 8) * 64 + lane % 4 * 64 + lane / 4 * 8;
+    return {planes.upper + at, planes.lower + at, scales + lane * S::EACH * 2,
+            scales + 4 * padded + lane * 8};
 }
 
 template <typename S>
-__device__ inline void load_keys(const struct planes &from, struct part_of_group<S> &part)
+__device__ inline void load_keys(const uint8_t *group, const struct places &places, int padded,
+                                 struct part_of_group<S> &part)
 {
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const uint16_t *scales = (const uint16_t *)(from.upper + GROUP * from.padded);
-    size_t at = (size_t)warp * (from.padded / 8) * 64;
-    part.k.load(from.upper + at, from.lower + at, from.padded);
-    if (lane * S::EACH >= from.padded) return;
+    const char *from = (const char *)group;
+    part.k.load(from + places.upper, from + places.lower, padded / 8);
+    if ((int)threadIdx.x % WARP * S::EACH >= padded) return;
     using several = typename few_halves<S::EACH>::type;
-    *(several *)part.k_scale = *(const several *)(scales + lane * S::EACH);
-    *(several *)part.k_middle = *(const several *)(scales + from.padded + lane * S::EACH);
+    *(several *)part.k_scale = __ldcg((const several *)(from + places.k_scales));
+    *(several *)part.k_middle = __ldcg((const several *)(from + places.k_scales + 2 * padded));
 }
 
 template <typename S>
-__device__ inline void load_values(const struct planes &from, struct part_of_group<S> &part)
+__device__ inline void load_values(const uint8_t *group, const struct places &places, int padded,
+                                   struct part_of_group<S> &part)
 {
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const uint16_t *scales = (const uint16_t *)(from.upper + GROUP * from.padded) + 2 * from.padded;
-    part.v_scale = *(const ushort4 *)(scales + 4 * lane);
-    part.v_middle = *(const ushort4 *)(scales + GROUP + 4 * lane);
+    constexpr int OF_BLOCK = GROUP / 8 * 64;
+    int warp = threadIdx.x / WARP;
+    const char *from = (const char *)group;
+    *(uint2 *)&part.v_scale = __ldcg((const uint2 *)(from + places.v_scales));
+    *(uint2 *)&part.v_middle = __ldcg((const uint2 *)(from + places.v_scales + 2 * GROUP));
+    // Of V a block of 16 channels has all positions, of K one of 16 positions the channels.
+    uint32_t at = GROUP * padded / 2 + warp * (OF_BLOCK - padded * 8);
 #pragma unroll
-    for (int b = 0; b < S::BLOCKS; b++) {
-        int block = warp + b * WARPS;
-        size_t at = (size_t)GROUP * from.padded / 2 + (size_t)block * (GROUP / 8) * 64;
-        part.v[b].load(from.upper + at, from.lower + at, block * 16 < from.padded ? GROUP : 0);
-    }
+    for (int b = 0; b < S::BLOCKS; b++)
+        if ((warp + b * WARPS) * 16 < padded)
+            part.v[b].load(from + places.upper + at + b * WARPS * OF_BLOCK,
+                           from + places.lower + at + b * WARPS * OF_BLOCK, GROUP / 8);
 }
 
 // ---- a group ----
 
+// What a rounded vector's products with codes take: its unit, what is added, and what sums begin
+// with, since codes stand for 128 less.
+struct alignas(16) rounded {
+    float unit, middle;
+    int start;
+};
+
+// What earlier groups' results and this one's count.
+struct shares {
+    float keep, take;
+};
+
 template <typename S> struct shared_of_groups {
     alignas(16) int8_t q[S::ALL][S::DIM + 32], weights[S::ALL][GROUP + 32]; // rounded
-    alignas(16) float scores[S::ALL][GROUP + 4];
-    float q_unit[S::ALL], q_middle[S::ALL], v_unit[S::ALL], v_middle[S::ALL];
-    float keep[S::ALL], take[S::ALL]; // what earlier groups' results and this one's count
-    int hidden[S::ALL];               // positions before this one
+    alignas(16) float scores[S::ALL][GROUP + 8];                            // times log2 e
+    struct rounded of_q[S::ALL], of_weights[S::ALL];
+    struct shares shares[S::ALL];
+    int hidden[S::ALL]; // positions before this one
 };
+
+// Leaves a warp's vector of N values a lane rounded in `codes`, and returns what sums of products
+// begin with.
+template <int N>
+static __device__ inline int put_rounded(int8_t *codes, const float *x, const float *dither,
+                                         float factor)
+{
+    float sums[N];
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sums[i] = __fadd_rn(__fmaf_rn(x[i], factor, dither ? dither[i] : 0.0f), MAGIC);
+    if constexpr (N == 2) {
+        uint32_t two = __byte_perm(__float_as_uint(sums[0]), __float_as_uint(sums[1]), 0x0040);
+        *(uint16_t *)codes = (uint16_t)two;
+        sum = __dp4a((int)(two & 0xffff), 0x01010101, 0);
+    }
+#pragma unroll
+    for (int i = 0; i + 4 <= N; i += 4) {
+        uint32_t four = low_bytes(sums + i);
+        *(uint32_t *)(codes + i) = four;
+        sum = __dp4a((int)four, 0x01010101, sum);
+    }
+    return MAGIC_BITS - 128 * __reduce_add_sync(~0u, sum);
+}
+
+template <int N> static __device__ inline float largest_of_vector(const float *x)
+{
+    float top = 0.0f;
+    for (int i = 0; i < N; i++) top = fmaxf(top, fabsf(x[i]));
+    return greatest(top);
+}
 
 // A warp's queries in progress, warp + WARPS i, and its channels' sums for all.
 template <typename S> struct progress {
@@ -196,7 +300,7 @@ __device__ inline void fold(const struct part_of_group<S> &part, const struct pr
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll
     for (int i = 0; i < S::TILES; i++) {
-        int query = warp + i * WARPS, rounded[S::EACH];
+        int query = warp + i * WARPS;
         if (query >= n) break;
         float folded[S::EACH], middle = 0.0f;
 #pragma unroll
@@ -205,124 +309,133 @@ __device__ inline void fold(const struct part_of_group<S> &part, const struct pr
             middle = __fmaf_rn(state.q[i][e], from_half(part.k_middle[e]), middle);
         }
         middle = warp_sum(middle);
-        float unit = round_vector<S::EACH>(folded, NULL, rounded);
-#pragma unroll
-        for (int e = 0; e < S::EACH; e += 2)
-            *(char2 *)&shared.q[query][lane * S::EACH + e] =
-                make_char2((signed char)rounded[e], (signed char)rounded[e + 1]);
-        if (lane > 0) continue;
-        shared.q_unit[query] = unit;
-        shared.q_middle[query] = middle;
+        struct unit unit = unit_of(largest_of_vector<S::EACH>(folded));
+        int start =
+            put_rounded<S::EACH>(&shared.q[query][lane * S::EACH], folded, NULL, unit.factor);
+        if (lane == 0) shared.of_q[query] = {unit.unit, middle, start};
     }
 }
 
-// Sums of the products of 16 rows' codes with n rounded vectors.
+// The products of 16 rows' codes with the rounded vectors of a tile of queries, as floats: of the
+// rows 2g and 2g + 1 and the vectors 2t and 2t + 1.
 template <int N, bool IN_8, int TILES, int STRIDE>
-__device__ inline void dots(const struct nibbles<N, IN_8> &rows, const int8_t (*x)[STRIDE], int n,
-                            int sums[TILES][4])
+__device__ inline void multiply_rows(const struct nibbles<N, IN_8> &rows, const int8_t (*x)[STRIDE],
+                                     const struct rounded *of_x, float sums[TILES][4])
 {
-    int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+    int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4, c[TILES][4];
+    float unit[TILES][2], middle[TILES][2];
+    const int8_t *from = &x[g][8 * t];
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const struct rounded of = of_x[tile * QUERIES + 2 * t + j];
+            c[tile][j] = c[tile][j + 2] = of.start;
+            unit[tile][j] = of.unit;
+            middle[tile][j] = of.middle;
+        }
 #pragma unroll
     for (int i = 0; i < N; i++) {
         uint32_t a[4];
         rows.codes(i, a);
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
-            if (tile * QUERIES < n)
-                multiply(sums[tile], a, *(const uint2 *)&x[tile * QUERIES + g][32 * i + 8 * t]);
+            multiply(c[tile], a, *(const uint2 *)(from + tile * QUERIES * STRIDE + 32 * i));
     }
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            sums[tile][j] =
+                __fmaf_rn(from_magic(c[tile][j]), unit[tile][j % 2], middle[tile][j % 2]);
 }
 
 template <typename S>
 __device__ inline void score(const struct gpu_attention &args, const struct part_of_group<S> &part,
-                             int start, int n, shared_of_groups<S> &shared)
+                             int start, shared_of_groups<S> &shared)
 {
     int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
-    int sums[S::TILES][4] = {};
-    dots<S::DEPTH, S::IN_8, S::TILES>(part.k, shared.q, n, sums);
+    float sums[S::TILES][4];
+    multiply_rows<S::DEPTH, S::IN_8, S::TILES>(part.k, shared.q, shared.of_q, sums);
 #pragma unroll
     for (int i = 0; i < S::TILES; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            int query = i * QUERIES + 2 * t + j % 2, p = 16 * warp + 2 * g + j / 2;
-            if (i * QUERIES >= n) continue;
-            float x = __fmul_rn(
-                __fmaf_rn((float)sums[i][j], shared.q_unit[query], shared.q_middle[query]),
-                args.scale);
-            if (args.cap > 0.0f) x = __fmul_rn(args.cap, tanhf(__fdiv_rn(x, args.cap)));
-            shared.scores[query][p] = start + p < shared.hidden[query] ? -INFINITY : x;
+        for (int j = 0; j < 2; j++) {
+            int query = i * QUERIES + 2 * t + j, p = 16 * warp + 2 * g;
+            float x[2] = {__fmul_rn(sums[i][j], args.scale), __fmul_rn(sums[i][j + 2], args.scale)};
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                if (args.cap > 0.0f) x[e] = __fmul_rn(args.cap, tanhf(__fdiv_rn(x[e], args.cap)));
+                x[e] = __fmul_rn(x[e], LOG2_E);
+                if (args.window > 0 && start + p + e < shared.hidden[query]) x[e] = -INFINITY;
+            }
+            *(float2 *)&shared.scores[query][p] = make_float2(x[0], x[1]);
         }
 }
 
 // From scores to rounded weights, V's scales in them. A group that a query does not see changes
 // nothing.
 template <typename S>
-__device__ inline void soften(const struct part_of_group<S> &part, struct progress<S> &state, int n,
-                              shared_of_groups<S> &shared)
+__device__ inline void soften(const struct part_of_group<S> &part, const float dither[4],
+                              struct progress<S> &state, int n, shared_of_groups<S> &shared)
 {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint16_t scales[4] = {part.v_scale.x, part.v_scale.y, part.v_scale.z, part.v_scale.w},
                    middles[4] = {part.v_middle.x, part.v_middle.y, part.v_middle.z,
                                  part.v_middle.w};
-    float dither[4];
-    for (int e = 0; e < 4; e++) dither[e] = dither_of(4 * lane + e);
 #pragma unroll
     for (int i = 0; i < S::TILES; i++) {
-        int query = warp + i * WARPS, rounded[4];
+        int query = warp + i * WARPS;
         if (query >= n) break;
         float4 scores = *(const float4 *)&shared.scores[query][4 * lane];
         float x[4] = {scores.x, scores.y, scores.z, scores.w}, sum = 0.0f, middle = 0.0f;
-        float largest = warp_max(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
-        bool is_seen = largest != -INFINITY;
-        float exponent = rintf(__fmul_rn(largest, LOG2_E));
+        float largest = greatest_of_all(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+        bool is_seen = largest != -INFINITY; // else all that follows counts nothing
+        float exponent = is_seen ? __fsub_rn(__fadd_rn(largest, MAGIC), MAGIC) : 0.0f;
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            float weight =
-                is_seen ? exp2_weight(__fsub_rn(__fmul_rn(x[e], LOG2_E), exponent)) : 0.0f;
+            float weight = exp2_weight(__fsub_rn(x[e], exponent));
             sum = __fadd_rn(sum, weight);
             middle = __fmaf_rn(weight, from_half(middles[e]), middle);
             x[e] = __fmul_rn(weight, from_half(scales[e]));
         }
-        sum = warp_sum(sum);
-        middle = warp_sum(middle);
-        float unit = round_vector<4>(x, dither, rounded);
-        *(char4 *)&shared.weights[query][4 * lane] =
-            make_char4((signed char)rounded[0], (signed char)rounded[1], (signed char)rounded[2],
-                       (signed char)rounded[3]);
+        float both = both_sums(sum, middle);
+        struct unit unit = unit_of(largest_of_vector<4>(x));
+        int start = put_rounded<4>(&shared.weights[query][4 * lane], x, dither, unit.factor);
         float most = is_seen ? fmaxf(exponent, state.exponent[i]) : state.exponent[i];
-        float keep = is_seen ? exp2_weight(__fsub_rn(state.exponent[i], most)) : 1.0f,
-              take = is_seen ? exp2_weight(__fsub_rn(exponent, most)) : 0.0f;
+        float keep = is_seen ? power_of_2(__fsub_rn(state.exponent[i], most)) : 1.0f,
+              take = is_seen ? power_of_2(__fsub_rn(exponent, most)) : 0.0f;
         state.exponent[i] = most;
-        state.total[i] = __fadd_rn(__fmul_rn(state.total[i], keep), __fmul_rn(sum, take));
+        state.total[i] = __fadd_rn(__fmul_rn(state.total[i], keep), __fmul_rn(both, take));
+        if (lane == WARP / 2) shared.of_weights[query].middle = both;
         if (lane > 0) continue;
-        shared.v_unit[query] = is_seen ? unit : 0.0f;
-        shared.v_middle[query] = is_seen ? middle : 0.0f;
-        shared.keep[query] = keep;
-        shared.take[query] = take;
+        shared.of_weights[query].unit = unit.unit;
+        shared.of_weights[query].start = start;
+        shared.shares[query] = {keep, take};
     }
 }
 
 template <typename S>
 __device__ inline void add_values(const struct part_of_group<S> &part,
-                                  const shared_of_groups<S> &shared, int n,
-                                  struct progress<S> &state)
+                                  const shared_of_groups<S> &shared, struct progress<S> &state)
 {
     int t = threadIdx.x % 4;
+    struct shares shares[S::TILES][2];
+#pragma unroll
+    for (int i = 0; i < S::TILES; i++)
+        for (int j = 0; j < 2; j++) shares[i][j] = shared.shares[i * QUERIES + 2 * t + j];
 #pragma unroll
     for (int b = 0; b < S::BLOCKS; b++) {
-        int sums[S::TILES][4] = {};
-        dots<S::V_DEPTH, S::IN_8, S::TILES>(part.v[b], shared.weights, n, sums);
+        float sums[S::TILES][4];
+        multiply_rows<S::V_DEPTH, S::IN_8, S::TILES>(part.v[b], shared.weights, shared.of_weights,
+                                                     sums);
 #pragma unroll
         for (int i = 0; i < S::TILES; i++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                int query = i * QUERIES + 2 * t + j % 2;
-                if (i * QUERIES >= n) continue;
-                float value =
-                    __fmaf_rn((float)sums[i][j], shared.v_unit[query], shared.v_middle[query]);
-                state.sums[b][i][j] = __fadd_rn(__fmul_rn(state.sums[b][i][j], shared.keep[query]),
-                                                __fmul_rn(value, shared.take[query]));
-            }
+            for (int j = 0; j < 4; j++)
+                state.sums[b][i][j] =
+                    __fadd_rn(__fmul_rn(state.sums[b][i][j], shares[i][j % 2].keep),
+                              __fmul_rn(sums[i][j], shares[i][j % 2].take));
     }
 }
 
@@ -403,14 +516,18 @@ static __global__ void __launch_bounds__(THREADS, S::DIM <= 128 ? 3 : 1)
     struct part_of_group<S> loaded = {
     };
     bool is_old = begin < end && end <= row.old_groups;
+    const struct places places = places_of<S>(args, head);
+    int padded = args.heads.padded;
     auto load = [&]() {
-        load_keys(planes_of(args, groups[begin], head), loaded);
-        load_values(planes_of(args, groups[begin], head), loaded);
+        load_keys(groups[begin], places, padded, loaded);
+        load_values(groups[begin], places, padded, loaded);
     };
     if (is_old) load();
-    wait_for_previous();
+    wait_before_next(); // which takes the newest positions beside this one
     if (begin >= end) return;
     int n = tile.n * (args.heads.n_head / args.heads.n_head_kv);
+    float dither[4];
+    for (int e = 0; e < 4; e++) dither[e] = dither_of(4 * (threadIdx.x % WARP) + e);
     for (int first = 0; first < n; first += S::ALL) {
         struct progress<S> state;
         int count = min((int)S::ALL, n - first); // of queries
@@ -418,16 +535,16 @@ static __global__ void __launch_bounds__(THREADS, S::DIM <= 128 ? 3 : 1)
         load_queries(args, tile, head, first, state, shared);
         for (int at = begin; at < end; at++) {
             bool goes_on = at + 1 < end;
-            struct planes next = planes_of(args, groups[goes_on ? at + 1 : at], head);
+            const uint8_t *next = groups[goes_on ? at + 1 : at];
             fold(loaded, state, count, shared);
             __syncthreads();
-            score(args, loaded, at * GROUP, count, shared);
-            if (goes_on) load_keys(next, loaded);
+            score(args, loaded, at * GROUP, shared);
+            if (goes_on) load_keys(next, places, padded, loaded);
             __syncthreads();
-            soften(loaded, state, count, shared);
+            soften(loaded, dither, state, count, shared);
             __syncthreads();
-            add_values(loaded, shared, count, state);
-            if (goes_on) load_values(next, loaded);
+            add_values(loaded, shared, state);
+            if (goes_on) load_values(next, places, padded, loaded);
         }
         put_results(args, tile, head, first, part, state);
         __syncthreads();
@@ -533,8 +650,9 @@ static __global__ void quantise(const __grid_constant__ struct gpu_attention arg
                          position % GPU_KV_BLOCK) *
                             padded,
                    *v = k + (size_t)GPU_KV_BLOCK * padded;
-    struct planes to = planes_of(args, args.pass.groups[job.groups + job.group], head);
-    char *upper = (char *)to.upper, *lower = job.has_lower ? (char *)to.lower : NULL;
+    const struct planes to = planes_of(args, head);
+    char *group = (char *)args.pass.groups[job.groups + job.group], *upper = group + to.upper,
+         *lower = job.has_lower ? group + to.lower : NULL;
     uint16_t *k_scale = (uint16_t *)(upper + GROUP * padded), *k_middle = k_scale + padded,
              *v_scale = k_middle + padded, *v_middle = v_scale + GROUP;
     int nibbles = GROUP * padded / 2;

@@ -389,10 +389,12 @@ struct gpu_attention {
     int32_t window;     /* positions that a row sees; 0: all before it */
     float scale, cap;   /* scores s are cap * tanh(s / cap); 0: none */
     const float *sinks; /* [n_head]: a score in each head's softmax that has no value; or NULL */
+    int32_t has_spans;  /* of quantised positions: gpu_attention_kv comes before gpu_attention */
 };
 /* Over tiles [first_tile, first_tile + n_tiles), whose rows begin with first_row. */
 cudaError_t gpu_attention(const struct gpu_launch *launch, const struct gpu_attention *args);
-/* The positions that the rows read quantised; gpu_attention then takes those behind them. */
+/* The positions that the rows read quantised; gpu_attention then takes those behind them, at the
+ * same time where kernels overlap. */
 cudaError_t gpu_attention_kv(const struct gpu_launch *launch, const struct gpu_attention *args);
 /* Quantises n groups of a layer. */
 cudaError_t gpu_quantise(const struct gpu_launch *launch, const struct gpu_attention *args,

@@ -9,14 +9,32 @@
 
 enum { WARP = 32 };
 
-// Begins a kernel: what those before it wrote is visible from here on. The next one is brought onto
-// the processors as soon as there is room, even before this wait is over, since it waits, too.
-__device__ inline void wait_for_previous()
+// The next kernel is brought onto the processors as soon as there is room, even before this one's
+// wait is over, since it waits, too. The sooner, the longer its weights have been on their way.
+__device__ inline void let_next_begin()
 {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// What the kernels before wrote is visible from here on.
+__device__ inline void wait_for_previous()
+{
+    let_next_begin();
+#if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
 #endif
+}
+
+// The same, before the next kernel begins: what was written before this one is visible to it
+// without a wait, and it runs beside this one.
+__device__ inline void wait_before_next()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+    let_next_begin();
 }
 
 template <typename... Parameters, typename... Arguments>

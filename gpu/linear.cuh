@@ -5,7 +5,8 @@
 #include "gpu/formats.cuh"
 #include "gpu/reduce.cuh"
 
-static constexpr int BARRIER_BYTES = 1024; // at the beginning of shared memory
+// At the beginning of shared memory, where the copy engine brings weights.
+static constexpr int BARRIER_BYTES = 1024;
 
 // The tile and the rows [first, end) of x that a block of threads works on.
 struct place {
@@ -79,13 +80,13 @@ template <int PARTS, int SIZE> __device__ inline float sum_parts(const float *of
     return sum;
 }
 
-// Where a result goes, and what it takes beside the sums.
+// Where a result goes, and what it takes beside the sums and what is there.
 struct result {
     float *y; // NULL: nowhere
-    float old, bias, gain;
+    float bias, gain;
 };
 
-// Result `at` of a block of threads: [rows of x][ROWS].
+// Result `at` of a block of threads: [rows of x][ROWS]. Does not depend on the kernels before.
 template <int ROWS>
 __device__ inline struct result find_result(const struct gpu_linear &args,
                                             const struct place &place, int at)
@@ -94,17 +95,22 @@ __device__ inline struct result find_result(const struct gpu_linear &args,
     struct result result = {};
     if (column >= place.end || row >= place.matrix->rows) return result;
     result.y = place.matrix->y + (size_t)column * place.matrix->rows + row;
-    if (args.accumulate) result.old = *result.y;
     if (place.bias) result.bias = place.bias[row];
     if (args.next.gain) result.gain = args.next.gain[row];
     return result;
 }
 
+// What the result is added to.
+__device__ inline float old_of(const struct gpu_linear &args, const struct result &result)
+{
+    return args.accumulate && result.y ? *result.y : 0.0f;
+}
+
 __device__ inline float put_result(const struct gpu_linear &args, const struct place &place,
-                                   const struct result &result, float sum)
+                                   const struct result &result, float old, float sum)
 {
     if (place.bias) sum += result.bias;
-    if (args.accumulate) sum = result.old + sum;
+    if (args.accumulate) sum = old + sum;
     if (result.y) *result.y = sum;
     return sum;
 }
@@ -136,7 +142,8 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
     int columns = min(8 * COLUMNS, place.end - place.first);
     for (int at = threadIdx.x; at < columns * ROWS; at += blockDim.x) {
         float sum = sum_parts<PARTS, SIZE>(sums + at / ROWS * STRIDE + at % ROWS);
-        put_result(args, place, find_result<ROWS>(args, place, at), sum);
+        const struct result result = find_result<ROWS>(args, place, at);
+        put_result(args, place, result, old_of(args, result), sum);
     }
 }
 
@@ -144,7 +151,7 @@ __device__ inline void finish(const struct gpu_linear &args, const struct place 
 template <int PARTS, int TILES, int COLUMNS> constexpr size_t shared_bytes(size_t ring)
 {
     size_t sums = (size_t)8 * COLUMNS * (16 * TILES + 4) * sizeof(float);
-    return BARRIER_BYTES + PARTS * (sums > ring ? sums : ring);
+    return PARTS * (sums > ring ? sums : ring);
 }
 
 // ---- weights on their way ----
@@ -185,24 +192,39 @@ static constexpr bool HAS_COPY_ENGINE = true;
 static constexpr bool HAS_COPY_ENGINE = false;
 #endif
 
+// What the second cache does with weights. Those that a pass reads once leave it first, so what
+// kernels share stays there: rows, biases, the cache's entries, code. Only passes over many rows
+// read weights again.
+template <int COLUMNS, enum linear_kind KIND> __device__ inline uint64_t policy_of()
+{
+    uint64_t once, again;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+    if (COLUMNS <= 2 || KIND == EXPERTS) return once;
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(again));
+    return gridDim.y > 1 ? again : once;
+}
+
 // Copies by a warp of a multiple of 16 bytes. One lane asks the copy engine, which tells a barrier;
 // or each lane copies, and waits for its own copies.
 template <bool BY_ENGINE> struct copier {
+    uint64_t policy;
     uint32_t barrier;
     int lane;
 
     __device__ void copy(uint32_t to, const char *from, uint32_t bytes) const
     {
         if constexpr (BY_ENGINE)
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-                         "[%1], %2, [%3];" ::"r"(to),
-                         "l"(from), "r"(bytes), "r"(barrier)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes."
+                         "L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                         "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                          : "memory");
         else
             for (uint32_t i = lane * 16; i < bytes; i += WARP * 16)
-                asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + i),
-                             "l"(from + i)
-                             : "memory");
+                asm volatile(
+                    "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                        to + i),
+                    "l"(from + i), "l"(policy)
+                    : "memory");
     }
 };
 
@@ -211,16 +233,20 @@ template <bool BY_ENGINE> struct copier {
 // of n steps; `by_engine`: many small copies are the engine's, where there is one.
 template <typename SOURCE, int STAGES> struct ring {
     static constexpr bool BY_ENGINE = HAS_COPY_ENGINE && SOURCE::by_engine;
+    static constexpr int BEFORE = SOURCE::by_engine ? BARRIER_BYTES : 0;
     SOURCE source;
+    uint64_t policy;
     uint32_t base, barriers, parity;
     int next, end, lane, slot;
+    bool is_full; // no group was taken
 
-    __device__ ring(const SOURCE &from, char *shared, int first, int last)
-        : source(from), parity(0), next(first), end(last), slot(0)
+    __device__ ring(const SOURCE &from, char *shared, int first, int last, uint64_t cache_policy)
+        : source(from), policy(cache_policy), parity(0), next(first), end(last), slot(0),
+          is_full(true)
     {
         uint32_t memory = (uint32_t)__cvta_generic_to_shared(shared), warp = threadIdx.x / WARP;
         lane = kept((int)threadIdx.x % WARP);
-        base = kept(memory + BARRIER_BYTES + warp * STAGES * SOURCE::bytes);
+        base = kept(memory + BEFORE + warp * STAGES * SOURCE::bytes);
         barriers = memory + warp * STAGES * 8;
         if constexpr (BY_ENGINE) {
             barriers = kept(barriers);
@@ -230,13 +256,13 @@ template <typename SOURCE, int STAGES> struct ring {
             __syncwarp();
         }
 #pragma unroll
-        for (int i = 0; i < STAGES - 1; i++) fetch(i);
+        for (int i = 0; i < STAGES; i++) fetch(i);
     }
     __device__ void fetch(int to)
     {
         int n = min(end - next, (int)SOURCE::steps);
         const struct copier<BY_ENGINE> copier = {
-            barriers + to * 8, lane
+            policy, barriers + to * 8, lane
         };
         if (n > 0 && (!BY_ENGINE || lane == 0)) {
             if constexpr (BY_ENGINE)
@@ -253,7 +279,8 @@ template <typename SOURCE, int STAGES> struct ring {
     __device__ uint32_t take()
     {
         __syncwarp();
-        fetch(slot == 0 ? STAGES - 1 : slot - 1);
+        if (!is_full) fetch(slot == 0 ? STAGES - 1 : slot - 1);
+        is_full = false;
         if constexpr (BY_ENGINE) {
             asm volatile("{\n.reg .pred done;\nagain:\n"
                          "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
@@ -294,7 +321,7 @@ template <typename Kernel, typename... Arguments>
 static cudaError_t launch_shared(const struct gpu_launch *launch, Kernel kernel, dim3 grid,
                                  int parts, size_t bytes, const Arguments &...arguments)
 {
-    if (bytes > 48 * 1024) {
+    if (bytes > 40 * 1024) { // beside what kernels declare, 48 KB need no permission
         cudaError_t error =
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
         if (error != cudaSuccess) return error;

@@ -61,25 +61,34 @@ __device__ inline void find_scales(const struct gpu_linear &args, const struct p
 
 // ---- what becomes of the sums ----
 //
-// Thread `at` has result at / 16 of x's rows and at % 16 of a tile's. `begin` loads what results
-// need beside the sums while weights are on their way.
+// Thread `at` has result at / 16 of x's rows and at % 16 of a tile's. While weights are on their
+// way, `begin` loads what results need beside the sums and does not depend on the kernels before;
+// behind the wait for them, `load` loads the rest.
 
 template <int PARTS, int TILES, int COLUMNS> struct plain_end {
     static constexpr int ROWS = 16 * TILES, STRIDE = ROWS + 4, SIZE = 8 * COLUMNS * STRIDE;
     struct result mine;
+    float old;
 
     __device__ void begin(const struct gpu_linear &args, const struct place &place)
     {
         mine = find_result<ROWS>(args, place, threadIdx.x);
     }
+    __device__ void load(const struct gpu_linear &args, const struct place &)
+    {
+        old = old_of(args, mine);
+    }
     __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
                         const float *scales)
     {
         for (int at = threadIdx.x; at < 8 * COLUMNS * ROWS; at += PARTS * WARP) {
-            if (at >= PARTS * WARP) mine = find_result<ROWS>(args, place, at);
+            if (at >= PARTS * WARP) {
+                mine = find_result<ROWS>(args, place, at);
+                old = old_of(args, mine);
+            }
             float sum = sum_parts<PARTS, SIZE>(sums + at / ROWS * STRIDE + at % ROWS);
             if (args.fold.squares) sum = __fmul_rn(sum, scales[at / ROWS]);
-            float y = put_result(args, place, mine, sum);
+            float y = put_result(args, place, mine, old, sum);
             if (args.next.gain) put_next<ROWS>(args, place, at, mine, y);
         }
     }
@@ -108,20 +117,29 @@ template <int PARTS, int COLUMNS> struct pair_end {
 // A tile of the gate and one of up, whose gated product is written.
 template <int PARTS, int COLUMNS> struct gate_end {
     using pair = pair_end<PARTS, COLUMNS>;
+    float2 bias;
 
-    __device__ void begin(const struct gpu_linear &, const struct place &)
+    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    {
+        const float *gate = args.matrices[0].bias, *up = args.matrices[1].bias;
+        int column, row;
+        bias = make_float2(0.0f, 0.0f);
+        if (!pair::has(place, &column, &row)) return;
+        if (gate) bias.x = gate[row];
+        if (up) bias.y = up[row];
+    }
+    __device__ void load(const struct gpu_linear &, const struct place &)
     {
     }
     __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
                         const float *scales)
     {
-        const float *gate = args.matrices[0].bias, *up = args.matrices[1].bias;
         const struct gpu_rows &out = args.gated;
         int column, row;
         if (!pair::has(place, &column, &row)) return;
         float2 y = pair::sum(args, sums, scales);
-        if (gate) y.x += gate[row];
-        if (up) y.y += up[row];
+        if (args.matrices[0].bias) y.x += bias.x;
+        if (args.matrices[1].bias) y.y += bias.y;
         size_t block = gpu_row_place(column, out.pairs * 2, row / RF_BLOCK);
         out.bf16[block * RF_BLOCK + row % RF_BLOCK] = bf16_bits(silu(y.x) * y.y);
     }
@@ -142,7 +160,6 @@ template <int PARTS, int COLUMNS> struct rotate_end {
         head = row / heads.dim;
         i = row % heads.dim;
         if (place.bias) bias = make_float2(place.bias[row], place.bias[row + half]);
-        turn = ((const float2 *)rope.rotations)[((size_t)column * 2 + rope.is_local) * half + i];
         entry = NULL;
         if (place.matrix == &args.matrices[0]) return;
         const struct gpu_row &at = rope.pass.rows[column];
@@ -150,6 +167,14 @@ template <int PARTS, int COLUMNS> struct rotate_end {
             (size_t)(rope.layer * heads.n_head_kv + head) * 2 + (place.matrix == &args.matrices[2]);
         entry = rope.pass.blocks[at.table + at.slot / GPU_KV_BLOCK] +
                 (plane * GPU_KV_BLOCK + at.slot % GPU_KV_BLOCK) * heads.padded + i;
+    }
+    __device__ void load(const struct gpu_linear &args, const struct place &place)
+    {
+        const struct gpu_rope &rope = args.rope;
+        int column, row, half = rope.heads.dim / 2;
+        if (!pair::has(place, &column, &row)) return;
+        turn = ((const float2 *)rope
+                    .rotations)[((size_t)column * 2 + rope.is_local) * half + row % rope.heads.dim];
     }
     __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
                         const float *scales)
@@ -182,15 +207,15 @@ using end_of = std::conditional_t<KIND == GATES, gate_end<PARTS, COLUMNS>,
 // STEPS of weights come together. Rows are loaded DEPTH - 1 steps before their use: they come from
 // the second cache, and take longer than a step's products.
 template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND,
-          int STEPS>
+          int STEPS, int DEPTH>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     linear_bf16(const __grid_constant__ struct gpu_linear args)
 {
     using source = bf16_source<TILES, STEPS>;
-    constexpr int OF_MATRIX = KIND == GATES ? 1 : TILES, DEPTH = COLUMNS <= 2 ? 2 : 1,
-                  UNROLL = DEPTH > STEPS ? DEPTH : STEPS;
+    constexpr int OF_MATRIX = KIND == GATES ? 1 : TILES, UNROLL = DEPTH > STEPS ? DEPTH : STEPS;
     extern __shared__ char shared[];
     __shared__ float scales[8 * COLUMNS];
+    let_next_begin();
     struct place place = find_place<OF_MATRIX, COLUMNS, KIND>(args);
     if (KIND == EXPERTS && place.first >= place.end) return;
     int lane = threadIdx.x % WARP, begin, end;
@@ -204,7 +229,9 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
                                      : min(place.tile + m, last_tile);
         from.tiles[m] = tiles + (size_t)tile * steps * source::of_step;
     }
-    struct ring<source, STAGES> weights(from, shared, begin, end);
+    struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<COLUMNS, KIND>());
+    end_of<PARTS, TILES, COLUMNS, KIND> ending;
+    ending.begin(args, place);
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 
     const uint4 *x[COLUMNS];
@@ -216,8 +243,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
         for (int i = 0; i < DEPTH - 1; i++)
             if (begin + i < end) b[i][c] = x[c][i * WARP];
     }
-    end_of<PARTS, TILES, COLUMNS, KIND> ending;
-    ending.begin(args, place);
+    ending.load(args, place);
     if (args.fold.squares) find_scales<PARTS, COLUMNS>(args, place, scales);
     float acc[TILES][COLUMNS][4] = {};
 #pragma unroll 1
@@ -248,20 +274,27 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
         }
         for (int c = 0; c < COLUMNS; c++) x[c] += UNROLL * WARP;
     }
-    float *sums = (float *)(shared + BARRIER_BYTES);
+    float *sums = (float *)shared;
     put_sums<PARTS, TILES, COLUMNS>(sums, acc);
     ending.end(args, place, sums, scales);
 }
 
+// Of what registers hold beside the sums.
+constexpr int depth_of(int columns)
+{
+    return columns == 1 ? 4 : columns == 2 ? 2 : 1;
+}
+
 template <int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS, enum linear_kind KIND = PLAIN,
-          int STEPS = 2>
+          int STEPS = 2, int DEPTH = depth_of(COLUMNS)>
 static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * bf16_source<TILES, STEPS>::bytes;
     dim3 grid = grid_of<TILES, COLUMNS>(args);
     if (KIND == GATES) grid.x = (unsigned)args->matrices[0].rows / RF_PANEL_ROWS;
-    return launch_shared(gpu, linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS, KIND, STEPS>, grid,
-                         PARTS, shared_bytes<PARTS, TILES, COLUMNS>(ring), *args);
+    return launch_shared(gpu,
+                         linear_bf16<PARTS, TILES, COLUMNS, STAGES, BLOCKS, KIND, STEPS, DEPTH>,
+                         grid, PARTS, shared_bytes<PARTS, TILES, COLUMNS>(ring), *args);
 }
 
 // Stages and sums take 99 KB at most, which all devices have.
@@ -277,9 +310,25 @@ static cudaError_t choose_parts(const struct gpu_launch *gpu, const struct gpu_l
     return launch<8, 2, 8, 2, 1>(gpu, args);
 }
 
+enum { ONE_EACH = 128 * RF_PANEL_ROWS }; // weight rows with less than a tile for each processor
+
+// Whether blocks of threads may ask for more shared memory than half a processor has, so that each
+// lies on one of its own. Else a few of them share processors while others have none.
+static bool has_one_each(const struct gpu_linear *args)
+{
+    int device, most = 0;
+    if (weight_rows(args) > ONE_EACH || cudaGetDevice(&device) != cudaSuccess) return false;
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return most >= 16 * 4 * bf16_source<1, 2>::bytes;
+}
+
 static cudaError_t choose_more_parts(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
-    if (args->n <= 8) return launch<16, 1, 1, 3, 2>(gpu, args);
+    if (args->n <= 8) {
+        if (args->k <= 2048) return launch<16, 1, 1, 2, 2>(gpu, args);
+        return has_one_each(args) ? launch<16, 1, 1, 4, 1, PLAIN, 2, 8>(gpu, args)
+                                  : launch<16, 1, 1, 3, 2>(gpu, args);
+    }
     if (args->n <= 16) return launch<16, 1, 2, 3, 2>(gpu, args);
     return launch<16, 1, 8, 2, 1>(gpu, args);
 }
@@ -295,7 +344,7 @@ cudaError_t gpu_linear_bf16(const struct gpu_launch *gpu, const struct gpu_linea
                             : launch<8, 2, 2, 2, 3, GATES>(gpu, args);
     if (args->rotates) {
         if (args->parts == GPU_MORE_PARTS)
-            return args->n <= 8 ? launch<16, 2, 1, 3, 1, ROTATES, 1>(gpu, args)
+            return args->n <= 8 ? launch<16, 2, 1, 3, 2, ROTATES, 1, 3>(gpu, args)
                                 : launch<16, 2, 2, 3, 1, ROTATES, 1>(gpu, args);
         return args->n <= 8 ? launch<8, 2, 1, 2, 3, ROTATES>(gpu, args)
                             : launch<8, 2, 2, 2, 3, ROTATES>(gpu, args);

@@ -74,12 +74,14 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     using source = panel_source<FORMAT>;
     extern __shared__ char shared[];
     __shared__ float sums[PARTS][RF_PANEL_ROWS];
+    let_next_begin();
     struct place place = find_place<1, 1, KIND>(args);
     if (KIND == EXPERTS && place.first >= place.end) return;
     int lane = threadIdx.x % WARP, t = lane % 4, begin, end;
     take_part<PARTS>(args.x.pairs, &begin, &end);
     const char *tile = place.tiles + (size_t)place.tile * layout.bytes;
-    struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end);
+    struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end,
+                                        policy_of<1, KIND>());
     wait_for_previous(); // weights do not depend on the kernels before, the row does
 
     size_t from = (size_t)(place.first / GPU_ROW_GROUP) * args.x.pairs + begin;

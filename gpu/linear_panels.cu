@@ -181,6 +181,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
 {
     using source = tiles_source<FORMAT, TILES>;
     extern __shared__ char shared[];
+    let_next_begin();
     struct place place = find_place<TILES, COLUMNS, KIND>(args);
     if (KIND == EXPERTS && place.first >= place.end) return;
     int lane = threadIdx.x % WARP, begin, end;
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
     for (int m = 0; m < TILES; m++)
         from.of[m] = panel_source<FORMAT>(
             place.tiles + (size_t)min(place.tile + m, last_tile) * layout.bytes, layout);
-    struct ring<source, STAGES> weights(from, shared, begin, end);
+    struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<COLUMNS, KIND>());
     wait_for_previous(); // weights do not depend on the kernels before, rows do
 
     constexpr int AHEAD = COLUMNS <= 2, GROUPS = RF_BLOCK / format_traits<FORMAT>::group;
@@ -241,10 +242,11 @@ template <int FORMAT, bool IN_16, int PARTS, int TILES, int COLUMNS, int STAGES,
 static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     constexpr size_t ring = STAGES * tiles_source<FORMAT, TILES>::bytes;
-    return launch_shared(
-        gpu, linear_panels<FORMAT, IN_16, PARTS, TILES, COLUMNS, STAGES, BLOCKS, KIND>,
-        grid_of<TILES, COLUMNS>(args), PARTS, shared_bytes<PARTS, TILES, COLUMNS>(ring), *args,
-        gpu_layout(FORMAT, (size_t)args->k));
+    return launch_shared(gpu,
+                         linear_panels<FORMAT, IN_16, PARTS, TILES, COLUMNS, STAGES, BLOCKS, KIND>,
+                         grid_of<TILES, COLUMNS>(args), PARTS,
+                         BARRIER_BYTES + shared_bytes<PARTS, TILES, COLUMNS>(ring), *args,
+                         gpu_layout(FORMAT, (size_t)args->k));
 }
 
 // From so many weight rows on, all processors are busy though blocks of threads take two tiles,

@@ -193,7 +193,7 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
                                  .scale = op->scale,
                                  .cap = op->cap,
                                  .sinks = gain_of(op->weight[0])};
-    int has_spans = args.heads.quantised && view->parts > GPU_FEWEST_PARTS;
+    args.has_spans = args.heads.quantised && view->parts > GPU_FEWEST_PARTS;
     if (view->n_jobs)
         status = gpu_quantise(
             launch, &args,
@@ -206,7 +206,7 @@ static cudaError_t attention(const struct gpu_view *view, const struct gpu_launc
         args.n_tiles = 0;
         while (t + args.n_tiles < view->n_tiles && n + tiles[t + args.n_tiles].n <= room)
             n += tiles[t + args.n_tiles++].n;
-        if (has_spans) status = gpu_attention_kv(launch, &args);
+        if (args.has_spans) status = gpu_attention_kv(launch, &args);
         if (status == cudaSuccess) status = gpu_attention(launch, &args);
         if (status == cudaSuccess) status = gpu_merge(launch, &args, &out, n);
     }

@@ -120,7 +120,7 @@ static cudaError_t run_attention(const struct work *work, const struct gpu_launc
     struct gpu_attention attention = work->attention;
     cudaError_t status = cudaSuccess;
     attention.layer = layer;
-    if (attention.heads.quantised) status = gpu_attention_kv(launch, &attention);
+    if (attention.has_spans) status = gpu_attention_kv(launch, &attention);
     if (status == cudaSuccess) status = gpu_attention(launch, &attention);
     return status == cudaSuccess ? gpu_merge(launch, &attention, &work->out, work->rows) : status;
 }
@@ -329,6 +329,7 @@ static int attention_new(struct work *work, struct rf_error *error)
     work->attention.q = q;
     work->attention.partials = partials;
     work->attention.parts = cut.parts;
+    work->attention.has_spans = heads.quantised != 0;
     work->attention.queries =
         HEADS / KV_HEADS * (work->rows < GPU_TILE_ROWS ? work->rows : (int32_t)GPU_TILE_ROWS);
     work->attention.scale = 0.08838835f;

@@ -954,6 +954,7 @@ int main(void)
     check_layer(RF_FORMAT_Q4_K, 0, GPU_FEW_ROWS + 20, 768);
     check_layer(RF_FORMAT_Q8_0, 0, GPU_FEW_ROWS + 20, 544);
     check_layer(RF_FORMAT_BF16, 0, 3100, 544);
+    check_layer(RF_FORMAT_BF16, 0, 2064, 2080);
     check_layer(RF_FORMAT_Q4_K, 0, 8200, 512);
     check_layer(RF_FORMAT_MXFP4, 0, 8192, 544);
     check_many_rows(3100, 544);
