@@ -3,7 +3,7 @@
 #ifndef RF_GPU_WGMMA_CUH
 #define RF_GPU_WGMMA_CUH
 
-#include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include "gpu/launch.cuh"
 
@@ -144,6 +144,21 @@ __device__ inline void arrive_at(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Which of several stages of shared memory is next.
+template <int STAGES> struct turn {
+    int i, parity;
+
+    __device__ int before() const
+    {
+        return i == 0 ? STAGES - 1 : i - 1;
+    }
+    __device__ void advance()
+    {
+        i = i + 1 == STAGES ? 0 : i + 1;
+        if (i == 0) parity ^= 1;
+    }
+};
+
 // ---- copies ----
 
 __device__ inline void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
@@ -165,4 +180,32 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap &map, int x, int 
 }
 
 #endif
+
+// ---- tensor maps ----
+
+static inline PFN_cuTensorMapEncodeTiled_v12000 find_encoder()
+{
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult result;
+    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                         cudaEnableDefault, &result);
+    return error == cudaSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)found : NULL;
+}
+
+// Of [outer][inner][bytes], where `bytes` is a multiple of 16. A box has `box` outer pieces.
+static inline cudaError_t make_map(CUtensorMap *map, const void *data, size_t bytes, size_t inner,
+                                   size_t outer, size_t outer_bytes, int box)
+{
+    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
+    const cuuint64_t sizes[3] = {bytes / 8, inner, outer}, strides[2] = {bytes, outer_bytes};
+    const cuuint32_t boxes[3] = {(cuuint32_t)bytes / 8, 1, (cuuint32_t)box}, steps[3] = {1, 1, 1};
+    if (!encode) return cudaErrorNotSupported;
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT64, 3, (void *)data, sizes, strides, boxes,
+                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
+}
+
 #endif
