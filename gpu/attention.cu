@@ -649,15 +649,15 @@ static __global__ void merge(const __grid_constant__ struct gpu_attention args, 
     put_values(out, row, first, counts ? __fdiv_rn(sum, weights) : 0.0f);
 }
 
-// The same where no slice has two parts, all of them in registers: a warp for 32 values.
-template <int MOST>
+// The same where no slice has two parts, all of them in registers. A thread has VALUES values, four
+// if they become pieces alone.
+template <int MOST, int VALUES>
 static __global__ void merge_few(const __grid_constant__ struct gpu_attention args,
                                  struct gpu_rows out)
 {
     let_next_begin();
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) / WARP * WARP;
-    if (first >= out.pairs * GPU_PAIR) return;
-    int j = first + threadIdx.x % WARP, row = args.first_row + blockIdx.y;
+    int j = (blockIdx.x * blockDim.x + threadIdx.x) * VALUES, row = args.first_row + blockIdx.y;
+    if (VALUES == 1 && j / WARP * WARP >= out.pairs * GPU_PAIR) return;
     const struct gpu_heads &heads = args.heads;
     int position = args.pass.rows[row].position;
     const struct gpu_cut cut = gpu_cut_of(&heads, position);
@@ -665,7 +665,7 @@ static __global__ void merge_few(const __grid_constant__ struct gpu_attention ar
     bool counts = j < out.width;
     int head = counts ? j / heads.dim : 0, d = counts ? j % heads.dim : 0;
     const float *partial = partial_of(args, row, head, begin);
-    float largest[MOST], weights[MOST], sums[MOST];
+    float largest[MOST], weights[MOST], sums[MOST][VALUES], merged[VALUES] = {};
     wait_for_previous();
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
@@ -673,20 +673,23 @@ static __global__ void merge_few(const __grid_constant__ struct gpu_attention ar
         bool is_there = begin + i < cut.parts;
         largest[i] = is_there ? of[heads.padded] : LOWEST;
         weights[i] = is_there ? of[heads.padded + 1] : 0.0f;
-        sums[i] = is_there ? of[d] : 0.0f;
+        for (int v = 0; v < VALUES; v++) sums[i][v] = is_there ? of[d + v] : 0.0f;
     }
-    float sink = args.sinks ? args.sinks[head] * LOG2_E : LOWEST;
-    float most = sink, sum = 0.0f;
+    float sink = args.sinks ? args.sinks[head] * LOG2_E : LOWEST, most = sink;
 #pragma unroll
     for (int i = 0; i < MOST; i++) most = fmaxf(most, largest[i]);
     float weight = args.sinks ? power_of_2(sink - most) : 0.0f;
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
         float scale = power_of_2(largest[i] - most);
-        sum = fmaf(sums[i], scale, sum);
+        for (int v = 0; v < VALUES; v++) merged[v] = fmaf(sums[i][v], scale, merged[v]);
         weight = fmaf(weights[i], scale, weight);
     }
-    put_values(out, row, first, counts ? __fdiv_rn(sum, weight) : 0.0f);
+    for (int v = 0; v < VALUES; v++) merged[v] = counts ? __fdiv_rn(merged[v], weight) : 0.0f;
+    if constexpr (VALUES == 4)
+        put_four(out, row, j, merged);
+    else
+        put_values(out, row, j / WARP * WARP, merged[0]);
 }
 
 extern "C" cudaError_t gpu_merge(const struct gpu_launch *launch, const struct gpu_attention *args,
@@ -700,8 +703,11 @@ extern "C" cudaError_t gpu_merge(const struct gpu_launch *launch, const struct g
         return launch_kernel(launch, merge, dim3(pieces, (unsigned)n), (unsigned)(warps * WARP), 0,
                              *args, *out);
     }
-    unsigned warps = many ? 4 : 1;
-    dim3 grid((pieces + warps - 1) / warps, (unsigned)n);
-    auto kernel = args->parts <= FEW ? merge_few<FEW> : merge_few<SLICES>;
+    bool in_fours = args->parts <= FEW && is_pieces_alone(out) && args->heads.dim % 4 == 0;
+    unsigned warps = many ? 4 : 1, of_block = in_fours ? 4 * warps : warps;
+    dim3 grid((pieces + of_block - 1) / of_block, (unsigned)n);
+    auto kernel = in_fours             ? merge_few<FEW, 4>
+                  : args->parts <= FEW ? merge_few<FEW, 1>
+                                       : merge_few<SLICES, 1>;
     return launch_kernel(launch, kernel, grid, warps * WARP, 0, *args, *out);
 }

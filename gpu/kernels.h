@@ -31,6 +31,7 @@ enum {
     GPU_KV_BLOCK = 256,   /* RF_KV_POSITIONS */
     GPU_WIDE_ROWS = 128,  /* of activations that wgmma's kernel takes together */
     GPU_NARROW_ROWS = 64, /* passes over more take wgmma where there is one */
+    GPU_PIECE = 1280,     /* bytes of `pieces`: 8 rows and a pair of blocks */
     GPU_NO_MAP = -1
 };
 
@@ -82,6 +83,8 @@ cudaError_t gpu_tile_panels(cudaStream_t stream, void *tiles, const void *panels
  *     low     the same
  *     scales  [rows / 8][pairs][2 blocks][8 rows][2]: d, the sum of the codes
  *     halves  the same: the sums of both halves
+ *     pieces  [rows / 8][pairs] of GPU_PIECE bytes, as wgmma takes them: gpu_piece_code,
+ *             gpu_piece_scales
  *
  * Codes are those of struct rf_a8 or, with `low`, of struct rf_a16: a signed upper byte in `codes`,
  * a lower one in `low`. */
@@ -94,6 +97,8 @@ struct gpu_rows {
     int8_t *codes;
     uint8_t *low;
     float *scales, *halves;
+    char *pieces; /* takes the place of codes, scales and halves for layers of
+                     gpu_linear_wide_panels */
     int32_t width, pairs;
 };
 
@@ -123,6 +128,35 @@ static inline size_t gpu_arranged_bytes(size_t rows, size_t pairs)
 {
     size_t tiles = (rows + GPU_WIDE_ROWS - 1) / GPU_WIDE_ROWS;
     return tiles * GPU_WIDE_ROWS * pairs * GPU_PAIR * sizeof(uint16_t);
+}
+
+/* A piece holds codes as F16 numbers times 512, [2 blocks][2 halves][even values, odd values][8
+ * rows] of 8 each; then for each block [2][4 t][2][2 rows 2t and 2t + 1] floats: first d and d
+ * times the sum of the codes, then d times the sum of either half. These say at which byte of a
+ * row's pieces a value's code begins, and a block's d. */
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline size_t
+    gpu_piece_code(size_t row, size_t pairs, size_t j)
+{
+    return (row / GPU_ROW_GROUP * pairs + j / GPU_PAIR) * GPU_PIECE +
+           (j % GPU_PAIR / 16 * 2 + j % 2) * 128 + row % GPU_ROW_GROUP * 16 + j % 16 / 2 * 2;
+}
+
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline size_t
+    gpu_piece_scales(size_t row, size_t pairs, size_t block)
+{
+    return (row / GPU_ROW_GROUP * pairs + block / 2) * GPU_PIECE + 1024 + block % 2 * 128 +
+           row % GPU_ROW_GROUP / 2 * 16 + row % 2 * 4;
+}
+
+static inline size_t gpu_pieces_bytes(size_t rows, size_t pairs)
+{
+    return (rows + GPU_ROW_GROUP - 1) / GPU_ROW_GROUP * pairs * GPU_PIECE;
 }
 
 struct gpu_row {
@@ -313,6 +347,8 @@ int gpu_has_wide(int major, int minor);
 /* 1 if a format has more than one scale for 32 values. */
 int gpu_has_small_groups(int format);
 cudaError_t gpu_linear_wide(const struct gpu_launch *launch, const struct gpu_linear *args);
+/* The same, of panels and x.pieces. */
+cudaError_t gpu_linear_wide_panels(const struct gpu_launch *launch, const struct gpu_linear *args);
 
 /* The parts of k, which all rows of a layer's matrices decide together. */
 static inline int gpu_parts(size_t rows)

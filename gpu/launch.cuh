@@ -87,21 +87,68 @@ __device__ inline float largest_of(float x)
     return warp_max(x == x ? fabsf(x) : 0.0f);
 }
 
-// The integer of a lane's value and the block's unit, as in rf_a8 and in rf_a16 (if in_16).
-__device__ inline int code_of_value(float x, int in_16, float *d)
+// The factor that turns a block's values into integers, and its unit, as in rf_a8 and in rf_a16 (if
+// in_16). largest: of all |x|.
+__device__ inline float inverse_of(float largest, int in_16, float *d)
 {
-    float largest = largest_of(x), inverse = 0.0f, limit = in_16 ? 16384.0f : 127.0f;
     *d = 0.0f;
-    if (largest > 0x1p-100f && in_16 && largest <= 3.4028234e38f) {
-        uint32_t exponent = (__float_as_uint(largest) >> 23) - 13;
-        *d = __uint_as_float(exponent << 23);
-        inverse = __uint_as_float((254 - exponent) << 23);
-    } else if (largest > 0x1p-100f && !in_16) {
+    if (!(largest > 0x1p-100f)) return 0.0f;
+    if (!in_16) {
         *d = __fdiv_rn(largest, 127.0f);
-        if (largest <= 3.4028234e38f) inverse = __fdiv_rn(127.0f, largest);
+        return largest <= 3.4028234e38f ? __fdiv_rn(127.0f, largest) : 0.0f;
     }
-    float rounded = rintf(__fmul_rn(x, inverse));
+    if (largest > 3.4028234e38f) return 0.0f;
+    uint32_t exponent = (__float_as_uint(largest) >> 23) - 13;
+    *d = __uint_as_float(exponent << 23);
+    return __uint_as_float((254 - exponent) << 23);
+}
+
+__device__ inline int code_of_value(float x, float inverse, int in_16)
+{
+    float limit = in_16 ? 16384.0f : 127.0f, rounded = rintf(__fmul_rn(x, inverse));
     return rounded >= -limit && rounded <= limit ? (int)rounded : 0;
+}
+
+// sum and later: of the codes of both halves.
+__device__ inline void put_piece_scales(const struct gpu_rows &out, int row, int first, float d,
+                                        int sum, int later)
+{
+    float *scales = (float *)(out.pieces + gpu_piece_scales(row, out.pairs, first / RF_BLOCK));
+    scales[0] = d;
+    scales[2] = __fmul_rn(d, (float)(sum + later));
+    scales[16] = __fmul_rn(d, (float)sum);
+    scales[18] = __fmul_rn(d, (float)later);
+}
+
+__device__ inline uint32_t piece_codes(int first, int second)
+{
+    __half2 both = __halves2half2(__int2half_rn(first * 512), __int2half_rn(second * 512));
+    uint32_t word;
+    memcpy(&word, &both, sizeof word);
+    return word;
+}
+
+static inline bool is_pieces_alone(const struct gpu_rows *out)
+{
+    return out->pieces && !out->f32 && !out->bf16 && !out->arranged && !out->codes;
+}
+
+// Writes pieces alone. 8 lanes have a block of a row, each lane the values j .. j + 3.
+__device__ inline void put_four(const struct gpu_rows &out, int row, int j, const float (&x)[4])
+{
+    float largest = 0.0f, d;
+    int codes[4], sum = 0;
+    for (int i = 0; i < 4; i++) largest = fmaxf(largest, x[i] == x[i] ? fabsf(x[i]) : 0.0f);
+    for (int e = 4; e > 0; e /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, e));
+    float inverse = inverse_of(largest, 0, &d);
+    for (int i = 0; i < 4; i++) sum += codes[i] = code_of_value(x[i], inverse, 0);
+    for (int e = 2; e > 0; e /= 2) sum += __shfl_xor_sync(~0u, sum, e);
+    int later = __shfl_down_sync(~0u, sum, 4);
+    if (j >= out.pairs * GPU_PAIR) return;
+    char *to = out.pieces + gpu_piece_code(row, out.pairs, j);
+    *(uint32_t *)to = piece_codes(codes[0], codes[2]);
+    *(uint32_t *)(to + 128) = piece_codes(codes[1], codes[3]); // odd values
+    if (j % RF_BLOCK == 0) put_piece_scales(out, row, j, d, sum, later);
 }
 
 // Writes the values [first, first + 32) of a row, one of each lane, in all forms that are wanted.
@@ -113,11 +160,20 @@ __device__ inline void put_values(const struct gpu_rows &out, int row, int first
     if (out.bf16)
         out.bf16[gpu_row_place(row, out.pairs * 2, block) * RF_BLOCK + lane] = bf16_bits(x);
     if (out.arranged) out.arranged[gpu_arranged_place(row, out.pairs * 2, at)] = bf16_bits(x);
-    if (!out.codes) return;
+    if (!out.codes && !out.pieces) return;
     float d;
-    int code = code_of_value(x, out.low != NULL, &d), half = lane / 16, sum = code;
+    float inverse = inverse_of(largest_of(x), out.low != NULL, &d);
+    int code = code_of_value(x, inverse, out.low != NULL), half = lane / 16, sum = code;
     for (int e = 8; e > 0; e /= 2) sum += __shfl_xor_sync(~0u, sum, e);
     int later = __shfl_sync(~0u, sum, 16);
+    if (out.pieces) {
+        int next = __shfl_down_sync(~0u, code, 2); // of two even or odd values
+        if (lane % 4 < 2)
+            *(uint32_t *)(out.pieces + gpu_piece_code(row, out.pairs, at)) =
+                piece_codes(code, next);
+        if (lane == 0) put_piece_scales(out, row, first, d, sum, later);
+    }
+    if (!out.codes) return;
     size_t place = gpu_row_place(row, out.pairs, block / 2) * GPU_PAIR + lane % 16 / 4 * 16 +
                    block % 2 * 8 + half * 4 + lane % 4;
     out.codes[place] = (int8_t)(out.low ? code >> 8 : code);

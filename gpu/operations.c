@@ -23,10 +23,14 @@ static const float *gain_of(const struct rf_weight *weight)
 static struct gpu_rows rows_of(const struct gpu_view *view, int32_t slot, int32_t n)
 {
     struct gpu_rows rows = view->slots[slot];
-    if (rows.arranged && n > GPU_NARROW_ROWS)
-        rows.bf16 = NULL;
-    else
-        rows.arranged = NULL;
+    int is_wide = n > GPU_NARROW_ROWS;
+    if (is_wide && rows.arranged) rows.bf16 = NULL;
+    if (is_wide && rows.pieces) {
+        rows.codes = NULL;
+        rows.scales = rows.halves = NULL;
+    }
+    if (!is_wide) rows.arranged = NULL;
+    if (!is_wide) rows.pieces = NULL;
     return rows;
 }
 

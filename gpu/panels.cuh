@@ -64,21 +64,16 @@ template <int FORMAT> struct panel_source {
     }
 };
 
-// Pair i of a group that begins with pair `first`; at: the group, in shared memory.
+// Of a pair whose codes, and whose scales and unit of rows g and g + 8, lie there in shared memory.
 template <int FORMAT>
-__device__ inline void read_pair(struct pair_data<FORMAT> &data, uint32_t at, int first, int i,
-                                 int lane)
+__device__ inline void load_pair(struct pair_data<FORMAT> &data, uint32_t codes, uint32_t scales,
+                                 uint32_t unit, int lane)
 {
-    using source = panel_source<FORMAT>;
-    constexpr int scale_bytes = (int)gpu_scale_bytes(FORMAT), unit_bytes = gpu_unit_bytes(FORMAT);
-    uint32_t codes = at + i * source::codes + lane * 16,
-             scales = at + source::scales_at + i * source::scales + lane / 4 * scale_bytes,
-             unit = at + source::units_at + ((first + i) / 4 - first / 4) * source::units +
-                    lane / 4 * unit_bytes;
-    data.codes[0] = load_shared_4(codes);
-    if constexpr (source::bits == 8) data.codes[1] = load_shared_4(codes + 512);
-    if constexpr (source::bits == 6)
-        data.upper = load_shared_2(at + i * source::codes + 512 + lane * 8);
+    constexpr int bits = format_traits<FORMAT>::bits, scale_bytes = (int)gpu_scale_bytes(FORMAT),
+                  unit_bytes = (int)gpu_unit_bytes(FORMAT);
+    data.codes[0] = load_shared_4(codes + lane * 16);
+    if constexpr (bits == 8) data.codes[1] = load_shared_4(codes + 512 + lane * 16);
+    if constexpr (bits == 6) data.upper = load_shared_2(codes + 512 + lane * 8);
     if constexpr (scale_bytes == 4) data.scales.x = load_shared_1(scales);
     if constexpr (scale_bytes == 8) {
         uint2 two = load_shared_2(scales);
@@ -88,6 +83,20 @@ __device__ inline void read_pair(struct pair_data<FORMAT> &data, uint32_t at, in
     if constexpr (scale_bytes == 16) data.scales = load_shared_4(scales);
     if constexpr (unit_bytes == 4) data.unit.x = load_shared_1(unit);
     if constexpr (unit_bytes == 8) data.unit = load_shared_2(unit);
+}
+
+// Pair i of a group that begins with pair `first`; at: the group, in shared memory.
+template <int FORMAT>
+__device__ inline void read_pair(struct pair_data<FORMAT> &data, uint32_t at, int first, int i,
+                                 int lane)
+{
+    using source = panel_source<FORMAT>;
+    load_pair<FORMAT>(data, at + i * source::codes,
+                      at + source::scales_at + i * source::scales +
+                          lane / 4 * (int)gpu_scale_bytes(FORMAT),
+                      at + source::units_at + ((first + i) / 4 - first / 4) * source::units +
+                          lane / 4 * (int)gpu_unit_bytes(FORMAT),
+                      lane);
 }
 
 // Operand A of block b: row g and values 4t .., row g + 8, then both with the values 16 + 4t ...
@@ -127,7 +136,9 @@ __device__ inline void codes_of(const struct pair_data<FORMAT> &data, int b, uin
 
 __device__ inline float half_of(uint32_t word, int i)
 {
-    return __half2float(__ushort_as_half((unsigned short)(word >> 16 * i)));
+    __half2 both;
+    memcpy(&both, &word, sizeof both);
+    return i ? __high2float(both) : __low2float(both);
 }
 
 // Conversions of integers take many cycles. A byte behind the bits of 2^23 is a float of 2^23 more.
@@ -152,28 +163,28 @@ __device__ inline float scaled_signed_byte(float unit, uint32_t word, int i)
     return __fmul_rn(unit, byte_behind(word ^ 0x80808080u, i) - 8388736.0f);
 }
 
-// Scale and minimum of rows g and g + 8, block b and half h of it.
+// Scale, times `times`, and minimum of rows g and g + 8, block b and half h of it.
 template <int FORMAT>
 __device__ inline void scales_of(const struct pair_data<FORMAT> &data, int b, int h, float s[2],
-                                 float m[2])
+                                 float m[2], float times = 1.0f)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         if constexpr (FORMAT == RF_FORMAT_MXFP4) {
-            s[r] = __uint_as_float((data.scales.x >> 8 * (2 * b + r) & 255) << 23);
+            s[r] = times * __uint_as_float((data.scales.x >> 8 * (2 * b + r) & 255) << 23);
         } else if constexpr (FORMAT == RF_FORMAT_Q4_K) {
-            s[r] = scaled_byte(half_of(data.unit.x, r), data.scales.x, 2 * b + r);
+            s[r] = scaled_byte(times * half_of(data.unit.x, r), data.scales.x, 2 * b + r);
             m[r] = scaled_byte(half_of(data.unit.y, r), data.scales.y, 2 * b + r);
         } else if constexpr (FORMAT == RF_FORMAT_Q6_K) {
-            s[r] = scaled_signed_byte(half_of(data.unit.x, r), b ? data.scales.y : data.scales.x,
-                                      2 * h + r);
+            s[r] = scaled_signed_byte(times * half_of(data.unit.x, r),
+                                      b ? data.scales.y : data.scales.x, 2 * h + r);
         } else if constexpr (FORMAT == RF_FORMAT_Q8_K) {
-            s[r] = scaled_signed_byte(half_of(data.unit.x, r), b ? data.scales.y : data.scales.x,
-                                      2 * h + r);
+            s[r] = scaled_signed_byte(times * half_of(data.unit.x, r),
+                                      b ? data.scales.y : data.scales.x, 2 * h + r);
             m[r] = scaled_signed_byte(half_of(data.unit.y, r), b ? data.scales.w : data.scales.z,
                                       2 * h + r);
         } else {
-            s[r] = half_of(b ? data.scales.y : data.scales.x, r);
+            s[r] = times * half_of(b ? data.scales.y : data.scales.x, r);
             if constexpr (format_traits<FORMAT>::has_min)
                 m[r] = half_of(b ? data.scales.w : data.scales.z, r);
         }

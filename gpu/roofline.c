@@ -216,6 +216,12 @@ static void work_free(struct work *work)
     for (int i = 0; i < work->n_taken; i++) gpu_give(work->bench->backend, work->taken[i]);
 }
 
+/* 1 if wgmma does a layer's products, of BF16 or of panels (in F16, at the same rate). */
+static int takes_wide(const struct work *work)
+{
+    return work->bench->has_wide && work->rows > GPU_NARROW_ROWS && !work->kernel->in_16;
+}
+
 static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *error)
 {
     size_t pairs = ((size_t)work->k + GPU_PAIR - 1) / GPU_PAIR, rows = (size_t)work->rows,
@@ -223,11 +229,15 @@ static int rows_new(struct work *work, struct gpu_rows *x, struct rf_error *erro
            scales = values / RF_BLOCK * 2 * sizeof(float);
     *x = (struct gpu_rows){.width = work->k, .pairs = (int32_t)pairs};
     if (work->kernel->format == RF_FORMAT_BF16) {
-        if (work->bench->has_wide && work->rows > GPU_NARROW_ROWS)
+        if (takes_wide(work))
             x->arranged = take(work, gpu_arranged_bytes(rows, pairs), error);
         else
             x->bf16 = take(work, values * sizeof *x->bf16, error);
         return x->bf16 || x->arranged ? 0 : RF_ERR_MEMORY;
+    }
+    if (takes_wide(work)) {
+        x->pieces = take(work, gpu_pieces_bytes(rows, pairs), error);
+        return x->pieces ? 0 : RF_ERR_MEMORY;
     }
     x->codes = take(work, values, error);
     x->scales = take(work, scales, error);
@@ -343,8 +353,10 @@ static int peak_of(const struct work *work)
     enum gpu_peak peak = GPU_PEAK_INT8;
     if (kernel->is_attention)
         peak = rf_kv_is_quantised(kernel->kv) ? GPU_PEAK_INT8 : GPU_PEAK_BF16;
+    else if (takes_wide(work))
+        peak = GPU_PEAK_WGMMA;
     else if (kernel->format == RF_FORMAT_BF16)
-        peak = work->rows > 64 && work->bench->has_wide ? GPU_PEAK_WGMMA : GPU_PEAK_BF16;
+        peak = GPU_PEAK_BF16;
     else if (work->rows == 1 && !kernel->in_16 && !gpu_has_small_groups(kernel->format))
         peak = GPU_PEAK_DP4A;
     return (int)PEAKS + (int)peak;

@@ -1,7 +1,13 @@
 // Operations on single rows, and the entries of caches.
 #include "gpu/reduce.cuh"
 
-enum { THREADS = 256, NORM_KEPT = 8, FOLD_THREADS = 512, FOLD_KEPT = 4 };
+enum {
+    THREADS = 256,
+    NORM_KEPT = 8,
+    MOST_KEPT_BYTES = 40 << 10, // without asking for more
+    FOLD_THREADS = 512,
+    FOLD_KEPT = 4
+};
 
 // A block of threads for each row.
 static __global__ void begin(float *out, const float *x, int width, const struct gpu_row *rows,
@@ -30,9 +36,12 @@ extern "C" cudaError_t gpu_begin(const struct gpu_launch *launch, float *out, co
 }
 
 // A block of threads for each row. A thread keeps the first NORM_KEPT values and gains it reads.
+// Results that become pieces alone lie in shared memory first, where a thread finds four of them.
 static __global__ void __launch_bounds__(NORM_THREADS)
-    norm(struct gpu_rows out, const float *x, const float *gain, float eps, const int32_t *picked)
+    norm(struct gpu_rows out, const float *x, const float *gain, float eps, const int32_t *picked,
+         bool in_pieces)
 {
+    extern __shared__ __align__(16) float kept[];
     int row = blockIdx.x, n = out.width;
     float gains[NORM_KEPT], values[NORM_KEPT];
 #pragma unroll
@@ -55,8 +64,12 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     float scale = rms_scale(block_sum(sum), n, eps);
     auto put = [&](int i, float value, float of) {
         int first = i * NORM_THREADS + (int)threadIdx.x / WARP * WARP;
-        if (first < out.pairs * GPU_PAIR)
-            put_values(out, row, first, __fmul_rn(__fmul_rn(value, scale), of));
+        float normed = __fmul_rn(__fmul_rn(value, scale), of);
+        if (first >= out.pairs * GPU_PAIR) return;
+        if (in_pieces)
+            kept[first + threadIdx.x % WARP] = normed;
+        else
+            put_values(out, row, first, normed);
     };
 #pragma unroll
     for (int i = 0; i < NORM_KEPT; i++) put(i, values[i], gains[i]);
@@ -64,14 +77,23 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         int j = i * NORM_THREADS + (int)threadIdx.x;
         put(i, j < n ? from[j] : 0.0f, j < n ? gain[j] : 0.0f);
     }
+    if (!in_pieces) return;
+    __syncthreads();
+    for (int first = 0; first < out.pairs * GPU_PAIR; first += 4 * NORM_THREADS) {
+        int j = first + 4 * (int)threadIdx.x;
+        float4 four = j < out.pairs * GPU_PAIR ? *(const float4 *)(kept + j) : float4{};
+        put_four(out, row, j, {four.x, four.y, four.z, four.w});
+    }
 }
 
 extern "C" cudaError_t gpu_norm(const struct gpu_launch *launch, const struct gpu_rows *out,
                                 const float *x, const float *gain, float eps, const int32_t *picked,
                                 int32_t n)
 {
-    return launch_kernel(launch, norm, dim3((unsigned)n), NORM_THREADS, 0, *out, x, gain, eps,
-                         picked);
+    size_t bytes = (size_t)out->pairs * GPU_PAIR * sizeof(float);
+    bool in_pieces = is_pieces_alone(out) && bytes <= MOST_KEPT_BYTES;
+    return launch_kernel(launch, norm, dim3((unsigned)n), NORM_THREADS, in_pieces ? bytes : 0, *out,
+                         x, gain, eps, picked, in_pieces);
 }
 
 // A block of threads for each row; a thread has pairs of values, and keeps the first FOLD_KEPT that
@@ -143,11 +165,30 @@ static __global__ void gate(struct gpu_rows out, const __grid_constant__ struct 
     put_values(out, blockIdx.y, first, j < out.width ? gated(args, args.gate[at], args.up[at]) : 0);
 }
 
+// The same to pieces, of many rows. A thread has four values.
+static __global__ void gate_four(struct gpu_rows out, const __grid_constant__ struct gpu_gate args)
+{
+    wait_for_previous();
+    int j = (blockIdx.x * THREADS + threadIdx.x) * 4;
+    size_t at = (size_t)blockIdx.y * out.width + j;
+    float values[4] = {};
+    if (j < out.width) {
+        float4 gate = *(const float4 *)(args.gate + at), up = *(const float4 *)(args.up + at);
+        values[0] = gated(args, gate.x, up.x);
+        values[1] = gated(args, gate.y, up.y);
+        values[2] = gated(args, gate.z, up.z);
+        values[3] = gated(args, gate.w, up.w);
+    }
+    put_four(out, blockIdx.y, j, values);
+}
+
 extern "C" cudaError_t gpu_gate(const struct gpu_launch *launch, const struct gpu_rows *out,
                                 const struct gpu_gate *args, int32_t n)
 {
-    dim3 grid((unsigned)((out->pairs * GPU_PAIR + THREADS - 1) / THREADS), (unsigned)n);
-    return launch_kernel(launch, gate, grid, THREADS, 0, *out, *args);
+    int in_pieces = is_pieces_alone(out) && out->width % 4 == 0,
+        of_block = in_pieces ? 4 * THREADS : THREADS;
+    dim3 grid((unsigned)((out->pairs * GPU_PAIR + of_block - 1) / of_block), (unsigned)n);
+    return launch_kernel(launch, in_pieces ? gate_four : gate, grid, THREADS, 0, *out, *args);
 }
 
 // ---- rotation ----

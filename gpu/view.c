@@ -136,7 +136,12 @@ static int slot_new(struct gpu_view *view, int32_t s, struct rf_error *error)
         slot->scales = gpu_take(view->backend, scales, "a view", error);
         slot->halves = gpu_take(view->backend, scales, "a view", error);
         if (!slot->codes || !slot->scales || !slot->halves) return RF_ERR_MEMORY;
-        if (view->base.shape.precision != RF_PRECISION_16) return 0;
+        if (view->base.shape.precision != RF_PRECISION_16) {
+            if (!view->backend->has_wgmma || shape->by_expert) return 0;
+            slot->pieces = gpu_take(view->backend, gpu_pieces_bytes(rows, (size_t)slot->pairs),
+                                    "a view", error);
+            return slot->pieces ? 0 : RF_ERR_MEMORY;
+        }
         slot->low = gpu_take(view->backend, pieces * GPU_PAIR, "a view", error);
         if (!slot->low) return RF_ERR_MEMORY;
     }
@@ -151,7 +156,8 @@ static uint64_t slot_bytes(const struct rf_slot_shape *shape, uint64_t rows)
              floats = rows * (uint64_t)shape->width * sizeof(float);
     if (!shape->is_operand) return floats;
     return floats + pieces * (sizeof(uint16_t) + 2 + 4 * sizeof(float) / RF_BLOCK) +
-           gpu_arranged_bytes((size_t)rows, (size_t)pairs);
+           gpu_arranged_bytes((size_t)rows, (size_t)pairs) +
+           gpu_pieces_bytes((size_t)rows, (size_t)pairs);
 }
 
 uint64_t gpu_view_bytes(const struct rf_view_shape *shape)
@@ -254,6 +260,7 @@ static void release(struct gpu_view *view)
         gpu_give(backend, view->slots[s].low);
         gpu_give(backend, view->slots[s].scales);
         gpu_give(backend, view->slots[s].halves);
+        gpu_give(backend, view->slots[s].pieces);
         view->slots[s] = (struct gpu_rows){0};
     }
     void *const of_device[] = {view->rotations,       view->frequencies,     view->splits,

@@ -3,7 +3,7 @@
 #ifndef RF_GPU_WGMMA_CUH
 #define RF_GPU_WGMMA_CUH
 
-#include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include "gpu/launch.cuh"
 
@@ -92,6 +92,28 @@ MULTIPLY_WIDE(144, 9, 72, 73, 74)
 MULTIPLY_WIDE(192, 12, 96, 97, 98)
 MULTIPLY_WIDE(256, 16, 128, 129, 130)
 
+// The same in F16, with operand A in registers, as mma.m16n8k16 takes it.
+template <int N>
+__device__ inline void multiply_halves(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b,
+                                       int adds);
+
+#    define MULTIPLY_HALVES(N, EIGHTS, A0, A1, A2, A3, B, ADDS)                                    \
+        template <>                                                                                \
+        __device__ inline void multiply_halves<N>(float(&c)[N / 2], const uint32_t(&a)[4],         \
+                                                  uint64_t b, int adds)                            \
+        {                                                                                          \
+            asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #ADDS ", 0;\n"                 \
+                         "wgmma.mma_async.sync.aligned.m64n" #N                                    \
+                         "k16.f32.f16.f16 {" PLACES_TO_##EIGHTS                                    \
+                         "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", adds, 1, 1, 0;\n}" \
+                         : SUMS_TO_##EIGHTS                                                        \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));         \
+        }
+
+MULTIPLY_HALVES(32, 2, 16, 17, 18, 19, 20, 21)
+MULTIPLY_HALVES(48, 3, 24, 25, 26, 27, 28, 29)
+MULTIPLY_HALVES(64, 4, 32, 33, 34, 35, 36, 37)
+
 // Comes before products whose sums other instructions have written or read.
 __device__ inline void begin_products()
 {
@@ -107,6 +129,13 @@ __device__ inline void end_products()
 template <int LEFT> __device__ inline void wait_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+// Sums are not read before this, nor products begun before sums are read.
+template <int N> __device__ inline void keep_order(float (&sums)[N])
+{
+#    pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 // Describes rows in shared memory, in pieces of 8 rows x 16 bytes: bytes to the next 8 values of k,
@@ -139,10 +168,38 @@ __device__ inline void wait_barrier(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+// 1 if waiting would end at once.
+__device__ inline uint32_t test_barrier(uint32_t barrier, uint32_t parity)
+{
+    uint32_t is_done;
+    asm volatile("{\n.reg .pred done;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, done;\n}"
+                 : "=r"(is_done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return is_done;
+}
+
 __device__ inline void arrive_at(uint32_t barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+
+// Which of several stages of shared memory is next.
+template <int STAGES> struct turn {
+    int i, parity;
+
+    __device__ int before() const
+    {
+        return i == 0 ? STAGES - 1 : i - 1;
+    }
+    __device__ void advance()
+    {
+        i = i + 1 == STAGES ? 0 : i + 1;
+        if (i == 0) parity ^= 1;
+    }
+};
 
 // ---- copies ----
 
@@ -165,4 +222,32 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap &map, int x, int 
 }
 
 #endif
+
+// ---- tensor maps ----
+
+static inline PFN_cuTensorMapEncodeTiled_v12000 find_encoder()
+{
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult result;
+    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                         cudaEnableDefault, &result);
+    return error == cudaSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)found : NULL;
+}
+
+// Of [outer][inner][bytes], where `bytes` is a multiple of 16. A box has `box` outer pieces.
+static inline cudaError_t make_map(CUtensorMap *map, const void *data, size_t bytes, size_t inner,
+                                   size_t outer, size_t outer_bytes, int box)
+{
+    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
+    const cuuint64_t sizes[3] = {bytes / 8, inner, outer}, strides[2] = {bytes, outer_bytes};
+    const cuuint32_t boxes[3] = {(cuuint32_t)bytes / 8, 1, (cuuint32_t)box}, steps[3] = {1, 1, 1};
+    if (!encode) return cudaErrorNotSupported;
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT64, 3, (void *)data, sizes, strides, boxes,
+                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
+}
+
 #endif

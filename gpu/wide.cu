@@ -3,14 +3,11 @@
 //
 // A block of threads computes tiles of GPU_WIDE_ROWS rows times N weight rows. Two groups of four
 // warps multiply 64 rows each; a thread of a third group asks the copy engine for rows and weights.
-#include <cudaTypedefs.h>
-
 #include "gpu/wgmma.cuh"
 
 enum {
     GROUP_BYTES = GPU_WIDE_ROWS * RF_BLOCK * 2, // of rows, of 32 values of k
     TILE_BYTES = RF_PANEL_ROWS * RF_BLOCK * 2,  // of 16 weight rows
-    MAP_WORDS = TILE_BYTES / 4,
     CONSUMERS = 256,
     THREADS = CONSUMERS + 4 * WARP,
     MOST_SHARED = 227 * 1024,
@@ -35,7 +32,7 @@ template <int N_, int GROUPS_, int STAGES_, bool GATES_> struct form {
     static_assert(BYTES <= MOST_SHARED);
 };
 
-// The weights of all matrices: [groups of 32 values][tiles of 16 rows][MAP_WORDS].
+// The weights of all matrices: [tiles of 16 rows][groups of 32 values][TILE_BYTES].
 struct maps {
     CUtensorMap of[GPU_MATRICES];
 };
@@ -65,21 +62,6 @@ template <typename FORM> struct stages {
     __device__ uint32_t is_read(int i) const
     {
         return is_there(i) + 8;
-    }
-};
-
-// Which stage is next.
-template <int STAGES> struct turn {
-    int i, parity;
-
-    __device__ int before() const
-    {
-        return i == 0 ? STAGES - 1 : i - 1;
-    }
-    __device__ void advance()
-    {
-        i = i + 1 == STAGES ? 0 : i + 1;
-        if (i == 0) parity ^= 1;
     }
 };
 
@@ -116,7 +98,7 @@ template <typename FORM> struct producer {
 #    pragma unroll
             for (int m = 0; m < FORM::MATRICES; m++)
                 copy_box(stages.weights(i) + j * FORM::WEIGHT_BYTES + m * FORM::BOX * TILE_BYTES,
-                         maps.of[place.matrix + m], 0, place.first / RF_PANEL_ROWS, group + j,
+                         maps.of[place.matrix + m], 0, group + j, place.first / RF_PANEL_ROWS,
                          stages.is_there(i));
     }
     __device__ void load_rows(const struct place &place, int group, int i) const
@@ -408,34 +390,18 @@ extern "C" int gpu_has_wide(int major, int minor)
 #endif
 }
 
-static PFN_cuTensorMapEncodeTiled_v12000 find_encoder()
-{
-    void *found = NULL;
-    cudaDriverEntryPointQueryResult result;
-    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
-                                                         cudaEnableDefault, &result);
-    return error == cudaSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)found : NULL;
-}
-
 // box: tiles that a copy brings.
 static cudaError_t make_maps(struct maps *maps, const struct gpu_linear *args, int box)
 {
-    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
-    cuuint64_t groups = (cuuint64_t)args->x.pairs * 2;
-    const cuuint64_t strides[2] = {groups * TILE_BYTES, TILE_BYTES};
-    const cuuint32_t boxes[3] = {MAP_WORDS, (cuuint32_t)box, 1}, steps[3] = {1, 1, 1};
-    if (!encode) return cudaErrorNotSupported;
-    for (int m = 0; m < args->n_matrices; m++) {
+    size_t groups = (size_t)args->x.pairs * 2;
+    cudaError_t error = cudaSuccess;
+    for (int m = 0; m < args->n_matrices && error == cudaSuccess; m++) {
         const struct gpu_matrix *matrix = &args->matrices[m];
-        int tiles = (matrix->rows + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
-        const cuuint64_t sizes[3] = {MAP_WORDS, (cuuint64_t)tiles, groups};
-        if (encode(&maps->of[m], CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, (void *)matrix->tiles, sizes,
-                   strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-            return cudaErrorInvalidValue;
+        size_t tiles = ((size_t)matrix->rows + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
+        error = make_map(&maps->of[m], matrix->tiles, TILE_BYTES, groups, tiles,
+                         groups * TILE_BYTES, box);
     }
-    return cudaSuccess;
+    return error;
 }
 
 // Tiles whose parts have `of_matrix` rows of a matrix.

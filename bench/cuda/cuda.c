@@ -145,6 +145,22 @@ static void fill_bf16(void *to, size_t bytes)
                             cudaMemcpyHostToDevice));
 }
 
+/* 512 rows of such values, as wide kernels of panels take them. */
+static char *make_pieces(int32_t k, int32_t pairs)
+{
+    const struct gpu_launch launch = {stream, 0};
+    struct gpu_rows rows = {.width = k, .pairs = pairs};
+    void *values, *pieces;
+    MUST_RUN(cudaMalloc(&values, (size_t)512 * (size_t)k * sizeof(float)));
+    MUST_RUN(cudaMalloc(&pieces, gpu_pieces_bytes(512, (size_t)pairs)));
+    fill_bf16(values, (size_t)512 * (size_t)k * sizeof(float));
+    rows.pieces = pieces;
+    MUST_RUN(gpu_copy(&launch, &rows, values, 512));
+    MUST_RUN(cudaStreamSynchronize(stream));
+    MUST_RUN(cudaFree(values));
+    return pieces;
+}
+
 static void measure_linear(int format, int32_t m, int32_t k)
 {
     static const int32_t rows[] = {1, 2, 4, 8, 16, 32, 64, 512};
@@ -154,7 +170,7 @@ static void measure_linear(int format, int32_t m, int32_t k)
     int32_t pairs = (k + 63) / 64;
     layers.n = (int)(((size_t)1 << 30) / layers.bytes) + 1;
     struct cudaDeviceProp properties;
-    void *memory[6];
+    void *memory[7];
     MUST_RUN(cudaGetDeviceProperties(&properties, 0));
     MUST_RUN(cudaMalloc(&memory[0], layers.bytes * (size_t)layers.n));
     MUST_RUN(cudaMalloc(&memory[1], (size_t)512 * (size_t)pairs * 64 * 2));
@@ -170,6 +186,9 @@ static void measure_linear(int format, int32_t m, int32_t k)
         fill_bf16(memory[1], (size_t)512 * (size_t)pairs * 64 * 2);
         fill_bf16(memory[5], gpu_arranged_bytes(512, (size_t)pairs));
     }
+    memory[6] = make_pieces(k, pairs);
+    if (format != RF_FORMAT_BF16)
+        MUST_RUN(gpu_fill(stream, memory[0], layers.bytes * (size_t)layers.n));
     layers.tiles = memory[0];
     layers.args = (struct gpu_linear){.format = format,
                                       .k = k,
@@ -185,8 +204,10 @@ static void measure_linear(int format, int32_t m, int32_t k)
     printf("%-6s %5d x %5d:", rf_panel_layout((enum rf_format)format)->name, m, k);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         layers.args.n = rows[r];
-        if (gpu_has_wide(properties.major, properties.minor) && rows[r] > GPU_NARROW_ROWS)
+        if (gpu_has_wide(properties.major, properties.minor) && rows[r] > GPU_NARROW_ROWS) {
             layers.args.x.arranged = memory[5];
+            layers.args.x.pieces = memory[6];
+        }
         double seconds = time_work(run_layers, &layers) / layers.n;
         if (rows[r] < 64)
             printf("  %d: %.0f %%", rows[r], (double)layers.bytes / seconds / read_speed * 100);
@@ -195,7 +216,7 @@ static void measure_linear(int format, int32_t m, int32_t k)
     }
     printf("\n");
     fflush(stdout);
-    for (int i = 0; i < 6; i++) MUST_RUN(cudaFree(memory[i]));
+    for (int i = 0; i < 7; i++) MUST_RUN(cudaFree(memory[i]));
 }
 
 /* ---- models ---- */

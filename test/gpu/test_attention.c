@@ -211,6 +211,26 @@ static int32_t make_tiles(const struct subject *subject, int32_t most, struct gp
     return n;
 }
 
+/* Merging to pieces leaves those of the results. */
+static void check_pieces(const struct gpu_launch *launch, const struct gpu_attention *args,
+                         const struct gpu_rows *results, int32_t n)
+{
+    size_t bytes = gpu_pieces_bytes((size_t)n, (size_t)results->pairs);
+    char *pieces[2];
+    for (int apart = 0; apart < 2; apart++) {
+        const struct gpu_rows out = {
+            .pieces = device_memory(NULL, bytes), .width = results->width, .pairs = results->pairs};
+        MUST_RUN(apart ? gpu_copy(launch, &out, results->f32, n)
+                       : gpu_merge(launch, args, &out, n));
+        pieces[apart] = host_memory(bytes);
+        MUST_RUN(cudaMemcpy(pieces[apart], out.pieces, bytes, cudaMemcpyDeviceToHost));
+        MUST_RUN(cudaFree(out.pieces));
+    }
+    CHECK_MSG(memcmp(pieces[0], pieces[1], bytes) == 0, "pieces of %d rows", n);
+    free(pieces[0]);
+    free(pieces[1]);
+}
+
 /* All rows in tiles of up to `most`. The groups are quantised on the way. */
 static void run(const struct subject *subject, int32_t most, int overlap, float *out)
 {
@@ -267,6 +287,7 @@ static void run(const struct subject *subject, int32_t most, int overlap, float 
     if (n_groups) MUST_RUN(gpu_attention_kv(&launch, &args));
     MUST_RUN(gpu_attention(&launch, &args));
     MUST_RUN(gpu_merge(&launch, &args, &results, subject->rows));
+    check_pieces(&launch, &args, &results, subject->rows);
     MUST_RUN(cudaMemcpy(out, results.f32, n * width * sizeof *out, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
     free(jobs);

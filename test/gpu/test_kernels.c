@@ -164,10 +164,15 @@ static void reference_bf16(const struct layer *layer, double *y, double *size)
 /* The form of rows that a pass over n of them takes. */
 static struct gpu_rows rows_for(struct gpu_rows rows, int32_t n)
 {
-    if (rows.arranged && n > GPU_NARROW_ROWS)
-        rows.bf16 = NULL;
-    else
+    if (n <= GPU_NARROW_ROWS) {
         rows.arranged = NULL;
+        rows.pieces = NULL;
+    }
+    if (rows.arranged) rows.bf16 = NULL;
+    if (rows.pieces) {
+        rows.codes = NULL;
+        rows.scales = rows.halves = NULL;
+    }
     return rows;
 }
 
@@ -188,7 +193,17 @@ static void put_block(const struct device_row *to, size_t b, const int *q, float
         rows->codes[at] = (int8_t)(rows->low ? (q[j] - (q[j] & 255)) / 256 : q[j]);
         if (rows->low) rows->low[at] = (uint8_t)(q[j] & 255);
         sums[j / 16] += (float)q[j];
+        if (rows->low) continue;
+        uint16_t half = rf_f32_to_f16((float)q[j] * 512.0f);
+        memcpy(rows->pieces + gpu_piece_code(to->row, pairs, b * 32 + j), &half, sizeof half);
     }
+    const float of_sums[] = {sums[0] + sums[1], sums[0], sums[1]};
+    char *numbers = rows->pieces + gpu_piece_scales(to->row, pairs, b);
+    for (size_t i = 0; !rows->low && i < 3; i++) {
+        float product = d * of_sums[i];
+        memcpy(numbers + (i ? 56 + 8 * i : 8), &product, sizeof product);
+    }
+    if (!rows->low) memcpy(numbers, &d, sizeof d);
     rows->scales[scales] = d;
     rows->scales[scales + 1] = sums[0] + sums[1];
     rows->halves[scales] = sums[0];
@@ -240,6 +255,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
                             .low = in_16 ? host_memory(all) : NULL,
                             .scales = host_memory(scales),
                             .halves = host_memory(scales),
+                            .pieces = host_memory(gpu_pieces_bytes((size_t)n, (size_t)pairs)),
                             .width = k,
                             .pairs = pairs};
     for (size_t i = 0; i < (size_t)n; i++) {
@@ -261,6 +277,9 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
         .low = in_16 ? device_memory(host.low, all) : NULL,
         .scales = device_memory(host.scales, scales),
         .halves = device_memory(host.halves, scales),
+        .pieces = has_wgmma && !by && !in_16
+                      ? device_memory(host.pieces, gpu_pieces_bytes((size_t)n, (size_t)pairs))
+                      : NULL,
         .width = k,
         .pairs = pairs};
     float *bias = device_memory(layer->bias, layer->m * sizeof *bias),
@@ -280,8 +299,8 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
         .n_groups = by ? by->n_groups : 0};
     MUST_RUN(gpu_linear(&launch, &args));
     MUST_RUN(cudaMemcpy(y, result, bytes, cudaMemcpyDeviceToHost));
-    void *const memory[] = {x.bf16,   x.arranged, x.codes, x.low, x.scales,
-                            x.halves, bias,       result,  groups};
+    void *const memory[] = {x.bf16,   x.arranged, x.codes, x.low,  x.scales,
+                            x.halves, x.pieces,   bias,    result, groups};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
     free(host.bf16);
     free(host.arranged);
@@ -289,6 +308,7 @@ static void run(const struct layer *layer, int32_t n, const struct by_expert *by
     free(host.low);
     free(host.scales);
     free(host.halves);
+    free(host.pieces);
 }
 
 static void check_layer(int format, int in_16, size_t m, size_t k)
@@ -335,12 +355,12 @@ static void check_layer(int format, int in_16, size_t m, size_t k)
 
 /* Passes over so many rows that wgmma takes them have the bits of few rows, in 8 and 16 parts. Rows
  * come again after MOST_ROWS; the reference has the first of them. */
-static void check_many_rows(size_t m, size_t k)
+static void check_many_rows(int format, size_t m, size_t k)
 {
     static const int32_t counts[] = {65, 128, 129, 300, 512};
     static const int parts[] = {GPU_PARTS, GPU_MORE_PARTS};
     struct layer layer;
-    layer_new(&layer, RF_FORMAT_BF16, m, k);
+    layer_new(&layer, format, m, k);
     float *wanted = host_memory(GPU_NARROW_ROWS * m * sizeof *wanted),
           *got = host_memory(512 * m * sizeof *got);
     for (size_t p = 0; p < 2; p++) {
@@ -352,8 +372,8 @@ static void check_many_rows(size_t m, size_t k)
                 size_t row = i / m % MOST_ROWS;
                 off += row < GPU_NARROW_ROWS && got[i] != wanted[row * m + i % m];
             }
-            CHECK_MSG(off == 0, "%zu x %zu, %zu rows, %d parts: %zu results", m, k, rows, parts[p],
-                      off);
+            CHECK_MSG(off == 0, "%s, %zu x %zu, %zu rows, %d parts: %zu results",
+                      rf_panel_layout((enum rf_format)format)->name, m, k, rows, parts[p], off);
         }
     }
     free(wanted);
@@ -802,6 +822,85 @@ static void check_wide_matrices(size_t q, size_t kv, size_t last, size_t k)
     wide_free(&wide);
 }
 
+/* Panels in one launch, of rows that the device packs, have the bits of each matrix alone times few
+ * rows. */
+static void check_wide_panels(int format, const size_t *rows, size_t k)
+{
+    const struct gpu_launch launch = {NULL, has_clusters};
+    struct layer layers[GPU_MATRICES];
+    size_t pairs = (k + 63) / 64, all = rows[0] + rows[1] + rows[2];
+    struct gpu_rows x = {.pieces = device_memory(NULL, gpu_pieces_bytes(MOST_ROWS, pairs)),
+                         .width = (int32_t)k,
+                         .pairs = (int32_t)pairs};
+    struct gpu_linear args = {.format = format,
+                              .n = MOST_ROWS,
+                              .k = (int32_t)k,
+                              .n_matrices = GPU_MATRICES,
+                              .parts = gpu_parts(all),
+                              .x = x};
+    for (int l = 0; l < GPU_MATRICES; l++) {
+        layer_new(&layers[l], format, rows[l], k);
+        memcpy(layers[l].x, layers[0].x, MOST_ROWS * k * sizeof(float));
+        args.matrices[l] =
+            (struct gpu_matrix){.tiles = layers[l].tiles,
+                                .y = device_memory(NULL, MOST_ROWS * rows[l] * sizeof(float)),
+                                .rows = (int32_t)rows[l]};
+    }
+    float *from = device_memory(layers[0].x, MOST_ROWS * k * sizeof *from);
+    MUST_RUN(gpu_copy(&launch, &x, from, MOST_ROWS));
+    MUST_RUN(gpu_linear(&launch, &args));
+    for (int l = 0; l < GPU_MATRICES; l++) {
+        size_t n = GPU_NARROW_ROWS * rows[l], off = 0;
+        float *few = host_memory(n * sizeof *few), *many = host_memory(n * sizeof *many);
+        run(&layers[l], GPU_NARROW_ROWS, NULL, args.parts, 0, 0, few);
+        MUST_RUN(cudaMemcpy(many, args.matrices[l].y, n * sizeof *many, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < n; i++) off += few[i] != many[i];
+        CHECK_MSG(off == 0, "%s, matrix %d of %zu, %zu, %zu x %zu: %zu results",
+                  rf_panel_layout((enum rf_format)format)->name, l, rows[0], rows[1], rows[2], k,
+                  off);
+        free(few);
+        free(many);
+        MUST_RUN(cudaFree(args.matrices[l].y));
+        layer_free(&layers[l]);
+    }
+    MUST_RUN(cudaFree(x.pieces));
+    MUST_RUN(cudaFree(from));
+}
+
+/* Gates and norms that leave pieces leave those of their results. */
+static void check_pieces(int32_t width)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    int32_t pairs = (width + 63) / 64;
+    size_t n = (size_t)MOST_ROWS * (size_t)width,
+           bytes = gpu_pieces_bytes(MOST_ROWS, (size_t)pairs);
+    float *values = host_memory(2 * n * sizeof *values);
+    for (size_t i = 0; i < 2 * n; i++) values[i] = random_float();
+    float *from = device_memory(values, 2 * n * sizeof *from);
+    const struct gpu_gate gate = {.gate = from, .up = from + n};
+    struct gpu_rows floats = {
+        .f32 = device_memory(NULL, n * sizeof(float)), .width = width, .pairs = pairs};
+    char *pieces[2] = {host_memory(bytes), host_memory(bytes)};
+    for (int is_norm = 0; is_norm < 2; is_norm++) {
+        for (int apart = 0; apart < 2; apart++) {
+            struct gpu_rows x = {
+                .pieces = device_memory(NULL, bytes), .width = width, .pairs = pairs};
+            const struct gpu_rows *out = apart ? &floats : &x;
+            MUST_RUN(is_norm ? gpu_norm(&launch, out, from, from + n, 1e-6f, NULL, MOST_ROWS)
+                             : gpu_gate(&launch, out, &gate, MOST_ROWS));
+            if (apart) MUST_RUN(gpu_copy(&launch, &x, floats.f32, MOST_ROWS));
+            MUST_RUN(cudaMemcpy(pieces[apart], x.pieces, bytes, cudaMemcpyDeviceToHost));
+            MUST_RUN(cudaFree(x.pieces));
+        }
+        CHECK_MSG(memcmp(pieces[0], pieces[1], bytes) == 0, "pieces of a %s of width %d",
+                  is_norm ? "norm" : "gate", width);
+    }
+    for (int i = 0; i < 2; i++) free(pieces[i]);
+    MUST_RUN(cudaFree(floats.f32));
+    MUST_RUN(cudaFree(from));
+    free(values);
+}
+
 /* A gate within the layer has the bits of one behind it. */
 static void check_wide_gate(size_t m, size_t k)
 {
@@ -828,14 +927,26 @@ static void check_wide_gate(size_t m, size_t k)
 static void check_wide(void)
 {
     static const size_t rows[] = {1500, 2048, 3000, 3550, 4096, 4600, 6144, 8192},
-                        gated[] = {64, 1024, 2048, 3072, 4160};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_many_rows(rows[i], 1056);
-    check_many_rows(4608, 72);
-    check_many_rows(37, 4160);
-    check_many_rows(8192, 3584);
+                        gated[] = {64, 1024, 2048, 3072, 4160}, of_panels[] = {300, 61, 129};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_many_rows(RF_FORMAT_BF16, rows[i], 1056);
+    check_many_rows(RF_FORMAT_BF16, 4608, 72);
+    check_many_rows(RF_FORMAT_BF16, 37, 4160);
+    check_many_rows(RF_FORMAT_BF16, 8192, 3584);
     check_wide_matrices(300, 61, 61, 448);
     check_wide_matrices(3584, 512, 512, 960);
     for (size_t i = 0; i < sizeof gated / sizeof *gated; i++) check_wide_gate(gated[i], 320);
+    for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
+        check_many_rows(format, 37, 4352);
+        check_many_rows(format, 1600, 512);
+        check_many_rows(format, 4616, 768);
+        check_wide_panels(format, of_panels, 1280);
+    }
+    check_many_rows(RF_FORMAT_Q4_K, 8192, 3584);
+    check_many_rows(RF_FORMAT_Q8_0, 4000, 1056);
+    check_pieces(96);
+    check_pieces(2944);
+    check_pieces(12352);
 }
 
 /* ---- rotations behind q, k and v ---- */
@@ -957,7 +1068,7 @@ int main(void)
     check_layer(RF_FORMAT_BF16, 0, 2064, 2080);
     check_layer(RF_FORMAT_Q4_K, 0, 8200, 512);
     check_layer(RF_FORMAT_MXFP4, 0, 8192, 544);
-    check_many_rows(3100, 544);
+    check_many_rows(RF_FORMAT_BF16, 3100, 544);
     if (has_wgmma) check_wide();
     check_experts();
     check_gate();
