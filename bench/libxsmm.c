@@ -285,7 +285,7 @@ static struct way riffle_way(char **memory, const char *name, int tier, enum rf_
     enum rf_operand form = rf_operand_of(format);
     void *x = take(memory, kernels->packed_bytes[form](MOST_ROWS, K));
     for (size_t i = 0; i < MOST_ROWS; i++)
-        kernels->pack[form](&(struct rf_pack_args){x, i, K, operands->x + i * K, 0, K});
+        kernels->pack[form](&(struct rf_pack_args){x, i, K, operands->x + i * K, 0, K, 0});
     return (struct way){
         name, multiply_riffle, w, x, operands->y, .kernels = kernels, .format = format};
 }

@@ -216,8 +216,9 @@ struct products {
 
 /* Step i loads item i, multiplies the one before, stores the sums of that
  * before, and scales those of the one that is LAG behind: each operation's operands were asked for
- * a step before, since few operations overlap where a core has two threads. Even and odd items have
- * four tiles each: sums, rows, rows' lower bytes or the codes' upper parts, codes. */
+ * a step before, since few operations on tiles overlap on some cores (docs/kernels.md). Even and
+ * odd items have four tiles each: sums, rows, rows' lower bytes or the codes' upper parts, codes.
+ */
 struct pipeline {
     struct item items[RING];
     struct products products[RING];
@@ -366,10 +367,11 @@ static size_t panels_of(const struct rf_linear_args *args)
     return (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
 }
 
-/* Up to 16 rows: all panels from end to end. A block is decoded a step before it is loaded. Behind
- * the last one are empty steps. */
-INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format, enum rf_operand form)
+/* Up to 16 rows, of 16 bits: all panels from end to end. A block is decoded a step before it is
+ * loaded. Behind the last one are empty steps. */
+INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format)
 {
+    const enum rf_operand form = RF_OPERAND_A16;
     _Alignas(64) float sums[SIDE][SIDE];
     _Alignas(64) uint8_t numbers[256];
     struct codes codes[RING];
@@ -473,7 +475,7 @@ INLINE void many_rows(const struct rf_linear_args *args, enum rf_format format,
 INLINE void linear(const struct rf_linear_args *args, enum rf_format format, enum rf_operand form)
 {
     if (args->n <= SIDE && form == RF_OPERAND_A16)
-        few_rows(args, format, form);
+        few_rows(args, format);
     else
         many_rows(args, format, form);
     _tile_release();

@@ -25,8 +25,8 @@ struct rf_tile_config {
 
 enum {
     RF_AMX_SIDE = 16, /* rows of a tile */
-    /* The least numbers of rows of 8 and of 16 bits beside panels that tiles multiply faster, also
-     * where another thread shares the core. Fewer are left to avx512's kernels. */
+    /* The least numbers of rows of 8 and of 16 bits beside panels that tiles multiplied faster on
+     * all cores measured (docs/kernels.md). Fewer are left to avx512's kernels. */
     RF_AMX_LEAST_A8 = 17,
     RF_AMX_LEAST_A16 = 9
 };

@@ -147,7 +147,7 @@ static int calibrate(struct rf_split **split, const struct rf_kernels *kernels,
     if (!code) code = rf_team_split_new(team, split, allocator, error);
     if (!code) {
         for (size_t i = 0; i < MANY; i++)
-            kernels->pack[form](&(struct rf_pack_args){probe.x, i, k, x, 0, k});
+            kernels->pack[form](&(struct rf_pack_args){probe.x, i, k, x, 0, k, 0});
         *all = measure_all(*split, &probe, team);
     }
     rf_free(allocator, x);

@@ -574,7 +574,7 @@ static int linear_work(struct work *work, struct rf_error *error)
     if (x && work->x)
         for (size_t i = 0; i < what->rows; i++) {
             for (size_t j = 0; j < what->k; j++) x[j] = (float)((i + 7 * j) % 31) / 16.0f - 0.9f;
-            what->table->pack[form](&(struct rf_pack_args){work->x, i, what->k, x, 0, what->k});
+            what->table->pack[form](&(struct rf_pack_args){work->x, i, what->k, x, 0, what->k, 0});
         }
     rf_free(allocator, x);
     return x && work->x ? 0 : RF_ERR_MEMORY;

@@ -95,8 +95,8 @@ void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seco
 /* The same of a pass over `rows` rows, of which these were other texts'. */
 void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
                          const struct rf_other_rows *others, double seconds);
-/* The target read a text of so many rows. Few rows take no less each, and while passes over them are
- * not measured, that bounds their cost. */
+/* The target read a text of so many rows. Few rows take no less each, and while passes over them
+ * are not measured, that bounds their cost. */
 void rf_pace_read(struct rf_pace *pace, int32_t rows, double seconds);
 /* Expected seconds of a pass over so many rows after a text of pace->length tokens, the target's
  * with the others' rows. 1 .. RF_PACE_ROWS together. */

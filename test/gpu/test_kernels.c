@@ -121,7 +121,7 @@ static void reference(const struct layer *layer, int in_16, float *y)
     float *sums = host_memory(MOST_ROWS * layer->m * sizeof *sums);
     for (size_t i = 0; i < MOST_ROWS; i++)
         kernels->pack[operand](
-            &(struct rf_pack_args){x, i, layer->k, layer->x + i * layer->k, 0, layer->k});
+            &(struct rf_pack_args){x, i, layer->k, layer->x + i * layer->k, 0, layer->k, 0});
     for (size_t p = 0; p < parts; p++) {
         memcpy(part, x, MOST_ROWS * of_row);
         for (size_t i = 0; i < MOST_ROWS; i++)
@@ -216,7 +216,7 @@ static void put_row(const struct layer *layer, size_t i, const struct device_row
     const struct rf_kernels *kernels = rf_kernels(RF_TIER_SCALAR);
     void *blocks = host_memory(kernels->packed_bytes[operand](1, layer->k));
     kernels->pack[operand](
-        &(struct rf_pack_args){blocks, 0, layer->k, layer->x + i * layer->k, 0, layer->k});
+        &(struct rf_pack_args){blocks, 0, layer->k, layer->x + i * layer->k, 0, layer->k, 0});
     for (size_t b = 0; b < layer->k / 32; b++) {
         const struct rf_a16 *in_16 = (const struct rf_a16 *)blocks + b;
         const struct rf_a8 *in_8 = (const struct rf_a8 *)blocks + b;

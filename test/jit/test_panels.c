@@ -98,8 +98,8 @@ static void check_shape(const struct subject *subject, enum rf_format format, si
                                 : (float)((int)(next() % 2001) - 1000) * 0.013f;
         if (i % 5 == 4)
             for (size_t j = 0; j < k; j++) row[j] = 127.0f;
-        ref->pack[RF_OPERAND_A8](&(struct rf_pack_args){x.data, i, k, row, 0, k});
-        own->pack[RF_OPERAND_A8](&(struct rf_pack_args){x_own.data, i, k, row, 0, k});
+        ref->pack[RF_OPERAND_A8](&(struct rf_pack_args){x.data, i, k, row, 0, k, 0});
+        own->pack[RF_OPERAND_A8](&(struct rf_pack_args){x_own.data, i, k, row, 0, k, 0});
     }
     for (size_t j = 0; j < m; j++) bias[j] = (float)(next() % 1000) * 0.01f;
     for (int form = 0; form < 3; form++) {

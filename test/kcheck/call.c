@@ -99,7 +99,7 @@ void *kcheck_pack(struct kcheck *check, const struct rf_kernels *kernels, enum r
     /* Rows may be written in any order. */
     for (size_t i = n; i-- > 0;)
         kcheck_pack_part(check, kernels, form,
-                         &(struct rf_pack_args){packed, i, k, x + i * k, 0, k});
+                         &(struct rf_pack_args){packed, i, k, x + i * k, 0, k, 0});
     return packed;
 }
 

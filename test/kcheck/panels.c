@@ -250,12 +250,13 @@ static void check_pack(struct kcheck *check, enum rf_operand form, size_t k)
     size_t half = k / 64 * 32;
     for (size_t i = 0; i < 2; i++) {
         const float *row = x + i * k;
-        kcheck_pack_part(check, check->ref, form, &(struct rf_pack_args){wanted, i, k, row, 0, k});
+        kcheck_pack_part(check, check->ref, form,
+                         &(struct rf_pack_args){wanted, i, k, row, 0, k, 0});
         kcheck_pack_part(check, check->kernels, form,
-                         &(struct rf_pack_args){got, i, k, row + half, half, k - half});
+                         &(struct rf_pack_args){got, i, k, row + half, half, k - half, 0});
         if (half)
             kcheck_pack_part(check, check->kernels, form,
-                             &(struct rf_pack_args){got, i, k, row, 0, half});
+                             &(struct rf_pack_args){got, i, k, row, 0, half, 0});
     }
     if (check->has_sixteens)
         check_sixteens(check, form, (const char *)got + rf_amx_sixteens_at(form, k), wanted, k);
