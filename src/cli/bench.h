@@ -133,7 +133,7 @@ struct bench_row {
 struct bench_lane {
     riffle_session *session;
     int32_t prompt_tokens, tokens;
-    double first_token_seconds;
+    double first_token_seconds, prefill_tps; /* when the prompt was last read */
     riffle_stats stats;
     int32_t *ids; /* [max_tokens] */
 };
@@ -142,6 +142,7 @@ struct bench_suite {
     const struct cli_options *options;
     struct engine engine;
     struct bench_prompts prompts;
+    size_t prompt; /* the current one */
     struct origin origin;
     size_t n_chains;
     int32_t repeats, max_tokens;

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/bench.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
 
-enum { DEFAULT_TOKENS = 160, WARM_UP_TOKENS = 16, SPARE_TOKENS = 16 };
+enum { DEFAULT_TOKENS = 160, WARM_UP_TOKENS = 16, WARM_UP_BYTES = 2000, SPARE_TOKENS = 16 };
 
 /* ---- one answer ---- */
 
@@ -46,12 +47,31 @@ static int keep_answer(struct bench_lane *lane, const struct bench_prompt *promp
     return cli_status(riffle_session_get_stats(lane->session, &lane->stats, sizeof lane->stats));
 }
 
-/* Starts from an empty session, as a user does. The time that a draft model takes to read the
- * prompt counts as decoding. */
-static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t index,
-                  int32_t max_tokens)
+/* Reads the prompt into an empty session, as a user does. */
+static int read_afresh(struct bench_suite *suite, struct bench_lane *lane,
+                       const struct bench_prompt *prompt)
 {
-    const struct bench_prompt *prompt = &suite->prompts.items[index];
+    int status = cli_status(riffle_rewind(lane->session, 0));
+    return status == CLI_OK ? read_prompt(suite, lane, prompt) : status;
+}
+
+/* Returns to the prompt's end, of which the last token is read again for its logits. */
+static int return_to_prompt(struct bench_lane *lane)
+{
+    const int32_t *tokens;
+    int32_t last = lane->prompt_tokens - 1;
+    riffle_session_tokens(lane->session, &tokens);
+    int32_t token = tokens[last];
+    int status = cli_status(riffle_rewind(lane->session, last));
+    return status == CLI_OK ? cli_status(riffle_prefill(lane->session, &token, 1)) : status;
+}
+
+/* The time that a draft model takes to read the prompt counts as decoding. `again`: the lane has
+ * answered this prompt, and need not read it. Plain decoding alone may do so, as drafts would have
+ * read it, too; reading a long text takes longer than its answer. */
+static int answer(struct bench_suite *suite, struct bench_lane *lane,
+                  const struct bench_prompt *prompt, int again, int32_t max_tokens)
+{
     double first_token = 0;
     char note[96];
     riffle_generate_options generate;
@@ -60,20 +80,22 @@ static int answer(struct bench_suite *suite, struct bench_lane *lane, size_t ind
     generate.ignore_eos = 1;
     generate.ignore_repetition = 1;
 
-    snprintf(note, sizeof note, "prompt %zu of %zu", index + 1, suite->prompts.count);
+    snprintf(note, sizeof note, "prompt %zu of %zu", suite->prompt + 1, suite->prompts.count);
     progress_update_note(&suite->progress, "measuring", suite->answers_done++, suite->answers,
                          note);
     engine_stops(lane->session);
     if (rf_interrupts() > 0) return CLI_INTERRUPTED;
-    int status = cli_status(riffle_rewind(lane->session, 0));
     riffle_session_reset_stats(lane->session);
     double start = rf_clock_seconds();
-    if (status == CLI_OK) status = read_prompt(suite, lane, prompt);
+    int status = again ? return_to_prompt(lane) : read_afresh(suite, lane, prompt);
     if (status != CLI_OK) return status;
     int64_t n = riffle_generate(lane->session, &generate, on_event, &first_token);
-    lane->first_token_seconds = first_token > 0 ? first_token - start : 0;
     if (rf_interrupts() > 0) return CLI_INTERRUPTED;
-    return n < 0 ? cli_status(n) : keep_answer(lane, prompt, n, max_tokens);
+    status = n < 0 ? cli_status(n) : keep_answer(lane, prompt, n, max_tokens);
+    if (again || status != CLI_OK) return status;
+    lane->first_token_seconds = first_token > 0 ? first_token - start : 0;
+    lane->prefill_tps = tokens_per_second(lane->stats.prefill_tokens, lane->stats.prefill_seconds);
+    return CLI_OK;
 }
 
 static int measure_read(struct bench_suite *suite)
@@ -104,30 +126,30 @@ static void rate(struct bench_row *row, const struct bench_lane *before,
     row->tps = tokens_per_second((uint64_t)row->tokens, seconds);
     row->plain_tps = tokens_per_second((uint64_t)row->tokens, row->plain_seconds);
     row->speedup = seconds > 0 ? row->plain_seconds / seconds : 0;
-    row->plain_first_token_seconds = (before->first_token_seconds + after->first_token_seconds) / 2;
-    row->plain_prefill_tps =
-        tokens_per_second(after->stats.prefill_tokens, after->stats.prefill_seconds);
+    row->plain_first_token_seconds = after->first_token_seconds;
+    row->plain_prefill_tps = after->prefill_tps;
 }
 
 /* Answers once with each chain, then again with plain decoding. The plain lane already holds an
  * answer. Each chain's row is at rows[chain * repeats]. */
-static int repeat_once(struct bench_suite *suite, size_t prompt, struct bench_row *rows)
+static int repeat_once(struct bench_suite *suite, const struct bench_prompt *prompt,
+                       struct bench_row *rows)
 {
     struct bench_lane *plain = &suite->lanes[0], before = *plain;
     size_t step = (size_t)suite->repeats;
     int status = CLI_OK;
     for (size_t i = 0; i < suite->n_chains && status == CLI_OK; i++) {
         struct bench_lane *lane = &suite->lanes[1 + i];
-        status = answer(suite, lane, prompt, suite->max_tokens);
+        status = answer(suite, lane, prompt, 0, suite->max_tokens);
         struct bench_row *row = &rows[i * step];
-        *row = (struct bench_row){.prompt = suite->prompts.items[prompt].name,
+        *row = (struct bench_row){.prompt = prompt->name,
                                   .stats = lane->stats,
                                   .prompt_tokens = lane->prompt_tokens,
                                   .tokens = lane->tokens,
                                   .first_token_seconds = lane->first_token_seconds};
         if (status == CLI_OK) compare(row, plain, lane);
     }
-    if (status == CLI_OK) status = answer(suite, plain, prompt, suite->max_tokens);
+    if (status == CLI_OK) status = answer(suite, plain, prompt, 1, suite->max_tokens);
     for (size_t i = 0; i < suite->n_chains && status == CLI_OK; i++)
         rate(&rows[i * step], &before, plain);
     return status;
@@ -160,10 +182,11 @@ static double percent_of_read(const struct bench_suite *suite, const struct benc
     return row->plain_seconds > 0 ? 100 * bytes / row->plain_seconds / row->read : 0;
 }
 
-static int measure_prompt(struct bench_suite *suite, size_t prompt)
+static int measure_prompt(struct bench_suite *suite)
 {
+    const struct bench_prompt *prompt = &suite->prompts.items[suite->prompt];
     size_t n_repeats = (size_t)suite->repeats;
-    int status = answer(suite, &suite->lanes[0], prompt, suite->max_tokens);
+    int status = answer(suite, &suite->lanes[0], prompt, 0, suite->max_tokens);
     for (size_t i = 0; i < n_repeats && status == CLI_OK; i++)
         status = repeat_once(suite, prompt, &suite->repeat_rows[i]);
     if (status == CLI_OK) status = measure_read(suite);
@@ -237,24 +260,38 @@ static int open_lanes(struct bench_suite *suite)
     return status;
 }
 
+/* A short answer to the first prompt's beginning warms everything up and is not counted. */
+static int warm_up(struct bench_suite *suite)
+{
+    const struct bench_prompt *first = &suite->prompts.items[0];
+    size_t most = first->bytes < WARM_UP_BYTES ? first->bytes : WARM_UP_BYTES;
+    int32_t tokens = suite->max_tokens < WARM_UP_TOKENS ? suite->max_tokens : WARM_UP_TOKENS;
+    struct buffer text = {0};
+    size_t whole = rf_utf8_valid_prefix(first->text, most);
+    buffer_append(&text, first->text, whole ? whole : most);
+    const struct bench_prompt beginning = {first->name, text.data, text.count};
+    int status = CLI_OK;
+    for (size_t i = 0; i <= suite->n_chains && status == CLI_OK; i++)
+        status = answer(suite, &suite->lanes[i], &beginning, 0, tokens);
+    buffer_free(&text);
+    return status;
+}
+
 static int measure(struct bench_suite *suite)
 {
     struct bench_lane *plain = &suite->lanes[0];
-    /* A short first answer warms everything up and is not counted. */
-    int32_t warm_up = suite->max_tokens < WARM_UP_TOKENS ? suite->max_tokens : WARM_UP_TOKENS;
-    int status = CLI_OK;
-    for (size_t i = 0; i <= suite->n_chains && status == CLI_OK; i++)
-        status = answer(suite, &suite->lanes[i], 0, warm_up);
-    if (status == CLI_OK && suite->options->json)
-        status = cli_status(bench_passes(plain->session, plain->prompt_tokens + plain->tokens,
-                                         &suite->figures[PASS]));
+    int status = warm_up(suite);
     if (status == CLI_OK) status = measure_read(suite);
     if (status == CLI_OK && !suite->options->json) {
         progress_hide(&suite->progress);
         bench_print_head(suite);
     }
-    for (size_t i = 0; i < suite->prompts.count && status == CLI_OK; i++)
-        status = measure_prompt(suite, i);
+    for (; suite->prompt < suite->prompts.count && status == CLI_OK; suite->prompt++) {
+        status = measure_prompt(suite);
+        if (status == CLI_OK && suite->options->json && suite->prompt == 0)
+            status = cli_status(bench_passes(plain->session, plain->prompt_tokens + plain->tokens,
+                                             &suite->figures[PASS]));
+    }
     progress_clear(&suite->progress);
     return status;
 }

@@ -66,7 +66,7 @@ static void shorten(struct file *file, int n)
 
 static struct prompt prompts[N_PROMPTS];
 static struct answer greedy[N_PROMPTS], drawn[N_PROMPTS];
-enum { LONG = 120 };
+enum { LONG = 120, EVERY = IS_SANITIZED ? 3 : 1 /* of the prompts, one in so many is taken */ };
 
 static void set_drawing(riffle_session *session, int on)
 {
@@ -94,7 +94,7 @@ static riffle_model *open_with_draft(const char *chain, const char *draft)
 static void answer_all(riffle_session *session, struct answer *answers, int draws)
 {
     set_drawing(session, draws);
-    for (int p = 0; p < N_PROMPTS; p++) {
+    for (int p = 0; p < N_PROMPTS; p += EVERY) {
         begin(session, &prompts[p]);
         answers[p] = (struct answer){.n = 0};
         add_tokens(session, LONG, &answers[p]);
@@ -129,7 +129,7 @@ static struct drafted check_draft(const char *chain, const char *draft, int32_t 
             open_with(model, &(struct setting){.gamma = gamma, .n_ctx = n_ctx, .threads = 1});
         for (int draws = 0; draws < 2; draws++) {
             answer_all(session, got, draws);
-            for (int p = 0; p < N_PROMPTS; p++)
+            for (int p = 0; p < N_PROMPTS; p += EVERY)
                 check_same_answer(&got[p], draws ? &drawn[p] : &greedy[p], what);
             if (gamma && !draws) found.drafted = count_drafted(session, &found.accepted);
         }
