@@ -209,6 +209,7 @@ static int can_norm(const struct gpu_view *view, const struct rf_op *op)
 {
     if (op->kind != RF_OP_LINEAR) return 0;
     for (int32_t l = 0; l < op->n; l++) {
+        if (l > 0 && op->weight[l]->format == op->weight[0]->format) continue;
         struct gpu_linear args = plain_linear(view, op, l, 1);
         join(view, op, &args);
         if (!gpu_can_norm(&args)) return 0;
