@@ -16,6 +16,18 @@ template <int FORMAT> struct format_traits;
 RF_EACH_PANEL_FORMAT(RF_ROW)
 #undef RF_ROW
 
+// Pairs of blocks of a tile that are brought to shared memory together.
+__host__ __device__ constexpr int gpu_group_pairs(int format)
+{
+    switch (format) {
+#define RF_ROW(name, FORMAT, BITS, ...) \
+case RF_FORMAT_##FORMAT: return BITS == 4 ? 4 : 2;
+        RF_EACH_PANEL_FORMAT(RF_ROW)
+#undef RF_ROW
+    default: return 0;
+    }
+}
+
 // Bytes of the scales of a pair of blocks, and of the F16 numbers of a unit, for two rows. Where
 // there are two rows or blocks, numbers of row g come before those of row g + 8, and those of the
 // first block before those of the second.

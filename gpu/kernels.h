@@ -310,6 +310,12 @@ struct gpu_matrix {
     size_t of_expert; /* bytes from an expert's tiles to the next one's */
 };
 
+/* One row before its norm: gpu_norm of it are the codes and scales of x. x NULL: no norm. */
+struct gpu_unnormed {
+    const float *x, *gain;
+    float eps;
+};
+
 /* Rows of x and y that take an expert's matrices: [first, first + n), where `first` is a multiple
  * of GPU_ROW_GROUP. */
 struct gpu_group {
@@ -336,11 +342,13 @@ struct gpu_linear {
     struct gpu_fold fold; /* the norm of x */
     struct gpu_fold next; /* the norm of y, left in `normed`: gpu_can_fold_next; no gain: none */
     struct gpu_rows normed;
+    struct gpu_unnormed unnormed; /* takes the place of x's codes and scales: gpu_can_norm */
 };
 cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args);
 int gpu_can_gate(const struct gpu_linear *args);
 int gpu_can_rotate(const struct gpu_linear *args);
 int gpu_can_fold_next(const struct gpu_linear *args);
+int gpu_can_norm(const struct gpu_linear *args);
 /* The same, of BF16 matrices and x.arranged. Where gpu_has_wide says so: on a device of compute
  * capability 9.0, if the kernels were built for 90a. */
 int gpu_has_wide(int major, int minor);

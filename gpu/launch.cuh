@@ -133,17 +133,25 @@ static inline bool is_pieces_alone(const struct gpu_rows *out)
     return out->pieces && !out->f32 && !out->bf16 && !out->arranged && !out->codes;
 }
 
+// Codes of a block, of which each of 8 lanes has four values, and *d. The sum of the codes of the
+// half block that the lane is in.
+__device__ inline int codes_of_four(const float (&x)[4], int (&codes)[4], float *d)
+{
+    float largest = 0.0f;
+    int sum = 0;
+    for (int i = 0; i < 4; i++) largest = fmaxf(largest, x[i] == x[i] ? fabsf(x[i]) : 0.0f);
+    for (int e = 4; e > 0; e /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, e));
+    float inverse = inverse_of(largest, 0, d);
+    for (int i = 0; i < 4; i++) sum += codes[i] = code_of_value(x[i], inverse, 0);
+    for (int e = 2; e > 0; e /= 2) sum += __shfl_xor_sync(~0u, sum, e);
+    return sum;
+}
+
 // Writes pieces alone. 8 lanes have a block of a row, each lane the values j .. j + 3.
 __device__ inline void put_four(const struct gpu_rows &out, int row, int j, const float (&x)[4])
 {
-    float largest = 0.0f, d;
-    int codes[4], sum = 0;
-    for (int i = 0; i < 4; i++) largest = fmaxf(largest, x[i] == x[i] ? fabsf(x[i]) : 0.0f);
-    for (int e = 4; e > 0; e /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, e));
-    float inverse = inverse_of(largest, 0, &d);
-    for (int i = 0; i < 4; i++) sum += codes[i] = code_of_value(x[i], inverse, 0);
-    for (int e = 2; e > 0; e /= 2) sum += __shfl_xor_sync(~0u, sum, e);
-    int later = __shfl_down_sync(~0u, sum, 4);
+    float d;
+    int codes[4], sum = codes_of_four(x, codes, &d), later = __shfl_down_sync(~0u, sum, 4);
     if (j >= out.pairs * GPU_PAIR) return;
     char *to = out.pieces + gpu_piece_code(row, out.pairs, j);
     *(uint32_t *)to = piece_codes(codes[0], codes[2]);

@@ -18,24 +18,31 @@ extern "C" int gpu_can_gate(const struct gpu_linear *args)
     int fits = args->x.arranged
                    ? args->gated.arranged != NULL
                    : args->n <= JOINED_ROWS && args->parts == GPU_PARTS && args->gated.bf16;
-    return args->format == RF_FORMAT_BF16 && !args->groups && args->n_matrices == 2 && fits &&
-           gate->rows == up->rows && gate->rows % GPU_PAIR == 0 && !args->gated.codes &&
-           !args->gated.f32;
+    if (args->groups || args->n_matrices != 2 || gate->rows != up->rows || gate->rows % GPU_PAIR)
+        return 0;
+    if (takes_one(args)) return gpu_gates_one(args);
+    return args->format == RF_FORMAT_BF16 && fits && !args->gated.codes && !args->gated.f32;
 }
 
 extern "C" int gpu_can_rotate(const struct gpu_linear *args)
 {
     const struct gpu_rope *rope = &args->rope;
-    return args->format == RF_FORMAT_BF16 && args->n <= JOINED_ROWS && !args->groups &&
-           args->n_matrices == 3 && !rope->q_gain && !rope->k_gain && rope->is_neox &&
-           rope->rope_dim == rope->heads.dim && rope->heads.padded == rope->heads.dim &&
-           rope->heads.dim % (2 * RF_PANEL_ROWS) == 0 && !rope->heads.quantised;
+    int fits = args->format == RF_FORMAT_BF16 ? args->n <= JOINED_ROWS : takes_one(args);
+    return fits && !args->groups && args->n_matrices == 3 && !rope->q_gain && !rope->k_gain &&
+           rope->is_neox && rope->rope_dim == rope->heads.dim &&
+           rope->heads.padded == rope->heads.dim && rope->heads.dim % (2 * RF_PANEL_ROWS) == 0 &&
+           !rope->heads.quantised;
 }
 
 extern "C" int gpu_can_fold_next(const struct gpu_linear *args)
 {
     return args->format == RF_FORMAT_BF16 && args->n <= GPU_FOLDED_ROWS && !args->groups &&
            args->n_matrices == 1;
+}
+
+extern "C" int gpu_can_norm(const struct gpu_linear *args)
+{
+    return takes_one(args) && !args->groups && gpu_norms_one(args);
 }
 
 extern "C" cudaError_t gpu_linear(const struct gpu_launch *launch, const struct gpu_linear *args)

@@ -48,10 +48,10 @@ __device__ inline struct place find_place(const struct gpu_linear &args)
             group.first + group.n};
 }
 
-// The part of `n` steps that this warp takes.
+// The part of `n` steps that this warp takes, of PARTS or of twice as many warps.
 template <int PARTS> __device__ inline void take_part(int n, int *begin, int *end)
 {
-    int each = (n + PARTS - 1) / PARTS, part = threadIdx.x / WARP;
+    int each = (n + PARTS - 1) / PARTS, part = threadIdx.x / WARP % PARTS;
     *begin = min(n, part * each);
     *end = min(n, *begin + each);
 }
@@ -129,6 +129,53 @@ __device__ inline void put_next(const struct gpu_linear &args, const struct plac
     if (at % GPU_SQUARES == 0)
         args.next.squares[(size_t)column * (n / GPU_SQUARES) + row / GPU_SQUARES] = sum;
 }
+
+// Rotates values `row` of a row of q or k and half a head behind it, and stores those of k and v.
+// As with results, `begin` loads what does not depend on the kernels before, `load` the rest.
+struct rotation {
+    float2 bias, turn; // cosine and sine
+    uint16_t *entry;   // NULL: q
+
+    __device__ void begin(const struct gpu_linear &args, const struct place &place, int column,
+                          int row)
+    {
+        const struct gpu_rope &rope = args.rope;
+        const struct gpu_heads &heads = rope.heads;
+        int half = heads.dim / 2, head = row / heads.dim, i = row % heads.dim;
+        if (place.bias) bias = make_float2(place.bias[row], place.bias[row + half]);
+        entry = NULL;
+        if (place.matrix == &args.matrices[0]) return;
+        const struct gpu_row &at = rope.pass.rows[column];
+        size_t plane =
+            (size_t)(rope.layer * heads.n_head_kv + head) * 2 + (place.matrix == &args.matrices[2]);
+        entry = rope.pass.blocks[at.table + at.slot / GPU_KV_BLOCK] +
+                (plane * GPU_KV_BLOCK + at.slot % GPU_KV_BLOCK) * heads.padded + i;
+    }
+    __device__ void load(const struct gpu_linear &args, int column, int row)
+    {
+        const struct gpu_rope &rope = args.rope;
+        int half = rope.heads.dim / 2;
+        turn = ((const float2 *)rope
+                    .rotations)[((size_t)column * 2 + rope.is_local) * half + row % rope.heads.dim];
+    }
+    __device__ void put(const struct gpu_linear &args, const struct place &place, int column,
+                        int row, float2 y) const
+    {
+        int half = args.rope.heads.dim / 2;
+        if (place.bias) y = make_float2(y.x + bias.x, y.y + bias.y);
+        if (place.matrix != &args.matrices[2])
+            y = make_float2(__fsub_rn(__fmul_rn(y.x, turn.x), __fmul_rn(y.y, turn.y)),
+                            __fadd_rn(__fmul_rn(y.x, turn.y), __fmul_rn(y.y, turn.x)));
+        if (entry) {
+            entry[0] = half_bits(y.x, args.rope.heads.is_bf16);
+            entry[half] = half_bits(y.y, args.rope.heads.is_bf16);
+        } else {
+            float *q = args.rope.q + (size_t)column * place.matrix->rows + row;
+            q[0] = y.x;
+            q[half] = y.y;
+        }
+    }
+};
 
 // Adds the sums of all parts, and writes them.
 template <int PARTS, int TILES, int COLUMNS>
@@ -333,5 +380,8 @@ static cudaError_t launch_shared(const struct gpu_launch *launch, Kernel kernel,
 cudaError_t gpu_linear_bf16(const struct gpu_launch *launch, const struct gpu_linear *args);
 cudaError_t gpu_linear_panels(const struct gpu_launch *launch, const struct gpu_linear *args);
 cudaError_t gpu_linear_one(const struct gpu_launch *launch, const struct gpu_linear *args);
+// Of layers that gpu_linear_one takes: whether it can do the gate, or the norm, too.
+int gpu_gates_one(const struct gpu_linear *args);
+int gpu_norms_one(const struct gpu_linear *args);
 
 #endif

@@ -145,55 +145,27 @@ template <int PARTS, int COLUMNS> struct gate_end {
     }
 };
 
-// Two tiles of both halves of a head of q, k or v: rotates q and k, and stores k and v.
+// Two tiles of both halves of a head of q, k or v.
 template <int PARTS, int COLUMNS> struct rotate_end {
     using pair = pair_end<PARTS, COLUMNS>;
-    float2 bias, turn; // cosine and sine
-    uint16_t *entry;   // NULL: q
+    struct rotation rotation;
 
     __device__ void begin(const struct gpu_linear &args, const struct place &place)
     {
-        const struct gpu_rope &rope = args.rope;
-        const struct gpu_heads &heads = rope.heads;
-        int column, row, half = heads.dim / 2, i, head;
-        if (!pair::has(place, &column, &row)) return;
-        head = row / heads.dim;
-        i = row % heads.dim;
-        if (place.bias) bias = make_float2(place.bias[row], place.bias[row + half]);
-        entry = NULL;
-        if (place.matrix == &args.matrices[0]) return;
-        const struct gpu_row &at = rope.pass.rows[column];
-        size_t plane =
-            (size_t)(rope.layer * heads.n_head_kv + head) * 2 + (place.matrix == &args.matrices[2]);
-        entry = rope.pass.blocks[at.table + at.slot / GPU_KV_BLOCK] +
-                (plane * GPU_KV_BLOCK + at.slot % GPU_KV_BLOCK) * heads.padded + i;
+        int column, row;
+        if (pair::has(place, &column, &row)) rotation.begin(args, place, column, row);
     }
     __device__ void load(const struct gpu_linear &args, const struct place &place)
     {
-        const struct gpu_rope &rope = args.rope;
-        int column, row, half = rope.heads.dim / 2;
-        if (!pair::has(place, &column, &row)) return;
-        turn = ((const float2 *)rope
-                    .rotations)[((size_t)column * 2 + rope.is_local) * half + row % rope.heads.dim];
+        int column, row;
+        if (pair::has(place, &column, &row)) rotation.load(args, column, row);
     }
     __device__ void end(const struct gpu_linear &args, const struct place &place, const float *sums,
                         const float *scales)
     {
-        int column, row, half = args.rope.heads.dim / 2;
+        int column, row;
         if (!pair::has(place, &column, &row)) return;
-        float2 y = pair::sum(args, sums, scales);
-        if (place.bias) y = make_float2(y.x + bias.x, y.y + bias.y);
-        if (place.matrix != &args.matrices[2])
-            y = make_float2(__fsub_rn(__fmul_rn(y.x, turn.x), __fmul_rn(y.y, turn.y)),
-                            __fadd_rn(__fmul_rn(y.x, turn.y), __fmul_rn(y.y, turn.x)));
-        if (entry) {
-            entry[0] = half_bits(y.x, args.rope.heads.is_bf16);
-            entry[half] = half_bits(y.y, args.rope.heads.is_bf16);
-        } else {
-            float *q = args.rope.q + (size_t)column * place.matrix->rows + row;
-            q[0] = y.x;
-            q[half] = y.y;
-        }
+        rotation.put(args, place, column, row, pair::sum(args, sums, scales));
     }
 };
 

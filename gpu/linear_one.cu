@@ -1,4 +1,5 @@
-// Panel formats with groups of 32 values times one row of 8 bits.
+// Panel formats with groups of 32 values times one row of 8 bits, and what comes before and behind
+// such layers: the row's norm, the gate of two, the rotation of q and k.
 #include "gpu/panels.cuh"
 
 // The same integers and roundings without tensor cores, whose other columns would take most of the
@@ -31,12 +32,24 @@ __device__ inline void scales_of_row(const struct pair_data<FORMAT> &data, int b
 struct one_row {
     uint4 codes;
     float2 scales[2]; // of each block: d, the sum of the codes
+};
 
-    __device__ void load(const uint4 *from, const float2 *of)
+// Where a lane's part of the row begins, which advances with the pairs: in memory, where 7 other
+// rows lie between, or among the codes of a norm in shared memory.
+template <bool IS_SHARED> struct row_place {
+    static constexpr int OF_PAIR = IS_SHARED ? 4 : WARP, OF_BLOCK = IS_SHARED ? 1 : GPU_ROW_GROUP;
+    const uint4 *codes;
+    const float2 *scales;
+
+    __device__ void load(struct one_row &x, int pair) const
     {
-        codes = *from;
-        scales[0] = of[0];
-        scales[1] = of[GPU_ROW_GROUP];
+        x.codes = codes[pair * OF_PAIR];
+        for (int b = 0; b < 2; b++) x.scales[b] = scales[(2 * pair + b) * OF_BLOCK];
+    }
+    __device__ void advance(int pairs)
+    {
+        codes += pairs * OF_PAIR;
+        scales += 2 * pairs * OF_BLOCK;
     }
 };
 
@@ -66,62 +79,256 @@ __device__ inline float add_pair(float acc, const struct pair_data<FORMAT> &data
     return acc;
 }
 
-template <int FORMAT, int PARTS, int STAGES, int BLOCKS, enum linear_kind KIND>
-__global__ void __launch_bounds__(PARTS *WARP, BLOCKS)
-    linear_one(const __grid_constant__ struct gpu_linear args,
-               const __grid_constant__ struct gpu_layout layout)
-{
-    using source = panel_source<FORMAT>;
-    extern __shared__ char shared[];
-    __shared__ float sums[PARTS][RF_PANEL_ROWS];
-    let_next_begin();
-    struct place place = find_place<1, 1, KIND>(args);
-    if (KIND == EXPERTS && place.first >= place.end) return;
-    int lane = threadIdx.x % WARP, t = lane % 4, begin, end;
-    take_part<PARTS>(args.x.pairs, &begin, &end);
-    const char *tile = place.tiles + (size_t)place.tile * layout.bytes;
-    struct ring<source, STAGES> weights(source(tile, layout), shared, begin, end,
-                                        policy_of<1, KIND>());
-    wait_for_previous(); // weights do not depend on the kernels before, the row does
+// ---- the norm of the row ----
+//
+// A block of threads has no others' codes to wait for: it finds 1 / rms, then each warp makes the
+// codes and scales of its part, with the bits of gpu_norm.
 
-    size_t from = (size_t)(place.first / GPU_ROW_GROUP) * args.x.pairs + begin;
-    const uint4 *codes = (const uint4 *)args.x.codes + from * WARP + t;
-    const float2 *scales = (const float2 *)args.x.scales + from * 2 * GPU_ROW_GROUP;
+enum {
+    MOST_NORMS = 320,                                                        // blocks of threads
+    NORM_WIDTH = 8192,                                                       // at most
+    NORM_BYTES = NORM_WIDTH + NORM_WIDTH / RF_BLOCK * 2 * (int)sizeof(float) // of a row
+};
+
+// Where a warp's part lies in shared memory: [pairs][4 t][2 blocks][2][4], then [pairs][2].
+struct normed_part {
+    char *codes;
+    float2 *scales;
+
+    __device__ normed_part(char *memory, int pairs, int part)
+    {
+        codes = memory + part * pairs * (GPU_PAIR + 2 * (int)sizeof(float2));
+        scales = (float2 *)(codes + pairs * GPU_PAIR);
+    }
+};
+
+// Four values of a lane, j .. j + 3 of the part; 8 lanes have a block.
+__device__ inline void put_normed(const struct normed_part &to, int j, bool is_inside,
+                                  const float (&x)[4])
+{
+    float d;
+    int codes[4], sum = codes_of_four(x, codes, &d), i = threadIdx.x % 8;
+    sum += __shfl_xor_sync(~0u, sum, 4);
+    if (!is_inside) return;
+    uint32_t word = 0;
+    for (int c = 0; c < 4; c++) word |= (uint32_t)(codes[c] & 255) << 8 * c;
+    *(uint32_t *)(to.codes + j / GPU_PAIR * GPU_PAIR + i % 4 * 16 + j % GPU_PAIR / RF_BLOCK * 8 +
+                  i / 4 * 4) = word;
+    if (i == 0) to.scales[j / RF_BLOCK] = make_float2(d, (float)sum);
+}
+
+// Pairs [begin, end) of the row, which SETS warps share.
+template <int PARTS, int SETS>
+__device__ inline void norm_part(const struct gpu_unnormed &row, const struct normed_part &to,
+                                 float scale, int begin, int end)
+{
+    int n = (end - begin) * GPU_PAIR, set = threadIdx.x / WARP / PARTS;
+    for (int first = set * 4 * WARP; first < n; first += SETS * 4 * WARP) {
+        int j = first + threadIdx.x % WARP * 4;
+        float4 x = {}, gain = {};
+        if (j < n) {
+            x = *(const float4 *)(row.x + (size_t)begin * GPU_PAIR + j);
+            gain = *(const float4 *)(row.gain + (size_t)begin * GPU_PAIR + j);
+        }
+        put_normed(
+            to, j, j < n,
+            {__fmul_rn(__fmul_rn(x.x, scale), gain.x), __fmul_rn(__fmul_rn(x.y, scale), gain.y),
+             __fmul_rn(__fmul_rn(x.z, scale), gain.z), __fmul_rn(__fmul_rn(x.w, scale), gain.w)});
+    }
+    if (SETS > 1)
+        __syncthreads();
+    else
+        __syncwarp();
+}
+
+// ---- what becomes of the sums ----
+
+// Of gates, a block of threads has two tiles of either matrix, so 32 results: a block of codes. Two
+// sets of warps have a tile each of both. Of rotations, it has a tile of both halves of a head.
+__host__ __device__ constexpr int tiles_of(enum linear_kind kind)
+{
+    return kind == GATES || kind == ROTATES ? 2 : 1;
+}
+
+__host__ __device__ constexpr int sets_of(enum linear_kind kind)
+{
+    return kind == GATES ? 2 : 1;
+}
+
+template <int PARTS, int TILES> using part_sums = float[PARTS][TILES][RF_PANEL_ROWS];
+
+template <int PARTS, int TILES>
+__device__ inline float sum_of(const part_sums<PARTS, TILES> &sums, int tile, int row)
+{
+    return sum_parts<PARTS, TILES * RF_PANEL_ROWS>(&sums[0][tile][row]);
+}
+
+// As `begin`, `load` and `put` of struct rotation.
+template <int PARTS, enum linear_kind KIND>
+struct one_end {
+    struct result mine; float old;
+
+    __device__ void begin(const struct gpu_linear &args, const struct place &place){
+        mine = find_result<RF_PANEL_ROWS>(args, place, threadIdx.x);}
+__device__ void load(const struct gpu_linear &args, const struct place &)
+{
+    old = old_of(args, mine);
+}
+__device__ void put(const struct gpu_linear &args, const struct place &place,
+                    const part_sums<PARTS, 1> *sums) const
+{
+    if (mine.y) put_result(args, place, mine, old, sum_of<PARTS, 1>(*sums, 0, threadIdx.x));
+}
+}
+;
+
+template <int PARTS> struct one_end<PARTS, GATES> {
+    __device__ void begin(const struct gpu_linear &, const struct place &)
+    {
+    }
+    __device__ void load(const struct gpu_linear &, const struct place &)
+    {
+    }
+    __device__ void put(const struct gpu_linear &args, const struct place &place,
+                        const part_sums<PARTS, 2> *sums) const
+    {
+        if (threadIdx.x >= WARP) return;
+        int set = threadIdx.x / RF_PANEL_ROWS, at = threadIdx.x % RF_PANEL_ROWS,
+            first = place.tile * RF_PANEL_ROWS;
+        float y[2];
+        for (int m = 0; m < 2; m++) {
+            const float *bias = args.matrices[m].bias;
+            y[m] = sum_of<PARTS, 2>(sums[set], m, at);
+            if (bias) y[m] += bias[first + threadIdx.x];
+        }
+        put_values(args.gated, 0, first, silu(y[0]) * y[1]);
+    }
+};
+
+template <int PARTS> struct one_end<PARTS, ROTATES> {
+    struct rotation rotation;
+
+    __device__ int row(const struct place &place) const
+    {
+        return place.tile * RF_PANEL_ROWS + (int)threadIdx.x;
+    }
+    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    {
+        if (threadIdx.x < RF_PANEL_ROWS) rotation.begin(args, place, 0, row(place));
+    }
+    __device__ void load(const struct gpu_linear &args, const struct place &place)
+    {
+        if (threadIdx.x < RF_PANEL_ROWS) rotation.load(args, 0, row(place));
+    }
+    __device__ void put(const struct gpu_linear &args, const struct place &place,
+                        const part_sums<PARTS, 2> *sums) const
+    {
+        if (threadIdx.x >= RF_PANEL_ROWS) return;
+        float2 y = {sum_of<PARTS, 2>(*sums, 0, threadIdx.x),
+                    sum_of<PARTS, 2>(*sums, 1, threadIdx.x)};
+        rotation.put(args, place, 0, row(place), y);
+    }
+};
+
+// ---- the kernel ----
+
+// Tile m of a warp.
+template <int PARTS, enum linear_kind KIND>
+__device__ inline const char *tile_of(const struct gpu_linear &args, const struct place &place,
+                                      size_t bytes, int m)
+{
+    size_t tile = (size_t)place.tile;
+    if constexpr (KIND == GATES)
+        return (const char *)args.matrices[m].tiles + (tile + threadIdx.x / WARP / PARTS) * bytes;
+    if constexpr (KIND == ROTATES) tile += m * (args.rope.heads.dim / 2 / RF_PANEL_ROWS);
+    return place.tiles + tile * bytes;
+}
+
+// The sums of a warp's part times the row.
+template <int FORMAT, int TILES, typename RING, typename ROW>
+__device__ inline void add_part(float (&acc)[TILES], RING &weights, ROW row, int begin, int end)
+{
+    using source = tiles_source<FORMAT, TILES>;
+    int lane = threadIdx.x % WARP;
     struct one_row x[2];
-    if (begin < end) x[0].load(codes, scales);
-    float acc = 0.0f;
+    if (begin < end) row.load(x[0], 0);
 #pragma unroll 1
     for (int p = begin; p < end; p += source::steps) {
         uint32_t group = weights.take();
 #pragma unroll
         for (int i = 0; i < source::steps; i++) {
             if (p + i >= end) break;
-            struct pair_data<FORMAT> data;
-            if (p + i + 1 < end)
-                x[(i + 1) % 2].load(codes + (i + 1) * WARP, scales + (i + 1) * 2 * GPU_ROW_GROUP);
-            read_pair<FORMAT>(data, group, p, i, lane);
-            acc = add_pair<FORMAT>(acc, data, x[i % 2], t);
+            if (p + i + 1 < end) row.load(x[(i + 1) % 2], i + 1);
+#pragma unroll
+            for (int m = 0; m < TILES; m++) {
+                struct pair_data<FORMAT> data;
+                read_pair<FORMAT>(data, group + m * source::panel::bytes, p, i, lane);
+                acc[m] = add_pair<FORMAT>(acc[m], data, x[i % 2], lane % 4);
+            }
         }
-        codes += source::steps * WARP;
-        scales += source::steps * 2 * GPU_ROW_GROUP;
+        row.advance(source::steps);
     }
-    if (t < 2) sums[threadIdx.x / WARP][lane / 4 + 8 * t] = acc;
-    __syncthreads();
-    int row = place.tile * RF_PANEL_ROWS + (int)threadIdx.x;
-    if (threadIdx.x >= RF_PANEL_ROWS || row >= place.matrix->rows) return;
-    float sum = sums[0][threadIdx.x];
-    float *y = place.matrix->y + (size_t)place.first * place.matrix->rows + row;
-    for (int p = 1; p < PARTS; p++) sum += sums[p][threadIdx.x];
-    if (place.bias) sum += place.bias[row];
-    *y = args.accumulate ? *y + sum : sum;
 }
 
-template <int FORMAT, int PARTS, int STAGES, int BLOCKS, enum linear_kind KIND = PLAIN>
+// NORMS: may do the norm of the row.
+template <int FORMAT, int PARTS, int STAGES, int BLOCKS, enum linear_kind KIND, bool NORMS>
+__global__ void __launch_bounds__(sets_of(KIND) * PARTS * WARP, BLOCKS)
+    linear_one(const __grid_constant__ struct gpu_linear args,
+               const __grid_constant__ struct gpu_layout layout)
+{
+    constexpr int TILES = tiles_of(KIND), SETS = sets_of(KIND), WARPS = SETS * PARTS;
+    using source = tiles_source<FORMAT, TILES>;
+    extern __shared__ char shared[];
+    __shared__ part_sums<PARTS, TILES> sums[SETS];
+    let_next_begin();
+    struct place place = find_place<TILES, 1, KIND>(args);
+    if (KIND == EXPERTS && place.first >= place.end) return;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, t = lane % 4, begin, end;
+    take_part<PARTS>(args.x.pairs, &begin, &end);
+    source from;
+    for (int m = 0; m < TILES; m++)
+        from.of[m] =
+            panel_source<FORMAT>(tile_of<PARTS, KIND>(args, place, layout.bytes, m), layout);
+    struct ring<source, STAGES> weights(from, shared, begin, end, policy_of<1, KIND>());
+    struct one_end<PARTS, KIND> ending;
+    ending.begin(args, place);
+    wait_for_previous(); // weights do not depend on the kernels before, the row does
+
+    float acc[TILES] = {};
+    ending.load(args, place);
+    if (NORMS && args.unnormed.x) {
+        const struct normed_part part(shared + BARRIER_BYTES + WARPS * STAGES * source::bytes,
+                                      (args.x.pairs + PARTS - 1) / PARTS, warp % PARTS);
+        float scale = norm_scale<WARPS>(args.unnormed.x, args.k, args.unnormed.eps);
+        norm_part<PARTS, SETS>(args.unnormed, part, scale, begin, end);
+        const struct row_place<true> row = {
+            (const uint4 *)part.codes + t, part.scales
+        };
+        add_part<FORMAT, TILES>(acc, weights, row, begin, end);
+    } else {
+        size_t at = (size_t)(place.first / GPU_ROW_GROUP) * args.x.pairs + begin;
+        const struct row_place<false> row = {
+            (const uint4 *)args.x.codes + at *WARP + t,
+                (const float2 *)args.x.scales + at * 2 * GPU_ROW_GROUP
+        };
+        add_part<FORMAT, TILES>(acc, weights, row, begin, end);
+    }
+    for (int m = 0; t < 2 && m < TILES; m++)
+        sums[warp / PARTS][warp % PARTS][m][lane / 4 + 8 * t] = acc[m];
+    __syncthreads();
+    ending.put(args, place, sums);
+}
+
+template <int FORMAT, int PARTS, int STAGES, int BLOCKS, enum linear_kind KIND, bool NORMS>
 static cudaError_t launch(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
-    constexpr size_t ring = STAGES * panel_source<FORMAT>::bytes;
-    return launch_shared(gpu, linear_one<FORMAT, PARTS, STAGES, BLOCKS, KIND>, grid_of<1, 1>(args),
-                         PARTS, BARRIER_BYTES + PARTS * ring, *args,
+    constexpr int TILES = tiles_of(KIND), WARPS = sets_of(KIND) * PARTS;
+    constexpr size_t ring = STAGES * tiles_source<FORMAT, TILES>::bytes,
+                     norm = NORMS ? NORM_BYTES + WARPS * GPU_PAIR * 2 : 0;
+    dim3 grid = grid_of<TILES, 1>(args);
+    if (KIND == GATES) grid.x /= 2; // of both matrices
+    return launch_shared(gpu, linear_one<FORMAT, PARTS, STAGES, BLOCKS, KIND, NORMS>, grid, WARPS,
+                         BARRIER_BYTES + WARPS * ring + norm, *args,
                          gpu_layout(FORMAT, (size_t)args->k));
 }
 
@@ -129,11 +336,34 @@ template <int FORMAT>
 static cudaError_t choose(const struct gpu_launch *gpu, const struct gpu_linear *args)
 {
     if constexpr (format_traits<FORMAT>::group == RF_BLOCK) {
-        if (args->groups) return launch<FORMAT, 8, 2, 4, EXPERTS>(gpu, args);
-        return args->parts == GPU_MORE_PARTS ? launch<FORMAT, 16, 2, 2>(gpu, args)
-                                             : launch<FORMAT, 8, 2, 4>(gpu, args);
+        int more_parts = args->parts == GPU_MORE_PARTS;
+        if (args->groups) return launch<FORMAT, 8, 2, 4, EXPERTS, false>(gpu, args);
+        if (args->gates) return launch<FORMAT, 8, 1, 2, GATES, true>(gpu, args);
+        if (args->rotates)
+            return more_parts ? launch<FORMAT, 16, 1, 2, ROTATES, true>(gpu, args)
+                              : launch<FORMAT, 8, 2, 2, ROTATES, true>(gpu, args);
+        if (args->unnormed.x)
+            return more_parts ? launch<FORMAT, 16, 2, 2, PLAIN, true>(gpu, args)
+                              : launch<FORMAT, 8, 2, 4, PLAIN, true>(gpu, args);
+        return more_parts ? launch<FORMAT, 16, 2, 2, PLAIN, false>(gpu, args)
+                          : launch<FORMAT, 8, 2, 4, PLAIN, false>(gpu, args);
     }
     return cudaErrorInvalidValue;
+}
+
+int gpu_gates_one(const struct gpu_linear *args)
+{
+    int group = gpu_group_pairs(args->format);
+    return args->parts == GPU_PARTS && args->x.pairs <= GPU_PARTS * group;
+}
+
+// Each block of threads does the norm, so there must not be many.
+int gpu_norms_one(const struct gpu_linear *args)
+{
+    int tiles =
+        args->gates ? tiles_of(GATES) * sets_of(GATES) : tiles_of(args->rotates ? ROTATES : PLAIN);
+    return args->k <= NORM_WIDTH && args->k % GPU_PAIR == 0 &&
+           weight_rows(args) <= MOST_NORMS * RF_PANEL_ROWS * tiles;
 }
 
 cudaError_t gpu_linear_one(const struct gpu_launch *gpu, const struct gpu_linear *args)

@@ -154,25 +154,6 @@ template <int FORMAT> struct panel_values {
     }
 };
 
-// The panels of TILES tiles side by side.
-template <int FORMAT, int TILES> struct tiles_source {
-    using panel = panel_source<FORMAT>;
-    static constexpr bool by_engine = true;
-    static constexpr int steps = panel::steps, bytes = TILES * panel::bytes;
-    panel of[TILES];
-
-    __device__ uint32_t bytes_of(int pair, int n) const
-    {
-        return TILES * of[0].bytes_of(pair, n);
-    }
-    template <typename COPIER>
-    __device__ void copy(const COPIER &copier, uint32_t to, int pair, int n) const
-    {
-#pragma unroll
-        for (int m = 0; m < TILES; m++) of[m].copy(copier, to + m * panel::bytes, pair, n);
-    }
-};
-
 template <int FORMAT, bool IN_16, int PARTS, int TILES, int COLUMNS, int STAGES, int BLOCKS,
           enum linear_kind KIND>
 __global__ void __launch_bounds__(PARTS *WARP, BLOCKS)

@@ -90,13 +90,13 @@ static struct gpu_fold fold_of(const struct gpu_view *view, const struct rf_op *
                              .eps = view->params->rms_eps};
 }
 
-/* The norm folded into an operation, which wrote its input, or NULL. */
-static const struct rf_op *norm_before(const struct gpu_view *view, const struct rf_op *op)
+/* The operation of the body that wrote the input of another one, or NULL. */
+static const struct rf_op *before(const struct gpu_view *view, const struct rf_op *op)
 {
     const struct rf_program *program = view->base.shape.program;
     if (op < program->body || op >= program->body + program->n_body) return NULL;
-    for (const struct rf_op *norm = op - 1; norm >= program->body; norm--)
-        if (writes(norm, op->in[0])) return is_folded(view, norm) ? norm : NULL;
+    for (const struct rf_op *earlier = op - 1; earlier >= program->body; earlier--)
+        if (writes(earlier, op->in[0])) return earlier;
     return NULL;
 }
 
@@ -110,9 +110,9 @@ static struct gpu_rows bf16_of(const struct gpu_view *view, int32_t slot)
 
 /* ---- linear layers ---- */
 
-/* A linear layer's matrices of the format of matrix `first`, times n rows. */
-static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_op *op,
-                                   int32_t first, int32_t n)
+/* A linear layer's matrices of the format of matrix `first`, times n rows as they are. */
+static struct gpu_linear plain_linear(const struct gpu_view *view, const struct rf_op *op,
+                                      int32_t first, int32_t n)
 {
     int by_expert = op->kind == RF_OP_EXPERT_LINEAR;
     struct gpu_linear args = {.format = op->weight[first]->format,
@@ -133,25 +133,10 @@ static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_
                                 .rows = (int32_t)weight->rows,
                                 .of_expert = gpu_matrix_bytes(weight)};
     }
-    const struct rf_op *norm = norm_before(view, op);
-    if (norm) args.fold = fold_of(view, norm);
     return args;
 }
 
-/* The matrices of one format after the other. */
-static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
-                          const struct rf_op *op, int32_t n)
-{
-    cudaError_t status = cudaSuccess;
-    for (int32_t l = 0; status == cudaSuccess && l < op->n; l++) {
-        int is_done = 0;
-        for (int32_t i = 0; i < l; i++) is_done |= op->weight[i]->format == op->weight[l]->format;
-        if (is_done) continue;
-        const struct gpu_linear args = linear_of(view, op, l, n);
-        status = gpu_linear(launch, &args);
-    }
-    return status;
-}
+/* ---- operations in one launch ---- */
 
 static struct gpu_rope rope_of(const struct gpu_view *view, const struct rf_op *op)
 {
@@ -169,6 +154,113 @@ static struct gpu_rope rope_of(const struct gpu_view *view, const struct rf_op *
                              .is_local = op->rotation == RF_ROTATE_LOCAL,
                              .is_neox = view->params->rope_style == RF_ROPE_NEOX,
                              .layer = op->layer};
+}
+
+/* Makes the gate of op[1] part of op[0]. */
+static int join_gate(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+{
+    if (op[1].kind != RF_OP_SILU_GATE || op[1].cap > 0 || op[1].in[0] != op->out[0] ||
+        op[1].in[1] != op->out[1])
+        return 0;
+    args->gates = 1;
+    args->gated = rows_of(view, op[1].out[0], view->n_rows);
+    return gpu_can_gate(args);
+}
+
+static int join_rotation(const struct gpu_view *view, const struct rf_op *op,
+                         struct gpu_linear *args)
+{
+    if (op[1].kind != RF_OP_ROPE_STORE) return 0;
+    for (int i = 0; i < 3; i++)
+        if (op[1].in[i] != op->out[i]) return 0;
+    args->rotates = 1;
+    args->rope = rope_of(view, &op[1]);
+    return gpu_can_rotate(args);
+}
+
+static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+{
+    if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
+    args->next = fold_of(view, &op[1]);
+    args->normed = bf16_of(view, op[1].out[0]);
+    return gpu_can_fold_next(args);
+}
+
+/* Makes what is behind a linear layer part of it, if one launch can do both. */
+static int join(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
+{
+    static int (*const joins[])(const struct gpu_view *, const struct rf_op *,
+                                struct gpu_linear *) = {join_gate, join_rotation, join_norm};
+    const struct rf_program *program = view->base.shape.program;
+    if (op->kind != RF_OP_LINEAR || op + 1 >= program->body + program->n_body ||
+        args->n_matrices != op->n)
+        return 0;
+    for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) {
+        struct gpu_linear joined = *args;
+        if (!joins[i](view, op, &joined)) continue;
+        *args = joined;
+        return 1;
+    }
+    return 0;
+}
+
+/* 1 if a layer of one row can do a norm itself. */
+static int can_norm(const struct gpu_view *view, const struct rf_op *op)
+{
+    if (op->kind != RF_OP_LINEAR) return 0;
+    for (int32_t l = 0; l < op->n; l++) {
+        if (l > 0 && op->weight[l]->format == op->weight[0]->format) continue;
+        struct gpu_linear args = plain_linear(view, op, l, 1);
+        join(view, op, &args);
+        if (!gpu_can_norm(&args)) return 0;
+    }
+    return 1;
+}
+
+/* 1 if the layers behind an operation of the body are to do its norm: they alone read its results,
+ * before its input changes. */
+static int is_inside(const struct gpu_view *view, const struct rf_op *norm)
+{
+    const struct rf_program *program = view->base.shape.program;
+    int has_changed = 0;
+    if (norm->kind != RF_OP_NORM || view->n_rows != 1) return 0;
+    for (const struct rf_op *op = norm + 1; op < program->body + program->n_body; op++) {
+        has_changed |= writes(op, norm->in[0]);
+        if (reads(op, norm->out[0]) && (has_changed || !can_norm(view, op))) return 0;
+        if (writes(op, norm->out[0])) break;
+    }
+    return 1;
+}
+
+/* A linear layer with the norm before it, where that is part of it. */
+static struct gpu_linear linear_of(const struct gpu_view *view, const struct rf_op *op,
+                                   int32_t first, int32_t n)
+{
+    struct gpu_linear args = plain_linear(view, op, first, n);
+    const struct rf_op *norm = before(view, op);
+    if (!norm || norm->kind != RF_OP_NORM) return args;
+    if (is_folded(view, norm))
+        args.fold = fold_of(view, norm);
+    else if (is_inside(view, norm))
+        args.unnormed = (struct gpu_unnormed){.x = view->slots[norm->in[0]].f32,
+                                              .gain = gain_of(norm->weight[0]),
+                                              .eps = view->params->rms_eps};
+    return args;
+}
+
+/* The matrices of one format after the other. */
+static cudaError_t linear(const struct gpu_view *view, const struct gpu_launch *launch,
+                          const struct rf_op *op, int32_t n)
+{
+    cudaError_t status = cudaSuccess;
+    for (int32_t l = 0; status == cudaSuccess && l < op->n; l++) {
+        int is_done = 0;
+        for (int32_t i = 0; i < l; i++) is_done |= op->weight[i]->format == op->weight[l]->format;
+        if (is_done) continue;
+        const struct gpu_linear args = linear_of(view, op, l, n);
+        status = gpu_linear(launch, &args);
+    }
+    return status;
 }
 
 static cudaError_t rope_store(const struct gpu_view *view, const struct gpu_launch *launch,
@@ -327,53 +419,18 @@ static cudaError_t answer(const struct gpu_view *view, const struct gpu_launch *
     return status;
 }
 
-/* ---- operations in one launch ---- */
-
-/* Makes the gate of op[1] part of op[0]. */
-static int join_gate(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
-{
-    if (op[1].kind != RF_OP_SILU_GATE || op[1].cap > 0 || op[1].in[0] != op->out[0] ||
-        op[1].in[1] != op->out[1])
-        return 0;
-    args->gates = 1;
-    args->gated = rows_of(view, op[1].out[0], view->n_rows);
-    return gpu_can_gate(args);
-}
-
-static int join_rotation(const struct gpu_view *view, const struct rf_op *op,
-                         struct gpu_linear *args)
-{
-    if (op[1].kind != RF_OP_ROPE_STORE) return 0;
-    for (int i = 0; i < 3; i++)
-        if (op[1].in[i] != op->out[i]) return 0;
-    args->rotates = 1;
-    args->rope = rope_of(view, &op[1]);
-    return gpu_can_rotate(args);
-}
-
-static int join_norm(const struct gpu_view *view, const struct rf_op *op, struct gpu_linear *args)
-{
-    if (!is_folded(view, &op[1]) || op[1].in[0] != op->out[0]) return 0;
-    args->next = fold_of(view, &op[1]);
-    args->normed = bf16_of(view, op[1].out[0]);
-    return gpu_can_fold_next(args);
-}
-
-/* Operations from op[0] on, of `left` that there are, in one launch where that is possible. *taken:
- * how many. */
+/* Operations from op[0] on, in one launch where that is possible. *taken: how many. */
 static cudaError_t perform_next(const struct gpu_view *view, const struct gpu_launch *launch,
-                                const struct rf_op *op, int32_t left, int32_t *taken)
+                                const struct rf_op *op, int32_t *taken)
 {
-    static int (*const joins[])(const struct gpu_view *, const struct rf_op *,
-                                struct gpu_linear *) = {join_gate, join_rotation, join_norm};
     int32_t n = view->n_rows;
-    *taken = 2;
-    for (size_t i = 0; op->kind == RF_OP_LINEAR && left > 1 && i < sizeof joins / sizeof *joins;
-         i++) {
+    if (op->kind == RF_OP_LINEAR) {
         struct gpu_linear args = linear_of(view, op, 0, n);
-        if (args.n_matrices == op->n && joins[i](view, op, &args)) return gpu_linear(launch, &args);
+        *taken = 2;
+        if (join(view, op, &args)) return gpu_linear(launch, &args);
     }
     *taken = 1;
+    if (is_inside(view, op)) return cudaSuccess;
     if (!is_folded(view, op)) return perform(view, launch, op, NULL, n);
     const struct gpu_rows out = bf16_of(view, op->out[0]);
     const struct gpu_fold fold = fold_of(view, op);
@@ -391,7 +448,7 @@ cudaError_t gpu_launch_all(const struct gpu_view *view, const struct gpu_launch 
         int may_stop = op->may_stop || (o > 0 && op[-1].may_stop);
         *cancelled = may_stop && cancel && atomic_load_explicit(cancel, memory_order_relaxed);
         if (*cancelled) return status;
-        status = perform_next(view, launch, op, program->n_body - o, &taken);
+        status = perform_next(view, launch, op, &taken);
     }
     return status == cudaSuccess ? answer(view, launch) : status;
 }

@@ -32,7 +32,7 @@ template <int FORMAT> struct pair_data {
 // A step is a pair of blocks. A group has its codes, its scales and those of its units.
 template <int FORMAT> struct panel_source {
     static constexpr bool by_engine = true;
-    static constexpr int bits = format_traits<FORMAT>::bits, steps = bits == 4 ? 4 : 2,
+    static constexpr int bits = format_traits<FORMAT>::bits, steps = gpu_group_pairs(FORMAT),
                          codes = bits * 128, scales = 8 * (int)gpu_scale_bytes(FORMAT),
                          units = 8 * (int)gpu_unit_bytes(FORMAT), scales_at = steps * codes,
                          units_at = scales_at + steps * scales, bytes = units_at + 2 * units;
@@ -61,6 +61,25 @@ template <int FORMAT> struct panel_source {
         if (units > 0)
             copier.copy(to + units_at, tile_units + (size_t)(pair / 4) * units,
                         units_of(pair, n) * units);
+    }
+};
+
+// The panels of TILES tiles side by side.
+template <int FORMAT, int TILES> struct tiles_source {
+    using panel = panel_source<FORMAT>;
+    static constexpr bool by_engine = true;
+    static constexpr int steps = panel::steps, bytes = TILES * panel::bytes;
+    panel of[TILES];
+
+    __device__ uint32_t bytes_of(int pair, int n) const
+    {
+        return TILES * of[0].bytes_of(pair, n);
+    }
+    template <typename COPIER>
+    __device__ void copy(const COPIER &copier, uint32_t to, int pair, int n) const
+    {
+#pragma unroll
+        for (int m = 0; m < TILES; m++) of[m].copy(copier, to + m * panel::bytes, pair, n);
     }
 };
 

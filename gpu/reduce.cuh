@@ -21,6 +21,37 @@ template <typename T> static __device__ inline float rms_scale(T sum, int n, flo
     return __fdiv_rn(1.0f, __fsqrt_rn((float)(sum / n) + eps));
 }
 
+// 1 / rms of a row of n values, with the bits that NORM_THREADS threads find, of which each of
+// WARPS warps does several one's work.
+template <int WARPS> static __device__ inline float norm_scale(const float *x, int n, float eps)
+{
+    constexpr int TURNS = NORM_THREADS / WARP / WARPS;
+    __shared__ double sums[NORM_THREADS / WARP];
+    __shared__ float scale;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    double sum[TURNS] = {};
+#pragma unroll 2
+    for (int first = threadIdx.x; first < n; first += NORM_THREADS)
+#pragma unroll
+        for (int i = 0; i < TURNS; i++) {
+            int j = first + i * WARPS * WARP;
+            double value = j < n ? x[j] : 0.0f;
+            sum[i] += value * value;
+        }
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        sum[i] = warp_sum(sum[i]);
+        if (lane == 0) sums[i * WARPS + warp] = sum[i];
+    }
+    __syncthreads();
+    if (warp == 0) {
+        double all = warp_sum(sums[lane]);
+        if (lane == 0) scale = rms_scale(all, n, eps);
+    }
+    __syncthreads();
+    return scale;
+}
+
 // ---- folded norms ----
 
 // The sum of the squares of GPU_SQUARES values, one of each lane.

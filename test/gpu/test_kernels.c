@@ -1041,6 +1041,184 @@ static void check_rotation(int32_t heads, int32_t dim)
     for (int l = 0; l < 3; l++) layer_free(&layers[l]);
 }
 
+/* ---- one row of 8 bits, with what is before and behind its layer in one launch ---- */
+
+enum { ONE_K = 1280 };
+
+/* A layer of up to three matrices, and a row of 8 bits that is the norm of another one. */
+struct one {
+    struct gpu_linear args;
+    struct gpu_unnormed row;
+    char *x;
+};
+
+static size_t bytes_of_8(size_t width)
+{
+    return GPU_ROW_GROUP * (width + 2 * (width / RF_BLOCK * 2 * sizeof(float)));
+}
+
+static struct gpu_rows rows_in(char *memory, size_t width)
+{
+    size_t codes = GPU_ROW_GROUP * width, scales = codes / RF_BLOCK * 2 * sizeof(float);
+    return (struct gpu_rows){.codes = (int8_t *)memory,
+                             .scales = (float *)(void *)(memory + codes),
+                             .halves = (float *)(void *)(memory + codes + scales),
+                             .width = (int32_t)width,
+                             .pairs = (int32_t)(width / GPU_PAIR)};
+}
+
+static struct one one_new(const struct layer *layers, int n)
+{
+    size_t k = layers->k, rows = 0;
+    struct one one = {.row = {device_memory(layers->x, k * sizeof(float)),
+                              device_memory(layers->x + k, k * sizeof(float)), 1e-5f},
+                      .x = device_memory(NULL, bytes_of_8(k))};
+    one.args = (struct gpu_linear){
+        .format = layers->format, .n = 1, .k = (int32_t)k, .n_matrices = n, .x = rows_in(one.x, k)};
+    for (int l = 0; l < n; l++) {
+        size_t bytes = layers[l].m * sizeof(float);
+        rows += layers[l].m;
+        one.args.matrices[l] =
+            (struct gpu_matrix){layers[l].tiles, device_memory(layers[l].bias, bytes),
+                                device_memory(layers[l].start, bytes), (int32_t)layers[l].m, 0};
+    }
+    one.args.parts = gpu_parts(rows);
+    return one;
+}
+
+static void one_free(struct one *one)
+{
+    MUST_RUN(cudaFree((void *)one->row.x));
+    MUST_RUN(cudaFree((void *)one->row.gain));
+    MUST_RUN(cudaFree(one->x));
+    for (int l = 0; l < one->args.n_matrices; l++) {
+        MUST_RUN(cudaFree((void *)one->args.matrices[l].bias));
+        MUST_RUN(cudaFree(one->args.matrices[l].y));
+    }
+}
+
+/* The norm, by the layer or before it. */
+static void run_norm(struct one *one, int joined)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    if (joined) {
+        one->args.unnormed = one->row;
+        CHECK(gpu_can_norm(&one->args));
+    } else {
+        MUST_RUN(gpu_norm(&launch, &one->args.x, one->row.x, one->row.gain, one->row.eps, NULL, 1));
+    }
+}
+
+/* Copies of what each kind of layer leaves, of *bytes. */
+static void *run_one_added(struct one *one, int joined, size_t *bytes)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    *bytes = (size_t)one->args.matrices[0].rows * sizeof(float);
+    void *results = host_memory(*bytes);
+    one->args.accumulate = 1;
+    run_norm(one, joined);
+    MUST_RUN(gpu_linear(&launch, &one->args));
+    MUST_RUN(cudaMemcpy(results, one->args.matrices[0].y, *bytes, cudaMemcpyDeviceToHost));
+    return results;
+}
+
+static void *run_one_gate(struct one *one, int joined, size_t *bytes)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    const struct gpu_gate gate = {.gate = one->args.matrices[0].y, .up = one->args.matrices[1].y};
+    size_t m = (size_t)one->args.matrices[0].rows;
+    *bytes = bytes_of_8(m);
+    char *results = host_memory(*bytes), *gated = device_memory(results, *bytes);
+    one->args.gated = rows_in(gated, m);
+    CHECK(gpu_can_gate(&one->args));
+    one->args.gates = joined;
+    run_norm(one, joined);
+    MUST_RUN(gpu_linear(&launch, &one->args));
+    if (!joined) MUST_RUN(gpu_gate(&launch, &one->args.gated, &gate, 1));
+    MUST_RUN(cudaMemcpy(results, gated, *bytes, cudaMemcpyDeviceToHost));
+    MUST_RUN(cudaFree(gated));
+    return results;
+}
+
+/* q, then the cache's block. */
+static void *run_one_rotation(struct one *one, int joined, size_t *bytes)
+{
+    const struct gpu_launch launch = {NULL, 0};
+    const struct gpu_row place = {.position = 3, .slot = 100, .map = GPU_NO_MAP};
+    int32_t kv = one->args.matrices[1].rows, dim = kv / KV_HEADS;
+    size_t q = (size_t)one->args.matrices[0].rows * sizeof(float),
+           block = (size_t)(2 * GPU_KV_BLOCK * kv) * sizeof(uint16_t);
+    void *cache = device_memory(NULL, block), *blocks = device_memory(&cache, sizeof cache),
+         *places = device_memory(&place, sizeof place);
+    float *turns = host_memory((size_t)(2 * dim) * sizeof *turns);
+    for (int i = 0; i < 2 * dim; i++) turns[i] = sinf((float)i);
+    float *rotations = device_memory(turns, (size_t)(2 * dim) * sizeof *turns);
+    one->args.rope =
+        (struct gpu_rope){.heads = {one->args.matrices[0].rows / dim, KV_HEADS, dim, dim, 1},
+                          .pass = {.rows = places, .blocks = blocks},
+                          .q = one->args.matrices[0].y,
+                          .k = one->args.matrices[1].y,
+                          .v = one->args.matrices[2].y,
+                          .rotations = rotations,
+                          .half = dim / 2,
+                          .rope_dim = dim,
+                          .is_neox = 1,
+                          .is_local = 1};
+    CHECK(gpu_can_rotate(&one->args));
+    one->args.rotates = joined;
+    run_norm(one, joined);
+    MUST_RUN(gpu_linear(&launch, &one->args));
+    if (!joined) MUST_RUN(gpu_rope_store(&launch, &one->args.rope, 1));
+    *bytes = q + block;
+    char *results = host_memory(*bytes);
+    MUST_RUN(cudaMemcpy(results, one->args.rope.q, q, cudaMemcpyDeviceToHost));
+    MUST_RUN(cudaMemcpy(results + q, cache, block, cudaMemcpyDeviceToHost));
+    void *const memory[] = {cache, blocks, places, rotations};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) MUST_RUN(cudaFree(memory[i]));
+    free(turns);
+    return results;
+}
+
+/* Layers of these rows: what they leave in one launch has the bits of several. */
+static void check_one(void *(*run_as)(struct one *, int, size_t *), int format, const size_t *rows,
+                      size_t k)
+{
+    struct layer layers[GPU_MATRICES];
+    void *results[2];
+    size_t bytes = 0, nonzero = 0;
+    int n = 0;
+    for (; n < GPU_MATRICES && rows[n]; n++) layer_new(&layers[n], format, rows[n], k);
+    for (int joined = 0; joined < 2; joined++) {
+        struct one one = one_new(layers, n);
+        results[joined] = run_as(&one, joined, &bytes);
+        one_free(&one);
+    }
+    for (size_t i = 0; i < bytes; i++) nonzero += ((const uint8_t *)results[0])[i] != 0;
+    CHECK(nonzero > rows[0] / 4); /* half of the gates are nearly 0 */
+    CHECK_MSG(memcmp(results[0], results[1], bytes) == 0,
+              "one row, format %d, %d matrices, %zu x %zu: other bits", format, n, rows[0], k);
+    for (int joined = 0; joined < 2; joined++) free(results[joined]);
+    for (int l = 0; l < n; l++) layer_free(&layers[l]);
+}
+
+static void check_ones(void)
+{
+    static const size_t few[3] = {60}, many[3] = {GPU_FEW_ROWS + 20},
+                        gates[3] = {GPU_FEW_ROWS / 2 + 64, GPU_FEW_ROWS / 2 + 64},
+                        heads[3] = {384, 128, 128}, more_heads[3] = {5120, 256, 256};
+    for (int format = RF_FORMAT_BF16 + 1; format < RF_FORMAT_COUNT; format++) {
+        size_t unit = rf_panel_layout((enum rf_format)format)->unit;
+        if (gpu_has_small_groups(format)) continue;
+        check_one(run_one_added, format, few, unit > 32 ? ONE_K : ONE_K + GPU_PAIR);
+        check_one(run_one_added, format, many, ONE_K);
+        check_one(run_one_gate, format, gates, 768);
+        check_one(run_one_rotation, format, heads, ONE_K);
+        check_one(run_one_rotation, format, more_heads, ONE_K);
+    }
+    check_one(run_one_gate, RF_FORMAT_Q4_K, gates, 1536);
+    check_one(run_one_added, RF_FORMAT_Q4_0, few, 8192);
+}
+
 int main(void)
 {
     static const size_t shapes[][2] = {{16, 256}, {7, 256}, {61, 512}, {129, 1536}, {100, 4864}};
@@ -1079,5 +1257,6 @@ int main(void)
     check_fold_next(GPU_FEW_ROWS + 64, 192);
     check_rotation(6, 64);
     check_rotation(40, 128);
+    check_ones();
     return check_result();
 }
