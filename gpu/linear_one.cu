@@ -164,23 +164,24 @@ __device__ inline float sum_of(const part_sums<PARTS, TILES> &sums, int tile, in
 }
 
 // As `begin`, `load` and `put` of struct rotation.
-template <int PARTS, enum linear_kind KIND>
-struct one_end {
-    struct result mine; float old;
+template <int PARTS, int KIND> struct one_end {
+    struct result mine;
+    float old;
 
-    __device__ void begin(const struct gpu_linear &args, const struct place &place){
-        mine = find_result<RF_PANEL_ROWS>(args, place, threadIdx.x);}
-__device__ void load(const struct gpu_linear &args, const struct place &)
-{
-    old = old_of(args, mine);
-}
-__device__ void put(const struct gpu_linear &args, const struct place &place,
-                    const part_sums<PARTS, 1> *sums) const
-{
-    if (mine.y) put_result(args, place, mine, old, sum_of<PARTS, 1>(*sums, 0, threadIdx.x));
-}
-}
-;
+    __device__ void begin(const struct gpu_linear &args, const struct place &place)
+    {
+        mine = find_result<RF_PANEL_ROWS>(args, place, threadIdx.x);
+    }
+    __device__ void load(const struct gpu_linear &args, const struct place &)
+    {
+        old = old_of(args, mine);
+    }
+    __device__ void put(const struct gpu_linear &args, const struct place &place,
+                        const part_sums<PARTS, 1> *sums) const
+    {
+        if (mine.y) put_result(args, place, mine, old, sum_of<PARTS, 1>(*sums, 0, threadIdx.x));
+    }
+};
 
 template <int PARTS> struct one_end<PARTS, GATES> {
     __device__ void begin(const struct gpu_linear &, const struct place &)
@@ -301,16 +302,12 @@ __global__ void __launch_bounds__(sets_of(KIND) * PARTS * WARP, BLOCKS)
                                       (args.x.pairs + PARTS - 1) / PARTS, warp % PARTS);
         float scale = norm_scale<WARPS>(args.unnormed.x, args.k, args.unnormed.eps);
         norm_part<PARTS, SETS>(args.unnormed, part, scale, begin, end);
-        const struct row_place<true> row = {
-            (const uint4 *)part.codes + t, part.scales
-        };
+        const row_place<true> row = {(const uint4 *)part.codes + t, part.scales};
         add_part<FORMAT, TILES>(acc, weights, row, begin, end);
     } else {
         size_t at = (size_t)(place.first / GPU_ROW_GROUP) * args.x.pairs + begin;
-        const struct row_place<false> row = {
-            (const uint4 *)args.x.codes + at *WARP + t,
-                (const float2 *)args.x.scales + at * 2 * GPU_ROW_GROUP
-        };
+        const row_place<false> row = {(const uint4 *)args.x.codes + at * WARP + t,
+                                      (const float2 *)args.x.scales + at * 2 * GPU_ROW_GROUP};
         add_part<FORMAT, TILES>(acc, weights, row, begin, end);
     }
     for (int m = 0; t < 2 && m < TILES; m++)
