@@ -20,8 +20,8 @@ configure() {
     fi
 }
 
-# build FOLDER [CMAKE-ARGUMENT...]: configures what is not configured yet and builds what is not up to date. The first
-# time a terminal sees the progress; later only the compilers' own words are shown.
+# build FOLDER [CMAKE-ARGUMENT...]: configures what is not configured yet and builds what is not up to date: the
+# `targets`, or all. The first time a terminal sees the progress; later only the compilers' own words are shown.
 build() {
     local folder=$1 failed="the build in $1 failed; the compiler's words are above"
     shift
@@ -29,11 +29,11 @@ build() {
         say "Building in $folder"
         configure "$folder" "$@"
         if [ -t 2 ]; then
-            ninja -C "$folder" >&2 || die "$failed"
+            ninja -C "$folder" ${targets[@]+"${targets[@]}"} >&2 || die "$failed"
             return
         fi
     fi
-    ninja -C "$folder" --quiet | sed '/^ninja: no work to do/d' >&2 || die "$failed"
+    ninja -C "$folder" --quiet ${targets[@]+"${targets[@]}"} | sed '/^ninja: no work to do/d' >&2 || die "$failed"
 }
 
 # Instrumented builds stop at -O1: at -O3 the compilers take minutes for one file of kernels.
@@ -41,6 +41,7 @@ instrumented=(-DCMAKE_BUILD_TYPE=None -DRIFFLE_ASSERTS=ON "-DCMAKE_C_FLAGS=-O1 -
 
 # The fuzz targets with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer.
 build_fuzz() {
+    local targets=(fuzz_targets)
     build build/check/fuzz "${instrumented[@]}" -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
         -DRIFFLE_FUZZ=ON -DRIFFLE_SANITIZE=address,undefined
 }
