@@ -163,7 +163,7 @@ __device__ inline float sum_of(const part_sums<PARTS, TILES> &sums, int tile, in
     return sum_parts<PARTS, TILES * RF_PANEL_ROWS>(&sums[0][tile][row]);
 }
 
-// As `begin`, `load` and `put` of struct rotation.
+// `begin`, `load` and `put` are called as those of struct rotation.
 template <int PARTS, int KIND> struct one_end {
     struct result mine;
     float old;

@@ -10,8 +10,6 @@
 #include "device.h"
 #include "layers.h"
 
-static const int32_t row_counts[] = {1, 2, 7, 8, 9, 16, 17, 31, 33, 64, 65, MOST_ROWS};
-
 /* ---- a gate behind two matrices ---- */
 
 /* n rows through both layers and the gate of their results, in one launch or in two. */

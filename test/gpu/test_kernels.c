@@ -12,8 +12,6 @@
 #include "microkernels/kernels.h"
 #include "platform/cpu.h"
 
-static const int32_t row_counts[] = {1, 2, 7, 8, 9, 16, 17, 31, 33, 64, 65, MOST_ROWS};
-
 /* Block b of a row counts nothing. */
 static void drop(void *blocks, size_t b, int in_16)
 {
