@@ -1,6 +1,7 @@
 /* Attention over quantised groups, written in vectors that a tier defines before it includes this
- * file: the number of their LANES (8 or 16), COLUMN_LEAST and CODE_BYTES, types `lanes` (floats)
- * and `whole` (integers), and
+ * file: the number of their LANES (8 or 16), COLUMN_LEAST, TOGETHER (queries that share decoded
+ * codes, at most), COLUMNS_ROOM (bytes of their vectors, for LANES queries of RF_KV_MOST_DIM at
+ * least) and CODE_BYTES, types `lanes` (floats) and `whole` (integers), and
  *
  *     l_set, l_load, l_load_first, l_store_first (n lanes, zeros after them), l_load_f16, l_store,
  *     l_add, l_sub, l_mul, l_div, l_fma, l_max, l_abs, l_positive (x where y > 0, else 0), l_exp2

@@ -6,8 +6,7 @@
 enum {
     HALF = SUMS / 2,
     QUAD = 4 * LANES * CODE_BYTES, /* bytes of four values of k of a column, rounded */
-    MOST_COLUMNS = 48 / LANES,     /* that share decoded codes */
-    COLUMNS_ROOM = 96 * 1024 /* bytes of their vectors: one column of RF_KV_MOST_DIM at least */
+    MOST_COLUMNS = TOGETHER / LANES
 };
 
 /* Up to LANES queries in progress. Vectors in memory are [.][LANES]. */

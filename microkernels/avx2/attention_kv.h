@@ -15,6 +15,8 @@ typedef __m256i whole;
 enum {
     LANES = 8,
     COLUMN_LEAST = 6, /* fewer are faster one by one */
+    TOGETHER = 48,
+    COLUMNS_ROOM = 96 * 1024,
 #ifdef RF_DPBUSD
     CODE_BYTES = 1
 #else

@@ -77,19 +77,7 @@ INLINE __m512i decode(const uint8_t *upper, const uint8_t *lower, int half, int 
                 : _mm512_ternarylogic_epi32(low_nibble, low, _mm512_slli_epi16(up, 4), SELECT);
 }
 
-/* codes[k / 4][16][4], and quads likewise. */
-INLINE void kv_decode(uint8_t *codes, const struct planes *planes, size_t block, size_t depth,
-                      int has_lower)
-{
-    size_t begin = block * depth * 8;
-    for (size_t line = begin; line < begin + depth * 8; line += 64, codes += 128) {
-        const uint8_t *upper = planes->upper + line,
-                      *lower = has_lower ? planes->lower + line : NULL;
-        _mm512_storeu_si512(codes, decode(upper, lower, 0, has_lower));
-        _mm512_storeu_si512(codes + 64, decode(upper, lower, 1, has_lower));
-    }
-}
-
+/* Quads are [16][4]. */
 INLINE whole kv_store(int8_t *quad, const whole x[4], int has_lower)
 {
     const __m512i order =
@@ -97,45 +85,6 @@ INLINE whole kv_store(int8_t *quad, const whole x[4], int has_lower)
     (void)has_lower;
     _mm512_storeu_si512(quad, _mm512_shuffle_epi8(to_bytes(x), order));
     return w_set(0);
-}
-
-/* `rows` rows of a block with n columns. */
-INLINE void column_tile(const uint8_t *codes, const struct column *columns, size_t depth,
-                        int32_t *sums, int rows, int n)
-{
-    __m512i acc[2][16];
-    const int8_t *quads[2] = {columns[0].rounded, columns[n - 1].rounded};
-    UNROLL
-    for (int c = 0; c < n; c++) UNROLL
-    for (int r = 0; r < rows; r++) acc[c][r] = _mm512_setzero_si512();
-    for (size_t k = 0; k < depth; k += 4, codes += 64) {
-        __m512i x[2];
-        UNROLL
-        for (int c = 0; c < n; c++) x[c] = _mm512_loadu_si512(quads[c] + k * (QUAD / 4));
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            int32_t four;
-            memcpy(&four, codes + r * 4, sizeof four);
-            UNROLL
-            for (int c = 0; c < n; c++)
-                acc[c][r] = _mm512_dpbusd_epi32(acc[c][r], _mm512_set1_epi32(four), x[c]);
-        }
-    }
-    UNROLL
-    for (int c = 0; c < n; c++) UNROLL
-    for (int r = 0; r < rows; r++) _mm512_storeu_si512(sums + (c * 16 + r) * LANES, acc[c][r]);
-}
-
-APART static void kv_products(const uint8_t *codes, const struct column *columns, size_t n,
-                              size_t depth, int has_lower, int32_t *sums)
-{
-    (void)has_lower;
-    if (n == 1) {
-        column_tile(codes, columns, depth, sums, 16, 1);
-        return;
-    }
-    for (size_t r = 0; r < 16; r += 8)
-        column_tile(codes + r * 4, columns, depth, sums + r * LANES, 8, 2);
 }
 
 #endif

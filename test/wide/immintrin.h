@@ -9,6 +9,7 @@
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #define SIMDE_NO_INLINE /* else compilers take minutes */
+#include <assert.h>
 #include <math.h>
 #include <simde/x86/avx512.h>
 #include <string.h>
@@ -313,6 +314,24 @@ WIDE void wide_tile_dpbf16ps(int sum, int a, int b)
     }
 }
 
+/* Unsigned bytes of a, signed ones of b. */
+WIDE void wide_tile_dpbusd(int sum, int a, int b)
+{
+    int words = wide_tiles.config.row_bytes[sum] / 4, quads = wide_tiles.config.row_bytes[a] / 4;
+    assert(wide_tiles.config.rows[a] == wide_tiles.config.rows[sum]);
+    assert(wide_tiles.config.rows[b] == quads);
+    assert(wide_tiles.config.row_bytes[b] == wide_tiles.config.row_bytes[sum]);
+    for (int i = 0; i < wide_tiles.config.rows[sum]; i++)
+        for (int j = 0; j < words; j++) {
+            int32_t total;
+            memcpy(&total, wide_tiles.rows[sum][i] + 4 * j, sizeof total);
+            for (int k = 0; k < 4 * quads; k++)
+                total +=
+                    wide_tiles.rows[a][i][k] * (int8_t)wide_tiles.rows[b][k / 4][4 * j + k % 4];
+            memcpy(wide_tiles.rows[sum][i] + 4 * j, &total, sizeof total);
+        }
+}
+
 /* ---- sums and greatest lanes, by the tree of gcc's header ---- */
 
 #define WIDE_REDUCE(name, argument, member, lane, n, op)                             \
@@ -369,12 +388,14 @@ WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
+#undef _tile_dpbusd
 #define _tile_loadconfig wide_tile_loadconfig
 #define _tile_release wide_tile_release
 #define _tile_zero wide_tile_zero
 #define _tile_loadd wide_tile_loadd
 #define _tile_stored(tile, to, stride) wide_tile_stored(tile, to, stride)
 #define _tile_dpbf16ps wide_tile_dpbf16ps
+#define _tile_dpbusd wide_tile_dpbusd
 #undef _mm512_fmadd_ps
 #undef _mm512_fnmadd_ps
 #undef _mm512_scalef_ps
