@@ -220,6 +220,14 @@ static void scale(struct rf_pace_cost *cost, double factor)
     cost->attention *= factor;
 }
 
+/* A first pass over several rows was slower than a guess by `factor`, by which all were scaled:
+ * their growth was wrong rather than the cost of one row, which is a share of what was measured. */
+static void keep_first_rows(struct rf_pace_cost *cost, int32_t rows, double factor)
+{
+    for (int r = 0; r < rows - 1; r++)
+        cost->seconds[r] *= pow(factor, (double)r / (rows - 1) - 1.0);
+}
+
 /* Of other texts in the level's passes. */
 static struct rf_other_rows others_at(const struct rf_pace *pace, int32_t level)
 {
@@ -253,6 +261,7 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
            expected = cost->seconds[rows - 1] + attention, part = attention / expected;
     double error = log(seconds / expected);
     uint32_t seen = cost->measured;
+    double single = cost->seconds[0];
     int is_guess = seen == 0;
     for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
     if (is_guess || (seen == 0 && error < 0.0)) {
@@ -263,6 +272,8 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
         double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));
         for (int32_t l = 0; l < pace->n_levels; l++)
             if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
+        single = cost->seconds[0];
+        if (!leads && error > 0.0) keep_first_rows(cost, rows, factor);
     } else {
         uint32_t passes = cost->seen[rows - 1];
         int is_first = seen < tuning.first_passes || passes == 0;
@@ -291,6 +302,9 @@ void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
     /* Fewer rows cost no more. If they seem to, they were measured on a slower machine. */
     for (int r = 0; error < 0.0 && r < rows - 1; r++)
         if (cost->seconds[r] > cost->seconds[rows - 1]) cost->seconds[r] = cost->seconds[rows - 1];
+    /* Guesses stay shares of the target's cost. */
+    for (int32_t l = 0; level == pace->n_levels - 1 && l < level; l++)
+        if (!pace->costs[l].measured) scale(&pace->costs[l], cost->seconds[0] / single);
     pace->has_unit = 1;
     if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
     if (cost->measured < tuning.counted_passes) cost->measured++;
