@@ -1,4 +1,4 @@
-/* Vectors of 16 lanes and sums of products for attention over quantised groups (avx512, amx). */
+/* Vectors of 16 lanes, and codes, for attention over quantised groups (avx512, amx). */
 #ifndef RF_MICROKERNELS_AVX512_ATTENTION_KV_H
 #define RF_MICROKERNELS_AVX512_ATTENTION_KV_H
 
