@@ -137,9 +137,8 @@ const struct option option_table[] = {
      "with --type mxfp4, how exponents are chosen: 'best' (default): of two, the one with less "
      "squared error; 'floor': as OCP specifies"},
     {"--calibrate", NULL, "FILE", OPTION_TEXT, VERB_QUANTIZE, AT(calibrate), 0, 0, NULL,
-     "with --type mxfp4 or q4, a text on which the new weights lose least: slow, but as good as "
-     "more "
-     "bits. Ctrl-C stops; the same command continues"},
+     "with --type mxfp4, q4 or w4a8, a text on which the new weights lose least: slow, but as good "
+     "as more bits. Ctrl-C stops; the same command continues"},
     {"--group", NULL, "G", OPTION_CHOICE, VERB_QUANTIZE, AT(group), 0, 0, "128|channel",
      "with --type w4a8, weights that share a scale: 128 (default) of a row, or 'channel', all of "
      "it"},
