@@ -1,0 +1,248 @@
+#include "speculate/pace_cost.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* The tuned figures, all chosen by hand. */
+static const struct {
+    /* First guess of a pass over r rows, in passes over one row:
+     *     seconds[r] = cost * (cost < narrow_below ? narrow : wide)[r]
+     * BF16 weights (wide) are read at the speed of memory up to about 8 rows; weights of 4 to 8
+     * bits (narrow) need more arithmetic for each byte. docs/kernels.md measures both. */
+    double wide[RF_PACE_FEW], narrow[RF_PACE_FEW];
+    double wide_more, narrow_more; /* of each row beyond these */
+    double narrow_below;           /* cost of one row, with the target's as 1: such drafts, too */
+
+    /* A pass over n rows that differs from its estimate by error = log(measured / estimated):
+     *     seconds[r] *= exp(gain * max(pow(neighbour_gain, |r - n|), least_gain) * error)
+     * The gain falls with the passes over n rows seen so far: none, below few_seen, below
+     * some_seen, more; it is gain_few at least where the pass was much faster. least_gain depends
+     * on whether r itself has been measured. If not, it is 1 where a single row was much faster:
+     * guesses are shares of its cost, and a first pass that was disturbed would spoil them. */
+    double gain_none, gain_few, gain_some, gain_many;
+    double slower_gain; /* times this where the pass was slower, which it may be by accident */
+    uint32_t few_seen, some_seen;
+    double neighbour_gain;
+    double least_gain_measured, least_gain_guessed;
+    /* Of an error, the table takes the share (1 - s)^2, where s is attention's share of the
+     * estimate, and attention *= exp(gain_attention * s / (s * s + soft_share) * error). */
+    double gain_attention, soft_share;
+    double largest_error;       /* |error| is cut to this; 0.25 is a factor of 1.28 */
+    double largest_first_error; /* likewise in a level's first passes, and of rows that no pass had;
+                                   0.7 is a factor of 2 */
+    uint32_t first_passes;      /* that many */
+    uint32_t counted_passes;    /* limit of rf_pace_cost.seen and .measured */
+
+    /* A text of at least so many rows says what each takes: this share, since the machine may have
+     * been disturbed, and attention is part of it. */
+    int32_t least_read;
+    double read_share;
+} tuning = {
+    .wide = {1.00, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.10, 1.20, 1.30, 1.40, 1.50, 1.58, 1.66,
+             1.74, 1.82},
+    .narrow = {1.00, 1.04, 1.09, 1.15, 1.22, 1.30, 1.38, 1.47, 1.63, 1.79, 1.95, 2.11, 2.26, 2.41,
+               2.56, 2.70},
+    .wide_more = 0.08,
+    .narrow_more = 0.14,
+    .narrow_below = 0.5,
+    .gain_none = 0.9,
+    .gain_few = 0.6,
+    .gain_some = 0.3,
+    .gain_many = 0.12,
+    .slower_gain = 0.5,
+    .few_seen = 2,
+    .some_seen = 8,
+    .neighbour_gain = 0.7,
+    .least_gain_measured = 0.15,
+    .least_gain_guessed = 0.5,
+    .gain_attention = 0.1,
+    .soft_share = 0.05,
+    .largest_error = 0.25,
+    .largest_first_error = 0.7,
+    .first_passes = 3,
+    .counted_passes = 1000,
+    .least_read = 32,
+    .read_share = 0.8,
+};
+
+/* A pass over so many rows, with one over a single row as 1, if rows choose experts independently
+ * and only bytes count. */
+static double expert_growth(const struct rf_level *level, int rows)
+{
+    if (!(level->experts > 0.0)) return 1.0;
+    double read = (1.0 - pow(level->experts_left, rows)) / (1.0 - level->experts_left);
+    return 1.0 + level->experts * (read - 1.0);
+}
+
+void rf_pace_guess_cost(struct rf_pace_cost *cost, const struct rf_level *level)
+{
+    cost->attention = level->attention;
+    cost->window = level->window;
+    int is_narrow = level->is_quantised || level->cost < tuning.narrow_below;
+    const double *shape = is_narrow ? tuning.narrow : tuning.wide;
+    double more = is_narrow ? tuning.narrow_more : tuning.wide_more;
+    for (int r = 0; r < RF_PACE_ROWS; r++) {
+        int known = r < RF_PACE_FEW ? r : RF_PACE_FEW - 1;
+        cost->seconds[r] =
+            level->cost * (shape[known] + more * (r - known)) * expert_growth(level, r + 1);
+    }
+}
+
+static void scale(struct rf_pace_cost *cost, double factor)
+{
+    for (int r = 0; r < RF_PACE_ROWS; r++) cost->seconds[r] *= factor;
+    cost->attention *= factor;
+}
+
+/* A first pass over several rows was slower than a guess by `factor`, by which all were scaled:
+ * their growth was wrong rather than the cost of one row, which is a share of what was measured. */
+static void keep_first_rows(struct rf_pace_cost *cost, int32_t rows, double factor)
+{
+    for (int r = 0; r < rows - 1; r++)
+        cost->seconds[r] *= pow(factor, (double)r / (rows - 1) - 1.0);
+}
+
+struct rf_other_rows rf_pace_others_at(const struct rf_pace *pace, int32_t level)
+{
+    return level == pace->n_levels - 1 ? pace->others : (struct rf_other_rows){0};
+}
+
+/* Seconds that texts add to a pass. rows: all of them, the others' too. */
+static double attention_of(const struct rf_pace *pace, const struct rf_pace_cost *cost,
+                           int32_t rows, const struct rf_other_rows *others)
+{
+    int32_t length = pace->length, own = rows > others->rows ? rows - others->rows : 0;
+    if (cost->window && length > cost->window) length = cost->window;
+    return cost->attention * ((double)length * own + (double)others->context);
+}
+
+static double clamp(double x, double limit)
+{
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
+/* A measurement moves the cost of its own number of rows most, that of similar numbers less, and
+ * all of them a little, since the machine as a whole may have become slower. A single pass may have
+ * been disturbed, so it moves nothing far once several were measured. */
+void rf_pace_shared_pass(struct rf_pace *pace, int32_t level, int32_t rows,
+                         const struct rf_other_rows *others, double seconds)
+{
+    if (rows < 1 || rows > RF_PACE_ROWS || !(seconds > 0.0)) return;
+    assert(level >= 0 && level < pace->n_levels && pace->has_passes[level]);
+    struct rf_pace_cost *cost = &pace->costs[level];
+    double attention = attention_of(pace, cost, rows, others),
+           expected = cost->seconds[rows - 1] + attention, part = attention / expected;
+    double error = log(seconds / expected);
+    uint32_t seen = cost->measured;
+    double single = cost->seconds[0];
+    int is_guess = seen == 0;
+    for (int r = 0; r < RF_PACE_ROWS; r++) is_guess &= cost->seen[r] == 0;
+    if (is_guess || (seen == 0 && error < 0.0)) {
+        /* The first measurement of any level turns all guesses into seconds. So does the target's
+         * own first measurement, since guesses are shares of its cost. Costs of a file may be those
+         * of a busy machine, but one pass that is slow does not say so. */
+        int leads = !pace->has_unit || level == pace->n_levels - 1;
+        double factor = exp(leads && is_guess ? error : clamp(error, tuning.largest_first_error));
+        for (int32_t l = 0; l < pace->n_levels; l++)
+            if (l == level || (leads && !pace->costs[l].measured)) scale(&pace->costs[l], factor);
+        single = cost->seconds[0];
+        if (!leads && error > 0.0) keep_first_rows(cost, rows, factor);
+    } else {
+        uint32_t passes = cost->seen[rows - 1];
+        int is_first = seen < tuning.first_passes || passes == 0;
+        double gain = passes == 0                 ? tuning.gain_none
+                      : passes < tuning.few_seen  ? tuning.gain_few
+                      : passes < tuning.some_seen ? tuning.gain_some
+                                                  : tuning.gain_many;
+        int is_much_faster = error < -tuning.largest_error; /* which is no accident */
+        if (is_much_faster && gain < tuning.gain_few) gain = tuning.gain_few;
+        error = clamp(error, is_first || is_much_faster ? tuning.largest_first_error
+                                                        : tuning.largest_error);
+        if (error > 0.0 && !is_first) gain *= tuning.slower_gain;
+        cost->attention *=
+            exp(tuning.gain_attention * part / (part * part + tuning.soft_share) * error);
+        gain *= (1.0 - part) * (1.0 - part);
+        for (int r = 0; r < RF_PACE_ROWS; r++) {
+            /* That a guess was wrong says nothing of what was measured. */
+            if (passes == 0 && cost->seen[r]) continue;
+            double share = pow(tuning.neighbour_gain, abs(r + 1 - rows)),
+                   least = cost->seen[r]                 ? tuning.least_gain_measured
+                           : is_much_faster && rows == 1 ? 1.0
+                                                         : tuning.least_gain_guessed;
+            cost->seconds[r] *= exp(gain * (share > least ? share : least) * error);
+        }
+    }
+    /* Fewer rows cost no more. If they seem to, they were measured on a slower machine. */
+    for (int r = 0; error < 0.0 && r < rows - 1; r++)
+        if (cost->seconds[r] > cost->seconds[rows - 1]) cost->seconds[r] = cost->seconds[rows - 1];
+    /* Guesses stay shares of the target's cost. */
+    for (int32_t l = 0; level == pace->n_levels - 1 && l < level; l++)
+        if (!pace->costs[l].measured) scale(&pace->costs[l], cost->seconds[0] / single);
+    pace->has_unit = 1;
+    if (cost->seen[rows - 1] < tuning.counted_passes) cost->seen[rows - 1]++;
+    if (cost->measured < tuning.counted_passes) cost->measured++;
+    if (rows == others->rows + 1) cost->since_single = 0.0;
+    if (cost->seen[rows - 1] <= tuning.few_seen) cost->since_trial = 0.0;
+}
+
+void rf_pace_pass(struct rf_pace *pace, int32_t level, int32_t rows, double seconds)
+{
+    rf_pace_shared_pass(pace, level, rows, &(struct rf_other_rows){0}, seconds);
+}
+
+void rf_pace_read(struct rf_pace *pace, int32_t rows, double seconds)
+{
+    if (rows < tuning.least_read || !(seconds > 0.0)) return;
+    double each = tuning.read_share * seconds / rows;
+    if (!(pace->row_seconds > 0.0) || each < pace->row_seconds) pace->row_seconds = each;
+}
+
+/* The greatest of 1 .. rows rows: more never cost less, and a measurement that says so is noise.
+ * What was not measured lies between its measured neighbours, if it has both; else it is a guess,
+ * of which each row takes `least` seconds at least. */
+static double most_seconds(const struct rf_pace_cost *cost, int32_t rows, double least)
+{
+    double most = 0.0;
+    int32_t low = 0, high = 0; /* measured numbers of rows around r */
+    for (int32_t r = 1; r <= rows; r++) {
+        double seconds = cost->seconds[r - 1];
+        if (high < r) high = r;
+        while (high <= RF_PACE_ROWS && !cost->seen[high - 1]) high++;
+        if (high == r) {
+            low = r;
+        } else if (low > 0 && high <= RF_PACE_ROWS) {
+            double first = cost->seconds[low - 1], last = cost->seconds[high - 1];
+            seconds = first + (double)(r - low) / (high - low) * (last - first);
+        } else if (seconds < r * least) {
+            seconds = r * least;
+        }
+        if (seconds > most) most = seconds;
+    }
+    return most;
+}
+
+double rf_pace_cost(const struct rf_pace *pace, int32_t level, int32_t rows)
+{
+    struct rf_other_rows others = rf_pace_others_at(pace, level);
+    rows += others.rows;
+    if (rows < 1) rows = 1;
+    if (rows > RF_PACE_ROWS) rows = RF_PACE_ROWS;
+    const struct rf_pace_cost *cost = &pace->costs[level];
+    double least = level == pace->n_levels - 1 && pace->has_unit ? pace->row_seconds : 0.0;
+    return most_seconds(cost, rows, least) + attention_of(pace, cost, rows, &others);
+}
+
+int32_t rf_pace_known_rows(const struct rf_pace_cost *cost)
+{
+    int32_t rows = RF_PACE_ROWS;
+    while (rows > 0 && cost->seen[rows - 1] < tuning.few_seen) rows--;
+    return rows;
+}
+
+int rf_pace_has_measured(const struct rf_pace_cost *cost, int32_t rows)
+{
+    int32_t r = 0;
+    while (r < rows && r < RF_PACE_ROWS && !cost->seen[r]) r++;
+    return r < rows && r < RF_PACE_ROWS;
+}
