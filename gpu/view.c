@@ -353,6 +353,9 @@ int gpu_view_new(struct rf_view **out, struct rf_queue *queue, const struct rf_v
                  struct rf_error *error)
 {
     *out = NULL;
+    if (shape->has_window)
+        return rf_fail(error, RF_ERR_UNSUPPORTED,
+                       "drafts that read a window of the text are not supported by CUDA devices");
     struct gpu_view *view = rf_calloc(queue->backend->allocator, 1, sizeof *view, "view", error);
     if (!view) return RF_ERR_MEMORY;
     view->base.shape = *shape;

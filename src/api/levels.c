@@ -49,11 +49,13 @@ static int open_drafter(struct opening *o, struct rf_error *error)
 static int open_view(struct opening *o, int32_t max_rows, struct rf_error *error)
 {
     enum rf_kv_type kv = o->session->view->shape.kv;
-    if (o->chosen->reads_kv4 && !rf_kv_is_quantised(kv))
+    if (o->chosen->reads == RF_READS_KV4 && !rf_kv_is_quantised(kv))
         return rf_fail(error, RF_ERR_ARGUMENT,
                        "chain: the level %s reads a KV cache of the type q8, not of 16 bits",
                        o->chosen->name);
-    const struct rf_view_options options = {.kv = o->chosen->reads_kv4 ? RF_KV_Q4 : kv,
+    if (o->chosen->reads != RF_READS_ALL && rf_kv_is_quantised(kv)) kv = RF_KV_Q4;
+    const struct rf_view_options options = {.kv = kv,
+                                            .has_window = o->chosen->reads == RF_READS_WINDOW,
                                             .max_rows = max_rows,
                                             .cancel = &o->session->cancel};
     return rf_view_new(&o->part->view, o->weights->model, o->session->queue, &options, error);
@@ -172,6 +174,7 @@ static void guess_attention(const struct riffle_session *session, const struct p
     uint64_t bytes = rf_backend_kinds[0]->kv_bytes(&source->params, kv, MANY);
     level->attention = (double)bytes / MANY / (double)model->cost.pass_bytes;
     level->window = part->sequence ? rf_sequence_n_ctx(part->sequence) : 0;
+    if (part->view && part->view->shape.has_window) level->window = RF_WINDOW_MEAN;
 }
 
 /* What makes more rows dearer: they choose more experts. */

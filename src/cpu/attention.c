@@ -18,6 +18,9 @@
 enum {
     ROW_TILE = 24 /* rows that a worker takes at a time when there are many */
 };
+_Static_assert(RF_WINDOW_STEP % RF_ATTENTION_CHUNK == 0 &&
+                   RF_WINDOW_STEP % (RF_KV_SPAN * RF_KV_GROUP) == 0,
+               "windows are whole chunks");
 
 /* A worker's lists for one call of the kernel: the queries of some rows and one KV head. */
 struct attention_scratch {
@@ -180,10 +183,20 @@ static size_t first_seen(const struct rf_op *op, size_t position)
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* The first chunk that a row sees. What the kernel makes of chunks before it is not read. */
+/* The first chunk that a row sees. What the kernel makes of chunks that it does not see is not
+ * merged. */
 static size_t first_chunk(const struct cpu_view *view, const struct rf_op *op, size_t row)
 {
     return first_seen(op, (size_t)view->rows[row].position) / view->chunk;
+}
+
+/* Whether a row reads a chunk. A view's window ends where chunks do. */
+static int reads_chunk(const struct cpu_view *view, const struct rf_op *op, size_t row,
+                       size_t chunk)
+{
+    return chunk >= first_chunk(view, op, row) &&
+           (!view->base.shape.has_window ||
+            rf_window_has(view->rows[row].position, (int32_t)(chunk * view->chunk)));
 }
 
 /* x - from, within 0 .. most. */
@@ -439,10 +452,11 @@ static void merge_chunks(const struct cpu_view *view, const struct rf_op *op,
     size_t queries = (size_t)group->rows->n * heads;
     const float *of_head = view->partials + group->partials +
                            (h / heads * group->chunks * queries + i * heads + h % heads) * floats;
-    size_t first = first_chunk(view, op, group->first + (size_t)group->order[i]);
+    size_t row = group->first + (size_t)group->order[i];
     merge_begin(running, view->padded_dim, op, h);
-    for (size_t c = first; c < group->chunks; c++)
-        merge(running, of_head + c * queries * floats, view->padded_dim);
+    for (size_t c = first_chunk(view, op, row); c < group->chunks; c++)
+        if (reads_chunk(view, op, row, c))
+            merge(running, of_head + c * queries * floats, view->padded_dim);
 }
 
 static void few_rows(struct cpu_view *view, struct rf_worker *worker, const struct attention *what,
@@ -459,7 +473,7 @@ static void few_rows(struct cpu_view *view, struct rf_worker *worker, const stru
         size_t at = (item - group->first_item) / group->parts, n = (size_t)group->rows->n;
         size_t head = at / group->chunks, chunk = at % group->chunks;
         /* No row of the group stands before its first one. */
-        if (chunk < first_chunk(view, what->op, group->first)) continue;
+        if (!reads_chunk(view, what->op, group->first, chunk)) continue;
         float *results =
             view->partials + group->partials + at * n * group_size(view) * result_floats(view);
         if (group->rows->parents)
@@ -499,11 +513,12 @@ static void attend_tile(const struct cpu_view *view, struct attention_scratch *s
         merge_begin(scratch->merged + i * floats, view->padded_dim, what->op,
                     head * heads + i % heads);
     for (size_t c = first_chunk(view, what->op, first); c < chunks; c++) {
+        if (!reads_chunk(view, what->op, first, c)) continue;
         for (size_t i = 0; i < n; i++) ask(view, scratch, i, what, first + i, head, c);
         partial(view, scratch, n, (struct place){group->cache, head, c, what->op},
                 scratch->partial);
         for (size_t i = 0; i < n * heads; i++)
-            if (c >= first_chunk(view, what->op, first + i / heads))
+            if (reads_chunk(view, what->op, first + i / heads, c))
                 merge(scratch->merged + i * floats, scratch->partial + i * floats,
                       view->padded_dim);
     }

@@ -269,11 +269,27 @@ struct rf_pass {
     double *logprobs;
 };
 
+enum {
+    RF_WINDOW_STEP = 512, /* positions */
+    RF_WINDOW_STEPS = 2,
+    RF_WINDOW_MEAN =
+        (2 * RF_WINDOW_STEPS + 3) * RF_WINDOW_STEP / 2 /* read by a row of a long text */
+};
+
+/* Whether a row of a view with a window reads what stands at `position`: the first step, without
+ * which a model breaks (Xiao et al. 2024: attention sinks), the row's own, and the two before. */
+static inline int rf_window_has(int32_t row_position, int32_t position)
+{
+    int32_t step = position / RF_WINDOW_STEP;
+    return step == 0 || step + RF_WINDOW_STEPS >= row_position / RF_WINDOW_STEP;
+}
+
 struct rf_view_shape {
     const struct rf_program *program; /* outlives the view, as do its weights */
     const struct rf_weights *weights;
     enum rf_precision precision;
     enum rf_kv_type kv; /* how the view reads caches: what they hold, or a coarser part of it */
+    int has_window;     /* rf_window_has; else rows read all of their texts */
     int32_t max_rows;   /* <= RF_MAX_ROWS */
     int32_t max_logits;
 };

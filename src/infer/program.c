@@ -286,6 +286,7 @@ static struct rf_view_shape shape_of(const struct rf_program *program,
     return (struct rf_view_shape){.program = program,
                                   .precision = options->precision,
                                   .kv = options->kv,
+                                  .has_window = options->has_window,
                                   .max_rows = rows,
                                   .max_logits = rows < RF_TREE_ROWS ? rows : RF_TREE_ROWS};
 }

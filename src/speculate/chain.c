@@ -1,5 +1,6 @@
 #include "speculate/chain.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "platform/file.h"
@@ -26,8 +27,9 @@ static int is(struct span span, const char *word)
     return strlen(word) == span.bytes && memcmp(span.at, word, span.bytes) == 0;
 }
 
-/* The level, and the suffix of others, that reads the KV cache in 4 bits. */
-#define KV4 "kv4"
+/* The levels, and the suffixes of others, that read less of the KV cache. */
+static const char *const readings[] = {[RF_READS_KV4] = "kv4", [RF_READS_WINDOW] = "window"};
+enum { N_READINGS = sizeof readings / sizeof *readings };
 
 static int find_form(struct span word)
 {
@@ -87,22 +89,29 @@ static int split_form(struct span *level, int *form, struct rf_error *error)
     return 0;
 }
 
-/* Takes ":kv4" off a form of the target's own weights: 1 if it was there. */
-static int take_kv4(struct span *level)
+static enum rf_level_reads find_reading(struct span word)
 {
-    static const char suffix[] = ":" KV4;
-    size_t cut = sizeof suffix - 1;
-    if (level->bytes <= cut || memcmp(level->at + level->bytes - cut, suffix, cut) != 0) return 0;
-    struct span head = trim((struct span){level->at, level->bytes - cut});
-    if (find_form(head) < 0) return 0;
-    *level = head;
-    return 1;
+    for (int i = RF_READS_ALL + 1; i < N_READINGS; i++)
+        if (is(word, readings[i])) return (enum rf_level_reads)i;
+    return RF_READS_ALL;
+}
+
+/* Takes ":kv4" or ":window" off a form of the target's own weights. */
+static enum rf_level_reads take_reading(struct span *level)
+{
+    const char *colon = memchr(level->at, ':', level->bytes);
+    if (!colon) return RF_READS_ALL;
+    struct span head = trim((struct span){level->at, (size_t)(colon - level->at)});
+    struct span tail = {colon + 1, level->bytes - (size_t)(colon + 1 - level->at)};
+    enum rf_level_reads reads = find_reading(trim(tail));
+    if (reads != RF_READS_ALL && find_form(head) >= 0) *level = head;
+    return find_form(head) >= 0 ? reads : RF_READS_ALL;
 }
 
 static int parse_level(struct rf_chain_level *level, struct span text, struct rf_error *error)
 {
     struct span name = text;
-    int reads_kv4 = take_kv4(&name);
+    enum rf_level_reads reads = take_reading(&name);
     int form, code = split_form(&name, &form, error);
     if (code) return code;
     if (is(name, "auto") || is(name, "none"))
@@ -123,9 +132,10 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
         level->kind = RF_LEVEL_SELF;
         level->form = forms[self].form;
     }
-    if (is(name, KV4)) {
+    if (reads == RF_READS_ALL && find_reading(name) != RF_READS_ALL) {
         level->kind = RF_LEVEL_SELF;
-        level->is_own = reads_kv4 = 1;
+        level->is_own = 1;
+        reads = find_reading(name);
     }
     if (form >= 0 && level->kind != RF_LEVEL_MODEL)
         return rf_fail(error, RF_ERR_ARGUMENT,
@@ -137,8 +147,9 @@ static int parse_level(struct rf_chain_level *level, struct span text, struct rf
                        RF_CHAIN_NAME_BYTES - 1);
     if (form >= 0) level->form = forms[form].form;
     memcpy(level->name, name.at, name.bytes);
-    level->reads_kv4 = reads_kv4;
-    if (reads_kv4 && !level->is_own) memcpy(level->name + name.bytes, ":" KV4, sizeof ":" KV4);
+    level->reads = reads;
+    if (reads != RF_READS_ALL && !level->is_own)
+        snprintf(level->name + name.bytes, sizeof level->name - name.bytes, ":%s", readings[reads]);
     return 0;
 }
 

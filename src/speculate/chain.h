@@ -17,6 +17,13 @@ enum rf_level_kind {
     RF_LEVEL_TARGET /* "target"; always the last */
 };
 
+/* What a draft of the target's own weights reads of the target's KV cache. */
+enum rf_level_reads {
+    RF_READS_ALL,
+    RF_READS_KV4,   /* of a quantised cache the upper nibbles (QuantSpec) */
+    RF_READS_WINDOW /* likewise, of any cache, and only what rf_window_has allows */
+};
+
 enum { RF_CHAIN_NAME_BYTES = 512 };
 #define RF_CHAIN_A8 "a8"
 
@@ -24,9 +31,9 @@ struct rf_chain_level {
     enum rf_level_kind kind;
     const struct rf_drafter *drafter; /* of a DRAFTER */
     enum rf_weight_form form;         /* of a MODEL or SELF */
-    int reads_kv4; /* a SELF that reads a quantised KV cache in 4 bits: "mxfp4:kv4" */
-    int is_own;    /* "kv4": with the target's own weights */
-    char name[RF_CHAIN_NAME_BYTES]; /* without the form; "draft": the options' draft model */
+    enum rf_level_reads reads;        /* of a SELF: "mxfp4:kv4", "mxfp4:window" */
+    int is_own;                       /* "kv4", "window": with the target's own weights */
+    char name[RF_CHAIN_NAME_BYTES];   /* without the form; "draft": the options' draft model */
 };
 
 enum rf_chain_choice { RF_CHAIN_LEVELS, RF_CHAIN_AUTO };

@@ -38,8 +38,13 @@ static int same_answer(const struct answer *a, const struct answer *b)
 
 static void chains_change_nothing(riffle_model *model, const char *kv)
 {
-    static const char *const chains[] = {"kv4",    "mxfp4:kv4", "ngram > stored:kv4",
-                                         "stored", "mxfp4",     "ngram > mxfp4:kv4 > kv4"};
+    static const char *const chains[] = {"kv4",
+                                         "mxfp4:kv4",
+                                         "ngram > stored:kv4",
+                                         "stored",
+                                         "mxfp4",
+                                         "ngram > mxfp4:kv4 > kv4",
+                                         "mxfp4:window > mxfp4:kv4"};
     riffle_session *plain = open_kv(model, kv, "none", 0);
     begin(plain, &prompt);
     struct answer wanted = answer_of(plain, WRITTEN);
@@ -114,7 +119,7 @@ int main(void)
 {
     riffle_model_options options;
     riffle_model_options_init(&options, sizeof options);
-    options.chain = "ngram > mxfp4:kv4 > mxfp4 > stored:kv4 > stored > kv4";
+    options.chain = "ngram > mxfp4:window > mxfp4:kv4 > mxfp4 > stored:kv4 > stored > kv4";
     riffle_model *model;
     if (CHECK_OK(riffle_model_open(&model, TINY_MODEL, &options)) < 0) return check_result();
     uint64_t random = 20260102;
