@@ -84,7 +84,7 @@ void roofline_print_ceilings(const struct roofline_results *roofline)
         if (ceiling->threads != most || !ceiling->note[0]) continue;
         if (strcmp(ceiling->key, "read") == 0)
             printf("memory: %s\n", ceiling->note);
-        else if (!ceiling->per_second)
+        else if (!(ceiling->per_second > 0.0))
             printf("not measured: %s: %s\n", ceiling->name, ceiling->note);
     }
 }

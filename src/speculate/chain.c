@@ -101,11 +101,13 @@ static enum rf_level_reads take_reading(struct span *level)
 {
     const char *colon = memchr(level->at, ':', level->bytes);
     if (!colon) return RF_READS_ALL;
-    struct span head = trim((struct span){level->at, (size_t)(colon - level->at)});
-    struct span tail = {colon + 1, level->bytes - (size_t)(colon + 1 - level->at)};
-    enum rf_level_reads reads = find_reading(trim(tail));
-    if (reads != RF_READS_ALL && find_form(head) >= 0) *level = head;
-    return find_form(head) >= 0 ? reads : RF_READS_ALL;
+    size_t before = (size_t)(colon - level->at);
+    struct span head = trim((struct span){level->at, before});
+    if (find_form(head) < 0) return RF_READS_ALL;
+    enum rf_level_reads reads =
+        find_reading(trim((struct span){colon + 1, level->bytes - before - 1}));
+    if (reads != RF_READS_ALL) *level = head;
+    return reads;
 }
 
 static int parse_level(struct rf_chain_level *level, struct span text, struct rf_error *error)

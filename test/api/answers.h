@@ -36,8 +36,8 @@ static inline void make_prompts(const riffle_model *model, struct prompt prompts
 {
     static const char *const texts[] = {
         "Once upon a time, there was a little girl who had a red ball.",
-        "One day, Tom and Lily went to the park. Tom said, \"I want to swing.\" Lily said, \"I "
-        "want to swing too.\"",
+        ("One day, Tom and Lily went to the park. Tom said, \"I want to swing.\" Lily said, \"I "
+         "want to swing too.\""),
         "The big dog was sad. He did not have a friend.\n\nThe big dog was"};
     static const char *const words[] = {"tree", "happy", "the", "car", "and", "9",
                                         "!",    "blue",  "sky", "x",   "\n",  "run"};

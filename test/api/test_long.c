@@ -98,14 +98,14 @@ static void check_texts(riffle_model *model, const char *const *chains, int n_ch
 
 int main(void)
 {
-    static const char *const chains[] = {"kv4", "ngram > mxfp4:kv4", "window", "mxfp4:window"};
+    static const char *const chains[] = {"ngram > mxfp4:kv4", "mxfp4:window", "kv4", "window"};
     uint64_t random = 20260104;
     read_model(&file);
     defaults();
     riffle_model *model =
         open_trained_on(CONTEXT, "ngram > mxfp4:window > mxfp4:kv4 > window > kv4");
     for (int i = 0; i < PROMPT; i++) text[i] = (int32_t)(next_random(&random) % 512);
-    check_texts(model, chains, 4);
+    check_texts(model, chains, IS_SANITIZED ? 2 : 4);
     riffle_model_close(model);
     return check_result();
 }
