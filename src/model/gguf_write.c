@@ -134,11 +134,11 @@ static void put_string(struct rf_writer *output, const char *text)
 static enum rf_dtype most_frequent(const struct rf_gguf_copy *copy)
 {
     uint64_t elements[RF_DTYPE_LIMIT] = {0};
-    int most = RF_F32;
+    enum rf_dtype most = RF_F32;
     for (size_t i = 0; i < copy->n_tensors; i++)
         elements[copy->tensors[i].dtype] += rf_tensor_elements(copy->tensors[i].tensor);
     for (int t = 0; t < RF_DTYPE_LIMIT; t++)
-        if (elements[t] > elements[most]) most = t;
+        if (elements[t] > elements[most]) most = (enum rf_dtype)t;
     return most;
 }
 

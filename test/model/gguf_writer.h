@@ -272,8 +272,8 @@ static inline void w_llama(struct w_file *file)
 static inline void w_qwen2(struct w_file *file)
 {
     static const char *const tokens[] = {"a", "b", "ab",
-                                         "\xc4\xa0"
-                                         "a",
+                                         ("\xc4\xa0"
+                                          "a"),
                                          "<|end|>"};
     static const char *const merges[] = {"a b", "\xc4\xa0 a"};
     static const int32_t types[] = {1, 1, 1, 1, 3};
