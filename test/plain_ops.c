@@ -135,12 +135,12 @@ static void attend(const struct plain_view *view, const struct rf_op *op, size_t
     for (size_t t = first; t < n; t++) {
         const float *key = entries[t] + offset;
         double dot = 0;
-        for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)key[j];
-        scores[t] = dot * (double)op->scale;
         if (view->base.shape.has_window && !rf_window_has((int32_t)n - 1, (int32_t)t)) {
             scores[t] = -INFINITY;
             continue;
         }
+        for (size_t j = 0; j < dim; j++) dot += (double)query[j] * (double)key[j];
+        scores[t] = dot * (double)op->scale;
         if (op->cap > 0) scores[t] = (double)op->cap * tanh(scores[t] / (double)op->cap);
         if (scores[t] > largest) largest = scores[t];
     }
