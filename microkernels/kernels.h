@@ -40,9 +40,10 @@ typedef void rf_linear_fn(const struct rf_linear_args *args);
 
 /* The forms of packed rows of activations. */
 enum rf_operand {
-    RF_OPERAND_BF16, /* values rounded to BF16; each tier has its own order */
-    RF_OPERAND_A8,   /* struct rf_a8 [n][rf_a8_stride(k)] */
-    RF_OPERAND_A16,  /* struct rf_a16 [n][rf_a16_stride(k)] */
+    RF_OPERAND_BF16,      /* values rounded to BF16; each tier has its own order */
+    RF_OPERAND_A8,        /* struct rf_a8 [n][rf_a8_stride(k)] */
+    RF_OPERAND_A16,       /* struct rf_a16 [n][rf_a16_stride(k)] */
+    RF_OPERAND_A16_SUPER, /* struct rf_a16_super [n][k / 256 rounded up] */
     RF_OPERAND_COUNT
 };
 
@@ -52,7 +53,7 @@ static inline enum rf_operand rf_operand_of(enum rf_format format)
 }
 
 /* Packs the values [first, first + n) of a row of k values. In A8 and A16 any part of a row, in
- * multiples of 32; in BF16 a whole row. Parts are packed in any order, by any thread. */
+ * multiples of 32; else a whole row. Parts are packed in any order, by any thread. */
 struct rf_pack_args {
     void *packed;
     size_t row, k;
@@ -151,7 +152,7 @@ typedef void rf_gate_fn(float *out, const float *gate, const float *up, size_t n
 
 struct rf_kernels {
     /* The size in bytes of n packed rows of k values, and the function that packs values of one.
-     * For A8 and A16 k is a multiple of 32. */
+     * k is a multiple of 32, but for BF16. */
     size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
     rf_pack_fn *pack[RF_OPERAND_COUNT];
 
@@ -162,16 +163,22 @@ struct rf_kernels {
      *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
      *     in Q8_K  acc = fma(b / -32, m32[half] * d, acc). */
     rf_linear_fn *linear[RF_FORMAT_COUNT];
-    /* Panels times A16 rows (16-bit activations; the verifying half of QSpec), with the same bits
-     * on every tier. For each result and group of k in order, with i as above:
+    /* Panels times 16-bit rows (the verifying half of QSpec) of the form operand_a16[format]. NULL
+     * for BF16.
+     *
+     * A16: the same bits on every tier. For each result and group of k in order, with i as above:
      *
      *     acc = fma(i * d, s, acc), then, where there is a minimum, acc = fma(b, d_sum, acc);
      *     in Q8_K  acc = fma(b, d_half[half], acc).
      *
-     * NULL for BF16. */
+     * A16_SUPER (amx, Q4_K and Q6_K): codes times the integers of their scales are rounded to 8
+     * bits, so that a superblock has one sum. With the numbers of panel.h, for each superblock of k
+     * in order, with the exact integer i = sum w q:
+     *
+     *     Q4_K  w = (a c + 2) >> 2,  acc = fma(i * d_x, 4 d, acc), then for each group in order
+     *           acc = fma(b, d_sum[group], acc);
+     *     Q6_K  w = (max(4 a, -509) (c - 32) + 64) >> 7,  acc = fma(i * d_x, 32 d, acc). */
     rf_linear_fn *linear_a16[RF_FORMAT_COUNT];
-    size_t linear_rows; /* weight rows in a unit of work: a multiple of 16 and of every tile's
-                           height */
 
     void (*attention_f16)(const struct rf_attention_args *args);
     void (*attention_bf16)(const struct rf_attention_args *args);
@@ -198,6 +205,11 @@ struct rf_kernels {
 
     /* Reads every byte `times` times; returns the exclusive or of all 64-bit words read. */
     uint64_t (*read_streams)(const struct rf_read_args *args);
+
+    /* Numbers; all members above are pointers. */
+    size_t linear_rows; /* weight rows in a unit of work: a multiple of 16 and of every tile's
+                           height */
+    enum rf_operand operand_a16[RF_FORMAT_COUNT];
 };
 
 static inline size_t rf_padded(size_t n)

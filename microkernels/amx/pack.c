@@ -1,7 +1,10 @@
 /* Rows of 8 and 16 bits as tiles of BF16. Few rows have avx512's form alone. */
 #include <immintrin.h>
+#include <string.h>
 
+#include "base/half.h"
 #include "microkernels/amx/tier.h"
+#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
 #include "microkernels/x86.h"
 
@@ -80,10 +83,94 @@ static void pack_a16(const struct rf_pack_args *args)
     }
 }
 
+/* ---- rows whose unit is that of a superblock ---- */
+
+enum { VECTORS = RF_SUPERBLOCK / 16 };
+
+static size_t packed_bytes_super(size_t n, size_t k)
+{
+    return rf_amx_eights_at(k) +
+           (n + RF_AMX_EIGHT - 1) / RF_AMX_EIGHT * rf_a16_supers(k) * sizeof(struct rf_amx_super);
+}
+
+/* n values of a superblock as integers; returns their unit. */
+INLINE float integers_of(const float *x, size_t n, __m512i q[VECTORS])
+{
+    float d, inverse;
+    __m512 values[VECTORS];
+    __m512i greatest = _mm512_setzero_si512();
+    for (size_t v = 0; v < VECTORS; v++) {
+        __mmask16 mask = 16 * v < n ? rf_mask16(n - 16 * v) : 0;
+        values[v] = _mm512_maskz_loadu_ps(mask, x + 16 * v);
+        greatest = _mm512_max_epi32(greatest, _mm512_and_si512(_mm512_castps_si512(values[v]),
+                                                               _mm512_set1_epi32(INT32_MAX)));
+    }
+    /* Bits are in the order of magnitudes, and those of a NaN above all others. */
+    int32_t lanes[16], most = 0;
+    _mm512_storeu_si512(lanes, greatest);
+    for (int i = 0; i < 16; i++) most = most < lanes[i] ? lanes[i] : most;
+    inverse = rf_a16_begin(&d, rf_bits_float((uint32_t)most));
+    for (size_t v = 0; v < VECTORS; v++)
+        q[v] = _mm512_maskz_cvtps_epi32(inverse > 0.0f ? 0xffff : 0,
+                                        _mm512_mul_ps(values[v], _mm512_set1_ps(inverse)));
+    return d;
+}
+
+/* Each four in the order 0, 2, 1, 3. */
+INLINE void put_words(int16_t to[RF_SUPERBLOCK], const __m512i q[VECTORS])
+{
+    for (size_t v = 0; v < VECTORS; v++) {
+        __m512i ordered = _mm512_castps_si512(_mm512_permute_ps(_mm512_castsi512_ps(q[v]), 0xd8));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 16 * v), _mm512_cvtepi32_epi16(ordered));
+    }
+}
+
+INLINE void put_split(struct rf_amx_super *to, size_t row, const __m512i q[VECTORS])
+{
+    for (size_t v = 0; v < VECTORS; v++) {
+        __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(q[v], _mm512_set1_epi32(128)), 8);
+        int8_t(*rows)[64] = to->q[v / 4];
+        _mm_storeu_si128((__m128i *)(void *)(rows[row] + 16 * (v % 4)),
+                         _mm512_cvtepi32_epi8(upper));
+        _mm_storeu_si128((__m128i *)(void *)(rows[RF_AMX_EIGHT + row] + 16 * (v % 4)),
+                         _mm512_cvtepi32_epi8(q[v]));
+    }
+}
+
+static void pack_super(const struct rf_pack_args *args)
+{
+    size_t supers = rf_a16_supers(args->k), row = args->row % RF_AMX_EIGHT;
+    struct rf_a16_super *words = (struct rf_a16_super *)args->packed + args->row * supers;
+    struct rf_amx_super *eights =
+        (struct rf_amx_super *)((char *)args->packed + rf_amx_eights_at(args->k)) +
+        args->row / RF_AMX_EIGHT * supers;
+    int has_words = args->row < RF_AMX_LEAST_SUPER - 1,
+        has_tiles = !args->most || args->most >= RF_AMX_LEAST_SUPER;
+    for (size_t s = 0; s < supers; s++) {
+        struct rf_amx_super_numbers numbers = {.d = 0.0f};
+        __m512i q[VECTORS];
+        size_t first = s * RF_SUPERBLOCK;
+        numbers.d = integers_of(args->x + first, args->k - first, q);
+        for (size_t g = 0; g < RF_SUPERBLOCK / RF_BLOCK; g++)
+            numbers.d_sum[g] = numbers.d * (float)_mm512_reduce_add_epi32(
+                                               _mm512_add_epi32(q[2 * g], q[2 * g + 1]));
+        if (has_words) {
+            put_words(words[s].q, q);
+            memcpy(&words[s].d, &numbers, sizeof numbers);
+        }
+        if (has_tiles) {
+            put_split(&eights[s], row, q);
+            eights[s].numbers[row] = numbers;
+        }
+    }
+}
+
 void rf_amx_init_pack(struct rf_kernels *kernels)
 {
     kernels->packed_bytes[RF_OPERAND_A8] = packed_bytes_a8;
     kernels->pack[RF_OPERAND_A8] = pack_a8;
     kernels->packed_bytes[RF_OPERAND_A16] = packed_bytes_a16;
     kernels->pack[RF_OPERAND_A16] = pack_a16;
+    kernels->packed_bytes[RF_OPERAND_A16_SUPER] = packed_bytes_super;
+    kernels->pack[RF_OPERAND_A16_SUPER] = pack_super;
 }

@@ -28,7 +28,10 @@ enum {
     /* The least numbers of rows of 8 and of 16 bits beside panels that tiles multiplied faster on
      * all cores measured (docs/kernels.md). Fewer are left to avx512's kernels. */
     RF_AMX_LEAST_A8 = 17,
-    RF_AMX_LEAST_A16 = 9
+    RF_AMX_LEAST_A16 = 9,
+    /* The same of rows of RF_OPERAND_A16_SUPER, of which fewer are multiplied without tiles. */
+    RF_AMX_LEAST_SUPER = 3,
+    RF_AMX_EIGHT = 8 /* of these rows in a tile: with their upper and lower bytes */
 };
 
 /* Rows of 8 or 16 bits beside panels: first as many as are left to avx512's kernels, as these take
@@ -49,6 +52,23 @@ struct rf_amx_a16 {
     struct rf_amx_numbers numbers;
 };
 
+/* Rows of RF_OPERAND_A16_SUPER: first as many as are multiplied without tiles, as struct
+ * rf_a16_super; then all rows by eights, [row / 8][superblock] of the following. */
+struct rf_amx_super {
+    /* Of 64 values each, in the order of k, the upper bytes of the rows, then their lower bytes:
+     * q = 256 upper + lower, both signed. */
+    int8_t q[RF_SUPERBLOCK / 64][RF_AMX_SIDE][64];
+    struct rf_amx_super_numbers {
+        float d, d_sum[RF_SUPERBLOCK / RF_BLOCK], unused[7];
+    } numbers[RF_AMX_EIGHT];
+};
+
+/* Where the eights begin. */
+static inline size_t rf_amx_eights_at(size_t k)
+{
+    return (RF_AMX_LEAST_SUPER - 1) * rf_a16_supers(k) * sizeof(struct rf_a16_super);
+}
+
 /* Where the sixteens begin. */
 static inline size_t rf_amx_sixteens_at(enum rf_operand form, size_t k)
 {
@@ -59,6 +79,7 @@ static inline size_t rf_amx_sixteens_at(enum rf_operand form, size_t k)
 }
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
+void rf_amx_init_panels_a16(struct rf_kernels *kernels);
 void rf_amx_init_pack(struct rf_kernels *kernels);
 void rf_amx_init_attention(struct rf_kernels *kernels);
 void rf_amx_init_attention_kv(struct rf_kernels *kernels);

@@ -198,15 +198,111 @@ static void linear_a16(const struct rf_linear_args *args, enum rf_format format)
     }
 RF_EACH_PANEL_FORMAT(LINEAR_A16)
 
+/* ---- rows whose unit is that of a superblock ---- */
+
+static size_t a16_super_bytes(size_t n, size_t k)
+{
+    return n * rf_a16_supers(k) * sizeof(struct rf_a16_super);
+}
+
+static void pack_a16_super(const struct rf_pack_args *args)
+{
+    struct rf_a16_super *to =
+        (struct rf_a16_super *)args->packed + args->row * rf_a16_supers(args->k);
+    for (size_t first = 0; first < args->k; first += RF_SUPERBLOCK, to++) {
+        size_t n = args->k - first < RF_SUPERBLOCK ? args->k - first : RF_SUPERBLOCK;
+        float max = 0.0f;
+        int finite = 1;
+        for (size_t j = 0; j < n; j++) {
+            max = fmaxf(max, fabsf(args->x[first + j]));
+            finite &= isfinite(args->x[first + j]) != 0;
+        }
+        if (!finite) max = INFINITY;
+        *to = (struct rf_a16_super){.d = 0.0f};
+        float inverse = rf_a16_begin(&to->d, max);
+        for (size_t j = 0; inverse > 0.0f && j < n; j++) {
+            int32_t q = (int32_t)rintf(args->x[first + j] * inverse);
+            to->q[a16_place(j)] = (int16_t)q;
+            to->d_sum[j / RF_BLOCK] += to->d * (float)q; /* multiples of d below 2^19: exact */
+        }
+    }
+}
+
+static int floor_shift(int value, int by)
+{
+    return value < 0 ? -((-value + (1 << by) - 1) >> by) : value >> by;
+}
+
+/* Code (less the offset) times the integer of its scale, in 8 bits. */
+static int scaled_code(enum rf_format format, const uint8_t *unit, size_t t, size_t r, int code)
+{
+    if (format == RF_FORMAT_Q4_K) return (rf_q4k_scale(unit, t / 32, r) * code + 2) >> 2;
+    int a = 4 * (int8_t)unit[t / 16 * 16 + r];
+    return floor_shift((a < -509 ? -509 : a) * code + 64, 7);
+}
+
+static float dot_a16_super(enum rf_format format, const uint8_t *panel, size_t r,
+                           const struct rf_a16_super *x, size_t k)
+{
+    const struct rf_panel_layout *layout = rf_panel_layout(format);
+    const uint8_t *unit = panel + k / RF_BLOCK * layout->block_bytes;
+    float acc = 0.0f;
+    for (size_t j = 0; j < k; j += RF_SUPERBLOCK, unit += layout->scale_bytes, x++) {
+        int16_t codes[RF_BLOCK];
+        int32_t sum = 0;
+        for (size_t t = 0; t < RF_SUPERBLOCK; t++) {
+            if (t % RF_BLOCK == 0)
+                codes_of(format, panel + (j + t) / RF_BLOCK * layout->block_bytes, r, codes);
+            sum += scaled_code(format, unit, t, r, codes[t % RF_BLOCK]) * x->q[a16_place(t)];
+        }
+        float d =
+            format == RF_FORMAT_Q4_K ? 4.0f * f16_at(unit + 192, r) : 32.0f * f16_at(unit + 256, r);
+        acc = rf_fused((float)sum * x->d, d, acc);
+        for (size_t g = 0; format == RF_FORMAT_Q4_K && g < 8; g++)
+            acc = rf_fused(f16_at(unit + 192, 16 + r) * (float)rf_q4k_scale(unit, 8 + g, r),
+                           x->d_sum[g], acc);
+    }
+    return acc;
+}
+
+static void linear_a16_super(const struct rf_linear_args *args, enum rf_format format)
+{
+    for (size_t i = 0; i < args->n; i++)
+        for (size_t r = 0; r < args->m; r++)
+            store(args, i, r,
+                  dot_a16_super(format, (const uint8_t *)args->w + r / RF_PANEL_ROWS * args->ldw,
+                                r % RF_PANEL_ROWS,
+                                (const struct rf_a16_super *)args->x + i * rf_a16_supers(args->k),
+                                args->k));
+}
+
+static void linear_q4_k_a16_super(const struct rf_linear_args *args)
+{
+    linear_a16_super(args, RF_FORMAT_Q4_K);
+}
+
+static void linear_q6_k_a16_super(const struct rf_linear_args *args)
+{
+    linear_a16_super(args, RF_FORMAT_Q6_K);
+}
+
+rf_linear_fn *const rf_ref_linear_a16_super[RF_FORMAT_COUNT] = {
+    [RF_FORMAT_Q4_K] = linear_q4_k_a16_super,
+    [RF_FORMAT_Q6_K] = linear_q6_k_a16_super,
+};
+
 void rf_ref_init_panels(struct rf_kernels *kernels)
 {
+    kernels->packed_bytes[RF_OPERAND_A16_SUPER] = a16_super_bytes;
+    kernels->pack[RF_OPERAND_A16_SUPER] = pack_a16_super;
     kernels->packed_bytes[RF_OPERAND_A8] = a8_bytes;
     kernels->packed_bytes[RF_OPERAND_A16] = a16_bytes;
     kernels->pack[RF_OPERAND_A8] = pack_a8;
     kernels->pack[RF_OPERAND_A16] = pack_a16;
-#define SET(name, FORMAT, ...)                           \
-    kernels->linear[RF_FORMAT_##FORMAT] = linear_##name; \
-    kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
+#define SET(name, FORMAT, ...)                                     \
+    kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;           \
+    kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16; \
+    kernels->operand_a16[RF_FORMAT_##FORMAT] = RF_OPERAND_A16;
     RF_EACH_PANEL_FORMAT(SET)
 #undef SET
 }

@@ -294,11 +294,11 @@ static inline float *buffer_row(const struct cpu_buffer *buffer, size_t i)
     return buffer->data + i * (buffer->row_bytes / sizeof(float));
 }
 
-/* 1 if rows of an operand can be written in parts. In 8 and 16 bits, blocks of RF_BLOCK values are
- * independent. The order of BF16 rows is up to the tier. */
+/* 1 if rows of an operand can be written in parts: in A8 and A16 blocks of RF_BLOCK values are
+ * independent. */
 static inline int has_parts(const struct cpu_buffer *operand)
 {
-    return !operand->forms[RF_OPERAND_BF16];
+    return !operand->forms[RF_OPERAND_BF16] && !operand->forms[RF_OPERAND_A16_SUPER];
 }
 
 /* activations.c: memory that lives until rf_cpu_view_release. */

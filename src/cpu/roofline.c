@@ -103,7 +103,7 @@ static int measure(struct run *run, const struct place *place, int32_t rows, int
     what.in_cache = in_cache;
     what.peak = what.kernel->is_attention && what.kernel->kv == RF_KV_F16
                     ? rf_peak_of_floats(place->tier)
-                    : rf_peak_of(what.kernel->operand, place->tier, what.rows);
+                    : rf_peak_of(rf_roofline_operand(&what), place->tier, what.rows);
     struct rf_roofline_row row = {.kernel = what.kernel->name,
                                   .tier = rf_tier_name((enum rf_tier)place->tier),
                                   .form = place->form,

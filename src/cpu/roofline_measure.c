@@ -567,7 +567,7 @@ static int linear_work(struct work *work, struct rf_error *error)
     work->ldy = rf_padded(work->items);
     work->slot_floats = what->rows * work->ldy;
 
-    enum rf_operand form = what->kernel->operand;
+    enum rf_operand form = rf_roofline_operand(what);
     float *x = rf_malloc(allocator, what->k, sizeof *x, "roofline", error);
     work->x = rf_malloc(allocator, what->table->packed_bytes[form](what->rows, what->k), 1,
                         "roofline", error);

@@ -70,6 +70,14 @@ struct rf_roofline_case {
     int in_cache;                   /* reuse a few weights instead of streaming from the pool */
 };
 
+/* The form of the case's rows: 16-bit ones have several. */
+static inline enum rf_operand rf_roofline_operand(const struct rf_roofline_case *what)
+{
+    const struct rf_roofline_kernel *kernel = what->kernel;
+    return kernel->operand == RF_OPERAND_A16 ? what->table->operand_a16[kernel->format]
+                                             : kernel->operand;
+}
+
 /* Calls `stop` before each round; non-zero ends the call with RF_ERR_CANCELLED. */
 int rf_roofline_measure(struct rf_roofline *roofline, const struct rf_roofline_case *what,
                         int rounds, int (*stop)(void *user), void *user,

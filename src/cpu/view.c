@@ -35,7 +35,7 @@ static void choose_kernels(struct cpu_view *view)
     for (int f = 0; f < RF_FORMAT_COUNT; f++) {
         int in_16 = f != RF_FORMAT_BF16 && view->base.shape.precision == RF_PRECISION_16;
         view->linear[f] = in_16 ? kernels->linear_a16[f] : kernels->linear[f];
-        view->operand[f] = in_16 ? RF_OPERAND_A16 : rf_operand_of((enum rf_format)f);
+        view->operand[f] = in_16 ? kernels->operand_a16[f] : rf_operand_of((enum rf_format)f);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "kcheck/kcheck.h"
 #include "microkernels/amx/tier.h"
+#include "microkernels/ref/tier.h"
 
 /* A product of one format, by the kernel that is checked and by the reference. */
 struct product {
@@ -231,6 +232,43 @@ static void check_sixteens(struct kcheck *check, enum rf_operand form, const cha
     }
 }
 
+/* Rows whose unit is that of a superblock: as in the reference, and by eights. */
+static void check_pack_super(struct kcheck *check, size_t k)
+{
+    static const size_t place[] = {0, 2, 1, 3};
+    enum { ROWS = 3 };
+    size_t bytes, wanted_bytes, supers = rf_a16_supers(k), x_bytes = ROWS * k * sizeof(float);
+    float *x = kcheck_guarded(x_bytes);
+    for (size_t i = 0; i < ROWS * k; i++)
+        x[i] = kcheck_normal(check) * (i / RF_SUPERBLOCK % 4 == 3 ? 1e-3f : 20.0f);
+    if (k > 400) x[400] = INFINITY; /* then none of the superblock counts */
+    void *got = kcheck_pack(check, check->kernels, RF_OPERAND_A16_SUPER, x, ROWS, k, &bytes),
+         *wanted = kcheck_pack(check, check->ref, RF_OPERAND_A16_SUPER, x, ROWS, k, &wanted_bytes);
+    const struct rf_a16_super *of = wanted;
+    const struct rf_amx_super *eight =
+        (const struct rf_amx_super *)((const char *)got + rf_amx_eights_at(k));
+    size_t same = check->has_sixteens ? rf_amx_eights_at(k) : bytes;
+    kcheck_same(check, got, wanted, same, "superblocks of rows, k=%zu: bits differ", k);
+    for (size_t i = 0; check->has_sixteens && i < ROWS * supers; i++) {
+        size_t row = i / supers;
+        const struct rf_amx_super *by_tiles = &eight[i % supers];
+        const struct rf_amx_super_numbers *numbers = &by_tiles->numbers[row];
+        const float *wanted_numbers = &of[i].d;
+        kcheck_same(check, numbers, wanted_numbers, sizeof *numbers,
+                    "numbers of row %zu by eights, k=%zu", row, k);
+        for (size_t j = 0; j < RF_SUPERBLOCK; j++) {
+            const int8_t(*q)[64] = by_tiles->q[j / 64];
+            kcheck_near(check, 256 * q[row][j % 64] + q[RF_AMX_EIGHT + row][j % 64],
+                        of[i].q[j - j % 4 + place[j % 4]], 0.0,
+                        "by eights, k=%zu: row %zu, superblock %zu, value %zu", k, row, i % supers,
+                        j);
+        }
+    }
+    kcheck_release(got, bytes);
+    kcheck_release(wanted, wanted_bytes);
+    kcheck_release(x, x_bytes);
+}
+
 /* Rows as operands: the reference's bits, packed whole and in two parts. */
 static void check_pack(struct kcheck *check, enum rf_operand form, size_t k)
 {
@@ -291,6 +329,7 @@ void kcheck_panels(struct kcheck *check)
     for (size_t k = 32; k <= 1024; k += 32) {
         check_pack(check, RF_OPERAND_A8, k);
         check_pack(check, RF_OPERAND_A16, k);
+        check_pack_super(check, k);
     }
     for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
         struct product product = {.name = rf_panel_layout((enum rf_format)format)->name,
@@ -308,12 +347,15 @@ void kcheck_panels(struct kcheck *check)
     }
     for (int format = RF_FORMAT_MXFP4; format < RF_FORMAT_COUNT; format++) {
         char name[32];
+        enum rf_operand form = check->kernels->operand_a16[format];
         snprintf(name, sizeof name, "%s (A16)", rf_panel_layout((enum rf_format)format)->name);
         struct product product = {.name = name,
                                   .format = (enum rf_format)format,
-                                  .form = RF_OPERAND_A16,
+                                  .form = form,
                                   .kernel = check->kernels->linear_a16[format],
-                                  .reference = check->ref->linear_a16[format]};
+                                  .reference = form == RF_OPERAND_A16
+                                                   ? check->ref->linear_a16[format]
+                                                   : rf_ref_linear_a16_super[format]};
         check_shapes(check, &product);
         /* More rows than avx512 sums at a time; other tiers' instructions may be emulated. */
         if (check->has_split_rows)
@@ -321,6 +363,7 @@ void kcheck_panels(struct kcheck *check)
                         512 + rf_panel_layout((enum rf_format)format)->unit, 0);
         /* The same of tiles. */
         if (check->has_sixteens)
-            check_shape(check, &product, 85, 275, rf_panel_layout((enum rf_format)format)->unit, 0);
+            check_shape(check, &product, 85, form == RF_OPERAND_A16 ? 275 : 530,
+                        rf_panel_layout((enum rf_format)format)->unit, 0);
     }
 }

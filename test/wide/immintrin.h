@@ -199,6 +199,13 @@ WIDE __m128i wide_cvtepi32_epi8(__m512i a)
     return _mm_loadu_si128((const __m128i *)(const void *)lanes);
 }
 
+WIDE __m256i wide_cvtepi32_epi16(__m512i a)
+{
+    uint16_t lanes[16];
+    for (int i = 0; i < 16; i++) lanes[i] = (uint16_t)wide_si(a).i32[i];
+    return _mm256_loadu_si256((const __m256i *)(const void *)lanes);
+}
+
 /* BF16: to nearest, ties to even; subnormal numbers are 0, NaN is quiet. */
 WIDE uint16_t wide_bf16(float x)
 {
@@ -297,25 +304,28 @@ WIDE void wide_tile_stored(int tile, void *to, size_t stride)
                wide_tiles.config.row_bytes[tile]);
 }
 
-/* Each element adds its products by FMA, pair by pair, that of the odd elements first. */
+/* Each element gets the sum of two sums by FMA, of even and of odd elements; subnormal numbers are
+ * 0 before and after each step. */
 WIDE void wide_tile_dpbf16ps(int sum, int a, int b)
 {
-    for (int i = 0; i < wide_tiles.config.rows[sum]; i++) {
-        __m512 row;
-        memcpy(&row, wide_tiles.rows[sum][i], sizeof row);
-        for (int pair = 0; pair < wide_tiles.config.row_bytes[a] / 4; pair++) {
-            int32_t of_a;
-            __m512i of_b;
-            memcpy(&of_a, wide_tiles.rows[a][i] + 4 * pair, sizeof of_a);
-            memcpy(&of_b, wide_tiles.rows[b][pair], sizeof of_b);
-            row = wide_dpbf16_ps(row, _mm512_set1_epi32(of_a), of_b);
+    for (int i = 0; i < wide_tiles.config.rows[sum]; i++)
+        for (int j = 0; j < wide_tiles.config.row_bytes[sum] / 4; j++) {
+            float total, of[2] = {0.0f, 0.0f};
+            for (int k = 0; k < wide_tiles.config.row_bytes[a] / 2; k++) {
+                uint16_t x, y;
+                memcpy(&x, wide_tiles.rows[a][i] + 2 * k, sizeof x);
+                memcpy(&y, wide_tiles.rows[b][k / 2] + 4 * j + k % 2 * 2, sizeof y);
+                of[k % 2] =
+                    wide_no_subnormal(fmaf(wide_from_bf16(x), wide_from_bf16(y), of[k % 2]));
+            }
+            memcpy(&total, wide_tiles.rows[sum][i] + 4 * j, sizeof total);
+            total = wide_no_subnormal(wide_no_subnormal(total) + wide_no_subnormal(of[0] + of[1]));
+            memcpy(wide_tiles.rows[sum][i] + 4 * j, &total, sizeof total);
         }
-        memcpy(wide_tiles.rows[sum][i], &row, wide_tiles.config.row_bytes[sum]);
-    }
 }
 
-/* Unsigned bytes of a, signed ones of b. */
-WIDE void wide_tile_dpbusd(int sum, int a, int b)
+/* Bytes of a and of b, each signed or not. */
+WIDE void wide_tile_bytes(int sum, int a, int b, int signed_a, int signed_b)
 {
     int words = wide_tiles.config.row_bytes[sum] / 4, quads = wide_tiles.config.row_bytes[a] / 4;
     assert(wide_tiles.config.rows[a] == wide_tiles.config.rows[sum]);
@@ -325,9 +335,10 @@ WIDE void wide_tile_dpbusd(int sum, int a, int b)
         for (int j = 0; j < words; j++) {
             int32_t total;
             memcpy(&total, wide_tiles.rows[sum][i] + 4 * j, sizeof total);
-            for (int k = 0; k < 4 * quads; k++)
-                total +=
-                    wide_tiles.rows[a][i][k] * (int8_t)wide_tiles.rows[b][k / 4][4 * j + k % 4];
+            for (int k = 0; k < 4 * quads; k++) {
+                uint8_t x = wide_tiles.rows[a][i][k], y = wide_tiles.rows[b][k / 4][4 * j + k % 4];
+                total += (signed_a ? (int8_t)x : x) * (signed_b ? (int8_t)y : y);
+            }
             memcpy(wide_tiles.rows[sum][i] + 4 * j, &total, sizeof total);
         }
 }
@@ -371,6 +382,13 @@ WIDE __m512 wide_shuffle_f32x4(__m512 a, __m512 b, int which)
     return r.ps;
 }
 
+WIDE __m512 wide_permute_ps(__m512 a, int which)
+{
+    wide from = wide_ps(a), r;
+    for (int i = 0; i < 16; i++) r.f32[i] = from.f32[i - i % 4 + (which >> i % 4 * 2 & 3)];
+    return r.ps;
+}
+
 WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
 {
     wide r = wide_si(a);
@@ -380,6 +398,8 @@ WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
 
 #undef _mm512_i32scatter_epi32
 #define _mm512_i32scatter_epi32 wide_i32scatter_epi32
+#undef _mm512_permute_ps
+#define _mm512_permute_ps wide_permute_ps
 #undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_f32x4 wide_shuffle_f32x4
 #undef _tile_loadconfig
@@ -389,13 +409,17 @@ WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #undef _tile_dpbusd
+#undef _tile_dpbsud
+#undef _tile_dpbssd
 #define _tile_loadconfig wide_tile_loadconfig
 #define _tile_release wide_tile_release
 #define _tile_zero wide_tile_zero
 #define _tile_loadd wide_tile_loadd
 #define _tile_stored(tile, to, stride) wide_tile_stored(tile, to, stride)
 #define _tile_dpbf16ps wide_tile_dpbf16ps
-#define _tile_dpbusd wide_tile_dpbusd
+#define _tile_dpbusd(sum, a, b) wide_tile_bytes(sum, a, b, 0, 1)
+#define _tile_dpbsud(sum, a, b) wide_tile_bytes(sum, a, b, 1, 0)
+#define _tile_dpbssd(sum, a, b) wide_tile_bytes(sum, a, b, 1, 1)
 #undef _mm512_fmadd_ps
 #undef _mm512_fnmadd_ps
 #undef _mm512_scalef_ps
@@ -421,6 +445,7 @@ WIDE __m512i wide_srai_epi32(__m512i a, unsigned by)
 #define _mm512_cvtepu8_epi32 wide_cvtepu8_epi32
 #define _mm512_cvtepu16_epi32 wide_cvtepu16_epi32
 #define _mm512_cvtepi32_epi8 wide_cvtepi32_epi8
+#define _mm512_cvtepi32_epi16 wide_cvtepi32_epi16
 #define _mm512_cvtneps_pbh(a) ((__m256bh)wide_cvtneps_pbh(a))
 #define _mm512_cvtne2ps_pbh(high, low) ((__m512bh)wide_cvtne2ps_pbh(high, low))
 #define _mm512_dpbf16_ps(sum, a, b) wide_dpbf16_ps(sum, (__m512i)(a), (__m512i)(b))
