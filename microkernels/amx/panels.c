@@ -481,14 +481,25 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format, enu
     _tile_release();
 }
 
-#define LINEAR(name, FORMAT, ...)                                      \
-    static void linear_##name(const struct rf_linear_args *args)       \
-    {                                                                  \
-        if (args->n < RF_AMX_LEAST_A8)                                 \
-            rf_avx512_linear_panels[RF_FORMAT_##FORMAT](args);         \
-        else                                                           \
-            linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A8);           \
-    }                                                                  \
+#define LINEAR_A8(name, FORMAT, ...)                             \
+    static void linear_##name(const struct rf_linear_args *args) \
+    {                                                            \
+        if (args->n < RF_AMX_LEAST_A8)                           \
+            rf_avx512_linear_panels[RF_FORMAT_##FORMAT](args);   \
+        else                                                     \
+            linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A8);     \
+    }
+RF_EACH_PANEL_FORMAT(LINEAR_A8)
+
+/* Q4_K and Q6_K: panels_super.c. */
+#define EACH_A16(X) \
+    X(mxfp4, MXFP4) \
+    X(q4_0, Q4_0)   \
+    X(q4_1, Q4_1)   \
+    X(q8_0, Q8_0)   \
+    X(q8_1, Q8_1)   \
+    X(q8_k, Q8_K)
+#define LINEAR_A16(name, FORMAT)                                       \
     static void linear_##name##_a16(const struct rf_linear_args *args) \
     {                                                                  \
         if (args->n < RF_AMX_LEAST_A16)                                \
@@ -496,13 +507,14 @@ INLINE void linear(const struct rf_linear_args *args, enum rf_format format, enu
         else                                                           \
             linear(args, RF_FORMAT_##FORMAT, RF_OPERAND_A16);          \
     }
-RF_EACH_PANEL_FORMAT(LINEAR)
+EACH_A16(LINEAR_A16)
 
 void rf_amx_init_panels(struct rf_kernels *kernels)
 {
-#define SET(name, FORMAT, ...)                           \
-    kernels->linear[RF_FORMAT_##FORMAT] = linear_##name; \
-    kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
-    RF_EACH_PANEL_FORMAT(SET)
-#undef SET
+#define SET_A8(name, FORMAT, ...) kernels->linear[RF_FORMAT_##FORMAT] = linear_##name;
+#define SET_A16(name, FORMAT) kernels->linear_a16[RF_FORMAT_##FORMAT] = linear_##name##_a16;
+    RF_EACH_PANEL_FORMAT(SET_A8)
+    EACH_A16(SET_A16)
+#undef SET_A8
+#undef SET_A16
 }

@@ -79,7 +79,7 @@ static inline size_t rf_amx_sixteens_at(enum rf_operand form, size_t k)
 }
 
 void rf_amx_init_panels(struct rf_kernels *kernels);
-void rf_amx_init_panels_a16(struct rf_kernels *kernels);
+void rf_amx_init_panels_super(struct rf_kernels *kernels);
 void rf_amx_init_pack(struct rf_kernels *kernels);
 void rf_amx_init_attention(struct rf_kernels *kernels);
 void rf_amx_init_attention_kv(struct rf_kernels *kernels);

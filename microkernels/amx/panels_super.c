@@ -550,7 +550,7 @@ INLINE void many_rows(const struct rf_linear_args *args, enum rf_format format)
 LINEAR(q4_k, Q4_K)
 LINEAR(q6_k, Q6_K)
 
-void rf_amx_init_panels_a16(struct rf_kernels *kernels)
+void rf_amx_init_panels_super(struct rf_kernels *kernels)
 {
     kernels->linear_a16[RF_FORMAT_Q4_K] = linear_q4_k;
     kernels->linear_a16[RF_FORMAT_Q6_K] = linear_q6_k;
