@@ -94,7 +94,8 @@ INLINE void prefetch(enum rf_format format, const struct source *from, size_t t)
 }
 
 /* The integers of a group's scales, each in both words of a weight, times what makes the rounded
- * upper half of a product with a code, twice, a scaled code. Q4_K: [1] is for codes times 256. */
+ * upper half of a product with a code, twice, a scaled code. Q4_K: [1] is for codes times 256. With
+ * a scale of -128 code 0 of Q6_K would become 128, which no signed byte holds. */
 struct scales_of_group {
     __m512i of[2];
 };
