@@ -43,7 +43,7 @@ enum rf_operand {
     RF_OPERAND_BF16,      /* values rounded to BF16; each tier has its own order */
     RF_OPERAND_A8,        /* struct rf_a8 [n][rf_a8_stride(k)] */
     RF_OPERAND_A16,       /* struct rf_a16 [n][rf_a16_stride(k)] */
-    RF_OPERAND_A16_SUPER, /* struct rf_a16_super [n][k / 256 rounded up] */
+    RF_OPERAND_A16_SUPER, /* struct rf_a16_super [n][rf_a16_supers(k)] */
     RF_OPERAND_COUNT
 };
 
@@ -152,7 +152,7 @@ typedef void rf_gate_fn(float *out, const float *gate, const float *up, size_t n
 
 struct rf_kernels {
     /* The size in bytes of n packed rows of k values, and the function that packs values of one.
-     * k is a multiple of 32, but for BF16. */
+     * In A8 and A16 k is a multiple of 32, in A16_SUPER of 256. */
     size_t (*packed_bytes[RF_OPERAND_COUNT])(size_t n, size_t k);
     rf_pack_fn *pack[RF_OPERAND_COUNT];
 

@@ -157,12 +157,14 @@ struct rf_a16_split {
     int32_t sum[2]; /* of each half of q */
 };
 
-/* The same of 256 values, with one unit. Values behind the row's end count as 0. */
+/* The same of a superblock, with one unit. */
 struct rf_a16_super {
     int16_t q[RF_SUPERBLOCK]; /* in the order of rf_a16's */
-    float d;
-    float d_sum[RF_SUPERBLOCK / RF_BLOCK]; /* d * sum of each 32 q */
-    float unused[7];
+    struct rf_a16_super_numbers {
+        float d;
+        float d_sum[RF_SUPERBLOCK / RF_BLOCK]; /* d * sum of each 32 q */
+        float unused[7];
+    } numbers;
 };
 
 /* Sets a block's unit and returns the factor that turns its values into integers. max: the greatest
@@ -206,7 +208,7 @@ static inline size_t rf_a16_stride(size_t k)
 /* Superblocks from row to row. */
 static inline size_t rf_a16_supers(size_t k)
 {
-    return (k + RF_SUPERBLOCK - 1) / RF_SUPERBLOCK;
+    return k / RF_SUPERBLOCK;
 }
 
 /* The 6-bit number a[i][r] of a Q4_K unit. Number i of row r is at place p = 16 i + r of four

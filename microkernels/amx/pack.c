@@ -1,10 +1,8 @@
-/* Rows of 8 and 16 bits as tiles of BF16. Few rows have avx512's form alone. */
+/* Rows of 8 and 16 bits as tiles of BF16 or of bytes. Few rows have other forms alone. */
 #include <immintrin.h>
-#include <string.h>
 
 #include "base/half.h"
 #include "microkernels/amx/tier.h"
-#include "microkernels/avx512/mask.h"
 #include "microkernels/avx512/tier.h"
 #include "microkernels/x86.h"
 
@@ -93,15 +91,14 @@ static size_t packed_bytes_super(size_t n, size_t k)
            (n + RF_AMX_EIGHT - 1) / RF_AMX_EIGHT * rf_a16_supers(k) * sizeof(struct rf_amx_super);
 }
 
-/* n values of a superblock as integers; returns their unit. */
-INLINE float integers_of(const float *x, size_t n, __m512i q[VECTORS])
+/* A superblock as integers; returns their unit. */
+INLINE float integers_of(const float *x, __m512i q[VECTORS])
 {
-    float d, inverse;
+    float d;
     __m512 values[VECTORS];
     __m512i greatest = _mm512_setzero_si512();
     for (size_t v = 0; v < VECTORS; v++) {
-        __mmask16 mask = 16 * v < n ? rf_mask16(n - 16 * v) : 0;
-        values[v] = _mm512_maskz_loadu_ps(mask, x + 16 * v);
+        values[v] = _mm512_loadu_ps(x + 16 * v);
         greatest = _mm512_max_epi32(greatest, _mm512_and_si512(_mm512_castps_si512(values[v]),
                                                                _mm512_set1_epi32(INT32_MAX)));
     }
@@ -109,7 +106,7 @@ INLINE float integers_of(const float *x, size_t n, __m512i q[VECTORS])
     int32_t lanes[16], most = 0;
     _mm512_storeu_si512(lanes, greatest);
     for (int i = 0; i < 16; i++) most = most < lanes[i] ? lanes[i] : most;
-    inverse = rf_a16_begin(&d, rf_bits_float((uint32_t)most));
+    float inverse = rf_a16_begin(&d, rf_bits_float((uint32_t)most));
     for (size_t v = 0; v < VECTORS; v++)
         q[v] = _mm512_maskz_cvtps_epi32(inverse > 0.0f ? 0xffff : 0,
                                         _mm512_mul_ps(values[v], _mm512_set1_ps(inverse)));
@@ -147,16 +144,14 @@ static void pack_super(const struct rf_pack_args *args)
     int has_words = args->row < RF_AMX_LEAST_SUPER - 1,
         has_tiles = !args->most || args->most >= RF_AMX_LEAST_SUPER;
     for (size_t s = 0; s < supers; s++) {
-        struct rf_amx_super_numbers numbers = {.d = 0.0f};
         __m512i q[VECTORS];
-        size_t first = s * RF_SUPERBLOCK;
-        numbers.d = integers_of(args->x + first, args->k - first, q);
+        struct rf_a16_super_numbers numbers = {.d = integers_of(args->x + s * RF_SUPERBLOCK, q)};
         for (size_t g = 0; g < RF_SUPERBLOCK / RF_BLOCK; g++)
             numbers.d_sum[g] = numbers.d * (float)_mm512_reduce_add_epi32(
                                                _mm512_add_epi32(q[2 * g], q[2 * g + 1]));
         if (has_words) {
             put_words(words[s].q, q);
-            memcpy(&words[s].d, &numbers, sizeof numbers);
+            words[s].numbers = numbers;
         }
         if (has_tiles) {
             put_split(&eights[s], row, q);

@@ -120,6 +120,14 @@ INLINE struct scales_of_group group_of(enum rf_format format, const struct sourc
     return group;
 }
 
+/* Those of both halves of block t. */
+INLINE void groups_of(enum rf_format format, const struct source *from, const uint8_t numbers[256],
+                      size_t t, struct scales_of_group groups[2])
+{
+    groups[0] = groups[1] = group_of(format, from, numbers, t, 0);
+    if (format == RF_FORMAT_Q6_K) groups[1] = group_of(format, from, numbers, t, 1);
+}
+
 /* The scaled codes of vectors 4j .. 4j + 3 of block t, as words. */
 INLINE void decode_words(enum rf_format format, const struct source *from, size_t t, int j,
                          const struct scales_of_group *group, __m512i to[4])
@@ -141,8 +149,7 @@ INLINE void decode_block(enum rf_format format, const struct source *from,
 {
     prefetch(format, from, t);
     struct scales_of_group groups[2];
-    groups[0] = groups[1] = group_of(format, from, numbers, t, 0);
-    if (format == RF_FORMAT_Q6_K) groups[1] = group_of(format, from, numbers, t, 1);
+    groups_of(format, from, numbers, t, groups);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         __m512i words[4];
@@ -162,15 +169,10 @@ static size_t panels_of(const struct rf_linear_args *args)
     return (args->m + RF_PANEL_ROWS - 1) / RF_PANEL_ROWS;
 }
 
-static size_t superblocks_of(const struct rf_linear_args *args)
-{
-    return args->k / RF_SUPERBLOCK;
-}
-
 static const struct rf_amx_super *eight_at(const struct rf_linear_args *args, size_t row)
 {
     return (const struct rf_amx_super *)((const char *)args->x + rf_amx_eights_at(args->k)) +
-           row / EIGHT * superblocks_of(args);
+           row / EIGHT * rf_a16_supers(args->k);
 }
 
 /* Superblock s of a panel. `together`: panels that are read side by side. Those behind the last one
@@ -180,7 +182,7 @@ INLINE struct source source_of(enum rf_format format, const struct rf_linear_arg
                                size_t panel, size_t s, size_t together)
 {
     const struct rf_panel_layout *layout = rf_panel_layout(format);
-    size_t superblocks = superblocks_of(args), codes_bytes = BLOCKS * layout->block_bytes,
+    size_t superblocks = rf_a16_supers(args->k), codes_bytes = BLOCKS * layout->block_bytes,
            ahead = s + AHEAD, last = panels_of(args) - 1;
     if (panel > last) panel = last;
     const uint8_t *w = (const uint8_t *)args->w + panel * args->ldw, *next = w;
@@ -192,13 +194,14 @@ INLINE struct source source_of(enum rf_format format, const struct rf_linear_arg
 
 /* acc + the sums i of a superblock, scaled, + minima. */
 INLINE __m512 fold(enum rf_format format, __m512 acc, __m512i i, const struct factors *factors,
-                   float d, const float d_sum[BLOCKS])
+                   const struct rf_a16_super_numbers *x)
 {
-    acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(i), _mm512_set1_ps(d)), factors->d, acc);
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(i), _mm512_set1_ps(x->d)), factors->d,
+                          acc);
     if (format == RF_FORMAT_Q4_K)
 #pragma GCC unroll 8
         for (int g = 0; g < BLOCKS; g++)
-            acc = _mm512_fmadd_ps(factors->b[g], _mm512_set1_ps(d_sum[g]), acc);
+            acc = _mm512_fmadd_ps(factors->b[g], _mm512_set1_ps(x->d_sum[g]), acc);
     return acc;
 }
 
@@ -231,8 +234,7 @@ INLINE void multiply_words(enum rf_format format, const struct source *from,
     for (size_t t = 0; t < BLOCKS; t++) {
         struct scales_of_group groups[2];
         prefetch(format, from, t);
-        groups[0] = groups[1] = group_of(format, from, numbers, t, 0);
-        if (format == RF_FORMAT_Q6_K) groups[1] = group_of(format, from, numbers, t, 1);
+        groups_of(format, from, numbers, t, groups);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             __m512i words[4];
@@ -251,7 +253,7 @@ INLINE void multiply_words(enum rf_format format, const struct source *from,
 
 INLINE void fewest_rows(const struct rf_linear_args *args, enum rf_format format, int n)
 {
-    size_t superblocks = superblocks_of(args);
+    size_t superblocks = rf_a16_supers(args->k);
     for (size_t panel = 0; panel < panels_of(args); panel++) {
         _Alignas(64) uint8_t numbers[256];
         __m512 acc[FEWEST];
@@ -266,7 +268,7 @@ INLINE void fewest_rows(const struct rf_linear_args *args, enum rf_format format
             begin_superblock(format, &from, numbers, &factors);
             multiply_words(format, &from, numbers, rows, n, sums);
             for (int r = 0; r < n; r++)
-                acc[r] = fold(format, acc[r], sums[r], &factors, rows[r]->d, rows[r]->d_sum);
+                acc[r] = fold(format, acc[r], sums[r], &factors, &rows[r]->numbers);
         }
         for (int r = 0; r < n; r++) store_panel(args, panel, (size_t)r, acc[r]);
     }
@@ -354,7 +356,7 @@ INLINE void store_sums(sums to[4])
 
 /* acc[row] += the sums of a superblock, scaled, for up to eight rows. */
 INLINE void scale(enum rf_format format, const struct factors *factors, sums of,
-                  const struct rf_amx_super_numbers numbers[EIGHT], float (*acc)[SIDE], size_t rows,
+                  const struct rf_a16_super_numbers numbers[EIGHT], float (*acc)[SIDE], size_t rows,
                   int begins)
 {
     struct factors held = *factors;
@@ -362,7 +364,7 @@ INLINE void scale(enum rf_format format, const struct factors *factors, sums of,
         __m512i upper = _mm512_load_si512(of[r]), lower = _mm512_load_si512(of[EIGHT + r]);
         __m512 sum = begins ? _mm512_setzero_ps() : _mm512_load_ps(acc[r]);
         sum = fold(format, sum, _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower), &held,
-                   numbers[r].d, numbers[r].d_sum);
+                   &numbers[r]);
         _mm512_store_ps(acc[r], sum);
     }
 }
@@ -410,7 +412,7 @@ INLINE void finish(const struct rf_linear_args *args, enum rf_format format, str
     for (size_t p = 0; p < FOUR && place->panel + p < panels_of(args); p++) {
         scale(format, &few->factors[place->number % 2][p], few->sums[p], rows->numbers, few->acc[p],
               args->n, place->s == 0);
-        if (place->s + 1 < superblocks_of(args)) continue;
+        if (place->s + 1 < rf_a16_supers(args->k)) continue;
         for (size_t r = 0; r < args->n; r++)
             store_panel(args, place->panel + p, r, _mm512_load_ps(few->acc[p][r]));
     }
@@ -438,7 +440,7 @@ INLINE void few_rows(const struct rf_linear_args *args, enum rf_format format)
     struct few few;
     struct source sources[FOUR] = {{NULL, NULL, NULL, NULL}};
     struct place now = {0}, before = {0}; /* of what is decoded; the superblock before it */
-    size_t superblocks = superblocks_of(args),
+    size_t superblocks = rf_a16_supers(args->k),
            all = (panels_of(args) + FOUR - 1) / FOUR * superblocks;
     const struct rf_amx_super *rows = eight_at(args, 0);
     configure();
@@ -493,7 +495,7 @@ INLINE void multiply_rows(const struct rf_linear_args *args, enum rf_format form
 INLINE void multiply_pair(const struct rf_linear_args *args, enum rf_format format,
                           struct many *many, size_t panel, size_t first, size_t n)
 {
-    for (size_t s = 0; s < superblocks_of(args); s++) {
+    for (size_t s = 0; s < rf_a16_supers(args->k); s++) {
         for (size_t p = 0; p < PAIR; p++) {
             struct source source = source_of(format, args, panel + p, s, PAIR);
             begin_superblock(format, &source, many->numbers, &many->factors[p]);

@@ -29,9 +29,8 @@ enum {
      * all cores measured (docs/kernels.md). Fewer are left to avx512's kernels. */
     RF_AMX_LEAST_A8 = 17,
     RF_AMX_LEAST_A16 = 9,
-    /* The same of rows of RF_OPERAND_A16_SUPER, of which fewer are multiplied without tiles. */
-    RF_AMX_LEAST_SUPER = 3,
-    RF_AMX_EIGHT = 8 /* of these rows in a tile: with their upper and lower bytes */
+    RF_AMX_LEAST_SUPER = 3, /* fewer rows of RF_OPERAND_A16_SUPER are multiplied without tiles */
+    RF_AMX_EIGHT = 8        /* of these rows in a tile: with their upper and lower bytes */
 };
 
 /* Rows of 8 or 16 bits beside panels: first as many as are left to avx512's kernels, as these take
@@ -58,9 +57,7 @@ struct rf_amx_super {
     /* Of 64 values each, in the order of k, the upper bytes of the rows, then their lower bytes:
      * q = 256 upper + lower, both signed. */
     int8_t q[RF_SUPERBLOCK / 64][RF_AMX_SIDE][64];
-    struct rf_amx_super_numbers {
-        float d, d_sum[RF_SUPERBLOCK / RF_BLOCK], unused[7];
-    } numbers[RF_AMX_EIGHT];
+    struct rf_a16_super_numbers numbers[RF_AMX_EIGHT];
 };
 
 /* Where the eights begin. */

@@ -210,27 +210,21 @@ static void pack_a16_super(const struct rf_pack_args *args)
     struct rf_a16_super *to =
         (struct rf_a16_super *)args->packed + args->row * rf_a16_supers(args->k);
     for (size_t first = 0; first < args->k; first += RF_SUPERBLOCK, to++) {
-        size_t n = args->k - first < RF_SUPERBLOCK ? args->k - first : RF_SUPERBLOCK;
         float max = 0.0f;
         int finite = 1;
-        for (size_t j = 0; j < n; j++) {
+        for (size_t j = 0; j < RF_SUPERBLOCK; j++) {
             max = fmaxf(max, fabsf(args->x[first + j]));
             finite &= isfinite(args->x[first + j]) != 0;
         }
-        if (!finite) max = INFINITY;
-        *to = (struct rf_a16_super){.d = 0.0f};
-        float inverse = rf_a16_begin(&to->d, max);
-        for (size_t j = 0; inverse > 0.0f && j < n; j++) {
+        *to = (struct rf_a16_super){.numbers.d = 0.0f};
+        float inverse = rf_a16_begin(&to->numbers.d, finite ? max : INFINITY);
+        for (size_t j = 0; inverse > 0.0f && j < RF_SUPERBLOCK; j++) {
             int32_t q = (int32_t)rintf(args->x[first + j] * inverse);
             to->q[a16_place(j)] = (int16_t)q;
-            to->d_sum[j / RF_BLOCK] += to->d * (float)q; /* multiples of d below 2^19: exact */
+            /* Multiples of d below 2^19: exact. */
+            to->numbers.d_sum[j / RF_BLOCK] += to->numbers.d * (float)q;
         }
     }
-}
-
-static int floor_shift(int value, int by)
-{
-    return value < 0 ? -((-value + (1 << by) - 1) >> by) : value >> by;
 }
 
 /* Code (less the offset) times the integer of its scale, in 8 bits. */
@@ -238,7 +232,7 @@ static int scaled_code(enum rf_format format, const uint8_t *unit, size_t t, siz
 {
     if (format == RF_FORMAT_Q4_K) return (rf_q4k_scale(unit, t / 32, r) * code + 2) >> 2;
     int a = 4 * (int8_t)unit[t / 16 * 16 + r];
-    return floor_shift((a < -509 ? -509 : a) * code + 64, 7);
+    return (int)floorf((float)((a < -509 ? -509 : a) * code + 64) / 128.0f); /* exact */
 }
 
 static float dot_a16_super(enum rf_format format, const uint8_t *panel, size_t r,
@@ -257,10 +251,10 @@ static float dot_a16_super(enum rf_format format, const uint8_t *panel, size_t r
         }
         float d =
             format == RF_FORMAT_Q4_K ? 4.0f * f16_at(unit + 192, r) : 32.0f * f16_at(unit + 256, r);
-        acc = rf_fused((float)sum * x->d, d, acc);
+        acc = rf_fused((float)sum * x->numbers.d, d, acc);
         for (size_t g = 0; format == RF_FORMAT_Q4_K && g < 8; g++)
             acc = rf_fused(f16_at(unit + 192, 16 + r) * (float)rf_q4k_scale(unit, 8 + g, r),
-                           x->d_sum[g], acc);
+                           x->numbers.d_sum[g], acc);
     }
     return acc;
 }
