@@ -22,6 +22,7 @@ static const char what[] = "calibrating";
 /* The inputs of some of a layer's matrices. */
 struct inputs {
     size_t k, every; /* of every so many rows one is taken */
+    size_t n;        /* rows in the Hessian */
     float *batch;    /* [BATCH][k] */
     size_t n_batch;
     float *hessian; /* [k + 1][k] */
@@ -164,6 +165,7 @@ static void square(const struct calibration *c, struct inputs *inputs)
 {
     if (inputs->n_batch)
         rf_blas_add_squares(&c->blas, inputs->hessian, inputs->k, inputs->batch, inputs->n_batch);
+    inputs->n += inputs->n_batch;
     inputs->n_batch = 0;
 }
 
@@ -188,8 +190,11 @@ static int take_inputs(struct calibration *c, struct rf_view *view, size_t first
 static int gather(struct calibration *c, int32_t layer)
 {
     const struct rf_view_options options = {.max_rows = RF_CALIBRATE_WINDOW, .taps_inputs = 1};
-    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++)
-        memset(c->inputs[t].hessian, 0, c->inputs[t].k * c->inputs[t].k * sizeof(float));
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
+        struct inputs *inputs = &c->inputs[t];
+        memset(inputs->hessian, 0, inputs->k * inputs->k * sizeof(float));
+        inputs->n = 0;
+    }
     int code = pass_windows(c, c->source, layer, RF_WEIGHTS_BF16, &options, take_inputs);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++) square(c, &c->inputs[t]);
     return code;
@@ -371,20 +376,30 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made,
     return code;
 }
 
+/* Few inputs say little about others: of those tried k / n was best (docs/quantization.md). Without
+ * rotation some columns are so large that the mean is not that of the others. */
+static double damping_of(const struct calibration *c, const struct inputs *inputs)
+{
+    const double least = 0.01;
+    double share = inputs->n ? (double)inputs->k / (double)inputs->n : 0;
+    return c->options->is_rotated && share > least ? share : least;
+}
+
 static int round_layer(struct calibration *c, int32_t layer)
 {
     int code = gather(c, layer);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
-        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, c->error);
+        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k,
+                              damping_of(c, &c->inputs[t]), c->error);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
                                *tensor = read_tensor(c, made);
         enum rf_dtype dtype;
         if (!is_rounded(c, tensor, &dtype)) continue;
-        if (is_high(c, layer, i))
-            cast_matrix(c, tensor, RF_TARGET_Q6, made->dtype, (void *)made->data);
-        else
+        if (rf_grid_layout(made->dtype))
             code = round_matrix(c, made, matrices[i].input);
+        else /* eight bits */
+            cast_matrix(c, tensor, RF_TARGET_Q6, made->dtype, (void *)made->data);
     }
     return code;
 }

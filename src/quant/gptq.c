@@ -33,10 +33,11 @@ void rf_gptq_swap_diagonal(float *h, size_t k)
     }
 }
 
-int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_error *error)
+int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, double damping,
+                   struct rf_error *error)
 {
     float *diagonal = h + k * k;
-    double mean = 0, before = 0;
+    double mean = 0, before = 0, most = 1e4 * damping;
     int failed = 1;
     for (size_t i = 0; i < k; i++) {
         diagonal[i] = h[i * k + i];
@@ -44,8 +45,8 @@ int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, struct rf_err
     }
     if (mean == 0) mean = 1; /* no input at all */
     mirror(h, k, 0);
-    for (double damping = 0.01; failed && damping * mean < 100 * mean; damping *= 10) {
-        if (damping > 0.01) mirror(h, k, 1); /* the last try has spoilt it */
+    for (int again = 0; failed && damping * mean < most * mean; again = 1, damping *= 10) {
+        if (again) mirror(h, k, 1); /* the last try has spoilt it */
         for (size_t i = 0; i < k; i++) {
             diagonal[i] += (float)((damping - before) * mean);
             h[i * k + i] = diagonal[i];

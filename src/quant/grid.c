@@ -7,24 +7,22 @@ static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype)
 {
-    static const struct rf_grid_layout layouts[] = {{RF_MXFP4, 1, 16, 1},
-                                                    {RF_Q4_0, 2, 16, 0},
-                                                    {RF_Q4_1, 4, 16, 0},
-                                                    {RF_Q4_K, 16, 32, 0},
-                                                    {RF_W4A8, 2, 32, 0}};
+    static const struct rf_grid_layout layouts[] = {
+        {RF_MXFP4, 1, 17, 16, 1, 15},  {RF_Q4_0, 2, 18, 16, 0, 15}, {RF_Q4_1, 4, 20, 16, 0, 15},
+        {RF_Q4_K, 16, 144, 32, 0, 15}, {RF_Q6_K, 0, 192, 0, 0, 63}, {RF_W4A8, 2, 34, 32, 0, 15}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].dtype == dtype) return &layouts[i];
     return NULL;
 }
 
-/* What a block's values are where all of its codes are `code`. */
+/* What a block's values are where all bytes of its codes are `code`. */
 static void values_of(const struct rf_grid_layout *layout, const void *block, int code,
                       float *values)
 {
     const struct rf_dtype_info *info = rf_dtype_info(layout->dtype);
     uint8_t copy[RF_SUPERBLOCK];
-    memcpy(copy, block, layout->header);
-    memset(copy + layout->header, code * 0x11, info->block_bytes - layout->header);
+    memcpy(copy, block, info->block_bytes);
+    memset(copy + layout->first, code, layout->end - layout->first);
     rf_dequantize_f32(layout->dtype, copy, values, info->block_elems);
 }
 
@@ -32,11 +30,11 @@ void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct
 {
     float low[RF_SUPERBLOCK], high[RF_SUPERBLOCK];
     values_of(layout, block, 0, low);
-    values_of(layout, block, layout->is_e2m1 ? 7 : 15, high);
+    values_of(layout, block, layout->is_e2m1 ? 0x77 : 0xff, high);
     for (size_t i = 0; i < rf_dtype_info(layout->dtype)->block_elems; i += RF_GRID_GROUP) {
         struct rf_grid *grid = &grids[i / RF_GRID_GROUP];
         grid->base = low[i];
-        grid->scale = (high[i] - low[i]) / (layout->is_e2m1 ? 6.0f : 15.0f);
+        grid->scale = (high[i] - low[i]) / (layout->is_e2m1 ? 6.0f : (float)layout->last);
         grid->inverse = grid->scale != 0.0f ? 1.0f / grid->scale : 0.0f;
     }
 }
@@ -62,19 +60,36 @@ void rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid_lan
         round_e2m1(grids, w, values, codes);
         return;
     }
+    const float most = (float)layout->last + 0.5f;
     for (size_t lane = 0; lane < RF_GRID_LANES; lane++) {
         float steps = (w[lane] - grids->base[lane]) * grids->inverse[lane] + 0.5f;
         steps = steps > 0.0f ? steps : 0.0f; /* a NaN, too */
-        int32_t code = (int32_t)(steps < 15.5f ? steps : 15.5f);
+        int32_t code = (int32_t)(steps < most ? steps : most);
         values[lane] = grids->base[lane] + grids->scale[lane] * (float)code;
         codes[lane] = (uint8_t)code;
     }
 }
 
+static void put_q6_k(uint8_t *block, const uint8_t *codes)
+{
+    for (size_t h = 0; h < 2; h++, codes += 128)
+        for (size_t i = 0; i < 32; i++) {
+            const uint8_t *c = codes + i;
+            block[64 * h + i] = (uint8_t)((c[0] & 15) | c[64] << 4);
+            block[64 * h + 32 + i] = (uint8_t)((c[32] & 15) | c[96] << 4);
+            block[128 + 32 * h + i] =
+                (uint8_t)(c[0] >> 4 | c[32] >> 4 << 2 | c[64] >> 4 << 4 | c[96] >> 4 << 6);
+        }
+}
+
 void rf_grid_put(const struct rf_grid_layout *layout, void *block, const uint8_t *codes)
 {
     size_t half = layout->half, n = rf_dtype_info(layout->dtype)->block_elems;
-    uint8_t *out = (uint8_t *)block + layout->header;
+    uint8_t *out = (uint8_t *)block + layout->first;
+    if (layout->dtype == RF_Q6_K) {
+        put_q6_k(out, codes);
+        return;
+    }
     for (size_t i = 0; i < n; i += 2 * half)
         for (size_t j = 0; j < half; j++)
             *out++ = (uint8_t)(codes[i + j] | codes[i + half + j] << 4);

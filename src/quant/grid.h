@@ -1,21 +1,25 @@
-/* The grids of 4-bit types: the 16 values that a weight can take under the scales of its block. */
+/* The grids of types of 4 and 6 bits: the 16 or 64 values that a weight can take under the scales
+ * of its block. */
 #ifndef RF_QUANT_GRID_H
 #define RF_QUANT_GRID_H
 
 #include "microkernels/kernels.h"
 #include "model/dtype.h"
 
-enum { RF_GRID_GROUP = 32 /* values of a row that share a grid, in every type */ };
+/* Values of a row that share a grid, in every type. Q6_K has scales for 16 values; two of them are
+ * the same here. */
+enum { RF_GRID_GROUP = 32 };
 
-/* How blocks of a type hold 4-bit codes. */
+/* How blocks of a type hold codes. */
 struct rf_grid_layout {
     enum rf_dtype dtype;
-    uint32_t header; /* bytes of a block before its codes */
-    uint32_t half;   /* the two values of a byte are so many apart */
-    int is_e2m1;     /* codes are E2M1's, else steps */
+    uint32_t first, end; /* bytes of a block that have codes */
+    uint32_t half;       /* the two 4-bit values of a byte are so many apart */
+    int is_e2m1;         /* codes are E2M1's, else steps */
+    int32_t last;        /* code: 15 or 63 */
 };
 
-/* NULL for a type without 4-bit codes. */
+/* NULL for a type without such codes. */
 const struct rf_grid_layout *rf_grid_layout(enum rf_dtype dtype);
 
 /* The values of a group's codes: base + scale c, or scale E2M1(c). */
@@ -31,11 +35,11 @@ struct rf_grid_lanes {
 };
 
 /* Chooses the scales of n values, whole blocks of which a weight's errors count as much as
- * `importance` says, and writes the blocks' headers. W4A8: one scale for all; else each block has
+ * `importance` says, and writes them to the blocks. W4A8: one scale for all; else each block has
  * its own. In scales.c. */
 void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const float *importance,
                     size_t n, void *blocks);
-/* Of the groups of a block, from its header; `grids` [block_elems / RF_GRID_GROUP]. */
+/* Of the groups of a block, from its scales; `grids` [block_elems / RF_GRID_GROUP]. */
 void rf_grid_read(const struct rf_grid_layout *layout, const void *block, struct rf_grid *grids);
 /* The codes of the values next to w, which go to `values`; each lane has its grid. */
 void rf_grid_round(const struct rf_grid_layout *layout, const struct rf_grid_lanes *grids,

@@ -237,18 +237,18 @@ static void choose_mxfp4(const float *w, const float *importance, uint8_t *block
     }
 }
 
-/* ---- symmetric grids: scale (code - 8) ---- */
+/* ---- symmetric grids: scale (code - half), code 0 .. 2 half - 1 ---- */
 
-/* The weighted squared error of rounding n values, a multiple of 32 and each at most 16 steps, to
- * d (0 .. 15 - 8). */
-static float symmetric_error(const float *w, const float *importance, size_t n, float d)
+/* The weighted squared error of rounding n values, a multiple of 32, to d (code - half). */
+static float symmetric_error(const float *w, const float *importance, size_t n, int32_t half,
+                             float d)
 {
     float inverse = 1.0f / d, sums[GROUP] = {0}, sum = 0.0f;
     for (size_t i = 0; i < n; i += GROUP)
         for (size_t lane = 0; lane < GROUP; lane++) {
             int32_t code = (int32_t)(w[i + lane] * inverse + TO_INTEGER - TO_INTEGER);
-            code = code < -8 ? -8 : code;
-            code = code > 7 ? 7 : code;
+            code = code < -half ? -half : code;
+            code = code > half - 1 ? half - 1 : code;
             float off = w[i + lane] - (float)code * d;
             sums[lane] += importance[i + lane] * off * off;
         }
@@ -257,16 +257,16 @@ static float symmetric_error(const float *w, const float *importance, size_t n, 
 }
 
 /* The scale, of either sign, with the least error among those under which the value of the greatest
- * magnitude is 6.75 to 16 steps from 0. */
-static float symmetric_scale(const float *w, const float *importance, size_t n)
+ * magnitude is 0.84 to 2 times `half` steps from 0. */
+static float symmetric_scale(const float *w, const float *importance, size_t n, int32_t half)
 {
     float most = 0.0f, best = 0.0f, least = INFINITY;
     for (size_t i = 0; i < n; i++) most = fabsf(w[i]) > most ? fabsf(w[i]) : most;
     if (!(most > 0.0f) || most > 65504.0f) return 0.0f;
-    for (float steps = 6.75f; steps <= 16.0f; steps *= 1.06f)
+    for (float steps = 0.84375f * (float)half; steps <= 2.0f * (float)half; steps *= 1.06f)
         for (int sign = -1; sign <= 1; sign += 2) {
             float d = rf_f16_to_f32(rf_f32_to_f16((float)sign * most / steps));
-            float error = d != 0.0f ? symmetric_error(w, importance, n, d) : INFINITY;
+            float error = d != 0.0f ? symmetric_error(w, importance, n, half, d) : INFINITY;
             if (error < least) {
                 least = error;
                 best = d;
@@ -279,8 +279,26 @@ static float symmetric_scale(const float *w, const float *importance, size_t n)
 static void choose_symmetric(const struct rf_dtype_info *info, const float *w,
                              const float *importance, size_t n, uint8_t *blocks)
 {
-    float d = symmetric_scale(w, importance, n);
+    float d = symmetric_scale(w, importance, n, 8);
     for (size_t i = 0; i < n / info->block_elems; i++) put_f16(blocks + i * info->block_bytes, d);
+}
+
+/* The greatest scale becomes 127 units. */
+static void choose_q6_k(const float *w, const float *importance, uint8_t *block)
+{
+    enum { SCALES = 192, UNIT = 208, HIGHEST = 127 };
+    float scales[GROUPS], most = 0.0f;
+    for (size_t i = 0; i < GROUPS; i++) {
+        scales[i] = symmetric_scale(w + i * GROUP, importance + i * GROUP, GROUP, 32);
+        most = fabsf(scales[i]) > most ? fabsf(scales[i]) : most;
+    }
+    float unit = to_f16(most / HIGHEST);
+    put_f16(block + UNIT, unit);
+    for (size_t i = 0; i < GROUPS; i++) {
+        float n = unit > 0.0f ? rintf(scales[i] / unit) : 0.0f;
+        n = n > HIGHEST ? HIGHEST : n < -HIGHEST ? -HIGHEST : n;
+        block[SCALES + 2 * i] = block[SCALES + 2 * i + 1] = (uint8_t)(int8_t)n;
+    }
 }
 
 void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const float *importance,
@@ -294,6 +312,7 @@ void rf_grid_choose(const struct rf_grid_layout *layout, const float *w, const f
     }
     for (size_t i = 0; i < n; i += info->block_elems, block += info->block_bytes) {
         if (layout->dtype == RF_Q4_K) choose_q4_k(w + i, importance + i, block);
+        if (layout->dtype == RF_Q6_K) choose_q6_k(w + i, importance + i, block);
         if (layout->dtype == RF_Q4_1) choose_q4_1(w + i, importance + i, block);
         if (layout->dtype == RF_MXFP4) choose_mxfp4(w + i, importance + i, block);
     }

@@ -10,6 +10,8 @@
 
 enum { SKIPPED = 77, ROWS = 300, M = 24, MOST_K = 512 };
 
+#define DAMPING 0.01
+
 static struct rf_gptq gptq;
 static float x[ROWS][MOST_K]; /* inputs; the first [ROWS][k] floats are used */
 static float weights[M * MOST_K];
@@ -105,7 +107,7 @@ static void round_alone(const struct rf_grid_layout *layout, size_t n, uint8_t *
 }
 
 /* M (H + damping) M^T is the identity for the factor M. */
-static void the_factor_is_that_of_the_inverse(size_t k)
+static void the_factor_is_that_of_the_inverse(size_t k, double damping)
 {
     make(k, 3);
     float *h = squares(k);
@@ -121,9 +123,9 @@ static void the_factor_is_that_of_the_inverse(size_t k)
             if (j <= i) worst_sum = fmax(worst_sum, fabs(sum - (double)h[i * k + j]));
         }
     CHECK_MSG(worst_sum < 1e-4 * mean, "X^T X is off by %g", worst_sum);
-    for (size_t i = 0; i < k; i++) full[i * k + i] += 0.01 * mean;
+    for (size_t i = 0; i < k; i++) full[i * k + i] += damping * mean;
     struct rf_error error;
-    CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, damping, &error), 0);
     for (size_t i = 0; i < k; i++)
         for (size_t j = 0; j < k; j++) {
             double sum = 0;
@@ -289,7 +291,7 @@ static void outputs_change_less(enum rf_dtype dtype, size_t k)
     round_alone(layout, M * k, blocks);
     rf_dequantize_f32(dtype, blocks, values, M * k);
     double alone = output_error(weights, values, k);
-    CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, DAMPING, &error), 0);
     float *errors = malloc(M * k * sizeof *errors);
     float *compensated = rounded_by(h, k, dtype, blocks, errors);
     errors_are_those_made_up_for(h, errors, compensated, k);
@@ -315,13 +317,13 @@ static void as_plain_loops(enum rf_dtype dtype, size_t k)
                 full[i * k + j] += (double)(&x[0][0])[r * k + i] * (double)(&x[0][0])[r * k + j];
         mean += full[i * k + i] / (double)k;
     }
-    for (size_t i = 0; i < k; i++) full[i * k + i] += 0.01 * mean;
+    for (size_t i = 0; i < k; i++) full[i * k + i] += DAMPING * mean;
     invert(full, inverse, k);
     plain(inverse, k, dtype, wanted);
     uint8_t *blocks = malloc(rf_dtype_bytes(dtype, M * k));
     float *h = squares(k);
     struct rf_error error;
-    CHECK_INT(rf_gptq_factor(&gptq, h, k, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, DAMPING, &error), 0);
     float *errors = malloc(M * k * sizeof *errors), *got = rounded_by(h, k, dtype, blocks, errors);
     size_t same = 0;
     for (size_t i = 0; i < M * k; i++) same += fabsf(got[i] - wanted[i]) < 1e-6f;
@@ -357,7 +359,8 @@ static void blocks_hold_the_rounded_values(enum rf_dtype dtype)
     rf_grid_put(layout, block, codes);
     rf_dequantize_f32(dtype, block, read, n);
     for (size_t i = 0; i < n; i++) {
-        float most = fabsf(grids[i / RF_GRID_GROUP].base) + 15 * fabsf(grids[i / 32].scale);
+        float most = fabsf(grids[i / RF_GRID_GROUP].base) +
+                     (float)layout->last * fabsf(grids[i / RF_GRID_GROUP].scale);
         CHECK_MSG(fabsf(read[i] - value[i]) <= 1e-6f * most, "%s: value %zu is %g, not %g",
                   rf_dtype_info(dtype)->name, i, (double)read[i], (double)value[i]);
     }
@@ -393,11 +396,9 @@ static double weighted_error(enum rf_dtype dtype, size_t k, const float *chosen_
 static void scales_follow_importance(enum rf_dtype dtype)
 {
     enum { K = 512 };
-    static const enum rf_cast_target targets[RF_DTYPE_LIMIT] = {[RF_MXFP4] = RF_TARGET_MXFP4,
-                                                                [RF_Q4_0] = RF_TARGET_Q4_0,
-                                                                [RF_Q4_1] = RF_TARGET_Q4,
-                                                                [RF_Q4_K] = RF_TARGET_Q4,
-                                                                [RF_W4A8] = RF_TARGET_Q4_0};
+    static const enum rf_cast_target targets[RF_DTYPE_LIMIT] = {
+        [RF_MXFP4] = RF_TARGET_MXFP4, [RF_Q4_0] = RF_TARGET_Q4_0, [RF_Q4_1] = RF_TARGET_Q4,
+        [RF_Q4_K] = RF_TARGET_Q4,     [RF_Q6_K] = RF_TARGET_Q6,   [RF_W4A8] = RF_TARGET_Q4_0};
     enum rf_dtype cast = dtype == RF_W4A8 ? RF_Q4_0 : dtype;
     float ones[K], importance[K], *values = malloc(M * K * sizeof *values);
     uint8_t *blocks = malloc(rf_dtype_bytes(cast, M * K));
@@ -418,9 +419,9 @@ static void scales_follow_importance(enum rf_dtype dtype)
                    blocks, M * K);
     rf_dequantize_f32(cast, blocks, values, M * K);
     for (size_t i = 0; i < M * K; i++) plain_cast += pow((double)values[i] - (double)weights[i], 2);
-    /* The scale of W4A8 is for four of Q4_0's blocks. */
-    CHECK_MSG(even < (dtype == RF_W4A8 ? 1.4 : 1.03) * plain_cast, "%s: error %g, of a cast %g",
-              rf_dtype_info(dtype)->name, even, plain_cast);
+    /* The scale of W4A8 is for four of Q4_0's blocks; a cast to Q6_K has scales for 16 values. */
+    CHECK_MSG(even < (dtype == RF_W4A8 || dtype == RF_Q6_K ? 1.4 : 1.03) * plain_cast,
+              "%s: error %g, of a cast %g", rf_dtype_info(dtype)->name, even, plain_cast);
     free(values);
     free(blocks);
 }
@@ -430,12 +431,12 @@ static void useless_inputs(void)
     enum { K = 64 };
     float *h = calloc((K + 1) * K, sizeof *h);
     struct rf_error error;
-    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0); /* nothing ever came in */
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, DAMPING, &error), 0); /* nothing ever came in */
     for (size_t i = 0; i < K; i++) CHECK(isfinite(h[i * K + i]) && h[i * K + i] > 0);
     /* Not positive definite without more damping than usual: 1 on the diagonal, 1.05 beside it. */
     for (size_t i = 0; i < K; i++)
         for (size_t j = 0; j < K; j++) h[i * K + j] = i == j ? 1.0f : i / 2 == j / 2 ? 1.05f : 0.0f;
-    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, DAMPING, &error), 0);
     for (size_t i = 0; i < K; i += 2) {
         float l00 = sqrtf(1.1f), l10 = 1.05f / l00, l11 = sqrtf(1.1f - l10 * l10);
         CHECK(fabsf(h[i * K + i] - 1 / l00) < 1e-5f);
@@ -443,13 +444,13 @@ static void useless_inputs(void)
         CHECK(fabsf(h[(i + 1) * K + i + 1] - 1 / l11) < 1e-4f);
     }
     for (size_t i = 0; i < K * K; i++) h[i] = NAN;
-    CHECK_INT(rf_gptq_factor(&gptq, h, K, &error), RF_ERR_UNSUPPORTED);
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, DAMPING, &error), RF_ERR_UNSUPPORTED);
     free(h);
 }
 
 int main(void)
 {
-    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1, RF_W4A8, RF_Q4_K};
+    static const enum rf_dtype types[] = {RF_MXFP4, RF_Q4_0, RF_Q4_1, RF_W4A8, RF_Q4_K, RF_Q6_K};
     static struct rf_blas blas;
     struct rf_error error;
     if (rf_blas_load(&blas, 2, &error)) {
@@ -459,14 +460,15 @@ int main(void)
     struct rf_team *team;
     if (rf_team_of(&team, NULL, 2, &rf_system_allocator, &error)) return 1;
     gptq = (struct rf_gptq){&blas, team, &rf_system_allocator};
-    the_factor_is_that_of_the_inverse(96);
+    the_factor_is_that_of_the_inverse(96, DAMPING);
+    the_factor_is_that_of_the_inverse(96, 0.3);
     useless_inputs();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         blocks_hold_the_rounded_values(types[i]);
         scales_follow_importance(types[i]);
         outputs_change_less(types[i], 256);
         outputs_change_less(types[i], 512);
-        if (types[i] != RF_Q4_K) {
+        if (rf_dtype_info(types[i])->block_elems < RF_SUPERBLOCK) {
             outputs_change_less(types[i], 448);
             if (types[i] != RF_W4A8) as_plain_loops(types[i], 64);
         }
