@@ -329,6 +329,7 @@ void kcheck_attention(struct kcheck *check)
     for (int kind = 0; kind < 4; kind++)
         for (size_t d = 0; d < sizeof dims / sizeof *dims && dims[d] <= RF_KV_MOST_DIM; d++)
             for (size_t i = 0; i < kcheck_shapes(check, 3, 2); i++) {
+                /* A signal for each instruction: half of the shapes are enough. */
                 if (check->emulated && !check->is_translated && (d + i) % 2) continue;
                 size_t most = i == 0 ? 8 : dims[d] == 24 ? MAX_QUERIES : USUAL_QUERIES;
                 struct kv_shape shape = {.n_q = i == 1 ? most : kcheck_between(check, 1, most),
