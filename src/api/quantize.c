@@ -76,10 +76,10 @@ static int take_windows(const struct rf_source *source, const char *path,
 }
 
 static int calibrate(const char *in, const char *out, const riffle_quantize_options *chosen,
-                     const struct rf_quantize_options *work, int is_rotated,
-                     const struct rf_allocator *allocator, struct rf_error *error)
+                     const struct rf_quantize_options *work, const struct rf_allocator *allocator,
+                     struct rf_error *error)
 {
-    struct rf_calibrate_options options = {.quantize = *work, .is_rotated = is_rotated};
+    struct rf_calibrate_options options = {.quantize = *work};
     const struct rf_backend_options device = rf_api_device();
     struct rf_source *source;
     struct rf_tokens tokens = {0};
@@ -117,7 +117,7 @@ static int calibrate_rotated(const char *in, const char *out, const riffle_quant
     int code = rf_check_other_file(in, out, error);
     if (!code) code = rf_quantize(in, path, &rotating, allocator, error);
     if (code) return code;
-    code = calibrate(path, out, chosen, &calibrating, 1, allocator, error);
+    code = calibrate(path, out, chosen, &calibrating, allocator, error);
     rf_remove(path, &ignored);
     return code;
 }
@@ -197,7 +197,7 @@ int riffle_quantize(const char *in, const char *out, const char *type,
         work.kernels = rf_kernels(tier < 0 ? rf_kernels_best_tier() : tier);
         code = !chosen.calibration ? rf_quantize(in, out, &work, &allocator, &error)
                : work.rotates      ? calibrate_rotated(in, out, &chosen, &work, &allocator, &error)
-                                   : calibrate(in, out, &chosen, &work, 0, &allocator, &error);
+                                   : calibrate(in, out, &chosen, &work, &allocator, &error);
     }
     return code ? rf_api_fail(&error) : 0;
 }

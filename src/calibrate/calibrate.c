@@ -376,13 +376,11 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made,
     return code;
 }
 
-/* Few inputs say little about others: of those tried k / n was best (docs/quantization.md). Without
- * rotation some columns are so large that the mean is not that of the others. */
-static double damping_of(const struct calibration *c, const struct inputs *inputs)
+/* Few inputs say little about others: of the multiples of k / n tried, this was best for text that
+ * was not among them (docs/quantization.md). */
+static double shrinkage_of(const struct inputs *inputs)
 {
-    const double least = 0.01;
-    double share = inputs->n ? (double)inputs->k / (double)inputs->n : 0;
-    return c->options->is_rotated && share > least ? share : least;
+    return inputs->n ? (double)inputs->k / (double)inputs->n : 0;
 }
 
 static int round_layer(struct calibration *c, int32_t layer)
@@ -390,7 +388,7 @@ static int round_layer(struct calibration *c, int32_t layer)
     int code = gather(c, layer);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
         code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k,
-                              damping_of(c, &c->inputs[t]), c->error);
+                              shrinkage_of(&c->inputs[t]), c->error);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
                                *tensor = read_tensor(c, made);

@@ -19,7 +19,6 @@ struct rf_calibrate_options {
     struct rf_backend *backend;
     const int32_t *tokens; /* [n_windows][RF_CALIBRATE_WINDOW] */
     int32_t n_windows;
-    int is_rotated;     /* the model (quant/rotate.h) */
     int32_t high_share; /* percent: whole matrices become RF_TARGET_Q6's types, those whose rounding
                            to four bits changes their layers' outputs most; they add at most this
                            share of the bytes that all would add */

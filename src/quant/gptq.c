@@ -33,20 +33,19 @@ void rf_gptq_swap_diagonal(float *h, size_t k)
     }
 }
 
-int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, double damping,
+int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, double shrinkage,
                    struct rf_error *error)
 {
+    const double least = 0.01, most = 100;
     float *diagonal = h + k * k;
-    double mean = 0, before = 0, most = 1e4 * damping;
+    double mean = 0, before = 0;
     int failed = 1;
-    for (size_t i = 0; i < k; i++) {
-        diagonal[i] = h[i * k + i];
-        mean += (double)diagonal[i] / (double)k;
-    }
+    for (size_t i = 0; i < k; i++) mean += (double)h[i * k + i] / (double)k;
+    for (size_t i = 0; i < k; i++) diagonal[i] = (float)((double)h[i * k + i] * (1 + shrinkage));
     if (mean == 0) mean = 1; /* no input at all */
     mirror(h, k, 0);
-    for (int again = 0; failed && damping * mean < most * mean; again = 1, damping *= 10) {
-        if (again) mirror(h, k, 1); /* the last try has spoilt it */
+    for (double damping = least; failed && damping * mean < most * mean; damping *= 10) {
+        if (before != 0) mirror(h, k, 1); /* the last try has spoilt it */
         for (size_t i = 0; i < k; i++) {
             diagonal[i] += (float)((damping - before) * mean);
             h[i * k + i] = diagonal[i];

@@ -10,7 +10,7 @@
 
 enum { SKIPPED = 77, ROWS = 300, M = 24, MOST_K = 512 };
 
-#define DAMPING 0.01
+#define DAMPING 0.01 /* of the mean, without shrinkage */
 
 static struct rf_gptq gptq;
 static float x[ROWS][MOST_K]; /* inputs; the first [ROWS][k] floats are used */
@@ -107,7 +107,7 @@ static void round_alone(const struct rf_grid_layout *layout, size_t n, uint8_t *
 }
 
 /* M (H + damping) M^T is the identity for the factor M. */
-static void the_factor_is_that_of_the_inverse(size_t k, double damping)
+static void the_factor_is_that_of_the_inverse(size_t k, double shrinkage)
 {
     make(k, 3);
     float *h = squares(k);
@@ -123,9 +123,9 @@ static void the_factor_is_that_of_the_inverse(size_t k, double damping)
             if (j <= i) worst_sum = fmax(worst_sum, fabs(sum - (double)h[i * k + j]));
         }
     CHECK_MSG(worst_sum < 1e-4 * mean, "X^T X is off by %g", worst_sum);
-    for (size_t i = 0; i < k; i++) full[i * k + i] += damping * mean;
+    for (size_t i = 0; i < k; i++) full[i * k + i] += shrinkage * full[i * k + i] + DAMPING * mean;
     struct rf_error error;
-    CHECK_INT(rf_gptq_factor(&gptq, h, k, damping, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, shrinkage, &error), 0);
     for (size_t i = 0; i < k; i++)
         for (size_t j = 0; j < k; j++) {
             double sum = 0;
@@ -291,7 +291,7 @@ static void outputs_change_less(enum rf_dtype dtype, size_t k)
     round_alone(layout, M * k, blocks);
     rf_dequantize_f32(dtype, blocks, values, M * k);
     double alone = output_error(weights, values, k);
-    CHECK_INT(rf_gptq_factor(&gptq, h, k, DAMPING, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, 0, &error), 0);
     float *errors = malloc(M * k * sizeof *errors);
     float *compensated = rounded_by(h, k, dtype, blocks, errors);
     errors_are_those_made_up_for(h, errors, compensated, k);
@@ -323,7 +323,7 @@ static void as_plain_loops(enum rf_dtype dtype, size_t k)
     uint8_t *blocks = malloc(rf_dtype_bytes(dtype, M * k));
     float *h = squares(k);
     struct rf_error error;
-    CHECK_INT(rf_gptq_factor(&gptq, h, k, DAMPING, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, k, 0, &error), 0);
     float *errors = malloc(M * k * sizeof *errors), *got = rounded_by(h, k, dtype, blocks, errors);
     size_t same = 0;
     for (size_t i = 0; i < M * k; i++) same += fabsf(got[i] - wanted[i]) < 1e-6f;
@@ -431,12 +431,12 @@ static void useless_inputs(void)
     enum { K = 64 };
     float *h = calloc((K + 1) * K, sizeof *h);
     struct rf_error error;
-    CHECK_INT(rf_gptq_factor(&gptq, h, K, DAMPING, &error), 0); /* nothing ever came in */
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, 0, &error), 0); /* nothing ever came in */
     for (size_t i = 0; i < K; i++) CHECK(isfinite(h[i * K + i]) && h[i * K + i] > 0);
     /* Not positive definite without more damping than usual: 1 on the diagonal, 1.05 beside it. */
     for (size_t i = 0; i < K; i++)
         for (size_t j = 0; j < K; j++) h[i * K + j] = i == j ? 1.0f : i / 2 == j / 2 ? 1.05f : 0.0f;
-    CHECK_INT(rf_gptq_factor(&gptq, h, K, DAMPING, &error), 0);
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, 0, &error), 0);
     for (size_t i = 0; i < K; i += 2) {
         float l00 = sqrtf(1.1f), l10 = 1.05f / l00, l11 = sqrtf(1.1f - l10 * l10);
         CHECK(fabsf(h[i * K + i] - 1 / l00) < 1e-5f);
@@ -444,7 +444,7 @@ static void useless_inputs(void)
         CHECK(fabsf(h[(i + 1) * K + i + 1] - 1 / l11) < 1e-4f);
     }
     for (size_t i = 0; i < K * K; i++) h[i] = NAN;
-    CHECK_INT(rf_gptq_factor(&gptq, h, K, DAMPING, &error), RF_ERR_UNSUPPORTED);
+    CHECK_INT(rf_gptq_factor(&gptq, h, K, 0, &error), RF_ERR_UNSUPPORTED);
     free(h);
 }
 
@@ -460,7 +460,7 @@ int main(void)
     struct rf_team *team;
     if (rf_team_of(&team, NULL, 2, &rf_system_allocator, &error)) return 1;
     gptq = (struct rf_gptq){&blas, team, &rf_system_allocator};
-    the_factor_is_that_of_the_inverse(96, DAMPING);
+    the_factor_is_that_of_the_inverse(96, 0);
     the_factor_is_that_of_the_inverse(96, 0.3);
     useless_inputs();
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
