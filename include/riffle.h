@@ -517,7 +517,8 @@ typedef struct riffle_quantize_options {
                            progress says that it is not */
     int32_t high_share; /* with a text: whole matrices become Q6_K, or Q8_0 if the row length is no
                            multiple of 256, those whose rounding matters most for their bytes;
-                           together they add this percentage of what all would add; 0: none */
+                           together they add this percentage of what all would add; 0:
+                           25 with "q4" and "w4a8", else none; -1: none */
     uint64_t reserved[4];
 } riffle_quantize_options;
 

@@ -41,7 +41,7 @@ static int find_target(const char *type, const char *rule, enum rf_cast_target *
     return 0;
 }
 
-enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128 };
+enum { DEFAULT_WINDOWS = 128, DEFAULT_GROUP = 128, DEFAULT_HIGH_SHARE = 25 };
 
 /* Keeps n_windows of n windows, spread over the text, so that they are of all that it is about. */
 static void spread_windows(int32_t *ids, size_t n, size_t n_windows)
@@ -75,6 +75,13 @@ static int take_windows(const struct rf_source *source, const char *path,
     return code;
 }
 
+/* MXFP4 stays a file of one type, which drafts and other runtimes read as it is. */
+static int32_t high_share_of(const riffle_quantize_options *chosen, enum rf_cast_target target)
+{
+    if (chosen->high_share) return chosen->high_share > 0 ? chosen->high_share : 0;
+    return target == RF_TARGET_MXFP4 ? 0 : DEFAULT_HIGH_SHARE;
+}
+
 static int calibrate(const char *in, const char *out, const riffle_quantize_options *chosen,
                      const struct rf_quantize_options *work, const struct rf_allocator *allocator,
                      struct rf_error *error)
@@ -90,7 +97,7 @@ static int calibrate(const char *in, const char *out, const riffle_quantize_opti
     if (!code) {
         options.source = source;
         options.tokens = tokens.ids;
-        options.high_share = chosen->high_share;
+        options.high_share = high_share_of(chosen, work->target);
         code = rf_calibrate(in, out, &options, allocator, error);
         options.backend->ops->free(options.backend);
     }
@@ -153,10 +160,10 @@ static int check_calibration(const riffle_quantize_options *chosen, enum rf_cast
         return rf_fail(error, RF_ERR_ARGUMENT, "group %d: is not a multiple of 64", chosen->group);
     if (chosen->rotate < -1 || chosen->rotate > 1)
         return rf_fail(error, RF_ERR_ARGUMENT, "rotate %d: is neither -1, 0 nor 1", chosen->rotate);
-    if (chosen->high_share < 0 || chosen->high_share > 100)
+    if (chosen->high_share < -1 || chosen->high_share > 100)
         return rf_fail(error, RF_ERR_ARGUMENT, "high_share %d: is no percentage",
                        chosen->high_share);
-    if (chosen->high_share && !chosen->calibration)
+    if (chosen->high_share > 0 && !chosen->calibration)
         return rf_fail(error, RF_ERR_ARGUMENT, "high_share %d: needs a text to calibrate on",
                        chosen->high_share);
     if (chosen->group && target != RF_TARGET_W4A8)

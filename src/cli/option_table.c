@@ -145,7 +145,8 @@ const struct option option_table[] = {
      "it"},
     {"--high-share", NULL, "P", OPTION_INT, VERB_QUANTIZE, AT(high_share), 0, 100, NULL,
      "with --calibrate, percent of the weights in Q6_K (Q8_0 if the row length is no multiple of "
-     "256), as whole matrices, those whose rounding matters most (default: 0)"},
+     "256), as whole matrices, those whose rounding matters most (default: 25 with q4 and w4a8, "
+     "else 0)"},
     {"--rotate", NULL, NULL, OPTION_FLAG, VERB_QUANTIZE, AT(rotate), 0, 0, NULL,
      "rotate hidden states and heads first, so that weights round better; tied embeddings become "
      "two tensors (default: with w4a8, if the model allows it and has no four bits yet)"},

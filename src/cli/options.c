@@ -278,7 +278,7 @@ static int check_calibration(const struct cli_options *options)
         return cli_usage_error("--group is for --type w4a8, not for %s", options->type);
     if (options->rotate && options->no_rotate)
         return cli_usage_error("--rotate and --no-rotate exclude each other");
-    if (!options->calibrate && (options->chunks || options->high_share))
+    if (!options->calibrate && (options->chunks || options->high_share >= 0))
         return cli_usage_error("%s needs --calibrate",
                                options->chunks ? "--chunks" : "--high-share");
     if (!options->calibrate) return CLI_OK;
@@ -363,6 +363,7 @@ static void set_defaults(struct cli_options *options)
     options->port = 8080;
     options->answers = 8;
     options->queue = 64;
+    options->high_share = -1;
     options->sampling = (riffle_sampling){.struct_size = sizeof options->sampling,
                                           .temperature = NAN,
                                           .top_k = NOT_GIVEN,

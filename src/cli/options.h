@@ -44,7 +44,7 @@ struct cli_options {
     const char *calibrate; /* a text file; NULL: none */
     const char *group;     /* "128", "channel" or NULL */
     int rotate, no_rotate;
-    int32_t high_share; /* percent */
+    int32_t high_share; /* percent; -1: not given */
 
     const char *chain, *draft, *weights, *chat_template; /* draft: NULL, or a MODEL */
     const char *corpus;                                  /* a file; NULL: none */

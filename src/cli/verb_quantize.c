@@ -74,7 +74,8 @@ int verb_quantize(const struct cli_options *options)
     quantize_options.calibration_windows = options->chunks;
     if (options->group) quantize_options.group = strcmp(options->group, "channel") == 0 ? -1 : 128;
     quantize_options.rotate = options->no_rotate ? -1 : options->rotate;
-    quantize_options.high_share = options->high_share;
+    if (options->high_share >= 0)
+        quantize_options.high_share = options->high_share ? options->high_share : -1;
     quantize_options.progress = progress_update;
     quantize_options.progress_user = &progress;
     double start = rf_clock_seconds();

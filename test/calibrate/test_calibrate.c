@@ -41,6 +41,7 @@ static riffle_quantize_options calibrating(const char *on)
     options.calibration = on;
     options.calibration_bytes = strlen(on);
     options.calibration_windows = WINDOWS;
+    options.high_share = -1;
     options.threads = 2;
     return options;
 }
@@ -97,7 +98,7 @@ static uint64_t bytes_with(const char *model, const char *type, int32_t share, d
     static char calibration[sizeof text];
     strcpy(calibration, text);
     riffle_quantize_options options = calibrating(calibration);
-    options.high_share = share;
+    options.high_share = share ? share : -1;
     CHECK_OK(riffle_quantize(model, output, type, &options));
     write_text(2);
     *after = loss(output);
@@ -245,6 +246,21 @@ static void same_file(const char *wanted, size_t wanted_bytes, const char *when)
     free(data);
 }
 
+/* The share that a type has where none is given. */
+static void default_share(const char *type, int32_t share)
+{
+    write_text(1);
+    riffle_quantize_options options = calibrating(text);
+    options.high_share = share ? share : -1;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, type, &options));
+    size_t bytes = 0;
+    char *wanted = contents(output, &bytes);
+    options.high_share = 0;
+    CHECK_OK(riffle_quantize(TINY_MODEL, output, type, &options));
+    same_file(wanted, bytes, type);
+    free(wanted);
+}
+
 static void continues(void)
 {
     write_text(1);
@@ -369,6 +385,11 @@ static void refused(void)
     CHECK_FAILS(riffle_quantize(TINY_MODEL, folder, "mxfp4", &options), RIFFLE_ERR_IO);
     CHECK_FAILS(riffle_quantize("absent.gguf", output, "mxfp4", &options), RIFFLE_ERR_IO);
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "w4a8", NULL), RIFFLE_ERR_ARGUMENT);
+    options.high_share = -2;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
+    options.high_share = 101;
+    CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
+    options.high_share = -1;
     options.group = 128;
     CHECK_FAILS(riffle_quantize(TINY_MODEL, output, "q4", &options), RIFFLE_ERR_ARGUMENT);
     options.group = 100;
@@ -415,6 +436,9 @@ int main(void)
     eight_bits_lose_less();
     six_bits_lose_less();
     the_worst_for_their_bytes();
+    default_share("q4", 25);
+    default_share("w4a8", 25);
+    default_share("mxfp4", 0);
     continues();
     continues_with_six_bits();
     bad_files();

@@ -111,7 +111,7 @@ def quantize(
     calibration_windows: int = 0,
     group: int = 0,
     rotate: bool | None = None,
-    high_share: int = 0,
+    high_share: int | None = None,
     threads: int = 0,
     progress: Progress | None = None,
 ) -> None:
@@ -131,7 +131,7 @@ def quantize(
     options.calibration_windows = calibration_windows
     options.group = group
     options.rotate = 0 if rotate is None else 1 if rotate else -1
-    options.high_share = high_share
+    options.high_share = 0 if high_share is None else high_share or -1
     raised.check(
         lib.riffle_quantize(
             native.path(source), native.path(target), native.text(type, "type"), options
