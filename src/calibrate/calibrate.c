@@ -1,5 +1,6 @@
 #include "calibrate/calibrate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,10 +23,14 @@ static const char what[] = "calibrating";
 /* The inputs of some of a layer's matrices. */
 struct inputs {
     size_t k, every; /* of every so many rows one is taken */
-    size_t n;        /* rows in the Hessian */
     float *batch;    /* [BATCH][k] */
     size_t n_batch;
     float *hessian; /* [k + 1][k] */
+    /* Of the rows that are not zeros: their number, and the sums of their squares as if each had
+     * the energy 1, [k], and of the energies' logarithms. */
+    size_t n_energies;
+    double *squares, log_energies;
+    float *damping; /* [k] */
 };
 
 struct calibration {
@@ -165,8 +170,18 @@ static void square(const struct calibration *c, struct inputs *inputs)
 {
     if (inputs->n_batch)
         rf_blas_add_squares(&c->blas, inputs->hessian, inputs->k, inputs->batch, inputs->n_batch);
-    inputs->n += inputs->n_batch;
     inputs->n_batch = 0;
+}
+
+static void add_energy(struct inputs *inputs, const float *row)
+{
+    double energy = 0;
+    for (size_t i = 0; i < inputs->k; i++) energy += (double)row[i] * (double)row[i];
+    if (!(energy > 0)) return;
+    inputs->n_energies++;
+    inputs->log_energies += log(energy);
+    for (size_t i = 0; i < inputs->k; i++)
+        inputs->squares[i] += (double)row[i] * (double)row[i] / energy;
 }
 
 static int take_inputs(struct calibration *c, struct rf_view *view, size_t first_row)
@@ -179,6 +194,7 @@ static int take_inputs(struct calibration *c, struct rf_view *view, size_t first
             if ((first_row + (size_t)i) % inputs->every) continue;
             code = view->backend->ops->tap(view, t, i, &row, c->error);
             if (code) return code;
+            add_energy(inputs, row);
             memcpy(inputs->batch + inputs->n_batch++ * inputs->k, row, inputs->k * sizeof *row);
             if (inputs->n_batch == BATCH) square(c, inputs);
         }
@@ -193,7 +209,9 @@ static int gather(struct calibration *c, int32_t layer)
     for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
         struct inputs *inputs = &c->inputs[t];
         memset(inputs->hessian, 0, inputs->k * inputs->k * sizeof(float));
-        inputs->n = 0;
+        memset(inputs->squares, 0, inputs->k * sizeof *inputs->squares);
+        inputs->n_energies = 0;
+        inputs->log_energies = 0;
     }
     int code = pass_windows(c, c->source, layer, RF_WEIGHTS_BF16, &options, take_inputs);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++) square(c, &c->inputs[t]);
@@ -376,19 +394,26 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made,
     return code;
 }
 
-/* Few inputs say little about others: of the multiples of k / n tried, this was best for text that
- * was not among them (docs/quantization.md). */
-static double shrinkage_of(const struct inputs *inputs)
+/* Few inputs say little about others, so the diagonal of H gets k / n of itself more, and a little
+ * of its mean (docs/quantization.md). Rows count with their typical energy: in some layers the
+ * first token's has a thousand times that, is always the same, and says nothing about others. */
+static const float *damp(struct inputs *inputs)
 {
-    return inputs->n ? (double)inputs->k / (double)inputs->n : 0;
+    const double least = 0.01;
+    double n = (double)inputs->n_energies, k = (double)inputs->k;
+    double energy = n > 0 ? exp(inputs->log_energies / n) : 1;
+    double share = n > 0 ? k / n : 0, even = n > 0 ? least * n / k : 1;
+    for (size_t i = 0; i < inputs->k; i++)
+        inputs->damping[i] = (float)(energy * (share * inputs->squares[i] + even));
+    return inputs->damping;
 }
 
 static int round_layer(struct calibration *c, int32_t layer)
 {
     int code = gather(c, layer);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
-        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k,
-                              shrinkage_of(&c->inputs[t]), c->error);
+        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, damp(&c->inputs[t]),
+                              c->error);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
                                *tensor = read_tensor(c, made);
@@ -434,7 +459,10 @@ static int inputs_new(struct calibration *c)
         inputs->batch = rf_malloc(c->allocator, BATCH, inputs->k * sizeof(float), what, c->error);
         inputs->hessian =
             rf_malloc(c->allocator, inputs->k + 1, inputs->k * sizeof(float), what, c->error);
-        if (!inputs->batch || !inputs->hessian) return RF_ERR_MEMORY;
+        inputs->squares = rf_malloc(c->allocator, inputs->k, sizeof(double), what, c->error);
+        inputs->damping = rf_malloc(c->allocator, inputs->k, sizeof(float), what, c->error);
+        if (!inputs->batch || !inputs->hessian || !inputs->squares || !inputs->damping)
+            return RF_ERR_MEMORY;
     }
     return 0;
 }
@@ -584,6 +612,8 @@ static void calibration_free(struct calibration *c)
     for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
         rf_free(c->allocator, c->inputs[t].batch);
         rf_free(c->allocator, c->inputs[t].hessian);
+        rf_free(c->allocator, c->inputs[t].squares);
+        rf_free(c->allocator, c->inputs[t].damping);
     }
     rf_free(c->allocator, (void *)c->rows.data);
     rf_free(c->allocator, c->high);

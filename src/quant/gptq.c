@@ -1,5 +1,6 @@
 #include "quant/gptq.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -33,24 +34,23 @@ void rf_gptq_swap_diagonal(float *h, size_t k)
     }
 }
 
-int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, double shrinkage,
+int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, const float *damping,
                    struct rf_error *error)
 {
-    const double least = 0.01, most = 100;
-    float *diagonal = h + k * k;
-    double mean = 0, before = 0;
-    int failed = 1;
-    for (size_t i = 0; i < k; i++) mean += (double)h[i * k + i] / (double)k;
-    for (size_t i = 0; i < k; i++) diagonal[i] = (float)((double)h[i * k + i] * (1 + shrinkage));
-    if (mean == 0) mean = 1; /* no input at all */
+    enum { TRIES = 5 };
+    float *diagonal = h + k * k, times = 1, before = 0;
+    int failed = 1, is_finite = 1;
+    for (size_t i = 0; i < k; i++) {
+        diagonal[i] = h[i * k + i];
+        is_finite &= isfinite(diagonal[i] + damping[i]);
+    }
     mirror(h, k, 0);
-    for (double damping = least; failed && damping * mean < most * mean; damping *= 10) {
-        if (before != 0) mirror(h, k, 1); /* the last try has spoilt it */
-        for (size_t i = 0; i < k; i++) {
-            diagonal[i] += (float)((damping - before) * mean);
-            h[i * k + i] = diagonal[i];
+    for (int i = 0; is_finite && failed && i < TRIES; i++, before = times, times *= 10) {
+        if (i) mirror(h, k, 1); /* the last try has spoilt it */
+        for (size_t j = 0; j < k; j++) {
+            diagonal[j] += (times - before) * damping[j];
+            h[j * k + j] = diagonal[j];
         }
-        before = damping;
         failed = rf_blas_invert_factor(gptq->blas, h, k);
     }
     return failed ? rf_fail(error, RF_ERR_UNSUPPORTED,

@@ -17,10 +17,10 @@ struct rf_gptq {
 };
 
 /* Replaces H, of which the lower triangle counts, by what rf_gptq_round needs: L^-1 of H + damping
- * = L L^T. The damping of a column is `shrinkage` of its H_jj and a hundredth of their mean, or
- * more where that is not enough. h is [k + 1][k]: H + damping stays above its diagonal, which goes
- * to the last row. */
-int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, double shrinkage,
+ * = L L^T. `damping`: [k], positive, of the diagonal; ten times as much is taken as often as H is not
+ * positive definite with it. h is [k + 1][k]: H + damping stays above its diagonal, which goes to
+ * the last row. */
+int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, const float *damping,
                    struct rf_error *error);
 
 /* Exchanges the diagonal for the last row: L^-1 with its diagonal becomes H + damping with its. */
