@@ -103,6 +103,16 @@ class Quantize(Case):
         self.assertNotEqual(self.read("plain.gguf"), self.read("turned.gguf"))
 
     @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
+    def test_share(self):
+        self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
+        how = ["--type", "q4", "--calibrate", "text.txt", "--chunks", "2", "--threads", "1"]
+        self.ok("quantize", MODEL, "default.gguf", *how)
+        self.ok("quantize", MODEL, "quarter.gguf", *how, "--high-share", "25")
+        self.ok("quantize", MODEL, "none.gguf", *how, "--high-share", "0")
+        self.assertEqual(self.read("default.gguf"), self.read("quarter.gguf"))
+        self.assertLess(len(self.read("none.gguf")), len(self.read("default.gguf")))
+
+    @unittest.skipUnless(has_openblas(), "OpenBLAS is missing")
     def test_four_bits_are_not_rotated(self):
         """Matrices that have four bits already: rotated, they would lose them."""
         self.path("text.txt", "".join(f"Lily saw {n} birds in the tree. She was happy. " for n in range(300)))
