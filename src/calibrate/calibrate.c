@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "calibrate/even.h"
 #include "calibrate/saved.h"
 #include "calibrate/share.h"
 #include "infer/program.h"
@@ -48,6 +49,7 @@ struct calibration {
     struct rf_blas blas;
     struct rf_gptq gptq;
     struct inputs inputs[RF_LAYER_INPUTS];
+    float *evening; /* [n_ff]: of the layer's ffn_up rows and, inversely, of ffn_down's columns */
     struct saved saved;
     uint8_t *high; /* [n_layer][LAYER_MATRICES]: gets six or eight bits */
     void *layer;   /* the rounded tensors of a layer */
@@ -138,6 +140,19 @@ static void place_layer(const struct calibration *c, int32_t layer, const void *
     }
 }
 
+/* ---- evening ---- */
+
+static int choose_evening(struct calibration *c, int32_t layer)
+{
+    const struct rf_tensor *down = read_tensor(c, made_tensor(c, layer, "ffn_down.weight")),
+                           *up = read_tensor(c, made_tensor(c, layer, "ffn_up.weight"));
+    enum rf_dtype dtype;
+    if (is_rounded(c, down, &dtype) && is_rounded(c, up, &dtype))
+        return rf_even_columns(down, c->evening, c->allocator, c->error);
+    for (size_t i = 0; i < (size_t)down->ne[0]; i++) c->evening[i] = 1;
+    return 0;
+}
+
 /* ---- passes over a layer ---- */
 
 /* A function of a window's rows after its pass. */
@@ -184,6 +199,17 @@ static void add_energy(struct inputs *inputs, const float *row)
         inputs->squares[i] += (double)row[i] * (double)row[i] / energy;
 }
 
+/* A row of inputs, which is not yet counted, goes to the batch. */
+static void take_row(struct calibration *c, enum rf_layer_input input, const float *row)
+{
+    struct inputs *inputs = &c->inputs[input];
+    float *taken = inputs->batch + inputs->n_batch++ * inputs->k;
+    memcpy(taken, row, inputs->k * sizeof *row);
+    for (size_t i = 0; input == RF_INPUT_DOWN && i < inputs->k; i++) taken[i] *= c->evening[i];
+    add_energy(inputs, taken);
+    if (inputs->n_batch == BATCH) square(c, inputs);
+}
+
 static int take_inputs(struct calibration *c, struct rf_view *view, size_t first_row)
 {
     int code = 0;
@@ -194,9 +220,7 @@ static int take_inputs(struct calibration *c, struct rf_view *view, size_t first
             if ((first_row + (size_t)i) % inputs->every) continue;
             code = view->backend->ops->tap(view, t, i, &row, c->error);
             if (code) return code;
-            add_energy(inputs, row);
-            memcpy(inputs->batch + inputs->n_batch++ * inputs->k, row, inputs->k * sizeof *row);
-            if (inputs->n_batch == BATCH) square(c, inputs);
+            take_row(c, t, row);
         }
     }
     return code;
@@ -374,20 +398,37 @@ static int choose_high(struct calibration *c)
 
 /* ---- a layer ---- */
 
-static int round_matrix(struct calibration *c, const struct rf_tensor *made,
-                        enum rf_layer_input input)
+/* The values of a matrix, [m][k], evened; NULL without memory. */
+static float *evened_values(const struct calibration *c, const struct rf_tensor *tensor, size_t i)
+{
+    size_t k = (size_t)tensor->ne[0], m = (size_t)tensor->ne[1];
+    int is_up = strcmp(matrices[i].name, "ffn_up.weight") == 0,
+        is_down = matrices[i].input == RF_INPUT_DOWN;
+    float *w = rf_malloc(c->allocator, m * k, sizeof *w, what, c->error);
+    if (!w) return NULL;
+    rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
+    for (size_t row = 0; (is_up || is_down) && row < m; row++)
+        for (size_t j = 0; j < k; j++)
+            w[row * k + j] *= is_up ? c->evening[row] : 1 / c->evening[j];
+    return w;
+}
+
+static int round_matrix(struct calibration *c, const struct rf_tensor *made, size_t i)
 {
     const struct rf_tensor *tensor = read_tensor(c, made);
     size_t k = (size_t)tensor->ne[0], m = (size_t)tensor->ne[1];
-    float *w = rf_malloc(c->allocator, m * k, sizeof *w, what, c->error);
+    float *w = evened_values(c, tensor, i), *hessian = c->inputs[matrices[i].input].hessian;
     if (!w) return RF_ERR_MEMORY;
-    rf_dequantize_f32(tensor->dtype, tensor->data, w, m * k);
     size_t group = made->dtype == RF_W4A8 ? (size_t)c->options->quantize.group
                                           : rf_dtype_info(made->dtype)->block_elems;
-    float *hessian = c->inputs[input].hessian;
-    int code =
-        rf_gptq_round(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data, c->error);
-    if (!code)
+    int code = 0;
+    if (!rf_grid_layout(made->dtype)) /* eight bits */
+        rf_cast_values(c->options->quantize.kernels, RF_TARGET_Q6, RF_F32, w, made->dtype,
+                       (void *)made->data, m * k);
+    else
+        code = rf_gptq_round(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data,
+                             c->error);
+    if (!code && rf_grid_layout(made->dtype))
         code = rf_gptq_descend(&c->gptq, hessian, w, m, k, made->dtype, group, RF_DESCENT_SWEEPS,
                                (void *)made->data, c->error);
     rf_free(c->allocator, w);
@@ -410,7 +451,8 @@ static const float *damp(struct inputs *inputs)
 
 static int round_layer(struct calibration *c, int32_t layer)
 {
-    int code = gather(c, layer);
+    int code = choose_evening(c, layer);
+    if (!code) code = gather(c, layer);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
         code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, damp(&c->inputs[t]),
                               c->error);
@@ -418,11 +460,7 @@ static int round_layer(struct calibration *c, int32_t layer)
         const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
                                *tensor = read_tensor(c, made);
         enum rf_dtype dtype;
-        if (!is_rounded(c, tensor, &dtype)) continue;
-        if (rf_grid_layout(made->dtype))
-            code = round_matrix(c, made, matrices[i].input);
-        else /* eight bits */
-            cast_matrix(c, tensor, RF_TARGET_Q6, made->dtype, (void *)made->data);
+        if (is_rounded(c, tensor, &dtype)) code = round_matrix(c, made, i);
     }
     return code;
 }
@@ -452,6 +490,8 @@ static int inputs_new(struct calibration *c)
                                              [RF_INPUT_FFN] = params->n_embd,
                                              [RF_INPUT_DOWN] = params->n_ff};
     size_t n_rows = (size_t)c->rows.ne[1];
+    c->evening = rf_malloc(c->allocator, (size_t)params->n_ff, sizeof(float), what, c->error);
+    if (!c->evening) return RF_ERR_MEMORY;
     for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
         struct inputs *inputs = &c->inputs[t];
         inputs->k = (size_t)widths[t];
@@ -615,6 +655,7 @@ static void calibration_free(struct calibration *c)
         rf_free(c->allocator, c->inputs[t].squares);
         rf_free(c->allocator, c->inputs[t].damping);
     }
+    rf_free(c->allocator, c->evening);
     rf_free(c->allocator, (void *)c->rows.data);
     rf_free(c->allocator, c->high);
     rf_free(c->allocator, c->layer);
