@@ -131,10 +131,20 @@ static void eight_bits_lose_less(void)
               none, some, all);
 }
 
+/* Some of ffn_down's columns become 32 times as large, and ffn_up's rows inversely. */
+static void make_uneven(const char *name, float *values, size_t row, size_t rows)
+{
+    int is_down = strstr(name, "ffn_down.weight") != NULL;
+    if (!is_down && !strstr(name, "ffn_up.weight")) return;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < row; j++)
+            if ((is_down ? j : i) % 16 == 0) values[i * row + j] *= is_down ? 32 : 1 / 32.0f;
+}
+
 /* Copies a tensor with 256 values or rows instead of 172, of which the others are zeros, if it is a
  * matrix of the feed-forward. `info`: behind its name. Returns the new tensor's bytes. */
 static size_t widen_tensor(unsigned char *info, const char *name, const unsigned char *old,
-                           unsigned char *new)
+                           unsigned char *new, int is_uneven)
 {
     enum { NARROW = 172, WIDE = 256 };
     uint64_t ne[2] = {number_at(info + 4), info[0] > 1 ? number_at(info + 12) : 1};
@@ -146,12 +156,13 @@ static size_t widen_tensor(unsigned char *info, const char *name, const unsigned
         ne[1] = WIDE;
     }
     for (size_t i = 0; i < rows; i++) memcpy(new + i *wide_row, old + i * row, row);
+    if (is_uneven) make_uneven(name, (float *)(void *)new, wide_row / sizeof(float), rows);
     if (info[0] > 1) memcpy(info + 4, ne, sizeof ne);
     return (wide_row * ne[1] + 31) / 32 * 32;
 }
 
 /* The same model with 256 values in ffn_down's rows. */
-static void write_wide_model(void)
+static void write_wide_model(int is_uneven)
 {
     static struct file file, wide;
     read_model(&file);
@@ -167,7 +178,7 @@ static void write_wide_model(void)
         memcpy(name, at + 8, length);
         unsigned char *info = at + 8 + length, *end = info + 4 + 8 * info[0] + 4;
         old = number_at(end);
-        n += widen_tensor(info, name, data + old, wide.data + header + n);
+        n += widen_tensor(info, name, data + old, wide.data + header + n, is_uneven);
         memcpy(end, &offset, sizeof offset);
         at = end + 8;
         CHECK(header + n < sizeof wide.data);
@@ -193,7 +204,7 @@ static int counts(const char *path, const char *type)
 static void six_bits_lose_less(void)
 {
     double none, some, all;
-    write_wide_model();
+    write_wide_model(0);
     double wide = change(wide_model);
     CHECK_MSG(wide < 1e-4, "the wide model's mean square of changes is %g", wide);
     uint64_t least = bytes_with(wide_model, "w4a8", 0, &none);
@@ -208,6 +219,20 @@ static void six_bits_lose_less(void)
     CHECK_MSG(some < 0.8 * none && all < 0.05 * none,
               "the mean square of changes is %.4f, with 30 and 100 %% of more bits %.4f and %.4f",
               none, some, all);
+}
+
+static void evens_columns(const char *type)
+{
+    double plain, uneven;
+    write_wide_model(0);
+    bytes_with(wide_model, type, 0, &plain);
+    write_wide_model(1);
+    CHECK(change(wide_model) < 1e-4);
+    bytes_with(wide_model, type, 0, &uneven);
+    CHECK_MSG(uneven < 1.2 * plain,
+              "%s: the mean square of changes is %.4f, with uneven columns %.4f", type, plain,
+              uneven);
+    write_wide_model(0);
 }
 
 static void the_worst_for_their_bytes(void)
@@ -446,6 +471,8 @@ int main(void)
     changes_less("w4a8");
     eight_bits_lose_less();
     six_bits_lose_less();
+    evens_columns("q4");
+    evens_columns("w4a8");
     the_worst_for_their_bytes();
     default_share("q4", 25);
     default_share("w4a8", 25);
