@@ -17,9 +17,9 @@ struct rf_gptq {
 };
 
 /* Replaces H, of which the lower triangle counts, by what rf_gptq_round needs: L^-1 of H + damping
- * = L L^T. `damping`: [k], positive, of the diagonal; ten times as much is taken as often as H is not
- * positive definite with it. h is [k + 1][k]: H + damping stays above its diagonal, which goes to
- * the last row. */
+ * = L L^T. `damping`: [k], positive, of the diagonal; ten times as much is taken as often as H is
+ * not positive definite with it. h is [k + 1][k]: H + damping stays above its diagonal, which goes
+ * to the last row. */
 int rf_gptq_factor(const struct rf_gptq *gptq, float *h, size_t k, const float *damping,
                    struct rf_error *error);
 
