@@ -161,7 +161,7 @@ static size_t widen_tensor(unsigned char *info, const char *name, const unsigned
     return (wide_row * ne[1] + 31) / 32 * 32;
 }
 
-/* The same model with 256 values in ffn_down's rows. */
+/* The same model with 256 values in ffn_down's rows, or also with uneven columns there. */
 static void write_wide_model(int is_uneven)
 {
     static struct file file, wide;
