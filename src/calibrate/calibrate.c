@@ -1,10 +1,10 @@
 #include "calibrate/calibrate.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "calibrate/even.h"
+#include "calibrate/inputs.h"
 #include "calibrate/saved.h"
 #include "calibrate/share.h"
 #include "infer/program.h"
@@ -13,26 +13,11 @@
 #include "quant/descent.h"
 
 enum {
-    BATCH = 512,             /* input rows that are squared at a time */
-    MOST_INPUTS = 150000000, /* values: of wide inputs only some rows are taken */
     LAYER_MATRICES = 7,
     MEASURED_WINDOWS = 4 /* on which each matrix is rounded alone */
 };
 
 static const char what[] = "calibrating";
-
-/* The inputs of some of a layer's matrices. */
-struct inputs {
-    size_t k, every; /* of every so many rows one is taken */
-    float *batch;    /* [BATCH][k] */
-    size_t n_batch;
-    float *hessian; /* [k + 1][k] */
-    /* Of the rows that are not zeros: their number, and the sums of their squares as if each had
-     * the energy 1, [k], and of the energies' logarithms. */
-    size_t n_energies;
-    double *squares, log_energies;
-    float *damping; /* [k] */
-};
 
 struct calibration {
     const struct rf_calibrate_options *options;
@@ -181,64 +166,29 @@ static int pass_windows(struct calibration *c, const struct rf_source *source, i
     return code;
 }
 
-static void square(const struct calibration *c, struct inputs *inputs)
-{
-    if (inputs->n_batch)
-        rf_blas_add_squares(&c->blas, inputs->hessian, inputs->k, inputs->batch, inputs->n_batch);
-    inputs->n_batch = 0;
-}
-
-static void add_energy(struct inputs *inputs, const float *row)
-{
-    double energy = 0;
-    for (size_t i = 0; i < inputs->k; i++) energy += (double)row[i] * (double)row[i];
-    if (!(energy > 0)) return;
-    inputs->n_energies++;
-    inputs->log_energies += log(energy);
-    for (size_t i = 0; i < inputs->k; i++)
-        inputs->squares[i] += (double)row[i] * (double)row[i] / energy;
-}
-
-/* A row of inputs, which is not yet counted, goes to the batch. */
-static void take_row(struct calibration *c, enum rf_layer_input input, const float *row)
-{
-    struct inputs *inputs = &c->inputs[input];
-    float *taken = inputs->batch + inputs->n_batch++ * inputs->k;
-    memcpy(taken, row, inputs->k * sizeof *row);
-    for (size_t i = 0; input == RF_INPUT_DOWN && i < inputs->k; i++) taken[i] *= c->evening[i];
-    add_energy(inputs, taken);
-    if (inputs->n_batch == BATCH) square(c, inputs);
-}
-
 static int take_inputs(struct calibration *c, struct rf_view *view, size_t first_row)
 {
-    int code = 0;
     for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
         struct inputs *inputs = &c->inputs[t];
-        for (int32_t i = 0; !code && i < RF_CALIBRATE_WINDOW; i++) {
+        for (int32_t i = 0; i < RF_CALIBRATE_WINDOW; i++) {
             const float *row;
             if ((first_row + (size_t)i) % inputs->every) continue;
-            code = view->backend->ops->tap(view, t, i, &row, c->error);
+            int code = view->backend->ops->tap(view, t, i, &row, c->error);
             if (code) return code;
-            take_row(c, t, row);
+            rf_inputs_add(inputs, &c->blas, row, t == RF_INPUT_DOWN ? c->evening : NULL);
         }
     }
-    return code;
+    return 0;
 }
 
 /* H of all inputs of a layer. */
 static int gather(struct calibration *c, int32_t layer)
 {
     const struct rf_view_options options = {.max_rows = RF_CALIBRATE_WINDOW, .taps_inputs = 1};
-    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
-        struct inputs *inputs = &c->inputs[t];
-        memset(inputs->hessian, 0, inputs->k * inputs->k * sizeof(float));
-        memset(inputs->squares, 0, inputs->k * sizeof *inputs->squares);
-        inputs->n_energies = 0;
-        inputs->log_energies = 0;
-    }
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) rf_inputs_clear(&c->inputs[t]);
     int code = pass_windows(c, c->source, layer, RF_WEIGHTS_BF16, &options, take_inputs);
-    for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++) square(c, &c->inputs[t]);
+    for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
+        rf_inputs_finish(&c->inputs[t], &c->blas);
     return code;
 }
 
@@ -435,26 +385,12 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made, siz
     return code;
 }
 
-/* Few inputs say little about others, so the diagonal of H gets k / n of itself more, and a little
- * of its mean (docs/quantization.md). Rows count with their typical energy: in some layers the
- * first token's has a thousand times that, is always the same, and says nothing about others. */
-static const float *damp(struct inputs *inputs)
-{
-    const double least = 0.01;
-    double n = (double)inputs->n_energies, k = (double)inputs->k;
-    double energy = n > 0 ? exp(inputs->log_energies / n) : 1;
-    double share = n > 0 ? k / n : 0, even = n > 0 ? least * n / k : 1;
-    for (size_t i = 0; i < inputs->k; i++)
-        inputs->damping[i] = (float)(energy * (share * inputs->squares[i] + even));
-    return inputs->damping;
-}
-
 static int round_layer(struct calibration *c, int32_t layer)
 {
     int code = choose_evening(c, layer);
     if (!code) code = gather(c, layer);
     for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
-        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, damp(&c->inputs[t]),
+        code = rf_gptq_factor(&c->gptq, c->inputs[t].hessian, c->inputs[t].k, c->inputs[t].damping,
                               c->error);
     for (size_t i = 0; !code && i < LAYER_MATRICES; i++) {
         const struct rf_tensor *made = made_tensor(c, layer, matrices[i].name),
@@ -492,19 +428,10 @@ static int inputs_new(struct calibration *c)
     size_t n_rows = (size_t)c->rows.ne[1];
     c->evening = rf_malloc(c->allocator, (size_t)params->n_ff, sizeof(float), what, c->error);
     if (!c->evening) return RF_ERR_MEMORY;
-    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
-        struct inputs *inputs = &c->inputs[t];
-        inputs->k = (size_t)widths[t];
-        inputs->every = n_rows * inputs->k / MOST_INPUTS + 1;
-        inputs->batch = rf_malloc(c->allocator, BATCH, inputs->k * sizeof(float), what, c->error);
-        inputs->hessian =
-            rf_malloc(c->allocator, inputs->k + 1, inputs->k * sizeof(float), what, c->error);
-        inputs->squares = rf_malloc(c->allocator, inputs->k, sizeof(double), what, c->error);
-        inputs->damping = rf_malloc(c->allocator, inputs->k, sizeof(float), what, c->error);
-        if (!inputs->batch || !inputs->hessian || !inputs->squares || !inputs->damping)
-            return RF_ERR_MEMORY;
-    }
-    return 0;
+    int code = 0;
+    for (int32_t t = 0; !code && t < RF_LAYER_INPUTS; t++)
+        code = rf_inputs_new(&c->inputs[t], (size_t)widths[t], n_rows, c->allocator, c->error);
+    return code;
 }
 
 static int rows_new(struct calibration *c)
@@ -649,12 +576,7 @@ static int check_model(const struct rf_source *source, struct rf_error *error)
 
 static void calibration_free(struct calibration *c)
 {
-    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) {
-        rf_free(c->allocator, c->inputs[t].batch);
-        rf_free(c->allocator, c->inputs[t].hessian);
-        rf_free(c->allocator, c->inputs[t].squares);
-        rf_free(c->allocator, c->inputs[t].damping);
-    }
+    for (int32_t t = 0; t < RF_LAYER_INPUTS; t++) rf_inputs_free(&c->inputs[t], c->allocator);
     rf_free(c->allocator, c->evening);
     rf_free(c->allocator, (void *)c->rows.data);
     rf_free(c->allocator, c->high);
