@@ -1,7 +1,8 @@
 /* Evening: the columns of ffn_down may be scaled if the rows of ffn_up are, inversely, and the
  * model computes the same. A row's scales of any grid take its factor, so that ffn_up rounds as
  * before; ffn_down, in which a few columns are much larger than others, rounds better with all of
- * one size. QQQ's smoothing (section 3.1) moves ranges between weights and activations instead. */
+ * one size where codes are evenly spaced. QQQ's smoothing (section 3.1) moves ranges between
+ * weights and activations instead. */
 #ifndef RF_CALIBRATE_EVEN_H
 #define RF_CALIBRATE_EVEN_H
 
