@@ -374,16 +374,17 @@ static int round_matrix(struct calibration *c, const struct rf_tensor *made, siz
     if (!w) return RF_ERR_MEMORY;
     size_t group = made->dtype == RF_W4A8 ? (size_t)c->options->quantize.group
                                           : rf_dtype_info(made->dtype)->block_elems;
+    void *out = (void *)made->data;
     int code = 0;
-    if (!rf_grid_layout(made->dtype)) /* eight bits */
-        rf_cast_values(c->options->quantize.kernels, RF_TARGET_Q6, RF_F32, w, made->dtype,
-                       (void *)made->data, m * k);
-    else
-        code = rf_gptq_round(&c->gptq, hessian, w, m, k, made->dtype, group, (void *)made->data,
-                             c->error);
-    if (!code && rf_grid_layout(made->dtype))
-        code = rf_gptq_descend(&c->gptq, hessian, w, m, k, made->dtype, group, RF_DESCENT_SWEEPS,
-                               (void *)made->data, c->error);
+    if (rf_grid_layout(made->dtype)) {
+        code = rf_gptq_round(&c->gptq, hessian, w, m, k, made->dtype, group, out, c->error);
+        if (!code)
+            code = rf_gptq_descend(&c->gptq, hessian, w, m, k, made->dtype, group,
+                                   RF_DESCENT_SWEEPS, out, c->error);
+    } else { /* eight bits */
+        rf_cast_values(c->options->quantize.kernels, RF_TARGET_Q6, RF_F32, w, made->dtype, out,
+                       m * k);
+    }
     rf_free(c->allocator, w);
     return code;
 }
