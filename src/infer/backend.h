@@ -1,5 +1,5 @@
 /* The interface between the engine and a device that computes: the processor's cores (src/cpu), a
- * GPU, the plain one of the tests (test/plain_backend.c).
+ * GPU, the plain one of the tests (test/support/plain_backend.c).
  *
  * A pass is data. The engine describes it once, as a short list of operations on named buffers
  * (struct rf_program), and a backend compiles that list into a view. After that the engine only

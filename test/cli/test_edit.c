@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "cli/edit_screen.h"
 #include "screen.h"
+#include "support/check.h"
 
 static enum edit_result type(struct edit *edit, const char *keys)
 {

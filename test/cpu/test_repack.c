@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "check.h"
 #include "cpu/repack.h"
+#include "support/check.h"
 
 static uint32_t next_random(void)
 {

@@ -16,10 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "cpu/tiers.h"
 #include "jit/panels.h"
 #include "platform/cpu.h"
+#include "support/check.h"
 
 static const char *const form_names[RF_PANELS_FORM_COUNT] = {"avx2", "avxvnni", "avxvnni (EVEX)",
                                                              "avxvnniint8", "avx512"};

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "check.h"
-#include "crew.h"
+#include "support/check.h"
+#include "support/crew.h"
 
 enum { ITEMS = 1000, ROUNDS = 48, MOST_WORKERS = 8 };
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "api/meter.h"
-#include "crew.h"
+#include "support/crew.h"
 
 /* ---- threads that the system refuses ---- */
 

@@ -10,10 +10,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "check.h"
-#include "plain_sampler.h"
 #include "platform/memory.h"
 #include "riffle.h"
+#include "support/check.h"
+#include "support/plain_sampler.h"
 
 enum { LUCKS = 200 };
 

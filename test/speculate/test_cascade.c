@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
 /* The cascade over levels that are scripts: what comes out is the target's own text whoever drafts,
  * and a clock that the scripts move shows what the pace makes of good and bad drafters. */
-#include "check.h"
 #include "infer/sequence.h"
 #include "platform/memory.h"
 #include "speculate/cascade.h"
+#include "support/check.h"
 
 #include <math.h>
 #include <stdio.h>

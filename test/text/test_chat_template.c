@@ -9,10 +9,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "check.h"
 #include "fixture.h"
 #include "model/reader.h"
 #include "platform/memory.h"
+#include "support/check.h"
 #include "text/chat_template.h"
 #include "text/jinja.h"
 

@@ -1,9 +1,9 @@
-#include "shared_kind.h"
+#include "support/shared_kind.h"
 
 #include "cpu/cpu_backend.h"
 #include "devices/devices.h"
 #include "devices/shared.h"
-#include "plain_backend.h"
+#include "support/plain_backend.h"
 
 static int32_t layers = 1;
 

@@ -1,6 +1,6 @@
 /* A transformer of the llama family, read top-down: rounding, weights, the layer's parts, one
  * token, a sequence. */
-#include "reference.h"
+#include "reference/forward.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "synthetic.h"
+#include "support/synthetic.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #define RF_TEST_PLAIN_H
 
 #include "base/half.h"
-#include "plain_backend.h"
-#include "plain_memory.h"
+#include "support/plain_backend.h"
+#include "support/plain_memory.h"
 
 struct plain_backend {
     struct rf_backend base;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
-#include "crew.h"
 #include "devices/devices.h"
 #include "infer/program.h"
+#include "support/crew.h"
 
 struct engine {
     struct rf_backend *backend;

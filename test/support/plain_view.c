@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plain.h"
+#include "support/plain.h"
 
 /* ---- views ---- */
 

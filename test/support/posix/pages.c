@@ -1,5 +1,5 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#include "pages.h"
+#include "support/pages.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The kind, the device and its queues. */
-#include "plain.h"
+#include "support/plain.h"
 
 /* ---- failures ---- */
 

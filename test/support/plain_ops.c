@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plain.h"
+#include "support/plain.h"
 
 float *plain_row(const struct plain_view *view, enum rf_slot slot, int32_t i)
 {

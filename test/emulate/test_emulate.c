@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
-#include "emulate.h"
-#include "snippet.h"
+#include "emulate/emulate.h"
+#include "emulate/snippet.h"
+#include "support/check.h"
 
 static const uint8_t mark[] = {EMULATE_MARK};
 

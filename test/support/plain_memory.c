@@ -1,10 +1,10 @@
-#include "plain_memory.h"
+#include "support/plain_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "pages.h"
 #include "platform/lock.h"
+#include "support/pages.h"
 
 enum { ALIGNMENT = 64 };
 

@@ -1,4 +1,4 @@
-/* A second backend, in plain loops like test/reference.c, on a "device" with memory of its own
+/* A second backend, in plain loops like reference/forward.c, on a "device" with memory of its own
  * (plain_memory.h). It takes the interface at its word: nothing runs before `sync` or a call that
  * has to wait for the pass, what a failed pass leaves in caches is NaN, and answers are gone at the
  * next submit. */

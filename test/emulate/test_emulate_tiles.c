@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/half.h"
-#include "check.h"
-#include "emulate.h"
-#include "snippet.h"
+#include "emulate/emulate.h"
+#include "emulate/snippet.h"
+#include "support/check.h"
 
 enum { SIDE = 16, TILES = 8, MEMORY = 8192 };
 enum { NP, P66, PF3, PF2 }; /* VEX.pp */

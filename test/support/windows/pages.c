@@ -1,4 +1,4 @@
-#include "pages.h"
+#include "support/pages.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #include <string.h>
 
 #include "microkernels/kernels.h"
-#include "plain.h"
 #include "platform/cpu.h"
 #include "quant/cast.h"
+#include "support/plain.h"
 
 static enum rf_cast_target target_of(enum rf_weight_form form)
 {

@@ -1,4 +1,4 @@
-#include "plain_sampler.h"
+#include "support/plain_sampler.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The definitions follow the manual's pseudo-code line by line where rounding or saturation depend
  * on it. */
-#include "emulate_ops.h"
+#include "emulate/emulate_ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The loops behind the compute ceilings: they leave nothing behind, and a loop has as many
  * operations as it says. */
-#include "check.h"
-#include "emulate.h"
+#include "emulate/emulate.h"
 #include "microkernels/peak.h"
+#include "support/check.h"
 
 /* Emulated instructions of so many loops; 0 where the processor has them. */
 static uint64_t emulated(const struct rf_peak_loop *loop, uint64_t loops)

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "snippet.h"
+#include "emulate/snippet.h"
 
 #include <string.h>
 #include <sys/mman.h>

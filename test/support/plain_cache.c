@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "plain.h"
+#include "support/plain.h"
 
 static size_t chunks(int32_t positions)
 {

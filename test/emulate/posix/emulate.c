@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "emulate.h"
+#include "emulate/emulate.h"
 
 #include <Zydis/Zydis.h>
 #include <cpuid.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include "emulate_ops.h"
+#include "emulate/emulate_ops.h"
 
 /* Where the state components lie in the XSAVE area of a signal frame, which has the standard (not
  * the compacted) form. */

@@ -1,5 +1,5 @@
 /* Missing instructions are not emulated on Windows. */
-#include "emulate.h"
+#include "emulate/emulate.h"
 
 int emulate_install(void)
 {
