@@ -3,10 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "options/help.h"
+#include "options/input.h"
 #include "options/options.h"
+#include "output/errors.h"
+#include "output/suggest.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "platform/topology.h"
+#include "verbs/verbs.h"
 
 /* NULL if there is no such verb. */
 static const struct verb *verb_find(const char *name)
@@ -66,7 +71,7 @@ static int dispatch(int argc, char **argv, double start_seconds)
     } else if (status == 0) {
         rf_interrupts_catch(NULL, NULL);
         status = input_read(&options);
-        if (status == CLI_OK) status = verb->run(&options);
+        if (status == CLI_OK) status = verbs_run(&options);
     }
     options_free(&options);
     return status;

@@ -1,9 +1,10 @@
 /* What both forms of `riffle bench` share, and what its suites have measured. */
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
 
 #include "engine/engine.h"
 #include "output/origin.h"
+#include "output/progress.h"
 #include "riffle_experimental.h"
 
 /* ---- the ceiling ---- */

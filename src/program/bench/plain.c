@@ -7,6 +7,10 @@
 #include "base/median.h"
 #include "bench/bench.h"
 #include "options/numbers.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/progress.h"
 #include "platform/terminal.h"
 
 enum { PROMPT_TOKENS = 128, DECODE_TOKENS = 24, SPARE_TOKENS = 16, REPEATS = 5, PASSES = 3 };

@@ -6,6 +6,8 @@
 
 #include "base/median.h"
 #include "bench/bench.h"
+#include "output/buffer.h"
+#include "output/output.h"
 
 /* The median and the quartiles. */
 struct spread {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "platform/file.h"
 
 static const size_t most_file_bytes = (size_t)64 << 20;

@@ -7,6 +7,10 @@
 
 #include "base/utf8.h"
 #include "bench/bench.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/progress.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"

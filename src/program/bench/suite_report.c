@@ -5,6 +5,8 @@
 #include "base/median.h"
 #include "bench/bench.h"
 #include "engine/levels.h"
+#include "output/buffer.h"
+#include "output/output.h"
 
 enum { NAME_WIDTH = 20 };
 

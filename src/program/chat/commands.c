@@ -1,11 +1,19 @@
+#include "chat/commands.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat.h"
+#include "chat/answer.h"
+#include "chat/settings.h"
 #include "engine/draft_tree.h"
 #include "engine/levels.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/progress.h"
+#include "output/suggest.h"
 #include "output/wrap.h"
 #include "platform/file.h"
 #include "platform/terminal.h"

@@ -1,9 +1,12 @@
-/* A full context: how many tokens a conversation has, and which turns are dropped. */
+#include "chat/context.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/wrap.h"
 #include "riffle_experimental.h"
 
 int chat_drops(const struct chat *chat)

@@ -1,11 +1,14 @@
+#include "chat/conversation.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
-#include "chat/chat.h"
 #include "messages/messages.h"
 #include "messages/tools.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 

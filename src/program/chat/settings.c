@@ -1,9 +1,14 @@
-/* /set: the options that may change during a chat, with the ranges that they have there. */
+#include "chat/settings.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "chat/chat.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/suggest.h"
+#include "output/wrap.h"
 
 static const char *const settings[] = {"--temp",
                                        "--top-k",

@@ -1,6 +1,6 @@
 /* The drafts of one round as text: a tree of tokens that the target judged in one pass. */
-#ifndef CLI_DRAFT_TREE_H
-#define CLI_DRAFT_TREE_H
+#ifndef ENGINE_DRAFT_TREE_H
+#define ENGINE_DRAFT_TREE_H
 
 #include <stdio.h>
 

@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/progress.h"
+#include "output/suggest.h"
+#include "output/wrap.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"

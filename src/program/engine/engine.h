@@ -1,11 +1,12 @@
 /* A model and a session opened from options, with progress and interrupts. */
-#ifndef CLI_ENGINE_H
-#define CLI_ENGINE_H
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
 
 #include "models/model_list.h"
 #include "options/options.h"
 #include "output/json.h"
 #include "output/output.h"
+#include "output/progress.h"
 #include "riffle.h"
 
 struct engine {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "output/buffer.h"
 #include "output/wrap.h"
 
 static void write_counts(struct json_writer *json, const uint64_t counts[RIFFLE_MAX_DRAFT])

@@ -1,6 +1,6 @@
 /* The levels of a chain, as text and as JSON. */
-#ifndef CLI_LEVELS_H
-#define CLI_LEVELS_H
+#ifndef ENGINE_LEVELS_H
+#define ENGINE_LEVELS_H
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "manual/manual.h"
-#include "options/options.h"
+#include "options/option_table.h"
 
 /* Prints the short names of models, in every shell. The text for people has more than names. */
 #define MODEL_NAMES \

@@ -5,17 +5,6 @@
 #include <string.h>
 
 #include "manual/manual.h"
-#include "options/options.h"
-
-/* The table names the functions of the verbs, which the manual has no use for. */
-#define UNUSED(name, NAME)                             \
-    int verb_##name(const struct cli_options *options) \
-    {                                                  \
-        (void)options;                                 \
-        return CLI_FAILED;                             \
-    }
-CLI_EACH_VERB(UNUSED)
-#undef UNUSED
 
 static FILE *begin(const char *folder, const char *name, char path[4096])
 {

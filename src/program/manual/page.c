@@ -2,7 +2,7 @@
 #include <ctype.h>
 
 #include "manual/manual.h"
-#include "options/options.h"
+#include "options/option_table.h"
 
 enum { LINE = 50 }; /* columns after which a line ends at the next space; escapes are longer */
 

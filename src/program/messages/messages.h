@@ -1,6 +1,6 @@
 /* Messages of a request, as chat templates take them. */
-#ifndef RF_SERVE_CONVERSATION_H
-#define RF_SERVE_CONVERSATION_H
+#ifndef MESSAGES_MESSAGES_H
+#define MESSAGES_MESSAGES_H
 
 #include <jansson.h>
 

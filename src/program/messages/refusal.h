@@ -1,6 +1,6 @@
 /* Why a request is not answered. */
-#ifndef RF_SERVE_REFUSAL_H
-#define RF_SERVE_REFUSAL_H
+#ifndef MESSAGES_REFUSAL_H
+#define MESSAGES_REFUSAL_H
 
 #include <stdint.h>
 

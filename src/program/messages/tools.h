@@ -1,7 +1,7 @@
 /* Tools: whether and how a model's template has its model call them, and calls read out of what the
  * model writes. */
-#ifndef RF_SERVE_TOOLS_H
-#define RF_SERVE_TOOLS_H
+#ifndef MESSAGES_TOOLS_H
+#define MESSAGES_TOOLS_H
 
 #include <jansson.h>
 #include <riffle_experimental.h>

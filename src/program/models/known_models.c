@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "output/buffer.h"
 #include "platform/file.h"
 
 const struct known_model *known_models(void)

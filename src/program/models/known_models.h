@@ -1,6 +1,6 @@
 /* The models of scripts/models.tsv, and where models are kept. */
-#ifndef CLI_KNOWN_MODELS_H
-#define CLI_KNOWN_MODELS_H
+#ifndef MODELS_KNOWN_MODELS_H
+#define MODELS_KNOWN_MODELS_H
 
 #include <stdint.h>
 

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "fetch/fetch.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "output/output.h"
+#include "output/suggest.h"
 #include "platform/file.h"
 #include "platform/folder.h"
 

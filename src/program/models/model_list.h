@@ -1,6 +1,6 @@
 /* All models that have a name: those in the models' folder and the known ones. */
-#ifndef CLI_MODEL_LIST_H
-#define CLI_MODEL_LIST_H
+#ifndef MODELS_MODEL_LIST_H
+#define MODELS_MODEL_LIST_H
 
 #include "models/known_models.h"
 

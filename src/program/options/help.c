@@ -1,6 +1,7 @@
+#include "options/help.h"
+
 #include <stdio.h>
 
-#include "options/options.h"
 #include "output/wrap.h"
 
 enum { WIDTH = 100, INDENT = 24 };

@@ -1,7 +1,9 @@
+#include "options/input.h"
+
 #include <string.h>
 
-#include "options/options.h"
 #include "output/buffer.h"
+#include "output/errors.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
 

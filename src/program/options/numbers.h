@@ -1,6 +1,6 @@
 /* Lists of whole numbers as options give them: "1,2,4". */
-#ifndef CLI_NUMBERS_H
-#define CLI_NUMBERS_H
+#ifndef OPTIONS_NUMBERS_H
+#define OPTIONS_NUMBERS_H
 
 #include <stddef.h>
 #include <stdint.h>

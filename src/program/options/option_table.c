@@ -1,4 +1,4 @@
-#include "options/options.h"
+#include "options/option_table.h"
 
 #define AT(field) offsetof(struct cli_options, field)
 #define LITERAL(x) #x
@@ -222,74 +222,9 @@ const struct option option_table[] = {
 };
 
 const struct verb verb_table[] = {
-    {"chat", VERB_CHAT, 1, verb_chat, "MODEL [options]", "talk in the terminal",
-     "Ctrl-C stops an answer; pressed again, it leaves. Ctrl-D leaves, too. A line that ends in \\ "
-     "continues in the next; a block between two \"\"\" may have many lines. /help inside the chat "
-     "lists its commands. If standard input is not a terminal, each line of it is a message, and "
-     "only the answers are printed."},
-    {"run", VERB_RUN, 1, verb_run, "MODEL [-p TEXT | -f FILE] [options]", "one answer, streamed",
-     "The text is a user's message in the model's chat template. One newline at the end of a file "
-     "or of standard input is removed, except with --raw."},
-    {"serve", VERB_SERVE, 1, verb_serve, "MODEL [options]",
-     "one model for many conversations, over HTTP",
-     "Answers requests as OpenAI's interface has them: /v1/chat/completions, /v1/completions, "
-     "/v1/embeddings, /v1/models; /openapi.json has them all. Answers under way at the same time "
-     "share passes over the weights; each is what it would be alone. A page for chatting is at /, "
-     "and /health and /metrics are for monitoring. Prints a JSON object in a line for each event. "
-     "SIGHUP opens the model's file anew. Ctrl-C finishes what is under way; pressed again, it "
-     "cuts it."},
-    {"bench", VERB_BENCH, 1, verb_bench, "MODEL [options]",
-     "decoding, prompts and chains beside this machine's limit",
-     "Decoding reads all weights and the cache of keys and values once for each token, so its "
-     "speed "
-     "is shown as a percentage of the memory bandwidth, which is measured between the passes: the "
-     "fastest of 60 ways of reading. With --suite, prompts are answered by plain decoding and by "
-     "each --chain in turn; if their token ids differ, the exit status is 1."},
-    {"perplexity", VERB_PERPLEXITY, 1, verb_perplexity, "MODEL [-f FILE] [options]",
-     "quality, with standard error",
-     "The text is cut into windows of the context length, and the second half of each window is "
-     "scored. A window begins with BOS if the model adds one. Only compare results for the same "
-     "text and the same --ctx."},
-    {"tokenize", VERB_TOKENIZE, 1, verb_tokenize, "MODEL [-p TEXT | -f FILE] [options]",
-     "ids and pieces", NULL},
-    {"info", VERB_INFO, 1, verb_info, "MODEL [options]",
-     "what is in the file, what it will cost in memory", NULL},
-    {"quantize", VERB_QUANTIZE, 2, verb_quantize, "MODEL OUT --type T [options]",
-     "a GGUF file with other types of weights",
-     "Norms, biases, and matrices that already have no more bits than T keep their type. So do "
-     "embeddings that are not also the output head. OUT is only replaced by a complete file. "
-     "`--type mxfp4` and `--type q4` write the same weights that a chain casts at load."},
-    {"corpus", VERB_CORPUS, ANY_ARGUMENTS, verb_corpus, "build OUT --model MODEL FILE... [options]",
-     "texts that drafts are looked up in",
-     "FILE is a text or a folder, of which all text files count, except hidden ones. The text is "
-     "cut into pieces of 256 tokens; those that the model finds likeliest are kept. OUT is only "
-     "replaced by a complete file. It is for models of the same vocabulary: `--corpus OUT`."},
-    {"cores", VERB_CORES, 0, verb_cores, "[options]",
-     "the machine's cores and how work is split over them",
-     "The shares are measured in some tenths of a second; while a model runs, they are adjusted "
-     "continuously. With HWLOC_XMLFILE=FILE the plan is for the machine that FILE describes "
-     "(lstopo FILE.xml writes one), and its shares are estimated."},
-    {"devices", VERB_DEVICES, 0, verb_devices, "[options]",
-     "the processor and the CUDA devices that models can be opened on", NULL},
-    {"roofline", VERB_ROOFLINE, 0, verb_roofline, "[options]",
-     "kernels against this machine's measured limits",
-     "Measures how fast this machine reads memory and issues the instructions that the kernels "
-     "depend on, then each kernel against these ceilings. --kernel, --tier, --shape and --rows "
-     "take lists (1,2,4) and may be given several times."},
-    {"list", VERB_LIST, 0, verb_list, "[options]", "models on this disk, and known ones to fetch",
-     "Lists the .gguf files and the folders with safetensors in the models' folder: "
-     "$RIFFLE_MODELS, "
-     "else riffle/models in $XDG_DATA_HOME, else ~/.local/share/riffle/models. A model is verified "
-     "if its file was compared with a known SHA-256 and has not changed since. `riffle models` is "
-     "the old name of this verb."},
-    {"pull", VERB_PULL, 1, verb_pull, "NAME|URL [options]", "fetches a model",
-     "NAME is a known model of `riffle list`. URL is the address of a .gguf file (https, http or "
-     "file). Ctrl-C keeps what has come, and the same command continues. Prints the path of the "
-     "file. Proxies and certificates are found as curl does (https_proxy, SSL_CERT_FILE); the "
-     "packages of some known models as pip does (PIP_INDEX_URL)."},
-    {"rm", VERB_RM, 1, verb_rm, "NAME [options]", "removes a model from the models' folder",
-     "Asks first. Also removes what is left of an interrupted pull."},
-    {NULL, 0, 0, NULL, NULL, NULL, NULL},
+#define VERB(name, NAME, ...) {#name, VERB_##NAME, __VA_ARGS__},
+#include "options/verbs.def"
+    {NULL, 0, 0, NULL, NULL, NULL},
 };
 
 const struct variable variable_table[] = {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "output/buffer.h"
+#include "output/errors.h"
+#include "output/suggest.h"
 #include "platform/random.h"
 
 /* Finds the verb's option `name`, of n characters. If the verb lacks it, returns NULL and sets

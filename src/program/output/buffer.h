@@ -1,11 +1,11 @@
 /* A growing text. The program exits with a sentence if memory runs out: it has nothing to save. */
-#ifndef CLI_BUFFER_H
-#define CLI_BUFFER_H
+#ifndef OUTPUT_BUFFER_H
+#define OUTPUT_BUFFER_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-#include "output/errors.h"
+#include "output/status.h"
 
 /* `data` is NULL or ends with a zero byte that is not counted. All zero is an empty buffer. */
 struct buffer {

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "output/errors.h"
+
 #include "base/error.h"
 #include "output/wrap.h"
 #include "platform/terminal.h"

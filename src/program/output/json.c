@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "output/buffer.h"
 
 static void quoted(struct buffer *out, const char *text, size_t n)
 {

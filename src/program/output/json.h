@@ -1,7 +1,7 @@
 /* Writes JSON (RFC 8259). Numbers do not depend on the locale, as the program never sets
  * LC_NUMERIC. */
-#ifndef CLI_JSON_H
-#define CLI_JSON_H
+#ifndef OUTPUT_JSON_H
+#define OUTPUT_JSON_H
 
 #include <inttypes.h>
 

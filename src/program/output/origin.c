@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "output/output.h"
 #include "platform/cpu.h"
 

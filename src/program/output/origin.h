@@ -1,7 +1,7 @@
 /* Where figures come from: the machine, the program and the time. Every output of measurements has
  * it, so that a figure can be compared with another one, and repeated. */
-#ifndef CLI_ORIGIN_H
-#define CLI_ORIGIN_H
+#ifndef OUTPUT_ORIGIN_H
+#define OUTPUT_ORIGIN_H
 
 #include "output/json.h"
 #include "platform/clock.h"

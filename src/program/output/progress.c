@@ -1,4 +1,4 @@
-#include "output/output.h"
+#include "output/progress.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "output/errors.h"
+#include "output/suggest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* Text broken into a terminal's lines between words. */
-#ifndef CLI_WRAP_H
-#define CLI_WRAP_H
+#ifndef OUTPUT_WRAP_H
+#define OUTPUT_WRAP_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "output/buffer.h"

@@ -1,6 +1,6 @@
 /* What the server counts, and its text for Prometheus. */
-#ifndef RF_SERVE_METRICS_H
-#define RF_SERVE_METRICS_H
+#ifndef SERVE_METRICS_H
+#define SERVE_METRICS_H
 
 #include <riffle_experimental.h>
 

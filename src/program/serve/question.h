@@ -1,6 +1,6 @@
 /* What a request's body asks, as OpenAI's reference has it. */
-#ifndef RF_SERVE_QUESTION_H
-#define RF_SERVE_QUESTION_H
+#ifndef SERVE_QUESTION_H
+#define SERVE_QUESTION_H
 
 #include <riffle_experimental.h>
 

@@ -1,7 +1,7 @@
 /* What is written to clients: objects of OpenAI's reference, as JSON and as server-sent events.
  * Texts are for free(); NULL: out of memory. */
-#ifndef RF_SERVE_REPLY_H
-#define RF_SERVE_REPLY_H
+#ifndef SERVE_REPLY_H
+#define SERVE_REPLY_H
 
 #include "serve/question.h"
 

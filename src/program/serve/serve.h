@@ -1,6 +1,6 @@
 /* A model served over HTTP, as OpenAI's interface has it (docs/serving.md). */
-#ifndef RF_SERVE_SERVE_H
-#define RF_SERVE_SERVE_H
+#ifndef SERVE_SERVE_H
+#define SERVE_SERVE_H
 
 #include <riffle.h>
 

@@ -1,7 +1,7 @@
 /* What the threads of the server share: the network's, which take requests and send replies, the
  * one that computes, one that compiles schemas and one that reloads the model. */
-#ifndef RF_SERVE_SERVER_H
-#define RF_SERVE_SERVER_H
+#ifndef SERVE_SERVER_H
+#define SERVE_SERVER_H
 
 #include <microhttpd.h>
 #include <stdatomic.h>

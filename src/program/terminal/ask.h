@@ -1,6 +1,6 @@
 /* Yes-or-no questions. */
-#ifndef CLI_ASK_H
-#define CLI_ASK_H
+#ifndef TERMINAL_ASK_H
+#define TERMINAL_ASK_H
 
 /* Whether there is somebody to ask: standard input and standard error are terminals. */
 int can_ask(void);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "output/buffer.h"
 #include "platform/terminal.h"
 
 /* The mark at the end of a paste: https://en.wikipedia.org/wiki/Bracketed-paste */

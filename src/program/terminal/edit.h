@@ -1,6 +1,6 @@
 /* What keys do to the text that is being written. Nothing here knows the terminal. */
-#ifndef CLI_EDIT_H
-#define CLI_EDIT_H
+#ifndef TERMINAL_EDIT_H
+#define TERMINAL_EDIT_H
 
 #include "output/buffer.h"
 #include "terminal/history.h"

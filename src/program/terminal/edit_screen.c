@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "output/buffer.h"
 #include "platform/terminal.h"
 
 /* Terminals wrap when a character comes that does not fit, so column == width is a place, too. */

@@ -1,6 +1,6 @@
 /* A prompt and a text of several lines on a terminal that understands escape sequences. */
-#ifndef CLI_EDIT_SCREEN_H
-#define CLI_EDIT_SCREEN_H
+#ifndef TERMINAL_EDIT_SCREEN_H
+#define TERMINAL_EDIT_SCREEN_H
 
 #include "output/buffer.h"
 

@@ -1,6 +1,6 @@
 /* The messages of earlier chats. */
-#ifndef CLI_HISTORY_H
-#define CLI_HISTORY_H
+#ifndef TERMINAL_HISTORY_H
+#define TERMINAL_HISTORY_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Keys from the bytes that a terminal sends. */
-#ifndef CLI_KEYS_H
-#define CLI_KEYS_H
+#ifndef TERMINAL_KEYS_H
+#define TERMINAL_KEYS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,13 +1,14 @@
+#include "terminal/line_editor.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/complete.h"
+#include "output/buffer.h"
 #include "output/wrap.h"
 #include "platform/terminal.h"
 #include "terminal/edit.h"
 #include "terminal/edit_screen.h"
-#include "terminal/line_reader.h"
 
 /* https://en.wikipedia.org/wiki/Bracketed-paste: on request, the terminal marks pasted text. */
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
@@ -21,6 +22,7 @@ struct line_editor {
     size_t begin, end;
     int edits; /* the terminal can: else it edits lines itself */
     char mark;
+    completer *complete;
 };
 
 static void write_out(struct line_editor *editor)
@@ -82,12 +84,12 @@ static void list(struct buffer *out, const struct completion *completion)
 }
 
 /* Inserts what all ways to go on have in common; if that is nothing, lists them. */
-static void complete(struct line_editor *editor)
+static void editor_complete(struct line_editor *editor)
 {
     struct edit *edit = &editor->edit;
     char *before = cli_copy(edit->text.data, edit->cursor);
     struct completion completion = {0};
-    if (editor->mark == FIRST_MARK) complete_chat(&completion, before);
+    if (editor->mark == FIRST_MARK) editor->complete(&completion, before);
     size_t typed = strlen(before) - completion.begin;
     if (completion.common > typed) {
         edit_insert(edit, completion.words[0] + typed, completion.common - typed);
@@ -100,10 +102,10 @@ static void complete(struct line_editor *editor)
     free(before);
 }
 
-struct line_editor *line_editor_new(void)
+struct line_editor *line_editor_new(completer *complete)
 {
     struct line_editor *editor = cli_allocate(1, sizeof *editor);
-    *editor = (struct line_editor){.edits = rf_terminal_edits(RF_STDERR)};
+    *editor = (struct line_editor){.edits = rf_terminal_edits(RF_STDERR), .complete = complete};
     editor->edit.history = &editor->history;
     history_open_default(&editor->history);
     rf_terminal_quiet(editor->edits ? paste_off : "");
@@ -177,7 +179,7 @@ static enum read_result edit_line(struct line_editor *editor)
             result = READ_END;
             break;
         }
-        if (change == EDIT_COMPLETE) complete(editor);
+        if (change == EDIT_COMPLETE) editor_complete(editor);
         if (change == EDIT_CLEAR) {
             buffer_puts(&editor->out, "\033[H\033[2J");
             edit_screen_forget(&editor->screen);

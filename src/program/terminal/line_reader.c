@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "platform/terminal.h"
 
 static const char block_mark[] = "\"\"\"";
@@ -15,10 +17,10 @@ struct line_reader {
     size_t line_number;
 };
 
-struct line_reader *line_reader_new(int interactive)
+struct line_reader *line_reader_new(int interactive, completer *complete)
 {
     struct line_reader *reader = cli_allocate(1, sizeof *reader);
-    *reader = (struct line_reader){.editor = interactive ? line_editor_new() : NULL};
+    *reader = (struct line_reader){.editor = interactive ? line_editor_new(complete) : NULL};
     return reader;
 }
 

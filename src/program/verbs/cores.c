@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "options/options.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "output/json.h"
 #include "verbs/cores_text.h"
+#include "verbs/verbs.h"
 
 static int on_core(void *user, const riffle_core *core)
 {

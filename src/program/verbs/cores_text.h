@@ -1,6 +1,6 @@
 /* The plan of the cores, as `riffle cores` shows it. */
-#ifndef CLI_CORES_H
-#define CLI_CORES_H
+#ifndef VERBS_CORES_TEXT_H
+#define VERBS_CORES_TEXT_H
 
 #include <stddef.h>
 

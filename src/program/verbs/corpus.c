@@ -5,10 +5,15 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/progress.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
+#include "verbs/verbs.h"
 
 enum { LOOKED_AT = 8192 /* bytes of a file of a folder, to tell texts from the rest */ };
 

@@ -4,8 +4,10 @@
 #include <stdio.h>
 
 #include "options/options.h"
+#include "output/errors.h"
 #include "output/json.h"
 #include "output/output.h"
+#include "verbs/verbs.h"
 
 static int print_device(void *user, const riffle_device *device)
 {

@@ -2,7 +2,10 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "output/errors.h"
+#include "output/output.h"
 #include "platform/memory.h"
+#include "verbs/verbs.h"
 
 enum { KV_TYPES = 3 };
 static const char *const kv_types[KV_TYPES] = {"f16", "q8", "q4"};

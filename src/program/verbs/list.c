@@ -5,9 +5,13 @@
 #include "fetch/fetch.h"
 #include "models/model_list.h"
 #include "options/options.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "output/json.h"
 #include "output/output.h"
+#include "output/progress.h"
 #include "platform/terminal.h"
+#include "verbs/verbs.h"
 
 /* What is known of one model on the disk. */
 struct facts {

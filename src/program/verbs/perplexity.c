@@ -7,6 +7,10 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/progress.h"
+#include "verbs/verbs.h"
 
 enum { DEFAULT_WINDOW = 512 };
 

@@ -4,11 +4,14 @@
 
 #include "models/model_list.h"
 #include "options/options.h"
+#include "output/errors.h"
 #include "output/json.h"
 #include "output/output.h"
+#include "output/progress.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "verbs/verbs.h"
 
 static void print_text(const char *path, const riffle_model_info *before,
                        const riffle_model_info *after, double seconds)

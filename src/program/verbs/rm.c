@@ -4,9 +4,12 @@
 #include "fetch/fetch.h"
 #include "models/model_list.h"
 #include "options/options.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "output/output.h"
 #include "platform/folder.h"
 #include "terminal/ask.h"
+#include "verbs/verbs.h"
 
 /* The things inside a model's folder. */
 struct inside {

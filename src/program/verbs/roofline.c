@@ -7,10 +7,14 @@
 #include "cli/roofline.h"
 #include "options/numbers.h"
 #include "options/options.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "output/json.h"
 #include "output/output.h"
+#include "output/progress.h"
 #include "platform/file.h"
 #include "platform/terminal.h"
+#include "verbs/verbs.h"
 
 struct measuring {
     struct roofline_results roofline;

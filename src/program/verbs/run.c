@@ -3,13 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat.h"
+#include "chat/conversation.h"
 #include "engine/draft_tree.h"
 #include "engine/engine.h"
 #include "engine/levels.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "output/output.h"
+#include "output/progress.h"
 #include "platform/clock.h"
 #include "platform/terminal.h"
 #include "riffle_experimental.h"
+#include "verbs/verbs.h"
 
 struct answer {
     const struct cli_options *options;

@@ -2,8 +2,11 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "output/buffer.h"
+#include "output/errors.h"
 #include "platform/file.h"
 #include "serve/serve.h"
+#include "verbs/verbs.h"
 
 /* The name of a model, or of its file without the ending, which clients can write. For free(). */
 static char *file_name(const char *path)

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
+#include "output/buffer.h"
+#include "output/errors.h"
+#include "verbs/verbs.h"
 
 /* The bytes of one token; control tokens give their text. 0 or a code of the library. */
 static int piece_of(const riffle_model *model, int32_t token, struct buffer *piece)
