@@ -1,39 +1,11 @@
 /* The figures of plain decoding as text, JSON and CSV. */
-#include <inttypes.h>
+#include "bench/plain_report.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/median.h"
-#include "bench/bench.h"
-#include "output/buffer.h"
+#include "bench/plain_json.h"
 #include "output/output.h"
-
-/* The median and the quartiles. */
-struct spread {
-    double median, low, high;
-};
-
-static struct spread spread_of(double *values, size_t n)
-{
-    double median = rf_median(values, n); /* sorts them */
-    return (struct spread){median, rf_quantile(values, n, 0.25), rf_quantile(values, n, 0.75)};
-}
-
-static size_t rounds(const struct bench_plain *bench)
-{
-    return (size_t)bench->repeats;
-}
-
-static double median_of(const struct bench_plain *bench, const struct bench_figure *figure)
-{
-    return rf_median(figure->values, rounds(bench));
-}
-
-static double percent_of_read(const struct bench_plain *bench, const struct bench_figure *decode)
-{
-    return rf_median(decode->of_read, rounds(bench));
-}
 
 /* The figure of that kind, first or with those tokens, of the depth that begins at `figures`. */
 static const struct bench_figure *find(const struct bench_figure *figures, enum bench_kind kind,
@@ -80,32 +52,32 @@ static void print_head(const struct bench_plain *bench)
     buffer_free(&program);
 }
 
-static void print_spread(const char *name, const char *of, double *values, size_t n, double scale,
-                         const char *unit)
+static void print_spread(const char *name, const char *of, const struct bench_spread *spread,
+                         double scale, const char *unit)
 {
-    struct spread spread = spread_of(values, n);
     char quartiles[48];
-    snprintf(quartiles, sizeof quartiles, "[%.2f - %.2f]", scale * spread.low, scale * spread.high);
-    printf("%-8s  %-13s %11.2f  %-21s  %s\n", name, of, scale * spread.median, quartiles, unit);
+    snprintf(quartiles, sizeof quartiles, "[%.2f - %.2f]", scale * spread->low,
+             scale * spread->high);
+    printf("%-8s  %-13s %11.2f  %-21s  %s\n", name, of, scale * spread->median, quartiles, unit);
 }
 
-static void print_figure(const struct bench_plain *bench, const struct bench_figure *figure)
+static void print_figure(const struct bench_figure *figure)
 {
     char of[32];
     int is_pass = figure->kind == BENCH_PASS;
     snprintf(of, sizeof of, "%d %s%s", figure->tokens, is_pass ? "row" : "token",
              plural(figure->tokens));
-    print_spread(kind_name(figure->kind), of, figure->values, rounds(bench), is_pass ? 1e3 : 1,
+    print_spread(kind_name(figure->kind), of, &figure->value, is_pass ? 1e3 : 1,
                  is_pass ? "ms" : "tokens/s");
-    if (figure->of_read)
-        print_spread("", "", figure->of_read, rounds(bench), 1, "% of read bandwidth");
+    if (figure->kind == BENCH_DECODE)
+        print_spread("", "", &figure->of_read, 1, "% of read bandwidth");
 }
 
 /* How the medians fall with the depth, beside those of the first depth. */
 static void print_depths(const struct bench_plain *bench)
 {
     const struct bench_figure *first = bench->figures;
-    int32_t prompt = bench->prompts[0];
+    int32_t prompt = first->tokens; /* the shortest */
     char heading[32];
     snprintf(heading, sizeof heading, "prompt of %d", prompt);
     printf("\nmedians, and the ratio to the speed at depth %d\n%9s %20s %20s %20s\n", first->depth,
@@ -119,8 +91,8 @@ static void print_depths(const struct bench_plain *bench)
             int32_t tokens;
         } columns[] = {{BENCH_PROMPT, prompt}, {BENCH_DECODE, 0}, {BENCH_PASS, 8}};
         for (int c = 0; c < 3; c++) {
-            double here = median_of(bench, find(figures, columns[c].kind, columns[c].tokens)),
-                   there = median_of(bench, find(first, columns[c].kind, columns[c].tokens));
+            double here = find(figures, columns[c].kind, columns[c].tokens)->value.median,
+                   there = find(first, columns[c].kind, columns[c].tokens)->value.median;
             int is_time = columns[c].kind == BENCH_PASS;
             printf(" %13.2f %5.2fx", is_time ? 1e3 * here : here,
                    is_time ? there / here : here / there);
@@ -138,43 +110,20 @@ static void print_text(const struct bench_plain *bench)
             if (bench->n_depths > 1 || bench->figures[i].depth)
                 printf("depth %d\n", bench->figures[i].depth);
         }
-        print_figure(bench, &bench->figures[i]);
+        print_figure(&bench->figures[i]);
     }
     if (bench->n_depths > 1) print_depths(bench);
 }
 
 /* ---- JSON ---- */
 
-void bench_write_plain(struct json_writer *json, const struct engine *engine,
-                       const struct origin *origin, const struct bench_reads *reads,
-                       const struct buffer *notes, const double figures[FIGURES])
+static void write_figure(struct json_writer *json, const struct bench_figure *figure)
 {
-    origin_write(origin, json);
-    engine_write_model(engine, json);
-    jw_put(json, "machine { cpu %s model %s threads %d read_gbps %g read_pattern %s } notes [",
-           origin->machine.cpu, origin->model, origin->threads, bench_reads_median(reads) / 1e9,
-           reads->pattern);
-    jw_lines(json, notes);
-    jw_put(json, "] plain { decode_tps %g prefill_tps %g percent_of_read %g", figures[DECODE_TPS],
-           figures[PREFILL_TPS], figures[PERCENT_OF_READ]);
-    if (figures[FIRST_TOKEN] >= 0) jw_put(json, "first_token_s %g", figures[FIRST_TOKEN]);
-    jw_put(json, "pass_seconds {");
-    for (int r = 0; r < BENCH_PASS_SIZES; r++) {
-        char key[16];
-        snprintf(key, sizeof key, "%d", bench_pass_rows[r]);
-        jw_number(json, key, figures[PASS + r]);
-    }
-    jw_put(json, "} }");
-}
-
-static void write_figure(struct json_writer *json, const struct bench_plain *bench,
-                         const struct bench_figure *figure)
-{
-    struct spread spread = spread_of(figure->values, rounds(bench));
+    const struct bench_spread *spread = &figure->value;
     jw_put(json, "{ depth %d figure %s tokens %d unit %s", figure->depth, kind_name(figure->kind),
            figure->tokens, unit_of(figure));
-    jw_put(json, "median %g q1 %g q3 %g", spread.median, spread.low, spread.high);
-    if (figure->of_read) jw_put(json, "percent_of_read %g", percent_of_read(bench, figure));
+    jw_put(json, "median %g q1 %g q3 %g", spread->median, spread->low, spread->high);
+    if (figure->kind == BENCH_DECODE) jw_put(json, "percent_of_read %g", figure->of_read.median);
     jw_put(json, "}");
 }
 
@@ -183,15 +132,15 @@ static void print_json(const struct bench_plain *bench, const struct buffer *not
 {
     struct json_writer json = {0};
     const struct bench_figure *decode = find(bench->figures, BENCH_DECODE, 0);
-    double figures[FIGURES] = {[DECODE_TPS] = median_of(bench, decode),
-                               [PREFILL_TPS] = median_of(bench, bench->figures),
-                               [PERCENT_OF_READ] = percent_of_read(bench, decode),
+    double figures[FIGURES] = {[DECODE_TPS] = decode->value.median,
+                               [PREFILL_TPS] = bench->figures->value.median,
+                               [PERCENT_OF_READ] = decode->of_read.median,
                                [FIRST_TOKEN] = -1};
-    for (int r = 0; r < BENCH_PASS_SIZES; r++) figures[PASS + r] = median_of(bench, decode + 1 + r);
+    for (int r = 0; r < BENCH_PASS_SIZES; r++) figures[PASS + r] = decode[1 + r].value.median;
     jw_put(&json, "{");
     bench_write_plain(&json, &bench->engine, &bench->origin, &bench->reads, notes, figures);
     jw_put(&json, "repeats %d figures [", bench->repeats);
-    for (size_t i = 0; i < bench->n_figures; i++) write_figure(&json, bench, &bench->figures[i]);
+    for (size_t i = 0; i < bench->n_figures; i++) write_figure(&json, &bench->figures[i]);
     jw_put(&json, "] rows [ ] summary [ ] }");
     jw_print(&json);
 }
@@ -218,7 +167,7 @@ static void put_figure(struct buffer *lines, const struct bench_plain *bench,
                        const struct bench_figure *figure)
 {
     const riffle_model_info *info = &bench->engine.info;
-    struct spread spread = spread_of(figure->values, rounds(bench));
+    const struct bench_spread *spread = &figure->value;
     const char *texts[] = {bench->origin.date,
                            riffle_version(),
                            riffle_commit,
@@ -236,11 +185,11 @@ static void put_figure(struct buffer *lines, const struct bench_plain *bench,
     put_field(lines, kind_name(figure->kind));
     put_number(lines, figure->tokens);
     put_field(lines, unit_of(figure));
-    put_number(lines, spread.median);
-    put_number(lines, spread.low);
-    put_number(lines, spread.high);
+    put_number(lines, spread->median);
+    put_number(lines, spread->low);
+    put_number(lines, spread->high);
     buffer_puts(lines, ",");
-    if (figure->of_read) buffer_printf(lines, "%.9g", percent_of_read(bench, figure));
+    if (figure->kind == BENCH_DECODE) buffer_printf(lines, "%.9g", figure->of_read.median);
     buffer_puts(lines, "\n");
 }
 
@@ -255,17 +204,16 @@ static void print_csv(const struct bench_plain *bench)
     buffer_free(&lines);
 }
 
-void bench_report(struct bench_plain *bench)
+void bench_plain_report(const struct bench_plain *bench, const struct cli_options *options)
 {
     struct buffer notes = {0};
     double most = 0;
     for (size_t i = 0; i < bench->n_figures; i++)
-        if (bench->figures[i].of_read && percent_of_read(bench, &bench->figures[i]) > most)
-            most = percent_of_read(bench, &bench->figures[i]);
+        if (bench->figures[i].of_read.median > most) most = bench->figures[i].of_read.median;
     bench_notes(&bench->reads, most, bench->engine.info.weight_bytes, &notes);
-    if (bench->options->json)
+    if (options->json)
         print_json(bench, &notes);
-    else if (bench->options->csv)
+    else if (options->csv)
         print_csv(bench);
     else
         print_text(bench);

@@ -1,11 +1,12 @@
 /* Prompts for bench --suite. JSONL files of common test sets can be used directly: the keys of a
  * line tell which set it is from. */
+#include "bench/prompts.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
 #include "output/buffer.h"
 #include "output/errors.h"
 #include "platform/file.h"

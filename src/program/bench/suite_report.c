@@ -1,71 +1,13 @@
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* The rows and the summary of a suite as text and JSON. */
+#include "bench/suite_report.h"
 
-#include "base/median.h"
-#include "bench/bench.h"
+#include <stdio.h>
+
+#include "bench/plain_json.h"
 #include "engine/levels.h"
-#include "output/buffer.h"
 #include "output/output.h"
 
 enum { NAME_WIDTH = 20 };
-
-/* The median of the double at `offset` in rows `first`, `first` + `step`, ... */
-static double median_of(const struct bench_suite *suite, size_t first, size_t step, size_t offset)
-{
-    double *values = cli_allocate(suite->n_rows, sizeof *values);
-    size_t n = 0;
-    for (size_t i = first; i < suite->n_rows; i += step)
-        values[n++] = *(const double *)((const char *)&suite->rows[i] + offset);
-    double median = rf_median(values, n);
-    free(values);
-    return median;
-}
-
-/* Over the rows of one chain, and over all rows. */
-#define CHAIN_MEDIAN(suite, chain, field) \
-    median_of(suite, chain, (suite)->n_chains, offsetof(struct bench_row, field))
-#define MEDIAN(suite, field) median_of(suite, 0, 1, offsetof(struct bench_row, field))
-
-void bench_finish(struct bench_suite *suite)
-{
-    double *figures = suite->figures;
-    figures[DECODE_TPS] = CHAIN_MEDIAN(suite, 0, plain_tps);
-    figures[PREFILL_TPS] = CHAIN_MEDIAN(suite, 0, plain_prefill_tps);
-    figures[PERCENT_OF_READ] = MEDIAN(suite, percent_of_read);
-    figures[FIRST_TOKEN] = CHAIN_MEDIAN(suite, 0, plain_first_token_seconds);
-}
-
-/* The rows of one chain. */
-struct summary {
-    double mean, least; /* of the speed-ups: geometric mean, minimum */
-    const char *least_prompt;
-    double tps, first_token_seconds; /* medians */
-    size_t n_different;
-};
-
-static struct summary summarise(const struct bench_suite *suite, size_t chain)
-{
-    struct summary summary = {.least = INFINITY, .least_prompt = ""};
-    double logarithms = 0;
-    for (size_t i = chain; i < suite->n_rows; i += suite->n_chains) {
-        const struct bench_row *row = &suite->rows[i];
-        logarithms += log(row->speedup);
-        summary.n_different += row->differs_at >= 0;
-        if (row->speedup >= summary.least) continue;
-        summary.least = row->speedup;
-        summary.least_prompt = row->prompt;
-    }
-    summary.mean = exp(logarithms / (double)suite->prompts.count);
-    summary.tps = CHAIN_MEDIAN(suite, chain, tps);
-    summary.first_token_seconds = CHAIN_MEDIAN(suite, chain, first_token_seconds);
-    return summary;
-}
-
-static const char *chain_name(const struct bench_suite *suite, size_t chain)
-{
-    return suite->lanes[1 + chain].stats.chain;
-}
 
 /* A letter for each chain if there are several. */
 static char letter(const struct bench_suite *suite, size_t chain)
@@ -73,7 +15,7 @@ static char letter(const struct bench_suite *suite, size_t chain)
     return suite->n_chains > 1 ? (char)('A' + chain % 26) : ' ';
 }
 
-void bench_print_head(const struct bench_suite *suite)
+void bench_suite_print_head(const struct bench_suite *suite)
 {
     const riffle_model_info *info = &suite->engine.info;
     struct buffer from = {0};
@@ -85,19 +27,19 @@ void bench_print_head(const struct bench_suite *suite)
     printf(", weights %s, %s\n%s\nsuite ", info->weights, human_bytes(info->weight_bytes, bytes),
            from.data);
     buffer_free(&from);
-    print_name(stdout, suite->options->suite);
+    print_name(stdout, suite->name);
     printf(": %zu prompt%s, %d tokens each", suite->prompts.count,
            plural((int64_t)suite->prompts.count), suite->max_tokens);
     if (suite->repeats > 1) printf(", medians of %d repeats", suite->repeats);
     printf("\n");
     for (size_t i = 0; i < suite->n_chains; i++)
-        printf("chain %c %s\n", letter(suite, i), chain_name(suite, i));
+        printf("chain %c %s\n", letter(suite, i), suite->chains[i].stats.chain);
     printf("\n%-*s  %9s %9s %9s  kept of what each level drafted\n", NAME_WIDTH, "prompt",
            "plain t/s", "t/s", "speed-up");
     fflush(stdout);
 }
 
-void bench_print_row(const struct bench_suite *suite)
+void bench_suite_print_row(const struct bench_suite *suite)
 {
     const struct bench_row *row = &suite->rows[suite->n_rows - 1];
     int shown = print_name(stdout, row->prompt);
@@ -118,52 +60,37 @@ void bench_print_row(const struct bench_suite *suite)
     fflush(stdout);
 }
 
-/* What the drafter `level` of a chain proposed in the whole suite, and what was kept. */
-static riffle_level_stats source_of(const struct bench_suite *suite, size_t chain, int32_t level)
+/* Levels that draft: all but the target. */
+static int32_t count_sources(const struct bench_chain *chain)
 {
-    riffle_level_stats sum = suite->lanes[1 + chain].stats.levels[level];
-    sum.drafted = sum.accepted = sum.passes = 0;
-    sum.seconds = 0;
-    for (size_t i = chain; i < suite->n_rows; i += suite->n_chains) {
-        const riffle_level_stats *one = &suite->rows[i].stats.levels[level];
-        sum.drafted += one->drafted;
-        sum.accepted += one->accepted;
-        sum.passes += one->passes;
-        sum.seconds += one->seconds;
-    }
-    return sum;
+    return chain->stats.n_levels - 1;
 }
 
-static int32_t count_sources(const struct bench_suite *suite, size_t chain)
+static void print_sources(const struct bench_chain *chain)
 {
-    return suite->lanes[1 + chain].stats.n_levels - 1;
-}
-
-static void print_sources(const struct bench_suite *suite, size_t chain)
-{
-    for (int32_t l = 0; l < count_sources(suite, chain); l++) {
-        riffle_level_stats source = source_of(suite, chain, l);
+    for (int32_t l = 0; l < count_sources(chain); l++) {
+        const riffle_level_stats *source = &chain->stats.levels[l];
         printf("        ");
-        print_name(stdout, source.name);
+        print_name(stdout, source->name);
         printf(": %llu of %llu drafted tokens kept (%.0f %%)\n",
-               (unsigned long long)source.accepted, (unsigned long long)source.drafted,
-               source.drafted ? 100 * (double)source.accepted / (double)source.drafted : 0);
+               (unsigned long long)source->accepted, (unsigned long long)source->drafted,
+               source->drafted ? 100 * (double)source->accepted / (double)source->drafted : 0);
     }
 }
 
-static void write_sources(struct json_writer *json, const struct bench_suite *suite, size_t chain)
+static void write_sources(struct json_writer *json, const struct bench_chain *chain)
 {
     jw_put(json, "sources [");
-    for (int32_t l = 0; l < count_sources(suite, chain); l++) {
-        riffle_level_stats source = source_of(suite, chain, l);
-        jw_put(json, "{ name %s passes %" PRIu64 " drafted %" PRIu64, source.name, source.passes,
-               source.drafted);
-        jw_put(json, "accepted %" PRIu64 " seconds %g }", source.accepted, source.seconds);
+    for (int32_t l = 0; l < count_sources(chain); l++) {
+        const riffle_level_stats *source = &chain->stats.levels[l];
+        jw_put(json, "{ name %s passes %" PRIu64 " drafted %" PRIu64, source->name, source->passes,
+               source->drafted);
+        jw_put(json, "accepted %" PRIu64 " seconds %g }", source->accepted, source->seconds);
     }
     jw_put(json, "]");
 }
 
-void bench_print_summary(const struct bench_suite *suite)
+static void print_summary(const struct bench_suite *suite)
 {
     const double *figures = suite->figures;
     printf("\nplain   %.2f tokens/s, %.1f %% of the read bandwidth (%.1f GB/s), first token after "
@@ -171,18 +98,17 @@ void bench_print_summary(const struct bench_suite *suite)
            figures[DECODE_TPS], figures[PERCENT_OF_READ], bench_reads_median(&suite->reads) / 1e9,
            figures[FIRST_TOKEN]);
     for (size_t i = 0; i < suite->n_chains; i++) {
-        struct summary summary = summarise(suite, i);
+        const struct bench_chain *chain = &suite->chains[i];
         printf("chain %c %.2f tokens/s, first token after %.2f s; speed-up %.2fx (geometric mean), "
                "least %.2fx (",
-               letter(suite, i), summary.tps, summary.first_token_seconds, summary.mean,
-               summary.least);
-        print_name(stdout, summary.least_prompt);
-        if (summary.n_different)
+               letter(suite, i), chain->tps, chain->first_token_seconds, chain->mean, chain->least);
+        print_name(stdout, chain->least_prompt);
+        if (chain->n_different)
             printf("); tokens DIFFER from plain decoding's in %zu of %zu answers\n",
-                   summary.n_different, suite->prompts.count);
+                   chain->n_different, suite->prompts.count);
         else
             printf("); tokens identical\n");
-        print_sources(suite, i);
+        print_sources(chain);
     }
 }
 
@@ -204,35 +130,47 @@ static void write_prompt(struct json_writer *json, const struct bench_suite *sui
 {
     struct buffer text = {0};
     jw_put(json, "{ name %s", prompt->name);
-    if (bench_prompt_text(&suite->engine, prompt, suite->options->raw, &text) == CLI_OK)
+    if (bench_prompt_text(&suite->engine, prompt, suite->raw, &text) == CLI_OK)
         jw_text(json, "text", text.data, text.count);
     jw_put(json, "}");
     buffer_free(&text);
 }
 
-static void write_summary(struct json_writer *json, const struct bench_suite *suite, size_t chain)
+static void write_summary(struct json_writer *json, const struct bench_chain *chain)
 {
-    struct summary summary = summarise(suite, chain);
-    jw_put(json, "{ chain %s mean_speedup %g min_speedup %g min_prompt %s",
-           chain_name(suite, chain), summary.mean, summary.least, summary.least_prompt);
-    jw_put(json, "tps %g first_token_s %g", summary.tps, summary.first_token_seconds);
-    jw_bool(json, "identical", summary.n_different == 0);
-    write_sources(json, suite, chain);
+    jw_put(json, "{ chain %s mean_speedup %g min_speedup %g min_prompt %s", chain->stats.chain,
+           chain->mean, chain->least, chain->least_prompt);
+    jw_put(json, "tps %g first_token_s %g", chain->tps, chain->first_token_seconds);
+    jw_bool(json, "identical", chain->n_different == 0);
+    write_sources(json, chain);
     jw_put(json, "}");
 }
 
-void bench_print_json(const struct bench_suite *suite, const struct buffer *notes)
+static void print_json(const struct bench_suite *suite, const struct buffer *notes)
 {
     struct json_writer json = {0};
     jw_put(&json, "{");
     bench_write_plain(&json, &suite->engine, &suite->origin, &suite->reads, notes, suite->figures);
-    jw_put(&json, "suite %s prompts [", suite->options->suite);
+    jw_put(&json, "suite %s prompts [", suite->name);
     for (size_t i = 0; i < suite->prompts.count; i++)
         write_prompt(&json, suite, &suite->prompts.items[i]);
     jw_put(&json, "] rows [");
     for (size_t i = 0; i < suite->n_rows; i++) write_row(&json, &suite->rows[i]);
     jw_put(&json, "] summary [");
-    for (size_t i = 0; i < suite->n_chains; i++) write_summary(&json, suite, i);
+    for (size_t i = 0; i < suite->n_chains; i++) write_summary(&json, &suite->chains[i]);
     jw_put(&json, "] }");
     jw_print(&json);
+}
+
+void bench_suite_report(const struct bench_suite *suite, const struct cli_options *options)
+{
+    struct buffer notes = {0};
+    bench_notes(&suite->reads, suite->figures[PERCENT_OF_READ], suite->engine.info.weight_bytes,
+                &notes);
+    if (options->json)
+        print_json(suite, &notes);
+    else
+        print_summary(suite);
+    print_notes(&notes);
+    buffer_free(&notes);
 }

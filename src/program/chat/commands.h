@@ -1,5 +1,5 @@
-/* The commands of a chat, which begin with a slash. The loop of the verb runs them; complete.c reads
- * their table. */
+/* The commands of a chat, which begin with a slash. The loop of the verb runs them; complete.c
+ * reads their table. */
 #ifndef CHAT_COMMANDS_H
 #define CHAT_COMMANDS_H
 

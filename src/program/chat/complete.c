@@ -35,4 +35,3 @@ void complete_chat(struct completion *completion, const char *line)
     }
     completion_finish(completion);
 }
-

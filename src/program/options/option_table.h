@@ -98,7 +98,7 @@ struct cli_options {
 struct verb {
     const char *name;
     enum verb_bit bit;
-    int n_arguments; /* MODEL, OUT; ANY_ARGUMENTS: options.arguments */
+    int n_arguments;       /* MODEL, OUT; ANY_ARGUMENTS: options.arguments */
     const char *arguments; /* in the usage line, after the name */
     const char *summary;   /* a few words */
     const char *help;      /* one paragraph; NULL: none */

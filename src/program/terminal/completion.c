@@ -10,7 +10,7 @@
 #include "platform/file.h"
 
 void completion_offer(struct completion *completion, const char *typed, const char *word,
-                  const char *end)
+                      const char *end)
 {
     struct buffer whole = {0};
     if (strncmp(word, typed, strlen(typed)) != 0) return;
@@ -45,7 +45,8 @@ static void offer_file(void *user, const char *name)
     /* Hidden files only where asked for. */
     if ((name[0] == '.' && folder->typed[0] != '.') || !is_text(name)) return;
     buffer_printf(&path, "%s/%s", folder->path, name);
-    completion_offer(folder->completion, folder->typed, name, rf_is_directory(path.data) ? "/" : "");
+    completion_offer(folder->completion, folder->typed, name,
+                     rf_is_directory(path.data) ? "/" : "");
     buffer_free(&path);
 }
 

@@ -17,7 +17,8 @@ enum read_result {
 struct line_editor;
 
 /* From now on the terminal does not echo what is typed, which the next line begins with.
- * line_editor_free gives the terminal back. NULL if the terminal cannot do it. `complete` answers Tab. */
+ * line_editor_free gives the terminal back. NULL if the terminal cannot do it. `complete` answers
+ * Tab. */
 struct line_editor *line_editor_new(completer *complete);
 void line_editor_free(struct line_editor *editor);
 

@@ -7,8 +7,8 @@
 
 struct line_reader;
 
-/* `interactive`: edits on standard error, as standard output is for answers only; `complete` answers
- * Tab. Never NULL. */
+/* `interactive`: edits on standard error, as standard output is for answers only; `complete`
+ * answers Tab. Never NULL. */
 struct line_reader *line_reader_new(int interactive, completer *complete);
 void line_reader_free(struct line_reader *reader);
 
