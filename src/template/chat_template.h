@@ -1,7 +1,7 @@
 /* Chat templates: a conversation to the text that a model reads, by the template's Jinja source
  * (jinja.h). */
-#ifndef RF_TEXT_CHAT_TEMPLATE_H
-#define RF_TEXT_CHAT_TEMPLATE_H
+#ifndef RF_TEMPLATE_CHAT_TEMPLATE_H
+#define RF_TEMPLATE_CHAT_TEMPLATE_H
 
 #include <stddef.h>
 

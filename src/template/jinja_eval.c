@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "text/jinja_parts.h"
+#include "template/jinja_parts.h"
 
 static value eval(struct rf_jinja_run *run, const struct node *node);
 static void exec_list(struct rf_jinja_run *run, const struct node *node);

@@ -1,10 +1,10 @@
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "platform/clock.h"
-#include "text/jinja.h"
+#include "template/jinja.h"
 
 struct rf_chat_template {
     const struct rf_allocator *allocator;

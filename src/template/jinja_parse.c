@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja_parts.h"
+#include "template/jinja_parts.h"
 
 struct parser {
     struct rf_arena *arena;

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "platform/clock.h"
-#include "text/jinja_parts.h"
+#include "template/jinja_parts.h"
 
 #define FUNCTION(name) \
     static value name(struct rf_jinja_run *run, value self, const struct arguments *arguments)

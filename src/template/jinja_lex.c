@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "text/jinja_parts.h"
+#include "template/jinja_parts.h"
 
 struct lexer {
     struct rf_arena *arena;

@@ -1,6 +1,6 @@
 /* Templates for files that have none, or a wrong one. They render what the templates of the models'
  * makers render for conversations without tools. */
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #define CHATML_MESSAGES(default_system)                                                \
     "{%- for message in messages %}"                                                   \

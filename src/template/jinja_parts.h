@@ -1,11 +1,11 @@
 /* What the files of the Jinja interpreter share: jinja_lex.c makes tokens, jinja_parse.c a tree of
  * nodes, jinja_eval.c walks it; jinja_value.c has the values, jinja_filters.c and jinja_methods.c
  * the functions of the language. */
-#ifndef RF_TEXT_JINJA_PARTS_H
-#define RF_TEXT_JINJA_PARTS_H
+#ifndef RF_TEMPLATE_JINJA_PARTS_H
+#define RF_TEMPLATE_JINJA_PARTS_H
 
 #include "model/arena.h"
-#include "text/jinja.h"
+#include "template/jinja.h"
 
 typedef struct rf_jinja_value value;
 

@@ -13,8 +13,8 @@
 #include "fixture.h"
 #include "model/reader.h"
 #include "platform/memory.h"
-#include "text/chat_template.h"
-#include "text/jinja.h"
+#include "template/chat_template.h"
+#include "template/jinja.h"
 
 static const struct rf_allocator *const memory = &rf_system_allocator;
 

@@ -4,8 +4,8 @@
  *
  * Each byte of a rendering knows its origin: 0 for text of the template, else what the caller gave
  * with a string. Rendering is bounded in steps, memory and depth. */
-#ifndef RF_TEXT_JINJA_H
-#define RF_TEXT_JINJA_H
+#ifndef RF_TEMPLATE_JINJA_H
+#define RF_TEMPLATE_JINJA_H
 
 #include <stddef.h>
 #include <stdint.h>

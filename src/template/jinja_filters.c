@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "text/jinja_parts.h"
+#include "template/jinja_parts.h"
 
 #define FUNCTION(name) \
     static value name(struct rf_jinja_run *run, value self, const struct arguments *arguments)

@@ -8,7 +8,7 @@
 #include <utf8proc.h>
 
 #include "base/utf8.h"
-#include "text/jinja_parts.h"
+#include "template/jinja_parts.h"
 
 /* ---- failures and bounds ---- */
 
