@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "cli/wrap.h"
+#include "output/wrap.h"
 #include "platform/terminal.h"
 #include "screen.h"
 #include "support/check.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "messages/thoughts.h"
 #include "platform/memory.h"
-#include "serve/thoughts.h"
 #include "support/check.h"
 
 /* What came, with a letter before each run of one part: m, t or r. */

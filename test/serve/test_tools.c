@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "messages/tools.h"
 #include "platform/memory.h"
-#include "serve/tools.h"
 #include "support/check.h"
 
 static const char tools_text[] =

@@ -9,7 +9,7 @@
 #include "model/open.h"
 #include "platform/memory.h"
 #include "support/check.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 int main(int argc, char **argv)
