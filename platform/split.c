@@ -1,3 +1,5 @@
+/* Measures the workers' speed, and tries how many of them a pass should get. It is arithmetic
+ * without threads or clocks; team.c calls it where one worker acts for all. */
 #include "platform/split.h"
 
 #include <assert.h>

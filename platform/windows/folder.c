@@ -1,3 +1,4 @@
+/* Lists folders, removes files, and tells free space, by Windows' functions for wide paths. */
 #include "platform/folder.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* A fused multiply-add in software, as mingw-w64's fmaf() rounds twice. The reference kernels call
+ * it. */
 #include "platform/fused.h"
 
 #include <stdint.h>
