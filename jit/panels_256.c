@@ -14,7 +14,7 @@ enum dot { DOT_MADDUBS, DOT_BUSD, DOT_BSSD };
 static const struct form {
     int evex;
     enum dot dot;
-    int rows; /* of a tile: as many as registers hold */
+    int rows; /* rows of a tile: as many as registers hold */
 } forms[] = {
     [RF_PANELS_AVX2] = {0, DOT_MADDUBS, 4},
     [RF_PANELS_AVXVNNI] = {0, DOT_BUSD, 4},
@@ -33,14 +33,14 @@ enum {
 struct kernel {
     struct rf_frame frame;
     enum dot dot;
-    int rows;  /* of a tile */
+    int rows;  /* rows of a tile */
     int run;   /* vectors of codes whose products are summed before they are widened to 32 bits */
     int stays; /* two runs a group at most; the first one's sums stay in registers, not memory */
     /* Vector registers, the products first: [rows][HALVES]. */
     int earlier; /* [rows][HALVES]; of dot products, the sums of every second vector */
     int code;    /* [2][HALVES]; at the end of a group scales, then minima */
     int value, other, mask;
-    int constant; /* what is needed most: MXFP4's table, else ones, the operand of vpmaddwd */
+    int constant; /* the operand used most: MXFP4's table, else ones for vpmaddwd */
 };
 
 /* Some rows, from row `first` on, times a block of a panel. */
@@ -180,7 +180,8 @@ static void widen(const struct tile *tile, int v)
     }
 }
 
-/* What sums of unsigned codes must begin with, or have added: codes are too large by the offset. */
+/* 1 if sums must begin with, or have added, a correction: unsigned codes are too large by the
+ * offset. */
 static int has_start(const struct kernel *kernel)
 {
     return kernel->frame.traits.offset_at >= 0 && kernel->dot != DOT_BSSD;

@@ -10,7 +10,7 @@
 
 enum {
     AHEAD_FEW = 1024, /* prefetch distance in bytes of codes: with one row */
-    AHEAD = 2048      /* with more rows; formats with units of 256 use one unit */
+    AHEAD = 2048      /* the same with more rows; formats with units of 256 use one unit */
 };
 
 struct kernel {

@@ -58,12 +58,12 @@ static enum rf_core_kind kind_of_type(enum rf_core_type type, int is_outside)
     return type == RF_TYPE_LOW_POWER || is_outside ? RF_CORE_LP : RF_CORE_E;
 }
 
-/* What is known of all cores together. */
+/* Facts about all cores together. */
 struct summary {
     int leader;                                  /* the core that looks fastest */
     int l3, types, kinds, ranks, speeds, caches; /* how many cores have each */
     int outside;                /* some cores are low-power because they have no L3 */
-    int by_structure, by_speed; /* what told cores without a type apart */
+    int by_structure, by_speed; /* cores without a type were told apart by these */
 };
 
 static struct summary summarise_cores(const struct rf_core_traits *cores, int n)

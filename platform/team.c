@@ -66,7 +66,7 @@ struct rf_team {
 
     pthread_t host; /* enters the parallel region, and is worker 1 */
     int has_host;
-    _Atomic uint32_t threads; /* of the region; 0: not known yet */
+    _Atomic uint32_t threads; /* threads of the region; 0: not known yet */
     _Atomic int leave;
 
     int binds;
@@ -78,7 +78,7 @@ struct rf_team {
     int count, spins;
     struct rf_split_kind *kind; /* NULL: equal shares */
     double tail;                /* TAIL or PROMPT_TAIL */
-    float largest;              /* of `shares` */
+    float largest;              /* the largest of `shares` */
 
     struct {
         struct meeting all, *groups; /* groups: [size / GROUP, rounded up] */
@@ -385,7 +385,7 @@ void rf_team_run_split(struct rf_team *team, struct rf_split *split, int n_rows,
     team->kind = &split->kinds[rf_work_of(n_rows)];
     team->tail = n_rows > RF_FEW_ROWS ? PROMPT_TAIL : TAIL;
     run_members(team, count, fn, argument);
-    /* What was done since the last correction; nothing where no work is measured. */
+    /* Work since the last correction; 0 where no work is measured. */
     if (team->slots[0].busy > 0.0) deal(team, team->slots[0].busy);
     double end = rf_clock_seconds();
     if (!team->equally) rf_split_took(split, n_rows, workers, end, end - begin);

@@ -222,8 +222,8 @@ static uint64_t last_level_bytes(hwloc_topology_t hwloc)
     return bytes;
 }
 
-/* With OMP_PROC_BIND or a similar variable, OpenMP binds the first thread to its first place as the
- * program starts. The process may still use all of OpenMP's places. */
+/* OpenMP, where OMP_PROC_BIND or a similar variable is set, binds the first thread to its first
+ * place as the program starts. The process may still use all of OpenMP's places. */
 static int add_openmp_places(struct rf_topology *topology, hwloc_bitmap_t mask,
                              struct rf_error *error)
 {

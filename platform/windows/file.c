@@ -13,7 +13,7 @@
 
 #include <shlobj.h>
 
-/* What is at the path, links followed. 0, or -1. */
+/* Describes the thing at the path; links are followed. 0, or -1. */
 static int ask_information(const char *path, BY_HANDLE_FILE_INFORMATION *information)
 {
     HANDLE file = rf_open(path, FILE_READ_ATTRIBUTES, RF_SHARE_ALL, OPEN_EXISTING,
@@ -132,7 +132,7 @@ int rf_make_folder(const char *path)
 {
     wchar_t *wide = rf_wide_path(path);
     if (!wide) return -1;
-    /* Those above may exist, or be a drive or a server; only the last counts. */
+    /* Folders above it may exist, or be a drive or a server; only the last counts. */
     for (wchar_t *at = wide; *at; at++) {
         wchar_t was = *at;
         if (at == wide || (was != L'/' && was != L'\\')) continue;

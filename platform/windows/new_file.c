@@ -148,7 +148,7 @@ static void windows_free_names(struct rf_new_file *file)
     free(file->temporary);
 }
 
-/* What a user's folder holds is for that user alone, so RF_NEW_PRIVATE changes nothing. */
+/* A user's folder is for that user alone, so RF_NEW_PRIVATE changes nothing. */
 int rf_new_file_open(struct rf_new_file *file, const char *path, unsigned flags,
                      struct rf_error *error)
 {
@@ -196,7 +196,7 @@ static DWORD windows_replace(struct rf_new_file *file)
     DWORD cause = waits && !FlushFileBuffers(new_file_handle(file)) ? GetLastError() : 0;
     _close(file->file);
     if (cause) return cause;
-    /* What has come there since the file was opened is not replaced either. */
+    /* A thing that is no file may have come there since the file was opened: it is not replaced. */
     enum rf_kind kind = rf_kind_of(file->target);
     if (kind != RF_KIND_NONE && kind != RF_KIND_FILE) return ERROR_FILE_EXISTS;
     wchar_t *from = rf_wide_path(file->temporary), *to = rf_wide_path(file->target);

@@ -114,7 +114,7 @@ void rf_terminal_write(enum rf_stream stream, const char *data, size_t n)
     }
 }
 
-static UINT code_page; /* of the console's output before; it outlives the process */
+static UINT code_page; /* the console's output code page before; it outlives the process */
 
 static void restore_code_page(void)
 {
@@ -241,7 +241,7 @@ void rf_interrupts_clear(void)
     if (interrupts.event) ResetEvent(interrupts.event);
 }
 
-/* What was typed and not yet asked for, in UTF-8. */
+/* Typed text that was not yet asked for, in UTF-8. */
 static struct {
     char data[4096];
     size_t begin, end;
