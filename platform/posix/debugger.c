@@ -16,7 +16,7 @@ static pthread_mutex_t debugger_lock = PTHREAD_MUTEX_INITIALIZER;
 __attribute__((used)) static struct jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, NULL,
                                                                              NULL};
 
-__attribute__((noinline, noclone, used)) static void __jit_debug_register_code(void)
+__attribute__((noinline, used)) static void __jit_debug_register_code(void)
 {
     __asm__ volatile("" ::: "memory");
 }

@@ -170,7 +170,7 @@ static int posix_replace(struct rf_new_file *file)
     struct stat status;
     int waits = !(file->flags & RF_NEW_CACHE);
     if (waits && fsync(file->file) != 0) return errno;
-    /* A thing that is no file may have come there since the file was opened: it is not replaced. */
+    /* A directory or device that came there since the file was opened is not replaced either. */
     if (lstat(file->target, &status) == 0 && !S_ISREG(status.st_mode)) return EEXIST;
     if (rename(file->temporary, file->target) != 0) return errno;
     if (waits) rf_sync_folder_of(file->target);

@@ -196,7 +196,7 @@ static DWORD windows_replace(struct rf_new_file *file)
     DWORD cause = waits && !FlushFileBuffers(new_file_handle(file)) ? GetLastError() : 0;
     _close(file->file);
     if (cause) return cause;
-    /* A thing that is no file may have come there since the file was opened: it is not replaced. */
+    /* A directory or device that came there since the file was opened is not replaced either. */
     enum rf_kind kind = rf_kind_of(file->target);
     if (kind != RF_KIND_NONE && kind != RF_KIND_FILE) return ERROR_FILE_EXISTS;
     wchar_t *from = rf_wide_path(file->temporary), *to = rf_wide_path(file->target);
