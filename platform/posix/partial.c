@@ -1,6 +1,6 @@
 /* A file between two runs of the program. flock() keeps other processes away, and whoever gets the
- * lock checks that the file still has its name. src/fetch keeps downloads so, and src/calibrate
- * its progress. */
+ * lock checks that the file still has its name. src/program/fetch keeps downloads so, and
+ * src/calibrate its progress. */
 #define _DEFAULT_SOURCE
 #include "platform/partial.h"
 

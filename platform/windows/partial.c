@@ -1,5 +1,5 @@
-/* A file between two runs of the program, which the system locks for one process. src/fetch keeps
- * downloads so, and src/calibrate its progress. */
+/* A file between two runs of the program, which the system locks for one process.
+ * src/program/fetch keeps downloads so, and src/calibrate its progress. */
 #include "platform/partial.h"
 
 #include <errno.h>
