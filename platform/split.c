@@ -1,3 +1,5 @@
+/* Measures the workers' speed, and tries how many of them a pass should get. It is arithmetic
+ * without threads or clocks; team.c calls it where one worker acts for all. */
 #include "platform/split.h"
 
 #include <assert.h>
@@ -71,7 +73,7 @@ static const struct {
     .longest_outing = 16.0,
 };
 
-enum { ARRAYS = 6 }; /* of each kind: speed, recent, unsettled, late, out, outing */
+enum { ARRAYS = 6 }; /* arrays of each kind: speed, recent, unsettled, late, out, outing */
 
 int rf_split_new(struct rf_split **split, int n_workers, int n_places, const struct rf_split *first,
                  const struct rf_allocator *allocator, struct rf_error *error)
