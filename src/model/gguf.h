@@ -50,6 +50,8 @@ int rf_gguf_parse(struct rf_gguf *gguf, const unsigned char *data, size_t bytes)
 /* Bytes of one element; 0 for strings and arrays. */
 size_t rf_gguf_type_bytes(uint32_t type);
 
+/* Sorts the values by key, which rf_gguf_find relies on. */
+void rf_gguf_sort_values(struct rf_gguf *gguf);
 /* NULL when there is none, or after a failure. A key that begins with a dot follows the name of the
  * architecture: ".block_count" is "llama.block_count". */
 const struct rf_gguf_value *rf_gguf_find(struct rf_gguf *gguf, const char *key);

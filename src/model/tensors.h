@@ -9,8 +9,8 @@
 #define RF_ROUTER "ffn_gate_inp.weight"
 
 enum rf_weight_role {
-    RF_WEIGHT_MATRIX,  /* of a linear layer */
-    RF_WEIGHT_TABLE,   /* of embeddings: read row by row, never as a whole */
+    RF_WEIGHT_MATRIX,  /* weights of a linear layer */
+    RF_WEIGHT_TABLE,   /* embeddings: read row by row, never as a whole */
     RF_WEIGHT_VECTOR,  /* a norm's gain or biases: kept in F32 */
     RF_WEIGHT_ROUTER,  /* the matrix that chooses experts: BF16, whatever the form */
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
