@@ -49,8 +49,8 @@ struct rf_words {
     size_t bytes;
     size_t at;  /* where the next stretch of UTF-8, or of other bytes, begins */
     int broken; /* the last word is not UTF-8 */
-    /* What each step is cutting, as offsets in the text: a stretch of UTF-8 or a piece of the step
-     * before. */
+    /* The stretch that each step is cutting, as offsets in the text: a stretch of UTF-8 or a piece
+     * of the step before. */
     struct rf_word_piece {
         size_t begin, at, end; /* `at`: where its next piece begins */
     } pieces[RF_WORD_STEPS];
