@@ -15,7 +15,7 @@ enum { RF_CALIBRATE_WINDOW = 512 /* tokens that follow one another */ };
 
 struct rf_calibrate_options {
     struct rf_quantize_options quantize; /* its `done` and `total` then count windows */
-    const struct rf_source *source;      /* of `in` */
+    const struct rf_source *source;      /* the source of `in` */
     struct rf_backend *backend;
     const int32_t *tokens; /* [n_windows][RF_CALIBRATE_WINDOW] */
     int32_t n_windows;
