@@ -18,7 +18,7 @@ struct rf_roofline_request {
     size_t n_rows;       /* 0: default numbers of rows */
     int32_t threads;     /* at least 1 */
     int also_one_thread; /* measure with one thread first */
-    int32_t rounds;      /* of each kernel; 0: the default */
+    int32_t rounds;      /* rounds of each kernel; 0: the default */
     uint64_t pool_bytes; /* 0: the default */
 };
 
@@ -46,7 +46,7 @@ struct rf_read_speed {
 };
 
 struct rf_roofline_result {
-    size_t m, k;                  /* what was run: in a cache m is less */
+    size_t m, k;                  /* the shape that was run: in a cache m is less */
     double bytes_per_second;      /* weights and scales, or keys and values */
     double operations_per_second; /* two for each product and its sum */
     double operations_per_byte;
@@ -65,7 +65,8 @@ struct rf_roofline_row {
 struct rf_roofline_callbacks {
     int (*ceiling)(void *user, const struct rf_ceiling_report *ceiling);
     int (*row)(void *user, const struct rf_roofline_row *row);
-    int (*progress)(void *user, uint64_t done, uint64_t total); /* in measurements */
+    int (*progress)(void *user, uint64_t done,
+                    uint64_t total); /* done and total count measurements */
     void *user;
 };
 
