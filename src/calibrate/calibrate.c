@@ -18,7 +18,7 @@
 
 enum {
     LAYER_MATRICES = 7,
-    MEASURED_WINDOWS = 4 /* on which each matrix is rounded alone */
+    MEASURED_WINDOWS = 4 /* windows on which each matrix is rounded alone */
 };
 
 static const char what[] = "calibrating";
@@ -28,7 +28,7 @@ struct calibration {
     const struct rf_allocator *allocator;
     struct rf_error *error;
     const struct rf_source *source;
-    struct rf_source made;     /* the same with the tensors that are rounded */
+    struct rf_source made;     /* the source with rounded tensors */
     struct rf_tensor *tensors; /* the tensors of `made` */
     struct rf_tensor rows;     /* rows of all windows between two layers: F32 [n_embd, n_rows] */
     struct rf_queue *queue;
@@ -424,7 +424,7 @@ static int do_layer(struct calibration *c, int32_t layer)
     return code ? code : step_forward(c, layer);
 }
 
-/* ---- what it works with ---- */
+/* ---- buffers and engine ---- */
 
 static int inputs_new(struct calibration *c)
 {

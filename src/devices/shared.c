@@ -19,7 +19,7 @@ struct shared_view {
     struct rf_rows *groups;  /* [SHARED_PARTS][max_rows], made by the first pass */
     float *x;                /* [max_rows][n_embd], likewise */
     double began;            /* start of the second part's pass */
-    int is_pending, has_one; /* such a pass was submitted; it has one row */
+    int is_pending, has_one; /* a pass of the second part was submitted; it has one row */
     struct rf_shared_times times;
 };
 
@@ -124,7 +124,7 @@ static int report_part(void *user, uint64_t done, uint64_t total)
     return progress->call(progress->user, progress->before + done, progress->total);
 }
 
-/* Puts the requests of one part in front of those of the other; the number of the first ones. */
+/* Puts the requests of the first part in front of the second's; returns how many the first has. */
 static int32_t sort_requests(struct rf_weight_request *sorted,
                              const struct rf_weight_request *requests, int32_t n, int32_t cut)
 {

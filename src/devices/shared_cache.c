@@ -118,7 +118,7 @@ uint64_t rf_shared_cache_held(const struct rf_cache *base)
     return held;
 }
 
-/* Copies `bytes` for each layer of part p between n positions of both parts and those of one. */
+/* Copies `bytes` for each layer of part p between the positions of both parts and of that part. */
 struct weave {
     const struct shared_cache *cache;
     int p, is_load;

@@ -16,7 +16,7 @@ enum {
 struct fact {
     int32_t shortest; /* bytes of its shortest text */
     int32_t size;     /* about how many nodes; over INLINED: large, or it calls itself */
-    int32_t start;    /* its first node, -1: not yet built */
+    int32_t start;    /* the rule's first node, -1: not yet built */
     int8_t seen;      /* while the rules are walked: 1 in progress, 2 done */
 };
 
@@ -476,7 +476,7 @@ static int is_all_text(const struct rf_expr *e)
     return e->n > 1;
 }
 
-/* Without the parts that have no text. */
+/* Builds a choice, without the parts that have no text. */
 static int32_t build_choice(struct builder *b, const struct rf_expr *e, int32_t next)
 {
     int32_t n = 0, at = 0;

@@ -4,7 +4,7 @@
 
 #include "grammar/ir.h"
 
-enum { RF_AUTOMATON_NODES = 1 << 21 }; /* at most */
+enum { RF_AUTOMATON_NODES = 1 << 21 }; /* most nodes */
 
 enum rf_node_kind {
     RF_NODE_BYTE,  /* one byte, by one of the edges */

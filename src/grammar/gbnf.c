@@ -324,7 +324,7 @@ static const struct rf_expr *read_sequence(struct reader *r, int nested)
     return rf_ir_sequence(r->ir, parts.items, parts.n);
 }
 
-/* At the end of a line: 1 if the next one begins with '|'; then goes there. */
+/* Call at the end of a line: 1 if the next one begins with '|'; then goes there. */
 static int continues(struct reader *r)
 {
     size_t before = r->at;

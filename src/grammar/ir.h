@@ -1,5 +1,5 @@
-/* A grammar as rules of expressions: what the readers of GBNF and of JSON schemas make, and what
- * the automaton is built from. */
+/* A grammar as rules of expressions. The readers of GBNF and of JSON schemas make it, and
+ * the automaton is built from it. */
 #ifndef RF_GRAMMAR_IR_H
 #define RF_GRAMMAR_IR_H
 
@@ -50,7 +50,7 @@ struct rf_rule {
     const struct rf_expr *expr; /* NULL: not defined */
 };
 
-/* Somebody who may want no more of a grammar that is being compiled. */
+/* A caller that may cancel the compiling of a grammar. */
 struct rf_watch {
     int (*stops)(void *user); /* asked now and then; non-zero: compiling ends */
     void *user;

@@ -36,7 +36,7 @@ static int contains(const struct rf_range *ranges, size_t n, uint32_t c)
     return 0;
 }
 
-/* How a string writes a character that cannot stand for itself. */
+/* Writes the escape of a character that cannot stand for itself in a string. */
 static void write_escape(uint32_t c, char out[8])
 {
     static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt";

@@ -38,7 +38,7 @@ struct position {
 };
 
 struct frame {
-    int32_t node, below; /* where to go on at the end of a rule */
+    int32_t node, below; /* the place to go on at the end of a rule */
     int32_t twin;        /* this frame with twins for nodes, or UNKNOWN */
 };
 
@@ -247,7 +247,7 @@ static int set_add(struct rf_matcher *m, int32_t node, int32_t frame, struct rf_
     return 0;
 }
 
-/* Adds what the set's i-th position leads to without a byte. */
+/* Adds the positions that the set's i-th one leads to without a byte. */
 static int follow_calls(struct rf_matcher *m, size_t i, struct rf_error *error)
 {
     const struct rf_automaton *a = &m->grammar->automaton;
@@ -414,7 +414,7 @@ static int has_bit(const uint64_t *bits, int32_t token)
 }
 
 /* Walks the trie from a state with one position and no stack, for the tokens of more than `above`
- * bytes. What is left when the rule could have ended is dependent. */
+ * bytes. Tokens left when the rule could have ended are dependent. */
 static int find_tokens(struct rf_matcher *m, int32_t state, size_t above, int32_t *n_accepted,
                        int32_t *n_dependent, struct rf_error *error)
 {
@@ -466,8 +466,8 @@ static int32_t copy_short(const struct rf_matcher *m, const int32_t *tokens, int
     return copied;
 }
 
-/* Packs what find_tokens found, with what the kin (NULL: there is none) says of the tokens of up to
- * `above` bytes. Long lists of accepted tokens become bits. */
+/* Packs the tokens that find_tokens found, with the kin's (NULL: there is none) of the tokens of up
+ * to `above` bytes. Long lists of accepted tokens become bits. */
 static struct node_tokens *pack_tokens(struct rf_matcher *m, const struct node_tokens *kin,
                                        size_t above, int32_t n_accepted, int32_t n_dependent,
                                        struct rf_error *error)
@@ -557,7 +557,7 @@ static int32_t twin_state(struct rf_matcher *m, int32_t state, struct rf_error *
     return twin;
 }
 
-/* Adds to `bits` what follows one position whatever its stack is. */
+/* Adds to `bits` the tokens that follow one position with any stack. */
 static void join_accepted(const struct rf_matcher *m, const struct node_tokens *tokens,
                           uint64_t *bits)
 {

@@ -51,7 +51,7 @@ struct rf_schema_reader {
     struct rf_ir *ir;
     const struct rf_json *root;
     struct rf_schema_known *known;
-    /* Makes the values that meet all members. Arrays and objects call it for what they contain. */
+    /* Makes the values that meet all members. Arrays and objects call it for their contents. */
     const struct rf_expr *(*value)(struct rf_schema_reader *r, const struct rf_conjunction *c);
     int depth;
     char why[400]; /* the last reason why something has no value */
@@ -91,7 +91,7 @@ void rf_schema_add_part(struct rf_schema_reader *r, struct rf_schema_parts *part
                         const struct rf_expr *part);
 const struct rf_expr *rf_schema_choice(struct rf_schema_reader *r,
                                        const struct rf_schema_parts *parts);
-/* Adds a schema with what it refers to. */
+/* Adds a schema and the schemas that it refers to. */
 void rf_schema_add(struct rf_schema_reader *r, struct rf_conjunction *c, struct rf_schema_member m,
                    int depth);
 struct rf_conjunction rf_conjunction_new(struct rf_schema_reader *r, const struct rf_json *schema,

@@ -19,7 +19,7 @@ static const struct rf_json *element_of(struct rf_schema_reader *r,
     const struct rf_json *items = rf_json_get(m->schema, "items"),
                          *prefix = rf_json_get(m->schema, "prefixItems");
     const char *prefix_key = "prefixItems", *rest_key = "items";
-    if (rf_json_is_array(items)) { /* before 2020-12 */
+    if (rf_json_is_array(items)) { /* the form of drafts before 2020-12 */
         prefix = items;
         prefix_key = "items";
         rest_key = "additionalItems";

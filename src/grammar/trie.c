@@ -82,7 +82,8 @@ static void trie_fill(struct rf_trie *trie, const struct entry *entries, int32_t
 
 static void sort_by_length(struct rf_trie *trie, const struct rf_grammar_vocab *vocab)
 {
-    /* How many are longer: that is where those of a length begin. Afterwards where they end. */
+    /* The number of longer texts is the place where texts of a length begin; afterwards, where they
+     * end. */
     memset(trie->n_longer, 0, (trie->longest + 1) * sizeof *trie->n_longer);
     for (int32_t i = 0; i < trie->n_tokens; i++)
         trie->n_longer[vocab->texts[trie->tokens[i]].bytes - 1]++;

@@ -71,7 +71,7 @@ static inline int rf_kv_can_read(enum rf_kv_type view, enum rf_kv_type cache)
     return view == cache || (view == RF_KV_Q4 && cache == RF_KV_Q8);
 }
 
-/* How linear layers round their input rows. */
+/* The rounding of linear layers' input rows. */
 enum rf_precision {
     RF_PRECISION_FORMAT, /* 8 bits for quantised weights, BF16 for BF16 weights */
     RF_PRECISION_16      /* 16 bits, in a form of the kind of device */
@@ -259,7 +259,7 @@ struct rf_pass {
     const float *x;
 
     const int32_t *wanted; /* [n_wanted] rows that are answered, ascending */
-    int32_t n_wanted;      /* at most the view's max_logits, but for scores */
+    int32_t n_wanted;      /* the view's max_logits at most, but for scores */
     int32_t n_best;        /* 0 .. RF_MAX_BEST: candidates of each answer */
     struct rf_best *best;  /* [n_wanted]; NULL where n_best is 0 */
     /* [n_wanted]: the tokens that may be among the candidates, a bit for each of the vocabulary;
@@ -289,7 +289,7 @@ struct rf_view_shape {
     const struct rf_program *program; /* outlives the view, as do its weights */
     const struct rf_weights *weights;
     enum rf_precision precision;
-    enum rf_kv_type kv; /* how the view reads caches: what they hold, or a coarser part of it */
+    enum rf_kv_type kv; /* the view reads caches in this form: theirs, or a coarser part of it */
     int has_window;     /* rf_window_has; else rows read all of their texts */
     int32_t max_rows;   /* <= RF_MAX_ROWS */
     int32_t max_logits;
@@ -376,7 +376,7 @@ struct rf_backend_ops {
     /* Logits [n_vocab] of the i-th wanted row of the last pass, in host memory until the view's
      * next submit. A device with memory of its own copies them now. */
     int (*logits)(struct rf_view *view, int32_t i, const float **row, struct rf_error *error);
-    /* Likewise row i of the last pass in the buffer of tap `tap`, [the slot's width]. */
+    /* Row i of the last pass in the buffer of tap `tap`, [the slot's width], likewise. */
     int (*tap)(struct rf_view *view, int32_t tap, int32_t i, const float **row,
                struct rf_error *error);
     /* Threads that a pass of n_rows has by now. */
@@ -419,7 +419,7 @@ struct rf_view {
 
 struct rf_backend_options {
     const char *tier;  /* tier of instructions, for devices that have such; NULL: the best one */
-    const char *asker; /* who chose it, for the sentence; NULL: "tier" */
+    const char *asker; /* origin of the choice, for the sentence; NULL: "tier" */
     int32_t device;    /* index among several; 0: the first */
 };
 

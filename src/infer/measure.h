@@ -1,4 +1,4 @@
-/* How fast a device is: requests and results of rf_backend_kind's measurements. */
+/* Measurements of a device's speed: requests and results of rf_backend_kind's functions. */
 #ifndef RF_INFER_MEASURE_H
 #define RF_INFER_MEASURE_H
 
@@ -16,7 +16,7 @@ struct rf_roofline_request {
     size_t n_shapes; /* 0: one default shape */
     const int32_t *rows;
     size_t n_rows;       /* 0: default numbers of rows */
-    int32_t threads;     /* at least 1 */
+    int32_t threads;     /* 1 or more */
     int also_one_thread; /* measure with one thread first */
     int32_t rounds;      /* rounds of each kernel; 0: the default */
     uint64_t pool_bytes; /* 0: the default */
@@ -35,7 +35,7 @@ struct rf_ceiling_report {
     int is_bandwidth; /* bytes per second; else operations */
     int32_t threads;
     struct rf_ceiling found;
-    /* How memory or a cache is read fastest, or why it was not measured; else "". */
+    /* The fastest pattern of reading memory or a cache, or why it was not measured; else "". */
     char note[RF_CEILING_NOTE];
 };
 

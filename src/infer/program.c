@@ -41,7 +41,7 @@ static void tap_input(struct rf_program *program, enum rf_layer_input input)
     op->may_stop = 0;
 }
 
-/* Gate and up of RF_SLOT_NORMED, and what they make, to the three slots from `to` on. */
+/* Gate and up of RF_SLOT_NORMED, and their gated product, to the three slots from `to` on. */
 static struct rf_op *add_gated(struct rf_program *program, int32_t i, enum rf_slot to,
                                const struct rf_weight *gate, const struct rf_weight *up)
 {
@@ -157,7 +157,7 @@ static void add_rope_store(struct rf_program *program, int32_t i, const struct r
                        .weight = {whole ? NULL : layer->q_norm, whole ? NULL : layer->k_norm}};
 }
 
-/* Where an architecture with the same parts in another order would differ. */
+/* An architecture with the same parts in another order would differ here. */
 static void add_layer(struct rf_program *program, int32_t i, const struct rf_layer *layer,
                       int taps_inputs)
 {

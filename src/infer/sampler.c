@@ -152,7 +152,7 @@ static int is_new(struct rf_sampler *sampler, int32_t id)
     return !seen;
 }
 
-/* llama.cpp's rule: divide what is positive, multiply what is not, each token of the window once.
+/* llama.cpp's rule: divide positive logits, multiply the others, each token of the window once.
  * Changes the copy of the logits. */
 static void penalise_repeated(struct rf_sampler *sampler, const int32_t *text, int32_t n,
                               const int32_t *path, int32_t n_path)
@@ -238,7 +238,7 @@ static size_t greatest_logit(const struct rf_sampler *sampler, const float *logi
     return best;
 }
 
-/* Moves what is at i down in a heap that has the last in order at its root. */
+/* Moves element i down in a heap that has the last in order at its root. */
 static void heap_sink(struct candidate *heap, size_t n, size_t i)
 {
     struct candidate moving = heap[i];

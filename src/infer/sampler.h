@@ -69,8 +69,8 @@ int rf_sampler_set(struct rf_sampler *sampler, const struct rf_sampling *samplin
 /* Biases of tokens of the vocabulary, each at most once. The list must live as long as this sampler
  * or a copy of its settings has it. */
 void rf_sampler_set_bias(struct rf_sampler *sampler, const struct rf_bias *bias, int32_t n);
-/* The answer's own tokens, which frequency and presence count, are those of the history from this
- * position on. */
+/* The answer's own tokens, which frequency and presence count, begin in the history at this
+ * position. */
 void rf_sampler_set_answer(struct rf_sampler *sampler, int32_t first);
 /* Gives `to` the settings of `from`: from then on both choose alike. */
 void rf_sampler_copy(struct rf_sampler *to, const struct rf_sampler *from);

@@ -42,7 +42,7 @@ int32_t rf_sequence_length(const struct rf_sequence *sequence); /* committed and
 int32_t rf_sequence_n_ctx(const struct rf_sequence *sequence);
 int32_t rf_sequence_n_read(const struct rf_sequence *sequence); /* positions the judge has read */
 
-/* Commits tokens; drops what is ahead. Nothing is appended on failure: RF_ERR_CONTEXT when they do
+/* Commits tokens; drops tokens ahead. Nothing is appended on failure: RF_ERR_CONTEXT when they do
  * not fit, RF_ERR_ARGUMENT names a token outside the vocabulary. */
 int rf_sequence_append(struct rf_sequence *sequence, const int32_t *tokens, int32_t n,
                        struct rf_error *error);
@@ -74,7 +74,7 @@ struct rf_ask {
      * in struct rf_pass; NULL: all. */
     const uint64_t *const *masks;
     /* Only read, as far as n_text, and answer nothing; no drafts. So many tokens must fit into the
-     * pass; what comes before them is read, too. */
+     * pass; tokens before them are read, too. */
     int reads_only;
     int32_t first; /* set by rf_read: the answer after the text is answer `first` of the view, that
                       after draft row i is first + 1 + i */

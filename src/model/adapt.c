@@ -1,4 +1,5 @@
-/* Tensors of a file, brought to what the forward pass computes with. */
+/* Brings a file's tensors to the form that the forward pass computes with: fused tensors become
+ * parts, norms get 1 added. Both containers' readers call it before the tensors are sorted. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -83,9 +83,9 @@ int rf_gguf_read(struct rf_source *source, const char *path, const unsigned char
 enum { RF_GGUF_TENSOR_I8 = 24 /* ggml's number of the type I8 */ };
 
 /* Fails for an architecture that is not known. The sentence has the known one whose tensors are
- * nearest, and what the file has besides. */
+ * nearest, and the file's other tensors and keys. */
 void rf_gguf_refuse_architecture(struct rf_gguf *gguf, struct rf_str arch);
-/* Reads everything but n_vocab and what depends on tensors. */
+/* Reads all parameters but n_vocab and others that depend on tensors. */
 void rf_gguf_read_params(struct rf_gguf *gguf);
 void rf_gguf_read_vocab(struct rf_gguf *gguf);
 

@@ -1,5 +1,5 @@
 /* The sentence for a GGUF file of an unknown architecture: the known one whose tensors are nearest,
- * and what the file has besides. gguf_params.c calls it. */
+ * and the file's other tensors and keys. gguf_params.c calls it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static void list_add(struct list *list, struct rf_str name)
     list->n++;
     if (list->is_cut) return;
     char *end = list->text + list->used;
-    size_t room = sizeof list->text - list->used; /* at least for `more` */
+    size_t room = sizeof list->text - list->used; /* room for `more` at least */
     list->is_cut = (size_t)shown + strlen(comma) + sizeof more > room;
     if (list->is_cut)
         memcpy(end, more, sizeof more);

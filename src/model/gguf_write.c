@@ -11,7 +11,7 @@ enum { QUANTIZATION_VERSION = 2 /* ggml's version of its blocks */ };
 
 struct rf_gguf_copy_private {
     struct rf_allocator allocator;
-    struct rf_reading reading; /* the same file, parsed once more for names and places */
+    struct rf_reading reading; /* a second parse of the file, for names and places */
     struct rf_gguf gguf;       /* values in the file's order, so rf_gguf_find does not work on it */
 };
 

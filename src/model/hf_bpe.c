@@ -307,7 +307,7 @@ static void read_metaspace(struct rf_hf *hf, const struct rf_json *pre)
         fail_unknown(hf, "Metaspace's prepend_scheme", scheme);
 }
 
-/* After the tokens. */
+/* Call after the tokens are read. */
 static void read_spaces(struct rf_hf *hf)
 {
     const struct rf_json *pre = rf_json_get(hf->tokenizer, "pre_tokenizer");
@@ -321,7 +321,7 @@ static void read_spaces(struct rf_hf *hf)
         fail_unknown(hf, "the pre-tokenizer", rf_json_text(rf_json_get(pre, "type")));
 }
 
-/* The model's entries for bytes, and the one for what is unknown. */
+/* The model's entries for bytes, and its entry for unknown text. */
 static void set_piece_types(struct rf_hf *hf, const struct rf_json *model)
 {
     struct rf_vocab *vocab = &hf->reading.source->vocab;

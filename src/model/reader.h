@@ -47,7 +47,7 @@ int rf_bad_part(struct rf_reading *reading, const char *part, int code, const ch
 /* Counts memory for metadata that is about to be taken. A negative code, with a sentence, above
  * what rf_open_options allow. */
 int rf_charge(struct rf_reading *reading, const char *part, uint64_t bytes, const char *what);
-/* The same for the length of a list. */
+/* Counts the elements of a list likewise. */
 int rf_count(struct rf_reading *reading, uint64_t n, const char *what);
 /* Zeroed memory, from the source or from the reading's arena. NULL after a failure. */
 void *rf_keep(struct rf_reading *reading, size_t count, size_t size, const char *what);

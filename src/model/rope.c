@@ -1,5 +1,5 @@
 /* Turns a file's scaling of the rotary embedding into divisors of each pair's frequency. The
- * formulas are those of the papers in rope.h; caches and kernels take only the resulting angles. */
+ * papers in rope.h have the formulas; caches and kernels take only the resulting angles. */
 #include "model/rope.h"
 
 #include <math.h>

@@ -25,7 +25,7 @@ static const char *skip_layer(const char *text)
     return text + n;
 }
 
-/* Other names that files give what the table names. */
+/* Other names in files for tensors of the table. */
 static const struct alias {
     const char *name, *in_file;
 } aliases[] = {
@@ -141,7 +141,7 @@ struct extent {
 
 struct reader {
     struct rf_hf *hf;
-    const unsigned char *data; /* after the header */
+    const unsigned char *data; /* begins after the header */
     size_t data_bytes;
     struct extent
         *extents; /* extents of all tensors of the shard, also of those that are not read */
@@ -150,7 +150,7 @@ struct reader {
     int32_t count;
 };
 
-/* Bytes are those of MXFP4, in two tensors. */
+/* MXFP4 in two tensors: codes and exponents. */
 static enum rf_dtype read_dtype(struct rf_reading *reading, const char *name, int is_mxfp4,
                                 const struct rf_json *entry)
 {

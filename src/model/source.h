@@ -36,12 +36,12 @@ enum rf_rope_style { RF_ROPE_NORM = 0, RF_ROPE_NEOX = 1 };
 
 enum { RF_MAX_EXPERTS = 1024 };
 
-/* How a layer differs from others of its model. */
+/* Differences between the layers of a model. */
 enum rf_layer_flag {
     RF_LAYER_WINDOW = 1,     /* attention has the model's window */
     RF_LAYER_NO_ROPE = 2,    /* q and k are not rotated */
-    RF_LAYER_LOCAL_ROPE = 4, /* they are rotated by rope_theta_local */
-    RF_LAYER_DENSE = 8,      /* it has no experts */
+    RF_LAYER_LOCAL_ROPE = 4, /* q and k are rotated by rope_theta_local */
+    RF_LAYER_DENSE = 8,      /* one feed-forward for all rows, no experts */
 };
 
 struct rf_params {
@@ -63,7 +63,7 @@ struct rf_params {
     /* Zero where an architecture has no such thing. */
     int32_t qk_norm_rows;  /* each such norm is over all heads together (olmo2) */
     int32_t post_norm;     /* the results of attention and feed-forward have norms */
-    int32_t no_input_norm; /* and their inputs have none (olmo2) */
+    int32_t no_input_norm; /* attention and feed-forward have no norm before them (olmo2) */
     int32_t fused;         /* q, k and v are one tensor, gate and up another (phi3) */
     int32_t gelu;          /* the gate is gelu, not silu */
     float embedding_scale, residual_scale, logit_scale; /* factors of the embeddings, of what each
@@ -82,7 +82,7 @@ struct rf_params {
     int32_t n_ff_dense;  /* the width in layers with RF_LAYER_DENSE */
     int32_t n_ff_shared; /* width of an expert that every row has, times a share of its own */
     int32_t expert_norm; /* a row's shares of its experts add up to 1 */
-    int32_t expert_bias; /* their matrices and the router have biases */
+    int32_t expert_bias; /* the experts' matrices and the router have biases */
     /* The gate: (up + 1) g / (1 + exp(-gate_alpha g)), g and up clamped to gate_limit. 0: silu.
      */
     float gate_alpha, gate_limit;
@@ -148,7 +148,7 @@ static inline uint64_t rf_tensor_elements(const struct rf_tensor *tensor)
  * disk can claim to hold anything. */
 struct rf_open_options {
     unsigned map_flags;      /* RF_MAP_* of platform/file.h */
-    uint64_t metadata_bytes; /* memory; 0: 160 MiB and twice what the files take on the disk */
+    uint64_t metadata_bytes; /* memory; 0: 160 MiB and twice the files' bytes on the disk */
     uint64_t metadata_items; /* tokens, merges, tensors, values, of each; 0: 2^20 */
 };
 
@@ -178,7 +178,7 @@ struct rf_source {
 
 void rf_source_close(struct rf_source *source);
 
-/* RF_ERR_IO once a part of a file was read that has gone meanwhile: what was read since is wrong.
+/* RF_ERR_IO once a part of a file was read that has gone meanwhile: all reads since then are wrong.
  */
 int rf_source_check(const struct rf_source *source, struct rf_error *error);
 

@@ -16,7 +16,7 @@ enum rf_weight_role {
     RF_WEIGHT_EXPERTS, /* a matrix for each expert */
 };
 
-/* gpt-oss names this norm after what is before it. */
+/* gpt-oss names this norm after the branch before it. */
 #define RF_FFN_NORM(p) \
     ((p)->arch == RF_ARCH_GPT_OSS ? "post_attention_norm.weight" : "ffn_norm.weight")
 #define RF_HF_ROUTER(p) ((p)->arch == RF_ARCH_GPT_OSS ? "mlp.router.weight" : "mlp.gate.weight")

@@ -10,7 +10,7 @@
  * the same here. */
 enum { RF_GRID_GROUP = 32 };
 
-/* How blocks of a type hold codes. */
+/* The places of codes in a block of a type. */
 struct rf_grid_layout {
     enum rf_dtype dtype;
     uint32_t first, end; /* bytes of a block that have codes */

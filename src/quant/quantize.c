@@ -82,7 +82,8 @@ static enum rf_dtype written_type(const struct job *job, const struct rf_tensor 
         target != RF_TARGET_BF16)
         return is_float ? RF_BF16 : from;
     to = rf_cast_type(target, from, tensor->ne[0]);
-    return to == RF_F32 && from != tensor->dtype ? RF_BF16 : to; /* its rows suit no blocks */
+    return to == RF_F32 && from != tensor->dtype ? RF_BF16
+                                                 : to; /* rows that suit no blocks become BF16 */
 }
 
 /* The tensor that is written as it is in the place of the file's, or NULL. */
@@ -219,7 +220,7 @@ static int quantize_file(struct job *job, const char *out, const struct rf_bytes
     return code;
 }
 
-/* Tied embeddings become two tensors: only what is read as the head takes the last norm's gain. */
+/* Tied embeddings become two tensors: only the head takes the last norm's gain. */
 static int rotation_open(struct job *job)
 {
     const struct rf_source *source = job->copy->source;

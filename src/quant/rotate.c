@@ -126,7 +126,7 @@ static const struct rule {
              {"ffn_up.weight", "ffn_norm.weight", IN},
              {"ffn_down.weight", NULL, OUT}};
 
-/* Behind "blk.N.", if the name begins so. */
+/* The name behind "blk.N.", if it begins so. */
 static const char *name_in_layer(const char *name)
 {
     const char *dot = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;

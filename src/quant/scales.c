@@ -68,7 +68,7 @@ static void sum_codes(struct group *group, float scale, float base)
     group->xq = group_dot(group->centred, codes);
 }
 
-/* Sums of squares and products, and not of what is left of the means. */
+/* Sums of whole squares and products, with the means. */
 static float whole_qq(const struct group *group)
 {
     return group->qq + group->all * group->code * group->code;
@@ -275,7 +275,7 @@ static float symmetric_scale(const float *w, const float *importance, size_t n, 
     return best;
 }
 
-/* The same scale for all blocks. */
+/* Chooses one scale for all blocks. */
 static void choose_symmetric(const struct rf_dtype_info *info, const float *w,
                              const float *importance, size_t n, uint8_t *blocks)
 {

@@ -210,7 +210,7 @@ static void add_named_argument(struct rf_jinja_run *run, struct arguments *argum
     arguments->named[arguments->n_named++] = v;
 }
 
-/* How many arguments a list makes, with the starred ones spread out. */
+/* Arguments that a list makes, with the starred ones spread out. */
 static size_t count_arguments(const struct node *list, const value *values)
 {
     size_t n = 0;

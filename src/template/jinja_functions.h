@@ -1,4 +1,4 @@
-/* How a function of the language is written in C, and where parser and interpreter find it by name.
+/* The form in which the language's functions are written in C.
  * The files of filters, methods and globals include this in place of jinja_parts.h. */
 #ifndef RF_TEMPLATE_JINJA_FUNCTIONS_H
 #define RF_TEMPLATE_JINJA_FUNCTIONS_H

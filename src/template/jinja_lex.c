@@ -67,7 +67,7 @@ static void lexer_skip_space(struct lexer *lexer)
     while (lexer->at < lexer->n && space_at(lexer, &length)) lexer_advance(lexer, length);
 }
 
-/* Text before a tag: `sign` is what follows the tag's opening, `lstrip` that layout in front of it
+/* Text before a tag: `sign` follows the tag's opening, `lstrip` says that layout in front of it
  * goes away. */
 static void add_data(struct lexer *lexer, size_t from, size_t to, int line_start, char sign,
                      int lstrip)

@@ -234,7 +234,7 @@ FUNCTION(method_count)
 
 /* ---- splitting ---- */
 
-/* At runs of white space, which also end words at both ends. */
+/* Splits at runs of white space; white space at either end makes no empty word. */
 static value split_words(struct rf_jinja_run *run, value self, int64_t most)
 {
     value list = rf_jinja_list(run);

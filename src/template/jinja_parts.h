@@ -165,7 +165,7 @@ struct rf_jinja_callable {
     const struct builtin *builtin; /* NULL: a macro */
     value self;                    /* the object of a method */
     const struct node *macro;
-    struct scope *scope; /* where the macro was defined */
+    struct scope *scope; /* scope of the macro's definition */
 };
 
 struct builtin {

@@ -232,8 +232,8 @@ static size_t broken_end(const struct rf_words *words, size_t at)
     return at;
 }
 
-/* Takes the next piece from what the step is cutting. A search that passes over a gap finds its
- * match again at the next call, so every character is searched at most twice. */
+/* Takes the next piece from the stretch that the step is cutting. A search that passes over a gap
+ * finds its match again at the next call, so every character is searched at most twice. */
 static int cut_piece(struct rf_words *words, int step, struct rf_word_piece *piece,
                      struct rf_error *error)
 {

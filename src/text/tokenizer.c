@@ -27,7 +27,7 @@ struct rf_tokenizer {
     struct rf_special special;
     /* One element for each token of the vocabulary: */
     uint8_t *types;       /* corrected for control tokens that a file calls user-defined */
-    struct rf_str *texts; /* its bytes */
+    struct rf_str *texts; /* the token's bytes */
     int32_t end_tokens[MAX_END_TOKENS];
     int32_t n_end_tokens;
     int32_t bos, eos;
