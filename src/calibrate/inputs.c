@@ -1,3 +1,5 @@
+/* Sums up the inputs of a layer's matrices, in batches that BLAS squares at once, and finds the
+ * damping of their diagonal. calibrate.c fills one for each input of a layer. */
 #include "calibrate/inputs.h"
 
 #include <math.h>
@@ -5,7 +7,7 @@
 
 enum {
     BATCH = 512,             /* rows that are squared at a time */
-    MOST_VALUES = 150000000, /* of the rows that are taken */
+    MOST_VALUES = 150000000, /* values of all rows that are taken */
 };
 
 int rf_inputs_new(struct inputs *inputs, size_t k, size_t n_rows,
