@@ -1,13 +1,37 @@
-/* A request between the batch, which calls back from the computing thread, and its reply. */
 #define _POSIX_C_SOURCE 200809L
+#include "serve/exchange.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "platform/clock.h"
 #include "platform/memory.h"
-#include "serve/server.h"
+#include "serve/clients.h"
+#include "serve/log.h"
 
 static const struct rf_allocator *const allocator = &rf_system_allocator;
+
+/* One of the answers of a request, or one of its vectors. */
+struct choice {
+    struct exchange *exchange;
+    int32_t index;
+    int64_t answer;                /* of the batch; 0: it has ended, or not begun */
+    struct rf_bytes text, thought; /* not sent yet */
+    json_t *tokens;                /* likewise, with log-probabilities; NULL: not wanted */
+    json_t *calls;                 /* likewise, of tools */
+    int32_t n_calls;               /* sent */
+    size_t characters;             /* of tokens that were sent */
+    size_t n_prompt;               /* tokens of the prompt in `tokens` */
+    int has_echoed;                /* the text of these is not empty */
+    struct thoughts thoughts;
+    int divides; /* the answer may begin with thoughts */
+    struct tool_reader tools;
+    int has_enough; /* calls: it was ended */
+    float *vector;
+    int has_begun; /* a piece was sent */
+    riffle_finish finish;
+    double last_token;
+};
 
 static const struct prompt *prompt_of(const struct choice *choice)
 {
@@ -73,7 +97,7 @@ static int begin_text(struct choice *choice)
     const struct question *question = &choice->exchange->question;
     if (question->opening && take_reply(choice, question->opening, strlen(question->opening), 0))
         return refuse_memory(&choice->exchange->refusal);
-    if (question->kind == QUESTION_CHAT && !question->schema) begin_thoughts(choice);
+    if (question->has_thoughts) begin_thoughts(choice);
     return question->echoes ? echo(choice, &choice->exchange->refusal) : 0;
 }
 
@@ -139,7 +163,7 @@ void exchange_release(struct exchange *exchange)
         exchange_free(exchange);
         return;
     }
-    http_answered(exchange);
+    client_give(exchange->client, CLIENT_TAKE_SECONDS);
     wake(exchange);
 }
 
@@ -173,7 +197,9 @@ static struct reply_part part_of(const struct choice *choice, const char *finish
                                .tokens = choice->tokens,
                                .offset = choice->characters,
                                .calls = choice->calls,
-                               .n_calls = choice->n_calls};
+                               .n_calls = choice->n_calls,
+                               .vector = choice->vector,
+                               .width = choice->exchange->width};
 }
 
 /* The reply's text, and the calls in it, that are known with this piece. */
@@ -304,7 +330,7 @@ static void judge(struct choice *choice, const riffle_answer *answer)
         refuse(refusal, 503, "stopped", "the server was stopped within the answer");
     else if (end_text(choice))
         refuse_memory(refusal);
-    else if (choice->exchange->question.kind == QUESTION_EMBEDDING && !choice->vector)
+    else if (choice->exchange->question.wants_vector && !choice->vector)
         refuse_memory(refusal);
 }
 
@@ -318,21 +344,10 @@ static void put_whole(struct exchange *exchange)
     struct reply_part *parts = calloc((size_t)exchange->n_choices, sizeof *parts);
     for (int32_t i = 0; parts && i < exchange->n_choices; i++)
         parts[i] = part_of(&exchange->choices[i], finish_of(&exchange->choices[i]));
-    put(exchange,
-        parts ? reply_whole(&exchange->reply, parts, exchange->n_choices, &exchange->usage) : NULL);
+    put(exchange, parts ? exchange->reply.form->whole(&exchange->reply, parts, exchange->n_choices,
+                                                      &exchange->usage)
+                        : NULL);
     free(parts);
-}
-
-static void put_vectors(struct exchange *exchange)
-{
-    float **vectors = calloc((size_t)exchange->n_choices, sizeof *vectors);
-    for (int32_t i = 0; vectors && i < exchange->n_choices; i++)
-        vectors[i] = exchange->choices[i].vector;
-    put(exchange,
-        vectors ? reply_embeddings(&exchange->reply, vectors, exchange->n_choices, exchange->width,
-                                   exchange->question.wants_base64, &exchange->usage)
-                : NULL);
-    free(vectors);
 }
 
 /* All choices have ended. */
@@ -346,10 +361,7 @@ static void finish(struct exchange *exchange)
             put_event(exchange, reply_usage(&exchange->reply, &exchange->usage));
         put_event(exchange, strdup("data: [DONE]\n\n"));
     } else if (!exchange->refusal.status) {
-        if (question->kind == QUESTION_EMBEDDING)
-            put_vectors(exchange);
-        else
-            put_whole(exchange);
+        put_whole(exchange);
     }
     exchange_release(exchange);
 }
@@ -406,7 +418,7 @@ static riffle_request request_of(struct choice *choice)
     if (question->wants_logprobs && question->echoes)
         request.on_prompt_logprobs = on_prompt_logprobs;
     request.top_logprobs = question->top_logprobs;
-    if (question->kind == QUESTION_EMBEDDING) request.on_embedding = on_embedding;
+    if (question->wants_vector) request.on_embedding = on_embedding;
     request.pooling = question->pooling;
     request.on_event = on_event;
     request.on_answer = on_answer;

@@ -1,10 +1,11 @@
+#include "serve/log.h"
+
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "platform/clock.h"
-#include "serve/server.h"
 
 void log_event(const char *event, const char *format, ...)
 {

@@ -10,7 +10,10 @@
 #include "platform/socket.h"
 #include "platform/terminal.h"
 #include "platform/threads.h"
-#include "serve/server.h"
+#include "serve/clients.h"
+#include "serve/exchange.h"
+#include "serve/http.h"
+#include "serve/log.h"
 
 enum {
     IDLE_MS = 100,      /* between looks at signals */
@@ -245,7 +248,7 @@ static void compute(struct server *server)
         if (is_idle && !server->n_waiting) rf_condition_wait(&server->news, &server->lock, IDLE_MS);
         look_at_signals(server, now, &end);
         look_after(server);
-        http_drop_slow(server);
+        clients_drop_slow(server);
         is_over = server->is_over = server->is_ending && !server->exchanges;
         rf_lock_release(&server->lock);
         is_idle = step(server);

@@ -1,14 +1,12 @@
 /* What a request's body asks, as OpenAI's reference has it. */
-#ifndef SERVE_QUESTION_H
-#define SERVE_QUESTION_H
+#ifndef REQUESTS_QUESTION_H
+#define REQUESTS_QUESTION_H
 
 #include <riffle_experimental.h>
 
 #include "messages/refusal.h"
 #include "messages/thoughts.h"
 #include "messages/tools.h"
-
-enum question_kind { QUESTION_CHAT, QUESTION_COMPLETION, QUESTION_EMBEDDING };
 
 enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256 };
 
@@ -27,7 +25,6 @@ struct prompt {
 };
 
 struct question {
-    enum question_kind kind;
     int streams, tells_usage;
     struct prompt *prompts; /* [n_prompts]; of a chat there is one */
     int32_t n_prompts, n;   /* answers to each */
@@ -47,13 +44,31 @@ struct question {
     char *schema;       /* what limits the answer, for question_compile; NULL: any text */
     riffle_grammar_kind schema_kind;
     riffle_grammar *grammar;
+    int has_thoughts; /* the answer may begin with thoughts */
+    int wants_vector; /* an embedding, no text */
     riffle_pooling pooling;
     int wants_base64;
 };
 
-/* 0, or -1 with a refusal and nothing to free. */
-int question_parse(struct question *question, enum question_kind kind, const char *body,
-                   size_t bytes, const struct answerer *of, struct refusal *refusal);
+/* An endpoint's own part of the work: takes the members of a body. 0, or -1 with a refusal. */
+typedef int question_fn(const json_t *body, const struct answerer *of, struct question *question,
+                        struct refusal *refusal);
+
+/* Reads a body as JSON, checks what all bodies have in common, and has `take` do the rest. 0, or -1
+ * with a refusal and nothing to free. */
+int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
+                   const struct answerer *of, struct refusal *refusal);
+/* For question_fn: the members of questions that are answered with text: how many, how long, how
+ * they are chosen and where they stop. generate.max_tokens has its default before. */
+int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
+                         struct refusal *refusal);
+/* The member "logit_bias": {"token": bias, ...}. */
+int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal);
+/* The member "response_format". */
+int question_take_format(const json_t *body, struct question *question, struct refusal *refusal);
+/* Limits the answer to a schema or a grammar; refused where it is limited already. */
+int question_limit(const json_t *schema, riffle_grammar_kind kind, struct question *question,
+                   struct refusal *refusal);
 /* Compiles the schema, until `stops` says otherwise. 0, or -1 with a refusal. */
 int question_compile(struct question *question, const riffle_model *model, riffle_stops_fn stops,
                      void *user, struct refusal *refusal);

@@ -1,17 +1,9 @@
 /* What is written to clients: objects of OpenAI's reference, as JSON and as server-sent events.
  * Texts are for free(); NULL: out of memory. */
-#ifndef SERVE_REPLY_H
-#define SERVE_REPLY_H
+#ifndef REQUESTS_REPLY_H
+#define REQUESTS_REPLY_H
 
-#include "serve/question.h"
-
-/* What all parts of a reply have in common. */
-struct reply {
-    enum question_kind kind;
-    uint64_t id;
-    int64_t created; /* seconds since 1970 */
-    const char *model;
-};
+#include "requests/question.h"
 
 /* An answer, or a piece of one. */
 struct reply_part {
@@ -26,6 +18,8 @@ struct reply_part {
     size_t offset;        /* of a completion: characters before these tokens */
     const json_t *calls;  /* of tools; NULL: none */
     int32_t n_calls;      /* before these */
+    const float *vector;  /* of an embedding; NULL: none */
+    int32_t width;        /* of the vector */
 };
 
 /* Tokens of a request. */
@@ -33,6 +27,33 @@ struct reply_usage {
     int64_t prompt, kept, generated, drafted, accepted;
 };
 
+struct reply;
+
+/* How the replies of an endpoint look. */
+struct reply_form {
+    /* Writes the reply that is not streamed; reply_whole, unless there are no answers. */
+    char *(*whole)(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
+                   const struct reply_usage *usage);
+    /* The rest is for reply_whole, reply_piece and reply_usage. */
+    const char *id;                    /* what ids begin with */
+    const char *object, *piece_object; /* the member "object" of a whole reply, of a piece */
+    json_t *(*say)(const struct reply_part *part, int is_piece); /* the members with the text */
+    json_t *(*logprobs)(const struct reply_part *part);          /* of part->tokens */
+};
+
+/* What all parts of a reply have in common. */
+struct reply {
+    const struct reply_form *form;
+    const struct question *question;
+    uint64_t id;
+    int64_t created; /* seconds since 1970 */
+    const char *model;
+};
+
+/* Takes the value and writes it as JSON, or as a server-sent event. */
+char *reply_write(json_t *value, int is_event);
+/* A text that may be empty. */
+json_t *reply_text(const char *text, size_t bytes);
 /* 1 if replies can have the name. */
 int reply_can_name(const char *name);
 
@@ -45,7 +66,8 @@ json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs);
  */
 json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, size_t n, int begins,
                            const riffle_logprobs *logprobs);
-/* Characters of such tokens. */
+/* Characters of such a token, of an array of them. */
+size_t reply_token_characters(const json_t *entry);
 size_t reply_characters(const json_t *tokens);
 
 char *reply_whole(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
@@ -54,12 +76,8 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
 char *reply_piece(const struct reply *reply, const struct reply_part *part);
 /* The event with the usage. */
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage);
-/* vectors[n][width] */
-char *reply_embeddings(const struct reply *reply, float *const *vectors, int32_t n, int32_t width,
-                       int is_base64, const struct reply_usage *usage);
 char *reply_refusal(const struct refusal *refusal);
 /* The same as an event of an answer that had begun. */
 char *reply_cut(const struct refusal *refusal);
-char *reply_models(const char *name, int64_t created);
 
 #endif
