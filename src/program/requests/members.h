@@ -8,7 +8,7 @@
 #include "messages/refusal.h"
 
 /* The member, which is borrowed; NULL: it is absent, or null. */
-const json_t *member_of(const json_t *body, const char *name);
+const json_t *member_get(const json_t *body, const char *name);
 
 /* 0, or -1 with a refusal. */
 int member_float(const json_t *body, const char *name, double low, double high, float *value,

@@ -1,3 +1,4 @@
+/* Makes prompts of texts, tokens and conversations. Each prompt owns its tokens. */
 #include "requests/prompts.h"
 
 #include <riffle_experimental.h>
@@ -14,7 +15,7 @@ int prompts_make(struct question *question, size_t n, struct refusal *refusal)
     return 0;
 }
 
-/* Room for so many more tokens, which a call has counted; or its refusal. */
+/* Makes room for `more` tokens, the result of a call that counted them; negative: refuses. */
 static int prompt_grow(struct prompt *prompt, int64_t more, struct refusal *refusal)
 {
     if (more < 0) return refuse_last(refusal, more);
@@ -65,12 +66,12 @@ static int prompt_add_tokens(struct prompt *prompt, const json_t *list, struct r
     return 0;
 }
 
-/* A text, a list of tokens, or a list of these. */
+/* The prompts: a text, a list of tokens, or a list of these. */
 int prompts_take(const json_t *body, const char *name, const riffle_model *model,
                  struct question *question, struct refusal *refusal)
 {
     static const char wanted[] = "a text, tokens, or an array of up to 256 of these";
-    const json_t *given = member_of(body, name);
+    const json_t *given = member_get(body, name);
     int is_list = json_is_array(given) && !json_is_integer(json_array_get(given, 0));
     size_t n = is_list ? json_array_size(given) : 1;
     if (n == 0 || n > MOST_PROMPTS) return refuse_value(refusal, name, wanted);

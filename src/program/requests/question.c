@@ -1,3 +1,5 @@
+/* Reads the part of a body that several endpoints share; each endpoint takes the rest. A member
+ * that is not supported is refused, never ignored. */
 #define _POSIX_C_SOURCE 200809L
 #include "requests/question.h"
 
@@ -7,7 +9,7 @@
 #include "platform/random.h"
 #include "requests/members.h"
 
-/* What would change the answer and is not there must not be ignored. */
+/* Refuses members that would change the answer and are not supported: they must not be ignored. */
 static int check_unsupported(const json_t *body, struct refusal *refusal)
 {
     static const struct {
@@ -17,7 +19,7 @@ static int check_unsupported(const json_t *body, struct refusal *refusal)
                    {"audio", ": answers are texts"},
                    {"web_search_options", ": this server searches nothing"},
                    {"dimensions", ": vectors have the model's width"}};
-    const json_t *modalities = member_of(body, "modalities");
+    const json_t *modalities = member_get(body, "modalities");
     for (size_t i = 0; i < json_array_size(modalities); i++) {
         const char *one = json_string_value(json_array_get(modalities, i));
         if (!one || strcmp(one, "text") != 0)
@@ -25,7 +27,7 @@ static int check_unsupported(const json_t *body, struct refusal *refusal)
                           "modalities other than text are not supported");
     }
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const json_t *value = member_of(body, members[i].name);
+        const json_t *value = member_get(body, members[i].name);
         int is_off = !value || json_is_false(value) ||
                      (json_is_number(value) && json_number_value(value) == 0.0) ||
                      (json_is_string(value) && !json_string_length(value)) ||
@@ -51,7 +53,7 @@ static int take_n(const json_t *body, struct question *question, struct refusal 
 
 int question_take_bias(const json_t *body, struct question *question, struct refusal *refusal)
 {
-    json_t *biases = (json_t *)member_of(body, "logit_bias");
+    json_t *biases = (json_t *)member_get(body, "logit_bias");
     const char *name;
     json_t *value;
     if (biases && !json_is_object(biases)) return refuse_value(refusal, "logit_bias", "an object");
@@ -79,7 +81,7 @@ static int take_sampling(const json_t *body, struct question *question, struct r
 {
     riffle_sampling *sampling = &question->sampling;
     sampling->seed = rf_random();
-    const json_t *seed = member_of(body, "seed");
+    const json_t *seed = member_get(body, "seed");
     if (seed && !json_is_integer(seed)) return refuse_value(refusal, "seed", "an integer");
     if (seed) sampling->seed = (uint64_t)json_integer_value(seed);
     if (member_float(body, "temperature", 0, 100, &sampling->temperature, refusal)) return -1;
@@ -106,7 +108,7 @@ static int add_stop(const json_t *value, struct question *question, struct refus
 
 static int take_stops(const json_t *body, struct question *question, struct refusal *refusal)
 {
-    const json_t *stop = member_of(body, "stop");
+    const json_t *stop = member_get(body, "stop");
     if (!stop) return 0;
     if (!json_is_array(stop)) return add_stop(stop, question, refusal);
     for (size_t i = 0; i < json_array_size(stop); i++)
@@ -126,7 +128,7 @@ int question_limit(const json_t *schema, riffle_grammar_kind kind, struct questi
 
 int question_take_format(const json_t *body, struct question *question, struct refusal *refusal)
 {
-    const json_t *format = member_of(body, "response_format");
+    const json_t *format = member_get(body, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (!format || (type && strcmp(type, "text") == 0)) return 0;
     if (type && strcmp(type, "json_object") == 0) {
@@ -146,7 +148,7 @@ int question_take_format(const json_t *body, struct question *question, struct r
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
                          struct refusal *refusal)
 {
-    const json_t *stream_options = member_of(body, "stream_options");
+    const json_t *stream_options = member_get(body, "stream_options");
     int32_t *most = &question->generate.max_tokens;
     if (take_n(body, question, refusal)) return -1;
     if (member_flag(body, "stream", &question->streams, refusal)) return -1;
@@ -159,7 +161,7 @@ int question_take_answer(const json_t *body, int32_t least_tokens, struct questi
 
 static int take_model(const json_t *body, const char *name, struct refusal *refusal)
 {
-    const json_t *model = member_of(body, "model");
+    const json_t *model = member_get(body, "model");
     if (!model || (json_is_string(model) && strcmp(json_string_value(model), name) == 0)) return 0;
     if (!json_is_string(model)) return refuse_value(refusal, "model", "a text");
     return refuse(refusal, 404, "model_not_found",
@@ -167,8 +169,8 @@ static int take_model(const json_t *body, const char *name, struct refusal *refu
                   name);
 }
 
-static int take_all(struct question *question, question_fn *take, const json_t *body,
-                    const struct answerer *of, struct refusal *refusal)
+static int question_take_all(struct question *question, question_fn *take, const json_t *body,
+                             const struct answerer *of, struct refusal *refusal)
 {
     if (!json_is_object(body)) return refuse_value(refusal, "the body", "a JSON object");
     if (take_model(body, of->name, refusal)) return -1;
@@ -187,7 +189,7 @@ int question_parse(struct question *question, question_fn *take, const char *bod
     if (!parsed)
         return refuse(refusal, 400, "invalid_json", "the body is no JSON: line %d, column %d: %s",
                       error.line, error.column, error.text);
-    int code = take_all(question, take, parsed, of, refusal);
+    int code = question_take_all(question, take, parsed, of, refusal);
     json_decref(parsed);
     if (code) question_free(question);
     return code;

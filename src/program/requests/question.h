@@ -1,4 +1,5 @@
-/* What a request's body asks, as OpenAI's reference has it. */
+/* The question of a request, as OpenAI's reference defines it. An endpoint fills it from the body;
+ * the server has it answered and then frees it. */
 #ifndef REQUESTS_QUESTION_H
 #define REQUESTS_QUESTION_H
 
@@ -10,11 +11,11 @@
 
 enum { MOST_STOPS = 16, MOST_CHOICES = 16, MOST_PROMPTS = 256 };
 
-/* What questions are asked of. */
+/* The model that answers, and how it writes calls and thoughts. */
 struct answerer {
     riffle_model *model;
     const char *name;
-    const riffle_sampling *sampling; /* where a request leaves it open; its seed is not used */
+    const riffle_sampling *sampling; /* values that a request leaves open; its seed is not used */
     enum tool_form tool_form;
     const struct thought_form *thoughts;
 };
@@ -26,8 +27,8 @@ struct prompt {
 
 struct question {
     int streams, tells_usage;
-    struct prompt *prompts; /* [n_prompts]; of a chat there is one */
-    int32_t n_prompts, n;   /* answers to each */
+    struct prompt *prompts; /* [n_prompts]; a chat has one */
+    int32_t n_prompts, n;   /* n: answers to each prompt */
     riffle_sampling sampling;
     riffle_generate_options generate;
     char *stops[MOST_STOPS];
@@ -37,11 +38,11 @@ struct question {
     size_t n_bias;
     json_t *tools; /* NULL: none may be called */
     enum tool_form tool_form;
-    char *opening;      /* of a call that the prompt has begun, or NULL */
+    char *opening;      /* beginning of a call, which the prompt ends with; or NULL */
     int32_t most_calls; /* 0: any number */
     int echoes;         /* the prompt comes before the answer */
-    int only_echoes;    /* and of the answer, which has one token, nothing is told */
-    char *schema;       /* what limits the answer, for question_compile; NULL: any text */
+    int only_echoes;    /* the answer, which has one token, is not told */
+    char *schema;       /* limit of the answer, for question_compile; NULL: any text */
     riffle_grammar_kind schema_kind;
     riffle_grammar *grammar;
     int has_thoughts; /* the answer may begin with thoughts */
@@ -58,7 +59,7 @@ typedef int question_fn(const json_t *body, const struct answerer *of, struct qu
  * with a refusal and nothing to free. */
 int question_parse(struct question *question, question_fn *take, const char *body, size_t bytes,
                    const struct answerer *of, struct refusal *refusal);
-/* For question_fn: the members of questions that are answered with text: how many, how long, how
+/* Takes the members that all questions answered with text have: how many answers, how long, how
  * they are chosen and where they stop. generate.max_tokens has its default before. */
 int question_take_answer(const json_t *body, int32_t least_tokens, struct question *question,
                          struct refusal *refusal);

@@ -1,3 +1,5 @@
+/* Writes objects of OpenAI's reference. The frame, usage and log-probabilities are here; the form
+ * of an endpoint writes the members that differ. */
 #include "requests/reply.h"
 
 #include <inttypes.h>
@@ -35,7 +37,7 @@ const char *reply_finish(riffle_finish finish)
     return finish == RIFFLE_FINISH_LENGTH ? "length" : "stop";
 }
 
-static json_t *usage_of(const struct reply_usage *usage)
+static json_t *usage_object(const struct reply_usage *usage)
 {
     return json_pack("{s:I, s:I, s:I, s:{s:I}, s:{s:I, s:I}}", "prompt_tokens",
                      (json_int_t)usage->prompt, "completion_tokens", (json_int_t)usage->generated,
@@ -47,7 +49,7 @@ static json_t *usage_of(const struct reply_usage *usage)
 }
 
 /* Takes choices and usage (NULL: none). */
-static json_t *frame(const struct reply *reply, int is_piece, json_t *choices, json_t *usage)
+static json_t *reply_frame(const struct reply *reply, int is_piece, json_t *choices, json_t *usage)
 {
     const struct reply_form *form = reply->form;
     char id[40];
@@ -61,7 +63,7 @@ static json_t *frame(const struct reply *reply, int is_piece, json_t *choices, j
 
 /* ---- log-probabilities ---- */
 
-static json_t *bytes_of(const char *text, size_t n)
+static json_t *byte_array(const char *text, size_t n)
 {
     json_t *bytes = json_array();
     for (size_t i = 0; i < n; i++)
@@ -70,13 +72,13 @@ static json_t *bytes_of(const char *text, size_t n)
 }
 
 /* A token's bytes need not be whole characters. */
-static json_t *token_entry(const riffle_model *model, const riffle_logprob *found)
+static json_t *token_object(const riffle_model *model, const riffle_logprob *found)
 {
     char text[256];
     int64_t n =
         riffle_detokenize(model, &found->token, 1, RIFFLE_DETOKENIZE_SPECIAL, text, sizeof text);
     size_t held = n < 0 ? 0 : n < (int64_t)sizeof text ? (size_t)n : sizeof text;
-    json_t *token = json_stringn(text, held), *bytes = bytes_of(text, held);
+    json_t *token = json_stringn(text, held), *bytes = byte_array(text, held);
     if (!token) token = json_string("\xef\xbf\xbd");
     /* JSON has no infinity. */
     double logprob = found->logprob < -9999.0f ? -9999.0 : (double)found->logprob;
@@ -85,9 +87,9 @@ static json_t *token_entry(const riffle_model *model, const riffle_logprob *foun
 
 json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs)
 {
-    json_t *entry = token_entry(model, &logprobs->chosen), *top = json_array();
+    json_t *entry = token_object(model, &logprobs->chosen), *top = json_array();
     for (int32_t i = 0; i < logprobs->n_top; i++)
-        json_array_append_new(top, token_entry(model, &logprobs->top[i]));
+        json_array_append_new(top, token_object(model, &logprobs->top[i]));
     json_object_set_new(entry, "top_logprobs", top);
     return entry;
 }
@@ -102,7 +104,7 @@ json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, siz
         begins ? riffle_detokenize(model, tokens, n, RIFFLE_DETOKENIZE_START, text, sizeof text)
                : riffle_detokenize(model, tokens + n - 1, 1, 0, text, sizeof text);
     size_t held = bytes < 0 ? 0 : bytes < (int64_t)sizeof text ? (size_t)bytes : sizeof text;
-    json_object_set_new(entry, "bytes", bytes_of(text, held));
+    json_object_set_new(entry, "bytes", byte_array(text, held));
     if (!logprobs) {
         json_object_set_new(entry, "logprob", json_null());
         json_object_set_new(entry, "top_logprobs", json_null());
@@ -129,7 +131,7 @@ size_t reply_characters(const json_t *tokens)
 
 /* ---- answers ---- */
 
-static json_t *choice_of(const struct reply *reply, const struct reply_part *part, int is_piece)
+static json_t *reply_choice(const struct reply *reply, const struct reply_part *part, int is_piece)
 {
     json_t *said = reply->form->say(part, is_piece);
     if (said)
@@ -145,23 +147,24 @@ char *reply_whole(const struct reply *reply, const struct reply_part *parts, int
 {
     json_t *choices = json_array();
     for (int32_t i = 0; i < n_parts; i++)
-        json_array_append_new(choices, choice_of(reply, &parts[i], 0));
-    return reply_write(frame(reply, 0, choices, usage_of(usage)), 0);
+        json_array_append_new(choices, reply_choice(reply, &parts[i], 0));
+    return reply_write(reply_frame(reply, 0, choices, usage_object(usage)), 0);
 }
 
 char *reply_piece(const struct reply *reply, const struct reply_part *part)
 {
-    return reply_write(frame(reply, 1, json_pack("[o]", choice_of(reply, part, 1)), NULL), 1);
+    return reply_write(reply_frame(reply, 1, json_pack("[o]", reply_choice(reply, part, 1)), NULL),
+                       1);
 }
 
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage)
 {
-    return reply_write(frame(reply, 1, json_array(), usage_of(usage)), 1);
+    return reply_write(reply_frame(reply, 1, json_array(), usage_object(usage)), 1);
 }
 
 /* ---- refusals ---- */
 
-static json_t *error_of(const struct refusal *refusal)
+static json_t *refusal_object(const struct refusal *refusal)
 {
     const char *type = refusal->status == 429   ? "rate_limit_error"
                        : refusal->status == 401 ? "authentication_error"
@@ -175,10 +178,10 @@ static json_t *error_of(const struct refusal *refusal)
 
 char *reply_refusal(const struct refusal *refusal)
 {
-    return reply_write(error_of(refusal), 0);
+    return reply_write(refusal_object(refusal), 0);
 }
 
 char *reply_cut(const struct refusal *refusal)
 {
-    return reply_write(error_of(refusal), 1);
+    return reply_write(refusal_object(refusal), 1);
 }

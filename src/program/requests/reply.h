@@ -1,5 +1,5 @@
-/* What is written to clients: objects of OpenAI's reference, as JSON and as server-sent events.
- * Texts are for free(); NULL: out of memory. */
+/* The text of replies: objects of OpenAI's reference, as JSON and as server-sent events. Texts are
+ * for free(); NULL: out of memory. */
 #ifndef REQUESTS_REPLY_H
 #define REQUESTS_REPLY_H
 
@@ -15,11 +15,11 @@ struct reply_part {
     int is_first;         /* piece of the answer */
     const char *finish;   /* NULL: more comes */
     const json_t *tokens; /* reply_token of each, where log-probabilities are wanted; else NULL */
-    size_t offset;        /* of a completion: characters before these tokens */
-    const json_t *calls;  /* of tools; NULL: none */
-    int32_t n_calls;      /* before these */
-    const float *vector;  /* of an embedding; NULL: none */
-    int32_t width;        /* of the vector */
+    size_t offset;        /* characters of a completion before these tokens */
+    const json_t *calls;  /* calls of tools; NULL: none */
+    int32_t n_calls;      /* number of calls before these */
+    const float *vector;  /* vector of an embedding; NULL: none */
+    int32_t width;        /* numbers of the vector */
 };
 
 /* Tokens of a request. */
@@ -35,13 +35,13 @@ struct reply_form {
     char *(*whole)(const struct reply *reply, const struct reply_part *parts, int32_t n_parts,
                    const struct reply_usage *usage);
     /* The rest is for reply_whole, reply_piece and reply_usage. */
-    const char *id;                    /* what ids begin with */
+    const char *id;                    /* beginning of ids */
     const char *object, *piece_object; /* the member "object" of a whole reply, of a piece */
     json_t *(*say)(const struct reply_part *part, int is_piece); /* the members with the text */
-    json_t *(*logprobs)(const struct reply_part *part);          /* of part->tokens */
+    json_t *(*logprobs)(const struct reply_part *part); /* value of "logprobs" for part->tokens */
 };
 
-/* What all parts of a reply have in common. */
+/* The members that all parts of a reply have in common. */
 struct reply {
     const struct reply_form *form;
     const struct question *question;
@@ -61,8 +61,9 @@ int reply_can_name(const char *name);
 const char *reply_finish(riffle_finish finish);
 /* A token with its log-probabilities, as "logprobs" of chats has them. For json_decref(). */
 json_t *reply_token(const riffle_model *model, const riffle_logprobs *logprobs);
-/* The same of the last of the n tokens that a prompt begins with; "bytes" are what the prompt's
- * text has of it. begins: the text of those before is empty. logprobs NULL: it is the first token.
+/* The entry of the last of the n tokens that a prompt begins with; "bytes" are the bytes that the
+ * prompt's text has of it. begins: the text of those before is empty. logprobs NULL: it is the
+ * first token.
  */
 json_t *reply_prompt_token(const riffle_model *model, const int32_t *tokens, size_t n, int begins,
                            const riffle_logprobs *logprobs);
@@ -77,7 +78,7 @@ char *reply_piece(const struct reply *reply, const struct reply_part *part);
 /* The event with the usage. */
 char *reply_usage(const struct reply *reply, const struct reply_usage *usage);
 char *reply_refusal(const struct refusal *refusal);
-/* The same as an event of an answer that had begun. */
+/* The refusal as an event of an answer that had begun. */
 char *reply_cut(const struct refusal *refusal);
 
 #endif

@@ -1,13 +1,15 @@
+/* Reads tools and tool_choice. An answer that must call is limited by a grammar and begins in the
+ * prompt. */
 #include "requests/tool_choice.h"
 
 #include <string.h>
 
 #include "requests/members.h"
 
-/* What a request says of its tools. */
+/* The wishes of a request about its tools. */
 struct tool_wish {
-    json_t *tools;    /* those that may be called; NULL: none */
-    const char *name; /* the one that must be called, or NULL */
+    json_t *tools;    /* tools that may be called; NULL: none */
+    const char *name; /* the tool that must be called, or NULL */
     int must_call;
 };
 
@@ -64,7 +66,7 @@ static int take_choice(const json_t *choice, struct tool_wish *wish, struct refu
     return 0;
 }
 
-/* The answer is one call, which the prompt opens. */
+/* Limits the answer to one call, whose beginning is in the prompt. */
 static int open_call(const struct answerer *of, const struct tool_wish *wish,
                      struct question *question, struct refusal *refusal)
 {
@@ -93,12 +95,12 @@ static int offer_tools(const json_t *body, const struct answerer *of, int is_cha
 int tool_choice_take(const json_t *body, const struct answerer *of, int is_chat,
                      struct question *question, struct refusal *refusal)
 {
-    const json_t *tools = member_of(body, "tools");
+    const json_t *tools = member_get(body, "tools");
     if (json_is_array(tools) && json_array_size(tools) == 0) tools = NULL;
     if (tools && !tools_are_valid(tools))
         return refuse_value(refusal, "tools", "an array of functions with names");
     struct tool_wish wish = {.tools = json_incref((json_t *)tools)};
-    int code = take_choice(member_of(body, "tool_choice"), &wish, refusal);
+    int code = take_choice(member_get(body, "tool_choice"), &wish, refusal);
     if (!code && wish.tools) code = offer_tools(body, of, is_chat, &wish, question, refusal);
     json_decref(wish.tools);
     return code;

@@ -1,4 +1,5 @@
-/* The tools of a request: which may be called, and whether one must be. */
+/* The tools of a request: which may be called, and whether one must be. Endpoints with text
+ * answers call it. */
 #ifndef REQUESTS_TOOL_CHOICE_H
 #define REQUESTS_TOOL_CHOICE_H
 

@@ -1,3 +1,4 @@
+/* Keeps the list of open connections and closes slow ones. The list is under the server's lock. */
 #include "serve/clients.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ void clients_on_connection(void *user, struct MHD_Connection *connection, void *
     struct client *client = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         *context = client = calloc(1, sizeof *client);
-        if (!client) return; /* its requests will not begin */
+        if (!client) return; /* requests of this connection will not begin */
         client->server = server;
         client->socket = /* Windows's are of 64 bits, and small */
             (int)MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;

@@ -7,12 +7,12 @@
 
 enum {
     CLIENT_HEAD_SECONDS = 120, /* until a request's headers are there, with the time before them */
-    CLIENT_BODY_SECONDS = 60,  /* for the whole body */
-    CLIENT_TAKE_SECONDS = 120  /* for what an ended answer has left */
+    CLIENT_BODY_SECONDS = 60,  /* limit for the whole body */
+    CLIENT_TAKE_SECONDS = 120  /* limit for the rest of an ended answer */
 };
 
 struct client {
-    struct client *next, **at; /* in the server's list */
+    struct client *next, **at; /* links of the server's list */
     struct server *server;
     int socket;
     double end;
@@ -20,7 +20,7 @@ struct client {
 
 /* Under the server's lock: gives the client so many seconds from now; INFINITY: any time. */
 void client_give(struct client *client, double seconds);
-/* For MHD_OPTION_NOTIFY_CONNECTION, whose user is the server; *context becomes the client. */
+/* The callback of MHD_OPTION_NOTIFY_CONNECTION; user is the server, *context becomes the client. */
 void clients_on_connection(void *user, struct MHD_Connection *connection, void **context,
                            enum MHD_ConnectionNotificationCode code);
 /* Under the lock: now and then closes connections whose clients take too long, or have closed their

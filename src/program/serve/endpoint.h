@@ -18,7 +18,7 @@ struct endpoint {
     enum MHD_Result (*send)(struct exchange *exchange);
 
     size_t most_body;  /* bytes; larger bodies are refused with 413 */
-    question_fn *take; /* what the body asks */
+    question_fn *take; /* reads the body's question */
     const struct reply_form *form;
 };
 

@@ -1,3 +1,5 @@
+/* The network: routes, keys, bodies, and replies that wait for the thread that computes. A
+ * connection sleeps while its question is answered. */
 #include "serve/http.h"
 
 #include <math.h>
@@ -17,7 +19,7 @@
 enum {
     THREADS = 2,
     MOST_CONNECTIONS = 1024,
-    HEADER_BYTES = 32 << 10, /* of a connection */
+    HEADER_BYTES = 32 << 10, /* memory of a connection */
     IDLE_SECONDS = 60,       /* without a byte, while nothing is computed for the connection */
     FLUSH_SECONDS = 5,
     TICK_MS = 50
@@ -25,7 +27,7 @@ enum {
 
 /* ---- who may ask ---- */
 
-static const char *header(const struct exchange *exchange, const char *name)
+static const char *request_header(const struct exchange *exchange, const char *name)
 {
     return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
@@ -43,7 +45,7 @@ static int is_key(const char *text, const char *key)
 static int has_key(const struct exchange *exchange)
 {
     const char *key = exchange->server->options->api_key;
-    const char *given = header(exchange, "Authorization");
+    const char *given = request_header(exchange, "Authorization");
     if (!key) return 1;
     return given && strncmp(given, "Bearer ", 7) == 0 && is_key(given + 7, key);
 }
@@ -52,7 +54,7 @@ static int has_key(const struct exchange *exchange)
 static int names_this_machine(const struct exchange *exchange)
 {
     static const char *const names[] = {"localhost", "127.", "[::1]"};
-    const char *host = header(exchange, "Host");
+    const char *host = request_header(exchange, "Host");
     if (!exchange->server->is_local || exchange->server->options->api_key || !host) return 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(host, names[i], strlen(names[i])) == 0 &&
@@ -64,7 +66,7 @@ static int names_this_machine(const struct exchange *exchange)
 /* ---- questions ---- */
 
 /* Has the computing thread answer; the connection sleeps until there is something to send. */
-static enum MHD_Result submit(struct exchange *exchange)
+static enum MHD_Result submit_question(struct exchange *exchange)
 {
     struct server *server = exchange->server;
     struct refusal refusal = {0};
@@ -92,7 +94,7 @@ static enum MHD_Result submit(struct exchange *exchange)
     return refusal.status ? send_refusal(exchange, &refusal) : MHD_YES;
 }
 
-static ssize_t read_events(void *user, uint64_t position, char *data, size_t most)
+static ssize_t http_read_events(void *user, uint64_t position, char *data, size_t most)
 {
     struct exchange *exchange = user;
     struct server *server = exchange->server;
@@ -121,7 +123,7 @@ static enum MHD_Result send_answer(struct exchange *exchange)
     if (exchange->question.streams && has_begun)
         return send_response(exchange, 200, "text/event-stream; charset=utf-8",
                              MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10,
-                                                               read_events, exchange, NULL));
+                                                               http_read_events, exchange, NULL));
     if (!is_over) return MHD_YES;
     if (exchange->refusal.status) return send_refusal(exchange, &exchange->refusal);
     return send_response(exchange, 200, json_media,
@@ -135,19 +137,19 @@ static enum MHD_Result take_body(struct exchange *exchange, const char *data, si
     size_t n = *bytes, most = exchange->endpoint ? exchange->endpoint->most_body : 0;
     *bytes = 0;
     if (exchange->body.count + n > most) {
-        exchange->is_too_long = 1; /* what still comes is read and dropped */
+        exchange->is_too_long = 1; /* the rest is read and dropped */
         return MHD_YES;
     }
     return rf_bytes_append(&rf_system_allocator, &exchange->body, data, n, &error) ? MHD_NO
                                                                                    : MHD_YES;
 }
 
-static enum MHD_Result ask(struct exchange *exchange)
+static enum MHD_Result ask_model(struct exchange *exchange)
 {
     struct server *server = exchange->server;
     const struct endpoint *endpoint = exchange->endpoint;
     struct refusal refusal = {0};
-    const char *type = header(exchange, "Content-Type");
+    const char *type = request_header(exchange, "Content-Type");
     exchange->reply = (struct reply){.form = endpoint->form,
                                      .question = &exchange->question,
                                      .id = rf_random(),
@@ -166,7 +168,7 @@ static enum MHD_Result ask(struct exchange *exchange)
         question_parse(&exchange->question, endpoint->take, exchange->body.data,
                        exchange->body.count, &exchange->served->answerer, &refusal);
     rf_bytes_free(&rf_system_allocator, &exchange->body);
-    return refusal.status ? send_refusal(exchange, &refusal) : submit(exchange);
+    return refusal.status ? send_refusal(exchange, &refusal) : submit_question(exchange);
 }
 
 /* ---- routes ---- */
@@ -226,7 +228,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (*bytes) return take_body(exchange, data, bytes);
     if (!exchange->endpoint) return MHD_YES; /* the refusal was sent with the headers */
     if (exchange->reply.form) return send_answer(exchange);
-    return exchange->endpoint->send ? exchange->endpoint->send(exchange) : ask(exchange);
+    return exchange->endpoint->send ? exchange->endpoint->send(exchange) : ask_model(exchange);
 }
 
 static void on_completed(void *user, struct MHD_Connection *connection, void **state,

@@ -1,3 +1,4 @@
+/* Writes the log. Each event is one line and is flushed at once. */
 #include "serve/log.h"
 
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* The server's log: a JSON object in a line on standard output for each event. */
+/* The server's log: a JSON object in a line on standard output for each event. The computing
+ * thread and the reloading one write it. */
 #ifndef SERVE_LOG_H
 #define SERVE_LOG_H
 

@@ -1,3 +1,5 @@
+/* Queues responses, adds the headers that all of them have, and counts them by status. It runs on
+ * the network's threads. */
 #include "serve/send.h"
 
 #include <string.h>

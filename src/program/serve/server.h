@@ -1,5 +1,6 @@
-/* What the threads of the server share: the network's, which take requests and send replies, the
- * one that computes, one that compiles schemas and one that reloads the model. */
+/* The state that the threads of the server share: the network's threads, which take requests and
+ * send replies, the one that computes, one that compiles schemas and one that reloads the model.
+ * Members are under the lock where that is said. */
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
 
@@ -23,16 +24,16 @@ struct served {
 
 enum exchange_state {
     EXCHANGE_OPEN,      /* the network's alone */
-    EXCHANGE_COMPILING, /* in the server's list, for the compiling thread */
-    EXCHANGE_WAITING,   /* in the list, for the batch */
-    EXCHANGE_ASKED,     /* in the list; the batch has it */
+    EXCHANGE_COMPILING, /* the compiling thread takes it from the server's list */
+    EXCHANGE_WAITING,   /* waits in the list for the batch */
+    EXCHANGE_ASKED,     /* still in the list; the batch has it */
     EXCHANGE_ANSWERED   /* the network's alone again */
 };
 
 /* A request and its reply. */
 struct exchange {
     struct server *server;
-    struct exchange *next; /* in the server's list */
+    struct exchange *next; /* next one in the server's list */
     struct MHD_Connection *connection;
     struct client *client;
     const struct endpoint *endpoint; /* NULL: it was refused */
@@ -52,7 +53,7 @@ struct exchange {
     struct reply_usage usage;
     struct refusal refusal; /* status 0: none */
     struct rf_bytes out;    /* text, or events */
-    size_t sent;            /* of the events */
+    size_t sent;            /* bytes of the events that were sent */
     int has_begun;          /* an event is out */
 };
 
@@ -62,7 +63,7 @@ struct server {
     int is_local;
     int64_t started;
 
-    struct rf_lock lock; /* of what follows */
+    struct rf_lock lock; /* guards the members below */
     struct rf_condition news, to_compile, to_reload;
     struct served *served; /* the newest; only the computing thread takes old ones out */
     struct client *clients;

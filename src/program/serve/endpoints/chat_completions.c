@@ -1,4 +1,5 @@
-/* POST /v1/chat/completions: the answer to a conversation, with thoughts and calls of tools. */
+/* POST /v1/chat/completions: the answer to a conversation, with thoughts and calls of tools.
+ * Streamed pieces have "delta" where whole replies have "message". */
 #include <string.h>
 
 #include "messages/messages.h"
@@ -23,8 +24,8 @@ static int chat_take_logprobs(const json_t *body, struct question *question,
 /* Beside the messages, templates may read what the request tells them. */
 static int tell_template(const json_t *body, json_t *conversation, struct refusal *refusal)
 {
-    json_t *more = (json_t *)member_of(body, "chat_template_kwargs"),
-           *effort = (json_t *)member_of(body, "reasoning_effort");
+    json_t *more = (json_t *)member_get(body, "chat_template_kwargs"),
+           *effort = (json_t *)member_get(body, "reasoning_effort");
     if (more && !json_is_object(more))
         return refuse_value(refusal, "chat_template_kwargs", "an object");
     if (effort && !json_is_string(effort))
@@ -39,7 +40,8 @@ static int chat_take_messages(const json_t *body, const struct answerer *of,
 {
     const char *opening = question->opening;
     if (prompts_make(question, 1, refusal)) return -1;
-    json_t *conversation = conversation_make(member_of(body, "messages"), question->tools, refusal);
+    json_t *conversation =
+        conversation_make(member_get(body, "messages"), question->tools, refusal);
     if (!conversation) return -1;
     int code = tell_template(body, conversation, refusal);
     if (!code) code = prompt_add_chat(question->prompts, of->model, conversation, refusal);

@@ -1,4 +1,5 @@
-/* POST /v1/completions: how a text goes on, or what fills a gap in it. */
+/* POST /v1/completions: the continuation of a text, or the text for a gap in it. A gap needs a
+ * model with tokens for it. */
 #include <string.h>
 
 #include "requests/members.h"
@@ -6,14 +7,14 @@
 #include "requests/tool_choice.h"
 #include "serve/endpoint.h"
 
-enum { COMPLETION_TOKENS = 16 }; /* of OpenAI's reference, where the request does not say */
+enum { COMPLETION_TOKENS = 16 }; /* default of OpenAI's reference */
 
 /* ---- the question ---- */
 
 static int completion_take_logprobs(const json_t *body, struct question *question,
                                     struct refusal *refusal)
 {
-    const json_t *given = member_of(body, "logprobs");
+    const json_t *given = member_get(body, "logprobs");
     question->wants_logprobs = given && !json_is_false(given);
     return question->wants_logprobs ? member_int(body, "logprobs", 0, RIFFLE_MOST_LOGPROBS,
                                                  &question->top_logprobs, refusal)
@@ -31,7 +32,7 @@ static const struct gap_tokens {
     {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"}, /* DeepSeek Coder */
 };
 
-static int is_token(const riffle_model *model, const char *text)
+static int is_single_token(const riffle_model *model, const char *text)
 {
     return riffle_tokenize(model, text, strlen(text), RIFFLE_TOKENIZE_SPECIAL, NULL, 0) == 1;
 }
@@ -39,8 +40,9 @@ static int is_token(const riffle_model *model, const char *text)
 static const struct gap_tokens *gap_tokens_of(const riffle_model *model)
 {
     for (size_t i = 0; i < sizeof gap_tokens / sizeof *gap_tokens; i++)
-        if (is_token(model, gap_tokens[i].before) && is_token(model, gap_tokens[i].behind) &&
-            is_token(model, gap_tokens[i].answer))
+        if (is_single_token(model, gap_tokens[i].before) &&
+            is_single_token(model, gap_tokens[i].behind) &&
+            is_single_token(model, gap_tokens[i].answer))
             return &gap_tokens[i];
     return NULL;
 }
@@ -52,8 +54,9 @@ static int add_special(struct prompt *prompt, const riffle_model *model, const c
 }
 
 /* A prompt of a text before the gap and one behind it. */
-static int take_gap(const json_t *before, const json_t *behind, const riffle_model *model,
-                    struct question *question, struct refusal *refusal)
+static int completion_take_gap(const json_t *before, const json_t *behind,
+                               const riffle_model *model, struct question *question,
+                               struct refusal *refusal)
 {
     const struct gap_tokens *tokens = gap_tokens_of(model);
     if (!json_is_string(before) || !json_is_string(behind))
@@ -77,10 +80,10 @@ static int take_gap(const json_t *before, const json_t *behind, const riffle_mod
     return add_special(prompt, model, tokens->answer, refusal);
 }
 
-static int take_prompt(const json_t *body, const riffle_model *model, struct question *question,
-                       struct refusal *refusal)
+static int completion_take_prompt(const json_t *body, const riffle_model *model,
+                                  struct question *question, struct refusal *refusal)
 {
-    const json_t *suffix = member_of(body, "suffix");
+    const json_t *suffix = member_get(body, "suffix");
     if (member_flag(body, "echo", &question->echoes, refusal)) return -1;
     if (question->generate.max_tokens == 0) {
         if (!question->echoes)
@@ -88,7 +91,7 @@ static int take_prompt(const json_t *body, const riffle_model *model, struct que
         question->only_echoes = question->generate.max_tokens = 1;
     }
     return suffix && !(json_is_string(suffix) && !json_string_length(suffix))
-               ? take_gap(member_of(body, "prompt"), suffix, model, question, refusal)
+               ? completion_take_gap(member_get(body, "prompt"), suffix, model, question, refusal)
                : prompts_take(body, "prompt", model, question, refusal);
 }
 
@@ -100,7 +103,7 @@ static int completion_take(const json_t *body, const struct answerer *of, struct
     if (completion_take_logprobs(body, question, refusal)) return -1;
     if (question_take_bias(body, question, refusal)) return -1;
     if (tool_choice_take(body, of, 0, question, refusal)) return -1;
-    if (take_prompt(body, of->model, question, refusal)) return -1;
+    if (completion_take_prompt(body, of->model, question, refusal)) return -1;
     return question_take_format(body, question, refusal);
 }
 

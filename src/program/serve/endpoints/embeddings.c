@@ -1,4 +1,4 @@
-/* POST /v1/embeddings: the vectors of texts. */
+/* POST /v1/embeddings: the vectors of texts. Nothing is generated or streamed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +11,12 @@
 static int embedding_take(const json_t *body, const struct answerer *of, struct question *question,
                           struct refusal *refusal)
 {
-    const char *format = json_string_value(member_of(body, "encoding_format")),
-               *pooling = json_string_value(member_of(body, "pooling"));
-    if (member_of(body, "encoding_format") &&
+    const char *format = json_string_value(member_get(body, "encoding_format")),
+               *pooling = json_string_value(member_get(body, "pooling"));
+    if (member_get(body, "encoding_format") &&
         !(format && (strcmp(format, "float") == 0 || strcmp(format, "base64") == 0)))
         return refuse_value(refusal, "encoding_format", "float or base64");
-    if (member_of(body, "pooling") &&
+    if (member_get(body, "pooling") &&
         !(pooling && (strcmp(pooling, "mean") == 0 || strcmp(pooling, "last") == 0)))
         return refuse_value(refusal, "pooling", "mean or last");
     question->n = 1;

@@ -1,4 +1,4 @@
-/* GET /health: whether the server takes requests. */
+/* GET /health: whether the server takes requests. Balancers see 503 while it stops. */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* GET /metrics: what the server counts, for Prometheus. */
+/* GET /metrics: the server's counters for Prometheus. They are copied under the lock and written
+ * outside of it. */
 #include "platform/memory.h"
 #include "serve/endpoint.h"
 #include "serve/send.h"

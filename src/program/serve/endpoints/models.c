@@ -1,4 +1,4 @@
-/* GET /v1/models: the model that is served. */
+/* GET /v1/models: the model that is served. There is always exactly one. */
 #include "serve/endpoint.h"
 #include "serve/send.h"
 

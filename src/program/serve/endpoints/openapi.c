@@ -1,4 +1,5 @@
-/* GET /openapi.json: the document of this interface, which the program carries. */
+/* GET /openapi.json: the document of this interface, which the program carries. A new endpoint is
+ * described in serve/openapi.json. */
 #include <string.h>
 
 #include "serve/endpoint.h"

@@ -1,4 +1,5 @@
-/* GET /: a page for chatting, which the program carries. */
+/* GET /: a page for chatting, which the program carries. Its policy lets it load nothing from
+ * elsewhere. */
 #include "serve/page.h"
 #include <string.h>
 
