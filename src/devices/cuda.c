@@ -50,14 +50,9 @@ static int open_kind(struct rf_backend **backend, const struct rf_backend_option
     return code ? code : loaded()->open(backend, options, allocator, error);
 }
 
-static struct rf_weight_bytes weight_bytes(const struct rf_weight_request *request)
+static struct rf_weight_bytes weight_bytes(const struct rf_weight_plan *plan)
 {
-    return loaded()->weight_bytes(request);
-}
-
-static const char *weight_format(enum rf_dtype dtype, enum rf_weight_form form)
-{
-    return loaded()->weight_format(dtype, form);
+    return loaded()->weight_bytes(plan);
 }
 
 static uint64_t kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
@@ -99,7 +94,6 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .describe = describe,
     .open = open_kind,
     .weight_bytes = weight_bytes,
-    .weight_format = weight_format,
     .kv_bytes = kv_bytes,
     .free_bytes = free_bytes,
     .view_bytes = view_bytes,
