@@ -50,14 +50,9 @@ static int cuda_open(struct rf_backend **backend, const struct rf_backend_option
     return code ? code : loaded_kind()->open(backend, options, allocator, error);
 }
 
-static struct rf_weight_bytes cuda_weight_bytes(const struct rf_weight_request *request)
+static struct rf_weight_bytes cuda_weight_bytes(const struct rf_weight_plan *plan)
 {
-    return loaded_kind()->weight_bytes(request);
-}
-
-static const char *cuda_weight_format(enum rf_dtype dtype, enum rf_weight_form form)
-{
-    return loaded_kind()->weight_format(dtype, form);
+    return loaded_kind()->weight_bytes(plan);
 }
 
 static uint64_t cuda_kv_bytes(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx)
@@ -99,7 +94,6 @@ const struct rf_backend_kind rf_cuda_backend_kind = {
     .describe = cuda_describe,
     .open = cuda_open,
     .weight_bytes = cuda_weight_bytes,
-    .weight_format = cuda_weight_format,
     .kv_bytes = cuda_kv_bytes,
     .free_bytes = cuda_free_bytes,
     .view_bytes = cuda_view_bytes,

@@ -124,28 +124,28 @@ static int report_part(void *user, uint64_t done, uint64_t total)
     return progress->call(progress->user, progress->before + done, progress->total);
 }
 
-/* Puts the requests of the first part in front of the second's; returns how many the first has. */
-static int32_t sort_requests(struct rf_weight_request *sorted,
-                             const struct rf_weight_request *requests, int32_t n, int32_t cut)
+/* Puts the first part's plans in front of the second's; returns the number of the first part's. */
+static int32_t sort_plans(struct rf_weight_plan *sorted, const struct rf_weight_plan *plans,
+                          int32_t n, int32_t cut)
 {
     int32_t count = 0, n_first;
     for (int32_t i = 0; i < n; i++)
-        if (!rf_is_shared_second(&requests[i], cut)) sorted[count++] = requests[i];
+        if (!rf_is_shared_second(&plans[i], cut)) sorted[count++] = plans[i];
     n_first = count;
     for (int32_t i = 0; i < n; i++)
-        if (rf_is_shared_second(&requests[i], cut)) sorted[count++] = requests[i];
+        if (rf_is_shared_second(&plans[i], cut)) sorted[count++] = plans[i];
     return n_first;
 }
 
-static uint64_t tensor_bytes(const struct rf_weight_request *requests, int32_t n)
+static uint64_t tensor_bytes(const struct rf_weight_plan *plans, int32_t n)
 {
     uint64_t bytes = 0;
-    for (int32_t i = 0; i < n; i++) bytes += requests[i].tensor->bytes;
+    for (int32_t i = 0; i < n; i++) bytes += plans[i].tensor->bytes;
     return bytes;
 }
 
 static int shared_weights_new(struct rf_weights **weights, struct rf_queue *queue,
-                              const struct rf_weight_request *requests, int32_t n_requests,
+                              const struct rf_weight_plan *plans, int32_t n_plans,
                               rf_load_progress progress, void *user, struct rf_error *error)
 {
     struct rf_backend *backend = queue->backend;
@@ -153,20 +153,19 @@ static int shared_weights_new(struct rf_weights **weights, struct rf_queue *queu
     int32_t n_layer = 0;
     *weights = NULL;
     struct shared_weights *made = rf_calloc(backend->allocator, 1, sizeof *made, "weights", error);
-    struct rf_weight_request *sorted =
-        rf_malloc(backend->allocator, (size_t)n_requests, sizeof *sorted, "weights", error);
+    struct rf_weight_plan *sorted =
+        rf_malloc(backend->allocator, (size_t)n_plans, sizeof *sorted, "weights", error);
     int code = made && sorted ? 0 : RF_ERR_MEMORY;
     if (made) made->base.backend = backend;
-    for (int32_t i = 0; i < n_requests; i++)
-        if (n_layer <= requests[i].layer) n_layer = requests[i].layer + 1;
+    for (int32_t i = 0; i < n_plans; i++)
+        if (n_layer <= plans[i].layer) n_layer = plans[i].layer + 1;
     int32_t n_first =
-                code ? 0
-                     : sort_requests(sorted, requests, n_requests, shared_cut_of(backend, n_layer)),
-            n_of[SHARED_PARTS] = {n_first, n_requests - n_first};
-    both.total = tensor_bytes(requests, n_requests);
+                code ? 0 : sort_plans(sorted, plans, n_plans, shared_cut_of(backend, n_layer)),
+            n_of[SHARED_PARTS] = {n_first, n_plans - n_first};
+    both.total = tensor_bytes(plans, n_plans);
     shared_backend_of(backend)->part[SHARED_FIRST]->expert_bytes = backend->expert_bytes;
     for (int p = 0; !code && p < SHARED_PARTS; p++) {
-        const struct rf_weight_request *of_part = sorted + (p == SHARED_SECOND ? n_first : 0);
+        const struct rf_weight_plan *of_part = sorted + (p == SHARED_SECOND ? n_first : 0);
         if (!n_of[p]) continue;
         code = shared_ops_of(backend, p)
                    ->weights_new(&made->part[p], ((struct shared_queue *)queue)->part[p], of_part,
@@ -349,9 +348,6 @@ static int shared_submit(struct rf_view *base, const struct rf_pass *whole, stru
     struct shared_view *view = shared_view_of(base);
     struct rf_error ignored; /* the answers of a pass that nobody waited for are gone */
     if (view->is_pending) shared_sync(base, &ignored);
-    if (whole->n_groups > base->shape.max_rows)
-        return rf_fail(error, RF_ERR_ARGUMENT, "%d groups: a pass has at most %d rows",
-                       whole->n_groups, base->shape.max_rows);
     int code = make_rows(view, error);
     if (code) return code;
     double start = rf_clock_seconds();

@@ -38,11 +38,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "infer/measure.h"
-#include "model/tensors.h"
+#include "weights/plan.h"
 
 struct rf_backend;
 struct rf_queue;
-struct rf_weight; /* one tensor of a struct rf_weights */
 struct rf_weights;
 struct rf_cache;
 struct rf_view;
@@ -79,23 +78,6 @@ enum rf_precision {
 
 /* ---- weights ---- */
 
-/* What a model computes in. */
-enum rf_weight_form {
-    RF_WEIGHTS_STORED, /* quantised tensors in their own bits; float matrices in BF16 */
-    RF_WEIGHTS_BF16,   /* all matrices, and the values of tables, rounded to BF16 */
-    /* Drafts: matrices of more bits are cast (quant/cast.h), the others stay as they are stored. */
-    RF_WEIGHTS_MXFP4,
-    RF_WEIGHTS_Q4
-};
-
-struct rf_weight_request {
-    const struct rf_tensor *tensor;
-    enum rf_weight_role role;
-    enum rf_weight_form form;
-    struct rf_weight **weight; /* where the result goes */
-    int32_t layer;             /* that it is of; -1: of the whole model */
-};
-
 /* Where a model's layers are on two devices, the second has the last n_second of n_layer: from this
  * one on. */
 static inline int32_t rf_first_shared_layer(int32_t n_layer, int32_t n_second)
@@ -103,18 +85,19 @@ static inline int32_t rf_first_shared_layer(int32_t n_layer, int32_t n_second)
     return n_second < n_layer ? n_layer - n_second : 0;
 }
 
-/* 1 for what the second device has if its first layer is `cut`: the head, and the embedding where
- * it has all layers. */
-static inline int rf_is_shared_second(const struct rf_weight_request *request, int32_t cut)
+/* 1 for the tensors of the second device if its first layer is `cut`: those layers and the head,
+ * and the embedding where the device has all layers. */
+static inline int rf_is_shared_second(const struct rf_weight_plan *plan, int32_t cut)
 {
-    if (request->layer >= 0) return request->layer >= cut;
-    return cut == 0 || request->role != RF_WEIGHT_TABLE;
+    if (plan->layer >= 0) return plan->layer >= cut;
+    return cut == 0 || plan->role != RF_WEIGHT_TABLE;
 }
 
-/* Of one weight: what a decoding pass reads, what is used in place from the file, and the memory
- * for what is not. */
+/* Bytes of one weight on a device. */
 struct rf_weight_bytes {
-    uint64_t pass, mapped, resident;
+    uint64_t pass;     /* read by a decoding pass, of all experts */
+    uint64_t mapped;   /* used in place from the file */
+    uint64_t resident; /* memory for the rest */
 };
 
 /* Returns non-zero to cancel; called from the thread that called weights_new. */
@@ -325,10 +308,11 @@ struct rf_backend_ops {
     int (*queue_calibrate)(struct rf_queue *queue, const struct rf_weights *weights,
                            struct rf_error *error);
 
-    /* Loads all weights of a model at once; bytes of the tensors count as progress. Data that can
-     * be used in place is, so the tensors' data must outlive the weights. */
+    /* Loads all weights of a model at once, as planned, and sets each *plan->weight; bytes of the
+     * tensors count as progress. The weights may use the file's bytes in place, so the tensors and
+     * their data must outlive them; the plans need not. */
     int (*weights_new)(struct rf_weights **weights, struct rf_queue *queue,
-                       const struct rf_weight_request *requests, int32_t n_requests,
+                       const struct rf_weight_plan *plans, int32_t n_plans,
                        rf_load_progress progress, void *user, struct rf_error *error);
     void (*weights_free)(struct rf_weights *weights);
 
@@ -371,6 +355,7 @@ struct rf_backend_ops {
     int (*view_new)(struct rf_view **view, struct rf_queue *queue,
                     const struct rf_view_shape *shape, struct rf_error *error);
     void (*view_free)(struct rf_view *view);
+    /* The pass is one that rf_pass_check (infer/pass.h) accepts. */
     int (*submit)(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error);
     int (*sync)(struct rf_view *view, struct rf_error *error);
     /* Logits [n_vocab] of the i-th wanted row of the last pass, in host memory until the view's
@@ -441,9 +426,7 @@ struct rf_backend_kind {
                     struct rf_error *error);
     int (*open)(struct rf_backend **backend, const struct rf_backend_options *options,
                 const struct rf_allocator *allocator, struct rf_error *error);
-    struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_request *request);
-    /* The format that a matrix of that type is computed in: "BF16", "Q4_K". */
-    const char *(*weight_format)(enum rf_dtype dtype, enum rf_weight_form form);
+    struct rf_weight_bytes (*weight_bytes)(const struct rf_weight_plan *plan);
     /* Most bytes of a cache with n_ctx positions. */
     uint64_t (*kv_bytes)(const struct rf_params *params, enum rf_kv_type kv, int32_t n_ctx);
 

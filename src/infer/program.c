@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "infer/pass.h"
+
 enum { LAYER_OPS = 20, HEAD_OPS = 3 };
 
 static enum rf_slot tap_slot(int32_t tap)
@@ -348,7 +350,8 @@ void rf_view_free(struct rf_view *view)
 int rf_view_run(struct rf_view *view, const struct rf_pass *pass, struct rf_error *error)
 {
     view->passes++;
-    int code = view->backend->ops->submit(view, pass, error);
+    int code = rf_pass_check(view, pass, error);
+    if (!code) code = view->backend->ops->submit(view, pass, error);
     if (!code) code = view->backend->ops->sync(view, error);
     return code ? code : rf_source_check(view->source, error);
 }

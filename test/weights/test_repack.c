@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/half.h"
-#include "cpu/repack.h"
 #include "support/check.h"
+#include "weights/repack.h"
 
 static uint32_t next_random(void)
 {
@@ -101,7 +101,7 @@ static void values_are_the_files(const struct type *type, size_t m, size_t k)
     for (size_t first = 0; first < m; first += 16) {
         size_t rows = m - first < 16 ? m - first : 16;
         memset(panel, 0xaa, panel_bytes + 1);
-        rf_cpu_repack_panel(type->dtype, data + 1 + first * row_bytes, row_bytes, rows, k, panel);
+        rf_repack_panel(type->dtype, data + 1 + first * row_bytes, row_bytes, rows, k, panel);
         CHECK_INT(panel[panel_bytes], 0xaa);
         for (size_t r = 0; r < 16; r++) {
             memset(wanted, 0, k * sizeof *wanted);
@@ -129,13 +129,13 @@ static void values_are_the_files(const struct type *type, size_t m, size_t k)
 int main(void)
 {
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        CHECK_INT(rf_cpu_format_of(types[t].dtype), types[t].format);
+        CHECK_INT(rf_format_of(types[t].dtype), types[t].format);
         size_t unit = rf_dtype_info(types[t].dtype)->block_elems;
         for (size_t m = 1; m <= 17; m++) values_are_the_files(&types[t], m, unit);
         values_are_the_files(&types[t], 16, 5 * unit);
         values_are_the_files(&types[t], 37, 12 * unit);
     }
     static const enum rf_dtype floats[] = {RF_F32, RF_F16, RF_BF16};
-    for (size_t t = 0; t < 3; t++) CHECK_INT(rf_cpu_format_of(floats[t]), RF_FORMAT_BF16);
+    for (size_t t = 0; t < 3; t++) CHECK_INT(rf_format_of(floats[t]), RF_FORMAT_BF16);
     return check_result();
 }
