@@ -1,5 +1,5 @@
 /* Generated kernels for weights in panels times 8-bit rows: linear[] of microkernels/kernels.h,
- * with the same bits. docs/jit.md describes and measures them. */
+ * with the same bits. docs/design/jit.md describes them. */
 #ifndef RF_JIT_PANELS_H
 #define RF_JIT_PANELS_H
 

@@ -1,6 +1,6 @@
 /* The arithmetic: one table of function pointers for each tier. It is filled with the scalar
  * reference, which defines what each kernel computes, and then overwritten with the tier's own
- * kernels (docs/kernels.md).
+ * kernels (docs/design/kernels.md).
  *
  * Row independence: for every kernel, the bits of a result row depend on that row's operands alone,
  * not on how many rows, queries or weights the call holds. Each sum of a tier runs in one fixed

@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* The tuned figures. All were chosen by hand. test_split bounds what they cost in simulations, and
- * docs/cores.md has measured results. Times are in seconds. */
+ * docs/lab/2026-11-21-cores.md has results. Times are in seconds. */
 static const struct {
     /* A worker's speed. Other users of the memory make single measurements vary by a few per cent,
      * which must not move the shares; a real change must move them at once. With `now` the speed

@@ -19,7 +19,7 @@
 #include "platform/clock.h"
 #include "platform/threads.h"
 
-/* Chosen by hand; docs/cores.md has measured results. */
+/* Chosen by hand; docs/lab/2026-11-21-cores.md has results. */
 static const double REDEAL = 0.5e-3; /* seconds of work between corrections of the shares */
 /* The part of each matrix that is not dealt out, but taken by workers as they get ready. A prompt's
  * passes are long enough for the shares to be wrong by their end. */

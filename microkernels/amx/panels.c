@@ -217,8 +217,9 @@ struct products {
 
 /* Step i loads item i, multiplies the one before, stores the sums of that
  * before, and scales those of the one that is LAG behind: each operation's operands were asked for
- * a step before, since few operations on tiles overlap on some cores (docs/kernels.md). Even and
- * odd items have four tiles each: sums, rows, rows' lower bytes or the codes' upper parts, codes.
+ * a step before, since few operations on tiles overlap on some cores (docs/design/kernels.md). Even
+ * and odd items have four tiles each: sums, rows, rows' lower bytes or the codes' upper parts,
+ * codes.
  */
 struct pipeline {
     struct item items[RING];

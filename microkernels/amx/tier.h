@@ -26,7 +26,7 @@ struct rf_tile_config {
 enum {
     RF_AMX_SIDE = 16, /* rows of a tile */
     /* The least numbers of rows of 8 and of 16 bits beside panels that tiles multiplied faster on
-     * all cores measured (docs/kernels.md). Fewer are left to avx512's kernels. */
+     * all cores measured (docs/design/kernels.md). Fewer are left to avx512's kernels. */
     RF_AMX_LEAST_A8 = 17,
     RF_AMX_LEAST_A16 = 9,
     RF_AMX_LEAST_SUPER = 3, /* fewer rows of RF_OPERAND_A16_SUPER are multiplied without tiles */

@@ -137,7 +137,7 @@ static int choose_evening(struct calibration *c, int32_t layer)
                            *up = source_tensor(c, made_tensor(c, layer, "ffn_up.weight"));
     enum rf_dtype dtype;
     /* MXFP4's codes are finer the smaller they are: uneven columns cost it little, and perplexity
-     * with even ones was higher (docs/quantization.md). */
+     * with even ones was higher (docs/lab/2026-11-26-calibration.md). */
     int suits = c->options->quantize.target != RF_TARGET_MXFP4;
     if (suits && is_rounded(c, down, &dtype) && is_rounded(c, up, &dtype))
         return rf_even_columns(down, c->evening, c->allocator, c->error);

@@ -72,9 +72,9 @@ void rf_inputs_add(struct inputs *inputs, const struct rf_blas *blas, const floa
 }
 
 /* Few inputs say little about others, so the diagonal of H gets k / n of itself more, and a little
- * of its mean (docs/quantization.md). Rows count with their typical energy: in some layers the
- * first token's has a thousand times that, is always the same, and says nothing about others. With
- * an energy of 1 for each row, the mean of the diagonal is n / k. */
+ * of its mean (docs/design/quantization.md). Rows count with their typical energy: in some layers
+ * the first token's has a thousand times that, is always the same, and says nothing about others.
+ * With an energy of 1 for each row, the mean of the diagonal is n / k. */
 static void damp(struct inputs *inputs)
 {
     const double least = 0.01;

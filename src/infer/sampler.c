@@ -374,7 +374,7 @@ static size_t keep_candidates(const struct rf_sampler *sampler, const float *log
 }
 
 /* The draw: the token with the least E_i / p_i wins, where the E_i are independent and exponential.
- * Token i wins with probability p_i (docs/sampling.md). */
+ * Token i wins with probability p_i (docs/design/sampling.md). */
 struct race {
     uint64_t place;   /* the state of splitmix64 at this position, before token 0 */
     int32_t n_prizes; /* 1, or also the runners-up */

@@ -4,7 +4,7 @@
  *
  * Random numbers are a function of (seed, position, token), not a stream. So the target's choice
  * does not depend on drafts, and a draft model that chooses by the same rule from its own logits
- * often makes the same choice (docs/sampling.md). */
+ * often makes the same choice (docs/design/sampling.md). */
 #ifndef RF_INFER_SAMPLER_H
 #define RF_INFER_SAMPLER_H
 

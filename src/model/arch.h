@@ -1,4 +1,4 @@
-/* The architectures: one row each, for both containers (docs/architecture.md). */
+/* The architectures: one row each, for both containers (docs/design/architecture.md). */
 #ifndef RF_MODEL_ARCH_H
 #define RF_MODEL_ARCH_H
 
